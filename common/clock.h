@@ -1,0 +1,31 @@
+// Time as the cores see it: monotonic, injected. Only common/clock.cc reads the machine's clock.
+#ifndef BATON_COMMON_CLOCK_H_
+#define BATON_COMMON_CLOCK_H_
+
+#include <cstdint>
+#include <limits>
+
+namespace baton {
+
+// Monotonic nanoseconds of one process. Never sent to another process: durations are.
+using TimeNs = int64_t;
+
+inline constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
+inline constexpr int64_t kNsPerMs = 1'000'000;
+inline constexpr int64_t kNsPerSecond = 1'000'000'000;
+
+inline double NsToMs(int64_t duration_ns) { return static_cast<double>(duration_ns) / kNsPerMs; }
+
+// Thread-safe.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual TimeNs Now() const = 0;
+};
+
+// CLOCK_MONOTONIC. The object lives for the whole process.
+const Clock& MonotonicClock();
+
+}  // namespace baton
+
+#endif  // BATON_COMMON_CLOCK_H_

@@ -1,0 +1,16 @@
+// One logger for the process: lines on stderr, `time level role message`. stdout belongs to the command's output.
+#ifndef BATON_COMMON_LOG_H_
+#define BATON_COMMON_LOG_H_
+
+#include <string_view>
+
+#include "spdlog/spdlog.h"
+
+namespace baton {
+
+// Call once, before the first thread. `role` names the process in each line; `level` is trace|debug|info|warn|error.
+void InitLogging(std::string_view role, std::string_view level);
+
+}  // namespace baton
+
+#endif  // BATON_COMMON_LOG_H_

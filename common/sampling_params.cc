@@ -1,0 +1,47 @@
+#include "common/sampling_params.h"
+
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/status.h"
+
+namespace baton {
+namespace {
+
+struct Range {
+  double low;
+  double high;
+  bool low_open = false;
+};
+
+// Written so that NaN fails.
+absl::Status CheckRange(const char* field, double value, const Range& range) {
+  const bool above = range.low_open ? value > range.low : value >= range.low;
+  if (above && value <= range.high) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": must be in ", range.low_open ? "(" : "[", range.low, ", ",
+                                                 range.high, "], not ", value));
+}
+
+}  // namespace
+
+absl::Status ValidateSamplingParams(const SamplingParams& p, int32_t vocab_size) {
+  BATON_RETURN_IF_ERROR(CheckRange("temperature", p.temperature, {0, 100}));
+  BATON_RETURN_IF_ERROR(CheckRange("top_k", p.top_k, {0, kMaxTopK}));
+  BATON_RETURN_IF_ERROR(CheckRange("top_p", p.top_p, {0, 1, true}));
+  BATON_RETURN_IF_ERROR(CheckRange("min_p", p.min_p, {0, 1}));
+  BATON_RETURN_IF_ERROR(CheckRange("repetition_penalty", p.repetition_penalty, {0, 100, true}));
+  BATON_RETURN_IF_ERROR(CheckRange("frequency_penalty", p.frequency_penalty, {-2, 2}));
+  BATON_RETURN_IF_ERROR(CheckRange("presence_penalty", p.presence_penalty, {-2, 2}));
+  BATON_RETURN_IF_ERROR(CheckRange("max_tokens", p.max_tokens, {1, kMaxOutputTokens}));
+  BATON_RETURN_IF_ERROR(CheckRange("min_tokens", p.min_tokens, {0, static_cast<double>(p.max_tokens)}));
+  BATON_RETURN_IF_ERROR(CheckRange("logprobs", p.logprobs, {-1, kMaxLogprobs}));
+  BATON_RETURN_IF_ERROR(
+      CheckRange("stop_token_ids", static_cast<double>(p.stop_token_ids.size()), {0, kMaxStopTokenIds}));
+  for (int32_t id : p.stop_token_ids) {
+    BATON_RETURN_IF_ERROR(CheckRange("stop_token_ids", id, {0, static_cast<double>(vocab_size) - 1}));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace baton

