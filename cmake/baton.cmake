@@ -3,7 +3,9 @@
 add_library(baton_flags INTERFACE)
 target_include_directories(baton_flags INTERFACE ${CMAKE_SOURCE_DIR})
 target_compile_options(baton_flags INTERFACE
-  -Wall -Wextra -Wno-unused-parameter -Werror
+  -Wall -Wextra -Werror -Wno-unused-parameter
+  # Designated initializers leave members to their defaults.
+  -Wno-missing-field-initializers
   # Row independence: the compiler may neither fuse nor reorder floating point.
   -ffp-contract=off -fno-fast-math)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
@@ -12,6 +14,11 @@ endif()
 if(BATON_SANITIZE)
   add_compile_options(-fsanitize=${BATON_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${BATON_SANITIZE} -fno-sanitize-recover=all)
+endif()
+
+if(BATON_FUZZERS)
+  # Coverage for libFuzzer in everything that a fuzzer may link.
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
 find_program(BATON_CCACHE ccache)

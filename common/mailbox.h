@@ -27,6 +27,15 @@ class Mailbox {
     return true;
   }
 
+  // Waits for room; false when the mailbox is closed. For threads that may be slowed down, never for the owner.
+  bool PostWhenRoom(Event event) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(this, &Mailbox::HasRoomOrClosed));
+    if (closed_) return false;
+    events_.push_back(std::move(event));
+    return true;
+  }
+
   // All waiting events, oldest first. Does not block.
   std::deque<Event> Take() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
@@ -52,6 +61,10 @@ class Mailbox {
 
  private:
   bool Ready() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return closed_ || !events_.empty(); }
+
+  bool HasRoomOrClosed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return closed_ || events_.size() < capacity_;
+  }
 
   const size_t capacity_;
   mutable absl::Mutex mutex_;

@@ -91,19 +91,24 @@ class ModelFile {
   virtual const std::vector<TensorView>& tensors() const = 0;
   // By GGUF's name ("blk.0.attn_q.weight"); null when absent.
   virtual const TensorView* Find(std::string_view name) const = 0;
-  // Of every tensor's name, type, shape and bytes: part of the fingerprint.
+  // Of every tensor's name, type, shape and bytes, in the order of names: part of the fingerprint. The first call reads
+  // the whole file, later ones and concurrent ones get its result.
   virtual Digest128 WeightsDigest() const = 0;
 };
 
-// Opens a GGUF v3 file (memory-mapped). NOT_FOUND when there is none, INVALID_ARGUMENT with one line that says what is
-// damaged and where, UNIMPLEMENTED for an architecture or a tensor type that Baton does not run.
+// Opens a GGUF v3 file (memory-mapped; it must not be shortened while it is open). NOT_FOUND when there is none,
+// INVALID_ARGUMENT with one line that says what is damaged and where, UNIMPLEMENTED for an architecture, a variant of
+// it or a tensor type that Baton does not run, PERMISSION_DENIED and UNAVAILABLE as the system says. A file without a
+// tokenizer opens: its TokenizerSpec::model is empty. Tensor names are checked against the architecture's, their shapes
+// by the engine. Tensor data is aligned to the file's alignment (32 bytes by default, at least 8).
 absl::StatusOr<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path);
 
-// The same over bytes that the caller keeps alive; for tests and fuzzers.
+// The same over bytes that the caller keeps alive; for tests and fuzzers. Alignment is then relative to `data`.
 absl::StatusOr<std::unique_ptr<ModelFile>> ParseGguf(const uint8_t* data, size_t bytes);
 
 // MODEL of the command line: a path, or a name from the model store ($BATON_MODEL_STORE, else
-// $XDG_DATA_HOME/baton/models, else ~/.local/share/baton/models). NOT_FOUND says how to fetch it.
+// $XDG_DATA_HOME/baton/models, else ~/.local/share/baton/models). NOT_FOUND says how to fetch it; UNIMPLEMENTED for
+// a directory. What contains a slash or ends in ".gguf" is a path; a name is looked for in the store first.
 absl::StatusOr<std::string> ResolveModel(std::string_view model);
 
 inline constexpr std::string_view kDefaultModel = "smollm2-135m-instruct";

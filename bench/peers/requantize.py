@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Writes a GGUF file's weights again in another quantization, for peers that cannot read the original's.
+
+    python requantize.py FROM.gguf TO.gguf Q8_0|Q4_0
+
+Only tensors in a type other than F32, F16, Q8_0 and Q4_0 change: they are dequantized and quantized anew. Metadata is
+copied. Q8_0 keeps the values of Q4_1 nearly exactly; Q4_0 loses a little, which matters to text but not to speed.
+"""
+
+import os
+import sys
+
+import gguf
+from gguf.quants import dequantize, quantize
+
+KEPT = {gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "Q8_0", "Q4_0")}
+FILE_TYPES = {"Q8_0": gguf.LlamaFileType.MOSTLY_Q8_0, "Q4_0": gguf.LlamaFileType.MOSTLY_Q4_0}
+
+
+def copy_metadata(reader, writer, file_type):
+    for field in reader.fields.values():
+        if field.name.startswith("GGUF.") or field.name == "general.architecture":
+            continue  # the writer makes its own
+        kind = field.types[0]
+        element = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+        value = int(file_type) if field.name == "general.file_type" else field.contents()
+        writer.add_key_value(field.name, value, kind, sub_type=element)
+
+
+def requantize(source, target, name):
+    wanted = gguf.GGMLQuantizationType[name]
+    reader = gguf.GGUFReader(source)
+    part = target + ".part"
+    writer = gguf.GGUFWriter(part, arch=reader.fields["general.architecture"].contents())
+    copy_metadata(reader, writer, FILE_TYPES[name])
+    for tensor in reader.tensors:
+        data, kind = tensor.data, tensor.tensor_type
+        if kind not in KEPT:
+            data, kind = quantize(dequantize(data, kind), wanted), wanted
+        writer.add_tensor(tensor.name, data, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    os.replace(part, target)
+
+
+if __name__ == "__main__":
+    requantize(*sys.argv[1:])

@@ -1,0 +1,46 @@
+// A child that runs another command of this binary and says `ready {...}` on its stdout.
+#ifndef BATON_CLI_CHILD_PROCESS_H_
+#define BATON_CLI_CHILD_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace baton::cli {
+
+// Used by one thread. The destructor kills and reaps.
+class ChildProcess {
+ public:
+  // Starts `baton ARGS`. From the main thread only: the kernel ties the child to the thread that made it.
+  static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& args);
+
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&& other) noexcept;
+  ~ChildProcess();
+
+  pid_t pid() const { return pid_; }
+
+  // The address of its ready line. UNAVAILABLE when it ended before; DEADLINE_EXCEEDED.
+  absl::StatusOr<std::string> WaitReady(int64_t timeout_ms);
+  // How it ended, once it has: an exit code, or 128 plus the signal's number.
+  std::optional<int> Poll();
+  void Signal(int signal_number) const;
+  // False when it still runs after the timeout.
+  bool WaitExit(int64_t timeout_ms);
+
+ private:
+  ChildProcess(pid_t pid, int stdout_fd) : pid_(pid), stdout_fd_(stdout_fd) {}
+  void Kill();
+
+  pid_t pid_ = -1;
+  int stdout_fd_ = -1;
+  std::optional<int> exit_code_;
+};
+
+}  // namespace baton::cli
+
+#endif  // BATON_CLI_CHILD_PROCESS_H_

@@ -1,0 +1,249 @@
+#include "cli/generate_command.h"
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cli/generation_client.h"
+#include "cli/options.h"
+#include "cli/process.h"
+#include "cli/sampling_flags.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "nlohmann/json.hpp"
+
+namespace baton::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Flags {
+  std::string target;
+  std::string model;
+  std::optional<std::string> prompt, prompt_file, token_ids, token_ids_file, messages;
+  SamplingFlags sampling;
+  std::string tenant;
+  int64_t timeout_ms = 0;
+  bool kv_digest = false;
+  bool json = false;
+  bool jsonl = false;
+};
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path, ": check the path"));
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+absl::Status ParseTokenIds(const std::string& text, v1::TokenIds& ids) {
+  for (absl::string_view part : absl::StrSplit(text, absl::ByAnyChar(", \n\t[]"), absl::SkipEmpty())) {
+    int32_t id = 0;
+    if (!absl::SimpleAtoi(part, &id)) {
+      return absl::InvalidArgumentError(absl::StrCat("'", part, "' is not a token id: write 1,2,3"));
+    }
+    ids.add_ids(id);
+  }
+  return absl::OkStatus();
+}
+
+// [{"role": "user", "content": "..."}, ...]
+absl::Status ParseMessages(const std::string& text, v1::ChatPrompt& chat) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto bad = [] {
+    return absl::InvalidArgumentError("messages must be a JSON list of {\"role\": ..., \"content\": ...}");
+  };
+  if (!json.is_array()) return bad();
+  for (const Json& message : json) {
+    if (!message.is_object() || !message.contains("role") || !message.contains("content") ||
+        !message["role"].is_string() || !message["content"].is_string()) {
+      return bad();
+    }
+    v1::ChatMessage* proto = chat.add_messages();
+    proto->set_role(message["role"].get<std::string>());
+    proto->set_content(message["content"].get<std::string>());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FillPrompt(const Flags& flags, v1::GenerateRequest& request) {
+  if (flags.prompt) {
+    request.set_text(*flags.prompt);
+  } else if (flags.prompt_file) {
+    BATON_ASSIGN_OR_RETURN(*request.mutable_text(), ReadFile(*flags.prompt_file));
+  } else if (flags.token_ids) {
+    return ParseTokenIds(*flags.token_ids, *request.mutable_token_ids());
+  } else if (flags.token_ids_file) {
+    BATON_ASSIGN_OR_RETURN(const std::string text, ReadFile(*flags.token_ids_file));
+    return ParseTokenIds(text, *request.mutable_token_ids());
+  } else if (flags.messages) {
+    BATON_ASSIGN_OR_RETURN(const std::string text, ReadFile(*flags.messages));
+    return ParseMessages(text, *request.mutable_chat());
+  }
+  return absl::OkStatus();
+}
+
+Json TokenLogprobs(const v1::OutputToken& token) {
+  Json top = Json::array();
+  for (const v1::TopLogprob& entry : token.top_logprobs()) {
+    top.push_back({{"token_id", entry.id()}, {"logprob", entry.logprob()}});
+  }
+  return {{"token_id", token.id()}, {"logprob", token.logprob()}, {"top", std::move(top)}};
+}
+
+Json TimingJson(const v1::PhaseTimes& timing) {
+  return {{"queue", timing.queue_ms()},       {"admission", timing.admission_ms()}, {"prefill", timing.prefill_ms()},
+          {"transfer", timing.transfer_ms()}, {"decode", timing.decode_ms()},       {"network", timing.network_ms()},
+          {"total", timing.total_ms()}};
+}
+
+const char* ReasonName(v1::FinishReason reason) { return reason == v1::FINISH_REASON_STOP ? "stop" : "length"; }
+
+// Text may end inside a character only where the model wrote invalid bytes, already replaced: valid UTF-8.
+Json FinishedJson(const v1::Finished& finished) {
+  Json json;
+  json["finish_reason"] = ReasonName(finished.reason());
+  json["usage"] = {{"prompt_tokens", finished.usage().prompt_tokens()},
+                   {"output_tokens", finished.usage().output_tokens()},
+                   {"cached_prompt_tokens", finished.usage().cached_prompt_tokens()}};
+  json["timing_ms"] = TimingJson(finished.timing());
+  json["transfer"] = {{"bytes", finished.transfer().bytes()},
+                      {"read_ms", finished.transfer().read_ms()},
+                      {"digest_ms", finished.transfer().digest_ms()},
+                      {"tail_ms", finished.transfer().tail_ms()}};
+  json["kv_digest"] = finished.kv_digest();
+  json["job_id"] = finished.job_id();
+  json["seed"] = finished.seed();
+  return json;
+}
+
+void PrintJson(const Generation& generation) {
+  Json json;
+  json["token_ids"] = Json::array();
+  for (const v1::OutputToken& token : generation.tokens) json["token_ids"].push_back(token.id());
+  json["text"] = generation.text;
+  if (!generation.tokens.empty() && generation.tokens.front().has_logprob()) {
+    for (const v1::OutputToken& token : generation.tokens) json["logprobs"].push_back(TokenLogprobs(token));
+  }
+  json.update(FinishedJson(generation.finished));
+  std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+}
+
+void PrintJsonLine(const v1::Output& output) {
+  Json json;
+  json["text"] = output.text();
+  json["token_ids"] = Json::array();
+  for (const v1::OutputToken& token : output.tokens()) {
+    json["token_ids"].push_back(token.id());
+    if (token.has_logprob()) json["logprobs"].push_back(TokenLogprobs(token));
+  }
+  std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+}
+
+// Where the time went, for people; on stderr so that stdout is the text alone.
+void PrintTiming(const v1::Finished& finished) {
+  const v1::PhaseTimes& t = finished.timing();
+  std::fprintf(stderr,
+               "\n%s after %d prompt and %d output tokens, %.1f ms: queue %.1f, admission %.1f, prefill %.1f, "
+               "transfer %.1f, decode %.1f, network %.1f\n",
+               ReasonName(finished.reason()), finished.usage().prompt_tokens(), finished.usage().output_tokens(),
+               t.total_ms(), t.queue_ms(), t.admission_ms(), t.prefill_ms(), t.transfer_ms(), t.decode_ms(),
+               t.network_ms());
+}
+
+absl::Status Generate(const Flags& flags) {
+  v1::GenerateRequest request;
+  request.set_model(flags.model);
+  request.set_tenant(flags.tenant);
+  request.set_return_kv_digest(flags.kv_digest || flags.json);
+  FillSampling(flags.sampling, request);
+  BATON_RETURN_IF_ERROR(FillPrompt(flags, request));
+  const auto on_output = [&](const v1::Output& output) {
+    if (flags.jsonl) return PrintJsonLine(output);
+    if (!flags.json) std::cout << output.text() << std::flush;
+  };
+  BATON_ASSIGN_OR_RETURN(const Generation generation,
+                         GenerationClient(flags.target).Generate(request, flags.timeout_ms, on_output));
+  if (flags.json) {
+    PrintJson(generation);
+  } else if (flags.jsonl) {
+    std::cout << FinishedJson(generation.finished).dump() << std::endl;
+  } else {
+    std::cout << std::endl;
+    PrintTiming(generation.finished);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Chat(const Flags& flags) {
+  GenerationClient client(flags.target);
+  v1::GenerateRequest request;
+  request.set_model(flags.model);
+  FillSampling(flags.sampling, request);
+  std::string line;
+  while (std::cerr << "> " << std::flush, std::getline(std::cin, line)) {
+    if (line.empty()) continue;
+    v1::ChatMessage* user = request.mutable_chat()->add_messages();
+    user->set_role("user");
+    user->set_content(line);
+    BATON_ASSIGN_OR_RETURN(
+        const Generation generation,
+        client.Generate(request, flags.timeout_ms, [](const v1::Output& o) { std::cout << o.text() << std::flush; }));
+    std::cout << std::endl;
+    v1::ChatMessage* assistant = request.mutable_chat()->add_messages();
+    assistant->set_role("assistant");
+    assistant->set_content(generation.text);
+  }
+  std::cerr << std::endl;
+  return absl::OkStatus();
+}
+
+void AddClientFlags(CLI::App& command, Flags& flags) {
+  AddTargetFlag(command, flags.target);
+  command.add_option("--model", flags.model, "name of the served model [the only one]");
+  command.add_option("--timeout-ms", flags.timeout_ms, "0: none")->check(CLI::NonNegativeNumber);
+  AddSamplingFlags(command, flags.sampling);
+}
+
+}  // namespace
+
+void AddGenerateCommand(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = app.add_subcommand("generate", "generates from a prompt and streams the text");
+  AddClientFlags(*command, *flags);
+  CLI::Option_group* prompt = command->add_option_group("prompt");
+  prompt->add_option("--prompt", flags->prompt, "raw text; special tokens in it are parsed");
+  prompt->add_option("--prompt-file", flags->prompt_file, "a file of raw text; - is stdin");
+  prompt->add_option("--token-ids", flags->token_ids, "1,2,3");
+  prompt->add_option("--token-ids-file", flags->token_ids_file, "a file of token ids; - is stdin");
+  prompt->add_option("--messages", flags->messages, "a JSON file of chat messages; - is stdin");
+  prompt->require_option(1);
+  command->add_option("--tenant", flags->tenant, "whose prefix cache is used");
+  command->add_flag("--kv-digest", flags->kv_digest, "ask for the digest of the prompt's KV blocks");
+  command->add_flag("--json", flags->json, "print one JSON object at the end");
+  command->add_flag("--jsonl", flags->jsonl, "print one JSON object a message");
+  command->callback([flags, &exit_code] {
+    const absl::Status status = Generate(*flags);
+    if (!status.ok()) PrintError(status);
+    exit_code = status.ok() ? kExitDone : kExitFailed;
+  });
+}
+
+void AddChatCommand(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = app.add_subcommand("chat", "talks with the model, a line at a time");
+  AddClientFlags(*command, *flags);
+  command->callback([flags, &exit_code] {
+    const absl::Status status = Chat(*flags);
+    if (!status.ok()) PrintError(status);
+    exit_code = status.ok() ? kExitDone : kExitFailed;
+  });
+}
+
+}  // namespace baton::cli

@@ -1,0 +1,14 @@
+// `baton generate` and `baton chat`: clients of a running cluster.
+#ifndef BATON_CLI_GENERATE_COMMAND_H_
+#define BATON_CLI_GENERATE_COMMAND_H_
+
+#include "CLI/CLI.hpp"
+
+namespace baton::cli {
+
+void AddGenerateCommand(CLI::App& app, int& exit_code);
+void AddChatCommand(CLI::App& app, int& exit_code);
+
+}  // namespace baton::cli
+
+#endif  // BATON_CLI_GENERATE_COMMAND_H_

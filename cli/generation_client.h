@@ -1,0 +1,40 @@
+// A synchronous client of baton.v1, for the command line.
+#ifndef BATON_CLI_GENERATION_CLIENT_H_
+#define BATON_CLI_GENERATION_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "baton/v1/generation.grpc.pb.h"
+
+namespace baton::cli {
+
+// All that one Generate call gave.
+struct Generation {
+  std::vector<v1::OutputToken> tokens;
+  std::string text;
+  v1::Finished finished;
+};
+
+class GenerationClient {
+ public:
+  explicit GenerationClient(const std::string& target);
+
+  // `on_output` sees each message as it comes. `timeout_ms` 0: none. Errors name the target when it cannot be reached.
+  absl::StatusOr<Generation> Generate(const v1::GenerateRequest& request, int64_t timeout_ms,
+                                      const std::function<void(const v1::Output&)>& on_output);
+
+ private:
+  const std::string target_;
+  std::unique_ptr<v1::GenerationService::Stub> stub_;
+};
+
+// `status` as the user reads it: what, where, what to do.
+absl::Status ExplainRpcError(const grpc::Status& status, const std::string& target);
+
+}  // namespace baton::cli
+
+#endif  // BATON_CLI_GENERATION_CLIENT_H_

@@ -1,0 +1,23 @@
+// MODEL of the command line to an opened file and the name by which clients ask for it.
+#ifndef BATON_CLI_MODEL_LOADING_H_
+#define BATON_CLI_MODEL_LOADING_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "modelfile/model_file.h"
+
+namespace baton::cli {
+
+struct LoadedModelFile {
+  // The store's name, or the file's name without folder and ending: the same in every process of a cluster.
+  std::string name;
+  std::unique_ptr<modelfile::ModelFile> file;
+};
+
+absl::StatusOr<LoadedModelFile> LoadModelFile(const std::string& model);
+
+}  // namespace baton::cli
+
+#endif  // BATON_CLI_MODEL_LOADING_H_

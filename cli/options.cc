@@ -1,0 +1,114 @@
+#include "cli/options.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "cli/yaml_config.h"
+#include "common/limits.h"
+#include "modelfile/model_file.h"
+
+namespace baton::cli {
+namespace {
+
+constexpr int kMaxThreads = 256;
+constexpr int kMaxChunkTokens = 8192;
+constexpr int kMinChunkTokens = 16;
+
+std::string EnvironmentName(const std::string& long_name) {
+  std::string name = "BATON_ARG_";
+  for (char c : long_name) name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+}  // namespace
+
+uint64_t ParseByteSize(const std::string& text) {
+  static const std::map<std::string, uint64_t> kUnits = {{"", 1},           {"B", 1},           {"K", 1u << 10},
+                                                         {"KiB", 1u << 10}, {"M", 1u << 20},    {"MiB", 1u << 20},
+                                                         {"G", 1u << 30},   {"GiB", 1u << 30},  {"KB", 1000},
+                                                         {"MB", 1'000'000}, {"GB", 1'000'000'000}};
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 44;
+  char* end = nullptr;
+  const uint64_t value = std::strtoull(text.c_str(), &end, 10);
+  const auto unit = kUnits.find(end);
+  const bool digits = !text.empty() && std::isdigit(static_cast<unsigned char>(text[0]));
+  if (!digits || unit == kUnits.end() || value == 0 || value > kMaxBytes / unit->second) return 0;
+  return value * unit->second;
+}
+
+CLI::Validator ByteSize() {
+  return CLI::Validator(
+      [](std::string& text) {
+        return ParseByteSize(text) > 0 ? std::string() : "not a size such as 512MiB or 2GiB: " + text;
+      },
+      "BYTES");
+}
+
+void AddModelFlag(CLI::App& app, std::string& model) {
+  model = modelfile::kDefaultModel;
+  app.add_option("--model", model, "a .gguf file, or a name from the model store")->capture_default_str();
+}
+
+void AddTargetFlag(CLI::App& app, std::string& target) {
+  target = "127.0.0.1:" + std::to_string(kDefaultGrpcPort);
+  app.add_option("--target", target, "HOST:PORT of the router")->capture_default_str();
+}
+
+void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
+  app.add_option("--threads", flags.threads, "kernel threads a worker; 0: one a core")
+      ->check(CLI::Range(0, kMaxThreads))
+      ->capture_default_str();
+  app.add_option("--numerics", flags.numerics, "exact (the same bits everywhere) or fp32 (the reference)")
+      ->check(CLI::IsMember({"exact", "fp32"}))
+      ->capture_default_str();
+  app.add_option("--isa", flags.isa, "instruction set of the kernels")
+      ->check(CLI::IsMember({"auto", "scalar", "avx2", "avx512"}))
+      ->capture_default_str();
+  app.add_option("--kv-memory", flags.kv_memory, "KV pool of a worker")->check(ByteSize())->capture_default_str();
+  app.add_option("--max-seqs", flags.max_seqs, "sequences in one batch")
+      ->check(CLI::Range(1, kMaxSequences))
+      ->capture_default_str();
+  app.add_option("--chunk-tokens", flags.chunk_tokens, "prompt tokens of one step")
+      ->check(CLI::Range(kMinChunkTokens, kMaxChunkTokens))
+      ->capture_default_str();
+  app.add_flag("--no-prefix-cache", flags.no_prefix_cache, "compute every prompt from its first token");
+  app.add_option("--transport", flags.transport, "of KV blocks: auto, shm or tcp")
+      ->check(CLI::IsMember({"auto", "shm", "tcp"}))
+      ->capture_default_str();
+}
+
+void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port) {
+  flags.grpc_port = default_grpc_port;
+  app.add_option("--bind", flags.bind, "address to listen on")->capture_default_str();
+  app.add_option("--grpc-port", flags.grpc_port, "0: any free port")->check(CLI::Range(0, 65535))->capture_default_str();
+  app.add_option("--log-level", flags.log_level)
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
+      ->capture_default_str();
+}
+
+void AddRouterFlags(CLI::App& app, RouterFlags& flags) {
+  app.add_option("--max-queued-jobs", flags.max_queued_jobs, "beyond it RESOURCE_EXHAUSTED")
+      ->check(CLI::Range(1, kMaxRunningJobs))
+      ->capture_default_str();
+  app.add_option("--local-prefill-tokens", flags.local_prefill_tokens,
+                 "prompts shorter than this are computed by the decode worker itself; 0: none")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+}
+
+void FinishOptions(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) {
+    for (CLI::Option* option : command->get_options()) {
+      const std::vector<std::string>& names = option->get_lnames();
+      if (!names.empty() && names.front() != "help") option->envname(EnvironmentName(names.front()));
+    }
+    command->set_config("--config", "", "a YAML file with the same keys as the flags");
+    command->config_formatter(std::make_shared<YamlConfig>());
+  }
+}
+
+}  // namespace baton::cli

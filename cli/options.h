@@ -1,0 +1,62 @@
+// Flags that several commands share, and how flags, environment and a YAML file become one set of values.
+#ifndef BATON_CLI_OPTIONS_H_
+#define BATON_CLI_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "CLI/CLI.hpp"
+
+namespace baton::cli {
+
+// Exit codes of the contract.
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+
+inline constexpr int kDefaultGrpcPort = 50051;
+
+// What a worker computes with.
+struct EngineFlags {
+  std::string model;
+  int threads = 0;
+  std::string numerics = "exact";
+  std::string isa = "auto";
+  std::string kv_memory = "512MiB";
+  int max_seqs = 64;
+  int chunk_tokens = 256;
+  bool no_prefix_cache = false;
+  std::string transport = "auto";
+};
+
+// Where a process listens.
+struct ListenFlags {
+  std::string bind = "127.0.0.1";
+  int grpc_port = 0;
+  std::string log_level = "info";
+};
+
+// What a router decides.
+struct RouterFlags {
+  int max_queued_jobs = 1024;
+  int local_prefill_tokens = 0;
+};
+
+void AddEngineFlags(CLI::App& app, EngineFlags& flags);
+void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port);
+void AddRouterFlags(CLI::App& app, RouterFlags& flags);
+// --model MODEL, for commands that are not asked for one by position.
+void AddModelFlag(CLI::App& app, std::string& model);
+void AddTargetFlag(CLI::App& app, std::string& target);
+
+// Gives every option of `app` and its subcommands the twin BATON_ARG_..., and each subcommand `--config FILE.yaml`.
+// A flag wins over the environment, the environment over the file.
+void FinishOptions(CLI::App& app);
+
+// "512MiB", "2GiB", "1000000". INVALID_ARGUMENT text is for the user.
+CLI::Validator ByteSize();
+uint64_t ParseByteSize(const std::string& text);
+
+}  // namespace baton::cli
+
+#endif  // BATON_CLI_OPTIONS_H_

@@ -1,0 +1,74 @@
+#include "cli/process.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "common/rpc/channel_cache.h"
+
+namespace baton::cli {
+namespace {
+
+sigset_t EndSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  return signals;
+}
+
+}  // namespace
+
+void BlockSignals() {
+  const sigset_t signals = EndSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+void WaitForSignal() {
+  const sigset_t signals = EndSignals();
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+}
+
+void DieWithParent() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The parent may have ended before the call.
+  if (getppid() == 1) _exit(1);
+}
+
+void PrintReady(const std::string& grpc_address) {
+  std::printf("ready {\"grpc\": \"%s\"}\n", grpc_address.c_str());
+  std::fflush(stdout);
+}
+
+void PrintError(const absl::Status& status) {
+  std::fprintf(stderr, "baton: %s\n", std::string(status.message()).c_str());
+}
+
+absl::StatusOr<GrpcServer> StartGrpcServer(const std::string& bind, int port,
+                                           const std::vector<grpc::Service*>& services) {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  rpc::ConfigureServer(builder);
+  int bound_port = 0;
+  builder.AddListeningPort(absl::StrCat(bind, ":", port), grpc::InsecureServerCredentials(), &bound_port);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  GrpcServer result;
+  result.server = builder.BuildAndStart();
+  if (result.server == nullptr || bound_port == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", bind, ":", port, ": the port is in use or not ours; choose another --grpc-port"));
+  }
+  // Others on this host reach a wildcard address by loopback.
+  const bool wildcard = bind == "0.0.0.0" || bind == "[::]";
+  result.address = absl::StrCat(wildcard ? "127.0.0.1" : bind, ":", bound_port);
+  return result;
+}
+
+}  // namespace baton::cli

@@ -1,0 +1,79 @@
+#include "cli/router_command.h"
+
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "cli/model_loading.h"
+#include "cli/options.h"
+#include "cli/process.h"
+#include "common/log.h"
+#include "common/random.h"
+#include "common/status.h"
+#include "router/generation_service.h"
+#include "router/registry_service.h"
+#include "router/router_loop.h"
+#include "router/served_model.h"
+#include "router/worker_client.h"
+
+namespace baton::cli {
+namespace {
+
+constexpr absl::Duration kDrainTime = absl::Seconds(30);
+
+struct Flags {
+  ListenFlags listen;
+  RouterFlags router;
+  std::string model;
+  bool supervised = false;
+};
+
+absl::StatusOr<router::ServedModel> LoadServedModel(const std::string& model) {
+  BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(model));
+  return router::ServedModel::Create(loaded.name, *loaded.file);
+}
+
+// Running jobs are given time to end; gRPC then cuts what is left.
+absl::Status Run(const Flags& flags) {
+  BATON_ASSIGN_OR_RETURN(const router::ServedModel model, LoadServedModel(flags.model));
+  router::DispatcherOptions options;
+  options.max_queued_jobs = flags.router.max_queued_jobs;
+  options.local_prefill_tokens = flags.router.local_prefill_tokens;
+  router::RouterLoop loop(options, MonotonicClock());
+  router::WorkerClient workers(MonotonicClock(), loop);
+  router::GenerationService generation(model, MonotonicClock(), SystemRandom(), loop);
+  router::RegistryService registry(model.name, loop);
+  router::AdminService admin(loop);
+  loop.Start(workers);
+  BATON_ASSIGN_OR_RETURN(GrpcServer server,
+                         StartGrpcServer(flags.listen.bind, flags.listen.grpc_port, {&generation, &registry, &admin}));
+  spdlog::info("serving {} on {}", model.name, server.address);
+  PrintReady(server.address);
+  WaitForSignal();
+  spdlog::info("draining");
+  loop.Drain(absl::ToInt64Nanoseconds(kDrainTime));
+  server.server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  loop.Stop();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddRouterCommand(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = app.add_subcommand("router", "the process that clients talk to");
+  AddListenFlags(*command, flags->listen, kDefaultGrpcPort);
+  AddRouterFlags(*command, flags->router);
+  AddModelFlag(*command, flags->model);
+  command->add_flag("--supervised", flags->supervised, "end when the parent process ends");
+  command->callback([flags, &exit_code] {
+    if (flags->supervised) DieWithParent();
+    BlockSignals();
+    InitLogging("router", flags->listen.log_level);
+    const absl::Status status = Run(*flags);
+    if (!status.ok()) PrintError(status);
+    exit_code = status.ok() ? kExitDone : kExitFailed;
+  });
+}
+
+}  // namespace baton::cli

@@ -1,0 +1,30 @@
+// Sampling flags of `generate` and `chat`, straight into the request.
+#ifndef BATON_CLI_SAMPLING_FLAGS_H_
+#define BATON_CLI_SAMPLING_FLAGS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "baton/v1/generation.pb.h"
+
+namespace baton::cli {
+
+// Unset flags leave the field out: the server's default counts. Range errors are the server's to find.
+struct SamplingFlags {
+  std::optional<float> temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
+  std::optional<int32_t> top_k, max_tokens, min_tokens, logprobs;
+  std::optional<uint64_t> seed;
+  std::vector<int32_t> stop_token_ids;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+};
+
+void AddSamplingFlags(CLI::App& app, SamplingFlags& flags);
+void FillSampling(const SamplingFlags& flags, v1::GenerateRequest& request);
+
+}  // namespace baton::cli
+
+#endif  // BATON_CLI_SAMPLING_FLAGS_H_

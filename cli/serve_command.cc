@@ -1,0 +1,99 @@
+#include "cli/serve_command.h"
+
+#include <memory>
+#include <string>
+
+#include "cli/options.h"
+#include "cli/process.h"
+#include "cli/supervisor.h"
+#include "common/log.h"
+#include "modelfile/model_file.h"
+
+namespace baton::cli {
+namespace {
+
+constexpr int kMaxLocalWorkers = 64;
+
+struct Flags {
+  ListenFlags listen;
+  EngineFlags engine;
+  RouterFlags router;
+  int prefill = 1;
+  int decode = 1;
+  int mixed = 0;
+};
+
+std::vector<std::string> EngineArgs(const Flags& flags) {
+  std::vector<std::string> args = {"--model",        flags.engine.model,
+                                   "--threads",      std::to_string(flags.engine.threads),
+                                   "--numerics",     flags.engine.numerics,
+                                   "--isa",          flags.engine.isa,
+                                   "--kv-memory",    flags.engine.kv_memory,
+                                   "--max-seqs",     std::to_string(flags.engine.max_seqs),
+                                   "--chunk-tokens", std::to_string(flags.engine.chunk_tokens),
+                                   "--transport",    flags.engine.transport,
+                                   "--log-level",    flags.listen.log_level};
+  if (flags.engine.no_prefix_cache) args.push_back("--no-prefix-cache");
+  return args;
+}
+
+SupervisorOptions MakeOptions(const Flags& flags) {
+  SupervisorOptions options;
+  options.bind = flags.listen.bind;
+  options.grpc_port = flags.listen.grpc_port;
+  options.router_args = {"--model",
+                         flags.engine.model,
+                         "--max-queued-jobs",
+                         std::to_string(flags.router.max_queued_jobs),
+                         "--local-prefill-tokens",
+                         std::to_string(flags.router.local_prefill_tokens),
+                         "--log-level",
+                         flags.listen.log_level};
+  const std::vector<std::string> args = EngineArgs(flags);
+  for (int i = 0; i < flags.prefill; ++i) options.workers.push_back({"prefill-worker", args});
+  for (int i = 0; i < flags.decode; ++i) options.workers.push_back({"decode-worker", args});
+  for (int i = 0; i < flags.mixed; ++i) options.workers.push_back({"mixed-worker", args});
+  return options;
+}
+
+int Serve(const Flags& flags) {
+  if (flags.mixed == 0 && (flags.prefill == 0 || flags.decode == 0)) {
+    PrintError(absl::InvalidArgumentError("serve needs --prefill and --decode workers, or --mixed ones"));
+    return kExitUsage;
+  }
+  Supervisor supervisor(MakeOptions(flags));
+  const absl::Status started = supervisor.Start();
+  if (!started.ok()) {
+    PrintError(started);
+    supervisor.Stop();
+    return kExitFailed;
+  }
+  PrintReady(supervisor.address());
+  supervisor.Watch();
+  supervisor.Stop();
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddServeCommand(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<Flags>();
+  flags->engine.model = modelfile::kDefaultModel;
+  CLI::App* command = app.add_subcommand("serve", "a local cluster: a router and its workers under one supervisor");
+  command->add_option("MODEL", flags->engine.model, "a .gguf file, or a name from the model store")
+      ->capture_default_str();
+  const CLI::Range count(0, kMaxLocalWorkers);
+  command->add_option("--prefill", flags->prefill, "prefill workers")->check(count)->capture_default_str();
+  command->add_option("--decode", flags->decode, "decode workers")->check(count)->capture_default_str();
+  command->add_option("--mixed", flags->mixed, "workers that do both")->check(count)->capture_default_str();
+  AddListenFlags(*command, flags->listen, kDefaultGrpcPort);
+  AddEngineFlags(*command, flags->engine);
+  AddRouterFlags(*command, flags->router);
+  command->callback([flags, &exit_code] {
+    BlockSignals();
+    InitLogging("supervisor", flags->listen.log_level);
+    exit_code = Serve(*flags);
+  });
+}
+
+}  // namespace baton::cli

@@ -1,0 +1,65 @@
+// Starts the processes of a local cluster, restarts those that end, and ends them in order.
+#ifndef BATON_CLI_SUPERVISOR_H_
+#define BATON_CLI_SUPERVISOR_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cli/child_process.h"
+#include "common/clock.h"
+
+namespace baton::cli {
+
+struct WorkerCommand {
+  // "prefill-worker", "decode-worker" or "mixed-worker".
+  std::string role;
+  std::vector<std::string> args;
+};
+
+struct SupervisorOptions {
+  std::vector<std::string> router_args;
+  // host:port 0 means any: the first router's choice is kept for its successors.
+  std::string bind;
+  int grpc_port = 0;
+  std::vector<WorkerCommand> workers;
+};
+
+// Used by the main thread.
+class Supervisor {
+ public:
+  explicit Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
+
+  // Returns when every worker has joined the router. An error has ended whatever was started.
+  absl::Status Start();
+  // host:port of the router.
+  const std::string& address() const { return address_; }
+  // Restarts what ended, with back-off, until SIGINT or SIGTERM.
+  void Watch();
+  // The router first, so that running requests can end; then the workers. Kills what does not end in time.
+  void Stop();
+
+ private:
+  // -1 is the router, others index options_.workers.
+  struct Slot {
+    int index = -1;
+    std::optional<ChildProcess> child;
+    int failures = 0;
+    TimeNs started = 0;
+    TimeNs restart_at = 0;
+  };
+
+  std::vector<std::string> Args(int index) const;
+  absl::Status Launch(Slot& slot);
+  absl::Status WaitForWorkers();
+  void Check(Slot& slot);
+
+  const SupervisorOptions options_;
+  std::string address_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace baton::cli
+
+#endif  // BATON_CLI_SUPERVISOR_H_

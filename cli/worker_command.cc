@@ -1,0 +1,63 @@
+#include "cli/worker_command.h"
+
+#include <memory>
+#include <string>
+
+#include "cli/options.h"
+#include "cli/process.h"
+#include "cli/worker_process.h"
+#include "common/log.h"
+
+namespace baton::cli {
+namespace {
+
+namespace pb = internal::v1;
+
+constexpr int64_t kDrainTimeMs = 8'000;
+
+int Run(pb::WorkerRole role, const WorkerFlags& flags) {
+  auto worker = WorkerProcess::Start(role, flags);
+  if (!worker.ok()) {
+    PrintError(worker.status());
+    return kExitFailed;
+  }
+  PrintReady((*worker)->address());
+  WaitForSignal();
+  spdlog::info("draining");
+  (*worker)->Drain(kDrainTimeMs);
+  return kExitDone;
+}
+
+struct Role {
+  pb::WorkerRole role;
+  const char* command;
+  const char* description;
+};
+
+void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
+  auto flags = std::make_shared<WorkerFlags>();
+  flags->router = "127.0.0.1:" + std::to_string(kDefaultGrpcPort);
+  CLI::App* command = app.add_subcommand(role.command, role.description);
+  command->add_option("--router", flags->router, "HOST:PORT of the router to join")->capture_default_str();
+  AddModelFlag(*command, flags->engine.model);
+  AddEngineFlags(*command, flags->engine);
+  AddListenFlags(*command, flags->listen, 0);
+  command->add_flag("--supervised", flags->supervised, "end when the parent process ends");
+  command->callback([flags, role, &exit_code] {
+    if (flags->supervised) DieWithParent();
+    BlockSignals();
+    InitLogging(role.command, flags->listen.log_level);
+    exit_code = Run(role.role, *flags);
+  });
+}
+
+}  // namespace
+
+void AddWorkerCommands(CLI::App& app, int& exit_code) {
+  AddWorkerCommand(app, {pb::WORKER_ROLE_PREFILL, "prefill-worker", "computes prompts and hands their KV over"},
+                   exit_code);
+  AddWorkerCommand(app, {pb::WORKER_ROLE_DECODE, "decode-worker", "pulls KV and generates"}, exit_code);
+  AddWorkerCommand(app, {pb::WORKER_ROLE_MIXED, "mixed-worker", "does both, on one pool"}, exit_code);
+}
+
+}  // namespace baton::cli

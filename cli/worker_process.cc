@@ -1,0 +1,239 @@
+#include "cli/worker_process.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cli/model_loading.h"
+#include "common/log.h"
+#include "common/random.h"
+#include "common/status.h"
+#include "engine/cpu_model.h"
+#include "kvtransfer/bandwidth_probe.h"
+
+namespace baton::cli {
+namespace pb = internal::v1;
+namespace {
+
+constexpr int64_t kDrainPollMs = 20;
+constexpr size_t kProbeBytes = 16u << 20;
+constexpr int kProbeRounds = 3;
+constexpr std::chrono::seconds kServerStopTime{1};
+
+engine::Isa ParseIsa(const std::string& name) {
+  return name == "scalar"   ? engine::Isa::kScalar
+         : name == "avx2"   ? engine::Isa::kAvx2
+         : name == "avx512" ? engine::Isa::kAvx512Vnni
+                            : engine::Isa::kAuto;
+}
+
+// The transfer thread, as the decode core sees it.
+class TransferFetcher final : public decode_worker::KvFetcher {
+ public:
+  explicit TransferFetcher(kvtransfer::TransferThread& transfer) : transfer_(transfer) {}
+  void Start(const kvtransfer::FetchSpec& spec) override { transfer_.Start(spec); }
+  void Cancel(const JobKey& key, const absl::Status& why) override { transfer_.Cancel(key, why); }
+
+ private:
+  kvtransfer::TransferThread& transfer_;
+};
+
+// How fast this process copies through its transport: what an operator reads at start.
+void LogBandwidth(kvtransfer::Transport& transport) {
+  const double memcpy_rate = kvtransfer::MemcpyBytesPerSecond(kProbeBytes, kProbeRounds);
+  const auto rate = [&]() -> absl::StatusOr<double> {
+    BATON_ASSIGN_OR_RETURN(const std::string address, transport.Address());
+    BATON_ASSIGN_OR_RETURN(const kvtransfer::PeerId peer, transport.Connect(address));
+    std::vector<kvtransfer::ReadCompletion> others;
+    auto result = kvtransfer::ProbeBandwidth(transport, peer, {.bytes = kProbeBytes, .rounds = kProbeRounds}, others);
+    transport.Disconnect(peer);
+    if (!result.ok()) return result.status();
+    return result->bytes_per_second;
+  }();
+  if (rate.ok()) {
+    spdlog::info("KV transport {}: {:.1f} GB/s in a probe, memcpy {:.1f} GB/s", std::string(transport.name()),
+                 *rate / 1e9, memcpy_rate / 1e9);
+  } else {
+    spdlog::warn("KV transport {}: the probe failed: {}", std::string(transport.name()),
+                 std::string(rate.status().message()));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(pb::WorkerRole role, const WorkerFlags& flags) {
+  std::unique_ptr<WorkerProcess> worker(new WorkerProcess(role, flags));
+  BATON_RETURN_IF_ERROR(worker->LoadModel());
+  BATON_RETURN_IF_ERROR(worker->MakePool());
+  worker->MakeEngine();
+  BATON_RETURN_IF_ERROR(worker->Serve());
+  return worker;
+}
+
+absl::Status WorkerProcess::LoadModel() {
+  BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags_.engine.model));
+  model_name_ = loaded.name;
+  if (loaded.file->tokenizer().eos_id >= 0) eos_ids_.push_back(loaded.file->tokenizer().eos_id);
+  engine::CpuModelOptions options;
+  options.numerics = flags_.engine.numerics == "fp32" ? engine::Numerics::kFp32 : engine::Numerics::kExact;
+  options.isa = ParseIsa(flags_.engine.isa);
+  options.threads = flags_.engine.threads;
+  options.max_rows = flags_.engine.chunk_tokens + flags_.engine.max_seqs;
+  BATON_ASSIGN_OR_RETURN(runner_, engine::LoadCpuModel(*loaded.file, options));
+  return absl::OkStatus();
+}
+
+absl::Status WorkerProcess::MakePool() {
+  BATON_ASSIGN_OR_RETURN(const kvtransfer::TransportKind kind, kvtransfer::ParseTransportKind(flags_.engine.transport));
+  BATON_ASSIGN_OR_RETURN(transport_, kvtransfer::MakeTransport({.kind = kind}));
+  const uint64_t block_bytes = runner_->kv_layout().block_bytes();
+  const uint64_t blocks = ParseByteSize(flags_.engine.kv_memory) / block_bytes;
+  if (blocks < 2 || blocks > static_cast<uint64_t>(std::numeric_limits<int32_t>::max())) {
+    return absl::InvalidArgumentError(absl::StrCat("--kv-memory ", flags_.engine.kv_memory, " holds ", blocks,
+                                                   " blocks of ", block_bytes, " bytes: give at least two"));
+  }
+  block_count_ = static_cast<int32_t>(blocks);
+  BATON_ASSIGN_OR_RETURN(pool_, transport_->AllocateRegion(blocks * block_bytes));
+  runner_->SetKvPool(pool_.data(), block_count_);
+  LogBandwidth(*transport_);
+  return absl::OkStatus();
+}
+
+void WorkerProcess::MakeEngine() {
+  engine_ = std::make_unique<engine::Engine>(engine::EngineOptions{.block_count = block_count_,
+                                                                   .chunk_tokens = flags_.engine.chunk_tokens,
+                                                                   .max_sequences = flags_.engine.max_seqs,
+                                                                   .eos_ids = eos_ids_,
+                                                                   .prefix_cache = !flags_.engine.no_prefix_cache},
+                                             *runner_, pool_);
+  const KvLayout& layout = runner_->kv_layout();
+  transfer_ = std::make_unique<kvtransfer::TransferThread>(
+      *transport_, kvtransfer::KvSinkOptions{.block_bytes = layout.block_bytes()}, MonotonicClock(), pool_,
+      kvtransfer::TransferThread::Callbacks{
+          .committed =
+              [this](const kvtransfer::Committed& done) {
+                loop_->PostWhenRoom([this, done] { decode_core_->OnCommitted(done); });
+              },
+          .failed =
+              [this](const kvtransfer::FetchFailed& failed) {
+                loop_->PostWhenRoom([this, failed] { decode_core_->OnFetchFailed(failed); });
+              }});
+  std::vector<engine::PhasePolicy*> policies;
+  if (prefills()) {
+    MakePrefill();
+    policies.push_back(prefill_core_.get());
+  }
+  if (decodes()) {
+    MakeDecode();
+    policies.push_back(decode_core_.get());
+  }
+  loop_ = std::make_unique<engine::EngineLoop>(*engine_, MonotonicClock(), policies, [this] { PublishLoad(); });
+}
+
+void WorkerProcess::MakePrefill() {
+  // The half of the pool that a prompt may need next stays free of finished ones.
+  constexpr int32_t kUnfetchedShare = 2;
+  source_ = std::make_unique<kvtransfer::KvSource>(
+      kvtransfer::KvSourceOptions{.incarnation = incarnation_,
+                                  .fingerprint = runner_->fingerprint(),
+                                  .transport_address = *transport_->Address(),
+                                  .block_bytes = runner_->kv_layout().block_bytes()},
+      MonotonicClock());
+  fetch_service_ = std::make_unique<kvtransfer::FetchService>(kvtransfer::FetchService::Events{
+      .on_request =
+          [this](kvtransfer::FetchStreamId stream, const kvtransfer::FetchRequest& request) {
+            prefill_worker::PostFetchRequest(*loop_, *prefill_core_, stream, request);
+          },
+      .on_closed =
+          [this](kvtransfer::FetchStreamId stream) {
+            prefill_worker::PostFetchClosed(*loop_, *prefill_core_, stream);
+          }});
+  prefill_core_ = std::make_unique<prefill_worker::PrefillCore>(
+      prefill_worker::PrefillOptions{.max_unfetched_blocks = block_count_ / kUnfetchedShare}, MonotonicClock(),
+      *engine_, *source_, prefill_streams_, *fetch_service_);
+}
+
+void WorkerProcess::MakeDecode() {
+  fetcher_ = std::make_unique<TransferFetcher>(*transfer_);
+  const int32_t maximal_prompt = std::min(BlocksForTokens(runner_->context_length()), block_count_ / 2);
+  decode_core_ = std::make_unique<decode_worker::DecodeCore>(
+      decode_worker::DecodeOptions{.max_sequences = flags_.engine.max_seqs,
+                                   .headroom_blocks = prefills() ? maximal_prompt : 0,
+                                   .fingerprint = runner_->fingerprint()},
+      MonotonicClock(), *engine_, *fetcher_, decode_streams_);
+}
+
+absl::Status WorkerProcess::Serve() {
+  fetch_client_ = std::make_unique<kvtransfer::FetchClient>(kvtransfer::FetchClient::Events{
+      .on_reply = [this](kvtransfer::FetchStreamId stream,
+                         const kvtransfer::FetchReply& reply) { transfer_->OnReply(stream, reply); },
+      .on_closed = [this](kvtransfer::FetchStreamId stream,
+                          const absl::Status& status) { transfer_->OnStreamClosed(stream, status); }});
+  transfer_->Launch(*fetch_client_);
+  loop_thread_ = std::thread([this] { loop_->Run(); });
+
+  std::vector<grpc::Service*> services;
+  if (prefills()) {
+    prefill_service_ = std::make_unique<prefill_worker::PrefillService>(incarnation_, MonotonicClock(), *loop_,
+                                                                        *prefill_core_, prefill_streams_);
+    services.push_back(prefill_service_.get());
+    services.push_back(fetch_service_.get());
+  }
+  if (decodes()) {
+    decode_service_ = std::make_unique<decode_worker::DecodeService>(incarnation_, MonotonicClock(), *loop_,
+                                                                     *decode_core_, decode_streams_);
+    services.push_back(decode_service_.get());
+  }
+  BATON_ASSIGN_OR_RETURN(server_, StartGrpcServer(flags_.listen.bind, flags_.listen.grpc_port, services));
+
+  rpc::RouterLink::Options link{.router_target = flags_.router, .hello = {}, .load = [this] { return Load(); }};
+  link.hello.set_incarnation(incarnation_.ToHex());
+  link.hello.set_role(role_);
+  link.hello.set_target(server_.address);
+  link.hello.set_model(model_name_);
+  link.hello.set_fingerprint(runner_->fingerprint());
+  link.hello.set_total_blocks(block_count_);
+  link.hello.set_max_sequences(flags_.engine.max_seqs);
+  link.hello.set_chunk_tokens(flags_.engine.chunk_tokens);
+  link.hello.set_context_length(runner_->context_length());
+  link.hello.set_pid(getpid());
+  link_ = std::make_unique<rpc::RouterLink>(std::move(link));
+  link_->Start();
+  return absl::OkStatus();
+}
+
+void WorkerProcess::PublishLoad() {
+  const engine::EngineLoad load = engine_->Load();
+  const int64_t waiting = prefill_core_ == nullptr ? 0 : prefill_core_->waiting_prompt_tokens();
+  absl::MutexLock lock(&load_mutex_);
+  load_.set_free_blocks(load.free_blocks);
+  load_.set_used_blocks(load.used_blocks);
+  load_.set_cached_blocks(load.cached_blocks);
+  load_.set_running(load.running + load.preempted);
+  load_.set_pending_prompt_tokens(load.pending_prompt_tokens + waiting);
+}
+
+pb::WorkerHeartbeat WorkerProcess::Load() {
+  absl::MutexLock lock(&load_mutex_);
+  return load_;
+}
+
+void WorkerProcess::Drain(int64_t timeout_ms) {
+  link_->Drain();
+  const TimeNs deadline = MonotonicClock().Now() + timeout_ms * kNsPerMs;
+  // Blocks are referred to until the last reader has them.
+  while (Load().used_blocks() > 0 && MonotonicClock().Now() < deadline) absl::SleepFor(absl::Milliseconds(kDrainPollMs));
+}
+
+// From the outside in: nobody calls, then nobody computes, then nobody copies.
+WorkerProcess::~WorkerProcess() {
+  if (link_ != nullptr) link_->Stop();
+  if (server_.server != nullptr) server_.server->Shutdown(std::chrono::system_clock::now() + kServerStopTime);
+  if (loop_ != nullptr) loop_->Stop();
+  if (loop_thread_.joinable()) loop_thread_.join();
+  if (transfer_ != nullptr) transfer_->Stop();
+}
+
+}  // namespace baton::cli

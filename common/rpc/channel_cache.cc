@@ -1,0 +1,52 @@
+#include "common/rpc/channel_cache.h"
+
+#include "common/limits.h"
+
+namespace baton::rpc {
+namespace {
+
+// A prompt of token ids, or its BlocksReady, can be larger than a client's message.
+constexpr int kMaxInternalMessageBytes = 64 << 20;
+constexpr int kKeepaliveTimeMs = 10'000;
+constexpr int kKeepaliveTimeoutMs = 5'000;
+constexpr int kMaxReconnectBackoffMs = 1'000;
+constexpr int kMinPingIntervalMs = 5'000;
+
+}  // namespace
+
+grpc::ChannelArguments ChannelArguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxInternalMessageBytes);
+  arguments.SetMaxSendMessageSize(kMaxInternalMessageBytes);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs / 10);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs / 10);
+  // Two tests or clusters on one host must not share connections' fate.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return arguments;
+}
+
+void ConfigureServer(grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(kMaxInternalMessageBytes);
+  builder.SetMaxSendMessageSize(kMaxInternalMessageBytes);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
+  // A port in use is an error, not a share.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+}
+
+std::shared_ptr<grpc::Channel> ChannelCache::Get(const std::string& target) {
+  absl::MutexLock lock(&mutex_);
+  if (channels_.size() > 2 * static_cast<size_t>(kMaxWorkers)) channels_.clear();
+  std::shared_ptr<grpc::Channel>& channel = channels_[target];
+  if (channel == nullptr) {
+    channel = grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), ChannelArguments());
+  }
+  return channel;
+}
+
+}  // namespace baton::rpc

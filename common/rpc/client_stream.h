@@ -1,0 +1,139 @@
+// The client's side of a streaming call, usable from any thread; see server_stream.h.
+#ifndef BATON_COMMON_RPC_CLIENT_STREAM_H_
+#define BATON_COMMON_RPC_CLIENT_STREAM_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/rpc/write_queue.h"
+
+namespace baton::rpc {
+
+template <typename Response>
+struct ClientCallbacks {
+  // On gRPC threads, one at a time, in order.
+  std::function<void(const Response&)> on_message;
+  // Last, and once.
+  std::function<void(const grpc::Status&)> on_done;
+};
+
+// One request, many responses.
+template <typename Request, typename Response>
+class ClientStream final : public grpc::ClientReadReactor<Response> {
+ public:
+  // `start` is the stub's async method: start(context, request, reactor).
+  template <typename StartCall>
+  static std::shared_ptr<ClientStream> Create(Request request, StartCall start, ClientCallbacks<Response> callbacks) {
+    auto stream = std::make_shared<ClientStream>();
+    stream->self_ = stream;
+    stream->request_ = std::move(request);
+    stream->callbacks_ = std::move(callbacks);
+    start(&stream->context_, &stream->request_, stream.get());
+    stream->StartRead(&stream->response_);
+    stream->StartCall();
+    return stream;
+  }
+
+  void Cancel() { context_.TryCancel(); }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    callbacks_.on_message(response_);
+    this->StartRead(&response_);
+  }
+  void OnDone(const grpc::Status& status) override {
+    callbacks_.on_done(status);
+    self_.reset();
+  }
+
+ private:
+  grpc::ClientContext context_;
+  Request request_;
+  Response response_;
+  ClientCallbacks<Response> callbacks_;
+  std::shared_ptr<ClientStream> self_;
+};
+
+// Many requests, many responses.
+template <typename Request, typename Response>
+class ClientBidi final : public grpc::ClientBidiReactor<Request, Response> {
+ public:
+  // `start` is the stub's async method: start(context, reactor).
+  template <typename StartCall>
+  static std::shared_ptr<ClientBidi> Create(StartCall start, ClientCallbacks<Response> callbacks) {
+    auto stream = std::make_shared<ClientBidi>();
+    stream->self_ = stream;
+    stream->callbacks_ = std::move(callbacks);
+    start(&stream->context_, stream.get());
+    // Held until the read side ends, so that Push may start a write at any time before.
+    stream->AddHold();
+    stream->StartRead(&stream->response_);
+    stream->StartCall();
+    return stream;
+  }
+
+  // False when the call is over or the other side does not read.
+  bool Push(Request request) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    if (closed_ || half_closing_ || !queue_.Push(std::move(request))) return false;
+    Advance();
+    return true;
+  }
+  // After what was pushed, nothing more will be sent.
+  void HalfClose() ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    if (closed_ || std::exchange(half_closing_, true)) return;
+    Advance();
+  }
+  void Cancel() { context_.TryCancel(); }
+
+  void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (ok) {
+      callbacks_.on_message(response_);
+      this->StartRead(&response_);
+      return;
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      closed_ = true;
+    }
+    this->RemoveHold();
+  }
+  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    queue_.WriteDone(ok);
+    if (ok && !closed_) Advance();
+  }
+  void OnDone(const grpc::Status& status) override {
+    callbacks_.on_done(status);
+    self_.reset();
+  }
+
+ private:
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (const Request* next = queue_.Next()) {
+      this->StartWrite(next);
+    } else if (half_closing_ && queue_.idle() && !std::exchange(writes_done_, true)) {
+      this->StartWritesDone();
+    }
+  }
+
+  grpc::ClientContext context_;
+  Response response_;
+  ClientCallbacks<Response> callbacks_;
+  absl::Mutex mutex_;
+  WriteQueue<Request> queue_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool half_closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool writes_done_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<ClientBidi> self_;
+};
+
+}  // namespace baton::rpc
+
+#endif  // BATON_COMMON_RPC_CLIENT_STREAM_H_

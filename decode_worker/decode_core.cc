@@ -1,0 +1,157 @@
+#include "decode_worker/decode_core.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+
+namespace baton::decode_worker {
+namespace {
+
+engine::SampledToken ToSampledToken(const kvtransfer::FirstOutput& first) {
+  engine::SampledToken token{.token = first.token, .logprob = first.logprob, .top = {}};
+  for (size_t i = 0; i < first.top_tokens.size() && i < first.top_logprobs.size(); ++i) {
+    token.top.push_back({first.top_tokens[i], first.top_logprobs[i]});
+  }
+  return token;
+}
+
+}  // namespace
+
+DecodeCore::DecodeCore(const DecodeOptions& options, const Clock& clock, engine::Engine& engine, KvFetcher& fetcher,
+                       UpdateSink& updates)
+    : options_(options), clock_(clock), engine_(engine), fetcher_(fetcher), updates_(updates) {}
+
+void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
+  const JobKey key = job.key;
+  absl::StatusOr<engine::SequenceId> sequence = Admit(job);
+  if (!sequence.ok()) {
+    updates_.End(key, sequence.status());
+    return;
+  }
+  by_sequence_[*sequence] = key;
+  deadlines_.emplace(job.deadline, key);
+  Job& entry = jobs_.emplace(key, Job{.job = std::move(job), .sequence = *sequence, .started = clock_.Now()}).first->second;
+  const int32_t cached_tokens = engine_.cached_tokens(*sequence);
+  updates_.Update(key, {.kind = WorkerUpdate::Kind::kStarted, .cached_tokens = cached_tokens});
+  if (source.local) {
+    entry.state = State::kRunning;
+    entry.running_since = clock_.Now();
+    engine_.StartPrefill(*sequence);
+    return;
+  }
+  const absl::Span<const BlockId> blocks = engine_.prompt_blocks(*sequence);
+  fetcher_.Start({.key = key,
+                  .source_target = source.prefill_target,
+                  .source = source.prefill_incarnation,
+                  .fingerprint = options_.fingerprint,
+                  .deadline = entry.job.deadline,
+                  .first_block = cached_tokens / kBlockTokens,
+                  .blocks = {blocks.begin(), blocks.end()}});
+}
+
+absl::StatusOr<engine::SequenceId> DecodeCore::Admit(const WorkerJob& job) {
+  if (jobs_.contains(job.key)) return absl::AlreadyExistsError(absl::StrCat("job ", job.key.ToString(), " is here"));
+  if (job_count() >= options_.max_sequences) {
+    return absl::ResourceExhaustedError(absl::StrCat("all ", options_.max_sequences, " decode slots are taken"));
+  }
+  const engine::EngineLoad load = engine_.Load();
+  // Jobs that lost their blocks come first.
+  if (load.preempted > 0) return absl::ResourceExhaustedError("preempted requests wait for KV blocks");
+  return engine_.Reserve({.prompt = job.prompt, .sampling = job.sampling, .tenant = job.tenant},
+                         load.used_blocks == 0 ? 0 : options_.headroom_blocks);
+}
+
+void DecodeCore::OnCommitted(const kvtransfer::Committed& committed) {
+  const auto it = jobs_.find(committed.key);
+  BATON_CHECK(it != jobs_.end()) << committed.key.ToString();
+  Job& job = it->second;
+  if (job.state == State::kAbandoned) return Forget(committed.key);
+  job.times.transfer_bytes = committed.bytes;
+  job.times.transfer_tail_ns = committed.tail_ns;
+  job.times.read_ns = committed.read_ns;
+  job.times.digest_ns = committed.digest_ns;
+  job.state = State::kRunning;
+  job.running_since = clock_.Now();
+  const engine::SampledToken first = ToSampledToken(committed.first);
+  const Finish finish = static_cast<Finish>(committed.first.finish);
+  if (!engine_.AcceptsFirst(job.sequence, first.token, finish != Finish::kNone)) {
+    EndCall(committed.key, job.job.deadline,
+            absl::InternalError(absl::StrCat("the prefill worker sent token ", first.token, ", which cannot be right")));
+    return Forget(committed.key);
+  }
+  if (finish == Finish::kNone) updates_.Update(committed.key, {.kind = WorkerUpdate::Kind::kKvCommitted});
+  EmitToken(job, 0, first);
+  if (finish != Finish::kNone) return FinishJob(job, finish);
+  engine_.StartDecode(job.sequence, first);
+}
+
+void DecodeCore::OnFetchFailed(const kvtransfer::FetchFailed& failed) {
+  const auto it = jobs_.find(failed.key);
+  BATON_CHECK(it != jobs_.end()) << failed.key.ToString();
+  if (it->second.state != State::kAbandoned) EndCall(failed.key, it->second.job.deadline, failed.status);
+  Forget(failed.key);
+}
+
+void DecodeCore::OnCancel(const JobKey& key, const absl::Status& why) {
+  const auto it = jobs_.find(key);
+  if (it == jobs_.end() || it->second.state == State::kAbandoned) return;
+  EndCall(key, it->second.job.deadline, why);
+  if (it->second.state == State::kFetching) {
+    it->second.state = State::kAbandoned;
+    fetcher_.Cancel(key, why);
+  } else {
+    Forget(key);
+  }
+}
+
+bool DecodeCore::OnStepEvent(const engine::StepEvent& event) {
+  const auto owner = by_sequence_.find(event.sequence);
+  if (owner == by_sequence_.end()) return false;
+  Job& job = jobs_.at(owner->second);
+  if (!event.has_token) return true;
+  // Only a local prefill samples index 0 here; the next step would write into the prompt's last block.
+  if (event.token_index == 0 && job.job.want_kv_digest) job.kv_digest = engine_.PromptDigest(job.sequence).ToHex();
+  EmitToken(job, event.token_index, event.token);
+  if (event.finish != engine::FinishReason::kNone) FinishJob(job, static_cast<Finish>(event.finish));
+  return true;
+}
+
+void DecodeCore::EmitToken(const Job& job, int32_t index, const engine::SampledToken& token) {
+  WorkerUpdate update{.kind = WorkerUpdate::Kind::kToken};
+  update.token = {.index = index, .token = token.token, .logprob = token.logprob, .top = {}};
+  for (const engine::TokenLogprob& top : token.top) update.token.top.emplace_back(top.token, top.logprob);
+  updates_.Update(job.job.key, update);
+}
+
+void DecodeCore::FinishJob(Job& job, Finish finish) {
+  const JobKey key = job.job.key;
+  WorkerUpdate update{.kind = WorkerUpdate::Kind::kFinished, .finish = finish};
+  update.kv_digest = job.kv_digest;
+  update.times = job.times;
+  update.times.queue_ns = job.running_since - job.started;
+  update.times.compute_ns = clock_.Now() - job.running_since;
+  updates_.Update(key, update);
+  EndCall(key, job.job.deadline, absl::OkStatus());
+  Forget(key);
+}
+
+void DecodeCore::OnTimer() {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= clock_.Now()) {
+    OnCancel(deadlines_.begin()->second, absl::DeadlineExceededError("the deadline passed at the decode worker"));
+  }
+}
+
+TimeNs DecodeCore::NextTimer() const { return deadlines_.empty() ? kNever : deadlines_.begin()->first; }
+
+void DecodeCore::EndCall(const JobKey& key, TimeNs deadline, const absl::Status& status) {
+  deadlines_.erase({deadline, key});
+  updates_.End(key, status);
+}
+
+void DecodeCore::Forget(const JobKey& key) {
+  const auto it = jobs_.find(key);
+  by_sequence_.erase(it->second.sequence);
+  engine_.Release(it->second.sequence);
+  jobs_.erase(it);
+}
+
+}  // namespace baton::decode_worker

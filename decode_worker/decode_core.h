@@ -1,0 +1,108 @@
+// The decode phase: which jobs get a slot and blocks, when their KV is pulled, what is streamed. A policy on the engine's
+// loop; pulling is kvtransfer::KvSink's, the arithmetic is the engine's.
+//
+//   state      | event                        | next       | actions
+//   -----------+------------------------------+------------+-----------------------------------------------------------
+//   -          | OnDecode, room and a slot    | kFetching  | Engine::Reserve, Update(kStarted), KvFetcher::Start
+//   -          | OnDecode(local), likewise    | kRunning   | Engine::Reserve and StartPrefill, Update(kStarted)
+//   -          | OnDecode, no room            | gone       | End(RESOURCE_EXHAUSTED)
+//   kFetching  | OnCommitted                  | kRunning   | Update(kKvCommitted), Update(token 0), Engine::StartDecode
+//   kFetching  | OnCommitted, ended by token 0| gone       | Update(token 0), Update(kFinished), End(OK), release
+//   kFetching  | OnFetchFailed                | gone       | End(status), release
+//   kFetching  | OnCancel, deadline           | kAbandoned | End(status), KvFetcher::Cancel
+//   kAbandoned | OnCommitted, OnFetchFailed   | gone       | release: only now nothing writes the blocks any more
+//   kRunning   | a token                      | kRunning   | Update(kToken)
+//   kRunning   | the last token               | gone       | Update(kToken), Update(kFinished), End(OK), release
+//   kRunning   | OnCancel, deadline           | gone       | End(status), release
+#ifndef BATON_DECODE_WORKER_DECODE_CORE_H_
+#define BATON_DECODE_WORKER_DECODE_CORE_H_
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "common/worker_job.h"
+#include "engine/engine.h"
+#include "engine/engine_loop.h"
+#include "kvtransfer/kv_sink.h"
+
+namespace baton::decode_worker {
+
+// The transfer thread as the loop sees it. Each Start is answered by one OnCommitted or OnFetchFailed, posted to the loop.
+class KvFetcher {
+ public:
+  virtual ~KvFetcher() = default;
+  virtual void Start(const kvtransfer::FetchSpec& spec) = 0;
+  virtual void Cancel(const JobKey& key, const absl::Status& why) = 0;
+};
+
+struct DecodeOptions {
+  // Jobs at once, whatever their state.
+  int32_t max_sequences = 0;
+  // Blocks that must stay free beyond a new job's prompt, unless the pool is idle. A mixed worker's is one maximal prompt.
+  int32_t headroom_blocks = 0;
+  std::string fingerprint;
+};
+
+// Where the prompt's KV comes from.
+struct DecodeSource {
+  // The worker computes the prompt itself.
+  bool local = false;
+  std::string prefill_target;
+  Incarnation prefill_incarnation;
+};
+
+class DecodeCore final : public engine::PhasePolicy {
+ public:
+  // All references outlive the core.
+  DecodeCore(const DecodeOptions& options, const Clock& clock, engine::Engine& engine, KvFetcher& fetcher,
+             UpdateSink& updates);
+
+  // Ends the call at once, through the UpdateSink, when the job is refused.
+  void OnDecode(WorkerJob job, const DecodeSource& source);
+  void OnCancel(const JobKey& key, const absl::Status& why);
+  void OnCommitted(const kvtransfer::Committed& committed);
+  void OnFetchFailed(const kvtransfer::FetchFailed& failed);
+
+  bool OnStepEvent(const engine::StepEvent& event) override;
+  void OnTimer() override;
+  TimeNs NextTimer() const override;
+
+  int32_t job_count() const { return static_cast<int32_t>(jobs_.size()); }
+
+ private:
+  enum class State : uint8_t { kFetching, kAbandoned, kRunning };
+  struct Job {
+    WorkerJob job;
+    State state = State::kFetching;
+    engine::SequenceId sequence = 0;
+    TimeNs started = 0;
+    TimeNs running_since = 0;
+    std::string kv_digest;
+    WorkerTimes times;
+  };
+
+  absl::StatusOr<engine::SequenceId> Admit(const WorkerJob& job);
+  void EmitToken(const Job& job, int32_t index, const engine::SampledToken& token);
+  void FinishJob(Job& job, Finish finish);
+  void EndCall(const JobKey& key, TimeNs deadline, const absl::Status& status);
+  void Forget(const JobKey& key);
+
+  const DecodeOptions options_;
+  const Clock& clock_;
+  engine::Engine& engine_;
+  KvFetcher& fetcher_;
+  UpdateSink& updates_;
+  absl::flat_hash_map<JobKey, Job> jobs_;
+  absl::flat_hash_map<engine::SequenceId, JobKey> by_sequence_;
+  // Of jobs whose call is open.
+  std::set<std::pair<TimeNs, JobKey>> deadlines_;
+};
+
+}  // namespace baton::decode_worker
+
+#endif  // BATON_DECODE_WORKER_DECODE_CORE_H_

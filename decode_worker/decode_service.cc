@@ -1,0 +1,41 @@
+#include "decode_worker/decode_service.h"
+
+#include "common/log.h"
+#include "common/status.h"
+
+namespace baton::decode_worker {
+namespace pb = internal::v1;
+
+absl::StatusOr<std::pair<WorkerJob, DecodeSource>> DecodeService::Read(const pb::DecodeRequest& request) const {
+  BATON_RETURN_IF_ERROR(rpc::CheckIncarnation(request.job().worker_incarnation(), incarnation_));
+  BATON_ASSIGN_OR_RETURN(WorkerJob job, rpc::FromProto(request.job(), clock_.Now()));
+  DecodeSource source{.local = request.local_prefill(), .prefill_target = request.prefill_target()};
+  if (!source.local) {
+    BATON_ASSIGN_OR_RETURN(source.prefill_incarnation, Id128::FromHex(request.prefill_incarnation()));
+  }
+  return std::pair(std::move(job), std::move(source));
+}
+
+grpc::ServerWriteReactor<pb::DecodeResponse>* DecodeService::Decode(grpc::CallbackServerContext*,
+                                                                    const pb::DecodeRequest* request) {
+  auto read = Read(*request);
+  if (!read.ok()) return Streams::Refuse(read.status()).get();
+  const JobKey key = read->first.key;
+  bool opened = false;
+  auto stream = streams_.Open(
+      key,
+      [this, key] {
+        const bool posted =
+            loop_.Post([this, key] { core_.OnCancel(key, absl::CancelledError("the router cancelled")); });
+        if (!posted) spdlog::warn("the decode loop takes no more events: a cancellation waits for its deadline");
+      },
+      opened);
+  if (!opened) return stream.get();
+  const bool posted = loop_.Post([this, read = *std::move(read)]() mutable {
+    core_.OnDecode(std::move(read.first), read.second);
+  });
+  if (!posted) streams_.End(key, absl::ResourceExhaustedError("the decode worker is overloaded"));
+  return stream.get();
+}
+
+}  // namespace baton::decode_worker

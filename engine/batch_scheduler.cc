@@ -1,0 +1,115 @@
+#include "engine/batch_scheduler.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace baton::engine {
+namespace {
+
+void Preempt(Sequence& sequence, BlockPool& pool) {
+  sequence.ReleaseBlocks(pool);
+  sequence.state = SequenceState::kPreempted;
+}
+
+// The youngest that may be preempted, or null.
+Sequence* Youngest(BatchScheduler::Sequences sequences) {
+  for (auto it = sequences.rbegin(); it != sequences.rend(); ++it) {
+    if ((*it)->preemptible()) return it->get();
+  }
+  return nullptr;
+}
+
+Sequence* OldestPreempted(BatchScheduler::Sequences sequences) {
+  for (const auto& sequence : sequences) {
+    if (sequence->state == SequenceState::kPreempted) return sequence.get();
+  }
+  return nullptr;
+}
+
+int32_t CountRunnable(BatchScheduler::Sequences sequences) {
+  int32_t count = 0;
+  for (const auto& sequence : sequences) count += sequence->runnable() ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+BatchScheduler::BatchScheduler(const SchedulerOptions& options, BlockPool& pool) : options_(options), pool_(pool) {
+  BATON_CHECK(options.chunk_tokens >= kBlockTokens) << options.chunk_tokens;
+  BATON_CHECK(options.max_sequences >= 1) << options.max_sequences;
+  plan_.reserve(static_cast<size_t>(options.max_sequences));
+}
+
+absl::Span<const PlannedSlice> BatchScheduler::Plan(Sequences sequences) {
+  plan_.clear();
+  const bool prefill_waits = std::any_of(sequences.begin(), sequences.end(),
+                                         [](const auto& s) { return s->state == SequenceState::kPrefill; });
+  PlanDecode(sequences, options_.max_sequences - (prefill_waits && options_.max_sequences > 1 ? 1 : 0));
+  ResumeOldestPreempted(sequences);
+  PlanPrefill(sequences);
+  return plan_;
+}
+
+bool BatchScheduler::HasWork(Sequences sequences) const {
+  if (CountRunnable(sequences) > 0) return true;
+  Sequence* preempted = OldestPreempted(sequences);
+  PrefixHits hits;
+  return preempted != nullptr && CanResume(*preempted, 0, hits);
+}
+
+void BatchScheduler::PlanDecode(Sequences sequences, int32_t slots) {
+  for (const auto& sequence : sequences) {
+    if (slots == 0) return;
+    if (sequence->state != SequenceState::kDecode || !GrowForNextRow(sequences, *sequence)) continue;
+    plan_.push_back({.sequence = sequence.get(), .first_position = sequence->computed(), .row_count = 1});
+    --slots;
+  }
+}
+
+// Victims are younger than the asking sequence, so none of them is in the plan yet.
+bool BatchScheduler::GrowForNextRow(Sequences sequences, Sequence& sequence) {
+  if (sequence.computed() < sequence.block_count() * kBlockTokens) return true;
+  BlockId block = pool_.Allocate();
+  while (block == kNoBlock) {
+    Sequence* victim = Youngest(sequences);
+    BATON_CHECK(victim != nullptr && victim->id() >= sequence.id());
+    Preempt(*victim, pool_);
+    if (victim == &sequence) return false;
+    block = pool_.Allocate();
+  }
+  sequence.AddBlock(block);
+  return true;
+}
+
+bool BatchScheduler::CanResume(Sequence& sequence, int32_t runnable, PrefixHits& hits) const {
+  if (options_.prefix_cache) hits = FindPrefix(sequence, pool_);
+  return sequence.blocks_to_resume() - hits.used_blocks + runnable <= pool_.available();
+}
+
+void BatchScheduler::ResumeOldestPreempted(Sequences sequences) {
+  Sequence* sequence = OldestPreempted(sequences);
+  PrefixHits hits;
+  if (sequence == nullptr || !CanResume(*sequence, CountRunnable(sequences), hits)) return;
+  TakeBlocks(*sequence, hits, sequence->blocks_to_resume(), pool_);
+  sequence->state = SequenceState::kPrefill;
+}
+
+void BatchScheduler::PlanPrefill(Sequences sequences) {
+  const int32_t decode_rows = static_cast<int32_t>(plan_.size());
+  int32_t budget = std::max(options_.chunk_tokens - decode_rows, kBlockTokens);
+  int32_t slots = options_.max_sequences - decode_rows;
+  for (const auto& sequence : sequences) {
+    if (slots == 0) return;
+    if (sequence->state != SequenceState::kPrefill) continue;
+    const int32_t first = sequence->computed();
+    int32_t end = sequence->length();
+    if (end - first > budget) end = (first + budget) / kBlockTokens * kBlockTokens;
+    if (end <= first) return;
+    plan_.push_back({.sequence = sequence.get(), .first_position = first, .row_count = end - first});
+    budget -= end - first;
+    --slots;
+  }
+}
+
+}  // namespace baton::engine

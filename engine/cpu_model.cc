@@ -1,0 +1,81 @@
+#include "engine/cpu_model.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/status.h"
+#include "engine/kernels/dispatch.h"
+#include "engine/model/fingerprint.h"
+#include "engine/model/llama_runner.h"
+
+namespace baton::engine {
+namespace {
+
+constexpr int kMaxThreads = 256;
+constexpr int kMaxRows = 1 << 16;
+
+Isa IsaOf(const kernels::KernelTable& table) {
+  if (&table == &kernels::kScalarKernels) return Isa::kScalar;
+  return &table == &kernels::kAvx2Kernels ? Isa::kAvx2 : Isa::kAvx512Vnni;
+}
+
+// The fastest table of the instruction set; null when this machine has none.
+const kernels::KernelTable* FindTable(Isa isa) {
+  const kernels::KernelTable* found = nullptr;
+  for (const kernels::KernelTable* table : kernels::SupportedKernels()) {
+    if (isa == Isa::kAuto || IsaOf(*table) == isa) found = table;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string_view IsaName(Isa isa) {
+  switch (isa) {
+    case Isa::kAuto:
+      return "auto";
+    case Isa::kScalar:
+      return "scalar";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512Vnni:
+      return "avx512-vnni";
+  }
+  return "unknown";
+}
+
+std::vector<Isa> SupportedIsas() {
+  std::vector<Isa> isas;
+  for (const kernels::KernelTable* table : kernels::SupportedKernels()) {
+    if (isas.empty() || isas.back() != IsaOf(*table)) isas.push_back(IsaOf(*table));
+  }
+  return isas;
+}
+
+absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::ModelFile& file,
+                                                          const CpuModelOptions& options) {
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return absl::InvalidArgumentError(absl::StrFormat("threads is %d: 0 to %d", options.threads, kMaxThreads));
+  }
+  if (options.max_rows < 1 || options.max_rows > kMaxRows) {
+    return absl::InvalidArgumentError(absl::StrFormat("max_rows is %d: 1 to %d", options.max_rows, kMaxRows));
+  }
+  const kernels::KernelTable* const table = FindTable(options.isa);
+  if (table == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("this processor has no %s", absl::string_view(ToAbsl(IsaName(options.isa)))));
+  }
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  auto pool =
+      std::make_unique<kernels::ThreadPool>(options.threads == 0 ? std::min(cores, kMaxThreads) : options.threads);
+  BATON_ASSIGN_OR_RETURN(LlamaWeights weights, LoadLlamaWeights(file, options.numerics, *pool));
+  auto runner =
+      std::make_unique<LlamaRunner>(std::move(weights), options.numerics, *table, std::move(pool), options.max_rows);
+  runner->set_fingerprint(MakeFingerprint(file.WeightsDigest(), runner->kv_layout(), options.numerics,
+                                          ProbeNumerics(options.numerics, *table)));
+  return runner;
+}
+
+}  // namespace baton::engine

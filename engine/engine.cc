@@ -1,0 +1,319 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "engine/batch_scheduler.h"
+#include "engine/block_pool.h"
+#include "engine/sampler.h"
+#include "engine/sequence.h"
+
+namespace baton::engine {
+
+class Engine::Impl {
+ public:
+  Impl(const EngineOptions& options, ModelRunner& runner, absl::Span<uint8_t> memory);
+
+  absl::StatusOr<SequenceId> Reserve(SequenceSpec spec, int32_t headroom_blocks);
+  bool AcceptsFirst(SequenceId id, int32_t token, bool ends);
+  void StartDecode(SequenceId id, const SampledToken& first);
+  void Release(SequenceId id);
+  absl::Span<const StepEvent> Step();
+  EngineLoad Load() const;
+  Digest128 BlockDigest(BlockId block) const;
+  Digest128 PromptDigest(const Sequence& sequence) const;
+
+  Sequence& at(SequenceId id) { return **Position(id); }
+  bool HasWork() const { return scheduler_.HasWork(sequences_); }
+  ModelRunner& runner() { return runner_; }
+
+ private:
+  using Sequences = std::vector<std::unique_ptr<Sequence>>;
+
+  Sequences::iterator Position(SequenceId id);
+  absl::Status Validate(const SequenceSpec& spec, int32_t token_limit) const;
+  int32_t TokenLimit(const SequenceSpec& spec) const;
+  uint8_t* BlockMemory(BlockId block) const { return memory_.data() + static_cast<size_t>(block) * block_bytes_; }
+  void ZeroPromptTail(Sequence& sequence);
+  void BuildBatch(absl::Span<const PlannedSlice> plan);
+  void FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice);
+  FinishReason FinishAfter(const Sequence& sequence) const;
+
+  const EngineOptions options_;
+  ModelRunner& runner_;
+  const absl::Span<uint8_t> memory_;
+  const size_t block_bytes_;
+  const size_t vocab_size_;
+  BlockPool pool_;
+  BatchScheduler scheduler_;
+  Sampler sampler_;
+  // Oldest first, which is in order of id.
+  Sequences sequences_;
+  SequenceId next_id_ = 1;
+
+  // Of the step at hand.
+  std::vector<int32_t> batch_tokens_;
+  std::vector<SequenceSlice> batch_slices_;
+  int32_t logits_count_ = 0;
+  std::vector<float> logits_;
+  std::vector<StepEvent> events_;
+};
+
+Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, absl::Span<uint8_t> memory)
+    : options_(options),
+      runner_(runner),
+      memory_(memory),
+      block_bytes_(runner.kv_layout().block_bytes()),
+      vocab_size_(static_cast<size_t>(runner.vocab_size())),
+      pool_(options.block_count),
+      scheduler_({.chunk_tokens = options.chunk_tokens,
+                  .max_sequences = options.max_sequences,
+                  .prefix_cache = options.prefix_cache},
+                 pool_),
+      sampler_(runner.vocab_size()) {
+  BATON_CHECK(memory.size() == static_cast<size_t>(options.block_count) * block_bytes_) << memory.size();
+  for (int32_t id : options.eos_ids) BATON_CHECK(id >= 0 && id < runner.vocab_size()) << "eos id " << id;
+  const size_t max_sequences = static_cast<size_t>(options.max_sequences);
+  sequences_.reserve(static_cast<size_t>(kMaxSequences));
+  batch_tokens_.reserve(static_cast<size_t>(scheduler_.max_rows()));
+  batch_slices_.reserve(max_sequences);
+  logits_.resize(max_sequences * vocab_size_);
+  events_.reserve(max_sequences);
+  runner.SetKvPool(memory.data(), options.block_count);
+}
+
+// Prompt and outputs never exceed the context, nor what the request allows.
+int32_t Engine::Impl::TokenLimit(const SequenceSpec& spec) const {
+  const int64_t outputs = spec.prefill_only ? 1 : spec.sampling.max_tokens;
+  return static_cast<int32_t>(
+      std::min<int64_t>(static_cast<int64_t>(spec.prompt.size()) + outputs, runner_.context_length()));
+}
+
+absl::Status Engine::Impl::Validate(const SequenceSpec& spec, int32_t token_limit) const {
+  if (spec.prompt.empty()) return absl::InvalidArgumentError("prompt: must hold at least one token");
+  if (spec.prompt.size() >= static_cast<size_t>(runner_.context_length())) {
+    return absl::InvalidArgumentError(absl::StrCat("prompt: ", spec.prompt.size(),
+                                                   " tokens leave no room for output in ", "the context of ",
+                                                   runner_.context_length()));
+  }
+  for (int32_t token : spec.prompt) {
+    if (token < 0 || token >= runner_.vocab_size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("prompt: token id ", token, " is not in the vocabulary of ", runner_.vocab_size()));
+    }
+  }
+  // The last token's own row is never run.
+  const int32_t blocks = BlocksForTokens(token_limit - 1);
+  if (blocks > options_.block_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt: with its output it needs ", blocks, " KV blocks of a pool of ", options_.block_count));
+  }
+  return ValidateSamplingParams(spec.sampling, runner_.vocab_size());
+}
+
+absl::StatusOr<SequenceId> Engine::Impl::Reserve(SequenceSpec spec, int32_t headroom_blocks) {
+  const int32_t token_limit = TokenLimit(spec);
+  BATON_RETURN_IF_ERROR(Validate(spec, token_limit));
+  if (sequences_.size() >= static_cast<size_t>(kMaxSequences)) {
+    return absl::ResourceExhaustedError(absl::StrCat("all ", kMaxSequences, " sequences of the worker are taken"));
+  }
+  auto sequence = std::make_unique<Sequence>(next_id_, std::move(spec), token_limit);
+  const PrefixHits hits = options_.prefix_cache ? FindPrefix(*sequence, pool_) : PrefixHits{};
+  const int32_t blocks = BlocksForTokens(sequence->prompt_length());
+  const int32_t wanted = blocks - hits.used_blocks;
+  if (wanted + headroom_blocks > pool_.available()) {
+    return absl::ResourceExhaustedError(absl::StrCat("needs ", wanted, " KV blocks and ", headroom_blocks,
+                                                     " to spare; ", pool_.available(), " are free"));
+  }
+  TakeBlocks(*sequence, hits, blocks, pool_);
+  sequence->set_cached_tokens(sequence->computed());
+  ZeroPromptTail(*sequence);
+  ++next_id_;
+  sequences_.push_back(std::move(sequence));
+  return sequences_.back()->id();
+}
+
+// The digest of a partial block covers its unused rows, too.
+void Engine::Impl::ZeroPromptTail(Sequence& sequence) {
+  sequence.tail_is_zero = true;
+  if (sequence.prompt_length() % kBlockTokens == 0) return;
+  const int32_t tail = sequence.prompt_length() / kBlockTokens;
+  std::memset(BlockMemory(sequence.blocks()[static_cast<size_t>(tail)]), 0, block_bytes_);
+}
+
+bool Engine::Impl::AcceptsFirst(SequenceId id, int32_t token, bool ends) {
+  if (token < 0 || token >= runner_.vocab_size()) return false;
+  Sequence with_first = at(id);
+  with_first.Append(token);
+  return (FinishAfter(with_first) != FinishReason::kNone) == ends;
+}
+
+void Engine::Impl::StartDecode(SequenceId id, const SampledToken& first) {
+  Sequence& sequence = at(id);
+  BATON_CHECK(sequence.state == SequenceState::kReserved) << "sequence " << id;
+  BATON_CHECK(first.token >= 0 && first.token < runner_.vocab_size()) << first.token;
+  sequence.set_computed(sequence.prompt_length());
+  if (options_.prefix_cache) sequence.PublishFullBlocks(pool_);
+  sequence.Append(first.token);
+  BATON_CHECK(FinishAfter(sequence) == FinishReason::kNone) << "sequence " << id << " is finished by its first token";
+  sequence.state = SequenceState::kDecode;
+}
+
+void Engine::Impl::Release(SequenceId id) {
+  const auto position = Position(id);
+  (*position)->ReleaseBlocks(pool_);
+  sequences_.erase(position);
+}
+
+absl::Span<const StepEvent> Engine::Impl::Step() {
+  events_.clear();
+  const absl::Span<const PlannedSlice> plan = scheduler_.Plan(sequences_);
+  if (plan.empty()) return {};
+  BuildBatch(plan);
+  runner_.Forward({.tokens = batch_tokens_, .slices = batch_slices_, .logits_count = logits_count_},
+                  absl::MakeSpan(logits_).first(static_cast<size_t>(logits_count_) * vocab_size_));
+  for (size_t i = 0; i < plan.size(); ++i) FinishSlice(plan[i], batch_slices_[i]);
+  return events_;
+}
+
+void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
+  batch_tokens_.clear();
+  batch_slices_.clear();
+  logits_count_ = 0;
+  for (const PlannedSlice& planned : plan) {
+    Sequence& sequence = *planned.sequence;
+    if (!sequence.tail_is_zero && sequence.outputs().empty()) ZeroPromptTail(sequence);
+    const int32_t end = planned.first_position + planned.row_count;
+    SequenceSlice slice = {.first_row = static_cast<int32_t>(batch_tokens_.size()),
+                           .row_count = planned.row_count,
+                           .first_position = planned.first_position,
+                           .blocks = sequence.blocks().first(static_cast<size_t>(BlocksForTokens(end)))};
+    if (end == sequence.length()) {
+      slice.wants_logits = true;
+      slice.logits_index = logits_count_++;
+    }
+    const absl::Span<const int32_t> rows =
+        sequence.tokens().subspan(static_cast<size_t>(planned.first_position), static_cast<size_t>(planned.row_count));
+    batch_tokens_.insert(batch_tokens_.end(), rows.begin(), rows.end());
+    batch_slices_.push_back(slice);
+  }
+}
+
+void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice) {
+  Sequence& sequence = *planned.sequence;
+  sequence.set_computed(planned.first_position + planned.row_count);
+  if (options_.prefix_cache) sequence.PublishFullBlocks(pool_);
+  StepEvent& event = events_.emplace_back();
+  event.sequence = sequence.id();
+  event.computed_tokens = std::min(sequence.computed(), sequence.prompt_length());
+  if (!slice.wants_logits) return;
+  const absl::Span<float> logits =
+      absl::MakeSpan(logits_).subspan(static_cast<size_t>(slice.logits_index) * vocab_size_, vocab_size_);
+  event.has_token = true;
+  event.token_index = static_cast<int32_t>(sequence.outputs().size());
+  event.token = sampler_.Sample(
+      sequence.spec().sampling,
+      {.prompt = sequence.spec().prompt, .outputs = sequence.outputs(), .eos_ids = options_.eos_ids}, logits);
+  sequence.Append(event.token.token);
+  event.finish = FinishAfter(sequence);
+  const bool ends = event.finish != FinishReason::kNone || sequence.spec().prefill_only;
+  sequence.state = ends ? SequenceState::kFinished : SequenceState::kDecode;
+}
+
+FinishReason Engine::Impl::FinishAfter(const Sequence& sequence) const {
+  const SamplingParams& sampling = sequence.spec().sampling;
+  const auto contains = [last = sequence.tokens().back()](const std::vector<int32_t>& ids) {
+    return std::find(ids.begin(), ids.end(), last) != ids.end();
+  };
+  if ((!sampling.ignore_eos && contains(options_.eos_ids)) || contains(sampling.stop_token_ids)) {
+    return FinishReason::kStop;
+  }
+  // Not the sequence's own limit, which ends a prefill worker's half early.
+  const bool at_length = static_cast<int64_t>(sequence.outputs().size()) >= sampling.max_tokens ||
+                         sequence.length() >= runner_.context_length();
+  return at_length ? FinishReason::kLength : FinishReason::kNone;
+}
+
+EngineLoad Engine::Impl::Load() const {
+  EngineLoad load = {.total_blocks = pool_.total(),
+                     .free_blocks = pool_.free_count(),
+                     .used_blocks = pool_.used_count(),
+                     .cached_blocks = pool_.cached_count()};
+  for (const auto& sequence : sequences_) {
+    if (sequence->runnable()) ++load.running;
+    if (sequence->state == SequenceState::kPreempted) ++load.preempted;
+    if (sequence->runnable() || sequence->state == SequenceState::kReserved) {
+      load.pending_prompt_tokens += std::max(sequence->prompt_length() - sequence->computed(), 0);
+    }
+  }
+  return load;
+}
+
+Digest128 Engine::Impl::BlockDigest(BlockId block) const {
+  BATON_CHECK(block >= 0 && block < options_.block_count) << block;
+  return DigestBytes(BlockMemory(block), block_bytes_);
+}
+
+Digest128 Engine::Impl::PromptDigest(const Sequence& sequence) const {
+  Digest128 chain;
+  for (BlockId block : sequence.prompt_blocks()) {
+    const Digest128 digest = BlockDigest(block);
+    chain = DigestChain(chain, &digest, sizeof(digest));
+  }
+  return chain;
+}
+
+Engine::Impl::Sequences::iterator Engine::Impl::Position(SequenceId id) {
+  const auto position = std::lower_bound(sequences_.begin(), sequences_.end(), id,
+                                         [](const auto& sequence, SequenceId key) { return sequence->id() < key; });
+  BATON_CHECK(position != sequences_.end() && (*position)->id() == id) << "no sequence " << id;
+  return position;
+}
+
+Engine::Engine(const EngineOptions& options, ModelRunner& runner, absl::Span<uint8_t> pool)
+    : impl_(std::make_unique<Impl>(options, runner, pool)) {}
+Engine::~Engine() = default;
+
+absl::StatusOr<SequenceId> Engine::Reserve(SequenceSpec spec, int32_t headroom_blocks) {
+  return impl_->Reserve(std::move(spec), headroom_blocks);
+}
+
+int32_t Engine::cached_tokens(SequenceId id) const { return impl_->at(id).cached_tokens(); }
+
+absl::Span<const BlockId> Engine::prompt_blocks(SequenceId id) const { return impl_->at(id).prompt_blocks(); }
+
+void Engine::StartPrefill(SequenceId id) {
+  Sequence& sequence = impl_->at(id);
+  BATON_CHECK(sequence.state == SequenceState::kReserved) << "sequence " << id;
+  sequence.state = SequenceState::kPrefill;
+}
+
+bool Engine::AcceptsFirst(SequenceId id, int32_t token, bool ends) const {
+  return impl_->AcceptsFirst(id, token, ends);
+}
+
+void Engine::StartDecode(SequenceId id, const SampledToken& first) { impl_->StartDecode(id, first); }
+
+void Engine::Stop(SequenceId id) { impl_->at(id).state = SequenceState::kFinished; }
+
+void Engine::Release(SequenceId id) { impl_->Release(id); }
+
+bool Engine::HasWork() const { return impl_->HasWork(); }
+
+absl::Span<const StepEvent> Engine::Step() { return impl_->Step(); }
+
+EngineLoad Engine::Load() const { return impl_->Load(); }
+
+Digest128 Engine::BlockDigest(BlockId block) const { return impl_->BlockDigest(block); }
+
+Digest128 Engine::PromptDigest(SequenceId id) const { return impl_->PromptDigest(impl_->at(id)); }
+
+ModelRunner& Engine::runner() { return impl_->runner(); }
+
+}  // namespace baton::engine

@@ -1,0 +1,151 @@
+// The engine of one worker: sequences over one block pool, one batch a step. Mechanism only: which sequences to
+// reserve, start, hold or drop is the worker's policy. No thread, clock or socket of its own; the model runner is
+// injected.
+//
+// A sequence:
+//
+//   state       | event                        | next        | action
+//   ------------+------------------------------+-------------+---------------------------------------------------------
+//   -           | Reserve                      | kReserved   | pins prefix hits, takes fresh blocks for the whole
+//   prompt kReserved   | StartPrefill                 | kPrefill    | its rows join the batches, from the first
+//   uncached token kReserved   | StartDecode(token 0)         | kDecode     | publishes the prompt's full blocks; one
+//   row a step kPrefill    | Step runs the last row       | kDecode     | samples the next token; kFinished when that
+//   ends it kDecode     | Step                         | kDecode     | samples the next token; kFinished when that ends
+//   it kDecode     | no block for the next row    | kPreempted  | gives its blocks back (they may stay as cached
+//   prefix) kPreempted  | blocks for all its tokens    | kPrefill    | recomputes prompt + outputs; samples only new
+//   indices any         | Stop                         | kFinished   | joins no batch any more, keeps its blocks (a
+//   peer may read them) any         | Release                      | -           | gives its blocks back
+//
+// The youngest runnable sequence is preempted for an older one, so the oldest always makes progress.
+#ifndef BATON_ENGINE_ENGINE_H_
+#define BATON_ENGINE_ENGINE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/digest.h"
+#include "common/kv_layout.h"
+#include "common/sampling_params.h"
+#include "engine/model_runner.h"
+
+namespace baton::engine {
+
+// Never reused within one engine. Smaller is older.
+using SequenceId = uint64_t;
+
+enum class FinishReason : uint8_t { kNone = 0, kStop = 1, kLength = 2 };
+
+struct TokenLogprob {
+  int32_t token = 0;
+  float logprob = 0;
+};
+
+struct SampledToken {
+  int32_t token = 0;
+  // Set when the request asks for log-probabilities: of the chosen token under the model's own distribution (before
+  // temperature and penalties), and of the most likely ones, best first.
+  float logprob = 0;
+  std::vector<TokenLogprob> top = {};
+};
+
+struct SequenceSpec {
+  std::vector<int32_t> prompt;
+  SamplingParams sampling;
+  // Prefix blocks are shared only within one tenant.
+  std::string tenant;
+  // The sequence ends after its first output (a prefill worker's half).
+  bool prefill_only = false;
+};
+
+struct EngineOptions {
+  int32_t block_count = 0;
+  // Rows of a step: decode rows first, the rest for prefill chunks.
+  int32_t chunk_tokens = 256;
+  // Sequences in one step.
+  int32_t max_sequences = 64;
+  // End-of-sequence tokens of the model.
+  std::vector<int32_t> eos_ids = {};
+  bool prefix_cache = true;
+};
+
+// What a step did for one sequence.
+struct StepEvent {
+  SequenceId sequence = 0;
+  // Prompt tokens whose KV is now in place (also without a token: a chunk in the middle).
+  int32_t computed_tokens = 0;
+  bool has_token = false;
+  int32_t token_index = 0;
+  SampledToken token;
+  FinishReason finish = FinishReason::kNone;
+};
+
+struct EngineLoad {
+  int32_t total_blocks = 0;
+  // Neither referred to nor cached.
+  int32_t free_blocks = 0;
+  // Distinct blocks that a sequence refers to.
+  int32_t used_blocks = 0;
+  // Held by the prefix cache alone: given up when needed.
+  int32_t cached_blocks = 0;
+  int32_t running = 0;
+  int32_t preempted = 0;
+  // Prompt tokens of reserved and running sequences not computed yet.
+  int64_t pending_prompt_tokens = 0;
+};
+
+// Used by one thread.
+class Engine {
+ public:
+  // `pool` is block_count * runner.kv_layout().block_bytes() bytes, owned by the caller, as is the runner.
+  Engine(const EngineOptions& options, ModelRunner& runner, absl::Span<uint8_t> pool);
+  ~Engine();
+
+  // INVALID_ARGUMENT when the prompt is empty, holds ids outside the vocabulary, leaves the context no room for an
+  // output, or with all its output (as far as the context goes) can never fit the whole pool; or for sampling
+  // parameters out of range. RESOURCE_EXHAUSTED when it does not fit now; `headroom_blocks` must stay free beyond it.
+  absl::StatusOr<SequenceId> Reserve(SequenceSpec spec, int32_t headroom_blocks = 0);
+
+  // Prompt tokens found in the prefix cache at Reserve: whole blocks, at most prompt length - 1.
+  int32_t cached_tokens(SequenceId id) const;
+  // Blocks of the prompt, in order. Valid until the next call that changes the sequence.
+  absl::Span<const BlockId> prompt_blocks(SequenceId id) const;
+
+  void StartPrefill(SequenceId id);
+  // Whether a peer's word about output 0 of a reserved sequence can be true: an id of the vocabulary that ends the request
+  // exactly when the peer says so.
+  bool AcceptsFirst(SequenceId id, int32_t token, bool ends) const;
+  // The KV of the whole prompt is in its blocks, and output 0 is known: in the vocabulary, and not the end of the
+  // sequence. The caller checks that of what a peer sent.
+  void StartDecode(SequenceId id, const SampledToken& first);
+  // Legal in every state: no more rows and no more events; the blocks stay until Release.
+  void Stop(SequenceId id);
+  // Legal in every state.
+  void Release(SequenceId id);
+
+  // Whether Step would do anything.
+  bool HasWork() const;
+  // Schedules and runs one batch. The events are valid until the next Step.
+  absl::Span<const StepEvent> Step();
+
+  EngineLoad Load() const;
+
+  // Digest of one block's bytes as they are now.
+  Digest128 BlockDigest(BlockId block) const;
+  // Chain of the digests of all blocks of the prompt, in order; call it when prefill is complete and before a decode
+  // step.
+  Digest128 PromptDigest(SequenceId id) const;
+
+  ModelRunner& runner();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_ENGINE_H_

@@ -1,0 +1,52 @@
+#include "engine/engine_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/limits.h"
+
+namespace baton::engine {
+
+// An idle loop looks at its timers at least this often.
+constexpr int64_t kMaxIdleWaitNs = 100 * kNsPerMs;
+
+EngineLoop::EngineLoop(Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_turn)
+    : engine_(engine),
+      clock_(clock),
+      policies_(std::move(policies)),
+      after_turn_(std::move(after_turn)),
+      mailbox_(kMaxMailboxEvents) {}
+
+bool EngineLoop::Turn() {
+  for (Task& task : mailbox_.Take()) task();
+  for (PhasePolicy* policy : policies_) {
+    if (policy->NextTimer() <= clock_.Now()) policy->OnTimer();
+  }
+  if (!engine_.HasWork()) return false;
+  for (const StepEvent& event : engine_.Step()) {
+    for (PhasePolicy* policy : policies_) {
+      if (policy->OnStepEvent(event)) break;
+    }
+  }
+  return true;
+}
+
+TimeNs EngineLoop::NextTurn() const {
+  if (engine_.HasWork()) return clock_.Now();
+  TimeNs next = kNever;
+  for (const PhasePolicy* policy : policies_) next = std::min(next, policy->NextTimer());
+  return next;
+}
+
+void EngineLoop::Run() {
+  while (!mailbox_.closed()) {
+    const bool stepped = Turn();
+    after_turn_();
+    if (stepped) continue;
+    const TimeNs now = clock_.Now();
+    const TimeNs next = NextTurn();
+    if (next > now) mailbox_.Wait(std::min(next - now, kMaxIdleWaitNs));
+  }
+}
+
+}  // namespace baton::engine

@@ -1,0 +1,59 @@
+// The thread that owns an engine. Phase policies (prefill, decode) hang on it; others post work to it.
+#ifndef BATON_ENGINE_ENGINE_LOOP_H_
+#define BATON_ENGINE_ENGINE_LOOP_H_
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/mailbox.h"
+#include "engine/engine.h"
+
+namespace baton::engine {
+
+// A worker's policy for the sequences that it added to the engine. Called by the loop's thread.
+class PhasePolicy {
+ public:
+  virtual ~PhasePolicy() = default;
+  // False when the sequence is not this policy's.
+  virtual bool OnStepEvent(const StepEvent& event) = 0;
+  virtual void OnTimer() = 0;
+  // When OnTimer next has something to do.
+  virtual TimeNs NextTimer() const = 0;
+};
+
+class EngineLoop {
+ public:
+  using Task = std::function<void()>;
+
+  // The engine and the policies outlive the loop. `after_turn` runs on the loop's thread, for reports of load.
+  EngineLoop(Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_turn = [] {});
+
+  // Any thread. False when the loop is overloaded or stopped: the task will not run.
+  [[nodiscard]] bool Post(Task task) { return mailbox_.Post(std::move(task)); }
+
+  // Slows the caller down instead of losing the task; dropped once the loop has stopped. Never from the loop itself.
+  void PostWhenRoom(Task task) { mailbox_.PostWhenRoom(std::move(task)); }
+
+  // One turn without blocking: waiting tasks, due timers, one step. True when a step ran.
+  bool Turn();
+  // When Turn next has something to do of itself: now when the engine has work.
+  TimeNs NextTurn() const;
+
+  // Turns until Stop.
+  void Run();
+  // Any thread.
+  void Stop() { mailbox_.Close(); }
+
+ private:
+  Engine& engine_;
+  const Clock& clock_;
+  const std::vector<PhasePolicy*> policies_;
+  const Task after_turn_;
+  Mailbox<Task> mailbox_;
+};
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_ENGINE_LOOP_H_

@@ -1,0 +1,351 @@
+// Attention: body over Simd, once for bf16 and once for f32 KV. Included once by each instruction set's file.
+//
+// Both types share one shape: the KV is vectors of 16 words of 4 bytes, the query and the probabilities are words, and
+// a step multiplies a word with a vector into an accumulator. Work is tiled for registers; each accumulator runs
+// through its steps in ascending order, so tiling never shows in the bits.
+#ifndef BATON_ENGINE_KERNELS_ATTENTION_CPU_H_
+#define BATON_ENGINE_KERNELS_ATTENTION_CPU_H_
+
+#include "engine/kernels/elementwise_cpu.h"
+
+namespace baton::engine::kernels {
+namespace {
+
+inline constexpr int kBlock = 16;
+inline constexpr int kWord = 4;
+inline constexpr int kVector = kLanes * kWord;
+
+// The left side of a dot step (a query's or the probabilities' word, to all lanes) and the right side (a vector of KV
+// words). Where bf16 pairs are multiplied as two floats, both sides are widened: the left one once a call, in memory,
+// the right one once for all queries of a tile. S is Simd; a name of its own lets a Simd without a bf16 dot leave it
+// out.
+template <bool kBf16, typename S = Simd>
+struct Operands {
+  static constexpr bool kWiden = kBf16 && !Simd::kHasBf16Dot;
+  // Of one step's left side in memory: (odd, even) floats when widened.
+  static constexpr int kLeftBytes = kWiden ? 2 * kWord : kWord;
+
+  struct Right {
+    Simd::F odd;
+    Simd::F even;
+    Simd::I word;
+  };
+
+  static BATON_INLINE Right Load(const uint8_t* vector) {
+    Right r;
+    if constexpr (kWiden) {
+      const Simd::I word = Simd::LoadWords(vector);
+      r.odd = Simd::HighHalvesAsFloat(word);
+      r.even = Simd::LowHalvesAsFloat(word);
+    } else {
+      r.word = Simd::LoadWords(vector);
+    }
+    return r;
+  }
+  // The same with the upper halves zero.
+  static BATON_INLINE Right LoadEven(const uint8_t* vector) {
+    Right r = Load(vector);
+    if constexpr (kWiden) {
+      r.odd = Simd::Zero();
+    } else {
+      r.word = Simd::LowHalves(r.word);
+    }
+    return r;
+  }
+
+  static BATON_INLINE Simd::F Step(const Simd::F& acc, const uint8_t* left, const Right& right) {
+    if constexpr (kWiden) {
+      float odd, even;
+      __builtin_memcpy(&odd, left, kWord);
+      __builtin_memcpy(&even, left + kWord, kWord);
+      return Simd::Fma(Simd::Set1(even), right.even, Simd::Fma(Simd::Set1(odd), right.odd, acc));
+    } else if constexpr (kBf16) {
+      return S::DotBf16(acc, Simd::Set1Word(left), right.word);
+    } else {
+      return Simd::Fma(Simd::AsFloat(Simd::Set1Word(left)), Simd::AsFloat(right.word), acc);
+    }
+  }
+};
+
+// Everything that one call carries through its splits. A "query" is one head of one row, in the order [row][head].
+template <bool kBf16>
+struct AttentionState {
+  static constexpr int kPerWord = kBf16 ? 2 : 1;
+  static constexpr int kStepsPerBlock = kBlock / kPerWord;
+  using Op = Operands<kBf16>;
+  static constexpr int kProbabilityBytes = kSplitTokens / kPerWord * Op::kLeftBytes;
+
+  const AttentionCall& call;
+  int queries;
+  int key_steps;    // words of a query head
+  int vectors;      // of one token's V
+  int query_bytes;  // of one query's left sides
+  uint8_t* query;   // [queries][key_steps] left sides
+  float* scores;    // [queries][256]
+  uint8_t* probs;   // [queries][256 / per word] left sides
+  float* split;     // [queries][head_dim]
+  float* total;     // [queries][head_dim]
+  float* max;       // [queries], of the splits so far
+  float* sum;
+  float* split_max;
+  float* split_sum;
+
+  explicit AttentionState(const AttentionCall& c) : call(c) {
+    queries = c.query_rows * c.heads_per_kv;
+    key_steps = c.head_dim / kPerWord;
+    vectors = c.head_dim / kLanes;
+    query_bytes = key_steps * Op::kLeftBytes;
+    query = c.scratch;
+    scores = reinterpret_cast<float*>(query + static_cast<size_t>(queries) * query_bytes);
+    float* next = scores + static_cast<size_t>(queries) * kSplitTokens;
+    probs = reinterpret_cast<uint8_t*>(next);
+    next += static_cast<size_t>(queries) * kProbabilityBytes / sizeof(float);
+    split = next;
+    next += static_cast<size_t>(queries) * c.head_dim;
+    total = next;
+    next += static_cast<size_t>(queries) * c.head_dim;
+    max = next;
+    sum = max + queries;
+    split_max = sum + queries;
+    split_sum = split_max + queries;
+  }
+
+  // Gathers the queries, widened where the steps want it.
+  void TakeQueries() const {
+    for (int i = 0; i < queries; ++i) {
+      const int row = i / call.heads_per_kv;
+      const int head = i % call.heads_per_kv;
+      const uint8_t* const from = call.query + row * call.query_stride + static_cast<size_t>(head) * key_steps * kWord;
+      uint8_t* const to = query + static_cast<size_t>(i) * query_bytes;
+      if constexpr (!Op::kWiden) {
+        __builtin_memcpy(to, from, static_cast<size_t>(query_bytes));
+      } else {
+        for (int k = 0; k < key_steps; ++k) {
+          uint32_t word;
+          __builtin_memcpy(&word, from + k * kWord, kWord);
+          const uint32_t widened[2] = {word & 0xffff0000u, word << 16};
+          __builtin_memcpy(to + k * Op::kLeftBytes, widened, sizeof(widened));
+        }
+      }
+    }
+  }
+  const uint8_t* Keys(int block) const { return call.keys + call.blocks[block] * call.block_stride; }
+  const uint8_t* Values(int block) const { return call.values + call.blocks[block] * call.block_stride; }
+  // Tokens of the split from `start` that query i may see; <= 0: none.
+  int Visible(int i, int start) const {
+    const int n = call.first_position + i / call.heads_per_kv + 1 - start;
+    return n < kSplitTokens ? n : kSplitTokens;
+  }
+};
+
+template <bool kBf16, int kQueries, int kBlocks>
+BATON_INLINE void ScoreTile(const AttentionState<kBf16>& s, int first, int block, float* scores) {
+  using Op = Operands<kBf16>;
+  const uint8_t* const query = s.query + static_cast<size_t>(first) * s.query_bytes;
+  const uint8_t* keys[kBlocks];
+  BATON_UNROLL for (int b = 0; b < kBlocks; ++b) keys[b] = s.Keys(block + b);
+  Simd::F acc[kQueries][kBlocks];
+  BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
+    BATON_UNROLL for (int b = 0; b < kBlocks; ++b) acc[q][b] = Simd::Zero();
+  }
+  for (int k = 0; k < s.key_steps; ++k) {
+    typename Op::Right key[kBlocks];
+    BATON_UNROLL for (int b = 0; b < kBlocks; ++b) key[b] = Op::Load(keys[b] + k * kVector);
+    BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
+      const uint8_t* const left = query + q * s.query_bytes + k * Op::kLeftBytes;
+      BATON_UNROLL for (int b = 0; b < kBlocks; ++b) acc[q][b] = Op::Step(acc[q][b], left, key[b]);
+    }
+  }
+  BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
+    BATON_UNROLL for (int b = 0; b < kBlocks; ++b) Simd::Store(scores + q * kSplitTokens + b * kBlock, acc[q][b]);
+  }
+}
+
+// Calls fn.operator()<kQueries>(first) for tiles of queries that cover [first, queries).
+template <int kMost, typename Fn>
+BATON_INLINE void TileQueries(int first, int queries, Fn fn) {
+  int q = first;
+  const auto tile = [&]<int kQueries>() {
+    if constexpr (kQueries <= kMost) {
+      for (; queries - q >= kQueries; q += kQueries) fn.template operator()<kQueries>(q);
+    }
+  };
+  tile.template operator()<12>();
+  tile.template operator()<6>();
+  tile.template operator()<4>();
+  tile.template operator()<3>();
+  tile.template operator()<2>();
+  tile.template operator()<1>();
+}
+
+template <bool kBf16, int kQueries>
+void ScoreRows(const AttentionState<kBf16>& s, int first, int start, int blocks) {
+  constexpr int kBlocks = kQueries <= Simd::kFewQueries ? Simd::kBlockTileFew : Simd::kBlockTile;
+  float* const scores = s.scores + static_cast<size_t>(first) * kSplitTokens;
+  int b = 0;
+  for (; blocks - b >= kBlocks; b += kBlocks) {
+    ScoreTile<kBf16, kQueries, kBlocks>(s, first, start / kBlock + b, scores + b * kBlock);
+  }
+  for (; b < blocks; ++b) ScoreTile<kBf16, kQueries, 1>(s, first, start / kBlock + b, scores + b * kBlock);
+}
+
+template <bool kBf16>
+void Scores(const AttentionState<kBf16>& s, int first, int start, int blocks) {
+  TileQueries<Simd::kQueryTile>(first, s.queries,
+                                [&]<int kQueries>(int q) { ScoreRows<kBf16, kQueries>(s, q, start, blocks); });
+}
+
+// Scores of one query to probabilities of its n tokens, zero up to the end of the last block.
+template <bool kBf16>
+void Softmax(const AttentionState<kBf16>& s, int i, int n) {
+  float* const scores = s.scores + static_cast<size_t>(i) * kSplitTokens;
+  uint8_t* const probs = s.probs + static_cast<size_t>(i) * AttentionState<kBf16>::kProbabilityBytes;
+  const float lowest = -3.402823466e38f;
+  const Simd::F scale = Simd::Set1(s.call.scale);
+  Simd::F max = Simd::Set1(lowest);
+  for (int t = 0; t < n; t += kLanes) {
+    const Simd::F v = Simd::Mul(Simd::Load(scores + t), scale);
+    Simd::Store(scores + t, v);
+    max = Simd::Max(Simd::Keep(v, n - t, lowest), max);
+  }
+  s.split_max[i] = Simd::ReduceMax(max);
+  const Simd::F top = Simd::Set1(s.split_max[i]);
+  Simd::F sum = Simd::Zero();
+  for (int t = 0; t < n; t += kLanes) {
+    Simd::F p = Simd::Keep(Exp(Simd::Sub(Simd::Load(scores + t), top)), n - t, 0.0f);
+    if constexpr (Operands<kBf16>::kWiden) {
+      p = Simd::RoundBf16(p);
+      // The left side holds the odd token first.
+      Simd::Store(reinterpret_cast<float*>(probs) + t, Simd::SwapPairs(p));
+    } else if constexpr (kBf16) {
+      p = Simd::RoundBf16(p);
+      Simd::StoreBf16(reinterpret_cast<uint16_t*>(probs) + t, p);
+    } else {
+      Simd::Store(reinterpret_cast<float*>(probs) + t, p);
+    }
+    sum = Simd::Add(sum, p);
+  }
+  s.split_sum[i] = Simd::ReduceSum(sum);
+}
+
+// Adds steps [begin, end) of the split that starts at `block` to the accumulators of kQueries queries, vectors
+// [vector, vector + kVectors) of their output.
+template <bool kBf16, int kQueries, int kVectors>
+BATON_INLINE void ValueTile(const AttentionState<kBf16>& s, int first, int block, int begin, int end, int vector) {
+  using Op = Operands<kBf16>;
+  constexpr int kSteps = AttentionState<kBf16>::kStepsPerBlock;
+  float* const out = s.split + static_cast<size_t>(first) * s.call.head_dim + vector * kLanes;
+  const uint8_t* const probs = s.probs + static_cast<size_t>(first) * AttentionState<kBf16>::kProbabilityBytes;
+  Simd::F acc[kQueries][kVectors];
+  BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
+    BATON_UNROLL for (int v = 0; v < kVectors; ++v) {
+      acc[q][v] = begin == 0 ? Simd::Zero() : Simd::Load(out + q * s.call.head_dim + v * kLanes);
+    }
+  }
+  for (int t = begin; t < end;) {
+    const uint8_t* const values = s.Values(block + t / kSteps) + static_cast<size_t>(vector) * kVector;
+    const int stop = (t / kSteps + 1) * kSteps < end ? (t / kSteps + 1) * kSteps : end;
+    for (; t < stop; ++t) {
+      const uint8_t* const row = values + static_cast<size_t>(t % kSteps) * s.vectors * kVector;
+      typename Op::Right value[kVectors];
+      BATON_UNROLL for (int v = 0; v < kVectors; ++v) value[v] = Op::Load(row + v * kVector);
+      BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
+        const uint8_t* const left = probs + q * AttentionState<kBf16>::kProbabilityBytes + t * Op::kLeftBytes;
+        BATON_UNROLL for (int v = 0; v < kVectors; ++v) acc[q][v] = Op::Step(acc[q][v], left, value[v]);
+      }
+    }
+  }
+  BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
+    BATON_UNROLL for (int v = 0; v < kVectors; ++v) Simd::Store(out + q * s.call.head_dim + v * kLanes, acc[q][v]);
+  }
+}
+
+template <bool kBf16, int kQueries>
+void ValueRows(const AttentionState<kBf16>& s, int first, int block, int begin, int end) {
+  constexpr int kVectors = kQueries <= Simd::kFewQueries ? Simd::kValueVectorsFew : Simd::kValueVectors;
+  int v = 0;
+  for (; s.vectors - v >= kVectors; v += kVectors) ValueTile<kBf16, kQueries, kVectors>(s, first, block, begin, end, v);
+  for (; v < s.vectors; ++v) ValueTile<kBf16, kQueries, 1>(s, first, block, begin, end, v);
+}
+
+// The last token of an odd count: its neighbour in the pair belongs to a later position and counts as zero.
+void OddValue(const AttentionState<true>& s, int i, int block, int step) {
+  float* const out = s.split + static_cast<size_t>(i) * s.call.head_dim;
+  using Op = Operands<true>;
+  const uint8_t* const left =
+      s.probs + static_cast<size_t>(i) * AttentionState<true>::kProbabilityBytes + step * Op::kLeftBytes;
+  const uint8_t* const row = s.Values(block + step / 8) + static_cast<size_t>(step % 8) * s.vectors * kVector;
+  for (int v = 0; v < s.vectors; ++v) {
+    const Simd::F acc = step == 0 ? Simd::Zero() : Simd::Load(out + v * kLanes);
+    Simd::Store(out + v * kLanes, Op::Step(acc, left, Op::LoadEven(row + v * kVector)));
+  }
+}
+
+template <bool kBf16>
+void WeighValues(const AttentionState<kBf16>& s, int first, int start) {
+  constexpr int kPerWord = AttentionState<kBf16>::kPerWord;
+  const int block = start / kBlock;
+  // Visible tokens grow with the row: these steps are whole for every query.
+  const int common = s.Visible(first, start) / kPerWord;
+  TileQueries<Simd::kQueryTile>(first, s.queries,
+                                [&]<int kQueries>(int q) { ValueRows<kBf16, kQueries>(s, q, block, 0, common); });
+  for (int q = first; q < s.queries; ++q) {
+    const int n = s.Visible(q, start);
+    if (n / kPerWord > common) ValueRows<kBf16, 1>(s, q, block, common, n / kPerWord);
+    if constexpr (kBf16) {
+      if (n % 2 != 0) OddValue(s, q, block, n / 2);
+    }
+  }
+}
+
+BATON_INLINE float ExpOne(float x) { return Simd::First(Exp(Simd::Set1(x))); }
+
+// Folds the split of query i into its total.
+template <bool kBf16>
+void Fold(const AttentionState<kBf16>& s, int i, bool is_first) {
+  const float* const split = s.split + static_cast<size_t>(i) * s.call.head_dim;
+  float* const total = s.total + static_cast<size_t>(i) * s.call.head_dim;
+  if (is_first) {
+    s.max[i] = s.split_max[i];
+    s.sum[i] = s.split_sum[i];
+    for (int d = 0; d < s.call.head_dim; d += kLanes) Simd::Store(total + d, Simd::Load(split + d));
+    return;
+  }
+  const float max = s.max[i] > s.split_max[i] ? s.max[i] : s.split_max[i];
+  const float a = ExpOne(s.max[i] - max);
+  const float b = ExpOne(s.split_max[i] - max);
+  s.max[i] = max;
+  s.sum[i] = __builtin_fmaf(s.split_sum[i], b, s.sum[i] * a);
+  for (int d = 0; d < s.call.head_dim; d += kLanes) {
+    const Simd::F scaled = Simd::Mul(Simd::Load(total + d), Simd::Set1(a));
+    Simd::Store(total + d, Simd::Fma(Simd::Load(split + d), Simd::Set1(b), scaled));
+  }
+}
+
+template <bool kBf16>
+void Attention(const AttentionCall& call) {
+  const AttentionState<kBf16> s(call);
+  s.TakeQueries();
+  const int last = call.first_position + call.query_rows - 1;
+  for (int start = 0; start <= last; start += kSplitTokens) {
+    int first = 0;
+    while (s.Visible(first, start) <= 0) ++first;
+    const int tokens = s.Visible(s.queries - 1, start);
+    Scores<kBf16>(s, first, start, (tokens + kBlock - 1) / kBlock);
+    for (int i = first; i < s.queries; ++i) Softmax<kBf16>(s, i, s.Visible(i, start));
+    WeighValues<kBf16>(s, first, start);
+    for (int i = first; i < s.queries; ++i) Fold<kBf16>(s, i, start == 0);
+  }
+  for (int i = 0; i < s.queries; ++i) {
+    const Simd::F inverse = Simd::Set1(1.0f / s.sum[i]);
+    const float* const total = s.total + static_cast<size_t>(i) * call.head_dim;
+    float* const out = call.out + (i / call.heads_per_kv) * call.out_stride +
+                       static_cast<size_t>(i % call.heads_per_kv) * call.head_dim;
+    for (int d = 0; d < call.head_dim; d += kLanes) Simd::Store(out + d, Simd::Mul(Simd::Load(total + d), inverse));
+  }
+}
+
+}  // namespace
+}  // namespace baton::engine::kernels
+
+#endif  // BATON_ENGINE_KERNELS_ATTENTION_CPU_H_

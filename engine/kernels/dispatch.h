@@ -1,0 +1,28 @@
+// Which kernel tables this machine runs.
+#ifndef BATON_ENGINE_KERNELS_DISPATCH_H_
+#define BATON_ENGINE_KERNELS_DISPATCH_H_
+
+#include <vector>
+
+#include "engine/kernels/kernel_table.h"
+
+namespace baton::engine::kernels {
+
+// By the processor's and the operating system's word; the scalar table first, the fastest last.
+const std::vector<const KernelTable*>& SupportedKernels();
+
+// Puts the calling thread's floating point into the state that every kernel assumes, and restores it at the end.
+class FpStateGuard {
+ public:
+  FpStateGuard();
+  ~FpStateGuard();
+  FpStateGuard(const FpStateGuard&) = delete;
+  FpStateGuard& operator=(const FpStateGuard&) = delete;
+
+ private:
+  unsigned saved_;
+};
+
+}  // namespace baton::engine::kernels
+
+#endif  // BATON_ENGINE_KERNELS_DISPATCH_H_

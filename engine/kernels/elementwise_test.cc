@@ -1,0 +1,183 @@
+#include <cmath>
+#include <limits>
+
+#include "engine/kernels/half.h"
+#include "engine/kernels/kernel_test_util.h"
+#include "engine/kernels/trigonometry.h"
+
+namespace baton::engine::kernels {
+namespace {
+
+class ElementwiseKernels : public EveryTable {};
+
+INSTANTIATE_TEST_SUITE_P(Tables, ElementwiseKernels, AllTables(), TableName);
+
+// Ordinary values, both zeros, denormals, the largest and the smallest.
+std::vector<float> Mixed(RandomSource& random, size_t n, float limit) {
+  const float odd[] = {0.0f, -0.0f, 1e-42f, -1e-39f, 3.4e38f, -3.4e38f, 1.2e-38f, 1e-31f, 2e-30f, 127.0f};
+  std::vector<float> out = RandomFloats(random, n, limit);
+  for (size_t i = 0; i < n; i += 1 + random.Below(40)) out[i] = odd[random.Below(std::size(odd))];
+  return out;
+}
+
+TEST_P(ElementwiseKernels, ExpEqualsTheDefinition) {
+  SeededRandom random(kSeed);
+  std::vector<float> x = RandomFloats(random, 4096, 100.0f);
+  const float edges[] = {0.0f,
+                         -0.0f,
+                         -87.0f,
+                         -87.00001f,
+                         88.0f,
+                         200.0f,
+                         -1e30f,
+                         1e30f,
+                         1e-40f,
+                         std::numeric_limits<float>::infinity(),
+                         -std::numeric_limits<float>::infinity(),
+                         std::numeric_limits<float>::quiet_NaN()};
+  std::copy(std::begin(edges), std::end(edges), x.begin());
+  std::vector<float> got(x.size()), want(x.size());
+  table().exp(x.data(), 4096, got.data());
+  kScalarKernels.exp(x.data(), 4096, want.data());
+  EXPECT_EQ(FirstDifference(got, want), -1);
+  for (size_t i = std::size(edges); i < x.size(); ++i) {
+    const double exact = std::exp(std::min(static_cast<double>(x[i]), 88.0));
+    EXPECT_NEAR(got[i], x[i] < -87.0f ? 0.0 : exact, exact * 3e-7) << x[i];
+  }
+}
+
+TEST_P(ElementwiseKernels, NormSwigluAddAndRopeEqualTheDefinition) {
+  SeededRandom random(kSeed);
+  for (const int n : {16, 32, 48, 576, 1536}) {
+    const std::vector<float> x = RandomFloats(random, static_cast<size_t>(n), 3.0f);
+    const std::vector<float> w = RandomFloats(random, static_cast<size_t>(n), 2.0f);
+    std::vector<float> got(x.size()), want(x.size());
+    table().rms_norm(x.data(), w.data(), n, 1e-5f, got.data());
+    kScalarKernels.rms_norm(x.data(), w.data(), n, 1e-5f, want.data());
+    EXPECT_EQ(FirstDifference(got, want), -1) << "rms_norm " << n;
+    table().swiglu(x.data(), w.data(), n, got.data());
+    kScalarKernels.swiglu(x.data(), w.data(), n, want.data());
+    EXPECT_EQ(FirstDifference(got, want), -1) << "swiglu " << n;
+    got = want = w;
+    table().add(got.data(), x.data(), n);
+    kScalarKernels.add(want.data(), x.data(), n);
+    EXPECT_EQ(FirstDifference(got, want), -1) << "add " << n;
+    for (size_t i = 0; i < x.size(); i += kLanes) {
+      table().rope(x.data() + i, w.data(), w.data() + (x.size() - kLanes), got.data() + i);
+      kScalarKernels.rope(x.data() + i, w.data(), w.data() + (x.size() - kLanes), want.data() + i);
+    }
+    EXPECT_EQ(FirstDifference(got, want), -1) << "rope " << n;
+  }
+}
+
+TEST_P(ElementwiseKernels, NormAndSwigluAreWhatTheirNamesSay) {
+  SeededRandom random(kSeed);
+  const std::vector<float> x = RandomFloats(random, 64, 3.0f);
+  const std::vector<float> w = RandomFloats(random, 64, 2.0f);
+  double squares = 0;
+  for (const float v : x) squares += static_cast<double>(v) * v;
+  std::vector<float> got(64);
+  table().rms_norm(x.data(), w.data(), 64, 1e-5f, got.data());
+  for (size_t i = 0; i < 64; ++i) EXPECT_NEAR(got[i], x[i] / std::sqrt(squares / 64 + 1e-5) * w[i], 1e-6);
+  table().swiglu(x.data(), w.data(), 64, got.data());
+  for (size_t i = 0; i < 64; ++i) EXPECT_NEAR(got[i], x[i] / (1 + std::exp(-static_cast<double>(x[i]))) * w[i], 2e-6);
+}
+
+TEST_P(ElementwiseKernels, Bf16RoundsToNearestEvenAsTheDefinition) {
+  SeededRandom random(kSeed);
+  std::vector<float> x = Mixed(random, 4096, 100.0f);
+  x[0] = BitsToFloat(0x3f808000);  // a tie down to even
+  x[1] = BitsToFloat(0x3f818000);  // a tie up to even
+  std::vector<uint16_t> got(x.size());
+  for (size_t i = 0; i < x.size(); i += kLanes) table().to_bf16(x.data() + i, got.data() + i);
+  EXPECT_EQ(got[0], 0x3f80);
+  EXPECT_EQ(got[1], 0x3f82);
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(got[i], FloatToBf16(x[i])) << x[i];
+}
+
+TEST_P(ElementwiseKernels, QuantizeEqualsTheDefinitionInEverySlot) {
+  SeededRandom random(kSeed);
+  constexpr int kGroups = 48;
+  std::vector<QuantGroup> got(kGroups), want(kGroups);
+  std::memset(got.data(), 0x5a, sizeof(QuantGroup) * kGroups);
+  std::memset(want.data(), 0x5a, sizeof(QuantGroup) * kGroups);
+  for (int slot = 0; slot < kLanes; ++slot) {
+    std::vector<float> x = Mixed(random, kGroups * kGroup, slot % 2 == 0 ? 4.0f : 1e-3f);
+    std::fill(x.begin(), x.begin() + kGroup, 0.0f);
+    std::fill(x.begin() + kGroup, x.begin() + 2 * kGroup, 1e-31f);
+    x[2 * kGroup] = std::numeric_limits<float>::infinity();
+    x[3 * kGroup] = std::numeric_limits<float>::quiet_NaN();
+    table().quantize(x.data(), kGroups, got.data(), slot);
+    kScalarKernels.quantize(x.data(), kGroups, want.data(), slot);
+  }
+  EXPECT_EQ(std::memcmp(got.data(), want.data(), sizeof(QuantGroup) * kGroups), 0);
+}
+
+TEST_P(ElementwiseKernels, QuantizedValuesAreWithinHalfAStepAndTiesGoToEven) {
+  SeededRandom random(kSeed);
+  std::vector<float> x = RandomFloats(random, kGroup, 5.0f);
+  QuantGroup group;
+  table().quantize(x.data(), 1, &group, 3);
+  int sum = 0;
+  for (int i = 0; i < kGroup; ++i) {
+    EXPECT_NEAR(group.scale[3] * group.q[3][i], x[static_cast<size_t>(i)], group.scale[3] * 0.501f);
+    sum += group.q[3][i];
+  }
+  EXPECT_EQ(group.neg8_sum[3], -8 * sum);
+  EXPECT_EQ(group.scaled_sum[3], group.scale[3] * static_cast<float>(sum));
+  // With a maximum of 127 the quotients are the values themselves.
+  x.assign(kGroup, 2.5f);
+  x[0] = 127.0f;
+  x[1] = -3.5f;
+  x[2] = -127.0f;
+  table().quantize(x.data(), 1, &group, 0);
+  EXPECT_EQ(group.q[0][0], 127);
+  EXPECT_EQ(group.q[0][1], -4);
+  EXPECT_EQ(group.q[0][2], -127);
+  EXPECT_EQ(group.q[0][3], 2);
+}
+
+TEST(Half, EveryHalfConvertsAsTheHardwareDoes) {
+  FpStateGuard fp_state;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const uint32_t exponent = (bits >> 10) & 31;
+    const uint32_t mantissa = bits & 1023;
+    const double size =
+        exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, static_cast<int>(exponent) - 25);
+    const float got = HalfToFloat(static_cast<uint16_t>(bits));
+    if (exponent == 31) {
+      EXPECT_TRUE(mantissa == 0 ? std::isinf(got) : std::isnan(got)) << bits;
+    } else {
+      EXPECT_EQ(FloatToBits(got), FloatToBits(static_cast<float>(bits >> 15 ? -size : size))) << bits;
+    }
+  }
+}
+
+TEST(Trigonometry, AgreesWithTheStandardLibrary) {
+  SeededRandom random(kSeed);
+  for (int i = 0; i < 20000; ++i) {
+    const double x = static_cast<double>(random.Below(1u << 30)) / (i % 2 == 0 ? 1 << 10 : 1 << 28);
+    const SinCos got = SineCosine(x);
+    EXPECT_NEAR(got.sine, std::sin(x), 1e-14) << x;
+    EXPECT_NEAR(got.cosine, std::cos(x), 1e-14) << x;
+  }
+  for (const double base : {1.0, 10000.0, 100000.0, 500000.0, 1e6}) {
+    for (int i = 0; i < 64; ++i) {
+      const double want = std::pow(base, -i / 64.0);
+      EXPECT_NEAR(InversePower(base, i / 64.0), want, want * 1e-14);
+    }
+  }
+}
+
+TEST(FpState, GuardSetsAndRestoresIt) {
+  const volatile float tiny = 1e-38f;
+  EXPECT_GT(tiny * 0.01f, 0.0f);
+  {
+    FpStateGuard guard;
+    EXPECT_EQ(tiny * 0.01f, 0.0f);
+  }
+  EXPECT_GT(tiny * 0.01f, 0.0f);
+}
+
+}  // namespace
+}  // namespace baton::engine::kernels

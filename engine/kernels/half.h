@@ -1,0 +1,64 @@
+// Scalar conversions of the 16-bit float types by their bits. Internal linkage: files of every instruction set use
+// them.
+#ifndef BATON_ENGINE_KERNELS_HALF_H_
+#define BATON_ENGINE_KERNELS_HALF_H_
+
+#include <cstdint>
+
+namespace baton::engine::kernels {
+namespace {
+
+[[maybe_unused]] inline uint32_t FloatToBits(float x) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
+
+[[maybe_unused]] inline float BitsToFloat(uint32_t bits) {
+  float x;
+  __builtin_memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
+[[maybe_unused]] inline uint16_t LoadU16(const uint8_t* p) {
+  uint16_t x;
+  __builtin_memcpy(&x, p, sizeof(x));
+  return x;
+}
+
+[[maybe_unused]] inline uint32_t LoadU32(const uint8_t* p) {
+  uint32_t x;
+  __builtin_memcpy(&x, p, sizeof(x));
+  return x;
+}
+
+// Exact for every value, without arithmetic: denormal halves must survive "denormals are zero".
+[[maybe_unused]] inline float HalfToFloat(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  uint32_t exponent = (half >> 10) & 0x1fu;
+  uint32_t mantissa = half & 0x3ffu;
+  if (exponent == 0x1f) return BitsToFloat(sign | 0x7f800000u | (mantissa << 13) | (mantissa != 0 ? 0x400000u : 0));
+  if (exponent == 0) {
+    if (mantissa == 0) return BitsToFloat(sign);
+    exponent = 1;
+    while ((mantissa & 0x400u) == 0) {
+      mantissa <<= 1;
+      --exponent;
+    }
+    mantissa &= 0x3ffu;
+  }
+  return BitsToFloat(sign | ((exponent + 112) << 23) | (mantissa << 13));
+}
+
+[[maybe_unused]] inline float Bf16ToFloat(uint16_t x) { return BitsToFloat(static_cast<uint32_t>(x) << 16); }
+
+// To nearest even.
+[[maybe_unused]] inline uint16_t FloatToBf16(float x) {
+  const uint32_t bits = FloatToBits(x);
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+}  // namespace
+}  // namespace baton::engine::kernels
+
+#endif  // BATON_ENGINE_KERNELS_HALF_H_

@@ -1,0 +1,139 @@
+// Every CPU operator of the engine as one table of functions an instruction set. The scalar table is the definition;
+// the others equal it bit for bit (kernels_test.cc). AMX and CUDA variants join here.
+//
+// All of them run under the floating-point state of FpStateGuard (round to nearest even, denormals are zero, flush to
+// zero). They are pure functions of their arguments: any thread may call them, on outputs that do not overlap.
+//
+// "16 lanes" below: element i goes to lane i mod 16, each lane runs through its elements in ascending order, then the
+// lanes fold as a tree: i with i+8, i+4, i+2, i+1.
+#ifndef BATON_ENGINE_KERNELS_KERNEL_TABLE_H_
+#define BATON_ENGINE_KERNELS_KERNEL_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace baton::engine::kernels {
+
+// Lanes of a vector, columns of a weight tile, rows of an activation tile.
+inline constexpr int kLanes = 16;
+// Elements that share one scale: of a weight row and of an activation row.
+inline constexpr int kGroup = 32;
+// Tokens of one attention split. Part of the numerics.
+inline constexpr int kSplitTokens = 256;
+// Query rows of one attention call at most.
+inline constexpr int kMaxQueryRows = 8;
+
+// How a packed matrix stores its weights; see packed_matrix.h.
+enum class WeightFormat : uint8_t { kQ4_1, kQ4_0, kQ8_0, kF32, kF16, kBf16 };
+
+// One group of 32 activations of 16 rows. value = scale * q; q = round-to-nearest-even(x * (127 / max|x|)), within
+// +-127; scale = max|x| / 127. A group whose maximum is not above 1e-30 is all zero.
+struct alignas(64) QuantGroup {
+  int8_t q[kLanes][kGroup];
+  float scale[kLanes];
+  // scale * sum(q): what a weight group's minimum is multiplied by.
+  float scaled_sum[kLanes];
+  // -8 * sum(q): takes the offset of unsigned weights out of an integer dot.
+  int32_t neg8_sum[kLanes];
+};
+
+// out[b][r][c] = dot of activation row r with weight row 16 b + c. One chain fma(float(integer dot), weight scale *
+// activation scale, acc) over groups in ascending order; for kQ4_1 a second chain fma(scaled_sum, minimum, acc), added
+// once.
+struct QuantMatmul {
+  WeightFormat format;
+  int groups;              // K / 32
+  int rows;                // of activations
+  int col_blocks;          // of 16 weight rows
+  const QuantGroup* acts;  // [ceil(rows / 16)][groups]
+  const uint8_t* weights;  // first column block
+  size_t block_stride;     // bytes between column blocks
+  float* out;              // [col_blocks][rows][16]
+};
+
+// The same of float activations: one chain fma(x, w, acc) over k in ascending order. Formats kF32, kF16, kBf16.
+struct FloatMatmul {
+  WeightFormat format;
+  int depth;  // K
+  int rows;
+  int col_blocks;
+  const float* acts;  // [ceil(rows / 16)][K][16 rows]
+  const uint8_t* weights;
+  size_t block_stride;
+  float* out;  // [col_blocks][rows][16]
+};
+
+// Causal attention of consecutive query rows of one sequence and one KV head, for all its query heads.
+//
+// A head's part of a KV block is vectors of 16 words of 4 bytes, a word being two bf16 (lower half first) or one f32:
+//   K: [head_dim / per_word][16 tokens], a word holding neighbours in head_dim
+//   V: [16 / per_word][head_dim], a word holding neighbouring tokens
+// A dot step is fma(low, low', fma(high, high', acc)) for bf16 (as VDPBF16PS does) and fma for f32, in ascending order.
+// Each split of 256 tokens starts from zero: scores * scale, maximum, p = exp(score - maximum) (rounded to bf16 in
+// bf16), sum of p in 16 lanes, PV. Tokens beyond the row's position count as p = +0, v = +0. Then splits fold in
+// ascending order: with m the larger maximum, a = exp(M - m), b = exp(m_split - m), each of sum and PV becomes
+// fma(split, b, total * a).
+struct AttentionCall {
+  int query_rows;
+  int first_position;
+  int heads_per_kv;
+  int head_dim;  // multiple of 16
+  float scale;
+  const uint8_t* query;  // row r, head h at query + r * query_stride + h * head_dim elements, in the KV type
+  size_t query_stride;   // bytes
+  const uint8_t* keys;   // this layer's and head's K part of block 0
+  const uint8_t* values;
+  size_t block_stride;  // bytes between blocks of the pool
+  const int32_t* blocks;
+  float* out;         // row r, head h at out + r * out_stride + h * head_dim
+  size_t out_stride;  // floats
+  uint8_t* scratch;   // AttentionScratchBytes
+};
+
+// Where the K or V of one row goes: the head's part of its block, its token inside.
+struct KvSlot {
+  uint8_t* head;
+  int token;
+};
+
+struct KernelTable {
+  const char* name;
+
+  // y = (x * (1 / sqrt(mean(x^2) + eps))) * weight; the squares summed by fma in 16 lanes. n: multiple of 16.
+  void (*rms_norm)(const float* x, const float* weight, int n, float eps, float* y);
+
+  // Quantizes one row of 32 * groups floats into row `slot` of acts[0 .. groups).
+  void (*quantize)(const float* x, int groups, QuantGroup* acts, int slot);
+
+  void (*matmul_quant)(const QuantMatmul& call);
+  void (*matmul_float)(const FloatMatmul& call);
+
+  // y = (gate / (1 + exp(-gate))) * up, n elements, multiple of 16.
+  void (*swiglu)(const float* gate, const float* up, int n, float* y);
+
+  // x[i] += y[i], n elements, multiple of 16.
+  void (*add)(float* x, const float* y, int n);
+
+  // Turns 16 neighbours: y = fma(x, cosine, swap(x) * sine), where swap exchanges 2i and 2i+1, and sine is (-s, +s).
+  void (*rope)(const float* x, const float* cosine, const float* sine, float* y);
+
+  // Rounds 16 floats to bf16, to nearest even.
+  void (*to_bf16)(const float* x, uint16_t* y);
+
+  void (*attention_bf16)(const AttentionCall& call);
+  void (*attention_f32)(const AttentionCall& call);
+
+  // exp of n floats (multiple of 16): below -87 it is 0, above 88 it is exp(88).
+  void (*exp)(const float* x, int n, float* y);
+};
+
+size_t AttentionScratchBytes(int heads_per_kv, int head_dim);
+
+extern const KernelTable kScalarKernels;
+extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvx512Kernels;
+extern const KernelTable kAvx512Bf16Kernels;
+
+}  // namespace baton::engine::kernels
+
+#endif  // BATON_ENGINE_KERNELS_KERNEL_TABLE_H_

@@ -1,0 +1,174 @@
+// Matrix products: bodies over Simd. Included once by each instruction set's file. Rows and columns are tiled for
+// registers; every output keeps its one chain in ascending order, so tiling never shows in the bits.
+#ifndef BATON_ENGINE_KERNELS_MATMUL_CPU_H_
+#define BATON_ENGINE_KERNELS_MATMUL_CPU_H_
+
+namespace baton::engine::kernels {
+namespace {
+
+template <WeightFormat kFormat>
+inline constexpr int kGroupBytes = kFormat == WeightFormat::kQ8_0 ? 512 : 256;
+
+// How far ahead of the group at hand: the next column blocks follow in memory.
+inline constexpr int kPrefetchBytes = 8192;
+
+// kRows activation rows, from `first` of their tile, by one block of 16 weight rows.
+template <WeightFormat kFormat, int kRows>
+BATON_INLINE void QuantTile(const QuantGroup* acts, int first, const uint8_t* weights, int groups, float* out) {
+  constexpr int kStep = kRows < Simd::kDotRows ? kRows : Simd::kDotRows;
+  const uint8_t* const scales = weights + static_cast<size_t>(groups) * kGroupBytes<kFormat>;
+  Simd::F acc[kRows];
+  BATON_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = Simd::Zero();
+  for (int g = 0; g < groups; ++g) {
+    const uint8_t* const data = weights + static_cast<size_t>(g) * kGroupBytes<kFormat>;
+    // Few rows: the weights come from memory, and the processor's own prefetcher stops at every page.
+    if constexpr (kRows <= 2) {
+      BATON_UNROLL for (int i = 0; i < kGroupBytes<kFormat>; i += 64) __builtin_prefetch(data + kPrefetchBytes + i);
+    }
+    const typename Simd::template Weights<kFormat> w(data);
+    const Simd::F scale = Simd::LoadF16(scales + g * 32);
+    BATON_UNROLL for (int r = 0; r < kRows; r += kStep) {
+      Simd::I dot[kStep];
+      w.template Dot<kStep>(acts[g], first + r, dot);
+      BATON_UNROLL for (int j = 0; j < kStep; ++j) {
+        const Simd::F both = Simd::Mul(scale, Simd::Set1(acts[g].scale[first + r + j]));
+        acc[r + j] = Simd::Fma(Simd::ToFloat(dot[j]), both, acc[r + j]);
+      }
+    }
+  }
+  if constexpr (kFormat == WeightFormat::kQ4_1) {
+    const uint8_t* const minima = scales + static_cast<size_t>(groups) * 32;
+    Simd::F low[kRows];
+    BATON_UNROLL for (int r = 0; r < kRows; ++r) low[r] = Simd::Zero();
+    for (int g = 0; g < groups; ++g) {
+      const Simd::F minimum = Simd::LoadF16(minima + g * 32);
+      BATON_UNROLL for (int r = 0; r < kRows; ++r) {
+        low[r] = Simd::Fma(Simd::Set1(acts[g].scaled_sum[first + r]), minimum, low[r]);
+      }
+    }
+    BATON_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = Simd::Add(acc[r], low[r]);
+  }
+  BATON_UNROLL for (int r = 0; r < kRows; ++r) Simd::Store(out + r * kLanes, acc[r]);
+}
+
+// `rows` <= 16 rows of one activation tile.
+template <WeightFormat kFormat>
+void QuantRows(const QuantGroup* acts, int rows, const uint8_t* weights, int groups, float* out) {
+  int r = 0;
+  const auto tile = [&]<int kRows>() {
+    if constexpr (kRows <= Simd::kQuantRows) {
+      while (rows - r >= kRows) {
+        QuantTile<kFormat, kRows>(acts, r, weights, groups, out + r * kLanes);
+        r += kRows;
+      }
+    }
+  };
+  tile.template operator()<16>();
+  tile.template operator()<8>();
+  tile.template operator()<4>();
+  tile.template operator()<2>();
+  tile.template operator()<1>();
+}
+
+template <WeightFormat kFormat>
+void MatmulQuantAs(const QuantMatmul& call) {
+  for (int b = 0; b < call.col_blocks; ++b) {
+    const uint8_t* const weights = call.weights + b * call.block_stride;
+    float* const out = call.out + static_cast<size_t>(b) * call.rows * kLanes;
+    for (int row = 0; row < call.rows; row += kLanes) {
+      const int rows = call.rows - row < kLanes ? call.rows - row : kLanes;
+      const QuantGroup* const acts = call.acts + static_cast<size_t>(row / kLanes) * call.groups;
+      QuantRows<kFormat>(acts, rows, weights, call.groups, out + static_cast<size_t>(row) * kLanes);
+    }
+  }
+}
+
+void MatmulQuant(const QuantMatmul& call) {
+  if (call.format == WeightFormat::kQ4_1) return MatmulQuantAs<WeightFormat::kQ4_1>(call);
+  if (call.format == WeightFormat::kQ4_0) return MatmulQuantAs<WeightFormat::kQ4_0>(call);
+  return MatmulQuantAs<WeightFormat::kQ8_0>(call);
+}
+
+template <WeightFormat kFormat>
+inline constexpr int kWeightBytes = kFormat == WeightFormat::kF32 ? 4 : 2;
+
+template <WeightFormat kFormat>
+BATON_INLINE Simd::F LoadWeights(const uint8_t* p) {
+  if constexpr (kFormat == WeightFormat::kF32) return Simd::AsFloat(Simd::LoadWords(p));
+  if constexpr (kFormat == WeightFormat::kF16) return Simd::LoadF16(p);
+  if constexpr (kFormat == WeightFormat::kBf16) return Simd::LoadBf16(p);
+}
+
+// kRows activation rows by kCols blocks of 16 weight rows. `acts` points at the first row's lane.
+template <WeightFormat kFormat, int kRows, int kCols>
+BATON_INLINE void FloatTile(const FloatMatmul& call, const float* acts, const uint8_t* weights, float* out) {
+  Simd::F acc[kRows][kCols];
+  BATON_UNROLL for (int r = 0; r < kRows; ++r) {
+    BATON_UNROLL for (int c = 0; c < kCols; ++c) acc[r][c] = Simd::Zero();
+  }
+  for (int k = 0; k < call.depth; ++k) {
+    Simd::F w[kCols];
+    BATON_UNROLL for (int c = 0; c < kCols; ++c) {
+      w[c] = LoadWeights<kFormat>(weights + c * call.block_stride +
+                                  static_cast<size_t>(k) * kLanes * kWeightBytes<kFormat>);
+    }
+    BATON_UNROLL for (int r = 0; r < kRows; ++r) {
+      const Simd::F x = Simd::Set1(acts[static_cast<size_t>(k) * kLanes + r]);
+      BATON_UNROLL for (int c = 0; c < kCols; ++c) acc[r][c] = Simd::Fma(x, w[c], acc[r][c]);
+    }
+  }
+  BATON_UNROLL for (int r = 0; r < kRows; ++r) {
+    BATON_UNROLL for (int c = 0; c < kCols; ++c) {
+      Simd::Store(out + (static_cast<size_t>(c) * call.rows + r) * kLanes, acc[r][c]);
+    }
+  }
+}
+
+template <WeightFormat kFormat, int kCols>
+void FloatRows(const FloatMatmul& call, const uint8_t* weights, float* out) {
+  for (int row = 0; row < call.rows;) {
+    const int lane = row % kLanes;
+    const float* const acts = call.acts + static_cast<size_t>(row / kLanes) * call.depth * kLanes + lane;
+    float* const to = out + static_cast<size_t>(row) * kLanes;
+    const int left = call.rows - row;
+    if constexpr (Simd::kFloatRows >= 8) {
+      if (left >= 8 && lane % 8 == 0) {
+        FloatTile<kFormat, 8, kCols>(call, acts, weights, to);
+        row += 8;
+        continue;
+      }
+    }
+    if (left >= 4 && lane % 4 == 0) {
+      FloatTile<kFormat, 4, kCols>(call, acts, weights, to);
+      row += 4;
+    } else {
+      FloatTile<kFormat, 1, kCols>(call, acts, weights, to);
+      row += 1;
+    }
+  }
+}
+
+template <WeightFormat kFormat>
+void MatmulFloatAs(const FloatMatmul& call) {
+  int b = 0;
+  const auto columns = [&]<int kCols>() {
+    for (; call.col_blocks - b >= kCols; b += kCols) {
+      FloatRows<kFormat, kCols>(call, call.weights + b * call.block_stride,
+                                call.out + static_cast<size_t>(b) * call.rows * kLanes);
+    }
+  };
+  if (call.rows == 1) columns.template operator()<4>();
+  columns.template operator()<Simd::kFloatCols>();
+  columns.template operator()<1>();
+}
+
+void MatmulFloat(const FloatMatmul& call) {
+  if (call.format == WeightFormat::kF32) return MatmulFloatAs<WeightFormat::kF32>(call);
+  if (call.format == WeightFormat::kF16) return MatmulFloatAs<WeightFormat::kF16>(call);
+  return MatmulFloatAs<WeightFormat::kBf16>(call);
+}
+
+}  // namespace
+}  // namespace baton::engine::kernels
+
+#endif  // BATON_ENGINE_KERNELS_MATMUL_CPU_H_

@@ -1,0 +1,229 @@
+#include <cmath>
+
+#include "engine/kernels/half.h"
+#include "engine/kernels/kernel_test_util.h"
+#include "engine/kernels/packed_matrix.h"
+
+namespace baton::engine::kernels {
+namespace {
+
+using modelfile::TensorType;
+
+class MatmulKernels : public EveryTable {};
+
+INSTANTIATE_TEST_SUITE_P(Tables, MatmulKernels, AllTables(), TableName);
+
+constexpr TensorType kTypes[] = {TensorType::kF32,  TensorType::kF16,  TensorType::kBf16,
+                                 TensorType::kQ8_0, TensorType::kQ4_0, TensorType::kQ4_1};
+
+// A tensor of random weights with its own bytes.
+struct RandomTensor {
+  RandomTensor(TensorType type, int rows, int cols, RandomSource& random) {
+    const size_t block = modelfile::TensorBlockBytes(type);
+    const size_t blocks = static_cast<size_t>(rows) * static_cast<size_t>(cols / modelfile::TensorBlockElements(type));
+    data.resize(blocks * block);
+    for (uint8_t& byte : data) byte = static_cast<uint8_t>(random.Next64());
+    for (size_t i = 0; i < blocks; ++i) {
+      uint8_t* const p = data.data() + i * block;
+      const uint16_t half = static_cast<uint16_t>(0x1800 | (random.Next64() & 0x83ff));
+      const float value = RandomFloat(random, 0.5f);
+      const uint16_t minimum = static_cast<uint16_t>(0xa400 | (random.Next64() & 0x3ff));
+      const uint16_t short_value = FloatToBf16(value);
+      if (type == TensorType::kF32) {
+        std::memcpy(p, &value, 4);
+      } else {
+        std::memcpy(p, type == TensorType::kBf16 ? &short_value : &half, 2);
+      }
+      if (type == TensorType::kQ4_1) std::memcpy(p + 2, &minimum, 2);
+    }
+    view = {.name = "w", .type = type, .rows = rows, .cols = cols, .data = data.data(), .bytes = data.size()};
+  }
+  std::vector<uint8_t> data;
+  modelfile::TensorView view;
+};
+
+struct Packed {
+  Packed(const RandomTensor& tensor, WeightFormat format, RowOrder order = {})
+      : matrix(ShapeOf(format, static_cast<int>(tensor.view.rows), static_cast<int>(tensor.view.cols))),
+        storage(matrix.bytes()) {
+    matrix.data = storage.data();
+    PackBlocks(tensor.view, order, 0, matrix.col_blocks, matrix);
+  }
+  PackedMatrix matrix;
+  AlignedBuffer storage;
+};
+
+// Activations of `rows` rows in both shapes; slots beyond the rows hold rubbish.
+struct Acts {
+  Acts(int rows, int depth, RandomSource& random) : x(RandomFloats(random, static_cast<size_t>(rows * depth), 2.0f)) {
+    const int tiles = (rows + kLanes - 1) / kLanes;
+    quant.resize(static_cast<size_t>(tiles * depth / kGroup));
+    std::memset(quant.data(), 0x7f, quant.size() * sizeof(QuantGroup));
+    values.assign(static_cast<size_t>(tiles * depth * kLanes), NAN);
+    for (int r = 0; r < rows; ++r) {
+      const size_t tile = static_cast<size_t>(r / kLanes);
+      kScalarKernels.quantize(x.data() + r * depth, depth / kGroup, quant.data() + tile * depth / kGroup, r % kLanes);
+      for (int k = 0; k < depth; ++k)
+        values[(tile * depth + k) * kLanes + r % kLanes] = x[static_cast<size_t>(r * depth + k)];
+    }
+  }
+  std::vector<float> x;
+  std::vector<QuantGroup> quant;
+  std::vector<float> values;
+};
+
+std::vector<float> Multiply(const KernelTable& table, const PackedMatrix& m, const Acts& acts, int rows) {
+  std::vector<float> out(static_cast<size_t>(m.col_blocks * rows * kLanes), -1.0f);
+  if (m.quantized()) {
+    table.matmul_quant({.format = m.format,
+                        .groups = m.cols / kGroup,
+                        .rows = rows,
+                        .col_blocks = m.col_blocks,
+                        .acts = acts.quant.data(),
+                        .weights = m.data,
+                        .block_stride = m.block_stride,
+                        .out = out.data()});
+  } else {
+    table.matmul_float({.format = m.format,
+                        .depth = m.cols,
+                        .rows = rows,
+                        .col_blocks = m.col_blocks,
+                        .acts = acts.values.data(),
+                        .weights = m.data,
+                        .block_stride = m.block_stride,
+                        .out = out.data()});
+  }
+  return out;
+}
+
+TEST_P(MatmulKernels, ProductEqualsTheDefinitionForEveryFormatAndShape) {
+  SeededRandom random(kSeed);
+  for (const TensorType type : kTypes) {
+    for (const int depth : {32, 64, 96, 576, 1536}) {
+      for (const int cols : {16, 40, 112}) {
+        const RandomTensor tensor(type, cols, depth, random);
+        const Packed packed(tensor, FormatOf(type));
+        for (const int rows : {1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31, 33, 64}) {
+          if (depth > 100 && (cols > 40 || rows % 8 == 7)) continue;
+          const Acts acts(rows, depth, random);
+          EXPECT_EQ(FirstDifference(Multiply(table(), packed.matrix, acts, rows),
+                                    Multiply(kScalarKernels, packed.matrix, acts, rows)),
+                    -1)
+              << TensorTypeName(type) << " depth " << depth << " columns " << cols << " rows " << rows;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MatmulKernels, ExtremeWeightsAndActivationsDoNotOverflow) {
+  SeededRandom random(kSeed);
+  for (const TensorType type : {TensorType::kQ8_0, TensorType::kQ4_0, TensorType::kQ4_1}) {
+    for (const int fill : {0x00, 0x7f, 0x80, 0x81, 0xff}) {
+      RandomTensor tensor(type, 16, 64, random);
+      const size_t block = modelfile::TensorBlockBytes(type);
+      const size_t header = type == TensorType::kQ4_1 ? 4 : 2;
+      for (size_t i = 0; i < tensor.data.size(); i += block)
+        std::memset(&tensor.data[i + header], fill, block - header);
+      const Packed packed(tensor, FormatOf(type));
+      for (const int sign : {-1, 1}) {
+        Acts acts(1, 64, random);
+        for (QuantGroup& g : acts.quant) {
+          std::memset(g.q[0], 127 * sign, kGroup);
+          g.neg8_sum[0] = -8 * 127 * sign * kGroup;
+        }
+        EXPECT_EQ(FirstDifference(Multiply(table(), packed.matrix, acts, 1),
+                                  Multiply(kScalarKernels, packed.matrix, acts, 1)),
+                  -1)
+            << TensorTypeName(type) << " fill " << fill << " sign " << sign;
+      }
+    }
+  }
+}
+
+TEST_P(MatmulKernels, ProductIsNearTheDotOfDequantizedValues) {
+  SeededRandom random(kSeed);
+  constexpr int kRows = 3, kDepth = 96, kCols = 40;
+  for (const TensorType type : kTypes) {
+    const RandomTensor tensor(type, kCols, kDepth, random);
+    const Packed packed(tensor, FormatOf(type));
+    const Acts acts(kRows, kDepth, random);
+    const std::vector<float> out = Multiply(table(), packed.matrix, acts, kRows);
+    for (int n = 0; n < kCols; ++n) {
+      std::vector<float> w(kDepth);
+      DequantizeRow(tensor.view, n, w.data());
+      for (int r = 0; r < kRows; ++r) {
+        double want = 0, size = 0;
+        for (int k = 0; k < kDepth; ++k) {
+          const double x = packed.matrix.quantized()
+                               ? static_cast<double>(acts.quant[static_cast<size_t>(k / kGroup)].q[r][k % kGroup]) *
+                                     acts.quant[static_cast<size_t>(k / kGroup)].scale[r]
+                               : static_cast<double>(acts.x[static_cast<size_t>(r * kDepth + k)]);
+          want += x * w[static_cast<size_t>(k)];
+          size += std::abs(x * w[static_cast<size_t>(k)]);
+        }
+        EXPECT_NEAR(out[static_cast<size_t>((n / kLanes * kRows + r) * kLanes + n % kLanes)], want, size * 1e-5)
+            << TensorTypeName(type);
+      }
+    }
+  }
+}
+
+TEST_P(MatmulKernels, ARowDoesNotDependOnItsNeighbours) {
+  SeededRandom random(kSeed);
+  constexpr int kDepth = 64;
+  for (const TensorType type : kTypes) {
+    const RandomTensor tensor(type, 32, kDepth, random);
+    const Packed packed(tensor, FormatOf(type));
+    const Acts many(21, kDepth, random);
+    const std::vector<float> all = Multiply(table(), packed.matrix, many, 21);
+    for (int r = 0; r < 21; ++r) {
+      Acts one(1, kDepth, random);
+      const size_t tile = static_cast<size_t>(r / kLanes);
+      kScalarKernels.quantize(many.x.data() + r * kDepth, kDepth / kGroup, one.quant.data(), 0);
+      for (int k = 0; k < kDepth; ++k) {
+        one.values[static_cast<size_t>(k * kLanes)] = many.values[(tile * kDepth + k) * kLanes + r % kLanes];
+      }
+      const std::vector<float> alone = Multiply(table(), packed.matrix, one, 1);
+      for (int b = 0; b < 2; ++b) {
+        EXPECT_EQ(FirstDifference(&all[static_cast<size_t>((b * 21 + r) * kLanes)],
+                                  &alone[static_cast<size_t>(b * kLanes)], kLanes),
+                  -1)
+            << TensorTypeName(type) << " row " << r;
+      }
+    }
+  }
+}
+
+TEST(PackedMatrix, RowsComeBackAsTheyWere) {
+  SeededRandom random(kSeed);
+  constexpr int kDepth = 64, kCols = 40;
+  for (const TensorType type : kTypes) {
+    const RandomTensor tensor(type, kCols, kDepth, random);
+    for (const WeightFormat format : {FormatOf(type), WeightFormat::kF32}) {
+      const Packed packed(tensor, format);
+      for (int n = 0; n < kCols; ++n) {
+        std::vector<float> want(kDepth), got(kDepth);
+        DequantizeRow(tensor.view, n, want.data());
+        UnpackRow(packed.matrix, n, got.data());
+        EXPECT_EQ(FirstDifference(got, want), -1) << TensorTypeName(type) << " row " << n;
+      }
+    }
+  }
+}
+
+TEST(PackedMatrix, SplitHeadsBringRopePartnersTogether) {
+  SeededRandom random(kSeed);
+  const RandomTensor tensor(TensorType::kF32, 64, 32, random);
+  const Packed packed(tensor, WeightFormat::kF32, RowOrder{32});
+  std::vector<float> want(32), got(32);
+  // Row 2 of head 1 in the packed order is element 1 of that head, row 3 its partner 16 further.
+  for (const auto& [packed_row, file_row] : {std::pair{32 + 2, 32 + 1}, std::pair{32 + 3, 32 + 17}, std::pair{0, 0}}) {
+    DequantizeRow(tensor.view, file_row, want.data());
+    UnpackRow(packed.matrix, packed_row, got.data());
+    EXPECT_EQ(FirstDifference(got, want), -1) << packed_row;
+  }
+}
+
+}  // namespace
+}  // namespace baton::engine::kernels

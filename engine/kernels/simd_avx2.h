@@ -1,0 +1,204 @@
+// 16 lanes as two ymm registers. Included once, by cpu_avx2.cc; internal linkage.
+#ifndef BATON_ENGINE_KERNELS_SIMD_AVX2_H_
+#define BATON_ENGINE_KERNELS_SIMD_AVX2_H_
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "engine/kernels/kernel_table.h"
+#include "engine/kernels/unroll.h"
+
+namespace baton::engine::kernels {
+namespace {
+
+struct Simd {
+  struct F {
+    __m256 lo, hi;
+  };
+  struct I {
+    __m256i lo, hi;
+  };
+
+  static constexpr int kQuantRows = 4;
+  static constexpr int kDotRows = 4;
+  static constexpr int kFloatRows = 4;
+  static constexpr int kFloatCols = 1;
+  // Queries of an attention tile, and blocks or vectors beside them; with up to kFewQueries queries more of these.
+  static constexpr int kQueryTile = 3;
+  static constexpr int kFewQueries = 0;
+  static constexpr int kBlockTile = 1;
+  static constexpr int kBlockTileFew = 1;
+  static constexpr int kValueVectors = 1;
+  static constexpr int kValueVectorsFew = 1;
+  static constexpr bool kHasBf16Dot = false;
+
+  static BATON_INLINE F Zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+  static BATON_INLINE F Set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+  static BATON_INLINE F Load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+  static BATON_INLINE void Store(float* p, F x) {
+    _mm256_storeu_ps(p, x.lo);
+    _mm256_storeu_ps(p + 8, x.hi);
+  }
+  static BATON_INLINE __m128i Half(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+  static BATON_INLINE F LoadF16(const uint8_t* p) { return {_mm256_cvtph_ps(Half(p)), _mm256_cvtph_ps(Half(p + 16))}; }
+  static BATON_INLINE __m256 WidenBf16(__m128i x) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+  }
+  static BATON_INLINE F LoadBf16(const uint8_t* p) { return {WidenBf16(Half(p)), WidenBf16(Half(p + 16))}; }
+
+  static BATON_INLINE F Add(F a, F b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
+  static BATON_INLINE F Sub(F a, F b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
+  static BATON_INLINE F Mul(F a, F b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
+  static BATON_INLINE F Div(F a, F b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+  static BATON_INLINE F Fma(F a, F b, F c) {
+    return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+  }
+  static BATON_INLINE F Max(F a, F b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
+  static BATON_INLINE F Min(F a, F b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
+  static BATON_INLINE F Abs(F a) {
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    return {_mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi)};
+  }
+  static BATON_INLINE F SwapPairs(F a) { return {_mm256_permute_ps(a.lo, 0xb1), _mm256_permute_ps(a.hi, 0xb1)}; }
+  static BATON_INLINE F Keep(F x, int n, float rest) {
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256 other = _mm256_set1_ps(rest);
+    const __m256 lo = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(n), lane));
+    const __m256 hi = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(n - 8), lane));
+    return {_mm256_blendv_ps(other, x.lo, lo), _mm256_blendv_ps(other, x.hi, hi)};
+  }
+  static BATON_INLINE F SelectLess(F a, F b, F x, F y) {
+    return {_mm256_blendv_ps(y.lo, x.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ)),
+            _mm256_blendv_ps(y.hi, x.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ))};
+  }
+  static BATON_INLINE float ReduceSum(F x) {
+    const __m256 a = _mm256_add_ps(x.lo, x.hi);
+    const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
+  }
+  static BATON_INLINE float ReduceMax(F x) {
+    const __m256 a = _mm256_max_ps(x.lo, x.hi);
+    const __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const __m128 c = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(c, _mm_shuffle_ps(c, c, 1)));
+  }
+  static BATON_INLINE float First(F x) { return _mm256_cvtss_f32(x.lo); }
+
+  static BATON_INLINE I ToInt(F x) { return {_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi)}; }
+  static BATON_INLINE F ToFloat(I x) { return {_mm256_cvtepi32_ps(x.lo), _mm256_cvtepi32_ps(x.hi)}; }
+  static BATON_INLINE __m256 Scale2(__m256 x, __m256i n) {
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(n, 23)));
+  }
+  static BATON_INLINE F Scale2(F x, I n) { return {Scale2(x.lo, n.lo), Scale2(x.hi, n.hi)}; }
+  static BATON_INLINE I Set1Word(const uint8_t* p) {
+    int32_t word;
+    __builtin_memcpy(&word, p, sizeof(word));
+    return {_mm256_set1_epi32(word), _mm256_set1_epi32(word)};
+  }
+  static BATON_INLINE __m256i LoadInts(const uint8_t* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  }
+  static BATON_INLINE I LoadWords(const uint8_t* p) { return {LoadInts(p), LoadInts(p + 32)}; }
+  static BATON_INLINE I LowHalves(I x) {
+    const __m256i mask = _mm256_set1_epi32(0xffff);
+    return {_mm256_and_si256(x.lo, mask), _mm256_and_si256(x.hi, mask)};
+  }
+  static BATON_INLINE F AsFloat(I x) { return {_mm256_castsi256_ps(x.lo), _mm256_castsi256_ps(x.hi)}; }
+  static BATON_INLINE F HighHalvesAsFloat(I x) {
+    const __m256i mask = _mm256_set1_epi32(static_cast<int32_t>(0xffff0000u));
+    return AsFloat({_mm256_and_si256(x.lo, mask), _mm256_and_si256(x.hi, mask)});
+  }
+  static BATON_INLINE F LowHalvesAsFloat(I x) {
+    return AsFloat({_mm256_slli_epi32(x.lo, 16), _mm256_slli_epi32(x.hi, 16)});
+  }
+  static BATON_INLINE __m256 RoundBf16(__m256 x) {
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    return _mm256_castsi256_ps(_mm256_andnot_si256(_mm256_set1_epi32(0xffff), rounded));
+  }
+  static BATON_INLINE F RoundBf16(F x) { return {RoundBf16(x.lo), RoundBf16(x.hi)}; }
+  // The two packs work inside 128-bit lanes; the permutation puts the quarters in order.
+  static BATON_INLINE void StoreBf16(uint16_t* p, F x) {
+    const __m256i lo = _mm256_srli_epi32(_mm256_castps_si256(x.lo), 16);
+    const __m256i hi = _mm256_srli_epi32(_mm256_castps_si256(x.hi), 16);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), 0xd8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), packed);
+  }
+  static BATON_INLINE int32_t StoreInt8AndSum(int8_t* p, I a, I b) {
+    const __m256i x = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
+    const __m256i y = _mm256_permute4x64_epi64(_mm256_packs_epi32(b.lo, b.hi), 0xd8);
+    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(x, y), 0xd8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), bytes);
+    const __m256i sum8 = _mm256_add_epi32(_mm256_add_epi32(a.lo, a.hi), _mm256_add_epi32(b.lo, b.hi));
+    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(sum8), _mm256_extracti128_si256(sum8, 1));
+    sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1)));
+  }
+
+  // VPMADDUBSW saturates at int16, which these operands cannot reach:
+  //   4 bits: nibbles x +-127, a pair is at most 3,810, and 8 pairs add up to 30,480
+  //   8 bits: |w| x +-127 with w's sign moved to the activation, a pair is at most 2 * 128 * 127 = 32,512
+  template <WeightFormat kFormat>
+  struct Weights {
+    const uint8_t* data;
+    BATON_INLINE explicit Weights(const uint8_t* p) : data(p) {}
+
+    static BATON_INLINE __m256i Word(const QuantGroup& acts, int row, int k) {
+      int32_t word;
+      __builtin_memcpy(&word, &acts.q[row][k], sizeof(word));
+      return _mm256_set1_epi32(word);
+    }
+
+    template <int kRows>
+    BATON_INLINE void DotHalf(const QuantGroup& acts, int first, const uint8_t* p, __m256i* dot) const {
+      __m256i sum[kRows];
+      BATON_UNROLL for (int j = 0; j < kRows; ++j) sum[j] = _mm256_setzero_si256();
+      const __m256i ones = _mm256_set1_epi16(1);
+      if constexpr (kFormat == WeightFormat::kQ8_0) {
+        for (int i = 0; i < 8; ++i) {
+          const __m256i w = _mm256_xor_si256(LoadInts(p + 64 * i), _mm256_set1_epi8(static_cast<char>(0x80)));
+          const __m256i size = _mm256_abs_epi8(w);
+          BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+            const __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(Word(acts, first + j, 4 * i), w));
+            sum[j] = _mm256_add_epi32(sum[j], _mm256_madd_epi16(pairs, ones));
+          }
+        }
+        BATON_UNROLL for (int j = 0; j < kRows; ++j) dot[j] = sum[j];
+      } else {
+        const __m256i nibble = _mm256_set1_epi8(15);
+        for (int i = 0; i < 4; ++i) {
+          const __m256i both = LoadInts(p + 64 * i);
+          const __m256i low = _mm256_and_si256(both, nibble);
+          const __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
+          BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+            const __m256i a = _mm256_maddubs_epi16(low, Word(acts, first + j, 4 * i));
+            const __m256i b = _mm256_maddubs_epi16(high, Word(acts, first + j, 4 * i + 16));
+            sum[j] = _mm256_add_epi16(sum[j], _mm256_add_epi16(a, b));
+          }
+        }
+        BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+          dot[j] = _mm256_madd_epi16(sum[j], ones);
+          if constexpr (kFormat == WeightFormat::kQ4_0) {
+            dot[j] = _mm256_add_epi32(dot[j], _mm256_set1_epi32(acts.neg8_sum[first + j]));
+          }
+        }
+      }
+    }
+
+    template <int kRows>
+    BATON_INLINE void Dot(const QuantGroup& acts, int first, I* dot) const {
+      __m256i lo[kRows], hi[kRows];
+      DotHalf<kRows>(acts, first, data, lo);
+      DotHalf<kRows>(acts, first, data + 32, hi);
+      BATON_UNROLL for (int j = 0; j < kRows; ++j) dot[j] = {lo[j], hi[j]};
+    }
+  };
+};
+
+}  // namespace
+}  // namespace baton::engine::kernels
+
+#endif  // BATON_ENGINE_KERNELS_SIMD_AVX2_H_

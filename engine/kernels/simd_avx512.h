@@ -1,0 +1,157 @@
+// 16 lanes as one zmm register. Included once by each AVX512 file; internal linkage. BATON_HAS_BF16_DOT is defined
+// where VDPBF16PS may be used.
+#ifndef BATON_ENGINE_KERNELS_SIMD_AVX512_H_
+#define BATON_ENGINE_KERNELS_SIMD_AVX512_H_
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "engine/kernels/kernel_table.h"
+#include "engine/kernels/unroll.h"
+
+namespace baton::engine::kernels {
+namespace {
+
+struct Simd {
+  using F = __m512;
+  using I = __m512i;
+
+  static constexpr int kQuantRows = 16;
+  static constexpr int kDotRows = 4;
+  static constexpr int kFloatRows = 8;
+  static constexpr int kFloatCols = 2;
+  // Queries of an attention tile, and blocks or vectors beside them; with up to kFewQueries queries more of these.
+  static constexpr int kQueryTile = 12;
+  static constexpr int kFewQueries = 4;
+  static constexpr int kBlockTile = 2;
+  static constexpr int kBlockTileFew = 4;
+  static constexpr int kValueVectors = 2;
+  static constexpr int kValueVectorsFew = 4;
+#if defined(BATON_HAS_BF16_DOT)
+  static constexpr bool kHasBf16Dot = true;
+#else
+  static constexpr bool kHasBf16Dot = false;
+#endif
+
+  static BATON_INLINE F Zero() { return _mm512_setzero_ps(); }
+  static BATON_INLINE F Set1(float x) { return _mm512_set1_ps(x); }
+  static BATON_INLINE F Load(const float* p) { return _mm512_loadu_ps(p); }
+  static BATON_INLINE void Store(float* p, F x) { _mm512_storeu_ps(p, x); }
+  static BATON_INLINE F LoadF16(const uint8_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static BATON_INLINE F LoadBf16(const uint8_t* p) {
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+  }
+
+  static BATON_INLINE F Add(F a, F b) { return _mm512_add_ps(a, b); }
+  static BATON_INLINE F Sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  static BATON_INLINE F Mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static BATON_INLINE F Div(F a, F b) { return _mm512_div_ps(a, b); }
+  static BATON_INLINE F Fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static BATON_INLINE F Max(F a, F b) { return _mm512_max_ps(a, b); }
+  static BATON_INLINE F Min(F a, F b) { return _mm512_min_ps(a, b); }
+  static BATON_INLINE F Abs(F a) { return _mm512_abs_ps(a); }
+  static BATON_INLINE F SwapPairs(F a) { return _mm512_permute_ps(a, 0xb1); }
+  static BATON_INLINE F Keep(F x, int n, float rest) {
+    const __mmask16 mask = n >= kLanes ? 0xffff : static_cast<__mmask16>((1u << n) - 1u);
+    return _mm512_mask_blend_ps(mask, _mm512_set1_ps(rest), x);
+  }
+  static BATON_INLINE F SelectLess(F a, F b, F x, F y) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
+  }
+  static BATON_INLINE float ReduceSum(F x) {
+    const __m256 a = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
+  }
+  static BATON_INLINE float ReduceMax(F x) {
+    const __m256 a = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    const __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const __m128 c = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(c, _mm_shuffle_ps(c, c, 1)));
+  }
+  static BATON_INLINE float First(F x) { return _mm512_cvtss_f32(x); }
+
+  static BATON_INLINE I ToInt(F x) { return _mm512_cvtps_epi32(x); }
+  static BATON_INLINE F ToFloat(I x) { return _mm512_cvtepi32_ps(x); }
+  static BATON_INLINE F Scale2(F x, I n) {
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(n, 23)));
+  }
+  static BATON_INLINE I Set1Word(const uint8_t* p) {
+    int32_t word;
+    __builtin_memcpy(&word, p, sizeof(word));
+    return _mm512_set1_epi32(word);
+  }
+  static BATON_INLINE I LoadWords(const uint8_t* p) { return _mm512_loadu_si512(p); }
+  static BATON_INLINE I LowHalves(I x) { return _mm512_and_si512(x, _mm512_set1_epi32(0xffff)); }
+  static BATON_INLINE F AsFloat(I x) { return _mm512_castsi512_ps(x); }
+  static BATON_INLINE F HighHalvesAsFloat(I x) {
+    return AsFloat(_mm512_and_si512(x, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000u))));
+  }
+  static BATON_INLINE F LowHalvesAsFloat(I x) { return AsFloat(_mm512_slli_epi32(x, 16)); }
+  static BATON_INLINE F RoundBf16(F x) {
+    const I bits = _mm512_castps_si512(x);
+    const I odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const I rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    return _mm512_castsi512_ps(_mm512_andnot_si512(_mm512_set1_epi32(0xffff), rounded));
+  }
+  static BATON_INLINE void StoreBf16(uint16_t* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(x), 16)));
+  }
+  static BATON_INLINE int32_t StoreInt8AndSum(int8_t* p, I a, I b) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + kLanes), _mm512_cvtepi32_epi8(b));
+    return _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
+  }
+#if defined(BATON_HAS_BF16_DOT)
+  static BATON_INLINE F DotBf16(F acc, I a, I b) { return _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)b); }
+#endif
+
+  // 8 registers: [k / 4][16 columns][4], unsigned.
+  template <WeightFormat kFormat>
+  struct Weights {
+    I w[8];
+
+    BATON_INLINE explicit Weights(const uint8_t* p) {
+      if constexpr (kFormat == WeightFormat::kQ8_0) {
+        BATON_UNROLL for (int i = 0; i < 8; ++i) w[i] = _mm512_loadu_si512(p + 64 * i);
+      } else {
+        const I nibble = _mm512_set1_epi8(15);
+        BATON_UNROLL for (int i = 0; i < 4; ++i) {
+          const I both = _mm512_loadu_si512(p + 64 * i);
+          w[i] = _mm512_and_si512(both, nibble);
+          w[i + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
+        }
+      }
+    }
+
+    template <int kRows>
+    BATON_INLINE void Dot(const QuantGroup& acts, int first, I* dot) const {
+      BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+        if constexpr (kFormat == WeightFormat::kQ4_1) {
+          dot[j] = _mm512_setzero_si512();
+        } else {
+          dot[j] = _mm512_set1_epi32(acts.neg8_sum[first + j]);
+          if constexpr (kFormat == WeightFormat::kQ8_0) dot[j] = _mm512_slli_epi32(dot[j], 4);
+        }
+      }
+      BATON_UNROLL for (int i = 0; i < 8; ++i) {
+        BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+          int32_t word;
+          __builtin_memcpy(&word, &acts.q[first + j][4 * i], sizeof(word));
+          dot[j] = _mm512_dpbusd_epi32(dot[j], w[i], _mm512_set1_epi32(word));
+        }
+      }
+    }
+  };
+};
+
+}  // namespace
+}  // namespace baton::engine::kernels
+
+#endif  // BATON_ENGINE_KERNELS_SIMD_AVX512_H_

@@ -1,0 +1,25 @@
+// The table over one Simd. Included by each instruction set's file after its Simd, which the bodies need.
+#ifndef BATON_ENGINE_KERNELS_TABLE_CPU_H_
+#define BATON_ENGINE_KERNELS_TABLE_CPU_H_
+
+#include "engine/kernels/attention_cpu.h"
+#include "engine/kernels/elementwise_cpu.h"
+#include "engine/kernels/matmul_cpu.h"
+
+#define BATON_KERNEL_TABLE(symbol, label) \
+  const KernelTable symbol = {            \
+      .name = label,                      \
+      .rms_norm = RmsNorm,                \
+      .quantize = Quantize,               \
+      .matmul_quant = MatmulQuant,        \
+      .matmul_float = MatmulFloat,        \
+      .swiglu = SwiGlu,                   \
+      .add = AddArray,                    \
+      .rope = Rope,                       \
+      .to_bf16 = ToBf16,                  \
+      .attention_bf16 = Attention<true>,  \
+      .attention_f32 = Attention<false>,  \
+      .exp = ExpArray,                    \
+  }
+
+#endif  // BATON_ENGINE_KERNELS_TABLE_CPU_H_

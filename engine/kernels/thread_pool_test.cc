@@ -1,0 +1,66 @@
+#include "engine/kernels/thread_pool.h"
+
+#include <vector>
+
+#include "engine/kernels/dispatch.h"
+#include "gtest/gtest.h"
+
+namespace baton::engine::kernels {
+namespace {
+
+struct Relay {
+  ThreadPool* pool;
+  // Written by its own thread in each round, read by all others after the barrier.
+  std::vector<int> rounds;
+  std::atomic<int> errors{0};
+};
+
+constexpr int kRounds = 200;
+
+void RunRelay(void* argument, int thread) {
+  auto& relay = *static_cast<Relay*>(argument);
+  for (int round = 1; round <= kRounds; ++round) {
+    relay.rounds[static_cast<size_t>(thread)] = round;
+    relay.pool->Barrier();
+    for (const int other : relay.rounds) relay.errors += other != round;
+    relay.pool->Barrier();
+  }
+}
+
+TEST(ThreadPool, BarriersSeparateRoundsForAnyNumberOfThreads) {
+  for (const int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    Relay relay{.pool = &pool, .rounds = std::vector<int>(static_cast<size_t>(threads))};
+    for (int job = 0; job < 5; ++job) pool.Run(RunRelay, &relay);
+    EXPECT_EQ(relay.errors, 0) << threads;
+  }
+}
+
+TEST(ThreadPool, RunReturnsAfterEveryThreadAndRestoresTheCaller) {
+  ThreadPool pool(4);
+  std::vector<int> done(4);
+  const volatile float tiny = 1e-38f;
+  for (int i = 1; i <= 100; ++i) {
+    pool.Run([](void* out, int thread) { ++(*static_cast<std::vector<int>*>(out))[static_cast<size_t>(thread)]; },
+             &done);
+    for (const int count : done) EXPECT_EQ(count, i);
+  }
+  EXPECT_GT(tiny * 0.01f, 0.0f);
+}
+
+TEST(ThreadPool, EveryThreadFlushesDenormals) {
+  ThreadPool pool(3);
+  std::vector<float> products(3, 1.0f);
+  pool.Run(
+      [](void* out, int thread) {
+        const volatile float tiny = 1e-38f;
+        (*static_cast<std::vector<float>*>(out))[static_cast<size_t>(thread)] = tiny * 0.01f;
+      },
+      &products);
+  for (const float product : products) EXPECT_EQ(product, 0.0f);
+}
+
+TEST(ThreadPool, EndsWithoutEverRunning) { ThreadPool pool(5); }
+
+}  // namespace
+}  // namespace baton::engine::kernels

@@ -1,0 +1,23 @@
+// What a row's bits depend on, as one string.
+#ifndef BATON_ENGINE_MODEL_FINGERPRINT_H_
+#define BATON_ENGINE_MODEL_FINGERPRINT_H_
+
+#include <string>
+
+#include "common/digest.h"
+#include "common/kv_layout.h"
+#include "engine/cpu_model.h"
+#include "engine/kernels/kernel_table.h"
+
+namespace baton::engine {
+
+// Digest of KV and logits of a small fixed model, computed here and now: machines that would differ in a bit differ in
+// it.
+Digest128 ProbeNumerics(Numerics numerics, const kernels::KernelTable& table);
+
+std::string MakeFingerprint(const Digest128& weights, const KvLayout& layout, Numerics numerics,
+                            const Digest128& probe);
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_MODEL_FINGERPRINT_H_

@@ -1,0 +1,438 @@
+#include "engine/model/llama_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "common/check.h"
+#include "engine/kernels/trigonometry.h"
+
+namespace baton::engine {
+namespace {
+
+using kernels::kGroup;
+using kernels::kLanes;
+using kernels::PackedMatrix;
+
+// Rows that a block of weights meets before the next: their activations and the product stay in the first-level cache.
+constexpr int kRowChunk = 64;
+// Column blocks of one product call at most.
+constexpr int kUnitBlocks = 4;
+// With so few rows every thread norms them all for itself, which is cheaper than a barrier.
+constexpr int kFewRows = 4;
+// Parts that each thread takes of a phase when work is claimed: late threads leave theirs to the others.
+constexpr int kClaimsPerThread = 8;
+constexpr int kPhasesPerLayer = 7;
+
+int Tiles(int rows) { return (rows + kLanes - 1) / kLanes; }
+
+// Carves aligned arrays out of one buffer: counts first, then hands out.
+class Carver {
+ public:
+  explicit Carver(uint8_t* base) : base_(base) {}
+  template <typename T>
+  T* Take(size_t count) {
+    T* const p = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
+    used_ += (count * sizeof(T) + 63) / 64 * 64;
+    return p;
+  }
+  size_t used() const { return used_; }
+
+ private:
+  uint8_t* const base_;
+  size_t used_ = 0;
+};
+
+bool AnyQuantized(const LlamaWeights& w) {
+  bool any = w.head.quantized();
+  for (const LlamaLayer& l : w.layers) {
+    for (const PackedMatrix* m : {&l.query, &l.key, &l.value, &l.output, &l.gate, &l.up, &l.down})
+      any |= m->quantized();
+  }
+  return any;
+}
+
+bool AnyFloat(const LlamaWeights& w) {
+  bool any = !w.head.quantized();
+  for (const LlamaLayer& l : w.layers) {
+    for (const PackedMatrix* m : {&l.query, &l.key, &l.value, &l.output, &l.gate, &l.up, &l.down})
+      any |= !m->quantized();
+  }
+  return any;
+}
+
+}  // namespace
+
+LlamaRunner::LlamaRunner(LlamaWeights weights, Numerics numerics, const kernels::KernelTable& table,
+                         std::unique_ptr<kernels::ThreadPool> pool, int max_rows)
+    : weights_(std::move(weights)),
+      config_(weights_.config),
+      exact_(numerics == Numerics::kExact),
+      table_(table),
+      layout_{.layers = config_.layers,
+              .kv_heads = config_.kv_heads,
+              .head_dim = config_.head_dim,
+              .dtype = exact_ ? KvDtype::kBf16 : KvDtype::kF32,
+              .inner_format = 1},
+      plan_(max_rows),
+      claims_(static_cast<size_t>(config_.layers * kPhasesPerLayer + 4)),
+      pool_(std::move(pool)) {
+  for (int i = 0; i < config_.head_dim / 2; ++i) {
+    const double exponent = 2.0 * i / config_.head_dim;
+    inverse_frequency_.push_back(static_cast<float>(kernels::InversePower(config_.rope_theta, exponent)));
+  }
+  attention_scale_ = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
+  AllocateScratch(max_rows);
+}
+
+void LlamaRunner::AllocateScratch(int max_rows) {
+  const bool quant = AnyQuantized(weights_);
+  const bool floats = AnyFloat(weights_);
+  const size_t rows = static_cast<size_t>(max_rows);
+  const size_t hidden = static_cast<size_t>(config_.hidden_size);
+  const size_t query = static_cast<size_t>(config_.heads) * static_cast<size_t>(config_.head_dim);
+  const size_t widest = std::max({hidden, query, static_cast<size_t>(config_.ffn_size)});
+  const int group = config_.heads / config_.kv_heads;
+  threads_.resize(static_cast<size_t>(pool_->size()));
+  const auto carve = [&](uint8_t* base) {
+    Carver c(base);
+    const auto activations = [&](size_t depth, int for_rows) {
+      const size_t tiles = static_cast<size_t>(Tiles(for_rows));
+      Activations a{.depth = static_cast<int>(depth)};
+      if (quant) a.quant = c.Take<kernels::QuantGroup>(tiles * depth / kGroup);
+      if (floats) a.values = c.Take<float>(tiles * depth * kLanes);
+      return a;
+    };
+    hidden_ = c.Take<float>(rows * hidden);
+    query_ = c.Take<uint8_t>(rows * query * KvDtypeBytes(layout_.dtype));
+    cosine_ = c.Take<float>(rows * static_cast<size_t>(config_.head_dim));
+    sine_ = c.Take<float>(rows * static_cast<size_t>(config_.head_dim));
+    norm_ = activations(hidden, max_rows);
+    attended_ = activations(query, max_rows);
+    activated_ = activations(static_cast<size_t>(config_.ffn_size), max_rows);
+    for (ThreadScratch& t : threads_) {
+      t.product = c.Take<float>(kUnitBlocks * kRowChunk * kLanes);
+      t.row = c.Take<float>(widest);
+      t.attention = c.Take<uint8_t>(kernels::AttentionScratchBytes(group, config_.head_dim));
+      t.attention_out = c.Take<float>(static_cast<size_t>(kernels::kMaxQueryRows * group * config_.head_dim));
+      t.norm = activations(hidden, kLanes);
+    }
+    return c.used();
+  };
+  scratch_ = kernels::AlignedBuffer(carve(nullptr));
+  carve(scratch_.data());
+}
+
+void LlamaRunner::SetKvPool(uint8_t* base, int32_t block_count) {
+  BATON_CHECK(reinterpret_cast<uintptr_t>(base) % 64 == 0) << "the KV pool must be 64-byte aligned";
+  kv_pool_ = base;
+  kv_blocks_ = block_count;
+}
+
+void LlamaRunner::Forward(const StepBatch& batch, absl::Span<float> logits) {
+  BATON_CHECK(kv_pool_ != nullptr) << "SetKvPool comes first";
+  BATON_CHECK(logits.size() == static_cast<size_t>(batch.logits_count) * static_cast<size_t>(config_.vocab_size))
+      << logits.size();
+  plan_.Fill(batch, config_.vocab_size, config_.context_length);
+  for (const StepPlan::Row& row : plan_.rows) BATON_CHECK(row.block >= 0 && row.block < kv_blocks_) << row.block;
+  if (plan_.rows.empty()) return;
+  logits_ = logits;
+  for (std::atomic<int32_t>& claim : claims_) claim.store(0, std::memory_order_relaxed);
+  pool_->Run([](void* self, int thread) { static_cast<LlamaRunner*>(self)->RunStep(thread); }, this);
+}
+
+template <typename Fn>
+void LlamaRunner::Share(Cursor& cursor, int units, Fn fn) {
+  const int threads = pool_->size();
+  if (rows() <= kFewRows || threads == 1) {
+    const int begin = static_cast<int>(static_cast<int64_t>(units) * cursor.thread / threads);
+    const int end = static_cast<int>(static_cast<int64_t>(units) * (cursor.thread + 1) / threads);
+    if (begin < end) fn(begin, end);
+  } else {
+    std::atomic<int32_t>& claim = claims_[static_cast<size_t>(cursor.phase)];
+    const int part = std::max(1, units / (threads * kClaimsPerThread));
+    for (int begin = claim.fetch_add(part); begin < units; begin = claim.fetch_add(part)) {
+      fn(begin, std::min(begin + part, units));
+    }
+  }
+  ++cursor.phase;
+  pool_->Barrier();
+}
+
+LlamaRunner::Range LlamaRunner::RowsOf(int thread) const {
+  const int threads = pool_->size();
+  return {static_cast<int>(static_cast<int64_t>(rows()) * thread / threads),
+          static_cast<int>(static_cast<int64_t>(rows()) * (thread + 1) / threads)};
+}
+
+void LlamaRunner::RunStep(int thread) {
+  Cursor cursor{.thread = thread};
+  Embed(RowsOf(thread));
+  pool_->Barrier();
+  for (int layer = 0; layer < config_.layers; ++layer) RunLayer(cursor, layer);
+  if (!plan_.logits_rows.empty()) Logits(cursor);
+}
+
+void LlamaRunner::RunLayer(Cursor& cursor, int index) {
+  const LlamaLayer& layer = weights_.layers[static_cast<size_t>(index)];
+  const Activations& attention_in = Normalize(cursor, layer.attention_norm);
+  Share(cursor, layer.query.col_blocks + layer.key.col_blocks + layer.value.col_blocks, [&](int begin, int end) {
+    for (int b = begin; b < end; ++b) QkvBlock(cursor, index, attention_in, b);
+  });
+  Share(cursor, static_cast<int>(plan_.tiles.size()) * config_.kv_heads, [&](int begin, int end) {
+    for (int i = begin; i < end; ++i) Attend(cursor, index, i);
+  });
+  Share(cursor, layer.output.col_blocks, [&](int begin, int end) {
+    for (int b = begin; b < end; ++b) AddProduct(cursor, layer.output, attended_, b);
+  });
+  const Activations& ffn_in = Normalize(cursor, layer.ffn_norm);
+  Share(cursor, config_.ffn_size / kGroup, [&](int begin, int end) {
+    for (int u = begin; u < end; ++u) FeedForward(cursor, layer, ffn_in, u);
+  });
+  Share(cursor, layer.down.col_blocks, [&](int begin, int end) {
+    for (int b = begin; b < end; ++b) AddProduct(cursor, layer.down, activated_, b);
+  });
+}
+
+void LlamaRunner::Embed(Range range) {
+  for (int r = range.begin; r < range.end; ++r) {
+    const StepPlan::Row& row = plan_.rows[static_cast<size_t>(r)];
+    kernels::UnpackRow(weights_.embedding, row.token, hidden_ + static_cast<size_t>(r) * config_.hidden_size);
+    float* const cosine = cosine_ + static_cast<size_t>(r) * config_.head_dim;
+    float* const sine = sine_ + static_cast<size_t>(r) * config_.head_dim;
+    for (int i = 0; i < config_.head_dim / 2; ++i) {
+      // The angle is rounded to f32, as transformers does.
+      const float angle = inverse_frequency_[static_cast<size_t>(i)] * static_cast<float>(row.position);
+      const kernels::SinCos turn = kernels::SineCosine(angle);
+      cosine[2 * i] = cosine[2 * i + 1] = static_cast<float>(turn.cosine);
+      sine[2 * i] = -static_cast<float>(turn.sine);
+      sine[2 * i + 1] = static_cast<float>(turn.sine);
+    }
+  }
+}
+
+const Activations& LlamaRunner::Normalize(Cursor& cursor, const std::vector<float>& weight) {
+  ThreadScratch& scratch = threads_[static_cast<size_t>(cursor.thread)];
+  const bool alone = rows() <= kFewRows;
+  const Range range = alone ? Range{0, rows()} : RowsOf(cursor.thread);
+  const Activations& to = alone ? scratch.norm : norm_;
+  for (int r = range.begin; r < range.end; ++r) {
+    table_.rms_norm(hidden_ + static_cast<size_t>(r) * config_.hidden_size, weight.data(), config_.hidden_size,
+                    config_.rms_norm_eps, scratch.row);
+    StoreActivations(to, r, 0, scratch.row, config_.hidden_size);
+  }
+  if (!alone) pool_->Barrier();
+  return to;
+}
+
+void LlamaRunner::StoreActivations(const Activations& to, int row, int column, const float* values, int count) const {
+  const size_t tile = static_cast<size_t>(row / kLanes);
+  const int slot = row % kLanes;
+  if (to.quant != nullptr) {
+    table_.quantize(values, count / kGroup, to.quant + (tile * to.depth + column) / kGroup, slot);
+  }
+  if (to.values != nullptr) {
+    float* const first = to.values + (tile * to.depth + column) * kLanes + slot;
+    for (int i = 0; i < count; ++i) first[static_cast<size_t>(i) * kLanes] = values[i];
+  }
+}
+
+// out: [blocks][rows][16]. `row` is a multiple of 16.
+void LlamaRunner::Product(const PackedMatrix& matrix, const Activations& acts, int block, int blocks, int row, int rows,
+                          float* out) const {
+  const size_t tile = static_cast<size_t>(row / kLanes) * static_cast<size_t>(acts.depth);
+  if (matrix.quantized()) {
+    table_.matmul_quant({.format = matrix.format,
+                         .groups = acts.depth / kGroup,
+                         .rows = rows,
+                         .col_blocks = blocks,
+                         .acts = acts.quant + tile / kGroup,
+                         .weights = matrix.block(block),
+                         .block_stride = matrix.block_stride,
+                         .out = out});
+  } else {
+    table_.matmul_float({.format = matrix.format,
+                         .depth = acts.depth,
+                         .rows = rows,
+                         .col_blocks = blocks,
+                         .acts = acts.values + tile * kLanes,
+                         .weights = matrix.block(block),
+                         .block_stride = matrix.block_stride,
+                         .out = out});
+  }
+}
+
+void LlamaRunner::QkvBlock(const Cursor& cursor, int layer, const Activations& acts, int block) {
+  const LlamaLayer& w = weights_.layers[static_cast<size_t>(layer)];
+  const int key = block - w.query.col_blocks;
+  const int value = key - w.key.col_blocks;
+  const PackedMatrix& matrix = key < 0 ? w.query : value < 0 ? w.key : w.value;
+  const int own = key < 0 ? block : value < 0 ? key : value;
+  float* const product = threads_[static_cast<size_t>(cursor.thread)].product;
+  for (int row = 0; row < rows(); row += kRowChunk) {
+    const int count = std::min(kRowChunk, rows() - row);
+    Product(matrix, acts, own, 1, row, count, product);
+    for (int r = 0; r < count; ++r) {
+      const float* const y = product + r * kLanes;
+      if (key < 0) {
+        StoreQuery(row + r, own * kLanes, y);
+      } else if (value < 0) {
+        StoreKey(layer, row + r, own * kLanes, y);
+      } else {
+        StoreValue(layer, row + r, own * kLanes, y);
+      }
+    }
+  }
+}
+
+void LlamaRunner::StoreQuery(int row, int column, const float* y) {
+  const size_t turn = static_cast<size_t>(row) * config_.head_dim + column % config_.head_dim;
+  float turned[kLanes];
+  table_.rope(y, cosine_ + turn, sine_ + turn, turned);
+  const size_t at = static_cast<size_t>(row) * config_.heads * config_.head_dim + column;
+  if (exact_) {
+    table_.to_bf16(turned, reinterpret_cast<uint16_t*>(query_) + at);
+  } else {
+    std::memcpy(reinterpret_cast<float*>(query_) + at, turned, sizeof(turned));
+  }
+}
+
+uint8_t* LlamaRunner::HeadPart(int layer, bool value, int head) const {
+  const size_t head_bytes = static_cast<size_t>(kBlockTokens * config_.head_dim) * KvDtypeBytes(layout_.dtype);
+  const size_t part = (static_cast<size_t>(layer) * 2 + (value ? 1 : 0)) * config_.kv_heads + head;
+  return kv_pool_ + part * head_bytes;
+}
+
+void LlamaRunner::StoreKey(int layer, int row, int column, const float* y) {
+  const int offset = column % config_.head_dim;
+  const size_t turn = static_cast<size_t>(row) * config_.head_dim + offset;
+  float turned[kLanes];
+  table_.rope(y, cosine_ + turn, sine_ + turn, turned);
+  const StepPlan::Row& to = plan_.rows[static_cast<size_t>(row)];
+  uint8_t* const part =
+      HeadPart(layer, false, column / config_.head_dim) + static_cast<size_t>(to.block) * layout_.block_bytes();
+  // Words of one token are 64 bytes apart: see AttentionCall.
+  if (exact_) {
+    uint16_t rounded[kLanes];
+    table_.to_bf16(turned, rounded);
+    for (int i = 0; i < kLanes / 2; ++i) std::memcpy(part + (offset / 2 + i) * 64 + to.slot * 4, rounded + 2 * i, 4);
+  } else {
+    for (int i = 0; i < kLanes; ++i) std::memcpy(part + (offset + i) * 64 + to.slot * 4, turned + i, 4);
+  }
+}
+
+void LlamaRunner::StoreValue(int layer, int row, int column, const float* y) {
+  const int offset = column % config_.head_dim;
+  const StepPlan::Row& to = plan_.rows[static_cast<size_t>(row)];
+  uint8_t* const part =
+      HeadPart(layer, true, column / config_.head_dim) + static_cast<size_t>(to.block) * layout_.block_bytes();
+  if (exact_) {
+    uint16_t rounded[kLanes];
+    table_.to_bf16(y, rounded);
+    uint8_t* const first = part + static_cast<size_t>(to.slot / 2 * config_.head_dim + offset) * 4 + to.slot % 2 * 2;
+    for (int i = 0; i < kLanes; ++i) std::memcpy(first + i * 4, rounded + i, 2);
+  } else {
+    std::memcpy(part + static_cast<size_t>(to.slot * config_.head_dim + offset) * 4, y, kLanes * sizeof(float));
+  }
+}
+
+void LlamaRunner::Attend(const Cursor& cursor, int layer, int item) {
+  const ThreadScratch& scratch = threads_[static_cast<size_t>(cursor.thread)];
+  const StepPlan::QueryTile& tile = plan_.tiles[static_cast<size_t>(item / config_.kv_heads)];
+  const int head = item % config_.kv_heads;
+  const int group = config_.heads / config_.kv_heads;
+  const size_t element = KvDtypeBytes(layout_.dtype);
+  const size_t stride = static_cast<size_t>(config_.heads) * config_.head_dim * element;
+  const int width = group * config_.head_dim;
+  kernels::AttentionCall call{
+      .query_rows = tile.row_count,
+      .first_position = tile.first_position,
+      .heads_per_kv = group,
+      .head_dim = config_.head_dim,
+      .scale = attention_scale_,
+      .query = query_ + tile.first_row * stride + static_cast<size_t>(head) * width * element,
+      .query_stride = stride,
+      .keys = HeadPart(layer, false, head),
+      .values = HeadPart(layer, true, head),
+      .block_stride = layout_.block_bytes(),
+      .blocks = tile.blocks,
+      .out = scratch.attention_out,
+      .out_stride = static_cast<size_t>(width),
+      .scratch = scratch.attention,
+  };
+  if (exact_) {
+    table_.attention_bf16(call);
+  } else {
+    table_.attention_f32(call);
+  }
+  for (int r = 0; r < tile.row_count; ++r) {
+    StoreActivations(attended_, tile.first_row + r, head * width, scratch.attention_out + r * width, width);
+  }
+}
+
+// hidden[:, 16 block ..] += acts * matrix.
+void LlamaRunner::AddProduct(const Cursor& cursor, const PackedMatrix& matrix, const Activations& acts, int block) {
+  float* const product = threads_[static_cast<size_t>(cursor.thread)].product;
+  for (int row = 0; row < rows(); row += kRowChunk) {
+    const int count = std::min(kRowChunk, rows() - row);
+    Product(matrix, acts, block, 1, row, count, product);
+    for (int r = 0; r < count; ++r) {
+      table_.add(hidden_ + static_cast<size_t>(row + r) * config_.hidden_size + block * kLanes, product + r * kLanes,
+                 kLanes);
+    }
+  }
+}
+
+// 32 columns of the gate and of the up projection, and their activation: one group of the down projection's input.
+void LlamaRunner::FeedForward(const Cursor& cursor, const LlamaLayer& layer, const Activations& acts, int unit) {
+  float* const product = threads_[static_cast<size_t>(cursor.thread)].product;
+  for (int row = 0; row < rows(); row += kRowChunk) {
+    const int count = std::min(kRowChunk, rows() - row);
+    float* const up = product + 2 * count * kLanes;
+    Product(layer.gate, acts, 2 * unit, 2, row, count, product);
+    Product(layer.up, acts, 2 * unit, 2, row, count, up);
+    table_.swiglu(product, up, 2 * count * kLanes, product);
+    for (int r = 0; r < count; ++r) {
+      float group[kGroup];
+      std::memcpy(group, product + r * kLanes, sizeof(group) / 2);
+      std::memcpy(group + kLanes, product + (count + r) * kLanes, sizeof(group) / 2);
+      StoreActivations(activated_, row + r, unit * kGroup, group, kGroup);
+    }
+  }
+}
+
+void LlamaRunner::Logits(Cursor& cursor) {
+  const int count = static_cast<int>(plan_.logits_rows.size());
+  ThreadScratch& scratch = threads_[static_cast<size_t>(cursor.thread)];
+  for (int i = cursor.thread; i < count; i += pool_->size()) {
+    const float* const hidden =
+        hidden_ + static_cast<size_t>(plan_.logits_rows[static_cast<size_t>(i)]) * config_.hidden_size;
+    table_.rms_norm(hidden, weights_.output_norm.data(), config_.hidden_size, config_.rms_norm_eps, scratch.row);
+    StoreActivations(norm_, i, 0, scratch.row, config_.hidden_size);
+  }
+  pool_->Barrier();
+  Share(cursor, weights_.head.col_blocks, [&](int begin, int end) { LogitsBlocks(cursor, begin, end); });
+}
+
+void LlamaRunner::LogitsBlocks(const Cursor& cursor, int begin, int end) {
+  const int count = static_cast<int>(plan_.logits_rows.size());
+  float* const product = threads_[static_cast<size_t>(cursor.thread)].product;
+  for (int block = begin; block < end; block += kUnitBlocks) {
+    const int blocks = std::min(kUnitBlocks, end - block);
+    for (int row = 0; row < count; row += kRowChunk) {
+      const int chunk = std::min(kRowChunk, count - row);
+      Product(weights_.head, norm_, block, blocks, row, chunk, product);
+      for (int b = 0; b < blocks; ++b) {
+        const int column = (block + b) * kLanes;
+        const size_t bytes = static_cast<size_t>(std::min(kLanes, config_.vocab_size - column)) * sizeof(float);
+        for (int r = 0; r < chunk; ++r) {
+          std::memcpy(logits_.data() + static_cast<size_t>(row + r) * config_.vocab_size + column,
+                      product + (b * chunk + r) * kLanes, bytes);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace baton::engine

@@ -1,0 +1,120 @@
+// The Llama architecture on CPU kernels. One job of the thread pool per step; between barriers each thread owns the
+// outputs that it writes, so results do not depend on how work was shared.
+#ifndef BATON_ENGINE_MODEL_LLAMA_RUNNER_H_
+#define BATON_ENGINE_MODEL_LLAMA_RUNNER_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/kernels/aligned_buffer.h"
+#include "engine/kernels/kernel_table.h"
+#include "engine/kernels/thread_pool.h"
+#include "engine/model/llama_weights.h"
+#include "engine/model/step_plan.h"
+#include "engine/model_runner.h"
+
+namespace baton::engine {
+
+// Activations as a matrix product reads them: tiles of 16 rows, quantized, float or both, as its weights need.
+struct Activations {
+  int depth = 0;
+  kernels::QuantGroup* quant = nullptr;  // [tiles][depth / 32]
+  float* values = nullptr;               // [tiles][depth][16 rows]
+};
+
+class LlamaRunner final : public ModelRunner {
+ public:
+  LlamaRunner(LlamaWeights weights, Numerics numerics, const kernels::KernelTable& table,
+              std::unique_ptr<kernels::ThreadPool> pool, int max_rows);
+
+  int32_t vocab_size() const override { return config_.vocab_size; }
+  int32_t context_length() const override { return config_.context_length; }
+  const KvLayout& kv_layout() const override { return layout_; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  void SetKvPool(uint8_t* base, int32_t block_count) override;
+  void Forward(const StepBatch& batch, absl::Span<float> logits) override;
+
+  void set_fingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
+
+ private:
+  // What one thread alone writes.
+  struct ThreadScratch {
+    float* product;  // [blocks of a unit][row chunk][16]
+    float* row;      // one row, the widest
+    uint8_t* attention;
+    float* attention_out;  // [kMaxQueryRows][heads per KV head * head_dim]
+    Activations norm;      // one tile, for steps of few rows
+  };
+  // Where a thread is in the step. All threads go through the same phases.
+  struct Cursor {
+    int thread;
+    int phase = 0;
+  };
+  struct Range {
+    int begin;
+    int end;
+  };
+
+  void AllocateScratch(int max_rows);
+  void RunStep(int thread);
+  void RunLayer(Cursor& cursor, int index);
+
+  // Calls fn(begin, end) for parts of [0, units) until all threads together have done them all; then meets at a
+  // barrier.
+  template <typename Fn>
+  void Share(Cursor& cursor, int units, Fn fn);
+  Range RowsOf(int thread) const;
+
+  void Embed(Range rows);
+  const Activations& Normalize(Cursor& cursor, const std::vector<float>& weight);
+  void StoreActivations(const Activations& to, int row, int column, const float* values, int count) const;
+  void Product(const kernels::PackedMatrix& matrix, const Activations& acts, int block, int blocks, int row, int rows,
+               float* out) const;
+  void QkvBlock(const Cursor& cursor, int layer, const Activations& acts, int block);
+  void StoreQuery(int row, int column, const float* y);
+  void StoreKey(int layer, int row, int column, const float* y);
+  void StoreValue(int layer, int row, int column, const float* y);
+  void Attend(const Cursor& cursor, int layer, int item);
+  void AddProduct(const Cursor& cursor, const kernels::PackedMatrix& matrix, const Activations& acts, int block);
+  void FeedForward(const Cursor& cursor, const LlamaLayer& layer, const Activations& acts, int unit);
+  void Logits(Cursor& cursor);
+  void LogitsBlocks(const Cursor& cursor, int begin, int end);
+
+  uint8_t* HeadPart(int layer, bool value, int head) const;
+  int rows() const { return static_cast<int>(plan_.rows.size()); }
+
+  const LlamaWeights weights_;
+  const modelfile::ModelConfig& config_;
+  const bool exact_;
+  const kernels::KernelTable& table_;
+  KvLayout layout_;
+  std::string fingerprint_;
+  StepPlan plan_;
+  // 1 / sqrt(head_dim).
+  float attention_scale_ = 0;
+  // 1 / theta^(2i / head_dim), as f32. [head_dim / 2]
+  std::vector<float> inverse_frequency_;
+
+  kernels::AlignedBuffer scratch_;
+  float* hidden_ = nullptr;   // [rows][hidden]: the residual stream
+  uint8_t* query_ = nullptr;  // [rows][heads * head_dim] in the KV type
+  float* cosine_ = nullptr;   // [rows][head_dim], each value twice
+  float* sine_ = nullptr;     // [rows][head_dim], (-s, +s)
+  Activations norm_;          // of the residual stream
+  Activations attended_;      // [rows][heads * head_dim]
+  Activations activated_;     // [rows][ffn]
+  std::vector<ThreadScratch> threads_;
+  // Next unit of each phase.
+  std::vector<std::atomic<int32_t>> claims_;
+
+  uint8_t* kv_pool_ = nullptr;
+  int32_t kv_blocks_ = 0;
+  absl::Span<float> logits_;
+  std::unique_ptr<kernels::ThreadPool> pool_;
+};
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_MODEL_LLAMA_RUNNER_H_

@@ -1,0 +1,308 @@
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <numeric>
+
+#include "common/random.h"
+#include "engine/cpu_model.h"
+#include "engine/kernels/aligned_buffer.h"
+#include "engine/model/naive_llama.h"
+#include "engine/model/synthetic_model.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace baton::engine {
+namespace {
+
+using modelfile::TensorType;
+
+constexpr uint64_t kSeed = 7001;
+
+std::unique_ptr<ModelRunner> Load(const modelfile::ModelFile& file, const CpuModelOptions& options) {
+  auto runner = LoadCpuModel(file, options);
+  EXPECT_TRUE(runner.ok()) << runner.status();
+  return runner.ok() ? *std::move(runner) : nullptr;
+}
+
+// What one sequence leaves behind.
+struct Outcome {
+  std::vector<float> logits;  // [tokens][vocab]
+  std::vector<uint8_t> kv;    // its blocks in order
+};
+
+int64_t FirstDifference(const Outcome& a, const Outcome& b) {
+  if (a.kv.size() != b.kv.size() || a.logits.size() != b.logits.size()) return 0;
+  for (size_t i = 0; i < a.logits.size(); ++i) {
+    if (std::memcmp(&a.logits[i], &b.logits[i], sizeof(float)) != 0) return static_cast<int64_t>(i);
+  }
+  return std::memcmp(a.kv.data(), b.kv.data(), a.kv.size()) == 0 ? -1 : static_cast<int64_t>(a.logits.size());
+}
+
+std::vector<int32_t> RandomTokens(RandomSource& random, int count, int vocab) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (int32_t& t : tokens) t = static_cast<int32_t>(random.Below(static_cast<uint64_t>(vocab)));
+  return tokens;
+}
+
+// Runs sequences together: in each step every unfinished one advances by a chunk that next_chunk(sequence) draws.
+template <typename NextChunk>
+std::vector<Outcome> RunSequences(ModelRunner& runner, const std::vector<std::vector<int32_t>>& sequences,
+                                  NextChunk next_chunk, RandomSource& random) {
+  const size_t block_bytes = runner.kv_layout().block_bytes();
+  int total = 0;
+  for (const auto& s : sequences) total += BlocksForTokens(static_cast<int64_t>(s.size()));
+  std::vector<BlockId> shuffled(static_cast<size_t>(total));
+  std::iota(shuffled.begin(), shuffled.end(), 0);
+  for (size_t i = shuffled.size(); i > 1; --i) std::swap(shuffled[i - 1], shuffled[random.Below(i)]);
+  kernels::AlignedBuffer pool(static_cast<size_t>(total) * block_bytes);
+  runner.SetKvPool(pool.data(), total);
+
+  std::vector<std::vector<BlockId>> blocks(sequences.size());
+  std::vector<Outcome> outcomes(sequences.size());
+  std::vector<size_t> done(sequences.size(), 0);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    for (int b = 0; b < BlocksForTokens(static_cast<int64_t>(sequences[i].size())); ++b) {
+      blocks[i].push_back(shuffled.back());
+      shuffled.pop_back();
+    }
+  }
+  while (true) {
+    std::vector<int32_t> tokens;
+    std::vector<SequenceSlice> slices;
+    std::vector<size_t> owners;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      const size_t rows = std::min(static_cast<size_t>(next_chunk(i)), sequences[i].size() - done[i]);
+      if (rows == 0) continue;
+      SequenceSlice slice;
+      slice.first_row = slice.logits_index = static_cast<int32_t>(tokens.size());
+      slice.row_count = static_cast<int32_t>(rows);
+      slice.first_position = static_cast<int32_t>(done[i]);
+      slice.blocks = blocks[i];
+      slice.wants_all_logits = true;
+      slices.push_back(slice);
+      owners.push_back(i);
+      tokens.insert(tokens.end(), sequences[i].begin() + static_cast<long>(done[i]),
+                    sequences[i].begin() + static_cast<long>(done[i] + rows));
+      done[i] += rows;
+    }
+    if (slices.empty()) break;
+    const size_t vocab = static_cast<size_t>(runner.vocab_size());
+    std::vector<float> logits(tokens.size() * vocab);
+    StepBatch batch;
+    batch.tokens = tokens;
+    batch.slices = slices;
+    batch.logits_count = static_cast<int32_t>(tokens.size());
+    runner.Forward(batch, absl::MakeSpan(logits));
+    for (size_t s = 0; s < slices.size(); ++s) {
+      const auto begin = logits.begin() + static_cast<long>(static_cast<size_t>(slices[s].first_row) * vocab);
+      auto& all = outcomes[owners[s]].logits;
+      all.insert(all.end(), begin, begin + static_cast<long>(static_cast<size_t>(slices[s].row_count) * vocab));
+    }
+  }
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    for (const BlockId b : blocks[i]) {
+      const uint8_t* const p = pool.data() + static_cast<size_t>(b) * block_bytes;
+      outcomes[i].kv.insert(outcomes[i].kv.end(), p, p + block_bytes);
+    }
+  }
+  return outcomes;
+}
+
+struct Variant {
+  const char* name;
+  SyntheticSpec spec;
+};
+
+std::vector<Variant> Variants() {
+  return {
+      {"q4_1 and q4_0", {}},
+      {"q8_0, partners apart, two KV heads",
+       {.seed = 2,
+        .heads = 6,
+        .kv_heads = 2,
+        .rope_interleaved = false,
+        .attention = TensorType::kQ8_0,
+        .ffn = TensorType::kQ4_1,
+        .embedding = TensorType::kQ4_0}},
+      {"f16 and bf16",
+       {.seed = 3,
+        .layers = 1,
+        .heads = 3,
+        .attention = TensorType::kF16,
+        .ffn = TensorType::kBf16,
+        .embedding = TensorType::kF16}},
+      {"quantized and float mixed",
+       {.seed = 4, .layers = 1, .attention = TensorType::kF32, .embedding = TensorType::kBf16}},
+  };
+}
+
+class EveryNumerics : public testing::TestWithParam<Numerics> {};
+
+INSTANTIATE_TEST_SUITE_P(Modes, EveryNumerics, testing::Values(Numerics::kExact, Numerics::kFp32),
+                         [](const auto& info) { return info.param == Numerics::kExact ? "exact" : "fp32"; });
+
+TEST_P(EveryNumerics, ARowsBitsDependOnItsOwnSequenceAlone) {
+  for (const Variant& variant : Variants()) {
+    SCOPED_TRACE(variant.name);
+    const auto file = MakeSyntheticModel(variant.spec);
+    SeededRandom random(kSeed);
+    std::vector<std::vector<int32_t>> sequences;
+    for (const int length : {1, 5, 17, 64, 100, 275})
+      sequences.push_back(RandomTokens(random, length, variant.spec.vocab_size));
+
+    // Each alone, in one piece, on one thread, by the definition.
+    std::vector<Outcome> want;
+    const auto reference = Load(*file, {.numerics = GetParam(), .isa = Isa::kScalar, .threads = 1, .max_rows = 300});
+    for (const auto& s : sequences) {
+      want.push_back(RunSequences(
+                         *reference, {s}, [](size_t) { return 300; }, random)
+                         .front());
+    }
+    for (const Isa isa : SupportedIsas()) {
+      for (const int threads : {1, 2, 3}) {
+        if (isa == Isa::kScalar && threads == 2) continue;
+        const auto runner = Load(*file, {.numerics = GetParam(), .isa = isa, .threads = threads, .max_rows = 600});
+        EXPECT_EQ(runner->fingerprint(), reference->fingerprint());
+        // In one batch with the others, chunks drawn anew for each step; on the fastest also token by token.
+        for (const uint64_t longest : {1, 40, 130}) {
+          if (longest == 1 && isa == Isa::kScalar) continue;
+          const auto got = RunSequences(
+              *runner, sequences, [&](size_t i) { return longest == 1 ? 1 : random.Below(longest + 8 * i) + 1; },
+              random);
+          for (size_t i = 0; i < got.size(); ++i) {
+            EXPECT_EQ(FirstDifference(got[i], want[i]), -1)
+                << IsaName(isa) << " threads " << threads << " chunks up to " << longest << " sequence " << i
+                << " seed " << kSeed;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(EveryNumerics, AgreesWithAPlainImplementationInDouble) {
+  for (const Variant& variant : Variants()) {
+    const auto file = MakeSyntheticModel(variant.spec);
+    SeededRandom random(kSeed);
+    const std::vector<int32_t> tokens = RandomTokens(random, 40, variant.spec.vocab_size);
+    const auto runner = Load(*file, {.numerics = GetParam(), .threads = 1, .max_rows = 64});
+    const Outcome got = RunSequences(
+                            *runner, {tokens}, [](size_t) { return 40; }, random)
+                            .front();
+    const std::vector<double> want = NaiveLlamaLogits(*file, tokens);
+    ASSERT_EQ(got.logits.size(), want.size());
+    double error = 0, size = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      error += (got.logits[i] - want[i]) * (got.logits[i] - want[i]);
+      size += want[i] * want[i];
+    }
+    EXPECT_LT(std::sqrt(error / size), GetParam() == Numerics::kFp32 ? 2e-6 : 0.03) << variant.name;
+  }
+}
+
+TEST_P(EveryNumerics, BytesOfOtherTokensNeverMatter) {
+  const auto file = MakeSyntheticModel({});
+  const auto runner = Load(*file, {.numerics = GetParam(), .threads = 2, .max_rows = 64});
+  std::vector<int32_t> tokens(21, 3);
+  std::vector<std::vector<float>> logits;
+  for (const int fill : {0x00, 0xff}) {
+    kernels::AlignedBuffer pool(2 * runner->kv_layout().block_bytes());
+    std::memset(pool.data(), fill, pool.bytes());
+    runner->SetKvPool(pool.data(), 2);
+    const BlockId blocks[] = {1, 0};
+    SequenceSlice slice;
+    slice.row_count = 21;
+    slice.blocks = blocks;
+    slice.wants_logits = true;
+    slice.logits_index = 0;
+    StepBatch batch;
+    batch.tokens = tokens;
+    batch.slices = absl::MakeConstSpan(&slice, 1);
+    batch.logits_count = 1;
+    logits.emplace_back(static_cast<size_t>(runner->vocab_size()));
+    runner->Forward(batch, absl::MakeSpan(logits.back()));
+  }
+  EXPECT_EQ(std::memcmp(logits[0].data(), logits[1].data(), logits[0].size() * sizeof(float)), 0);
+  EXPECT_TRUE(std::isfinite(logits[0][0]));
+}
+
+TEST(CpuModel, FingerprintNamesWeightsAndNumerics) {
+  const auto one = MakeSyntheticModel({.seed = 1});
+  const auto two = MakeSyntheticModel({.seed = 2});
+  const std::string a = Load(*one, {.threads = 1})->fingerprint();
+  EXPECT_EQ(a, Load(*one, {.threads = 2})->fingerprint());
+  EXPECT_NE(a, Load(*two, {.threads = 1})->fingerprint());
+  EXPECT_NE(a, Load(*one, {.numerics = Numerics::kFp32, .threads = 1})->fingerprint());
+  EXPECT_THAT(a, testing::StartsWith("exact-v"));
+}
+
+// A file without one of its tensors.
+class Without final : public modelfile::ModelFile {
+ public:
+  Without(const modelfile::ModelFile& file, std::string name) : file_(file), name_(std::move(name)) {}
+  const modelfile::ModelConfig& config() const override { return file_.config(); }
+  const modelfile::TokenizerSpec& tokenizer() const override { return file_.tokenizer(); }
+  const std::vector<modelfile::MetadataEntry>& metadata() const override { return file_.metadata(); }
+  const std::vector<modelfile::TensorView>& tensors() const override { return file_.tensors(); }
+  const modelfile::TensorView* Find(std::string_view name) const override {
+    return name == name_ ? nullptr : file_.Find(name);
+  }
+  Digest128 WeightsDigest() const override { return file_.WeightsDigest(); }
+
+ private:
+  const modelfile::ModelFile& file_;
+  const std::string name_;
+};
+
+TEST(CpuModel, NamesAMissingTensor) {
+  const auto file = MakeSyntheticModel({});
+  const auto got = LoadCpuModel(Without(*file, "blk.1.ffn_up.weight"), {});
+  EXPECT_EQ(got.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(got.status().message()), testing::HasSubstr("blk.1.ffn_up.weight"));
+}
+
+TEST(CpuModel, RefusesShapesAndOptionsThatItCannotRun) {
+  const auto odd = MakeSyntheticModel({.head_dim = 48});
+  EXPECT_EQ(LoadCpuModel(*odd, {}).status().code(), absl::StatusCode::kUnimplemented);
+  const auto heads = MakeSyntheticModel({.heads = 3, .kv_heads = 2});
+  EXPECT_EQ(LoadCpuModel(*heads, {}).status().code(), absl::StatusCode::kUnimplemented);
+  const auto file = MakeSyntheticModel({});
+  EXPECT_EQ(LoadCpuModel(*file, {.threads = -1}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(LoadCpuModel(*file, {.max_rows = 0}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+class RealModel : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto path = modelfile::ResolveModel(modelfile::kDefaultModel);
+    if (!path.ok() || !std::filesystem::exists(*path)) GTEST_SKIP() << "the default model is not in the store";
+    auto file = modelfile::OpenModelFile(*path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    file_ = *std::move(file);
+  }
+  // "The capital of France is"
+  const std::vector<int32_t> prompt_{504, 3575, 282, 4649, 314};
+  std::unique_ptr<modelfile::ModelFile> file_;
+};
+
+TEST_F(RealModel, KnowsTheCapitalOfFranceInEveryModeAndInstructionSet) {
+  SeededRandom random(kSeed);
+  for (const Numerics numerics : {Numerics::kExact, Numerics::kFp32}) {
+    Outcome want;
+    for (const Isa isa : SupportedIsas()) {
+      const auto runner = Load(*file_, {.numerics = numerics, .isa = isa, .max_rows = 16});
+      const int chunk = isa == Isa::kAvx512Vnni ? 2 : 5;
+      const Outcome got = RunSequences(
+                              *runner, {prompt_}, [&](size_t) { return chunk; }, random)
+                              .front();
+      const auto last = got.logits.end() - runner->vocab_size();
+      EXPECT_EQ(std::max_element(last, got.logits.end()) - last, 7042) << IsaName(isa);  // " Paris"
+      if (want.logits.empty()) want = got;
+      EXPECT_EQ(FirstDifference(got, want), -1) << IsaName(isa);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace baton::engine

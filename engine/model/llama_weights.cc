@@ -1,0 +1,147 @@
+#include "engine/model/llama_weights.h"
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/status.h"
+
+namespace baton::engine {
+namespace {
+
+using kernels::PackedMatrix;
+using modelfile::ModelConfig;
+using modelfile::TensorView;
+
+// Blocks of 16 rows that a thread packs at a time.
+constexpr int kPackBlocks = 16;
+
+absl::Status CheckMultiple(const char* what, int64_t value, int64_t unit) {
+  if (value > 0 && value % unit == 0) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrFormat("%s is %d: only positive multiples of %d are supported", what, value, unit));
+}
+
+absl::Status CheckConfig(const ModelConfig& c) {
+  BATON_RETURN_IF_ERROR(CheckMultiple("hidden size", c.hidden_size, kernels::kGroup));
+  BATON_RETURN_IF_ERROR(CheckMultiple("feed-forward size", c.ffn_size, kernels::kGroup));
+  BATON_RETURN_IF_ERROR(CheckMultiple("head dimension", c.head_dim, kernels::kGroup));
+  BATON_RETURN_IF_ERROR(CheckMultiple("number of layers", c.layers, 1));
+  BATON_RETURN_IF_ERROR(CheckMultiple("vocabulary size", c.vocab_size, 1));
+  BATON_RETURN_IF_ERROR(CheckMultiple("number of KV heads", c.kv_heads, 1));
+  return CheckMultiple("number of heads", c.heads, c.kv_heads);
+}
+
+// Collects the matrices, then packs them all.
+class Loader {
+ public:
+  Loader(const modelfile::ModelFile& file, Numerics numerics) : file_(file), numerics_(numerics) {}
+
+  absl::StatusOr<const TensorView*> Find(const std::string& name, int64_t rows, int64_t cols) const {
+    const TensorView* const tensor = file_.Find(name);
+    if (tensor == nullptr) return absl::NotFoundError(absl::StrFormat("the model has no tensor %s", name));
+    if (tensor->rows != rows || tensor->cols != cols) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("tensor %s is %d x %d, expected %d x %d", name, tensor->rows, tensor->cols, rows, cols));
+    }
+    return tensor;
+  }
+
+  absl::Status Vector(const std::string& name, int64_t size, std::vector<float>& out) const {
+    BATON_ASSIGN_OR_RETURN(const TensorView* const tensor, Find(name, 1, size));
+    out.resize(static_cast<size_t>(size));
+    kernels::DequantizeRow(*tensor, 0, out.data());
+    return absl::OkStatus();
+  }
+
+  // `matrix` must stay where it is until Pack.
+  absl::Status Matrix(const std::string& name, int64_t rows, int64_t cols, PackedMatrix& matrix,
+                      kernels::RowOrder order = {}) {
+    BATON_ASSIGN_OR_RETURN(const TensorView* const tensor, Find(name, rows, cols));
+    const auto format = numerics_ == Numerics::kFp32 ? kernels::WeightFormat::kF32 : kernels::FormatOf(tensor->type);
+    matrix = kernels::ShapeOf(format, static_cast<int>(rows), static_cast<int>(cols));
+    tasks_.push_back({tensor, order, &matrix});
+    return absl::OkStatus();
+  }
+
+  kernels::AlignedBuffer Pack(kernels::ThreadPool& pool) {
+    size_t bytes = 0;
+    for (const Task& task : tasks_) bytes += task.matrix->bytes();
+    kernels::AlignedBuffer storage(bytes);
+    uint8_t* next = storage.data();
+    for (const Task& task : tasks_) {
+      task.matrix->data = next;
+      next += task.matrix->bytes();
+    }
+    pool.Run([](void* self, int) { static_cast<Loader*>(self)->PackSome(); }, this);
+    return storage;
+  }
+
+ private:
+  struct Task {
+    const TensorView* tensor;
+    kernels::RowOrder order;
+    PackedMatrix* matrix;
+  };
+
+  void PackSome() {
+    int first = 0;
+    int chunk = next_chunk_.fetch_add(1);
+    for (const Task& task : tasks_) {
+      const int chunks = (task.matrix->col_blocks + kPackBlocks - 1) / kPackBlocks;
+      for (; chunk < first + chunks; chunk = next_chunk_.fetch_add(1)) {
+        const int begin = (chunk - first) * kPackBlocks;
+        const int end = std::min(begin + kPackBlocks, task.matrix->col_blocks);
+        kernels::PackBlocks(*task.tensor, task.order, begin, end, *task.matrix);
+      }
+      first += chunks;
+    }
+  }
+
+  const modelfile::ModelFile& file_;
+  const Numerics numerics_;
+  std::vector<Task> tasks_;
+  std::atomic<int> next_chunk_{0};
+};
+
+absl::Status LoadLayer(Loader& loader, const ModelConfig& c, int index, LlamaLayer& layer) {
+  const std::string prefix = absl::StrFormat("blk.%d.", index);
+  const int64_t q = static_cast<int64_t>(c.heads) * c.head_dim;
+  const int64_t kv = static_cast<int64_t>(c.kv_heads) * c.head_dim;
+  const kernels::RowOrder rope{c.rope_interleaved ? 0 : c.head_dim};
+  BATON_RETURN_IF_ERROR(loader.Vector(prefix + "attn_norm.weight", c.hidden_size, layer.attention_norm));
+  BATON_RETURN_IF_ERROR(loader.Vector(prefix + "ffn_norm.weight", c.hidden_size, layer.ffn_norm));
+  BATON_RETURN_IF_ERROR(loader.Matrix(prefix + "attn_q.weight", q, c.hidden_size, layer.query, rope));
+  BATON_RETURN_IF_ERROR(loader.Matrix(prefix + "attn_k.weight", kv, c.hidden_size, layer.key, rope));
+  BATON_RETURN_IF_ERROR(loader.Matrix(prefix + "attn_v.weight", kv, c.hidden_size, layer.value));
+  BATON_RETURN_IF_ERROR(loader.Matrix(prefix + "attn_output.weight", c.hidden_size, q, layer.output));
+  BATON_RETURN_IF_ERROR(loader.Matrix(prefix + "ffn_gate.weight", c.ffn_size, c.hidden_size, layer.gate));
+  BATON_RETURN_IF_ERROR(loader.Matrix(prefix + "ffn_up.weight", c.ffn_size, c.hidden_size, layer.up));
+  return loader.Matrix(prefix + "ffn_down.weight", c.hidden_size, c.ffn_size, layer.down);
+}
+
+}  // namespace
+
+absl::StatusOr<LlamaWeights> LoadLlamaWeights(const modelfile::ModelFile& file, Numerics numerics,
+                                              kernels::ThreadPool& pool) {
+  LlamaWeights weights;
+  weights.config = file.config();
+  const ModelConfig& c = weights.config;
+  BATON_RETURN_IF_ERROR(CheckConfig(c));
+  Loader loader(file, numerics);
+  weights.layers.resize(static_cast<size_t>(c.layers));
+  BATON_RETURN_IF_ERROR(loader.Matrix("token_embd.weight", c.vocab_size, c.hidden_size, weights.embedding));
+  for (int i = 0; i < c.layers; ++i) {
+    BATON_RETURN_IF_ERROR(LoadLayer(loader, c, i, weights.layers[static_cast<size_t>(i)]));
+  }
+  BATON_RETURN_IF_ERROR(loader.Vector("output_norm.weight", c.hidden_size, weights.output_norm));
+  const bool tied = file.Find("output.weight") == nullptr;
+  if (!tied) BATON_RETURN_IF_ERROR(loader.Matrix("output.weight", c.vocab_size, c.hidden_size, weights.head));
+  weights.storage = loader.Pack(pool);
+  if (tied) weights.head = weights.embedding;
+  return weights;
+}
+
+}  // namespace baton::engine

@@ -1,0 +1,51 @@
+#include "engine/model/step_plan.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "engine/kernels/kernel_table.h"
+
+namespace baton::engine {
+
+StepPlan::StepPlan(int max_rows) {
+  rows.reserve(static_cast<size_t>(max_rows));
+  tiles.reserve(static_cast<size_t>(max_rows));
+  logits_rows.reserve(static_cast<size_t>(max_rows));
+}
+
+void StepPlan::Fill(const StepBatch& batch, int32_t vocab_size, int32_t context_length) {
+  BATON_CHECK(batch.tokens.size() <= rows.capacity()) << batch.tokens.size() << " rows";
+  BATON_CHECK(batch.logits_count >= 0 && static_cast<size_t>(batch.logits_count) <= batch.tokens.size())
+      << batch.logits_count << " logits";
+  rows.assign(batch.tokens.size(), Row{});
+  tiles.clear();
+  logits_rows.assign(static_cast<size_t>(batch.logits_count), -1);
+  int32_t next_row = 0;
+  for (const SequenceSlice& slice : batch.slices) {
+    BATON_CHECK(slice.first_row == next_row && slice.row_count > 0) << "slices must follow each other";
+    BATON_CHECK(slice.first_position >= 0 && slice.first_position + slice.row_count <= context_length)
+        << "position " << slice.first_position << " + " << slice.row_count;
+    BATON_CHECK(BlocksForTokens(slice.first_position + slice.row_count) <= static_cast<int>(slice.blocks.size()))
+        << slice.blocks.size() << " blocks";
+    next_row += slice.row_count;
+    for (int32_t i = 0; i < slice.row_count; ++i) {
+      const int32_t token = batch.tokens[static_cast<size_t>(slice.first_row + i)];
+      BATON_CHECK(token >= 0 && token < vocab_size) << "token " << token;
+      const int32_t position = slice.first_position + i;
+      rows[static_cast<size_t>(slice.first_row + i)] = {
+          token, position, slice.blocks[static_cast<size_t>(position / kBlockTokens)], position % kBlockTokens};
+    }
+    for (int32_t i = 0; i < slice.row_count; i += kernels::kMaxQueryRows) {
+      tiles.push_back({slice.first_row + i, std::min(slice.row_count - i, kernels::kMaxQueryRows),
+                       slice.first_position + i, slice.blocks.data()});
+    }
+    const int32_t wanted = slice.wants_all_logits ? slice.row_count : slice.wants_logits ? 1 : 0;
+    for (int32_t i = 0; i < wanted; ++i) {
+      logits_rows.at(static_cast<size_t>(slice.logits_index + i)) = slice.first_row + slice.row_count - wanted + i;
+    }
+  }
+  BATON_CHECK(static_cast<size_t>(next_row) == rows.size()) << next_row << " rows in slices";
+  for (const int32_t row : logits_rows) BATON_CHECK(row >= 0) << "an output without a row";
+}
+
+}  // namespace baton::engine

@@ -1,0 +1,31 @@
+// A small model made from a seed: the fingerprint's probe runs it at start, tests run variations of it.
+#ifndef BATON_ENGINE_MODEL_SYNTHETIC_MODEL_H_
+#define BATON_ENGINE_MODEL_SYNTHETIC_MODEL_H_
+
+#include <memory>
+
+#include "modelfile/model_file.h"
+
+namespace baton::engine {
+
+struct SyntheticSpec {
+  uint64_t seed = 1;
+  int layers = 2;
+  int hidden_size = 64;
+  int heads = 2;
+  int kv_heads = 1;
+  int head_dim = 32;
+  int ffn_size = 96;
+  int vocab_size = 72;
+  int context_length = 1024;
+  bool rope_interleaved = true;
+  modelfile::TensorType attention = modelfile::TensorType::kQ4_1;
+  modelfile::TensorType ffn = modelfile::TensorType::kQ4_0;
+  modelfile::TensorType embedding = modelfile::TensorType::kQ8_0;
+};
+
+std::unique_ptr<modelfile::ModelFile> MakeSyntheticModel(const SyntheticSpec& spec);
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_MODEL_SYNTHETIC_MODEL_H_

@@ -1,0 +1,23 @@
+#include "engine/prefix_hash.h"
+
+#include <cstring>
+
+#include "common/check.h"
+
+namespace baton::engine {
+
+Digest128 PrefixRoot(std::string_view tenant) { return DigestBytes(tenant.data(), tenant.size()); }
+
+Digest128 NextBlockName(const Digest128& parent, absl::Span<const int32_t> tokens) {
+  BATON_CHECK(tokens.size() == kBlockTokens) << tokens.size();
+  struct {
+    uint64_t high;
+    uint64_t low;
+    int32_t tokens[kBlockTokens];
+  } link = {parent.high, parent.low, {}};
+  static_assert(sizeof(link) == 16 + 4 * kBlockTokens, "padding would be hashed");
+  std::memcpy(link.tokens, tokens.data(), sizeof(link.tokens));
+  return DigestBytes(&link, sizeof(link));
+}
+
+}  // namespace baton::engine

@@ -1,0 +1,23 @@
+// Names of full KV blocks: a hash chain over the tenant and all tokens up to the block's end. Equal names mean equal
+// bytes (row independence), so the same names serve prefix reuse, skipped transfers and routing by cache content.
+#ifndef BATON_ENGINE_PREFIX_HASH_H_
+#define BATON_ENGINE_PREFIX_HASH_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/types/span.h"
+#include "common/digest.h"
+#include "common/kv_layout.h"
+
+namespace baton::engine {
+
+// Where a tenant's chains begin: blocks of different tenants never share a name.
+Digest128 PrefixRoot(std::string_view tenant);
+
+// Name of the block after `parent`, holding exactly kBlockTokens tokens. Equals DigestChain; allocates nothing.
+Digest128 NextBlockName(const Digest128& parent, absl::Span<const int32_t> tokens);
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_PREFIX_HASH_H_

@@ -1,0 +1,72 @@
+// Chooses the next token from a row of logits. A pure function of logits, tokens so far, parameters and seed: the same
+// wherever and whenever it runs.
+//
+// In this order:
+//   1. Log-probabilities, when asked, of the logits as the model gave them.
+//   2. Before min_tokens outputs: end-of-sequence tokens (unless ignore_eos) and stop tokens become -infinity.
+//   3. Repetition penalty of every token in prompt or output: a positive logit is divided by it, another multiplied.
+//   4. Frequency penalty times occurrences in the output, then presence penalty once, are subtracted.
+//   5. Temperature below kGreedyTemperature: the largest logit, the smallest id among equals. Done.
+//   6. Order: logit descending, then id ascending. Weight: exp((logit - largest) / temperature); 0 for tokens more than
+//      kMaxLogitGap below, which together weigh less than one step of the draw; so they are never even sorted.
+//   7. top_k keeps the first k. top_p then keeps the shortest beginning with at least top_p of the weight left. min_p
+//      keeps tokens of at least min_p times the largest weight.
+//   8. u = UniformDraw(seed, output position); the first token at which the running weight exceeds u * (weight kept).
+// Weights are added in double: serially in that order, but for the total of the whole vocabulary, which is 16 sums (id
+// mod 16) folded 8-4-2-1. NaN counts as -infinity. If nothing has a finite logit, the greedy answer holds.
+#ifndef BATON_ENGINE_SAMPLER_H_
+#define BATON_ENGINE_SAMPLER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/sampling_params.h"
+#include "engine/engine.h"
+
+namespace baton::engine {
+
+inline constexpr float kGreedyTemperature = 1e-5f;
+// In units of the temperature: exp(-30) < 1e-13, and 2^18 such tokens weigh less than 2^-24.
+inline constexpr float kMaxLogitGap = 30.0f;
+
+struct SamplingContext {
+  absl::Span<const int32_t> prompt = {};
+  // The token sampled becomes outputs[outputs.size()].
+  absl::Span<const int32_t> outputs = {};
+  // End-of-sequence tokens of the model.
+  absl::Span<const int32_t> eos_ids = {};
+};
+
+// Smallest index of the largest value, NaN skipped; 0 when all are NaN.
+int32_t ArgMax(absl::Span<const float> logits);
+
+// Holds scratch only. Used by one thread.
+class Sampler {
+ public:
+  explicit Sampler(int32_t vocab_size);
+
+  // `logits`: [vocab_size]; overwritten by steps 2 to 4. All token ids are in the vocabulary. Allocates nothing when no
+  // log-probabilities are asked for.
+  SampledToken Sample(const SamplingParams& params, const SamplingContext& context, absl::Span<float> logits);
+
+ private:
+  void ApplyPenalties(const SamplingParams& params, const SamplingContext& context, absl::Span<float> logits);
+  int32_t Draw(const SamplingParams& params, float u, absl::Span<const float> logits);
+  // Appends the next lower band of logits to sorted_. False when there is none.
+  bool SortNextBand(float largest, float temperature, absl::Span<const float> logits);
+  void AddLogprobs(int32_t count, SampledToken& sampled) const;
+
+  // Of each token: whether in the prompt (top bit), and occurrences in the outputs. All 0 between calls.
+  std::vector<uint32_t> seen_;
+  // Tokens of the row at hand, in order, as far down as the draw needed them; and how many bands that is.
+  std::vector<uint64_t> sorted_;
+  size_t bands_ = 0;
+  std::vector<uint64_t> scratch_;
+  // The logits as the model gave them.
+  std::vector<float> raw_;
+};
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_SAMPLER_H_

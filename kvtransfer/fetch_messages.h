@@ -1,0 +1,90 @@
+// What the two ends of a hand-off say to each other on one Fetch stream (baton.internal.v1.KvService), as plain data.
+//
+//   reader (decode worker)                          source (prefill worker)
+//   FetchOpen           ------------------------->  licence to compute
+//                       <-------------------------  FetchAccepted
+//                       <-------------------------  BlocksReady, after each chunk
+//   FetchRenew          <------------------------>  FetchRenewed, for as long as the stream lives
+//                       <-------------------------  FetchComplete, with token 0
+//   FetchRelease        ------------------------->  no read is in flight and none will start: the blocks are free
+#ifndef BATON_KVTRANSFER_FETCH_MESSAGES_H_
+#define BATON_KVTRANSFER_FETCH_MESSAGES_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/digest.h"
+#include "common/ids.h"
+#include "common/kv_layout.h"
+
+namespace baton::kvtransfer {
+
+struct FetchOpen {
+  JobKey key;
+  // The process that the router named; another one at the same address refuses.
+  Incarnation source;
+  std::string fingerprint;
+  // Index within the prompt of the first block that the reader does not hold.
+  int32_t first_block = 0;
+  // How long the source keeps blocks after it last heard from the reader.
+  int64_t lease_ms = 0;
+};
+
+struct FetchAccepted {
+  // For Transport::Connect.
+  std::string transport_address;
+  // Bytes of the whole prompt's blocks lie in one region, each block_bytes long.
+  uint64_t block_bytes = 0;
+};
+
+struct BlockReady {
+  // Within the prompt.
+  int32_t index = 0;
+  // Of the block's first byte in the source's region.
+  uint64_t offset = 0;
+  Digest128 digest = {};
+};
+
+struct BlocksReady {
+  std::vector<BlockReady> blocks;
+};
+
+struct FetchRenew {
+  uint64_t sequence = 0;
+};
+
+struct FetchRenewed {
+  uint64_t sequence = 0;
+};
+
+inline constexpr uint8_t kMaxFirstFinish = 2;
+
+// Output 0 of the job, as the prefill worker sampled it. Opaque to the hand-off.
+struct FirstOutput {
+  int32_t token = 0;
+  // 0 none, 1 stop, 2 length: then there is nothing to fetch.
+  uint8_t finish = 0;
+  float logprob = 0;
+  std::vector<int32_t> top_tokens = {};
+  std::vector<float> top_logprobs = {};
+};
+
+struct FetchComplete {
+  // Blocks of the whole prompt.
+  int32_t block_count = 0;
+  FirstOutput first = {};
+};
+
+struct FetchRelease {};
+
+using FetchRequest = std::variant<FetchOpen, FetchRenew, FetchRelease>;
+using FetchReply = std::variant<FetchAccepted, BlocksReady, FetchRenewed, FetchComplete>;
+
+// Names one Fetch stream within a process; never reused.
+using FetchStreamId = uint64_t;
+
+}  // namespace baton::kvtransfer
+
+#endif  // BATON_KVTRANSFER_FETCH_MESSAGES_H_

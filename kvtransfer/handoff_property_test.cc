@@ -1,0 +1,506 @@
+// Both ends of many hand-offs over a network that delays, reorders between streams and cuts, with memory that is reused
+// the moment it may be: whatever the interleaving, the rules hold and the bytes are right.
+#include <cstring>
+#include <functional>
+#include <map>
+#include <optional>
+#include <queue>
+#include <set>
+#include <string>
+
+#include "common/check.h"
+#include "common/random.h"
+#include "gtest/gtest.h"
+#include "kvtransfer/handoff_testing.h"
+#include "kvtransfer/kv_sink.h"
+#include "kvtransfer/kv_source.h"
+
+namespace baton::kvtransfer {
+namespace {
+
+constexpr uint64_t kBlockBytes = 64;
+constexpr int32_t kPoolBlocks = 40;
+constexpr int kJobs = 30;
+constexpr int kSources = 2;
+constexpr int kSinks = 2;
+constexpr int64_t kLeaseMs = 400;
+constexpr int kMaxEvents = 200'000;
+
+struct PlannedJob {
+  JobKey key;
+  int source = 0;
+  int sink = 0;
+  int32_t blocks = 1;
+  int32_t first_block = 0;
+  bool solo = false;
+  bool ends_with_first_token = false;
+  TimeNs deadline = kNever;
+};
+
+uint8_t ByteOf(const PlannedJob& job, int32_t index) {
+  return static_cast<uint8_t>(NumberOf(job.key) * 8 + static_cast<uint64_t>(index));
+}
+
+struct Pool {
+  std::vector<uint8_t> bytes = std::vector<uint8_t>(kPoolBlocks * kBlockBytes);
+  std::set<BlockId> free;
+
+  Pool() {
+    for (BlockId block = 0; block < kPoolBlocks; ++block) free.insert(block);
+  }
+  uint8_t* At(BlockId block) { return bytes.data() + static_cast<uint64_t>(block) * kBlockBytes; }
+  std::vector<BlockId> Take(int32_t count) {
+    std::vector<BlockId> taken;
+    if (static_cast<int32_t>(free.size()) < count) return taken;
+    while (static_cast<int32_t>(taken.size()) < count) taken.push_back(free.extract(free.begin()).value());
+    return taken;
+  }
+  // What follows writes over them at once.
+  void Free(const std::vector<BlockId>& blocks) {
+    for (BlockId block : blocks) {
+      BATON_CHECK(free.insert(block).second) << "block " << block << " is freed twice";
+      std::memset(At(block), 0xEE, kBlockBytes);
+    }
+  }
+};
+
+// One Fetch stream, as the network knows it.
+struct Stream {
+  int sink = 0;
+  int source = 0;
+  FetchStreamId at_sink = 0;
+  FetchStreamId at_source = 0;
+  bool cut = false;
+  // The next message of a direction arrives after the one before it.
+  TimeNs last_to_source = 0;
+  TimeNs last_to_sink = 0;
+};
+
+class World {
+ public:
+  explicit World(uint64_t seed) : random_(seed) {
+    for (int i = 0; i < kSources; ++i) sources_.push_back(std::make_unique<Source>(clock_));
+    for (int i = 0; i < kSinks; ++i) sinks_.push_back(std::make_unique<Sink>(clock_));
+  }
+
+  // Empty, or what went wrong.
+  std::string Run() {
+    for (int i = 0; i < kJobs; ++i) PlanJob(static_cast<uint64_t>(i + 1));
+    for (int events = 0; Step() && error_.empty(); ++events) {
+      if (events > kMaxEvents) return "does not come to an end";
+    }
+    if (error_.empty()) CheckQuiet();
+    return error_;
+  }
+
+  int commits() const { return commits_; }
+  int failures() const { return failures_; }
+
+ private:
+  struct Licensed {
+    std::vector<BlockId> blocks;
+    int32_t computed = 0;
+    bool stopped = false;
+  };
+  struct Source {
+    explicit Source(const Clock& clock) : core(Options(), clock) {}
+    static KvSourceOptions Options() {
+      KvSourceOptions options;
+      options.incarnation = kSourceIncarnation;
+      options.fingerprint = "same";
+      options.transport_address = "address";
+      options.block_bytes = kBlockBytes;
+      options.parked_ms = 300;
+      options.unlicensed_ms = 600;
+      options.grace_ms = 50;
+      options.max_lease_ms = 1'000;
+      return options;
+    }
+    Pool pool;
+    KvSource core;
+    std::map<JobKey, Licensed> licensed;
+    std::set<JobKey> ever_licensed;
+    FetchStreamId last_stream = 0;
+    std::map<FetchStreamId, size_t> streams;
+  };
+  struct ReadInFlight {
+    FetchStreamId stream = 0;
+    std::vector<CopyRange> ranges;
+  };
+  struct Fetching {
+    JobKey key;
+    std::vector<BlockId> blocks;
+    size_t stream = 0;
+    int reads = 0;
+    bool over = false;
+    // As the reader may believe it: when the last renewal with an answer was sent.
+    TimeNs confirmed = 0;
+    std::map<uint64_t, TimeNs> renewals = {};
+  };
+  struct Sink {
+    explicit Sink(const Clock& clock) : core(Options(), clock, pool.bytes) {}
+    static KvSinkOptions Options() {
+      KvSinkOptions options;
+      options.block_bytes = kBlockBytes;
+      options.lease_ms = kLeaseMs;
+      options.renew_ms = 50;
+      options.max_blocks_per_read = 3;
+      options.max_reads_in_flight = 3;
+      return options;
+    }
+    Pool pool;
+    KvSink core;
+    std::map<FetchStreamId, Fetching> fetches;
+    std::map<uint64_t, ReadInFlight> reads;
+  };
+
+  struct Event {
+    TimeNs time;
+    uint64_t order;
+    std::function<void()> run;
+    bool operator<(const Event& other) const { return time != other.time ? time > other.time : order > other.order; }
+  };
+
+  bool Chance(uint64_t percent) { return random_.Below(100) < percent; }
+  TimeNs DelayOf(int64_t most_ms) {
+    return static_cast<TimeNs>(random_.Below(static_cast<uint64_t>(most_ms * kNsPerMs)));
+  }
+  // Mostly quick, seldom longer than a lease.
+  TimeNs NetworkDelay() { return Chance(2) ? DelayOf(600) : Chance(20) ? DelayOf(60) : DelayOf(2); }
+  void At(TimeNs time, std::function<void()> run) { events_.push({time, ++order_, std::move(run)}); }
+  void After(TimeNs delay, std::function<void()> run) { At(clock_.now + delay, std::move(run)); }
+  void Fail(const std::string& what) {
+    if (error_.empty()) error_ = what;
+  }
+
+  void PlanJob(uint64_t number) {
+    PlannedJob job;
+    job.key = KeyOf(number);
+    job.source = static_cast<int>(random_.Below(kSources));
+    job.sink = static_cast<int>(random_.Below(kSinks));
+    job.blocks = 1 + static_cast<int32_t>(random_.Below(8));
+    job.first_block = Chance(30) ? static_cast<int32_t>(random_.Below(static_cast<uint64_t>(job.blocks))) : 0;
+    job.solo = Chance(8);
+    job.ends_with_first_token = Chance(10);
+    const TimeNs begin = clock_.now + DelayOf(800);
+    if (Chance(30)) job.deadline = begin + DelayOf(500);
+    jobs_[job.key] = job;
+    At(begin + NetworkDelay(), [this, job] { Prefill(job); });
+    if (!job.solo) At(begin + NetworkDelay(), [this, job] { StartFetch(job); });
+    if (Chance(30)) {
+      const TimeNs cancel = begin + DelayOf(300);
+      At(cancel + NetworkDelay(), [this, job] {
+        sources_[static_cast<size_t>(job.source)]->core.OnCancel(job.key, absl::AbortedError("router"));
+      });
+      if (Chance(80)) At(cancel + NetworkDelay(), [this, job] { CancelFetch(job); });
+    }
+  }
+
+  void Prefill(const PlannedJob& job) {
+    const absl::Status status =
+        sources_[static_cast<size_t>(job.source)]->core.OnPrefill(job.key, job.deadline, job.solo);
+    if (!status.ok() && !absl::IsCancelled(status)) Fail("Prefill: " + status.ToString());
+  }
+
+  void StartFetch(const PlannedJob& job) {
+    Sink& sink = *sinks_[static_cast<size_t>(job.sink)];
+    FetchSpec spec;
+    spec.key = job.key;
+    spec.source_target = std::to_string(job.source);
+    spec.source = kSourceIncarnation;
+    spec.fingerprint = "same";
+    spec.deadline = job.deadline;
+    spec.first_block = job.first_block;
+    spec.blocks = sink.pool.Take(job.blocks);
+    // The decode worker refuses: its router cancels the other half.
+    if (spec.blocks.empty()) {
+      return sources_[static_cast<size_t>(job.source)]->core.OnCancel(job.key, absl::AbortedError("refused"));
+    }
+    for (int32_t i = 0; i < job.first_block; ++i) {
+      std::memset(sink.pool.At(spec.blocks[static_cast<size_t>(i)]), ByteOf(job, i), kBlockBytes);
+    }
+    ++started_;
+    starting_ = spec;
+    sink.core.Start(spec);
+  }
+
+  void CancelFetch(const PlannedJob& job) {
+    Sink& sink = *sinks_[static_cast<size_t>(job.sink)];
+    for (auto& [stream, fetch] : sink.fetches) {
+      if (fetch.key == job.key) fetch.over = true;
+    }
+    sink.core.Cancel(job.key, absl::AbortedError("router"));
+  }
+
+  // One event or timer, then all actions that it causes.
+  bool Step() {
+    TimeNs next = events_.empty() ? kNever : events_.top().time;
+    for (auto& source : sources_) next = std::min(next, source->core.NextTimer());
+    for (auto& sink : sinks_) next = std::min(next, sink->core.NextTimer());
+    if (next == kNever) return false;
+    clock_.now = std::max(clock_.now, next);
+    // Timers may be served late.
+    if (!events_.empty() && events_.top().time <= clock_.now) {
+      const auto run = events_.top().run;
+      events_.pop();
+      run();
+    } else {
+      for (auto& source : sources_) source->core.OnTimer();
+      for (auto& sink : sinks_) sink->core.OnTimer();
+      if (Chance(30)) clock_.now += DelayOf(10);
+    }
+    for (size_t i = 0; i < sinks_.size(); ++i) {
+      for (auto& action : sinks_[i]->core.TakeActions()) {
+        std::visit([&](const auto& a) { Apply(static_cast<int>(i), *sinks_[i], a); }, action);
+      }
+    }
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      for (auto& action : sources_[i]->core.TakeActions()) {
+        std::visit([&](const auto& a) { Apply(static_cast<int>(i), *sources_[i], a); }, action);
+      }
+    }
+    return true;
+  }
+
+  // The sink's actions.
+  void Apply(int sink_index, Sink& sink, const OpenStream& action) {
+    const int source_index = std::stoi(action.target);
+    Source& source = *sources_[static_cast<size_t>(source_index)];
+    Stream stream{
+        .sink = sink_index, .source = source_index, .at_sink = action.stream, .at_source = ++source.last_stream};
+    const size_t id = streams_.size();
+    source.streams[stream.at_source] = id;
+    streams_.push_back(stream);
+    if (starting_.key != action.open.key) return Fail("OpenStream out of turn");
+    sink.fetches[action.stream] = {
+        .key = action.open.key, .blocks = starting_.blocks, .stream = id, .confirmed = clock_.now};
+    ToSource(id, [this, id, open = action.open] { Core(id).OnFetchOpen(streams_[id].at_source, open); });
+    if (Chance(10)) After(DelayOf(500), [this, id] { Cut(id); });
+  }
+  void Apply(int, Sink& sink, const SendRequest& action) {
+    Fetching& fetch = sink.fetches.at(action.stream);
+    const size_t id = fetch.stream;
+    if (const auto* renew = std::get_if<FetchRenew>(&action.request)) {
+      fetch.renewals[renew->sequence] = clock_.now;
+      ToSource(id, [this, id, message = *renew] { Core(id).OnFetchRenew(streams_[id].at_source, message); });
+    } else {
+      if (fetch.reads > 0) Fail("released with a read in flight");
+      fetch.over = true;
+      ToSource(id, [this, id] { Core(id).OnFetchRelease(streams_[id].at_source); });
+    }
+  }
+  void Apply(int, Sink& sink, const FinishStream& action) {
+    const size_t id = sink.fetches.at(action.stream).stream;
+    ToSource(id, [this, id] { Core(id).OnFetchClosed(streams_[id].at_source); });
+  }
+  void Apply(int sink_index, Sink&, const ConnectPeer& action) {
+    After(DelayOf(5), [this, sink_index, stream = action.stream] {
+      const auto peer = Chance(3) ? absl::StatusOr<PeerId>(absl::UnavailableError("no route")) : PeerId{5};
+      sinks_[static_cast<size_t>(sink_index)]->core.OnConnected(stream, peer);
+    });
+  }
+  void Apply(int sink_index, Sink& sink, const StartRead& action) {
+    Fetching& fetch = sink.fetches.at(action.stream);
+    if (fetch.over) Fail("a read starts after the end");
+    if (clock_.now >= fetch.confirmed + kLeaseMs * kNsPerMs / 4 * 3) Fail("a read starts in the lease's last quarter");
+    ++fetch.reads;
+    sink.reads[action.tag] = {action.stream, action.ranges};
+    const TimeNs duration = Chance(3) ? DelayOf(800) : DelayOf(10);
+    const bool fails = Chance(2);
+    // The bytes move at two moments, so that memory may change between them.
+    After(duration / 2, [this, sink_index, tag = action.tag] { CopyHalf(sink_index, tag, 0); });
+    After(duration, [this, sink_index, tag = action.tag, fails] {
+      CopyHalf(sink_index, tag, 1);
+      Sink& reader = *sinks_[static_cast<size_t>(sink_index)];
+      --reader.fetches.at(reader.reads.at(tag).stream).reads;
+      reader.reads.erase(tag);
+      reader.core.OnReadDone(tag, fails ? absl::UnavailableError("lost") : absl::OkStatus());
+    });
+  }
+  void CopyHalf(int sink_index, uint64_t tag, size_t half) {
+    Sink& sink = *sinks_[static_cast<size_t>(sink_index)];
+    const ReadInFlight& read = sink.reads.at(tag);
+    Source& source = *sources_[static_cast<size_t>(streams_[sink.fetches.at(read.stream).stream].source)];
+    for (size_t i = half; i < read.ranges.size(); i += 2) {
+      const CopyRange& range = read.ranges[i];
+      std::memcpy(sink.pool.bytes.data() + range.local_offset, source.pool.bytes.data() + range.remote_offset,
+                  range.bytes);
+      if (Chance(3)) sink.pool.bytes[range.local_offset] ^= 1;
+    }
+  }
+  void Apply(int, Sink& sink, const Committed& action) {
+    Fetching fetch = Ended(sink, action.key);
+    const PlannedJob& job = jobs_.at(action.key);
+    ++commits_;
+    if (action.first.token != static_cast<int32_t>(NumberOf(action.key))) Fail("wrong first token");
+    for (int32_t i = 0; i < job.blocks && action.first.finish == 0; ++i) {
+      const std::vector<uint8_t> want(kBlockBytes, ByteOf(job, i));
+      if (std::memcmp(sink.pool.At(fetch.blocks[static_cast<size_t>(i)]), want.data(), kBlockBytes) != 0) {
+        Fail("wrong bytes in block " + std::to_string(i));
+      }
+    }
+    sink.pool.Free(fetch.blocks);
+  }
+  void Apply(int, Sink& sink, const FetchFailed& action) {
+    if (action.status.ok()) Fail("failed with OK");
+    if (action.status.code() == absl::StatusCode::kInternal) Fail("broke its own rules: " + action.status.ToString());
+    ++failures_;
+    sink.pool.Free(Ended(sink, action.key).blocks);
+  }
+  Fetching Ended(Sink& sink, const JobKey& key) {
+    if (!ended_.insert(key).second) Fail("a fetch ends twice");
+    for (const auto& [stream, fetch] : sink.fetches) {
+      if (fetch.key != key) continue;
+      if (fetch.reads > 0) Fail("a fetch ends with a read in flight");
+      return fetch;
+    }
+    Fail("a fetch ends that was not started");
+    return {};
+  }
+
+  // The source's actions.
+  void Apply(int source_index, Source& source, const GrantLicence& action) {
+    if (!source.ever_licensed.insert(action.key).second) return Fail("licensed twice");
+    source.licensed[action.key] = {};
+    After(DelayOf(20), [this, source_index, key = action.key] { Compute(source_index, key); });
+  }
+  void Compute(int source_index, const JobKey& key) {
+    Source& source = *sources_[static_cast<size_t>(source_index)];
+    const auto it = source.licensed.find(key);
+    if (it == source.licensed.end() || it->second.stopped) return;
+    const PlannedJob& job = jobs_.at(key);
+    Licensed& work = it->second;
+    if (work.blocks.empty()) work.blocks = source.pool.Take(job.blocks);
+    if (!work.blocks.empty()) {
+      if (Chance(3)) return source.core.OnFailed(key, absl::AbortedError("worker"));
+      BlocksReady ready;
+      const int32_t until = std::min(job.blocks, work.computed + 1 + static_cast<int32_t>(random_.Below(3)));
+      for (; work.computed < until; ++work.computed) {
+        const BlockId block = work.blocks[static_cast<size_t>(work.computed)];
+        std::memset(source.pool.At(block), ByteOf(job, work.computed), kBlockBytes);
+        ready.blocks.push_back({.index = work.computed,
+                                .offset = static_cast<uint64_t>(block) * kBlockBytes,
+                                .digest = DigestBytes(source.pool.At(block), kBlockBytes)});
+      }
+      source.core.OnBlocksComputed(key, ready);
+      if (work.computed == job.blocks) {
+        work.stopped = true;
+        FetchComplete complete{.block_count = job.blocks};
+        complete.first.token = static_cast<int32_t>(NumberOf(key));
+        complete.first.finish = job.ends_with_first_token ? 1 : 0;
+        return source.core.OnPromptFinished(key, complete);
+      }
+    }
+    After(DelayOf(30), [this, source_index, key] { Compute(source_index, key); });
+  }
+  void Apply(int, Source& source, const Revoke& action) {
+    if (auto it = source.licensed.find(action.key); it != source.licensed.end()) it->second.stopped = true;
+  }
+  void Apply(int source_index, Source& source, const ReleaseBlocks& action) {
+    const auto it = source.licensed.find(action.key);
+    if (it == source.licensed.end()) return Fail("blocks are released without a licence");
+    for (auto& sink : sinks_) {
+      for (const auto& [tag, read] : sink->reads) {
+        const Fetching& fetch = sink->fetches.at(read.stream);
+        if (fetch.key != action.key || streams_[fetch.stream].source != source_index) continue;
+        if (clock_.now < fetch.confirmed + kLeaseMs * kNsPerMs) Fail("blocks are released under a reader's lease");
+      }
+    }
+    source.pool.Free(it->second.blocks);
+    source.licensed.erase(it);
+  }
+  void Apply(int, Source& source, const SendReply& action) {
+    const size_t id = source.streams.at(action.stream);
+    ToSink(id, [this, id, reply = action.reply] {
+      Sink& sink = *sinks_[static_cast<size_t>(streams_[id].sink)];
+      if (const auto* renewed = std::get_if<FetchRenewed>(&reply)) {
+        Fetching& fetch = sink.fetches.at(streams_[id].at_sink);
+        fetch.confirmed = std::max(fetch.confirmed, fetch.renewals.at(renewed->sequence));
+      }
+      sink.core.OnReply(streams_[id].at_sink, reply);
+    });
+  }
+  void Apply(int, Source& source, const CloseStream& action) {
+    const size_t id = source.streams.at(action.stream);
+    ToSink(id, [this, id, status = action.status] {
+      streams_[id].cut = true;
+      CloseAtSink(id, status);
+    });
+  }
+
+  KvSource& Core(size_t id) { return sources_[static_cast<size_t>(streams_[id].source)]->core; }
+  void CloseAtSink(size_t id, const absl::Status& status) {
+    Sink& sink = *sinks_[static_cast<size_t>(streams_[id].sink)];
+    sink.fetches.at(streams_[id].at_sink).over = true;
+    sink.core.OnStreamClosed(streams_[id].at_sink, status);
+  }
+  // In order, unless the stream is cut meanwhile.
+  void ToSource(size_t id, std::function<void()> run) {
+    TimeNs& last = streams_[id].last_to_source;
+    last = std::max(last, clock_.now + NetworkDelay());
+    At(last, [this, id, run = std::move(run)] {
+      if (!streams_[id].cut) run();
+    });
+  }
+  void ToSink(size_t id, std::function<void()> run) {
+    TimeNs& last = streams_[id].last_to_sink;
+    last = std::max(last, clock_.now + NetworkDelay());
+    At(last, [this, id, run = std::move(run)] {
+      if (!streams_[id].cut) run();
+    });
+  }
+  // Each end notices in its own time; what is on the way is lost.
+  void Cut(size_t id) {
+    if (streams_[id].cut) return;
+    streams_[id].cut = true;
+    After(DelayOf(700), [this, id] { Core(id).OnFetchClosed(streams_[id].at_source); });
+    After(DelayOf(700), [this, id] { CloseAtSink(id, absl::UnavailableError("cut")); });
+  }
+
+  void CheckQuiet() {
+    for (auto& source : sources_) {
+      if (source->core.open_jobs() != 0 || !source->licensed.empty()) Fail("a licence without its ReleaseBlocks");
+      if (source->pool.free.size() != kPoolBlocks) Fail("blocks of a source are lost");
+    }
+    for (auto& sink : sinks_) {
+      if (sink->core.open_jobs() != 0 || !sink->reads.empty()) Fail("a fetch is left");
+      if (sink->pool.free.size() != kPoolBlocks) Fail("blocks of a sink are lost");
+    }
+    if (started_ != commits_ + failures_) Fail("a fetch has no end");
+  }
+
+  ManualClock clock_;
+  SeededRandom random_;
+  uint64_t order_ = 0;
+  std::priority_queue<Event> events_;
+  std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<std::unique_ptr<Sink>> sinks_;
+  std::vector<Stream> streams_;
+  std::map<JobKey, PlannedJob> jobs_;
+  FetchSpec starting_;
+  std::set<JobKey> ended_;
+  int started_ = 0;
+  int commits_ = 0;
+  int failures_ = 0;
+  std::string error_;
+};
+
+TEST(HandoffPropertyTest, RulesHoldUnderRandomInterleavings) {
+  constexpr uint64_t kSeeds = 1'000;
+  int commits = 0;
+  int failures = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    World world(seed);
+    const std::string error = world.Run();
+    ASSERT_EQ(error, "") << "seed " << seed;
+    commits += world.commits();
+    failures += world.failures();
+  }
+  std::cout << kSeeds << " seeds from 1: " << commits << " commits, " << failures << " failures\n";
+  // The test is about both.
+  EXPECT_GT(commits, static_cast<int>(kSeeds) * 5);
+  EXPECT_GT(failures, static_cast<int>(kSeeds) * 5);
+}
+
+}  // namespace
+}  // namespace baton::kvtransfer

@@ -1,0 +1,144 @@
+// The decode worker's end of the hand-off: pulls the blocks of many jobs, round-robin, verifies each, commits whole
+// prompts. Events in, actions out. Used by one thread, the transfer thread.
+//
+//   state    | event                                   | next     | actions
+//   ---------+-----------------------------------------+----------+-------------------------------------------------
+//   -        | Start                                   | kOpening | OpenStream(FetchOpen)
+//   kOpening | OnReply(FetchAccepted)                  | kPulling | ConnectPeer
+//   kPulling | OnReply(BlocksReady), OnConnected, a    | kPulling | StartRead
+//            | read slot                               |          |
+//   kPulling | OnReadDone OK                           | kPulling | more StartRead
+//   kPulling | digest differs                          | kPulling | StartRead again, at most max_rereads times a
+//            |                                         |          | block, then DATA_LOSS
+//   kPulling | all blocks verified and FetchComplete   | done     | SendRequest(FetchRelease), FinishStream, Committed
+//   kPulling | FetchComplete that ends the job         | kClosing | nothing more is read; Committed at the end
+//   not yet  | Cancel, stream closed, lease over,      | kClosing | (reads in flight go on); FetchFailed at the end
+//   closing  | deadline, not connected, read failed,   |          |
+//            | digest differs too often, bad reply     |          |
+//   kClosing | no read in flight                       | done     | SendRequest(FetchRelease) if the stream lives,
+//            |                                         |          | FinishStream, Committed or FetchFailed
+//   any      | renew_ms passed and the stream lives    | the same | SendRequest(FetchRenew)
+//   not yet  | OnReply(FetchRenewed)                   | the same | the lease counts from when that renewal was sent
+//   closing  |                                         |          |
+//
+// Replies come from another machine: whatever breaks this table, or names blocks that were not asked for, ends the
+// fetch with INTERNAL.
+//
+// No read starts in the last quarter of the lease, counted from when the last renewal that the source confirmed was
+// sent. The destination blocks belong to the sink from Start until Committed or FetchFailed: nobody else may touch or
+// free them. After Committed of a job that its first token ends, they hold anything.
+#ifndef BATON_KVTRANSFER_KV_SINK_H_
+#define BATON_KVTRANSFER_KV_SINK_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "common/ids.h"
+#include "common/kv_layout.h"
+#include "kvtransfer/fetch_messages.h"
+#include "kvtransfer/transport.h"
+
+namespace baton::kvtransfer {
+
+struct KvSinkOptions {
+  uint64_t block_bytes = 0;
+  int64_t lease_ms = 4'000;
+  // Renewals are sent this often.
+  int64_t renew_ms = 500;
+  // Blocks of one read, so that jobs take turns.
+  int32_t max_blocks_per_read = 8;
+  int32_t max_reads_in_flight = 4;
+  int32_t max_rereads = 2;
+};
+
+// What the decode worker wants fetched.
+struct FetchSpec {
+  JobKey key;
+  // The prefill worker's gRPC address, and its incarnation.
+  std::string source_target;
+  Incarnation source;
+  std::string fingerprint;
+  TimeNs deadline = kNever;
+  // Blocks before it are already in place.
+  int32_t first_block = 0;
+  // Destination of every block of the prompt.
+  std::vector<BlockId> blocks;
+};
+
+struct OpenStream {
+  FetchStreamId stream = 0;
+  std::string target;
+  FetchOpen open;
+};
+struct SendRequest {
+  FetchStreamId stream = 0;
+  FetchRequest request;
+};
+// No more will be sent: half-close it and forget it. Last action of every stream, also of one that the source closed.
+struct FinishStream {
+  FetchStreamId stream = 0;
+};
+// The transfer thread connects (or reuses the connection of that address) and answers OnConnected.
+struct ConnectPeer {
+  FetchStreamId stream = 0;
+  std::string address;
+};
+// Answered by one OnReadDone with the tag.
+struct StartRead {
+  FetchStreamId stream = 0;
+  uint64_t tag = 0;
+  PeerId peer = 0;
+  std::vector<CopyRange> ranges;
+};
+struct Committed {
+  JobKey key;
+  FirstOutput first;
+  // Of the blocks that were fetched and verified.
+  int64_t bytes = 0;
+  // From FetchComplete to commit: what the transfer adds to the request.
+  int64_t tail_ns = 0;
+  // Time with a read of this job in flight, and time spent on its digests.
+  int64_t read_ns = 0;
+  int64_t digest_ns = 0;
+};
+struct FetchFailed {
+  JobKey key;
+  absl::Status status;
+};
+using SinkAction = std::variant<OpenStream, SendRequest, FinishStream, ConnectPeer, StartRead, Committed, FetchFailed>;
+
+class KvSink {
+ public:
+  // `pool` is this worker's region: only read here, for digests.
+  KvSink(const KvSinkOptions& options, const Clock& clock, absl::Span<const uint8_t> pool);
+  ~KvSink();
+
+  // Ends in one Committed or FetchFailed. The key must not be there yet, and the blocks must lie in the pool.
+  void Start(const FetchSpec& spec);
+  // The job ends as soon as no read is in flight. Unknown jobs are ignored: the message crossed with the end.
+  void Cancel(const JobKey& key, const absl::Status& why);
+  void OnReply(FetchStreamId stream, const FetchReply& reply);
+  void OnStreamClosed(FetchStreamId stream, const absl::Status& status);
+  void OnConnected(FetchStreamId stream, const absl::StatusOr<PeerId>& peer);
+  // Completion of the StartRead with this tag, also when it could not be started.
+  void OnReadDone(uint64_t tag, const absl::Status& status);
+  void OnTimer();
+
+  TimeNs NextTimer() const;
+  std::vector<SinkAction> TakeActions();
+  int32_t open_jobs() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace baton::kvtransfer
+
+#endif  // BATON_KVTRANSFER_KV_SINK_H_

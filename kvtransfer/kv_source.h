@@ -1,0 +1,146 @@
+// The prefill worker's end of the hand-off: who may compute, who may read, and when a block may be used again.
+// Events in, actions out. Used by one thread, the worker's loop.
+//
+//   state       | event                       | next        | actions
+//   ------------+-----------------------------+-------------+---------------------------------------------------------
+//   -           | OnPrefill                   | kUnlicensed | (holds nothing; a timer ends it)
+//   -           | OnPrefill(solo)             | kLicensed   | GrantLicence
+//   -           | OnFetchOpen                 | kParked     | (a timer ends it)
+//   -           | OnCancel                    | tombstone   | (what it is for may still be on its way)
+//   kUnlicensed | OnFetchOpen                 | kLicensed   | Reply(FetchAccepted), GrantLicence
+//   kUnlicensed | timer, deadline, OnCancel   | tombstone   | Revoke
+//   kParked     | OnPrefill                   | kLicensed   | Reply(FetchAccepted), GrantLicence
+//   kParked     | OnPrefill that is refused   | tombstone   | CloseStream(the refusal)
+//   kParked     | timer                       | tombstone   | CloseStream(NOT_FOUND)
+//   kParked     | OnFetchRelease, OnCancel    | tombstone   | CloseStream
+//   kParked     | OnFetchClosed               | tombstone   |
+//   kLicensed   | OnBlocksComputed            | kLicensed   | Reply(BlocksReady)
+//   kLicensed   | OnPromptFinished            | kServing    | Reply(FetchComplete)
+//   kLicensed   | OnPromptFinished, solo      | tombstone   | ReleaseBlocks
+//   kLicensed   | OnPromptFinished, the       | tombstone   | CloseStream(INVALID_ARGUMENT), ReleaseBlocks
+//               | reader's first block is     |             |
+//               | beyond the prompt           |             |
+//   kLicensed   | OnFetchRelease              | tombstone   | CloseStream(OK), Revoke, ReleaseBlocks
+//   kServing    | OnFetchRelease              | tombstone   | CloseStream(OK), ReleaseBlocks
+//   kLicensed,  | OnCancel, OnFailed,         | kDraining   | Revoke when licensed; renewals are answered no more
+//   kServing    | deadline                    |             |
+//   kDraining   | OnFetchRelease              | tombstone   | CloseStream(why it ended), ReleaseBlocks
+//   kLicensed,  | OnFetchClosed               | kQuarantine | Revoke when licensed
+//   kServing,   | lease over                  | kQuarantine | Revoke when licensed, CloseStream(UNAVAILABLE; when
+//   kDraining   |                             |             | draining, why it ended)
+//   kQuarantine | lease + grace over          | tombstone   | ReleaseBlocks
+//   parked,     | OnFetchRenew                | the same    | Reply(FetchRenewed)
+//   licensed,   |                             |             |
+//   serving     |                             |             |
+//   any with a  | OnFetchOpen of the same job | the same    | CloseStream(ALREADY_EXISTS; solo FAILED_PRECONDITION;
+//   reader      | on another stream           |             | quarantined CANCELLED)
+//   any         | a second FetchOpen on the   | as if       | CloseStream(INVALID_ARGUMENT)
+//               | same stream                 | closed      |
+//   tombstone   | any                         | tombstone   | the late message is answered at once: CANCELLED
+//
+// Where kDraining or kQuarantine would follow and no block was announced to the reader, nobody can be reading: then
+// ReleaseBlocks comes at once (with CloseStream, if the stream lives) and the job is a tombstone.
+//
+// A lease is a duration on this process's clock, counted from the last message that prolonged it: the open, or a
+// renewal that was answered. Blocks are given up only by the reader's release, or lease plus grace after that message.
+// Digests catch what slips through.
+#ifndef BATON_KVTRANSFER_KV_SOURCE_H_
+#define BATON_KVTRANSFER_KV_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "common/ids.h"
+#include "kvtransfer/fetch_messages.h"
+
+namespace baton::kvtransfer {
+
+struct KvSourceOptions {
+  Incarnation incarnation;
+  std::string fingerprint;
+  std::string transport_address;
+  uint64_t block_bytes = 0;
+  // A shorter lease is made this long. A longer one is refused: the reader would count on all of it.
+  int64_t min_lease_ms = 200;
+  int64_t max_lease_ms = 30'000;
+  int64_t grace_ms = 250;
+  // A Fetch waits this long for its Prefill, and a Prefill this long for its Fetch.
+  int64_t parked_ms = 1'000;
+  int64_t unlicensed_ms = 10'000;
+  // Tombstones kept, the oldest go first; each until its job's deadline, but for this long at most and for parked_ms
+  // at least.
+  int32_t max_tombstones = 4096;
+  int64_t max_tombstone_ms = 60'000;
+  int32_t max_parked = 256;
+};
+
+// The worker's loop may now reserve blocks and compute the prompt.
+struct GrantLicence {
+  JobKey key;
+  int32_t first_block = 0;
+};
+// The worker's loop drops the prompt at the next chunk edge and ends the Prefill call with `status`. Blocks that it
+// holds stay until ReleaseBlocks, which follows, at once or later. An unlicensed job holds none and is over.
+struct Revoke {
+  JobKey key;
+  absl::Status status;
+};
+// No reader is left: the worker's loop may give the blocks up (its prefix cache may keep them). Sent once for every
+// GrantLicence.
+struct ReleaseBlocks {
+  JobKey key;
+};
+struct SendReply {
+  FetchStreamId stream = 0;
+  FetchReply reply;
+};
+struct CloseStream {
+  FetchStreamId stream = 0;
+  absl::Status status;
+};
+using SourceAction = std::variant<GrantLicence, Revoke, ReleaseBlocks, SendReply, CloseStream>;
+
+class KvSource {
+ public:
+  KvSource(KvSourceOptions options, const Clock& clock);
+  ~KvSource();
+
+  // A Prefill came from the router. ALREADY_EXISTS for a job that is there, CANCELLED for a tombstone,
+  // RESOURCE_EXHAUSTED beyond kMaxPendingJobs, FAILED_PRECONDITION for a solo job that has a reader: then there is no
+  // new job. `solo`: no reader will come (one output token).
+  absl::Status OnPrefill(const JobKey& key, TimeNs deadline, bool solo);
+  void OnFetchOpen(FetchStreamId stream, const FetchOpen& open);
+  void OnFetchRenew(FetchStreamId stream, const FetchRenew& renew);
+  void OnFetchRelease(FetchStreamId stream);
+  // The stream ended without a release: cut, or the reader is gone.
+  void OnFetchClosed(FetchStreamId stream);
+  // A chunk is done. Blocks before the reader's first are left out here.
+  void OnBlocksComputed(const JobKey& key, BlocksReady blocks);
+  void OnPromptFinished(const JobKey& key, const FetchComplete& complete);
+  // The worker cannot go on with the job.
+  void OnFailed(const JobKey& key, const absl::Status& status);
+  // The router cancelled, or its call was cut.
+  void OnCancel(const JobKey& key, const absl::Status& why);
+  void OnTimer();
+
+  // When OnTimer next has something to do; kNever if nothing is timed.
+  TimeNs NextTimer() const;
+  // Actions since the last call, in order. The caller carries out all of them.
+  std::vector<SourceAction> TakeActions();
+
+  // Licensed or later, not yet released: for the ledger and the watermark of unfetched blocks.
+  int32_t open_jobs() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace baton::kvtransfer
+
+#endif  // BATON_KVTRANSFER_KV_SOURCE_H_

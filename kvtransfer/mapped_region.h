@@ -1,0 +1,33 @@
+// Zeroed private memory for a region, backed page by page when touched.
+#ifndef BATON_KVTRANSFER_MAPPED_REGION_H_
+#define BATON_KVTRANSFER_MAPPED_REGION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+
+namespace baton::kvtransfer {
+
+class MappedRegion {
+ public:
+  // RESOURCE_EXHAUSTED when there is no room in the address space. MAP_NORESERVE: memory that is missing later ends the
+  // process as any overcommitted memory does.
+  static absl::StatusOr<std::unique_ptr<MappedRegion>> Create(size_t bytes);
+  ~MappedRegion();
+  MappedRegion(const MappedRegion&) = delete;
+  MappedRegion& operator=(const MappedRegion&) = delete;
+
+  uint8_t* base() const { return base_; }
+
+ private:
+  MappedRegion(uint8_t* base, size_t bytes) : base_(base), bytes_(bytes) {}
+
+  uint8_t* const base_;
+  const size_t bytes_;
+};
+
+}  // namespace baton::kvtransfer
+
+#endif  // BATON_KVTRANSFER_MAPPED_REGION_H_

@@ -1,0 +1,59 @@
+// The transfer thread's connections: one a peer address, shared by the fetches that read from it.
+#ifndef BATON_KVTRANSFER_PEER_CACHE_H_
+#define BATON_KVTRANSFER_PEER_CACHE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "kvtransfer/fetch_messages.h"
+#include "kvtransfer/transport.h"
+
+namespace baton::kvtransfer {
+
+// Connections without a fetch that are kept for the next one, and for how long.
+inline constexpr size_t kMaxIdlePeers = 64;
+inline constexpr int64_t kIdlePeerNs = 60 * kNsPerSecond;
+
+// Not thread-safe: the transfer thread's.
+class PeerCache {
+ public:
+  PeerCache(Transport& transport, const Clock& clock) : transport_(transport), clock_(clock) {}
+
+  // Connects, or shares the connection of that address. Once a stream.
+  absl::StatusOr<PeerId> Acquire(FetchStreamId stream, const std::string& address);
+  // Streams without a connection are ignored.
+  void Release(FetchStreamId stream);
+  // A read said that the peer cannot be reached: the next Acquire of its address connects anew.
+  void MarkLost(PeerId peer);
+  // Disconnects what is idle for too long, or is one too many.
+  void Trim();
+  // All of them, also those in use.
+  void DisconnectAll();
+
+  size_t size() const { return peers_.size(); }
+
+ private:
+  struct Peer {
+    std::string address;
+    int32_t users = 0;
+    bool lost = false;
+    TimeNs idle_since = 0;
+  };
+
+  void Disconnect(PeerId id);
+
+  Transport& transport_;
+  const Clock& clock_;
+  absl::flat_hash_map<PeerId, Peer> peers_;
+  // Those that are not lost.
+  absl::flat_hash_map<std::string, PeerId> by_address_;
+  absl::flat_hash_map<FetchStreamId, PeerId> by_stream_;
+};
+
+}  // namespace baton::kvtransfer
+
+#endif  // BATON_KVTRANSFER_PEER_CACHE_H_

@@ -1,0 +1,78 @@
+// The blocks of one prompt on their way in: which the source has announced, which are being read, which are verified.
+// What the source says is checked here before anything believes it.
+//
+//   kAwaited --Announce--> kReady --TakeRead--> kReading --Verify, digests equal--> kVerified
+//                             ^---------------------'  Verify, digests differ: at most max_rereads times a block
+#ifndef BATON_KVTRANSFER_PULLED_BLOCKS_H_
+#define BATON_KVTRANSFER_PULLED_BLOCKS_H_
+
+#include <cstdint>
+#include <deque>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/digest.h"
+#include "common/kv_layout.h"
+#include "kvtransfer/fetch_messages.h"
+#include "kvtransfer/transport.h"
+
+namespace baton::kvtransfer {
+
+// Not thread-safe: the sink's.
+class PulledBlocks {
+ public:
+  PulledBlocks() = default;
+  // `destinations`: of every block of the prompt, in a pool of blocks of `block_bytes`. Those before `first_block` are
+  // in place already.
+  PulledBlocks(std::vector<BlockId> destinations, int32_t first_block, uint64_t block_bytes);
+
+  // INTERNAL when the source names blocks that were not asked for, one twice, or a place that is none.
+  absl::Status Announce(const BlocksReady& announced);
+
+  bool HasReady() const { return !ready_.empty(); }
+  // A read of at most `max_blocks` that are ready: their indices, and their ranges, joined where both ends touch.
+  std::vector<int32_t> TakeRead(int32_t max_blocks, std::vector<CopyRange>& ranges);
+  // Nothing more will be read.
+  void DropReady() { ready_.clear(); }
+
+  // A read of `indices` has ended well. DATA_LOSS when a block has differed once more than `max_rereads` times.
+  absl::Status Verify(absl::Span<const int32_t> indices, absl::Span<const uint8_t> pool, int32_t max_rereads);
+
+  // Of the whole prompt.
+  int32_t count() const { return static_cast<int32_t>(destinations_.size()); }
+  // Not announced yet.
+  int32_t awaited() const { return awaited_; }
+  int32_t unverified() const { return unverified_; }
+  int64_t verified_bytes() const;
+
+ private:
+  enum class State : uint8_t { kAwaited, kReady, kReading, kVerified };
+  struct Block {
+    State state = State::kAwaited;
+    int32_t rereads = 0;
+    uint64_t remote_offset = 0;
+    Digest128 digest;
+  };
+
+  absl::Status Check(const BlockReady& announced) const;
+  uint64_t LocalOffset(int32_t index) const;
+
+  std::vector<BlockId> destinations_;
+  int32_t first_block_ = 0;
+  uint64_t block_bytes_ = 0;
+  // By index within the prompt; those before first_block_ stay unused.
+  std::vector<Block> blocks_;
+  int32_t awaited_ = 0;
+  int32_t unverified_ = 0;
+  // Indices in kReady, in the order of reading.
+  std::deque<int32_t> ready_;
+};
+
+// Whatever a source says that the hand-off does not allow.
+absl::Status BrokenRules(std::string_view what);
+
+}  // namespace baton::kvtransfer
+
+#endif  // BATON_KVTRANSFER_PULLED_BLOCKS_H_

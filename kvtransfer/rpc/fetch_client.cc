@@ -1,0 +1,49 @@
+#include "kvtransfer/rpc/fetch_client.h"
+
+#include "common/rpc/wire.h"
+#include "kvtransfer/rpc/fetch_wire.h"
+
+namespace baton::kvtransfer {
+namespace pb = internal::v1;
+
+void FetchClient::Open(FetchStreamId stream, const std::string& target, const FetchOpen& open) {
+  const std::shared_ptr<grpc::Channel> channel = channels_.Get(target);
+  auto stub = std::make_shared<pb::KvService::Stub>(channel);
+  // Locked over the start: an answer must find the stream.
+  absl::MutexLock lock(&mutex_);
+  auto call = Stream::Create(
+      [&stub](grpc::ClientContext* context, auto* reactor) { stub->async()->Fetch(context, reactor); },
+      {.on_message = [this, stream](const pb::FetchResponse& proto) { OnMessage(stream, proto); },
+       .on_done =
+           [this, stream, stub](const grpc::Status& status) {
+             {
+               absl::MutexLock inner(&mutex_);
+               streams_.erase(stream);
+             }
+             events_.on_closed(stream, rpc::FromGrpc(status));
+           }});
+  call->Push(ToProto(FetchRequest(open)));
+  streams_[stream] = std::move(call);
+}
+
+void FetchClient::Send(FetchStreamId stream, const FetchRequest& request) {
+  if (auto call = Find(stream); call != nullptr && !call->Push(ToProto(request))) call->Cancel();
+}
+
+void FetchClient::Finish(FetchStreamId stream) {
+  if (auto call = Find(stream); call != nullptr) call->HalfClose();
+}
+
+void FetchClient::OnMessage(FetchStreamId id, const pb::FetchResponse& proto) {
+  const absl::StatusOr<FetchReply> reply = FromProto(proto);
+  if (reply.ok()) return events_.on_reply(id, *reply);
+  if (auto call = Find(id); call != nullptr) call->Cancel();
+}
+
+std::shared_ptr<FetchClient::Stream> FetchClient::Find(FetchStreamId id) {
+  absl::MutexLock lock(&mutex_);
+  const auto it = streams_.find(id);
+  return it == streams_.end() ? nullptr : it->second;
+}
+
+}  // namespace baton::kvtransfer

@@ -1,0 +1,128 @@
+#include "kvtransfer/rpc/fetch_wire.h"
+
+#include <utility>
+
+#include "common/rpc/wire.h"
+#include "common/status.h"
+
+namespace baton::kvtransfer {
+namespace pb = internal::v1;
+namespace {
+
+void Fill(const FetchOpen& open, pb::FetchRequest& proto) {
+  pb::FetchOpen* message = proto.mutable_open();
+  rpc::ToProto(open.key, message->mutable_key());
+  message->set_source_incarnation(open.source.ToHex());
+  message->set_fingerprint(open.fingerprint);
+  message->set_first_block(open.first_block);
+  message->set_lease_ms(open.lease_ms);
+}
+void Fill(const FetchRenew& renew, pb::FetchRequest& proto) { proto.mutable_renew()->set_sequence(renew.sequence); }
+void Fill(const FetchRelease&, pb::FetchRequest& proto) { proto.mutable_release(); }
+
+void Fill(const FetchAccepted& accepted, pb::FetchResponse& proto) {
+  proto.mutable_accepted()->set_transport_address(accepted.transport_address);
+  proto.mutable_accepted()->set_block_bytes(accepted.block_bytes);
+}
+void Fill(const BlocksReady& ready, pb::FetchResponse& proto) {
+  for (const BlockReady& block : ready.blocks) {
+    pb::BlockReady* message = proto.mutable_blocks_ready()->add_blocks();
+    message->set_index(block.index);
+    message->set_offset(block.offset);
+    message->set_digest_high(block.digest.high);
+    message->set_digest_low(block.digest.low);
+  }
+}
+void Fill(const FetchRenewed& renewed, pb::FetchResponse& proto) {
+  proto.mutable_renewed()->set_sequence(renewed.sequence);
+}
+void Fill(const FetchComplete& complete, pb::FetchResponse& proto) {
+  pb::FetchComplete* message = proto.mutable_complete();
+  message->set_block_count(complete.block_count);
+  message->set_finish(static_cast<pb::Finish>(complete.first.finish));
+  OutputToken token{.index = 0, .token = complete.first.token, .logprob = complete.first.logprob, .top = {}};
+  for (size_t i = 0; i < complete.first.top_tokens.size(); ++i) {
+    token.top.emplace_back(complete.first.top_tokens[i], complete.first.top_logprobs[i]);
+  }
+  rpc::ToProto(token, message->mutable_first());
+}
+
+absl::StatusOr<FetchRequest> ReadOpen(const pb::FetchOpen& proto) {
+  FetchOpen open;
+  BATON_ASSIGN_OR_RETURN(open.key, rpc::FromProto(proto.key()));
+  BATON_ASSIGN_OR_RETURN(open.source, Id128::FromHex(proto.source_incarnation()));
+  open.fingerprint = proto.fingerprint();
+  open.first_block = proto.first_block();
+  open.lease_ms = proto.lease_ms();
+  return open;
+}
+
+absl::StatusOr<FetchReply> ReadComplete(const pb::FetchComplete& proto) {
+  if (proto.finish() < 0 || proto.finish() > pb::FINISH_LENGTH) {
+    return absl::InvalidArgumentError("FetchComplete has an unknown finish");
+  }
+  OutputToken token = rpc::FromProto(proto.first());
+  FetchComplete complete;
+  complete.block_count = proto.block_count();
+  complete.first.token = token.token;
+  complete.first.finish = static_cast<uint8_t>(proto.finish());
+  complete.first.logprob = token.logprob;
+  for (const auto& [id, logprob] : token.top) {
+    complete.first.top_tokens.push_back(id);
+    complete.first.top_logprobs.push_back(logprob);
+  }
+  return complete;
+}
+
+}  // namespace
+
+pb::FetchRequest ToProto(const FetchRequest& request) {
+  pb::FetchRequest proto;
+  std::visit([&](const auto& message) { Fill(message, proto); }, request);
+  return proto;
+}
+
+pb::FetchResponse ToProto(const FetchReply& reply) {
+  pb::FetchResponse proto;
+  std::visit([&](const auto& message) { Fill(message, proto); }, reply);
+  return proto;
+}
+
+absl::StatusOr<FetchRequest> FromProto(const pb::FetchRequest& proto) {
+  switch (proto.message_case()) {
+    case pb::FetchRequest::kOpen:
+      return ReadOpen(proto.open());
+    case pb::FetchRequest::kRenew:
+      return FetchRenew{proto.renew().sequence()};
+    case pb::FetchRequest::kRelease:
+      return FetchRelease{};
+    case pb::FetchRequest::MESSAGE_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("a Fetch request without content");
+}
+
+absl::StatusOr<FetchReply> FromProto(const pb::FetchResponse& proto) {
+  switch (proto.message_case()) {
+    case pb::FetchResponse::kAccepted:
+      return FetchAccepted{proto.accepted().transport_address(), proto.accepted().block_bytes()};
+    case pb::FetchResponse::kBlocksReady: {
+      BlocksReady ready;
+      for (const pb::BlockReady& block : proto.blocks_ready().blocks()) {
+        ready.blocks.push_back({.index = block.index(),
+                                .offset = block.offset(),
+                                .digest = {.high = block.digest_high(), .low = block.digest_low()}});
+      }
+      return ready;
+    }
+    case pb::FetchResponse::kRenewed:
+      return FetchRenewed{proto.renewed().sequence()};
+    case pb::FetchResponse::kComplete:
+      return ReadComplete(proto.complete());
+    case pb::FetchResponse::MESSAGE_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("a Fetch response without content");
+}
+
+}  // namespace baton::kvtransfer

@@ -1,0 +1,24 @@
+#include "kvtransfer/transport.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "kvtransfer/transports/inproc/inproc_transport.h"
+#include "kvtransfer/transports/ucx/ucx_transport.h"
+
+namespace baton::kvtransfer {
+
+absl::StatusOr<TransportKind> ParseTransportKind(std::string_view name) {
+  if (name == "auto") return TransportKind::kAuto;
+  if (name == "inproc") return TransportKind::kInproc;
+  if (name == "shm") return TransportKind::kShm;
+  if (name == "tcp") return TransportKind::kTcp;
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown transport \"", ToAbsl(name), "\": use auto, shm, tcp or inproc"));
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const TransportOptions& options) {
+  if (options.kind == TransportKind::kInproc) return MakeInprocTransport();
+  return MakeUcxTransport(options);
+}
+
+}  // namespace baton::kvtransfer

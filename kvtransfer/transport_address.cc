@@ -1,0 +1,122 @@
+#include "kvtransfer/transport_address.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/digest.h"
+#include "kvtransfer/region_layout.h"
+
+namespace baton::kvtransfer {
+namespace {
+
+// The last character is the version.
+constexpr std::string_view kMagic = "BATONKV1";
+constexpr size_t kDigestBytes = 2 * sizeof(uint64_t);
+
+void PutU64(std::string& out, uint64_t value) {
+  for (int shift = 0; shift < 64; shift += 8) out.push_back(static_cast<char>(value >> shift & 0xff));
+}
+
+void PutBytes(std::string& out, std::string_view bytes) {
+  PutU64(out, bytes.size());
+  out.append(bytes);
+}
+
+void PutDigest(std::string& out) {
+  const Digest128 digest = DigestBytes(out.data(), out.size());
+  PutU64(out, digest.high);
+  PutU64(out, digest.low);
+}
+
+// Takes values off the front of the bytes. After the first failure everything is zero or empty.
+class Cursor {
+ public:
+  explicit Cursor(std::string_view bytes) : rest_(bytes) {}
+
+  uint64_t U64() {
+    const std::string_view raw = Take(sizeof(uint64_t));
+    uint64_t value = 0;
+    for (size_t i = 0; i < raw.size(); ++i) value |= uint64_t{static_cast<uint8_t>(raw[i])} << (8 * i);
+    return value;
+  }
+  std::string Bytes() { return std::string(Take(U64())); }
+  bool finished() const { return ok_ && rest_.empty(); }
+
+ private:
+  std::string_view Take(uint64_t count) {
+    if (!ok_ || count > rest_.size()) {
+      ok_ = false;
+      return {};
+    }
+    const std::string_view taken = rest_.substr(0, count);
+    rest_.remove_prefix(count);
+    return taken;
+  }
+
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+absl::Status Damaged(std::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("transport address is damaged: ", absl::string_view(what.data(), what.size())));
+}
+
+}  // namespace
+
+std::string EncodeAddress(const TransportAddress& address) {
+  std::string out(kMagic);
+  PutU64(out, address.nonce.high);
+  PutU64(out, address.nonce.low);
+  PutU64(out, address.region_bytes);
+  PutU64(out, address.base);
+  PutBytes(out, address.host);
+  PutBytes(out, address.shm_worker);
+  PutBytes(out, address.shm_rkey);
+  PutBytes(out, address.tcp_worker);
+  PutDigest(out);
+  return out;
+}
+
+absl::StatusOr<TransportAddress> DecodeAddress(std::string_view bytes) {
+  if (bytes.size() > kMaxAddressBytes) return Damaged("it is too long");
+  if (bytes.size() < kMagic.size() + kDigestBytes) return Damaged("it is too short");
+  if (bytes.substr(0, kMagic.size()) != kMagic) return Damaged("it is of another kind or version");
+  const std::string_view content = bytes.substr(0, bytes.size() - kDigestBytes);
+  std::string expected(content);
+  PutDigest(expected);
+  if (expected != bytes) return Damaged("its digest differs");
+
+  Cursor cursor(content.substr(kMagic.size()));
+  TransportAddress address;
+  address.nonce.high = cursor.U64();
+  address.nonce.low = cursor.U64();
+  address.region_bytes = cursor.U64();
+  address.base = cursor.U64();
+  address.host = cursor.Bytes();
+  address.shm_worker = cursor.Bytes();
+  address.shm_rkey = cursor.Bytes();
+  address.tcp_worker = cursor.Bytes();
+  if (address.shm_worker.empty() != address.shm_rkey.empty()) return Damaged("shared memory has one half");
+  if (!cursor.finished()) return Damaged("its lengths do not add up");
+  if (address.region_bytes == 0 || address.region_bytes > kMaxRegionBytes)
+    return Damaged("its region has no valid size");
+  if (address.base > UINT64_MAX - RegionLayout(address.region_bytes).total_bytes) return Damaged("its region wraps");
+  return address;
+}
+
+std::string HostIdentity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  char ipc[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/ns/ipc", ipc, sizeof(ipc));
+  if (boot.empty() || length <= 0) return "";
+  return absl::StrCat(boot, "/", absl::string_view(ipc, length));
+}
+
+}  // namespace baton::kvtransfer

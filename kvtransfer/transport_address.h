@@ -1,0 +1,39 @@
+// The bytes of Transport::Address of the one-sided backends. They end in a digest, so damage is told apart from an
+// address; a forged one is not (UCX's own parts cannot be validated): peers belong to one trust domain.
+#ifndef BATON_KVTRANSFER_TRANSPORT_ADDRESS_H_
+#define BATON_KVTRANSFER_TRANSPORT_ADDRESS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "common/ids.h"
+
+namespace baton::kvtransfer {
+
+struct TransportAddress {
+  // Drawn with the region: names it among all regions ever.
+  Id128 nonce;
+  uint64_t region_bytes = 0;
+  // The region's first byte in the owner's address space.
+  uint64_t base = 0;
+  // Equal for processes that can share memory; see HostIdentity. Empty when unknown.
+  std::string host;
+  // UCX's addresses; empty where the owner does not offer the path. The remote key belongs to shared memory only.
+  std::string shm_worker;
+  std::string shm_rkey;
+  std::string tcp_worker;
+};
+
+std::string EncodeAddress(const TransportAddress& address);
+
+// INVALID_ARGUMENT on anything that EncodeAddress of this version did not write, or that breaks a bound.
+absl::StatusOr<TransportAddress> DecodeAddress(std::string_view bytes);
+
+// The kernel's boot and the IPC namespace: two processes with the same one may share memory. Empty when unknown.
+std::string HostIdentity();
+
+}  // namespace baton::kvtransfer
+
+#endif  // BATON_KVTRANSFER_TRANSPORT_ADDRESS_H_

@@ -1,0 +1,47 @@
+// The region of a peer on this host, mapped into this process. Reading it needs nothing of the peer, not even that it
+// still lives: the memory stays until the last mapping goes.
+//
+// The mapping is writable (UCX maps no other way): workers of one host are one trust domain.
+#ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_SHM_MAPPING_H_
+#define BATON_KVTRANSFER_TRANSPORTS_UCX_SHM_MAPPING_H_
+
+#include <ucp/api/ucp.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kvtransfer/transport_address.h"
+#include "kvtransfer/transports/ucx/ucx_worker.h"
+
+namespace baton::kvtransfer {
+
+// A worker that maps regions of this host, and whose own memory can be mapped. Endpoints over shared memory alone
+// cannot have peer error handling, and ucp_rkey_ptr works on no others: hence a worker of its own.
+absl::StatusOr<std::unique_ptr<UcxWorker>> MakeShmWorker();
+
+class ShmMapping {
+ public:
+  // UNAVAILABLE when the region is not on this host, cannot be mapped, or is not the one that the address names. The
+  // worker outlives the mapping.
+  static absl::StatusOr<std::unique_ptr<ShmMapping>> Map(UcxWorker& worker, const TransportAddress& address);
+  ~ShmMapping();
+  ShmMapping(const ShmMapping&) = delete;
+  ShmMapping& operator=(const ShmMapping&) = delete;
+
+  // The region's first byte; RegionLayout::total_bytes are mapped.
+  const uint8_t* base() const { return base_; }
+
+ private:
+  explicit ShmMapping(UcxWorker& worker) : worker_(worker) {}
+  absl::Status Init(const TransportAddress& address);
+
+  UcxWorker& worker_;
+  ucp_ep_h endpoint_ = nullptr;
+  ucp_rkey_h rkey_ = nullptr;
+  const uint8_t* base_ = nullptr;
+};
+
+}  // namespace baton::kvtransfer
+
+#endif  // BATON_KVTRANSFER_TRANSPORTS_UCX_SHM_MAPPING_H_

@@ -1,0 +1,273 @@
+#include "kvtransfer/transports/ucx/tcp_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "kvtransfer/transports/ucx/tcp_wire.h"
+#include "kvtransfer/transports/ucx/ucx_library.h"
+
+namespace baton::kvtransfer {
+namespace {
+
+constexpr int kProgressCallsPerPoll = 16;
+
+}  // namespace
+
+// A connection to one owner, shared by the peers that Connect made of it.
+struct TcpReader::Link {
+  ucp_ep_h endpoint = nullptr;
+  Id128 nonce;
+  int users = 0;
+  int pieces_in_flight = 0;
+  // When bytes last came, or the first piece was asked for.
+  TimeNs last_progress = 0;
+  // Why reads fail; OK while the owner answers. Then the endpoint is closed, and null.
+  absl::Status lost;
+};
+
+struct TcpReader::Read {
+  Job job;
+  // Null when it was disconnected: then `status` says so.
+  Link* link = nullptr;
+  size_t next_range = 0;
+  // Of that range, already asked for.
+  uint64_t posted_bytes = 0;
+  int pieces_in_flight = 0;
+  absl::Status status;
+
+  bool all_posted() const { return next_range == job.ranges.size() || !status.ok(); }
+};
+
+struct TcpReader::Piece {
+  Read* read = nullptr;
+  uint8_t* destination = nullptr;
+  uint64_t bytes = 0;
+  uint64_t received_bytes = 0;
+};
+
+absl::StatusOr<std::unique_ptr<TcpReader>> TcpReader::Create(const std::string& net_devices, int64_t stall_timeout_ms) {
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> worker, MakeTcpWorker(net_devices));
+  auto reader = absl::WrapUnique(new TcpReader(std::move(worker), stall_timeout_ms));
+  ucp_am_handler_param_t params{};
+  params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  params.id = kFragmentMessage;
+  params.cb = &TcpReader::OnFragment;
+  params.arg = reader.get();
+  const ucs_status_t status = ucp_worker_set_am_recv_handler(reader->worker_->handle(), &params);
+  if (status != UCS_OK) return UcxError("UCX's handler of fragments", status);
+  return reader;
+}
+
+TcpReader::TcpReader(std::unique_ptr<UcxWorker> worker, int64_t stall_timeout_ms)
+    : worker_(std::move(worker)), stall_timeout_ns_(stall_timeout_ms * kNsPerMs) {}
+
+TcpReader::~TcpReader() {
+  for (const auto& link : links_) {
+    if (link->endpoint != nullptr) worker_->CloseEndpoint(link->endpoint, /*force=*/true);
+  }
+}
+
+absl::StatusOr<TcpReader::Link*> TcpReader::FindOrMakeLink(const TransportAddress& address) {
+  if (address.tcp_worker.empty()) return absl::UnavailableError("the peer does not offer TCP");
+  for (const auto& link : links_) {
+    if (link->nonce == address.nonce && link->lost.ok()) return link.get();
+  }
+  if (links_.size() >= kMaxPeers) {
+    const auto idle = std::find_if(links_.begin(), links_.end(), [](const auto& link) { return link->users == 0; });
+    if (idle == links_.end()) return absl::ResourceExhaustedError("too many TCP peers");
+    worker_->CloseEndpoint((*idle)->endpoint, /*force=*/true);
+    links_.erase(idle);
+  }
+  auto link = std::make_unique<Link>();
+  link->nonce = address.nonce;
+  ucp_ep_params_t params{};
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(address.tcp_worker.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler = {.cb = &TcpReader::OnLinkError, .arg = link.get()};
+  const ucs_status_t status = ucp_ep_create(worker_->handle(), &params, &link->endpoint);
+  if (status != UCS_OK) return absl::UnavailableError(UcxError("connecting by TCP", status).message());
+  links_.push_back(std::move(link));
+  return links_.back().get();
+}
+
+absl::Status TcpReader::Connect(PeerId peer, const TransportAddress& address) {
+  BATON_ASSIGN_OR_RETURN(Link* const link, FindOrMakeLink(address));
+  ++link->users;
+  peers_.emplace(peer, link);
+  return absl::OkStatus();
+}
+
+absl::Status TcpReader::CheckAlive(PeerId peer) const {
+  const auto it = peers_.find(peer);
+  return it == peers_.end() ? absl::NotFoundError("the transport peer is not connected") : it->second->lost;
+}
+
+void TcpReader::Add(Job job) {
+  const auto it = peers_.find(job.peer);
+  BATON_CHECK(it != peers_.end());
+  auto read = std::make_unique<Read>();
+  read->job = std::move(job);
+  read->link = it->second;
+  reads_.push_back(std::move(read));
+}
+
+// Called from within UCX: the endpoint is closed later, by TendLinks.
+void TcpReader::OnLinkError(void* arg, ucp_ep_h endpoint, ucs_status_t status) {
+  auto* link = static_cast<Link*>(arg);
+  if (link->lost.ok()) link->lost = absl::UnavailableError(UcxError("the TCP peer is lost", status).message());
+}
+
+ucs_status_t TcpReader::OnFragment(void* reader, const void* header, size_t header_bytes, void* data, size_t data_bytes,
+                                   const ucp_am_recv_param_t* param) {
+  // Owners send eagerly; a rendezvous would hand us a descriptor instead of bytes.
+  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
+    static_cast<TcpReader*>(reader)->HandleFragment(header, header_bytes,
+                                                    {static_cast<const uint8_t*>(data), data_bytes});
+  }
+  return UCS_OK;
+}
+
+void TcpReader::HandleFragment(const void* header, size_t header_bytes, absl::Span<const uint8_t> data) {
+  FragmentHeader fragment;
+  if (header_bytes != sizeof(fragment)) return;
+  std::memcpy(&fragment, header, sizeof(fragment));
+  const auto it = pieces_.find(fragment.piece);
+  if (it == pieces_.end()) return;
+  Piece& piece = it->second;
+  Read& read = *piece.read;
+  read.link->last_progress = MonotonicClock().Now();
+  if (fragment.kind == FragmentKind::kRefused) {
+    FailRead(read, absl::UnavailableError("the TCP peer no longer has this region"));
+    return;
+  }
+  if (data.empty() || fragment.offset > piece.bytes || data.size() > piece.bytes - fragment.offset) {
+    FailRead(read, absl::UnavailableError("the TCP peer sent bytes that were not asked for"));
+    return;
+  }
+  std::memcpy(piece.destination + fragment.offset, data.data(), data.size());
+  piece.received_bytes += data.size();
+  if (piece.received_bytes >= piece.bytes) EndPiece(fragment.piece);
+}
+
+void TcpReader::EndPiece(uint64_t id) {
+  const auto it = pieces_.find(id);
+  --it->second.read->pieces_in_flight;
+  --it->second.read->link->pieces_in_flight;
+  pieces_.erase(it);
+}
+
+void TcpReader::FailRead(Read& read, const absl::Status& status) {
+  read.status.Update(status);
+  std::vector<uint64_t> ended;
+  for (const auto& [id, piece] : pieces_) {
+    if (piece.read == &read) ended.push_back(id);
+  }
+  for (uint64_t id : ended) EndPiece(id);
+}
+
+void TcpReader::PostPiece(Read& read) {
+  const CopyRange& range = read.job.ranges[read.next_range];
+  Link& link = *read.link;
+  const uint64_t bytes = std::min<uint64_t>(range.bytes - read.posted_bytes, kTcpPieceBytes);
+  const uint64_t id = next_piece_++;
+  const PieceRequest request = {
+      .piece = id, .nonce = link.nonce, .offset = range.remote_offset + read.posted_bytes, .bytes = bytes};
+  if (link.pieces_in_flight == 0) link.last_progress = MonotonicClock().Now();
+  pieces_.emplace(id, Piece{.read = &read,
+                            .destination = read.job.local + range.local_offset + read.posted_bytes,
+                            .bytes = bytes,
+                            .received_bytes = 0});
+  ++read.pieces_in_flight;
+  ++link.pieces_in_flight;
+  read.posted_bytes += bytes;
+  if (read.posted_bytes == range.bytes) {
+    ++read.next_range;
+    read.posted_bytes = 0;
+  }
+  if (absl::Status status = SendTcpMessage(link.endpoint, request); !status.ok()) FailRead(read, status);
+}
+
+void TcpReader::PostPieces() {
+  // One piece of each read, then its next turn comes after everybody else's.
+  for (size_t without_piece = 0; pieces_.size() < kMaxTcpPieces && without_piece < reads_.size();) {
+    std::unique_ptr<Read> read = std::move(reads_.front());
+    reads_.pop_front();
+    if (read->all_posted() || !read->link->lost.ok()) {
+      ++without_piece;
+    } else {
+      PostPiece(*read);
+      without_piece = 0;
+    }
+    reads_.push_back(std::move(read));
+  }
+}
+
+void TcpReader::FailReadsOf(const Link& link, const absl::Status& status) {
+  for (const std::unique_ptr<Read>& read : reads_) {
+    if (read->link == &link) FailRead(*read, status);
+  }
+}
+
+void TcpReader::TendLinks() {
+  const TimeNs now = MonotonicClock().Now();
+  std::erase_if(links_, [&](const std::unique_ptr<Link>& link) {
+    if (link->lost.ok() && link->pieces_in_flight > 0 && now - link->last_progress >= stall_timeout_ns_) {
+      link->lost = absl::UnavailableError(
+          absl::StrCat("the TCP peer has sent nothing for ", stall_timeout_ns_ / kNsPerMs, " ms"));
+    }
+    if (link->lost.ok()) return false;
+    FailReadsOf(*link, link->lost);
+    if (link->endpoint != nullptr) worker_->CloseEndpoint(std::exchange(link->endpoint, nullptr), /*force=*/true);
+    return link->users == 0;
+  });
+}
+
+void TcpReader::ReportDone(std::vector<ReadCompletion>& completions) {
+  std::erase_if(reads_, [&](const std::unique_ptr<Read>& read) {
+    if (!read->all_posted() || read->pieces_in_flight > 0) return false;
+    completions.push_back({read->job.read, read->status});
+    return true;
+  });
+}
+
+void TcpReader::Poll(std::vector<ReadCompletion>& completions) {
+  PostPieces();
+  worker_->Progress(kProgressCallsPerPoll);
+  TendLinks();
+  ReportDone(completions);
+}
+
+void TcpReader::Disconnect(PeerId peer) {
+  const auto it = peers_.find(peer);
+  if (it == peers_.end()) return;
+  for (const std::unique_ptr<Read>& read : reads_) {
+    if (read->job.peer != peer) continue;
+    FailRead(*read, absl::CancelledError("the peer was disconnected"));
+    read->link = nullptr;
+  }
+  --it->second->users;
+  peers_.erase(it);
+}
+
+bool TcpReader::NeedsPoll() const {
+  return std::any_of(reads_.begin(), reads_.end(), [&](const std::unique_ptr<Read>& read) {
+    return read->all_posted() ? read->pieces_in_flight == 0 : pieces_.size() < kMaxTcpPieces;
+  });
+}
+
+TimeNs TcpReader::NextTimer() const {
+  TimeNs next = kNever;
+  for (const auto& link : links_) {
+    if (link->pieces_in_flight > 0) next = std::min(next, link->last_progress + stall_timeout_ns_);
+  }
+  return next;
+}
+
+}  // namespace baton::kvtransfer

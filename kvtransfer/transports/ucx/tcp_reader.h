@@ -1,0 +1,94 @@
+// The reader's end of TCP reads, with peer error handling: a peer that dies, or sends nothing for the stall timeout,
+// fails its reads. Used by one thread.
+//
+// The endpoint to a healthy owner outlives Disconnect, for the next Connect: UCX 1.22 keeps the socket of an endpoint
+// that one side closed until the other side closes it too, and the owner's side ends with the owner.
+#ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_READER_H_
+#define BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_READER_H_
+
+#include <ucp/api/ucp.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "kvtransfer/transport.h"
+#include "kvtransfer/transport_address.h"
+#include "kvtransfer/transports/ucx/ucx_worker.h"
+
+namespace baton::kvtransfer {
+
+class TcpReader {
+ public:
+  struct Job {
+    ReadId read = 0;
+    PeerId peer = 0;
+    uint8_t* local = nullptr;
+    // Checked and coalesced.
+    std::vector<CopyRange> ranges;
+  };
+
+  static absl::StatusOr<std::unique_ptr<TcpReader>> Create(const std::string& net_devices, int64_t stall_timeout_ms);
+  ~TcpReader();
+
+  // UNAVAILABLE when there is no way to the peer. Whether it answers shows in the first read.
+  absl::Status Connect(PeerId peer, const TransportAddress& address);
+  // UNAVAILABLE when the peer is known to be lost.
+  absl::Status CheckAlive(PeerId peer) const;
+  void Add(Job job);
+  void Poll(std::vector<ReadCompletion>& completions);
+  // Its reads complete with CANCELLED in the next Poll; none of their bytes is touched from here on.
+  void Disconnect(PeerId peer);
+
+  size_t in_flight() const { return reads_.size(); }
+  // Whether Poll has something to do without news from UCX.
+  bool NeedsPoll() const;
+  // When Poll next has a stall to look for; kNever without pieces in flight.
+  TimeNs NextTimer() const;
+  UcxWorker& worker() { return *worker_; }
+
+ private:
+  struct Link;
+  struct Read;
+  struct Piece;
+
+  TcpReader(std::unique_ptr<UcxWorker> worker, int64_t stall_timeout_ms);
+
+  static ucs_status_t OnFragment(void* reader, const void* header, size_t header_bytes, void* data, size_t data_bytes,
+                                 const ucp_am_recv_param_t* param);
+  static void OnLinkError(void* link, ucp_ep_h endpoint, ucs_status_t status);
+
+  absl::StatusOr<Link*> FindOrMakeLink(const TransportAddress& address);
+  void HandleFragment(const void* header, size_t header_bytes, absl::Span<const uint8_t> data);
+  void PostPieces();
+  // Asks for the next piece of the read.
+  void PostPiece(Read& read);
+  // The piece is no longer expected: what still comes of it is dropped.
+  void EndPiece(uint64_t piece);
+  // Ends the read's pieces; the first error of a read stays.
+  void FailRead(Read& read, const absl::Status& status);
+  void FailReadsOf(const Link& link, const absl::Status& status);
+  // Notices stalls, fails the reads of lost links, and closes those.
+  void TendLinks();
+  void ReportDone(std::vector<ReadCompletion>& completions);
+
+  std::unique_ptr<UcxWorker> worker_;
+  const int64_t stall_timeout_ns_;
+  // At most kMaxPeers, used or idle.
+  std::vector<std::unique_ptr<Link>> links_;
+  absl::flat_hash_map<PeerId, Link*> peers_;
+  // In the order of their turns.
+  std::deque<std::unique_ptr<Read>> reads_;
+  // In flight, at most kMaxTcpPieces. Ids are never reused.
+  absl::flat_hash_map<uint64_t, Piece> pieces_;
+  uint64_t next_piece_ = 1;
+};
+
+}  // namespace baton::kvtransfer
+
+#endif  // BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_READER_H_

@@ -1,0 +1,65 @@
+// The messages of a TCP read: the reader asks for a piece, the owner sends it in fragments.
+//
+// They are UCX active messages and not ucp_get_nbx, which over TCP is an emulation with two faults (UCX 1.22): the
+// owner aborts when a reader dies in the middle of a reply ("Fatal: unexpected error"), and it reads whatever address
+// the message names. Here the owner checks the range, and only the reader's own handler writes the reader's memory, so
+// a read that was given up is never written to.
+#ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_WIRE_H_
+#define BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_WIRE_H_
+
+#include <ucp/api/ucp.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/ids.h"
+#include "kvtransfer/transports/ucx/ucx_worker.h"
+
+namespace baton::kvtransfer {
+
+// Active message ids.
+inline constexpr unsigned kPieceRequestMessage = 1;
+inline constexpr unsigned kFragmentMessage = 2;
+
+// Most bytes of one request. At most kMaxTcpPieces are in flight at a reader, which bounds what an owner has queued.
+inline constexpr size_t kTcpPieceBytes = 512u << 10;
+inline constexpr int kMaxTcpPieces = 8;
+// With its headers it fits UCX's receive segment (64 KiB), so that it is neither split nor copied together.
+inline constexpr size_t kTcpFragmentBytes = 60u << 10;
+
+// Headers travel as they lie in memory: KV bytes do as well, so both ends are little-endian anyway.
+struct PieceRequest {
+  uint64_t piece = 0;
+  // Of the region that the reader means: an address may be older than the process that now listens there.
+  Id128 nonce;
+  // In the owner's whole region, its tail included.
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+enum class FragmentKind : uint64_t { kData = 0, kRefused = 1 };
+
+struct FragmentHeader {
+  uint64_t piece = 0;
+  // In the piece.
+  uint64_t offset = 0;
+  FragmentKind kind = FragmentKind::kData;
+};
+
+// UNAVAILABLE when the peer is known to be lost. A message that is lost later is reported to the endpoint's error
+// handler. Data is sent from where it lies and must stay there; for a region that is as long as the transport.
+absl::Status SendTcpMessage(ucp_ep_h endpoint, const PieceRequest& request);
+absl::Status SendTcpMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, absl::Span<const uint8_t> data);
+
+// Each end has a worker of its own for reading and one for serving: UCX pairs the endpoints between two workers, and
+// closing one as a reader must not cut the other's reads.
+absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const std::string& net_devices);
+
+}  // namespace baton::kvtransfer
+
+#endif  // BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_WIRE_H_

@@ -1,0 +1,81 @@
+#include "kvtransfer/transports/ucx/ucx_library.h"
+
+#include <ucp/api/ucp.h>
+#include <ucp/api/ucp_version.h>
+#include <ucs/debug/debug.h>
+#include <ucs/debug/log_def.h>
+
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/status.h"
+
+namespace baton::kvtransfer {
+namespace {
+
+// UCX would print to stdout, which belongs to the command's output. What it calls an error is, for us, mostly a peer
+// that died: callers get a status of it, so the line is only for debugging.
+ucs_log_func_rc_t LogThroughOurs(const char* file, unsigned line, const char* function, ucs_log_level_t level,
+                                 const ucs_log_component_config_t* component, const char* message, va_list arguments) {
+  char text[512];
+  std::vsnprintf(text, sizeof(text), message, arguments);
+  if (level == UCS_LOG_LEVEL_FATAL) {
+    spdlog::error("ucx: {}", text);
+  } else {
+    spdlog::debug("ucx: {}", text);
+  }
+  return UCS_LOG_FUNC_RC_STOP;
+}
+
+absl::Status SetUpOnce() {
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  ucp_get_version(&major, &minor, &release);
+  if (major != UCP_API_MAJOR || minor != UCP_API_MINOR) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "UCX ", major, ".", minor, " was loaded, but this program needs ", UCP_API_MAJOR, ".", UCP_API_MINOR,
+        ": Debian's libucx has the same SONAME; take it out of LD_LIBRARY_PATH or uninstall it"));
+  }
+  ucs_log_push_handler(&LogThroughOurs);
+  // UCX takes SIGHUP at load and waits for a debugger on it; a daemon is sent SIGHUP for other reasons.
+  ucs_debug_disable_signal(SIGHUP);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status SetUpUcx() {
+  static const absl::Status* const result = new absl::Status(SetUpOnce());
+  return *result;
+}
+
+absl::Status UcxError(std::string_view what, ucs_status_t status) {
+  const std::string text = absl::StrCat(ToAbsl(what), ": ", ucs_status_string(status));
+  switch (status) {
+    case UCS_ERR_NO_MEMORY:
+    case UCS_ERR_NO_RESOURCE:
+    case UCS_ERR_EXCEEDS_LIMIT:
+      return absl::ResourceExhaustedError(text);
+    case UCS_ERR_CANCELED:
+      return absl::CancelledError(text);
+    case UCS_ERR_UNREACHABLE:
+    case UCS_ERR_NO_DEVICE:
+    case UCS_ERR_SHMEM_SEGMENT:
+    case UCS_ERR_IO_ERROR:
+    case UCS_ERR_ENDPOINT_TIMEOUT:
+    case UCS_ERR_CONNECTION_RESET:
+    case UCS_ERR_NOT_CONNECTED:
+    case UCS_ERR_REJECTED:
+    case UCS_ERR_TIMED_OUT:
+      return absl::UnavailableError(text);
+    default:
+      return absl::InternalError(text);
+  }
+}
+
+}  // namespace baton::kvtransfer

@@ -1,0 +1,259 @@
+#include "kvtransfer/transports/ucx/ucx_transport.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/random.h"
+#include "common/status.h"
+#include "kvtransfer/copy_queue.h"
+#include "kvtransfer/mapped_region.h"
+#include "kvtransfer/read_ranges.h"
+#include "kvtransfer/region_layout.h"
+#include "kvtransfer/transport_address.h"
+#include "kvtransfer/transports/ucx/shm_mapping.h"
+#include "kvtransfer/transports/ucx/tcp_reader.h"
+#include "kvtransfer/transports/ucx/tcp_server.h"
+#include "kvtransfer/transports/ucx/ucx_worker.h"
+#include "kvtransfer/wake_event.h"
+
+namespace baton::kvtransfer {
+namespace {
+
+constexpr int kShmProgressCallsPerPoll = 4;
+constexpr int kTcpServerProgressCallsPerPoll = 16;
+
+class UcxTransport final : public Transport {
+ public:
+  explicit UcxTransport(const TransportOptions& options) : options_(options) {}
+  ~UcxTransport() override;
+  absl::Status Init();
+
+  std::string_view name() const override;
+  absl::StatusOr<absl::Span<uint8_t>> AllocateRegion(size_t bytes) override;
+  absl::StatusOr<std::string> Address() override;
+  absl::StatusOr<PeerId> Connect(std::string_view address) override;
+  std::string_view PathOf(PeerId peer) const override;
+  absl::StatusOr<ReadId> StartRead(PeerId peer, absl::Span<const CopyRange> ranges) override;
+  absl::StatusOr<ReadId> StartProbe(PeerId peer, size_t bytes) override;
+  void Poll(std::vector<ReadCompletion>& completions) override;
+  void WaitForEvent(int64_t timeout_ns) override;
+  void Wake() override { wake_.Wake(); }
+  void Disconnect(PeerId peer) override;
+
+ private:
+  struct Peer {
+    RegionLayout layout;
+    // Null: reads go by TCP.
+    std::unique_ptr<ShmMapping> mapping;
+  };
+
+  absl::StatusOr<uint8_t*> AllocateBytes(size_t bytes);
+  absl::StatusOr<std::unique_ptr<ShmMapping>> TryMap(const TransportAddress& address);
+  absl::StatusOr<const Peer*> Find(PeerId peer) const;
+  absl::StatusOr<ReadId> Start(PeerId id, const Peer& peer, std::vector<CopyRange> ranges);
+
+  const TransportOptions options_;
+  WakeEvent wake_;
+  // Destroyed in the opposite order: mappings before the worker that made them, and the server before the memory that
+  // it sends from.
+  std::unique_ptr<MappedRegion> private_memory_;
+  std::unique_ptr<UcxWorker> shm_worker_;
+  std::unique_ptr<TcpServer> tcp_server_;
+  std::unique_ptr<TcpReader> tcp_;
+  CopyQueue copies_;
+  absl::flat_hash_map<PeerId, Peer> peers_;
+
+  uint8_t* base_ = nullptr;
+  RegionLayout layout_{0};
+  Id128 nonce_;
+  PeerId next_peer_ = 1;
+  ReadId next_read_ = 1;
+};
+
+UcxTransport::~UcxTransport() = default;
+
+absl::Status UcxTransport::Init() {
+  if (options_.kind != TransportKind::kTcp) {
+    auto worker = MakeShmWorker();
+    if (worker.ok()) {
+      shm_worker_ = *std::move(worker);
+    } else if (options_.kind == TransportKind::kShm || absl::IsFailedPrecondition(worker.status())) {
+      return worker.status();
+    } else {
+      spdlog::warn("no shared memory between workers, TCP instead: {}", worker.status().ToString());
+    }
+  }
+  if (options_.kind != TransportKind::kShm) {
+    BATON_ASSIGN_OR_RETURN(tcp_server_, TcpServer::Create(options_.net_devices));
+    BATON_ASSIGN_OR_RETURN(tcp_, TcpReader::Create(options_.net_devices, options_.stall_timeout_ms));
+  }
+  return absl::OkStatus();
+}
+
+std::string_view UcxTransport::name() const {
+  if (tcp_ == nullptr) return "ucx-shm";
+  return shm_worker_ == nullptr ? "ucx-tcp" : "ucx";
+}
+
+// Also decides whether peers may map it.
+absl::StatusOr<uint8_t*> UcxTransport::AllocateBytes(size_t bytes) {
+  if (shm_worker_ != nullptr) {
+    absl::StatusOr<uint8_t*> base = shm_worker_->AllocateMemory(bytes);
+    if (base.ok()) return base;
+    const absl::Status error = absl::ResourceExhaustedError(
+        absl::StrCat("no shared memory of ", bytes, " bytes for the KV pool: ask for less (--kv-memory), or raise ",
+                     "kernel.shmmax or kernel.shmall, or use --transport tcp: ", base.status().message()));
+    if (options_.kind == TransportKind::kShm) return error;
+    spdlog::warn("{}; TCP instead", std::string(error.message()));
+    shm_worker_.reset();
+  }
+  BATON_ASSIGN_OR_RETURN(private_memory_, MappedRegion::Create(bytes));
+  return private_memory_->base();
+}
+
+absl::StatusOr<absl::Span<uint8_t>> UcxTransport::AllocateRegion(size_t bytes) {
+  if (base_ != nullptr) return absl::FailedPreconditionError("the region is allocated once");
+  BATON_RETURN_IF_ERROR(CheckRegionBytes(bytes));
+  const RegionLayout layout(bytes);
+  BATON_ASSIGN_OR_RETURN(uint8_t* const base, AllocateBytes(layout.total_bytes));
+  nonce_ = SystemRandom().NextId();
+  WriteLabel(base, layout, nonce_);
+  if (tcp_server_ != nullptr) tcp_server_->Expose(nonce_, absl::MakeConstSpan(base, layout.total_bytes));
+  layout_ = layout;
+  base_ = base;
+  return absl::MakeSpan(base_, bytes);
+}
+
+absl::StatusOr<std::string> UcxTransport::Address() {
+  if (base_ == nullptr) return absl::FailedPreconditionError("allocate the region first");
+  TransportAddress address;
+  address.nonce = nonce_;
+  address.region_bytes = layout_.region_bytes;
+  address.base = reinterpret_cast<uintptr_t>(base_);
+  if (shm_worker_ != nullptr) {
+    address.host = HostIdentity();
+    BATON_ASSIGN_OR_RETURN(address.shm_worker, shm_worker_->Address());
+    BATON_ASSIGN_OR_RETURN(address.shm_rkey, shm_worker_->PackRkey());
+  }
+  if (tcp_server_ != nullptr) {
+    BATON_ASSIGN_OR_RETURN(address.tcp_worker, tcp_server_->worker().Address());
+  }
+  std::string encoded = EncodeAddress(address);
+  if (encoded.size() > kMaxAddressBytes) return absl::InternalError("this host has too many network addresses");
+  return encoded;
+}
+
+absl::StatusOr<std::unique_ptr<ShmMapping>> UcxTransport::TryMap(const TransportAddress& address) {
+  if (shm_worker_ == nullptr) return absl::UnavailableError("this worker does not share memory");
+  return ShmMapping::Map(*shm_worker_, address);
+}
+
+absl::StatusOr<PeerId> UcxTransport::Connect(std::string_view bytes) {
+  if (base_ == nullptr) return absl::FailedPreconditionError("allocate the region first");
+  BATON_ASSIGN_OR_RETURN(const TransportAddress address, DecodeAddress(bytes));
+  if (peers_.size() >= kMaxPeers) return absl::ResourceExhaustedError("too many transport peers");
+  absl::StatusOr<std::unique_ptr<ShmMapping>> mapping = TryMap(address);
+  const PeerId peer = next_peer_;
+  if (!mapping.ok()) {
+    if (tcp_ == nullptr) return mapping.status();
+    if (absl::Status status = tcp_->Connect(peer, address); !status.ok()) {
+      return absl::Status(status.code(), absl::StrCat(status.message(), "; ", mapping.status().message()));
+    }
+  }
+  ++next_peer_;
+  peers_.emplace(peer, Peer{.layout = RegionLayout(address.region_bytes),
+                            .mapping = mapping.ok() ? *std::move(mapping) : nullptr});
+  return peer;
+}
+
+std::string_view UcxTransport::PathOf(PeerId peer) const {
+  const auto it = peers_.find(peer);
+  if (it == peers_.end()) return "";
+  return it->second.mapping != nullptr ? "shm" : "tcp";
+}
+
+absl::StatusOr<const UcxTransport::Peer*> UcxTransport::Find(PeerId id) const {
+  const auto it = peers_.find(id);
+  if (it == peers_.end()) return absl::NotFoundError("the transport peer is not connected");
+  if (it->second.mapping == nullptr) BATON_RETURN_IF_ERROR(tcp_->CheckAlive(id));
+  return &it->second;
+}
+
+absl::StatusOr<ReadId> UcxTransport::Start(PeerId id, const Peer& peer, std::vector<CopyRange> ranges) {
+  const size_t in_flight = copies_.in_flight() + (tcp_ == nullptr ? 0 : tcp_->in_flight());
+  if (in_flight >= kMaxReadsInFlight) return absl::ResourceExhaustedError("too many reads in flight");
+  const ReadId read = next_read_++;
+  if (peer.mapping != nullptr) {
+    copies_.Add(
+        {.read = read, .peer = id, .remote = peer.mapping->base(), .local = base_, .ranges = std::move(ranges)});
+  } else {
+    tcp_->Add({.read = read, .peer = id, .local = base_, .ranges = std::move(ranges)});
+  }
+  return read;
+}
+
+absl::StatusOr<ReadId> UcxTransport::StartRead(PeerId id, absl::Span<const CopyRange> ranges) {
+  BATON_ASSIGN_OR_RETURN(const Peer* const peer, Find(id));
+  BATON_RETURN_IF_ERROR(
+      CheckRanges(ranges, {.remote_bytes = peer->layout.region_bytes, .local_bytes = layout_.region_bytes}));
+  return Start(id, *peer, Coalesce(ranges));
+}
+
+absl::StatusOr<ReadId> UcxTransport::StartProbe(PeerId id, size_t bytes) {
+  BATON_ASSIGN_OR_RETURN(const Peer* const peer, Find(id));
+  if (bytes > kMaxProbeBytes) return absl::OutOfRangeError("the probe is too long");
+  return Start(
+      id, *peer,
+      Coalesce({{.remote_offset = peer->layout.probe_offset, .local_offset = layout_.probe_offset, .bytes = bytes}}));
+}
+
+void UcxTransport::Poll(std::vector<ReadCompletion>& completions) {
+  if (shm_worker_ != nullptr) shm_worker_->Progress(kShmProgressCallsPerPoll);
+  if (tcp_server_ != nullptr) tcp_server_->worker().Progress(kTcpServerProgressCallsPerPoll);
+  if (tcp_ != nullptr) tcp_->Poll(completions);
+  copies_.Poll(completions);
+}
+
+void UcxTransport::WaitForEvent(int64_t timeout_ns) {
+  if (copies_.in_flight() > 0 || (tcp_ != nullptr && tcp_->NeedsPoll())) return;
+  std::array<int, kMaxWaitDescriptors> descriptors;
+  size_t count = 0;
+  for (UcxWorker* worker : {shm_worker_.get(), tcp_server_ == nullptr ? nullptr : &tcp_server_->worker(),
+                            tcp_ == nullptr ? nullptr : &tcp_->worker()}) {
+    if (worker == nullptr) continue;
+    if (!worker->Arm()) return;
+    descriptors[count++] = worker->event_fd();
+  }
+  if (tcp_ != nullptr && tcp_->NextTimer() != kNever) {
+    timeout_ns = std::min(timeout_ns, tcp_->NextTimer() - MonotonicClock().Now());
+  }
+  wake_.Wait(absl::MakeConstSpan(descriptors.data(), count), timeout_ns);
+}
+
+void UcxTransport::Disconnect(PeerId id) {
+  const auto it = peers_.find(id);
+  if (it == peers_.end()) return;
+  if (it->second.mapping != nullptr) {
+    copies_.CancelPeer(id);
+  } else {
+    tcp_->Disconnect(id);
+  }
+  peers_.erase(it);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Transport>> MakeUcxTransport(const TransportOptions& options) {
+  auto transport = std::make_unique<UcxTransport>(options);
+  BATON_RETURN_IF_ERROR(transport->Init());
+  return std::unique_ptr<Transport>(std::move(transport));
+}
+
+}  // namespace baton::kvtransfer

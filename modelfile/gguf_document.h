@@ -1,0 +1,76 @@
+// The container level of a GGUF v3 file: keys, values and tensors, checked against the bytes at hand and limits.h, but
+// without any knowledge of models. All views point into the bytes that were parsed; the caller keeps them alive.
+#ifndef BATON_MODELFILE_GGUF_DOCUMENT_H_
+#define BATON_MODELFILE_GGUF_DOCUMENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "modelfile/gguf_format.h"
+#include "modelfile/model_file.h"
+
+namespace baton::modelfile {
+
+// A scalar, a string, or an array of scalars or strings (nested arrays are refused).
+struct GgufValue {
+  GgufType type = GgufType::kU8;  // of the elements where is_array
+  bool is_array = false;
+  size_t count = 1;                       // elements; 1 for what is not an array
+  const uint8_t* bytes = nullptr;         // scalars: `count` little-endian values, unaligned
+  std::vector<std::string_view> strings;  // strings: `count` of them, valid UTF-8
+};
+
+struct GgufEntry {
+  std::string_view key;
+  GgufValue value;
+};
+
+// Immutable, so thread-safe, after Parse.
+class GgufDocument {
+ public:
+  // INVALID_ARGUMENT with what is damaged and at which byte; UNIMPLEMENTED for another version, byte order, tensor type
+  // or number of dimensions.
+  static absl::StatusOr<GgufDocument> Parse(const uint8_t* data, size_t bytes);
+
+  const std::vector<GgufEntry>& entries() const { return entries_; }
+  const std::vector<TensorView>& tensors() const { return tensors_; }
+  const GgufValue* Find(std::string_view key) const;
+  const TensorView* FindTensor(std::string_view name) const;
+
+  // Typed values: none when the key is absent, INVALID_ARGUMENT when its type or its range does not fit.
+  absl::StatusOr<std::optional<int64_t>> Integer(std::string_view key) const;
+  absl::StatusOr<std::optional<double>> Float(std::string_view key) const;
+  absl::StatusOr<std::optional<bool>> Bool(std::string_view key) const;
+  absl::StatusOr<std::optional<std::string_view>> String(std::string_view key) const;
+  // Null when absent.
+  absl::StatusOr<const std::vector<std::string_view>*> StringArray(std::string_view key) const;
+
+ private:
+  friend class GgufParser;
+
+  std::vector<GgufEntry> entries_;
+  std::vector<TensorView> tensors_;
+  absl::flat_hash_map<absl::string_view, size_t> entry_index_;
+  absl::flat_hash_map<std::string, size_t> tensor_index_;
+};
+
+// Element `index` of an integer value; none for other types and for u64 beyond int64.
+std::optional<int64_t> GgufInteger(const GgufValue& value, size_t index);
+
+// One line for people: escaped and shortened.
+std::string ShowGgufValue(const GgufValue& value);
+// "array of 49152 string", "u32".
+std::string ShowGgufType(const GgufValue& value);
+// Text from a file, made safe for an error message: escaped and shortened.
+std::string ShowText(std::string_view text);
+
+}  // namespace baton::modelfile
+
+#endif  // BATON_MODELFILE_GGUF_DOCUMENT_H_

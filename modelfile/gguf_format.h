@@ -1,0 +1,47 @@
+// The numbers of the GGUF container (github.com/ggml-org/ggml, docs/gguf.md): shared by reader and writer.
+#ifndef BATON_MODELFILE_GGUF_FORMAT_H_
+#define BATON_MODELFILE_GGUF_FORMAT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "modelfile/model_file.h"
+
+namespace baton::modelfile {
+
+inline constexpr std::string_view kGgufMagic = "GGUF";
+inline constexpr uint32_t kGgufVersion = 3;
+
+enum class GgufType : uint32_t {
+  kU8 = 0,
+  kI8 = 1,
+  kU16 = 2,
+  kI16 = 3,
+  kU32 = 4,
+  kI32 = 5,
+  kF32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kU64 = 10,
+  kI64 = 11,
+  kF64 = 12,
+};
+inline constexpr uint32_t kGgufTypes = 13;
+
+std::string_view GgufTypeName(GgufType type);
+
+// Bytes of one value; 0 for strings and arrays, whose size is in the file.
+size_t GgufTypeBytes(GgufType type);
+
+// The number that stands for `type` in a file.
+uint32_t GgufTensorTypeId(TensorType type);
+// None for a number that Baton does not run; GgufTensorTypeIdName then gives ggml's name, or "" if it has none.
+std::optional<TensorType> TensorTypeFromGguf(uint32_t id);
+std::string_view GgufTensorTypeIdName(uint32_t id);
+
+}  // namespace baton::modelfile
+
+#endif  // BATON_MODELFILE_GGUF_FORMAT_H_

@@ -1,0 +1,31 @@
+// libFuzzer over whole GGUF files: whatever the bytes, opening ends in a model or in one error, and a model that opens
+// keeps its promises.
+#include <cstddef>
+#include <cstdint>
+
+#include "common/check.h"
+#include "modelfile/model_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  using namespace baton::modelfile;  // NOLINT: one function
+  const auto file = ParseGguf(data, bytes);
+  if (!file.ok()) {
+    BATON_CHECK(file.status().message().find('\n') == std::string::npos) << file.status();
+    return 0;
+  }
+  for (const TensorView& tensor : (*file)->tensors()) {
+    BATON_CHECK(tensor.cols % TensorBlockElements(tensor.type) == 0);
+    const auto blocks = static_cast<size_t>(tensor.rows * (tensor.cols / TensorBlockElements(tensor.type)));
+    BATON_CHECK(tensor.bytes == blocks * TensorBlockBytes(tensor.type));
+    BATON_CHECK((*file)->Find(tensor.name) == &tensor);
+  }
+  const ModelConfig& config = (*file)->config();
+  BATON_CHECK(config.layers > 0 && config.heads % config.kv_heads == 0 && config.vocab_size > 0);
+  BATON_CHECK(config.hidden_size == config.heads * config.head_dim);
+  const TokenizerSpec& tokenizer = (*file)->tokenizer();
+  BATON_CHECK(tokenizer.tokens.size() == tokenizer.token_types.size());
+  BATON_CHECK(tokenizer.model.empty() || tokenizer.tokens.size() == static_cast<size_t>(config.vocab_size));
+  // Reads every byte of every tensor.
+  BATON_CHECK((*file)->WeightsDigest() == (*file)->WeightsDigest());
+  return 0;
+}

@@ -1,0 +1,100 @@
+// ResolveModel: what MODEL means on the command line.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "modelfile/gguf_document.h"
+#include "modelfile/limits.h"
+#include "modelfile/model_file.h"
+
+namespace baton::modelfile {
+namespace {
+
+constexpr std::string_view kSuffix = ".gguf";
+
+enum class PathKind : uint8_t { kNone, kFile, kDirectory };
+
+PathKind KindOf(const std::string& path) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) != 0) return PathKind::kNone;
+  return S_ISDIR(facts.st_mode) ? PathKind::kDirectory : PathKind::kFile;
+}
+
+// An empty variable counts as unset.
+std::string_view Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+absl::StatusOr<std::string> StoreDirectory() {
+  if (const auto store = Environment("BATON_MODEL_STORE"); !store.empty()) return std::string(store);
+  if (const auto data = Environment("XDG_DATA_HOME"); !data.empty()) return absl::StrCat(ToAbsl(data), "/baton/models");
+  if (const auto home = Environment("HOME"); !home.empty()) {
+    return absl::StrCat(ToAbsl(home), "/.local/share/baton/models");
+  }
+  return absl::NotFoundError(
+      "there is no model store: none of BATON_MODEL_STORE, XDG_DATA_HOME and HOME is set; set one");
+}
+
+bool IsStoreName(std::string_view model) {
+  return model.size() <= kMaxModelNameBytes && model.front() != '.' && model.front() != '-' &&
+         std::all_of(model.begin(), model.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+                  c == '-';
+         });
+}
+
+absl::Status DirectoryStatus(std::string_view model) {
+  return absl::UnimplementedError(
+      absl::StrCat("model ", ShowText(model), " is a directory: Baton reads single GGUF files; name a .gguf file"));
+}
+
+absl::StatusOr<std::string> ResolvePath(std::string_view model) {
+  switch (KindOf(std::string(model))) {
+    case PathKind::kFile:
+      return std::string(model);
+    case PathKind::kDirectory:
+      return DirectoryStatus(model);
+    case PathKind::kNone:
+      break;
+  }
+  return absl::NotFoundError(absl::StrCat("there is no model file ", ShowText(model),
+                                          "; check the path, or run ./scripts/fetch_model.sh ", ToAbsl(kDefaultModel),
+                                          " and name the model ", ToAbsl(kDefaultModel)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ResolveModel(std::string_view model) {
+  if (model.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the model is empty; name a .gguf file or a model of the store, such as ", ToAbsl(kDefaultModel)));
+  }
+  if (model.find('\0') != std::string_view::npos) {
+    return absl::InvalidArgumentError(
+        "the model's name contains a NUL byte; name a .gguf file or a model of the store");
+  }
+  if (model.find('/') != std::string_view::npos || model.ends_with(kSuffix) || !IsStoreName(model)) {
+    return ResolvePath(model);
+  }
+  BATON_ASSIGN_OR_RETURN(const std::string store, StoreDirectory());
+  const std::string path = absl::StrCat(store, "/", ToAbsl(model), ToAbsl(kSuffix));
+  if (KindOf(path) == PathKind::kFile) return path;
+  switch (KindOf(std::string(model))) {
+    case PathKind::kFile:
+      return std::string(model);
+    case PathKind::kDirectory:
+      return DirectoryStatus(model);
+    case PathKind::kNone:
+      break;
+  }
+  return absl::NotFoundError(absl::StrCat("there is no model ", ToAbsl(model), " in ", store,
+                                          "; run ./scripts/fetch_model.sh ", ToAbsl(model)));
+}
+
+}  // namespace baton::modelfile

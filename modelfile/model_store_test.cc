@@ -1,0 +1,143 @@
+// Files on disk and names of the model store.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "modelfile/limits.h"
+#include "modelfile/model_file.h"
+#include "modelfile/test_models.h"
+
+namespace baton::modelfile {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
+
+// A fresh directory, and the environment as it was afterwards.
+class ModelStoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "/baton_store_XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    for (const char* name : kNames) {
+      const char* value = std::getenv(name);
+      saved_.push_back(value == nullptr ? std::nullopt : std::optional<std::string>(value));
+      unsetenv(name);
+    }
+  }
+  void TearDown() override {
+    for (size_t i = 0; i < saved_.size(); ++i) {
+      saved_[i].has_value() ? setenv(kNames[i], saved_[i]->c_str(), 1) : unsetenv(kNames[i]);
+    }
+    for (const std::string& path : written_) unlink(path.c_str());
+    rmdir((directory_ + "/dir").c_str());
+    rmdir(directory_.c_str());
+  }
+  std::string Write(const std::string& name, const std::vector<uint8_t>& bytes) {
+    const std::string path = directory_ + "/" + name;
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    written_.push_back(path);
+    return path;
+  }
+
+  static constexpr const char* kNames[] = {"BATON_MODEL_STORE", "XDG_DATA_HOME", "HOME"};
+  std::string directory_;
+  std::vector<std::string> written_;
+  std::vector<std::optional<std::string>> saved_;
+};
+
+TEST_F(ModelStoreTest, OpensAFileAndKeepsItMapped) {
+  const std::vector<uint8_t> bytes = TinyLlama();
+  const std::string path = Write("m.gguf", bytes);
+  const auto file = OpenModelFile(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  unlink(path.c_str());
+  EXPECT_EQ((*file)->WeightsDigest(), (*Parse(bytes))->WeightsDigest());
+}
+
+TEST_F(ModelStoreTest, OpenErrorsNameThePath) {
+  const auto error = [](const std::string& path, absl::StatusCode code) {
+    const auto file = OpenModelFile(path);
+    EXPECT_EQ(file.status().code(), code) << file.status();
+    EXPECT_THAT(std::string(file.status().message()), HasSubstr(path + ": "));
+    return std::string(file.status().message());
+  };
+  EXPECT_THAT(error(directory_ + "/absent.gguf", absl::StatusCode::kNotFound), HasSubstr("No such file"));
+  EXPECT_THAT(error(directory_, kUnimplemented), HasSubstr("is a directory"));
+  EXPECT_THAT(error("/dev/null", kInvalid), HasSubstr("not a regular file"));
+  EXPECT_THAT(error(Write("empty.gguf", {}), kInvalid), HasSubstr("empty"));
+  EXPECT_THAT(error(Write("text.gguf", {'h', 'e', 'l', 'l', 'o'}), kInvalid), HasSubstr("not a GGUF file"));
+  std::vector<uint8_t> cut = TinyLlama();
+  cut.resize(cut.size() / 2);
+  EXPECT_THAT(error(Write("cut.gguf", cut), kInvalid), HasSubstr("fetch the file again"));
+  const std::string pipe = directory_ + "/pipe.gguf";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  written_.push_back(pipe);
+  EXPECT_THAT(error(pipe, kInvalid), HasSubstr("not a regular file"));
+}
+
+TEST_F(ModelStoreTest, FilesLargerThanTheLimitAreRefused) {
+  const std::string path = Write("huge.gguf", TinyLlama());
+  if (truncate(path.c_str(), static_cast<off_t>(kMaxFileBytes + 1)) != 0) {
+    GTEST_SKIP() << "this file system does not hold sparse files of " << kMaxFileBytes << " bytes";
+  }
+  const auto file = OpenModelFile(path);
+  EXPECT_EQ(file.status().code(), kInvalid);
+  EXPECT_THAT(std::string(file.status().message()), HasSubstr("limit 4398046511104"));
+}
+
+TEST_F(ModelStoreTest, ResolvesPathsAndNames) {
+  const std::string path = Write("some-model.gguf", TinyLlama());
+  EXPECT_EQ(*ResolveModel(path), path);
+  setenv("BATON_MODEL_STORE", directory_.c_str(), 1);
+  setenv("HOME", "/nonexistent", 1);
+  EXPECT_EQ(*ResolveModel("some-model"), path);
+}
+
+TEST_F(ModelStoreTest, StoreIsFoundByItsThreeVariablesInOrder) {
+  const auto where = [] { return std::string(ResolveModel("no-such-model").status().message()); };
+  EXPECT_THAT(where(), HasSubstr("there is no model store"));
+  setenv("HOME", "/h", 1);
+  EXPECT_THAT(where(), HasSubstr("/h/.local/share/baton/models;"));
+  setenv("XDG_DATA_HOME", "/x", 1);
+  EXPECT_THAT(where(), HasSubstr("in /x/baton/models;"));
+  setenv("BATON_MODEL_STORE", "/s", 1);
+  EXPECT_THAT(where(), HasSubstr("in /s;"));
+  setenv("BATON_MODEL_STORE", "", 1);
+  EXPECT_THAT(where(), HasSubstr("in /x/baton/models;"));
+}
+
+TEST_F(ModelStoreTest, ResolveErrorsSayWhatToDo) {
+  setenv("BATON_MODEL_STORE", directory_.c_str(), 1);
+  const auto error = [](std::string_view model, absl::StatusCode code) {
+    const auto path = ResolveModel(model);
+    EXPECT_EQ(path.status().code(), code) << path.status();
+    return std::string(path.status().message());
+  };
+  constexpr auto kNotFound = absl::StatusCode::kNotFound;
+  EXPECT_THAT(error("gemma-3-270m", kNotFound), HasSubstr("run ./scripts/fetch_model.sh gemma-3-270m"));
+  EXPECT_THAT(error("no/such.gguf", kNotFound), HasSubstr("there is no model file no/such.gguf"));
+  EXPECT_THAT(error("../secret name", kNotFound), HasSubstr("there is no model file"));
+  EXPECT_THAT(error("bad name\n", kNotFound), HasSubstr("bad name\\n"));
+  EXPECT_THAT(error(std::string(kMaxModelNameBytes, 'm'), kNotFound), HasSubstr("in " + directory_));
+  EXPECT_THAT(error(std::string(kMaxModelNameBytes + 1, 'm'), kNotFound), HasSubstr("no model file"));
+  EXPECT_THAT(error(std::string_view("a\0b", 3), kInvalid), HasSubstr("NUL"));
+  EXPECT_THAT(error("", kInvalid), HasSubstr("empty"));
+  EXPECT_THAT(error(directory_, kUnimplemented), HasSubstr("is a directory"));
+  ASSERT_EQ(mkdir((directory_ + "/dir").c_str(), 0700), 0);
+  EXPECT_THAT(error(directory_ + "/dir", kUnimplemented), HasSubstr("is a directory"));
+}
+
+}  // namespace
+}  // namespace baton::modelfile

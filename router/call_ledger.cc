@@ -1,0 +1,70 @@
+#include "router/call_ledger.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace baton::router {
+namespace {
+
+void Charge(Assigned& assigned, int64_t prompt_tokens, int64_t blocks) {
+  assigned.uncomputed_prompt_tokens += prompt_tokens;
+  assigned.unheard_prompt_tokens += prompt_tokens;
+  assigned.reserved_blocks += blocks;
+  assigned.unheard_blocks += blocks;
+}
+
+}  // namespace
+
+void CallLedger::Open(const CallKey& key, const Call& call) {
+  const bool inserted = calls_.emplace(key, call).second;
+  BATON_CHECK(inserted) << key.key.ToString();
+  Assigned& assigned = assigned_[call.worker];
+  Charge(assigned, call.prompt_tokens, call.blocks);
+  ++assigned.jobs;
+}
+
+Call* CallLedger::Find(const CallKey& key) {
+  const auto it = calls_.find(key);
+  return it == calls_.end() ? nullptr : &it->second;
+}
+
+void CallLedger::OnComputed(Call& call, int64_t tokens) {
+  const int64_t computed = std::min(tokens, call.prompt_tokens);
+  call.prompt_tokens -= computed;
+  Charge(assigned_.at(call.worker), -computed, 0);
+}
+
+std::optional<Call> CallLedger::Close(const CallKey& key) {
+  const auto it = calls_.find(key);
+  if (it == calls_.end()) return std::nullopt;
+  const Call call = it->second;
+  calls_.erase(it);
+  Assigned& assigned = assigned_.at(call.worker);
+  Charge(assigned, -call.prompt_tokens, -call.blocks);
+  --assigned.jobs;
+  return call;
+}
+
+void CallLedger::OnLoadHeard(const WorkerId& worker) {
+  const auto it = assigned_.find(worker);
+  if (it == assigned_.end()) return;
+  it->second.unheard_prompt_tokens = 0;
+  it->second.unheard_blocks = 0;
+  if (it->second.jobs == 0) assigned_.erase(it);
+}
+
+void CallLedger::OnWorkerGone(const WorkerId& worker) {
+  const auto it = assigned_.find(worker);
+  if (it != assigned_.end() && it->second.jobs == 0) assigned_.erase(it);
+}
+
+std::vector<CallKey> CallLedger::CallsOf(const WorkerId& worker) const {
+  std::vector<CallKey> keys;
+  for (const auto& [key, call] : calls_) {
+    if (call.worker == worker) keys.push_back(key);
+  }
+  return keys;
+}
+
+}  // namespace baton::router

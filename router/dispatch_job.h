@@ -1,0 +1,81 @@
+// One job as the dispatcher keeps it, and the arithmetic of its phases.
+#ifndef BATON_ROUTER_DISPATCH_JOB_H_
+#define BATON_ROUTER_DISPATCH_JOB_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "router/dispatcher.h"
+
+namespace baton::router {
+
+enum class JobState : uint8_t { kQueued, kPlaced, kStreaming, kFinishing };
+
+// Who computes what, in one attempt.
+enum class AttemptKind : uint8_t {
+  // P the prompt, D the output.
+  kPair,
+  // P the only token.
+  kSolo,
+  // D both.
+  kLocal,
+};
+
+// Moments of the current attempt; unset ones have not come.
+struct PhaseMarks {
+  TimeNs submitted = 0;
+  std::optional<TimeNs> placed;
+  std::optional<TimeNs> admitted;
+  std::optional<TimeNs> first_token;
+  std::optional<TimeNs> committed;
+};
+
+// Contiguous from `submitted` to `end`, whatever is unset or out of order: the phase that a job ended in takes the
+// rest.
+PhaseTimes ComputePhases(const PhaseMarks& marks, TimeNs end);
+
+// A worker that had no room for the job, and when it may be asked again, unless `load_epoch` passes first.
+struct Refusal {
+  WorkerId worker;
+  uint64_t load_epoch = 0;
+  TimeNs retry_at = 0;
+};
+
+struct DispatchJob {
+  std::shared_ptr<const JobSpec> spec;
+  // Order of submission; a job that comes back takes its old place.
+  uint64_t place_in_line = 0;
+  JobState state = JobState::kQueued;
+  PhaseMarks marks;
+  // The next event of time: the deadline, or the end of the wait for the reason behind `echo`.
+  TimeNs timer = kNever;
+
+  int32_t passed_over = 0;
+  int32_t refusals = 0;
+  std::vector<Refusal> refused_by;
+
+  // The current attempt: 1 is the first.
+  uint32_t attempt = 0;
+  AttemptKind kind = AttemptKind::kPair;
+  Pair pair;
+  // D has the prompt's KV: P may go.
+  bool committed = false;
+  // What a side said that was only cancelled.
+  std::optional<absl::Status> echo;
+
+  // Output so far: next_index tokens.
+  int32_t next_index = 0;
+  OutputToken first;
+  JobResult result;
+
+  JobKey key() const { return {spec->id, attempt}; }
+  Side prompt_side() const { return kind == AttemptKind::kLocal ? Side::kDecode : Side::kPrefill; }
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_DISPATCH_JOB_H_

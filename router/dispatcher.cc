@@ -1,0 +1,296 @@
+#include "router/dispatcher.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "router/dispatcher_impl.h"
+
+namespace baton::router {
+namespace {
+
+Side Other(Side side) { return side == Side::kPrefill ? Side::kDecode : Side::kPrefill; }
+
+// Perhaps only what the other side's failure looks like from here: a cancelled call; and a fetch that broke or found
+// nothing, which is all that D knows of a P that has refused or died.
+bool MaybeEcho(Side side, const absl::Status& status) {
+  if (absl::IsCancelled(status)) return true;
+  return side == Side::kDecode && (absl::IsUnavailable(status) || absl::IsNotFound(status));
+}
+
+absl::Status TokenError(const OutputToken& token, int32_t expected) {
+  return absl::InternalError(absl::StrCat("output token ", token.index, " came where ", expected, " was due"));
+}
+
+}  // namespace
+
+DispatchJob* Dispatcher::Impl::FindJob(const JobKey& key) {
+  const auto it = jobs_.find(key.job);
+  if (it == jobs_.end()) return nullptr;
+  DispatchJob* job = it->second.get();
+  return job->attempt == key.attempt && job->state != JobState::kQueued ? job : nullptr;
+}
+
+void Dispatcher::Impl::Cancel(const JobId& id, const absl::Status& why) {
+  const auto it = jobs_.find(id);
+  if (it == jobs_.end()) return;
+  DispatchJob& job = *it->second;
+  if (!why.ok()) {
+    End(job, why);
+  } else if (job.state != JobState::kFinishing) {
+    Finish(job, baton::Finish::kStop);
+  }
+  PlaceQueued();
+}
+
+void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update) {
+  Call* call = ledger_.Find({side, key});
+  if (call == nullptr || !call->live()) return;
+  DispatchJob* job = FindJob(key);
+  // The call of a job that has ended is cancelled or finished.
+  BATON_CHECK(job != nullptr) << key.ToString();
+  const bool computes_prompt = side == job->prompt_side();
+  if (!update.kv_digest.empty()) job->result.kv_digest = update.kv_digest;
+  switch (update.kind) {
+    case WorkerUpdate::Kind::kStarted:
+      call->started = true;
+      if (!computes_prompt) break;
+      if (!job->marks.admitted) job->marks.admitted = clock_.Now();
+      job->result.cached_tokens = update.cached_tokens;
+      ledger_.OnComputed(*call, update.cached_tokens);
+      settled_ = false;
+      break;
+    case WorkerUpdate::Kind::kKvCommitted:
+      if (side == Side::kPrefill || job->committed) break;
+      job->committed = true;
+      job->marks.committed = clock_.Now();
+      break;
+    case WorkerUpdate::Kind::kToken:
+      if (computes_prompt && call->prompt_tokens > 0) {
+        ledger_.OnComputed(*call, call->prompt_tokens);
+        settled_ = false;
+      }
+      OnToken(*job, side, update.token);
+      break;
+    case WorkerUpdate::Kind::kFinished:
+      call->finished = true;
+      OnFinishedUpdate(*job, side, update);
+      break;
+  }
+  PlaceQueued();
+}
+
+void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& token) {
+  if (job.state == JobState::kFinishing) return;
+  const int32_t limit = side == Side::kPrefill ? 1 : job.spec->sampling.max_tokens;
+  if (token.index < 0 || token.index >= limit || token.index > job.next_index) {
+    return End(job, TokenError(token, job.next_index));
+  }
+  if (token.index < job.next_index) {
+    if (token.index != 0) return End(job, TokenError(token, job.next_index));
+    if (token == job.first) return;
+    return End(job, absl::InternalError(absl::StrCat("prefill and decode disagree on output token 0: ", job.first.token,
+                                                     " then ", token.token)));
+  }
+  if (token.index == 0) {
+    job.state = JobState::kStreaming;
+    job.first = token;
+    job.marks.first_token = clock_.Now();
+    // Nothing is transferred in these; a token of D means that it has the KV.
+    if (job.kind != AttemptKind::kPair || side == Side::kDecode) {
+      job.committed = true;
+      if (!job.marks.committed) job.marks.committed = clock_.Now();
+    }
+  }
+  ++job.next_index;
+  actions_.push_back(EmitToken{.job = job.spec->id, .token = token});
+}
+
+void Dispatcher::Impl::OnFinishedUpdate(DispatchJob& job, Side side, const WorkerUpdate& update) {
+  (side == Side::kPrefill ? job.result.prefill : job.result.decode) = update.times;
+  if (job.state == JobState::kFinishing) return End(job, absl::OkStatus());
+  const Worker* worker = registry_.Find(side == Side::kPrefill ? job.pair.prefill : job.pair.decode);
+  const std::string who = worker == nullptr ? "a lost worker" : worker->info.target;
+  if (job.next_index == 0) return End(job, absl::InternalError(absl::StrCat(who, " finished without a token")));
+  const bool ends_job = update.finish != baton::Finish::kNone;
+  if (!ends_job && (side == Side::kDecode || job.kind == AttemptKind::kSolo)) {
+    return End(job, absl::InternalError(absl::StrCat(who, " finished without a reason")));
+  }
+  if (!ends_job && job.echo) return End(job, *job.echo);
+  if (!ends_job) return;
+  if (side == Side::kPrefill && job.next_index > 1) {
+    return End(job, absl::InternalError(absl::StrCat(who, " ended the output at token 0, but more came")));
+  }
+  // Ended by token 0: nothing is transferred.
+  if (side == Side::kPrefill) job.marks.committed = job.marks.first_token;
+  Finish(job, update.finish);
+}
+
+void Dispatcher::Impl::OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status) {
+  const std::optional<Call> call = ledger_.Close({side, key});
+  if (!call) return;
+  if (registry_.Find(call->worker) == nullptr) ledger_.OnWorkerGone(call->worker);
+  settled_ = false;
+  DispatchJob* job = call->cancelled ? nullptr : FindJob(key);
+  const bool no_room = absl::IsResourceExhausted(status) && !call->started && !call->finished;
+  if (!no_room) OnRoom(call->worker);
+  if (job != nullptr && no_room && job->state == JobState::kPlaced) {
+    OnRefusal(*job, *call, status);
+  } else if (job != nullptr && !call->finished) {
+    OnCallEnd(*job, side, *call, status);
+  }
+  PlaceQueued();
+}
+
+// The call of a running job has ended without kFinished.
+void Dispatcher::Impl::OnCallEnd(DispatchJob& job, Side side, const Call& call, const absl::Status& status) {
+  if (job.state == JobState::kFinishing) return End(job, absl::OkStatus());
+  const absl::Status what =
+      Describe(side, call.worker, status.ok() ? absl::InternalError("it ended its call too early") : status);
+  if (job.echo) {
+    const bool root = !status.ok() && !absl::IsCancelled(status);
+    return End(job, root ? what : *job.echo);
+  }
+  // P has done its part for the router; whether D has the KV is D's to say, and its call is open.
+  if (side == Side::kPrefill && job.kind == AttemptKind::kPair && job.next_index > 0) return;
+  if (MaybeEcho(side, status) && IsLive(Other(side), job.key())) {
+    job.echo = what;
+    SetTimer(job, std::min(job.spec->deadline, clock_.Now() + options_.echo_wait_ms * kNsPerMs));
+    return;
+  }
+  End(job, what);
+}
+
+void Dispatcher::Impl::OnRefusal(DispatchJob& job, const Call& call, const absl::Status& status) {
+  ++job.refusals;
+  if (job.refusals >= options_.max_refusals) {
+    return End(job, absl::ResourceExhaustedError(absl::StrCat("no worker had room in ", job.refusals,
+                                                              " attempts, the last one: ", status.message())));
+  }
+  CancelCalls(job);
+  const TimeNs retry_at = clock_.Now() + options_.refusal_backoff_ms * kNsPerMs;
+  if (const auto epoch = load_epochs_.find(call.worker); epoch != load_epochs_.end()) {
+    job.refused_by.push_back({call.worker, epoch->second, retry_at});
+  }
+  Requeue(job);
+}
+
+void Dispatcher::Impl::OnWorkerLost(const WorkerId& id, const absl::Status& why) {
+  const Worker* worker = registry_.Find(id);
+  if (worker == nullptr) return;
+  const absl::Status what =
+      absl::UnavailableError(absl::StrCat("worker ", worker->info.target, " was lost: ", why.message()));
+  registry_.Leave(id);
+  load_epochs_.erase(id);
+  ledger_.OnWorkerGone(id);
+  for (const CallKey& call : ledger_.CallsOf(id)) {
+    // Its job may have ended by an earlier one of these.
+    if (DispatchJob* job = FindJob(call.key)) OnLossOf(*job, id, what);
+    // Nothing more is believed of it, not even that it ends a finished call.
+    ledger_.Find(call)->finished = false;
+    CancelCall(call.side, call.key);
+  }
+  // P's call may be over while D still reads from it.
+  std::vector<DispatchJob*> readers;
+  for (const auto& [job_id, job] : jobs_) {
+    if (job->state != JobState::kQueued && job->pair.prefill == id) readers.push_back(job.get());
+  }
+  for (DispatchJob* job : readers) OnLossOf(*job, id, what);
+  OnWorkersChanged();
+  PlaceQueued();
+}
+
+void Dispatcher::Impl::OnLossOf(DispatchJob& job, const WorkerId& worker, const absl::Status& what) {
+  const bool decodes = job.pair.decode == worker;
+  if (!decodes && job.pair.prefill != worker) return;
+  if (job.state == JobState::kFinishing) {
+    if (job.pair.prefill == worker) End(job, absl::OkStatus());
+    return;
+  }
+  if (!decodes && job.kind == AttemptKind::kPair && job.committed) return;
+  End(job, what);
+}
+
+void Dispatcher::Impl::Finish(DispatchJob& job, baton::Finish finish) {
+  job.result.finish = finish;
+  if (!AwaitsDigest(job)) return End(job, absl::OkStatus());
+  job.state = JobState::kFinishing;
+  CancelCall(Side::kDecode, job.key());
+}
+
+// P says it right behind its token, which may travel slower than D's.
+bool Dispatcher::Impl::AwaitsDigest(const DispatchJob& job) {
+  return job.spec->want_kv_digest && job.state == JobState::kStreaming && job.result.kv_digest.empty() &&
+         IsLive(Side::kPrefill, job.key());
+}
+
+void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
+  CancelCalls(job);
+  JobResult result = std::move(job.result);
+  result.status = status;
+  result.prompt_tokens = static_cast<int32_t>(job.spec->prompt.size());
+  result.output_tokens = job.next_index;
+  result.attempts = static_cast<int32_t>(job.attempt);
+  result.phases = ComputePhases(job.marks, clock_.Now());
+  actions_.push_back(EndJob{.job = job.spec->id, .result = std::move(result)});
+  SetTimer(job, kNever);
+  if (job.state == JobState::kQueued) line_.erase(job.place_in_line);
+  settled_ = false;
+  jobs_.erase(JobId(job.spec->id));
+}
+
+void Dispatcher::Impl::CancelCalls(const DispatchJob& job) {
+  CancelCall(Side::kPrefill, job.key());
+  CancelCall(Side::kDecode, job.key());
+}
+
+void Dispatcher::Impl::CancelCall(Side side, const JobKey& key) {
+  Call* call = ledger_.Find({side, key});
+  if (call == nullptr || !call->live()) return;
+  call->cancelled = true;
+  actions_.push_back(CancelAttempt{.side = side, .worker = call->worker, .key = key});
+}
+
+bool Dispatcher::Impl::IsLive(Side side, const JobKey& key) {
+  const Call* call = ledger_.Find({side, key});
+  return call != nullptr && call->live();
+}
+
+// The client's CANCELLED is its own: a worker's is an outage.
+absl::Status Dispatcher::Impl::Describe(Side side, const WorkerId& worker, const absl::Status& status) const {
+  const Worker* known = registry_.Find(worker);
+  const absl::StatusCode code = absl::IsCancelled(status) ? absl::StatusCode::kUnavailable : status.code();
+  return absl::Status(code,
+                      absl::StrCat(side == Side::kPrefill ? "prefill" : "decode", " worker ",
+                                   known == nullptr ? worker.ToHex() : known->info.target, ": ", status.message()));
+}
+
+Dispatcher::Dispatcher(const DispatcherOptions& options, const Clock& clock)
+    : impl_(std::make_unique<Impl>(options, clock)) {}
+Dispatcher::~Dispatcher() = default;
+
+absl::Status Dispatcher::Submit(std::shared_ptr<const JobSpec> job) { return impl_->Submit(std::move(job)); }
+void Dispatcher::Cancel(const JobId& job, const absl::Status& why) { impl_->Cancel(job, why); }
+void Dispatcher::OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update) {
+  impl_->OnWorkerUpdate(side, key, update);
+}
+void Dispatcher::OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status) {
+  impl_->OnWorkerEnd(side, key, status);
+}
+absl::Status Dispatcher::OnWorkerJoin(const WorkerInfo& info) { return impl_->OnWorkerJoin(info); }
+void Dispatcher::OnWorkerLoad(const WorkerId& id, const WorkerLoad& load) { impl_->OnWorkerLoad(id, load); }
+void Dispatcher::OnWorkerLost(const WorkerId& id, const absl::Status& why) { impl_->OnWorkerLost(id, why); }
+void Dispatcher::OnTimer() { impl_->OnTimer(); }
+TimeNs Dispatcher::NextTimer() const { return impl_->NextTimer(); }
+std::vector<DispatchAction> Dispatcher::TakeActions() { return impl_->TakeActions(); }
+const WorkerRegistry& Dispatcher::registry() const { return impl_->registry(); }
+int32_t Dispatcher::queued_jobs() const { return impl_->queued_jobs(); }
+int32_t Dispatcher::running_jobs() const { return impl_->running_jobs(); }
+int32_t Dispatcher::open_calls() const { return impl_->open_calls(); }
+const std::map<WorkerId, Assigned>& Dispatcher::assigned() const { return impl_->assigned(); }
+
+}  // namespace baton::router

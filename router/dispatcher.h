@@ -1,0 +1,189 @@
+// The life of every job at the router, and the one owner of failure: workers return a Status, the dispatcher alone
+// requeues, cancels or ends. Events in, actions out; used by one thread, the router's loop. P and D are the prefill and
+// the decode worker of the job's current attempt; what earlier attempts still say is ignored.
+//
+//   state       | event                          | next        | actions
+//   ------------+--------------------------------+-------------+--------------------------------------------------------
+//   -           | Submit                         | kQueued     | (bounded; beyond it RESOURCE_EXHAUSTED)
+//   kQueued     | a pair is free                 | kPlaced     | StartPrefill and StartDecode at once; solo:
+//   StartPrefill;
+//               |                                |             | one worker for both: StartDecode(local)
+//   kQueued     | the prompt fits no worker      | ended       | End(INVALID_ARGUMENT)
+//   kQueued     | no workers for too long        | ended       | End(UNAVAILABLE)
+//   kPlaced     | D refuses: RESOURCE_EXHAUSTED  | kQueued     | CancelPrefill in the same step; back to its place in
+//               | before kStarted                |             | line, ahead of all that came later; attempt + 1
+//   kPlaced     | P refuses likewise             | kQueued     | CancelDecode likewise
+//   kPlaced     | refused max_refusals times     | ended       | End(RESOURCE_EXHAUSTED)
+//   kPlaced     | first token of P, or of D      | kStreaming  | Emit(0)
+//   kStreaming  | token i of D                   | kStreaming  | Emit(i) after i - 1; token 0 again must be equal, else
+//               |                                |             | INTERNAL
+//   kStreaming  | finish of P (solo, or ended by | ended       | End(OK)
+//               | token 0) or of D; Cancel(OK)   |             |
+//   kStreaming  | likewise, but the digest that  | kFinishing  | CancelDecode where still open
+//               | was asked for is still with P  |             |
+//   kFinishing  | P has finished or is gone      | ended       | End(OK)
+//   not queued  | an error of P or D             | ended       | End(it); what may be the echo of the other side's
+//   failure
+//               |                                |             | or refusal waits a moment for that
+//   kStreaming  | an error of P after token 0    | kStreaming  | (D will say whether it has the KV)
+//   not queued  | D lost, or P lost before the   | ended       | End(UNAVAILABLE)
+//               | KV was committed at D          |             |
+//   any         | Cancel, deadline               | ended       | End(status)
+//
+// End cancels the calls of the job that are open and have not said kFinished, then gives EndJob, the job's last action.
+// A job at the head may be passed over max_passed_over times by jobs that fit; then nothing is placed before it.
+// A cancelled attempt keeps counting as assigned until its worker ended the call.
+#ifndef BATON_ROUTER_DISPATCHER_H_
+#define BATON_ROUTER_DISPATCHER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "common/ids.h"
+#include "common/limits.h"
+#include "common/sampling_params.h"
+#include "common/worker_update.h"
+#include "router/placement.h"
+#include "router/worker_registry.h"
+
+namespace baton::router {
+
+// What a client asked for, checked and tokenized. Immutable, shared by everyone who works on the job.
+struct JobSpec {
+  JobId id;
+  std::vector<int32_t> prompt;
+  SamplingParams sampling;
+  std::string tenant;
+  TimeNs deadline = kNever;
+  bool want_kv_digest = false;
+  // W3C trace context of the client, carried through.
+  std::string traceparent;
+};
+
+enum class Side : uint8_t { kPrefill, kDecode };
+
+// Contiguous on the router's clock; they add up to the whole.
+struct PhaseTimes {
+  int64_t queue_ns = 0;
+  int64_t admission_ns = 0;
+  int64_t prefill_ns = 0;
+  int64_t transfer_ns = 0;
+  int64_t decode_ns = 0;
+};
+
+struct JobResult {
+  absl::Status status;
+  Finish finish = Finish::kNone;
+  int32_t prompt_tokens = 0;
+  int32_t output_tokens = 0;
+  // Prompt tokens that were not computed again, at P.
+  int32_t cached_tokens = 0;
+  int32_t attempts = 0;
+  std::string kv_digest;
+  PhaseTimes phases;
+  WorkerTimes prefill;
+  WorkerTimes decode;
+};
+
+struct StartPrefill {
+  WorkerId worker;
+  std::string target;
+  JobKey key;
+  std::shared_ptr<const JobSpec> job;
+  bool solo = false;
+};
+struct StartDecode {
+  WorkerId worker;
+  std::string target;
+  JobKey key;
+  std::shared_ptr<const JobSpec> job;
+  // D computes the prompt itself; no prefill worker.
+  bool local_prefill = false;
+  WorkerId prefill_worker;
+  std::string prefill_target;
+};
+// The worker's call is cancelled; OnWorkerEnd follows.
+struct CancelAttempt {
+  Side side = Side::kPrefill;
+  WorkerId worker;
+  JobKey key;
+};
+struct EmitToken {
+  JobId job;
+  OutputToken token;
+};
+// The last action of a job.
+struct EndJob {
+  JobId job;
+  JobResult result;
+};
+using DispatchAction = std::variant<StartPrefill, StartDecode, CancelAttempt, EmitToken, EndJob>;
+
+struct DispatcherOptions {
+  PlacementOptions placement;
+  // Waiting jobs beyond which new ones are refused; jobs that come back from a worker are not.
+  int32_t max_queued_jobs = kMaxQueuedJobs;
+  // Open calls are bounded by twice this.
+  int32_t max_running_jobs = kMaxRunningJobs;
+  // Prompts shorter than this are prefilled by the decode worker itself; 0: never.
+  int32_t local_prefill_tokens = 0;
+  int32_t max_passed_over = 8;
+  // Attempts that were refused for lack of room before the job fails with RESOURCE_EXHAUSTED.
+  int32_t max_refusals = 10'000;
+  // A worker that refused a job gets it again after this time, or once its load has changed.
+  int64_t refusal_backoff_ms = 20;
+  // A job waits this long for the workers it needs to exist before UNAVAILABLE.
+  int64_t no_worker_wait_ms = 2'000;
+  // After an error of one worker that may be an echo, this long for the other one's word.
+  int64_t echo_wait_ms = 200;
+  // A worker that sends nothing for so long is lost.
+  int64_t worker_silence_ms = 5'000;
+};
+
+class Dispatcher {
+ public:
+  Dispatcher(const DispatcherOptions& options, const Clock& clock);
+  ~Dispatcher();
+
+  // RESOURCE_EXHAUSTED when the queue is full, INVALID_ARGUMENT for an empty prompt, ALREADY_EXISTS for a job that is
+  // here: then there is no job and no EndJob.
+  absl::Status Submit(std::shared_ptr<const JobSpec> job);
+  // Ends the job with `why`; unknown jobs are ignored. An OK status ends it as Finish::kStop (a stop string matched).
+  void Cancel(const JobId& job, const absl::Status& why);
+
+  void OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update);
+  // The call ended; OK after kFinished. Nothing more comes from it.
+  void OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status);
+
+  absl::Status OnWorkerJoin(const WorkerInfo& info);
+  void OnWorkerLoad(const WorkerId& id, const WorkerLoad& load);
+  // Its registration stream broke or it said goodbye: its attempts end with UNAVAILABLE, but for those whose KV another
+  // worker holds already. Unknown workers are ignored.
+  void OnWorkerLost(const WorkerId& id, const absl::Status& why);
+  void OnTimer();
+
+  TimeNs NextTimer() const;
+  std::vector<DispatchAction> TakeActions();
+
+  const WorkerRegistry& registry() const;
+  int32_t queued_jobs() const;
+  int32_t running_jobs() const;
+  // Calls to workers that have not ended, of whatever job.
+  int32_t open_calls() const;
+  // Per worker, what it has been given and not given back.
+  const std::map<WorkerId, Assigned>& assigned() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_DISPATCHER_H_

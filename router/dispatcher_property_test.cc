@@ -1,0 +1,78 @@
+// Random worlds, by seed: what must hold whatever workers, links and clients do. The checks are in the world.
+#include "gmock/gmock.h"
+#include "router/dispatcher_world_test_util.h"
+
+namespace baton::router {
+namespace {
+
+constexpr uint64_t kSeeds = 40;
+
+WorldOptions Faulty(uint64_t seed) {
+  WorldOptions options;
+  options.seed = seed;
+  options.prefill_workers = static_cast<int>(seed % 3);
+  options.decode_workers = 1 + static_cast<int>(seed % 2);
+  options.mixed_workers = seed % 3 == 0 ? 2 : static_cast<int>(seed / 3 % 2);
+  options.refuse_percent = 10;
+  options.error_percent = 1;
+  options.cancel_percent = 15;
+  options.stop_percent = 15;
+  options.deadline_percent = 15;
+  options.crashes = 4;
+  options.dispatcher.max_queued_jobs = 20;
+  options.dispatcher.max_running_jobs = 12;
+  options.dispatcher.local_prefill_tokens = seed % 4 == 0 ? 30 : 0;
+  options.dispatcher.worker_silence_ms = 1'000;
+  return options;
+}
+
+TEST(DispatcherPropertyTest, EveryAcceptedJobEndsOnceUnderEveryFault) {
+  WorldResult all;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const WorldResult result = DispatcherWorld(Faulty(seed)).Run();
+    EXPECT_EQ(result.accepted, result.ok + result.failed);
+    if (HasFailure()) return;
+    all.accepted += result.accepted;
+    all.refused += result.refused;
+    all.ok += result.ok;
+    all.failed += result.failed;
+    all.attempts += result.attempts;
+  }
+  std::cout << "seeds 1.." << kSeeds << ": " << all.accepted << " accepted, " << all.refused << " refused, " << all.ok
+            << " ok, " << all.failed << " failed, " << all.attempts << " attempts\n";
+  // The faults were there, and so was the service.
+  EXPECT_GT(all.refused, 0);
+  EXPECT_GT(all.failed, 100);
+  EXPECT_GT(all.ok, 1000);
+  EXPECT_GT(all.attempts, all.accepted);
+}
+
+TEST(DispatcherPropertyTest, RefusalsAndDelaysAloneFailNoJob) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    WorldOptions options;
+    options.seed = seed;
+    options.prefill_workers = 1 + static_cast<int>(seed % 2);
+    options.decode_workers = 1 + static_cast<int>(seed / 2 % 2);
+    options.mixed_workers = static_cast<int>(seed / 4 % 2);
+    options.refuse_percent = 30;
+    options.stop_percent = 10;
+    const WorldResult result = DispatcherWorld(options).Run();
+    EXPECT_EQ(result.accepted, options.jobs);
+    EXPECT_THAT(result.errors, ::testing::IsEmpty());
+    EXPECT_EQ(result.ok, options.jobs);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(DispatcherPropertyTest, ASeedRepeatsARun) {
+  const WorldResult first = DispatcherWorld(Faulty(7)).Run();
+  const WorldResult second = DispatcherWorld(Faulty(7)).Run();
+  EXPECT_EQ(first.ok, second.ok);
+  EXPECT_EQ(first.failed, second.failed);
+  EXPECT_EQ(first.attempts, second.attempts);
+}
+
+}  // namespace
+}  // namespace baton::router

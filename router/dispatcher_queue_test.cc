@@ -1,0 +1,191 @@
+// The line: its bound, its order, passing over, waiting for workers.
+#include "gmock/gmock.h"
+#include "router/dispatcher.h"
+#include "router/dispatcher_test_util.h"
+
+namespace baton::router {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class DispatcherQueueTest : public DispatcherTest {
+ protected:
+  // A job that needs all of the decode worker, behind one that holds half of it.
+  static constexpr int kHalfPrompt = 50 * 16;
+  static constexpr int kFullPrompt = 99 * 16;
+
+  // Its call of prefill and of decode end well.
+  void RunToEnd(const JobKey& key) {
+    PrefillDone(key, 70);
+    Finished(kD, key, Finish::kStop);
+    CallEnd(kD, key);
+  }
+};
+
+TEST_F(DispatcherQueueTest, TheQueueIsBounded) {
+  options_.max_queued_jobs = 2;
+  Submit(1);
+  Submit(2);
+  const absl::Status status = dispatcher().Submit(MakeJob(3));
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_EQ(dispatcher().queued_jobs(), 2);
+  dispatcher().Cancel(KeyOf(3).job, absl::CancelledError(""));
+  EXPECT_THAT(Actions(), IsEmpty());
+}
+
+TEST_F(DispatcherQueueTest, NonsenseIsNotAccepted) {
+  EXPECT_TRUE(absl::IsInvalidArgument(dispatcher().Submit(MakeJob(1, {.prompt_tokens = 0}))));
+  Submit(2);
+  EXPECT_TRUE(absl::IsAlreadyExists(dispatcher().Submit(MakeJob(2))));
+  EXPECT_EQ(dispatcher().queued_jobs(), 1);
+}
+
+TEST_F(DispatcherQueueTest, WaitingJobsStartInOrderWhenAPairIsThere) {
+  Submit(1);
+  Submit(2);
+  Join(1, WorkerRole::kPrefill);
+  EXPECT_THAT(Actions(), IsEmpty());
+  Join(2, WorkerRole::kDecode);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/1", "D2 1/1", "P1 2/1", "D2 2/1"));
+}
+
+TEST_F(DispatcherQueueTest, RunningJobsAreBounded) {
+  options_.max_running_jobs = 1;
+  JoinPair();
+  Submit(1);
+  Submit(2);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/1", "D2 1/1"));
+  RunToEnd(KeyOf(1));
+  EXPECT_THAT(Actions(), ElementsAre("1:0=70", "1:OK", "P1 2/1", "D2 2/1"));
+}
+
+TEST_F(DispatcherQueueTest, WithoutWorkersAJobEndsUnavailable) {
+  Submit(1);
+  RunMs(1000);
+  Submit(2);
+  RunMs(1000);
+  EXPECT_THAT(Actions(), ElementsAre("1:UNAVAILABLE"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("start prefill and decode workers"));
+  EXPECT_EQ(LastResult().phases.queue_ns, 2000 * kNsPerMs);
+  Join(1, WorkerRole::kPrefill);
+  RunMs(999);
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("2:UNAVAILABLE")) << "a prefill worker alone is no pair";
+}
+
+TEST_F(DispatcherQueueTest, AJobWaitsLongWhereWorkersExist) {
+  options_.worker_silence_ms = 1'000'000;
+  JoinPair();
+  Submit(1, {.prompt_tokens = kFullPrompt});
+  Submit(2);
+  Actions();
+  RunMs(100'000);
+  EXPECT_THAT(Actions(), IsEmpty());
+  EXPECT_EQ(dispatcher().queued_jobs(), 1);
+}
+
+TEST_F(DispatcherQueueTest, DrainingWorkersGetNothingAndFinishWhatTheyHave) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  dispatcher().OnWorkerLoad(MakeWorkerId(2), {.state = WorkerState::kDraining});
+  Submit(2);
+  Actions();
+  Token(kD, KeyOf(1), 1, 71);
+  EXPECT_THAT(Actions(), ElementsAre("1:1=71"));
+  RunMs(2000);
+  EXPECT_THAT(Actions(), ElementsAre("2:UNAVAILABLE"));
+}
+
+TEST_F(DispatcherQueueTest, APromptLargerThanEveryPoolEndsAtOnce) {
+  JoinPair();
+  Submit(1, {.prompt_tokens = 99 * 16 + 1});
+  EXPECT_THAT(Actions(), ElementsAre("1:INVALID_ARGUMENT"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("need 101 KV blocks"));
+  Submit(2, {.prompt_tokens = kFullPrompt});
+  EXPECT_THAT(Actions(), ElementsAre("P1 2/1", "D2 2/1"));
+}
+
+TEST_F(DispatcherQueueTest, TheHeadIsPassedOverABoundedNumberOfTimes) {
+  options_.max_passed_over = 2;
+  JoinPair();
+  Submit(1, {.prompt_tokens = kHalfPrompt});
+  PrefillDone(KeyOf(1), 70);
+  Submit(2, {.prompt_tokens = kFullPrompt});
+  Actions();
+  Submit(3);
+  PrefillDone(KeyOf(3), 70);
+  Submit(4);
+  PrefillDone(KeyOf(4), 70);
+  EXPECT_THAT(Actions(), ElementsAre("P1 3/1", "D2 3/1", "3:0=70", "P1 4/1", "D2 4/1", "4:0=70"));
+  Submit(5);
+  EXPECT_THAT(Actions(), IsEmpty()) << "the decode worker drains for job 2";
+  for (const uint64_t job : {1, 3}) {
+    Finished(kD, KeyOf(job), Finish::kStop);
+    CallEnd(kD, KeyOf(job));
+  }
+  EXPECT_THAT(Actions(), ElementsAre("1:OK", "3:OK"));
+  Finished(kD, KeyOf(4), Finish::kStop);
+  CallEnd(kD, KeyOf(4));
+  EXPECT_THAT(Actions(), ElementsAre("4:OK", "P1 2/1", "D2 2/1"));
+}
+
+TEST_F(DispatcherQueueTest, ARefusedJobGoesBackAheadOfAllThatCameLater) {
+  JoinPair();
+  Submit(1, {.prompt_tokens = 128});
+  Submit(2, {.prompt_tokens = 128});
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/1", "D2 1/1")) << "two chunks are pending at the prefill worker";
+  Refuse(kD, KeyOf(1));
+  CallEnd(kP, KeyOf(1), absl::CancelledError(""));
+  EXPECT_THAT(Actions(), ElementsAre("-P1 1/1", "P1 2/1", "D2 2/1"));
+  Submit(3, {.prompt_tokens = 128});
+  PrefillDone(KeyOf(2), 70);
+  EXPECT_THAT(Actions(), ElementsAre("2:0=70", "P1 3/1", "D2 3/1")) << "job 1 may not go to worker 2 yet";
+  CallEnd(kP, KeyOf(3), absl::InternalError(""));
+  EXPECT_THAT(Actions(), ElementsAre("-D2 3/1", "3:INTERNAL"));
+  Submit(4, {.prompt_tokens = 128});
+  Actions();
+  CallEnd(kP, KeyOf(4), absl::InternalError(""));
+  RunMs(20);
+  EXPECT_THAT(Actions(), ElementsAre("-D2 4/1", "4:INTERNAL", "P1 1/2", "D2 1/2"));
+}
+
+TEST_F(DispatcherQueueTest, AWorkersFreedRoomEndsTheWaitAfterItsRefusal) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  Submit(2);
+  Refuse(kD, KeyOf(2));
+  CallEnd(kP, KeyOf(2), absl::CancelledError(""));
+  Actions();
+  Finished(kD, KeyOf(1), Finish::kStop);
+  CallEnd(kD, KeyOf(1));
+  EXPECT_THAT(Actions(), ElementsAre("1:OK", "P1 2/2", "D2 2/2"));
+}
+
+TEST_F(DispatcherQueueTest, AnIdlePrefillWorkerTakesAPromptOfAnyLengthAndThenNoMore) {
+  JoinPair();
+  Submit(1, {.prompt_tokens = 1000});
+  Submit(2, {.prompt_tokens = 10});
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/1", "D2 1/1"));
+  Started(kD, KeyOf(1));
+  Started(kP, KeyOf(1), 992);
+  EXPECT_THAT(Actions(), ElementsAre("P1 2/1", "D2 2/1")) << "what was cached needs no computing";
+}
+
+TEST_F(DispatcherQueueTest, WorkersOfDifferentFingerprintsAreNoPair) {
+  Join(1, WorkerRole::kPrefill);
+  WorkerInfo other = MakeWorker(2, WorkerRole::kDecode);
+  other.fingerprint = "g";
+  Join(other);
+  Submit(1);
+  EXPECT_THAT(Actions(), IsEmpty());
+  Join(3, WorkerRole::kDecode);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/1", "D3 1/1"));
+}
+
+}  // namespace
+}  // namespace baton::router

@@ -1,0 +1,556 @@
+// A placed job: one test for each row of the dispatcher's table, and for the words that come late, twice or never.
+#include "router/dispatcher.h"
+
+#include "gmock/gmock.h"
+#include "router/dispatcher_test_util.h"
+
+namespace baton::router {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const absl::Status kCancelledCall = absl::CancelledError("the router cancelled");
+const absl::Status kBroken = absl::UnavailableError("connection reset");
+
+TEST_F(DispatcherTest, APairIsCalledAtOnceAndItsTokensComeInOrder) {
+  JoinPair();
+  Submit(1, {.max_tokens = 3});
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/1", "D2 1/1"));
+  PrefillDone(KeyOf(1), 70);
+  EXPECT_THAT(Actions(), ElementsAre("1:0=70"));
+  Committed(KeyOf(1));
+  Token(kD, KeyOf(1), 0, 70);
+  Token(kD, KeyOf(1), 1, 71);
+  Token(kD, KeyOf(1), 2, 72);
+  Finished(kD, KeyOf(1), Finish::kLength);
+  EXPECT_THAT(Actions(), ElementsAre("1:1=71", "1:2=72", "1:OK"));
+  EXPECT_EQ(LastResult().finish, Finish::kLength);
+  EXPECT_EQ(LastResult().output_tokens, 3);
+  EXPECT_EQ(LastResult().prompt_tokens, 40);
+  EXPECT_EQ(LastResult().attempts, 1);
+  EXPECT_EQ(LastResult().prefill.compute_ns, 11);
+  EXPECT_EQ(LastResult().decode.compute_ns, 22);
+  CallEnd(kD, KeyOf(1));
+  EXPECT_THAT(Actions(), IsEmpty());
+  ExpectNothingLeft();
+}
+
+TEST_F(DispatcherTest, StartDecodeNamesThePrefillWorker) {
+  JoinPair();
+  Submit(1);
+  const std::vector<DispatchAction> actions = dispatcher().TakeActions();
+  const auto& start = std::get<StartDecode>(actions.at(1));
+  EXPECT_EQ(start.prefill_worker, MakeWorkerId(1));
+  EXPECT_EQ(start.prefill_target, "host:1");
+  EXPECT_EQ(start.target, "host:2");
+}
+
+TEST_F(DispatcherTest, OneOutputTokenNeedsNoDecodeWorker) {
+  Join(1, WorkerRole::kPrefill);
+  Submit(1, {.max_tokens = 1});
+  EXPECT_THAT(Actions(), ElementsAre("solo1 1/1"));
+  Started(kP, KeyOf(1));
+  Token(kP, KeyOf(1), 0, 70);
+  Finished(kP, KeyOf(1), Finish::kLength);
+  EXPECT_THAT(Actions(), ElementsAre("1:0=70", "1:OK"));
+  EXPECT_EQ(LastResult().finish, Finish::kLength);
+  EXPECT_EQ(LastResult().phases.transfer_ns, 0);
+}
+
+TEST_F(DispatcherTest, AShortPromptIsPrefilledByTheDecodeWorker) {
+  options_.local_prefill_tokens = 41;
+  JoinPair();
+  Submit(1);
+  EXPECT_THAT(Actions(), ElementsAre("local2 1/1"));
+  Submit(2, {.prompt_tokens = 41});
+  EXPECT_THAT(Actions(), ElementsAre("P1 2/1", "D2 2/1"));
+  Started(kD, KeyOf(1), 16);
+  Token(kD, KeyOf(1), 0, 70);
+  Finished(kD, KeyOf(1), Finish::kStop);
+  EXPECT_THAT(Actions(), ElementsAre("1:0=70", "1:OK"));
+  EXPECT_EQ(LastResult().cached_tokens, 16);
+}
+
+TEST_F(DispatcherTest, AMixedWorkerDoesBoth) {
+  Join(3, WorkerRole::kMixed);
+  Submit(1);
+  EXPECT_THAT(Actions(), ElementsAre("local3 1/1"));
+}
+
+TEST_F(DispatcherTest, TheDecodeWorkersRefusalCancelsPrefillInTheSameStepAndRequeues) {
+  JoinPair();
+  Submit(1);
+  Actions();
+  Refuse(kD, KeyOf(1));
+  EXPECT_THAT(Actions(), ElementsAre("-P1 1/1"));
+  EXPECT_EQ(dispatcher().queued_jobs(), 1);
+  CallEnd(kP, KeyOf(1), kCancelledCall);
+  EXPECT_THAT(Actions(), IsEmpty()) << "the same worker is not asked again so soon";
+  RunMs(19);
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/2", "D2 1/2"));
+}
+
+TEST_F(DispatcherTest, ARefusingWorkerIsAskedAgainWhenItsLoadIsHeard) {
+  JoinPair();
+  Submit(1);
+  Refuse(kD, KeyOf(1));
+  CallEnd(kP, KeyOf(1), kCancelledCall);
+  Actions();
+  dispatcher().OnWorkerLoad(MakeWorkerId(2), {.used_blocks = 10});
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/2", "D2 1/2"));
+}
+
+TEST_F(DispatcherTest, AnotherDecodeWorkerIsAskedAtOnceAfterARefusal) {
+  JoinPair();
+  Join(3, WorkerRole::kDecode);
+  Submit(1);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/1", "D2 1/1"));
+  Refuse(kD, KeyOf(1));
+  // P counts the cancelled attempt until it has ended it.
+  EXPECT_THAT(Actions(), ElementsAre("-P1 1/1", "P1 1/2", "D3 1/2"));
+}
+
+TEST_F(DispatcherTest, ThePrefillWorkersRefusalCancelsDecodeAndRequeues) {
+  JoinPair();
+  Submit(1);
+  Actions();
+  Refuse(kP, KeyOf(1));
+  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1"));
+  CallEnd(kD, KeyOf(1), kCancelledCall);
+  RunMs(20);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/2", "D2 1/2"));
+}
+
+TEST_F(DispatcherTest, BothRefuseAndTheJobIsRequeuedOnce) {
+  JoinPair();
+  Submit(1);
+  Actions();
+  Refuse(kD, KeyOf(1));
+  Refuse(kP, KeyOf(1));
+  EXPECT_THAT(Actions(), ElementsAre("-P1 1/1"));
+  RunMs(20);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/2", "D2 1/2"));
+}
+
+TEST_F(DispatcherTest, RefusalsEndTheJobOnlyAtTheirBound) {
+  options_.max_refusals = 3;
+  JoinPair();
+  Submit(1);
+  for (uint32_t attempt = 1; attempt <= 3; ++attempt) {
+    EXPECT_TRUE(results_.empty());
+    Refuse(kD, KeyOf(1, attempt));
+    CallEnd(kP, KeyOf(1, attempt), kCancelledCall);
+    RunMs(20);
+    Actions();
+  }
+  ASSERT_EQ(results_.size(), 1u);
+  EXPECT_TRUE(absl::IsResourceExhausted(LastResult().status));
+  EXPECT_EQ(LastResult().attempts, 3);
+  ExpectNothingLeft();
+}
+
+TEST_F(DispatcherTest, LackOfRoomAfterTheStartIsNoRefusal) {
+  JoinPair();
+  Submit(1);
+  Started(kD, KeyOf(1));
+  Actions();
+  Refuse(kD, KeyOf(1));
+  EXPECT_THAT(Actions(), ElementsAre("-P1 1/1", "1:RESOURCE_EXHAUSTED"));
+}
+
+TEST_F(DispatcherTest, WordsOfAnEarlierAttemptAreIgnored) {
+  JoinPair();
+  Join(3, WorkerRole::kDecode);
+  Submit(1);
+  Refuse(kD, KeyOf(1));
+  Actions();
+  Started(kP, KeyOf(1, 1));
+  Token(kP, KeyOf(1, 1), 0, 99);
+  Finished(kP, KeyOf(1, 1), Finish::kStop);
+  CallEnd(kP, KeyOf(1, 1), absl::InternalError("late"));
+  EXPECT_THAT(Actions(), IsEmpty());
+  PrefillDone(KeyOf(1, 2), 70);
+  EXPECT_THAT(Actions(), ElementsAre("1:0=70"));
+}
+
+TEST_F(DispatcherTest, ACancelledAttemptCountsUntilItsWorkerEndedTheCall) {
+  JoinPair();
+  Submit(1);
+  dispatcher().Cancel(KeyOf(1).job, absl::CancelledError("by the client"));
+  EXPECT_EQ(dispatcher().running_jobs(), 0);
+  EXPECT_EQ(dispatcher().assigned().at(MakeWorkerId(1)).uncomputed_prompt_tokens, 40);
+  EXPECT_EQ(dispatcher().assigned().at(MakeWorkerId(2)).reserved_blocks, 3);
+  CallEnd(kP, KeyOf(1), kCancelledCall);
+  CallEnd(kD, KeyOf(1), kCancelledCall);
+  ExpectNothingLeft();
+}
+
+TEST_F(DispatcherTest, TokenZeroOfTheDecodeWorkerMayComeFirst) {
+  JoinPair();
+  Submit(1);
+  Actions();
+  Started(kD, KeyOf(1));
+  Committed(KeyOf(1));
+  Token(kD, KeyOf(1), 0, 70);
+  Token(kD, KeyOf(1), 1, 71);
+  Started(kP, KeyOf(1));
+  Token(kP, KeyOf(1), 0, 70);
+  Finished(kP, KeyOf(1), Finish::kNone);
+  CallEnd(kP, KeyOf(1));
+  EXPECT_THAT(Actions(), ElementsAre("1:0=70", "1:1=71"));
+}
+
+TEST_F(DispatcherTest, DifferentTokensZeroAreInternal) {
+  JoinPair();
+  Submit(1);
+  Actions();
+  Started(kP, KeyOf(1));
+  Token(kP, KeyOf(1), 0, 70);
+  Token(kD, KeyOf(1), 0, 71);
+  EXPECT_THAT(Actions(), ElementsAre("1:0=70", "-P1 1/1", "-D2 1/1", "1:INTERNAL"));
+}
+
+TEST_F(DispatcherTest, AGapInTheTokensIsInternal) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  Actions();
+  Token(kD, KeyOf(1), 2, 72);
+  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:INTERNAL"));
+}
+
+TEST_F(DispatcherTest, ALaterTokenTwiceIsInternal) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  Token(kD, KeyOf(1), 1, 71);
+  Actions();
+  Token(kD, KeyOf(1), 1, 71);
+  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:INTERNAL"));
+}
+
+TEST_F(DispatcherTest, ATokenBeyondTheLimitOrOfTheWrongSideIsInternal) {
+  JoinPair();
+  Submit(1, {.max_tokens = 2});
+  PrefillDone(KeyOf(1), 70);
+  Token(kD, KeyOf(1), 1, 71);
+  Actions();
+  Token(kD, KeyOf(1), 2, 72);
+  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:INTERNAL"));
+  Submit(2);
+  Token(kP, KeyOf(2), 0, 70);
+  Actions();
+  Token(kP, KeyOf(2), 1, 71);
+  EXPECT_THAT(Actions(), ElementsAre("-P1 2/1", "-D2 2/1", "2:INTERNAL"));
+}
+
+TEST_F(DispatcherTest, TokenZeroEndsTheJobAtPrefill) {
+  JoinPair();
+  Submit(1);
+  Started(kD, KeyOf(1));
+  Started(kP, KeyOf(1));
+  Actions();
+  AdvanceMs(3);
+  Token(kP, KeyOf(1), 0, 70);
+  AdvanceMs(2);
+  Finished(kP, KeyOf(1), Finish::kStop);
+  EXPECT_THAT(Actions(), ElementsAre("1:0=70", "-D2 1/1", "1:OK"));
+  EXPECT_EQ(LastResult().finish, Finish::kStop);
+  EXPECT_EQ(LastResult().phases.transfer_ns, 0);
+  Finished(kD, KeyOf(1), Finish::kStop);
+  CallEnd(kD, KeyOf(1));
+  CallEnd(kP, KeyOf(1));
+  EXPECT_THAT(Actions(), IsEmpty());
+  ExpectNothingLeft();
+}
+
+TEST_F(DispatcherTest, FinishedWithoutATokenOrAReasonIsInternal) {
+  JoinPair();
+  Submit(1);
+  Actions();
+  Finished(kD, KeyOf(1), Finish::kLength);
+  EXPECT_THAT(Actions(), ElementsAre("-P1 1/1", "1:INTERNAL"));
+  Submit(2);
+  PrefillDone(KeyOf(2), 70);
+  Actions();
+  Finished(kD, KeyOf(2), Finish::kNone);
+  EXPECT_THAT(Actions(), ElementsAre("2:INTERNAL"));
+  Submit(3, {.max_tokens = 1});
+  Token(kP, KeyOf(3), 0, 70);
+  Actions();
+  Finished(kP, KeyOf(3), Finish::kNone);
+  EXPECT_THAT(Actions(), ElementsAre("3:INTERNAL"));
+}
+
+TEST_F(DispatcherTest, ACallThatEndsTooEarlyIsInternal) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  Actions();
+  CallEnd(kD, KeyOf(1));
+  EXPECT_THAT(Actions(), ElementsAre("1:INTERNAL"));
+  Submit(2);
+  Actions();
+  CallEnd(kP, KeyOf(2));
+  EXPECT_THAT(Actions(), ElementsAre("-D2 2/1", "2:INTERNAL"));
+}
+
+TEST_F(DispatcherTest, AnErrorOfPrefillEndsTheJobAndNamesTheWorker) {
+  JoinPair();
+  Submit(1);
+  Started(kD, KeyOf(1));
+  Started(kP, KeyOf(1));
+  Actions();
+  CallEnd(kP, KeyOf(1), kBroken);
+  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:UNAVAILABLE"));
+  EXPECT_EQ(LastResult().status.message(), "prefill worker host:1: connection reset");
+}
+
+TEST_F(DispatcherTest, AnErrorOfDecodeEndsTheJobAndNamesTheWorker) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  Actions();
+  CallEnd(kD, KeyOf(1), absl::DataLossError("digest of block 3"));
+  EXPECT_THAT(Actions(), ElementsAre("1:DATA_LOSS"));
+  EXPECT_EQ(LastResult().status.message(), "decode worker host:2: digest of block 3");
+}
+
+TEST_F(DispatcherTest, AnErrorOfPrefillAfterItsTokenIsForDecodeToJudge) {
+  JoinPair();
+  Submit(1, {.max_tokens = 2});
+  Started(kP, KeyOf(1));
+  Token(kP, KeyOf(1), 0, 70);
+  Actions();
+  CallEnd(kP, KeyOf(1), kBroken);
+  EXPECT_THAT(Actions(), IsEmpty());
+  Token(kD, KeyOf(1), 1, 71);
+  Finished(kD, KeyOf(1), Finish::kLength);
+  EXPECT_THAT(Actions(), ElementsAre("1:1=71", "1:OK"));
+}
+
+TEST_F(DispatcherTest, TheRootOfAFailureIsReportedNotItsEcho) {
+  JoinPair();
+  Submit(1);
+  Actions();
+  CallEnd(kP, KeyOf(1), absl::CancelledError("the reader has gone"));
+  EXPECT_THAT(Actions(), IsEmpty());
+  CallEnd(kD, KeyOf(1), absl::DataLossError("digest"));
+  EXPECT_THAT(Actions(), ElementsAre("1:DATA_LOSS"));
+  Submit(2);
+  Actions();
+  CallEnd(kD, KeyOf(2), absl::CancelledError("the fetch was cut"));
+  CallEnd(kP, KeyOf(2), kBroken);
+  EXPECT_THAT(Actions(), ElementsAre("2:UNAVAILABLE"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("prefill worker host:1: connection reset"));
+}
+
+TEST_F(DispatcherTest, AnEchoWithoutARootEndsTheJobAfterAMoment) {
+  JoinPair();
+  Submit(1);
+  Actions();
+  CallEnd(kP, KeyOf(1), absl::CancelledError("shutting down"));
+  RunMs(options_.echo_wait_ms - 1);
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:UNAVAILABLE"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("prefill worker host:1: shutting down"));
+}
+
+TEST_F(DispatcherTest, AFetchThatBrokeBecausePrefillRefusedIsNoFailure) {
+  JoinPair();
+  Submit(1);
+  Started(kD, KeyOf(1));
+  Actions();
+  CallEnd(kD, KeyOf(1), absl::NotFoundError("no such job"));
+  Refuse(kP, KeyOf(1));
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(20);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/2", "D2 1/2"));
+}
+
+TEST_F(DispatcherTest, ADecodeWorkersOutageIsNamedWhenPrefillOnlyEchoesIt) {
+  JoinPair();
+  Submit(1);
+  Started(kD, KeyOf(1));
+  Actions();
+  CallEnd(kD, KeyOf(1), kBroken);
+  CallEnd(kP, KeyOf(1), absl::CancelledError("the reader has gone"));
+  EXPECT_THAT(Actions(), ElementsAre("1:UNAVAILABLE"));
+  EXPECT_EQ(LastResult().status.message(), "decode worker host:2: connection reset");
+}
+
+TEST_F(DispatcherTest, AnEchoBeforeARefusalStillRequeues) {
+  JoinPair();
+  Submit(1);
+  Actions();
+  CallEnd(kP, KeyOf(1), absl::CancelledError("nobody fetches"));
+  Refuse(kD, KeyOf(1));
+  EXPECT_THAT(Actions(), IsEmpty());
+  EXPECT_EQ(dispatcher().queued_jobs(), 1);
+  RunMs(20);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/2", "D2 1/2"));
+}
+
+TEST_F(DispatcherTest, ALostDecodeWorkerEndsItsJobs) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  Submit(2);
+  Actions();
+  dispatcher().OnWorkerLost(MakeWorkerId(2), kBroken);
+  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:UNAVAILABLE", "-P1 2/1", "-D2 2/1", "2:UNAVAILABLE"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("host:2"));
+  CallEnd(kD, KeyOf(1), kBroken);
+  CallEnd(kD, KeyOf(2), kBroken);
+  CallEnd(kP, KeyOf(2), kCancelledCall);
+  ExpectNothingLeft();
+  EXPECT_FALSE(dispatcher().assigned().contains(MakeWorkerId(2)));
+}
+
+TEST_F(DispatcherTest, ALostPrefillWorkerEndsJobsWhoseKvIsNotCommitted) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  Committed(KeyOf(1));
+  Submit(2);
+  PrefillDone(KeyOf(2), 80);
+  Submit(3);
+  Actions();
+  dispatcher().OnWorkerLost(MakeWorkerId(1), kBroken);
+  EXPECT_THAT(Actions(), ElementsAre("-P1 3/1", "-D2 3/1", "3:UNAVAILABLE", "-D2 2/1", "2:UNAVAILABLE"));
+  Token(kD, KeyOf(1), 1, 71);
+  EXPECT_THAT(Actions(), ElementsAre("1:1=71"));
+}
+
+TEST_F(DispatcherTest, ASilentWorkerIsLost) {
+  JoinPair();
+  Submit(1);
+  Actions();
+  RunMs(3000);
+  dispatcher().OnWorkerLoad(MakeWorkerId(1), {});
+  RunMs(1999);
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("-P1 1/1", "-D2 1/1", "1:UNAVAILABLE"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("host:2 was lost: not heard for 5000 ms"));
+  EXPECT_EQ(dispatcher().registry().workers().size(), 1u);
+}
+
+TEST_F(DispatcherTest, CancelEndsAJobInEveryStateOnce) {
+  JoinPair();
+  const absl::Status why = absl::CancelledError("the client left");
+  Submit(1);
+  Actions();
+  dispatcher().Cancel(KeyOf(1).job, why);
+  dispatcher().Cancel(KeyOf(1).job, why);
+  EXPECT_THAT(Actions(), ElementsAre("-P1 1/1", "-D2 1/1", "1:CANCELLED"));
+  Submit(2);
+  PrefillDone(KeyOf(2), 70);
+  Actions();
+  dispatcher().Cancel(KeyOf(2).job, why);
+  EXPECT_THAT(Actions(), ElementsAre("-D2 2/1", "2:CANCELLED"));
+  dispatcher().OnWorkerLost(MakeWorkerId(2), kBroken);
+  Submit(3);
+  dispatcher().Cancel(KeyOf(3).job, why);
+  EXPECT_THAT(Actions(), ElementsAre("3:CANCELLED"));
+  EXPECT_EQ(LastResult().attempts, 0);
+}
+
+TEST_F(DispatcherTest, CancelWithOkEndsTheJobAsStopped) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  Token(kD, KeyOf(1), 1, 71);
+  Actions();
+  dispatcher().Cancel(KeyOf(1).job, absl::OkStatus());
+  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:OK"));
+  EXPECT_EQ(LastResult().finish, Finish::kStop);
+  EXPECT_EQ(LastResult().output_tokens, 2);
+}
+
+TEST_F(DispatcherTest, DeadlinesEndQueuedAndRunningJobs) {
+  options_.no_worker_wait_ms = 60'000;
+  Submit(1, {.deadline = clock_.Now() + 5 * kNsPerMs});
+  RunMs(5);
+  EXPECT_THAT(Actions(), ElementsAre("1:DEADLINE_EXCEEDED"));
+  JoinPair();
+  Submit(2, {.deadline = clock_.Now() + 5 * kNsPerMs});
+  RunMs(4);
+  EXPECT_THAT(Actions(), ElementsAre("P1 2/1", "D2 2/1"));
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("-P1 2/1", "-D2 2/1", "2:DEADLINE_EXCEEDED"));
+  Submit(3, {.deadline = clock_.Now()});
+  EXPECT_THAT(Actions(), ElementsAre("3:DEADLINE_EXCEEDED"));
+}
+
+TEST_F(DispatcherTest, TheDigestIsWaitedForAfterTheLastToken) {
+  JoinPair();
+  Submit(1, {.max_tokens = 2, .want_kv_digest = true});
+  Started(kD, KeyOf(1));
+  Actions();
+  Token(kD, KeyOf(1), 0, 70);
+  Token(kD, KeyOf(1), 1, 71);
+  Finished(kD, KeyOf(1), Finish::kLength);
+  CallEnd(kD, KeyOf(1));
+  EXPECT_THAT(Actions(), ElementsAre("1:0=70", "1:1=71"));
+  Started(kP, KeyOf(1));
+  Token(kP, KeyOf(1), 0, 70);
+  Finished(kP, KeyOf(1), Finish::kNone, "abc");
+  EXPECT_THAT(Actions(), ElementsAre("1:OK"));
+  EXPECT_EQ(LastResult().kv_digest, "abc");
+  CallEnd(kP, KeyOf(1));
+  ExpectNothingLeft();
+}
+
+TEST_F(DispatcherTest, ACompleteOutputIsNotHarmedByTheLossOfItsDigest) {
+  JoinPair();
+  Submit(1, {.want_kv_digest = true});
+  Started(kP, KeyOf(1));
+  Token(kP, KeyOf(1), 0, 70);
+  Actions();
+  dispatcher().Cancel(KeyOf(1).job, absl::OkStatus());
+  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1"));
+  CallEnd(kD, KeyOf(1), kCancelledCall);
+  EXPECT_THAT(Actions(), IsEmpty());
+  dispatcher().OnWorkerLost(MakeWorkerId(1), kBroken);
+  EXPECT_THAT(Actions(), ElementsAre("-P1 1/1", "1:OK"));
+}
+
+TEST_F(DispatcherTest, PhasesAreContiguousAndAddUp) {
+  JoinPair();
+  const TimeNs start = clock_.Now();
+  Submit(1, {.max_tokens = 2});
+  AdvanceMs(1);
+  Refuse(kD, KeyOf(1));
+  CallEnd(kP, KeyOf(1), kCancelledCall);
+  RunMs(20);
+  AdvanceMs(2);
+  Started(kD, KeyOf(1, 2));
+  AdvanceMs(3);
+  Started(kP, KeyOf(1, 2), 16);
+  AdvanceMs(50);
+  Token(kP, KeyOf(1, 2), 0, 70);
+  AdvanceMs(4);
+  Committed(KeyOf(1, 2));
+  AdvanceMs(7);
+  Token(kD, KeyOf(1, 2), 1, 71);
+  Finished(kD, KeyOf(1, 2), Finish::kLength);
+  Actions();
+  const PhaseTimes& phases = LastResult().phases;
+  EXPECT_EQ(phases.queue_ns, 21 * kNsPerMs);
+  EXPECT_EQ(phases.admission_ns, 5 * kNsPerMs);
+  EXPECT_EQ(phases.prefill_ns, 50 * kNsPerMs);
+  EXPECT_EQ(phases.transfer_ns, 4 * kNsPerMs);
+  EXPECT_EQ(phases.decode_ns, 7 * kNsPerMs);
+  EXPECT_EQ(start + 87 * kNsPerMs, clock_.Now());
+  EXPECT_EQ(LastResult().cached_tokens, 16);
+  EXPECT_EQ(LastResult().attempts, 2);
+}
+
+}  // namespace
+}  // namespace baton::router

@@ -1,0 +1,101 @@
+#include "router/generation_service.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "router/client_stream_listener.h"
+#include "router/error_details.h"
+
+namespace baton::router {
+namespace {
+
+constexpr char kTraceparent[] = "traceparent";
+// Version, trace id, parent id and flags in hex, with dashes.
+constexpr size_t kTraceparentBytes = 55;
+
+TimeNs ReadDeadline(const grpc::CallbackServerContext& context, TimeNs now) {
+  const auto deadline = context.deadline();
+  const auto wall_now = std::chrono::system_clock::now();
+  // gRPC says "none" with a time point far away.
+  if (deadline > wall_now + std::chrono::hours(24 * 7)) return kNever;
+  const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - wall_now).count();
+  return now + std::max<int64_t>(left, 0);
+}
+
+std::string ReadTraceparent(const grpc::CallbackServerContext& context) {
+  const auto it = context.client_metadata().find(kTraceparent);
+  if (it == context.client_metadata().end() || it->second.size() != kTraceparentBytes) return {};
+  return std::string(it->second.data(), it->second.size());
+}
+
+GenerateStream* Refuse(const grpc::Status& status) {
+  auto stream = GenerateStream::Create([] {});
+  stream->Finish(status);
+  return stream.get();
+}
+
+grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const grpc::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(status);
+  return reactor;
+}
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::GenerateResponse>* GenerationService::Generate(grpc::CallbackServerContext* context,
+                                                                            const v1::GenerateRequest* request) {
+  const TimeNs arrived = clock_.Now();
+  PreparedJob prepared;
+  if (grpc::Status status = reader_.Read(*request, prepared); !status.ok()) return Refuse(status);
+  absl::StatusOr<JobOutput> output = JobOutput::Create(*model_.tokenizer, prepared.stop);
+  if (!output.ok()) return Refuse(FieldViolation("stop", std::string(output.status().message())));
+  prepared.job.id = random_.NextId();
+  prepared.job.deadline = ReadDeadline(*context, arrived);
+  prepared.job.traceparent = ReadTraceparent(*context);
+
+  auto job = std::make_shared<const JobSpec>(std::move(prepared.job));
+  auto stream = GenerateStream::Create([this, id = job->id] {
+    loop_.PostWhenRoom([id](Dispatcher& dispatcher) {
+      dispatcher.Cancel(id, absl::CancelledError("the client cancelled or is gone"));
+    });
+  });
+  auto shared_output = std::make_shared<JobOutput>(*std::move(output));
+  const bool posted = loop_.Post([this, job, stream, shared_output, arrived](Dispatcher& dispatcher) {
+    auto listener = std::make_shared<ClientStreamListener>(
+        ClientCall{.stream = stream, .job = job, .arrived = arrived}, std::move(*shared_output), clock_, dispatcher);
+    const absl::Status status = loop_.Submit(job, std::move(listener));
+    if (!status.ok()) stream->Finish(ToClientStatus(status));
+  });
+  if (!posted) stream->Finish(ToClientStatus(absl::ResourceExhaustedError("the router is overloaded: try again")));
+  return stream.get();
+}
+
+grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContext* context,
+                                                      const v1::TokenizeRequest* request,
+                                                      v1::TokenizeResponse* response) {
+  std::vector<int32_t> ids;
+  const grpc::Status status = reader_.Read(*request, ids);
+  *response->mutable_token_ids() = {ids.begin(), ids.end()};
+  return Finish(context, status);
+}
+
+grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerContext* context,
+                                                        const v1::DetokenizeRequest* request,
+                                                        v1::DetokenizeResponse* response) {
+  return Finish(context, reader_.Read(*request, *response->mutable_text()));
+}
+
+grpc::ServerUnaryReactor* GenerationService::ListModels(grpc::CallbackServerContext* context,
+                                                        const v1::ListModelsRequest*,
+                                                        v1::ListModelsResponse* response) {
+  v1::Model* model = response->add_models();
+  model->set_name(model_.name);
+  model->set_context_length(model_.config.context_length);
+  model->set_vocab_size(model_.config.vocab_size);
+  return Finish(context, grpc::Status::OK);
+}
+
+}  // namespace baton::router

@@ -1,0 +1,40 @@
+// baton.v1.GenerationService: what clients call.
+#ifndef BATON_ROUTER_GENERATION_SERVICE_H_
+#define BATON_ROUTER_GENERATION_SERVICE_H_
+
+#include "baton/v1/generation.grpc.pb.h"
+#include "common/clock.h"
+#include "common/random.h"
+#include "router/request_reader.h"
+#include "router/router_loop.h"
+#include "router/served_model.h"
+
+namespace baton::router {
+
+// Thread-safe. Requests are read and tokenized on gRPC's threads; everything after runs on the loop.
+class GenerationService final : public v1::GenerationService::CallbackService {
+ public:
+  // All references outlive the service; `random` is thread-safe.
+  GenerationService(const ServedModel& model, const Clock& clock, RandomSource& random, RouterLoop& loop)
+      : model_(model), clock_(clock), random_(random), loop_(loop), reader_(model, random) {}
+
+  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(grpc::CallbackServerContext* context,
+                                                           const v1::GenerateRequest* request) override;
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context, const v1::TokenizeRequest* request,
+                                     v1::TokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context, const v1::DetokenizeRequest* request,
+                                       v1::DetokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest* request,
+                                       v1::ListModelsResponse* response) override;
+
+ private:
+  const ServedModel& model_;
+  const Clock& clock_;
+  RandomSource& random_;
+  RouterLoop& loop_;
+  const RequestReader reader_;
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_GENERATION_SERVICE_H_

@@ -1,0 +1,40 @@
+// One job's tokens to what its client reads: text in whole characters, ended by the first stop string.
+#ifndef BATON_ROUTER_JOB_OUTPUT_H_
+#define BATON_ROUTER_JOB_OUTPUT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tokenizer/stop_matcher.h"
+#include "tokenizer/stream_detokenizer.h"
+#include "tokenizer/tokenizer.h"
+
+namespace baton::router {
+
+// Used by one thread at a time.
+class JobOutput {
+ public:
+  // INVALID_ARGUMENT for stop strings beyond their limits. The tokenizer outlives this.
+  static absl::StatusOr<JobOutput> Create(const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& stop);
+
+  // Text that may be shown after this token; none once stopped. An error only for an id outside the vocabulary.
+  absl::StatusOr<std::string> Push(int32_t token);
+  // Text held back until now: call it once no more tokens come.
+  std::string Flush();
+  // A stop string has ended the text: later tokens are not part of the output.
+  bool stopped() const { return stopped_; }
+
+ private:
+  JobOutput(const tokenizer::Tokenizer& tokenizer, tokenizer::StopMatcher matcher)
+      : detokenizer_(tokenizer), matcher_(std::move(matcher)) {}
+  std::string Match(const std::string& text);
+
+  tokenizer::StreamDetokenizer detokenizer_;
+  tokenizer::StopMatcher matcher_;
+  bool stopped_ = false;
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_JOB_OUTPUT_H_

@@ -1,0 +1,173 @@
+#include "router/placement.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace baton::router {
+namespace {
+
+PlacementVerdict Worse(PlacementVerdict a, PlacementVerdict b) { return std::max(a, b); }
+PlacementVerdict Better(PlacementVerdict a, PlacementVerdict b) { return std::min(a, b); }
+
+// Workers of one fingerprint, in order of id.
+using Group = std::vector<const Worker*>;
+
+struct GroupResult {
+  PlacementResult result;
+  // Pending prompt tokens of the one, reserved blocks of the other: the smaller, the better.
+  std::pair<int64_t, int64_t> cost;
+};
+
+struct Choice {
+  PlacementVerdict verdict = PlacementVerdict::kNoWorkers;
+  // Set when placed.
+  const Worker* worker = nullptr;
+};
+
+class Placer {
+ public:
+  Placer(const std::map<WorkerId, Assigned>& assigned, const JobNeeds& needs, const PlacementOptions& options,
+         const std::vector<WorkerId>& avoid)
+      : assigned_(assigned), needs_(needs), options_(options), avoid_(avoid) {}
+
+  GroupResult PlaceIn(const Group& group) const { return needs_.solo ? PlaceSolo(group) : PlacePair(group); }
+
+ private:
+  GroupResult PlaceSolo(const Group& group) const;
+  GroupResult PlacePair(const Group& group) const;
+
+  const Assigned& AssignedTo(const Worker& worker) const;
+  bool Avoided(const Worker& worker) const;
+  int64_t PendingTokens(const Worker& worker) const;
+  int64_t ReservedBlocks(const Worker& worker) const;
+  PlacementVerdict PrefillVerdict(const Worker& worker) const;
+  PlacementVerdict DecodeVerdict(const Worker& worker) const;
+
+  template <typename Allowed>
+  Choice ChoosePrefill(const Group& group, Allowed allowed) const;
+  Choice ChoosePrefillFor(const Group& group, bool dedicated) const;
+  bool HasDedicatedPrefill(const Group& group) const;
+
+  const std::map<WorkerId, Assigned>& assigned_;
+  const JobNeeds& needs_;
+  const PlacementOptions& options_;
+  const std::vector<WorkerId>& avoid_;
+};
+
+const Assigned& Placer::AssignedTo(const Worker& worker) const {
+  static constexpr Assigned kNothing;
+  const auto it = assigned_.find(worker.info.id);
+  return it == assigned_.end() ? kNothing : it->second;
+}
+
+bool Placer::Avoided(const Worker& worker) const {
+  return std::find(avoid_.begin(), avoid_.end(), worker.info.id) != avoid_.end();
+}
+
+int64_t Placer::PendingTokens(const Worker& worker) const {
+  const Assigned& assigned = AssignedTo(worker);
+  return std::max(assigned.uncomputed_prompt_tokens,
+                  worker.load.pending_prompt_tokens + assigned.unheard_prompt_tokens);
+}
+
+int64_t Placer::ReservedBlocks(const Worker& worker) const {
+  const Assigned& assigned = AssignedTo(worker);
+  return std::max(assigned.reserved_blocks, worker.load.used_blocks + assigned.unheard_blocks);
+}
+
+PlacementVerdict Placer::PrefillVerdict(const Worker& worker) const {
+  if (needs_.prompt_blocks > worker.info.total_blocks || needs_.prompt_tokens >= worker.info.context_length) {
+    return PlacementVerdict::kImpossible;
+  }
+  const int64_t uncomputed = AssignedTo(worker).uncomputed_prompt_tokens;
+  const int64_t bound = static_cast<int64_t>(options_.max_pending_chunks) * worker.info.chunk_tokens;
+  const bool room = uncomputed == 0 || uncomputed + needs_.prompt_tokens <= bound;
+  return room && !Avoided(worker) ? PlacementVerdict::kPlaced : PlacementVerdict::kBusy;
+}
+
+PlacementVerdict Placer::DecodeVerdict(const Worker& worker) const {
+  const int64_t blocks = int64_t{needs_.prompt_blocks} + 1;
+  if (blocks > worker.info.total_blocks || needs_.prompt_tokens >= worker.info.context_length) {
+    return PlacementVerdict::kImpossible;
+  }
+  const bool room = ReservedBlocks(worker) + blocks <= worker.info.total_blocks &&
+                    AssignedTo(worker).jobs < worker.info.max_sequences;
+  return room && !Avoided(worker) ? PlacementVerdict::kPlaced : PlacementVerdict::kBusy;
+}
+
+template <typename Allowed>
+Choice Placer::ChoosePrefill(const Group& group, Allowed allowed) const {
+  Choice choice;
+  for (const Worker* worker : group) {
+    if (!allowed(*worker)) continue;
+    const PlacementVerdict verdict = PrefillVerdict(*worker);
+    choice.verdict = Better(choice.verdict, verdict);
+    if (verdict != PlacementVerdict::kPlaced) continue;
+    if (choice.worker == nullptr || PendingTokens(*worker) < PendingTokens(*choice.worker)) choice.worker = worker;
+  }
+  return choice;
+}
+
+Choice Placer::ChoosePrefillFor(const Group& group, bool dedicated) const {
+  const WorkerRole role = dedicated ? WorkerRole::kPrefill : WorkerRole::kMixed;
+  const Choice choice = ChoosePrefill(group, [role](const Worker& worker) { return worker.info.role == role; });
+  if (choice.verdict != PlacementVerdict::kNoWorkers) return choice;
+  // Only prefill workers that are too small: the verdict shall say so.
+  return ChoosePrefill(group, [](const Worker& worker) { return worker.can_prefill(); });
+}
+
+bool Placer::HasDedicatedPrefill(const Group& group) const {
+  return std::any_of(group.begin(), group.end(), [this](const Worker* worker) {
+    return worker->info.role == WorkerRole::kPrefill && PrefillVerdict(*worker) != PlacementVerdict::kImpossible;
+  });
+}
+
+GroupResult Placer::PlaceSolo(const Group& group) const {
+  const Choice prefill = ChoosePrefill(group, [](const Worker& worker) { return worker.can_prefill(); });
+  GroupResult placed{.result = {.verdict = prefill.verdict, .pair = {}}, .cost = {}};
+  if (prefill.worker == nullptr) return placed;
+  placed.result.pair.prefill = prefill.worker->info.id;
+  placed.cost = {PendingTokens(*prefill.worker), 0};
+  return placed;
+}
+
+GroupResult Placer::PlacePair(const Group& group) const {
+  GroupResult best;
+  const bool dedicated = HasDedicatedPrefill(group);
+  const Choice prefill = ChoosePrefillFor(group, dedicated);
+  for (const Worker* worker : group) {
+    if (!worker->can_decode()) continue;
+    const bool alone = needs_.local || (worker->info.role == WorkerRole::kMixed && !dedicated);
+    const PlacementVerdict verdict = Worse(DecodeVerdict(*worker), alone ? PrefillVerdict(*worker) : prefill.verdict);
+    if (verdict == PlacementVerdict::kPlaced) {
+      const Worker& prefiller = alone ? *worker : *prefill.worker;
+      const int64_t blocks = ReservedBlocks(*worker);
+      if (best.result.verdict == PlacementVerdict::kPlaced && blocks >= best.cost.second) continue;
+      best.result.pair = {.prefill = prefiller.info.id, .decode = worker->info.id};
+      best.cost = {PendingTokens(prefiller), blocks};
+    }
+    best.result.verdict = Better(best.result.verdict, verdict);
+  }
+  return best;
+}
+
+}  // namespace
+
+PlacementResult Place(const WorkerRegistry& registry, const std::map<WorkerId, Assigned>& assigned,
+                      const JobNeeds& needs, const PlacementOptions& options, const std::vector<WorkerId>& avoid) {
+  std::map<std::string_view, Group> groups;
+  for (const auto& [id, worker] : registry.workers()) {
+    if (worker.load.state == WorkerState::kServing) groups[worker.info.fingerprint].push_back(&worker);
+  }
+  const Placer placer(assigned, needs, options, avoid);
+  GroupResult best;
+  for (const auto& [fingerprint, group] : groups) {
+    const GroupResult placed = placer.PlaceIn(group);
+    const bool equal = placed.result.verdict == best.result.verdict;
+    if (placed.result.verdict < best.result.verdict || (equal && placed.cost < best.cost)) best = placed;
+  }
+  return best.result;
+}
+
+}  // namespace baton::router

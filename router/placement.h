@@ -1,0 +1,84 @@
+// Which pair of workers serves a job: prefill by the least pending prompt tokens, decode by the least reserved blocks,
+// only between equal fingerprints. A pure function of what it is given.
+//
+// Load is known twice: by heartbeats, which are late, and by what the dispatcher itself has assigned, which misses what
+// outputs and leases hold. Each is below the truth at times, so the larger one counts. The bound on uncomputed
+// prompt tokens looks at the assignments alone: a late heartbeat must not keep an idle prefill worker idle.
+//
+//   a job                         | goes to
+//   ------------------------------+----------------------------------------------------------------------------------
+//   solo (one output token)       | the prefill or mixed worker with the least pending prompt tokens
+//   local (a short prompt)        | the decode or mixed worker with the least reserved blocks, which prefills it, too
+//   any other, where a dedicated  | that group's dedicated prefill worker with the least pending prompt tokens, and its
+//   prefill worker can hold it    | decode or mixed worker with the least reserved blocks
+//   any other, without one        | a mixed worker, which prefills it, too; or a decode worker and a mixed one for it
+//
+// Draining workers get nothing.
+#ifndef BATON_ROUTER_PLACEMENT_H_
+#define BATON_ROUTER_PLACEMENT_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "router/worker_registry.h"
+
+namespace baton::router {
+
+// What the dispatcher has given a worker and not got back.
+struct Assigned {
+  // Prompt tokens sent to it whose first token has not come back.
+  int64_t uncomputed_prompt_tokens = 0;
+  // Prompt blocks of jobs sent to it for decode that have not ended.
+  int64_t reserved_blocks = 0;
+  // Open calls, prefill and decode.
+  int32_t jobs = 0;
+  // How far the two sums above have moved since its last heartbeat, which therefore does not show it.
+  int64_t unheard_prompt_tokens = 0;
+  int64_t unheard_blocks = 0;
+};
+
+struct PlacementOptions {
+  // A prefill worker gets at most this many chunk budgets of uncomputed tokens; an idle one always takes one job.
+  int32_t max_pending_chunks = 2;
+};
+
+struct JobNeeds {
+  int64_t prompt_tokens = 0;
+  int32_t prompt_blocks = 0;
+  // One output token: no decode worker is needed.
+  bool solo = false;
+  // The decode worker computes the prompt: no prefill worker is needed. Not together with `solo`.
+  bool local = false;
+};
+
+struct Pair {
+  WorkerId prefill;
+  // Zero for a solo job. Equal to `prefill` where one worker does both: nothing is copied.
+  WorkerId decode;
+};
+
+// From the best to the worst.
+enum class PlacementVerdict : uint8_t {
+  kPlaced,
+  // Workers exist that could serve it, but not now.
+  kBusy,
+  // Workers of the needed roles exist, but the prompt is larger than every pool or context of theirs. A decode worker
+  // needs one block beyond the prompt's.
+  kImpossible,
+  // No serving workers of the needed roles with equal fingerprints.
+  kNoWorkers,
+};
+
+struct PlacementResult {
+  PlacementVerdict verdict = PlacementVerdict::kNoWorkers;
+  Pair pair;
+};
+
+// `avoid`: workers that refused the job since their load last changed.
+PlacementResult Place(const WorkerRegistry& registry, const std::map<WorkerId, Assigned>& assigned,
+                      const JobNeeds& needs, const PlacementOptions& options, const std::vector<WorkerId>& avoid);
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_PLACEMENT_H_

@@ -1,0 +1,241 @@
+#include "router/placement.h"
+
+#include <string>
+#include <vector>
+
+#include "common/kv_layout.h"
+#include "gtest/gtest.h"
+#include "router/dispatcher_test_util.h"
+
+namespace baton::router {
+namespace {
+
+constexpr WorkerRole kPrefill = WorkerRole::kPrefill;
+constexpr WorkerRole kDecode = WorkerRole::kDecode;
+constexpr WorkerRole kMixed = WorkerRole::kMixed;
+
+JobNeeds Prompt(int64_t tokens) { return {.prompt_tokens = tokens, .prompt_blocks = BlocksForTokens(tokens)}; }
+JobNeeds Solo(int64_t tokens) {
+  JobNeeds needs = Prompt(tokens);
+  needs.solo = true;
+  return needs;
+}
+JobNeeds Local(int64_t tokens) {
+  JobNeeds needs = Prompt(tokens);
+  needs.local = true;
+  return needs;
+}
+
+class PlacementTest : public ::testing::Test {
+ protected:
+  WorkerInfo& Add(uint64_t n, WorkerRole role) {
+    pending_.push_back(MakeWorker(n, role));
+    return pending_.back();
+  }
+  void Load(uint64_t n, const WorkerLoad& load) { loads_[n] = load; }
+
+  // "P/D" by number, or the verdict.
+  std::string Place(const JobNeeds& needs) {
+    WorkerRegistry registry;
+    for (const WorkerInfo& info : pending_) EXPECT_TRUE(registry.Join(info, 0).ok());
+    for (const auto& [n, load] : loads_) EXPECT_TRUE(registry.Heartbeat(MakeWorkerId(n), load, 0));
+    std::map<WorkerId, Assigned> assigned;
+    for (const auto& [n, a] : assigned_) assigned[MakeWorkerId(n)] = a;
+    const PlacementResult result = router::Place(registry, assigned, needs, options_, avoid_);
+    switch (result.verdict) {
+      case PlacementVerdict::kPlaced:
+        return std::to_string(result.pair.prefill.low) + "/" + std::to_string(result.pair.decode.low);
+      case PlacementVerdict::kBusy:
+        return "busy";
+      case PlacementVerdict::kImpossible:
+        return "impossible";
+      case PlacementVerdict::kNoWorkers:
+        return "no workers";
+    }
+    return "?";
+  }
+
+  std::vector<WorkerInfo> pending_;
+  std::map<uint64_t, WorkerLoad> loads_;
+  std::map<uint64_t, Assigned> assigned_;
+  PlacementOptions options_;
+  std::vector<WorkerId> avoid_;
+};
+
+TEST_F(PlacementTest, BothRolesMustBeThere) {
+  EXPECT_EQ(Place(Prompt(40)), "no workers");
+  Add(1, kPrefill);
+  EXPECT_EQ(Place(Prompt(40)), "no workers");
+  EXPECT_EQ(Place(Solo(40)), "1/0");
+  EXPECT_EQ(Place(Local(40)), "no workers");
+  Add(2, kDecode);
+  EXPECT_EQ(Place(Prompt(40)), "1/2");
+  EXPECT_EQ(Place(Local(40)), "2/2");
+}
+
+TEST_F(PlacementTest, PrefillGoesToTheLeastPendingTokensByEitherCount) {
+  Add(1, kPrefill);
+  Add(2, kPrefill);
+  Add(3, kDecode);
+  EXPECT_EQ(Place(Prompt(40)), "1/3") << "equal loads: by id";
+  Load(1, {.pending_prompt_tokens = 30});
+  EXPECT_EQ(Place(Prompt(40)), "2/3");
+  assigned_[2] = {.uncomputed_prompt_tokens = 40, .jobs = 1};
+  EXPECT_EQ(Place(Prompt(40)), "1/3");
+  Load(1, {.pending_prompt_tokens = 50});
+  EXPECT_EQ(Place(Prompt(40)), "2/3");
+  EXPECT_EQ(Place(Solo(40)), "2/0");
+}
+
+TEST_F(PlacementTest, ALateHeartbeatIsCorrectedByWhatEndedSince) {
+  Add(1, kPrefill);
+  Add(2, kPrefill);
+  Add(3, kDecode);
+  Load(1, {.pending_prompt_tokens = 1000});
+  Load(2, {.pending_prompt_tokens = 10});
+  assigned_[1] = {.unheard_prompt_tokens = -1000};
+  EXPECT_EQ(Place(Prompt(40)), "1/3");
+  Load(3, {.used_blocks = 100});
+  EXPECT_EQ(Place(Prompt(40)), "busy");
+  assigned_[3] = {.unheard_blocks = -4};
+  EXPECT_EQ(Place(Prompt(40)), "1/3");
+}
+
+TEST_F(PlacementTest, DecodeGoesToTheLeastReservedBlocksByEitherCount) {
+  Add(1, kPrefill);
+  Add(2, kDecode);
+  Add(3, kDecode);
+  Load(2, {.used_blocks = 10});
+  EXPECT_EQ(Place(Prompt(40)), "1/3");
+  assigned_[3] = {.reserved_blocks = 20, .jobs = 1};
+  EXPECT_EQ(Place(Prompt(40)), "1/2");
+  assigned_[2] = {.reserved_blocks = 5, .jobs = 1, .unheard_blocks = 15};
+  EXPECT_EQ(Place(Prompt(40)), "1/3") << "used 10, and 15 more since";
+}
+
+TEST_F(PlacementTest, DecodeNeedsRoomForThePromptAndOneBlockMore) {
+  Add(1, kPrefill);
+  Add(2, kDecode);
+  Load(2, {.used_blocks = 96});
+  EXPECT_EQ(Place(Prompt(48)), "1/2");
+  EXPECT_EQ(Place(Prompt(49)), "busy");
+  Load(2, {.used_blocks = 0});
+  assigned_[2] = {.reserved_blocks = 97, .jobs = 3};
+  EXPECT_EQ(Place(Prompt(48)), "busy");
+}
+
+TEST_F(PlacementTest, DecodeNeedsAFreeSequence) {
+  Add(1, kPrefill);
+  Add(2, kDecode).max_sequences = 3;
+  assigned_[2].jobs = 2;
+  EXPECT_EQ(Place(Prompt(48)), "1/2");
+  assigned_[2].jobs = 3;
+  EXPECT_EQ(Place(Prompt(48)), "busy");
+}
+
+TEST_F(PlacementTest, PrefillTakesAboutTwoChunksOrOnePromptWhenIdle) {
+  Add(1, kPrefill);
+  Add(2, kDecode);
+  EXPECT_EQ(Place(Prompt(1000)), "1/2");
+  assigned_[1] = {.uncomputed_prompt_tokens = 28, .jobs = 1};
+  EXPECT_EQ(Place(Prompt(100)), "1/2");
+  EXPECT_EQ(Place(Prompt(101)), "busy");
+  EXPECT_EQ(Place(Solo(101)), "busy");
+}
+
+TEST_F(PlacementTest, OnlyEqualFingerprintsArePaired) {
+  Add(1, kPrefill).fingerprint = "a";
+  Add(2, kDecode).fingerprint = "b";
+  EXPECT_EQ(Place(Prompt(40)), "no workers");
+  Add(3, kPrefill).fingerprint = "b";
+  EXPECT_EQ(Place(Prompt(40)), "3/2");
+  Add(4, kDecode).fingerprint = "a";
+  EXPECT_EQ(Place(Prompt(40)), "1/4");
+  Load(1, {.pending_prompt_tokens = 5});
+  EXPECT_EQ(Place(Prompt(40)), "3/2") << "the group with less to do";
+}
+
+TEST_F(PlacementTest, DrainingWorkersGetNothing) {
+  Add(1, kPrefill);
+  Add(2, kDecode);
+  Add(3, kDecode);
+  Load(2, {.state = WorkerState::kDraining});
+  EXPECT_EQ(Place(Prompt(40)), "1/3");
+  Load(1, {.state = WorkerState::kDraining});
+  EXPECT_EQ(Place(Prompt(40)), "no workers");
+  EXPECT_EQ(Place(Solo(40)), "no workers");
+}
+
+TEST_F(PlacementTest, AMixedWorkerPrefillsForItselfUnlessADedicatedOneCan) {
+  Add(1, kMixed);
+  Add(2, kMixed);
+  EXPECT_EQ(Place(Prompt(40)), "1/1");
+  assigned_[1] = {.reserved_blocks = 4, .jobs = 1};
+  EXPECT_EQ(Place(Prompt(40)), "2/2");
+  Add(3, kPrefill).total_blocks = 2;
+  EXPECT_EQ(Place(Prompt(40)), "2/2") << "the dedicated one is too small";
+  EXPECT_EQ(Place(Prompt(32)), "3/2");
+  Load(3, {.state = WorkerState::kDraining});
+  EXPECT_EQ(Place(Prompt(32)), "2/2");
+}
+
+TEST_F(PlacementTest, AMixedWorkerPrefillsForADecodeWorkerWithoutADedicatedOne) {
+  Add(1, kMixed);
+  Add(2, kDecode);
+  assigned_[1] = {.reserved_blocks = 4, .jobs = 1};
+  EXPECT_EQ(Place(Prompt(40)), "1/2");
+}
+
+TEST_F(PlacementTest, AMixedWorkerBusyWithAPromptDecodesNoFurtherOneOfItsOwn) {
+  Add(1, kMixed);
+  Add(2, kMixed);
+  assigned_[1] = {.uncomputed_prompt_tokens = 500, .reserved_blocks = 2, .jobs = 1};
+  assigned_[2] = {.uncomputed_prompt_tokens = 0, .reserved_blocks = 40, .jobs = 9};
+  EXPECT_EQ(Place(Prompt(40)), "2/2");
+  assigned_[2].uncomputed_prompt_tokens = 100;
+  EXPECT_EQ(Place(Prompt(40)), "busy");
+}
+
+TEST_F(PlacementTest, ABusyDedicatedPrefillWorkerIsWaitedFor) {
+  Add(1, kPrefill);
+  Add(2, kMixed);
+  assigned_[1] = {.uncomputed_prompt_tokens = 500, .jobs = 1};
+  EXPECT_EQ(Place(Prompt(40)), "busy");
+}
+
+TEST_F(PlacementTest, AvoidedWorkersAreBusy) {
+  Add(1, kPrefill);
+  Add(2, kDecode);
+  Add(3, kDecode);
+  avoid_ = {MakeWorkerId(2)};
+  EXPECT_EQ(Place(Prompt(40)), "1/3");
+  avoid_ = {MakeWorkerId(2), MakeWorkerId(3)};
+  EXPECT_EQ(Place(Prompt(40)), "busy");
+  avoid_ = {MakeWorkerId(1)};
+  EXPECT_EQ(Place(Prompt(40)), "busy");
+}
+
+TEST_F(PlacementTest, WhatFitsNoWorkerIsImpossible) {
+  Add(1, kPrefill);
+  Add(2, kDecode);
+  EXPECT_EQ(Place(Prompt(99 * 16)), "1/2");
+  EXPECT_EQ(Place(Prompt(99 * 16 + 1)), "impossible") << "the decode worker needs one block more";
+  EXPECT_EQ(Place(Solo(99 * 16 + 1)), "1/0");
+  EXPECT_EQ(Place(Solo(100 * 16 + 1)), "impossible");
+  Add(3, kDecode).total_blocks = 200;
+  assigned_[3] = {.reserved_blocks = 190, .jobs = 1};
+  EXPECT_EQ(Place(Prompt(100 * 16)), "busy");
+  EXPECT_EQ(Place(Prompt(100 * 16 + 1)), "impossible") << "the prefill worker's pool is too small";
+}
+
+TEST_F(PlacementTest, ThePromptMustLeaveRoomInTheContext) {
+  Add(1, kPrefill).context_length = 64;
+  Add(2, kDecode);
+  EXPECT_EQ(Place(Prompt(63)), "1/2");
+  EXPECT_EQ(Place(Prompt(64)), "impossible");
+  EXPECT_EQ(Place(Solo(64)), "impossible");
+  EXPECT_EQ(Place(Local(64)), "2/2");
+}
+
+}  // namespace
+}  // namespace baton::router

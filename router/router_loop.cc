@@ -1,0 +1,78 @@
+#include "router/router_loop.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "common/limits.h"
+
+namespace baton::router {
+
+// An idle loop looks at its timers at least this often.
+constexpr int64_t kMaxIdleWaitNs = 100 * kNsPerMs;
+
+RouterLoop::RouterLoop(const DispatcherOptions& options, const Clock& clock)
+    : clock_(clock), dispatcher_(options, clock), mailbox_(kMaxMailboxEvents) {}
+
+RouterLoop::~RouterLoop() { Stop(); }
+
+void RouterLoop::Start(WorkerCalls& calls) {
+  calls_ = &calls;
+  thread_ = std::thread([this] { Run(); });
+}
+
+void RouterLoop::Stop() {
+  mailbox_.Close();
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status RouterLoop::Submit(std::shared_ptr<const JobSpec> job, std::shared_ptr<JobListener> listener) {
+  if (draining_) return absl::UnavailableError("the router is shutting down: use another one");
+  const JobId id = job->id;
+  const absl::Status status = dispatcher_.Submit(std::move(job));
+  if (status.ok()) listeners_[id] = std::move(listener);
+  return status;
+}
+
+void RouterLoop::Drain(int64_t timeout_ns) {
+  PostWhenRoom([this](Dispatcher&) { draining_ = true; });
+  drained_.WaitForNotificationWithTimeout(absl::Nanoseconds(timeout_ns));
+}
+
+void RouterLoop::Run() {
+  while (true) {
+    const bool stopping = mailbox_.closed();
+    for (Task& task : mailbox_.Take()) task(dispatcher_);
+    if (dispatcher_.NextTimer() <= clock_.Now()) dispatcher_.OnTimer();
+    Apply();
+    const bool idle = dispatcher_.queued_jobs() == 0 && dispatcher_.running_jobs() == 0;
+    if (draining_ && idle && !drained_.HasBeenNotified()) drained_.Notify();
+    if (stopping) return;
+    const TimeNs now = clock_.Now();
+    const TimeNs next = dispatcher_.NextTimer();
+    if (next > now) mailbox_.Wait(std::min(next - now, kMaxIdleWaitNs));
+  }
+}
+
+// A listener may act on the dispatcher: until nothing follows.
+void RouterLoop::Apply() {
+  for (auto actions = dispatcher_.TakeActions(); !actions.empty(); actions = dispatcher_.TakeActions()) {
+    for (const DispatchAction& action : actions) {
+      std::visit([this](const auto& a) { Handle(a); }, action);
+    }
+  }
+}
+
+void RouterLoop::Handle(const EmitToken& action) {
+  if (const auto it = listeners_.find(action.job); it != listeners_.end()) it->second->OnToken(action.token);
+}
+
+void RouterLoop::Handle(const EndJob& action) {
+  const auto it = listeners_.find(action.job);
+  if (it == listeners_.end()) return;
+  const std::shared_ptr<JobListener> listener = std::move(it->second);
+  listeners_.erase(it);
+  listener->OnEnd(action.result);
+}
+
+}  // namespace baton::router

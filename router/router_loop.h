@@ -1,0 +1,80 @@
+// The thread that owns the dispatcher. Services and worker calls post to it; it carries out the dispatcher's actions.
+#ifndef BATON_ROUTER_ROUTER_LOOP_H_
+#define BATON_ROUTER_ROUTER_LOOP_H_
+
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/notification.h"
+#include "common/clock.h"
+#include "common/mailbox.h"
+#include "router/dispatcher.h"
+
+namespace baton::router {
+
+// The client's side of a job. Called on the loop; must not block.
+class JobListener {
+ public:
+  virtual ~JobListener() = default;
+  virtual void OnToken(const OutputToken& token) = 0;
+  // Last.
+  virtual void OnEnd(const JobResult& result) = 0;
+};
+
+// Calls to workers. Called on the loop; must not block. What comes back is posted as OnWorkerUpdate and OnWorkerEnd: every
+// start is answered by one OnWorkerEnd, also when the call could not be made.
+class WorkerCalls {
+ public:
+  virtual ~WorkerCalls() = default;
+  virtual void Start(const StartPrefill& start) = 0;
+  virtual void Start(const StartDecode& start) = 0;
+  virtual void Cancel(const CancelAttempt& cancel) = 0;
+};
+
+class RouterLoop {
+ public:
+  // Runs on the loop's thread, the only one that touches the dispatcher.
+  using Task = std::function<void(Dispatcher&)>;
+
+  RouterLoop(const DispatcherOptions& options, const Clock& clock);
+  ~RouterLoop();
+
+  // `calls` outlives the loop.
+  void Start(WorkerCalls& calls);
+  // Later submits are refused; returns when no job is left, or after the timeout.
+  void Drain(int64_t timeout_ns);
+  // Waiting tasks are still run; running jobs are not waited for.
+  void Stop();
+
+  // Any thread. False when the loop is overloaded or stopped.
+  [[nodiscard]] bool Post(Task task) { return mailbox_.Post(std::move(task)); }
+  // Slows the caller down instead of losing the task; dropped once the loop has stopped.
+  void PostWhenRoom(Task task) { mailbox_.PostWhenRoom(std::move(task)); }
+
+  // Within a task: submits the job and keeps its listener until OnEnd. The listener of a refused job is not called.
+  absl::Status Submit(std::shared_ptr<const JobSpec> job, std::shared_ptr<JobListener> listener);
+
+ private:
+  void Run();
+  void Apply();
+  void Handle(const StartPrefill& action) { calls_->Start(action); }
+  void Handle(const StartDecode& action) { calls_->Start(action); }
+  void Handle(const CancelAttempt& action) { calls_->Cancel(action); }
+  void Handle(const EmitToken& action);
+  void Handle(const EndJob& action);
+
+  const Clock& clock_;
+  Dispatcher dispatcher_;
+  WorkerCalls* calls_ = nullptr;
+  absl::flat_hash_map<JobId, std::shared_ptr<JobListener>> listeners_;
+  bool draining_ = false;
+  absl::Notification drained_;
+  Mailbox<Task> mailbox_;
+  std::thread thread_;
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_ROUTER_LOOP_H_

@@ -1,0 +1,63 @@
+#include "router/worker_registry.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/status.h"
+
+namespace baton::router {
+namespace {
+
+absl::Status Validate(const WorkerInfo& info) {
+  if (info.id.is_zero()) return absl::InvalidArgumentError("the worker has no incarnation");
+  if (info.target.empty()) return absl::InvalidArgumentError("the worker states no address");
+  const std::string who = absl::StrCat("worker ", info.target, " states ");
+  if (info.fingerprint.empty()) return absl::InvalidArgumentError(absl::StrCat(who, "no fingerprint"));
+  if (info.total_blocks <= 0) return absl::InvalidArgumentError(absl::StrCat(who, info.total_blocks, " KV blocks"));
+  if (info.max_sequences <= 0) return absl::InvalidArgumentError(absl::StrCat(who, info.max_sequences, " sequences"));
+  if (info.chunk_tokens <= 0) return absl::InvalidArgumentError(absl::StrCat(who, info.chunk_tokens, " chunk tokens"));
+  if (info.context_length <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(who, "a context of ", info.context_length, " tokens"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WorkerRegistry::Join(const WorkerInfo& info, TimeNs now) {
+  BATON_RETURN_IF_ERROR(Validate(info));
+  if (workers_.contains(info.id)) {
+    return absl::AlreadyExistsError(absl::StrCat("worker ", info.target, " has joined already: ", info.id.ToHex()));
+  }
+  if (workers_.size() >= static_cast<size_t>(kMaxWorkers)) {
+    return absl::ResourceExhaustedError(absl::StrCat("the router has its ", kMaxWorkers, " workers"));
+  }
+  Worker worker{.info = info, .load = {}, .last_heard = now};
+  worker.load.free_blocks = info.total_blocks;
+  workers_.emplace(info.id, std::move(worker));
+  return absl::OkStatus();
+}
+
+bool WorkerRegistry::Heartbeat(const WorkerId& id, const WorkerLoad& load, TimeNs now) {
+  const auto it = workers_.find(id);
+  if (it == workers_.end()) return false;
+  it->second.load = load;
+  it->second.last_heard = now;
+  return true;
+}
+
+bool WorkerRegistry::Leave(const WorkerId& id) { return workers_.erase(id) > 0; }
+
+std::vector<WorkerId> WorkerRegistry::Silent(TimeNs before) const {
+  std::vector<WorkerId> silent;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.last_heard <= before) silent.push_back(id);
+  }
+  return silent;
+}
+
+const Worker* WorkerRegistry::Find(const WorkerId& id) const {
+  const auto it = workers_.find(id);
+  return it == workers_.end() ? nullptr : &it->second;
+}
+
+}  // namespace baton::router

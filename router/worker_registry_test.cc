@@ -1,0 +1,62 @@
+#include "router/worker_registry.h"
+
+#include "common/limits.h"
+#include "gmock/gmock.h"
+#include "router/dispatcher_test_util.h"
+
+namespace baton::router {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(WorkerRegistryTest, AWorkerJoinsOnceAndLeaves) {
+  WorkerRegistry registry;
+  const WorkerInfo info = MakeWorker(1, WorkerRole::kMixed);
+  EXPECT_TRUE(registry.Join(info, 0).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(registry.Join(info, 0)));
+  ASSERT_NE(registry.Find(info.id), nullptr);
+  EXPECT_EQ(registry.Find(info.id)->load.free_blocks, 100);
+  EXPECT_TRUE(registry.Leave(info.id));
+  EXPECT_FALSE(registry.Leave(info.id));
+  EXPECT_EQ(registry.Find(info.id), nullptr);
+  EXPECT_TRUE(registry.Join(info, 0).ok());
+}
+
+TEST(WorkerRegistryTest, NonsenseIsRefused) {
+  const auto refused = [](auto spoil) {
+    WorkerRegistry registry;
+    WorkerInfo info = MakeWorker(1, WorkerRole::kDecode);
+    spoil(info);
+    return absl::IsInvalidArgument(registry.Join(info, 0)) && registry.workers().empty();
+  };
+  EXPECT_FALSE(refused([](WorkerInfo&) {}));
+  EXPECT_TRUE(refused([](WorkerInfo& info) { info.id = {}; }));
+  EXPECT_TRUE(refused([](WorkerInfo& info) { info.target.clear(); }));
+  EXPECT_TRUE(refused([](WorkerInfo& info) { info.fingerprint.clear(); }));
+  EXPECT_TRUE(refused([](WorkerInfo& info) { info.total_blocks = 0; }));
+  EXPECT_TRUE(refused([](WorkerInfo& info) { info.max_sequences = 0; }));
+  EXPECT_TRUE(refused([](WorkerInfo& info) { info.chunk_tokens = -1; }));
+  EXPECT_TRUE(refused([](WorkerInfo& info) { info.context_length = 0; }));
+}
+
+TEST(WorkerRegistryTest, WorkersAreBounded) {
+  WorkerRegistry registry;
+  for (uint64_t n = 1; n <= kMaxWorkers; ++n) {
+    ASSERT_TRUE(registry.Join(MakeWorker(n, WorkerRole::kDecode), 0).ok()) << n;
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(registry.Join(MakeWorker(kMaxWorkers + 1, WorkerRole::kDecode), 0)));
+}
+
+TEST(WorkerRegistryTest, SilentAreThoseNotHeardSince) {
+  WorkerRegistry registry;
+  for (uint64_t n = 1; n <= 3; ++n) ASSERT_TRUE(registry.Join(MakeWorker(n, WorkerRole::kDecode), 10).ok());
+  EXPECT_TRUE(registry.Heartbeat(MakeWorkerId(2), {.used_blocks = 5}, 20));
+  EXPECT_EQ(registry.Find(MakeWorkerId(2))->load.used_blocks, 5);
+  EXPECT_FALSE(registry.Heartbeat(MakeWorkerId(9), {}, 20));
+  EXPECT_TRUE(registry.Silent(9).empty());
+  EXPECT_THAT(registry.Silent(10), ElementsAre(MakeWorkerId(1), MakeWorkerId(3)));
+  EXPECT_EQ(registry.Silent(20).size(), 3u);
+}
+
+}  // namespace
+}  // namespace baton::router

@@ -1,0 +1,143 @@
+// Equality with the `tokenizers` and `transformers` libraries over tests/data/tokenizer/oracle.json, on the real model.
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "modelfile/model_file.h"
+#include "nlohmann/json.hpp"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/stream_detokenizer.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/utf8.h"
+
+namespace baton::tokenizer {
+namespace {
+
+using nlohmann::json;
+using Ids = std::vector<int32_t>;
+
+const json& Oracle() {
+  static const json* const oracle = [] {
+    std::ifstream file(BATON_SOURCE_DIR "/tests/data/tokenizer/oracle.json");
+    return new json(json::parse(file));
+  }();
+  return *oracle;
+}
+
+class OracleTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    absl::StatusOr<std::string> path = modelfile::ResolveModel(modelfile::kDefaultModel);
+    ASSERT_TRUE(path.ok()) << path.status();
+    absl::StatusOr<std::unique_ptr<modelfile::ModelFile>> model = modelfile::OpenModelFile(*path);
+    ASSERT_TRUE(model.ok()) << model.status();
+    absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create((*model)->tokenizer());
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    tokenizer_ = tokenizer->release();
+    chat_template_ = new std::string((*model)->tokenizer().chat_template);
+  }
+
+  void SetUp() override { ASSERT_NE(tokenizer_, nullptr) << "run scripts/fetch_model.sh smollm2-135m-instruct"; }
+
+  static std::string StreamDecode(const Ids& ids, bool skip_special) {
+    StreamDetokenizer stream(*tokenizer_, skip_special);
+    std::string text;
+    for (const int32_t id : ids) {
+      absl::StatusOr<std::string> piece = stream.Push(id);
+      EXPECT_TRUE(piece.ok()) << piece.status();
+      EXPECT_TRUE(IsValidUtf8(*piece)) << "half a character in \"" << *piece << "\"";
+      text += *piece;
+    }
+    return text + stream.Flush();
+  }
+
+  static void ExpectDecodes(const Ids& ids, bool skip_special, const std::string& expected) {
+    absl::StatusOr<std::string> decoded = tokenizer_->Decode(ids, skip_special);
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_EQ(*decoded, expected) << testing::PrintToString(ids);
+    EXPECT_EQ(StreamDecode(ids, skip_special), expected) << testing::PrintToString(ids);
+  }
+
+  static Tokenizer* tokenizer_;
+  static std::string* chat_template_;
+};
+
+Tokenizer* OracleTest::tokenizer_ = nullptr;
+std::string* OracleTest::chat_template_ = nullptr;
+
+TEST_F(OracleTest, EncodesAndDecodesTextsAsTheLibraryDoes) {
+  const json& cases = Oracle().at("texts");
+  ASSERT_GE(cases.size(), 2000u);
+  for (const json& c : cases) {
+    const std::string text = c.at("text");
+    const Ids expected = c.at("ids");
+    absl::StatusOr<Ids> ids = tokenizer_->Encode(text);
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    EXPECT_EQ(*ids, expected) << "text: " << json(text).dump(-1, ' ', true);
+    ExpectDecodes(expected, /*skip_special=*/false, c.value("decoded", text));
+    ExpectDecodes(expected, /*skip_special=*/true, c.value("decoded_skip", text));
+  }
+}
+
+TEST_F(OracleTest, TakesSpecialTokensAsPlainTextAsTheLibraryDoes) {
+  for (const json& c : Oracle().at("texts")) {
+    const std::string text = c.at("text");
+    absl::StatusOr<Ids> ids = tokenizer_->Encode(text, {.parse_special = false});
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    EXPECT_EQ(*ids, c.value("ids_plain", c.at("ids").get<Ids>())) << "text: " << json(text).dump(-1, ' ', true);
+  }
+}
+
+TEST_F(OracleTest, DecodesAnyIdsAsTheLibraryDoes) {
+  for (const json& c : Oracle().at("ids")) {
+    const Ids ids = c.at("ids");
+    ExpectDecodes(ids, /*skip_special=*/false, c.at("decoded"));
+    ExpectDecodes(ids, /*skip_special=*/true, c.at("decoded_skip"));
+  }
+}
+
+TEST_F(OracleTest, PreTokenizerFamiliesSplitAsTheLibraryDoes) {
+  const json& families = Oracle().at("families");
+  const std::vector<std::string> strings = families.at("strings");
+  for (const auto& [name, lengths] : families.at("lengths").items()) {
+    const PreTokenizerFamily* family = FindPreTokenizerFamily(name);
+    ASSERT_NE(family, nullptr) << name;
+    absl::StatusOr<std::unique_ptr<PreTokenizer>> pre_tokenizer = PreTokenizer::Create(*family);
+    ASSERT_TRUE(pre_tokenizer.ok()) << pre_tokenizer.status();
+    for (size_t i = 0; i < strings.size(); ++i) {
+      std::vector<std::string_view> words;
+      ASSERT_TRUE((*pre_tokenizer)->Split(strings[i], &words).ok());
+      std::vector<size_t> actual;
+      for (const std::string_view word : words) {
+        if (!word.empty()) actual.push_back(CountCodePoints(word));
+      }
+      EXPECT_EQ(actual, lengths.at(i).get<std::vector<size_t>>())
+          << name << " splits " << json(strings[i]).dump(-1, ' ', true);
+    }
+  }
+}
+
+TEST_F(OracleTest, RendersChatsAsTransformersDoes) {
+  absl::StatusOr<ChatTemplate> chat_template = ChatTemplate::Parse(*chat_template_);
+  ASSERT_TRUE(chat_template.ok()) << chat_template.status();
+  for (const json& c : Oracle().at("chats")) {
+    std::vector<ChatMessage> messages;
+    for (const json& m : c.at("messages")) messages.push_back({m.at("role"), m.at("content")});
+    absl::StatusOr<std::string> text =
+        chat_template->RenderChat({.messages = messages,
+                                   .add_generation_prompt = c.at("add_generation_prompt"),
+                                   .bos_token = tokenizer_->TokenText(tokenizer_->bos_id()),
+                                   .eos_token = tokenizer_->TokenText(tokenizer_->eos_id())});
+    ASSERT_TRUE(text.ok()) << text.status();
+    EXPECT_EQ(*text, c.at("text").get<std::string>());
+    absl::StatusOr<Ids> ids = tokenizer_->Encode(*text);
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    EXPECT_EQ(*ids, c.at("ids").get<Ids>());
+  }
+}
+
+}  // namespace
+}  // namespace baton::tokenizer

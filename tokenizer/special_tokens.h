@@ -1,0 +1,38 @@
+// Finds tokens that are written out in a text, such as <|im_start|>.
+#ifndef BATON_TOKENIZER_SPECIAL_TOKENS_H_
+#define BATON_TOKENIZER_SPECIAL_TOKENS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace baton::tokenizer {
+
+// Leftmost match first, and the longest of those, as tokenizers does. Immutable once filled; thread-safe.
+class SpecialTokenMatcher {
+ public:
+  // Requires that `text` is not empty. A later token with the same text wins.
+  void Add(std::string_view text, int32_t id);
+
+  struct Match {
+    size_t begin = 0;
+    size_t end = 0;  // begin == end: nothing found
+    int32_t id = -1;
+  };
+  // O(bytes scanned x longest token).
+  Match Find(std::string_view text, size_t from) const;
+
+ private:
+  // A trie over bytes; node 0 is the root. Key of next_: node << 8 | byte.
+  absl::flat_hash_map<uint64_t, int32_t> next_;
+  std::vector<int32_t> id_{-1};
+  // Which bytes can begin a token: most of a text is skipped by this alone.
+  bool begins_[256] = {};
+};
+
+}  // namespace baton::tokenizer
+
+#endif  // BATON_TOKENIZER_SPECIAL_TOKENS_H_

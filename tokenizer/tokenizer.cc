@@ -1,0 +1,150 @@
+#include "tokenizer/tokenizer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "tokenizer/utf8.h"
+
+namespace baton::tokenizer {
+namespace {
+
+using modelfile::TokenizerSpec;
+using modelfile::TokenType;
+
+using Vocabulary = absl::flat_hash_map<std::string, int32_t>;
+
+// Tokens that are found as written, before any splitting or merging.
+bool IsAdded(TokenType type) { return type == TokenType::kControl || type == TokenType::kUserDefined; }
+// Tokens that are no part of the answer's text.
+bool IsSpecialType(TokenType type) { return type == TokenType::kControl; }
+
+absl::Status CheckId(std::string_view name, int32_t id, size_t vocab_size) {
+  if (id >= -1 && id < static_cast<int64_t>(vocab_size)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tokenizer ", ToAbsl(name), " id ", id, " is not in the vocabulary of ", vocab_size, " tokens"));
+}
+
+absl::Status CheckSpec(const TokenizerSpec& spec) {
+  if (spec.model != "gpt2") {
+    return absl::UnimplementedError(
+        absl::StrCat("tokenizer model \"", spec.model, "\" is not supported: only byte-level BPE (\"gpt2\") is"));
+  }
+  if (spec.tokens.empty()) return absl::InvalidArgumentError("the tokenizer has no tokens");
+  if (spec.tokens.size() > static_cast<size_t>(INT32_MAX) || spec.merges.size() > static_cast<size_t>(INT32_MAX)) {
+    return absl::InvalidArgumentError("the tokenizer has more than 2^31 tokens or merges");
+  }
+  if (spec.token_types.size() != spec.tokens.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the tokenizer has ", spec.tokens.size(), " tokens but ",
+                                                   spec.token_types.size(), " token types"));
+  }
+  BATON_RETURN_IF_ERROR(CheckId("BOS", spec.bos_id, spec.tokens.size()));
+  BATON_RETURN_IF_ERROR(CheckId("EOS", spec.eos_id, spec.tokens.size()));
+  BATON_RETURN_IF_ERROR(CheckId("unknown", spec.unknown_id, spec.tokens.size()));
+  BATON_RETURN_IF_ERROR(CheckId("padding", spec.padding_id, spec.tokens.size()));
+  if (spec.add_bos && spec.bos_id < 0) {
+    return absl::InvalidArgumentError("the tokenizer adds BOS but names no BOS id");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Vocabulary> BuildVocabulary(const TokenizerSpec& spec) {
+  Vocabulary vocab;
+  vocab.reserve(spec.tokens.size());
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const std::string& token = spec.tokens[id];
+    if (token.empty()) return absl::InvalidArgumentError(absl::StrCat("tokenizer token ", id, " is empty"));
+    const auto [it, inserted] = vocab.try_emplace(token, static_cast<int32_t>(id));
+    if (!inserted) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tokenizer tokens ", it->second, " and ", id, " have the same text"));
+    }
+  }
+  return vocab;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(const TokenizerSpec& spec) {
+  BATON_RETURN_IF_ERROR(CheckSpec(spec));
+  const PreTokenizerFamily* family = FindPreTokenizerFamily(spec.pre_tokenizer);
+  if (family == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("pre-tokenizer \"", spec.pre_tokenizer,
+                                                 "\" is not supported: add a row to tokenizer/pre_tokenizer_table.cc"));
+  }
+  BATON_ASSIGN_OR_RETURN(Vocabulary vocab, BuildVocabulary(spec));
+
+  auto tokenizer = std::unique_ptr<Tokenizer>(new Tokenizer());
+  tokenizer->bos_id_ = spec.bos_id;
+  tokenizer->eos_id_ = spec.eos_id;
+  tokenizer->unknown_id_ = spec.unknown_id;
+  tokenizer->padding_id_ = spec.padding_id;
+  tokenizer->adds_bos_ = spec.add_bos;
+  tokenizer->token_bytes_.reserve(spec.tokens.size());
+  tokenizer->special_.reserve(spec.tokens.size());
+  Vocabulary whole_words;
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const TokenType type = spec.token_types[id];
+    tokenizer->token_bytes_.push_back(ByteLevelToBytes(spec.tokens[id]));
+    tokenizer->special_.push_back(IsSpecialType(type));
+    if (IsAdded(type)) tokenizer->all_added_.Add(spec.tokens[id], static_cast<int32_t>(id));
+    if (type == TokenType::kUserDefined) tokenizer->user_defined_.Add(spec.tokens[id], static_cast<int32_t>(id));
+    if (family->ignore_merges && type == TokenType::kNormal) {
+      whole_words.emplace(tokenizer->token_bytes_.back(), static_cast<int32_t>(id));
+    }
+  }
+  BATON_RETURN_IF_ERROR(tokenizer->bpe_.Build(vocab, spec.merges));
+  tokenizer->bpe_.SetWholeWords(std::move(whole_words));
+  BATON_ASSIGN_OR_RETURN(tokenizer->pre_tokenizer_, PreTokenizer::Create(*family));
+  return tokenizer;
+}
+
+absl::Status Tokenizer::EncodePlain(std::string_view text, std::vector<int32_t>* ids) const {
+  if (text.empty()) return absl::OkStatus();
+  std::vector<std::string_view> words;
+  BATON_RETURN_IF_ERROR(pre_tokenizer_->Split(text, &words));
+  for (const std::string_view word : words) bpe_.Merge(word, ids);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
+  if (text.size() > kMaxEncodeBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the text has ", text.size(), " bytes; at most ", kMaxEncodeBytes, " can be tokenized"));
+  }
+  if (const size_t valid = ValidUtf8Bytes(text); valid != text.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the text is not valid UTF-8 at byte ", valid));
+  }
+  std::vector<int32_t> ids;
+  if (options.add_bos && adds_bos_) ids.push_back(bos_id_);
+  const SpecialTokenMatcher& matcher = options.parse_special ? all_added_ : user_defined_;
+  size_t done = 0;
+  while (done < text.size()) {
+    const SpecialTokenMatcher::Match match = matcher.Find(text, done);
+    const size_t plain_end = match.id < 0 ? text.size() : match.begin;
+    BATON_RETURN_IF_ERROR(EncodePlain(text.substr(done, plain_end - done), &ids));
+    if (match.id >= 0) ids.push_back(match.id);
+    done = match.id < 0 ? text.size() : match.end;
+  }
+  return ids;
+}
+
+absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const int32_t> ids, bool skip_special) const {
+  std::string bytes;
+  for (const int32_t id : ids) {
+    if (!IsValidId(id)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("token id ", id, " is not in the vocabulary of ", vocab_size(), " tokens"));
+    }
+    if (!skip_special || !special_[id]) bytes += token_bytes_[id];
+  }
+  return DecodeUtf8Lossy(bytes);
+}
+
+const std::string& Tokenizer::TokenBytes(int32_t id) const {
+  BATON_CHECK(IsValidId(id)) << "token id " << id;
+  return token_bytes_[id];
+}
+
+}  // namespace baton::tokenizer

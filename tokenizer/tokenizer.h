@@ -1,0 +1,84 @@
+// Text to token ids and back: byte-level BPE as the Hugging Face `tokenizers` library does it, from GGUF metadata.
+// The steps of Encode: cut out special tokens, pre-tokenize by the family's patterns (pre_tokenizer.h), merge bytes.
+#ifndef BATON_TOKENIZER_TOKENIZER_H_
+#define BATON_TOKENIZER_TOKENIZER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "modelfile/model_file.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/special_tokens.h"
+
+namespace baton::tokenizer {
+
+// Longest text that one Encode takes. Requests are bounded far below it (kMaxPromptBytes); a chat template may add.
+inline constexpr size_t kMaxEncodeBytes = 8u << 20;
+
+struct EncodeOptions {
+  // Prepends BOS if the model's metadata asks for it (Tokenizer::adds_bos). Off for rendered chat templates: they
+  // write BOS themselves.
+  bool add_bos = false;
+  // Special tokens written out in the text become their ids. When off they are plain text; user-defined tokens, which
+  // are not special, are found either way.
+  bool parse_special = true;
+};
+
+// Immutable and thread-safe after Create.
+class Tokenizer {
+ public:
+  // Copies what it needs from `spec`. INVALID_ARGUMENT for damaged metadata, UNIMPLEMENTED for a tokenizer model or a
+  // pre-tokenizer that Baton does not know.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(const modelfile::TokenizerSpec& spec);
+
+  // INVALID_ARGUMENT for text that is not valid UTF-8 (says at which byte) or longer than kMaxEncodeBytes.
+  // Time is O(n log n) in the bytes of the text. An empty text gives no ids (or BOS alone).
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // The text of `ids`; each maximal invalid piece of UTF-8 becomes one U+FFFD. INVALID_ARGUMENT for an id outside the
+  // vocabulary.
+  absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids, bool skip_special) const;
+
+  // The raw bytes of a token, which need not be whole UTF-8 characters. Requires IsValidId(id).
+  const std::string& TokenBytes(int32_t id) const;
+  bool IsValidId(int32_t id) const { return id >= 0 && id < vocab_size(); }
+  // A control token such as <|im_end|>; false for ids outside the vocabulary.
+  bool IsSpecial(int32_t id) const { return IsValidId(id) && special_[id]; }
+
+  int32_t vocab_size() const { return static_cast<int32_t>(token_bytes_.size()); }
+  // -1: the model has none.
+  int32_t bos_id() const { return bos_id_; }
+  int32_t eos_id() const { return eos_id_; }
+  int32_t unknown_id() const { return unknown_id_; }
+  int32_t padding_id() const { return padding_id_; }
+  bool adds_bos() const { return adds_bos_; }
+  // The written form of a token for chat templates (bos_token, eos_token): empty for -1.
+  std::string TokenText(int32_t id) const { return IsValidId(id) ? TokenBytes(id) : std::string(); }
+
+ private:
+  Tokenizer() = default;
+  absl::Status EncodePlain(std::string_view text, std::vector<int32_t>* ids) const;
+
+  std::vector<std::string> token_bytes_;
+  std::vector<bool> special_;
+  int32_t bos_id_ = -1;
+  int32_t eos_id_ = -1;
+  int32_t unknown_id_ = -1;
+  int32_t padding_id_ = -1;
+  bool adds_bos_ = false;
+  std::unique_ptr<PreTokenizer> pre_tokenizer_;
+  BpeMerger bpe_;
+  SpecialTokenMatcher all_added_;
+  SpecialTokenMatcher user_defined_;
+};
+
+}  // namespace baton::tokenizer
+
+#endif  // BATON_TOKENIZER_TOKENIZER_H_

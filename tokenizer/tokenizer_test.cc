@@ -1,0 +1,191 @@
+#include "tokenizer/tokenizer.h"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tokenizer/stream_detokenizer.h"
+#include "tokenizer/tiny_spec.h"
+#include "tokenizer/utf8.h"
+
+namespace baton::tokenizer {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Ids = std::vector<int32_t>;
+
+constexpr int32_t kHello = kTinyFirstByteId + 256 + 3;
+constexpr int32_t kSpaceHello = kTinyFirstByteId + 256 + 4;
+constexpr int32_t kEuroPart = kTinyFirstByteId + 256 + 5;
+
+int32_t ByteId(uint8_t byte) { return kTinyFirstByteId + byte; }
+
+std::unique_ptr<Tokenizer> Tiny() {
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create(TinySpec());
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return *std::move(tokenizer);
+}
+
+Ids EncodeOk(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options = {}) {
+  absl::StatusOr<Ids> ids = tokenizer.Encode(text, options);
+  EXPECT_TRUE(ids.ok()) << ids.status();
+  return ids.ok() ? *ids : Ids{};
+}
+
+absl::Status CreateStatus(const modelfile::TokenizerSpec& spec) { return Tokenizer::Create(spec).status(); }
+
+TEST(TokenizerTest, MergesBestRankFirst) {
+  EXPECT_THAT(EncodeOk(*Tiny(), "hello hello"), ElementsAre(kHello, kSpaceHello));
+}
+
+TEST(TokenizerTest, TakesTheLongestSpecialTokenAtAPlace) {
+  EXPECT_THAT(EncodeOk(*Tiny(), "<|start|>x<|start|><|end|>"), ElementsAre(2, 1, 0));
+}
+
+TEST(TokenizerTest, FindsUserDefinedTokensEvenWhereSpecialOnesArePlainText) {
+  const Ids ids = EncodeOk(*Tiny(), "<|end|>  \n", {.parse_special = false});
+  EXPECT_THAT(ids, testing::Not(testing::Contains(0)));
+  EXPECT_EQ(ids.back(), 3);
+}
+
+TEST(TokenizerTest, AddsBosOnlyWhereAskedAndWanted) {
+  EXPECT_THAT(EncodeOk(*Tiny(), "", {.add_bos = true}), ElementsAre(1));
+  EXPECT_THAT(EncodeOk(*Tiny(), ""), ElementsAre());
+  modelfile::TokenizerSpec spec = TinySpec();
+  spec.add_bos = false;
+  EXPECT_THAT(EncodeOk(**Tokenizer::Create(spec), "", {.add_bos = true}), ElementsAre());
+}
+
+TEST(TokenizerTest, RefusesInvalidUtf8AndSaysWhere) {
+  for (const std::string bad : {"ab\xFF", "ab\xC3", "ab\xED\xA0\x80", "ab\xC0\x80", "ab\xF4\x90\x80\x80", "ab\x80"}) {
+    const absl::Status status = Tiny()->Encode(bad).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("not valid UTF-8 at byte 2"));
+  }
+}
+
+TEST(TokenizerTest, TakesTextUpToItsLimit) {
+  const std::unique_ptr<Tokenizer> tokenizer = Tiny();
+  EXPECT_EQ(tokenizer->Encode(std::string(kMaxEncodeBytes + 1, 'a')).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(EncodeOk(*tokenizer, std::string(kMaxEncodeBytes, 'a')).size(), kMaxEncodeBytes);
+}
+
+TEST(TokenizerTest, MergesAMebibyteWithoutSpacesInNearLinearTime) {
+  const std::unique_ptr<Tokenizer> tokenizer = Tiny();
+  for (const std::string unit : {"hello", "h", "l", " ", "\xE2\x82\xAC", "'", "1", "<", "<|start|"}) {
+    std::string word;
+    while (word.size() < (1u << 20)) word += unit;
+    const auto start = std::chrono::steady_clock::now();
+    const Ids ids = EncodeOk(*tokenizer, word);
+    // A quadratic step would take minutes; a sanitizer costs a factor of ten.
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << unit;
+    EXPECT_EQ(*tokenizer->Decode(ids, false), word);
+  }
+}
+
+TEST(TokenizerTest, DropsBytesThatTheVocabularyLacks) {
+  modelfile::TokenizerSpec spec = TinySpec();
+  spec.tokens[ByteId('z')] = "unreachable";
+  EXPECT_THAT(EncodeOk(**Tokenizer::Create(spec), "hzello"), ElementsAre(kHello));
+}
+
+TEST(TokenizerTest, DecodesMaximalInvalidPartsToOneReplacementEach) {
+  const std::unique_ptr<Tokenizer> tokenizer = Tiny();
+  EXPECT_EQ(*tokenizer->Decode(Ids{kEuroPart, ByteId(0xAC)}, false), "\xE2\x82\xAC");
+  EXPECT_EQ(*tokenizer->Decode(Ids{kEuroPart, ByteId('a')}, false),
+            "\xEF\xBF\xBD"
+            "a");
+  EXPECT_EQ(*tokenizer->Decode(Ids{ByteId(0xFF), ByteId(0xE2)}, false), "\xEF\xBF\xBD\xEF\xBF\xBD");
+  EXPECT_EQ(*tokenizer->Decode(Ids{kEuroPart, 0, ByteId(0xAC)}, true), "\xE2\x82\xAC");
+  EXPECT_EQ(*tokenizer->Decode(Ids{kEuroPart, 0}, false), "\xEF\xBF\xBD<|end|>");
+}
+
+TEST(TokenizerTest, RefusesIdsOutsideTheVocabulary) {
+  const std::unique_ptr<Tokenizer> tokenizer = Tiny();
+  for (const int32_t id : {-1, tokenizer->vocab_size(), INT32_MAX, INT32_MIN}) {
+    EXPECT_EQ(tokenizer->Decode(Ids{id}, true).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_FALSE(tokenizer->IsSpecial(id));
+  }
+}
+
+TEST(TokenizerTest, KnowsWhichTokensAreSpecial) {
+  const std::unique_ptr<Tokenizer> tokenizer = Tiny();
+  EXPECT_TRUE(tokenizer->IsSpecial(0));
+  EXPECT_FALSE(tokenizer->IsSpecial(3));
+  EXPECT_FALSE(tokenizer->IsSpecial(kHello));
+  EXPECT_EQ(tokenizer->TokenBytes(kSpaceHello), " hello");
+}
+
+TEST(TokenizerTest, RefusesDamagedMetadata) {
+  modelfile::TokenizerSpec spec = TinySpec();
+  spec.token_types.pop_back();
+  EXPECT_EQ(CreateStatus(spec).code(), absl::StatusCode::kInvalidArgument);
+  spec = TinySpec();
+  spec.tokens[10] = spec.tokens[11];
+  EXPECT_EQ(CreateStatus(spec).code(), absl::StatusCode::kInvalidArgument);
+  spec = TinySpec();
+  spec.tokens[10] = "";
+  EXPECT_EQ(CreateStatus(spec).code(), absl::StatusCode::kInvalidArgument);
+  spec = TinySpec();
+  spec.eos_id = static_cast<int32_t>(spec.tokens.size());
+  EXPECT_EQ(CreateStatus(spec).code(), absl::StatusCode::kInvalidArgument);
+  for (const std::string merge : {"", "a", "a ", " a", "a nosuchtoken", "a b"}) {
+    spec = TinySpec();
+    spec.merges.push_back(merge);
+    EXPECT_EQ(CreateStatus(spec).code(), absl::StatusCode::kInvalidArgument) << merge;
+  }
+  modelfile::TokenizerSpec no_tokens;
+  no_tokens.model = "gpt2";
+  no_tokens.pre_tokenizer = "smollm";
+  EXPECT_EQ(CreateStatus(no_tokens).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(TokenizerTest, NamesWhatItDoesNotSupport) {
+  modelfile::TokenizerSpec spec = TinySpec();
+  spec.model = "llama";
+  EXPECT_EQ(CreateStatus(spec).code(), absl::StatusCode::kUnimplemented);
+  spec = TinySpec();
+  spec.pre_tokenizer = "nosuchfamily";
+  EXPECT_EQ(CreateStatus(spec).code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST(StreamDetokenizerTest, HoldsBackUnfinishedCharacters) {
+  const std::unique_ptr<Tokenizer> tokenizer = Tiny();
+  StreamDetokenizer stream(*tokenizer);
+  EXPECT_EQ(*stream.Push(kEuroPart), "");
+  EXPECT_EQ(stream.pending_bytes(), 2u);
+  EXPECT_EQ(*stream.Push(ByteId(0xAC)), "\xE2\x82\xAC");
+  EXPECT_EQ(*stream.Push(kEuroPart), "");
+  EXPECT_EQ(*stream.Push(0), "") << "a skipped special token does not end the character";
+  EXPECT_FALSE(stream.Push(-1).ok());
+  EXPECT_EQ(stream.Flush(), "\xEF\xBF\xBD");
+  EXPECT_EQ(stream.Flush(), "");
+}
+
+TEST(StreamDetokenizerTest, ReplacesAtOnceWhatCannotBecomeACharacter) {
+  const std::unique_ptr<Tokenizer> tokenizer = Tiny();
+  StreamDetokenizer stream(*tokenizer, /*skip_special=*/false);
+  EXPECT_EQ(*stream.Push(ByteId(0x80)), "\xEF\xBF\xBD");
+  EXPECT_EQ(*stream.Push(ByteId(0xE2)), "");
+  EXPECT_EQ(*stream.Push(0), "\xEF\xBF\xBD<|end|>");
+}
+
+TEST(Utf8Test, CountsAndCodesEveryScalarValue) {
+  for (uint32_t c = 0; c < 0x110000; ++c) {
+    if (c >= 0xD800 && c < 0xE000) continue;
+    std::string text;
+    AppendUtf8(c, &text);
+    ASSERT_TRUE(IsValidUtf8(text)) << c;
+    size_t offset = 0;
+    ASSERT_EQ(NextCodePoint(text, &offset), c);
+    ASSERT_EQ(offset, text.size());
+    ASSERT_EQ(CountCodePoints(text), 1u);
+  }
+}
+
+}  // namespace
+}  // namespace baton::tokenizer

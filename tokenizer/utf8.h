@@ -1,0 +1,54 @@
+// UTF-8: validation, and lossy decoding that replaces invalid bytes as Rust's String::from_utf8_lossy does (Unicode
+// 15, section 3.9, "substitution of maximal subparts").
+#ifndef BATON_TOKENIZER_UTF8_H_
+#define BATON_TOKENIZER_UTF8_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace baton::tokenizer {
+
+inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
+inline constexpr size_t kMaxUtf8Bytes = 4;
+
+enum class Utf8Kind : uint8_t { kValid, kInvalid, kIncomplete };
+
+// The first character of a text that is not empty. kValid: `bytes` is its length. kInvalid: `bytes` is the maximal
+// subpart that one U+FFFD replaces. kIncomplete: the whole rest of the text may still become a character.
+struct Utf8Prefix {
+  Utf8Kind kind;
+  size_t bytes;
+};
+Utf8Prefix ClassifyUtf8Prefix(std::string_view text);
+
+// The offset of the first byte that is not part of valid UTF-8, or text.size() when all is valid.
+size_t ValidUtf8Bytes(std::string_view text);
+inline bool IsValidUtf8(std::string_view text) { return ValidUtf8Bytes(text) == text.size(); }
+
+// Requires valid UTF-8 at `offset`. Advances `offset` past the character.
+uint32_t NextCodePoint(std::string_view text, size_t* offset);
+// Requires a Unicode scalar value.
+void AppendUtf8(uint32_t code_point, std::string* out);
+// Characters of valid UTF-8.
+size_t CountCodePoints(std::string_view text);
+
+// Bytes in, whole characters out.
+class Utf8LossyDecoder {
+ public:
+  // Appends to `out` what is certain.
+  void Push(std::string_view bytes, std::string* out);
+  // Appends one U+FFFD if a character is unfinished, and forgets it.
+  void Flush(std::string* out);
+  size_t pending_bytes() const { return pending_.size(); }
+
+ private:
+  std::string pending_;  // at most 3 bytes: a proper prefix of a character
+};
+
+std::string DecodeUtf8Lossy(std::string_view bytes);
+
+}  // namespace baton::tokenizer
+
+#endif  // BATON_TOKENIZER_UTF8_H_
