@@ -64,7 +64,7 @@ int Serve(const Flags& flags) {
   Supervisor supervisor(MakeOptions(flags));
   const absl::Status started = supervisor.Start();
   if (!started.ok()) {
-    PrintError(started);
+    if (!absl::IsAborted(started)) PrintError(started);
     supervisor.Stop();
     return kExitFailed;
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cli/options.h"
 #include "cli/status_command.h"
 #include "common/log.h"
 #include "common/status.h"
@@ -15,6 +16,7 @@ namespace baton::cli {
 namespace {
 
 constexpr int64_t kReadyTimeoutMs = 120'000;
+constexpr int64_t kExitTimeoutMs = 1'000;
 constexpr int64_t kWatchIntervalMs = 100;
 constexpr int64_t kFirstBackoffMs = 200;
 constexpr int64_t kMaxBackoffMs = 10'000;
@@ -61,16 +63,27 @@ absl::Status Supervisor::Launch(Slot& slot) {
 absl::Status Supervisor::Start() {
   slots_.push_back({});
   BATON_RETURN_IF_ERROR(Launch(slots_.front()));
-  BATON_ASSIGN_OR_RETURN(address_, slots_.front().child->WaitReady(kReadyTimeoutMs));
+  BATON_RETURN_IF_ERROR(WaitReady(slots_.front(), address_));
   for (size_t i = 0; i < options_.workers.size(); ++i) {
     slots_.push_back({.index = static_cast<int>(i), .child = std::nullopt});
     BATON_RETURN_IF_ERROR(Launch(slots_.back()));
   }
   // They load side by side.
   for (size_t i = 1; i < slots_.size(); ++i) {
-    BATON_RETURN_IF_ERROR(slots_[i].child->WaitReady(kReadyTimeoutMs).status());
+    std::string address;
+    BATON_RETURN_IF_ERROR(WaitReady(slots_[i], address));
   }
   return WaitForWorkers();
+}
+
+absl::Status Supervisor::WaitReady(Slot& slot, std::string& address) {
+  absl::StatusOr<std::string> ready = slot.child->WaitReady(kReadyTimeoutMs);
+  if (!ready.ok()) {
+    const bool told_why = slot.child->WaitExit(kExitTimeoutMs) && slot.child->Poll() == kExitFailed;
+    return told_why ? absl::AbortedError("a child said why") : ready.status();
+  }
+  address = *std::move(ready);
+  return absl::OkStatus();
 }
 
 absl::Status Supervisor::WaitForWorkers() {

@@ -31,7 +31,7 @@ class Supervisor {
  public:
   explicit Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
 
-  // Returns when every worker has joined the router. An error has ended whatever was started.
+  // Returns when every worker has joined the router. ABORTED when a child ended after it had told why.
   absl::Status Start();
   // host:port of the router.
   const std::string& address() const { return address_; }
@@ -52,6 +52,7 @@ class Supervisor {
 
   std::vector<std::string> Args(int index) const;
   absl::Status Launch(Slot& slot);
+  static absl::Status WaitReady(Slot& slot, std::string& address);
   absl::Status WaitForWorkers();
   void Check(Slot& slot);
 

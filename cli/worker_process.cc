@@ -7,19 +7,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/model_loading.h"
+#include "cli/transport_report.h"
 #include "common/log.h"
 #include "common/random.h"
 #include "common/status.h"
 #include "engine/cpu_model.h"
-#include "kvtransfer/bandwidth_probe.h"
 
 namespace baton::cli {
 namespace pb = internal::v1;
 namespace {
 
 constexpr int64_t kDrainPollMs = 20;
-constexpr size_t kProbeBytes = 16u << 20;
-constexpr int kProbeRounds = 3;
 constexpr std::chrono::seconds kServerStopTime{1};
 
 engine::Isa ParseIsa(const std::string& name) {
@@ -39,27 +37,6 @@ class TransferFetcher final : public decode_worker::KvFetcher {
  private:
   kvtransfer::TransferThread& transfer_;
 };
-
-// How fast this process copies through its transport: what an operator reads at start.
-void LogBandwidth(kvtransfer::Transport& transport) {
-  const double memcpy_rate = kvtransfer::MemcpyBytesPerSecond(kProbeBytes, kProbeRounds);
-  const auto rate = [&]() -> absl::StatusOr<double> {
-    BATON_ASSIGN_OR_RETURN(const std::string address, transport.Address());
-    BATON_ASSIGN_OR_RETURN(const kvtransfer::PeerId peer, transport.Connect(address));
-    std::vector<kvtransfer::ReadCompletion> others;
-    auto result = kvtransfer::ProbeBandwidth(transport, peer, {.bytes = kProbeBytes, .rounds = kProbeRounds}, others);
-    transport.Disconnect(peer);
-    if (!result.ok()) return result.status();
-    return result->bytes_per_second;
-  }();
-  if (rate.ok()) {
-    spdlog::info("KV transport {}: {:.1f} GB/s in a probe, memcpy {:.1f} GB/s", std::string(transport.name()),
-                 *rate / 1e9, memcpy_rate / 1e9);
-  } else {
-    spdlog::warn("KV transport {}: the probe failed: {}", std::string(transport.name()),
-                 std::string(rate.status().message()));
-  }
-}
 
 }  // namespace
 
@@ -97,7 +74,7 @@ absl::Status WorkerProcess::MakePool() {
   block_count_ = static_cast<int32_t>(blocks);
   BATON_ASSIGN_OR_RETURN(pool_, transport_->AllocateRegion(blocks * block_bytes));
   runner_->SetKvPool(pool_.data(), block_count_);
-  LogBandwidth(*transport_);
+  LogBandwidth(*transport_, kind);
   return absl::OkStatus();
 }
 

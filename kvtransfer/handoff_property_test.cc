@@ -2,8 +2,8 @@
 // the moment it may be: whatever the interleaving, the rules hold and the bytes are right.
 #include <cstring>
 #include <functional>
+#include <iostream>
 #include <map>
-#include <optional>
 #include <queue>
 #include <set>
 #include <string>
@@ -239,7 +239,6 @@ class World {
     for (auto& sink : sinks_) next = std::min(next, sink->core.NextTimer());
     if (next == kNever) return false;
     clock_.now = std::max(clock_.now, next);
-    // Timers may be served late.
     if (!events_.empty() && events_.top().time <= clock_.now) {
       const auto run = events_.top().run;
       events_.pop();
@@ -247,6 +246,7 @@ class World {
     } else {
       for (auto& source : sources_) source->core.OnTimer();
       for (auto& sink : sinks_) sink->core.OnTimer();
+      // The next timers are served late.
       if (Chance(30)) clock_.now += DelayOf(10);
     }
     for (size_t i = 0; i < sinks_.size(); ++i) {
@@ -434,16 +434,10 @@ class World {
     sink.fetches.at(streams_[id].at_sink).over = true;
     sink.core.OnStreamClosed(streams_[id].at_sink, status);
   }
+  void ToSource(size_t id, std::function<void()> run) { Deliver(id, streams_[id].last_to_source, std::move(run)); }
+  void ToSink(size_t id, std::function<void()> run) { Deliver(id, streams_[id].last_to_sink, std::move(run)); }
   // In order, unless the stream is cut meanwhile.
-  void ToSource(size_t id, std::function<void()> run) {
-    TimeNs& last = streams_[id].last_to_source;
-    last = std::max(last, clock_.now + NetworkDelay());
-    At(last, [this, id, run = std::move(run)] {
-      if (!streams_[id].cut) run();
-    });
-  }
-  void ToSink(size_t id, std::function<void()> run) {
-    TimeNs& last = streams_[id].last_to_sink;
+  void Deliver(size_t id, TimeNs& last, std::function<void()> run) {
     last = std::max(last, clock_.now + NetworkDelay());
     At(last, [this, id, run = std::move(run)] {
       if (!streams_[id].cut) run();

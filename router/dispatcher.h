@@ -6,8 +6,7 @@
 //   ------------+--------------------------------+-------------+--------------------------------------------------------
 //   -           | Submit                         | kQueued     | (bounded; beyond it RESOURCE_EXHAUSTED)
 //   kQueued     | a pair is free                 | kPlaced     | StartPrefill and StartDecode at once; solo:
-//   StartPrefill;
-//               |                                |             | one worker for both: StartDecode(local)
+//               |                                |             | StartPrefill; one worker for both: StartDecode(local)
 //   kQueued     | the prompt fits no worker      | ended       | End(INVALID_ARGUMENT)
 //   kQueued     | no workers for too long        | ended       | End(UNAVAILABLE)
 //   kPlaced     | D refuses: RESOURCE_EXHAUSTED  | kQueued     | CancelPrefill in the same step; back to its place in
@@ -23,8 +22,7 @@
 //               | was asked for is still with P  |             |
 //   kFinishing  | P has finished or is gone      | ended       | End(OK)
 //   not queued  | an error of P or D             | ended       | End(it); what may be the echo of the other side's
-//   failure
-//               |                                |             | or refusal waits a moment for that
+//               |                                |             | failure or refusal waits a moment for that
 //   kStreaming  | an error of P after token 0    | kStreaming  | (D will say whether it has the KV)
 //   not queued  | D lost, or P lost before the   | ended       | End(UNAVAILABLE)
 //               | KV was committed at D          |             |

@@ -158,7 +158,13 @@ class DispatcherTest : public ::testing::Test {
     }
     return words;
   }
-  const JobResult& LastResult() { return results_.back(); }
+  const JobResult& LastResult() {
+    if (results_.empty()) {
+      ADD_FAILURE() << "no job has ended";
+      results_.emplace_back();
+    }
+    return results_.back();
+  }
 
   // Nothing is left of any job.
   void ExpectNothingLeft() {

@@ -1,5 +1,6 @@
 #include "engine/kernels/dispatch.h"
 
+#include <cpuid.h>
 #include <xmmintrin.h>
 
 namespace baton::engine::kernels {
@@ -8,11 +9,18 @@ namespace {
 // MXCSR: all exceptions masked, round to nearest even, flush to zero (bit 15), denormals are zero (bit 6).
 constexpr unsigned kFpState = 0x1f80u | 0x8000u | 0x0040u;
 
+// clang 14's __builtin_cpu_supports does not know the name.
+bool HasF16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
 std::vector<const KernelTable*> Detect() {
   std::vector<const KernelTable*> tables = {&kScalarKernels};
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !HasF16c()) {
     return tables;
+  }
   tables.push_back(&kAvx2Kernels);
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
       !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq") ||

@@ -100,7 +100,8 @@ absl::StatusOr<std::vector<Value>> Interpreter::LoopItems(const Statement& state
   for (const Value& item : list.AsList().items) {
     scopes_.emplace_back();
     const absl::Status assigned = Assign(statement, item);
-    absl::StatusOr<Value> wanted = assigned.ok() ? Evaluate(*statement.expressions[1]) : absl::StatusOr<Value>(assigned);
+    absl::StatusOr<Value> wanted =
+        assigned.ok() ? Evaluate(*statement.expressions[1]) : absl::StatusOr<Value>(assigned);
     scopes_.pop_back();
     BATON_RETURN_IF_ERROR(wanted.status());
     if (wanted->Truthy()) kept.push_back(item);
@@ -114,8 +115,7 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteFor(const Statement& state
     return statement.bodies.size() > 1 ? ExecuteBody(statement.bodies[1]) : Flow::kNext;
   }
   BATON_ASSIGN_OR_RETURN(const Value list, MakeList(budget_, std::move(items)));
-  auto loop = std::make_shared<LoopData>(LoopData{list, 0, loop_nesting_});
-  ++loop_nesting_;
+  auto loop = std::make_shared<LoopData>(LoopData{list, 0});
   absl::StatusOr<Flow> flow = Flow::kNext;
   for (size_t i = 0; i < list.AsList().items.size() && flow.ok() && *flow != Flow::kBreak; ++i) {
     loop->index0 = static_cast<int64_t>(i);
@@ -125,7 +125,6 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteFor(const Statement& state
     flow = assigned.ok() ? ExecuteBody(statement.bodies[0]) : absl::StatusOr<Flow>(assigned);
     scopes_.pop_back();
   }
-  --loop_nesting_;
   BATON_RETURN_IF_ERROR(flow.status());
   return Flow::kNext;
 }

@@ -71,7 +71,6 @@ class Interpreter {
   std::vector<Scope> scopes_;
   std::vector<std::unique_ptr<NamespaceData>> namespaces_;
   std::string* out_ = nullptr;
-  int64_t loop_nesting_ = 0;
 };
 
 }  // namespace baton::tokenizer::jinja

@@ -109,8 +109,9 @@ absl::StatusOr<Value> GetLoopAttribute(const LoopData& loop, std::string_view na
   if (name == "first") return Value::Bool(loop.index0 == 0);
   if (name == "last") return Value::Bool(loop.index0 + 1 == length);
   if (name == "length") return Value::Int(length);
-  if (name == "depth") return Value::Int(loop.nesting + 1);
-  if (name == "depth0") return Value::Int(loop.nesting);
+  // Jinja counts recursive loops only, which the parser refuses.
+  if (name == "depth") return Value::Int(1);
+  if (name == "depth0") return Value::Int(0);
   if (name == "previtem" && loop.index0 > 0) return items[loop.index0 - 1];
   if (name == "nextitem" && loop.index0 + 1 < length) return items[loop.index0 + 1];
   return Value::MakeUndefined(name);

@@ -111,6 +111,9 @@ absl::Status Parser::ParseTargets(bool with_namespace, Statement* statement) {
   do {
     if (!statement->targets.empty() && Peek().kind != TokenKind::kName) break;  // a trailing comma
     Target target;
+    for (const std::string_view constant : {"true", "false", "none", "True", "False", "None"}) {
+      if (AtName(constant)) return Error("a constant cannot be assigned to");
+    }
     BATON_ASSIGN_OR_RETURN(target.name, ExpectName());
     if (with_namespace && TakeOperator(".")) {
       BATON_ASSIGN_OR_RETURN(target.attribute, ExpectName());

@@ -121,7 +121,6 @@ struct NamespaceData {
 struct LoopData {
   Value items;  // a list
   int64_t index0 = 0;
-  int64_t nesting = 0;  // 0 for the outermost loop
 };
 
 struct CallableData {

@@ -1,0 +1,174 @@
+// Failures: of calls, of workers, and of what only looks like one.
+#include "gmock/gmock.h"
+#include "router/dispatcher.h"
+#include "router/dispatcher_test_util.h"
+
+namespace baton::router {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const absl::Status kCancelledCall = absl::CancelledError("the router cancelled");
+const absl::Status kBroken = absl::UnavailableError("connection reset");
+
+class DispatcherFailureTest : public DispatcherTest {};
+
+TEST_F(DispatcherFailureTest, AnErrorOfPrefillEndsTheJobAndNamesTheWorker) {
+  JoinPair();
+  Submit(1);
+  Started(kD, KeyOf(1));
+  Started(kP, KeyOf(1));
+  Actions();
+  CallEnd(kP, KeyOf(1), kBroken);
+  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:UNAVAILABLE"));
+  EXPECT_EQ(LastResult().status.message(), "prefill worker host:1: connection reset");
+}
+
+TEST_F(DispatcherFailureTest, AnErrorOfDecodeEndsTheJobAndNamesTheWorker) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  Actions();
+  CallEnd(kD, KeyOf(1), absl::DataLossError("digest of block 3"));
+  EXPECT_THAT(Actions(), ElementsAre("1:DATA_LOSS"));
+  EXPECT_EQ(LastResult().status.message(), "decode worker host:2: digest of block 3");
+}
+
+TEST_F(DispatcherFailureTest, AnErrorOfPrefillAfterItsTokenIsForDecodeToJudge) {
+  JoinPair();
+  Submit(1, {.max_tokens = 2});
+  Started(kP, KeyOf(1));
+  Token(kP, KeyOf(1), 0, 70);
+  Actions();
+  CallEnd(kP, KeyOf(1), kBroken);
+  EXPECT_THAT(Actions(), IsEmpty());
+  Token(kD, KeyOf(1), 1, 71);
+  Finished(kD, KeyOf(1), Finish::kLength);
+  EXPECT_THAT(Actions(), ElementsAre("1:1=71", "1:OK"));
+}
+
+TEST_F(DispatcherFailureTest, TheRootOfAFailureIsReportedNotItsEcho) {
+  JoinPair();
+  Submit(1);
+  Actions();
+  CallEnd(kP, KeyOf(1), absl::CancelledError("the reader has gone"));
+  EXPECT_THAT(Actions(), IsEmpty());
+  CallEnd(kD, KeyOf(1), absl::DataLossError("digest"));
+  EXPECT_THAT(Actions(), ElementsAre("1:DATA_LOSS"));
+  Submit(2);
+  Actions();
+  CallEnd(kD, KeyOf(2), absl::CancelledError("the fetch was cut"));
+  CallEnd(kP, KeyOf(2), kBroken);
+  EXPECT_THAT(Actions(), ElementsAre("2:UNAVAILABLE"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("prefill worker host:1: connection reset"));
+}
+
+TEST_F(DispatcherFailureTest, AnEchoWithoutARootEndsTheJobAfterAMoment) {
+  JoinPair();
+  Submit(1);
+  Actions();
+  CallEnd(kP, KeyOf(1), absl::CancelledError("shutting down"));
+  RunMs(options_.echo_wait_ms - 1);
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:UNAVAILABLE"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("prefill worker host:1: shutting down"));
+}
+
+TEST_F(DispatcherFailureTest, AFetchThatBrokeBecausePrefillRefusedIsNoFailure) {
+  JoinPair();
+  Submit(1);
+  Started(kD, KeyOf(1));
+  Actions();
+  CallEnd(kD, KeyOf(1), absl::NotFoundError("no such job"));
+  Refuse(kP, KeyOf(1));
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(20);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/2", "D2 1/2"));
+}
+
+TEST_F(DispatcherFailureTest, ADecodeWorkersOutageIsNamedWhenPrefillOnlyEchoesIt) {
+  JoinPair();
+  Submit(1);
+  Started(kD, KeyOf(1));
+  Actions();
+  CallEnd(kD, KeyOf(1), kBroken);
+  CallEnd(kP, KeyOf(1), absl::CancelledError("the reader has gone"));
+  EXPECT_THAT(Actions(), ElementsAre("1:UNAVAILABLE"));
+  EXPECT_EQ(LastResult().status.message(), "decode worker host:2: connection reset");
+}
+
+TEST_F(DispatcherFailureTest, PrefillThatFinishesWellEndsTheWaitForItsWord) {
+  JoinPair();
+  Submit(1);
+  Started(kD, KeyOf(1));
+  Actions();
+  CallEnd(kD, KeyOf(1), kBroken);
+  Token(kP, KeyOf(1), 0, 70);
+  EXPECT_THAT(Actions(), ElementsAre("1:0=70"));
+  Finished(kP, KeyOf(1), Finish::kNone);
+  EXPECT_THAT(Actions(), ElementsAre("1:UNAVAILABLE"));
+  EXPECT_EQ(LastResult().status.message(), "decode worker host:2: connection reset");
+}
+
+TEST_F(DispatcherFailureTest, AnEchoBeforeARefusalStillRequeues) {
+  JoinPair();
+  Submit(1);
+  Actions();
+  CallEnd(kP, KeyOf(1), absl::CancelledError("nobody fetches"));
+  Refuse(kD, KeyOf(1));
+  EXPECT_THAT(Actions(), IsEmpty());
+  EXPECT_EQ(dispatcher().queued_jobs(), 1);
+  RunMs(20);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/2", "D2 1/2"));
+}
+
+TEST_F(DispatcherFailureTest, ALostDecodeWorkerEndsItsJobs) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  Submit(2);
+  Actions();
+  dispatcher().OnWorkerLost(MakeWorkerId(2), kBroken);
+  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:UNAVAILABLE", "-P1 2/1", "-D2 2/1", "2:UNAVAILABLE"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("host:2"));
+  CallEnd(kD, KeyOf(1), kBroken);
+  CallEnd(kD, KeyOf(2), kBroken);
+  CallEnd(kP, KeyOf(2), kCancelledCall);
+  ExpectNothingLeft();
+  EXPECT_FALSE(dispatcher().assigned().contains(MakeWorkerId(2)));
+}
+
+TEST_F(DispatcherFailureTest, ALostPrefillWorkerEndsJobsWhoseKvIsNotCommitted) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  Committed(KeyOf(1));
+  Submit(2);
+  PrefillDone(KeyOf(2), 80);
+  Submit(3);
+  Actions();
+  dispatcher().OnWorkerLost(MakeWorkerId(1), kBroken);
+  EXPECT_THAT(Actions(), ElementsAre("-P1 3/1", "-D2 3/1", "3:UNAVAILABLE", "-D2 2/1", "2:UNAVAILABLE"));
+  Token(kD, KeyOf(1), 1, 71);
+  EXPECT_THAT(Actions(), ElementsAre("1:1=71"));
+}
+
+TEST_F(DispatcherFailureTest, ASilentWorkerIsLost) {
+  JoinPair();
+  Submit(1);
+  Actions();
+  RunMs(3000);
+  dispatcher().OnWorkerLoad(MakeWorkerId(1), {});
+  RunMs(1999);
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("-P1 1/1", "-D2 1/1", "1:UNAVAILABLE"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("host:2 was lost: not heard for 5000 ms"));
+  EXPECT_EQ(dispatcher().registry().workers().size(), 1u);
+}
+
+}  // namespace
+}  // namespace baton::router

@@ -1,0 +1,188 @@
+#include "simulator/worker_node.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/fake_model.h"
+
+namespace baton::simulator {
+namespace {
+
+constexpr int64_t kHeartbeatNs = 100 * kNsPerMs;
+// Peers of a dead process notice within this time.
+constexpr int64_t kMaxNoticeMs = 150;
+constexpr uint8_t kGarbage = 0xa5;
+
+// PlantedBug::kResumedTooLate. A decode worker that prefills nothing itself runs several rows of one sequence only after
+// a preemption: the first of them is skipped, as if it had been computed already.
+class TooLateModel final : public engine::ModelRunner {
+ public:
+  explicit TooLateModel(const engine::FakeModelOptions& options) : model_(options) {}
+
+  int32_t vocab_size() const override { return model_.vocab_size(); }
+  int32_t context_length() const override { return model_.context_length(); }
+  const KvLayout& kv_layout() const override { return model_.kv_layout(); }
+  const std::string& fingerprint() const override { return model_.fingerprint(); }
+  void SetKvPool(uint8_t* base, int32_t block_count) override { model_.SetKvPool(base, block_count); }
+
+  void Forward(const engine::StepBatch& batch, absl::Span<float> logits) override {
+    std::vector<engine::SequenceSlice> slices(batch.slices.begin(), batch.slices.end());
+    for (engine::SequenceSlice& slice : slices) {
+      if (slice.row_count < 2) continue;
+      ++slice.first_row;
+      ++slice.first_position;
+      --slice.row_count;
+    }
+    model_.Forward({.tokens = batch.tokens, .slices = slices, .logits_count = batch.logits_count}, logits);
+  }
+
+ private:
+  engine::FakeModel model_;
+};
+
+std::unique_ptr<engine::ModelRunner> MakeModel(const Simulation& sim, router::WorkerRole role) {
+  if (sim.bug == PlantedBug::kResumedTooLate && role == router::WorkerRole::kDecode) {
+    return std::make_unique<TooLateModel>(sim.model);
+  }
+  return std::make_unique<engine::FakeModel>(sim.model);
+}
+
+}  // namespace
+
+WorkerNode::WorkerNode(Simulation& sim, RouterNode& router, const WorkerSetup& setup)
+    : sim_(sim),
+      router_(router),
+      setup_(setup),
+      incarnation_(sim.random.NextId()),
+      model_(MakeModel(sim, setup.role)),
+      pool_(static_cast<size_t>(setup.block_count) * model_->kv_layout().block_bytes(), kGarbage),
+      engine_(std::make_unique<engine::Engine>(engine::EngineOptions{.block_count = setup.block_count,
+                                                                     .chunk_tokens = setup.chunk_tokens,
+                                                                     .max_sequences = setup.max_sequences,
+                                                                     .eos_ids = {kEosId}},
+                                               *model_, absl::MakeSpan(pool_))) {}
+
+void WorkerNode::MakeLoop(engine::PhasePolicy& policy) {
+  loop_ = std::make_unique<engine::EngineLoop>(*engine_, sim_.queue, std::vector<engine::PhasePolicy*>{&policy});
+}
+
+void WorkerNode::Join() {
+  const router::WorkerInfo info{.id = incarnation_,
+                                .role = setup_.role,
+                                .target = setup_.target,
+                                .model = "fake",
+                                .fingerprint = model_->fingerprint(),
+                                .total_blocks = setup_.block_count,
+                                .max_sequences = setup_.max_sequences,
+                                .chunk_tokens = setup_.chunk_tokens,
+                                .context_length = model_->context_length(),
+                                .pid = 1};
+  join_.Send(sim_, [this, info] {
+    router_.Post([this, info](router::Dispatcher& dispatcher) {
+      if (!dispatcher.OnWorkerJoin(info).ok()) sim_.Fail("a worker could not join");
+    });
+  });
+  Heartbeat();
+}
+
+void WorkerNode::Heartbeat() {
+  if (!alive_) return;
+  join_.Send(sim_, [this, load = load_] {
+    router_.Post([id = incarnation_, load](router::Dispatcher& dispatcher) { dispatcher.OnWorkerLoad(id, load); });
+  });
+  sim_.queue.After(kHeartbeatNs, [this] { Heartbeat(); });
+}
+
+void WorkerNode::Crash() {
+  sim_.Trace(setup_.target, " crashes");
+  alive_ = false;
+  CutStreams();
+  for (const auto& [key, call] : calls_) {
+    const auto notice = [this, call = call] {
+      router_.DeliverEnd(call, absl::UnavailableError("the connection broke"));
+    };
+    // With or without what was still on its way.
+    if (sim_.Chance(50)) {
+      call->to_router.SendLater(sim_, sim_.MsBetween(0, kMaxNoticeMs), notice);
+    } else {
+      sim_.queue.After(sim_.Between(0, kNsPerMs), notice);
+    }
+  }
+  calls_.clear();
+  join_.SendLater(sim_, sim_.MsBetween(0, kMaxNoticeMs), [this] {
+    router_.Post([id = incarnation_](router::Dispatcher& dispatcher) {
+      dispatcher.OnWorkerLost(id, absl::UnavailableError("the join stream broke"));
+    });
+  });
+}
+
+void WorkerNode::CancelCall(const std::shared_ptr<Call>& call) {
+  if (!alive_) return;
+  calls_.erase(call->key);
+  PostToLoop([this, key = call->key] { CancelJob(key); });
+}
+
+void WorkerNode::Update(const JobKey& key, const WorkerUpdate& update) {
+  if (update.kind == WorkerUpdate::Kind::kStarted && update.cached_tokens > 0) ++sim_.counts.prefix_hits;
+  Emit([this, key, update] {
+    const auto it = calls_.find(key);
+    if (it == calls_.end()) return;
+    const std::shared_ptr<Call> call = it->second;
+    call->to_router.Send(sim_, [this, call, update] { router_.DeliverUpdate(call, update); });
+  });
+}
+
+void WorkerNode::End(const JobKey& key, const absl::Status& status) {
+  Emit([this, key, status] {
+    const auto it = calls_.find(key);
+    if (it == calls_.end()) return;
+    const std::shared_ptr<Call> call = it->second;
+    calls_.erase(it);
+    call->to_router.Send(sim_, [this, call, status] { router_.DeliverEnd(call, status); });
+  });
+}
+
+void WorkerNode::PostToLoop(Task task) {
+  if (!alive_) return;
+  if (!loop_->Post(std::move(task))) return sim_.Fail("a worker's mailbox is full");
+  ScheduleTurn(std::max(sim_.queue.Now(), busy_until_));
+}
+
+void WorkerNode::ScheduleTurn(TimeNs at) {
+  if (next_turn_ <= at) return;
+  next_turn_ = at;
+  sim_.queue.At(at, [this, at] {
+    if (alive_ && next_turn_ == at) Turn();
+  });
+}
+
+void WorkerNode::Turn() {
+  next_turn_ = kNever;
+  const bool stepped = loop_->Turn();
+  busy_until_ = sim_.queue.Now();
+  if (stepped) busy_until_ += sim_.Between(10'000, sim_.pace.max_step_ns * (sim_.Chance(2) ? 10 : 1));
+  if (!effects_.empty()) {
+    sim_.queue.At(busy_until_, [this, effects = std::exchange(effects_, {})] {
+      if (!alive_) return;
+      for (const Task& effect : effects) effect();
+    });
+  }
+  const engine::EngineLoad load = engine_->Load();
+  load_ = {.free_blocks = load.free_blocks,
+           .used_blocks = load.used_blocks,
+           .cached_blocks = load.cached_blocks,
+           .running = load.running + load.preempted,
+           .pending_prompt_tokens = load.pending_prompt_tokens + WaitingPromptTokens()};
+  sim_.counts.preemptions += std::max(0, load.preempted - preempted_);
+  preempted_ = load.preempted;
+  if (const TimeNs next = loop_->NextTurn(); next != kNever) ScheduleTurn(std::max(next, busy_until_));
+}
+
+void WorkerNode::CheckQuiet() const {
+  const engine::EngineLoad load = engine_->Load();
+  if (load.used_blocks != 0) sim_.Fail(absl::StrCat(setup_.target, " still uses ", load.used_blocks, " blocks"));
+  if (load.running + load.preempted != 0) sim_.Fail(absl::StrCat(setup_.target, " still runs a sequence"));
+  if (!calls_.empty()) sim_.Fail(absl::StrCat(setup_.target, " has ", calls_.size(), " calls open"));
+}
+
+}  // namespace baton::simulator

@@ -1,0 +1,104 @@
+// A simulated worker process: the real engine and its loop over the fake model. A turn of the loop takes virtual time;
+// what it says is heard when it is over, and what comes meanwhile waits in its mailbox.
+#ifndef BATON_SIMULATOR_WORKER_NODE_H_
+#define BATON_SIMULATOR_WORKER_NODE_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/worker_job.h"
+#include "decode_worker/decode_core.h"
+#include "engine/engine.h"
+#include "engine/engine_loop.h"
+#include "engine/model_runner.h"
+#include "router/worker_registry.h"
+#include "simulator/router_node.h"
+#include "simulator/simulation.h"
+
+namespace baton::simulator {
+
+struct WorkerSetup {
+  router::WorkerRole role = router::WorkerRole::kPrefill;
+  std::string target;
+  int32_t block_count = 0;
+  int32_t chunk_tokens = 64;
+  int32_t max_sequences = 4;
+  // Of the Fetch streams.
+  int64_t lease_ms = 4'000;
+  int64_t renew_ms = 500;
+};
+
+// Ends-of-sequence of the simulated model.
+inline constexpr int32_t kEosId = 63;
+
+class WorkerNode : public UpdateSink {
+ public:
+  WorkerNode(Simulation& sim, RouterNode& router, const WorkerSetup& setup);
+  ~WorkerNode() override = default;
+
+  // Joins the router and sends its load, until it crashes.
+  void Join();
+  // Everything that it was doing stops; its peers notice, each in its own time. The memory stays readable, as a mapping
+  // of a dead process's memory does.
+  void Crash();
+
+  // From the router.
+  virtual void OpenPrefill(const std::shared_ptr<Call>& call, WorkerJob job, bool solo) = 0;
+  virtual void OpenDecode(const std::shared_ptr<Call>& call, WorkerJob job,
+                          const decode_worker::DecodeSource& source) = 0;
+  void CancelCall(const std::shared_ptr<Call>& call);
+
+  // UpdateSink.
+  void Update(const JobKey& key, const WorkerUpdate& update) override;
+  void End(const JobKey& key, const absl::Status& status) override;
+
+  // Fails the run when anything is left that a request referred to.
+  virtual void CheckQuiet() const;
+
+  bool alive() const { return alive_; }
+  const Incarnation& incarnation() const { return incarnation_; }
+  const WorkerSetup& setup() const { return setup_; }
+  absl::Span<uint8_t> pool() { return absl::MakeSpan(pool_); }
+
+ protected:
+  // The derived node calls it last in its constructor.
+  void MakeLoop(engine::PhasePolicy& policy);
+  void AddCall(const std::shared_ptr<Call>& call) { calls_[call->key] = call; }
+  // To the loop; any event of the simulation.
+  void PostToLoop(Task task);
+  // Within a turn: happens when the turn is over.
+  void Emit(Task effect) { effects_.push_back(std::move(effect)); }
+  virtual void CancelJob(const JobKey& key) = 0;
+  virtual void CutStreams() = 0;
+  virtual int64_t WaitingPromptTokens() const { return 0; }
+
+  Simulation& sim_;
+  RouterNode& router_;
+  const WorkerSetup setup_;
+  const Incarnation incarnation_;
+  std::unique_ptr<engine::ModelRunner> model_;
+  std::vector<uint8_t> pool_;
+  std::unique_ptr<engine::Engine> engine_;
+
+ private:
+  void ScheduleTurn(TimeNs at);
+  void Turn();
+  void Heartbeat();
+
+  bool alive_ = true;
+  std::unique_ptr<engine::EngineLoop> loop_;
+  std::vector<Task> effects_;
+  TimeNs next_turn_ = kNever;
+  TimeNs busy_until_ = 0;
+  std::map<JobKey, std::shared_ptr<Call>> calls_;
+  Lane join_;
+  router::WorkerLoad load_;
+  int32_t preempted_ = 0;
+};
+
+}  // namespace baton::simulator
+
+#endif  // BATON_SIMULATOR_WORKER_NODE_H_

@@ -1,0 +1,161 @@
+"""A local cluster as a test fixture, and the command line as a function.
+
+Every process ends with its test: the cluster by SIGTERM to its own pid, and with exit code 0 or the test fails.
+"""
+
+import json
+import os
+import pathlib
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+BINARY = os.environ.get("BATON_BINARY", "")
+SOURCE_DIR = pathlib.Path(__file__).resolve().parents[2]
+READY_TIMEOUT_S = 120
+# The supervisor gives the router 35 s to drain and the workers 10 s.
+STOP_TIMEOUT_S = 60
+COMMAND_TIMEOUT_S = 120
+POLL_S = 0.02
+
+
+def wait_until(condition, timeout_s, what):
+    """Polls until condition() is truthy and returns its value; AssertionError after timeout_s."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(POLL_S)
+
+
+def run_baton(*args, env=None, stdin=None, timeout_s=COMMAND_TIMEOUT_S):
+    """Runs a subcommand to its end. `stdin` is bytes; stdout and stderr of the result are text."""
+    result = subprocess.run([BINARY, *map(str, args)], input=stdin or b"", capture_output=True,
+                            env={**os.environ, **(env or {})}, timeout=timeout_s, check=False)
+    result.stdout = result.stdout.decode("utf-8", "replace")
+    result.stderr = result.stderr.decode("utf-8", "replace")
+    return result
+
+
+def is_running(pid):
+    """False for a zombie: whoever inherited it has not reaped it yet, but it has ended."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def children_of(pid):
+    """Pids of the live children of a process."""
+    children = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == pid and fields[0] not in ("Z", "X"):
+            children.append(int(entry.name))
+    return children
+
+
+class Cluster:
+    """`baton serve` with the given arguments: `with Cluster("--mixed", 1) as cluster: ... cluster.target`."""
+
+    live = []
+
+    def __init__(self, *args, env=None, grpc_port=0):
+        port = [] if grpc_port is None else ["--grpc-port", grpc_port]
+        self.command = [BINARY, "serve", *map(str, [*port, *args])]
+        self.env = {**os.environ, **(env or {})}
+        self.target = None
+        self._log = tempfile.TemporaryFile(mode="w+b")
+        self._ready = queue.Queue()
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=self._log, env=self.env)
+        Cluster.live.append(self)
+        # It reads to the end, so that the server never blocks on a full pipe.
+        self._reader = threading.Thread(target=self._read_stdout, daemon=True)
+        self._reader.start()
+        try:
+            self.target = self._wait_ready()
+        except BaseException:
+            self.process.kill()
+            self._close()
+            raise
+        return self
+
+    def __exit__(self, exc_type, exc, traceback):
+        try:
+            exit_code = self.stop()
+        finally:
+            log = self.log()
+            self._close()
+        if exc_type is not None:
+            print(f"{' '.join(self.command)} said:\n{log}")
+        else:
+            assert exit_code == 0, f"the cluster ended with {exit_code}:\n{log}"
+
+    def _read_stdout(self):
+        for line in self.process.stdout:
+            self._ready.put(line.decode())
+        self._ready.put(None)
+
+    def _wait_ready(self):
+        try:
+            line = self._ready.get(timeout=READY_TIMEOUT_S)
+        except queue.Empty:
+            line = None
+        assert line is not None and line.startswith("ready "), f"no ready line but {line!r}:\n{self.log()}"
+        return json.loads(line.removeprefix("ready "))["grpc"]
+
+    def _close(self):
+        self.process.wait()
+        self._reader.join()
+        self.process.stdout.close()
+        self._log.close()
+        Cluster.live.remove(self)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def log(self):
+        """The end of what the server wrote to stderr."""
+        return os.pread(self._log.fileno(), 1 << 20, 0).decode("utf-8", "replace")[-20_000:]
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def stop(self):
+        """SIGTERM, once; the exit code. A process that already ended keeps its own."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+        try:
+            return self.process.wait(timeout=STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError(f"did not drain in {STOP_TIMEOUT_S} s:\n{self.log()}") from None
+
+    def kill(self):
+        """SIGKILL to the supervisor alone, for tests of what its children do then."""
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+        self.process.returncode = 0
+
+    def status(self):
+        result = run_baton("status", "--target", self.target, "--json")
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+
+    def workers(self):
+        return self.status()["workers"]

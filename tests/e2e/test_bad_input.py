@@ -1,0 +1,223 @@
+"""Every bad input gives one clear error, and the service goes on serving."""
+
+import socket
+
+import grpc
+import pytest
+
+from client import GENERATION, Client, error_detail, read_stream, violated_fields
+from cluster import Cluster, run_baton
+
+PROMPT = "The capital of France is"
+CONTEXT_LENGTH = 8192
+VOCAB_SIZE = 49152
+MESSAGE_LIMIT_BYTES = 4 << 20
+PROMPT_LIMIT_BYTES = 1 << 20
+NAN = float("nan")
+INFINITY = float("inf")
+# 96 blocks of 16 tokens and 360 KiB.
+SMALL_POOL = "34MiB"
+SMALL_POOL_TOKENS = 96 * 16
+
+
+@pytest.fixture(autouse=True)
+def still_serves(client):
+    """After each bad input the service gives the right answer, and holds no block of the refused request."""
+    yield
+    assert "Paris" in client.generate(PROMPT, {"max_tokens": 4}).text
+
+
+def refuse(client, *args, **fields):
+    with pytest.raises(grpc.RpcError) as raised:
+        client.generate(*args, **fields)
+    assert raised.value.details(), "an error without a word"
+    assert "\n" not in raised.value.details()
+    return raised.value
+
+
+def assert_names_field(error, field):
+    assert error.code() == grpc.StatusCode.INVALID_ARGUMENT, error.details()
+    assert violated_fields(error) == [field], error.details()
+
+
+@pytest.mark.parametrize("prompt", ["", []], ids=["text", "token_ids"])
+def test_empty_prompt(client, prompt):
+    assert_names_field(refuse(client, prompt), "prompt")
+
+
+def test_no_prompt_at_all(client):
+    error = read_stream(client.start(b"")).error
+    assert_names_field(error, "prompt")
+
+
+def test_chat_without_messages(client):
+    request_class = client.message("baton.v1.GenerateRequest")
+    assert_names_field(read_stream(client.start(request_class(chat={}))).error, "chat.messages")
+
+
+def test_prompt_over_the_context(client):
+    error = refuse(client, [1] * CONTEXT_LENGTH)
+    assert_names_field(error, "prompt")
+    assert str(CONTEXT_LENGTH) in error.details()
+
+
+def test_text_over_its_limit(client):
+    assert_names_field(refuse(client, "a" * (PROMPT_LIMIT_BYTES + 1)), "text")
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("temperature", -1.0), ("temperature", NAN), ("temperature", INFINITY), ("top_k", -1), ("top_p", 0.0),
+    ("top_p", -0.5), ("top_p", 1.5), ("top_p", NAN), ("min_p", -0.1), ("min_p", 1.1), ("min_p", NAN),
+    ("repetition_penalty", 0.0), ("repetition_penalty", -1.0), ("repetition_penalty", NAN),
+    ("frequency_penalty", -2.5), ("frequency_penalty", 2.5), ("frequency_penalty", NAN),
+    ("presence_penalty", -2.5), ("presence_penalty", 2.5), ("presence_penalty", NAN),
+    ("max_tokens", 0), ("max_tokens", -1), ("min_tokens", -1), ("logprobs", -1), ("logprobs", 21),
+])
+def test_sampling_value_out_of_range(client, field, value):
+    assert_names_field(refuse(client, PROMPT, {field: value}), f"sampling.{field}")
+
+
+@pytest.mark.parametrize("stop_token_ids", [[-1], [VOCAB_SIZE], [1] * 65], ids=["negative", "too large", "too many"])
+def test_bad_stop_token_ids(client, stop_token_ids):
+    assert_names_field(refuse(client, PROMPT, {"stop_token_ids": stop_token_ids}), "sampling.stop_token_ids")
+
+
+@pytest.mark.parametrize("token_id", [-1, VOCAB_SIZE, 2**31 - 1, -2**31])
+def test_token_id_out_of_range(client, token_id):
+    error = refuse(client, [1, token_id, 2])
+    assert_names_field(error, "token_ids")
+    assert str(token_id) in error.details()
+
+
+def test_detokenize_token_id_out_of_range(client):
+    with pytest.raises(grpc.RpcError) as raised:
+        client.call(GENERATION, "Detokenize", token_ids=[VOCAB_SIZE])
+    assert_names_field(raised.value, "token_ids")
+
+
+def test_invalid_utf8_on_the_wire(client):
+    # Field 2, `text`, is a proto3 string: 0xff is never UTF-8.
+    error = read_stream(client.start(b"\x12\x03a\xffb")).error
+    assert error is not None and error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.INTERNAL)
+
+
+def test_bytes_that_are_no_message(client):
+    assert read_stream(client.start(b"\xff" * 64)).error is not None
+
+
+@pytest.mark.parametrize("stop", [["x"] * 10_000, [""], ["x" * 257]], ids=["10,000", "empty", "too long"])
+def test_bad_stop_strings(client, stop):
+    assert_names_field(refuse(client, PROMPT, stop=stop), "stop")
+
+
+def test_message_over_the_size_limit(client):
+    error = refuse(client, "a" * (MESSAGE_LIMIT_BYTES + 1))
+    assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_unknown_model_name(client):
+    error = refuse(client, PROMPT, model="no-such-model")
+    assert error.code() == grpc.StatusCode.NOT_FOUND
+    assert "no-such-model" in error.details() and "smollm2-135m-instruct" in error.details()
+
+
+def test_unknown_method_is_unimplemented(client):
+    call = client.channel.unary_unary(f"/{GENERATION}/NoSuchMethod", request_serializer=bytes,
+                                      response_deserializer=bytes)
+    with pytest.raises(grpc.RpcError) as raised:
+        call(b"", timeout=10)
+    assert raised.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["separate", "mixed"])
+def test_prompt_larger_than_the_whole_pool(mixed):
+    roles = ("--prefill", 0, "--decode", 0, "--mixed", 1) if mixed else ()
+    with Cluster("--threads", 1, "--kv-memory", SMALL_POOL, *roles) as small, Client(small.target) as client:
+        error = refuse(client, [5] * (SMALL_POOL_TOKENS + 16), {"max_tokens": 4}, timeout_s=20)
+        assert error.code() in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT), error.details()
+        if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
+            assert error_detail(error, "RetryInfo") is None, "no retry can help"
+        assert "Paris" in client.generate(PROMPT, {"max_tokens": 4}).text
+
+
+# ---- The command line: exit codes, and one line that says what is wrong.
+
+
+def fail(exit_code, *args, words=(), **kwargs):
+    result = run_baton(*args, **kwargs)
+    assert result.returncode == exit_code, result.stderr
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    for word in words:
+        assert str(word) in result.stderr
+    return result.stderr
+
+
+@pytest.fixture
+def refused_port():
+    """A port that was free a moment ago: bound, but nobody listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+def test_cli_router_that_is_not_there(refused_port):
+    target = f"127.0.0.1:{refused_port}"
+    fail(1, "generate", "--target", target, "--prompt", "x", words=[target])
+    fail(1, "status", "--target", target, "--json", words=[target])
+
+
+def test_cli_invalid_utf8_in_a_prompt_file(cluster, tmp_path):
+    file = tmp_path / "prompt.bin"
+    file.write_bytes(b"ab\xff\xfe\xc3")
+    fail(1, "generate", "--target", cluster.target, "--prompt-file", file, "--max-tokens", 2, words=["UTF-8"])
+
+
+def test_cli_bad_values_of_a_request(cluster):
+    target = ("--target", cluster.target)
+    fail(1, "generate", *target, "--prompt", PROMPT, "--top-p", "2", words=["top_p"])
+    fail(1, "generate", *target, "--prompt", PROMPT, "--temperature", "nan", words=["temperature"])
+    fail(1, "generate", *target, "--prompt", "", words=["prompt"])
+    fail(1, "generate", *target, "--prompt", PROMPT, "--model", "no-such", words=["no-such"])
+    fail(1, "generate", *target, "--token-ids", "1,x", words=["'x'"])
+    fail(1, "generate", *target, "--token-ids", f"1,{VOCAB_SIZE}", words=[VOCAB_SIZE])
+
+
+def test_cli_missing_files(cluster, tmp_path):
+    missing = tmp_path / "missing"
+    fail(1, "generate", "--target", cluster.target, "--prompt-file", missing, words=[missing])
+    fail(1, "inspect", f"{missing}.gguf", words=[missing])
+
+
+def test_cli_missing_model(tmp_path):
+    missing = tmp_path / "missing.gguf"
+    fail(1, "serve", missing, "--grpc-port", 0, words=[missing])
+    fail(1, "serve", "no-such-model", "--grpc-port", 0, words=["no-such-model"])
+    fail(1, "tokenize", "--model", "no-such-model", "--text", "x", words=["no-such-model"])
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"GGUF", b"not a model at all", b"GGUF" + b"\xff" * 60,
+    b"GGUF" + (3).to_bytes(4, "little") + (1).to_bytes(8, "little") * 2 + b"\x00" * 40,
+], ids=["empty", "cut", "text", "absurd counts", "zeros"])
+def test_cli_damaged_model(tmp_path, content):
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(content)
+    fail(1, "inspect", damaged, words=[damaged])
+    fail(1, "serve", damaged, "--grpc-port", 0, words=[damaged])
+
+
+def test_cli_port_in_use(cluster):
+    port = cluster.target.rpartition(":")[2]
+    fail(1, "serve", "--grpc-port", port, words=[port])
+
+
+@pytest.mark.parametrize("args", [
+    ("serve", "--no-such-flag"), ("serve", "--prefill", "-1"), ("serve", "--prefill", "x"), ("serve", "--isa", "mmx"),
+    ("serve", "--kv-memory", "many"), ("serve", "--prefill", "0"), ("generate",), ("no-such-command",), (),
+    ("generate", "--prompt", "x", "--token-ids", "1"), ("serve", "--config", "/no/such/file.yaml"),
+], ids=" ".join)
+def test_cli_wrong_usage(args):
+    result = run_baton(*args)
+    assert result.returncode == 2, result.stderr
+    assert result.stderr and result.stdout == ""

@@ -1,0 +1,110 @@
+"""A client without generated code: reflection tells it everything."""
+
+import grpc
+import pytest
+
+from client import GENERATION, Client, read_stream, violated_fields
+
+PROMPT = "The capital of France is"
+PHASES = ("queue_ms", "admission_ms", "prefill_ms", "transfer_ms", "decode_ms", "network_ms")
+
+
+def test_reflection_lists_the_services(client):
+    services = set(client.reflection.get_services())
+    assert {GENERATION, "baton.v1.AdminService", "grpc.health.v1.Health",
+            "grpc.reflection.v1alpha.ServerReflection"} <= services
+
+
+def test_reflection_describes_the_methods(client):
+    methods = {m.name: m for m in client.pool.FindServiceByName(GENERATION).methods}
+    assert set(methods) == {"Generate", "Tokenize", "Detokenize", "ListModels"}
+    assert methods["Generate"].server_streaming and not methods["Generate"].client_streaming
+
+
+@pytest.mark.parametrize("service", ["", GENERATION])
+def test_health_says_serving(client, service):
+    response = client.call("grpc.health.v1.Health", "Check", service=service)
+    serving = response.DESCRIPTOR.fields_by_name["status"].enum_type.values_by_name["SERVING"].number
+    assert response.status == serving
+
+
+def test_every_worker_answers_health(cluster):
+    for worker in cluster.workers():
+        with Client(worker["address"]) as direct:
+            assert direct.call("grpc.health.v1.Health", "Check", service="").status == 1
+
+
+def test_lists_the_model(client):
+    models = client.call(GENERATION, "ListModels").models
+    assert [(m.name, m.context_length, m.vocab_size) for m in models] == [("smollm2-135m-instruct", 8192, 49152)]
+
+
+def test_tokenizes_and_back(client):
+    ids = client.call(GENERATION, "Tokenize", text=PROMPT).token_ids
+    assert list(ids) == [504, 3575, 282, 4649, 314]
+    assert client.call(GENERATION, "Detokenize", token_ids=ids).text == PROMPT
+
+
+def test_streams_the_answer_of_the_model(client):
+    request = client.generate_request(PROMPT, {"max_tokens": 8}, return_kv_digest=True)
+    generation = read_stream(client.start(request))
+    assert generation.error is None
+    assert "Paris" in generation.text
+    assert generation.pieces > 1, "the output came in one piece"
+    assert len(generation.token_ids) == 8
+    assert generation.finished.usage.prompt_tokens == 5
+    assert generation.finished.usage.output_tokens == 8
+    assert generation.finished.reason == 2  # FINISH_REASON_LENGTH
+    assert len(generation.kv_digest) == 32 and int(generation.kv_digest, 16) > 0
+
+
+def test_phase_times_add_up(client):
+    timing = client.generate(PROMPT, {"max_tokens": 32, "ignore_eos": True}).finished.timing
+    phases = {name: getattr(timing, name) for name in PHASES}
+    assert all(value >= 0 for value in phases.values()), phases
+    assert phases["prefill_ms"] > 0 and phases["decode_ms"] > 0
+    assert abs(sum(phases.values()) - timing.total_ms) <= max(0.01 * timing.total_ms, 2), phases
+
+
+def test_chat_messages_are_rendered_by_the_model_template(client):
+    request_class = client.message("baton.v1.GenerateRequest")
+    messages = [{"role": "user", "content": "What is the capital of France?"}]
+    generation = read_stream(client.start(request_class(chat={"messages": messages}, sampling={"max_tokens": 24})))
+    assert generation.error is None
+    assert "Paris" in generation.text
+    assert generation.finished.usage.prompt_tokens > 20, "no system prompt and role markers"
+
+
+def test_same_seed_same_tokens_and_the_drawn_seed_is_told(client):
+    sampling = {"max_tokens": 16, "temperature": 1.0, "ignore_eos": True}
+    drawn = client.generate(PROMPT, sampling)
+    again = client.generate(PROMPT, {**sampling, "seed": drawn.finished.seed})
+    other = client.generate(PROMPT, {**sampling, "seed": drawn.finished.seed ^ 1})
+    assert again.token_ids == drawn.token_ids
+    assert other.token_ids != drawn.token_ids
+
+
+def test_logprobs_of_the_chosen_and_the_top_tokens(client):
+    request = client.generate_request(PROMPT, {"max_tokens": 4, "logprobs": 3})
+    tokens = [t for r in client.start(request) if r.HasField("output") for t in r.output.tokens]
+    assert len(tokens) == 4
+    for token in tokens:
+        top = [entry.logprob for entry in token.top_logprobs]
+        assert len(top) == 3 and top == sorted(top, reverse=True) and top[0] < 0
+        # Greedy: the chosen is the most likely.
+        assert token.id == token.top_logprobs[0].id and token.logprob == top[0]
+
+
+def test_stop_string_ends_the_text_before_it(client):
+    full = client.generate(PROMPT, {"max_tokens": 16, "ignore_eos": True})
+    stop = full.text[len(full.text) // 2:][:4]
+    stopped = client.generate(PROMPT, {"max_tokens": 16, "ignore_eos": True}, stop=[stop])
+    assert stopped.text == full.text[:full.text.index(stop)]
+    assert stopped.finished.reason == 1  # FINISH_REASON_STOP
+
+
+def test_bad_field_is_named_in_the_error_details(client):
+    with pytest.raises(grpc.RpcError) as raised:
+        client.generate(PROMPT, {"top_p": 2})
+    assert raised.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert violated_fields(raised.value) == ["sampling.top_p"]

@@ -1,0 +1,69 @@
+#include "tests/oracle/model_session.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "common/status.h"
+
+namespace baton::tests {
+namespace {
+
+constexpr int32_t kChunkTokens = 128;
+constexpr size_t kAlignment = 64;
+
+}  // namespace
+
+void ModelSession::Free::operator()(uint8_t* memory) const { std::free(memory); }
+
+absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Open(engine::Numerics numerics, int32_t max_tokens) {
+  BATON_ASSIGN_OR_RETURN(const std::string path, modelfile::ResolveModel(modelfile::kDefaultModel));
+  BATON_ASSIGN_OR_RETURN(const auto file, modelfile::OpenModelFile(path));
+  engine::CpuModelOptions options;
+  options.numerics = numerics;
+  options.max_rows = kChunkTokens;
+  BATON_ASSIGN_OR_RETURN(auto runner, engine::LoadCpuModel(*file, options));
+  return std::unique_ptr<ModelSession>(new ModelSession(std::move(runner), max_tokens));
+}
+
+ModelSession::ModelSession(std::unique_ptr<engine::ModelRunner> runner, int32_t max_tokens)
+    : runner_(std::move(runner)), blocks_(static_cast<size_t>(BlocksForTokens(max_tokens))) {
+  std::iota(blocks_.begin(), blocks_.end(), 0);
+  const size_t bytes = blocks_.size() * runner_->kv_layout().block_bytes();
+  pool_.reset(static_cast<uint8_t*>(std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment)));
+  runner_->SetKvPool(pool_.get(), static_cast<int32_t>(blocks_.size()));
+  logits_.resize(static_cast<size_t>(kChunkTokens) * static_cast<size_t>(runner_->vocab_size()));
+}
+
+void ModelSession::Run(absl::Span<const int32_t> tokens,
+                       const std::function<void(size_t, absl::Span<const float>)>& visit) {
+  const size_t vocab = static_cast<size_t>(runner_->vocab_size());
+  for (size_t first = 0; first < tokens.size(); first += kChunkTokens) {
+    const size_t count = std::min<size_t>(kChunkTokens, tokens.size() - first);
+    const engine::SequenceSlice slice{.first_row = 0,
+                                      .row_count = static_cast<int32_t>(count),
+                                      .first_position = static_cast<int32_t>(first),
+                                      .blocks = blocks_,
+                                      .wants_all_logits = true,
+                                      .logits_index = 0};
+    runner_->Forward({.tokens = tokens.subspan(first, count),
+                      .slices = absl::MakeSpan(&slice, 1),
+                      .logits_count = static_cast<int32_t>(count)},
+                     absl::MakeSpan(logits_).first(count * vocab));
+    for (size_t row = 0; row < count; ++row) {
+      visit(first + row, absl::MakeConstSpan(logits_).subspan(row * vocab, vocab));
+    }
+  }
+}
+
+double NegativeLogLikelihood(absl::Span<const float> logits, int32_t target) {
+  const double maximum = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - maximum);
+  return maximum + std::log(sum) - logits[static_cast<size_t>(target)];
+}
+
+}  // namespace baton::tests
