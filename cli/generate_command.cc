@@ -17,6 +17,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
+#include "tokenizer/utf8.h"
 
 namespace baton::cli {
 namespace {
@@ -87,6 +88,13 @@ absl::Status FillPrompt(const Flags& flags, v1::GenerateRequest& request) {
     return ParseMessages(text, *request.mutable_chat());
   }
   return absl::OkStatus();
+}
+
+// The wire takes no other text; said here, the user reads why.
+absl::Status CheckUtf8(const std::string& text) {
+  const size_t valid = tokenizer::ValidUtf8Bytes(text);
+  if (valid == text.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the prompt is not valid UTF-8 at byte ", valid));
 }
 
 Json TokenLogprobs(const v1::OutputToken& token) {
@@ -164,6 +172,7 @@ absl::Status Generate(const Flags& flags) {
   request.set_return_kv_digest(flags.kv_digest || flags.json);
   FillSampling(flags.sampling, request);
   BATON_RETURN_IF_ERROR(FillPrompt(flags, request));
+  if (request.has_text()) BATON_RETURN_IF_ERROR(CheckUtf8(request.text()));
   const auto on_output = [&](const v1::Output& output) {
     if (flags.jsonl) return PrintJsonLine(output);
     if (!flags.json) std::cout << output.text() << std::flush;

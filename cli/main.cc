@@ -1,15 +1,30 @@
 // The one binary: every process of a cluster, and its tools.
+#include <cstdlib>
+#include <string>
+#include <vector>
+
 #include "CLI/CLI.hpp"
+#include "cli/config_file.h"
 #include "cli/generate_command.h"
 #include "cli/inspect_command.h"
 #include "cli/options.h"
+#include "cli/process.h"
 #include "cli/router_command.h"
 #include "cli/serve_command.h"
 #include "cli/status_command.h"
 #include "cli/worker_command.h"
+#include "google/protobuf/stubs/logging.h"
 
 int main(int argc, char** argv) {
   using namespace baton::cli;
+  // Errors are ours to tell, in one line; GRPC_VERBOSITY brings gRPC's own back.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  google::protobuf::SetLogHandler(nullptr);
+  absl::StatusOr<std::vector<std::string>> args = ExpandConfig(std::vector<std::string>(argv + 1, argv + argc));
+  if (!args.ok()) {
+    PrintError(args.status());
+    return kExitUsage;
+  }
   CLI::App app{"Baton serves large language models with prefill and decode on separate workers."};
   app.require_subcommand(1);
   int exit_code = kExitDone;
@@ -25,7 +40,7 @@ int main(int argc, char** argv) {
   FinishOptions(app);
   // CLI11 reports by exception; help and the like are no errors.
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(args->rbegin(), args->rend()));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitDone : kExitUsage;
   }

@@ -1,13 +1,11 @@
 #include "cli/options.h"
 
-#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <map>
-#include <memory>
 #include <vector>
 
-#include "cli/yaml_config.h"
+#include "cli/config_file.h"
 #include "common/limits.h"
 #include "modelfile/model_file.h"
 
@@ -17,12 +15,6 @@ namespace {
 constexpr int kMaxThreads = 256;
 constexpr int kMaxChunkTokens = 8192;
 constexpr int kMinChunkTokens = 16;
-
-std::string EnvironmentName(const std::string& long_name) {
-  std::string name = "BATON_ARG_";
-  for (char c : long_name) name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return name;
-}
 
 }  // namespace
 
@@ -106,8 +98,7 @@ void FinishOptions(CLI::App& app) {
       const std::vector<std::string>& names = option->get_lnames();
       if (!names.empty() && names.front() != "help") option->envname(EnvironmentName(names.front()));
     }
-    command->set_config("--config", "", "a YAML file with the same keys as the flags");
-    command->config_formatter(std::make_shared<YamlConfig>());
+    command->add_option("--config", "a YAML file with the same keys as the flags");
   }
 }
 

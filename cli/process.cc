@@ -50,20 +50,20 @@ void PrintError(const absl::Status& status) {
   std::fprintf(stderr, "baton: %s\n", std::string(status.message()).c_str());
 }
 
-absl::StatusOr<GrpcServer> StartGrpcServer(const std::string& bind, int port,
-                                           const std::vector<grpc::Service*>& services) {
+absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options) {
+  const std::string& bind = options.bind;
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  rpc::ConfigureServer(builder);
+  rpc::ConfigureServer(builder, options.max_receive_bytes);
   int bound_port = 0;
-  builder.AddListeningPort(absl::StrCat(bind, ":", port), grpc::InsecureServerCredentials(), &bound_port);
-  for (grpc::Service* service : services) builder.RegisterService(service);
+  builder.AddListeningPort(absl::StrCat(bind, ":", options.port), grpc::InsecureServerCredentials(), &bound_port);
+  for (grpc::Service* service : options.services) builder.RegisterService(service);
   GrpcServer result;
   result.server = builder.BuildAndStart();
   if (result.server == nullptr || bound_port == 0) {
     return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", bind, ":", port, ": the port is in use or not ours; choose another --grpc-port"));
+        absl::StrCat("cannot listen on ", bind, ":", options.port, ": the port is in use or not ours; choose another --grpc-port"));
   }
   // Others on this host reach a wildcard address by loopback.
   const bool wildcard = bind == "0.0.0.0" || bind == "[::]";

@@ -31,9 +31,16 @@ struct GrpcServer {
   std::string address;
 };
 
+struct GrpcServerOptions {
+  std::string bind;
+  int port = 0;
+  std::vector<grpc::Service*> services;
+  // 0: as large as messages between our own processes get.
+  int max_receive_bytes = 0;
+};
+
 // Health and reflection come with it. UNAVAILABLE when the port is taken, saying which.
-absl::StatusOr<GrpcServer> StartGrpcServer(const std::string& bind, int port,
-                                           const std::vector<grpc::Service*>& services);
+absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options);
 
 }  // namespace baton::cli
 

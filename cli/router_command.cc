@@ -7,6 +7,7 @@
 #include "cli/model_loading.h"
 #include "cli/options.h"
 #include "cli/process.h"
+#include "common/limits.h"
 #include "common/log.h"
 #include "common/random.h"
 #include "common/status.h"
@@ -46,7 +47,10 @@ absl::Status Run(const Flags& flags) {
   router::AdminService admin(loop);
   loop.Start(workers);
   BATON_ASSIGN_OR_RETURN(GrpcServer server,
-                         StartGrpcServer(flags.listen.bind, flags.listen.grpc_port, {&generation, &registry, &admin}));
+                         StartGrpcServer({.bind = flags.listen.bind,
+                                          .port = flags.listen.grpc_port,
+                                          .services = {&generation, &registry, &admin},
+                                          .max_receive_bytes = kMaxMessageBytes}));
   spdlog::info("serving {} on {}", model.name, server.address);
   PrintReady(server.address);
   WaitForSignal();

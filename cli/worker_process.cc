@@ -163,7 +163,7 @@ absl::Status WorkerProcess::Serve() {
                                                                      *decode_core_, decode_streams_);
     services.push_back(decode_service_.get());
   }
-  BATON_ASSIGN_OR_RETURN(server_, StartGrpcServer(flags_.listen.bind, flags_.listen.grpc_port, services));
+  BATON_ASSIGN_OR_RETURN(server_, StartGrpcServer({.bind = flags_.listen.bind, .port = flags_.listen.grpc_port, .services = services}));
 
   rpc::RouterLink::Options link{.router_target = flags_.router, .hello = {}, .load = [this] { return Load(); }};
   link.hello.set_incarnation(incarnation_.ToHex());

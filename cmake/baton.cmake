@@ -26,6 +26,9 @@ if(BATON_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${BATON_CCACHE})
 endif()
 
+# What the sanitizer presets build and run: unit tests and fuzzers, without the processes.
+add_custom_target(unit_tests)
+
 # baton_library(NAME SRCS a.cc ... DEPS x y ...): static library `baton_NAME`. DEPS are public.
 function(baton_library NAME)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
@@ -48,6 +51,9 @@ function(baton_test NAME)
   target_compile_definitions(${NAME} PRIVATE BATON_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${NAME} COMMAND ${NAME})
+  if("unit" IN_LIST ARG_LABELS)
+    add_dependencies(unit_tests ${NAME})
+  endif()
   set_tests_properties(${NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()
 
@@ -63,6 +69,7 @@ function(baton_fuzzer NAME)
   target_compile_definitions(${NAME} PRIVATE BATON_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_link_options(${NAME} PRIVATE -fsanitize=fuzzer)
   set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  add_dependencies(unit_tests ${NAME})
   if(NOT ARG_MAX_LEN)
     set(ARG_MAX_LEN 16384)
   endif()

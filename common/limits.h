@@ -8,7 +8,7 @@
 namespace baton {
 
 // A request.
-inline constexpr size_t kMaxMessageBytes = 4u << 20;
+inline constexpr int kMaxMessageBytes = 4 << 20;
 inline constexpr size_t kMaxPromptBytes = 1u << 20;
 inline constexpr int kMaxChatMessages = 1024;
 inline constexpr int kMaxStopStrings = 16;

@@ -136,7 +136,9 @@ void DecodeCore::FinishJob(Job& job, Finish finish) {
 
 void DecodeCore::OnTimer() {
   while (!deadlines_.empty() && deadlines_.begin()->first <= clock_.Now()) {
-    OnCancel(deadlines_.begin()->second, absl::DeadlineExceededError("the deadline passed at the decode worker"));
+    // A copy: the entry goes away on the way.
+    const JobKey key = deadlines_.begin()->second;
+    OnCancel(key, absl::DeadlineExceededError("the deadline passed at the decode worker"));
   }
 }
 

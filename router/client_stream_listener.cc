@@ -1,7 +1,10 @@
 #include "router/client_stream_listener.h"
 
+#include <grpcpp/impl/codegen/proto_utils.h>
+
 #include <utility>
 
+#include "common/check.h"
 #include "router/error_details.h"
 
 namespace baton::router {
@@ -21,7 +24,7 @@ void ClientStreamListener::OnToken(const OutputToken& token) {
     top->set_id(id);
     top->set_logprob(logprob);
   }
-  Push(std::move(response));
+  Push(response);
   if (output_.stopped()) dispatcher_.Cancel(call_.job->id, absl::OkStatus());
 }
 
@@ -30,16 +33,21 @@ void ClientStreamListener::OnEnd(const JobResult& result) {
   if (std::string text = output_.Flush(); !text.empty()) {
     v1::GenerateResponse response;
     response.mutable_output()->set_text(std::move(text));
-    Push(std::move(response));
+    Push(response);
   }
   v1::GenerateResponse response;
   *response.mutable_finished() = MakeFinished(result);
-  Push(std::move(response));
+  Push(response);
   call_.stream->Finish(grpc::Status::OK);
 }
 
-void ClientStreamListener::Push(v1::GenerateResponse response) {
-  if (call_.stream->Push(std::move(response))) return;
+void ClientStreamListener::Push(const v1::GenerateResponse& response) {
+  grpc::ByteBuffer bytes;
+  bool own_buffer = false;
+  const grpc::Status serialized =
+      grpc::SerializationTraits<v1::GenerateResponse>::Serialize(response, &bytes, &own_buffer);
+  BATON_CHECK(serialized.ok()) << serialized.error_message();
+  if (call_.stream->Push(std::move(bytes))) return;
   const absl::Status slow = absl::ResourceExhaustedError("the client does not read its stream: the job was cancelled");
   call_.stream->Finish(ToClientStatus(slow));
   dispatcher_.Cancel(call_.job->id, slow);

@@ -12,7 +12,8 @@
 
 namespace baton::router {
 
-using GenerateStream = rpc::ServerStream<v1::GenerateResponse>;
+// Of serialized GenerateResponses: the service takes and gives raw messages.
+using GenerateStream = rpc::ServerStream<grpc::ByteBuffer>;
 
 struct ClientCall {
   std::shared_ptr<GenerateStream> stream;
@@ -32,7 +33,7 @@ class ClientStreamListener final : public JobListener {
   void OnEnd(const JobResult& result) override;
 
  private:
-  void Push(v1::GenerateResponse response);
+  void Push(const v1::GenerateResponse& response);
   v1::Finished MakeFinished(const JobResult& result) const;
 
   const ClientCall call_;

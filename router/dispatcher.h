@@ -3,7 +3,7 @@
 // the decode worker of the job's current attempt; what earlier attempts still say is ignored.
 //
 //   state       | event                          | next        | actions
-//   ------------+--------------------------------+-------------+--------------------------------------------------------
+//   ------------+--------------------------------+-------------+-------------------------------------------------------
 //   -           | Submit                         | kQueued     | (bounded; beyond it RESOURCE_EXHAUSTED)
 //   kQueued     | a pair is free                 | kPlaced     | StartPrefill and StartDecode at once; solo:
 //               |                                |             | StartPrefill; one worker for both: StartDecode(local)

@@ -8,7 +8,6 @@ namespace baton::router {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 const absl::Status kCancelledCall = absl::CancelledError("the router cancelled");

@@ -1,5 +1,7 @@
 #include "router/generation_service.h"
 
+#include <grpcpp/impl/codegen/proto_utils.h>
+
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -45,11 +47,16 @@ grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const grp
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::GenerateResponse>* GenerationService::Generate(grpc::CallbackServerContext* context,
-                                                                            const v1::GenerateRequest* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(grpc::CallbackServerContext* context,
+                                                                        const grpc::ByteBuffer* message) {
   const TimeNs arrived = clock_.Now();
+  v1::GenerateRequest request;
+  grpc::ByteBuffer bytes = *message;
+  if (!grpc::SerializationTraits<v1::GenerateRequest>::Deserialize(&bytes, &request).ok()) {
+    return Refuse({grpc::StatusCode::INVALID_ARGUMENT, "this is no GenerateRequest: is every string in it UTF-8?"});
+  }
   PreparedJob prepared;
-  if (grpc::Status status = reader_.Read(*request, prepared); !status.ok()) return Refuse(status);
+  if (grpc::Status status = reader_.Read(request, prepared); !status.ok()) return Refuse(status);
   absl::StatusOr<JobOutput> output = JobOutput::Create(*model_.tokenizer, prepared.stop);
   if (!output.ok()) return Refuse(FieldViolation("stop", std::string(output.status().message())));
   prepared.job.id = random_.NextId();

@@ -11,15 +11,20 @@
 
 namespace baton::router {
 
+// Generate takes the raw message: gRPC answers one that cannot be parsed (a string that is not UTF-8) without a word.
+using GenerationServiceBase = v1::GenerationService::WithRawCallbackMethod_Generate<
+    v1::GenerationService::WithCallbackMethod_Tokenize<v1::GenerationService::WithCallbackMethod_Detokenize<
+        v1::GenerationService::WithCallbackMethod_ListModels<v1::GenerationService::Service>>>>;
+
 // Thread-safe. Requests are read and tokenized on gRPC's threads; everything after runs on the loop.
-class GenerationService final : public v1::GenerationService::CallbackService {
+class GenerationService final : public GenerationServiceBase {
  public:
   // All references outlive the service; `random` is thread-safe.
   GenerationService(const ServedModel& model, const Clock& clock, RandomSource& random, RouterLoop& loop)
       : model_(model), clock_(clock), random_(random), loop_(loop), reader_(model, random) {}
 
-  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(grpc::CallbackServerContext* context,
-                                                           const v1::GenerateRequest* request) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
+                                                       const grpc::ByteBuffer* message) override;
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context, const v1::TokenizeRequest* request,
                                      v1::TokenizeResponse* response) override;
   grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context, const v1::DetokenizeRequest* request,

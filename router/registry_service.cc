@@ -65,6 +65,9 @@ const char* RoleName(WorkerRole role) {
 struct Membership {
   std::shared_ptr<JoinStream> stream;
   WorkerId id;
+  // Its hello was read.
+  bool introduced = false;
+  // Set on the loop: a refused worker's end must not take away another one of the same incarnation.
   bool joined = false;
 };
 
@@ -73,10 +76,11 @@ void Join(RouterLoop& loop, const std::shared_ptr<Membership>& member, const pb:
   absl::StatusOr<WorkerInfo> info = ReadHello(hello, model);
   if (!info.ok()) return member->stream->Finish(rpc::ToGrpc(info.status()));
   member->id = info->id;
-  member->joined = true;
-  loop.PostWhenRoom([stream = member->stream, info = *std::move(info)](Dispatcher& dispatcher) {
+  member->introduced = true;
+  loop.PostWhenRoom([member, stream = member->stream, info = *std::move(info)](Dispatcher& dispatcher) {
     const absl::Status status = dispatcher.OnWorkerJoin(info);
     if (!status.ok()) return stream->Finish(rpc::ToGrpc(status));
+    member->joined = true;
     spdlog::info("{} worker {} joined: {} blocks, {}", RoleName(info.role), info.target, info.total_blocks,
                  info.fingerprint);
     pb::JoinResponse response;
@@ -110,9 +114,9 @@ grpc::ServerBidiReactor<pb::JoinRequest, pb::JoinResponse>* RegistryService::Joi
   stream->Start(
       {.on_message =
            [this, member](const pb::JoinRequest& request) {
-             if (request.has_hello() && !member->joined) {
+             if (request.has_hello() && !member->introduced) {
                router::Join(loop_, member, request.hello(), model_);
-             } else if (request.has_heartbeat() && member->joined) {
+             } else if (request.has_heartbeat() && member->introduced) {
                loop_.PostWhenRoom([id = member->id, load = ReadLoad(request.heartbeat())](Dispatcher& dispatcher) {
                  dispatcher.OnWorkerLoad(id, load);
                });
@@ -120,9 +124,9 @@ grpc::ServerBidiReactor<pb::JoinRequest, pb::JoinResponse>* RegistryService::Joi
            },
        .on_closed =
            [this, member] {
-             if (member->joined) {
-               loop_.PostWhenRoom([id = member->id](Dispatcher& dispatcher) {
-                 dispatcher.OnWorkerLost(id, absl::UnavailableError("the worker left"));
+             if (member->introduced) {
+               loop_.PostWhenRoom([member](Dispatcher& dispatcher) {
+                 if (member->joined) dispatcher.OnWorkerLost(member->id, absl::UnavailableError("the worker left"));
                });
              }
              member->stream->Finish(grpc::Status::OK);

@@ -18,7 +18,7 @@ run_tests() {
 
 for preset in asan tsan; do
   say "unit tests under $preset"
-  scripts/build.sh "$preset"
+  scripts/build.sh "$preset" --target unit_tests
   run_tests "$preset" -L unit -j 2
 done
 say "fuzzers, ${BATON_FUZZ_SECONDS:-30} s each"

@@ -49,9 +49,7 @@ class EventQueue final : public Clock {
     uint64_t order = 0;
     Task task;
   };
-  static bool Later(const Event& a, const Event& b) {
-    return std::pair(a.time, a.order) > std::pair(b.time, b.order);
-  }
+  static bool Later(const Event& a, const Event& b) { return std::pair(a.time, a.order) > std::pair(b.time, b.order); }
 
   TimeNs now_ = kStart;
   uint64_t order_ = 0;

@@ -57,6 +57,7 @@ void RouterNode::Open(router::Side side, const JobKey& key, const std::string& t
   call->side = side;
   call->key = key;
   calls_[{side, key}] = call;
+  listener_.OnPlaced(key, incarnation);
   call->to_worker.Send(sim_, [this, call, target, incarnation, start = std::move(start)] {
     if (call->cancelled && sim_.Chance(kLostStartPercent)) return;
     const auto refuse = [&](const absl::Status& status) {

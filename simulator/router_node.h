@@ -33,6 +33,8 @@ struct Call {
 class JobListener {
  public:
   virtual ~JobListener() = default;
+  // The router gave an attempt to this worker.
+  virtual void OnPlaced(const JobKey& key, const Incarnation& worker) = 0;
   virtual void OnToken(const JobId& job, const OutputToken& token) = 0;
   virtual void OnEnd(const JobId& job, const router::JobResult& result) = 0;
 };

@@ -1,26 +1,31 @@
-// What all parts of one simulated run share: virtual time, the seed's randomness, what went wrong, and what was covered.
+// What all parts of one simulated run share: virtual time, the seed's randomness, what went wrong, and what was
+// covered.
 #ifndef BATON_SIMULATOR_SIMULATION_H_
 #define BATON_SIMULATOR_SIMULATION_H_
 
 #include <cstdint>
 #include <iostream>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/ids.h"
 #include "common/random.h"
 #include "engine/fake_model.h"
 #include "simulator/event_queue.h"
 
 namespace baton::simulator {
 
-// Mistakes that a run can be told to make, to prove that the checks see them. The cores are never changed: the simulated
-// process around them misuses them.
+// Mistakes that a run can be told to make, to prove that the checks see them. The cores are never changed: the
+// simulated process around them misuses them.
 enum class PlantedBug : uint8_t {
   kNone,
   // P gives a prompt's blocks up as soon as it is computed, whatever its reader's lease says.
   kLeaseIgnored,
-  // D frees the blocks of a cancelled fetch at once, and again (which by then frees another's) when its reads have ended.
+  // D frees the blocks of a cancelled fetch at once, and again (which by then frees another's) when its reads have
+  // ended.
   kFreedTwice,
   // After a preemption D goes on one position too late.
   kResumedTooLate,
@@ -37,8 +42,8 @@ struct Counts {
   int64_t preemptions = 0;
   int64_t prefix_hits = 0;
   int64_t reads = 0;
-  int64_t lost_to_crash = 0;
   int64_t local = 0;
+  int64_t cut_streams = 0;
   int64_t events = 0;
 
   void Add(const Counts& other) {
@@ -51,8 +56,8 @@ struct Counts {
     preemptions += other.preemptions;
     prefix_hits += other.prefix_hits;
     reads += other.reads;
-    lost_to_crash += other.lost_to_crash;
     local += other.local;
+    cut_streams += other.cut_streams;
     events += other.events;
   }
 };
@@ -64,6 +69,10 @@ struct Pace {
   int64_t max_late_ns = 30 * kNsPerMs;
   int64_t max_step_ns = 4 * kNsPerMs;
 };
+
+// What a job acquires, one after the other. Every attempt does so in this order, and a sequence that waits again (a
+// preempted one) holds nothing: so no cycle of waits can close.
+enum class Hold : uint8_t { kNothing, kDecodeBlocks, kPrefillBlocks, kPullSlot };
 
 class Simulation {
  public:
@@ -86,6 +95,17 @@ class Simulation {
   }
   const std::string& error() const { return error_; }
 
+  void Acquire(const JobKey& key, Hold hold) {
+    Hold& held = holds_[key];
+    const int step = static_cast<int>(hold) - static_cast<int>(held);
+    // A prompt needs several reads.
+    if (step != 1 && !(step == 0 && hold == Hold::kPullSlot)) {
+      Fail(absl::StrCat("job ", key.ToString(), " acquires ", static_cast<int>(hold), " after ", static_cast<int>(held),
+                        ": out of order"));
+    }
+    held = hold;
+  }
+
   template <typename... Args>
   void Trace(const Args&... args) const {
     if (traces_) std::cout << Millis() << " ms  " << absl::StrCat(args...) << "\n";
@@ -97,14 +117,18 @@ class Simulation {
   Pace pace;
   engine::FakeModelOptions model;
   Counts counts;
-  // The worker crash is behind us: its consequences are allowed.
-  bool crashed = false;
+  // The worker that has crashed; zero before.
+  Incarnation crashed;
+  // Jobs whose Fetch stream the network has cut.
+  std::set<JobId> cut_jobs;
 
  private:
   double Millis() const { return NsToMs(queue.Now() - EventQueue::kStart); }
 
   const bool traces_;
   std::string error_;
+  // By job and attempt, with its prefill elsewhere.
+  std::map<JobKey, Hold> holds_;
 };
 
 // One direction of a stream: messages arrive in order, each after a delay of its own.

@@ -13,8 +13,8 @@ constexpr int64_t kHeartbeatNs = 100 * kNsPerMs;
 constexpr int64_t kMaxNoticeMs = 150;
 constexpr uint8_t kGarbage = 0xa5;
 
-// PlantedBug::kResumedTooLate. A decode worker that prefills nothing itself runs several rows of one sequence only after
-// a preemption: the first of them is skipped, as if it had been computed already.
+// PlantedBug::kResumedTooLate. A decode worker that prefills nothing itself runs several rows of one sequence only
+// after a preemption: the first of them is skipped, as if it had been computed already.
 class TooLateModel final : public engine::ModelRunner {
  public:
   explicit TooLateModel(const engine::FakeModelOptions& options) : model_(options) {}
@@ -152,12 +152,15 @@ void WorkerNode::ScheduleTurn(TimeNs at) {
   if (next_turn_ <= at) return;
   next_turn_ = at;
   sim_.queue.At(at, [this, at] {
-    if (alive_ && next_turn_ == at) Turn();
+    if (!alive_ || next_turn_ != at) return;
+    next_turn_ = kNever;
+    // Posted by a turn that is not over yet.
+    if (busy_until_ > at) return ScheduleTurn(busy_until_);
+    Turn();
   });
 }
 
 void WorkerNode::Turn() {
-  next_turn_ = kNever;
   const bool stepped = loop_->Turn();
   busy_until_ = sim_.queue.Now();
   if (stepped) busy_until_ += sim_.Between(10'000, sim_.pace.max_step_ns * (sim_.Chance(2) ? 10 : 1));

@@ -29,8 +29,8 @@ grpc::ChannelArguments ChannelArguments() {
   return arguments;
 }
 
-void ConfigureServer(grpc::ServerBuilder& builder) {
-  builder.SetMaxReceiveMessageSize(kMaxInternalMessageBytes);
+void ConfigureServer(grpc::ServerBuilder& builder, int max_receive_bytes) {
+  builder.SetMaxReceiveMessageSize(max_receive_bytes > 0 ? max_receive_bytes : kMaxInternalMessageBytes);
   builder.SetMaxSendMessageSize(kMaxInternalMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);

@@ -15,7 +15,8 @@ namespace baton::rpc {
 
 // Arguments of every channel and server of ours: message bounds, and a connection that notices a dead peer.
 grpc::ChannelArguments ChannelArguments();
-void ConfigureServer(grpc::ServerBuilder& builder);
+// `max_receive_bytes` 0: as large as our own messages get.
+void ConfigureServer(grpc::ServerBuilder& builder, int max_receive_bytes = 0);
 
 // Thread-safe. Targets come from the registry: at most kMaxWorkers live at a time; the cache starts anew beyond twice that.
 class ChannelCache {

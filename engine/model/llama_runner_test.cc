@@ -7,6 +7,8 @@
 #include "common/random.h"
 #include "engine/cpu_model.h"
 #include "engine/kernels/aligned_buffer.h"
+#include "engine/kernels/dispatch.h"
+#include "engine/model/fingerprint.h"
 #include "engine/model/naive_llama.h"
 #include "engine/model/synthetic_model.h"
 #include "gmock/gmock.h"
@@ -235,6 +237,14 @@ TEST(CpuModel, FingerprintNamesWeightsAndNumerics) {
   EXPECT_NE(a, Load(*two, {.threads = 1})->fingerprint());
   EXPECT_NE(a, Load(*one, {.numerics = Numerics::kFp32, .threads = 1})->fingerprint());
   EXPECT_THAT(a, testing::StartsWith("exact-v"));
+}
+
+// The bits themselves, whatever the compiler. Who changes an operator's definition raises kNumericsVersion and these.
+TEST(CpuModel, NumericsAreThoseOfTheirVersion) {
+  for (const kernels::KernelTable* table : kernels::SupportedKernels()) {
+    EXPECT_EQ(ProbeNumerics(Numerics::kExact, *table).ToHex(), "89824f020ed6e89f9685e9f317a301c0") << table->name;
+    EXPECT_EQ(ProbeNumerics(Numerics::kFp32, *table).ToHex(), "b7bfffbaef4f13b1017f133d44b05590") << table->name;
+  }
 }
 
 // A file without one of its tensors.

@@ -215,9 +215,9 @@ def test_cli_port_in_use(cluster):
 @pytest.mark.parametrize("args", [
     ("serve", "--no-such-flag"), ("serve", "--prefill", "-1"), ("serve", "--prefill", "x"), ("serve", "--isa", "mmx"),
     ("serve", "--kv-memory", "many"), ("serve", "--prefill", "0"), ("generate",), ("no-such-command",), (),
-    ("generate", "--prompt", "x", "--token-ids", "1"), ("serve", "--config", "/no/such/file.yaml"),
+    ("generate", "--prompt", "x", "--token-ids", "1"), ("serve", "--grpc-port", "0", "--config", "/no/such/file.yaml"),
 ], ids=" ".join)
 def test_cli_wrong_usage(args):
-    result = run_baton(*args)
+    result = run_baton(*args, timeout_s=30)
     assert result.returncode == 2, result.stderr
     assert result.stderr and result.stdout == ""

@@ -2,11 +2,18 @@
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from client import GENERATION, Client, read_stream, violated_fields
 
 PROMPT = "The capital of France is"
 PHASES = ("queue_ms", "admission_ms", "prefill_ms", "transfer_ms", "decode_ms", "network_ms")
+
+
+def health(client, service):
+    # A standard service of gRPC itself: the C++ server lists it but has no descriptor of it to reflect.
+    request = health_pb2.HealthCheckRequest(service=service)
+    return health_pb2_grpc.HealthStub(client.channel).Check(request, timeout=10).status
 
 
 def test_reflection_lists_the_services(client):
@@ -23,15 +30,13 @@ def test_reflection_describes_the_methods(client):
 
 @pytest.mark.parametrize("service", ["", GENERATION])
 def test_health_says_serving(client, service):
-    response = client.call("grpc.health.v1.Health", "Check", service=service)
-    serving = response.DESCRIPTOR.fields_by_name["status"].enum_type.values_by_name["SERVING"].number
-    assert response.status == serving
+    assert health(client, service) == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_every_worker_answers_health(cluster):
     for worker in cluster.workers():
         with Client(worker["address"]) as direct:
-            assert direct.call("grpc.health.v1.Health", "Check", service="").status == 1
+            assert health(direct, "") == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_lists_the_model(client):
@@ -68,10 +73,10 @@ def test_phase_times_add_up(client):
 
 def test_chat_messages_are_rendered_by_the_model_template(client):
     request_class = client.message("baton.v1.GenerateRequest")
-    messages = [{"role": "user", "content": "What is the capital of France?"}]
+    messages = [{"role": "user", "content": "What is 2+2?"}]
     generation = read_stream(client.start(request_class(chat={"messages": messages}, sampling={"max_tokens": 24})))
     assert generation.error is None
-    assert "Paris" in generation.text
+    assert "4" in generation.text
     assert generation.finished.usage.prompt_tokens > 20, "no system prompt and role markers"
 
 

@@ -1,0 +1,21 @@
+// `--config FILE.yaml`: the same keys as the flags. A flag wins over the environment, the environment over the file.
+#ifndef BATON_CLI_CONFIG_FILE_H_
+#define BATON_CLI_CONFIG_FILE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace baton::cli {
+
+// BATON_ARG_GRPC_PORT of "grpc-port".
+std::string EnvironmentName(const std::string& flag);
+
+// `args` as given, with `--config FILE` replaced by the file's flags that neither `args` nor the environment set.
+// NOT_FOUND for a file that cannot be read, INVALID_ARGUMENT for one that is not a map of flags to values or lists.
+absl::StatusOr<std::vector<std::string>> ExpandConfig(const std::vector<std::string>& args);
+
+}  // namespace baton::cli
+
+#endif  // BATON_CLI_CONFIG_FILE_H_

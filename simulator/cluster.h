@@ -1,0 +1,29 @@
+// One simulated run: a router, two prefill and two decode workers, clients, one crash. From a seed alone.
+#ifndef BATON_SIMULATOR_CLUSTER_H_
+#define BATON_SIMULATOR_CLUSTER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "simulator/simulation.h"
+
+namespace baton::simulator {
+
+struct RunOptions {
+  uint64_t seed = 0;
+  PlantedBug bug = PlantedBug::kNone;
+  // To stdout.
+  bool traces = false;
+};
+
+struct RunResult {
+  // Empty when all went as it must.
+  std::string error;
+  Counts counts;
+};
+
+RunResult RunSeed(const RunOptions& options);
+
+}  // namespace baton::simulator
+
+#endif  // BATON_SIMULATOR_CLUSTER_H_

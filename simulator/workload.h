@@ -1,0 +1,74 @@
+// The simulated clients: what they ask for and when, when they change their mind, and whether what they get is right.
+#ifndef BATON_SIMULATOR_WORKLOAD_H_
+#define BATON_SIMULATOR_WORKLOAD_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "router/dispatcher.h"
+#include "simulator/router_node.h"
+#include "simulator/simulation.h"
+
+namespace baton::simulator {
+
+class Workload final : public JobListener {
+ public:
+  explicit Workload(Simulation& sim);
+
+  // Draws the jobs and schedules what the clients do. `router` outlives the run.
+  void Schedule(RouterNode& router);
+
+  void OnPlaced(const JobKey& key, const Incarnation& worker) override;
+  void OnToken(const JobId& job, const OutputToken& token) override;
+  void OnEnd(const JobId& job, const router::JobResult& result) override;
+
+  bool done() const { return open_ == 0; }
+  // No client does anything of itself after this time.
+  TimeNs last_event() const { return last_event_; }
+  // "" or the jobs without an end.
+  std::string Open() const;
+
+ private:
+  struct Job {
+    std::shared_ptr<const router::JobSpec> spec;
+    // All that it may get.
+    std::vector<int32_t> expected;
+    std::vector<int32_t> got;
+    // Of its last attempt.
+    uint32_t attempt = 0;
+    std::vector<Incarnation> workers;
+    bool ended = false;
+    // What the client said when it gave up; `gave_up` counts from then on.
+    bool gave_up = false;
+    absl::Status why;
+  };
+
+  std::shared_ptr<const router::JobSpec> DrawSpec(TimeNs submitted);
+  std::vector<int32_t> DrawPrompt();
+  SamplingParams DrawSampling();
+  void Submit(RouterNode& router, const JobId& id);
+  void GiveUp(RouterNode& router, const JobId& id, const absl::Status& why);
+  void CheckOk(const Job& job, const router::JobResult& result);
+  void CheckDigest(const Job& job, const std::string& digest);
+  void CheckError(const Job& job, const absl::Status& status);
+  // One of its workers has crashed, or its Fetch stream was cut.
+  bool MayBeLost(const Job& job) const;
+  void Wrong(const Job& job, const std::string& what) { sim_.Fail(absl::StrCat(job.spec->id.ToHex(), ": ", what)); }
+
+  Simulation& sim_;
+  // Beginnings that prompts share.
+  std::vector<std::vector<int32_t>> bases_;
+  std::map<JobId, Job> jobs_;
+  // Of prompts whose digest is known.
+  std::map<std::vector<int32_t>, std::string> digests_;
+  int open_ = 0;
+  TimeNs last_event_ = 0;
+};
+
+}  // namespace baton::simulator
+
+#endif  // BATON_SIMULATOR_WORKLOAD_H_

@@ -1,0 +1,171 @@
+"""A request's tokens and its prompt's KV depend on prompt, parameters and seed alone, not on how it was served.
+
+Each request runs once in a reference configuration and then in three drawn ones. BATON_FULL_TESTS=1 runs 200 requests
+instead of 40; BATON_TEST_SEED draws others.
+"""
+
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import random
+
+import pytest
+
+from client import Client
+from cluster import Cluster
+
+SEED = int(os.environ.get("BATON_TEST_SEED", "20261107"))
+REQUESTS = 200 if os.environ.get("BATON_FULL_TESTS") == "1" else 40
+CONFIGURATIONS_PER_REQUEST = 3
+MAX_PROMPT_TOKENS = 1_500
+# The scalar kernels are the definition, not fast.
+MAX_SCALAR_PROMPT_TOKENS = 48
+BATCH = 8
+OUTPUT_TOKENS = 12
+CPU_FLAGS = {"avx2": {"avx2", "fma"}, "avx512": {"avx512f", "avx512bw", "avx512vl", "avx512_vnni"}}
+
+SEPARATE = ("--prefill", 1, "--decode", 1)
+MIXED = ("--prefill", 0, "--decode", 0, "--mixed", 1)
+REFERENCE = (*MIXED, "--threads", 1, "--chunk-tokens", 512, "--no-prefix-cache")
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    name: str
+    args: tuple
+    isa: str = "auto"
+    prefix_cache: bool = False
+    max_prompt_tokens: int = MAX_PROMPT_TOKENS
+
+    def command(self):
+        isa = self.isa if machine_runs(self.isa) else "auto"
+        return (*self.args, "--isa", isa, *(() if self.prefix_cache else ("--no-prefix-cache",)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    number: int
+    prompt: list
+    seed: int
+
+    def run(self, client, prompt=None):
+        sampling = {"temperature": 0.8, "top_p": 0.95, "seed": self.seed, "max_tokens": OUTPUT_TOKENS,
+                    "ignore_eos": True}
+        return client.generate(prompt or self.prompt, sampling, return_kv_digest=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """One request as it is to run in a configuration."""
+    request: Request
+    alone: bool
+    # So many first tokens of the prompt are sent before it as a request of their own; 0: none.
+    warm_tokens: int
+
+
+def machine_runs(isa):
+    if isa not in CPU_FLAGS:
+        return True
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("flags"):
+            return CPU_FLAGS[isa] <= set(line.split(":")[1].split())
+    return False
+
+
+def draw_configurations(rng):
+    chunk = lambda: ("--chunk-tokens", rng.choice([16, 32, 48, 64, 100, 128, 256, 512]))
+    return [
+        Configuration("separate over shared memory, prefix cache",
+                      (*SEPARATE, "--transport", "shm", "--threads", 2, *chunk()), prefix_cache=True),
+        Configuration("separate over TCP", (*SEPARATE, "--transport", "tcp", "--threads", 1, *chunk())),
+        Configuration("mixed, prefix cache", (*MIXED, "--threads", 2, *chunk()), prefix_cache=True),
+        Configuration("separate over shared memory, chunks of 16, avx2",
+                      (*SEPARATE, "--transport", "shm", "--threads", 2, "--chunk-tokens", 16), isa="avx2"),
+        Configuration("separate over TCP, prefix cache, avx512",
+                      (*SEPARATE, "--transport", "tcp", "--threads", 1, *chunk()), isa="avx512", prefix_cache=True),
+        Configuration("mixed, scalar", (*MIXED, "--threads", 2, "--chunk-tokens", 16), isa="scalar",
+                      max_prompt_tokens=MAX_SCALAR_PROMPT_TOKENS),
+    ]
+
+
+def draw_requests(rng, prose_ids):
+    requests = []
+    for number in range(REQUESTS):
+        length = round(MAX_PROMPT_TOKENS ** rng.random())
+        start = rng.randrange(len(prose_ids) - length)
+        requests.append(Request(number, prose_ids[start:start + length], rng.getrandbits(64)))
+    return requests
+
+
+@pytest.fixture(scope="module")
+def plan(prose_ids):
+    """(requests, what each configuration runs)."""
+    print(f"BATON_TEST_SEED={SEED}")
+    rng = random.Random(SEED)
+    configurations = draw_configurations(rng)
+    requests = draw_requests(rng, prose_ids)
+    drawn = {configuration: [] for configuration in configurations}
+    for request in requests:
+        fitting = [c for c in configurations if len(request.prompt) <= c.max_prompt_tokens]
+        for configuration in rng.sample(fitting, CONFIGURATIONS_PER_REQUEST):
+            warm = rng.randrange(len(request.prompt)) if configuration.prefix_cache and rng.random() < 0.5 else 0
+            drawn[configuration].append(Drawn(request, alone=rng.random() < 0.3, warm_tokens=warm))
+    return requests, drawn
+
+
+@pytest.fixture(scope="module")
+def reference(plan):
+    """(token ids, KV digest) of each request in the reference configuration, one at a time."""
+    with Cluster(*REFERENCE) as cluster, Client(cluster.target) as client:
+        results = {}
+        for request in plan[0]:
+            generation = request.run(client)
+            assert len(generation.token_ids) == OUTPUT_TOKENS and len(generation.kv_digest) == 32
+            results[request.number] = (generation.token_ids, generation.kv_digest)
+        return results
+
+
+def run_drawn(client, drawn):
+    if drawn.warm_tokens:
+        drawn.request.run(client, drawn.request.prompt[:drawn.warm_tokens])
+    return drawn.request.run(client)
+
+
+def run_all(client, items):
+    """{request number: generation}; those that are not to be alone run BATCH at a time."""
+    results = {item.request.number: run_drawn(client, item) for item in items if item.alone}
+    together = [item for item in items if not item.alone]
+    with concurrent.futures.ThreadPoolExecutor(BATCH) as pool:
+        generations = pool.map(lambda item: run_drawn(client, item), together)
+        results.update(zip((item.request.number for item in together), generations))
+    return results
+
+
+@pytest.mark.parametrize("index", range(len(draw_configurations(random.Random(SEED)))),
+                         ids=[c.name for c in draw_configurations(random.Random(SEED))])
+def test_tokens_and_kv_equal_the_reference(plan, reference, index):
+    configuration, items = list(plan[1].items())[index]
+    assert items, "the draw left this configuration out: more requests are needed"
+    with Cluster(*configuration.command()) as cluster, Client(cluster.target) as client:
+        results = run_all(client, items)
+    wrong = []
+    for item in items:
+        generation = results[item.request.number]
+        if (generation.token_ids, generation.kv_digest) != reference[item.request.number]:
+            wrong.append((item.request.number, len(item.request.prompt), item.alone, item.warm_tokens,
+                          generation.kv_digest == reference[item.request.number][1]))
+    assert not wrong, (f"BATON_TEST_SEED={SEED}, {' '.join(map(str, configuration.command()))}: (request, prompt tokens, "
+                       f"alone, warm tokens, KV equal) {wrong} of {len(items)}")
+    hits = sum(results[item.request.number].finished.usage.cached_prompt_tokens >= item.warm_tokens // 16 * 16 > 0
+               for item in items)
+    wanted = sum(item.warm_tokens >= 16 for item in items)
+    assert hits == wanted, f"{hits} prefix hits, {wanted} prompts had been sent in part before"
+    if not machine_runs(configuration.isa):
+        pytest.skip(f"this machine has no {configuration.isa}: the configuration ran with what it has")
+
+
+def test_different_seeds_give_different_tokens(reference):
+    """The comparison above can fail: requests differ."""
+    assert len({tuple(tokens) for tokens, _ in reference.values()}) > REQUESTS * 0.9
+    assert len({digest for _, digest in reference.values()}) > REQUESTS * 0.9
