@@ -1,6 +1,7 @@
 #include "cli/process.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -64,6 +65,9 @@ absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options) {
   if (result.server == nullptr || bound_port == 0) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", bind, ":", options.port, ": the port is in use or not ours; choose another --grpc-port"));
+  }
+  for (const std::string& name : options.health_names) {
+    result.server->GetHealthCheckService()->SetServingStatus(name, true);
   }
   // Others on this host reach a wildcard address by loopback.
   const bool wildcard = bind == "0.0.0.0" || bind == "[::]";

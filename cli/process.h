@@ -35,6 +35,8 @@ struct GrpcServerOptions {
   std::string bind;
   int port = 0;
   std::vector<grpc::Service*> services;
+  // Full names that the health service answers for, besides the server as a whole.
+  std::vector<std::string> health_names;
   // 0: as large as messages between our own processes get.
   int max_receive_bytes = 0;
 };

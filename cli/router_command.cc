@@ -50,6 +50,7 @@ absl::Status Run(const Flags& flags) {
                          StartGrpcServer({.bind = flags.listen.bind,
                                           .port = flags.listen.grpc_port,
                                           .services = {&generation, &registry, &admin},
+                                          .health_names = {v1::GenerationService::service_full_name()},
                                           .max_receive_bytes = kMaxMessageBytes}));
   spdlog::info("serving {} on {}", model.name, server.address);
   PrintReady(server.address);

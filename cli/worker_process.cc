@@ -152,18 +152,21 @@ absl::Status WorkerProcess::Serve() {
   loop_thread_ = std::thread([this] { loop_->Run(); });
 
   std::vector<grpc::Service*> services;
+  std::vector<std::string> names;
   if (prefills()) {
+    names.push_back(pb::PrefillService::service_full_name());
     prefill_service_ = std::make_unique<prefill_worker::PrefillService>(incarnation_, MonotonicClock(), *loop_,
                                                                         *prefill_core_, prefill_streams_);
     services.push_back(prefill_service_.get());
     services.push_back(fetch_service_.get());
   }
   if (decodes()) {
+    names.push_back(pb::DecodeService::service_full_name());
     decode_service_ = std::make_unique<decode_worker::DecodeService>(incarnation_, MonotonicClock(), *loop_,
                                                                      *decode_core_, decode_streams_);
     services.push_back(decode_service_.get());
   }
-  BATON_ASSIGN_OR_RETURN(server_, StartGrpcServer({.bind = flags_.listen.bind, .port = flags_.listen.grpc_port, .services = services}));
+  BATON_ASSIGN_OR_RETURN(server_, StartGrpcServer({.bind = flags_.listen.bind, .port = flags_.listen.grpc_port, .services = services, .health_names = names}));
 
   rpc::RouterLink::Options link{.router_target = flags_.router, .hello = {}, .load = [this] { return Load(); }};
   link.hello.set_incarnation(incarnation_.ToHex());

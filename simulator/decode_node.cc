@@ -11,7 +11,7 @@ namespace {
 // The other end of a broken stream notices within this time: perhaps later than the lease is over.
 constexpr int64_t kMaxNoticeMs = 700;
 // The network cuts a Fetch stream, so many in a hundred, within this time.
-constexpr int kCutPercent = 2;
+constexpr int kCutPercent = 5;
 constexpr int64_t kMaxCutMs = 60;
 // A read takes this long, one in twenty much longer.
 constexpr int64_t kMaxReadNs = 4 * kNsPerMs;

@@ -49,6 +49,12 @@ void PrefillNode::OpenFetch(const std::shared_ptr<FetchStream>& stream, const kv
 }
 
 void PrefillNode::OnFetchRequest(const std::shared_ptr<FetchStream>& stream, const kvtransfer::FetchRequest& request) {
+  if (const auto* renew = std::get_if<kvtransfer::FetchRenew>(&request); renew != nullptr && stream->muted) {
+    stream->to_sink.Send(sim_, [stream, sequence = renew->sequence] {
+      if (!stream->cut) stream->sink->OnReply(stream->at_sink, kvtransfer::FetchRenewed{sequence});
+    });
+    return;
+  }
   PostToLoop([this, id = stream->at_source, request] {
     if (const auto* renew = std::get_if<kvtransfer::FetchRenew>(&request)) return core_.OnFetchRenew(id, *renew);
     core_.OnFetchRelease(id);

@@ -35,7 +35,8 @@ struct FetchStream {
   Lane to_sink;
   // By the network: what is on its way is lost.
   bool cut = false;
-  // PlantedBug::kLeaseIgnored: the source's core believes that the reader has released.
+  // PlantedBug::kLeaseIgnored: the source's core believes that the reader has released; the reader is answered as if
+  // not.
   bool muted = false;
 };
 

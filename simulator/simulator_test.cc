@@ -81,6 +81,8 @@ struct Planted {
   std::string name;
 };
 
+void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
+
 class PlantedBugTest : public testing::TestWithParam<Planted> {};
 
 TEST_P(PlantedBugTest, IsFound) {

@@ -142,6 +142,13 @@ def run_all(client, items):
     return results
 
 
+def describe_difference(item, results, reference):
+    number = item.request.number
+    kv = "equal" if results[number].kv_digest == reference[number][1] else "differs"
+    return (f"request {number}: {len(item.request.prompt)} prompt tokens, {'alone' if item.alone else 'in a batch'}, "
+            f"{item.warm_tokens} warm, KV {kv}")
+
+
 @pytest.mark.parametrize("index", range(len(draw_configurations(random.Random(SEED)))),
                          ids=[c.name for c in draw_configurations(random.Random(SEED))])
 def test_tokens_and_kv_equal_the_reference(plan, reference, index):
@@ -149,14 +156,11 @@ def test_tokens_and_kv_equal_the_reference(plan, reference, index):
     assert items, "the draw left this configuration out: more requests are needed"
     with Cluster(*configuration.command()) as cluster, Client(cluster.target) as client:
         results = run_all(client, items)
-    wrong = []
-    for item in items:
-        generation = results[item.request.number]
-        if (generation.token_ids, generation.kv_digest) != reference[item.request.number]:
-            wrong.append((item.request.number, len(item.request.prompt), item.alone, item.warm_tokens,
-                          generation.kv_digest == reference[item.request.number][1]))
-    assert not wrong, (f"BATON_TEST_SEED={SEED}, {' '.join(map(str, configuration.command()))}: (request, prompt tokens, "
-                       f"alone, warm tokens, KV equal) {wrong} of {len(items)}")
+    wrong = [describe_difference(item, results, reference) for item in items
+             if (results[item.request.number].token_ids, results[item.request.number].kv_digest)
+             != reference[item.request.number]]
+    command = " ".join(map(str, configuration.command()))
+    assert not wrong, f"BATON_TEST_SEED={SEED}, {command}: {len(wrong)} of {len(items)} differ: {wrong}"
     hits = sum(results[item.request.number].finished.usage.cached_prompt_tokens >= item.warm_tokens // 16 * 16 > 0
                for item in items)
     wanted = sum(item.warm_tokens >= 16 for item in items)

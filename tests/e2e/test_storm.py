@@ -59,13 +59,14 @@ def draw_requests(rng, prose_ids):
     return requests
 
 
-def disturb(rng, requests):
+def disturb(rng, requests, span_s):
+    """`span_s`: about how long the storm takes."""
     disturbed = rng.sample(requests, CANCELLED + PAST_DEADLINE)
     for request in disturbed[:PAST_DEADLINE]:
         request.timeout_s = rng.choice([0.001, 0.05, 0.2, 1.0])
     for i, request in enumerate(disturbed[PAST_DEADLINE:]):
         if i % 2 == 0:
-            request.cancel_after_s = rng.uniform(0, 12)
+            request.cancel_after_s = rng.uniform(0, span_s)
         else:
             request.cancel_after_tokens = rng.randint(1, request.max_tokens - 1)
 
@@ -137,10 +138,11 @@ def test_storm_of_streams_cancels_and_deadlines(storm_cluster, prose_ids):
     assert sum(map(blocks_of, requests)) > 3 * room, "the pools are not too small for all at once"
     with Client(storm_cluster.target) as client:
         # Alone, and for another tenant: the storm finds none of its prefixes.
+        began = time.monotonic()
         for request in requests:
             request.expected = client.generate(request.prompt, request.sampling(), tenant="quiet").token_ids
             assert len(request.expected) == request.max_tokens
-        disturb(rng, requests)
+        disturb(rng, requests, span_s=(time.monotonic() - began) / 2)
         started = threading.Event()
         with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
             running = [pool.submit(run_stream, client, request, started) for request in requests]
@@ -156,7 +158,7 @@ def test_storm_of_streams_cancels_and_deadlines(storm_cluster, prose_ids):
     print(f"{ends.count('finished')} finished, {ends.count(grpc.StatusCode.CANCELLED)} cancelled, "
           f"{ends.count(grpc.StatusCode.DEADLINE_EXCEEDED)} past their deadline in {ended - began:.1f} s")
     # The storm was one: some were cancelled under way, some ran out of time, and no undisturbed one failed.
-    assert ends.count(grpc.StatusCode.CANCELLED) >= CANCELLED // 2
+    assert ends.count(grpc.StatusCode.CANCELLED) >= CANCELLED // 3
     assert ends.count(grpc.StatusCode.DEADLINE_EXCEEDED) >= 2
     assert ends.count("finished") >= STREAMS - CANCELLED - PAST_DEADLINE
 
