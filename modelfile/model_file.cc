@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
-#include "absl/base/call_once.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
@@ -66,7 +66,7 @@ class GgufModelFile final : public ModelFile {
   const TensorView* Find(std::string_view name) const override { return document_.FindTensor(name); }
 
   Digest128 WeightsDigest() const override {
-    absl::call_once(digest_once_, [this] { digest_ = ComputeDigest(); });
+    std::call_once(digest_once_, [this] { digest_ = ComputeDigest(); });
     return digest_;
   }
 
@@ -92,7 +92,7 @@ class GgufModelFile final : public ModelFile {
   std::vector<MetadataEntry> metadata_;
   ModelConfig config_;
   TokenizerSpec tokenizer_;
-  mutable absl::once_flag digest_once_;
+  mutable std::once_flag digest_once_;
   mutable Digest128 digest_;  // written once, under digest_once_
 };
 

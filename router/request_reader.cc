@@ -130,6 +130,7 @@ grpc::Status RequestReader::ReadSampling(const v1::SamplingParams& proto, Sampli
 }
 
 grpc::Status RequestReader::Read(const v1::GenerateRequest& request, PreparedJob& prepared) const {
+  prepared = {};
   BATON_RETURN_IF_GRPC_ERROR(CheckModel(request.model()));
   BATON_RETURN_IF_GRPC_ERROR(CheckStop(request));
   if (request.tenant().size() > kMaxTenantBytes) {

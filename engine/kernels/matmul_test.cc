@@ -171,13 +171,14 @@ TEST_P(MatmulKernels, ProductIsNearTheDotOfDequantizedValues) {
 
 TEST_P(MatmulKernels, ARowDoesNotDependOnItsNeighbours) {
   SeededRandom random(kSeed);
-  constexpr int kDepth = 64;
+  // 16 + 8 + 4 + 2 + 1: every height of a register tile.
+  constexpr int kDepth = 64, kRows = 31;
   for (const TensorType type : kTypes) {
     const RandomTensor tensor(type, 32, kDepth, random);
     const Packed packed(tensor, FormatOf(type));
-    const Acts many(21, kDepth, random);
-    const std::vector<float> all = Multiply(table(), packed.matrix, many, 21);
-    for (int r = 0; r < 21; ++r) {
+    const Acts many(kRows, kDepth, random);
+    const std::vector<float> all = Multiply(table(), packed.matrix, many, kRows);
+    for (int r = 0; r < kRows; ++r) {
       Acts one(1, kDepth, random);
       const size_t tile = static_cast<size_t>(r / kLanes);
       kScalarKernels.quantize(many.x.data() + r * kDepth, kDepth / kGroup, one.quant.data(), 0);
@@ -186,7 +187,7 @@ TEST_P(MatmulKernels, ARowDoesNotDependOnItsNeighbours) {
       }
       const std::vector<float> alone = Multiply(table(), packed.matrix, one, 1);
       for (int b = 0; b < 2; ++b) {
-        EXPECT_EQ(FirstDifference(&all[static_cast<size_t>((b * 21 + r) * kLanes)],
+        EXPECT_EQ(FirstDifference(&all[static_cast<size_t>((b * kRows + r) * kLanes)],
                                   &alone[static_cast<size_t>(b * kLanes)], kLanes),
                   -1)
             << TensorTypeName(type) << " row " << r;
