@@ -238,9 +238,7 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
   command->add_flag("--json", flags->json, "print one JSON object at the end");
   command->add_flag("--jsonl", flags->jsonl, "print one JSON object a message");
   command->callback([flags, &exit_code] {
-    const absl::Status status = Generate(*flags);
-    if (!status.ok()) PrintError(status);
-    exit_code = status.ok() ? kExitDone : kExitFailed;
+    exit_code = Report(Generate(*flags));
   });
 }
 
@@ -249,9 +247,7 @@ void AddChatCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("chat", "talks with the model, a line at a time");
   AddClientFlags(*command, *flags);
   command->callback([flags, &exit_code] {
-    const absl::Status status = Chat(*flags);
-    if (!status.ok()) PrintError(status);
-    exit_code = status.ok() ? kExitDone : kExitFailed;
+    exit_code = Report(Chat(*flags));
   });
 }
 

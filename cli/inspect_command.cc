@@ -121,9 +121,7 @@ absl::Status Inspect(const Flags& flags) {
 void SetCallback(CLI::App& command, const std::shared_ptr<Flags>& flags, absl::Status (*run)(const Flags&),
                  int& exit_code) {
   command.callback([flags, run, &exit_code] {
-    const absl::Status status = run(*flags);
-    if (!status.ok()) PrintError(status);
-    exit_code = status.ok() ? kExitDone : kExitFailed;
+    exit_code = Report(run(*flags));
   });
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "common/limits.h"
 
 namespace baton::cli {
 
@@ -38,7 +39,7 @@ struct ListenFlags {
 
 // What a router decides.
 struct RouterFlags {
-  int max_queued_jobs = 1024;
+  int max_queued_jobs = kMaxQueuedJobs;
   int local_prefill_tokens = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "cli/options.h"
 #include "common/rpc/channel_cache.h"
 
 namespace baton::cli {
@@ -49,6 +50,12 @@ void PrintReady(const std::string& grpc_address) {
 
 void PrintError(const absl::Status& status) {
   std::fprintf(stderr, "baton: %s\n", std::string(status.message()).c_str());
+}
+
+int Report(const absl::Status& status) {
+  if (status.ok()) return kExitDone;
+  PrintError(status);
+  return kExitFailed;
 }
 
 absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options) {

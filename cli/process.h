@@ -24,6 +24,8 @@ void PrintReady(const std::string& grpc_address);
 
 // One line on stderr.
 void PrintError(const absl::Status& status);
+// A command's exit code; an error is printed.
+int Report(const absl::Status& status);
 
 struct GrpcServer {
   std::unique_ptr<grpc::Server> server;

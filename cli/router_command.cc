@@ -75,9 +75,7 @@ void AddRouterCommand(CLI::App& app, int& exit_code) {
     if (flags->supervised) DieWithParent();
     BlockSignals();
     InitLogging("router", flags->listen.log_level);
-    const absl::Status status = Run(*flags);
-    if (!status.ok()) PrintError(status);
-    exit_code = status.ok() ? kExitDone : kExitFailed;
+    exit_code = Report(Run(*flags));
   });
 }
 

@@ -81,9 +81,7 @@ void AddStatusCommand(CLI::App& app, int& exit_code) {
   AddTargetFlag(*command, flags->target);
   command->add_flag("--json", flags->json);
   command->callback([flags, &exit_code] {
-    const absl::Status status = Status(*flags);
-    if (!status.ok()) PrintError(status);
-    exit_code = status.ok() ? kExitDone : kExitFailed;
+    exit_code = Report(Status(*flags));
   });
 }
 
