@@ -1,12 +1,16 @@
 #include "cli/serve_command.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "cli/options.h"
 #include "cli/process.h"
 #include "cli/supervisor.h"
 #include "common/log.h"
+#include "common/status.h"
+#include "engine/core_arbiter.h"
 #include "modelfile/model_file.h"
 
 namespace baton::cli {
@@ -21,6 +25,7 @@ struct Flags {
   int prefill = 1;
   int decode = 1;
   int mixed = 0;
+  std::string core_sharing = "auto";
 };
 
 std::vector<std::string> EngineArgs(const Flags& flags) {
@@ -37,7 +42,16 @@ std::vector<std::string> EngineArgs(const Flags& flags) {
   return args;
 }
 
-SupervisorOptions MakeOptions(const Flags& flags) {
+// Whether the workers' kernel threads are more than the cores.
+bool SharesCores(const Flags& flags) {
+  if (flags.core_sharing != "auto") return flags.core_sharing == "on";
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int threads = flags.engine.threads == 0 ? cores : flags.engine.threads;
+  const int workers = flags.prefill + flags.decode + flags.mixed;
+  return workers > 1 && workers * threads > cores;
+}
+
+absl::StatusOr<SupervisorOptions> MakeOptions(const Flags& flags) {
   SupervisorOptions options;
   options.bind = flags.listen.bind;
   options.grpc_port = flags.listen.grpc_port;
@@ -49,7 +63,12 @@ SupervisorOptions MakeOptions(const Flags& flags) {
                          std::to_string(flags.router.local_prefill_tokens),
                          "--log-level",
                          flags.listen.log_level};
-  const std::vector<std::string> args = EngineArgs(flags);
+  std::vector<std::string> args = EngineArgs(flags);
+  if (SharesCores(flags)) {
+    // Open as long as this process: every child, restarted ones too, inherits it.
+    BATON_ASSIGN_OR_RETURN(const int arbiter_fd, engine::CreateCoreArbiter());
+    args.insert(args.end(), {"--core-arbiter-fd", std::to_string(arbiter_fd)});
+  }
   for (int i = 0; i < flags.prefill; ++i) options.workers.push_back({"prefill-worker", args});
   for (int i = 0; i < flags.decode; ++i) options.workers.push_back({"decode-worker", args});
   for (int i = 0; i < flags.mixed; ++i) options.workers.push_back({"mixed-worker", args});
@@ -61,7 +80,12 @@ int Serve(const Flags& flags) {
     PrintError(absl::InvalidArgumentError("serve needs --prefill and --decode workers, or --mixed ones"));
     return kExitUsage;
   }
-  Supervisor supervisor(MakeOptions(flags));
+  absl::StatusOr<SupervisorOptions> options = MakeOptions(flags);
+  if (!options.ok()) {
+    PrintError(options.status());
+    return kExitFailed;
+  }
+  Supervisor supervisor(*std::move(options));
   const absl::Status started = supervisor.Start();
   if (!started.ok()) {
     if (!absl::IsAborted(started)) PrintError(started);
@@ -86,6 +110,11 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
   command->add_option("--prefill", flags->prefill, "prefill workers")->check(count)->capture_default_str();
   command->add_option("--decode", flags->decode, "decode workers")->check(count)->capture_default_str();
   command->add_option("--mixed", flags->mixed, "workers that do both")->check(count)->capture_default_str();
+  command
+      ->add_option("--core-sharing", flags->core_sharing,
+                   "workers take turns on the cores; auto: when they have more threads than there are cores")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->capture_default_str();
   AddListenFlags(*command, flags->listen, kDefaultGrpcPort);
   AddEngineFlags(*command, flags->engine);
   AddRouterFlags(*command, flags->router);

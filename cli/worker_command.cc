@@ -43,6 +43,8 @@ void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
   AddEngineFlags(*command, flags->engine);
   AddListenFlags(*command, flags->listen, 0);
   command->add_flag("--supervised", flags->supervised, "end when the parent process ends");
+  command->add_option("--core-arbiter-fd", flags->core_arbiter_fd, "descriptor by which a supervisor shares the cores")
+      ->capture_default_str();
   command->callback([flags, role, &exit_code] {
     if (flags->supervised) DieWithParent();
     BlockSignals();

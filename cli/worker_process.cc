@@ -57,6 +57,11 @@ absl::Status WorkerProcess::LoadModel() {
   options.numerics = flags_.engine.numerics == "fp32" ? engine::Numerics::kFp32 : engine::Numerics::kExact;
   options.isa = ParseIsa(flags_.engine.isa);
   options.threads = flags_.engine.threads;
+  if (flags_.core_arbiter_fd >= 0) {
+    BATON_ASSIGN_OR_RETURN(arbiter_,
+                           engine::CoreArbiter::Open(flags_.core_arbiter_fd, {.yields = !decodes()}, MonotonicClock()));
+    options.gate = arbiter_.get();
+  }
   options.max_rows = flags_.engine.chunk_tokens + flags_.engine.max_seqs;
   BATON_ASSIGN_OR_RETURN(runner_, engine::LoadCpuModel(*loaded.file, options));
   return absl::OkStatus();
@@ -166,7 +171,10 @@ absl::Status WorkerProcess::Serve() {
                                                                      *decode_core_, decode_streams_);
     services.push_back(decode_service_.get());
   }
-  BATON_ASSIGN_OR_RETURN(server_, StartGrpcServer({.bind = flags_.listen.bind, .port = flags_.listen.grpc_port, .services = services, .health_names = names}));
+  BATON_ASSIGN_OR_RETURN(
+      server_,
+      StartGrpcServer(
+          {.bind = flags_.listen.bind, .port = flags_.listen.grpc_port, .services = services, .health_names = names}));
 
   rpc::RouterLink::Options link{.router_target = flags_.router, .hello = {}, .load = [this] { return Load(); }};
   link.hello.set_incarnation(incarnation_.ToHex());
@@ -204,7 +212,8 @@ void WorkerProcess::Drain(int64_t timeout_ms) {
   link_->Drain();
   const TimeNs deadline = MonotonicClock().Now() + timeout_ms * kNsPerMs;
   // Blocks are referred to until the last reader has them.
-  while (Load().used_blocks() > 0 && MonotonicClock().Now() < deadline) absl::SleepFor(absl::Milliseconds(kDrainPollMs));
+  while (Load().used_blocks() > 0 && MonotonicClock().Now() < deadline)
+    absl::SleepFor(absl::Milliseconds(kDrainPollMs));
 }
 
 // From the outside in: nobody calls, then nobody computes, then nobody copies.

@@ -15,6 +15,7 @@
 #include "common/rpc/router_link.h"
 #include "decode_worker/decode_core.h"
 #include "decode_worker/decode_service.h"
+#include "engine/core_arbiter.h"
 #include "engine/engine.h"
 #include "engine/engine_loop.h"
 #include "engine/model_runner.h"
@@ -34,6 +35,8 @@ struct WorkerFlags {
   // host:port of the router.
   std::string router;
   bool supervised = false;
+  // What CreateCoreArbiter made, inherited from the supervisor; -1: none.
+  int core_arbiter_fd = -1;
 };
 
 // Used by the main thread; owns every other thread of the process.
@@ -68,6 +71,7 @@ class WorkerProcess {
   const Incarnation incarnation_ = SystemRandom().NextId();
   std::string model_name_;
   std::vector<int32_t> eos_ids_;
+  std::unique_ptr<engine::CoreArbiter> arbiter_;
   std::unique_ptr<engine::ModelRunner> runner_;
   std::unique_ptr<kvtransfer::Transport> transport_;
   absl::Span<uint8_t> pool_;

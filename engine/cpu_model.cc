@@ -73,6 +73,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::Model
   BATON_ASSIGN_OR_RETURN(LlamaWeights weights, LoadLlamaWeights(file, options.numerics, *pool));
   auto runner =
       std::make_unique<LlamaRunner>(std::move(weights), options.numerics, *table, std::move(pool), options.max_rows);
+  runner->set_gate(options.gate);
   runner->set_fingerprint(MakeFingerprint(file.WeightsDigest(), runner->kv_layout(), options.numerics,
                                           ProbeNumerics(options.numerics, *table)));
   return runner;

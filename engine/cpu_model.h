@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/model_runner.h"
+#include "engine/step_gate.h"
 #include "modelfile/model_file.h"
 
 namespace baton::engine {
@@ -30,6 +31,8 @@ struct CpuModelOptions {
   int threads = 0;
   // Most rows of one Forward: chunk budget plus running sequences. Bounds the scratch.
   int max_rows = 1024;
+  // Asked before a step and between its layers; outlives the model. Null: nobody to share the cores with.
+  StepGate* gate = nullptr;
 };
 
 // Copies what it needs: `file` may be closed afterwards. UNIMPLEMENTED, INVALID_ARGUMENT or NOT_FOUND (a tensor is

@@ -4,17 +4,17 @@
 //
 // A sequence:
 //
-//   state       | event                        | next        | action
-//   ------------+------------------------------+-------------+---------------------------------------------------------
-//   -           | Reserve                      | kReserved   | pins prefix hits, takes fresh blocks for the whole
-//   prompt kReserved   | StartPrefill                 | kPrefill    | its rows join the batches, from the first
-//   uncached token kReserved   | StartDecode(token 0)         | kDecode     | publishes the prompt's full blocks; one
-//   row a step kPrefill    | Step runs the last row       | kDecode     | samples the next token; kFinished when that
-//   ends it kDecode     | Step                         | kDecode     | samples the next token; kFinished when that ends
-//   it kDecode     | no block for the next row    | kPreempted  | gives its blocks back (they may stay as cached
-//   prefix) kPreempted  | blocks for all its tokens    | kPrefill    | recomputes prompt + outputs; samples only new
-//   indices any         | Stop                         | kFinished   | joins no batch any more, keeps its blocks (a
-//   peer may read them) any         | Release                      | -           | gives its blocks back
+//   state      | event                     | next       | action
+//   -----------+---------------------------+------------+----------------------------------------------------------
+//   -          | Reserve                   | kReserved  | pins prefix hits, takes fresh blocks for the whole prompt
+//   kReserved  | StartPrefill              | kPrefill   | its rows join the batches, from the first uncached token
+//   kReserved  | StartDecode(token 0)      | kDecode    | publishes the prompt's full blocks; one row a step
+//   kPrefill   | Step runs the last row    | kDecode    | samples the next token; kFinished when that ends it
+//   kDecode    | Step                      | kDecode    | samples the next token; kFinished when that ends it
+//   kDecode    | no block for the next row | kPreempted | gives its blocks back (some may stay as cached prefix)
+//   kPreempted | blocks for all its tokens | kPrefill   | recomputes prompt + outputs; samples only new indices
+//   any        | Stop                      | kFinished  | joins no batch any more, keeps its blocks for readers
+//   any        | Release                   | -          | gives its blocks back
 //
 // The youngest runnable sequence is preempted for an older one, so the oldest always makes progress.
 #ifndef BATON_ENGINE_ENGINE_H_
@@ -115,8 +115,8 @@ class Engine {
   absl::Span<const BlockId> prompt_blocks(SequenceId id) const;
 
   void StartPrefill(SequenceId id);
-  // Whether a peer's word about output 0 of a reserved sequence can be true: an id of the vocabulary that ends the request
-  // exactly when the peer says so.
+  // Whether a peer's word about output 0 of a reserved sequence can be true: an id of the vocabulary that ends the
+  // request exactly when the peer says so.
   bool AcceptsFirst(SequenceId id, int32_t token, bool ends) const;
   // The KV of the whole prompt is in its blocks, and output 0 is known: in the vocabulary, and not the end of the
   // sequence. The caller checks that of what a peer sent.

@@ -1,8 +1,9 @@
 #include "kvtransfer/copy_queue.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
+
+#include "kvtransfer/stream_copy.h"
 
 namespace baton::kvtransfer {
 
@@ -13,8 +14,8 @@ size_t CopyQueue::CopySlice(Active& active, size_t limit) {
   while (copied < limit && active.next_range < active.job.ranges.size()) {
     const CopyRange& range = active.job.ranges[active.next_range];
     const size_t bytes = std::min<uint64_t>(limit - copied, range.bytes - active.done_bytes);
-    std::memcpy(active.job.local + range.local_offset + active.done_bytes,
-                active.job.remote + range.remote_offset + active.done_bytes, bytes);
+    StreamCopy(active.job.local + range.local_offset + active.done_bytes,
+               active.job.remote + range.remote_offset + active.done_bytes, bytes);
     copied += bytes;
     active.done_bytes += bytes;
     if (active.done_bytes == range.bytes) {

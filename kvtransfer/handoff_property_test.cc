@@ -168,7 +168,7 @@ class World {
   // Mostly quick, seldom longer than a lease.
   TimeNs NetworkDelay() { return Chance(2) ? DelayOf(600) : Chance(20) ? DelayOf(60) : DelayOf(2); }
   void At(TimeNs time, std::function<void()> run) { events_.push({time, ++order_, std::move(run)}); }
-  void After(TimeNs delay, std::function<void()> run) { At(clock_.now + delay, std::move(run)); }
+  void After(TimeNs delay, std::function<void()> run) { At(clock_.Now() + delay, std::move(run)); }
   void Fail(const std::string& what) {
     if (error_.empty()) error_ = what;
   }
@@ -182,7 +182,7 @@ class World {
     job.first_block = Chance(30) ? static_cast<int32_t>(random_.Below(static_cast<uint64_t>(job.blocks))) : 0;
     job.solo = Chance(8);
     job.ends_with_first_token = Chance(10);
-    const TimeNs begin = clock_.now + DelayOf(800);
+    const TimeNs begin = clock_.Now() + DelayOf(800);
     if (Chance(30)) job.deadline = begin + DelayOf(500);
     jobs_[job.key] = job;
     At(begin + NetworkDelay(), [this, job] { Prefill(job); });
@@ -238,8 +238,8 @@ class World {
     for (auto& source : sources_) next = std::min(next, source->core.NextTimer());
     for (auto& sink : sinks_) next = std::min(next, sink->core.NextTimer());
     if (next == kNever) return false;
-    clock_.now = std::max(clock_.now, next);
-    if (!events_.empty() && events_.top().time <= clock_.now) {
+    clock_.Set(std::max(clock_.Now(), next));
+    if (!events_.empty() && events_.top().time <= clock_.Now()) {
       const auto run = events_.top().run;
       events_.pop();
       run();
@@ -247,7 +247,7 @@ class World {
       for (auto& source : sources_) source->core.OnTimer();
       for (auto& sink : sinks_) sink->core.OnTimer();
       // The next timers are served late.
-      if (Chance(30)) clock_.now += DelayOf(10);
+      if (Chance(30)) clock_.Advance(DelayOf(10));
     }
     for (size_t i = 0; i < sinks_.size(); ++i) {
       for (auto& action : sinks_[i]->core.TakeActions()) {
@@ -273,7 +273,7 @@ class World {
     streams_.push_back(stream);
     if (starting_.key != action.open.key) return Fail("OpenStream out of turn");
     sink.fetches[action.stream] = {
-        .key = action.open.key, .blocks = starting_.blocks, .stream = id, .confirmed = clock_.now};
+        .key = action.open.key, .blocks = starting_.blocks, .stream = id, .confirmed = clock_.Now()};
     ToSource(id, [this, id, open = action.open] { Core(id).OnFetchOpen(streams_[id].at_source, open); });
     if (Chance(10)) After(DelayOf(500), [this, id] { Cut(id); });
   }
@@ -281,7 +281,7 @@ class World {
     Fetching& fetch = sink.fetches.at(action.stream);
     const size_t id = fetch.stream;
     if (const auto* renew = std::get_if<FetchRenew>(&action.request)) {
-      fetch.renewals[renew->sequence] = clock_.now;
+      fetch.renewals[renew->sequence] = clock_.Now();
       ToSource(id, [this, id, message = *renew] { Core(id).OnFetchRenew(streams_[id].at_source, message); });
     } else {
       if (fetch.reads > 0) Fail("released with a read in flight");
@@ -302,7 +302,8 @@ class World {
   void Apply(int sink_index, Sink& sink, const StartRead& action) {
     Fetching& fetch = sink.fetches.at(action.stream);
     if (fetch.over) Fail("a read starts after the end");
-    if (clock_.now >= fetch.confirmed + kLeaseMs * kNsPerMs / 4 * 3) Fail("a read starts in the lease's last quarter");
+    if (clock_.Now() >= fetch.confirmed + kLeaseMs * kNsPerMs / 4 * 3)
+      Fail("a read starts in the lease's last quarter");
     ++fetch.reads;
     sink.reads[action.tag] = {action.stream, action.ranges};
     const TimeNs duration = Chance(3) ? DelayOf(800) : DelayOf(10);
@@ -403,7 +404,7 @@ class World {
       for (const auto& [tag, read] : sink->reads) {
         const Fetching& fetch = sink->fetches.at(read.stream);
         if (fetch.key != action.key || streams_[fetch.stream].source != source_index) continue;
-        if (clock_.now < fetch.confirmed + kLeaseMs * kNsPerMs) Fail("blocks are released under a reader's lease");
+        if (clock_.Now() < fetch.confirmed + kLeaseMs * kNsPerMs) Fail("blocks are released under a reader's lease");
       }
     }
     source.pool.Free(it->second.blocks);
@@ -438,7 +439,7 @@ class World {
   void ToSink(size_t id, std::function<void()> run) { Deliver(id, streams_[id].last_to_sink, std::move(run)); }
   // In order, unless the stream is cut meanwhile.
   void Deliver(size_t id, TimeNs& last, std::function<void()> run) {
-    last = std::max(last, clock_.now + NetworkDelay());
+    last = std::max(last, clock_.Now() + NetworkDelay());
     At(last, [this, id, run = std::move(run)] {
       if (!streams_[id].cut) run();
     });

@@ -9,20 +9,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/clock.h"
 #include "common/ids.h"
+#include "common/manual_clock.h"
 #include "kvtransfer/kv_sink.h"
 #include "kvtransfer/kv_source.h"
 
 namespace baton::kvtransfer {
-
-class ManualClock final : public Clock {
- public:
-  TimeNs Now() const override { return now; }
-  void AdvanceMs(int64_t ms) { now += ms * kNsPerMs; }
-
-  TimeNs now = 1000 * kNsPerSecond;
-};
 
 inline JobKey KeyOf(uint64_t number) { return {.job = {.high = 7, .low = number}, .attempt = 1}; }
 inline uint64_t NumberOf(const JobKey& key) { return key.job.low; }

@@ -91,7 +91,7 @@ TEST_F(KvSourceTest, PrefillWithoutAFetchHoldsNothing) {
   ASSERT_TRUE(Prefill(1).ok());
   EXPECT_EQ(Actions(), "");
   EXPECT_EQ(source_.open_jobs(), 0);
-  EXPECT_EQ(source_.NextTimer(), clock_.now + Options().unlicensed_ms * kNsPerMs);
+  EXPECT_EQ(source_.NextTimer(), clock_.Now() + Options().unlicensed_ms * kNsPerMs);
 }
 
 TEST_F(KvSourceTest, SoloPrefillIsLicensedAtOnceAndReleasesWhenFinished) {
@@ -129,7 +129,7 @@ TEST_F(KvSourceTest, UnlicensedPrefillEndsByItsTimer) {
 }
 
 TEST_F(KvSourceTest, UnlicensedPrefillEndsAtItsDeadline) {
-  ASSERT_TRUE(Prefill(1, false, clock_.now + 50 * kNsPerMs).ok());
+  ASSERT_TRUE(Prefill(1, false, clock_.Now() + 50 * kNsPerMs).ok());
   EXPECT_EQ(AfterMs(50), "Revoke(1,DEADLINE_EXCEEDED)");
   ExpectOver();
 }
@@ -258,14 +258,14 @@ TEST_F(KvSourceTest, CancelOfAServedJobDrainsWithoutRevoke) {
 }
 
 TEST_F(KvSourceTest, DeadlineDrainsLicensedAndServedJobs) {
-  Serve(clock_.now + 10 * kNsPerMs);
+  Serve(clock_.Now() + 10 * kNsPerMs);
   EXPECT_EQ(AfterMs(10), "");
   source_.OnFetchRelease(10);
   EXPECT_EQ(Actions(), "Close(10,DEADLINE_EXCEEDED) Free(1)");
 }
 
 TEST_F(KvSourceTest, DeadlineEndsASoloJob) {
-  ASSERT_TRUE(Prefill(1, true, clock_.now + 10 * kNsPerMs).ok());
+  ASSERT_TRUE(Prefill(1, true, clock_.Now() + 10 * kNsPerMs).ok());
   Actions();
   EXPECT_EQ(AfterMs(10), "Revoke(1,DEADLINE_EXCEEDED) Free(1)");
 }
@@ -360,7 +360,7 @@ TEST_F(KvSourceTest, ShortLeaseIsLengthenedAndALongOneRefused) {
   open.lease_ms = 1;
   source_.OnFetchOpen(10, open);
   EXPECT_EQ(Actions(), "Reply(10,Accepted) Grant(1,0)");
-  EXPECT_EQ(source_.NextTimer(), clock_.now + Options().min_lease_ms * kNsPerMs);
+  EXPECT_EQ(source_.NextTimer(), clock_.Now() + Options().min_lease_ms * kNsPerMs);
 }
 
 TEST_F(KvSourceTest, OtherProcessAndOtherFingerprintAreRefusedByName) {
@@ -451,7 +451,7 @@ TEST_F(KvSourceTest, CancelThatOvertakesItsPrefillIsRemembered) {
 }
 
 TEST_F(KvSourceTest, TombstoneLivesUntilTheDeadline) {
-  ASSERT_TRUE(Prefill(1, false, clock_.now + 5'000 * kNsPerMs).ok());
+  ASSERT_TRUE(Prefill(1, false, clock_.Now() + 5'000 * kNsPerMs).ok());
   source_.OnCancel(KeyOf(1), absl::AbortedError("the router"));
   clock_.AdvanceMs(4'999);
   EXPECT_EQ(Prefill(1).code(), absl::StatusCode::kCancelled);

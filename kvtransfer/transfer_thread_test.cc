@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/mailbox.h"
+#include "common/manual_clock.h"
 #include "gtest/gtest.h"
 #include "kvtransfer/handoff_testing.h"
 #include "kvtransfer/kv_source.h"
@@ -70,12 +71,6 @@ class Outcomes {
 // Reads that the test ends. Wait advances time instead when told to.
 class FakeTransport final : public Transport {
  public:
-  class FakeClock final : public Clock {
-   public:
-    TimeNs Now() const override { return now.load(); }
-    std::atomic<TimeNs> now = kNsPerSecond;
-  };
-
   std::string_view name() const override { return "fake"; }
   absl::StatusOr<absl::Span<uint8_t>> AllocateRegion(size_t bytes) override {
     memory_.resize(bytes);
@@ -102,7 +97,7 @@ class FakeTransport final : public Transport {
   }
   void WaitForEvent(int64_t timeout_ns) override {
     if (advance_) {
-      clock.now += timeout_ns;
+      clock.Advance(timeout_ns);
       return;
     }
     absl::MutexLock lock(&mutex_);
@@ -150,7 +145,7 @@ class FakeTransport final : public Transport {
     Wake();
   }
 
-  FakeClock clock;
+  ManualClock clock;
 
  private:
   absl::Mutex mutex_;
@@ -430,14 +425,14 @@ TEST_F(PeerCacheTest, FailedConnectionLeavesNothing) {
 
 TEST_F(PeerCacheTest, IdleConnectionsEndAfterAWhile) {
   cache_.Acquire(1, "a").IgnoreError();
-  transport_.clock.now += 2 * kIdlePeerNs;
+  transport_.clock.Advance(2 * kIdlePeerNs);
   cache_.Trim();
   EXPECT_EQ(cache_.size(), 1u);
   cache_.Release(1);
-  transport_.clock.now += kIdlePeerNs - 1;
+  transport_.clock.Advance(kIdlePeerNs - 1);
   cache_.Trim();
   EXPECT_EQ(cache_.size(), 1u);
-  transport_.clock.now += 1;
+  transport_.clock.Advance(1);
   cache_.Trim();
   EXPECT_EQ(cache_.size(), 0u);
   EXPECT_EQ(transport_.disconnected().size(), 1u);
@@ -447,7 +442,7 @@ TEST_F(PeerCacheTest, IdleConnectionsAreBoundedAndTheOldestGoes) {
   for (FetchStreamId stream = 1; stream <= kMaxIdlePeers + 1; ++stream) {
     cache_.Acquire(stream, std::to_string(stream)).IgnoreError();
     cache_.Release(stream);
-    transport_.clock.now += 1;
+    transport_.clock.Advance(1);
     cache_.Trim();
   }
   EXPECT_EQ(cache_.size(), kMaxIdlePeers);

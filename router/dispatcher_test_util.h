@@ -8,21 +8,11 @@
 #include <variant>
 #include <vector>
 
-#include "common/clock.h"
+#include "common/manual_clock.h"
 #include "gtest/gtest.h"
 #include "router/dispatcher.h"
 
 namespace baton::router {
-
-class ManualClock final : public Clock {
- public:
-  TimeNs Now() const override { return now_; }
-  void Advance(int64_t ns) { now_ += ns; }
-  void Set(TimeNs now) { now_ = now; }
-
- private:
-  TimeNs now_ = kNsPerSecond;
-};
 
 inline WorkerId MakeWorkerId(uint64_t n) { return {.high = 1, .low = n}; }
 

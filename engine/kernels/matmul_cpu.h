@@ -12,6 +12,22 @@ inline constexpr int kGroupBytes = kFormat == WeightFormat::kQ8_0 ? 512 : 256;
 // How far ahead of the group at hand: the next column blocks follow in memory.
 inline constexpr int kPrefetchBytes = 8192;
 
+// Adds the second chain of kQ4_1 to kRows rows of `out`.
+template <int kRows>
+BATON_INLINE void AddMinima(const QuantGroup* acts, int first, const uint8_t* minima, int groups, float* out) {
+  Simd::F low[kRows];
+  BATON_UNROLL for (int r = 0; r < kRows; ++r) low[r] = Simd::Zero();
+  for (int g = 0; g < groups; ++g) {
+    const Simd::F minimum = Simd::LoadF16(minima + g * 32);
+    BATON_UNROLL for (int r = 0; r < kRows; ++r) {
+      low[r] = Simd::Fma(Simd::Set1(acts[g].scaled_sum[first + r]), minimum, low[r]);
+    }
+  }
+  BATON_UNROLL for (int r = 0; r < kRows; ++r) {
+    Simd::Store(out + r * kLanes, Simd::Add(Simd::Load(out + r * kLanes), low[r]));
+  }
+}
+
 // kRows activation rows, from `first` of their tile, by one block of 16 weight rows.
 template <WeightFormat kFormat, int kRows>
 BATON_INLINE void QuantTile(const QuantGroup* acts, int first, const uint8_t* weights, int groups, float* out) {
@@ -36,38 +52,92 @@ BATON_INLINE void QuantTile(const QuantGroup* acts, int first, const uint8_t* we
       }
     }
   }
-  if constexpr (kFormat == WeightFormat::kQ4_1) {
-    const uint8_t* const minima = scales + static_cast<size_t>(groups) * 32;
-    Simd::F low[kRows];
-    BATON_UNROLL for (int r = 0; r < kRows; ++r) low[r] = Simd::Zero();
-    for (int g = 0; g < groups; ++g) {
-      const Simd::F minimum = Simd::LoadF16(minima + g * 32);
-      BATON_UNROLL for (int r = 0; r < kRows; ++r) {
-        low[r] = Simd::Fma(Simd::Set1(acts[g].scaled_sum[first + r]), minimum, low[r]);
-      }
-    }
-    BATON_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = Simd::Add(acc[r], low[r]);
-  }
   BATON_UNROLL for (int r = 0; r < kRows; ++r) Simd::Store(out + r * kLanes, acc[r]);
+  if constexpr (kFormat == WeightFormat::kQ4_1) {
+    AddMinima<kRows>(acts, first, scales + static_cast<size_t>(groups) * 32, groups, out);
+  }
 }
 
-// `rows` <= 16 rows of one activation tile.
-template <WeightFormat kFormat>
-void QuantRows(const QuantGroup* acts, int rows, const uint8_t* weights, int groups, float* out) {
+// Calls fn.operator()<kRows>(r) for tiles of at most kMost rows that cover [0, rows).
+template <int kMost, typename Fn>
+BATON_INLINE void TileRows(int rows, Fn fn) {
   int r = 0;
   const auto tile = [&]<int kRows>() {
-    if constexpr (kRows <= Simd::kQuantRows) {
-      while (rows - r >= kRows) {
-        QuantTile<kFormat, kRows>(acts, r, weights, groups, out + r * kLanes);
-        r += kRows;
-      }
+    if constexpr (kRows <= kMost) {
+      for (; rows - r >= kRows; r += kRows) fn.template operator()<kRows>(r);
     }
   };
   tile.template operator()<16>();
   tile.template operator()<8>();
   tile.template operator()<4>();
+  tile.template operator()<3>();
   tile.template operator()<2>();
   tile.template operator()<1>();
+}
+
+// `rows` <= 16 rows of one activation tile.
+template <WeightFormat kFormat>
+void QuantRows(const QuantGroup* acts, int rows, const uint8_t* weights, int groups, float* out) {
+  TileRows<Simd::kQuantRows>(
+      rows, [&]<int kRows>(int r) { QuantTile<kFormat, kRows>(acts, r, weights, groups, out + r * kLanes); });
+}
+
+// Groups of a panel: 12 KiB, which leaves the first-level cache room for activations.
+inline constexpr int kPanelGroups = 24;
+inline constexpr int kPanelGroupBytes = kGroup * kLanes;
+
+// kRows rows by one panel of `groups` groups: goes on with the chains in `out`.
+template <WeightFormat kFormat, int kRows>
+BATON_INLINE void PanelTile(const QuantGroup* acts, int first, const uint8_t* panel, const uint8_t* scales, int groups,
+                            float* out) {
+  using Weights = typename Simd::template Weights<kFormat>;
+  Simd::F acc[kRows];
+  BATON_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = Simd::Load(out + r * kLanes);
+  for (int g = 0; g < groups; ++g) {
+    Simd::I dot[kRows];
+    Weights::template DotPanel<kRows>(acts[g], first, panel + g * kPanelGroupBytes, dot);
+    const Simd::F scale = Simd::LoadF16(scales + g * 32);
+    BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+      const Simd::F both = Simd::Mul(scale, Simd::Set1(acts[g].scale[first + j]));
+      acc[j] = Simd::Fma(Simd::ToFloat(dot[j]), both, acc[j]);
+    }
+  }
+  BATON_UNROLL for (int r = 0; r < kRows; ++r) Simd::Store(out + r * kLanes, acc[r]);
+}
+
+// Calls fn(acts, rows, out) for each tile of up to 16 activation rows.
+template <typename Fn>
+BATON_INLINE void ForActivationTiles(const QuantMatmul& call, float* out, Fn fn) {
+  for (int row = 0; row < call.rows; row += kLanes) {
+    const int rows = call.rows - row < kLanes ? call.rows - row : kLanes;
+    fn(call.acts + static_cast<size_t>(row / kLanes) * call.groups, rows, out + static_cast<size_t>(row) * kLanes);
+  }
+}
+
+// One block of 16 weight rows by all activation rows, by way of unpacked weights.
+template <WeightFormat kFormat>
+void QuantPanels(const QuantMatmul& call, const uint8_t* weights, float* out) {
+  alignas(64) uint8_t panel[kPanelGroups * kPanelGroupBytes];
+  const uint8_t* const scales = weights + static_cast<size_t>(call.groups) * kGroupBytes<kFormat>;
+  __builtin_memset(out, 0, static_cast<size_t>(call.rows) * kLanes * sizeof(float));
+  for (int from = 0; from < call.groups; from += kPanelGroups) {
+    const int groups = call.groups - from < kPanelGroups ? call.groups - from : kPanelGroups;
+    for (int g = 0; g < groups; ++g) {
+      Simd::template Weights<kFormat>::Unpack(weights + static_cast<size_t>(from + g) * kGroupBytes<kFormat>,
+                                              panel + g * kPanelGroupBytes);
+    }
+    ForActivationTiles(call, out, [&](const QuantGroup* acts, int rows, float* to) {
+      TileRows<Simd::kQuantRows>(rows, [&]<int kRows>(int r) {
+        PanelTile<kFormat, kRows>(acts + from, r, panel, scales + from * 32, groups, to + r * kLanes);
+      });
+    });
+  }
+  if constexpr (kFormat == WeightFormat::kQ4_1) {
+    const uint8_t* const minima = scales + static_cast<size_t>(call.groups) * 32;
+    ForActivationTiles(call, out, [&](const QuantGroup* acts, int rows, float* to) {
+      TileRows<4>(rows, [&]<int kRows>(int r) { AddMinima<kRows>(acts, r, minima, call.groups, to + r * kLanes); });
+    });
+  }
 }
 
 template <WeightFormat kFormat>
@@ -75,11 +145,15 @@ void MatmulQuantAs(const QuantMatmul& call) {
   for (int b = 0; b < call.col_blocks; ++b) {
     const uint8_t* const weights = call.weights + b * call.block_stride;
     float* const out = call.out + static_cast<size_t>(b) * call.rows * kLanes;
-    for (int row = 0; row < call.rows; row += kLanes) {
-      const int rows = call.rows - row < kLanes ? call.rows - row : kLanes;
-      const QuantGroup* const acts = call.acts + static_cast<size_t>(row / kLanes) * call.groups;
-      QuantRows<kFormat>(acts, rows, weights, call.groups, out + static_cast<size_t>(row) * kLanes);
+    if constexpr (kFormat != WeightFormat::kQ8_0 && Simd::kPanelRows > 0) {
+      if (call.rows >= Simd::kPanelRows) {
+        QuantPanels<kFormat>(call, weights, out);
+        continue;
+      }
     }
+    ForActivationTiles(call, out, [&](const QuantGroup* acts, int rows, float* to) {
+      QuantRows<kFormat>(acts, rows, weights, call.groups, to);
+    });
   }
 }
 

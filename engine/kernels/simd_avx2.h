@@ -20,12 +20,14 @@ struct Simd {
     __m256i lo, hi;
   };
 
-  static constexpr int kQuantRows = 4;
-  static constexpr int kDotRows = 4;
+  static constexpr int kQuantRows = 3;
+  static constexpr int kDotRows = 3;
+  // From this many rows on nibbles are unpacked to memory first.
+  static constexpr int kPanelRows = 12;
   static constexpr int kFloatRows = 4;
   static constexpr int kFloatCols = 1;
   // Queries of an attention tile, and blocks or vectors beside them; with up to kFewQueries queries more of these.
-  static constexpr int kQueryTile = 3;
+  static constexpr int kQueryTile = 4;
   static constexpr int kFewQueries = 0;
   static constexpr int kBlockTile = 1;
   static constexpr int kBlockTileFew = 1;
@@ -152,47 +154,91 @@ struct Simd {
       return _mm256_set1_epi32(word);
     }
 
+    // GCC would turn the chain of sums into a tree, and spill its leaves.
+    static BATON_INLINE __m256i Accumulate(__m256i sum) {
+      asm("" : "+x"(sum));
+      return sum;
+    }
+
+    static BATON_INLINE __m256i Nibbles(__m256i both, bool high) {
+      return _mm256_and_si256(high ? _mm256_srli_epi16(both, 4) : both, _mm256_set1_epi8(15));
+    }
+
+    // Sums of 16 bits to dots of 32.
     template <int kRows>
-    BATON_INLINE void DotHalf(const QuantGroup& acts, int first, const uint8_t* p, __m256i* dot) const {
-      __m256i sum[kRows];
-      BATON_UNROLL for (int j = 0; j < kRows; ++j) sum[j] = _mm256_setzero_si256();
+    static BATON_INLINE void FinishNibbles(const QuantGroup& acts, int first, __m256i* lo, __m256i* hi) {
       const __m256i ones = _mm256_set1_epi16(1);
-      if constexpr (kFormat == WeightFormat::kQ8_0) {
-        for (int i = 0; i < 8; ++i) {
-          const __m256i w = _mm256_xor_si256(LoadInts(p + 64 * i), _mm256_set1_epi8(static_cast<char>(0x80)));
-          const __m256i size = _mm256_abs_epi8(w);
-          BATON_UNROLL for (int j = 0; j < kRows; ++j) {
-            const __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(Word(acts, first + j, 4 * i), w));
-            sum[j] = _mm256_add_epi32(sum[j], _mm256_madd_epi16(pairs, ones));
-          }
-        }
-        BATON_UNROLL for (int j = 0; j < kRows; ++j) dot[j] = sum[j];
-      } else {
-        const __m256i nibble = _mm256_set1_epi8(15);
-        for (int i = 0; i < 4; ++i) {
-          const __m256i both = LoadInts(p + 64 * i);
-          const __m256i low = _mm256_and_si256(both, nibble);
-          const __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
-          BATON_UNROLL for (int j = 0; j < kRows; ++j) {
-            const __m256i a = _mm256_maddubs_epi16(low, Word(acts, first + j, 4 * i));
-            const __m256i b = _mm256_maddubs_epi16(high, Word(acts, first + j, 4 * i + 16));
-            sum[j] = _mm256_add_epi16(sum[j], _mm256_add_epi16(a, b));
-          }
-        }
-        BATON_UNROLL for (int j = 0; j < kRows; ++j) {
-          dot[j] = _mm256_madd_epi16(sum[j], ones);
-          if constexpr (kFormat == WeightFormat::kQ4_0) {
-            dot[j] = _mm256_add_epi32(dot[j], _mm256_set1_epi32(acts.neg8_sum[first + j]));
-          }
+      BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+        lo[j] = _mm256_madd_epi16(lo[j], ones);
+        hi[j] = _mm256_madd_epi16(hi[j], ones);
+        if constexpr (kFormat == WeightFormat::kQ4_0) {
+          const __m256i offset = _mm256_set1_epi32(acts.neg8_sum[first + j]);
+          lo[j] = _mm256_add_epi32(lo[j], offset);
+          hi[j] = _mm256_add_epi32(hi[j], offset);
         }
       }
     }
 
+    // One group unpacked, [8 quads of k][16 columns][4]: what many rows meet is unpacked once.
+    static BATON_INLINE void Unpack(const uint8_t* p, uint8_t* panel) {
+      BATON_UNROLL for (int i = 0; i < 8; ++i) {
+        const __m256i both = LoadInts(p + 32 * i);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(panel + 32 * i), Nibbles(both, false));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(panel + 256 + 32 * i), Nibbles(both, true));
+      }
+    }
+
+    // The same as Dot, of an unpacked group.
+    template <int kRows>
+    static BATON_INLINE void DotPanel(const QuantGroup& acts, int first, const uint8_t* panel, I* dot) {
+      __m256i lo[kRows], hi[kRows];
+      BATON_UNROLL for (int j = 0; j < kRows; ++j) lo[j] = hi[j] = _mm256_setzero_si256();
+      BATON_UNROLL for (int i = 0; i < 8; ++i) {
+        const __m256i w0 = LoadInts(panel + 64 * i);
+        const __m256i w1 = LoadInts(panel + 64 * i + 32);
+        BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+          const __m256i a = Word(acts, first + j, 4 * i);
+          lo[j] = Accumulate(_mm256_add_epi16(lo[j], _mm256_maddubs_epi16(w0, a)));
+          hi[j] = Accumulate(_mm256_add_epi16(hi[j], _mm256_maddubs_epi16(w1, a)));
+        }
+      }
+      FinishNibbles<kRows>(acts, first, lo, hi);
+      BATON_UNROLL for (int j = 0; j < kRows; ++j) dot[j] = {lo[j], hi[j]};
+    }
+
+    // Both halves together, so that an activation is broadcast once.
     template <int kRows>
     BATON_INLINE void Dot(const QuantGroup& acts, int first, I* dot) const {
+      const __m256i ones = _mm256_set1_epi16(1);
       __m256i lo[kRows], hi[kRows];
-      DotHalf<kRows>(acts, first, data, lo);
-      DotHalf<kRows>(acts, first, data + 32, hi);
+      BATON_UNROLL for (int j = 0; j < kRows; ++j) lo[j] = hi[j] = _mm256_setzero_si256();
+      if constexpr (kFormat == WeightFormat::kQ8_0) {
+        const __m256i offset = _mm256_set1_epi8(static_cast<char>(0x80));
+        BATON_UNROLL for (int i = 0; i < 8; ++i) {
+          const __m256i w0 = _mm256_xor_si256(LoadInts(data + 64 * i), offset);
+          const __m256i w1 = _mm256_xor_si256(LoadInts(data + 64 * i + 32), offset);
+          const __m256i size0 = _mm256_abs_epi8(w0);
+          const __m256i size1 = _mm256_abs_epi8(w1);
+          BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+            const __m256i a = Word(acts, first + j, 4 * i);
+            const __m256i pairs0 = _mm256_maddubs_epi16(size0, _mm256_sign_epi8(a, w0));
+            const __m256i pairs1 = _mm256_maddubs_epi16(size1, _mm256_sign_epi8(a, w1));
+            lo[j] = Accumulate(_mm256_add_epi32(lo[j], _mm256_madd_epi16(pairs0, ones)));
+            hi[j] = Accumulate(_mm256_add_epi32(hi[j], _mm256_madd_epi16(pairs1, ones)));
+          }
+        }
+      } else {
+        BATON_UNROLL for (int i = 0; i < 8; ++i) {
+          const __m256i w0 = Nibbles(LoadInts(data + 64 * (i % 4)), i >= 4);
+          const __m256i w1 = Nibbles(LoadInts(data + 64 * (i % 4) + 32), i >= 4);
+          BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+            const __m256i a = Word(acts, first + j, 4 * i);
+            lo[j] = Accumulate(_mm256_add_epi16(lo[j], _mm256_maddubs_epi16(w0, a)));
+            hi[j] = Accumulate(_mm256_add_epi16(hi[j], _mm256_maddubs_epi16(w1, a)));
+          }
+        }
+        FinishNibbles<kRows>(acts, first, lo, hi);
+      }
       BATON_UNROLL for (int j = 0; j < kRows; ++j) dot[j] = {lo[j], hi[j]};
     }
   };

@@ -19,6 +19,8 @@ struct Simd {
 
   static constexpr int kQuantRows = 16;
   static constexpr int kDotRows = 4;
+  // Weights are unpacked in registers, once for all rows of a tile.
+  static constexpr int kPanelRows = 0;
   static constexpr int kFloatRows = 8;
   static constexpr int kFloatCols = 2;
   // Queries of an attention tile, and blocks or vectors beside them; with up to kFewQueries queries more of these.

@@ -22,6 +22,8 @@ struct Simd {
   // Register blocking; never part of the numerics.
   static constexpr int kQuantRows = 4;
   static constexpr int kDotRows = 4;
+  // Weights are unpacked in registers, once for all rows of a tile.
+  static constexpr int kPanelRows = 0;
   static constexpr int kFloatRows = 4;
   static constexpr int kFloatCols = 1;
   // Queries of an attention tile, and blocks or vectors beside them; with up to kFewQueries queries more of these.

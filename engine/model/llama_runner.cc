@@ -139,7 +139,9 @@ void LlamaRunner::Forward(const StepBatch& batch, absl::Span<float> logits) {
   if (plan_.rows.empty()) return;
   logits_ = logits;
   for (std::atomic<int32_t>& claim : claims_) claim.store(0, std::memory_order_relaxed);
+  if (gate_ != nullptr) gate_->Enter();
   pool_->Run([](void* self, int thread) { static_cast<LlamaRunner*>(self)->RunStep(thread); }, this);
+  if (gate_ != nullptr) gate_->Leave();
 }
 
 template <typename Fn>
@@ -170,7 +172,13 @@ void LlamaRunner::RunStep(int thread) {
   Cursor cursor{.thread = thread};
   Embed(RowsOf(thread));
   pool_->Barrier();
-  for (int layer = 0; layer < config_.layers; ++layer) RunLayer(cursor, layer);
+  for (int layer = 0; layer < config_.layers; ++layer) {
+    if (gate_ != nullptr && layer > 0) {
+      if (thread == 0) gate_->LayerEdge();
+      pool_->Barrier();
+    }
+    RunLayer(cursor, layer);
+  }
   if (!plan_.logits_rows.empty()) Logits(cursor);
 }
 

@@ -14,6 +14,7 @@
 #include "engine/model/llama_weights.h"
 #include "engine/model/step_plan.h"
 #include "engine/model_runner.h"
+#include "engine/step_gate.h"
 
 namespace baton::engine {
 
@@ -36,6 +37,8 @@ class LlamaRunner final : public ModelRunner {
   void SetKvPool(uint8_t* base, int32_t block_count) override;
   void Forward(const StepBatch& batch, absl::Span<float> logits) override;
 
+  // Null: none. Outlives the runner.
+  void set_gate(StepGate* gate) { gate_ = gate; }
   void set_fingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
 
  private:
@@ -91,6 +94,7 @@ class LlamaRunner final : public ModelRunner {
   const kernels::KernelTable& table_;
   KvLayout layout_;
   std::string fingerprint_;
+  StepGate* gate_ = nullptr;
   StepPlan plan_;
   // 1 / sqrt(head_dim).
   float attention_scale_ = 0;

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from client import GENERATION, Client, error_detail, read_stream, violated_fields
-from cluster import Cluster, run_baton
+from cluster import Cluster, run_baton, wait_until
 
 PROMPT = "The capital of France is"
 CONTEXT_LENGTH = 8192
@@ -137,6 +137,23 @@ def test_prompt_larger_than_the_whole_pool(mixed):
         assert error.code() in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT), error.details()
         if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
             assert error_detail(error, "RetryInfo") is None, "no retry can help"
+        assert "Paris" in client.generate(PROMPT, {"max_tokens": 4}).text
+
+
+def test_more_requests_than_the_queue_holds():
+    with Cluster("--threads", 1, "--max-seqs", 1, "--max-queued-jobs", 1) as small, Client(small.target) as client:
+        running = client.start(client.generate_request(PROMPT, {"max_tokens": 4000, "ignore_eos": True}))
+        next(iter(running))
+        # One of them waits. The others are refused while it does.
+        waiting = [client.start(client.generate_request(PROMPT, {"max_tokens": 4})) for _ in range(8)]
+        refused = wait_until(lambda: [stream for stream in waiting if stream.done()], 30, "a refusal")
+        for stream in refused:
+            assert stream.code() == grpc.StatusCode.RESOURCE_EXHAUSTED, stream.details()
+            assert error_detail(stream, "RetryInfo").retry_delay.ListFields(), "no word on when to come again"
+        running.cancel()
+        ends = [read_stream(stream).error for stream in waiting if stream not in refused]
+        assert None in ends, "nobody was served after the wait"
+        assert all(end is None or end.code() == grpc.StatusCode.RESOURCE_EXHAUSTED for end in ends)
         assert "Paris" in client.generate(PROMPT, {"max_tokens": 4}).text
 
 

@@ -1,0 +1,69 @@
+// Grants the cores of a small machine to one worker at a time. Two workers with a kernel thread a core would otherwise
+// stall each other at every barrier: one thread of each waits for another that has no core.
+//
+//   state of the cores | event                                             | next   | action
+//   -------------------+---------------------------------------------------+--------+--------------------------------
+//   free               | Enter                                             | held   |
+//   held               | Enter of another                                  | held   | it queues; one at a time is next
+//   held               | Leave                                             | free   | the next one enters
+//   held               | LayerEdge, yielding, somebody is next, and the    | free   | the next one enters; the holder
+//                      | holder's quantum is over                          |        | queues behind it
+//   held               | the holder dies                                   | free   | the next one enters
+//
+// A lone request so uses all cores in each phase. A long prefill holds up a decode step by its quantum and one layer at
+// most; and however much decodes, prefill has a quantum between two decode steps.
+#ifndef BATON_ENGINE_CORE_ARBITER_H_
+#define BATON_ENGINE_CORE_ARBITER_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "engine/step_gate.h"
+
+namespace baton::engine {
+
+struct CoreArbiterOptions {
+  // Lets others in at layer edges: prefill does, decode does not.
+  bool yields = false;
+  // What a yielding holder computes before it lets others in.
+  int64_t quantum_ns = 10 * kNsPerMs;
+  // After so long a wait the step runs without a grant: a stopped process slows its neighbours down, no more.
+  int64_t max_wait_ns = 2 * kNsPerSecond;
+};
+
+// Shared memory with no name, for every process of one supervisor: give the descriptor to the children. The caller
+// closes it. INTERNAL as the system says.
+absl::StatusOr<int> CreateCoreArbiter();
+
+class CoreArbiter final : public StepGate {
+ public:
+  // Maps what CreateCoreArbiter made, and keeps nothing of the descriptor. INVALID_ARGUMENT when it is something else.
+  static absl::StatusOr<std::unique_ptr<CoreArbiter>> Open(int fd, const CoreArbiterOptions& options,
+                                                           const Clock& clock);
+  ~CoreArbiter() override;
+
+  void Enter() override;
+  void LayerEdge() override;
+  void Leave() override;
+
+ private:
+  struct Shared;
+  friend absl::StatusOr<int> CreateCoreArbiter();
+
+  CoreArbiter(Shared& shared, const CoreArbiterOptions& options, const Clock& clock)
+      : shared_(shared), options_(options), clock_(clock) {}
+
+  Shared& shared_;
+  const CoreArbiterOptions options_;
+  const Clock& clock_;
+  // Since when this process computes.
+  TimeNs entered_ = 0;
+  // False when the wait was given up.
+  bool granted_ = false;
+};
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_CORE_ARBITER_H_

@@ -1,0 +1,126 @@
+#include "engine/core_arbiter.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "common/manual_clock.h"
+#include "gtest/gtest.h"
+
+namespace baton::engine {
+namespace {
+
+class CoreArbiterTest : public testing::Test {
+ protected:
+  CoreArbiterTest() : fd_(*CreateCoreArbiter()) {}
+  ~CoreArbiterTest() override { close(fd_); }
+
+  std::unique_ptr<CoreArbiter> Open(const CoreArbiterOptions& options) {
+    auto arbiter = CoreArbiter::Open(fd_, options, clock_);
+    EXPECT_TRUE(arbiter.ok()) << arbiter.status();
+    return *std::move(arbiter);
+  }
+
+  const int fd_;
+  ManualClock clock_;
+};
+
+TEST_F(CoreArbiterTest, OneHolderAtATime) {
+  constexpr int kSteps = 2000;
+  std::atomic<int> inside{0};
+  const auto work = [&](bool yields) {
+    const auto arbiter = Open({.yields = yields, .quantum_ns = 0});
+    for (int i = 0; i < kSteps; ++i) {
+      arbiter->Enter();
+      EXPECT_EQ(inside.fetch_add(1), 0);
+      inside.fetch_sub(1);
+      arbiter->LayerEdge();
+      EXPECT_EQ(inside.fetch_add(1), 0);
+      inside.fetch_sub(1);
+      arbiter->Leave();
+    }
+  };
+  std::thread first(work, true);
+  std::thread second(work, true);
+  std::thread third(work, false);
+  first.join();
+  second.join();
+  third.join();
+}
+
+TEST_F(CoreArbiterTest, DecodeEntersAtALayerEdgeOfALongPrefill) {
+  const auto prefill = Open({.yields = true, .quantum_ns = 0});
+  prefill->Enter();
+  std::atomic<bool> decoded{false};
+  std::thread decode([&] {
+    const auto arbiter = Open({});
+    arbiter->Enter();
+    decoded = true;
+    arbiter->Leave();
+  });
+  // Ends only when the edge lets the other in.
+  while (!decoded) prefill->LayerEdge();
+  prefill->Leave();
+  decode.join();
+}
+
+TEST_F(CoreArbiterTest, PrefillKeepsTheCoresForItsQuantum) {
+  const auto prefill = Open({.yields = true, .quantum_ns = 10, .max_wait_ns = 20 * kNsPerSecond});
+  prefill->Enter();
+  std::atomic<bool> decoded{false};
+  std::thread decode([&] {
+    const auto arbiter = Open({.max_wait_ns = 20 * kNsPerSecond});
+    arbiter->Enter();
+    decoded = true;
+    arbiter->Leave();
+  });
+  clock_.Advance(9);
+  for (int i = 0; i < 10'000; ++i) prefill->LayerEdge();
+  EXPECT_FALSE(decoded);
+  clock_.Advance(1);
+  while (!decoded) prefill->LayerEdge();
+  prefill->Leave();
+  decode.join();
+}
+
+TEST_F(CoreArbiterTest, ADeadHolderHandsTheCoresOn) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto arbiter = Open({});
+    arbiter->Enter();
+    // Without giving the cores back, its memory still mapped.
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  const auto arbiter = Open({.max_wait_ns = 20 * kNsPerSecond});
+  arbiter->Enter();
+  arbiter->Leave();
+}
+
+TEST_F(CoreArbiterTest, AHolderThatNeverLeavesDelaysOthersForTheBoundOnly) {
+  const auto holder = Open({});
+  holder->Enter();
+  std::thread other([&] {
+    const auto arbiter = Open({.max_wait_ns = kNsPerMs});
+    arbiter->Enter();
+    arbiter->Leave();
+  });
+  other.join();
+  holder->Leave();
+}
+
+TEST_F(CoreArbiterTest, RefusesWhatIsNotAnArbiter) {
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  EXPECT_EQ(CoreArbiter::Open(fds[0], {}, clock_).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CoreArbiter::Open(-1, {}, clock_).status().code(), absl::StatusCode::kInvalidArgument);
+  close(fds[0]);
+  close(fds[1]);
+}
+
+}  // namespace
+}  // namespace baton::engine

@@ -1,0 +1,22 @@
+// When a step may use the cores: the seam between a model runner and whatever shares the machine with it.
+#ifndef BATON_ENGINE_STEP_GATE_H_
+#define BATON_ENGINE_STEP_GATE_H_
+
+namespace baton::engine {
+
+// Called by the runner, on the engine's owner thread.
+class StepGate {
+ public:
+  virtual ~StepGate() = default;
+
+  // Returns when the step may start.
+  virtual void Enter() = 0;
+  // Between two layers of a step. May let others compute first.
+  virtual void LayerEdge() = 0;
+  // The step has ended.
+  virtual void Leave() = 0;
+};
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_STEP_GATE_H_
