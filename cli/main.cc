@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "cli/bench_engine_command.h"
+#include "cli/bench_serve_command.h"
 #include "cli/config_file.h"
 #include "cli/generate_command.h"
 #include "cli/inspect_command.h"
@@ -34,6 +36,9 @@ int main(int argc, char** argv) {
   AddStatusCommand(app, exit_code);
   AddTokenizeCommands(app, exit_code);
   AddInspectCommand(app, exit_code);
+  CLI::App* bench = app.add_subcommand("bench", "measures the engine, or a server under load")->require_subcommand(1);
+  AddBenchEngineCommand(*bench, exit_code);
+  AddBenchServeCommand(*bench, exit_code);
   AddRouterCommand(app, exit_code);
   AddWorkerCommands(app, exit_code);
   AddVersionCommand(app, exit_code);

@@ -13,8 +13,13 @@ namespace baton::cli {
 namespace {
 
 constexpr int kMaxThreads = 256;
-constexpr int kMaxChunkTokens = 8192;
-constexpr int kMinChunkTokens = 16;
+
+void NameTwins(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const std::vector<std::string>& names = option->get_lnames();
+    if (!names.empty() && names.front() != "help") option->envname(EnvironmentName(names.front()));
+  }
+}
 
 }  // namespace
 
@@ -50,16 +55,27 @@ void AddTargetFlag(CLI::App& app, std::string& target) {
   app.add_option("--target", target, "HOST:PORT of the router")->capture_default_str();
 }
 
-void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
-  app.add_option("--threads", flags.threads, "kernel threads a worker; 0: one a core")
+void AddKernelFlags(CLI::App& app, int& threads, std::string& numerics, std::string& isa) {
+  app.add_option("--threads", threads, "kernel threads a worker; 0: one a core")
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
-  app.add_option("--numerics", flags.numerics, "exact (the same bits everywhere) or fp32 (the reference)")
+  app.add_option("--numerics", numerics, "exact (the same bits everywhere) or fp32 (the reference)")
       ->check(CLI::IsMember({"exact", "fp32"}))
       ->capture_default_str();
-  app.add_option("--isa", flags.isa, "instruction set of the kernels")
+  app.add_option("--isa", isa, "instruction set of the kernels")
       ->check(CLI::IsMember({"auto", "scalar", "avx2", "avx512"}))
       ->capture_default_str();
+}
+
+engine::Isa ParseIsa(const std::string& name) {
+  return name == "scalar"   ? engine::Isa::kScalar
+         : name == "avx2"   ? engine::Isa::kAvx2
+         : name == "avx512" ? engine::Isa::kAvx512Vnni
+                            : engine::Isa::kAuto;
+}
+
+void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
+  AddKernelFlags(app, flags.threads, flags.numerics, flags.isa);
   app.add_option("--kv-memory", flags.kv_memory, "KV pool of a worker")->check(ByteSize())->capture_default_str();
   app.add_option("--max-seqs", flags.max_seqs, "sequences in one batch")
       ->check(CLI::Range(1, kMaxSequences))
@@ -93,11 +109,14 @@ void AddRouterFlags(CLI::App& app, RouterFlags& flags) {
 }
 
 void FinishOptions(CLI::App& app) {
-  for (CLI::App* command : app.get_subcommands({})) {
-    for (CLI::Option* option : command->get_options()) {
-      const std::vector<std::string>& names = option->get_lnames();
-      if (!names.empty() && names.front() != "help") option->envname(EnvironmentName(names.front()));
+  // A group of options is a subcommand without a name.
+  const auto is_named = [](const CLI::App* command) { return !command->get_name().empty(); };
+  for (CLI::App* command : app.get_subcommands(is_named)) {
+    if (!command->get_subcommands(is_named).empty()) {
+      FinishOptions(*command);
+      continue;
     }
+    NameTwins(*command);
     command->add_option("--config", "a YAML file with the same keys as the flags");
   }
 }

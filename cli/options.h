@@ -7,6 +7,7 @@
 
 #include "CLI/CLI.hpp"
 #include "common/limits.h"
+#include "engine/cpu_model.h"
 
 namespace baton::cli {
 
@@ -43,6 +44,12 @@ struct RouterFlags {
   int local_prefill_tokens = 0;
 };
 
+inline constexpr int kMinChunkTokens = 16;
+inline constexpr int kMaxChunkTokens = 8192;
+
+// --threads, --numerics, --isa.
+void AddKernelFlags(CLI::App& app, int& threads, std::string& numerics, std::string& isa);
+engine::Isa ParseIsa(const std::string& name);
 void AddEngineFlags(CLI::App& app, EngineFlags& flags);
 void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port);
 void AddRouterFlags(CLI::App& app, RouterFlags& flags);

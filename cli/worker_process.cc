@@ -20,13 +20,6 @@ namespace {
 constexpr int64_t kDrainPollMs = 20;
 constexpr std::chrono::seconds kServerStopTime{1};
 
-engine::Isa ParseIsa(const std::string& name) {
-  return name == "scalar"   ? engine::Isa::kScalar
-         : name == "avx2"   ? engine::Isa::kAvx2
-         : name == "avx512" ? engine::Isa::kAvx512Vnni
-                            : engine::Isa::kAuto;
-}
-
 // The transfer thread, as the decode core sees it.
 class TransferFetcher final : public decode_worker::KvFetcher {
  public:

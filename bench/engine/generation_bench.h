@@ -1,0 +1,35 @@
+// Prefill and decode through the engine: with its scheduling and greedy sampling, as a worker runs it, but without
+// network and tokenizer.
+#ifndef BATON_BENCH_ENGINE_GENERATION_BENCH_H_
+#define BATON_BENCH_ENGINE_GENERATION_BENCH_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "bench/engine/figure.h"
+#include "bench/engine/model_cost.h"
+#include "engine/model_runner.h"
+
+namespace baton::bench {
+
+// Rows of the steps that fill the contexts of decode streams; not timed.
+inline constexpr int kDecodeChunkTokens = 512;
+
+// The longest that a stream of BenchDecode may get: the first may decode while the last are prefilled.
+int DecodeTokens(const DecodeShape& shape);
+
+struct GenerationOptions {
+  int rounds = 3;
+  uint64_t seed = 1;
+};
+
+// Tokens of `shape` a second, from submission to the first output of the last prompt. One round more goes first, to warm
+// up.
+Figure BenchPrefill(engine::ModelRunner& runner, const PrefillShape& shape, const GenerationOptions& options);
+
+// Tokens a second of all streams together, timed from the step after the one that gave the last stream its first output.
+Figure BenchDecode(engine::ModelRunner& runner, const DecodeShape& shape, const GenerationOptions& options);
+
+}  // namespace baton::bench
+
+#endif  // BATON_BENCH_ENGINE_GENERATION_BENCH_H_

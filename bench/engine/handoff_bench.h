@@ -1,0 +1,30 @@
+// Bandwidth of KV hand-offs between two processes, beside this machine's memcpy.
+#ifndef BATON_BENCH_ENGINE_HANDOFF_BENCH_H_
+#define BATON_BENCH_ENGINE_HANDOFF_BENCH_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bench/engine/figure.h"
+
+namespace baton::bench {
+
+struct HandoffOptions {
+  // "shm", "tcp".
+  std::vector<std::string> kinds = {"shm", "tcp"};
+  // 94 of SmolLM2's hold a prompt of 1,500 tokens.
+  int blocks = 94;
+  uint64_t block_bytes = 360u << 10;
+  int rounds = 10;
+};
+
+// For each kind: GB/s of reading `blocks` blocks from another process, none beside another at either end, with the
+// memcpy of the same rounds as limit; and GB/s of digesting them. Memory is touched beforehand. Forks the process that
+// owns the blocks: call it before the first thread starts. UNAVAILABLE when a transport does not work here.
+absl::StatusOr<std::vector<Figure>> BenchHandoff(const HandoffOptions& options);
+
+}  // namespace baton::bench
+
+#endif  // BATON_BENCH_ENGINE_HANDOFF_BENCH_H_

@@ -1,0 +1,93 @@
+#include "bench/engine/scheduling_bench.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/clock.h"
+#include "engine/engine.h"
+#include "engine/fake_model.h"
+
+namespace baton::bench {
+namespace {
+
+constexpr int kPromptTokens = 32;
+constexpr int kSmallVocabulary = 64;
+constexpr int kWarmSteps = 20;
+// The vocabulary of a real model is slow to fake.
+constexpr int kMaxSampledSteps = 50;
+// The first so many ids of a vocabulary exist in every one.
+constexpr int kPromptIds = 60;
+
+// A fake model that measures its own time.
+class TimedModel final : public engine::ModelRunner {
+ public:
+  explicit TimedModel(int vocab_size) : model_({.vocab_size = vocab_size}) {}
+
+  int32_t vocab_size() const override { return model_.vocab_size(); }
+  int32_t context_length() const override { return model_.context_length(); }
+  const KvLayout& kv_layout() const override { return model_.kv_layout(); }
+  const std::string& fingerprint() const override { return model_.fingerprint(); }
+  void SetKvPool(uint8_t* base, int32_t block_count) override { model_.SetKvPool(base, block_count); }
+  void Forward(const engine::StepBatch& batch, absl::Span<float> logits) override {
+    const TimeNs begin = MonotonicClock().Now();
+    model_.Forward(batch, logits);
+    forward_ns_ = MonotonicClock().Now() - begin;
+  }
+
+  // Of the last step.
+  int64_t forward_ns() const { return forward_ns_; }
+
+ private:
+  engine::FakeModel model_;
+  int64_t forward_ns_ = 0;
+};
+
+std::vector<double> StepMicroseconds(int sequences, int steps, int vocab_size) {
+  TimedModel model(vocab_size);
+  const int max_tokens = steps + kWarmSteps + sequences + 2;
+  const int blocks = sequences * (BlocksForTokens(kPromptTokens + max_tokens) + 1);
+  std::vector<uint8_t> memory(static_cast<size_t>(blocks) * model.kv_layout().block_bytes());
+  engine::Engine engine({.block_count = blocks, .chunk_tokens = 256, .max_sequences = sequences}, model,
+                        absl::MakeSpan(memory));
+  for (int i = 0; i < sequences; ++i) {
+    engine::SequenceSpec spec;
+    spec.prompt.assign(kPromptTokens, i % kPromptIds);
+    spec.sampling.max_tokens = max_tokens;
+    spec.sampling.ignore_eos = true;
+    engine.StartPrefill(engine.Reserve(std::move(spec)).value());
+  }
+  // Until every prompt is through.
+  while (engine.Load().pending_prompt_tokens > 0) engine.Step();
+  for (int step = 0; step < kWarmSteps; ++step) engine.Step();
+  std::vector<double> times_us;
+  for (int step = 0; step < steps; ++step) {
+    const TimeNs begin = MonotonicClock().Now();
+    const size_t events = engine.Step().size();
+    const int64_t step_ns = MonotonicClock().Now() - begin;
+    BATON_CHECK(events == static_cast<size_t>(sequences)) << events;
+    times_us.push_back(static_cast<double>(step_ns - model.forward_ns()) / 1e3);
+  }
+  std::sort(times_us.begin(), times_us.end());
+  return times_us;
+}
+
+Figure Measure(const SchedulingOptions& options, int steps, int vocab_size, const char* what) {
+  const std::vector<double> times_us = StepMicroseconds(options.sequences, steps, vocab_size);
+  return {.part = "scheduling",
+          .name = absl::StrCat(what, ", ", options.sequences, " sequences"),
+          .parameters = {{"sequences", options.sequences}, {"vocab_size", vocab_size}},
+          .value = times_us[times_us.size() / 2],
+          .best = times_us.front(),
+          .unit = "us/step"};
+}
+
+}  // namespace
+
+std::vector<Figure> BenchScheduling(const SchedulingOptions& options) {
+  return {Measure(options, options.steps, kSmallVocabulary, "step"),
+          Measure(options, std::min(options.steps, kMaxSampledSteps), options.vocab_size, "with greedy sampling")};
+}
+
+}  // namespace baton::bench

@@ -1,0 +1,66 @@
+#include "bench/load/grpc_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "common/rpc/channel_cache.h"
+
+namespace baton::bench {
+namespace {
+
+constexpr std::chrono::seconds kListTimeout{10};
+
+absl::Status FromGrpc(const grpc::Status& status, const std::string& target) {
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  if (code == absl::StatusCode::kUnavailable) {
+    return absl::UnavailableError(absl::StrCat("router ", target, ": ", status.error_message(),
+                                               "; is `baton serve` running there? --target HOST:PORT names another"));
+  }
+  return {code, absl::StrCat(absl::StatusCodeToString(code), ": ", status.error_message())};
+}
+
+}  // namespace
+
+GrpcClient::GrpcClient(const GrpcClientOptions& options)
+    : options_(options),
+      stub_(v1::GenerationService::NewStub(
+          grpc::CreateCustomChannel(options.target, grpc::InsecureChannelCredentials(), rpc::ChannelArguments()))) {}
+
+absl::StatusOr<v1::Model> GrpcClient::FindModel() {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kListTimeout);
+  v1::ListModelsResponse response;
+  if (const grpc::Status status = stub_->ListModels(&context, {}, &response); !status.ok()) {
+    return FromGrpc(status, options_.target);
+  }
+  for (const v1::Model& model : response.models()) {
+    if (options_.model.empty() || options_.model == model.name()) return model;
+  }
+  return absl::NotFoundError(absl::StrCat("router ", options_.target, " does not serve ",
+                                          options_.model.empty() ? "any model yet" : options_.model));
+}
+
+absl::StatusOr<int> GrpcClient::Generate(const LoadRequest& request, const std::function<void()>& on_output) {
+  v1::GenerateRequest message;
+  message.set_model(options_.model);
+  message.mutable_token_ids()->mutable_ids()->Add(request.prompt.begin(), request.prompt.end());
+  message.mutable_sampling()->set_max_tokens(request.output_tokens);
+  message.mutable_sampling()->set_ignore_eos(true);
+  grpc::ClientContext context;
+  if (options_.timeout_ms > 0) {
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(options_.timeout_ms));
+  }
+  const auto reader = stub_->Generate(&context, message);
+  v1::GenerateResponse response;
+  int made = 0;
+  while (reader->Read(&response)) {
+    if (response.has_finished()) made = response.finished().usage().output_tokens();
+    if (response.output().tokens_size() > 0) on_output();
+  }
+  if (const grpc::Status status = reader->Finish(); !status.ok()) return FromGrpc(status, options_.target);
+  return made;
+}
+
+}  // namespace baton::bench

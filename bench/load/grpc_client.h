@@ -1,0 +1,41 @@
+// Loads Baton's own API: baton.v1.GenerationService.
+#ifndef BATON_BENCH_LOAD_GRPC_CLIENT_H_
+#define BATON_BENCH_LOAD_GRPC_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "baton/v1/generation.grpc.pb.h"
+#include "bench/load/load_client.h"
+
+namespace baton::bench {
+
+struct GrpcClientOptions {
+  // HOST:PORT of the router.
+  std::string target;
+  // Empty: the one model that is served.
+  std::string model;
+  // Of each request; 0: none.
+  int64_t timeout_ms = 0;
+};
+
+class GrpcClient final : public LoadClient {
+ public:
+  explicit GrpcClient(const GrpcClientOptions& options);
+
+  // The served model. UNAVAILABLE when nobody listens, NOT_FOUND for a model that is not served.
+  absl::StatusOr<v1::Model> FindModel();
+
+  absl::StatusOr<int> Generate(const LoadRequest& request, const std::function<void()>& on_output) override;
+
+ private:
+  const GrpcClientOptions options_;
+  const std::unique_ptr<v1::GenerationService::Stub> stub_;
+};
+
+}  // namespace baton::bench
+
+#endif  // BATON_BENCH_LOAD_GRPC_CLIENT_H_

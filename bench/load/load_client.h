@@ -1,0 +1,29 @@
+// A server under load, as the generator sees it.
+#ifndef BATON_BENCH_LOAD_LOAD_CLIENT_H_
+#define BATON_BENCH_LOAD_LOAD_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace baton::bench {
+
+struct LoadRequest {
+  std::vector<int32_t> prompt;
+  int output_tokens = 0;
+};
+
+class LoadClient {
+ public:
+  virtual ~LoadClient() = default;
+
+  // Runs one greedy request to the end of its stream and returns how many tokens the server says it made; end tokens do
+  // not end it. `on_output` is called as each message with output comes. Blocks; any number of threads at once.
+  virtual absl::StatusOr<int> Generate(const LoadRequest& request, const std::function<void()>& on_output) = 0;
+};
+
+}  // namespace baton::bench
+
+#endif  // BATON_BENCH_LOAD_LOAD_CLIENT_H_

@@ -1,0 +1,94 @@
+#include "bench/load/load_runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "common/check.h"
+
+namespace baton::bench {
+namespace {
+
+class Runner {
+ public:
+  Runner(absl::Span<const PlannedRequest> plan, const LoadRunOptions& options, LoadClient& client, const Clock& clock,
+         LoadProgress& progress)
+      : plan_(plan),
+        options_(options),
+        client_(client),
+        clock_(clock),
+        progress_(progress),
+        is_open_loop_(!plan.empty() && plan.back().arrival_ns > 0),
+        records_(plan.size()) {}
+
+  std::vector<RequestRecord> Run() {
+    const int count = std::min(options_.concurrency, static_cast<int>(plan_.size()));
+    begin_ = clock_.Now();
+    std::vector<std::thread> threads;
+    for (int i = 0; i < count; ++i) threads.emplace_back([this] { Work(); });
+    for (std::thread& thread : threads) thread.join();
+    return std::move(records_);
+  }
+
+ private:
+  // Takes the next of the plan until there is none: requests are sent in order, and never more at once than threads.
+  void Work() {
+    while (true) {
+      const size_t index = next_.fetch_add(1, std::memory_order_relaxed);
+      if (index >= plan_.size()) return;
+      Send(index);
+    }
+  }
+
+  void Send(size_t index) {
+    const PlannedRequest& planned = plan_[index];
+    LoadRequest request;
+    request.prompt = PromptIds(options_.seed, options_.first_index + static_cast<int>(index), planned.prompt_tokens,
+                               options_.vocab_size);
+    request.output_tokens = planned.output_tokens;
+    RequestRecord& record = records_[index];
+    record.prompt_tokens = planned.prompt_tokens;
+    record.outputs.reserve(static_cast<size_t>(planned.output_tokens));
+    record.start = AwaitArrival(planned);
+    const absl::StatusOr<int> made = client_.Generate(request, [&] {
+      record.outputs.push_back(clock_.Now());
+      progress_.outputs.fetch_add(1, std::memory_order_relaxed);
+    });
+    record.end = clock_.Now();
+    record.status = made.status();
+    record.output_tokens = made.value_or(0);
+    if (!made.ok()) progress_.failed.fetch_add(1, std::memory_order_relaxed);
+    progress_.ended.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  // When the request's latencies begin.
+  TimeNs AwaitArrival(const PlannedRequest& planned) {
+    if (!is_open_loop_) return clock_.Now();
+    const TimeNs due = begin_ + planned.arrival_ns;
+    for (TimeNs now = clock_.Now(); now < due; now = clock_.Now()) {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(due - now));
+    }
+    return due;
+  }
+
+  const absl::Span<const PlannedRequest> plan_;
+  const LoadRunOptions& options_;
+  LoadClient& client_;
+  const Clock& clock_;
+  LoadProgress& progress_;
+  const bool is_open_loop_;
+  TimeNs begin_ = 0;
+  std::atomic<size_t> next_{0};
+  // Each entry is written by the one thread that took its index.
+  std::vector<RequestRecord> records_;
+};
+
+}  // namespace
+
+std::vector<RequestRecord> RunLoad(absl::Span<const PlannedRequest> plan, const LoadRunOptions& options,
+                                   LoadClient& client, const Clock& clock, LoadProgress& progress) {
+  BATON_CHECK(options.concurrency >= 1 && options.concurrency <= kMaxConcurrency) << options.concurrency;
+  return Runner(plan, options, client, clock, progress).Run();
+}
+
+}  // namespace baton::bench

@@ -1,0 +1,213 @@
+#include "bench/load/openai_client.h"
+
+#include <array>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <chrono>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "bench/load/sse_parser.h"
+#include "common/status.h"
+#include "nlohmann/json.hpp"
+
+namespace baton::bench {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using Json = nlohmann::json;
+
+constexpr std::string_view kScheme = "http://";
+constexpr int kHttpVersion = 11;
+constexpr int64_t kNoTimeoutMs = 24 * 3600 * 1000;
+constexpr int64_t kListTimeoutMs = 10'000;
+constexpr size_t kMaxBodyBytes = 64u << 20;
+constexpr size_t kPieceBytes = 16u << 10;
+constexpr size_t kShownErrorBytes = 200;
+
+// One exchange over a connection of its own. Each operation runs the context until it is done, so that a deadline holds.
+class Exchange {
+ public:
+  Exchange(const BaseUrl& base, int64_t timeout_ms) : base_(base), stream_(context_) {
+    stream_.expires_after(std::chrono::milliseconds(timeout_ms > 0 ? timeout_ms : kNoTimeoutMs));
+    parser_.body_limit(kMaxBodyBytes);
+  }
+
+  // What each operation ends with. Above its uses: its type is deduced.
+  auto Done() {
+    return [this](beast::error_code error, size_t) { error_ = error; };
+  }
+
+  // Sends the request and reads the header of the answer.
+  absl::Status Start(http::verb verb, const std::string& path, const std::string& body) {
+    BATON_RETURN_IF_ERROR(Connect());
+    http::request<http::string_body> request(verb, base_.path + path, kHttpVersion, body);
+    request.set(http::field::host, base_.host);
+    request.set(http::field::content_type, "application/json");
+    request.set(http::field::connection, "close");
+    request.prepare_payload();
+    http::async_write(stream_, request, Done());
+    BATON_RETURN_IF_ERROR(Await("send to"));
+    http::async_read_header(stream_, buffer_, parser_, Done());
+    return Await("read from");
+  }
+
+  int status() { return parser_.get().result_int(); }
+
+  // Calls `on_piece` for the body as it comes.
+  template <typename OnPiece>
+  absl::Status ReadBody(OnPiece on_piece) {
+    std::array<char, kPieceBytes> piece;
+    while (!parser_.is_done()) {
+      parser_.get().body() = {.data = piece.data(), .size = piece.size(), .more = true};
+      http::async_read_some(stream_, buffer_, parser_, Done());
+      if (error_after_run() == http::error::need_buffer) error_ = {};
+      BATON_RETURN_IF_ERROR(Explain("read from"));
+      const size_t bytes = piece.size() - parser_.get().body().size;
+      BATON_RETURN_IF_ERROR(on_piece(std::string_view(piece.data(), bytes)));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Connect() {
+    asio::ip::tcp::resolver resolver(context_);
+    const auto endpoints = resolver.resolve(base_.host, base_.port, error_);
+    BATON_RETURN_IF_ERROR(Explain("resolve"));
+    stream_.async_connect(endpoints, [this](beast::error_code error, const auto&) { error_ = error; });
+    BATON_RETURN_IF_ERROR(Await("connect to"));
+    beast::error_code ignored;
+    stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+    return absl::OkStatus();
+  }
+
+  const beast::error_code& error_after_run() {
+    context_.restart();
+    context_.run();
+    return error_;
+  }
+
+  absl::Status Await(const char* what) {
+    error_after_run();
+    return Explain(what);
+  }
+
+  absl::Status Explain(const char* what) const {
+    if (!error_) return absl::OkStatus();
+    const std::string where = absl::StrCat("cannot ", what, " ", base_.host, ":", base_.port, ": ");
+    if (error_ == beast::error::timeout) return absl::DeadlineExceededError(absl::StrCat(where, "timed out"));
+    return absl::UnavailableError(absl::StrCat(where, error_.message(), "; does --base-url name a running server?"));
+  }
+
+  const BaseUrl& base_;
+  asio::io_context context_;
+  beast::tcp_stream stream_;
+  beast::flat_buffer buffer_;
+  http::response_parser<http::buffer_body> parser_;
+  beast::error_code error_;
+};
+
+absl::Status HttpError(int status, const std::string& body) {
+  const std::string text = absl::StrCat("HTTP ", status, ": ", body.substr(0, kShownErrorBytes));
+  if (status == 404) return absl::NotFoundError(text);
+  if (status == 429 || status == 503) return absl::ResourceExhaustedError(text);
+  return status >= 500 ? absl::InternalError(text) : absl::InvalidArgumentError(text);
+}
+
+absl::StatusOr<std::string> ReadWhole(Exchange& exchange) {
+  std::string body;
+  BATON_RETURN_IF_ERROR(exchange.ReadBody([&](std::string_view piece) {
+    body.append(piece);
+    return absl::OkStatus();
+  }));
+  if (exchange.status() != 200) return HttpError(exchange.status(), body);
+  return body;
+}
+
+// The stream's events so far.
+struct Completion {
+  int pieces = 0;
+  std::optional<int> usage;
+  bool is_done = false;
+  std::string error;
+};
+
+void TakeEvent(std::string_view data, const std::function<void()>& on_output, Completion& completion) {
+  if (data == "[DONE]") {
+    completion.is_done = true;
+    return;
+  }
+  const Json event = Json::parse(data, nullptr, /*allow_exceptions=*/false);
+  if (!event.is_object()) {
+    completion.error = absl::StrCat("not JSON: ", std::string(data.substr(0, kShownErrorBytes)));
+    return;
+  }
+  if (event.contains("error")) completion.error = event["error"].dump();
+  const auto choices = event.find("choices");
+  if (choices != event.end() && choices->is_array() && !choices->empty()) {
+    const Json& choice = choices->front();
+    // The last event of a stream may bring the reason of its end alone.
+    if (choice.contains("text") && (choice["text"] != "" || choice.value("finish_reason", Json()).is_null())) {
+      ++completion.pieces;
+      on_output();
+    }
+  }
+  const auto usage = event.find("usage");
+  if (usage != event.end() && usage->is_object() && usage->contains("completion_tokens")) {
+    completion.usage = (*usage)["completion_tokens"].get<int>();
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<BaseUrl> ParseBaseUrl(std::string_view url) {
+  const absl::Status invalid =
+      absl::InvalidArgumentError(absl::StrCat("not a URL such as http://127.0.0.1:8080/v1: ", std::string(url)));
+  if (!url.starts_with(kScheme)) return invalid;
+  url.remove_prefix(kScheme.size());
+  const size_t slash = url.find('/');
+  const std::string_view authority = url.substr(0, slash);
+  const size_t colon = authority.rfind(':');
+  BaseUrl base;
+  base.host = authority.substr(0, colon);
+  base.port = colon == std::string_view::npos ? "80" : authority.substr(colon + 1);
+  if (slash != std::string_view::npos) base.path = url.substr(slash);
+  while (base.path.ends_with('/')) base.path.pop_back();
+  if (base.host.empty() || base.port.empty()) return invalid;
+  return base;
+}
+
+absl::StatusOr<std::string> OpenAiClient::FindModel() {
+  Exchange exchange(options_.base, kListTimeoutMs);
+  BATON_RETURN_IF_ERROR(exchange.Start(http::verb::get, "/models", ""));
+  BATON_ASSIGN_OR_RETURN(const std::string body, ReadWhole(exchange));
+  const Json answer = Json::parse(body, nullptr, /*allow_exceptions=*/false);
+  const Json::json_pointer first_id("/data/0/id");
+  if (!answer.is_object() || !answer.contains(first_id) || !answer[first_id].is_string()) {
+    return absl::NotFoundError("the server names no model: give --model");
+  }
+  return answer[first_id].get<std::string>();
+}
+
+absl::StatusOr<int> OpenAiClient::Generate(const LoadRequest& request, const std::function<void()>& on_output) {
+  const Json body = {{"model", options_.model},      {"prompt", request.prompt},
+                     {"max_tokens", request.output_tokens}, {"temperature", 0},
+                     {"ignore_eos", true},           {"stream", true},
+                     {"stream_options", {{"include_usage", true}}}};
+  Exchange exchange(options_.base, options_.timeout_ms);
+  BATON_RETURN_IF_ERROR(exchange.Start(http::verb::post, "/completions", body.dump()));
+  if (exchange.status() != 200) return ReadWhole(exchange).status();
+  SseParser events;
+  Completion completion;
+  BATON_RETURN_IF_ERROR(exchange.ReadBody([&](std::string_view piece) {
+    return events.Feed(piece, [&](std::string_view data) { TakeEvent(data, on_output, completion); });
+  }));
+  if (!completion.error.empty()) return absl::InternalError(absl::StrCat("the server says: ", completion.error));
+  if (!completion.is_done) return absl::UnavailableError("the stream ended without [DONE]");
+  return completion.usage.value_or(completion.pieces);
+}
+
+}  // namespace baton::bench

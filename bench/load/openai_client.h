@@ -1,0 +1,50 @@
+// Loads servers that speak OpenAI's completions API over plain HTTP: llama-server, vLLM and others.
+#ifndef BATON_BENCH_LOAD_OPENAI_CLIENT_H_
+#define BATON_BENCH_LOAD_OPENAI_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "bench/load/load_client.h"
+
+namespace baton::bench {
+
+// "http://127.0.0.1:8080/v1" taken apart.
+struct BaseUrl {
+  std::string host;
+  std::string port;
+  // Without a slash at its end.
+  std::string path;
+};
+
+// INVALID_ARGUMENT for anything but http://HOST[:PORT][/PATH].
+absl::StatusOr<BaseUrl> ParseBaseUrl(std::string_view url);
+
+struct OpenAiClientOptions {
+  BaseUrl base;
+  std::string model;
+  // Of each request; 0: none.
+  int64_t timeout_ms = 0;
+};
+
+class OpenAiClient final : public LoadClient {
+ public:
+  explicit OpenAiClient(const OpenAiClientOptions& options) : options_(options) {}
+
+  // The first model that GET models names; UNAVAILABLE when nobody listens.
+  absl::StatusOr<std::string> FindModel();
+  void set_model(const std::string& model) { options_.model = model; }
+
+  // One connection a request. The prompt goes as token ids, which both llama-server and vLLM take.
+  absl::StatusOr<int> Generate(const LoadRequest& request, const std::function<void()>& on_output) override;
+
+ private:
+  OpenAiClientOptions options_;
+};
+
+}  // namespace baton::bench
+
+#endif  // BATON_BENCH_LOAD_OPENAI_CLIENT_H_

@@ -1,0 +1,32 @@
+// How fast one thread issues the instructions that the kernels live on, from registers alone.
+#ifndef BATON_BENCH_MACHINE_INSTRUCTION_RATES_H_
+#define BATON_BENCH_MACHINE_INSTRUCTION_RATES_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace baton::bench {
+
+// What a loop's multiply-adds are of.
+enum class Arithmetic : uint8_t { kInt8, kFp32, kBf16 };
+
+struct InstructionLoop {
+  // "vpmaddubsw+vpaddw ymm"
+  std::string_view name;
+  Arithmetic arithmetic;
+  // Multiply-adds of one iteration.
+  int64_t macs;
+  void (*run)(int64_t iterations);
+};
+
+// Those that this processor has. Any thread may run one.
+std::vector<InstructionLoop> SupportedLoops();
+
+// Reads `streams` equal parts of [data, data + bytes) side by side with the widest loads that the processor has. `data` is
+// 64-byte aligned, `bytes` a multiple of 256 * streams; streams is 1 to 4.
+void ReadMemory(const uint8_t* data, int64_t bytes, int streams);
+
+}  // namespace baton::bench
+
+#endif  // BATON_BENCH_MACHINE_INSTRUCTION_RATES_H_

@@ -1,0 +1,109 @@
+"""Prefill and decode inside each system's own process: the same shapes, in turns.
+
+A shape is (streams, prompt tokens, new tokens). Prefill is all prompt tokens over the time to the first token of the last
+prompt; decode is all tokens after the first of each stream over the time they took.
+"""
+
+import json
+import subprocess
+
+from environments import say
+
+SHAPES = {
+    "prefill_512": (1, 512, 1),
+    "prefill_8x2048": (8, 2048, 1),
+    "decode_1": (1, 32, 128),
+    "decode_32": (32, 32, 256),
+}
+TITLES = {
+    "prefill_512": "prefill, 512 tokens",
+    "prefill_8x2048": "prefill, 8 x 2,048 tokens",
+    "decode_1": "decode, 1 stream",
+    "decode_32": "decode, 32 streams",
+}
+MEASURE_TIMEOUT_S = 300
+
+
+def tokens_per_s(shape, first_s, rest_s):
+    streams, prompt_tokens, new_tokens = shape
+    return streams * prompt_tokens / first_s if new_tokens == 1 else streams * (new_tokens - 1) / rest_s
+
+
+class Child:
+    """A peer in a child process that stays up between rounds, so that its model is compiled once."""
+
+    def __init__(self, python, script, model, threads, seed):
+        command = [str(word) for word in (python, script, model, threads, seed)]
+        self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def measure(self, shape):
+        self.child.stdin.write(" ".join(map(str, shape)) + "\n")
+        self.child.stdin.flush()
+        line = self.child.stdout.readline()
+        if not line:
+            raise RuntimeError("the peer ended; its message is above")
+        answer = json.loads(line)
+        return tokens_per_s(shape, answer["first_s"], answer["rest_s"])
+
+    def close(self):
+        self.child.stdin.close()
+        self.child.wait(timeout=60)
+
+
+class LlamaCpp:
+    """llama.cpp's own benchmark of batches; it leaves sampling out, to its own advantage."""
+
+    def __init__(self, folder, model, threads):
+        self.command = [folder / "llama-batched-bench", "-m", model, "-t", threads, "-tb", threads, "-b", 2048,
+                        "-ub", 512, "--output-format", "jsonl"]
+
+    def measure(self, shape):
+        streams, prompt_tokens, new_tokens = shape
+        lengths = ["-npp", prompt_tokens, "-ntg", new_tokens, "-npl", streams,
+                   "-c", streams * (prompt_tokens + new_tokens)]
+        done = subprocess.run([str(word) for word in self.command + lengths], check=True, capture_output=True,
+                              text=True, timeout=MEASURE_TIMEOUT_S)
+        result = json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
+        return result["speed_pp"] if new_tokens == 1 else result["speed_tg"]
+
+    def close(self):
+        pass
+
+
+class Baton:
+    """`baton bench engine`: with scheduling and greedy sampling."""
+
+    CHUNK_TOKENS = 512
+
+    def __init__(self, binary, model, threads):
+        self.command = [binary, "bench", "engine", "--json", "--model", model, "--threads", threads, "--rounds", 1,
+                        "--read-mib", 64]
+
+    def measure(self, shape):
+        streams, prompt_tokens, new_tokens = shape
+        if new_tokens == 1:
+            lengths = ["--only", "prefill", "--prefill", f"{streams}x{prompt_tokens}", "--chunk-tokens",
+                       self.CHUNK_TOKENS]
+        else:
+            lengths = ["--only", "decode", "--decode", streams, "--context", prompt_tokens, "--decode-steps",
+                       new_tokens - 1]
+        done = subprocess.run([str(word) for word in self.command + lengths], check=True, capture_output=True,
+                              text=True, timeout=MEASURE_TIMEOUT_S)
+        return json.loads(done.stdout)["figures"][0]["value"]
+
+    def close(self):
+        pass
+
+
+def measure(systems, part, rounds, turn):
+    """Tokens a second of every system, round by round; who goes first changes. `turn` guards each measurement."""
+    runs = {name: [] for name in systems}
+    order = list(systems)
+    for number in range(rounds):
+        for name in order:
+            with turn() as busy:
+                value = systems[name].measure(SHAPES[part])
+            runs[name].append({"tokens_per_s": round(value, 2), "busy_cores_before": busy})
+            say(f"{part}, round {number + 1}/{rounds}, {name}: {value:.1f} tokens/s ({busy} cores busy before)")
+        order = order[1:] + order[:1]
+    return runs

@@ -1,0 +1,157 @@
+"""Servers under the load of `baton bench serve`: a closed loop, and an open one at rising rates."""
+
+import contextlib
+import json
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+from environments import say
+
+READY_TIMEOUT_S = 180
+STOP_TIMEOUT_S = 60
+LOAD_TIMEOUT_S = 900
+VOCABULARY = 49152
+SLO_TTFT_MS, SLO_TPOT_MS, SLO_SHARE = 1500, 40, 0.9
+# Requests a second; a system's search ends at the first rate that it does not hold.
+RATES = [0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]
+OPEN_LOOP_S = 40
+MIN_REQUESTS = 16
+CLOSED = {"concurrency": 16, "prompt_tokens": 256, "output_tokens": 128, "requests": 48}
+OPEN = {"prompt_tokens": 512, "output_tokens": 128}
+SLOTS = 16
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """A server process; `load_flags` tell `baton bench serve` how to reach it."""
+
+    def __init__(self, command, log):
+        self.log = open(log, "w", encoding="utf-8")
+        self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=self.log, text=True)
+
+    def close(self):
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+
+class BatonServer(Server):
+    def __init__(self, binary, model, threads, roles, log):
+        super().__init__([binary, "serve", model, "--threads", threads, "--grpc-port", 0, "--max-seqs", 64,
+                          "--no-prefix-cache", *roles], log)
+        line = self.process.stdout.readline()
+        if not line.startswith("ready "):
+            raise RuntimeError(f"baton serve did not become ready: see {log}")
+        self.load_flags = ["--target", json.loads(line.removeprefix("ready "))["grpc"]]
+
+
+class OpenAiServer(Server):
+    """A server that speaks OpenAI's completions API on `port`; its stdout goes to the log."""
+
+    def __init__(self, command, port, log):
+        super().__init__(["sh", "-c", 'exec "$@" >&2', "sh", *command], log)
+        self.load_flags = ["--backend", "openai", "--base-url", f"http://127.0.0.1:{port}/v1", "--vocab-size",
+                           VOCABULARY]
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not self.answers(port):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.close()
+                raise RuntimeError(f"{command[0]} did not become ready: see {log}")
+            time.sleep(0.5)
+
+    @staticmethod
+    def answers(port):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+                return answer.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+def llama_server(folder, model, threads, log):
+    port = free_port()
+    tokens_each = max(sum(s[k] for k in ("prompt_tokens", "output_tokens")) for s in (CLOSED, OPEN)) + 64
+    command = [folder / "llama-server", "-m", model, "-t", threads, "-tb", threads, "-np", SLOTS, "-c",
+               SLOTS * tokens_each, "-b", 2048, "-ub", 512, "--cache-ram", 0, "--host", "127.0.0.1", "--port", port]
+    return OpenAiServer(command, port, log)
+
+
+def vllm_server(python, model, threads, log):
+    port = free_port()
+    environment = ["env", "VLLM_CPU_KVCACHE_SPACE=2", f"VLLM_CPU_OMP_THREADS_BIND=0-{threads - 1}"]
+    command = [*environment, python, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--dtype", "bfloat16",
+               "--max-model-len", 4096, "--max-num-batched-tokens", 2048, "--max-num-seqs", 64,
+               "--no-enable-prefix-caching", "--host", "127.0.0.1", "--port", port]
+    return OpenAiServer(command, port, log)
+
+
+def load(binary, server, flags):
+    command = [binary, "bench", "serve", "--json", *server.load_flags, "--slo-ttft-ms", SLO_TTFT_MS, "--slo-tpot-ms",
+               SLO_TPOT_MS, *flags]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=LOAD_TIMEOUT_S,
+                          check=False)
+    if not done.stdout:
+        raise RuntimeError(f"baton bench serve failed: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def closed_loop(binary, server, seed):
+    return load(binary, server, ["--concurrency", CLOSED["concurrency"], "--requests", CLOSED["requests"],
+                                 "--prompt-tokens", CLOSED["prompt_tokens"], "--output-tokens",
+                                 CLOSED["output_tokens"], "--seed", seed])
+
+
+def open_loop(binary, server, rate, seed):
+    requests = max(MIN_REQUESTS, round(rate * OPEN_LOOP_S))
+    return load(binary, server, ["--request-rate", rate, "--requests", requests, "--prompt-tokens",
+                                 OPEN["prompt_tokens"], "--output-tokens", OPEN["output_tokens"], "--seed", seed])
+
+
+def holds(result):
+    return result["failed"] == 0 and result["slo_attainment"] >= SLO_SHARE
+
+
+def measure_closed(starters, binary, rounds, seed, turn):
+    """{name: [result, ...]}: every system once a round, its server started anew."""
+    runs = {name: [] for name in starters}
+    order = list(starters)
+    for number in range(rounds):
+        for name in order:
+            with turn() as busy, contextlib.closing(starters[name]()) as server:
+                result = closed_loop(binary, server, seed + number)
+            runs[name].append({**result, "busy_cores_before": busy})
+            say(f"serve_16, round {number + 1}/{rounds}, {name}: {result['output_throughput']:.1f} output tokens/s, "
+                f"TTFT p50 {result['median_ttft_ms']:.0f} ms, TPOT p50 {result['median_tpot_ms']:.1f} ms")
+        order = order[1:] + order[:1]
+    return runs
+
+
+def measure_open(starters, binary, seed, turn):
+    """{name: [result, ...]} at rising rates, up to the first that a system does not hold."""
+    runs = {name: [] for name in starters}
+    open_names = list(starters)
+    for rate in RATES:
+        for name in list(open_names):
+            with turn() as busy, contextlib.closing(starters[name]()) as server:
+                result = open_loop(binary, server, rate, seed)
+            runs[name].append({**result, "rate": rate, "busy_cores_before": busy})
+            say(f"open_loop, {name} at {rate}/s: {100 * result['slo_attainment']:.0f} % within the objective, TTFT p90 "
+                f"{result['p90_ttft_ms']:.0f} ms, TPOT p90 {result['p90_tpot_ms']:.1f} ms")
+            if not holds(result):
+                open_names.remove(name)
+        if not open_names:
+            break
+    return runs

@@ -1,0 +1,246 @@
+#include "cli/bench_engine_command.h"
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "bench/engine/attention_bench.h"
+#include "bench/engine/figure.h"
+#include "bench/engine/generation_bench.h"
+#include "bench/engine/handoff_bench.h"
+#include "bench/engine/model_cost.h"
+#include "bench/engine/scheduling_bench.h"
+#include "bench/machine/machine_limits.h"
+#include "cli/model_loading.h"
+#include "cli/options.h"
+#include "cli/process.h"
+#include "common/clock.h"
+#include "common/status.h"
+#include "engine/cpu_model.h"
+
+namespace baton::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kMaxPromptTokens = 1 << 16;
+constexpr int kMaxPrompts = 256;
+constexpr int kMaxRounds = 100;
+
+struct Flags {
+  std::string model;
+  std::string numerics = "exact";
+  std::string isa = "auto";
+  int threads = 0;
+  std::vector<std::string> only = {"limits", "handoff", "scheduling", "attention", "prefill", "decode"};
+  std::vector<std::string> prefill = {"512", "2048"};
+  std::vector<int> chunk_tokens = {256, 512};
+  std::vector<int> decode = {1, 8, 32};
+  int context = 32;
+  int decode_steps = 64;
+  int rounds = 3;
+  int read_mib = 512;
+  uint64_t seed = 1;
+  bool json = false;
+};
+
+// Prompts and their length, of "512" or "8x2048".
+bool ParsePrompts(const std::string& text, bench::PrefillShape& shape) {
+  const std::vector<std::string> parts = absl::StrSplit(text, 'x');
+  shape.prompts = 1;
+  return parts.size() <= 2 && (parts.size() == 1 || absl::SimpleAtoi(parts.front(), &shape.prompts)) &&
+         absl::SimpleAtoi(parts.back(), &shape.prompt_tokens) && shape.prompts >= 1 && shape.prompts <= kMaxPrompts &&
+         shape.prompt_tokens >= 1 && shape.prompt_tokens <= kMaxPromptTokens;
+}
+
+// One run of the command: what was asked for, and what was measured so far.
+class EngineBench {
+ public:
+  explicit EngineBench(const Flags& flags) : flags_(flags) {
+    if (flags_.threads == 0) flags_.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  }
+
+  absl::Status Run() {
+    BATON_RETURN_IF_ERROR(Measure());
+    if (flags_.json) {
+      std::cout << ToJson().dump() << std::endl;
+    } else {
+      PrintTable();
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  bool Wants(const std::string& part) const {
+    return std::find(flags_.only.begin(), flags_.only.end(), part) != flags_.only.end();
+  }
+
+  absl::Status Measure() {
+    BATON_ASSIGN_OR_RETURN(model_, LoadModelFile(flags_.model));
+    // First, because it forks.
+    if (Wants("handoff")) BATON_RETURN_IF_ERROR(MeasureHandoff());
+    limits_ = bench::MeasureLimits({.threads = flags_.threads, .read_bytes = int64_t{flags_.read_mib} << 20});
+    if (Wants("scheduling")) Add(bench::BenchScheduling({.vocab_size = model_.file->config().vocab_size}));
+    if (Wants("attention")) {
+      Add(bench::BenchAttention(model_.file->config(),
+                                {.isa = ParseIsa(flags_.isa), .threads = flags_.threads, .rounds = flags_.rounds},
+                                limits_));
+    }
+    if (Wants("prefill") || Wants("decode")) return MeasureGeneration();
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureHandoff() {
+    const modelfile::ModelConfig& config = model_.file->config();
+    const KvLayout layout{.layers = config.layers, .kv_heads = config.kv_heads, .head_dim = config.head_dim};
+    BATON_ASSIGN_OR_RETURN(std::vector<bench::Figure> figures,
+                           bench::BenchHandoff({.block_bytes = layout.block_bytes()}));
+    Add(std::move(figures));
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureGeneration() {
+    const int max_chunk = *std::max_element(flags_.chunk_tokens.begin(), flags_.chunk_tokens.end());
+    const int max_streams = *std::max_element(flags_.decode.begin(), flags_.decode.end());
+    engine::CpuModelOptions options;
+    options.numerics = flags_.numerics == "fp32" ? engine::Numerics::kFp32 : engine::Numerics::kExact;
+    options.isa = ParseIsa(flags_.isa);
+    options.threads = flags_.threads;
+    options.max_rows = std::max(max_chunk, bench::kDecodeChunkTokens) + std::max(max_streams, kMaxPrompts);
+    const TimeNs begin = MonotonicClock().Now();
+    BATON_ASSIGN_OR_RETURN(runner_, engine::LoadCpuModel(*model_.file, options));
+    load_s_ = static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond;
+    cost_ = bench::CostOf(*model_.file, options.numerics, static_cast<int64_t>(runner_->kv_layout().token_bytes()));
+    if (Wants("prefill")) BATON_RETURN_IF_ERROR(MeasurePrefill());
+    return Wants("decode") ? MeasureDecode() : absl::OkStatus();
+  }
+
+  absl::Status MeasurePrefill() {
+    for (const std::string& prompts : flags_.prefill) {
+      bench::PrefillShape shape;
+      ParsePrompts(prompts, shape);
+      BATON_RETURN_IF_ERROR(CheckContext(shape.prompt_tokens + 1));
+      for (int chunk : flags_.chunk_tokens) {
+        // A chunk longer than the prompts is the prompts in one.
+        shape.chunk_tokens = chunk;
+        bench::Figure figure = bench::BenchPrefill(*runner_, shape, {.rounds = flags_.rounds, .seed = flags_.seed});
+        const double tokens = static_cast<double>(shape.prompts) * shape.prompt_tokens;
+        SetLimit(bench::PrefillWork(cost_, shape), tokens, figure);
+        figures_.push_back(std::move(figure));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureDecode() {
+    for (int streams : flags_.decode) {
+      const bench::DecodeShape shape{
+          .streams = streams, .context_tokens = flags_.context, .steps = flags_.decode_steps};
+      BATON_RETURN_IF_ERROR(CheckContext(bench::DecodeTokens(shape)));
+      bench::Figure figure = bench::BenchDecode(*runner_, shape, {.rounds = flags_.rounds, .seed = flags_.seed});
+      SetLimit(bench::DecodeWork(cost_, shape), static_cast<double>(streams) * shape.steps, figure);
+      figures_.push_back(std::move(figure));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckContext(int tokens) const {
+    if (tokens <= runner_->context_length()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(tokens, " tokens do not fit the model's context of ",
+                                                   runner_->context_length(), ": ask for shorter prompts or fewer steps"));
+  }
+
+  void SetLimit(const bench::Work& work, double tokens, bench::Figure& figure) const {
+    const bench::LimitTime limit = bench::LimitOf(work, limits_);
+    figure.limit = tokens / limit.seconds;
+    figure.bound = limit.bound;
+  }
+
+  void Add(std::vector<bench::Figure> figures) {
+    for (bench::Figure& figure : figures) figures_.push_back(std::move(figure));
+  }
+
+  Json ToJson() const {
+    Json json = {{"model", model_.name}, {"numerics", flags_.numerics}, {"seed", flags_.seed}};
+    if (runner_ != nullptr) {
+      json["load_s"] = load_s_;
+      json["fingerprint"] = runner_->fingerprint();
+    }
+    json["limits"] = bench::LimitsJson(limits_);
+    json["figures"] = Json::array();
+    for (const bench::Figure& figure : figures_) json["figures"].push_back(bench::FigureJson(figure));
+    return json;
+  }
+
+  void PrintTable() const {
+    std::cout << bench::LimitsTable(limits_);
+    if (figures_.empty()) return;
+    std::cout << "\n" << model_.name << ", " << flags_.numerics << ", median of " << flags_.rounds << "\n";
+    for (const bench::Figure& figure : figures_) std::cout << bench::FigureLine(figure);
+    std::cout << std::flush;
+  }
+
+  Flags flags_;
+  LoadedModelFile model_;
+  bench::MachineLimits limits_;
+  std::unique_ptr<engine::ModelRunner> runner_;
+  double load_s_ = 0;
+  bench::ModelCost cost_;
+  std::vector<bench::Figure> figures_;
+};
+
+CLI::Validator Prompts() {
+  return CLI::Validator(
+      [](std::string& text) {
+        bench::PrefillShape shape;
+        return ParsePrompts(text, shape) ? std::string() : "not a prompt such as 512 or 8x2048: " + text;
+      },
+      "[N x]TOKENS");
+}
+
+}  // namespace
+
+void AddBenchEngineCommand(CLI::App& bench, int& exit_code) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = bench.add_subcommand("engine", "the engine and its parts beside what this machine allows");
+  AddModelFlag(*command, flags->model);
+  AddKernelFlags(*command, flags->threads, flags->numerics, flags->isa);
+  command->add_option("--only", flags->only, "parts to measure; the limits always are")
+      ->delimiter(',')
+      ->check(CLI::IsMember(std::vector<std::string>(flags->only)))
+      ->capture_default_str();
+  command->add_option("--prefill", flags->prefill, "prompts, as 512 or 8x2048")->delimiter(',')->check(Prompts())
+      ->capture_default_str();
+  command->add_option("--chunk-tokens", flags->chunk_tokens, "of prefill; each is measured")
+      ->delimiter(',')
+      ->check(CLI::Range(kMinChunkTokens, kMaxChunkTokens))
+      ->capture_default_str();
+  command->add_option("--decode", flags->decode, "streams; each is measured")
+      ->delimiter(',')
+      ->check(CLI::Range(1, kMaxSequences))
+      ->capture_default_str();
+  command->add_option("--context", flags->context, "prompt tokens of a decode stream")
+      ->check(CLI::Range(1, kMaxPromptTokens))
+      ->capture_default_str();
+  command->add_option("--decode-steps", flags->decode_steps)
+      ->check(CLI::Range(1, kMaxPromptTokens))
+      ->capture_default_str();
+  command->add_option("--rounds", flags->rounds, "the median counts")
+      ->check(CLI::Range(1, kMaxRounds))
+      ->capture_default_str();
+  command->add_option("--read-mib", flags->read_mib, "buffer of the memory limit; more than the caches hold")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command->add_option("--seed", flags->seed, "of the prompts")->capture_default_str();
+  command->add_flag("--json", flags->json);
+  command->callback([flags, &exit_code] { exit_code = Report(EngineBench(*flags).Run()); });
+}
+
+}  // namespace baton::cli

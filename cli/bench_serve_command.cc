@@ -1,0 +1,241 @@
+#include "cli/bench_serve_command.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bench/load/grpc_client.h"
+#include "bench/load/latency_plot.h"
+#include "bench/load/load_report.h"
+#include "bench/load/load_runner.h"
+#include "bench/load/openai_client.h"
+#include "bench/load/progress.h"
+#include "bench/load/summary.h"
+#include "bench/load/workload.h"
+#include "cli/options.h"
+#include "cli/process.h"
+#include "common/status.h"
+
+namespace baton::cli {
+namespace {
+
+constexpr int kShownErrors = 5;
+// Open loop: so many may wait for a slow server before the generator itself holds requests back.
+constexpr int kOpenLoopConcurrency = 256;
+constexpr int kOpenAiVocabulary = 32000;
+
+struct Flags {
+  std::string backend = "grpc";
+  std::string target;
+  std::string base_url = "http://127.0.0.1:8080/v1";
+  std::string model;
+  int32_t vocab_size = 0;
+  int requests = 64;
+  int concurrency = 0;
+  double request_rate = 0;
+  std::string trace;
+  std::string prompt_tokens = "256";
+  std::string output_tokens = "128";
+  int warmup = 2;
+  uint64_t seed = 1;
+  bench::Slo slo;
+  int64_t timeout_ms = 600'000;
+  std::string plot;
+  bool records = false;
+  bool json = false;
+};
+
+// A client that reached its server, and the vocabulary that prompts are drawn from.
+struct Connection {
+  std::unique_ptr<bench::LoadClient> client;
+  std::string target;
+  std::string model;
+  int32_t vocab_size = 0;
+};
+
+absl::StatusOr<Connection> ConnectGrpc(const Flags& flags) {
+  auto client = std::make_unique<bench::GrpcClient>(bench::GrpcClientOptions{
+      .target = flags.target, .model = flags.model, .timeout_ms = flags.timeout_ms});
+  BATON_ASSIGN_OR_RETURN(const v1::Model model, client->FindModel());
+  return Connection{.client = std::move(client),
+                    .target = flags.target,
+                    .model = model.name(),
+                    .vocab_size = flags.vocab_size > 0 ? flags.vocab_size : model.vocab_size()};
+}
+
+absl::StatusOr<Connection> ConnectOpenAi(const Flags& flags) {
+  bench::OpenAiClientOptions options{.model = flags.model, .timeout_ms = flags.timeout_ms};
+  BATON_ASSIGN_OR_RETURN(options.base, bench::ParseBaseUrl(flags.base_url));
+  auto client = std::make_unique<bench::OpenAiClient>(options);
+  if (options.model.empty()) {
+    BATON_ASSIGN_OR_RETURN(options.model, client->FindModel());
+    client->set_model(options.model);
+  }
+  return Connection{.client = std::move(client),
+                    .target = flags.base_url,
+                    .model = options.model,
+                    .vocab_size = flags.vocab_size > 0 ? flags.vocab_size : kOpenAiVocabulary};
+}
+
+absl::StatusOr<std::vector<bench::PlannedRequest>> MakePlan(const Flags& flags) {
+  if (!flags.trace.empty()) {
+    std::ifstream file(flags.trace, std::ios::binary);
+    if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", flags.trace, ": check the path"));
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    absl::StatusOr<std::vector<bench::PlannedRequest>> plan = bench::ParseTrace(text);
+    if (!plan.ok()) return absl::InvalidArgumentError(absl::StrCat(flags.trace, ": ", plan.status().message()));
+    return plan;
+  }
+  bench::WorkloadOptions options{
+      .requests = flags.requests, .requests_per_second = flags.request_rate, .seed = flags.seed};
+  BATON_ASSIGN_OR_RETURN(options.prompt_tokens, bench::ParseLengthRange(flags.prompt_tokens));
+  BATON_ASSIGN_OR_RETURN(options.output_tokens, bench::ParseLengthRange(flags.output_tokens));
+  return bench::PlanWorkload(options);
+}
+
+double CpuSeconds() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * time.tv_usec; };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+int Concurrency(const Flags& flags) {
+  if (flags.concurrency > 0) return flags.concurrency;
+  return flags.request_rate > 0 || !flags.trace.empty() ? kOpenLoopConcurrency : 1;
+}
+
+// The first requests of the plan, all due at once: not counted.
+absl::Status WarmUp(const Flags& flags, absl::Span<const bench::PlannedRequest> plan, bench::LoadRunOptions options,
+                    bench::LoadClient& client) {
+  std::vector<bench::PlannedRequest> first(plan.begin(), plan.begin() + std::min<size_t>(plan.size(), flags.warmup));
+  for (bench::PlannedRequest& request : first) request.arrival_ns = 0;
+  options.first_index = static_cast<int>(plan.size());
+  bench::LoadProgress progress;
+  const bench::ProgressLine line("warm-up", static_cast<int>(first.size()), progress, MonotonicClock());
+  const std::vector<bench::RequestRecord> records =
+      bench::RunLoad(first, options, client, MonotonicClock(), progress);
+  if (!records.empty() && progress.failed == static_cast<int>(records.size())) return records.front().status;
+  return absl::OkStatus();
+}
+
+absl::Status WritePlot(const std::string& path, const std::string& svg) {
+  std::ofstream file(path, std::ios::binary);
+  file << svg;
+  file.close();
+  if (!file) return absl::InvalidArgumentError(absl::StrCat("--plot: cannot write ", path));
+  return absl::OkStatus();
+}
+
+absl::Status Serve(const Flags& flags) {
+  BATON_ASSIGN_OR_RETURN(const std::vector<bench::PlannedRequest> plan, MakePlan(flags));
+  BATON_ASSIGN_OR_RETURN(const Connection connection,
+                         flags.backend == "grpc" ? ConnectGrpc(flags) : ConnectOpenAi(flags));
+  const bench::LoadRunOptions options{
+      .concurrency = Concurrency(flags), .seed = flags.seed, .vocab_size = connection.vocab_size};
+  BATON_RETURN_IF_ERROR(WarmUp(flags, plan, options, *connection.client));
+  const double cpu_before = CpuSeconds();
+  bench::LoadProgress progress;
+  std::vector<bench::RequestRecord> records;
+  {
+    const bench::ProgressLine line("bench", static_cast<int>(plan.size()), progress, MonotonicClock());
+    records = bench::RunLoad(plan, options, *connection.client, MonotonicClock(), progress);
+  }
+  const bench::LoadSummary summary = bench::Summarize(records, flags.slo);
+  const bench::LoadSetting setting{.backend = flags.backend,
+                                   .target = connection.target,
+                                   .model = connection.model,
+                                   .num_prompts = static_cast<int>(plan.size()),
+                                   .max_concurrency = options.concurrency,
+                                   .request_rate = flags.request_rate,
+                                   .seed = flags.seed,
+                                   .slo = flags.slo,
+                                   .generator_cores = (CpuSeconds() - cpu_before) / std::max(summary.duration_s, 1e-9)};
+  if (flags.json) {
+    std::cout << bench::LoadJson(setting, summary, records, flags.records).dump() << std::endl;
+  } else {
+    std::cout << bench::LoadTable(setting, summary) << std::flush;
+  }
+  if (!flags.plot.empty()) {
+    BATON_RETURN_IF_ERROR(WritePlot(flags.plot, bench::LatencySvg(setting.model, records, flags.slo)));
+  }
+  if (summary.failed == 0) return absl::OkStatus();
+  std::cerr << bench::ErrorLines(records, kShownErrors);
+  return absl::UnavailableError(absl::StrCat(summary.failed, " of ", records.size(), " requests failed; see above"));
+}
+
+CLI::Validator Lengths() {
+  return CLI::Validator(
+      [](std::string& text) {
+        const auto range = bench::ParseLengthRange(text);
+        return range.ok() ? std::string() : std::string(range.status().message());
+      },
+      "N|MIN:MAX");
+}
+
+CLI::Validator Url() {
+  return CLI::Validator(
+      [](std::string& text) {
+        const auto base = bench::ParseBaseUrl(text);
+        return base.ok() ? std::string() : std::string(base.status().message());
+      },
+      "URL");
+}
+
+void AddWorkloadFlags(CLI::App& command, Flags& flags) {
+  command.add_option("--requests", flags.requests)->check(CLI::Range(1, bench::kMaxRequests))->capture_default_str();
+  command.add_option("--concurrency", flags.concurrency, "most in flight; 0: 1, or 256 with a rate or a trace")
+      ->check(CLI::Range(0, bench::kMaxConcurrency))
+      ->capture_default_str();
+  CLI::Option* rate = command.add_option("--request-rate", flags.request_rate, "Poisson arrivals a second; 0: closed loop")
+                          ->check(CLI::Range(0.0, 1e6))
+                          ->capture_default_str();
+  command.add_option("--trace", flags.trace, "a file of arrival_s,prompt_tokens,output_tokens")->excludes(rate);
+  command.add_option("--prompt-tokens", flags.prompt_tokens, "of each request, or a range to draw from")
+      ->check(Lengths())
+      ->capture_default_str();
+  command.add_option("--output-tokens", flags.output_tokens, "of each request; end tokens do not end it")
+      ->check(Lengths())
+      ->capture_default_str();
+  command.add_option("--warmup", flags.warmup, "requests before those that count")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  command.add_option("--seed", flags.seed, "of arrivals, lengths and prompts")->capture_default_str();
+}
+
+}  // namespace
+
+void AddBenchServeCommand(CLI::App& bench, int& exit_code) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = bench.add_subcommand("serve", "loads a server and says how it held up");
+  command->add_option("--backend", flags->backend, "grpc (Baton) or openai (any completions server)")
+      ->check(CLI::IsMember({"grpc", "openai"}))
+      ->capture_default_str();
+  AddTargetFlag(*command, flags->target);
+  command->add_option("--base-url", flags->base_url, "of an openai backend")->check(Url())->capture_default_str();
+  command->add_option("--model", flags->model, "name of the served model [the first]");
+  command->add_option("--vocab-size", flags->vocab_size, "prompt ids are below it [the model's; openai: 32000]")
+      ->check(CLI::PositiveNumber);
+  AddWorkloadFlags(*command, *flags);
+  command->add_option("--slo-ttft-ms", flags->slo.ttft_ms, "objective of goodput; 0: none")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--slo-tpot-ms", flags->slo.tpot_ms, "objective of goodput; 0: none")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--timeout-ms", flags->timeout_ms, "of each request; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--plot", flags->plot, "write latencies as an SVG file");
+  command->add_flag("--records", flags->records, "with --json: every request's lengths and latencies too");
+  command->add_flag("--json", flags->json);
+  command->callback([flags, &exit_code] { exit_code = Report(Serve(*flags)); });
+}
+
+}  // namespace baton::cli

@@ -1,0 +1,187 @@
+"""`baton bench`: the load generator against a local cluster, the engine's figures in small."""
+
+import http.server
+import json
+import threading
+
+import pytest
+
+from cluster import run_baton
+
+CLUSTER_ARGS = ("--kv-memory", "64MiB", "--threads", 1)
+REQUESTS, PROMPT_TOKENS, OUTPUT_TOKENS = 8, 24, 6
+LATENCIES = [f"{statistic}_{name}_ms" for statistic in ("mean", "median", "std", "p90", "p99")
+             for name in ("ttft", "tpot", "itl", "e2el")]
+
+
+def bench_serve(*args):
+    result = run_baton("bench", "serve", "--json", *args)
+    return result, json.loads(result.stdout) if result.stdout else None
+
+
+def load_flags(target):
+    return ["--target", target, "--requests", REQUESTS, "--prompt-tokens", PROMPT_TOKENS, "--output-tokens",
+            OUTPUT_TOKENS, "--seed", 5]
+
+
+def test_a_closed_loop_counts_every_request_and_token(cluster, tmp_path):
+    plot = tmp_path / "latency.svg"
+    result, report = bench_serve(*load_flags(cluster.target), "--concurrency", 4, "--records", "--plot", plot)
+    assert result.returncode == 0, result.stderr
+    assert (report["completed"], report["failed"]) == (REQUESTS, 0)
+    assert report["total_input_tokens"] == REQUESTS * PROMPT_TOKENS
+    assert report["total_output_tokens"] == REQUESTS * OUTPUT_TOKENS
+    assert report["output_lens"] == [OUTPUT_TOKENS] * REQUESTS
+    assert report["max_concurrent_requests"] == 4
+    assert report["output_throughput"] == pytest.approx(report["total_output_tokens"] / report["duration"])
+    for key in LATENCIES:
+        assert report[key] >= 0, key
+    assert 0 < report["median_ttft_ms"] <= report["p99_ttft_ms"] <= 1e3 * report["duration"]
+    for ttft, gaps, e2el in zip(report["ttfts"], report["itls"], report["e2els"]):
+        assert ttft + sum(gaps) <= e2el + 1e-6
+    assert result.stderr == ""  # no progress line where there is no terminal
+    assert plot.read_text().startswith("<svg") and plot.read_text().endswith("</svg>\n")
+
+
+def test_an_open_loop_follows_its_trace_and_counts_goodput(cluster, tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrival_s,in,out\n0,16,2\n0.05,32,4\n0.1,16,1\n")
+    flags = ["--target", cluster.target, "--trace", trace, "--warmup", 0, "--records"]
+    result, report = bench_serve(*flags, "--slo-ttft-ms", 100000, "--slo-tpot-ms", 100000)
+    assert result.returncode == 0, result.stderr
+    assert report["input_lens"] == [16, 32, 16] and report["output_lens"] == [2, 4, 1]
+    assert report["start_times_ms"] == pytest.approx([0, 50, 100])
+    assert report["slo_attainment"] == 1 and report["request_goodput"] == pytest.approx(report["request_throughput"])
+    _, strict = bench_serve(*flags, "--slo-ttft-ms", 1e-3)
+    assert strict["slo_attainment"] == 0 and strict["request_goodput"] == 0
+
+
+def test_requests_that_fail_are_counted_and_end_with_1(cluster):
+    too_long = ["--target", cluster.target, "--requests", 2, "--warmup", 0, "--prompt-tokens", 100000]
+    result, report = bench_serve(*too_long)
+    assert result.returncode == 1
+    assert (report["completed"], report["failed"]) == (0, 2)
+    assert "2 of 2 requests failed" in result.stderr
+
+
+def test_nobody_listening_ends_with_1_and_says_what_to_do():
+    for flags in (["--target", "127.0.0.1:9"], ["--backend", "openai", "--base-url", "http://127.0.0.1:9/v1"]):
+        result, report = bench_serve(*flags)
+        assert result.returncode == 1 and report is None
+        assert "127.0.0.1:9" in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("flags", [["--prompt-tokens", "0"], ["--output-tokens", "9:3"], ["--request-rate", "-1"],
+                                   ["--backend", "soap"], ["--base-url", "https://a/v1"], ["--concurrency", "99999"],
+                                   ["--trace", "x", "--request-rate", "1"]])
+def test_wrong_usage_ends_with_2(flags):
+    assert run_baton("bench", "serve", *flags).returncode == 2
+
+
+class OpenAiStub(http.server.BaseHTTPRequestHandler):
+    """A completions server that streams `max_tokens` pieces, cut across chunks; prompts of one token fail."""
+
+    protocol_version = "HTTP/1.1"
+    seen = []
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        self.answer(200, json.dumps({"data": [{"id": "stub-model"}]}).encode())
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        OpenAiStub.seen.append((self.path, request))
+        if len(request["prompt"]) == 1:
+            self.answer(400, b'{"error": {"message": "too short"}}')
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        events = [{"choices": [{"text": f"t{i}", "finish_reason": None}]} for i in range(request["max_tokens"])]
+        events.append({"choices": [{"text": "", "finish_reason": "length"}]})
+        events.append({"choices": [], "usage": {"completion_tokens": request["max_tokens"]}})
+        stream = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
+        for at in range(0, len(stream), 37):
+            piece = stream[at:at + 37]
+            self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+
+@pytest.fixture
+def openai_url():
+    OpenAiStub.seen = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OpenAiStub)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_an_openai_server_is_loaded_with_token_ids(openai_url):
+    result, report = bench_serve("--backend", "openai", "--base-url", openai_url, "--vocab-size", 100, "--requests",
+                                 REQUESTS, "--concurrency", 3, "--prompt-tokens", "2:9", "--output-tokens", 5,
+                                 "--warmup", 0, "--records")
+    assert result.returncode == 0, result.stderr
+    assert report["model_id"] == "stub-model" and report["completed"] == REQUESTS
+    assert report["output_lens"] == [5] * REQUESTS and [len(gaps) for gaps in report["itls"]] == [4] * REQUESTS
+    assert sorted(len(request["prompt"]) for _, request in OpenAiStub.seen) == sorted(report["input_lens"])
+    for path, request in OpenAiStub.seen:
+        assert path == "/v1/completions" and request["stream"] and request["ignore_eos"]
+        assert all(0 <= token < 100 for token in request["prompt"])
+
+
+def test_an_openai_servers_refusal_is_told(openai_url):
+    result, report = bench_serve("--backend", "openai", "--base-url", openai_url, "--requests", 2, "--prompt-tokens", 1,
+                                 "--warmup", 0)
+    assert result.returncode == 1 and report["failed"] == 2
+    assert "HTTP 400" in result.stderr and "too short" in result.stderr
+
+
+def test_the_same_seed_sends_the_same_requests(openai_url):
+    flags = ["--backend", "openai", "--base-url", openai_url, "--requests", 4, "--prompt-tokens", "2:40",
+             "--output-tokens", "1:9", "--warmup", 0]
+    sent = []
+    for seed in (1, 1, 2):
+        OpenAiStub.seen = []
+        assert bench_serve(*flags, "--seed", seed)[0].returncode == 0
+        sent.append([request for _, request in OpenAiStub.seen])
+    assert sent[0] == sent[1] != sent[2]
+
+
+def test_engine_figures_are_shares_of_measured_limits():
+    result = run_baton("bench", "engine", "--json", "--threads", 1, "--rounds", 1, "--read-mib", 64, "--prefill",
+                       "32,2x16", "--chunk-tokens", 16, "--decode", "1,2", "--decode-steps", 4)
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    limits = report["limits"]
+    for key in ("read_gb_per_s", "memcpy_gb_per_s", "barrier_us"):
+        assert limits[key] >= 0, key
+    assert limits["read_gb_per_s"] > 0 and limits["threads"] == 1
+    assert all(rate["gmac_per_s"] > 0 for rate in limits["instructions"])
+    parts = [figure["part"] for figure in report["figures"]]
+    assert {"prefill", "decode", "attention", "handoff", "scheduling"} == set(parts)
+    assert parts.count("prefill") == 2 and parts.count("decode") == 2
+    for figure in report["figures"]:
+        assert figure["value"] > 0, figure
+        if figure["part"] in ("prefill", "decode"):
+            # More than all of what the machine can do would be a wrong limit.
+            assert 0 < figure["share_of_limit"] < 1.5 and figure["bound"] in ("memory", "compute"), figure
+
+
+def test_engine_bench_refuses_what_it_cannot_measure():
+    assert run_baton("bench", "engine", "--prefill", "0").returncode == 2
+    assert run_baton("bench", "engine", "--only", "everything").returncode == 2
+    assert run_baton("bench").returncode == 2
+    too_long = run_baton("bench", "engine", "--only", "prefill", "--prefill", "60000", "--read-mib", 16)
+    assert too_long.returncode == 1 and "context" in too_long.stderr
