@@ -154,7 +154,8 @@ class EngineBench {
   absl::Status CheckContext(int tokens) const {
     if (tokens <= runner_->context_length()) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(tokens, " tokens do not fit the model's context of ",
-                                                   runner_->context_length(), ": ask for shorter prompts or fewer steps"));
+                                                   runner_->context_length(),
+                                                   ": ask for shorter prompts or fewer steps"));
   }
 
   void SetLimit(const bench::Work& work, double tokens, bench::Figure& figure) const {
@@ -216,7 +217,9 @@ void AddBenchEngineCommand(CLI::App& bench, int& exit_code) {
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<std::string>(flags->only)))
       ->capture_default_str();
-  command->add_option("--prefill", flags->prefill, "prompts, as 512 or 8x2048")->delimiter(',')->check(Prompts())
+  command->add_option("--prefill", flags->prefill, "prompts, as 512 or 8x2048")
+      ->delimiter(',')
+      ->check(Prompts())
       ->capture_default_str();
   command->add_option("--chunk-tokens", flags->chunk_tokens, "of prefill; each is measured")
       ->delimiter(',')

@@ -62,8 +62,8 @@ struct Connection {
 };
 
 absl::StatusOr<Connection> ConnectGrpc(const Flags& flags) {
-  auto client = std::make_unique<bench::GrpcClient>(bench::GrpcClientOptions{
-      .target = flags.target, .model = flags.model, .timeout_ms = flags.timeout_ms});
+  auto client = std::make_unique<bench::GrpcClient>(
+      bench::GrpcClientOptions{.target = flags.target, .model = flags.model, .timeout_ms = flags.timeout_ms});
   BATON_ASSIGN_OR_RETURN(const v1::Model model, client->FindModel());
   return Connection{.client = std::move(client),
                     .target = flags.target,
@@ -121,8 +121,7 @@ absl::Status WarmUp(const Flags& flags, absl::Span<const bench::PlannedRequest> 
   options.first_index = static_cast<int>(plan.size());
   bench::LoadProgress progress;
   const bench::ProgressLine line("warm-up", static_cast<int>(first.size()), progress, MonotonicClock());
-  const std::vector<bench::RequestRecord> records =
-      bench::RunLoad(first, options, client, MonotonicClock(), progress);
+  const std::vector<bench::RequestRecord> records = bench::RunLoad(first, options, client, MonotonicClock(), progress);
   if (!records.empty() && progress.failed == static_cast<int>(records.size())) return records.front().status;
   return absl::OkStatus();
 }
@@ -195,9 +194,10 @@ void AddWorkloadFlags(CLI::App& command, Flags& flags) {
   command.add_option("--concurrency", flags.concurrency, "most in flight; 0: 1, or 256 with a rate or a trace")
       ->check(CLI::Range(0, bench::kMaxConcurrency))
       ->capture_default_str();
-  CLI::Option* rate = command.add_option("--request-rate", flags.request_rate, "Poisson arrivals a second; 0: closed loop")
-                          ->check(CLI::Range(0.0, 1e6))
-                          ->capture_default_str();
+  CLI::Option* rate =
+      command.add_option("--request-rate", flags.request_rate, "Poisson arrivals a second; 0: closed loop")
+          ->check(CLI::Range(0.0, 1e6))
+          ->capture_default_str();
   command.add_option("--trace", flags.trace, "a file of arrival_s,prompt_tokens,output_tokens")->excludes(rate);
   command.add_option("--prompt-tokens", flags.prompt_tokens, "of each request, or a range to draw from")
       ->check(Lengths())

@@ -21,11 +21,9 @@ class Session {
         seed_(seed),
         blocks_(sequences * (BlocksForTokens(tokens_each) + 1)),
         kv_(static_cast<size_t>(blocks_) * runner.kv_layout().block_bytes()),
-        engine_({.block_count = blocks_,
-                 .chunk_tokens = chunk_tokens,
-                 .max_sequences = sequences,
-                 .prefix_cache = false},
-                runner, absl::MakeSpan(kv_.data(), kv_.bytes())) {}
+        engine_(
+            {.block_count = blocks_, .chunk_tokens = chunk_tokens, .max_sequences = sequences, .prefix_cache = false},
+            runner, absl::MakeSpan(kv_.data(), kv_.bytes())) {}
 
   // Submits `count` prompts.
   void Submit(int count, int prompt_tokens, int max_tokens) {
@@ -73,7 +71,8 @@ double Seconds(TimeNs begin) { return static_cast<double>(MonotonicClock().Now()
 }  // namespace
 
 int DecodeTokens(const DecodeShape& shape) {
-  const int prefill_steps = (shape.streams * shape.context_tokens + shape.streams * kBlockTokens) / kDecodeChunkTokens + 2;
+  const int prefill_steps =
+      (shape.streams * shape.context_tokens + shape.streams * kBlockTokens) / kDecodeChunkTokens + 2;
   return shape.context_tokens + shape.steps + prefill_steps;
 }
 
@@ -87,13 +86,13 @@ Figure BenchPrefill(engine::ModelRunner& runner, const PrefillShape& shape, cons
     if (round > 0) rates.push_back(shape.prompts * shape.prompt_tokens / Seconds(begin));
     session.ReleaseAll();
   }
-  Figure figure{.part = "prefill",
-                .name = absl::StrCat(shape.prompts, " x ", shape.prompt_tokens, " tokens, chunks of ",
-                                     shape.chunk_tokens),
-                .parameters = {{"prompts", shape.prompts},
-                               {"prompt_tokens", shape.prompt_tokens},
-                               {"chunk_tokens", shape.chunk_tokens}},
-                .unit = "tokens/s"};
+  Figure figure{
+      .part = "prefill",
+      .name = absl::StrCat(shape.prompts, " x ", shape.prompt_tokens, " tokens, chunks of ", shape.chunk_tokens),
+      .parameters = {{"prompts", shape.prompts},
+                     {"prompt_tokens", shape.prompt_tokens},
+                     {"chunk_tokens", shape.chunk_tokens}},
+      .unit = "tokens/s"};
   SetRates(std::move(rates), figure);
   return figure;
 }
@@ -110,13 +109,12 @@ Figure BenchDecode(engine::ModelRunner& runner, const DecodeShape& shape, const 
     rates.push_back(shape.streams * shape.steps / Seconds(begin));
     session.ReleaseAll();
   }
-  Figure figure{.part = "decode",
-                .name = absl::StrCat(shape.streams, " streams, context ", shape.context_tokens, " to ",
-                                     shape.context_tokens + shape.steps),
-                .parameters = {{"streams", shape.streams},
-                               {"context_tokens", shape.context_tokens},
-                               {"steps", shape.steps}},
-                .unit = "tokens/s"};
+  Figure figure{
+      .part = "decode",
+      .name = absl::StrCat(shape.streams, " streams, context ", shape.context_tokens, " to ",
+                           shape.context_tokens + shape.steps),
+      .parameters = {{"streams", shape.streams}, {"context_tokens", shape.context_tokens}, {"steps", shape.steps}},
+      .unit = "tokens/s"};
   SetRates(std::move(rates), figure);
   return figure;
 }

@@ -23,11 +23,12 @@ struct GenerationOptions {
   uint64_t seed = 1;
 };
 
-// Tokens of `shape` a second, from submission to the first output of the last prompt. One round more goes first, to warm
-// up.
+// Tokens of `shape` a second, from submission to the first output of the last prompt. One round more goes first, to
+// warm up.
 Figure BenchPrefill(engine::ModelRunner& runner, const PrefillShape& shape, const GenerationOptions& options);
 
-// Tokens a second of all streams together, timed from the step after the one that gave the last stream its first output.
+// Tokens a second of all streams together, timed from the step after the one that gave the last stream its first
+// output.
 Figure BenchDecode(engine::ModelRunner& runner, const DecodeShape& shape, const GenerationOptions& options);
 
 }  // namespace baton::bench

@@ -66,7 +66,8 @@ class OwnerProcess {
     if (!region.ok()) _exit(1);
     std::memset(region->data(), 1, bytes);
     const auto address = (*transport)->Address();
-    if (!address.ok() || write(out, address->data(), address->size()) != static_cast<ssize_t>(address->size())) _exit(1);
+    if (!address.ok() || write(out, address->data(), address->size()) != static_cast<ssize_t>(address->size()))
+      _exit(1);
     close(out);
     std::vector<ReadCompletion> completions;
     while (true) {
@@ -131,9 +132,8 @@ absl::StatusOr<std::vector<Figure>> BenchKind(const std::string& kind, const Han
   }
   Figure memcpy_figure;
   SetRates(std::move(memcpy_rates), memcpy_figure);
-  const nlohmann::ordered_json parameters = {{"kind", kind},
-                                             {"blocks", options.blocks},
-                                             {"block_bytes", options.block_bytes}};
+  const nlohmann::ordered_json parameters = {
+      {"kind", kind}, {"blocks", options.blocks}, {"block_bytes", options.block_bytes}};
   Figure read{.part = "handoff",
               .name = absl::StrCat(kind, ", ", options.blocks, " blocks of ", options.block_bytes >> 10, " KiB"),
               .parameters = parameters,

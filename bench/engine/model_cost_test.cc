@@ -7,12 +7,8 @@ namespace baton::bench {
 namespace {
 
 // 10 bytes and 20 multiply-adds of layers, 3 and 4 of the head.
-constexpr ModelCost kCost{.layer_bytes = 10,
-                          .layer_macs = 20,
-                          .head_bytes = 3,
-                          .head_macs = 4,
-                          .kv_token_bytes = 7,
-                          .attention_macs = 2};
+constexpr ModelCost kCost{
+    .layer_bytes = 10, .layer_macs = 20, .head_bytes = 3, .head_macs = 4, .kv_token_bytes = 7, .attention_macs = 2};
 
 MachineLimits Limits(double bytes, double int8_macs, double fp32_macs) {
   MachineLimits limits;

@@ -77,8 +77,8 @@ Panel OutputsOverTime(absl::Span<const RequestRecord> records) {
   std::vector<int> bins(kTimeBins);
   for (const RequestRecord& record : records) {
     for (TimeNs time : record.outputs) {
-      const auto bin = static_cast<size_t>(static_cast<double>(time - begin) / static_cast<double>(end - begin) *
-                                           (kTimeBins - 1));
+      const auto bin =
+          static_cast<size_t>(static_cast<double>(time - begin) / static_cast<double>(end - begin) * (kTimeBins - 1));
       ++bins[bin];
     }
   }
@@ -108,8 +108,8 @@ void AppendPanel(const Panel& panel, double left, double top, std::string& svg) 
   absl::StrAppendFormat(&svg, "<text x='%.1f' y='%.1f' text-anchor='end'>%s</text>\n", x(0) - 6, y(panel.y_max) - 10,
                         panel.y_unit);
   if (panel.dashed_x > 0) {
-    absl::StrAppendFormat(&svg, "<path d='M%.1f %.1fV%.1f' stroke='#c22' stroke-dasharray='5 4'/>\n",
-                          x(panel.dashed_x), y(0), y(panel.y_max));
+    absl::StrAppendFormat(&svg, "<path d='M%.1f %.1fV%.1f' stroke='#c22' stroke-dasharray='5 4'/>\n", x(panel.dashed_x),
+                          y(0), y(panel.y_max));
   }
   if (panel.curve.empty()) return;
   svg += "<path fill='none' stroke='#1f6fb4' stroke-width='2' d='";

@@ -26,9 +26,9 @@ void AddRecords(absl::Span<const RequestRecord> records, Json& json) {
     json[key] = Json::array();
   }
   if (records.empty()) return;
-  const TimeNs begin =
-      std::min_element(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.start < b.start; })
-          ->start;
+  const TimeNs begin = std::min_element(records.begin(), records.end(), [](const auto& a, const auto& b) {
+                         return a.start < b.start;
+                       })->start;
   for (const RequestRecord& record : records) {
     json["input_lens"].push_back(record.prompt_tokens);
     json["output_lens"].push_back(record.output_tokens);
@@ -82,8 +82,8 @@ Json LoadJson(const LoadSetting& setting, const LoadSummary& summary, absl::Span
 }
 
 std::string LoadTable(const LoadSetting& setting, const LoadSummary& summary) {
-  std::string text = absl::StrFormat("%s at %s, model %s, seed %d\n", setting.backend, setting.target, setting.model,
-                                     setting.seed);
+  std::string text =
+      absl::StrFormat("%s at %s, model %s, seed %d\n", setting.backend, setting.target, setting.model, setting.seed);
   absl::StrAppendFormat(&text, "  %d completed, %d failed in %.2f s, at most %d at once\n", summary.completed,
                         summary.failed, summary.duration_s, summary.max_concurrent_requests);
   absl::StrAppendFormat(&text, "  %.2f requests/s, %.1f output tokens/s, %.1f tokens/s in all\n",

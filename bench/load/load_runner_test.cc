@@ -50,7 +50,9 @@ class FakeClient final : public LoadClient {
 
 std::vector<PlannedRequest> Plan(int count, int64_t gap_ns = 0) {
   std::vector<PlannedRequest> plan;
-  for (int i = 0; i < count; ++i) plan.push_back({.arrival_ns = i * gap_ns, .prompt_tokens = 8, .output_tokens = i + 1});
+  for (int i = 0; i < count; ++i) {
+    plan.push_back({.arrival_ns = i * gap_ns, .prompt_tokens = 8, .output_tokens = i + 1});
+  }
   return plan;
 }
 
@@ -102,11 +104,29 @@ TEST(LoadReport, CarriesTheNamesOfVllmsBenchmark) {
   LoadProgress progress;
   const auto records = RunLoad(Plan(4), {.concurrency = 1, .vocab_size = 10}, client, MonotonicClock(), progress);
   const auto json = LoadJson({.backend = "grpc"}, Summarize(records, {}), records, /*with_records=*/true);
-  for (const char* key :
-       {"duration", "completed", "failed", "total_input_tokens", "total_output_tokens", "request_throughput",
-        "request_goodput", "output_throughput", "total_token_throughput", "mean_ttft_ms", "median_ttft_ms",
-        "std_ttft_ms", "p90_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms", "median_itl_ms", "p99_e2el_ms",
-        "input_lens", "output_lens", "ttfts", "itls", "errors"}) {
+  for (const char* key : {"duration",
+                          "completed",
+                          "failed",
+                          "total_input_tokens",
+                          "total_output_tokens",
+                          "request_throughput",
+                          "request_goodput",
+                          "output_throughput",
+                          "total_token_throughput",
+                          "mean_ttft_ms",
+                          "median_ttft_ms",
+                          "std_ttft_ms",
+                          "p90_ttft_ms",
+                          "p99_ttft_ms",
+                          "mean_tpot_ms",
+                          "p99_tpot_ms",
+                          "median_itl_ms",
+                          "p99_e2el_ms",
+                          "input_lens",
+                          "output_lens",
+                          "ttfts",
+                          "itls",
+                          "errors"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["completed"], 3);

@@ -28,7 +28,8 @@ constexpr size_t kMaxBodyBytes = 64u << 20;
 constexpr size_t kPieceBytes = 16u << 10;
 constexpr size_t kShownErrorBytes = 200;
 
-// One exchange over a connection of its own. Each operation runs the context until it is done, so that a deadline holds.
+// One exchange over a connection of its own. Each operation runs the context until it is done, so that a deadline
+// holds.
 class Exchange {
  public:
   Exchange(const BaseUrl& base, int64_t timeout_ms) : base_(base), stream_(context_) {
@@ -193,9 +194,12 @@ absl::StatusOr<std::string> OpenAiClient::FindModel() {
 }
 
 absl::StatusOr<int> OpenAiClient::Generate(const LoadRequest& request, const std::function<void()>& on_output) {
-  const Json body = {{"model", options_.model},      {"prompt", request.prompt},
-                     {"max_tokens", request.output_tokens}, {"temperature", 0},
-                     {"ignore_eos", true},           {"stream", true},
+  const Json body = {{"model", options_.model},
+                     {"prompt", request.prompt},
+                     {"max_tokens", request.output_tokens},
+                     {"temperature", 0},
+                     {"ignore_eos", true},
+                     {"stream", true},
                      {"stream_options", {{"include_usage", true}}}};
   Exchange exchange(options_.base, options_.timeout_ms);
   BATON_RETURN_IF_ERROR(exchange.Start(http::verb::post, "/completions", body.dump()));

@@ -21,7 +21,8 @@ std::vector<std::string> FeedInPieces(std::string_view stream, size_t piece) {
 }
 
 TEST(SseParser, GivesTheSameHoweverTheStreamIsCut) {
-  constexpr std::string_view kStream = ": hello\r\nevent: x\ndata: {\"a\": 1}\r\n\r\ndata:two\n\ndata: [DONE]\n\ndata: cut";
+  constexpr std::string_view kStream =
+      ": hello\r\nevent: x\ndata: {\"a\": 1}\r\n\r\ndata:two\n\ndata: [DONE]\n\ndata: cut";
   for (size_t piece = 1; piece <= kStream.size(); ++piece) {
     EXPECT_THAT(FeedInPieces(kStream, piece), ElementsAre("{\"a\": 1}", "two", "[DONE]")) << piece;
   }

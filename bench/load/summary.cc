@@ -13,9 +13,7 @@ namespace {
 double TtftMs(const RequestRecord& record) { return NsToMs(record.outputs.front() - record.start); }
 double E2elMs(const RequestRecord& record) { return NsToMs(record.end - record.start); }
 bool HasTpot(const RequestRecord& record) { return record.output_tokens > 1; }
-double TpotMs(const RequestRecord& record) {
-  return (E2elMs(record) - TtftMs(record)) / (record.output_tokens - 1);
-}
+double TpotMs(const RequestRecord& record) { return (E2elMs(record) - TtftMs(record)) / (record.output_tokens - 1); }
 
 bool MeetsSlo(const RequestRecord& record, const Slo& slo) {
   if (slo.ttft_ms > 0 && TtftMs(record) > slo.ttft_ms) return false;

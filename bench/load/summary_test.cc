@@ -18,17 +18,16 @@ TimeNs Ms(double ms) { return static_cast<TimeNs>(ms * kNsPerMs); }
 
 // Outputs at start + the given milliseconds; it ends `tail_ms` after the last.
 RequestRecord Record(double start_ms, const std::vector<double>& outputs_ms, double tail_ms = 0) {
-  RequestRecord record{.prompt_tokens = 10, .output_tokens = static_cast<int>(outputs_ms.size()), .start = Ms(start_ms)};
+  RequestRecord record{
+      .prompt_tokens = 10, .output_tokens = static_cast<int>(outputs_ms.size()), .start = Ms(start_ms)};
   for (double at : outputs_ms) record.outputs.push_back(Ms(start_ms + at));
   record.end = Ms(start_ms + outputs_ms.back() + tail_ms);
   return record;
 }
 
 RequestRecord Failed(double start_ms) {
-  return {.prompt_tokens = 10,
-          .start = Ms(start_ms),
-          .end = Ms(start_ms + 1),
-          .status = absl::UnavailableError("gone")};
+  return {
+      .prompt_tokens = 10, .start = Ms(start_ms), .end = Ms(start_ms + 1), .status = absl::UnavailableError("gone")};
 }
 
 TEST(Percentile, IsWhatNumpySays) {

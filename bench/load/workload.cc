@@ -88,7 +88,8 @@ absl::StatusOr<LengthRange> ParseLengthRange(std::string_view text) {
   const bool is_valid = ends.size() <= 2 && absl::SimpleAtoi(ends.front(), &range.min) &&
                         absl::SimpleAtoi(ends.back(), &range.max) && range.min >= 1 && range.min <= range.max &&
                         range.max <= kMaxTokens;
-  if (!is_valid) return absl::InvalidArgumentError(absl::StrCat("not a length such as 512 or 128:512: ", std::string(text)));
+  if (!is_valid)
+    return absl::InvalidArgumentError(absl::StrCat("not a length such as 512 or 128:512: ", std::string(text)));
   return range;
 }
 

@@ -15,11 +15,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 WorkloadOptions Poisson() {
-  return {.requests = 20000,
-          .prompt_tokens = {100, 200},
-          .output_tokens = {5, 5},
-          .requests_per_second = 50,
-          .seed = 7};
+  return {
+      .requests = 20000, .prompt_tokens = {100, 200}, .output_tokens = {5, 5}, .requests_per_second = 50, .seed = 7};
 }
 
 TEST(PlanWorkload, IsTheSameForTheSameSeed) {
@@ -32,9 +29,8 @@ TEST(PlanWorkload, IsTheSameForTheSameSeed) {
 
 TEST(PlanWorkload, LengthsReachBothEndsOfTheirRange) {
   const auto plan = PlanWorkload(Poisson());
-  const auto [min, max] = std::minmax_element(plan.begin(), plan.end(), [](const auto& a, const auto& b) {
-    return a.prompt_tokens < b.prompt_tokens;
-  });
+  const auto [min, max] = std::minmax_element(
+      plan.begin(), plan.end(), [](const auto& a, const auto& b) { return a.prompt_tokens < b.prompt_tokens; });
   EXPECT_EQ(min->prompt_tokens, 100);
   EXPECT_EQ(max->prompt_tokens, 200);
   EXPECT_THAT(plan, Each(testing::Field(&PlannedRequest::output_tokens, 5)));

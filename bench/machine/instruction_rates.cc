@@ -9,9 +9,10 @@ namespace {
 // latency of every instruction here (at most five cycles, at most two a cycle).
 constexpr int kChains = 12;
 
-#define BATON_CHAINS(OP, REG)                                                                              \
-  OP(REG, "0") OP(REG, "1") OP(REG, "2") OP(REG, "3") OP(REG, "4") OP(REG, "5") OP(REG, "6") OP(REG, "7") \
-  OP(REG, "8") OP(REG, "9") OP(REG, "10") OP(REG, "11")
+#define BATON_CHAINS(OP, REG)                                                                                          \
+  OP(REG, "0")                                                                                                         \
+  OP(REG, "1") OP(REG, "2") OP(REG, "3") OP(REG, "4") OP(REG, "5") OP(REG, "6") OP(REG, "7") OP(REG, "8") OP(REG, "9") \
+      OP(REG, "10") OP(REG, "11")
 #define BATON_CLOBBERS(REG)                                                                                     \
   REG "0", REG "1", REG "2", REG "3", REG "4", REG "5", REG "6", REG "7", REG "8", REG "9", REG "10", REG "11", \
       REG "12", REG "13", REG "14", REG "15"
@@ -24,14 +25,13 @@ constexpr int kChains = 12;
 #define BATON_DPBUSD(REG, I) "vpdpbusd %%zmm14, %%zmm15, %%zmm" I "\n"
 #define BATON_DPBF16(REG, I) "vdpbf16ps %%zmm14, %%zmm15, %%zmm" I "\n"
 
-#define BATON_LOOP(NAME, OP, REG)                                                             \
-  void NAME(int64_t iterations) {                                                             \
-    asm volatile(BATON_CHAINS(BATON_ZERO, "xmm") BATON_ZERO("xmm", "12") BATON_ZERO("xmm", "13") \
-                     BATON_ZERO("xmm", "14") BATON_ZERO("xmm", "15") "1:\n" BATON_CHAINS(OP, REG) \
-                     "dec %0\njnz 1b\nvzeroupper\n"                                           \
-                 : "+r"(iterations)                                                           \
-                 :                                                                            \
-                 : "cc", BATON_CLOBBERS("xmm"));                                              \
+#define BATON_LOOP(NAME, OP, REG)                                                                                     \
+  void NAME(int64_t iterations) {                                                                                     \
+    asm volatile(BATON_CHAINS(BATON_ZERO, "xmm") BATON_ZERO("xmm", "12") BATON_ZERO("xmm", "13") BATON_ZERO(          \
+                     "xmm", "14") BATON_ZERO("xmm", "15") "1:\n" BATON_CHAINS(OP, REG) "dec %0\njnz 1b\nvzeroupper\n" \
+                 : "+r"(iterations)                                                                                   \
+                 :                                                                                                    \
+                 : "cc", BATON_CLOBBERS("xmm"));                                                                      \
   }
 
 BATON_LOOP(MaddUbs, BATON_MADDUBS, "ymm")
@@ -43,12 +43,15 @@ BATON_LOOP(DpBf16, BATON_DPBF16, "zmm")
 
 constexpr int64_t kBytesOfStep = 256;
 
-#define BATON_LOAD_YMM(SOURCE)                                                                         \
-  "vmovdqa (" SOURCE "), %%ymm0\nvmovdqa 32(" SOURCE "), %%ymm1\nvmovdqa 64(" SOURCE "), %%ymm2\n"     \
-  "vmovdqa 96(" SOURCE "), %%ymm3\nvmovdqa 128(" SOURCE "), %%ymm4\nvmovdqa 160(" SOURCE "), %%ymm5\n" \
+#define BATON_LOAD_YMM(SOURCE)                                                           \
+  "vmovdqa (" SOURCE "), %%ymm0\nvmovdqa 32(" SOURCE "), %%ymm1\nvmovdqa 64(" SOURCE     \
+  "), %%ymm2\n"                                                                          \
+  "vmovdqa 96(" SOURCE "), %%ymm3\nvmovdqa 128(" SOURCE "), %%ymm4\nvmovdqa 160(" SOURCE \
+  "), %%ymm5\n"                                                                          \
   "vmovdqa 192(" SOURCE "), %%ymm6\nvmovdqa 224(" SOURCE "), %%ymm7\n"
-#define BATON_LOAD_ZMM(SOURCE)                                                                    \
-  "vmovdqa64 (" SOURCE "), %%zmm0\nvmovdqa64 64(" SOURCE "), %%zmm1\nvmovdqa64 128(" SOURCE "), " \
+#define BATON_LOAD_ZMM(SOURCE)                                                              \
+  "vmovdqa64 (" SOURCE "), %%zmm0\nvmovdqa64 64(" SOURCE "), %%zmm1\nvmovdqa64 128(" SOURCE \
+  "), "                                                                                     \
   "%%zmm2\nvmovdqa64 192(" SOURCE "), %%zmm3\n"
 
 struct Streams {
@@ -57,16 +60,18 @@ struct Streams {
   int count;
 };
 
-#define BATON_READ(NAME, LOAD)                                                                                 \
-  void NAME(const Streams& streams) {                                                                          \
-    for (int64_t at = 0; at < streams.part; at += kBytesOfStep) {                                              \
-      for (int s = 0; s < streams.count; ++s) {                                                                \
-        const uint8_t* const from = streams.base + s * streams.part + at;                                      \
-        asm volatile(LOAD("%0") : : "r"(from) : "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", \
-                     "xmm7");                                                                                  \
-      }                                                                                                        \
-    }                                                                                                          \
-    asm volatile("vzeroupper" : : : "memory");                                                                 \
+#define BATON_READ(NAME, LOAD)                                                                    \
+  void NAME(const Streams& streams) {                                                             \
+    for (int64_t at = 0; at < streams.part; at += kBytesOfStep) {                                 \
+      for (int s = 0; s < streams.count; ++s) {                                                   \
+        const uint8_t* const from = streams.base + s * streams.part + at;                         \
+        asm volatile(LOAD("%0")                                                                   \
+                     :                                                                            \
+                     : "r"(from)                                                                  \
+                     : "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7"); \
+      }                                                                                           \
+    }                                                                                             \
+    asm volatile("vzeroupper" : : : "memory");                                                    \
   }
 
 BATON_READ(ReadYmm, BATON_LOAD_YMM)

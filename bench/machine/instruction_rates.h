@@ -23,8 +23,8 @@ struct InstructionLoop {
 // Those that this processor has. Any thread may run one.
 std::vector<InstructionLoop> SupportedLoops();
 
-// Reads `streams` equal parts of [data, data + bytes) side by side with the widest loads that the processor has. `data` is
-// 64-byte aligned, `bytes` a multiple of 256 * streams; streams is 1 to 4.
+// Reads `streams` equal parts of [data, data + bytes) side by side with the widest loads that the processor has. `data`
+// is 64-byte aligned, `bytes` a multiple of 256 * streams; streams is 1 to 4.
 void ReadMemory(const uint8_t* data, int64_t bytes, int streams);
 
 }  // namespace baton::bench

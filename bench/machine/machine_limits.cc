@@ -37,8 +37,7 @@ double BestSeconds(ThreadPool& pool, int rounds, const Job& job) {
   double best = 1e9;
   for (int round = 0; round < rounds; ++round) {
     const TimeNs begin = MonotonicClock().Now();
-    pool.Run([](void* argument, int thread) { (*static_cast<const Job*>(argument))(thread); },
-             const_cast<Job*>(&job));
+    pool.Run([](void* argument, int thread) { (*static_cast<const Job*>(argument))(thread); }, const_cast<Job*>(&job));
     best = std::min(best, static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond);
   }
   return best;
@@ -83,8 +82,8 @@ void MeasureRead(ThreadPool& pool, const LimitOptions& options, MachineLimits& l
   const AlignedBuffer buffer(static_cast<size_t>(part * pool.size()));
   std::memset(buffer.data(), 1, buffer.bytes());
   for (int streams = 1; streams <= kMaxStreams; ++streams) {
-    const double seconds = BestSeconds(
-        pool, options.rounds, [&](int thread) { ReadMemory(buffer.data() + thread * part, part, streams); });
+    const double seconds = BestSeconds(pool, options.rounds,
+                                       [&](int thread) { ReadMemory(buffer.data() + thread * part, part, streams); });
     const double rate = static_cast<double>(buffer.bytes()) / seconds;
     if (rate <= limits.read_bytes_per_s) continue;
     limits.read_bytes_per_s = rate;
