@@ -1,4 +1,4 @@
-"""What the peers need: their own Python environments, llama.cpp built from source, copies of the model that they can read.
+"""What the peers need: Python environments, llama.cpp built from source, copies of the model that they can read.
 
 Everything lies below ${BATON_CACHE_DIR:-~/.cache/baton}/peers and is made once.
 """

@@ -1,7 +1,7 @@
 """Prefill and decode inside each system's own process: the same shapes, in turns.
 
-A shape is (streams, prompt tokens, new tokens). Prefill is all prompt tokens over the time to the first token of the last
-prompt; decode is all tokens after the first of each stream over the time they took.
+A shape is (streams, prompt tokens, new tokens). Prefill is all prompt tokens over the time to the first token of the
+last prompt; decode is all tokens after the first of each stream over the time they took.
 """
 
 import json

@@ -3,9 +3,9 @@
 
     python openvino_peer.py MODEL.gguf THREADS SEED
 
-For each line `STREAMS PROMPT_TOKENS NEW_TOKENS` on stdin it generates once and answers with one line of JSON: `first_s`,
-from submission to the first token of every stream, and `rest_s`, from there to the last token of all. Prompts are random
-ids, new for every run; prefix caching is off; tokens are greedy and end tokens do not stop a stream.
+For each line `STREAMS PROMPT_TOKENS NEW_TOKENS` on stdin it generates once and answers with one line of JSON:
+`first_s`, from submission to the first token of every stream, and `rest_s`, from there to the last token of all.
+Prompts are random ids, new for every run; prefix caching is off; tokens are greedy and end tokens do not stop a stream.
 """
 
 import json

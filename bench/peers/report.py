@@ -93,8 +93,8 @@ def markdown(results):
         if parts.get("in_process"):
             lines += in_process_lines(parts["in_process"])
         if parts.get("serve_16"):
-            lines += ["", f"### {model}, served: {CLOSED['concurrency']} at a time, {CLOSED['prompt_tokens']} tokens in, "
-                      f"{CLOSED['output_tokens']} out", "", *closed_lines(parts["serve_16"])]
+            lines += ["", f"### {model}, served: {CLOSED['concurrency']} at a time, {CLOSED['prompt_tokens']} tokens "
+                      f"in, {CLOSED['output_tokens']} out", "", *closed_lines(parts["serve_16"])]
         if parts.get("open_loop"):
             lines += ["", f"### {model}, served: Poisson arrivals, {OPEN['prompt_tokens']} tokens in, "
                       f"{OPEN['output_tokens']} out, {100 * SLO_SHARE:.0f} % within TTFT {SLO_TTFT_MS} ms and TPOT "

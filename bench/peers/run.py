@@ -3,8 +3,8 @@
 
     bench/peers/run.py [--only prefill_512,decode_32] [--rounds 3] [--threads 2] [--out results.json]
 
-Needs a built Baton (scripts/build.sh) and Python's standard library; what the peers need is installed or built once below
-${BATON_CACHE_DIR:-~/.cache/baton}/peers (environments.py). Parts:
+Needs a built Baton (scripts/build.sh) and Python's standard library; what the peers need is installed or built once
+below ${BATON_CACHE_DIR:-~/.cache/baton}/peers (environments.py). Parts:
 
     prefill_512, prefill_8x2048    in process: prompt tokens a second to the first token of the last prompt
     decode_1, decode_32            in process: tokens a second after the first, contexts from 32 tokens
@@ -13,8 +13,8 @@ ${BATON_CACHE_DIR:-~/.cache/baton}/peers (environments.py). Parts:
                                    requests meet TTFT 1.5 s and TPOT 40 ms
 
 Each peer runs the formats that it may be fastest with: llama.cpp the model's own file and its copies as Q4_0 and Q8_0,
-OpenVINO the copies, vLLM bf16 (it reads no GGUF on a CPU). --out keeps every run and adds to what the file holds, so that
-parts can be measured one by one; the table is made from all of it. --lock FILE holds flock on FILE during each
+OpenVINO the copies, vLLM bf16 (it reads no GGUF on a CPU). --out keeps every run and adds to what the file holds, so
+that parts can be measured one by one; the table is made from all of it. --lock FILE holds flock on FILE during each
 measurement, for a machine that others use in turns.
 """
 
@@ -137,12 +137,11 @@ class Bench:
 
     def measure(self, part):
         arguments = self.arguments
-        if part == "serve_16":
-            return serving.measure_closed(self.wanted(self.server_starters()), arguments.baton, arguments.rounds,
-                                          self.seed, self.turn)
-        if part == "open_loop":
-            return serving.measure_open(self.wanted(self.server_starters()), arguments.baton, arguments.rates, self.seed,
-                                        self.turn)
+        if part in ("serve_16", "open_loop"):
+            servers = self.wanted(self.server_starters())
+            if part == "serve_16":
+                return serving.measure_closed(servers, arguments.baton, arguments.rounds, self.seed, self.turn)
+            return serving.measure_open(servers, arguments.baton, arguments.rates, self.seed, self.turn)
         with contextlib.ExitStack() as stack:
             systems = {name: start() for name, start in self.wanted(self.in_process_starters()).items()}
             for system in systems.values():

@@ -50,8 +50,8 @@ class Server:
 
 class BatonServer(Server):
     def __init__(self, binary, model, threads, roles, log):
-        super().__init__([binary, "serve", model, "--threads", threads, "--grpc-port", 0, "--max-seqs", 64, "--kv-memory", "1GiB",
-                          "--no-prefix-cache", *roles], log)
+        super().__init__([binary, "serve", model, "--threads", threads, "--grpc-port", 0, "--max-seqs", 64,
+                          "--kv-memory", "1GiB", "--no-prefix-cache", *roles], log)
         line = self.process.stdout.readline()
         if not line.startswith("ready "):
             raise RuntimeError(f"baton serve did not become ready: see {log}")
@@ -92,8 +92,8 @@ def llama_server(folder, model, threads, log):
 def vllm_server(python, model, threads, log):
     port = free_port()
     environment = ["env", "VLLM_CPU_KVCACHE_SPACE=2", f"VLLM_CPU_OMP_THREADS_BIND=0-{threads - 1}"]
-    command = [*environment, python, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--dtype", "bfloat16",
-               "--max-model-len", 4096, "--max-num-batched-tokens", 2048, "--max-num-seqs", 64,
+    command = [*environment, python, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--dtype",
+               "bfloat16", "--max-model-len", 4096, "--max-num-batched-tokens", 2048, "--max-num-seqs", 64,
                "--no-enable-prefix-caching", "--host", "127.0.0.1", "--port", port]
     return OpenAiServer(command, port, log)
 

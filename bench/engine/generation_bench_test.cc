@@ -1,0 +1,76 @@
+#include "bench/engine/generation_bench.h"
+
+#include <algorithm>
+
+#include "bench/engine/scheduling_bench.h"
+#include "engine/fake_model.h"
+#include "gtest/gtest.h"
+
+namespace baton::bench {
+namespace {
+
+// Counts what it is asked to run.
+class CountingModel final : public engine::ModelRunner {
+ public:
+  int32_t vocab_size() const override { return model_.vocab_size(); }
+  int32_t context_length() const override { return model_.context_length(); }
+  const KvLayout& kv_layout() const override { return model_.kv_layout(); }
+  const std::string& fingerprint() const override { return model_.fingerprint(); }
+  void SetKvPool(uint8_t* base, int32_t block_count) override { model_.SetKvPool(base, block_count); }
+  void Forward(const engine::StepBatch& batch, absl::Span<float> logits) override {
+    rows_ += static_cast<int64_t>(batch.tokens.size());
+    most_rows_ = std::max(most_rows_, static_cast<int64_t>(batch.tokens.size()));
+    if (batch.tokens.size() == batch.slices.size()) ++decode_steps_;
+    model_.Forward(batch, logits);
+  }
+
+  int64_t rows() const { return rows_; }
+  int64_t most_rows() const { return most_rows_; }
+  int64_t decode_steps() const { return decode_steps_; }
+
+ private:
+  engine::FakeModel model_{{}};
+  int64_t rows_ = 0;
+  int64_t most_rows_ = 0;
+  int64_t decode_steps_ = 0;
+};
+
+TEST(BenchPrefill, RunsEveryPromptTokenOnceARoundAndOnceToWarmUp) {
+  CountingModel model;
+  const PrefillShape shape{.prompts = 3, .prompt_tokens = 100, .chunk_tokens = 64};
+  const Figure figure = BenchPrefill(model, shape, {.rounds = 2});
+  EXPECT_EQ(model.rows(), 3 * 3 * 100);
+  EXPECT_LE(model.most_rows(), 64);
+  EXPECT_GT(figure.value, 0);
+  EXPECT_GE(figure.best, figure.value);
+}
+
+TEST(BenchDecode, TimesStepsWithOneRowAStream) {
+  CountingModel model;
+  const DecodeShape shape{.streams = 4, .context_tokens = 20, .steps = 30};
+  const Figure figure = BenchDecode(model, shape, {.rounds = 2});
+  EXPECT_EQ(model.rows(), 2 * 4 * (20 + 30));
+  EXPECT_EQ(model.decode_steps(), 2 * 30);
+  EXPECT_GT(figure.value, 0);
+}
+
+// The prompts take several steps: the first streams decode meanwhile.
+TEST(BenchDecode, FitsStreamsWhosePromptsTakeManySteps) {
+  CountingModel model;
+  const DecodeShape shape{.streams = 7, .context_tokens = 300, .steps = 5};
+  BenchDecode(model, shape, {.rounds = 1});
+  EXPECT_GE(model.decode_steps(), 5);
+  EXPECT_GE(DecodeTokens(shape), 300 + 5 + 7 * 300 / kDecodeChunkTokens);
+}
+
+TEST(BenchScheduling, MeasuresBothVocabularies) {
+  const std::vector<Figure> figures = BenchScheduling({.sequences = 8, .steps = 5, .vocab_size = 500});
+  ASSERT_EQ(figures.size(), 2u);
+  for (const Figure& figure : figures) {
+    EXPECT_GT(figure.value, 0);
+    EXPECT_LE(figure.best, figure.value);
+  }
+}
+
+}  // namespace
+}  // namespace baton::bench
