@@ -13,8 +13,8 @@ below ${BATON_CACHE_DIR:-~/.cache/baton}/peers (environments.py). Parts:
                                    requests meet TTFT 1.5 s and TPOT 40 ms
 
 Each peer runs the formats that it may be fastest with: both llama.cpps the model's own file and its copies as Q4_0 and
-Q8_0, OpenVINO the copies, vLLM bf16 (it reads no GGUF on a CPU). --out keeps every run and adds to what the file holds, so
-that parts can be measured one by one; the table is made from all of it. --lock FILE holds flock on FILE during each
+Q8_0, OpenVINO the copies, vLLM bf16 (it reads no GGUF on a CPU). --out keeps every run and adds to what the file holds,
+so that parts can be measured one by one; the table is made from all of it. --lock FILE holds flock on FILE during each
 measurement, for a machine that others use in turns.
 """
 
