@@ -113,7 +113,7 @@ class EngineBench {
     options.numerics = flags_.numerics == "fp32" ? engine::Numerics::kFp32 : engine::Numerics::kExact;
     options.isa = ParseIsa(flags_.isa);
     options.threads = flags_.threads;
-    options.max_rows = std::max(max_chunk, bench::kDecodeChunkTokens) + std::max(max_streams, kMaxPrompts);
+    options.max_rows = std::max(max_chunk, bench::DecodeChunkTokens(max_streams)) + std::max(max_streams, kMaxPrompts);
     const TimeNs begin = MonotonicClock().Now();
     BATON_ASSIGN_OR_RETURN(runner_, engine::LoadCpuModel(*model_.file, options));
     load_s_ = static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond;

@@ -13,6 +13,9 @@
 namespace baton::bench {
 namespace {
 
+// Of each step that fills the contexts of decode streams, besides a row for each stream.
+constexpr int kPrefillRows = 512;
+
 // An engine with just the blocks that it needs, and prompts that nobody has seen before.
 class Session {
  public:
@@ -70,9 +73,11 @@ double Seconds(TimeNs begin) { return static_cast<double>(MonotonicClock().Now()
 
 }  // namespace
 
+int DecodeChunkTokens(int streams) { return kPrefillRows + streams; }
+
 int DecodeTokens(const DecodeShape& shape) {
-  const int prefill_steps =
-      (shape.streams * shape.context_tokens + shape.streams * kBlockTokens) / kDecodeChunkTokens + 2;
+  // Chunks end with a block, so that a step may leave some of its rows unused; never half of them.
+  const int prefill_steps = shape.streams * shape.context_tokens / (kPrefillRows / 2) + 2;
   return shape.context_tokens + shape.steps + prefill_steps;
 }
 
@@ -99,7 +104,7 @@ Figure BenchPrefill(engine::ModelRunner& runner, const PrefillShape& shape, cons
 
 Figure BenchDecode(engine::ModelRunner& runner, const DecodeShape& shape, const GenerationOptions& options) {
   const int max_tokens = DecodeTokens(shape) - shape.context_tokens;
-  Session session(runner, shape.streams, DecodeTokens(shape), kDecodeChunkTokens, options.seed);
+  Session session(runner, shape.streams, DecodeTokens(shape), DecodeChunkTokens(shape.streams), options.seed);
   std::vector<double> rates;
   for (int round = 0; round < options.rounds; ++round) {
     session.Submit(shape.streams, shape.context_tokens, max_tokens);

@@ -12,8 +12,8 @@
 
 namespace baton::bench {
 
-// Rows of the steps that fill the contexts of decode streams; not timed.
-inline constexpr int kDecodeChunkTokens = 512;
+// Chunk budget of BenchDecode's engine.
+int DecodeChunkTokens(int streams);
 
 // The longest that a stream of BenchDecode may get: the first may decode while the last are prefilled.
 int DecodeTokens(const DecodeShape& shape);
