@@ -1,5 +1,6 @@
 #include "cli/inspect_command.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -64,18 +65,23 @@ absl::Status Detokenize(const Flags& flags) {
 }
 
 Json ConfigJson(const modelfile::ModelConfig& config) {
-  return {{"architecture", "llama"},
-          {"name", config.name},
-          {"hidden_size", config.hidden_size},
-          {"layers", config.layers},
-          {"heads", config.heads},
-          {"kv_heads", config.kv_heads},
-          {"head_dim", config.head_dim},
-          {"ffn_size", config.ffn_size},
-          {"vocab_size", config.vocab_size},
-          {"context_length", config.context_length},
-          {"rope_theta", config.rope_theta},
-          {"rms_norm_eps", config.rms_norm_eps}};
+  Json json = {{"architecture", modelfile::ArchitectureName(config.architecture)},
+               {"name", config.name},
+               {"hidden_size", config.hidden_size},
+               {"layers", config.layers},
+               {"heads", config.heads},
+               {"kv_heads", config.kv_heads},
+               {"head_dim", config.head_dim},
+               {"ffn_size", config.ffn_size},
+               {"vocab_size", config.vocab_size},
+               {"context_length", config.context_length},
+               {"rope_theta", config.rope_theta},
+               {"rms_norm_eps", config.rms_norm_eps}};
+  if (config.sliding_window > 0) {
+    json["sliding_window"] = config.sliding_window;
+    json["sliding_layers"] = std::count(config.sliding_layers.begin(), config.sliding_layers.end(), true);
+  }
+  return json;
 }
 
 Json InspectJson(const LoadedModelFile& loaded) {

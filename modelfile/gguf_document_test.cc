@@ -274,22 +274,42 @@ TEST(GgufDocument, DimensionsAreBounded) {
   EXPECT_THAT(ErrorOf(shaped({~uint64_t{0}, 2})), HasSubstr("dimension of"));
 }
 
+TEST(GgufDocument, ARowTakesTheBytesThatItsTypeSays) {
+  struct Case {
+    TensorType type;
+    int64_t cols;
+    size_t bytes;
+  };
+  for (const Case& c : {Case{TensorType::kQ5_0, 64, 44}, Case{TensorType::kQ4_K, 512, 288},
+                        Case{TensorType::kQ5_K, 256, 176}, Case{TensorType::kQ6_K, 256, 210}}) {
+    GgufTensorSpec tensor{.name = "t", .type = c.type, .rows = 3, .cols = c.cols};
+    tensor.bytes.resize(3 * c.bytes);
+    const auto whole = GgufWriter().AddTensor(tensor).Finish();
+    const auto document = Parse(whole);
+    ASSERT_TRUE(document.ok()) << document.status();
+    EXPECT_EQ(document->tensors()[0].bytes, 3 * c.bytes) << TensorTypeName(c.type);
+    tensor.bytes.pop_back();
+    EXPECT_THAT(ErrorOf(GgufWriter().AddTensor(tensor).Finish()), HasSubstr("ends at byte")) << TensorTypeName(c.type);
+  }
+}
+
 TEST(GgufDocument, TensorTypesThatAreNotRunAreNamed) {
   const auto typed = [](uint32_t type, uint64_t cols) {
     std::vector<uint8_t> bytes = GgufWriter().AddRawTensor({.name = "t", .dims = {cols}, .type = type}).Finish();
-    bytes.resize(bytes.size() + 64);
+    bytes.resize(bytes.size() + 256);
     return bytes;
   };
-  for (const uint32_t good : {0u, 1u, 2u, 3u, 8u, 30u}) {
-    const auto bytes = typed(good, good == 0 ? 8 : 32);
+  for (const uint32_t good : {0u, 1u, 2u, 3u, 6u, 8u, 12u, 13u, 14u, 30u}) {
+    const auto bytes = typed(good, good == 0 ? 8 : good >= 12 && good <= 14 ? 256 : 32);
     const auto document = Parse(bytes);
     ASSERT_TRUE(document.ok()) << document.status();
     EXPECT_EQ(GgufTensorTypeId(document->tensors()[0].type), good);
   }
-  EXPECT_THAT(ErrorOf(typed(12, 256), absl::StatusCode::kUnimplemented), HasSubstr("tensor t is of type Q4_K"));
+  EXPECT_THAT(ErrorOf(typed(10, 256), absl::StatusCode::kUnimplemented), HasSubstr("tensor t is of type Q2_K"));
   EXPECT_THAT(ErrorOf(typed(31, 32)), HasSubstr("unknown type number 31"));
   EXPECT_THAT(ErrorOf(typed(1000, 32)), HasSubstr("unknown type number 1000"));
   EXPECT_THAT(ErrorOf(typed(8, 33)), HasSubstr("rows of 33 elements, not a multiple of 32 as Q8_0 needs"));
+  EXPECT_THAT(ErrorOf(typed(14, 288)), HasSubstr("rows of 288 elements, not a multiple of 256 as Q6_K needs"));
 }
 
 TEST(GgufDocument, RefusesTensorsOutsideTheFileMisalignedOrOverlapping) {

@@ -15,14 +15,20 @@ struct TypeFacts {
 };
 
 // By TensorType. Q8_0: fp16 scale and 32 int8; Q4_0: fp16 scale and 32 nibbles; Q4_1: fp16 scale, fp16 minimum,
-// nibbles.
-constexpr std::array<TypeFacts, 6> kTypes = {{
+// nibbles; Q5_0: fp16 scale, 32 fifth bits, nibbles. Of 256 elements: Q4_K and Q5_K: fp16 scale and minimum, 8 factors
+// of 6 bits for each in 12 bytes, for Q5_K the fifth bits, nibbles; Q6_K: nibbles, the upper 2 bits, 16 int8 factors,
+// fp16 scale.
+constexpr std::array<TypeFacts, 10> kTypes = {{
     {"F32", 1, 4, 0},
     {"F16", 1, 2, 1},
     {"BF16", 1, 2, 30},
     {"Q8_0", 32, 34, 8},
     {"Q4_0", 32, 18, 2},
     {"Q4_1", 32, 20, 3},
+    {"Q5_0", 32, 22, 6},
+    {"Q4_K", 256, 144, 12},
+    {"Q5_K", 256, 176, 13},
+    {"Q6_K", 256, 210, 14},
 }};
 
 // By ggml's number; "" where ggml has none or has taken it away.

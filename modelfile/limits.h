@@ -31,6 +31,7 @@ inline constexpr int32_t kMaxFfnSize = 1 << 19;
 inline constexpr int32_t kMaxVocabSize = 1 << 20;
 inline constexpr int32_t kMaxContextLength = 1 << 22;
 inline constexpr double kMaxRopeTheta = 1e12;
+inline constexpr double kMaxRopeScalingFactor = 1024;
 inline constexpr double kMaxNormEps = 0.1;
 
 // The tokenizer.

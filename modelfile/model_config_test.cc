@@ -1,4 +1,6 @@
 // What the metadata may say: every key's range, what must agree, and what Baton does not run.
+#include "modelfile/model_config.h"
+
 #include <limits>
 #include <string>
 #include <vector>
@@ -6,7 +8,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "modelfile/limits.h"
-#include "modelfile/llama_config.h"
 #include "modelfile/model_file.h"
 #include "modelfile/test_models.h"
 
@@ -108,17 +109,126 @@ TEST(ModelConfig, VocabularyMustAgreeWithTokensAndEmbedding) {
 }
 
 TEST(ModelConfig, WhatBatonDoesNotRunIsNamed) {
-  EXPECT_THAT(ErrorOf(WithString("general.architecture", "qwen3"), kUnimplemented), HasSubstr("architecture qwen3"));
+  EXPECT_THAT(ErrorOf(WithString("general.architecture", "qwen3"), kUnimplemented),
+              HasSubstr("architecture qwen3: Baton runs llama and gemma3"));
   EXPECT_THAT(ErrorOf(WithString("llama.rope.scaling.type", "yarn"), kUnimplemented), HasSubstr("yarn"));
   EXPECT_THAT(ErrorOf(WithF32("llama.rope.scaling.factor", 4), kUnimplemented), HasSubstr("scales RoPE"));
   EXPECT_THAT(ErrorOf(WithF32("llama.rope.scale_linear", 4), kUnimplemented), HasSubstr("scales RoPE"));
   EXPECT_THAT(ErrorOf(WithU32("llama.rope.dimension_count", 8), kUnimplemented), HasSubstr("dimension_count is 8"));
-  EXPECT_THAT(ErrorOf(WithU32("llama.attention.key_length", 32), kUnimplemented), HasSubstr("key_length is 32"));
+  EXPECT_THAT(ErrorOf(WithU32("llama.attention.value_length", 32), kUnimplemented), HasSubstr("value_length is 32"));
+  EXPECT_THAT(ErrorOf(WithU32("llama.attention.sliding_window", 8), kUnimplemented), HasSubstr("sliding_window is 8"));
   EXPECT_THAT(ErrorOf(WithU32("llama.expert_count", 8), kUnimplemented), HasSubstr("expert_count is 8"));
   EXPECT_THAT(ErrorOf(WithU32("split.count", 2), kUnimplemented), HasSubstr("split.count is 2"));
   EXPECT_TRUE(Parse(WithString("llama.rope.scaling.type", "none")).ok());
   EXPECT_TRUE(Parse(WithU32("llama.expert_count", 0)).ok());
   EXPECT_TRUE(Parse(WithU32("split.count", 1)).ok());
+}
+
+TEST(ModelConfig, HeadsNeedNotFillTheHiddenSize) {
+  TinyLlamaOptions options = Smallest({"llama.rope.dimension_count"});
+  const auto bytes = TinyLlamaWriter(options).AddU32("llama.attention.key_length", 64).Finish();
+  const auto file = Parse(bytes);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->config().head_dim, 64);
+  EXPECT_EQ((*file)->config().attention_scale, 0.125f);
+}
+
+TEST(ModelConfig, LinearRopeScalingIsRead) {
+  const auto scaled = [](float factor) {
+    return TinyLlamaWriter(Smallest())
+        .AddString("llama.rope.scaling.type", "linear")
+        .AddF32("llama.rope.scaling.factor", factor);
+  };
+  const auto bytes = scaled(8).Finish();
+  const auto file = Parse(bytes);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->config().rope_scaling_factor, 8.0f);
+  EXPECT_THAT(ErrorOf(scaled(0.5f).Finish()), HasSubstr("rope.scaling.factor is 0.5"));
+  EXPECT_THAT(ErrorOf(scaled(static_cast<float>(2 * kMaxRopeScalingFactor)).Finish()), HasSubstr("must be 1 to"));
+  EXPECT_THAT(ErrorOf(WithString("llama.rope.scaling.type", "linear")), HasSubstr("rope.scaling.factor is missing"));
+  EXPECT_THAT(ErrorOf(scaled(8).AddF32("llama.rope.scaling.attn_factor", 1).Finish(), kUnimplemented),
+              HasSubstr("attn_factor"));
+}
+
+// The keys of gemma-3-270m's file, of 12 layers and without most tensors, which the engine asks for.
+GgufWriter Gemma() {
+  GgufWriter writer;
+  writer.AddString("general.architecture", "gemma3")
+      .AddU32("gemma3.block_count", 12)
+      .AddU32("gemma3.context_length", 64)
+      .AddU32("gemma3.embedding_length", 64)
+      .AddU32("gemma3.feed_forward_length", 32)
+      .AddU32("gemma3.attention.head_count", 4)
+      .AddU32("gemma3.attention.head_count_kv", 1)
+      .AddU32("gemma3.attention.key_length", 256)
+      .AddU32("gemma3.attention.value_length", 256)
+      .AddF32("gemma3.attention.layer_norm_rms_epsilon", 1e-6f)
+      .AddF32("gemma3.rope.freq_base", 1e6f);
+  writer.AddF32Tensor("token_embd.weight", 2, 64, std::vector<float>(128));
+  writer.AddF32Tensor("blk.11.post_ffw_norm.weight", 1, 64, std::vector<float>(64));
+  return writer;
+}
+
+TEST(Gemma3Config, HasWhatTheFamilySharesAndTheFileDoesNotSay) {
+  const auto bytes = Gemma().AddU32("gemma3.attention.sliding_window", 16).Finish();
+  const auto file = Parse(bytes);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const ModelConfig& config = (*file)->config();
+  EXPECT_EQ(config.architecture, Architecture::kGemma3);
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_EQ(config.attention_scale, 0.0625f);
+  EXPECT_EQ(config.embedding_scale, 8.0f);
+  EXPECT_EQ(config.activation, Activation::kGeGluTanh);
+  EXPECT_TRUE(config.query_key_norm);
+  EXPECT_TRUE(config.post_norms);
+  EXPECT_FALSE(config.norm_weight_plus_one);
+  EXPECT_FALSE(config.rope_interleaved);
+  EXPECT_EQ(config.rope_theta, 1e6f);
+  EXPECT_EQ(config.sliding_rope_theta, 10000.0f);
+  EXPECT_EQ(config.sliding_window, 16);
+  for (int32_t i = 0; i < 12; ++i) EXPECT_EQ(config.Slides(i), i != 5 && i != 11) << i;
+}
+
+TEST(Gemma3Config, WithoutAWindowNoLayerSlides) {
+  const auto bytes = Gemma().Finish();
+  const auto file = Parse(bytes);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->config().sliding_window, 0);
+  EXPECT_FALSE((*file)->config().Slides(0));
+}
+
+TEST(Gemma3Config, TheFileMayNameThePatternAndTheBase) {
+  const auto window = [] { return Gemma().AddU32("gemma3.attention.sliding_window", 16); };
+  const std::string key = "gemma3.attention.sliding_window_pattern";
+  const auto every_third = window().AddU32(key, 3).AddF32("gemma3.rope.freq_base_swa", 500).Finish();
+  const auto file = Parse(every_third);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->config().sliding_rope_theta, 500.0f);
+  for (int32_t i = 0; i < 12; ++i) EXPECT_EQ((*file)->config().Slides(i), i % 3 != 2) << i;
+
+  const auto flags = [&](uint64_t count) {
+    std::vector<uint8_t> payload;
+    AppendLittleEndian(&payload, static_cast<uint32_t>(GgufType::kBool));
+    AppendLittleEndian(&payload, count);
+    for (uint64_t i = 0; i < count; ++i) payload.push_back(i == 2 ? 1 : 0);
+    return window().AddRaw(key, static_cast<uint32_t>(GgufType::kArray), payload).Finish();
+  };
+  const auto third_only = flags(12);
+  const auto flagged = Parse(third_only);
+  ASSERT_TRUE(flagged.ok()) << flagged.status();
+  for (int32_t i = 0; i < 12; ++i) EXPECT_EQ((*flagged)->config().Slides(i), i == 2) << i;
+  EXPECT_THAT(ErrorOf(flags(11)), HasSubstr(key + " is array of 11 bool"));
+  EXPECT_THAT(ErrorOf(window().AddU32(key, 0).Finish()), HasSubstr(key + " is 0"));
+}
+
+TEST(Gemma3Config, SoftCapsAndForeignTensorsAreRefused) {
+  for (const std::string key : {"gemma3.attn_logit_softcapping", "gemma3.final_logit_softcapping"}) {
+    EXPECT_THAT(ErrorOf(Gemma().AddF32(key, 30).Finish(), kUnimplemented), HasSubstr(key + " is 30"));
+    const auto off = Gemma().AddF32(key, 0).Finish();
+    EXPECT_TRUE(Parse(off).ok());
+  }
+  const auto bytes = Gemma().AddF32Tensor("blk.0.attn_q.bias", 1, 1, std::vector<float>{1}).Finish();
+  EXPECT_THAT(ErrorOf(bytes, kUnimplemented), HasSubstr("tensor blk.0.attn_q.bias is not part of a plain gemma3"));
 }
 
 TEST(ModelConfig, TensorsThatTheEngineWouldIgnoreAreRefused) {

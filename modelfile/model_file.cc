@@ -16,7 +16,7 @@
 #include "common/status.h"
 #include "modelfile/gguf_document.h"
 #include "modelfile/limits.h"
-#include "modelfile/llama_config.h"
+#include "modelfile/model_config.h"
 
 namespace baton::modelfile {
 namespace {

@@ -54,9 +54,12 @@ TEST(ParseGguf, ReadsConfigAndTokenizer) {
 }
 
 TEST(ParseGguf, EveryTensorTypeAndASeparateHead) {
-  for (const TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBf16, TensorType::kQ8_0,
-                                TensorType::kQ4_0, TensorType::kQ4_1}) {
-    const auto bytes = TinyLlama({.matrix_type = type, .embedding_type = type, .tied_head = false});
+  for (const TensorType type :
+       {TensorType::kF32, TensorType::kF16, TensorType::kBf16, TensorType::kQ8_0, TensorType::kQ4_0, TensorType::kQ4_1,
+        TensorType::kQ5_0, TensorType::kQ4_K, TensorType::kQ5_K, TensorType::kQ6_K}) {
+    const int32_t size = std::max(64, TensorBlockElements(type));
+    const auto bytes = TinyLlama(
+        {.hidden_size = size, .ffn_size = size, .matrix_type = type, .embedding_type = type, .tied_head = false});
     const auto file = Parse(bytes);
     ASSERT_TRUE(file.ok()) << file.status();
     const TensorView* head = (*file)->Find("output.weight");

@@ -122,15 +122,44 @@ void Builder::AppendFloat(std::vector<uint8_t>* out, TensorType type, float valu
   }
 }
 
-// One block of 32 weights between about -amplitude and amplitude: scale, for Q4_1 the minimum, then random quants.
+// One block of weights of about +-amplitude: scales that bring the largest quant there, the rest random.
 void Builder::AppendBlock(std::vector<uint8_t>* out, TensorType type, float amplitude) {
-  const float steps = type == TensorType::kQ8_0 ? 127.0f : 7.5f;
-  const float scale = amplitude * (0.75f + 0.25f * NextFloat()) / steps;
-  AppendLittleEndian(out, ToHalf(scale));
-  if (type == TensorType::kQ4_1) AppendLittleEndian(out, ToHalf(-scale * steps));
-  for (int i = 0; i < (type == TensorType::kQ8_0 ? 32 : 16); ++i) {
+  // Largest quant, and largest 6-bit or 8-bit factor beside it; where the quants are unsigned a minimum centres them.
+  float steps = 7.5f, factor = 1.0f;
+  bool has_minimum = false;
+  switch (type) {
+    case TensorType::kQ8_0:
+      steps = 127.0f;
+      break;
+    case TensorType::kQ5_0:
+      steps = 15.5f;
+      break;
+    case TensorType::kQ4_1:
+      has_minimum = true;
+      break;
+    case TensorType::kQ4_K:
+    case TensorType::kQ5_K:
+      steps = type == TensorType::kQ4_K ? 7.5f : 15.5f;
+      factor = 63.0f;
+      has_minimum = true;
+      break;
+    case TensorType::kQ6_K:
+      steps = 31.5f;
+      factor = 127.0f;
+      break;
+    default:
+      break;
+  }
+  const float scale = amplitude * (0.75f + 0.25f * NextFloat()) / (steps * factor);
+  const bool scale_is_last = type == TensorType::kQ6_K;
+  if (!scale_is_last) AppendLittleEndian(out, ToHalf(scale));
+  // Q4_1 adds its minimum, the others take theirs away.
+  if (has_minimum) AppendLittleEndian(out, ToHalf((type == TensorType::kQ4_1 ? -scale : scale) * steps));
+  const size_t scale_bytes = has_minimum ? 4 : 2;
+  for (size_t i = scale_bytes; i < TensorBlockBytes(type); ++i) {
     out->push_back(static_cast<uint8_t>(random_.Next64() >> 56));
   }
+  if (scale_is_last) AppendLittleEndian(out, ToHalf(scale));
 }
 
 void Builder::AddMatrix(const std::string& name, TensorType type, int32_t rows, int32_t cols) {

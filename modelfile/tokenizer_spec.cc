@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "modelfile/limits.h"
-#include "modelfile/llama_config.h"
+#include "modelfile/model_config.h"
 
 namespace baton::modelfile {
 namespace {

@@ -87,6 +87,8 @@ WeightFormat FormatOf(TensorType type) {
       return WeightFormat::kQ4_0;
     case TensorType::kQ4_1:
       return WeightFormat::kQ4_1;
+    default:
+      break;
   }
   BATON_CHECK(false) << "tensor type " << static_cast<int>(type);
   return WeightFormat::kF32;

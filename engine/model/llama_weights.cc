@@ -25,6 +25,10 @@ absl::Status CheckMultiple(const char* what, int64_t value, int64_t unit) {
 }
 
 absl::Status CheckConfig(const ModelConfig& c) {
+  if (c.architecture != modelfile::Architecture::kLlama) {
+    return absl::UnimplementedError(absl::StrFormat("the engine does not run %s yet: use a llama model",
+                                                    ToAbsl(modelfile::ArchitectureName(c.architecture))));
+  }
   BATON_RETURN_IF_ERROR(CheckMultiple("hidden size", c.hidden_size, kernels::kGroup));
   BATON_RETURN_IF_ERROR(CheckMultiple("feed-forward size", c.ffn_size, kernels::kGroup));
   BATON_RETURN_IF_ERROR(CheckMultiple("head dimension", c.head_dim, kernels::kGroup));
@@ -45,6 +49,10 @@ class Loader {
     if (tensor->rows != rows || tensor->cols != cols) {
       return absl::InvalidArgumentError(
           absl::StrFormat("tensor %s is %d x %d, expected %d x %d", name, tensor->rows, tensor->cols, rows, cols));
+    }
+    if (tensor->type > modelfile::TensorType::kQ4_1) {
+      return absl::UnimplementedError(absl::StrFormat("tensor %s is of type %s, which the engine does not run yet", name,
+                                                      ToAbsl(modelfile::TensorTypeName(tensor->type))));
     }
     return tensor;
   }

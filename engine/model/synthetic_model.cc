@@ -1,5 +1,6 @@
 #include "engine/model/synthetic_model.h"
 
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +45,17 @@ void PutBlock(std::vector<uint8_t>& out, TensorType type, RandomSource& random) 
       PutU16(out, 0x2000 | mantissa);
       PutU16(out, 0xac00 | (mantissa ^ 0x155));
       return bytes(16);
+    case TensorType::kQ5_0:
+      PutU16(out, 0x1c00 | mantissa);
+      return bytes(20);
+    case TensorType::kQ4_K:
+    case TensorType::kQ5_K:
+      PutU16(out, 0x0800 | mantissa);
+      PutU16(out, 0x1400 | (mantissa ^ 0x155));
+      return bytes(static_cast<int>(TensorBlockBytes(type)) - 4);
+    case TensorType::kQ6_K:
+      bytes(static_cast<int>(TensorBlockBytes(type)) - 2);
+      return PutU16(out, 0x0400 | mantissa);
   }
 }
 
@@ -60,6 +72,7 @@ class SyntheticModel final : public modelfile::ModelFile {
     config_.vocab_size = spec.vocab_size;
     config_.context_length = spec.context_length;
     config_.rope_interleaved = spec.rope_interleaved;
+    config_.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
     const int q = spec.heads * spec.head_dim;
     const int kv = spec.kv_heads * spec.head_dim;
     Add("token_embd.weight", spec.embedding, spec.vocab_size, spec.hidden_size);

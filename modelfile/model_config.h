@@ -1,6 +1,6 @@
-// What the metadata of a `llama` GGUF file says about model and tokenizer, checked for sense.
-#ifndef BATON_MODELFILE_LLAMA_CONFIG_H_
-#define BATON_MODELFILE_LLAMA_CONFIG_H_
+// What the metadata of a GGUF file says about model and tokenizer, checked for sense.
+#ifndef BATON_MODELFILE_MODEL_CONFIG_H_
+#define BATON_MODELFILE_MODEL_CONFIG_H_
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -10,7 +10,7 @@
 namespace baton::modelfile {
 
 // INVALID_ARGUMENT names the key and the range that it must be in; UNIMPLEMENTED names the architecture or the variant
-// (RoPE scaling, experts, sliding window, ...) that Baton does not run.
+// (RoPE scaling, experts, soft caps, ...) that Baton does not run.
 absl::StatusOr<ModelConfig> ReadModelConfig(const GgufDocument& document);
 
 // UNIMPLEMENTED for a tensor that the engine would ignore (a bias, a RoPE factor): the output would be wrong.
@@ -21,4 +21,4 @@ absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufDocument& document);
 
 }  // namespace baton::modelfile
 
-#endif  // BATON_MODELFILE_LLAMA_CONFIG_H_
+#endif  // BATON_MODELFILE_MODEL_CONFIG_H_
