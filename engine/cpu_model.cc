@@ -8,7 +8,7 @@
 #include "common/status.h"
 #include "engine/kernels/dispatch.h"
 #include "engine/model/fingerprint.h"
-#include "engine/model/llama_runner.h"
+#include "engine/model/transformer_runner.h"
 
 namespace baton::engine {
 namespace {
@@ -70,9 +70,9 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::Model
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   auto pool =
       std::make_unique<kernels::ThreadPool>(options.threads == 0 ? std::min(cores, kMaxThreads) : options.threads);
-  BATON_ASSIGN_OR_RETURN(LlamaWeights weights, LoadLlamaWeights(file, options.numerics, *pool));
-  auto runner =
-      std::make_unique<LlamaRunner>(std::move(weights), options.numerics, *table, std::move(pool), options.max_rows);
+  BATON_ASSIGN_OR_RETURN(TransformerWeights weights, LoadTransformerWeights(file, options.numerics, *pool));
+  auto runner = std::make_unique<TransformerRunner>(std::move(weights), options.numerics, *table, std::move(pool),
+                                                    options.max_rows);
   runner->set_gate(options.gate);
   runner->set_fingerprint(MakeFingerprint(file.WeightsDigest(), runner->kv_layout(), options.numerics,
                                           ProbeNumerics(options.numerics, *table)));

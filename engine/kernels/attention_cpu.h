@@ -53,6 +53,17 @@ struct Operands {
     return r;
   }
 
+  // The same with the lower halves zero.
+  static BATON_INLINE Right LoadOdd(const uint8_t* vector) {
+    Right r = Load(vector);
+    if constexpr (kWiden) {
+      r.even = Simd::Zero();
+    } else {
+      r.word = S::HighHalves(r.word);
+    }
+    return r;
+  }
+
   static BATON_INLINE Simd::F Step(const Simd::F& acc, const uint8_t* left, const Right& right) {
     if constexpr (kWiden) {
       float odd, even;
@@ -136,6 +147,13 @@ struct AttentionState {
     const int n = call.first_position + i / call.heads_per_kv + 1 - start;
     return n < kSplitTokens ? n : kSplitTokens;
   }
+  // The first position that query i sees.
+  int FirstSeen(int i) const {
+    const int first = call.first_position + i / call.heads_per_kv + 1 - call.window;
+    return call.window == 0 || first < 0 ? 0 : first;
+  }
+  // Tokens of the split from `start` that lie before query i's window.
+  int Hidden(int i, int start) const { return FirstSeen(i) > start ? FirstSeen(i) - start : 0; }
 };
 
 template <bool kBf16, int kQueries, int kBlocks>
@@ -179,40 +197,45 @@ BATON_INLINE void TileQueries(int first, int queries, Fn fn) {
 }
 
 template <bool kBf16, int kQueries>
-void ScoreRows(const AttentionState<kBf16>& s, int first, int start, int blocks) {
+void ScoreRows(const AttentionState<kBf16>& s, int first, int start, int begin, int blocks) {
   constexpr int kBlocks = kQueries <= Simd::kFewQueries ? Simd::kBlockTileFew : Simd::kBlockTile;
   float* const scores = s.scores + static_cast<size_t>(first) * kSplitTokens;
-  int b = 0;
+  int b = begin;
   for (; blocks - b >= kBlocks; b += kBlocks) {
     ScoreTile<kBf16, kQueries, kBlocks>(s, first, start / kBlock + b, scores + b * kBlock);
   }
   for (; b < blocks; ++b) ScoreTile<kBf16, kQueries, 1>(s, first, start / kBlock + b, scores + b * kBlock);
 }
 
+// Queries [first, end) by blocks [begin, blocks) of the split.
 template <bool kBf16>
-void Scores(const AttentionState<kBf16>& s, int first, int start, int blocks) {
-  TileQueries<Simd::kQueryTile>(first, s.queries,
-                                [&]<int kQueries>(int q) { ScoreRows<kBf16, kQueries>(s, q, start, blocks); });
+void Scores(const AttentionState<kBf16>& s, int first, int end, int start, int begin, int blocks) {
+  TileQueries<Simd::kQueryTile>(first, end,
+                                [&]<int kQueries>(int q) { ScoreRows<kBf16, kQueries>(s, q, start, begin, blocks); });
 }
 
-// Scores of one query to probabilities of its n tokens, zero up to the end of the last block.
+// Scores of one query to probabilities of its tokens [from, n), zero from the start of the first block to the end of
+// the last.
 template <bool kBf16>
-void Softmax(const AttentionState<kBf16>& s, int i, int n) {
+void Softmax(const AttentionState<kBf16>& s, int i, int from, int n) {
   float* const scores = s.scores + static_cast<size_t>(i) * kSplitTokens;
   uint8_t* const probs = s.probs + static_cast<size_t>(i) * AttentionState<kBf16>::kProbabilityBytes;
   const float lowest = -3.402823466e38f;
   const Simd::F scale = Simd::Set1(s.call.scale);
   Simd::F max = Simd::Set1(lowest);
-  for (int t = 0; t < n; t += kLanes) {
+  const int begin = from / kLanes * kLanes;
+  for (int t = begin; t < n; t += kLanes) {
     const Simd::F v = Simd::Mul(Simd::Load(scores + t), scale);
     Simd::Store(scores + t, v);
-    max = Simd::Max(Simd::Keep(v, n - t, lowest), max);
+    const Simd::F seen = t < from ? Simd::KeepFrom(v, from - t, lowest) : v;
+    max = Simd::Max(Simd::Keep(seen, n - t, lowest), max);
   }
   s.split_max[i] = Simd::ReduceMax(max);
   const Simd::F top = Simd::Set1(s.split_max[i]);
   Simd::F sum = Simd::Zero();
-  for (int t = 0; t < n; t += kLanes) {
+  for (int t = begin; t < n; t += kLanes) {
     Simd::F p = Simd::Keep(Exp(Simd::Sub(Simd::Load(scores + t), top)), n - t, 0.0f);
+    if (t < from) p = Simd::KeepFrom(p, from - t, 0.0f);
     if constexpr (Operands<kBf16>::kWiden) {
       p = Simd::RoundBf16(p);
       // The left side holds the odd token first.
@@ -268,8 +291,10 @@ void ValueRows(const AttentionState<kBf16>& s, int first, int block, int begin, 
   for (; v < s.vectors; ++v) ValueTile<kBf16, kQueries, 1>(s, first, block, begin, end, v);
 }
 
-// The last token of an odd count: its neighbour in the pair belongs to a later position and counts as zero.
-void OddValue(const AttentionState<true>& s, int i, int block, int step) {
+// A pair of tokens of which query i sees one: the even one, whose neighbour has a later position, or the odd one, whose
+// neighbour lies before the window. The other counts as zero.
+template <bool kOdd>
+void HalfValue(const AttentionState<true>& s, int i, int block, int step) {
   float* const out = s.split + static_cast<size_t>(i) * s.call.head_dim;
   using Op = Operands<true>;
   const uint8_t* const left =
@@ -277,23 +302,49 @@ void OddValue(const AttentionState<true>& s, int i, int block, int step) {
   const uint8_t* const row = s.Values(block + step / 8) + static_cast<size_t>(step % 8) * s.vectors * kVector;
   for (int v = 0; v < s.vectors; ++v) {
     const Simd::F acc = step == 0 ? Simd::Zero() : Simd::Load(out + v * kLanes);
-    Simd::Store(out + v * kLanes, Op::Step(acc, left, Op::LoadEven(row + v * kVector)));
+    const uint8_t* const vector = row + v * kVector;
+    Simd::Store(out + v * kLanes, Op::Step(acc, left, kOdd ? Op::LoadOdd(vector) : Op::LoadEven(vector)));
   }
 }
 
+// Query i's steps from its window's start to `end`, on accumulators that are zero.
 template <bool kBf16>
-void WeighValues(const AttentionState<kBf16>& s, int first, int start) {
+void WindowStart(const AttentionState<kBf16>& s, int i, int start, int end) {
+  constexpr int kPerWord = AttentionState<kBf16>::kPerWord;
+  const int from = s.Hidden(i, start);
+  if constexpr (kBf16) {
+    if (from % 2 != 0) HalfValue<true>(s, i, start / kBlock, from / 2);
+  }
+  const int begin = (from + kPerWord - 1) / kPerWord;
+  if (begin < end) ValueRows<kBf16, 1>(s, i, start / kBlock, begin, end);
+}
+
+template <bool kBf16>
+void WeighValues(const AttentionState<kBf16>& s, int first, int last, int start) {
   constexpr int kPerWord = AttentionState<kBf16>::kPerWord;
   const int block = start / kBlock;
-  // Visible tokens grow with the row: these steps are whole for every query.
-  const int common = s.Visible(first, start) / kPerWord;
-  TileQueries<Simd::kQueryTile>(first, s.queries,
-                                [&]<int kQueries>(int q) { ValueRows<kBf16, kQueries>(s, q, block, 0, common); });
-  for (int q = first; q < s.queries; ++q) {
+  // Visible tokens grow with the row, and so do hidden ones: these steps are whole for every query.
+  const int hidden = s.Hidden(last - 1, start);
+  const int begin = (hidden + kPerWord - 1) / kPerWord;
+  const int visible = s.Visible(first, start) / kPerWord;
+  const int common = visible > begin ? visible : begin;
+  if (hidden > 0) {
+    const size_t size = static_cast<size_t>(s.call.head_dim);
+    __builtin_memset(s.split + first * size, 0, (last - first) * size * sizeof(float));
+    for (int q = first; q < last; ++q) {
+      const int own = s.Visible(q, start) / kPerWord;
+      WindowStart(s, q, start, own < begin ? own : begin);
+    }
+  }
+  if (begin < common) {
+    TileQueries<Simd::kQueryTile>(first, last,
+                                  [&]<int kQueries>(int q) { ValueRows<kBf16, kQueries>(s, q, block, begin, common); });
+  }
+  for (int q = first; q < last; ++q) {
     const int n = s.Visible(q, start);
     if (n / kPerWord > common) ValueRows<kBf16, 1>(s, q, block, common, n / kPerWord);
     if constexpr (kBf16) {
-      if (n % 2 != 0) OddValue(s, q, block, n / 2);
+      if (n % 2 != 0) HalfValue<false>(s, q, block, n / 2);
     }
   }
 }
@@ -326,15 +377,18 @@ template <bool kBf16>
 void Attention(const AttentionCall& call) {
   const AttentionState<kBf16> s(call);
   s.TakeQueries();
-  const int last = call.first_position + call.query_rows - 1;
-  for (int start = 0; start <= last; start += kSplitTokens) {
+  const int last_position = call.first_position + call.query_rows - 1;
+  for (int start = s.FirstSeen(0) / kSplitTokens * kSplitTokens; start <= last_position; start += kSplitTokens) {
+    // The queries that see some of it.
     int first = 0;
     while (s.Visible(first, start) <= 0) ++first;
-    const int tokens = s.Visible(s.queries - 1, start);
-    Scores<kBf16>(s, first, start, (tokens + kBlock - 1) / kBlock);
-    for (int i = first; i < s.queries; ++i) Softmax<kBf16>(s, i, s.Visible(i, start));
-    WeighValues<kBf16>(s, first, start);
-    for (int i = first; i < s.queries; ++i) Fold<kBf16>(s, i, start == 0);
+    int last = s.queries;
+    while (s.FirstSeen(last - 1) >= start + kSplitTokens) --last;
+    const int tokens = s.Visible(last - 1, start);
+    Scores<kBf16>(s, first, last, start, s.Hidden(first, start) / kBlock, (tokens + kBlock - 1) / kBlock);
+    for (int i = first; i < last; ++i) Softmax<kBf16>(s, i, s.Hidden(i, start), s.Visible(i, start));
+    WeighValues<kBf16>(s, first, last, start);
+    for (int i = first; i < last; ++i) Fold<kBf16>(s, i, s.FirstSeen(i) / kSplitTokens * kSplitTokens == start);
   }
   for (int i = 0; i < s.queries; ++i) {
     const Simd::F inverse = Simd::Set1(1.0f / s.sum[i]);

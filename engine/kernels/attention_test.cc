@@ -18,6 +18,7 @@ struct Shape {
   int head_dim;
   int group;
   int tokens;
+  int window = 0;
 };
 
 // One KV head's cache over shuffled blocks, with the queries of its last tokens. Slots beyond `tokens` hold NaN.
@@ -64,6 +65,7 @@ class Cache {
                              .first_position = first,
                              .heads_per_kv = shape_.group,
                              .head_dim = shape_.head_dim,
+                             .window = shape_.window,
                              .scale = 0.125f,
                              .query = query_.data() + static_cast<size_t>(first) * width * element_,
                              .query_stride = width * element_,
@@ -79,9 +81,10 @@ class Cache {
   }
 
   double Naive(int row, int head, int d) const {
+    const int begin = shape_.window == 0 ? 0 : std::max(0, row + 1 - shape_.window);
     std::vector<double> score(static_cast<size_t>(row + 1));
     double max = -1e300;
-    for (int t = 0; t <= row; ++t) {
+    for (int t = begin; t <= row; ++t) {
       double s = 0;
       for (int i = 0; i < shape_.head_dim; ++i) {
         s += static_cast<double>(q[static_cast<size_t>((row * shape_.group + head) * shape_.head_dim + i)]) *
@@ -91,7 +94,7 @@ class Cache {
       max = std::max(max, s * 0.125);
     }
     double sum = 0, value = 0;
-    for (int t = 0; t <= row; ++t) {
+    for (int t = begin; t <= row; ++t) {
       const double p = std::exp(score[static_cast<size_t>(t)] - max);
       sum += p;
       value += p * v[static_cast<size_t>(t * shape_.head_dim + d)];
@@ -99,10 +102,17 @@ class Cache {
     return value / sum;
   }
 
+  // Bytes of NaN over the tokens before `token`.
+  void Forget(int token) {
+    for (int t = 0; t < token; ++t) {
+      for (int d = 0; d < shape_.head_dim; ++d) Put(t, d, true);
+    }
+  }
+
   std::vector<float> k, v, q;  // [tokens][head_dim], q: [tokens][group][head_dim]
 
  private:
-  void Put(int t, int d) {
+  void Put(int t, int d, bool forget = false) {
     uint8_t* const block =
         pool_.data() + static_cast<size_t>(blocks_[static_cast<size_t>(t / kBlock)]) * 2 * head_bytes_;
     const int slot = t % kBlock;
@@ -110,6 +120,11 @@ class Cache {
     uint8_t* const key = block + ((d / per_word) * kBlock + slot) * 4 + d % per_word * 2;
     uint8_t* const value = block + head_bytes_ + (slot / per_word * shape_.head_dim + d) * 4 + slot % per_word * 2;
     const size_t at = static_cast<size_t>(t * shape_.head_dim + d);
+    if (forget) {
+      std::memset(key, 0xff, element_);
+      std::memset(value, 0xff, element_);
+      return;
+    }
     const uint16_t k16 = FloatToBf16(k[at]), v16 = FloatToBf16(v[at]);
     std::memcpy(key, bf16_ ? static_cast<const void*>(&k16) : &k[at], element_);
     std::memcpy(value, bf16_ ? static_cast<const void*>(&v16) : &v[at], element_);
@@ -124,8 +139,10 @@ class Cache {
   std::vector<uint8_t> query_;
 };
 
-constexpr Shape kShapes[] = {{64, 3, 600}, {64, 1, 40}, {32, 2, 273}, {128, 8, 70},
-                             {96, 4, 259}, {16, 7, 33}, {80, 5, 258}};
+constexpr Shape kShapes[] = {{64, 3, 600},      {64, 1, 40},       {32, 2, 273},      {128, 8, 70},
+                             {96, 4, 259},      {16, 7, 33},       {80, 5, 258},      {256, 4, 290},
+                             {64, 3, 600, 1},   {64, 2, 600, 2},   {32, 3, 600, 5},   {64, 1, 600, 16},
+                             {32, 2, 600, 255}, {64, 3, 600, 256}, {32, 2, 600, 257}, {256, 4, 600, 300}};
 
 TEST_P(AttentionKernels, AttentionEqualsTheDefinitionAtEveryEdge) {
   SeededRandom random(kSeed);
@@ -136,8 +153,8 @@ TEST_P(AttentionKernels, AttentionEqualsTheDefinitionAtEveryEdge) {
         for (const int rows : {1, 2, 5, 8}) {
           if (first + rows > shape.tokens) continue;
           EXPECT_EQ(FirstDifference(cache.Run(table(), first, rows), cache.Run(kScalarKernels, first, rows)), -1)
-              << "bf16 " << bf16 << " head_dim " << shape.head_dim << " group " << shape.group << " first " << first
-              << " rows " << rows;
+              << "bf16 " << bf16 << " head_dim " << shape.head_dim << " group " << shape.group << " window "
+              << shape.window << " first " << first << " rows " << rows;
         }
       }
     }
@@ -147,14 +164,32 @@ TEST_P(AttentionKernels, AttentionEqualsTheDefinitionAtEveryEdge) {
 TEST_P(AttentionKernels, ARowOfAttentionDoesNotDependOnItsTile) {
   SeededRandom random(kSeed);
   for (const bool bf16 : {true, false}) {
-    const Shape shape{64, 3, 530};
-    const Cache cache(shape, bf16, random);
-    for (const int first : {0, 3, 250, 253, 508, 522}) {
-      const std::vector<float> tile = cache.Run(table(), first, 8);
-      for (int r = 0; r < 8; ++r) {
-        const std::vector<float> alone = cache.Run(table(), first + r, 1);
-        EXPECT_EQ(FirstDifference(&tile[static_cast<size_t>(r) * alone.size()], alone.data(), alone.size()), -1)
-            << "bf16 " << bf16 << " row " << first + r;
+    for (const int window : {0, 1, 4, 7, 250, 258, 300, 512}) {
+      const Shape shape{32, 3, 530, window};
+      const Cache cache(shape, bf16, random);
+      for (const int first : {0, 3, 250, 253, 508, 522}) {
+        const std::vector<float> tile = cache.Run(table(), first, 8);
+        for (int r = 0; r < 8; ++r) {
+          const std::vector<float> alone = cache.Run(table(), first + r, 1);
+          EXPECT_EQ(FirstDifference(&tile[static_cast<size_t>(r) * alone.size()], alone.data(), alone.size()), -1)
+              << "bf16 " << bf16 << " window " << window << " row " << first + r;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionKernels, TokensBeforeTheWindowNeverMatter) {
+  SeededRandom random(kSeed);
+  for (const bool bf16 : {true, false}) {
+    for (const int window : {1, 8, 9, 40, 300}) {
+      const Shape shape{32, 2, 600, window};
+      Cache cache(shape, bf16, random);
+      for (const int row : {310, 520, 557, 599}) {
+        const std::vector<float> want = cache.Run(table(), row, 1);
+        cache.Forget(row + 1 - window);
+        EXPECT_EQ(FirstDifference(cache.Run(table(), row, 1), want), -1)
+            << "bf16 " << bf16 << " window " << window << " row " << row;
       }
     }
   }

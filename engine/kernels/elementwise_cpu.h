@@ -59,10 +59,14 @@ void Quantize(const float* x, int groups, QuantGroup* acts, int slot) {
     const Simd::F inverse = Simd::Set1(zero ? 0.0f : 127.0f / max);
     const float scale = zero ? 0.0f : max / 127.0f;
     QuantGroup& out = acts[g];
-    const int32_t sum = Simd::StoreInt8AndSum(out.q[slot], QuantizeLanes(a, inverse), QuantizeLanes(b, inverse));
+    const Simd::I q = QuantizeLanes(a, inverse);
+    const int32_t first = Simd::SumInts(q);
+    const int32_t sum = Simd::StoreInt8AndSum(out.q[slot], q, QuantizeLanes(b, inverse));
     out.scale[slot] = scale;
     out.scaled_sum[slot] = scale * static_cast<float>(sum);
     out.neg8_sum[slot] = -8 * sum;
+    out.neg8_halves[slot][0] = static_cast<int16_t>(-8 * first);
+    out.neg8_halves[slot][1] = static_cast<int16_t>(-8 * (sum - first));
   }
 }
 
@@ -72,6 +76,18 @@ void SwiGlu(const float* gate, const float* up, int n, float* y) {
     const Simd::F g = Simd::Load(gate + i);
     const Simd::F silu = Simd::Div(g, Simd::Add(one, Exp(Simd::Sub(Simd::Zero(), g))));
     Simd::Store(y + i, Simd::Mul(silu, Simd::Load(up + i)));
+  }
+}
+
+void GeGlu(const float* gate, const float* up, int n, float* y) {
+  const Simd::F one = Simd::Set1(1.0f);
+  for (int i = 0; i < n; i += kLanes) {
+    const Simd::F g = Simd::Load(gate + i);
+    const Simd::F t = Simd::Fma(Simd::Mul(Simd::Set1(0.044715f), g), Simd::Mul(g, g), g);
+    // -2 sqrt(2 / pi).
+    const Simd::F e = Exp(Simd::Mul(Simd::Set1(-1.5957691216057308f), t));
+    const Simd::F gelu = Simd::Div(g, Simd::Add(one, e));
+    Simd::Store(y + i, Simd::Mul(gelu, Simd::Load(up + i)));
   }
 }
 

@@ -46,7 +46,7 @@ TEST_P(ElementwiseKernels, ExpEqualsTheDefinition) {
   }
 }
 
-TEST_P(ElementwiseKernels, NormSwigluAddAndRopeEqualTheDefinition) {
+TEST_P(ElementwiseKernels, NormActivationsAddAndRopeEqualTheDefinition) {
   SeededRandom random(kSeed);
   for (const int n : {16, 32, 48, 576, 1536}) {
     const std::vector<float> x = RandomFloats(random, static_cast<size_t>(n), 3.0f);
@@ -58,6 +58,9 @@ TEST_P(ElementwiseKernels, NormSwigluAddAndRopeEqualTheDefinition) {
     table().swiglu(x.data(), w.data(), n, got.data());
     kScalarKernels.swiglu(x.data(), w.data(), n, want.data());
     EXPECT_EQ(FirstDifference(got, want), -1) << "swiglu " << n;
+    table().geglu(x.data(), w.data(), n, got.data());
+    kScalarKernels.geglu(x.data(), w.data(), n, want.data());
+    EXPECT_EQ(FirstDifference(got, want), -1) << "geglu " << n;
     got = want = w;
     table().add(got.data(), x.data(), n);
     kScalarKernels.add(want.data(), x.data(), n);
@@ -81,6 +84,21 @@ TEST_P(ElementwiseKernels, NormAndSwigluAreWhatTheirNamesSay) {
   for (size_t i = 0; i < 64; ++i) EXPECT_NEAR(got[i], x[i] / std::sqrt(squares / 64 + 1e-5) * w[i], 1e-6);
   table().swiglu(x.data(), w.data(), 64, got.data());
   for (size_t i = 0; i < 64; ++i) EXPECT_NEAR(got[i], x[i] / (1 + std::exp(-static_cast<double>(x[i]))) * w[i], 2e-6);
+}
+
+TEST_P(ElementwiseKernels, GegluIsGeluByTanh) {
+  SeededRandom random(kSeed);
+  std::vector<float> x = RandomFloats(random, 256, 8.0f);
+  const float edges[] = {0.0f, -0.0f, 1e-30f, 30.0f, -30.0f, 1e6f, -1e6f, 1e30f, -1e30f};
+  std::copy(std::begin(edges), std::end(edges), x.begin());
+  const std::vector<float> up(x.size(), 1.0f);
+  std::vector<float> got(x.size());
+  table().geglu(x.data(), up.data(), 256, got.data());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double v = x[i];
+    const double want = 0.5 * v * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (v + 0.044715 * v * v * v)));
+    EXPECT_NEAR(got[i], want, 1e-6 * std::abs(want) + 1e-6) << v;
+  }
 }
 
 TEST_P(ElementwiseKernels, Bf16RoundsToNearestEvenAsTheDefinition) {
@@ -118,12 +136,15 @@ TEST_P(ElementwiseKernels, QuantizedValuesAreWithinHalfAStepAndTiesGoToEven) {
   std::vector<float> x = RandomFloats(random, kGroup, 5.0f);
   QuantGroup group;
   table().quantize(x.data(), 1, &group, 3);
-  int sum = 0;
+  int sum = 0, first_half = 0;
   for (int i = 0; i < kGroup; ++i) {
     EXPECT_NEAR(group.scale[3] * group.q[3][i], x[static_cast<size_t>(i)], group.scale[3] * 0.501f);
     sum += group.q[3][i];
+    if (i < kGroup / 2) first_half += group.q[3][i];
   }
   EXPECT_EQ(group.neg8_sum[3], -8 * sum);
+  EXPECT_EQ(group.neg8_halves[3][0], -8 * first_half);
+  EXPECT_EQ(group.neg8_halves[3][1], -8 * (sum - first_half));
   EXPECT_EQ(group.scaled_sum[3], group.scale[3] * static_cast<float>(sum));
   // With a maximum of 127 the quotients are the values themselves.
   x.assign(kGroup, 2.5f);

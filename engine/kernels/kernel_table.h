@@ -24,7 +24,7 @@ inline constexpr int kSplitTokens = 256;
 inline constexpr int kMaxQueryRows = 8;
 
 // How a packed matrix stores its weights; see packed_matrix.h.
-enum class WeightFormat : uint8_t { kQ4_1, kQ4_0, kQ8_0, kF32, kF16, kBf16 };
+enum class WeightFormat : uint8_t { kQ4_1, kQ4_0, kQ5_0, kQ4_K, kQ5_K, kQ6_K, kQ8_0, kF32, kF16, kBf16 };
 
 // One group of 32 activations of 16 rows. value = scale * q; q = round-to-nearest-even(x * (127 / max|x|)), within
 // +-127; scale = max|x| / 127. A group whose maximum is not above 1e-30 is all zero.
@@ -35,11 +35,18 @@ struct alignas(64) QuantGroup {
   float scaled_sum[kLanes];
   // -8 * sum(q): takes the offset of unsigned weights out of an integer dot.
   int32_t neg8_sum[kLanes];
+  // The same of the first and of the last 16, within +-16,256.
+  int16_t neg8_halves[kLanes][2];
 };
 
 // out[b][r][c] = dot of activation row r with weight row 16 b + c. One chain fma(float(integer dot), weight scale *
-// activation scale, acc) over groups in ascending order; for kQ4_1 a second chain fma(scaled_sum, minimum, acc), added
-// once.
+// activation scale, acc) over groups in ascending order; for kQ4_1, kQ4_K and kQ5_K a second chain fma(scaled_sum,
+// minimum, acc), added once.
+//   kQ4_0, kQ5_0, kQ8_0: weights in the integer dot are q less 8, 16, 128 as packed; for the others without a minimum's
+//     offset they are q
+//   kQ4_K, kQ5_K: weight scale = scale * factor and minimum = minimum scale * factor, both exact: 11 bits by 6
+//   kQ6_K: weight scale = scale; integer dot = factor 0 * (dot of the first 16) + factor 1 * (dot of the last 16), of
+//     weights q - 32. At most 2 * 128 * 16 * 32 * 127 = 16,646,144, below 2^24, so exact as a float.
 struct QuantMatmul {
   WeightFormat format;
   int groups;              // K / 32
@@ -63,21 +70,23 @@ struct FloatMatmul {
   float* out;  // [col_blocks][rows][16]
 };
 
-// Causal attention of consecutive query rows of one sequence and one KV head, for all its query heads.
+// Causal attention of consecutive query rows of one sequence and one KV head, for all its query heads. With a window a
+// row sees the last `window` positions, its own among them.
 //
 // A head's part of a KV block is vectors of 16 words of 4 bytes, a word being two bf16 (lower half first) or one f32:
 //   K: [head_dim / per_word][16 tokens], a word holding neighbours in head_dim
 //   V: [16 / per_word][head_dim], a word holding neighbouring tokens
 // A dot step is fma(low, low', fma(high, high', acc)) for bf16 (as VDPBF16PS does) and fma for f32, in ascending order.
 // Each split of 256 tokens starts from zero: scores * scale, maximum, p = exp(score - maximum) (rounded to bf16 in
-// bf16), sum of p in 16 lanes, PV. Tokens beyond the row's position count as p = +0, v = +0. Then splits fold in
-// ascending order: with m the larger maximum, a = exp(M - m), b = exp(m_split - m), each of sum and PV becomes
-// fma(split, b, total * a).
+// bf16), sum of p in 16 lanes, PV. Tokens that the row does not see count as p = +0, v = +0; splits without any that it
+// sees are left out. Then splits, which start at multiples of 256 whatever the window, fold in ascending order: with m
+// the larger maximum, a = exp(M - m), b = exp(m_split - m), each of sum and PV becomes fma(split, b, total * a).
 struct AttentionCall {
   int query_rows;
   int first_position;
   int heads_per_kv;
   int head_dim;  // multiple of 16
+  int window;    // 0: all positions up to the row's
   float scale;
   const uint8_t* query;  // row r, head h at query + r * query_stride + h * head_dim elements, in the KV type
   size_t query_stride;   // bytes
@@ -99,7 +108,8 @@ struct KvSlot {
 struct KernelTable {
   const char* name;
 
-  // y = (x * (1 / sqrt(mean(x^2) + eps))) * weight; the squares summed by fma in 16 lanes. n: multiple of 16.
+  // y = (x * (1 / sqrt(mean(x^2) + eps))) * weight; the squares summed by fma in 16 lanes. n: multiple of 16. y
+  // may be x.
   void (*rms_norm)(const float* x, const float* weight, int n, float eps, float* y);
 
   // Quantizes one row of 32 * groups floats into row `slot` of acts[0 .. groups).
@@ -110,6 +120,10 @@ struct KernelTable {
 
   // y = (gate / (1 + exp(-gate))) * up, n elements, multiple of 16.
   void (*swiglu)(const float* gate, const float* up, int n, float* y);
+
+  // GELU by tanh, which is written as a logistic function: 0.5 (1 + tanh(z)) = 1 / (1 + exp(-2 z)). With
+  // t = fma(0.044715 * gate, gate * gate, gate), y = (gate / (1 + exp(-2 sqrt(2 / pi) * t))) * up. n: multiple of 16.
+  void (*geglu)(const float* gate, const float* up, int n, float* y);
 
   // x[i] += y[i], n elements, multiple of 16.
   void (*add)(float* x, const float* y, int n);

@@ -3,22 +3,51 @@
 #ifndef BATON_ENGINE_KERNELS_MATMUL_CPU_H_
 #define BATON_ENGINE_KERNELS_MATMUL_CPU_H_
 
+#include "engine/kernels/packed_layout.h"
+
 namespace baton::engine::kernels {
 namespace {
 
 template <WeightFormat kFormat>
-inline constexpr int kGroupBytes = kFormat == WeightFormat::kQ8_0 ? 512 : 256;
+inline constexpr int kGroupBytes = static_cast<int>(GroupDataBytes(kFormat));
+
+// The tail of one block of 16 weight rows.
+template <WeightFormat kFormat>
+struct QuantTail {
+  const uint8_t* factors;
+  const uint8_t* scales;
+  const uint8_t* minima;
+
+  BATON_INLINE QuantTail(const uint8_t* block, int groups) {
+    const TailLayout tail = TailOf(kFormat, groups);
+    factors = block + tail.factors;
+    scales = block + tail.scales;
+    minima = block + tail.minima;
+  }
+  BATON_INLINE const uint8_t* Factors(int g) const { return factors + g * 2 * kLanes; }
+  BATON_INLINE Simd::F Scale(int g) const {
+    if constexpr (!HasFactors(kFormat)) return Simd::LoadF16(scales + g * 2 * kLanes);
+    const Simd::F scale = Simd::LoadF16(scales + g / kSuperGroups * 2 * kLanes);
+    if constexpr (kFormat == WeightFormat::kQ6_K) return scale;
+    return Simd::Mul(scale, Simd::LoadU8(Factors(g)));
+  }
+  BATON_INLINE Simd::F Minimum(int g) const {
+    if constexpr (!HasFactors(kFormat)) return Simd::LoadF16(minima + g * 2 * kLanes);
+    const Simd::F minimum = Simd::LoadF16(minima + g / kSuperGroups * 2 * kLanes);
+    return Simd::Mul(minimum, Simd::LoadU8(Factors(g) + kLanes));
+  }
+};
 
 // How far ahead of the group at hand: the next column blocks follow in memory.
 inline constexpr int kPrefetchBytes = 8192;
 
-// Adds the second chain of kQ4_1 to kRows rows of `out`.
-template <int kRows>
-BATON_INLINE void AddMinima(const QuantGroup* acts, int first, const uint8_t* minima, int groups, float* out) {
+// Adds the second chain, of formats with minima, to kRows rows of `out`.
+template <WeightFormat kFormat, int kRows>
+BATON_INLINE void AddMinima(const QuantGroup* acts, int first, const QuantTail<kFormat>& tail, int groups, float* out) {
   Simd::F low[kRows];
   BATON_UNROLL for (int r = 0; r < kRows; ++r) low[r] = Simd::Zero();
   for (int g = 0; g < groups; ++g) {
-    const Simd::F minimum = Simd::LoadF16(minima + g * 32);
+    const Simd::F minimum = tail.Minimum(g);
     BATON_UNROLL for (int r = 0; r < kRows; ++r) {
       low[r] = Simd::Fma(Simd::Set1(acts[g].scaled_sum[first + r]), minimum, low[r]);
     }
@@ -32,7 +61,7 @@ BATON_INLINE void AddMinima(const QuantGroup* acts, int first, const uint8_t* mi
 template <WeightFormat kFormat, int kRows>
 BATON_INLINE void QuantTile(const QuantGroup* acts, int first, const uint8_t* weights, int groups, float* out) {
   constexpr int kStep = kRows < Simd::kDotRows ? kRows : Simd::kDotRows;
-  const uint8_t* const scales = weights + static_cast<size_t>(groups) * kGroupBytes<kFormat>;
+  const QuantTail<kFormat> tail(weights, groups);
   Simd::F acc[kRows];
   BATON_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = Simd::Zero();
   for (int g = 0; g < groups; ++g) {
@@ -41,8 +70,8 @@ BATON_INLINE void QuantTile(const QuantGroup* acts, int first, const uint8_t* we
     if constexpr (kRows <= 2) {
       BATON_UNROLL for (int i = 0; i < kGroupBytes<kFormat>; i += 64) __builtin_prefetch(data + kPrefetchBytes + i);
     }
-    const typename Simd::template Weights<kFormat> w(data);
-    const Simd::F scale = Simd::LoadF16(scales + g * 32);
+    const typename Simd::template Weights<kFormat> w(data, tail.Factors(g));
+    const Simd::F scale = tail.Scale(g);
     BATON_UNROLL for (int r = 0; r < kRows; r += kStep) {
       Simd::I dot[kStep];
       w.template Dot<kStep>(acts[g], first + r, dot);
@@ -53,9 +82,7 @@ BATON_INLINE void QuantTile(const QuantGroup* acts, int first, const uint8_t* we
     }
   }
   BATON_UNROLL for (int r = 0; r < kRows; ++r) Simd::Store(out + r * kLanes, acc[r]);
-  if constexpr (kFormat == WeightFormat::kQ4_1) {
-    AddMinima<kRows>(acts, first, scales + static_cast<size_t>(groups) * 32, groups, out);
-  }
+  if constexpr (HasMinima(kFormat)) AddMinima<kFormat, kRows>(acts, first, tail, groups, out);
 }
 
 // Calls fn.operator()<kRows>(r) for tiles of at most kMost rows that cover [0, rows).
@@ -86,17 +113,26 @@ void QuantRows(const QuantGroup* acts, int rows, const uint8_t* weights, int gro
 inline constexpr int kPanelGroups = 24;
 inline constexpr int kPanelGroupBytes = kGroup * kLanes;
 
-// kRows rows by one panel of `groups` groups: goes on with the chains in `out`.
+// Unpacked groups [from, from + groups) of a block of 16 weight rows.
+template <WeightFormat kFormat>
+struct Panel {
+  alignas(64) uint8_t data[kPanelGroups * kPanelGroupBytes];
+  int from;
+  int groups;
+};
+
+// kRows rows by one panel: goes on with the chains in `out`.
 template <WeightFormat kFormat, int kRows>
-BATON_INLINE void PanelTile(const QuantGroup* acts, int first, const uint8_t* panel, const uint8_t* scales, int groups,
-                            float* out) {
+BATON_INLINE void PanelTile(const QuantGroup* acts, int first, const Panel<kFormat>& panel,
+                            const QuantTail<kFormat>& tail, float* out) {
   using Weights = typename Simd::template Weights<kFormat>;
   Simd::F acc[kRows];
   BATON_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = Simd::Load(out + r * kLanes);
-  for (int g = 0; g < groups; ++g) {
+  for (int i = 0; i < panel.groups; ++i) {
+    const int g = panel.from + i;
     Simd::I dot[kRows];
-    Weights::template DotPanel<kRows>(acts[g], first, panel + g * kPanelGroupBytes, dot);
-    const Simd::F scale = Simd::LoadF16(scales + g * 32);
+    Weights::template DotPanel<kRows>(acts[g], first, panel.data + i * kPanelGroupBytes, tail.Factors(g), dot);
+    const Simd::F scale = tail.Scale(g);
     BATON_UNROLL for (int j = 0; j < kRows; ++j) {
       const Simd::F both = Simd::Mul(scale, Simd::Set1(acts[g].scale[first + j]));
       acc[j] = Simd::Fma(Simd::ToFloat(dot[j]), both, acc[j]);
@@ -117,25 +153,24 @@ BATON_INLINE void ForActivationTiles(const QuantMatmul& call, float* out, Fn fn)
 // One block of 16 weight rows by all activation rows, by way of unpacked weights.
 template <WeightFormat kFormat>
 void QuantPanels(const QuantMatmul& call, const uint8_t* weights, float* out) {
-  alignas(64) uint8_t panel[kPanelGroups * kPanelGroupBytes];
-  const uint8_t* const scales = weights + static_cast<size_t>(call.groups) * kGroupBytes<kFormat>;
+  Panel<kFormat> panel;
+  const QuantTail<kFormat> tail(weights, call.groups);
   __builtin_memset(out, 0, static_cast<size_t>(call.rows) * kLanes * sizeof(float));
-  for (int from = 0; from < call.groups; from += kPanelGroups) {
-    const int groups = call.groups - from < kPanelGroups ? call.groups - from : kPanelGroups;
-    for (int g = 0; g < groups; ++g) {
-      Simd::template Weights<kFormat>::Unpack(weights + static_cast<size_t>(from + g) * kGroupBytes<kFormat>,
-                                              panel + g * kPanelGroupBytes);
+  for (panel.from = 0; panel.from < call.groups; panel.from += kPanelGroups) {
+    panel.groups = call.groups - panel.from < kPanelGroups ? call.groups - panel.from : kPanelGroups;
+    for (int g = 0; g < panel.groups; ++g) {
+      Simd::template Weights<kFormat>::Unpack(weights + static_cast<size_t>(panel.from + g) * kGroupBytes<kFormat>,
+                                              panel.data + g * kPanelGroupBytes);
     }
     ForActivationTiles(call, out, [&](const QuantGroup* acts, int rows, float* to) {
-      TileRows<Simd::kQuantRows>(rows, [&]<int kRows>(int r) {
-        PanelTile<kFormat, kRows>(acts + from, r, panel, scales + from * 32, groups, to + r * kLanes);
-      });
+      TileRows<Simd::kQuantRows>(
+          rows, [&]<int kRows>(int r) { PanelTile<kFormat, kRows>(acts, r, panel, tail, to + r * kLanes); });
     });
   }
-  if constexpr (kFormat == WeightFormat::kQ4_1) {
-    const uint8_t* const minima = scales + static_cast<size_t>(call.groups) * 32;
+  if constexpr (HasMinima(kFormat)) {
     ForActivationTiles(call, out, [&](const QuantGroup* acts, int rows, float* to) {
-      TileRows<4>(rows, [&]<int kRows>(int r) { AddMinima<kRows>(acts, r, minima, call.groups, to + r * kLanes); });
+      TileRows<4>(rows,
+                  [&]<int kRows>(int r) { AddMinima<kFormat, kRows>(acts, r, tail, call.groups, to + r * kLanes); });
     });
   }
 }
@@ -160,6 +195,10 @@ void MatmulQuantAs(const QuantMatmul& call) {
 void MatmulQuant(const QuantMatmul& call) {
   if (call.format == WeightFormat::kQ4_1) return MatmulQuantAs<WeightFormat::kQ4_1>(call);
   if (call.format == WeightFormat::kQ4_0) return MatmulQuantAs<WeightFormat::kQ4_0>(call);
+  if (call.format == WeightFormat::kQ5_0) return MatmulQuantAs<WeightFormat::kQ5_0>(call);
+  if (call.format == WeightFormat::kQ4_K) return MatmulQuantAs<WeightFormat::kQ4_K>(call);
+  if (call.format == WeightFormat::kQ5_K) return MatmulQuantAs<WeightFormat::kQ5_K>(call);
+  if (call.format == WeightFormat::kQ6_K) return MatmulQuantAs<WeightFormat::kQ6_K>(call);
   return MatmulQuantAs<WeightFormat::kQ8_0>(call);
 }
 

@@ -13,8 +13,30 @@ class MatmulKernels : public EveryTable {};
 
 INSTANTIATE_TEST_SUITE_P(Tables, MatmulKernels, AllTables(), TableName);
 
-constexpr TensorType kTypes[] = {TensorType::kF32,  TensorType::kF16,  TensorType::kBf16,
-                                 TensorType::kQ8_0, TensorType::kQ4_0, TensorType::kQ4_1};
+constexpr TensorType kTypes[] = {TensorType::kF32,  TensorType::kF16,  TensorType::kBf16, TensorType::kQ8_0,
+                                 TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0, TensorType::kQ4_K,
+                                 TensorType::kQ5_K, TensorType::kQ6_K};
+
+// Where a block's f16 scale and minimum lie, or -1. What is neither is quants and factors.
+struct HalfOffsets {
+  int scale = 0;
+  int minimum = -1;
+};
+
+HalfOffsets OffsetsOf(TensorType type) {
+  switch (type) {
+    case TensorType::kQ4_1:
+    case TensorType::kQ4_K:
+    case TensorType::kQ5_K:
+      return {0, 2};
+    case TensorType::kQ6_K:
+      return {208, -1};
+    default:
+      return {0, -1};
+  }
+}
+
+int BlockElements(TensorType type) { return modelfile::TensorBlockElements(type); }
 
 // A tensor of random weights with its own bytes.
 struct RandomTensor {
@@ -27,14 +49,16 @@ struct RandomTensor {
       uint8_t* const p = data.data() + i * block;
       const uint16_t half = static_cast<uint16_t>(0x1800 | (random.Next64() & 0x83ff));
       const float value = RandomFloat(random, 0.5f);
-      const uint16_t minimum = static_cast<uint16_t>(0xa400 | (random.Next64() & 0x3ff));
+      // Of the K formats minima are subtracted.
+      const uint16_t sign = type == TensorType::kQ4_1 ? 0x8000 : 0;
+      const uint16_t minimum = static_cast<uint16_t>(0x2400 | sign | (random.Next64() & 0x3ff));
       const uint16_t short_value = FloatToBf16(value);
       if (type == TensorType::kF32) {
         std::memcpy(p, &value, 4);
       } else {
-        std::memcpy(p, type == TensorType::kBf16 ? &short_value : &half, 2);
+        std::memcpy(p + OffsetsOf(type).scale, type == TensorType::kBf16 ? &short_value : &half, 2);
       }
-      if (type == TensorType::kQ4_1) std::memcpy(p + 2, &minimum, 2);
+      if (OffsetsOf(type).minimum >= 0) std::memcpy(p + OffsetsOf(type).minimum, &minimum, 2);
     }
     view = {.name = "w", .type = type, .rows = rows, .cols = cols, .data = data.data(), .bytes = data.size()};
   }
@@ -99,7 +123,8 @@ std::vector<float> Multiply(const KernelTable& table, const PackedMatrix& m, con
 TEST_P(MatmulKernels, ProductEqualsTheDefinitionForEveryFormatAndShape) {
   SeededRandom random(kSeed);
   for (const TensorType type : kTypes) {
-    for (const int depth : {32, 64, 96, 576, 1536}) {
+    for (const int depth : {32, 64, 96, 256, 576, 1536}) {
+      if (depth % BlockElements(type) != 0) continue;
       for (const int cols : {16, 40, 112}) {
         const RandomTensor tensor(type, cols, depth, random);
         const Packed packed(tensor, FormatOf(type));
@@ -118,22 +143,36 @@ TEST_P(MatmulKernels, ProductEqualsTheDefinitionForEveryFormatAndShape) {
 
 TEST_P(MatmulKernels, ExtremeWeightsAndActivationsDoNotOverflow) {
   SeededRandom random(kSeed);
-  for (const TensorType type : {TensorType::kQ8_0, TensorType::kQ4_0, TensorType::kQ4_1}) {
+  for (const TensorType type : kTypes) {
+    if (FormatOf(type) > WeightFormat::kQ8_0) continue;
+    // 0x80 in every byte is the largest factor of Q6_K with the least weight.
     for (const int fill : {0x00, 0x7f, 0x80, 0x81, 0xff}) {
-      RandomTensor tensor(type, 16, 64, random);
+      const int depth = std::max(64, BlockElements(type));
+      RandomTensor tensor(type, 16, depth, random);
       const size_t block = modelfile::TensorBlockBytes(type);
-      const size_t header = type == TensorType::kQ4_1 ? 4 : 2;
-      for (size_t i = 0; i < tensor.data.size(); i += block)
-        std::memset(&tensor.data[i + header], fill, block - header);
+      const HalfOffsets halves = OffsetsOf(type);
+      for (size_t i = 0; i < tensor.data.size(); ++i) {
+        const int at = static_cast<int>(i % block);
+        const bool is_half = at / 2 * 2 == halves.scale || at / 2 * 2 == halves.minimum;
+        if (!is_half) tensor.data[i] = static_cast<uint8_t>(fill);
+      }
+      if (type == TensorType::kQ6_K) {
+        for (size_t i = 0; i < tensor.data.size(); i += block) std::memset(&tensor.data[i + 192], 0x80, 16);
+      }
       const Packed packed(tensor, FormatOf(type));
       for (const int sign : {-1, 1}) {
-        Acts acts(1, 64, random);
+        // Tall enough for every way that a kernel has.
+        constexpr int kRows = 17;
+        Acts acts(kRows, depth, random);
         for (QuantGroup& g : acts.quant) {
-          std::memset(g.q[0], 127 * sign, kGroup);
-          g.neg8_sum[0] = -8 * 127 * sign * kGroup;
+          for (int r = 0; r < kLanes; ++r) {
+            std::memset(g.q[r], 127 * sign, kGroup);
+            g.neg8_sum[r] = -8 * 127 * sign * kGroup;
+            g.neg8_halves[r][0] = g.neg8_halves[r][1] = static_cast<int16_t>(g.neg8_sum[r] / 2);
+          }
         }
-        EXPECT_EQ(FirstDifference(Multiply(table(), packed.matrix, acts, 1),
-                                  Multiply(kScalarKernels, packed.matrix, acts, 1)),
+        EXPECT_EQ(FirstDifference(Multiply(table(), packed.matrix, acts, kRows),
+                                  Multiply(kScalarKernels, packed.matrix, acts, kRows)),
                   -1)
             << TensorTypeName(type) << " fill " << fill << " sign " << sign;
       }
@@ -143,22 +182,23 @@ TEST_P(MatmulKernels, ExtremeWeightsAndActivationsDoNotOverflow) {
 
 TEST_P(MatmulKernels, ProductIsNearTheDotOfDequantizedValues) {
   SeededRandom random(kSeed);
-  constexpr int kRows = 3, kDepth = 96, kCols = 40;
+  constexpr int kRows = 3, kCols = 40;
   for (const TensorType type : kTypes) {
-    const RandomTensor tensor(type, kCols, kDepth, random);
+    const int depth = std::max(96, BlockElements(type));
+    const RandomTensor tensor(type, kCols, depth, random);
     const Packed packed(tensor, FormatOf(type));
-    const Acts acts(kRows, kDepth, random);
+    const Acts acts(kRows, depth, random);
     const std::vector<float> out = Multiply(table(), packed.matrix, acts, kRows);
     for (int n = 0; n < kCols; ++n) {
-      std::vector<float> w(kDepth);
+      std::vector<float> w(static_cast<size_t>(depth));
       DequantizeRow(tensor.view, n, w.data());
       for (int r = 0; r < kRows; ++r) {
         double want = 0, size = 0;
-        for (int k = 0; k < kDepth; ++k) {
+        for (int k = 0; k < depth; ++k) {
           const double x = packed.matrix.quantized()
                                ? static_cast<double>(acts.quant[static_cast<size_t>(k / kGroup)].q[r][k % kGroup]) *
                                      acts.quant[static_cast<size_t>(k / kGroup)].scale[r]
-                               : static_cast<double>(acts.x[static_cast<size_t>(r * kDepth + k)]);
+                               : static_cast<double>(acts.x[static_cast<size_t>(r * depth + k)]);
           want += x * w[static_cast<size_t>(k)];
           size += std::abs(x * w[static_cast<size_t>(k)]);
         }
@@ -172,18 +212,19 @@ TEST_P(MatmulKernels, ProductIsNearTheDotOfDequantizedValues) {
 TEST_P(MatmulKernels, ARowDoesNotDependOnItsNeighbours) {
   SeededRandom random(kSeed);
   // 16 + 8 + 4 + 2 + 1: every height of a register tile.
-  constexpr int kDepth = 64, kRows = 31;
+  constexpr int kRows = 31;
   for (const TensorType type : kTypes) {
-    const RandomTensor tensor(type, 32, kDepth, random);
+    const int depth = std::max(64, BlockElements(type));
+    const RandomTensor tensor(type, 32, depth, random);
     const Packed packed(tensor, FormatOf(type));
-    const Acts many(kRows, kDepth, random);
+    const Acts many(kRows, depth, random);
     const std::vector<float> all = Multiply(table(), packed.matrix, many, kRows);
     for (int r = 0; r < kRows; ++r) {
-      Acts one(1, kDepth, random);
+      Acts one(1, depth, random);
       const size_t tile = static_cast<size_t>(r / kLanes);
-      kScalarKernels.quantize(many.x.data() + r * kDepth, kDepth / kGroup, one.quant.data(), 0);
-      for (int k = 0; k < kDepth; ++k) {
-        one.values[static_cast<size_t>(k * kLanes)] = many.values[(tile * kDepth + k) * kLanes + r % kLanes];
+      kScalarKernels.quantize(many.x.data() + r * depth, depth / kGroup, one.quant.data(), 0);
+      for (int k = 0; k < depth; ++k) {
+        one.values[static_cast<size_t>(k * kLanes)] = many.values[(tile * depth + k) * kLanes + r % kLanes];
       }
       const std::vector<float> alone = Multiply(table(), packed.matrix, one, 1);
       for (int b = 0; b < 2; ++b) {
@@ -198,13 +239,14 @@ TEST_P(MatmulKernels, ARowDoesNotDependOnItsNeighbours) {
 
 TEST(PackedMatrix, RowsComeBackAsTheyWere) {
   SeededRandom random(kSeed);
-  constexpr int kDepth = 64, kCols = 40;
+  constexpr int kCols = 40;
   for (const TensorType type : kTypes) {
-    const RandomTensor tensor(type, kCols, kDepth, random);
+    const int depth = 2 * std::max(32, BlockElements(type));
+    const RandomTensor tensor(type, kCols, depth, random);
     for (const WeightFormat format : {FormatOf(type), WeightFormat::kF32}) {
       const Packed packed(tensor, format);
       for (int n = 0; n < kCols; ++n) {
-        std::vector<float> want(kDepth), got(kDepth);
+        std::vector<float> want(static_cast<size_t>(depth)), got(want);
         DequantizeRow(tensor.view, n, want.data());
         UnpackRow(packed.matrix, n, got.data());
         EXPECT_EQ(FirstDifference(got, want), -1) << TensorTypeName(type) << " row " << n;

@@ -1,17 +1,20 @@
 #include "engine/kernels/packed_matrix.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "common/check.h"
+#include "engine/kernels/file_group.h"
 #include "engine/kernels/half.h"
+#include "engine/kernels/packed_layout.h"
 
 namespace baton::engine::kernels {
 namespace {
 
 using modelfile::TensorType;
 
-size_t GroupBytes(WeightFormat format) { return format == WeightFormat::kQ8_0 ? 512 : 256; }
-size_t ScaleBytes(WeightFormat format) { return format == WeightFormat::kQ4_1 ? 64 : 32; }
+// Formats whose quants lie in the file almost as they do here; the others are read group by group.
+bool IsPlain(WeightFormat format) { return format == WeightFormat::kQ8_0 || format <= WeightFormat::kQ4_0; }
 
 // Bytes before the quants in a block of the file: f16 scale, for Q4_1 f16 minimum.
 size_t HeaderBytes(WeightFormat format) { return format == WeightFormat::kQ4_1 ? 4 : 2; }
@@ -29,13 +32,12 @@ const uint8_t* RowData(const modelfile::TensorView& tensor, int64_t row) {
 
 // Row `lane` of a block of a quantized matrix. In the file, byte j of a 4-bit group holds elements j and j + 16, and so
 // does ours, so both kinds move by words of 4 k.
-void PackQuantRow(const uint8_t* file, const PackedMatrix& matrix, int lane, uint8_t* block) {
+void PackPlainRow(const uint8_t* file, const PackedMatrix& matrix, int lane, uint8_t* block) {
   const int groups = matrix.cols / kGroup;
-  const size_t group_bytes = GroupBytes(matrix.format);
+  const TailLayout tail = TailOf(matrix.format, groups);
+  const size_t group_bytes = GroupDataBytes(matrix.format);
   const int quads = static_cast<int>(group_bytes / 64);
   const uint32_t flip = matrix.format == WeightFormat::kQ8_0 ? 0x80808080u : 0;
-  uint8_t* const scales = block + static_cast<size_t>(groups) * group_bytes;
-  uint8_t* const minima = scales + static_cast<size_t>(groups) * 32;
   for (int g = 0; g < groups; ++g) {
     const uint8_t* const from = file + static_cast<size_t>(g) * FileBlockBytes(matrix.format);
     uint8_t* const to = block + static_cast<size_t>(g) * group_bytes + lane * 4;
@@ -43,8 +45,42 @@ void PackQuantRow(const uint8_t* file, const PackedMatrix& matrix, int lane, uin
       const uint32_t word = LoadU32(from + HeaderBytes(matrix.format) + 4 * q) ^ flip;
       std::memcpy(to + 64 * q, &word, sizeof(word));
     }
-    std::memcpy(scales + g * 32 + lane * 2, from, 2);
-    if (matrix.format == WeightFormat::kQ4_1) std::memcpy(minima + g * 32 + lane * 2, from + 2, 2);
+    std::memcpy(block + tail.scales + g * 32 + lane * 2, from, 2);
+    if (HasMinima(matrix.format)) std::memcpy(block + tail.minima + g * 32 + lane * 2, from + 2, 2);
+  }
+}
+
+// The quants of one group into their places, whose bytes start as zero. `to` is the row's byte of k = 0.
+void PlaceQuants(const uint8_t* q, int upper_bits, uint8_t* to) {
+  for (int k = 0; k < kGroup; ++k) {
+    uint8_t* const place = to + k % 16 / 4 * 64 + k % 4;
+    *place = static_cast<uint8_t>(*place | (q[k] & 15) << (k < 16 ? 0 : 4));
+    if (upper_bits == 0) continue;
+    const int per_byte = 8 / upper_bits;
+    uint8_t* const upper = to + kNibbleBytes + k / 4 / per_byte * 64 + k % 4;
+    *upper = static_cast<uint8_t>(*upper | (q[k] >> 4) << (k / 4 % per_byte * upper_bits));
+  }
+}
+
+void PackFactoredRow(const uint8_t* file, const PackedMatrix& matrix, int lane, uint8_t* block) {
+  const WeightFormat format = matrix.format;
+  const int groups = matrix.cols / kGroup;
+  const TailLayout tail = TailOf(format, groups);
+  const size_t group_bytes = GroupDataBytes(format);
+  for (int g = 0; g < groups; ++g) {
+    const FileGroup group = ReadFileGroup(format, file, g);
+    uint8_t* const to = block + static_cast<size_t>(g) * group_bytes + lane * 4;
+    for (size_t i = 0; i < group_bytes; i += 64) std::memset(to + i, 0, 4);
+    PlaceQuants(group.q, UpperBits(format), to);
+    const int scale = HasFactors(format) ? g / kSuperGroups : g;
+    std::memcpy(block + tail.scales + scale * 32 + lane * 2, &group.scale, 2);
+    if (!HasFactors(format)) continue;
+    uint8_t* const factors = block + tail.factors + static_cast<size_t>(g) * tail.factor_stride + lane;
+    factors[0] = static_cast<uint8_t>(group.factors[0]);
+    factors[kLanes] = HasMinima(format) ? group.minimum_factor : static_cast<uint8_t>(group.factors[1]);
+    if (HasMinima(format)) {
+      std::memcpy(block + tail.minima + scale * 32 + lane * 2, &group.minimum, 2);
+    }
   }
 }
 
@@ -52,8 +88,9 @@ void PackFloatRow(const modelfile::TensorView& tensor, int64_t row, const Packed
                   uint8_t* block) {
   const uint8_t* const from = RowData(tensor, row);
   if (matrix.format == WeightFormat::kF32) {
-    float values[kGroup];
-    const int step = kGroup;
+    constexpr int kMaxStep = kGroup * kSuperGroups;
+    float values[kMaxStep];
+    const int step = std::max(kGroup, TensorBlockElements(tensor.type));
     const size_t step_bytes = tensor.bytes / static_cast<size_t>(tensor.rows) / static_cast<size_t>(tensor.cols / step);
     for (int k = 0; k < matrix.cols; k += step) {
       modelfile::TensorView part = tensor;
@@ -69,6 +106,42 @@ void PackFloatRow(const modelfile::TensorView& tensor, int64_t row, const Packed
   }
   for (int k = 0; k < matrix.cols; ++k)
     std::memcpy(block + (static_cast<size_t>(k) * kLanes + lane) * 2, from + 2 * k, 2);
+}
+
+void DequantizeGroup(const FileGroup& group, float* out) {
+  const float scale = HalfToFloat(group.scale);
+  const float minimum = HalfToFloat(group.minimum) * static_cast<float>(group.minimum_factor);
+  for (int k = 0; k < kGroup; ++k) {
+    const float d = scale * static_cast<float>(group.factors[k / 16]);
+    out[k] = d * static_cast<float>(group.q[k] - group.offset) + minimum;
+  }
+}
+
+// Packed weight k of a row, as unsigned as it lies there. `data` is the row's byte of k = 0.
+int QuantAt(WeightFormat format, const uint8_t* data, int k) {
+  if (format == WeightFormat::kQ8_0) return data[k / 4 * 64 + k % 4];
+  const int byte = data[k % 16 / 4 * 64 + k % 4];
+  const int nibble = k < 16 ? byte & 15 : byte >> 4;
+  const int bits = UpperBits(format);
+  if (bits == 0) return nibble;
+  const int per_byte = 8 / bits;
+  const int upper = data[kNibbleBytes + k / 4 / per_byte * 64 + k % 4] >> (k / 4 % per_byte * bits);
+  return nibble | (upper & ((1 << bits) - 1)) << 4;
+}
+
+int OffsetOf(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kQ8_0:
+      return 128;
+    case WeightFormat::kQ4_0:
+      return 8;
+    case WeightFormat::kQ5_0:
+      return 16;
+    case WeightFormat::kQ6_K:
+      return 32;
+    default:
+      return 0;
+  }
 }
 
 }  // namespace
@@ -87,8 +160,14 @@ WeightFormat FormatOf(TensorType type) {
       return WeightFormat::kQ4_0;
     case TensorType::kQ4_1:
       return WeightFormat::kQ4_1;
-    default:
-      break;
+    case TensorType::kQ5_0:
+      return WeightFormat::kQ5_0;
+    case TensorType::kQ4_K:
+      return WeightFormat::kQ4_K;
+    case TensorType::kQ5_K:
+      return WeightFormat::kQ5_K;
+    case TensorType::kQ6_K:
+      return WeightFormat::kQ6_K;
   }
   BATON_CHECK(false) << "tensor type " << static_cast<int>(type);
   return WeightFormat::kF32;
@@ -98,7 +177,7 @@ PackedMatrix ShapeOf(WeightFormat format, int rows, int cols) {
   PackedMatrix m{.format = format, .rows = rows, .cols = cols, .col_blocks = (rows + kLanes - 1) / kLanes};
   size_t bytes = 0;
   if (m.quantized()) {
-    bytes = static_cast<size_t>(cols / kGroup) * (GroupBytes(format) + ScaleBytes(format));
+    bytes = TailOf(format, cols / kGroup).bytes;
   } else {
     bytes = static_cast<size_t>(cols) * kLanes * (format == WeightFormat::kF32 ? 4 : 2);
   }
@@ -111,10 +190,12 @@ void PackBlocks(const modelfile::TensorView& tensor, RowOrder order, int begin, 
     uint8_t* const block = matrix.data + static_cast<size_t>(b) * matrix.block_stride;
     for (int lane = 0; lane < kLanes && b * kLanes + lane < matrix.rows; ++lane) {
       const int row = order.Source(b * kLanes + lane);
-      if (matrix.quantized()) {
-        PackQuantRow(RowData(tensor, row), matrix, lane, block);
-      } else {
+      if (!matrix.quantized()) {
         PackFloatRow(tensor, row, matrix, lane, block);
+      } else if (IsPlain(matrix.format)) {
+        PackPlainRow(RowData(tensor, row), matrix, lane, block);
+      } else {
+        PackFactoredRow(RowData(tensor, row), matrix, lane, block);
       }
     }
   }
@@ -128,16 +209,20 @@ void DequantizeRow(const modelfile::TensorView& tensor, int64_t row, float* out)
     return;
   }
   for (int64_t g = 0; g < tensor.cols / kGroup; ++g) {
+    if (!IsPlain(format)) {
+      DequantizeGroup(ReadFileGroup(format, data, g), out + g * kGroup);
+      continue;
+    }
     const uint8_t* const from = data + static_cast<size_t>(g) * FileBlockBytes(format);
     const uint8_t* const quants = from + HeaderBytes(format);
     const float d = HalfToFloat(LoadU16(from));
     float* const to = out + g * kGroup;
+    const float m = HasMinima(format) ? HalfToFloat(LoadU16(from + 2)) : 0.0f;
     if (format == WeightFormat::kQ8_0) {
-      for (int i = 0; i < kGroup; ++i) to[i] = d * static_cast<float>(static_cast<int8_t>(quants[i]));
+      for (int i = 0; i < kGroup; ++i) to[i] = d * static_cast<float>(static_cast<int8_t>(quants[i])) + m;
       continue;
     }
-    const int offset = format == WeightFormat::kQ4_0 ? 8 : 0;
-    const float m = format == WeightFormat::kQ4_1 ? HalfToFloat(LoadU16(from + 2)) : 0.0f;
+    const int offset = OffsetOf(format);
     for (int i = 0; i < kGroup / 2; ++i) {
       to[i] = d * static_cast<float>((quants[i] & 15) - offset) + m;
       to[i + 16] = d * static_cast<float>((quants[i] >> 4) - offset) + m;
@@ -160,23 +245,25 @@ void UnpackRow(const PackedMatrix& matrix, int row, float* out) {
     }
     return;
   }
+  const WeightFormat format = matrix.format;
   const int groups = matrix.cols / kGroup;
-  const size_t group_bytes = GroupBytes(matrix.format);
-  const uint8_t* const scales = block + static_cast<size_t>(groups) * group_bytes;
-  const uint8_t* const minima = scales + static_cast<size_t>(groups) * 32;
+  const TailLayout tail = TailOf(format, groups);
   for (int g = 0; g < groups; ++g) {
-    const uint8_t* const data = block + static_cast<size_t>(g) * group_bytes + lane * 4;
-    const float d = HalfToFloat(LoadU16(scales + g * 32 + lane * 2));
-    const float m = matrix.format == WeightFormat::kQ4_1 ? HalfToFloat(LoadU16(minima + g * 32 + lane * 2)) : 0.0f;
+    const uint8_t* const data = block + static_cast<size_t>(g) * GroupDataBytes(format) + lane * 4;
+    const uint8_t* const factors = block + tail.factors + static_cast<size_t>(g) * tail.factor_stride + lane;
+    const int scale = HasFactors(format) ? g / kSuperGroups : g;
+    const float d = HalfToFloat(LoadU16(block + tail.scales + scale * 32 + lane * 2));
+    float m = HasMinima(format) ? HalfToFloat(LoadU16(block + tail.minima + scale * 32 + lane * 2)) : 0.0f;
+    float scaled[2] = {d, d};
+    if (HasFactors(format) && HasMinima(format)) {
+      scaled[0] = scaled[1] = d * static_cast<float>(factors[0]);
+      m *= static_cast<float>(factors[kLanes]);
+    } else if (HasFactors(format)) {
+      for (int half = 0; half < 2; ++half)
+        scaled[half] = d * static_cast<float>(static_cast<int8_t>(factors[half * kLanes]));
+    }
     for (int k = 0; k < kGroup; ++k) {
-      float* const to = out + g * kGroup + k;
-      if (matrix.format == WeightFormat::kQ8_0) {
-        *to = d * static_cast<float>(data[k / 4 * 64 + k % 4] - 128);
-        continue;
-      }
-      const int byte = data[k % 16 / 4 * 64 + k % 4];
-      const int q = k < 16 ? byte & 15 : byte >> 4;
-      *to = d * static_cast<float>(matrix.format == WeightFormat::kQ4_0 ? q - 8 : q) + m;
+      out[g * kGroup + k] = scaled[k / 16] * static_cast<float>(QuantAt(format, data, k) - OffsetOf(format)) + m;
     }
   }
 }

@@ -1,9 +1,15 @@
 // Weights as the kernels read them: blocks of 16 rows (output columns), the same on every instruction set.
 //
 // One block, `block_stride` bytes, K columns:
-//   quantized: data [K / 32][256 or 512 B], then scales [K / 32][16] f16, then for kQ4_1 minima [K / 32][16] f16
+//   quantized: data [K / 32][GroupDataBytes], factors, scales, minima (packed_layout.h)
 //     kQ8_0: [8 quads of k][16 rows][4 k], each byte the weight + 128
-//     kQ4_*: [4 quads of k][16 rows][4 k], the low nibble for k, the high one for k + 16
+//     others: nibbles [4 quads of k][16 rows][4 k], the low one for k, the high one for k + 16; then the upper bits, of
+//       kQ5_*: [16 rows][4 k], bit q of a byte for quad q of 8
+//       kQ6_K: [2 halves][16 rows][4 k], bits 2 q and 2 q + 1 of a byte for quad q of 4 of k below 16, then of the
+//       others
+//     factors [K / 32][2][16]: of kQ4_K and kQ5_K u8 for the scale, for the minimum; of kQ6_K i8 for each half
+//     scales, and minima of kQ4_1, kQ4_K, kQ5_K: [K / 32 or, with factors, K / 256][16] f16. Minima are added: those of
+//       the K formats have their sign turned.
 //   float: [K][16 rows] in the format's type
 // Rows beyond the matrix's are zero.
 #ifndef BATON_ENGINE_KERNELS_PACKED_MATRIX_H_

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "engine/kernels/kernel_table.h"
+#include "engine/kernels/packed_layout.h"
 #include "engine/kernels/unroll.h"
 
 namespace baton::engine::kernels {
@@ -70,6 +71,13 @@ struct Simd {
     const __m256 hi = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(n - 8), lane));
     return {_mm256_blendv_ps(other, x.lo, lo), _mm256_blendv_ps(other, x.hi, hi)};
   }
+  static BATON_INLINE F KeepFrom(F x, int n, float rest) {
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256 other = _mm256_set1_ps(rest);
+    const __m256 lo = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(n), lane));
+    const __m256 hi = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(n - 8), lane));
+    return {_mm256_blendv_ps(x.lo, other, lo), _mm256_blendv_ps(x.hi, other, hi)};
+  }
   static BATON_INLINE F SelectLess(F a, F b, F x, F y) {
     return {_mm256_blendv_ps(y.lo, x.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ)),
             _mm256_blendv_ps(y.hi, x.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ))};
@@ -129,6 +137,19 @@ struct Simd {
     const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), 0xd8);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), packed);
   }
+  static BATON_INLINE int32_t SumInts(I x) {
+    const __m256i sum8 = _mm256_add_epi32(x.lo, x.hi);
+    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(sum8), _mm256_extracti128_si256(sum8, 1));
+    sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1)));
+  }
+  static BATON_INLINE __m128i LoadQuad(const uint8_t* p) {
+    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  }
+  static BATON_INLINE F LoadU8(const uint8_t* p) {
+    return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(LoadQuad(p))),
+            _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(LoadQuad(p + 8)))};
+  }
   static BATON_INLINE int32_t StoreInt8AndSum(int8_t* p, I a, I b) {
     const __m256i x = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
     const __m256i y = _mm256_permute4x64_epi64(_mm256_packs_epi32(b.lo, b.hi), 0xd8);
@@ -142,11 +163,14 @@ struct Simd {
 
   // VPMADDUBSW saturates at int16, which these operands cannot reach:
   //   4 bits: nibbles x +-127, a pair is at most 3,810, and 8 pairs add up to 30,480
+  //   5 bits: a pair is at most 2 * 31 * 127 = 7,874, and 4 pairs add up to 31,496
+  //   6 bits: a pair is at most 2 * 63 * 127 = 16,002, and 2 pairs add up to 32,004
   //   8 bits: |w| x +-127 with w's sign moved to the activation, a pair is at most 2 * 128 * 127 = 32,512
   template <WeightFormat kFormat>
   struct Weights {
     const uint8_t* data;
-    BATON_INLINE explicit Weights(const uint8_t* p) : data(p) {}
+    const uint8_t* factors;
+    BATON_INLINE Weights(const uint8_t* p, const uint8_t* f) : data(p), factors(f) {}
 
     static BATON_INLINE __m256i Word(const QuantGroup& acts, int row, int k) {
       int32_t word;
@@ -179,30 +203,115 @@ struct Simd {
       }
     }
 
+    // Unsigned weights of one quad of k, 8 columns from p's on, with the upper bits in place.
+    static BATON_INLINE __m256i Quants(const uint8_t* p, int quad) {
+      constexpr int kBits = UpperBits(kFormat);
+      const __m256i nibble = Nibbles(LoadInts(p + 64 * (quad % 4)), quad >= 4);
+      const __m256i upper = LoadInts(p + kNibbleBytes + quad * kBits / 8 * 64);
+      // Shifts by 16 bits move bits between bytes too; the mask leaves each byte its own.
+      const int shift = 4 - quad * kBits % 8;
+      const __m256i moved = shift >= 0 ? _mm256_slli_epi16(upper, shift) : _mm256_srli_epi16(upper, -shift);
+      return _mm256_or_si256(nibble, _mm256_and_si256(moved, _mm256_set1_epi8(((1 << kBits) - 1) << 4)));
+    }
+
+    // Dots of 5-bit weights with 8 columns; quants(quad) gives the weights of a quad.
+    template <int kRows, typename Fn>
+    static BATON_INLINE void DotFifths(const QuantGroup& acts, int first, Fn quants, __m256i* dot) {
+      BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+        const int32_t offset = kFormat == WeightFormat::kQ5_0 ? 2 * acts.neg8_sum[first + j] : 0;
+        dot[j] = _mm256_set1_epi32(offset);
+      }
+      const __m256i ones = _mm256_set1_epi16(1);
+      BATON_UNROLL for (int half = 0; half < 8; half += 4) {
+        __m256i sum[kRows];
+        BATON_UNROLL for (int j = 0; j < kRows; ++j) sum[j] = _mm256_setzero_si256();
+        BATON_UNROLL for (int quad = half; quad < half + 4; ++quad) {
+          const __m256i w = quants(quad);
+          BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+            sum[j] = _mm256_add_epi16(sum[j], _mm256_maddubs_epi16(w, Word(acts, first + j, 4 * quad)));
+          }
+        }
+        BATON_UNROLL for (int j = 0; j < kRows; ++j) dot[j] = _mm256_add_epi32(dot[j], _mm256_madd_epi16(sum[j], ones));
+      }
+    }
+
+    // The same of 6-bit weights and their factors, of which `f` holds 8 for the first 16 of k and, 16 further, 8 for
+    // the others.
+    template <int kRows, typename Fn>
+    static BATON_INLINE void DotSixths(const QuantGroup& acts, int first, const uint8_t* f, Fn quants, __m256i* dot) {
+      const __m128i f0 = LoadQuad(f);
+      const __m128i f1 = LoadQuad(f + kLanes);
+      // -32 * sum of each half times its factor: the sums are there times -8.
+      const __m256i both = _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(f0, f1));
+      BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+        int32_t sums;
+        __builtin_memcpy(&sums, acts.neg8_halves[first + j], sizeof(sums));
+        dot[j] = _mm256_slli_epi32(_mm256_madd_epi16(both, _mm256_set1_epi32(sums)), 2);
+      }
+      // Each column's factor twice, as int16: it multiplies both sums of pairs.
+      const __m256i factor[2] = {_mm256_cvtepi8_epi16(_mm_unpacklo_epi8(f0, f0)),
+                                 _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(f1, f1))};
+      BATON_UNROLL for (int quad = 0; quad < 8; quad += 2) {
+        const __m256i w0 = quants(quad);
+        const __m256i w1 = quants(quad + 1);
+        BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+          const __m256i a = _mm256_maddubs_epi16(w0, Word(acts, first + j, 4 * quad));
+          const __m256i b = _mm256_maddubs_epi16(w1, Word(acts, first + j, 4 * quad + 4));
+          dot[j] = _mm256_add_epi32(dot[j], _mm256_madd_epi16(_mm256_add_epi16(a, b), factor[quad / 4]));
+        }
+      }
+    }
+
+    // Columns 8 * side and up; quants(quad) gives their weights.
+    template <int kRows, typename Fn>
+    static BATON_INLINE void DotUpper(const QuantGroup& acts, int first, const uint8_t* factors, int side, Fn quants,
+                                      __m256i* dot) {
+      if constexpr (kFormat == WeightFormat::kQ6_K) {
+        DotSixths<kRows>(acts, first, factors + 8 * side, quants, dot);
+      } else {
+        DotFifths<kRows>(acts, first, quants, dot);
+      }
+    }
+
     // One group unpacked, [8 quads of k][16 columns][4]: what many rows meet is unpacked once.
     static BATON_INLINE void Unpack(const uint8_t* p, uint8_t* panel) {
-      BATON_UNROLL for (int i = 0; i < 8; ++i) {
-        const __m256i both = LoadInts(p + 32 * i);
-        _mm256_store_si256(reinterpret_cast<__m256i*>(panel + 32 * i), Nibbles(both, false));
-        _mm256_store_si256(reinterpret_cast<__m256i*>(panel + 256 + 32 * i), Nibbles(both, true));
+      if constexpr (UpperBits(kFormat) > 0) {
+        BATON_UNROLL for (int i = 0; i < 16; ++i) {
+          const __m256i w = Quants(p + i % 2 * 32, i / 2);
+          _mm256_store_si256(reinterpret_cast<__m256i*>(panel + 32 * i), w);
+        }
+      } else {
+        BATON_UNROLL for (int i = 0; i < 8; ++i) {
+          const __m256i both = LoadInts(p + 32 * i);
+          _mm256_store_si256(reinterpret_cast<__m256i*>(panel + 32 * i), Nibbles(both, false));
+          _mm256_store_si256(reinterpret_cast<__m256i*>(panel + 256 + 32 * i), Nibbles(both, true));
+        }
       }
     }
 
     // The same as Dot, of an unpacked group.
     template <int kRows>
-    static BATON_INLINE void DotPanel(const QuantGroup& acts, int first, const uint8_t* panel, I* dot) {
+    static BATON_INLINE void DotPanel(const QuantGroup& acts, int first, const uint8_t* panel, const uint8_t* factors,
+                                      I* dot) {
       __m256i lo[kRows], hi[kRows];
-      BATON_UNROLL for (int j = 0; j < kRows; ++j) lo[j] = hi[j] = _mm256_setzero_si256();
-      BATON_UNROLL for (int i = 0; i < 8; ++i) {
-        const __m256i w0 = LoadInts(panel + 64 * i);
-        const __m256i w1 = LoadInts(panel + 64 * i + 32);
-        BATON_UNROLL for (int j = 0; j < kRows; ++j) {
-          const __m256i a = Word(acts, first + j, 4 * i);
-          lo[j] = Accumulate(_mm256_add_epi16(lo[j], _mm256_maddubs_epi16(w0, a)));
-          hi[j] = Accumulate(_mm256_add_epi16(hi[j], _mm256_maddubs_epi16(w1, a)));
+      if constexpr (UpperBits(kFormat) > 0) {
+        DotUpper<kRows>(
+            acts, first, factors, 0, [panel](int quad) { return LoadInts(panel + 64 * quad); }, lo);
+        DotUpper<kRows>(
+            acts, first, factors, 1, [panel](int quad) { return LoadInts(panel + 64 * quad + 32); }, hi);
+      } else {
+        BATON_UNROLL for (int j = 0; j < kRows; ++j) lo[j] = hi[j] = _mm256_setzero_si256();
+        BATON_UNROLL for (int i = 0; i < 8; ++i) {
+          const __m256i w0 = LoadInts(panel + 64 * i);
+          const __m256i w1 = LoadInts(panel + 64 * i + 32);
+          BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+            const __m256i a = Word(acts, first + j, 4 * i);
+            lo[j] = Accumulate(_mm256_add_epi16(lo[j], _mm256_maddubs_epi16(w0, a)));
+            hi[j] = Accumulate(_mm256_add_epi16(hi[j], _mm256_maddubs_epi16(w1, a)));
+          }
         }
+        FinishNibbles<kRows>(acts, first, lo, hi);
       }
-      FinishNibbles<kRows>(acts, first, lo, hi);
       BATON_UNROLL for (int j = 0; j < kRows; ++j) dot[j] = {lo[j], hi[j]};
     }
 
@@ -212,7 +321,12 @@ struct Simd {
       const __m256i ones = _mm256_set1_epi16(1);
       __m256i lo[kRows], hi[kRows];
       BATON_UNROLL for (int j = 0; j < kRows; ++j) lo[j] = hi[j] = _mm256_setzero_si256();
-      if constexpr (kFormat == WeightFormat::kQ8_0) {
+      if constexpr (UpperBits(kFormat) > 0) {
+        DotUpper<kRows>(
+            acts, first, factors, 0, [this](int quad) { return Quants(data, quad); }, lo);
+        DotUpper<kRows>(
+            acts, first, factors, 1, [this](int quad) { return Quants(data + 32, quad); }, hi);
+      } else if constexpr (kFormat == WeightFormat::kQ8_0) {
         const __m256i offset = _mm256_set1_epi8(static_cast<char>(0x80));
         BATON_UNROLL for (int i = 0; i < 8; ++i) {
           const __m256i w0 = _mm256_xor_si256(LoadInts(data + 64 * i), offset);

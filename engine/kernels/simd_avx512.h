@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "engine/kernels/kernel_table.h"
+#include "engine/kernels/packed_layout.h"
 #include "engine/kernels/unroll.h"
 
 namespace baton::engine::kernels {
@@ -61,6 +62,10 @@ struct Simd {
     const __mmask16 mask = n >= kLanes ? 0xffff : static_cast<__mmask16>((1u << n) - 1u);
     return _mm512_mask_blend_ps(mask, _mm512_set1_ps(rest), x);
   }
+  static BATON_INLINE F KeepFrom(F x, int n, float rest) {
+    const __mmask16 mask = n >= kLanes ? 0xffff : static_cast<__mmask16>((1u << n) - 1u);
+    return _mm512_mask_blend_ps(mask, x, _mm512_set1_ps(rest));
+  }
   static BATON_INLINE F SelectLess(F a, F b, F x, F y) {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
   }
@@ -90,10 +95,11 @@ struct Simd {
   }
   static BATON_INLINE I LoadWords(const uint8_t* p) { return _mm512_loadu_si512(p); }
   static BATON_INLINE I LowHalves(I x) { return _mm512_and_si512(x, _mm512_set1_epi32(0xffff)); }
-  static BATON_INLINE F AsFloat(I x) { return _mm512_castsi512_ps(x); }
-  static BATON_INLINE F HighHalvesAsFloat(I x) {
-    return AsFloat(_mm512_and_si512(x, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000u))));
+  static BATON_INLINE I HighHalves(I x) {
+    return _mm512_and_si512(x, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000u)));
   }
+  static BATON_INLINE F AsFloat(I x) { return _mm512_castsi512_ps(x); }
+  static BATON_INLINE F HighHalvesAsFloat(I x) { return AsFloat(HighHalves(x)); }
   static BATON_INLINE F LowHalvesAsFloat(I x) { return AsFloat(_mm512_slli_epi32(x, 16)); }
   static BATON_INLINE F RoundBf16(F x) {
     const I bits = _mm512_castps_si512(x);
@@ -105,6 +111,11 @@ struct Simd {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                         _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(x), 16)));
   }
+  static BATON_INLINE int32_t SumInts(I x) { return _mm512_reduce_add_epi32(x); }
+  static BATON_INLINE __m128i LoadBytes(const uint8_t* p) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  }
+  static BATON_INLINE F LoadU8(const uint8_t* p) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(LoadBytes(p))); }
   static BATON_INLINE int32_t StoreInt8AndSum(int8_t* p, I a, I b) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p + kLanes), _mm512_cvtepi32_epi8(b));
@@ -118,8 +129,9 @@ struct Simd {
   template <WeightFormat kFormat>
   struct Weights {
     I w[8];
+    const uint8_t* factors;
 
-    BATON_INLINE explicit Weights(const uint8_t* p) {
+    BATON_INLINE Weights(const uint8_t* p, const uint8_t* f) : factors(f) {
       if constexpr (kFormat == WeightFormat::kQ8_0) {
         BATON_UNROLL for (int i = 0; i < 8; ++i) w[i] = _mm512_loadu_si512(p + 64 * i);
       } else {
@@ -129,16 +141,51 @@ struct Simd {
           w[i] = _mm512_and_si512(both, nibble);
           w[i + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
         }
+        if constexpr (UpperBits(kFormat) > 0) AddUpperBits(p + kNibbleBytes);
+      }
+    }
+
+    BATON_INLINE void AddUpperBits(const uint8_t* p) {
+      constexpr int kBits = UpperBits(kFormat);
+      const I mask = _mm512_set1_epi8(((1 << kBits) - 1) << 4);
+      BATON_UNROLL for (int i = 0; i < 8; ++i) {
+        const I upper = _mm512_loadu_si512(p + i * kBits / 8 * 64);
+        // Shifts by 16 bits move bits between bytes too; the mask leaves each byte its own.
+        const int shift = 4 - i * kBits % 8;
+        const I moved = shift >= 0 ? _mm512_slli_epi16(upper, static_cast<unsigned>(shift))
+                                   : _mm512_srli_epi16(upper, static_cast<unsigned>(-shift));
+        // w | (moved & mask).
+        w[i] = _mm512_ternarylogic_epi32(w[i], moved, mask, 0xf8);
+      }
+    }
+
+    // factor 0 * (dot of the first 16) + factor 1 * (dot of the last 16); -8 * sum is there for each half.
+    template <int kRows>
+    BATON_INLINE void DotQ6K(const QuantGroup& acts, int first, I* dot) const {
+      const I factor0 = _mm512_cvtepi8_epi32(LoadBytes(factors));
+      const I factor1 = _mm512_cvtepi8_epi32(LoadBytes(factors + kLanes));
+      BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+        const int16_t* const sums = acts.neg8_halves[first + j];
+        I part[2] = {_mm512_set1_epi32(4 * sums[0]), _mm512_set1_epi32(4 * sums[1])};
+        BATON_UNROLL for (int i = 0; i < 8; ++i) {
+          int32_t word;
+          __builtin_memcpy(&word, &acts.q[first + j][4 * i], sizeof(word));
+          part[i / 4] = _mm512_dpbusd_epi32(part[i / 4], w[i], _mm512_set1_epi32(word));
+        }
+        dot[j] = _mm512_add_epi32(_mm512_mullo_epi32(part[0], factor0), _mm512_mullo_epi32(part[1], factor1));
       }
     }
 
     template <int kRows>
     BATON_INLINE void Dot(const QuantGroup& acts, int first, I* dot) const {
+      if constexpr (kFormat == WeightFormat::kQ6_K) return DotQ6K<kRows>(acts, first, dot);
       BATON_UNROLL for (int j = 0; j < kRows; ++j) {
-        if constexpr (kFormat == WeightFormat::kQ4_1) {
+        if constexpr (HasMinima(kFormat)) {
           dot[j] = _mm512_setzero_si512();
         } else {
           dot[j] = _mm512_set1_epi32(acts.neg8_sum[first + j]);
+          // 8 is the offset of kQ4_0.
+          if constexpr (kFormat == WeightFormat::kQ5_0) dot[j] = _mm512_slli_epi32(dot[j], 1);
           if constexpr (kFormat == WeightFormat::kQ8_0) dot[j] = _mm512_slli_epi32(dot[j], 4);
         }
       }

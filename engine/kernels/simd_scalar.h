@@ -6,6 +6,7 @@
 
 #include "engine/kernels/half.h"
 #include "engine/kernels/kernel_table.h"
+#include "engine/kernels/packed_layout.h"
 #include "engine/kernels/unroll.h"
 
 namespace baton::engine::kernels {
@@ -158,6 +159,18 @@ struct Simd {
   static void StoreBf16(uint16_t* p, const F& x) {
     for (int i = 0; i < kLanes; ++i) p[i] = static_cast<uint16_t>(FloatToBits(x.v[i]) >> 16);
   }
+  static int32_t SumInts(const I& x) {
+    int32_t sum = 0;
+    for (int i = 0; i < kLanes; ++i) sum += x.v[i];
+    return sum;
+  }
+  static F LoadU8(const uint8_t* p) {
+    return Map([&](int i) { return static_cast<float>(p[i]); });
+  }
+  // Lanes from n on keep x, the others become `rest`.
+  static F KeepFrom(const F& x, int n, float rest) {
+    return Map([&](int i) { return i < n ? rest : x.v[i]; });
+  }
   static int32_t StoreInt8AndSum(int8_t* p, const I& a, const I& b) {
     int32_t sum = 0;
     for (int i = 0; i < kLanes; ++i) {
@@ -172,13 +185,24 @@ struct Simd {
   template <WeightFormat kFormat>
   struct Weights {
     const uint8_t* data;
-    BATON_INLINE explicit Weights(const uint8_t* p) : data(p) {}
+    const uint8_t* factors;
+    BATON_INLINE Weights(const uint8_t* p, const uint8_t* f) : data(p), factors(f) {}
 
     int Value(int k, int column) const {
       if (kFormat == WeightFormat::kQ8_0) return data[(k / 4) * 64 + column * 4 + k % 4] - 128;
       const int byte = data[(k % 16 / 4) * 64 + column * 4 + k % 4];
       const int value = k < 16 ? byte & 15 : byte >> 4;
-      return kFormat == WeightFormat::kQ4_0 ? value - 8 : value;
+      if (kFormat == WeightFormat::kQ4_0) return value - 8;
+      constexpr int kBits = UpperBits(kFormat);
+      if constexpr (kBits > 0) {
+        constexpr int kPerByte = 8 / kBits;
+        const int bits = data[kNibbleBytes + k / 4 / kPerByte * 64 + column * 4 + k % 4] >> (k / 4 % kPerByte * kBits);
+        const int whole = value | (bits & ((1 << kBits) - 1)) << 4;
+        if (kFormat == WeightFormat::kQ6_K)
+          return (whole - 32) * static_cast<int8_t>(factors[k / 16 * kLanes + column]);
+        return kFormat == WeightFormat::kQ5_0 ? whole - 16 : whole;
+      }
+      return value;
     }
     // dot[j] = integer dot of activation row first + j with each of the 16 weight rows.
     template <int kRows>

@@ -14,6 +14,7 @@
       .matmul_quant = MatmulQuant,        \
       .matmul_float = MatmulFloat,        \
       .swiglu = SwiGlu,                   \
+      .geglu = GeGlu,                     \
       .add = AddArray,                    \
       .rope = Rope,                       \
       .to_bf16 = ToBf16,                  \

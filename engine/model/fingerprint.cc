@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_format.h"
 #include "common/check.h"
-#include "engine/model/llama_runner.h"
 #include "engine/model/synthetic_model.h"
+#include "engine/model/transformer_runner.h"
 
 namespace baton::engine {
 namespace {
@@ -18,14 +18,32 @@ constexpr int kNumericsVersion = 1;
 constexpr int kProbeTokens = kernels::kSplitTokens + 11;
 constexpr int kProbeChunk = 89;
 
-}  // namespace
+// The probe's models: between them every format of quantized weights and every feature of ModelConfig.
+std::vector<SyntheticSpec> ProbeSpecs() {
+  using modelfile::TensorType;
+  const SyntheticSpec gemma{.rope_interleaved = false,
+                            .rope_scaling_factor = 8.0f,
+                            .sliding_window = 100,
+                            .gemma = true,
+                            .attention = TensorType::kQ5_0,
+                            .ffn = TensorType::kQ5_0};
+  const SyntheticSpec factors{.layers = 1,
+                              .hidden_size = 256,
+                              .heads = 4,
+                              .head_dim = 64,
+                              .ffn_size = 256,
+                              .attention = TensorType::kQ4_K,
+                              .ffn = TensorType::kQ6_K,
+                              .embedding = TensorType::kQ5_K};
+  return {{}, gemma, factors};
+}
 
-Digest128 ProbeNumerics(Numerics numerics, const kernels::KernelTable& table) {
-  const auto file = MakeSyntheticModel({});
+Digest128 ProbeModel(const SyntheticSpec& spec, Numerics numerics, const kernels::KernelTable& table) {
+  const auto file = MakeSyntheticModel(spec);
   auto pool = std::make_unique<kernels::ThreadPool>(1);
-  auto weights = LoadLlamaWeights(*file, numerics, *pool);
+  auto weights = LoadTransformerWeights(*file, numerics, *pool);
   BATON_CHECK(weights.ok()) << weights.status();
-  LlamaRunner runner(*std::move(weights), numerics, table, std::move(pool), kProbeChunk);
+  TransformerRunner runner(*std::move(weights), numerics, table, std::move(pool), kProbeChunk);
 
   std::vector<BlockId> blocks(static_cast<size_t>(BlocksForTokens(kProbeTokens)));
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<BlockId>(i);
@@ -52,6 +70,17 @@ Digest128 ProbeNumerics(Numerics numerics, const kernels::KernelTable& table) {
     digest = DigestChain(digest, logits.data(), logits.size() * sizeof(float));
   }
   return DigestChain(digest, kv.data(), kv.bytes());
+}
+
+}  // namespace
+
+Digest128 ProbeNumerics(Numerics numerics, const kernels::KernelTable& table) {
+  Digest128 digest;
+  for (const SyntheticSpec& spec : ProbeSpecs()) {
+    const Digest128 one = ProbeModel(spec, numerics, table);
+    digest = DigestChain(digest, &one, sizeof(one));
+  }
+  return digest;
 }
 
 std::string MakeFingerprint(const Digest128& weights, const KvLayout& layout, Numerics numerics,

@@ -50,7 +50,7 @@ void PutBlock(std::vector<uint8_t>& out, TensorType type, RandomSource& random) 
       return bytes(20);
     case TensorType::kQ4_K:
     case TensorType::kQ5_K:
-      PutU16(out, 0x0800 | mantissa);
+      PutU16(out, (type == TensorType::kQ4_K ? 0x0800 : 0x0400) | mantissa);
       PutU16(out, 0x1400 | (mantissa ^ 0x155));
       return bytes(static_cast<int>(TensorBlockBytes(type)) - 4);
     case TensorType::kQ6_K:
@@ -73,6 +73,16 @@ class SyntheticModel final : public modelfile::ModelFile {
     config_.context_length = spec.context_length;
     config_.rope_interleaved = spec.rope_interleaved;
     config_.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
+    config_.rope_scaling_factor = spec.rope_scaling_factor;
+    config_.sliding_window = spec.sliding_window;
+    for (int i = 0; spec.sliding_window > 0 && i < spec.layers; ++i) config_.sliding_layers.push_back(i % 2 == 0);
+    config_.sliding_rope_theta = 500.0f;
+    config_.query_key_norm = config_.post_norms = config_.norm_weight_plus_one = spec.gemma;
+    if (spec.gemma) {
+      config_.activation = modelfile::Activation::kGeGluTanh;
+      config_.embedding_scale = std::sqrt(static_cast<float>(spec.hidden_size));
+      config_.attention_scale = 0.125f;
+    }
     const int q = spec.heads * spec.head_dim;
     const int kv = spec.kv_heads * spec.head_dim;
     Add("token_embd.weight", spec.embedding, spec.vocab_size, spec.hidden_size);
@@ -84,6 +94,12 @@ class SyntheticModel final : public modelfile::ModelFile {
       Add(prefix + "attn_v.weight", spec.attention, kv, spec.hidden_size);
       Add(prefix + "attn_output.weight", spec.attention, spec.hidden_size, q);
       Add(prefix + "ffn_norm.weight", TensorType::kF32, 1, spec.hidden_size);
+      if (spec.gemma) {
+        Add(prefix + "attn_q_norm.weight", TensorType::kF32, 1, spec.head_dim);
+        Add(prefix + "attn_k_norm.weight", TensorType::kF32, 1, spec.head_dim);
+        Add(prefix + "post_attention_norm.weight", TensorType::kF32, 1, spec.hidden_size);
+        Add(prefix + "post_ffw_norm.weight", TensorType::kF32, 1, spec.hidden_size);
+      }
       Add(prefix + "ffn_gate.weight", spec.ffn, spec.ffn_size, spec.hidden_size);
       Add(prefix + "ffn_up.weight", spec.ffn, spec.ffn_size, spec.hidden_size);
       Add(prefix + "ffn_down.weight", spec.ffn, spec.hidden_size, spec.ffn_size);

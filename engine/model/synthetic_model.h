@@ -19,6 +19,12 @@ struct SyntheticSpec {
   int vocab_size = 72;
   int context_length = 1024;
   bool rope_interleaved = true;
+  float rope_scaling_factor = 1.0f;
+  // Every second layer from the first on slides; 0: none.
+  int sliding_window = 0;
+  // Norms of q and k, norms after attention and feed-forward, GeGLU, a scaled embedding, weights that lack a 1: what
+  // sets Gemma apart.
+  bool gemma = false;
   modelfile::TensorType attention = modelfile::TensorType::kQ4_1;
   modelfile::TensorType ffn = modelfile::TensorType::kQ4_0;
   modelfile::TensorType embedding = modelfile::TensorType::kQ8_0;

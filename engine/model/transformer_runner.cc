@@ -1,4 +1,4 @@
-#include "engine/model/llama_runner.h"
+#include "engine/model/transformer_runner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,8 @@ using kernels::PackedMatrix;
 constexpr int kRowChunk = 64;
 // Column blocks of one product call at most.
 constexpr int kUnitBlocks = 4;
-// With so few rows every thread norms them all for itself, which is cheaper than a barrier.
+// With so few rows every thread norms them all for itself, which is cheaper than a barrier. It then needs the residual
+// stream for itself as well: others may be a norm behind.
 constexpr int kFewRows = 4;
 // Parts that each thread takes of a phase when work is claimed: late threads leave theirs to the others.
 constexpr int kClaimsPerThread = 8;
@@ -44,28 +45,37 @@ class Carver {
   size_t used_ = 0;
 };
 
-bool AnyQuantized(const LlamaWeights& w) {
+bool AnyQuantized(const TransformerWeights& w) {
   bool any = w.head.quantized();
-  for (const LlamaLayer& l : w.layers) {
+  for (const TransformerLayer& l : w.layers) {
     for (const PackedMatrix* m : {&l.query, &l.key, &l.value, &l.output, &l.gate, &l.up, &l.down})
       any |= m->quantized();
   }
   return any;
 }
 
-bool AnyFloat(const LlamaWeights& w) {
+bool AnyFloat(const TransformerWeights& w) {
   bool any = !w.head.quantized();
-  for (const LlamaLayer& l : w.layers) {
+  for (const TransformerLayer& l : w.layers) {
     for (const PackedMatrix* m : {&l.query, &l.key, &l.value, &l.output, &l.gate, &l.up, &l.down})
       any |= !m->quantized();
   }
   return any;
 }
 
+// scale / theta^(2i / head_dim).
+std::vector<float> InverseFrequencies(int head_dim, float theta, float scaling_factor) {
+  std::vector<float> out;
+  for (int i = 0; i < head_dim / 2; ++i) {
+    out.push_back(static_cast<float>(kernels::InversePower(theta, 2.0 * i / head_dim)) / scaling_factor);
+  }
+  return out;
+}
+
 }  // namespace
 
-LlamaRunner::LlamaRunner(LlamaWeights weights, Numerics numerics, const kernels::KernelTable& table,
-                         std::unique_ptr<kernels::ThreadPool> pool, int max_rows)
+TransformerRunner::TransformerRunner(TransformerWeights weights, Numerics numerics, const kernels::KernelTable& table,
+                                     std::unique_ptr<kernels::ThreadPool> pool, int max_rows)
     : weights_(std::move(weights)),
       config_(weights_.config),
       exact_(numerics == Numerics::kExact),
@@ -75,18 +85,18 @@ LlamaRunner::LlamaRunner(LlamaWeights weights, Numerics numerics, const kernels:
               .head_dim = config_.head_dim,
               .dtype = exact_ ? KvDtype::kBf16 : KvDtype::kF32,
               .inner_format = 1},
+      qkv_unit_blocks_(config_.query_key_norm ? config_.head_dim / kLanes : 1),
       plan_(max_rows),
       claims_(static_cast<size_t>(config_.layers * kPhasesPerLayer + 4)),
       pool_(std::move(pool)) {
-  for (int i = 0; i < config_.head_dim / 2; ++i) {
-    const double exponent = 2.0 * i / config_.head_dim;
-    inverse_frequency_.push_back(static_cast<float>(kernels::InversePower(config_.rope_theta, exponent)));
+  full_rope_.inverse_frequency = InverseFrequencies(config_.head_dim, config_.rope_theta, config_.rope_scaling_factor);
+  if (!config_.sliding_layers.empty()) {
+    sliding_rope_.inverse_frequency = InverseFrequencies(config_.head_dim, config_.sliding_rope_theta, 1.0f);
   }
-  attention_scale_ = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
   AllocateScratch(max_rows);
 }
 
-void LlamaRunner::AllocateScratch(int max_rows) {
+void TransformerRunner::AllocateScratch(int max_rows) {
   const bool quant = AnyQuantized(weights_);
   const bool floats = AnyFloat(weights_);
   const size_t rows = static_cast<size_t>(max_rows);
@@ -105,15 +115,19 @@ void LlamaRunner::AllocateScratch(int max_rows) {
       return a;
     };
     hidden_ = c.Take<float>(rows * hidden);
+    branch_ = c.Take<float>(rows * hidden);
     query_ = c.Take<uint8_t>(rows * query * KvDtypeBytes(layout_.dtype));
-    cosine_ = c.Take<float>(rows * static_cast<size_t>(config_.head_dim));
-    sine_ = c.Take<float>(rows * static_cast<size_t>(config_.head_dim));
+    for (Rope* rope : {&full_rope_, &sliding_rope_}) {
+      rope->cosine = c.Take<float>(rows * rope->inverse_frequency.size() * 2);
+      rope->sine = c.Take<float>(rows * rope->inverse_frequency.size() * 2);
+    }
     norm_ = activations(hidden, max_rows);
     attended_ = activations(query, max_rows);
     activated_ = activations(static_cast<size_t>(config_.ffn_size), max_rows);
     for (ThreadScratch& t : threads_) {
-      t.product = c.Take<float>(kUnitBlocks * kRowChunk * kLanes);
+      t.product = c.Take<float>(static_cast<size_t>(std::max(kUnitBlocks, qkv_unit_blocks_) * kRowChunk * kLanes));
       t.row = c.Take<float>(widest);
+      t.residual = c.Take<float>(kFewRows * hidden);
       t.attention = c.Take<uint8_t>(kernels::AttentionScratchBytes(group, config_.head_dim));
       t.attention_out = c.Take<float>(static_cast<size_t>(kernels::kMaxQueryRows * group * config_.head_dim));
       t.norm = activations(hidden, kLanes);
@@ -124,13 +138,13 @@ void LlamaRunner::AllocateScratch(int max_rows) {
   carve(scratch_.data());
 }
 
-void LlamaRunner::SetKvPool(uint8_t* base, int32_t block_count) {
+void TransformerRunner::SetKvPool(uint8_t* base, int32_t block_count) {
   BATON_CHECK(reinterpret_cast<uintptr_t>(base) % 64 == 0) << "the KV pool must be 64-byte aligned";
   kv_pool_ = base;
   kv_blocks_ = block_count;
 }
 
-void LlamaRunner::Forward(const StepBatch& batch, absl::Span<float> logits) {
+void TransformerRunner::Forward(const StepBatch& batch, absl::Span<float> logits) {
   BATON_CHECK(kv_pool_ != nullptr) << "SetKvPool comes first";
   BATON_CHECK(logits.size() == static_cast<size_t>(batch.logits_count) * static_cast<size_t>(config_.vocab_size))
       << logits.size();
@@ -140,14 +154,14 @@ void LlamaRunner::Forward(const StepBatch& batch, absl::Span<float> logits) {
   logits_ = logits;
   for (std::atomic<int32_t>& claim : claims_) claim.store(0, std::memory_order_relaxed);
   if (gate_ != nullptr) gate_->Enter();
-  pool_->Run([](void* self, int thread) { static_cast<LlamaRunner*>(self)->RunStep(thread); }, this);
+  pool_->Run([](void* self, int thread) { static_cast<TransformerRunner*>(self)->RunStep(thread); }, this);
   if (gate_ != nullptr) gate_->Leave();
 }
 
 template <typename Fn>
-void LlamaRunner::Share(Cursor& cursor, int units, Fn fn) {
+void TransformerRunner::Share(Cursor& cursor, int units, Fn fn) {
   const int threads = pool_->size();
-  if (rows() <= kFewRows || threads == 1) {
+  if (few_rows() || threads == 1) {
     const int begin = static_cast<int>(static_cast<int64_t>(units) * cursor.thread / threads);
     const int end = static_cast<int>(static_cast<int64_t>(units) * (cursor.thread + 1) / threads);
     if (begin < end) fn(begin, end);
@@ -162,15 +176,27 @@ void LlamaRunner::Share(Cursor& cursor, int units, Fn fn) {
   pool_->Barrier();
 }
 
-LlamaRunner::Range LlamaRunner::RowsOf(int thread) const {
+TransformerRunner::Range TransformerRunner::RowsOf(int thread) const {
   const int threads = pool_->size();
   return {static_cast<int>(static_cast<int64_t>(rows()) * thread / threads),
           static_cast<int>(static_cast<int64_t>(rows()) * (thread + 1) / threads)};
 }
 
-void LlamaRunner::RunStep(int thread) {
+bool TransformerRunner::few_rows() const { return rows() <= kFewRows; }
+
+TransformerRunner::Range TransformerRunner::ResidualRows(const Cursor& cursor) const {
+  return few_rows() ? Range{0, rows()} : RowsOf(cursor.thread);
+}
+
+float* TransformerRunner::Residual(const Cursor& cursor, int row) const {
+  float* const first = few_rows() ? threads_[static_cast<size_t>(cursor.thread)].residual : hidden_;
+  return first + static_cast<size_t>(row) * config_.hidden_size;
+}
+
+void TransformerRunner::RunStep(int thread) {
   Cursor cursor{.thread = thread};
-  Embed(RowsOf(thread));
+  Embed(cursor);
+  Turn(RowsOf(thread));
   pool_->Barrier();
   for (int layer = 0; layer < config_.layers; ++layer) {
     if (gate_ != nullptr && layer > 0) {
@@ -182,59 +208,87 @@ void LlamaRunner::RunStep(int thread) {
   if (!plan_.logits_rows.empty()) Logits(cursor);
 }
 
-void LlamaRunner::RunLayer(Cursor& cursor, int index) {
-  const LlamaLayer& layer = weights_.layers[static_cast<size_t>(index)];
+void TransformerRunner::RunLayer(Cursor& cursor, int index) {
+  const TransformerLayer& layer = weights_.layers[static_cast<size_t>(index)];
   const Activations& attention_in = Normalize(cursor, layer.attention_norm);
-  Share(cursor, layer.query.col_blocks + layer.key.col_blocks + layer.value.col_blocks, [&](int begin, int end) {
-    for (int b = begin; b < end; ++b) QkvBlock(cursor, index, attention_in, b);
+  const int qkv_blocks = layer.query.col_blocks + layer.key.col_blocks + layer.value.col_blocks;
+  Share(cursor, qkv_blocks / qkv_unit_blocks_, [&](int begin, int end) {
+    for (int u = begin; u < end; ++u) QkvUnit(cursor, index, attention_in, u);
   });
   Share(cursor, static_cast<int>(plan_.tiles.size()) * config_.kv_heads, [&](int begin, int end) {
     for (int i = begin; i < end; ++i) Attend(cursor, index, i);
   });
   Share(cursor, layer.output.col_blocks, [&](int begin, int end) {
-    for (int b = begin; b < end; ++b) AddProduct(cursor, layer.output, attended_, b);
+    for (int b = begin; b < end; ++b) StoreBranch(cursor, layer.output, attended_, b);
   });
+  AddBranch(cursor, layer.attention_post_norm);
   const Activations& ffn_in = Normalize(cursor, layer.ffn_norm);
   Share(cursor, config_.ffn_size / kGroup, [&](int begin, int end) {
     for (int u = begin; u < end; ++u) FeedForward(cursor, layer, ffn_in, u);
   });
   Share(cursor, layer.down.col_blocks, [&](int begin, int end) {
-    for (int b = begin; b < end; ++b) AddProduct(cursor, layer.down, activated_, b);
+    for (int b = begin; b < end; ++b) StoreBranch(cursor, layer.down, activated_, b);
   });
+  AddBranch(cursor, layer.ffn_post_norm);
 }
 
-void LlamaRunner::Embed(Range range) {
+void TransformerRunner::Embed(const Cursor& cursor) {
+  const Range range = ResidualRows(cursor);
   for (int r = range.begin; r < range.end; ++r) {
-    const StepPlan::Row& row = plan_.rows[static_cast<size_t>(r)];
-    kernels::UnpackRow(weights_.embedding, row.token, hidden_ + static_cast<size_t>(r) * config_.hidden_size);
-    float* const cosine = cosine_ + static_cast<size_t>(r) * config_.head_dim;
-    float* const sine = sine_ + static_cast<size_t>(r) * config_.head_dim;
-    for (int i = 0; i < config_.head_dim / 2; ++i) {
-      // The angle is rounded to f32, as transformers does.
-      const float angle = inverse_frequency_[static_cast<size_t>(i)] * static_cast<float>(row.position);
-      const kernels::SinCos turn = kernels::SineCosine(angle);
-      cosine[2 * i] = cosine[2 * i + 1] = static_cast<float>(turn.cosine);
-      sine[2 * i] = -static_cast<float>(turn.sine);
-      sine[2 * i + 1] = static_cast<float>(turn.sine);
+    float* const row = Residual(cursor, r);
+    kernels::UnpackRow(weights_.embedding, plan_.rows[static_cast<size_t>(r)].token, row);
+    if (config_.embedding_scale == 1.0f) continue;
+    for (int i = 0; i < config_.hidden_size; ++i) row[i] *= config_.embedding_scale;
+  }
+}
+
+// The rows' sines and cosines.
+void TransformerRunner::Turn(Range range) {
+  for (const Rope* rope : {&full_rope_, &sliding_rope_}) {
+    const size_t half = rope->inverse_frequency.size();
+    for (int r = range.begin; r < range.end; ++r) {
+      const float position = static_cast<float>(plan_.rows[static_cast<size_t>(r)].position);
+      float* const cosine = rope->cosine + static_cast<size_t>(r) * 2 * half;
+      float* const sine = rope->sine + static_cast<size_t>(r) * 2 * half;
+      for (size_t i = 0; i < half; ++i) {
+        // The angle is rounded to f32, as transformers does.
+        const kernels::SinCos turn = kernels::SineCosine(rope->inverse_frequency[i] * position);
+        cosine[2 * i] = cosine[2 * i + 1] = static_cast<float>(turn.cosine);
+        sine[2 * i] = -static_cast<float>(turn.sine);
+        sine[2 * i + 1] = static_cast<float>(turn.sine);
+      }
     }
   }
 }
 
-const Activations& LlamaRunner::Normalize(Cursor& cursor, const std::vector<float>& weight) {
-  ThreadScratch& scratch = threads_[static_cast<size_t>(cursor.thread)];
-  const bool alone = rows() <= kFewRows;
-  const Range range = alone ? Range{0, rows()} : RowsOf(cursor.thread);
-  const Activations& to = alone ? scratch.norm : norm_;
+// residual += branch, normed first where the model says so.
+void TransformerRunner::AddBranch(const Cursor& cursor, const std::vector<float>& post_norm) {
+  const ThreadScratch& scratch = threads_[static_cast<size_t>(cursor.thread)];
+  const Range range = ResidualRows(cursor);
   for (int r = range.begin; r < range.end; ++r) {
-    table_.rms_norm(hidden_ + static_cast<size_t>(r) * config_.hidden_size, weight.data(), config_.hidden_size,
-                    config_.rms_norm_eps, scratch.row);
+    const float* branch = branch_ + static_cast<size_t>(r) * config_.hidden_size;
+    if (!post_norm.empty()) {
+      table_.rms_norm(branch, post_norm.data(), config_.hidden_size, config_.rms_norm_eps, scratch.row);
+      branch = scratch.row;
+    }
+    table_.add(Residual(cursor, r), branch, config_.hidden_size);
+  }
+}
+
+const Activations& TransformerRunner::Normalize(Cursor& cursor, const std::vector<float>& weight) {
+  ThreadScratch& scratch = threads_[static_cast<size_t>(cursor.thread)];
+  const Range range = ResidualRows(cursor);
+  const Activations& to = few_rows() ? scratch.norm : norm_;
+  for (int r = range.begin; r < range.end; ++r) {
+    table_.rms_norm(Residual(cursor, r), weight.data(), config_.hidden_size, config_.rms_norm_eps, scratch.row);
     StoreActivations(to, r, 0, scratch.row, config_.hidden_size);
   }
-  if (!alone) pool_->Barrier();
+  if (!few_rows()) pool_->Barrier();
   return to;
 }
 
-void LlamaRunner::StoreActivations(const Activations& to, int row, int column, const float* values, int count) const {
+void TransformerRunner::StoreActivations(const Activations& to, int row, int column, const float* values,
+                                         int count) const {
   const size_t tile = static_cast<size_t>(row / kLanes);
   const int slot = row % kLanes;
   if (to.quant != nullptr) {
@@ -247,8 +301,8 @@ void LlamaRunner::StoreActivations(const Activations& to, int row, int column, c
 }
 
 // out: [blocks][rows][16]. `row` is a multiple of 16.
-void LlamaRunner::Product(const PackedMatrix& matrix, const Activations& acts, int block, int blocks, int row, int rows,
-                          float* out) const {
+void TransformerRunner::Product(const PackedMatrix& matrix, const Activations& acts, int block, int blocks, int row,
+                                int rows, float* out) const {
   const size_t tile = static_cast<size_t>(row / kLanes) * static_cast<size_t>(acts.depth);
   if (matrix.quantized()) {
     table_.matmul_quant({.format = matrix.format,
@@ -271,33 +325,42 @@ void LlamaRunner::Product(const PackedMatrix& matrix, const Activations& acts, i
   }
 }
 
-void LlamaRunner::QkvBlock(const Cursor& cursor, int layer, const Activations& acts, int block) {
-  const LlamaLayer& w = weights_.layers[static_cast<size_t>(layer)];
-  const int key = block - w.query.col_blocks;
+void TransformerRunner::QkvUnit(const Cursor& cursor, int layer, const Activations& acts, int unit) {
+  const TransformerLayer& w = weights_.layers[static_cast<size_t>(layer)];
+  const ThreadScratch& scratch = threads_[static_cast<size_t>(cursor.thread)];
+  const int blocks = qkv_unit_blocks_;
+  const int key = unit * blocks - w.query.col_blocks;
   const int value = key - w.key.col_blocks;
   const PackedMatrix& matrix = key < 0 ? w.query : value < 0 ? w.key : w.value;
-  const int own = key < 0 ? block : value < 0 ? key : value;
-  float* const product = threads_[static_cast<size_t>(cursor.thread)].product;
+  const int first = key < 0 ? unit * blocks : value < 0 ? key : value;
+  const auto store = [&](int row, int column, const float* y) {
+    if (key < 0) return StoreQuery(layer, row, column, y);
+    if (value < 0) return StoreKey(layer, row, column, y);
+    StoreValue(layer, row, column, y);
+  };
+  const std::vector<float>& norm = key < 0 ? w.query_norm : w.key_norm;
+  const bool is_normed = config_.query_key_norm && value < 0;
   for (int row = 0; row < rows(); row += kRowChunk) {
     const int count = std::min(kRowChunk, rows() - row);
-    Product(matrix, acts, own, 1, row, count, product);
+    Product(matrix, acts, first, blocks, row, count, scratch.product);
     for (int r = 0; r < count; ++r) {
-      const float* const y = product + r * kLanes;
-      if (key < 0) {
-        StoreQuery(row + r, own * kLanes, y);
-      } else if (value < 0) {
-        StoreKey(layer, row + r, own * kLanes, y);
-      } else {
-        StoreValue(layer, row + r, own * kLanes, y);
+      // The row's part of the unit, gathered.
+      for (int b = 0; b < blocks; ++b) {
+        std::memcpy(scratch.row + b * kLanes, scratch.product + (b * count + r) * kLanes, kLanes * sizeof(float));
       }
+      if (is_normed) {
+        table_.rms_norm(scratch.row, norm.data(), config_.head_dim, config_.rms_norm_eps, scratch.row);
+      }
+      for (int b = 0; b < blocks; ++b) store(row + r, (first + b) * kLanes, scratch.row + b * kLanes);
     }
   }
 }
 
-void LlamaRunner::StoreQuery(int row, int column, const float* y) {
+void TransformerRunner::StoreQuery(int layer, int row, int column, const float* y) {
+  const Rope& rope = RopeOf(layer);
   const size_t turn = static_cast<size_t>(row) * config_.head_dim + column % config_.head_dim;
   float turned[kLanes];
-  table_.rope(y, cosine_ + turn, sine_ + turn, turned);
+  table_.rope(y, rope.cosine + turn, rope.sine + turn, turned);
   const size_t at = static_cast<size_t>(row) * config_.heads * config_.head_dim + column;
   if (exact_) {
     table_.to_bf16(turned, reinterpret_cast<uint16_t*>(query_) + at);
@@ -306,17 +369,18 @@ void LlamaRunner::StoreQuery(int row, int column, const float* y) {
   }
 }
 
-uint8_t* LlamaRunner::HeadPart(int layer, bool value, int head) const {
+uint8_t* TransformerRunner::HeadPart(int layer, bool value, int head) const {
   const size_t head_bytes = static_cast<size_t>(kBlockTokens * config_.head_dim) * KvDtypeBytes(layout_.dtype);
   const size_t part = (static_cast<size_t>(layer) * 2 + (value ? 1 : 0)) * config_.kv_heads + head;
   return kv_pool_ + part * head_bytes;
 }
 
-void LlamaRunner::StoreKey(int layer, int row, int column, const float* y) {
+void TransformerRunner::StoreKey(int layer, int row, int column, const float* y) {
   const int offset = column % config_.head_dim;
   const size_t turn = static_cast<size_t>(row) * config_.head_dim + offset;
+  const Rope& rope = RopeOf(layer);
   float turned[kLanes];
-  table_.rope(y, cosine_ + turn, sine_ + turn, turned);
+  table_.rope(y, rope.cosine + turn, rope.sine + turn, turned);
   const StepPlan::Row& to = plan_.rows[static_cast<size_t>(row)];
   uint8_t* const part =
       HeadPart(layer, false, column / config_.head_dim) + static_cast<size_t>(to.block) * layout_.block_bytes();
@@ -330,7 +394,7 @@ void LlamaRunner::StoreKey(int layer, int row, int column, const float* y) {
   }
 }
 
-void LlamaRunner::StoreValue(int layer, int row, int column, const float* y) {
+void TransformerRunner::StoreValue(int layer, int row, int column, const float* y) {
   const int offset = column % config_.head_dim;
   const StepPlan::Row& to = plan_.rows[static_cast<size_t>(row)];
   uint8_t* const part =
@@ -345,7 +409,7 @@ void LlamaRunner::StoreValue(int layer, int row, int column, const float* y) {
   }
 }
 
-void LlamaRunner::Attend(const Cursor& cursor, int layer, int item) {
+void TransformerRunner::Attend(const Cursor& cursor, int layer, int item) {
   const ThreadScratch& scratch = threads_[static_cast<size_t>(cursor.thread)];
   const StepPlan::QueryTile& tile = plan_.tiles[static_cast<size_t>(item / config_.kv_heads)];
   const int head = item % config_.kv_heads;
@@ -358,7 +422,8 @@ void LlamaRunner::Attend(const Cursor& cursor, int layer, int item) {
       .first_position = tile.first_position,
       .heads_per_kv = group,
       .head_dim = config_.head_dim,
-      .scale = attention_scale_,
+      .window = config_.Slides(layer) ? config_.sliding_window : 0,
+      .scale = config_.attention_scale,
       .query = query_ + tile.first_row * stride + static_cast<size_t>(head) * width * element,
       .query_stride = stride,
       .keys = HeadPart(layer, false, head),
@@ -379,28 +444,31 @@ void LlamaRunner::Attend(const Cursor& cursor, int layer, int item) {
   }
 }
 
-// hidden[:, 16 block ..] += acts * matrix.
-void LlamaRunner::AddProduct(const Cursor& cursor, const PackedMatrix& matrix, const Activations& acts, int block) {
+// branch[:, 16 block ..] = acts * matrix.
+void TransformerRunner::StoreBranch(const Cursor& cursor, const PackedMatrix& matrix, const Activations& acts,
+                                    int block) {
   float* const product = threads_[static_cast<size_t>(cursor.thread)].product;
   for (int row = 0; row < rows(); row += kRowChunk) {
     const int count = std::min(kRowChunk, rows() - row);
     Product(matrix, acts, block, 1, row, count, product);
     for (int r = 0; r < count; ++r) {
-      table_.add(hidden_ + static_cast<size_t>(row + r) * config_.hidden_size + block * kLanes, product + r * kLanes,
-                 kLanes);
+      std::memcpy(branch_ + static_cast<size_t>(row + r) * config_.hidden_size + block * kLanes, product + r * kLanes,
+                  kLanes * sizeof(float));
     }
   }
 }
 
 // 32 columns of the gate and of the up projection, and their activation: one group of the down projection's input.
-void LlamaRunner::FeedForward(const Cursor& cursor, const LlamaLayer& layer, const Activations& acts, int unit) {
+void TransformerRunner::FeedForward(const Cursor& cursor, const TransformerLayer& layer, const Activations& acts,
+                                    int unit) {
   float* const product = threads_[static_cast<size_t>(cursor.thread)].product;
   for (int row = 0; row < rows(); row += kRowChunk) {
     const int count = std::min(kRowChunk, rows() - row);
     float* const up = product + 2 * count * kLanes;
     Product(layer.gate, acts, 2 * unit, 2, row, count, product);
     Product(layer.up, acts, 2 * unit, 2, row, count, up);
-    table_.swiglu(product, up, 2 * count * kLanes, product);
+    const auto activate = config_.activation == modelfile::Activation::kGeGluTanh ? table_.geglu : table_.swiglu;
+    activate(product, up, 2 * count * kLanes, product);
     for (int r = 0; r < count; ++r) {
       float group[kGroup];
       std::memcpy(group, product + r * kLanes, sizeof(group) / 2);
@@ -410,12 +478,13 @@ void LlamaRunner::FeedForward(const Cursor& cursor, const LlamaLayer& layer, con
   }
 }
 
-void LlamaRunner::Logits(Cursor& cursor) {
+void TransformerRunner::Logits(Cursor& cursor) {
   const int count = static_cast<int>(plan_.logits_rows.size());
   ThreadScratch& scratch = threads_[static_cast<size_t>(cursor.thread)];
+  // Other threads added the last branch to the rows.
+  if (!few_rows()) pool_->Barrier();
   for (int i = cursor.thread; i < count; i += pool_->size()) {
-    const float* const hidden =
-        hidden_ + static_cast<size_t>(plan_.logits_rows[static_cast<size_t>(i)]) * config_.hidden_size;
+    const float* const hidden = Residual(cursor, plan_.logits_rows[static_cast<size_t>(i)]);
     table_.rms_norm(hidden, weights_.output_norm.data(), config_.hidden_size, config_.rms_norm_eps, scratch.row);
     StoreActivations(norm_, i, 0, scratch.row, config_.hidden_size);
   }
@@ -423,7 +492,7 @@ void LlamaRunner::Logits(Cursor& cursor) {
   Share(cursor, weights_.head.col_blocks, [&](int begin, int end) { LogitsBlocks(cursor, begin, end); });
 }
 
-void LlamaRunner::LogitsBlocks(const Cursor& cursor, int begin, int end) {
+void TransformerRunner::LogitsBlocks(const Cursor& cursor, int begin, int end) {
   const int count = static_cast<int>(plan_.logits_rows.size());
   float* const product = threads_[static_cast<size_t>(cursor.thread)].product;
   for (int block = begin; block < end; block += kUnitBlocks) {

@@ -1,7 +1,7 @@
-// The Llama architecture on CPU kernels. One job of the thread pool per step; between barriers each thread owns the
-// outputs that it writes, so results do not depend on how work was shared.
-#ifndef BATON_ENGINE_MODEL_LLAMA_RUNNER_H_
-#define BATON_ENGINE_MODEL_LLAMA_RUNNER_H_
+// A decoder-only transformer on CPU kernels, as its ModelConfig describes it. One job of the thread pool per step;
+// between barriers each thread owns the outputs that it writes, so results do not depend on how work was shared.
+#ifndef BATON_ENGINE_MODEL_TRANSFORMER_RUNNER_H_
+#define BATON_ENGINE_MODEL_TRANSFORMER_RUNNER_H_
 
 #include <atomic>
 #include <memory>
@@ -11,8 +11,8 @@
 #include "engine/kernels/aligned_buffer.h"
 #include "engine/kernels/kernel_table.h"
 #include "engine/kernels/thread_pool.h"
-#include "engine/model/llama_weights.h"
 #include "engine/model/step_plan.h"
+#include "engine/model/transformer_weights.h"
 #include "engine/model_runner.h"
 #include "engine/step_gate.h"
 
@@ -25,10 +25,10 @@ struct Activations {
   float* values = nullptr;               // [tiles][depth][16 rows]
 };
 
-class LlamaRunner final : public ModelRunner {
+class TransformerRunner final : public ModelRunner {
  public:
-  LlamaRunner(LlamaWeights weights, Numerics numerics, const kernels::KernelTable& table,
-              std::unique_ptr<kernels::ThreadPool> pool, int max_rows);
+  TransformerRunner(TransformerWeights weights, Numerics numerics, const kernels::KernelTable& table,
+                    std::unique_ptr<kernels::ThreadPool> pool, int max_rows);
 
   int32_t vocab_size() const override { return config_.vocab_size; }
   int32_t context_length() const override { return config_.context_length; }
@@ -44,8 +44,9 @@ class LlamaRunner final : public ModelRunner {
  private:
   // What one thread alone writes.
   struct ThreadScratch {
-    float* product;  // [blocks of a unit][row chunk][16]
-    float* row;      // one row, the widest
+    float* product;   // [blocks of a unit][row chunk][16]
+    float* row;       // one row, the widest
+    float* residual;  // [kFewRows][hidden]: the residual stream of steps of few rows
     uint8_t* attention;
     float* attention_out;  // [kMaxQueryRows][heads per KV head * head_dim]
     Activations norm;      // one tile, for steps of few rows
@@ -70,42 +71,55 @@ class LlamaRunner final : public ModelRunner {
   void Share(Cursor& cursor, int units, Fn fn);
   Range RowsOf(int thread) const;
 
-  void Embed(Range rows);
+  // Steps of few rows, in which every thread norms all rows for itself and keeps its own copy of the residual stream.
+  bool few_rows() const;
+  // Whose residual stream a thread works on.
+  Range ResidualRows(const Cursor& cursor) const;
+  float* Residual(const Cursor& cursor, int row) const;
+
+  void Embed(const Cursor& cursor);
+  void Turn(Range rows);
+  void AddBranch(const Cursor& cursor, const std::vector<float>& post_norm);
   const Activations& Normalize(Cursor& cursor, const std::vector<float>& weight);
   void StoreActivations(const Activations& to, int row, int column, const float* values, int count) const;
   void Product(const kernels::PackedMatrix& matrix, const Activations& acts, int block, int blocks, int row, int rows,
                float* out) const;
-  void QkvBlock(const Cursor& cursor, int layer, const Activations& acts, int block);
-  void StoreQuery(int row, int column, const float* y);
+  void QkvUnit(const Cursor& cursor, int layer, const Activations& acts, int unit);
+  void StoreQuery(int layer, int row, int column, const float* y);
   void StoreKey(int layer, int row, int column, const float* y);
   void StoreValue(int layer, int row, int column, const float* y);
   void Attend(const Cursor& cursor, int layer, int item);
-  void AddProduct(const Cursor& cursor, const kernels::PackedMatrix& matrix, const Activations& acts, int block);
-  void FeedForward(const Cursor& cursor, const LlamaLayer& layer, const Activations& acts, int unit);
+  void StoreBranch(const Cursor& cursor, const kernels::PackedMatrix& matrix, const Activations& acts, int block);
+  void FeedForward(const Cursor& cursor, const TransformerLayer& layer, const Activations& acts, int unit);
   void Logits(Cursor& cursor);
   void LogitsBlocks(const Cursor& cursor, int begin, int end);
 
   uint8_t* HeadPart(int layer, bool value, int head) const;
   int rows() const { return static_cast<int>(plan_.rows.size()); }
 
-  const LlamaWeights weights_;
+  const TransformerWeights weights_;
   const modelfile::ModelConfig& config_;
   const bool exact_;
   const kernels::KernelTable& table_;
   KvLayout layout_;
   std::string fingerprint_;
   StepGate* gate_ = nullptr;
+  // Blocks of 16 columns of q, k and v that are computed together: a whole head where it is normed, else one.
+  const int qkv_unit_blocks_;
+  // How q and k turn, on layers that see everything and on those that slide.
+  struct Rope {
+    std::vector<float> inverse_frequency;  // f32, [head_dim / 2]
+    float* cosine = nullptr;               // [rows][head_dim], each value twice
+    float* sine = nullptr;                 // [rows][head_dim], (-s, +s)
+  };
   StepPlan plan_;
-  // 1 / sqrt(head_dim).
-  float attention_scale_ = 0;
-  // 1 / theta^(2i / head_dim), as f32. [head_dim / 2]
-  std::vector<float> inverse_frequency_;
+  Rope full_rope_, sliding_rope_;
+  const Rope& RopeOf(int layer) const { return config_.Slides(layer) ? sliding_rope_ : full_rope_; }
 
   kernels::AlignedBuffer scratch_;
-  float* hidden_ = nullptr;   // [rows][hidden]: the residual stream
+  float* hidden_ = nullptr;   // [rows][hidden]: the residual stream of steps of many rows
+  float* branch_ = nullptr;   // [rows][hidden]: what attention or feed-forward adds to it
   uint8_t* query_ = nullptr;  // [rows][heads * head_dim] in the KV type
-  float* cosine_ = nullptr;   // [rows][head_dim], each value twice
-  float* sine_ = nullptr;     // [rows][head_dim], (-s, +s)
   Activations norm_;          // of the residual stream
   Activations attended_;      // [rows][heads * head_dim]
   Activations activated_;     // [rows][ffn]
@@ -121,4 +135,4 @@ class LlamaRunner final : public ModelRunner {
 
 }  // namespace baton::engine
 
-#endif  // BATON_ENGINE_MODEL_LLAMA_RUNNER_H_
+#endif  // BATON_ENGINE_MODEL_TRANSFORMER_RUNNER_H_

@@ -1,4 +1,4 @@
-#include "engine/model/llama_weights.h"
+#include "engine/model/transformer_weights.h"
 
 #include <algorithm>
 #include <atomic>
@@ -25,17 +25,21 @@ absl::Status CheckMultiple(const char* what, int64_t value, int64_t unit) {
 }
 
 absl::Status CheckConfig(const ModelConfig& c) {
-  if (c.architecture != modelfile::Architecture::kLlama) {
-    return absl::UnimplementedError(absl::StrFormat("the engine does not run %s yet: use a llama model",
-                                                    ToAbsl(modelfile::ArchitectureName(c.architecture))));
-  }
   BATON_RETURN_IF_ERROR(CheckMultiple("hidden size", c.hidden_size, kernels::kGroup));
   BATON_RETURN_IF_ERROR(CheckMultiple("feed-forward size", c.ffn_size, kernels::kGroup));
   BATON_RETURN_IF_ERROR(CheckMultiple("head dimension", c.head_dim, kernels::kGroup));
   BATON_RETURN_IF_ERROR(CheckMultiple("number of layers", c.layers, 1));
   BATON_RETURN_IF_ERROR(CheckMultiple("vocabulary size", c.vocab_size, 1));
   BATON_RETURN_IF_ERROR(CheckMultiple("number of KV heads", c.kv_heads, 1));
-  return CheckMultiple("number of heads", c.heads, c.kv_heads);
+  BATON_RETURN_IF_ERROR(CheckMultiple("number of heads", c.heads, c.kv_heads));
+  if (!(c.attention_scale > 0)) {
+    return absl::InvalidArgumentError(absl::StrFormat("the attention scale is %g, must be above 0", c.attention_scale));
+  }
+  if (!c.sliding_layers.empty() && (c.sliding_window < 1 || c.sliding_layers.size() != static_cast<size_t>(c.layers))) {
+    return absl::InvalidArgumentError(absl::StrFormat("a window of %d and %d sliding flags for %d layers",
+                                                      c.sliding_window, c.sliding_layers.size(), c.layers));
+  }
+  return absl::OkStatus();
 }
 
 // Collects the matrices, then packs them all.
@@ -50,17 +54,18 @@ class Loader {
       return absl::InvalidArgumentError(
           absl::StrFormat("tensor %s is %d x %d, expected %d x %d", name, tensor->rows, tensor->cols, rows, cols));
     }
-    if (tensor->type > modelfile::TensorType::kQ4_1) {
-      return absl::UnimplementedError(absl::StrFormat("tensor %s is of type %s, which the engine does not run yet", name,
-                                                      ToAbsl(modelfile::TensorTypeName(tensor->type))));
-    }
     return tensor;
   }
 
-  absl::Status Vector(const std::string& name, int64_t size, std::vector<float>& out) const {
+  absl::Status Norm(const std::string& name, int64_t size, std::vector<float>& out,
+                    kernels::RowOrder order = {}) const {
     BATON_ASSIGN_OR_RETURN(const TensorView* const tensor, Find(name, 1, size));
-    out.resize(static_cast<size_t>(size));
-    kernels::DequantizeRow(*tensor, 0, out.data());
+    std::vector<float> values(static_cast<size_t>(size));
+    kernels::DequantizeRow(*tensor, 0, values.data());
+    for (int i = 0; i < size; ++i) {
+      const float weight = values[static_cast<size_t>(order.Source(i))];
+      out.push_back(file_.config().norm_weight_plus_one ? 1.0f + weight : weight);
+    }
     return absl::OkStatus();
   }
 
@@ -114,13 +119,21 @@ class Loader {
   std::atomic<int> next_chunk_{0};
 };
 
-absl::Status LoadLayer(Loader& loader, const ModelConfig& c, int index, LlamaLayer& layer) {
+absl::Status LoadLayer(Loader& loader, const ModelConfig& c, int index, TransformerLayer& layer) {
   const std::string prefix = absl::StrFormat("blk.%d.", index);
   const int64_t q = static_cast<int64_t>(c.heads) * c.head_dim;
   const int64_t kv = static_cast<int64_t>(c.kv_heads) * c.head_dim;
   const kernels::RowOrder rope{c.rope_interleaved ? 0 : c.head_dim};
-  BATON_RETURN_IF_ERROR(loader.Vector(prefix + "attn_norm.weight", c.hidden_size, layer.attention_norm));
-  BATON_RETURN_IF_ERROR(loader.Vector(prefix + "ffn_norm.weight", c.hidden_size, layer.ffn_norm));
+  BATON_RETURN_IF_ERROR(loader.Norm(prefix + "attn_norm.weight", c.hidden_size, layer.attention_norm));
+  BATON_RETURN_IF_ERROR(loader.Norm(prefix + "ffn_norm.weight", c.hidden_size, layer.ffn_norm));
+  if (c.query_key_norm) {
+    BATON_RETURN_IF_ERROR(loader.Norm(prefix + "attn_q_norm.weight", c.head_dim, layer.query_norm, rope));
+    BATON_RETURN_IF_ERROR(loader.Norm(prefix + "attn_k_norm.weight", c.head_dim, layer.key_norm, rope));
+  }
+  if (c.post_norms) {
+    BATON_RETURN_IF_ERROR(loader.Norm(prefix + "post_attention_norm.weight", c.hidden_size, layer.attention_post_norm));
+    BATON_RETURN_IF_ERROR(loader.Norm(prefix + "post_ffw_norm.weight", c.hidden_size, layer.ffn_post_norm));
+  }
   BATON_RETURN_IF_ERROR(loader.Matrix(prefix + "attn_q.weight", q, c.hidden_size, layer.query, rope));
   BATON_RETURN_IF_ERROR(loader.Matrix(prefix + "attn_k.weight", kv, c.hidden_size, layer.key, rope));
   BATON_RETURN_IF_ERROR(loader.Matrix(prefix + "attn_v.weight", kv, c.hidden_size, layer.value));
@@ -132,9 +145,9 @@ absl::Status LoadLayer(Loader& loader, const ModelConfig& c, int index, LlamaLay
 
 }  // namespace
 
-absl::StatusOr<LlamaWeights> LoadLlamaWeights(const modelfile::ModelFile& file, Numerics numerics,
-                                              kernels::ThreadPool& pool) {
-  LlamaWeights weights;
+absl::StatusOr<TransformerWeights> LoadTransformerWeights(const modelfile::ModelFile& file, Numerics numerics,
+                                                          kernels::ThreadPool& pool) {
+  TransformerWeights weights;
   weights.config = file.config();
   const ModelConfig& c = weights.config;
   BATON_RETURN_IF_ERROR(CheckConfig(c));
@@ -144,7 +157,7 @@ absl::StatusOr<LlamaWeights> LoadLlamaWeights(const modelfile::ModelFile& file, 
   for (int i = 0; i < c.layers; ++i) {
     BATON_RETURN_IF_ERROR(LoadLayer(loader, c, i, weights.layers[static_cast<size_t>(i)]));
   }
-  BATON_RETURN_IF_ERROR(loader.Vector("output_norm.weight", c.hidden_size, weights.output_norm));
+  BATON_RETURN_IF_ERROR(loader.Norm("output_norm.weight", c.hidden_size, weights.output_norm));
   const bool tied = file.Find("output.weight") == nullptr;
   if (!tied) BATON_RETURN_IF_ERROR(loader.Matrix("output.weight", c.vocab_size, c.hidden_size, weights.head));
   weights.storage = loader.Pack(pool);
