@@ -156,7 +156,7 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("inspect", "architecture, sizes, types and metadata of a model");
   flags->model = modelfile::kDefaultModel;
-  command->add_option("MODEL", flags->model, "a .gguf file, or a name from the model store")->capture_default_str();
+  command->add_option("MODEL", flags->model, kModelHelp)->capture_default_str();
   command->add_flag("--json", flags->json);
   SetCallback(*command, flags, Inspect, exit_code);
 }

@@ -11,7 +11,8 @@
 namespace baton::cli {
 
 struct LoadedModelFile {
-  // The store's name, or the file's name without folder and ending: the same in every process of a cluster.
+  // The store's name, or the file's without folder and ".gguf", or the directory's: the same in every process of a
+  // cluster.
   std::string name;
   std::unique_ptr<modelfile::ModelFile> file;
 };

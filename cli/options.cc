@@ -47,7 +47,7 @@ CLI::Validator ByteSize() {
 
 void AddModelFlag(CLI::App& app, std::string& model) {
   model = modelfile::kDefaultModel;
-  app.add_option("--model", model, "a .gguf file, or a name from the model store")->capture_default_str();
+  app.add_option("--model", model, kModelHelp)->capture_default_str();
 }
 
 void AddTargetFlag(CLI::App& app, std::string& target) {

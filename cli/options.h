@@ -18,6 +18,9 @@ inline constexpr int kExitUsage = 2;
 
 inline constexpr int kDefaultGrpcPort = 50051;
 
+// What MODEL may be (modelfile::ResolveModel).
+inline constexpr char kModelHelp[] = "a .gguf file, a Hugging Face directory, or a name from the model store";
+
 // What a worker computes with.
 struct EngineFlags {
   std::string model;

@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(pb::WorkerRo
 absl::Status WorkerProcess::LoadModel() {
   BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags_.engine.model));
   model_name_ = loaded.name;
-  if (loaded.file->tokenizer().eos_id >= 0) eos_ids_.push_back(loaded.file->tokenizer().eos_id);
+  eos_ids_ = loaded.file->tokenizer().eos_ids;
   engine::CpuModelOptions options;
   options.numerics = flags_.engine.numerics == "fp32" ? engine::Numerics::kFp32 : engine::Numerics::kExact;
   options.isa = ParseIsa(flags_.engine.isa);

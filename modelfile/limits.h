@@ -22,6 +22,17 @@ inline constexpr uint64_t kDefaultAlignment = 32;
 inline constexpr uint64_t kMinAlignment = 8;
 inline constexpr uint64_t kMaxAlignment = 1u << 16;
 
+// Hugging Face directories.
+inline constexpr uint64_t kMaxHfJsonBytes = 1u << 20;  // config.json, generation_config.json, tokenizer_config.json
+inline constexpr uint64_t kMaxHfTokenizerBytes = 128u << 20;
+inline constexpr uint64_t kMaxHfIndexBytes = 64u << 20;
+inline constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;  // the format's own
+inline constexpr size_t kMaxJsonDepth = 64;
+inline constexpr size_t kMaxHfTensorNameBytes = 256;
+inline constexpr size_t kMaxHfTensorDims = 8;
+inline constexpr size_t kMaxHfShards = 1024;
+inline constexpr size_t kMaxHfFileNameBytes = 255;
+
 // The model.
 inline constexpr int32_t kMaxLayers = 512;
 inline constexpr int32_t kMaxHiddenSize = 1 << 16;

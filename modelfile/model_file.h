@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -94,19 +95,36 @@ struct ModelConfig {
 // GGUF's token types.
 enum class TokenType : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
+// Where a SentencePiece-style tokenizer puts a space before text: nowhere, before a text that does not begin with one,
+// or before every piece of it between special tokens.
+enum class SpacePrefix : uint8_t { kNone, kFirst, kEach };
+
 struct TokenizerSpec {
-  std::string model;          // "gpt2" is byte-level BPE
-  std::string pre_tokenizer;  // "smollm", "llama-bpe", ...
+  std::string model;          // "gpt2" is byte-level BPE, "llama" SentencePiece-style BPE
+  std::string pre_tokenizer;  // of byte-level BPE: "smollm", "llama-bpe", ...
   std::vector<std::string> tokens;
   std::vector<TokenType> token_types;  // as many as tokens
   std::vector<std::string> merges;     // "left right", best first
+  std::vector<float> scores;           // "llama" without merges: as many as tokens, greater is better
   int32_t bos_id = -1;                 // -1: none
   int32_t eos_id = -1;
+  std::vector<int32_t> eos_ids;  // every token that ends an answer, eos_id among them
   int32_t unknown_id = -1;
   int32_t padding_id = -1;
   bool add_bos = false;
-  bool add_space_prefix = false;
+  SpacePrefix space_prefix = SpacePrefix::kNone;
+  // Words that are tokens are not merged; none: as the pre-tokenizer's family does.
+  std::optional<bool> ignore_merges;
   std::string chat_template;  // Jinja; empty: none
+};
+
+// How the model's makers want it sampled; what is not set is left to whoever serves it.
+struct SamplingDefaults {
+  std::optional<float> temperature;
+  std::optional<int32_t> top_k;
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
 };
 
 // One line of `baton inspect`: arrays are shortened.
@@ -123,6 +141,8 @@ class ModelFile {
 
   virtual const ModelConfig& config() const = 0;
   virtual const TokenizerSpec& tokenizer() const = 0;
+  // Not checked against any range. GGUF files have none.
+  virtual const SamplingDefaults& sampling_defaults() const;
   virtual const std::vector<MetadataEntry>& metadata() const = 0;
   virtual const std::vector<TensorView>& tensors() const = 0;
   // By GGUF's name ("blk.0.attn_q.weight"); null when absent.
@@ -132,19 +152,24 @@ class ModelFile {
   virtual Digest128 WeightsDigest() const = 0;
 };
 
-// Opens a GGUF v3 file (memory-mapped; it must not be shortened while it is open). NOT_FOUND when there is none,
-// INVALID_ARGUMENT with one line that says what is damaged and where, UNIMPLEMENTED for an architecture, a variant of
-// it or a tensor type that Baton does not run, PERMISSION_DENIED and UNAVAILABLE as the system says. A file without a
-// tokenizer opens: its TokenizerSpec::model is empty. Tensor names are checked against the architecture's, their shapes
-// by the engine. Tensor data is aligned to the file's alignment (32 bytes by default, at least 8).
+// Opens a GGUF v3 file or a Hugging Face directory (hf_directory.h). Weights are memory-mapped: no file may be
+// shortened while it is open. NOT_FOUND when there is none, INVALID_ARGUMENT with one line that says what is damaged
+// and where, UNIMPLEMENTED for an architecture, a variant of it or a tensor type that Baton does not run,
+// PERMISSION_DENIED and UNAVAILABLE as the system says. A file without a tokenizer opens: its TokenizerSpec::model is
+// empty. Tensor names are checked against the architecture's, their shapes by the engine. Tensor data of a GGUF file is
+// aligned to the file's alignment (32 bytes by default, at least 8), of a directory not at all.
 absl::StatusOr<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path);
 
-// The same over bytes that the caller keeps alive; for tests and fuzzers. Alignment is then relative to `data`.
+// A GGUF file over bytes that the caller keeps alive; for tests and fuzzers. Alignment is then relative to `data`.
 absl::StatusOr<std::unique_ptr<ModelFile>> ParseGguf(const uint8_t* data, size_t bytes);
 
-// MODEL of the command line: a path, or a name from the model store ($BATON_MODEL_STORE, else
-// $XDG_DATA_HOME/baton/models, else ~/.local/share/baton/models). NOT_FOUND says how to fetch it; UNIMPLEMENTED for
-// a directory. What contains a slash or ends in ".gguf" is a path; a name is looked for in the store first.
+// The digest that WeightsDigest gives of these tensors.
+Digest128 DigestOfTensors(const std::vector<TensorView>& tensors);
+
+// MODEL of the command line: the path of a GGUF file or of a Hugging Face directory, or a name from the model store
+// ($BATON_MODEL_STORE, else $XDG_DATA_HOME/baton/models, else ~/.local/share/baton/models), where NAME.gguf or the
+// directory NAME lies. NOT_FOUND says how to fetch it. What contains a slash or ends in ".gguf" is a path; a name is
+// looked for in the store first.
 absl::StatusOr<std::string> ResolveModel(std::string_view model);
 
 inline constexpr std::string_view kDefaultModel = "smollm2-135m-instruct";

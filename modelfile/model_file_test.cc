@@ -194,7 +194,7 @@ TEST(DefaultModel, IsSmolLm2) {
   EXPECT_EQ(tokenizer.unknown_id, 0);
   EXPECT_EQ(tokenizer.padding_id, 2);
   EXPECT_FALSE(tokenizer.add_bos);
-  EXPECT_FALSE(tokenizer.add_space_prefix);
+  EXPECT_EQ(tokenizer.space_prefix, SpacePrefix::kNone);
   EXPECT_THAT(tokenizer.chat_template, HasSubstr("<|im_start|>system"));
   EXPECT_EQ((*file)->metadata().size(), 33u);
 }

@@ -1,10 +1,10 @@
 // ResolveModel: what MODEL means on the command line.
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
@@ -17,12 +17,9 @@ namespace {
 
 constexpr std::string_view kSuffix = ".gguf";
 
-enum class PathKind : uint8_t { kNone, kFile, kDirectory };
-
-PathKind KindOf(const std::string& path) {
-  struct stat facts {};
-  if (stat(path.c_str(), &facts) != 0) return PathKind::kNone;
-  return S_ISDIR(facts.st_mode) ? PathKind::kDirectory : PathKind::kFile;
+bool Exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
 }
 
 // An empty variable counts as unset.
@@ -49,20 +46,8 @@ bool IsStoreName(std::string_view model) {
          });
 }
 
-absl::Status DirectoryStatus(std::string_view model) {
-  return absl::UnimplementedError(
-      absl::StrCat("model ", ShowText(model), " is a directory: Baton reads single GGUF files; name a .gguf file"));
-}
-
 absl::StatusOr<std::string> ResolvePath(std::string_view model) {
-  switch (KindOf(std::string(model))) {
-    case PathKind::kFile:
-      return std::string(model);
-    case PathKind::kDirectory:
-      return DirectoryStatus(model);
-    case PathKind::kNone:
-      break;
-  }
+  if (Exists(std::string(model))) return std::string(model);
   return absl::NotFoundError(absl::StrCat("there is no model file ", ShowText(model),
                                           "; check the path, or run ./scripts/fetch_model.sh ", ToAbsl(kDefaultModel),
                                           " and name the model ", ToAbsl(kDefaultModel)));
@@ -73,26 +58,23 @@ absl::StatusOr<std::string> ResolvePath(std::string_view model) {
 absl::StatusOr<std::string> ResolveModel(std::string_view model) {
   if (model.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the model is empty; name a .gguf file or a model of the store, such as ", ToAbsl(kDefaultModel)));
+        absl::StrCat("the model is empty; name a .gguf file, a model directory or a model of the store, such as ",
+                     ToAbsl(kDefaultModel)));
   }
   if (model.find('\0') != std::string_view::npos) {
     return absl::InvalidArgumentError(
-        "the model's name contains a NUL byte; name a .gguf file or a model of the store");
+        "the model's name contains a NUL byte; name a .gguf file, a model directory or a model of the store");
   }
   if (model.find('/') != std::string_view::npos || model.ends_with(kSuffix) || !IsStoreName(model)) {
     return ResolvePath(model);
   }
   BATON_ASSIGN_OR_RETURN(const std::string store, StoreDirectory());
-  const std::string path = absl::StrCat(store, "/", ToAbsl(model), ToAbsl(kSuffix));
-  if (KindOf(path) == PathKind::kFile) return path;
-  switch (KindOf(std::string(model))) {
-    case PathKind::kFile:
-      return std::string(model);
-    case PathKind::kDirectory:
-      return DirectoryStatus(model);
-    case PathKind::kNone:
-      break;
-  }
+  std::error_code error;
+  const std::string stored = absl::StrCat(store, "/", ToAbsl(model));
+  if (std::string file = absl::StrCat(stored, ToAbsl(kSuffix)); std::filesystem::is_regular_file(file, error))
+    return file;
+  if (std::filesystem::is_directory(stored, error)) return stored;
+  if (Exists(std::string(model))) return std::string(model);
   return absl::NotFoundError(absl::StrCat("there is no model ", ToAbsl(model), " in ", store,
                                           "; run ./scripts/fetch_model.sh ", ToAbsl(model)));
 }

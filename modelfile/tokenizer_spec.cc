@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -69,6 +72,21 @@ absl::Status ReadMerges(const GgufDocument& document, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
+absl::Status ReadScores(const GgufDocument& document, TokenizerSpec* spec) {
+  const GgufValue* scores = document.Find("tokenizer.ggml.scores");
+  if (scores == nullptr) return absl::OkStatus();
+  if (!scores->is_array || scores->type != GgufType::kF32 || scores->count != spec->tokens.size()) {
+    return Refused(absl::StrCat("tokenizer.ggml.scores is ", ShowGgufType(*scores), ", must be an array of ",
+                                spec->tokens.size(), " f32"));
+  }
+  spec->scores.resize(scores->count);
+  std::memcpy(spec->scores.data(), scores->bytes, scores->count * sizeof(float));
+  for (size_t i = 0; i < spec->scores.size(); ++i) {
+    if (!std::isfinite(spec->scores[i])) return Refused(absl::StrCat("the score of token ", i, " is not a number"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int32_t> ReadTokenId(const GgufDocument& document, std::string_view key, size_t vocab_size) {
   BATON_ASSIGN_OR_RETURN(const std::optional<int64_t> id, document.Integer(key));
   if (!id.has_value()) return -1;
@@ -76,6 +94,17 @@ absl::StatusOr<int32_t> ReadTokenId(const GgufDocument& document, std::string_vi
     return Refused(absl::StrCat(ToAbsl(key), " is ", *id, ", the vocabulary has ", vocab_size, " tokens"));
   }
   return static_cast<int32_t>(*id);
+}
+
+// Chat models end an answer with a token of its own (end of turn), which not all files call EOS.
+absl::Status ReadEndTokens(const GgufDocument& document, TokenizerSpec* spec) {
+  for (const std::string_view key :
+       {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    BATON_ASSIGN_OR_RETURN(const int32_t id, ReadTokenId(document, key, spec->tokens.size()));
+    const bool known = std::find(spec->eos_ids.begin(), spec->eos_ids.end(), id) != spec->eos_ids.end();
+    if (id >= 0 && !known) spec->eos_ids.push_back(id);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadChatTemplate(const GgufDocument& document, TokenizerSpec* spec) {
@@ -100,16 +129,20 @@ absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufDocument& document) {
   BATON_RETURN_IF_ERROR(ReadTokens(document, &spec));
   BATON_RETURN_IF_ERROR(ReadTokenTypes(document, &spec));
   BATON_RETURN_IF_ERROR(ReadMerges(document, &spec));
+  BATON_RETURN_IF_ERROR(ReadScores(document, &spec));
   const size_t vocab_size = spec.tokens.size();
   BATON_ASSIGN_OR_RETURN(spec.bos_id, ReadTokenId(document, "tokenizer.ggml.bos_token_id", vocab_size));
   BATON_ASSIGN_OR_RETURN(spec.eos_id, ReadTokenId(document, "tokenizer.ggml.eos_token_id", vocab_size));
   BATON_ASSIGN_OR_RETURN(spec.unknown_id, ReadTokenId(document, "tokenizer.ggml.unknown_token_id", vocab_size));
   BATON_ASSIGN_OR_RETURN(spec.padding_id, ReadTokenId(document, "tokenizer.ggml.padding_token_id", vocab_size));
   BATON_ASSIGN_OR_RETURN(const std::optional<bool> add_bos, document.Bool("tokenizer.ggml.add_bos_token"));
-  spec.add_bos = add_bos.value_or(false);
+  // SentencePiece's own defaults hold where a file is silent.
+  const bool sentencepiece = spec.model == "llama";
+  spec.add_bos = add_bos.value_or(sentencepiece && spec.bos_id >= 0);
   if (spec.add_bos && spec.bos_id < 0) return Refused("tokenizer.ggml.add_bos_token is set without bos_token_id");
   BATON_ASSIGN_OR_RETURN(const std::optional<bool> add_space, document.Bool("tokenizer.ggml.add_space_prefix"));
-  spec.add_space_prefix = add_space.value_or(false);
+  if (add_space.value_or(sentencepiece)) spec.space_prefix = SpacePrefix::kFirst;
+  BATON_RETURN_IF_ERROR(ReadEndTokens(document, &spec));
   BATON_RETURN_IF_ERROR(ReadChatTemplate(document, &spec));
   return spec;
 }

@@ -105,6 +105,7 @@ grpc::Status RequestReader::ReadPrompt(const v1::GenerateRequest& request, std::
 }
 
 grpc::Status RequestReader::ReadSampling(const v1::SamplingParams& proto, SamplingParams& params) const {
+  params = model_.sampling_defaults;
   if (proto.has_temperature()) params.temperature = proto.temperature();
   if (proto.has_top_k()) params.top_k = proto.top_k();
   if (proto.has_top_p()) params.top_p = proto.top_p();

@@ -70,6 +70,53 @@ TEST_F(RequestReaderTest, ChatIsRenderedByTheModelsTemplate) {
   EXPECT_EQ(*model_.tokenizer->Decode(prepared_.job.prompt, false), "user: hi\n");
 }
 
+TEST_F(RequestReaderTest, TheModelsSamplingDefaultsCountWhereTheClientSetsNothing) {
+  const auto model = TestModelWithDefaults(
+      R"({"do_sample": true, "temperature": 0.5, "top_k": 64, "top_p": 0.75, "repetition_penalty": 1.25})");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const RequestReader reader(*model, random_);
+  v1::GenerateRequest request = Text("hello");
+  ASSERT_TRUE(reader.Read(request, prepared_).ok());
+  EXPECT_EQ(prepared_.job.sampling.temperature, 0.5f);
+  EXPECT_EQ(prepared_.job.sampling.top_k, 64);
+  EXPECT_EQ(prepared_.job.sampling.top_p, 0.75f);
+  EXPECT_EQ(prepared_.job.sampling.repetition_penalty, 1.25f);
+  EXPECT_EQ(prepared_.job.sampling.min_p, 0.0f);
+  request.mutable_sampling()->set_temperature(0);
+  request.mutable_sampling()->set_top_k(3);
+  ASSERT_TRUE(reader.Read(request, prepared_).ok());
+  EXPECT_EQ(prepared_.job.sampling.temperature, 0.0f);
+  EXPECT_EQ(prepared_.job.sampling.top_k, 3);
+  EXPECT_EQ(prepared_.job.sampling.top_p, 0.75f);
+}
+
+TEST_F(RequestReaderTest, AModelThatIsNotToBeSampledStaysGreedy) {
+  const auto model = TestModelWithDefaults(R"({"temperature": 0.5, "top_k": 64})");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->sampling_defaults, SamplingParams());
+}
+
+TEST_F(RequestReaderTest, RefusesAModelWithSamplingDefaultsThatNoClientMayAskFor) {
+  const absl::Status status = TestModelWithDefaults(R"({"do_sample": true, "top_p": 1.5})").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("generation_config.json: top_p"), absl::string_view::npos) << status;
+}
+
+TEST_F(RequestReaderTest, BosIsAddedToTextAndNotToWhatTheTemplateWrites) {
+  const auto model = TestModelWithDefaults("{}");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const RequestReader reader(*model, random_);
+  const std::vector<int32_t> expected = {modelfile::kTinyBos, modelfile::kTinyFirstByteToken + 'h'};
+  ASSERT_TRUE(reader.Read(Text("h"), prepared_).ok());
+  EXPECT_EQ(prepared_.job.prompt, expected);
+  v1::GenerateRequest request;
+  v1::ChatMessage* message = request.mutable_chat()->add_messages();
+  message->set_role("user");
+  message->set_content("h");
+  ASSERT_TRUE(reader.Read(request, prepared_).ok());
+  EXPECT_EQ(prepared_.job.prompt, expected);
+}
+
 TEST_F(RequestReaderTest, RefusesWithoutAPromptOrWithAnEmptyOne) {
   EXPECT_EQ(RefusedField({}), "prompt");
   EXPECT_EQ(RefusedField(Text("")), "prompt");

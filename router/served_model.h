@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/sampling_params.h"
 #include "modelfile/model_file.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
@@ -21,7 +22,11 @@ struct ServedModel {
   // Empty: the model has none, chat prompts are refused.
   std::optional<tokenizer::ChatTemplate> chat_template;
 
-  // Copies what it needs from `file`.
+  // What counts for the fields of a request that the client did not set: the model's own where its files have them
+  // (ModelFile::sampling_defaults), else those of SamplingParams.
+  SamplingParams sampling_defaults;
+
+  // Copies what it needs from `file`. INVALID_ARGUMENT for sampling defaults that no client may ask for.
   static absl::StatusOr<ServedModel> Create(std::string name, const modelfile::ModelFile& file);
 };
 

@@ -3,6 +3,7 @@
 #define BATON_ROUTER_TEST_MODEL_H_
 
 #include "common/check.h"
+#include "modelfile/tiny_hf.h"
 #include "modelfile/tiny_llama.h"
 #include "router/served_model.h"
 
@@ -18,6 +19,19 @@ inline ServedModel TestModel() {
   auto model = ServedModel::Create("tiny", **file);
   BATON_CHECK(model.ok()) << model.status().message();
   return *std::move(model);
+}
+
+// The same from a directory whose makers want it sampled, and whose template writes BOS that the tokenizer adds to
+// text.
+inline absl::StatusOr<ServedModel> TestModelWithDefaults(const std::string& generation_config) {
+  modelfile::HfContents contents =
+      modelfile::TinyHf({.matrix_type = modelfile::TensorType::kF32, .embedding_type = modelfile::TensorType::kF32});
+  contents["generation_config.json"] = generation_config;
+  contents["tokenizer_config.json"] = R"({"bos_token": "<|start|>", "eos_token": "<|end|>", "add_bos_token": true})";
+  contents["chat_template.jinja"] = "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}";
+  auto file = modelfile::ParseHf(std::move(contents));
+  BATON_CHECK(file.ok()) << file.status();
+  return ServedModel::Create("tiny", **file);
 }
 
 }  // namespace baton::router

@@ -1,4 +1,4 @@
-// The seeds of the fuzzer are the output of the writer: set BATON_WRITE_CORPUS=1 to write them again.
+// The seeds of the fuzzers are the output of the writers: set BATON_WRITE_CORPUS=1 to write them again.
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "modelfile/test_models.h"
+#include "modelfile/tiny_hf.h"
 
 namespace baton::modelfile {
 namespace {
@@ -46,9 +47,31 @@ std::vector<Seed> Seeds() {
   return seeds;
 }
 
-TEST(GgufCorpus, IsWhatTheWriterWrites) {
-  for (const Seed& seed : Seeds()) {
-    const std::string path = std::string(BATON_SOURCE_DIR) + "/modelfile/corpus/gguf/" + seed.name;
+// hf_fuzz.cc's: the number of the file, then the file.
+std::vector<Seed> HfSeeds() {
+  TinyLlamaOptions options = Smallest();
+  options.hidden_size = options.ffn_size = 8;
+  options.matrix_type = TensorType::kF32;
+  options.embedding_type = TensorType::kBf16;
+  const HfContents tiny = TinyHf(options);
+  std::vector<Seed> seeds;
+  const char* const names[] = {"config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"};
+  for (uint8_t i = 0; i < std::size(names); ++i) {
+    Seed seed = {std::string("hf/") + names[i], {i}};
+    seed.bytes.insert(seed.bytes.end(), tiny.at(names[i]).begin(), tiny.at(names[i]).end());
+    seeds.push_back(std::move(seed));
+  }
+  const std::string& weights = tiny.at("model.safetensors");
+  seeds.push_back({"safetensors/tiny.safetensors", {weights.begin(), weights.end()}});
+  return seeds;
+}
+
+TEST(Corpus, IsWhatTheWritersWrite) {
+  std::vector<Seed> seeds = Seeds();
+  for (Seed& seed : seeds) seed.name = "gguf/" + seed.name;
+  for (Seed& seed : HfSeeds()) seeds.push_back(std::move(seed));
+  for (const Seed& seed : seeds) {
+    const std::string path = std::string(BATON_SOURCE_DIR) + "/modelfile/corpus/" + seed.name;
     if (std::getenv("BATON_WRITE_CORPUS") != nullptr) {
       std::ofstream(path, std::ios::binary)
           .write(reinterpret_cast<const char*>(seed.bytes.data()), static_cast<std::streamsize>(seed.bytes.size()));

@@ -1,0 +1,43 @@
+// What config.json and generation_config.json of a Hugging Face directory say, checked for sense.
+#ifndef BATON_MODELFILE_HF_CONFIG_H_
+#define BATON_MODELFILE_HF_CONFIG_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "modelfile/json_reader.h"
+#include "modelfile/model_file.h"
+
+namespace baton::modelfile {
+
+struct HfConfig {
+  ModelConfig model;
+  // Whether the head is the embedding; none: as the weights are.
+  std::optional<bool> tied_head;
+  int32_t bos_id = -1;
+  std::vector<int32_t> eos_ids;
+};
+
+// INVALID_ARGUMENT names the key and what it must be; UNIMPLEMENTED names the model type or the variant (RoPE scaling,
+// biases, quantization, ...) that Baton does not run.
+absl::StatusOr<HfConfig> ReadHfConfig(const Json& config);
+
+struct HfGeneration {
+  SamplingDefaults sampling;
+  std::vector<int32_t> eos_ids;  // empty: config.json's count
+};
+
+// Filters and temperature count only where do_sample is true, as in transformers; temperature is then 1 unless given.
+absl::StatusOr<HfGeneration> ReadHfGeneration(const Json& generation);
+
+// The name that the engine looks a tensor up by (GGUF's), by the architecture's table. Empty: the tensor is derived
+// from the configuration and needs no reading. UNIMPLEMENTED for one that the engine would ignore: the output would be
+// wrong.
+absl::StatusOr<std::string> EngineTensorName(std::string_view huggingface_name, const ModelConfig& config);
+
+}  // namespace baton::modelfile
+
+#endif  // BATON_MODELFILE_HF_CONFIG_H_

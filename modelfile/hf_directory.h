@@ -1,0 +1,36 @@
+// Models as Hugging Face transformers stores them: config.json, *.safetensors with or without
+// model.safetensors.index.json, tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.json.
+#ifndef BATON_MODELFILE_HF_DIRECTORY_H_
+#define BATON_MODELFILE_HF_DIRECTORY_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "modelfile/model_file.h"
+
+namespace baton::modelfile {
+
+// The files of one directory, by plain names.
+class HfFiles {
+ public:
+  virtual ~HfFiles() = default;
+  // NOT_FOUND when there is no such file. The bytes live as long as this object.
+  virtual absl::StatusOr<std::string_view> Open(const std::string& name) = 0;
+  // All that end in ".safetensors", sorted.
+  virtual std::vector<std::string> WeightFiles() = 0;
+};
+
+// The weights are those of the index, else of model.safetensors, else of every *.safetensors file. Tensors in F32, F16
+// and BF16. Errors as of OpenModelFile. A directory without tokenizer.json opens, with an empty TokenizerSpec::model;
+// config.json and weights must be there.
+absl::StatusOr<std::unique_ptr<ModelFile>> OpenHfDirectory(const std::string& path);
+
+// The same over files from anywhere; for tests and fuzzers. `name` is what ModelConfig::name becomes.
+absl::StatusOr<std::unique_ptr<ModelFile>> ParseHfModel(std::unique_ptr<HfFiles> files, const std::string& name);
+
+}  // namespace baton::modelfile
+
+#endif  // BATON_MODELFILE_HF_DIRECTORY_H_

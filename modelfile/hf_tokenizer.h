@@ -1,0 +1,24 @@
+// tokenizer.json, tokenizer_config.json and chat_template.jinja of a Hugging Face directory.
+#ifndef BATON_MODELFILE_HF_TOKENIZER_H_
+#define BATON_MODELFILE_HF_TOKENIZER_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "modelfile/json_reader.h"
+#include "modelfile/model_file.h"
+
+namespace baton::modelfile {
+
+// Vocabulary, merges, added tokens, and which steps turn text into tokens. The result has `vocab_size` tokens: ids that
+// the file leaves out are unused ones. INVALID_ARGUMENT names what is damaged; UNIMPLEMENTED names a step (normalizer,
+// pre-tokenizer, ...) that Baton does not know: guessing would change the tokens.
+absl::StatusOr<TokenizerSpec> ReadHfTokenizer(const Json& tokenizer, int32_t vocab_size);
+
+// Special tokens by their text, whether BOS is added, the chat template. Needs the tokens of ReadHfTokenizer.
+absl::Status ReadHfTokenizerConfig(const Json& config, TokenizerSpec* spec);
+
+}  // namespace baton::modelfile
+
+#endif  // BATON_MODELFILE_HF_TOKENIZER_H_

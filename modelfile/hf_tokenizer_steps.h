@@ -1,0 +1,27 @@
+// The steps of tokenizer.json around its vocabulary: normalizer, pre-tokenizer, decoder, post-processor.
+#ifndef BATON_MODELFILE_HF_TOKENIZER_STEPS_H_
+#define BATON_MODELFILE_HF_TOKENIZER_STEPS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "modelfile/json_reader.h"
+#include "modelfile/model_file.h"
+
+namespace baton::modelfile {
+
+inline constexpr std::string_view kTokenizerFile = "tokenizer.json";
+
+// Byte-level BPE: sets pre_tokenizer. SentencePiece-style BPE: sets space_prefix. `fields` is the whole file.
+// UNIMPLEMENTED for any step that is not known to give the tokens that Baton's tokenizer gives.
+absl::Status ReadByteLevelSteps(const JsonFields& fields, TokenizerSpec* spec);
+absl::Status ReadSentencePieceSteps(const JsonFields& fields, TokenizerSpec* spec);
+
+// The text of the special token that the post-processor puts before every text; empty for none. UNIMPLEMENTED when it
+// adds anything else.
+absl::StatusOr<std::string> ReadAddedBos(const JsonFields& fields);
+
+}  // namespace baton::modelfile
+
+#endif  // BATON_MODELFILE_HF_TOKENIZER_STEPS_H_

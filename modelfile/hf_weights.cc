@@ -1,0 +1,162 @@
+#include "modelfile/hf_weights.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "modelfile/gguf_document.h"
+#include "modelfile/json_reader.h"
+#include "modelfile/limits.h"
+#include "modelfile/safetensors_reader.h"
+
+namespace baton::modelfile {
+namespace {
+
+constexpr char kIndexFile[] = "model.safetensors.index.json";
+constexpr char kSingleFile[] = "model.safetensors";
+constexpr std::string_view kWeightSuffix = ".safetensors";
+constexpr std::string_view kHead = "output.weight";
+
+// Names come from a file: none may lead out of the directory.
+bool IsPlainFileName(std::string_view name) {
+  return name.size() <= kMaxHfFileNameBytes && name.ends_with(kWeightSuffix) && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+                  c == '-';
+         });
+}
+
+std::optional<TensorType> TypeOf(std::string_view dtype) {
+  if (dtype == "F32") return TensorType::kF32;
+  if (dtype == "F16") return TensorType::kF16;
+  if (dtype == "BF16") return TensorType::kBf16;
+  return std::nullopt;
+}
+
+// Hugging Face's name of a tensor to the file that the index says it is in.
+using WeightMap = std::map<std::string, std::string>;
+
+absl::StatusOr<WeightMap> ReadIndex(std::string_view text) {
+  BATON_ASSIGN_OR_RETURN(const Json index, ParseJsonObject(text, kIndexFile, kMaxHfIndexBytes));
+  const JsonFields fields(index, kIndexFile);
+  BATON_ASSIGN_OR_RETURN(const Json* entries, fields.Object("weight_map"));
+  if (entries == nullptr || entries->size() > kMaxTensors) {
+    return fields.Refuse("weight_map", absl::StrCat("an object of at most ", kMaxTensors, " tensors"));
+  }
+  WeightMap map;
+  for (const auto& [tensor, file] : entries->items()) {
+    const std::string* name = file.get_ptr<const std::string*>();
+    if (name == nullptr || !IsPlainFileName(*name)) {
+      return absl::InvalidArgumentError(absl::StrCat(kIndexFile, ": tensor ", ShowText(tensor), " is in file ",
+                                                     ShowJson(file), ", must be a plain name that ends in ",
+                                                     ToAbsl(kWeightSuffix), "; correct the file"));
+    }
+    map[tensor] = *name;
+  }
+  return map;
+}
+
+class WeightsReader {
+ public:
+  WeightsReader(const HfConfig& config, HfFiles& files) : config_(config), files_(files) {}
+
+  absl::StatusOr<std::vector<TensorView>> Read() {
+    BATON_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFiles());
+    if (names.size() > kMaxHfShards) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the weights are in ", names.size(), " files, limit ", kMaxHfShards));
+    }
+    for (const std::string& name : names) BATON_RETURN_IF_ERROR(ReadFile(name));
+    for (const auto& [tensor, file] : map_) {
+      if (!seen_.contains(tensor)) return Missing(file, tensor);
+    }
+    const bool has_head = std::any_of(tensors_.begin(), tensors_.end(), [](const auto& t) { return t.name == kHead; });
+    if (config_.tied_head == false && !has_head) return Missing("the weights", "lm_head.weight");
+    return std::move(tensors_);
+  }
+
+ private:
+  static absl::Status Missing(std::string_view file, std::string_view tensor) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(ShowText(file), " lacks tensor ", ShowText(tensor), "; fetch the model again"));
+  }
+
+  absl::StatusOr<std::vector<std::string>> ListFiles() {
+    const absl::StatusOr<std::string_view> index = files_.Open(kIndexFile);
+    if (index.ok()) {
+      BATON_ASSIGN_OR_RETURN(map_, ReadIndex(*index));
+      std::vector<std::string> names;
+      for (const auto& [tensor, file] : map_) names.push_back(file);
+      std::sort(names.begin(), names.end());
+      names.erase(std::unique(names.begin(), names.end()), names.end());
+      return names;
+    }
+    if (index.status().code() != absl::StatusCode::kNotFound) return index.status();
+    std::vector<std::string> names = files_.WeightFiles();
+    if (std::find(names.begin(), names.end(), kSingleFile) != names.end()) names = {kSingleFile};
+    if (names.empty()) {
+      return absl::NotFoundError("there is no model.safetensors; name a directory with *.safetensors files");
+    }
+    return names;
+  }
+
+  absl::Status ReadFile(const std::string& name) {
+    BATON_ASSIGN_OR_RETURN(const std::string_view bytes, files_.Open(name));
+    BATON_ASSIGN_OR_RETURN(const std::vector<SafetensorsTensor> tensors, ParseSafetensors(bytes, name));
+    for (const SafetensorsTensor& tensor : tensors) {
+      const auto mapped = map_.find(tensor.name);
+      if (!map_.empty() && (mapped == map_.end() || mapped->second != name)) {
+        return absl::InvalidArgumentError(absl::StrCat(name, ": tensor ", ShowText(tensor.name), " is not in ",
+                                                       kIndexFile, " or in another file there; fetch the model again"));
+      }
+      if (!seen_.insert(tensor.name).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(name, ": tensor ", ShowText(tensor.name), " is in another file too; fetch the model again"));
+      }
+      BATON_RETURN_IF_ERROR(Add(tensor, name));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Add(const SafetensorsTensor& tensor, std::string_view file) {
+    BATON_ASSIGN_OR_RETURN(std::string name, EngineTensorName(tensor.name, config_.model));
+    if (name.empty() || (name == kHead && config_.tied_head == true)) return absl::OkStatus();
+    const std::optional<TensorType> type = TypeOf(tensor.dtype);
+    if (!type.has_value()) {
+      return absl::UnimplementedError(absl::StrCat(ToAbsl(file), ": tensor ", ShowText(tensor.name), " is of type ",
+                                                   tensor.dtype, ": Baton runs F32, F16 and BF16"));
+    }
+    if (tensor.shape.empty() || tensor.shape.size() > 2 || tensor.bytes == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(ToAbsl(file), ": tensor ", ShowText(tensor.name),
+                                                     " is neither a vector nor a matrix; fetch the model again"));
+    }
+    const int64_t rows = tensor.shape.size() == 1 ? 1 : tensor.shape[0];
+    tensors_.push_back({.name = std::move(name),
+                        .type = *type,
+                        .rows = rows,
+                        .cols = tensor.shape.back(),
+                        .data = tensor.data,
+                        .bytes = tensor.bytes});
+    return absl::OkStatus();
+  }
+
+  const HfConfig& config_;
+  HfFiles& files_;
+  WeightMap map_;
+  absl::flat_hash_set<std::string> seen_;
+  std::vector<TensorView> tensors_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<TensorView>> ReadHfWeights(const HfConfig& config, HfFiles& files) {
+  return WeightsReader(config, files).Read();
+}
+
+}  // namespace baton::modelfile

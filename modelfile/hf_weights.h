@@ -1,0 +1,19 @@
+// The tensors of a Hugging Face directory, by the engine's names.
+#ifndef BATON_MODELFILE_HF_WEIGHTS_H_
+#define BATON_MODELFILE_HF_WEIGHTS_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "modelfile/hf_config.h"
+#include "modelfile/hf_directory.h"
+#include "modelfile/model_file.h"
+
+namespace baton::modelfile {
+
+// Views into the bytes of `files`. A head that config.json ties to the embedding is left out.
+absl::StatusOr<std::vector<TensorView>> ReadHfWeights(const HfConfig& config, HfFiles& files);
+
+}  // namespace baton::modelfile
+
+#endif  // BATON_MODELFILE_HF_WEIGHTS_H_
