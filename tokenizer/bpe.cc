@@ -54,14 +54,10 @@ std::string BytesToByteLevel(std::string_view bytes) {
   return written;
 }
 
-absl::Status BpeMerger::Build(const absl::flat_hash_map<std::string, int32_t>& vocab,
-                              const std::vector<std::string>& merges) {
-  for (int b = 0; b < 256; ++b) {
-    const auto it = vocab.find(BytesToByteLevel(std::string(1, static_cast<char>(b))));
-    byte_ids_[b] = it == vocab.end() ? -1 : it->second;
-  }
-  rules_.clear();
-  rules_.reserve(merges.size());
+void MergeRules::Add(const Rule& rule) { rules_[PairKey(rule.left, rule.right)] = {next_rank_++, rule.merged}; }
+
+absl::Status MergeRules::AddAll(const Vocabulary& vocab, const std::vector<std::string>& merges) {
+  Reserve(merges.size());
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const std::string& merge = merges[rank];
     const size_t space = merge.find(' ');
@@ -77,26 +73,25 @@ absl::Status BpeMerger::Build(const absl::flat_hash_map<std::string, int32_t>& v
       return absl::InvalidArgumentError(
           absl::StrCat("tokenizer merge ", rank, " names a token that is not in the vocabulary"));
     }
-    // A pair that is listed twice keeps its last rank, as in tokenizers.
-    rules_[PairKey(left_it->second, right_it->second)] = {static_cast<int32_t>(rank), merged_it->second};
+    Add({left_it->second, right_it->second, merged_it->second});
   }
   return absl::OkStatus();
 }
 
 // A doubly linked list in a vector: neighbours by index, -1 at the ends. A symbol that was merged into its left
 // neighbour has id -1.
-struct BpeMerger::Symbol {
+struct MergeRules::Symbol {
   int32_t id;
   int32_t prev;
   int32_t next;
 };
 
-const BpeMerger::Rule* BpeMerger::FindRule(int32_t left, int32_t right) const {
+const MergeRules::Merged* MergeRules::Find(int32_t left, int32_t right) const {
   const auto it = rules_.find(PairKey(left, right));
   return it == rules_.end() ? nullptr : &it->second;
 }
 
-void BpeMerger::MergeSymbols(std::vector<Symbol>* symbols) const {
+void MergeRules::MergeSymbols(std::vector<Symbol>* symbols) const {
   struct Candidate {
     int32_t rank;
     int32_t left;  // index of the symbol
@@ -108,15 +103,15 @@ void BpeMerger::MergeSymbols(std::vector<Symbol>* symbols) const {
   std::vector<Symbol>& list = *symbols;
   std::vector<Candidate> initial;
   for (size_t i = 0; i + 1 < list.size(); ++i) {
-    if (const Rule* rule = FindRule(list[i].id, list[i + 1].id)) {
-      initial.push_back({rule->rank, static_cast<int32_t>(i), rule->merged_id});
+    if (const Merged* rule = Find(list[i].id, list[i + 1].id)) {
+      initial.push_back({rule->rank, static_cast<int32_t>(i), rule->id});
     }
   }
   std::priority_queue<Candidate> queue(std::less<Candidate>(), std::move(initial));
   const auto offer = [&](int32_t left) {
     if (left < 0 || list[left].next < 0) return;
-    if (const Rule* rule = FindRule(list[left].id, list[list[left].next].id)) {
-      queue.push({rule->rank, left, rule->merged_id});
+    if (const Merged* rule = Find(list[left].id, list[list[left].next].id)) {
+      queue.push({rule->rank, left, rule->id});
     }
   };
   while (!queue.empty()) {
@@ -125,8 +120,8 @@ void BpeMerger::MergeSymbols(std::vector<Symbol>* symbols) const {
     Symbol& left = list[best.left];
     if (left.id < 0 || left.next < 0) continue;
     // The neighbours may have changed since the candidate was queued; then another candidate stands for them.
-    const Rule* rule = FindRule(left.id, list[left.next].id);
-    if (rule == nullptr || rule->merged_id != best.merged_id) continue;
+    const Merged* rule = Find(left.id, list[left.next].id);
+    if (rule == nullptr || rule->id != best.merged_id) continue;
     Symbol& right = list[left.next];
     left.id = best.merged_id;
     left.next = right.next;
@@ -137,6 +132,27 @@ void BpeMerger::MergeSymbols(std::vector<Symbol>* symbols) const {
   }
 }
 
+void MergeRules::Merge(absl::Span<const int32_t> symbols, std::vector<int32_t>* ids) const {
+  if (symbols.empty()) return;
+  std::vector<Symbol> list;
+  list.reserve(symbols.size());
+  for (const int32_t id : symbols) {
+    const auto index = static_cast<int32_t>(list.size());
+    list.push_back({id, index - 1, index + 1});
+  }
+  list.back().next = -1;
+  MergeSymbols(&list);
+  for (int32_t i = 0; i >= 0; i = list[i].next) ids->push_back(list[i].id);
+}
+
+absl::Status BpeMerger::Build(const Vocabulary& vocab, const std::vector<std::string>& merges) {
+  for (int b = 0; b < 256; ++b) {
+    const auto it = vocab.find(BytesToByteLevel(std::string(1, static_cast<char>(b))));
+    byte_ids_[b] = it == vocab.end() ? -1 : it->second;
+  }
+  return rules_.AddAll(vocab, merges);
+}
+
 void BpeMerger::Merge(std::string_view word, std::vector<int32_t>* ids) const {
   if (!whole_words_.empty()) {
     const auto it = whole_words_.find(ToAbsl(word));
@@ -145,18 +161,13 @@ void BpeMerger::Merge(std::string_view word, std::vector<int32_t>* ids) const {
       return;
     }
   }
-  std::vector<Symbol> symbols;
+  std::vector<int32_t> symbols;
   symbols.reserve(word.size());
   for (const char c : word) {
     const int32_t id = byte_ids_[static_cast<uint8_t>(c)];
-    if (id < 0) continue;
-    const auto index = static_cast<int32_t>(symbols.size());
-    symbols.push_back({id, index - 1, index + 1});
+    if (id >= 0) symbols.push_back(id);
   }
-  if (symbols.empty()) return;
-  symbols.back().next = -1;
-  MergeSymbols(&symbols);
-  for (int32_t i = 0; i >= 0; i = symbols[i].next) ids->push_back(symbols[i].id);
+  rules_.Merge(symbols, ids);
 }
 
 }  // namespace baton::tokenizer

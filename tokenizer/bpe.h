@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 
 namespace baton::tokenizer {
 
@@ -19,33 +20,60 @@ std::string ByteLevelToBytes(std::string_view written);
 // The written form of bytes.
 std::string BytesToByteLevel(std::string_view bytes);
 
-// Immutable after Build; thread-safe.
+// Written form to id.
+using Vocabulary = absl::flat_hash_map<std::string, int32_t>;
+
+// Which neighbours merge, and which first. Immutable once filled; thread-safe.
+class MergeRules {
+ public:
+  // `merges` are "left right" pairs in written form, best first. INVALID_ARGUMENT when one is malformed or names a
+  // token that is not in the vocabulary.
+  absl::Status AddAll(const Vocabulary& vocab, const std::vector<std::string>& merges);
+
+  struct Rule {
+    int32_t left;
+    int32_t right;
+    int32_t merged;
+  };
+  void Reserve(size_t rules) { rules_.reserve(rules); }
+  // Ranks after every rule added before. A pair that is added twice keeps its last rank, as in tokenizers.
+  void Add(const Rule& rule);
+
+  // Merges `symbols`, token ids in the order of the text, best rule first and leftmost among equals, and appends what
+  // is left to `ids`. O(n log n).
+  void Merge(absl::Span<const int32_t> symbols, std::vector<int32_t>* ids) const;
+
+ private:
+  struct Merged {
+    int32_t rank;
+    int32_t id;
+  };
+  struct Symbol;
+
+  const Merged* Find(int32_t left, int32_t right) const;
+  void MergeSymbols(std::vector<Symbol>* symbols) const;
+
+  absl::flat_hash_map<uint64_t, Merged> rules_;  // key: left id << 32 | right id
+  int32_t next_rank_ = 0;
+};
+
+// Byte-level BPE. Immutable after Build; thread-safe.
 class BpeMerger {
  public:
-  // `merges` are "left right" pairs in written form, best first; `vocab` maps written form to id. INVALID_ARGUMENT when
-  // a merge is malformed or names a token that is not in the vocabulary.
-  absl::Status Build(const absl::flat_hash_map<std::string, int32_t>& vocab, const std::vector<std::string>& merges);
+  // Errors as of MergeRules::AddAll.
+  absl::Status Build(const Vocabulary& vocab, const std::vector<std::string>& merges);
 
   // Whole words that are tokens are taken without merging (the `ignore_merges` of tokenizers).
-  void SetWholeWords(absl::flat_hash_map<std::string, int32_t> words) { whole_words_ = std::move(words); }
+  void SetWholeWords(Vocabulary words) { whole_words_ = std::move(words); }
 
   // Appends the ids of one pre-token. Bytes that are no token by themselves are dropped, as tokenizers does without an
   // unknown token. O(n log n).
   void Merge(std::string_view word, std::vector<int32_t>* ids) const;
 
  private:
-  struct Rule {
-    int32_t rank;
-    int32_t merged_id;
-  };
-  struct Symbol;
-
-  const Rule* FindRule(int32_t left, int32_t right) const;
-  void MergeSymbols(std::vector<Symbol>* symbols) const;
-
   std::array<int32_t, 256> byte_ids_{};
-  absl::flat_hash_map<uint64_t, Rule> rules_;              // key: left id << 32 | right id
-  absl::flat_hash_map<std::string, int32_t> whole_words_;  // by raw bytes
+  MergeRules rules_;
+  Vocabulary whole_words_;  // by raw bytes
 };
 
 }  // namespace baton::tokenizer

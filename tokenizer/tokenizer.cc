@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "tokenizer/stream_detokenizer.h"
 #include "tokenizer/utf8.h"
 
 namespace baton::tokenizer {
@@ -13,7 +14,8 @@ namespace {
 using modelfile::TokenizerSpec;
 using modelfile::TokenType;
 
-using Vocabulary = absl::flat_hash_map<std::string, int32_t>;
+constexpr std::string_view kByteLevel = "gpt2";
+constexpr std::string_view kSentencePiece = "llama";
 
 // Tokens that are found as written, before any splitting or merging.
 bool IsAdded(TokenType type) { return type == TokenType::kControl || type == TokenType::kUserDefined; }
@@ -27,9 +29,10 @@ absl::Status CheckId(std::string_view name, int32_t id, size_t vocab_size) {
 }
 
 absl::Status CheckSpec(const TokenizerSpec& spec) {
-  if (spec.model != "gpt2") {
+  if (spec.model != kByteLevel && spec.model != kSentencePiece) {
     return absl::UnimplementedError(
-        absl::StrCat("tokenizer model \"", spec.model, "\" is not supported: only byte-level BPE (\"gpt2\") is"));
+        absl::StrCat("tokenizer model \"", spec.model,
+                     "\" is not supported: byte-level BPE (\"gpt2\") and SentencePiece BPE (\"llama\") are"));
   }
   if (spec.tokens.empty()) return absl::InvalidArgumentError("the tokenizer has no tokens");
   if (spec.tokens.size() > static_cast<size_t>(INT32_MAX) || spec.merges.size() > static_cast<size_t>(INT32_MAX)) {
@@ -49,11 +52,20 @@ absl::Status CheckSpec(const TokenizerSpec& spec) {
   return absl::OkStatus();
 }
 
+// How rules and special tokens name the token.
+std::string WrittenForm(const TokenizerSpec& spec, size_t id) {
+  const std::string& token = spec.tokens[id];
+  if (spec.model != kSentencePiece || !IsSpaceRun(token)) return token;
+  std::string written;
+  for (size_t i = 0; i < token.size(); ++i) written += kWrittenSpace;
+  return written;
+}
+
 absl::StatusOr<Vocabulary> BuildVocabulary(const TokenizerSpec& spec) {
   Vocabulary vocab;
   vocab.reserve(spec.tokens.size());
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
-    const std::string& token = spec.tokens[id];
+    const std::string token = WrittenForm(spec, id);
     if (token.empty()) return absl::InvalidArgumentError(absl::StrCat("tokenizer token ", id, " is empty"));
     const auto [it, inserted] = vocab.try_emplace(token, static_cast<int32_t>(id));
     if (!inserted) {
@@ -68,12 +80,7 @@ absl::StatusOr<Vocabulary> BuildVocabulary(const TokenizerSpec& spec) {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(const TokenizerSpec& spec) {
   BATON_RETURN_IF_ERROR(CheckSpec(spec));
-  const PreTokenizerFamily* family = FindPreTokenizerFamily(spec.pre_tokenizer);
-  if (family == nullptr) {
-    return absl::UnimplementedError(absl::StrCat("pre-tokenizer \"", spec.pre_tokenizer,
-                                                 "\" is not supported: add a row to tokenizer/pre_tokenizer_table.cc"));
-  }
-  BATON_ASSIGN_OR_RETURN(Vocabulary vocab, BuildVocabulary(spec));
+  BATON_ASSIGN_OR_RETURN(const Vocabulary vocab, BuildVocabulary(spec));
 
   auto tokenizer = std::unique_ptr<Tokenizer>(new Tokenizer());
   tokenizer->bos_id_ = spec.bos_id;
@@ -83,25 +90,62 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(const TokenizerSpec
   tokenizer->adds_bos_ = spec.add_bos;
   tokenizer->token_bytes_.reserve(spec.tokens.size());
   tokenizer->special_.reserve(spec.tokens.size());
-  Vocabulary whole_words;
-  for (size_t id = 0; id < spec.tokens.size(); ++id) {
-    const TokenType type = spec.token_types[id];
-    tokenizer->token_bytes_.push_back(ByteLevelToBytes(spec.tokens[id]));
-    tokenizer->special_.push_back(IsSpecialType(type));
-    if (IsAdded(type)) tokenizer->all_added_.Add(spec.tokens[id], static_cast<int32_t>(id));
-    if (type == TokenType::kUserDefined) tokenizer->user_defined_.Add(spec.tokens[id], static_cast<int32_t>(id));
-    if (family->ignore_merges && type == TokenType::kNormal) {
-      whole_words.emplace(tokenizer->token_bytes_.back(), static_cast<int32_t>(id));
-    }
-  }
-  BATON_RETURN_IF_ERROR(tokenizer->bpe_.Build(vocab, spec.merges));
-  tokenizer->bpe_.SetWholeWords(std::move(whole_words));
-  BATON_ASSIGN_OR_RETURN(tokenizer->pre_tokenizer_, PreTokenizer::Create(*family));
+  const absl::Status status =
+      spec.model == kByteLevel ? tokenizer->InitByteLevel(spec, vocab) : tokenizer->InitSentencePiece(spec, vocab);
+  if (!status.ok()) return status;
   return tokenizer;
 }
 
-absl::Status Tokenizer::EncodePlain(std::string_view text, std::vector<int32_t>* ids) const {
+void Tokenizer::AddToken(std::string bytes, TokenType type) {
+  token_bytes_.push_back(std::move(bytes));
+  special_.push_back(IsSpecialType(type));
+}
+
+absl::Status Tokenizer::InitByteLevel(const TokenizerSpec& spec, const Vocabulary& vocab) {
+  const PreTokenizerFamily* family = FindPreTokenizerFamily(spec.pre_tokenizer);
+  if (family == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("pre-tokenizer \"", spec.pre_tokenizer,
+                                                 "\" is not supported: add a row to tokenizer/pre_tokenizer_table.cc"));
+  }
+  const bool ignore_merges = spec.ignore_merges.value_or(family->ignore_merges);
+  Vocabulary whole_words;
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const TokenType type = spec.token_types[id];
+    AddToken(ByteLevelToBytes(spec.tokens[id]), type);
+    if (IsAdded(type)) all_added_.Add(spec.tokens[id], static_cast<int32_t>(id));
+    if (type == TokenType::kUserDefined) user_defined_.Add(spec.tokens[id], static_cast<int32_t>(id));
+    if (ignore_merges && type == TokenType::kNormal) {
+      whole_words.emplace(token_bytes_.back(), static_cast<int32_t>(id));
+    }
+  }
+  BATON_RETURN_IF_ERROR(bpe_.Build(vocab, spec.merges));
+  bpe_.SetWholeWords(std::move(whole_words));
+  BATON_ASSIGN_OR_RETURN(pre_tokenizer_, PreTokenizer::Create(*family));
+  return absl::OkStatus();
+}
+
+absl::Status Tokenizer::InitSentencePiece(const TokenizerSpec& spec, const Vocabulary& vocab) {
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const std::string written = WrittenForm(spec, id);
+    // The unknown token is a special token to transformers.
+    const TokenType type = spec.token_types[id] == TokenType::kUnknown ? TokenType::kControl : spec.token_types[id];
+    AddToken(PieceToBytes(written), type);
+    byte_token_.push_back(ByteOfToken(written).has_value());
+    const bool user_defined = type == TokenType::kUserDefined && !IsSpaceRun(spec.tokens[id]);
+    if (user_defined || type == TokenType::kControl) all_added_.Add(written, static_cast<int32_t>(id));
+    if (user_defined) user_defined_.Add(written, static_cast<int32_t>(id));
+  }
+  strips_space_prefix_ = spec.space_prefix != modelfile::SpacePrefix::kNone;
+  BATON_ASSIGN_OR_RETURN(pieces_, SentencePieceEncoder::Create(spec, vocab));
+  return absl::OkStatus();
+}
+
+absl::Status Tokenizer::EncodePlain(std::string_view text, bool at_start, std::vector<int32_t>* ids) const {
   if (text.empty()) return absl::OkStatus();
+  if (pieces_ != nullptr) {
+    pieces_->Encode(text, at_start, ids);
+    return absl::OkStatus();
+  }
   std::vector<std::string_view> words;
   BATON_RETURN_IF_ERROR(pre_tokenizer_->Split(text, &words));
   for (const std::string_view word : words) bpe_.Merge(word, ids);
@@ -123,7 +167,7 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, co
   while (done < text.size()) {
     const SpecialTokenMatcher::Match match = matcher.Find(text, done);
     const size_t plain_end = match.id < 0 ? text.size() : match.begin;
-    BATON_RETURN_IF_ERROR(EncodePlain(text.substr(done, plain_end - done), &ids));
+    BATON_RETURN_IF_ERROR(EncodePlain(text.substr(done, plain_end - done), /*at_start=*/done == 0, &ids));
     if (match.id >= 0) ids.push_back(match.id);
     done = match.id < 0 ? text.size() : match.end;
   }
@@ -131,15 +175,13 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, co
 }
 
 absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const int32_t> ids, bool skip_special) const {
-  std::string bytes;
+  StreamDetokenizer stream(*this, skip_special);
+  std::string text;
   for (const int32_t id : ids) {
-    if (!IsValidId(id)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("token id ", id, " is not in the vocabulary of ", vocab_size(), " tokens"));
-    }
-    if (!skip_special || !special_[id]) bytes += token_bytes_[id];
+    BATON_ASSIGN_OR_RETURN(const std::string piece, stream.Push(id));
+    text += piece;
   }
-  return DecodeUtf8Lossy(bytes);
+  return text + stream.Flush();
 }
 
 const std::string& Tokenizer::TokenBytes(int32_t id) const {

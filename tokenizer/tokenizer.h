@@ -1,5 +1,6 @@
-// Text to token ids and back: byte-level BPE as the Hugging Face `tokenizers` library does it, from GGUF metadata.
-// The steps of Encode: cut out special tokens, pre-tokenize by the family's patterns (pre_tokenizer.h), merge bytes.
+// Text to token ids and back, as the Hugging Face `tokenizers` library does it. Two kinds: byte-level BPE ("gpt2") and
+// SentencePiece-style BPE ("llama"). The steps of Encode: cut out added tokens, then pre-tokenize by the family's
+// patterns (pre_tokenizer.h) and merge bytes, or merge characters (sentencepiece.h).
 #ifndef BATON_TOKENIZER_TOKENIZER_H_
 #define BATON_TOKENIZER_TOKENIZER_H_
 
@@ -15,6 +16,7 @@
 #include "modelfile/model_file.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/sentencepiece.h"
 #include "tokenizer/special_tokens.h"
 
 namespace baton::tokenizer {
@@ -42,8 +44,8 @@ class Tokenizer {
   // Time is O(n log n) in the bytes of the text. An empty text gives no ids (or BOS alone).
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, const EncodeOptions& options = {}) const;
 
-  // The text of `ids`; each maximal invalid piece of UTF-8 becomes one U+FFFD. INVALID_ARGUMENT for an id outside the
-  // vocabulary.
+  // The text of `ids`. Of byte-level tokens each maximal invalid piece of UTF-8 becomes one U+FFFD; of byte tokens see
+  // ByteRunDecoder. INVALID_ARGUMENT for an id outside the vocabulary.
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids, bool skip_special) const;
 
   // The raw bytes of a token, which need not be whole UTF-8 characters. Requires IsValidId(id).
@@ -62,9 +64,18 @@ class Tokenizer {
   // The written form of a token for chat templates (bos_token, eos_token): empty for -1.
   std::string TokenText(int32_t id) const { return IsValidId(id) ? TokenBytes(id) : std::string(); }
 
+  // The token is one byte among tokens of text (ByteRunDecoder). Never so in a byte-level vocabulary.
+  bool IsByteToken(int32_t id) const { return pieces_ != nullptr && IsValidId(id) && byte_token_[id]; }
+  bool is_byte_level() const { return pieces_ == nullptr; }
+  // Encode put a space before the text, so Decode takes one away.
+  bool strips_space_prefix() const { return strips_space_prefix_; }
+
  private:
   Tokenizer() = default;
-  absl::Status EncodePlain(std::string_view text, std::vector<int32_t>* ids) const;
+  absl::Status InitByteLevel(const modelfile::TokenizerSpec& spec, const Vocabulary& vocab);
+  absl::Status InitSentencePiece(const modelfile::TokenizerSpec& spec, const Vocabulary& vocab);
+  void AddToken(std::string bytes, modelfile::TokenType type);
+  absl::Status EncodePlain(std::string_view text, bool at_start, std::vector<int32_t>* ids) const;
 
   std::vector<std::string> token_bytes_;
   std::vector<bool> special_;
@@ -73,8 +84,13 @@ class Tokenizer {
   int32_t unknown_id_ = -1;
   int32_t padding_id_ = -1;
   bool adds_bos_ = false;
+  bool strips_space_prefix_ = false;
+  // Byte-level.
   std::unique_ptr<PreTokenizer> pre_tokenizer_;
   BpeMerger bpe_;
+  // SentencePiece-style; null for byte-level.
+  std::unique_ptr<SentencePieceEncoder> pieces_;
+  std::vector<bool> byte_token_;
   SpecialTokenMatcher all_added_;
   SpecialTokenMatcher user_defined_;
 };

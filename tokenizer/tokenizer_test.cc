@@ -146,7 +146,7 @@ TEST(TokenizerTest, RefusesDamagedMetadata) {
 
 TEST(TokenizerTest, NamesWhatItDoesNotSupport) {
   modelfile::TokenizerSpec spec = TinySpec();
-  spec.model = "llama";
+  spec.model = "t5";
   EXPECT_EQ(CreateStatus(spec).code(), absl::StatusCode::kUnimplemented);
   spec = TinySpec();
   spec.pre_tokenizer = "nosuchfamily";

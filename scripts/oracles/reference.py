@@ -74,7 +74,7 @@ def load(path):
     )
     model.eval()
     check_weights(model, path)
-    return model, tokenizer_oracle.build_tokenizer(tokenizer_oracle.read_metadata(path))
+    return model, tokenizer_oracle.build_tokenizer(path, tokenizer_oracle.read_metadata(path))
 
 
 def encode(tokenizer, text):

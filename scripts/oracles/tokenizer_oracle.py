@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Writes tests/data/tokenizer/oracle.json: what the `tokenizers` and `transformers` libraries say about a GGUF model.
+"""Writes tests/data/tokenizer/*.json: what the `tokenizers` and `transformers` libraries say about a GGUF model.
 
-    python tokenizer_oracle.py MODEL.gguf tests/data/tokenizer/oracle.json
+    python tokenizer_oracle.py SMOLLM2.gguf tests/data/tokenizer/oracle.json
+    python tokenizer_oracle.py GEMMA3.gguf tests/data/tokenizer/gemma_oracle.json
     python tokenizer_oracle.py --classes      prints the character classes of the library as ranges
 
-Needs: tokenizers, transformers, jinja2, gguf, numpy. The tokenizer is built from the GGUF's metadata alone, with the
-pre-tokenizer of SmolLM2's tokenizer.json: Digits, then ByteLevel. The same seed gives the same file.
+Needs: tokenizers, transformers, jinja2, gguf, numpy. The tokenizer is built from the GGUF's metadata alone. For byte-level
+BPE that is done here, with the pre-tokenizer of SmolLM2's tokenizer.json: Digits, then ByteLevel. For SentencePiece-style
+BPE transformers does it. The same seed gives the same file.
 """
 
 import json
+import os
 import random
 import sys
 import unicodedata
@@ -18,7 +21,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 SEED = 20260401
 STRINGS = 2000
-CONTROL, USER_DEFINED = 3, 4
+CONTROL, USER_DEFINED, BYTE = 3, 4, 6
 
 # Patterns of other families, as their tokenizer.json files state them; they check the table's rows.
 LLAMA3 = (
@@ -73,6 +76,16 @@ TRAPS = [
     "=" * 400, "'" * 50, "\u4e00" * 300, "e\u0301" * 150, "aA" * 300, "supercalifragilisticexpialidocious" * 30, "the" * 400, "\u00a0" * 40, "\r\n" * 60, " \n" * 60,
 ]  # fmt: skip
 
+# For SentencePiece-style vocabularies: written spaces, runs of spaces, symbols of the vocabulary, characters without tokens.
+PIECE_TRAPS = [
+    "\u2581", "\u2581\u2581", "a\u2581b", "\u2581 \u2581", " \u2581", "\u2581\u2581 \u2581x", "x \u2581\u2581y", " " * 31, " " * 32, " " * 33, " " * 50 + "fifty", " " * 200,
+    "a" + " " * 63 + "b", "x  y   z    w", "\t" * 20, "\t" * 40, " \t \t", "\n" * 31, "\n" * 32, "\n" * 70, " \n \n", "\n \n", "\r\n\r\n", "<table><tr><td> x </td></tr></table>",
+    "<h1>Title</h1>", "<blockquote>", "<td", "td>", "<start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n", "<bos><bos>", "<eos>", "<pad>", "<unk>", "<mask>", "[multimodal]",
+    "<unused0>", "<unused99>", "<unused6241>", "<unused6242>", "<unused", "<0x41>", "<0x0A>", "<0xE2><0x82><0xAC>", "<0xZZ>", "<start_of_image>", "<img>",
+    "\U0001fabf", "\U0001fac3x", "\U00012000\U00012001", "a\U00012000b", " \U00012000 ", "\U00012000\U00012001 \U00012002", "\U000e0001", "\ue000\ue001", "\U0010fffd\U0010fffe",
+    "aaaa", "aaaaaaaaa", "abababab", "   a   a", "the  the", "1234567890", "12 345 6", "3.14", "0x7f", "\u0663\u0664", "I'm we'll don't", "Hello, world!", " Hello", "Hello ", "HELLO",
+]  # fmt: skip
+
 PROSE = (
     "A relay race is won by the team whose baton moves fastest, not by its fastest runner. Between the legs lies a short "
     "zone in which both runners are at speed; a clean pass there costs nothing, and a dropped one costs everything. "
@@ -114,7 +127,17 @@ def read_metadata(path):
     return {k[len(prefix) :]: f.contents() for k, f in reader.fields.items() if k.startswith(prefix)}
 
 
-def build_tokenizer(metadata):
+def build_tokenizer(path, metadata):
+    """The library's tokenizer of a GGUF file."""
+    if metadata["ggml.model"] == "gpt2":
+        return build_byte_level(metadata)
+    from transformers import AutoTokenizer
+
+    folder, file = os.path.split(os.path.abspath(path))
+    return AutoTokenizer.from_pretrained(folder, gguf_file=file).backend_tokenizer
+
+
+def build_byte_level(metadata):
     tokens, types = metadata["ggml.tokens"], metadata["ggml.token_type"]
     assert metadata["ggml.model"] == "gpt2" and metadata["ggml.pre"] == "smollm"
     vocab = {token: i for i, token in enumerate(tokens)}
@@ -173,9 +196,9 @@ def random_string(rng, special):
     return "".join(parts)
 
 
-def text_cases(tokenizer, special):
+def text_cases(tokenizer, special, traps):
     rng = random.Random(SEED)
-    strings = list(TRAPS)
+    strings = list(traps)
     strings += [PROSE, PROSE.replace(" ", "\n"), PROSE * 4]
     while len(strings) < STRINGS:
         strings.append(random_string(rng, special))
@@ -207,14 +230,41 @@ def id_cases(tokenizer):
     for n in range(300):
         pool = split if n % 2 else range(size)
         ids = [rng.choice(pool) if rng.random() < 0.9 else rng.randrange(17) for _ in range(rng.randint(1, 12))]
-        cases.append(
-            {
-                "ids": ids,
-                "decoded": tokenizer.decode(ids, skip_special_tokens=False),
-                "decoded_skip": tokenizer.decode(ids, skip_special_tokens=True),
-            }
-        )
+        cases.append(decode_case(tokenizer, ids))
     return cases
+
+
+def byte_run_cases(tokenizer, types):
+    """Runs of byte tokens: whole characters, cut ones and wrong ones, between tokens of text and special tokens."""
+    rng = random.Random(SEED + 3)
+    byte_ids = [i for i, kind in enumerate(types) if kind == BYTE]
+    assert len(byte_ids) == 256
+    cases = []
+    for _ in range(300):
+        ids = []
+        for _ in range(rng.randint(1, 6)):
+            kind = rng.randrange(8)
+            if kind < 4:
+                text = "".join(random_char(rng, rng.choice(BLOCKS)) for _ in range(rng.randint(1, 4))).encode("utf-8")
+                if kind == 3:
+                    text = text[rng.randrange(2) : len(text) - rng.randrange(2)]
+                ids += [byte_ids[b] for b in text]
+            elif kind == 4:
+                ids += [byte_ids[rng.randrange(256)] for _ in range(rng.randint(1, 3))]
+            elif kind == 5:
+                ids.append(rng.randrange(5))
+            else:
+                ids.append(rng.randrange(500, 5000))
+        cases.append(decode_case(tokenizer, ids))
+    return cases
+
+
+def decode_case(tokenizer, ids):
+    return {
+        "ids": ids,
+        "decoded": tokenizer.decode(ids, skip_special_tokens=False),
+        "decoded_skip": tokenizer.decode(ids, skip_special_tokens=True),
+    }
 
 
 def family_cases():
@@ -297,15 +347,20 @@ def main():
         return
     model, target = sys.argv[1:]
     metadata = read_metadata(model)
-    tokenizer = build_tokenizer(metadata)
-    special = [t for t, kind in zip(metadata["ggml.tokens"], metadata["ggml.token_type"]) if kind == CONTROL]
+    tokenizer = build_tokenizer(model, metadata)
+    tokens, types = metadata["ggml.tokens"], metadata["ggml.token_type"]
+    byte_level = metadata["ggml.model"] == "gpt2"
+    special = [t for t, kind in zip(tokens, types) if kind == CONTROL]
     oracle = {
         "about": f"tokenizers {tokenizers.__version__}, seed {SEED}; made by scripts/oracles/tokenizer_oracle.py",
-        "texts": text_cases(tokenizer, special),
+        "texts": text_cases(tokenizer, special, TRAPS if byte_level else TRAPS + PIECE_TRAPS),
         "ids": id_cases(tokenizer),
-        "families": family_cases(),
-        "chats": chat_cases(tokenizer, metadata),
     }
+    if byte_level:
+        oracle["families"] = family_cases()
+        oracle["chats"] = chat_cases(tokenizer, metadata)
+    else:
+        oracle["ids"] += byte_run_cases(tokenizer, types)
     with open(target, "w", encoding="utf-8") as out:
         json.dump(oracle, out, ensure_ascii=False, separators=(",", ":"))
         out.write("\n")

@@ -1,0 +1,164 @@
+// SentencePiece-style tokenizers on a tiny vocabulary; equality with the libraries is oracle_test.cc's.
+#include "tokenizer/sentencepiece.h"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tokenizer/stream_detokenizer.h"
+#include "tokenizer/tiny_spec.h"
+#include "tokenizer/tokenizer.h"
+
+namespace baton::tokenizer {
+namespace {
+
+using modelfile::SpacePrefix;
+using testing::ElementsAre;
+using Ids = std::vector<int32_t>;
+
+constexpr int32_t kHello = kTinyWrittenSpaceId + 9;
+constexpr int32_t kSpaceHello = kTinyWrittenSpaceId + 10;
+constexpr int32_t kH = kTinyWrittenSpaceId + 1;
+constexpr char kReplacement[] = "\xEF\xBF\xBD";
+
+int32_t ByteToken(uint8_t byte) { return kTinyFirstByteTokenId + byte; }
+
+std::unique_ptr<Tokenizer> Make(const modelfile::TokenizerSpec& spec) {
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create(spec);
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return *std::move(tokenizer);
+}
+
+Ids Encode(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options = {}) {
+  absl::StatusOr<Ids> ids = tokenizer.Encode(text, options);
+  EXPECT_TRUE(ids.ok()) << ids.status();
+  return ids.ok() ? *ids : Ids{};
+}
+
+TEST(SentencePieceTest, MergesBestScoreFirst) {
+  const auto tokenizer = Make(TinyPieceSpec());
+  EXPECT_THAT(Encode(*tokenizer, "hello hello"), ElementsAre(kHello, kSpaceHello));
+  EXPECT_EQ(*tokenizer->Decode(Ids{kHello, kSpaceHello}, false), "hello hello");
+}
+
+TEST(SentencePieceTest, MergesOfTheFileGoBeforeScores) {
+  modelfile::TokenizerSpec spec = TinyPieceSpec();
+  spec.merges = {"l l"};
+  EXPECT_THAT(Encode(*Make(spec), "hell"), ElementsAre(kH, kH + 1, kTinyWrittenSpaceId + 7));
+}
+
+TEST(SentencePieceTest, MergesRunsOfSpacesAndFindsOtherUserDefinedTokens) {
+  const auto tokenizer = Make(TinyPieceSpec());
+  EXPECT_THAT(Encode(*tokenizer, "h  h\n\n\nh"), ElementsAre(kH, 3, kH, 4, kTinyWrittenSpaceId + 5, kH));
+  EXPECT_THAT(Encode(*tokenizer, "   "), ElementsAre(3, kTinyWrittenSpaceId));
+  EXPECT_EQ(*tokenizer->Decode(Ids{3}, false), "  ");
+}
+
+TEST(SentencePieceTest, CharactersWithoutATokenBecomeTheirBytes) {
+  EXPECT_THAT(Encode(*Make(TinyPieceSpec()), "\xE2\x82\xAC"),
+              ElementsAre(ByteToken(0xE2), ByteToken(0x82), ByteToken(0xAC)));
+}
+
+TEST(SentencePieceTest, WithoutByteTokensARunBecomesOneUnknownToken) {
+  modelfile::TokenizerSpec spec = TinyPieceSpec();
+  spec.tokens[static_cast<size_t>(ByteToken(0x82))] = "no byte";
+  EXPECT_THAT(Encode(*Make(spec), "h\xE2\x82\xAC\xE2\x82\xACh"), ElementsAre(kH, 0, kH));
+  spec.unknown_id = -1;
+  EXPECT_THAT(Encode(*Make(spec), "h\xE2\x82\xAC\xE2\x82\xACh"), ElementsAre(kH, kH));
+}
+
+TEST(SentencePieceTest, ControlTokensComeFromTheirTextAloneAndOnlyWhenAsked) {
+  const auto tokenizer = Make(TinyPieceSpec());
+  EXPECT_THAT(Encode(*tokenizer, "<bos>h<unk>", {.add_bos = true}), ElementsAre(1, 1, kH, 0));
+  EXPECT_THAT(Encode(*tokenizer, "<bos>", {.parse_special = false}), testing::Each(testing::Ge(kTinyFirstByteTokenId)));
+}
+
+TEST(SentencePieceTest, PutsTheSpacePrefixWhereTheModelWantsItAndTakesItAwayAgain) {
+  modelfile::TokenizerSpec spec = TinyPieceSpec();
+  spec.space_prefix = SpacePrefix::kFirst;
+  const auto first = Make(spec);
+  EXPECT_THAT(Encode(*first, "hello<eos>hello"), ElementsAre(kSpaceHello, 2, kHello));
+  EXPECT_THAT(Encode(*first, " hello"), ElementsAre(kSpaceHello));
+  EXPECT_THAT(Encode(*first, "<eos>hello"), ElementsAre(2, kHello));
+  spec.space_prefix = SpacePrefix::kEach;
+  const auto each = Make(spec);
+  EXPECT_THAT(Encode(*each, "hello<eos>hello"), ElementsAre(kSpaceHello, 2, kSpaceHello));
+  EXPECT_THAT(Encode(*each, " hello"), ElementsAre(3, kHello));
+  EXPECT_EQ(*each->Decode(Ids{kSpaceHello, kSpaceHello}, true), "hello hello");
+  EXPECT_EQ(*each->Decode(Ids{1, kSpaceHello}, true), "hello");
+  EXPECT_EQ(*each->Decode(Ids{kTinyWrittenSpaceId, kSpaceHello}, true), " hello");
+}
+
+TEST(SentencePieceTest, MergesAMebibyteInNearLinearTime) {
+  const auto tokenizer = Make(TinyPieceSpec());
+  for (const std::string unit : {"hello", "h", "l", " ", "\xE2\x82\xAC", "\n", "<bos", " hello"}) {
+    std::string text;
+    while (text.size() < (1u << 20)) text += unit;
+    const auto start = std::chrono::steady_clock::now();
+    const Ids ids = Encode(*tokenizer, text);
+    // A quadratic step would take minutes; a sanitizer costs a factor of ten.
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << unit;
+    EXPECT_EQ(*tokenizer->Decode(ids, false), text);
+  }
+}
+
+TEST(SentencePieceTest, RefusesAVocabularyWithoutMergesAndScores) {
+  modelfile::TokenizerSpec spec = TinyPieceSpec();
+  spec.scores.pop_back();
+  EXPECT_EQ(Tokenizer::Create(spec).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ByteRunTest, AWholeRunIsValidOrEveryByteIsReplaced) {
+  const auto tokenizer = Make(TinyPieceSpec());
+  EXPECT_EQ(*tokenizer->Decode(Ids{ByteToken(0xE2), ByteToken(0x82), ByteToken(0xAC)}, false), "\xE2\x82\xAC");
+  const std::string two = std::string(kReplacement) + kReplacement;
+  EXPECT_EQ(*tokenizer->Decode(Ids{ByteToken('a'), ByteToken(0xFF)}, false), two);
+  EXPECT_EQ(*tokenizer->Decode(Ids{ByteToken(0xE2), ByteToken(0x82), kH}, false), two + "h");
+  EXPECT_EQ(*tokenizer->Decode(Ids{ByteToken(0xFF), ByteToken('a'), kH, ByteToken('b')}, false), two + "hb");
+  // A special token that is skipped does not end the run.
+  EXPECT_EQ(*tokenizer->Decode(Ids{ByteToken(0xE2), 2, ByteToken(0x82), ByteToken(0xAC)}, true), "\xE2\x82\xAC");
+}
+
+TEST(ByteRunTest, TheStreamWaitsForTheEndOfARun) {
+  const auto tokenizer = Make(TinyPieceSpec());
+  StreamDetokenizer stream(*tokenizer);
+  for (const uint8_t byte : {0xE2, 0x82, 0xAC}) EXPECT_EQ(*stream.Push(ByteToken(byte)), "");
+  EXPECT_EQ(stream.pending_bytes(), 3u);
+  EXPECT_EQ(*stream.Push(kH),
+            "\xE2\x82\xAC"
+            "h");
+  EXPECT_EQ(*stream.Push(ByteToken(0xE2)), "");
+  EXPECT_EQ(*stream.Push(ByteToken('x')), std::string(kReplacement) + kReplacement);
+  EXPECT_EQ(*stream.Push(ByteToken('y')), kReplacement) << "the run is already known to be invalid";
+  EXPECT_EQ(stream.Flush(), "");
+  EXPECT_EQ(*stream.Push(ByteToken(0xE2)), "");
+  EXPECT_EQ(stream.Flush(), kReplacement);
+}
+
+TEST(ByteRunTest, ALongRunIsCutAfterAWholeCharacter) {
+  const auto tokenizer = Make(TinyPieceSpec());
+  StreamDetokenizer stream(*tokenizer);
+  std::string text;
+  for (int i = 0; i < 100; ++i) {
+    for (const uint8_t byte : {0xE2, 0x82, 0xAC}) text += *stream.Push(ByteToken(byte));
+    EXPECT_LE(stream.pending_bytes(), ByteRunDecoder::kMaxHeldRunBytes);
+  }
+  EXPECT_GE(text.size(), 300 - ByteRunDecoder::kMaxHeldRunBytes);
+  text += stream.Flush();
+  std::string expected;
+  for (int i = 0; i < 100; ++i) expected += "\xE2\x82\xAC";
+  EXPECT_EQ(text, expected);
+}
+
+TEST(ByteRunTest, KnowsByteTokensByTheirWrittenForm) {
+  EXPECT_EQ(ByteOfToken("<0x0A>"), 10);
+  EXPECT_EQ(ByteOfToken("<0xff>"), 255);
+  for (const char* text : {"<0x0A", "<0xA>", "<0xGG>", "<0x+1>", "<0x 1>", "x0x0A>", "<0x0A>>", ""}) {
+    EXPECT_EQ(ByteOfToken(text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace baton::tokenizer
