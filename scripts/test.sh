@@ -8,6 +8,7 @@ source scripts/lib.sh
 
 scripts/setup.sh
 scripts/fetch_model.sh smollm2-135m-instruct
+scripts/fetch_model.sh gemma-3-270m
 
 # run_tests PRESET CTEST_ARGS...
 run_tests() {

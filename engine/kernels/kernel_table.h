@@ -42,8 +42,7 @@ struct alignas(64) QuantGroup {
 // out[b][r][c] = dot of activation row r with weight row 16 b + c. One chain fma(float(integer dot), weight scale *
 // activation scale, acc) over groups in ascending order; for kQ4_1, kQ4_K and kQ5_K a second chain fma(scaled_sum,
 // minimum, acc), added once.
-//   kQ4_0, kQ5_0, kQ8_0: weights in the integer dot are q less 8, 16, 128 as packed; for the others without a minimum's
-//     offset they are q
+//   weights in the integer dot are q as packed (packed_matrix.h), less 8 for kQ4_0, 16 for kQ5_0, 128 for kQ8_0
 //   kQ4_K, kQ5_K: weight scale = scale * factor and minimum = minimum scale * factor, both exact: 11 bits by 6
 //   kQ6_K: weight scale = scale; integer dot = factor 0 * (dot of the first 16) + factor 1 * (dot of the last 16), of
 //     weights q - 32. At most 2 * 128 * 16 * 32 * 127 = 16,646,144, below 2^24, so exact as a float.

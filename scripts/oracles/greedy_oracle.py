@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes the oracles of Baton's `fp32` mode: what Hugging Face transformers in float32 makes of the same GGUF file.
 
-    python greedy_oracle.py MODEL.gguf tests/data/greedy
+    python greedy_oracle.py MODEL.gguf tests/data/greedy/MODEL.json [tests/data/greedy/MODEL-logits.json]
 
-oracle.json, for each of `cases`:
-    name, text (raw prompt, special tokens parsed) and for chats also messages, ids (prompt tokens, no BOS added)
+The first file, for each of `cases`:
+    name, text (raw prompt, special tokens parsed) and for chats also messages, ids (prompt tokens, BOS if the model adds it)
     tokens    the 48 greedy tokens; an end token is a token like any other, generation goes on after it
     top2      the two best ids at each position; the first is the token itself, but for an exact tie
     top2_logits, gaps (best logit minus second best), logprobs (of the token, natural logarithm)
@@ -17,13 +17,12 @@ How to test with it, at a threshold of 0.001 (`tie_gap`):
 Logits here come from one forward pass over ids + tokens. `noise` is how far the reference disagrees with itself when it
 decodes over a KV cache instead: the largest absolute difference of a logit. The threshold is well above it.
 
-logits.json, to find where an engine goes wrong: for three prompts the last position's logits at 64 ids, the logsumexp
+The second file, to find where an engine goes wrong: for three prompts the last position's logits at 64 ids, the logsumexp
 over the vocabulary, -log p of every prompt token from the second on, and what every layer leaves at the last position
 (norm and first values; entry 0 is the embedding, the last is after the final norm).
 """
 
 import json
-import os
 import sys
 
 import torch
@@ -112,15 +111,15 @@ def write(path, content):
 
 
 def main():
-    path, target = sys.argv[1:]
-    model, tokenizer = reference.load(path)
+    path, target = sys.argv[1:3]
+    model, tokenizer, start = reference.load(path)
     metadata = tokenizer_oracle.read_metadata(path)
     prompts = [{"name": name, "text": text} for name, text in greedy_prompts.texts().items()]
-    for name, messages in greedy_prompts.CHATS.items():
+    for name, messages in greedy_prompts.CHATS.items() if "chat_template" in metadata else []:
         prompts.append({"name": name, "messages": messages, "text": render_chat(metadata, messages)})
     cases, checks, noise = [], [], 0.0
     for prompt in prompts:
-        ids = reference.encode(tokenizer, prompt["text"])
+        ids = start + reference.encode(tokenizer, prompt["text"])
         case, difference = make_case(model, ids)
         noise = max(noise, difference)
         cases.append({**prompt, **case})
@@ -133,8 +132,9 @@ def main():
             checks.append({"name": prompt["name"], **spot_check(model, ids)})
     about = f"{reference.versions()}; made by scripts/oracles/greedy_oracle.py, which says how to use it"
     oracle = {"about": about, "tie_gap": TIE_GAP, "noise": float(f"{noise:.2g}"), "cases": cases}
-    write(os.path.join(target, "oracle.json"), oracle)
-    write(os.path.join(target, "logits.json"), {"about": about, "vocabulary_ids": SPOT_IDS, "cases": checks})
+    write(target, oracle)
+    if len(sys.argv) > 3:
+        write(sys.argv[3], {"about": about, "vocabulary_ids": SPOT_IDS, "cases": checks})
     print(f"{len(cases)} cases, noise {noise:.1e}")
 
 

@@ -1,25 +1,32 @@
-// The real model behind one sequence, for tests that compare numbers.
+// A real model behind one sequence, for tests that compare numbers, and what they share.
 #ifndef BATON_TESTS_ORACLE_MODEL_SESSION_H_
 #define BATON_TESTS_ORACLE_MODEL_SESSION_H_
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/cpu_model.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
 namespace baton::tests {
 
 class ModelSession {
  public:
-  // The default model of the store; NOT_FOUND says how to fetch it.
-  static absl::StatusOr<std::unique_ptr<ModelSession>> Open(engine::Numerics numerics, int32_t max_tokens);
+  // A model of the store; NOT_FOUND says how to fetch it.
+  static absl::StatusOr<std::unique_ptr<ModelSession>> Open(std::string_view model, engine::CpuModelOptions options,
+                                                            int32_t max_tokens);
 
-  // Runs `tokens` from position 0. `visit` sees the logits after each of them, in order.
-  void Run(absl::Span<const int32_t> tokens, const std::function<void(size_t, absl::Span<const float>)>& visit);
+  using Visitor = std::function<void(size_t position, absl::Span<const float> logits)>;
+  // Runs `tokens` from position 0. `visit` sees the logits after each of them from position `first_visited` on, in
+  // order.
+  void Run(absl::Span<const int32_t> tokens, size_t first_visited, const Visitor& visit);
 
  private:
   ModelSession(std::unique_ptr<engine::ModelRunner> runner, int32_t max_tokens);
@@ -32,6 +39,13 @@ class ModelSession {
   std::unique_ptr<uint8_t[], Free> pool_;
   std::vector<float> logits_;
 };
+
+// Models of the store that have recorded references, as the parameter of a test; and a test's name by it.
+inline auto RecordedModels() { return testing::Values("smollm2-135m-instruct", "gemma-3-270m"); }
+std::string ModelTestName(const testing::TestParamInfo<const char*>& info);
+
+// tests/data/KIND/MODEL.json.
+nlohmann::json ReadOracle(std::string_view kind, std::string_view model);
 
 // -log p(target) under softmax(logits).
 double NegativeLogLikelihood(absl::Span<const float> logits, int32_t target);
