@@ -36,12 +36,9 @@ bool Took(pthread_mutex_t& mutex, int result) {
 }
 
 bool Lock(pthread_mutex_t& mutex, int64_t max_wait_ns) {
-  timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  const int64_t ns = until.tv_nsec + max_wait_ns;
-  until.tv_sec += ns / kNsPerSecond;
-  until.tv_nsec = ns % kNsPerSecond;
-  return Took(mutex, pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until));
+  const TimeNs until = MonotonicClock().Now() + max_wait_ns;
+  const timespec time{.tv_sec = until / kNsPerSecond, .tv_nsec = until % kNsPerSecond};
+  return Took(mutex, pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &time));
 }
 
 }  // namespace

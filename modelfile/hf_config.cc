@@ -1,12 +1,11 @@
 #include "modelfile/hf_config.h"
 
-#include <array>
-#include <cmath>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "modelfile/hf_config_reader.h"
 #include "modelfile/limits.h"
 
 namespace baton::modelfile {
@@ -15,25 +14,13 @@ namespace {
 constexpr std::string_view kFile = "config.json";
 constexpr size_t kMaxEosIds = 32;
 
-struct IntegerRule {
-  std::string_view key;
-  int32_t max = 0;
-};
-
-absl::StatusOr<std::optional<int32_t>> OptionalInteger(const JsonFields& fields, IntegerRule rule) {
-  BATON_ASSIGN_OR_RETURN(const std::optional<int64_t> value, fields.Integer(rule.key));
-  if (!value.has_value()) return std::nullopt;
-  if (*value < 1 || *value > rule.max) return fields.Refuse(rule.key, absl::StrCat("1 to ", rule.max));
-  return static_cast<int32_t>(*value);
-}
-
-absl::StatusOr<int32_t> RequiredInteger(const JsonFields& fields, IntegerRule rule) {
-  BATON_ASSIGN_OR_RETURN(const std::optional<int32_t> value, OptionalInteger(fields, rule));
+absl::StatusOr<int32_t> RequiredInteger(const JsonFields& fields, HfIntegerRule rule) {
+  BATON_ASSIGN_OR_RETURN(const std::optional<int32_t> value, OptionalHfInteger(fields, rule));
   if (!value.has_value()) return fields.Refuse(rule.key, absl::StrCat("1 to ", rule.max));
   return *value;
 }
 
-absl::Status ReadSizes(const JsonFields& fields, ModelConfig* model) {
+absl::Status ReadSizes(const JsonFields& fields, int32_t default_head_dim, ModelConfig* model) {
   BATON_ASSIGN_OR_RETURN(model->hidden_size, RequiredInteger(fields, {"hidden_size", kMaxHiddenSize}));
   BATON_ASSIGN_OR_RETURN(model->layers, RequiredInteger(fields, {"num_hidden_layers", kMaxLayers}));
   BATON_ASSIGN_OR_RETURN(model->ffn_size, RequiredInteger(fields, {"intermediate_size", kMaxFfnSize}));
@@ -42,16 +29,16 @@ absl::Status ReadSizes(const JsonFields& fields, ModelConfig* model) {
                          RequiredInteger(fields, {"max_position_embeddings", kMaxContextLength}));
   BATON_ASSIGN_OR_RETURN(model->heads, RequiredInteger(fields, {"num_attention_heads", kMaxHeads}));
   BATON_ASSIGN_OR_RETURN(const std::optional<int32_t> kv_heads,
-                         OptionalInteger(fields, {"num_key_value_heads", kMaxHeads}));
+                         OptionalHfInteger(fields, {"num_key_value_heads", kMaxHeads}));
   model->kv_heads = kv_heads.value_or(model->heads);
   if (model->heads % model->kv_heads != 0) {
     return fields.Refuse("num_attention_heads", absl::StrCat("a multiple of num_key_value_heads ", model->kv_heads));
   }
-  BATON_ASSIGN_OR_RETURN(const std::optional<int32_t> head_dim, OptionalInteger(fields, {"head_dim", kMaxHeadDim}));
-  if (!head_dim.has_value() && model->hidden_size % model->heads != 0) {
+  BATON_ASSIGN_OR_RETURN(const std::optional<int32_t> head_dim, OptionalHfInteger(fields, {"head_dim", kMaxHeadDim}));
+  if (!head_dim.has_value() && default_head_dim == 0 && model->hidden_size % model->heads != 0) {
     return fields.Refuse("hidden_size", absl::StrCat("a multiple of num_attention_heads ", model->heads));
   }
-  model->head_dim = head_dim.value_or(model->hidden_size / model->heads);
+  model->head_dim = head_dim.value_or(default_head_dim != 0 ? default_head_dim : model->hidden_size / model->heads);
   if (model->head_dim % 2 != 0 || model->head_dim > kMaxHeadDim) {
     return fields.Refuse("head_dim", absl::StrCat("even and at most ", kMaxHeadDim, ", not ", model->head_dim));
   }
@@ -65,51 +52,6 @@ absl::Status ReadNormEps(const JsonFields& fields, ModelConfig* model) {
   if (!(model->rms_norm_eps > 0 && model->rms_norm_eps <= static_cast<float>(kMaxNormEps))) {
     return fields.Refuse("rms_norm_eps", absl::StrFormat("above 0 and at most %g", kMaxNormEps));
   }
-  return absl::OkStatus();
-}
-
-// A number that turns RoPE's angles, wherever the file keeps it.
-absl::Status ReadTheta(const JsonFields& fields, float* theta) {
-  BATON_ASSIGN_OR_RETURN(const std::optional<double> value, fields.Number("rope_theta"));
-  if (!value.has_value()) return absl::OkStatus();
-  if (!(*value >= 1 && *value <= kMaxRopeTheta)) {
-    return fields.Refuse("rope_theta", absl::StrFormat("1 to %g", kMaxRopeTheta));
-  }
-  *theta = static_cast<float>(*value);
-  return absl::OkStatus();
-}
-
-// transformers wrote rope_theta and rope_scaling at the top, and writes rope_parameters since version 5.
-absl::Status ReadRope(const JsonFields& fields, ModelConfig* model) {
-  BATON_RETURN_IF_ERROR(ReadTheta(fields, &model->rope_theta));
-  for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
-    BATON_ASSIGN_OR_RETURN(const Json* rope, fields.Object(key));
-    if (rope == nullptr) continue;
-    const JsonFields parameters(*rope, absl::StrCat(ToAbsl(fields.file()), ": ", ToAbsl(key)));
-    for (const std::string_view type_key : {"rope_type", "type"}) {
-      BATON_ASSIGN_OR_RETURN(const std::optional<std::string> type, parameters.String(type_key));
-      if (type.value_or("default") != "default") return parameters.NotBuilt(type_key);
-    }
-    BATON_ASSIGN_OR_RETURN(const std::optional<double> partial, parameters.Number("partial_rotary_factor"));
-    if (partial.value_or(1) != 1) return parameters.NotBuilt("partial_rotary_factor");
-    BATON_RETURN_IF_ERROR(ReadTheta(parameters, &model->rope_theta));
-  }
-  return absl::OkStatus();
-}
-
-// Variants that change the arithmetic: absent, null or false means the plain model.
-absl::Status CheckVariants(const JsonFields& fields) {
-  for (const std::string_view key : {"attention_bias", "mlp_bias"}) {
-    BATON_ASSIGN_OR_RETURN(const std::optional<bool> set, fields.Bool(key));
-    if (set.value_or(false)) return fields.NotBuilt(key);
-  }
-  for (const std::string_view key : {"quantization_config", "num_local_experts", "sliding_window"}) {
-    if (fields.Find(key) != nullptr) return fields.NotBuilt(key);
-  }
-  BATON_ASSIGN_OR_RETURN(const std::optional<double> partial, fields.Number("partial_rotary_factor"));
-  if (partial.value_or(1) != 1) return fields.NotBuilt("partial_rotary_factor");
-  BATON_ASSIGN_OR_RETURN(const std::optional<std::string> activation, fields.String("hidden_act"));
-  if (activation.value_or("silu") != "silu") return fields.NotBuilt("hidden_act");
   return absl::OkStatus();
 }
 
@@ -141,22 +83,72 @@ absl::StatusOr<std::optional<float>> Float(const JsonFields& fields, std::string
   return static_cast<float>(*value);
 }
 
+struct HfArchitecture {
+  std::string_view model_type;
+  Architecture architecture;
+  // Where head_dim is absent; 0: hidden_size / num_attention_heads.
+  int32_t default_head_dim;
+  absl::Status (*read)(const JsonFields& fields, HfConfig* out);
+};
+constexpr HfArchitecture kArchitectures[] = {
+    {"llama", Architecture::kLlama, 0, ReadHfLlama},
+    {"gemma3_text", Architecture::kGemma3, 256, ReadHfGemma3},
+};
+
+absl::StatusOr<const HfArchitecture*> FindArchitecture(const JsonFields& fields) {
+  BATON_ASSIGN_OR_RETURN(const std::optional<std::string> type, fields.String("model_type"));
+  if (!type.has_value()) return fields.Refuse("model_type", "the model's architecture, such as \"llama\"");
+  for (const HfArchitecture& entry : kArchitectures) {
+    if (entry.model_type == *type) return &entry;
+  }
+  return fields.NotBuilt("model_type");
+}
+
+// Variants of any architecture that change the arithmetic: absent, null or false means the plain model.
+absl::Status CheckVariants(const JsonFields& fields) {
+  for (const std::string_view key : {"attention_bias", "mlp_bias"}) {
+    BATON_ASSIGN_OR_RETURN(const std::optional<bool> set, fields.Bool(key));
+    if (set.value_or(false)) return fields.NotBuilt(key);
+  }
+  for (const std::string_view key : {"quantization_config", "num_local_experts"}) {
+    if (fields.Find(key) != nullptr) return fields.NotBuilt(key);
+  }
+  BATON_ASSIGN_OR_RETURN(const std::optional<double> partial, fields.Number("partial_rotary_factor"));
+  if (partial.value_or(1) != 1) return fields.NotBuilt("partial_rotary_factor");
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::StatusOr<std::optional<int32_t>> OptionalHfInteger(const JsonFields& fields, HfIntegerRule rule) {
+  BATON_ASSIGN_OR_RETURN(const std::optional<int64_t> value, fields.Integer(rule.key));
+  if (!value.has_value()) return std::nullopt;
+  if (*value < 1 || *value > rule.max) return fields.Refuse(rule.key, absl::StrCat("1 to ", rule.max));
+  return static_cast<int32_t>(*value);
+}
+
+absl::Status ReadHfTheta(const JsonFields& fields, std::string_view key, float* theta) {
+  BATON_ASSIGN_OR_RETURN(const std::optional<double> value, fields.Number(key));
+  if (!value.has_value()) return absl::OkStatus();
+  if (!(*value >= 1 && *value <= kMaxRopeTheta)) {
+    return fields.Refuse(key, absl::StrFormat("1 to %g", kMaxRopeTheta));
+  }
+  *theta = static_cast<float>(*value);
+  return absl::OkStatus();
+}
 
 absl::StatusOr<HfConfig> ReadHfConfig(const Json& config) {
   const JsonFields fields(config, kFile);
-  BATON_ASSIGN_OR_RETURN(const std::optional<std::string> type, fields.String("model_type"));
-  if (!type.has_value()) return fields.Refuse("model_type", "the model's architecture, such as \"llama\"");
-  if (*type != "llama") return fields.NotBuilt("model_type");
+  BATON_ASSIGN_OR_RETURN(const HfArchitecture* const entry, FindArchitecture(fields));
   BATON_RETURN_IF_ERROR(CheckVariants(fields));
   HfConfig out;
-  BATON_RETURN_IF_ERROR(ReadSizes(fields, &out.model));
-  BATON_RETURN_IF_ERROR(ReadNormEps(fields, &out.model));
-  BATON_RETURN_IF_ERROR(ReadRope(fields, &out.model));
+  out.model.architecture = entry->architecture;
   // transformers turns (i, i + head_dim / 2) and keeps the rows of q and k so.
   out.model.rope_interleaved = false;
-  out.model.attention_scale = 1.0f / std::sqrt(static_cast<float>(out.model.head_dim));
+  BATON_RETURN_IF_ERROR(ReadSizes(fields, entry->default_head_dim, &out.model));
+  BATON_RETURN_IF_ERROR(ReadNormEps(fields, &out.model));
   BATON_ASSIGN_OR_RETURN(out.tied_head, fields.Bool("tie_word_embeddings"));
+  BATON_RETURN_IF_ERROR(entry->read(fields, &out));
   BATON_ASSIGN_OR_RETURN(out.eos_ids, ReadIds(fields, "eos_token_id"));
   BATON_ASSIGN_OR_RETURN(const std::vector<int32_t> bos_ids, ReadIds(fields, "bos_token_id"));
   if (!bos_ids.empty()) out.bos_id = bos_ids[0];

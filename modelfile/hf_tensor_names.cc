@@ -37,13 +37,28 @@ constexpr TensorName kLlamaLayerTensors[] = {
     {"self_attn.rotary_emb.inv_freq", ""},
 };
 
+constexpr TensorName kGemma3LayerTensors[] = {
+    {"input_layernorm.weight", "attn_norm.weight"},
+    {"self_attn.q_proj.weight", "attn_q.weight"},
+    {"self_attn.k_proj.weight", "attn_k.weight"},
+    {"self_attn.v_proj.weight", "attn_v.weight"},
+    {"self_attn.o_proj.weight", "attn_output.weight"},
+    {"self_attn.q_norm.weight", "attn_q_norm.weight"},
+    {"self_attn.k_norm.weight", "attn_k_norm.weight"},
+    {"post_attention_layernorm.weight", "post_attention_norm.weight"},
+    {"pre_feedforward_layernorm.weight", "ffn_norm.weight"},
+    {"mlp.gate_proj.weight", "ffn_gate.weight"},
+    {"mlp.up_proj.weight", "ffn_up.weight"},
+    {"mlp.down_proj.weight", "ffn_down.weight"},
+    {"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
+};
+
 std::span<const TensorName> LayerTensors(Architecture architecture) {
   switch (architecture) {
     case Architecture::kLlama:
       return kLlamaLayerTensors;
-    // ReadHfConfig refuses it.
     case Architecture::kGemma3:
-      return {};
+      return kGemma3LayerTensors;
   }
   return {};
 }
