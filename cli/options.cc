@@ -14,20 +14,34 @@ namespace {
 
 constexpr int kMaxThreads = 256;
 
-void NameTwins(CLI::App& command) {
+// "bench-engine-" of a command within another, so that its flags do not take the twins of the plain commands.
+void NameTwins(CLI::App& command, const std::string& prefix) {
   for (CLI::Option* option : command.get_options()) {
     const std::vector<std::string>& names = option->get_lnames();
-    if (!names.empty() && names.front() != "help") option->envname(EnvironmentName(names.front()));
+    if (!names.empty() && names.front() != "help") option->envname(EnvironmentName(prefix + names.front()));
+  }
+}
+
+// A group of options is a subcommand without a name.
+bool IsNamed(const CLI::App* command) { return !command->get_name().empty(); }
+
+void FinishCommands(CLI::App& app, const std::string& prefix) {
+  for (CLI::App* command : app.get_subcommands(IsNamed)) {
+    if (!command->get_subcommands(IsNamed).empty()) {
+      FinishCommands(*command, prefix + command->get_name() + "-");
+      continue;
+    }
+    NameTwins(*command, prefix.empty() ? prefix : prefix + command->get_name() + "-");
+    command->add_option("--config", "a YAML file with the same keys as the flags");
   }
 }
 
 }  // namespace
 
 uint64_t ParseByteSize(const std::string& text) {
-  static const std::map<std::string, uint64_t> kUnits = {{"", 1},           {"B", 1},           {"K", 1u << 10},
-                                                         {"KiB", 1u << 10}, {"M", 1u << 20},    {"MiB", 1u << 20},
-                                                         {"G", 1u << 30},   {"GiB", 1u << 30},  {"KB", 1000},
-                                                         {"MB", 1'000'000}, {"GB", 1'000'000'000}};
+  static const std::map<std::string, uint64_t> kUnits = {
+      {"", 1},         {"B", 1},          {"K", 1u << 10}, {"KiB", 1u << 10}, {"M", 1u << 20},      {"MiB", 1u << 20},
+      {"G", 1u << 30}, {"GiB", 1u << 30}, {"KB", 1000},    {"MB", 1'000'000}, {"GB", 1'000'000'000}};
   constexpr uint64_t kMaxBytes = uint64_t{1} << 44;
   char* end = nullptr;
   const uint64_t value = std::strtoull(text.c_str(), &end, 10);
@@ -92,7 +106,9 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
 void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port) {
   flags.grpc_port = default_grpc_port;
   app.add_option("--bind", flags.bind, "address to listen on")->capture_default_str();
-  app.add_option("--grpc-port", flags.grpc_port, "0: any free port")->check(CLI::Range(0, 65535))->capture_default_str();
+  app.add_option("--grpc-port", flags.grpc_port, "0: any free port")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
   app.add_option("--log-level", flags.log_level)
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str();
@@ -108,17 +124,6 @@ void AddRouterFlags(CLI::App& app, RouterFlags& flags) {
       ->capture_default_str();
 }
 
-void FinishOptions(CLI::App& app) {
-  // A group of options is a subcommand without a name.
-  const auto is_named = [](const CLI::App* command) { return !command->get_name().empty(); };
-  for (CLI::App* command : app.get_subcommands(is_named)) {
-    if (!command->get_subcommands(is_named).empty()) {
-      FinishOptions(*command);
-      continue;
-    }
-    NameTwins(*command);
-    command->add_option("--config", "a YAML file with the same keys as the flags");
-  }
-}
+void FinishOptions(CLI::App& app) { FinishCommands(app, ""); }
 
 }  // namespace baton::cli

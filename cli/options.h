@@ -60,7 +60,8 @@ void AddRouterFlags(CLI::App& app, RouterFlags& flags);
 void AddModelFlag(CLI::App& app, std::string& model);
 void AddTargetFlag(CLI::App& app, std::string& target);
 
-// Gives every option of `app` and its subcommands the twin BATON_ARG_..., and each subcommand `--config FILE.yaml`.
+// Gives every option of `app` and its subcommands the twin BATON_ARG_... (BATON_ARG_BENCH_ENGINE_... of a command within
+// another), and each subcommand `--config FILE.yaml`.
 // A flag wins over the environment, the environment over the file.
 void FinishOptions(CLI::App& app);
 
