@@ -4,7 +4,6 @@
 #include <iostream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -63,9 +62,7 @@ bool ParsePrompts(const std::string& text, bench::PrefillShape& shape) {
 // One run of the command: what was asked for, and what was measured so far.
 class EngineBench {
  public:
-  explicit EngineBench(const Flags& flags) : flags_(flags) {
-    if (flags_.threads == 0) flags_.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  }
+  explicit EngineBench(const Flags& flags) : flags_(flags) { flags_.threads = engine::KernelThreads(flags_.threads); }
 
   absl::Status Run() {
     BATON_RETURN_IF_ERROR(Measure());
@@ -110,7 +107,7 @@ class EngineBench {
     const int max_chunk = *std::max_element(flags_.chunk_tokens.begin(), flags_.chunk_tokens.end());
     const int max_streams = *std::max_element(flags_.decode.begin(), flags_.decode.end());
     engine::CpuModelOptions options;
-    options.numerics = flags_.numerics == "fp32" ? engine::Numerics::kFp32 : engine::Numerics::kExact;
+    options.numerics = ParseNumerics(flags_.numerics);
     options.isa = ParseIsa(flags_.isa);
     options.threads = flags_.threads;
     options.max_rows = std::max(max_chunk, bench::DecodeChunkTokens(max_streams)) + std::max(max_streams, kMaxPrompts);

@@ -81,6 +81,10 @@ void AddKernelFlags(CLI::App& app, int& threads, std::string& numerics, std::str
       ->capture_default_str();
 }
 
+engine::Numerics ParseNumerics(const std::string& name) {
+  return name == "fp32" ? engine::Numerics::kFp32 : engine::Numerics::kExact;
+}
+
 engine::Isa ParseIsa(const std::string& name) {
   return name == "scalar"   ? engine::Isa::kScalar
          : name == "avx2"   ? engine::Isa::kAvx2

@@ -53,6 +53,7 @@ inline constexpr int kMaxChunkTokens = 8192;
 // --threads, --numerics, --isa.
 void AddKernelFlags(CLI::App& app, int& threads, std::string& numerics, std::string& isa);
 engine::Isa ParseIsa(const std::string& name);
+engine::Numerics ParseNumerics(const std::string& name);
 void AddEngineFlags(CLI::App& app, EngineFlags& flags);
 void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port);
 void AddRouterFlags(CLI::App& app, RouterFlags& flags);

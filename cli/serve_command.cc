@@ -1,9 +1,7 @@
 #include "cli/serve_command.h"
 
-#include <algorithm>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "cli/options.h"
 #include "cli/process.h"
@@ -11,6 +9,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "engine/core_arbiter.h"
+#include "engine/cpu_model.h"
 #include "modelfile/model_file.h"
 
 namespace baton::cli {
@@ -45,10 +44,8 @@ std::vector<std::string> EngineArgs(const Flags& flags) {
 // Whether the workers' kernel threads are more than the cores.
 bool SharesCores(const Flags& flags) {
   if (flags.core_sharing != "auto") return flags.core_sharing == "on";
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const int threads = flags.engine.threads == 0 ? cores : flags.engine.threads;
   const int workers = flags.prefill + flags.decode + flags.mixed;
-  return workers > 1 && workers * threads > cores;
+  return workers > 1 && workers * engine::KernelThreads(flags.engine.threads) > engine::KernelThreads(0);
 }
 
 absl::StatusOr<SupervisorOptions> MakeOptions(const Flags& flags) {

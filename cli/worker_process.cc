@@ -47,7 +47,7 @@ absl::Status WorkerProcess::LoadModel() {
   model_name_ = loaded.name;
   eos_ids_ = loaded.file->tokenizer().eos_ids;
   engine::CpuModelOptions options;
-  options.numerics = flags_.engine.numerics == "fp32" ? engine::Numerics::kFp32 : engine::Numerics::kExact;
+  options.numerics = ParseNumerics(flags_.engine.numerics);
   options.isa = ParseIsa(flags_.engine.isa);
   options.threads = flags_.engine.threads;
   if (flags_.core_arbiter_fd >= 0) {

@@ -45,6 +45,7 @@ class CoreArbiter final : public StepGate {
   ~CoreArbiter() override;
 
   void Enter() override;
+  bool yields() const override { return options_.yields; }
   void LayerEdge() override;
   void Leave() override;
 

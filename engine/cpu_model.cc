@@ -54,6 +54,11 @@ std::vector<Isa> SupportedIsas() {
   return isas;
 }
 
+int KernelThreads(int threads) {
+  if (threads > 0) return threads;
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
+}
+
 absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::ModelFile& file,
                                                           const CpuModelOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads) {
@@ -67,9 +72,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::Model
     return absl::InvalidArgumentError(
         absl::StrFormat("this processor has no %s", absl::string_view(ToAbsl(IsaName(options.isa)))));
   }
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  auto pool =
-      std::make_unique<kernels::ThreadPool>(options.threads == 0 ? std::min(cores, kMaxThreads) : options.threads);
+  auto pool = std::make_unique<kernels::ThreadPool>(KernelThreads(options.threads));
   BATON_ASSIGN_OR_RETURN(TransformerWeights weights, LoadTransformerWeights(file, options.numerics, *pool));
   auto runner = std::make_unique<TransformerRunner>(std::move(weights), options.numerics, *table, std::move(pool),
                                                     options.max_rows);

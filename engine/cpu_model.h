@@ -24,6 +24,9 @@ std::string_view IsaName(Isa isa);
 // Those that this machine runs, without kAuto; kScalar is always among them.
 std::vector<Isa> SupportedIsas();
 
+// What CpuModelOptions::threads asks for: 0 is one a core.
+int KernelThreads(int threads);
+
 struct CpuModelOptions {
   Numerics numerics = Numerics::kExact;
   Isa isa = Isa::kAuto;

@@ -203,6 +203,23 @@ struct Simd {
       }
     }
 
+    // Dots of 4-bit weights, both halves together, so that an activation is broadcast once; quants(quad, side) gives
+    // the weights of a quad for 8 columns.
+    template <int kRows, typename Fn>
+    static BATON_INLINE void DotNibbles(const QuantGroup& acts, int first, Fn quants, __m256i* lo, __m256i* hi) {
+      BATON_UNROLL for (int j = 0; j < kRows; ++j) lo[j] = hi[j] = _mm256_setzero_si256();
+      BATON_UNROLL for (int quad = 0; quad < 8; ++quad) {
+        const __m256i w0 = quants(quad, 0);
+        const __m256i w1 = quants(quad, 1);
+        BATON_UNROLL for (int j = 0; j < kRows; ++j) {
+          const __m256i a = Word(acts, first + j, 4 * quad);
+          lo[j] = Accumulate(_mm256_add_epi16(lo[j], _mm256_maddubs_epi16(w0, a)));
+          hi[j] = Accumulate(_mm256_add_epi16(hi[j], _mm256_maddubs_epi16(w1, a)));
+        }
+      }
+      FinishNibbles<kRows>(acts, first, lo, hi);
+    }
+
     // Unsigned weights of one quad of k, 8 columns from p's on, with the upper bits in place.
     static BATON_INLINE __m256i Quants(const uint8_t* p, int quad) {
       constexpr int kBits = UpperBits(kFormat);
@@ -300,34 +317,24 @@ struct Simd {
         DotUpper<kRows>(
             acts, first, factors, 1, [panel](int quad) { return LoadInts(panel + 64 * quad + 32); }, hi);
       } else {
-        BATON_UNROLL for (int j = 0; j < kRows; ++j) lo[j] = hi[j] = _mm256_setzero_si256();
-        BATON_UNROLL for (int i = 0; i < 8; ++i) {
-          const __m256i w0 = LoadInts(panel + 64 * i);
-          const __m256i w1 = LoadInts(panel + 64 * i + 32);
-          BATON_UNROLL for (int j = 0; j < kRows; ++j) {
-            const __m256i a = Word(acts, first + j, 4 * i);
-            lo[j] = Accumulate(_mm256_add_epi16(lo[j], _mm256_maddubs_epi16(w0, a)));
-            hi[j] = Accumulate(_mm256_add_epi16(hi[j], _mm256_maddubs_epi16(w1, a)));
-          }
-        }
-        FinishNibbles<kRows>(acts, first, lo, hi);
+        DotNibbles<kRows>(
+            acts, first, [panel](int quad, int side) { return LoadInts(panel + 64 * quad + 32 * side); }, lo, hi);
       }
       BATON_UNROLL for (int j = 0; j < kRows; ++j) dot[j] = {lo[j], hi[j]};
     }
 
-    // Both halves together, so that an activation is broadcast once.
     template <int kRows>
     BATON_INLINE void Dot(const QuantGroup& acts, int first, I* dot) const {
-      const __m256i ones = _mm256_set1_epi16(1);
       __m256i lo[kRows], hi[kRows];
-      BATON_UNROLL for (int j = 0; j < kRows; ++j) lo[j] = hi[j] = _mm256_setzero_si256();
       if constexpr (UpperBits(kFormat) > 0) {
         DotUpper<kRows>(
             acts, first, factors, 0, [this](int quad) { return Quants(data, quad); }, lo);
         DotUpper<kRows>(
             acts, first, factors, 1, [this](int quad) { return Quants(data + 32, quad); }, hi);
       } else if constexpr (kFormat == WeightFormat::kQ8_0) {
+        const __m256i ones = _mm256_set1_epi16(1);
         const __m256i offset = _mm256_set1_epi8(static_cast<char>(0x80));
+        BATON_UNROLL for (int j = 0; j < kRows; ++j) lo[j] = hi[j] = _mm256_setzero_si256();
         BATON_UNROLL for (int i = 0; i < 8; ++i) {
           const __m256i w0 = _mm256_xor_si256(LoadInts(data + 64 * i), offset);
           const __m256i w1 = _mm256_xor_si256(LoadInts(data + 64 * i + 32), offset);
@@ -342,16 +349,10 @@ struct Simd {
           }
         }
       } else {
-        BATON_UNROLL for (int i = 0; i < 8; ++i) {
-          const __m256i w0 = Nibbles(LoadInts(data + 64 * (i % 4)), i >= 4);
-          const __m256i w1 = Nibbles(LoadInts(data + 64 * (i % 4) + 32), i >= 4);
-          BATON_UNROLL for (int j = 0; j < kRows; ++j) {
-            const __m256i a = Word(acts, first + j, 4 * i);
-            lo[j] = Accumulate(_mm256_add_epi16(lo[j], _mm256_maddubs_epi16(w0, a)));
-            hi[j] = Accumulate(_mm256_add_epi16(hi[j], _mm256_maddubs_epi16(w1, a)));
-          }
-        }
-        FinishNibbles<kRows>(acts, first, lo, hi);
+        DotNibbles<kRows>(
+            acts, first,
+            [this](int quad, int side) { return Nibbles(LoadInts(data + 64 * (quad % 4) + 32 * side), quad >= 4); }, lo,
+            hi);
       }
       BATON_UNROLL for (int j = 0; j < kRows; ++j) dot[j] = {lo[j], hi[j]};
     }

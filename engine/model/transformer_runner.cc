@@ -63,7 +63,7 @@ bool AnyFloat(const TransformerWeights& w) {
   return any;
 }
 
-// scale / theta^(2i / head_dim).
+// 1 / (scaling_factor * theta^(2i / head_dim)).
 std::vector<float> InverseFrequencies(int head_dim, float theta, float scaling_factor) {
   std::vector<float> out;
   for (int i = 0; i < head_dim / 2; ++i) {
@@ -199,7 +199,7 @@ void TransformerRunner::RunStep(int thread) {
   Turn(RowsOf(thread));
   pool_->Barrier();
   for (int layer = 0; layer < config_.layers; ++layer) {
-    if (gate_ != nullptr && layer > 0) {
+    if (layer > 0 && gate_ != nullptr && gate_->yields()) {
       if (thread == 0) gate_->LayerEdge();
       pool_->Barrier();
     }
