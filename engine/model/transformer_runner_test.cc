@@ -184,22 +184,24 @@ TEST_P(EveryNumerics, ARowsBitsDependOnItsOwnSequenceAlone) {
                          *reference, {s}, [](size_t) { return 300; }, random)
                          .front());
     }
+    // In one batch with the others, chunks drawn anew for each step up to `longest` rows.
+    struct Course {
+      int threads;
+      uint64_t longest;
+    };
     for (const Isa isa : SupportedIsas()) {
-      for (const int threads : {1, 2, 3}) {
-        if (isa == Isa::kScalar && threads == 2) continue;
-        const auto runner = Load(*file, {.numerics = GetParam(), .isa = isa, .threads = threads, .max_rows = 600});
+      for (const Course course : {Course{1, 130}, Course{2, 40}, Course{3, 1}, Course{3, 130}}) {
+        if (isa == Isa::kScalar && course.longest != 40) continue;
+        const auto runner =
+            Load(*file, {.numerics = GetParam(), .isa = isa, .threads = course.threads, .max_rows = 600});
         EXPECT_EQ(runner->fingerprint(), reference->fingerprint());
-        // In one batch with the others, chunks drawn anew for each step; on the fastest also token by token.
-        for (const uint64_t longest : {1, 40, 130}) {
-          if (longest == 1 && isa == Isa::kScalar) continue;
-          const auto got = RunSequences(
-              *runner, sequences, [&](size_t i) { return longest == 1 ? 1 : random.Below(longest + 8 * i) + 1; },
-              random);
-          for (size_t i = 0; i < got.size(); ++i) {
-            EXPECT_EQ(FirstDifference(got[i], want[i]), -1)
-                << IsaName(isa) << " threads " << threads << " chunks up to " << longest << " sequence " << i
-                << " seed " << kSeed;
-          }
+        const auto got = RunSequences(
+            *runner, sequences,
+            [&](size_t i) { return course.longest == 1 ? 1 : random.Below(course.longest + 8 * i) + 1; }, random);
+        for (size_t i = 0; i < got.size(); ++i) {
+          EXPECT_EQ(FirstDifference(got[i], want[i]), -1)
+              << IsaName(isa) << " threads " << course.threads << " chunks up to " << course.longest << " sequence "
+              << i << " seed " << kSeed;
         }
       }
     }
