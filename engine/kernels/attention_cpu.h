@@ -14,6 +14,8 @@ namespace {
 inline constexpr int kBlock = 16;
 inline constexpr int kWord = 4;
 inline constexpr int kVector = kLanes * kWord;
+// Blocks of K or V that all queries meet before the next ones: they stay in the first-level cache meanwhile.
+inline constexpr int kChunkBlocks = 4;
 
 // The left side of a dot step (a query's or the probabilities' word, to all lanes) and the right side (a vector of KV
 // words). Where bf16 pairs are multiplied as two floats, both sides are widened: the left one once a call, in memory,
@@ -140,6 +142,18 @@ struct AttentionState {
       }
     }
   }
+  // Ask for the chunk from `block` on, which ends at `end` at the latest. Blocks lie apart in the pool, so the hardware
+  // does not foresee them.
+  void PrefetchKeys(int block, int end) const {
+    for (int b = block; b < end && b < block + kChunkBlocks; ++b) Prefetch(Keys(b));
+  }
+  void PrefetchValues(int block, int end) const {
+    for (int b = block; b < end && b < block + kChunkBlocks; ++b) Prefetch(Values(b));
+  }
+  void Prefetch(const uint8_t* part) const {
+    const int bytes = kBlock * call.head_dim * kWord / kPerWord;
+    for (int i = 0; i < bytes; i += kVector) __builtin_prefetch(part + i);
+  }
   const uint8_t* Keys(int block) const { return call.keys + call.blocks[block] * call.block_stride; }
   const uint8_t* Values(int block) const { return call.values + call.blocks[block] * call.block_stride; }
   // Tokens of the split from `start` that query i may see; <= 0: none.
@@ -190,6 +204,7 @@ BATON_INLINE void TileQueries(int first, int queries, Fn fn) {
   };
   tile.template operator()<12>();
   tile.template operator()<6>();
+  tile.template operator()<5>();
   tile.template operator()<4>();
   tile.template operator()<3>();
   tile.template operator()<2>();
@@ -210,8 +225,12 @@ void ScoreRows(const AttentionState<kBf16>& s, int first, int start, int begin, 
 // Queries [first, end) by blocks [begin, blocks) of the split.
 template <bool kBf16>
 void Scores(const AttentionState<kBf16>& s, int first, int end, int start, int begin, int blocks) {
-  TileQueries<Simd::kQueryTile>(first, end,
-                                [&]<int kQueries>(int q) { ScoreRows<kBf16, kQueries>(s, q, start, begin, blocks); });
+  for (int chunk = begin; chunk < blocks; chunk += kChunkBlocks) {
+    const int stop = chunk + kChunkBlocks < blocks ? chunk + kChunkBlocks : blocks;
+    s.PrefetchKeys(start / kBlock + stop, start / kBlock + blocks);
+    TileQueries<Simd::kQueryTile>(first, end,
+                                  [&]<int kQueries>(int q) { ScoreRows<kBf16, kQueries>(s, q, start, chunk, stop); });
+  }
 }
 
 // Scores of one query to probabilities of its tokens [from, n), zero from the start of the first block to the end of
@@ -336,9 +355,15 @@ void WeighValues(const AttentionState<kBf16>& s, int first, int last, int start)
       WindowStart(s, q, start, own < begin ? own : begin);
     }
   }
-  if (begin < common) {
+  constexpr int kSteps = AttentionState<kBf16>::kStepsPerBlock;
+  constexpr int kChunkSteps = kChunkBlocks * kSteps;
+  for (int chunk = begin; chunk < common;) {
+    const int next = (chunk / kChunkSteps + 1) * kChunkSteps;
+    const int stop = next < common ? next : common;
+    s.PrefetchValues(block + next / kSteps, block + (common + kSteps - 1) / kSteps);
     TileQueries<Simd::kQueryTile>(first, last,
-                                  [&]<int kQueries>(int q) { ValueRows<kBf16, kQueries>(s, q, block, begin, common); });
+                                  [&]<int kQueries>(int q) { ValueRows<kBf16, kQueries>(s, q, block, chunk, stop); });
+    chunk = stop;
   }
   for (int q = first; q < last; ++q) {
     const int n = s.Visible(q, start);
@@ -384,10 +409,13 @@ void Attention(const AttentionCall& call) {
     while (s.Visible(first, start) <= 0) ++first;
     int last = s.queries;
     while (s.FirstSeen(last - 1) >= start + kSplitTokens) --last;
-    const int tokens = s.Visible(last - 1, start);
-    Scores<kBf16>(s, first, last, start, s.Hidden(first, start) / kBlock, (tokens + kBlock - 1) / kBlock);
+    const int hidden_blocks = s.Hidden(first, start) / kBlock;
+    const int blocks = (s.Visible(last - 1, start) + kBlock - 1) / kBlock;
+    Scores<kBf16>(s, first, last, start, hidden_blocks, blocks);
+    s.PrefetchValues(start / kBlock + hidden_blocks, start / kBlock + blocks);
     for (int i = first; i < last; ++i) Softmax<kBf16>(s, i, s.Hidden(i, start), s.Visible(i, start));
     WeighValues<kBf16>(s, first, last, start);
+    s.PrefetchKeys(start / kBlock + kSplitTokens / kBlock, last_position / kBlock + 1);
     for (int i = first; i < last; ++i) Fold<kBf16>(s, i, s.FirstSeen(i) / kSplitTokens * kSplitTokens == start);
   }
   for (int i = 0; i < s.queries; ++i) {

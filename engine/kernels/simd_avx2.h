@@ -28,12 +28,12 @@ struct Simd {
   static constexpr int kFloatRows = 4;
   static constexpr int kFloatCols = 1;
   // Queries of an attention tile, and blocks or vectors beside them; with up to kFewQueries queries more of these.
-  static constexpr int kQueryTile = 4;
-  static constexpr int kFewQueries = 0;
+  static constexpr int kQueryTile = 5;
+  static constexpr int kFewQueries = 3;
   static constexpr int kBlockTile = 1;
-  static constexpr int kBlockTileFew = 1;
+  static constexpr int kBlockTileFew = 2;
   static constexpr int kValueVectors = 1;
-  static constexpr int kValueVectorsFew = 1;
+  static constexpr int kValueVectorsFew = 2;
   static constexpr bool kHasBf16Dot = false;
 
   static BATON_INLINE F Zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
