@@ -1,12 +1,10 @@
 #include "engine/model/transformer_runner.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "common/check.h"
-#include "engine/kernels/trigonometry.h"
 
 namespace baton::engine {
 namespace {
@@ -45,31 +43,20 @@ class Carver {
   size_t used_ = 0;
 };
 
-bool AnyQuantized(const TransformerWeights& w) {
-  bool any = w.head.quantized();
-  for (const TransformerLayer& l : w.layers) {
-    for (const PackedMatrix* m : {&l.query, &l.key, &l.value, &l.output, &l.gate, &l.up, &l.down})
-      any |= m->quantized();
-  }
-  return any;
-}
+// What the products of a model read activations as.
+struct ActivationKinds {
+  bool quantized = false;
+  bool floats = false;
+};
 
-bool AnyFloat(const TransformerWeights& w) {
-  bool any = !w.head.quantized();
+ActivationKinds KindsOf(const TransformerWeights& w) {
+  ActivationKinds kinds;
+  const auto add = [&](const PackedMatrix& matrix) { (matrix.quantized() ? kinds.quantized : kinds.floats) = true; };
+  add(w.head);
   for (const TransformerLayer& l : w.layers) {
-    for (const PackedMatrix* m : {&l.query, &l.key, &l.value, &l.output, &l.gate, &l.up, &l.down})
-      any |= !m->quantized();
+    for (const PackedMatrix* m : {&l.query, &l.key, &l.value, &l.output, &l.gate, &l.up, &l.down}) add(*m);
   }
-  return any;
-}
-
-// 1 / (scaling_factor * theta^(2i / head_dim)).
-std::vector<float> InverseFrequencies(int head_dim, float theta, float scaling_factor) {
-  std::vector<float> out;
-  for (int i = 0; i < head_dim / 2; ++i) {
-    out.push_back(static_cast<float>(kernels::InversePower(theta, 2.0 * i / head_dim)) / scaling_factor);
-  }
-  return out;
+  return kinds;
 }
 
 }  // namespace
@@ -87,18 +74,14 @@ TransformerRunner::TransformerRunner(TransformerWeights weights, Numerics numeri
               .inner_format = 1},
       qkv_unit_blocks_(config_.query_key_norm ? config_.head_dim / kLanes : 1),
       plan_(max_rows),
+      kv_(config_, layout_, table_, plan_, max_rows),
       claims_(static_cast<size_t>(config_.layers * kPhasesPerLayer + 4)),
       pool_(std::move(pool)) {
-  full_rope_.inverse_frequency = InverseFrequencies(config_.head_dim, config_.rope_theta, config_.rope_scaling_factor);
-  if (!config_.sliding_layers.empty()) {
-    sliding_rope_.inverse_frequency = InverseFrequencies(config_.head_dim, config_.sliding_rope_theta, 1.0f);
-  }
   AllocateScratch(max_rows);
 }
 
 void TransformerRunner::AllocateScratch(int max_rows) {
-  const bool quant = AnyQuantized(weights_);
-  const bool floats = AnyFloat(weights_);
+  const ActivationKinds kinds = KindsOf(weights_);
   const size_t rows = static_cast<size_t>(max_rows);
   const size_t hidden = static_cast<size_t>(config_.hidden_size);
   const size_t query = static_cast<size_t>(config_.heads) * static_cast<size_t>(config_.head_dim);
@@ -110,17 +93,12 @@ void TransformerRunner::AllocateScratch(int max_rows) {
     const auto activations = [&](size_t depth, int for_rows) {
       const size_t tiles = static_cast<size_t>(Tiles(for_rows));
       Activations a{.depth = static_cast<int>(depth)};
-      if (quant) a.quant = c.Take<kernels::QuantGroup>(tiles * depth / kGroup);
-      if (floats) a.values = c.Take<float>(tiles * depth * kLanes);
+      if (kinds.quantized) a.quant = c.Take<kernels::QuantGroup>(tiles * depth / kGroup);
+      if (kinds.floats) a.values = c.Take<float>(tiles * depth * kLanes);
       return a;
     };
     hidden_ = c.Take<float>(rows * hidden);
     branch_ = c.Take<float>(rows * hidden);
-    query_ = c.Take<uint8_t>(rows * query * KvDtypeBytes(layout_.dtype));
-    for (Rope* rope : {&full_rope_, &sliding_rope_}) {
-      rope->cosine = c.Take<float>(rows * rope->inverse_frequency.size() * 2);
-      rope->sine = c.Take<float>(rows * rope->inverse_frequency.size() * 2);
-    }
     norm_ = activations(hidden, max_rows);
     attended_ = activations(query, max_rows);
     activated_ = activations(static_cast<size_t>(config_.ffn_size), max_rows);
@@ -140,12 +118,12 @@ void TransformerRunner::AllocateScratch(int max_rows) {
 
 void TransformerRunner::SetKvPool(uint8_t* base, int32_t block_count) {
   BATON_CHECK(reinterpret_cast<uintptr_t>(base) % 64 == 0) << "the KV pool must be 64-byte aligned";
-  kv_pool_ = base;
+  kv_.SetPool(base);
   kv_blocks_ = block_count;
 }
 
 void TransformerRunner::Forward(const StepBatch& batch, absl::Span<float> logits) {
-  BATON_CHECK(kv_pool_ != nullptr) << "SetKvPool comes first";
+  BATON_CHECK(kv_blocks_ > 0) << "SetKvPool comes first";
   BATON_CHECK(logits.size() == static_cast<size_t>(batch.logits_count) * static_cast<size_t>(config_.vocab_size))
       << logits.size();
   plan_.Fill(batch, config_.vocab_size, config_.context_length);
@@ -196,7 +174,8 @@ float* TransformerRunner::Residual(const Cursor& cursor, int row) const {
 void TransformerRunner::RunStep(int thread) {
   Cursor cursor{.thread = thread};
   Embed(cursor);
-  Turn(RowsOf(thread));
+  const Range turned = RowsOf(thread);
+  for (int r = turned.begin; r < turned.end; ++r) kv_.Turn(r);
   pool_->Barrier();
   for (int layer = 0; layer < config_.layers; ++layer) {
     if (layer > 0 && gate_ != nullptr && gate_->yields()) {
@@ -239,25 +218,6 @@ void TransformerRunner::Embed(const Cursor& cursor) {
     kernels::UnpackRow(weights_.embedding, plan_.rows[static_cast<size_t>(r)].token, row);
     if (config_.embedding_scale == 1.0f) continue;
     for (int i = 0; i < config_.hidden_size; ++i) row[i] *= config_.embedding_scale;
-  }
-}
-
-// The rows' sines and cosines.
-void TransformerRunner::Turn(Range range) {
-  for (const Rope* rope : {&full_rope_, &sliding_rope_}) {
-    const size_t half = rope->inverse_frequency.size();
-    for (int r = range.begin; r < range.end; ++r) {
-      const float position = static_cast<float>(plan_.rows[static_cast<size_t>(r)].position);
-      float* const cosine = rope->cosine + static_cast<size_t>(r) * 2 * half;
-      float* const sine = rope->sine + static_cast<size_t>(r) * 2 * half;
-      for (size_t i = 0; i < half; ++i) {
-        // The angle is rounded to f32, as transformers does.
-        const kernels::SinCos turn = kernels::SineCosine(rope->inverse_frequency[i] * position);
-        cosine[2 * i] = cosine[2 * i + 1] = static_cast<float>(turn.cosine);
-        sine[2 * i] = -static_cast<float>(turn.sine);
-        sine[2 * i + 1] = static_cast<float>(turn.sine);
-      }
-    }
   }
 }
 
@@ -333,10 +293,11 @@ void TransformerRunner::QkvUnit(const Cursor& cursor, int layer, const Activatio
   const int value = key - w.key.col_blocks;
   const PackedMatrix& matrix = key < 0 ? w.query : value < 0 ? w.key : w.value;
   const int first = key < 0 ? unit * blocks : value < 0 ? key : value;
-  const auto store = [&](int row, int column, const float* y) {
-    if (key < 0) return StoreQuery(layer, row, column, y);
-    if (value < 0) return StoreKey(layer, row, column, y);
-    StoreValue(layer, row, column, y);
+  const auto store = [&](int row, absl::Span<const float> y) {
+    const KvWriter::Place to{.layer = layer, .row = row, .column = first * kLanes};
+    if (key < 0) return kv_.StoreQuery(to, y);
+    if (value < 0) return kv_.StoreKey(to, y);
+    kv_.StoreValue(to, y);
   };
   const std::vector<float>& norm = key < 0 ? w.query_norm : w.key_norm;
   const bool is_normed = config_.query_key_norm && value < 0;
@@ -351,61 +312,8 @@ void TransformerRunner::QkvUnit(const Cursor& cursor, int layer, const Activatio
       if (is_normed) {
         table_.rms_norm(scratch.row, norm.data(), config_.head_dim, config_.rms_norm_eps, scratch.row);
       }
-      for (int b = 0; b < blocks; ++b) store(row + r, (first + b) * kLanes, scratch.row + b * kLanes);
+      store(row + r, {scratch.row, static_cast<size_t>(blocks * kLanes)});
     }
-  }
-}
-
-void TransformerRunner::StoreQuery(int layer, int row, int column, const float* y) {
-  const Rope& rope = RopeOf(layer);
-  const size_t turn = static_cast<size_t>(row) * config_.head_dim + column % config_.head_dim;
-  float turned[kLanes];
-  table_.rope(y, rope.cosine + turn, rope.sine + turn, turned);
-  const size_t at = static_cast<size_t>(row) * config_.heads * config_.head_dim + column;
-  if (exact_) {
-    table_.to_bf16(turned, reinterpret_cast<uint16_t*>(query_) + at);
-  } else {
-    std::memcpy(reinterpret_cast<float*>(query_) + at, turned, sizeof(turned));
-  }
-}
-
-uint8_t* TransformerRunner::HeadPart(int layer, bool value, int head) const {
-  const size_t head_bytes = static_cast<size_t>(kBlockTokens * config_.head_dim) * KvDtypeBytes(layout_.dtype);
-  const size_t part = (static_cast<size_t>(layer) * 2 + (value ? 1 : 0)) * config_.kv_heads + head;
-  return kv_pool_ + part * head_bytes;
-}
-
-void TransformerRunner::StoreKey(int layer, int row, int column, const float* y) {
-  const int offset = column % config_.head_dim;
-  const size_t turn = static_cast<size_t>(row) * config_.head_dim + offset;
-  const Rope& rope = RopeOf(layer);
-  float turned[kLanes];
-  table_.rope(y, rope.cosine + turn, rope.sine + turn, turned);
-  const StepPlan::Row& to = plan_.rows[static_cast<size_t>(row)];
-  uint8_t* const part =
-      HeadPart(layer, false, column / config_.head_dim) + static_cast<size_t>(to.block) * layout_.block_bytes();
-  // Words of one token are 64 bytes apart: see AttentionCall.
-  if (exact_) {
-    uint16_t rounded[kLanes];
-    table_.to_bf16(turned, rounded);
-    for (int i = 0; i < kLanes / 2; ++i) std::memcpy(part + (offset / 2 + i) * 64 + to.slot * 4, rounded + 2 * i, 4);
-  } else {
-    for (int i = 0; i < kLanes; ++i) std::memcpy(part + (offset + i) * 64 + to.slot * 4, turned + i, 4);
-  }
-}
-
-void TransformerRunner::StoreValue(int layer, int row, int column, const float* y) {
-  const int offset = column % config_.head_dim;
-  const StepPlan::Row& to = plan_.rows[static_cast<size_t>(row)];
-  uint8_t* const part =
-      HeadPart(layer, true, column / config_.head_dim) + static_cast<size_t>(to.block) * layout_.block_bytes();
-  if (exact_) {
-    uint16_t rounded[kLanes];
-    table_.to_bf16(y, rounded);
-    uint8_t* const first = part + static_cast<size_t>(to.slot / 2 * config_.head_dim + offset) * 4 + to.slot % 2 * 2;
-    for (int i = 0; i < kLanes; ++i) std::memcpy(first + i * 4, rounded + i, 2);
-  } else {
-    std::memcpy(part + static_cast<size_t>(to.slot * config_.head_dim + offset) * 4, y, kLanes * sizeof(float));
   }
 }
 
@@ -414,20 +322,18 @@ void TransformerRunner::Attend(const Cursor& cursor, int layer, int item) {
   const StepPlan::QueryTile& tile = plan_.tiles[static_cast<size_t>(item / config_.kv_heads)];
   const int head = item % config_.kv_heads;
   const int group = config_.heads / config_.kv_heads;
-  const size_t element = KvDtypeBytes(layout_.dtype);
-  const size_t stride = static_cast<size_t>(config_.heads) * config_.head_dim * element;
   const int width = group * config_.head_dim;
-  kernels::AttentionCall call{
+  const kernels::AttentionCall call{
       .query_rows = tile.row_count,
       .first_position = tile.first_position,
       .heads_per_kv = group,
       .head_dim = config_.head_dim,
       .window = config_.Slides(layer) ? config_.sliding_window : 0,
       .scale = config_.attention_scale,
-      .query = query_ + tile.first_row * stride + static_cast<size_t>(head) * width * element,
-      .query_stride = stride,
-      .keys = HeadPart(layer, false, head),
-      .values = HeadPart(layer, true, head),
+      .query = kv_.Query(tile.first_row, head * group),
+      .query_stride = kv_.query_stride(),
+      .keys = kv_.Keys(layer, head),
+      .values = kv_.Values(layer, head),
       .block_stride = layout_.block_bytes(),
       .blocks = tile.blocks,
       .out = scratch.attention_out,

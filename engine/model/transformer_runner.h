@@ -11,6 +11,7 @@
 #include "engine/kernels/aligned_buffer.h"
 #include "engine/kernels/kernel_table.h"
 #include "engine/kernels/thread_pool.h"
+#include "engine/model/kv_writer.h"
 #include "engine/model/step_plan.h"
 #include "engine/model/transformer_weights.h"
 #include "engine/model_runner.h"
@@ -78,23 +79,18 @@ class TransformerRunner final : public ModelRunner {
   float* Residual(const Cursor& cursor, int row) const;
 
   void Embed(const Cursor& cursor);
-  void Turn(Range rows);
   void AddBranch(const Cursor& cursor, const std::vector<float>& post_norm);
   const Activations& Normalize(Cursor& cursor, const std::vector<float>& weight);
   void StoreActivations(const Activations& to, int row, int column, const float* values, int count) const;
   void Product(const kernels::PackedMatrix& matrix, const Activations& acts, int block, int blocks, int row, int rows,
                float* out) const;
   void QkvUnit(const Cursor& cursor, int layer, const Activations& acts, int unit);
-  void StoreQuery(int layer, int row, int column, const float* y);
-  void StoreKey(int layer, int row, int column, const float* y);
-  void StoreValue(int layer, int row, int column, const float* y);
   void Attend(const Cursor& cursor, int layer, int item);
   void StoreBranch(const Cursor& cursor, const kernels::PackedMatrix& matrix, const Activations& acts, int block);
   void FeedForward(const Cursor& cursor, const TransformerLayer& layer, const Activations& acts, int unit);
   void Logits(Cursor& cursor);
   void LogitsBlocks(const Cursor& cursor, int begin, int end);
 
-  uint8_t* HeadPart(int layer, bool value, int head) const;
   int rows() const { return static_cast<int>(plan_.rows.size()); }
 
   const TransformerWeights weights_;
@@ -106,29 +102,20 @@ class TransformerRunner final : public ModelRunner {
   StepGate* gate_ = nullptr;
   // Blocks of 16 columns of q, k and v that are computed together: a whole head where it is normed, else one.
   const int qkv_unit_blocks_;
-  // How q and k turn, on layers that see everything and on those that slide.
-  struct Rope {
-    std::vector<float> inverse_frequency;  // f32, [head_dim / 2]
-    float* cosine = nullptr;               // [rows][head_dim], each value twice
-    float* sine = nullptr;                 // [rows][head_dim], (-s, +s)
-  };
   StepPlan plan_;
-  Rope full_rope_, sliding_rope_;
-  const Rope& RopeOf(int layer) const { return config_.Slides(layer) ? sliding_rope_ : full_rope_; }
+  KvWriter kv_;
 
   kernels::AlignedBuffer scratch_;
-  float* hidden_ = nullptr;   // [rows][hidden]: the residual stream of steps of many rows
-  float* branch_ = nullptr;   // [rows][hidden]: what attention or feed-forward adds to it
-  uint8_t* query_ = nullptr;  // [rows][heads * head_dim] in the KV type
-  Activations norm_;          // of the residual stream
-  Activations attended_;      // [rows][heads * head_dim]
-  Activations activated_;     // [rows][ffn]
+  float* hidden_ = nullptr;  // [rows][hidden]: the residual stream of steps of many rows
+  float* branch_ = nullptr;  // [rows][hidden]: what attention or feed-forward adds to it
+  Activations norm_;         // of the residual stream
+  Activations attended_;     // [rows][heads * head_dim]
+  Activations activated_;    // [rows][ffn]
   std::vector<ThreadScratch> threads_;
   // Next unit of each phase.
   std::vector<std::atomic<int32_t>> claims_;
 
-  uint8_t* kv_pool_ = nullptr;
-  int32_t kv_blocks_ = 0;
+  int32_t kv_blocks_ = 0;  // 0: no pool yet
   absl::Span<float> logits_;
   std::unique_ptr<kernels::ThreadPool> pool_;
 };

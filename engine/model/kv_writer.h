@@ -1,0 +1,77 @@
+// Lays q, k and v of a step's rows where attention reads them: q into a buffer of the step, k and v into the blocks of
+// the pool, q and k turned by RoPE first. AttentionCall has the layouts.
+//
+// Any thread may store any part of any row, each once a layer, once the row was turned.
+#ifndef BATON_ENGINE_MODEL_KV_WRITER_H_
+#define BATON_ENGINE_MODEL_KV_WRITER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/kv_layout.h"
+#include "engine/kernels/aligned_buffer.h"
+#include "engine/kernels/kernel_table.h"
+#include "engine/model/step_plan.h"
+#include "modelfile/model_file.h"
+
+namespace baton::engine {
+
+class KvWriter {
+ public:
+  // Which columns of a row's q, k or v are stored: from `column` on, a multiple of 16.
+  struct Place {
+    int layer;
+    int row;
+    int column;
+  };
+
+  // What is referred to outlives it. At most `max_rows` rows a step.
+  KvWriter(const modelfile::ModelConfig& config, const KvLayout& layout, const kernels::KernelTable& table,
+           const StepPlan& plan, int max_rows);
+
+  void SetPool(uint8_t* base) { pool_ = base; }
+
+  // Prepares sines and cosines of a row of the plan.
+  void Turn(int row);
+
+  // As the projections give them; a multiple of 16 columns, within one head.
+  void StoreQuery(const Place& to, absl::Span<const float> y);
+  void StoreKey(const Place& to, absl::Span<const float> y);
+  void StoreValue(const Place& to, absl::Span<const float> y);
+
+  // A row's q from `head` on; bytes between rows.
+  const uint8_t* Query(int row, int head) const;
+  size_t query_stride() const { return query_stride_; }
+  // A layer's and KV head's parts of block 0.
+  const uint8_t* Keys(int layer, int kv_head) const { return HeadPart(layer, false, kv_head); }
+  const uint8_t* Values(int layer, int kv_head) const { return HeadPart(layer, true, kv_head); }
+
+ private:
+  // How q and k turn, on layers that see everything and on those that slide.
+  struct Rope {
+    std::vector<float> inverse_frequency;  // f32, [head_dim / 2]
+    kernels::AlignedBuffer cosine;         // f32 [rows][head_dim], each value twice
+    kernels::AlignedBuffer sine;           // f32 [rows][head_dim], (-s, +s)
+  };
+
+  Rope MakeRope(float theta, float scaling_factor, int max_rows) const;
+  // 16 columns of q or k.
+  void Rotate(const Place& at, const float* y, float* turned) const;
+  uint8_t* HeadPart(int layer, bool value, int head) const;
+  uint8_t* HeadPart(const Place& to, bool value) const;
+
+  const modelfile::ModelConfig& config_;
+  const KvLayout& layout_;
+  const kernels::KernelTable& table_;
+  const StepPlan& plan_;
+  const bool is_f32_;
+  const size_t query_stride_;
+  Rope full_rope_, sliding_rope_;
+  kernels::AlignedBuffer query_;  // [rows][heads * head_dim], f32 beside f32 KV, else bf16
+  uint8_t* pool_ = nullptr;
+};
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_MODEL_KV_WRITER_H_
