@@ -32,6 +32,14 @@ TEST(KvLayout, BlockOfTheDefaultModelIs360KiB) {
   EXPECT_EQ(BlocksForTokens(17), 2);
 }
 
+TEST(KvLayout, AnInt8BlockHasAScaleForEachTokenAndHead) {
+  const KvLayout layout{.layers = 30, .kv_heads = 3, .head_dim = 64, .dtype = KvDtype::kInt8};
+  EXPECT_EQ(layout.head_part_bytes(), 16u * 64 + 16 * 4);
+  EXPECT_EQ(layout.token_bytes(), 12'240u);
+  EXPECT_EQ(layout.block_bytes(), 195'840u);
+  EXPECT_NE(layout.ToString(), (KvLayout{.layers = 30, .kv_heads = 3, .head_dim = 64}).ToString());
+}
+
 TEST(Digest, ChainDependsOnParentAndBytes) {
   const char data[] = "abc";
   const Digest128 a = DigestBytes(data, 3);

@@ -1,12 +1,26 @@
 #include "common/kv_layout.h"
 
 #include "absl/strings/str_format.h"
+#include "common/status.h"
 
 namespace baton {
 
+std::string_view KvDtypeName(KvDtype dtype) {
+  switch (dtype) {
+    case KvDtype::kBf16:
+      return "bf16";
+    case KvDtype::kF32:
+      return "f32";
+    case KvDtype::kOpaque:
+      return "opaque";
+    case KvDtype::kInt8:
+      return "int8";
+  }
+  return "unknown";
+}
+
 std::string KvLayout::ToString() const {
-  const char* name = dtype == KvDtype::kF32 ? "f32" : dtype == KvDtype::kBf16 ? "bf16" : "opaque";
-  return absl::StrFormat("%dx%dx%d-%s-v%d", layers, kv_heads, head_dim, name, inner_format);
+  return absl::StrFormat("%dx%dx%d-%s-v%d", layers, kv_heads, head_dim, ToAbsl(KvDtypeName(dtype)), inner_format);
 }
 
 }  // namespace baton

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace baton {
 
@@ -18,9 +19,9 @@ inline constexpr int kBlockTokens = 16;
 // Index of a block inside one pool.
 using BlockId = int32_t;
 
-enum class KvDtype : uint8_t { kBf16 = 0, kF32 = 1, kOpaque = 2 };
+enum class KvDtype : uint8_t { kBf16 = 0, kF32 = 1, kOpaque = 2, kInt8 = 3 };
 
-inline constexpr size_t KvDtypeBytes(KvDtype dtype) { return dtype == KvDtype::kF32 ? 4 : dtype == KvDtype::kBf16 ? 2 : 1; }
+std::string_view KvDtypeName(KvDtype dtype);
 
 struct KvLayout {
   int32_t layers = 0;
@@ -30,11 +31,20 @@ struct KvLayout {
   // Version of the arrangement inside [kv_head], raised by the engine whenever it changes.
   uint32_t inner_format = 0;
 
-  size_t token_bytes() const {
-    return static_cast<size_t>(layers) * 2 * static_cast<size_t>(kv_heads) * static_cast<size_t>(head_dim) *
-           KvDtypeBytes(dtype);
+  // K, or V, of one layer and head: the values, and behind those of int8 an f32 scale a token, padded to 64 bytes.
+  size_t head_part_bytes() const {
+    const size_t values = static_cast<size_t>(kBlockTokens) * static_cast<size_t>(head_dim);
+    if (dtype == KvDtype::kInt8) {
+      constexpr size_t kAlignment = 64;
+      return (values + kBlockTokens * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
+    }
+    return values * (dtype == KvDtype::kF32 ? 4 : dtype == KvDtype::kBf16 ? 2 : 1);
   }
-  size_t block_bytes() const { return token_bytes() * kBlockTokens; }
+  size_t block_bytes() const {
+    return static_cast<size_t>(layers) * 2 * static_cast<size_t>(kv_heads) * head_part_bytes();
+  }
+  // A token's share of a block.
+  size_t token_bytes() const { return block_bytes() / kBlockTokens; }
   std::string ToString() const;
   friend bool operator==(const KvLayout&, const KvLayout&) = default;
 };

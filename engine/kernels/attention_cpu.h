@@ -1,6 +1,6 @@
-// Attention: body over Simd, once for bf16 and once for f32 KV. Included once by each instruction set's file.
+// Attention: body over Simd, once for each type of KV. Included once by each instruction set's file.
 //
-// Both types share one shape: the KV is vectors of 16 words of 4 bytes, the query and the probabilities are words, and
+// The types share one shape: the KV is vectors of 16 words of 4 bytes, the query and the probabilities are words, and
 // a step multiplies a word with a vector into an accumulator. Work is tiled for registers; each accumulator runs
 // through its steps in ascending order, so tiling never shows in the bits.
 #ifndef BATON_ENGINE_KERNELS_ATTENTION_CPU_H_
@@ -13,17 +13,21 @@ namespace {
 
 inline constexpr int kBlock = 16;
 inline constexpr int kWord = 4;
-inline constexpr int kVector = kLanes * kWord;
+inline constexpr int kCacheLine = 64;
 // Blocks of K or V that all queries meet before the next ones: they stay in the first-level cache meanwhile.
 inline constexpr int kChunkBlocks = 4;
 
+enum class Kv { kF32, kBf16, kInt8 };
+
 // The left side of a dot step (a query's or the probabilities' word, to all lanes) and the right side (a vector of KV
-// words). Where bf16 pairs are multiplied as two floats, both sides are widened: the left one once a call, in memory,
-// the right one once for all queries of a tile. S is Simd; a name of its own lets a Simd without a bf16 dot leave it
-// out.
-template <bool kBf16, typename S = Simd>
+// words). int8 becomes bf16 on the way into registers. Where bf16 pairs are multiplied as two floats, both sides are
+// widened: the left one once a call, in memory, the right one once for all queries of a tile. S is Simd; a name of its
+// own lets a Simd without a bf16 dot leave it out.
+template <Kv kKv, typename S = Simd>
 struct Operands {
-  static constexpr bool kWiden = kBf16 && !Simd::kHasBf16Dot;
+  static constexpr bool kWiden = kKv != Kv::kF32 && !Simd::kHasBf16Dot;
+  // Of one vector of KV words in memory.
+  static constexpr int kVectorBytes = kKv == Kv::kInt8 ? 2 * kLanes : kLanes * kWord;
   // Of one step's left side in memory: (odd, even) floats when widened.
   static constexpr int kLeftBytes = kWiden ? 2 * kWord : kWord;
 
@@ -35,7 +39,11 @@ struct Operands {
 
   static BATON_INLINE Right Load(const uint8_t* vector) {
     Right r;
-    if constexpr (kWiden) {
+    if constexpr (kKv == Kv::kInt8) {
+      r.even = Simd::LoadI8(vector);
+      r.odd = Simd::LoadI8(vector + kLanes);
+      if constexpr (!kWiden) r.word = S::PairBf16(r.even, r.odd);
+    } else if constexpr (kWiden) {
       const Simd::I word = Simd::LoadWords(vector);
       r.odd = Simd::HighHalvesAsFloat(word);
       r.even = Simd::LowHalvesAsFloat(word);
@@ -72,7 +80,7 @@ struct Operands {
       __builtin_memcpy(&odd, left, kWord);
       __builtin_memcpy(&even, left + kWord, kWord);
       return Simd::Fma(Simd::Set1(even), right.even, Simd::Fma(Simd::Set1(odd), right.odd, acc));
-    } else if constexpr (kBf16) {
+    } else if constexpr (kKv != Kv::kF32) {
       return S::DotBf16(acc, Simd::Set1Word(left), right.word);
     } else {
       return Simd::Fma(Simd::AsFloat(Simd::Set1Word(left)), Simd::AsFloat(right.word), acc);
@@ -81,11 +89,11 @@ struct Operands {
 };
 
 // Everything that one call carries through its splits. A "query" is one head of one row, in the order [row][head].
-template <bool kBf16>
+template <Kv kKv>
 struct AttentionState {
-  static constexpr int kPerWord = kBf16 ? 2 : 1;
+  static constexpr int kPerWord = kKv == Kv::kF32 ? 1 : 2;
   static constexpr int kStepsPerBlock = kBlock / kPerWord;
-  using Op = Operands<kBf16>;
+  using Op = Operands<kKv>;
   static constexpr int kProbabilityBytes = kSplitTokens / kPerWord * Op::kLeftBytes;
 
   const AttentionCall& call;
@@ -151,11 +159,14 @@ struct AttentionState {
     for (int b = block; b < end && b < block + kChunkBlocks; ++b) Prefetch(Values(b));
   }
   void Prefetch(const uint8_t* part) const {
-    const int bytes = kBlock * call.head_dim * kWord / kPerWord;
-    for (int i = 0; i < bytes; i += kVector) __builtin_prefetch(part + i);
+    for (int i = 0; i < kStepsPerBlock * vectors * Op::kVectorBytes; i += kCacheLine) __builtin_prefetch(part + i);
   }
   const uint8_t* Keys(int block) const { return call.keys + call.blocks[block] * call.block_stride; }
   const uint8_t* Values(int block) const { return call.values + call.blocks[block] * call.block_stride; }
+  // Of int8: a block's scales, one a token.
+  const float* Scales(const uint8_t* part) const {
+    return reinterpret_cast<const float*>(part + kBlock * call.head_dim);
+  }
   // Tokens of the split from `start` that query i may see; <= 0: none.
   int Visible(int i, int start) const {
     const int n = call.first_position + i / call.heads_per_kv + 1 - start;
@@ -170,9 +181,9 @@ struct AttentionState {
   int Hidden(int i, int start) const { return FirstSeen(i) > start ? FirstSeen(i) - start : 0; }
 };
 
-template <bool kBf16, int kQueries, int kBlocks>
-BATON_INLINE void ScoreTile(const AttentionState<kBf16>& s, int first, int block, float* scores) {
-  using Op = Operands<kBf16>;
+template <Kv kKv, int kQueries, int kBlocks>
+BATON_INLINE void ScoreTile(const AttentionState<kKv>& s, int first, int block, float* scores) {
+  using Op = Operands<kKv>;
   const uint8_t* const query = s.query + static_cast<size_t>(first) * s.query_bytes;
   const uint8_t* keys[kBlocks];
   BATON_UNROLL for (int b = 0; b < kBlocks; ++b) keys[b] = s.Keys(block + b);
@@ -182,10 +193,16 @@ BATON_INLINE void ScoreTile(const AttentionState<kBf16>& s, int first, int block
   }
   for (int k = 0; k < s.key_steps; ++k) {
     typename Op::Right key[kBlocks];
-    BATON_UNROLL for (int b = 0; b < kBlocks; ++b) key[b] = Op::Load(keys[b] + k * kVector);
+    BATON_UNROLL for (int b = 0; b < kBlocks; ++b) key[b] = Op::Load(keys[b] + k * Op::kVectorBytes);
     BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
       const uint8_t* const left = query + q * s.query_bytes + k * Op::kLeftBytes;
       BATON_UNROLL for (int b = 0; b < kBlocks; ++b) acc[q][b] = Op::Step(acc[q][b], left, key[b]);
+    }
+  }
+  if constexpr (kKv == Kv::kInt8) {
+    BATON_UNROLL for (int b = 0; b < kBlocks; ++b) {
+      const Simd::F scales = Simd::Load(s.Scales(keys[b]));
+      BATON_UNROLL for (int q = 0; q < kQueries; ++q) acc[q][b] = Simd::Mul(acc[q][b], scales);
     }
   }
   BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
@@ -211,34 +228,34 @@ BATON_INLINE void TileQueries(int first, int queries, Fn fn) {
   tile.template operator()<1>();
 }
 
-template <bool kBf16, int kQueries>
-void ScoreRows(const AttentionState<kBf16>& s, int first, int start, int begin, int blocks) {
+template <Kv kKv, int kQueries>
+void ScoreRows(const AttentionState<kKv>& s, int first, int start, int begin, int blocks) {
   constexpr int kBlocks = kQueries <= Simd::kFewQueries ? Simd::kBlockTileFew : Simd::kBlockTile;
   float* const scores = s.scores + static_cast<size_t>(first) * kSplitTokens;
   int b = begin;
   for (; blocks - b >= kBlocks; b += kBlocks) {
-    ScoreTile<kBf16, kQueries, kBlocks>(s, first, start / kBlock + b, scores + b * kBlock);
+    ScoreTile<kKv, kQueries, kBlocks>(s, first, start / kBlock + b, scores + b * kBlock);
   }
-  for (; b < blocks; ++b) ScoreTile<kBf16, kQueries, 1>(s, first, start / kBlock + b, scores + b * kBlock);
+  for (; b < blocks; ++b) ScoreTile<kKv, kQueries, 1>(s, first, start / kBlock + b, scores + b * kBlock);
 }
 
 // Queries [first, end) by blocks [begin, blocks) of the split.
-template <bool kBf16>
-void Scores(const AttentionState<kBf16>& s, int first, int end, int start, int begin, int blocks) {
+template <Kv kKv>
+void Scores(const AttentionState<kKv>& s, int first, int end, int start, int begin, int blocks) {
   for (int chunk = begin; chunk < blocks; chunk += kChunkBlocks) {
     const int stop = chunk + kChunkBlocks < blocks ? chunk + kChunkBlocks : blocks;
     s.PrefetchKeys(start / kBlock + stop, start / kBlock + blocks);
     TileQueries<Simd::kQueryTile>(first, end,
-                                  [&]<int kQueries>(int q) { ScoreRows<kBf16, kQueries>(s, q, start, chunk, stop); });
+                                  [&]<int kQueries>(int q) { ScoreRows<kKv, kQueries>(s, q, start, chunk, stop); });
   }
 }
 
-// Scores of one query to probabilities of its tokens [from, n), zero from the start of the first block to the end of
-// the last.
-template <bool kBf16>
-void Softmax(const AttentionState<kBf16>& s, int i, int from, int n) {
+// Scores of one query to probabilities of the split's tokens [from, n), zero from the start of the first block to the
+// end of the last.
+template <Kv kKv>
+void Softmax(const AttentionState<kKv>& s, int i, int start, int from, int n) {
   float* const scores = s.scores + static_cast<size_t>(i) * kSplitTokens;
-  uint8_t* const probs = s.probs + static_cast<size_t>(i) * AttentionState<kBf16>::kProbabilityBytes;
+  uint8_t* const probs = s.probs + static_cast<size_t>(i) * AttentionState<kKv>::kProbabilityBytes;
   const float lowest = -3.402823466e38f;
   const Simd::F scale = Simd::Set1(s.call.scale);
   Simd::F max = Simd::Set1(lowest);
@@ -253,31 +270,38 @@ void Softmax(const AttentionState<kBf16>& s, int i, int from, int n) {
   const Simd::F top = Simd::Set1(s.split_max[i]);
   Simd::F sum = Simd::Zero();
   for (int t = begin; t < n; t += kLanes) {
-    Simd::F p = Simd::Keep(Exp(Simd::Sub(Simd::Load(scores + t), top)), n - t, 0.0f);
-    if (t < from) p = Simd::KeepFrom(p, from - t, 0.0f);
-    if constexpr (Operands<kBf16>::kWiden) {
-      p = Simd::RoundBf16(p);
+    const auto keep_seen = [&](const Simd::F& x) {
+      const Simd::F kept = Simd::Keep(x, n - t, 0.0f);
+      return t < from ? Simd::KeepFrom(kept, from - t, 0.0f) : kept;
+    };
+    Simd::F p = keep_seen(Exp(Simd::Sub(Simd::Load(scores + t), top)));
+    if constexpr (kKv == Kv::kInt8) {
+      sum = Simd::Add(sum, p);
+      // Again: the scale of a token that is not seen may be anything.
+      p = keep_seen(Simd::Mul(p, Simd::Load(s.Scales(s.Values((start + t) / kBlock)))));
+    }
+    if constexpr (kKv != Kv::kF32) p = Simd::RoundBf16(p);
+    if constexpr (kKv != Kv::kInt8) sum = Simd::Add(sum, p);
+    if constexpr (Operands<kKv>::kWiden) {
       // The left side holds the odd token first.
       Simd::Store(reinterpret_cast<float*>(probs) + t, Simd::SwapPairs(p));
-    } else if constexpr (kBf16) {
-      p = Simd::RoundBf16(p);
+    } else if constexpr (kKv != Kv::kF32) {
       Simd::StoreBf16(reinterpret_cast<uint16_t*>(probs) + t, p);
     } else {
       Simd::Store(reinterpret_cast<float*>(probs) + t, p);
     }
-    sum = Simd::Add(sum, p);
   }
   s.split_sum[i] = Simd::ReduceSum(sum);
 }
 
 // Adds steps [begin, end) of the split that starts at `block` to the accumulators of kQueries queries, vectors
 // [vector, vector + kVectors) of their output.
-template <bool kBf16, int kQueries, int kVectors>
-BATON_INLINE void ValueTile(const AttentionState<kBf16>& s, int first, int block, int begin, int end, int vector) {
-  using Op = Operands<kBf16>;
-  constexpr int kSteps = AttentionState<kBf16>::kStepsPerBlock;
+template <Kv kKv, int kQueries, int kVectors>
+BATON_INLINE void ValueTile(const AttentionState<kKv>& s, int first, int block, int begin, int end, int vector) {
+  using Op = Operands<kKv>;
+  constexpr int kSteps = AttentionState<kKv>::kStepsPerBlock;
   float* const out = s.split + static_cast<size_t>(first) * s.call.head_dim + vector * kLanes;
-  const uint8_t* const probs = s.probs + static_cast<size_t>(first) * AttentionState<kBf16>::kProbabilityBytes;
+  const uint8_t* const probs = s.probs + static_cast<size_t>(first) * AttentionState<kKv>::kProbabilityBytes;
   Simd::F acc[kQueries][kVectors];
   BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
     BATON_UNROLL for (int v = 0; v < kVectors; ++v) {
@@ -285,14 +309,14 @@ BATON_INLINE void ValueTile(const AttentionState<kBf16>& s, int first, int block
     }
   }
   for (int t = begin; t < end;) {
-    const uint8_t* const values = s.Values(block + t / kSteps) + static_cast<size_t>(vector) * kVector;
+    const uint8_t* const values = s.Values(block + t / kSteps) + static_cast<size_t>(vector) * Op::kVectorBytes;
     const int stop = (t / kSteps + 1) * kSteps < end ? (t / kSteps + 1) * kSteps : end;
     for (; t < stop; ++t) {
-      const uint8_t* const row = values + static_cast<size_t>(t % kSteps) * s.vectors * kVector;
+      const uint8_t* const row = values + static_cast<size_t>(t % kSteps) * s.vectors * Op::kVectorBytes;
       typename Op::Right value[kVectors];
-      BATON_UNROLL for (int v = 0; v < kVectors; ++v) value[v] = Op::Load(row + v * kVector);
+      BATON_UNROLL for (int v = 0; v < kVectors; ++v) value[v] = Op::Load(row + v * Op::kVectorBytes);
       BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
-        const uint8_t* const left = probs + q * AttentionState<kBf16>::kProbabilityBytes + t * Op::kLeftBytes;
+        const uint8_t* const left = probs + q * AttentionState<kKv>::kProbabilityBytes + t * Op::kLeftBytes;
         BATON_UNROLL for (int v = 0; v < kVectors; ++v) acc[q][v] = Op::Step(acc[q][v], left, value[v]);
       }
     }
@@ -302,45 +326,45 @@ BATON_INLINE void ValueTile(const AttentionState<kBf16>& s, int first, int block
   }
 }
 
-template <bool kBf16, int kQueries>
-void ValueRows(const AttentionState<kBf16>& s, int first, int block, int begin, int end) {
+template <Kv kKv, int kQueries>
+void ValueRows(const AttentionState<kKv>& s, int first, int block, int begin, int end) {
   constexpr int kVectors = kQueries <= Simd::kFewQueries ? Simd::kValueVectorsFew : Simd::kValueVectors;
   int v = 0;
-  for (; s.vectors - v >= kVectors; v += kVectors) ValueTile<kBf16, kQueries, kVectors>(s, first, block, begin, end, v);
-  for (; v < s.vectors; ++v) ValueTile<kBf16, kQueries, 1>(s, first, block, begin, end, v);
+  for (; s.vectors - v >= kVectors; v += kVectors) ValueTile<kKv, kQueries, kVectors>(s, first, block, begin, end, v);
+  for (; v < s.vectors; ++v) ValueTile<kKv, kQueries, 1>(s, first, block, begin, end, v);
 }
 
 // A pair of tokens of which query i sees one: the even one, whose neighbour has a later position, or the odd one, whose
 // neighbour lies before the window. The other counts as zero.
-template <bool kOdd>
-void HalfValue(const AttentionState<true>& s, int i, int block, int step) {
+template <bool kOdd, Kv kKv>
+void HalfValue(const AttentionState<kKv>& s, int i, int block, int step) {
   float* const out = s.split + static_cast<size_t>(i) * s.call.head_dim;
-  using Op = Operands<true>;
+  using Op = Operands<kKv>;
   const uint8_t* const left =
-      s.probs + static_cast<size_t>(i) * AttentionState<true>::kProbabilityBytes + step * Op::kLeftBytes;
-  const uint8_t* const row = s.Values(block + step / 8) + static_cast<size_t>(step % 8) * s.vectors * kVector;
+      s.probs + static_cast<size_t>(i) * AttentionState<kKv>::kProbabilityBytes + step * Op::kLeftBytes;
+  const uint8_t* const row = s.Values(block + step / 8) + static_cast<size_t>(step % 8) * s.vectors * Op::kVectorBytes;
   for (int v = 0; v < s.vectors; ++v) {
     const Simd::F acc = step == 0 ? Simd::Zero() : Simd::Load(out + v * kLanes);
-    const uint8_t* const vector = row + v * kVector;
+    const uint8_t* const vector = row + v * Op::kVectorBytes;
     Simd::Store(out + v * kLanes, Op::Step(acc, left, kOdd ? Op::LoadOdd(vector) : Op::LoadEven(vector)));
   }
 }
 
 // Query i's steps from its window's start to `end`, on accumulators that are zero.
-template <bool kBf16>
-void WindowStart(const AttentionState<kBf16>& s, int i, int start, int end) {
-  constexpr int kPerWord = AttentionState<kBf16>::kPerWord;
+template <Kv kKv>
+void WindowStart(const AttentionState<kKv>& s, int i, int start, int end) {
+  constexpr int kPerWord = AttentionState<kKv>::kPerWord;
   const int from = s.Hidden(i, start);
-  if constexpr (kBf16) {
+  if constexpr (kPerWord == 2) {
     if (from % 2 != 0) HalfValue<true>(s, i, start / kBlock, from / 2);
   }
   const int begin = (from + kPerWord - 1) / kPerWord;
-  if (begin < end) ValueRows<kBf16, 1>(s, i, start / kBlock, begin, end);
+  if (begin < end) ValueRows<kKv, 1>(s, i, start / kBlock, begin, end);
 }
 
-template <bool kBf16>
-void WeighValues(const AttentionState<kBf16>& s, int first, int last, int start) {
-  constexpr int kPerWord = AttentionState<kBf16>::kPerWord;
+template <Kv kKv>
+void WeighValues(const AttentionState<kKv>& s, int first, int last, int start) {
+  constexpr int kPerWord = AttentionState<kKv>::kPerWord;
   const int block = start / kBlock;
   // Visible tokens grow with the row, and so do hidden ones: these steps are whole for every query.
   const int hidden = s.Hidden(last - 1, start);
@@ -355,20 +379,20 @@ void WeighValues(const AttentionState<kBf16>& s, int first, int last, int start)
       WindowStart(s, q, start, own < begin ? own : begin);
     }
   }
-  constexpr int kSteps = AttentionState<kBf16>::kStepsPerBlock;
+  constexpr int kSteps = AttentionState<kKv>::kStepsPerBlock;
   constexpr int kChunkSteps = kChunkBlocks * kSteps;
   for (int chunk = begin; chunk < common;) {
     const int next = (chunk / kChunkSteps + 1) * kChunkSteps;
     const int stop = next < common ? next : common;
     s.PrefetchValues(block + next / kSteps, block + (common + kSteps - 1) / kSteps);
     TileQueries<Simd::kQueryTile>(first, last,
-                                  [&]<int kQueries>(int q) { ValueRows<kBf16, kQueries>(s, q, block, chunk, stop); });
+                                  [&]<int kQueries>(int q) { ValueRows<kKv, kQueries>(s, q, block, chunk, stop); });
     chunk = stop;
   }
   for (int q = first; q < last; ++q) {
     const int n = s.Visible(q, start);
-    if (n / kPerWord > common) ValueRows<kBf16, 1>(s, q, block, common, n / kPerWord);
-    if constexpr (kBf16) {
+    if (n / kPerWord > common) ValueRows<kKv, 1>(s, q, block, common, n / kPerWord);
+    if constexpr (kPerWord == 2) {
       if (n % 2 != 0) HalfValue<false>(s, q, block, n / 2);
     }
   }
@@ -377,8 +401,8 @@ void WeighValues(const AttentionState<kBf16>& s, int first, int last, int start)
 BATON_INLINE float ExpOne(float x) { return Simd::First(Exp(Simd::Set1(x))); }
 
 // Folds the split of query i into its total.
-template <bool kBf16>
-void Fold(const AttentionState<kBf16>& s, int i, bool is_first) {
+template <Kv kKv>
+void Fold(const AttentionState<kKv>& s, int i, bool is_first) {
   const float* const split = s.split + static_cast<size_t>(i) * s.call.head_dim;
   float* const total = s.total + static_cast<size_t>(i) * s.call.head_dim;
   if (is_first) {
@@ -398,9 +422,9 @@ void Fold(const AttentionState<kBf16>& s, int i, bool is_first) {
   }
 }
 
-template <bool kBf16>
+template <Kv kKv>
 void Attention(const AttentionCall& call) {
-  const AttentionState<kBf16> s(call);
+  const AttentionState<kKv> s(call);
   s.TakeQueries();
   const int last_position = call.first_position + call.query_rows - 1;
   for (int start = s.FirstSeen(0) / kSplitTokens * kSplitTokens; start <= last_position; start += kSplitTokens) {
@@ -411,12 +435,12 @@ void Attention(const AttentionCall& call) {
     while (s.FirstSeen(last - 1) >= start + kSplitTokens) --last;
     const int hidden_blocks = s.Hidden(first, start) / kBlock;
     const int blocks = (s.Visible(last - 1, start) + kBlock - 1) / kBlock;
-    Scores<kBf16>(s, first, last, start, hidden_blocks, blocks);
+    Scores<kKv>(s, first, last, start, hidden_blocks, blocks);
     s.PrefetchValues(start / kBlock + hidden_blocks, start / kBlock + blocks);
-    for (int i = first; i < last; ++i) Softmax<kBf16>(s, i, s.Hidden(i, start), s.Visible(i, start));
-    WeighValues<kBf16>(s, first, last, start);
+    for (int i = first; i < last; ++i) Softmax<kKv>(s, i, start, s.Hidden(i, start), s.Visible(i, start));
+    WeighValues<kKv>(s, first, last, start);
     s.PrefetchKeys(start / kBlock + kSplitTokens / kBlock, last_position / kBlock + 1);
-    for (int i = first; i < last; ++i) Fold<kBf16>(s, i, s.FirstSeen(i) / kSplitTokens * kSplitTokens == start);
+    for (int i = first; i < last; ++i) Fold<kKv>(s, i, s.FirstSeen(i) / kSplitTokens * kSplitTokens == start);
   }
   for (int i = 0; i < s.queries; ++i) {
     const Simd::F inverse = Simd::Set1(1.0f / s.sum[i]);

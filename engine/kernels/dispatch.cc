@@ -3,6 +3,8 @@
 #include <cpuid.h>
 #include <xmmintrin.h>
 
+#include "common/check.h"
+
 namespace baton::engine::kernels {
 namespace {
 
@@ -41,6 +43,12 @@ std::vector<const KernelTable*> Detect() {
 const std::vector<const KernelTable*>& SupportedKernels() {
   static const auto* const tables = new std::vector<const KernelTable*>(Detect());
   return *tables;
+}
+
+AttentionKernel AttentionOver(KvDtype dtype, const KernelTable& table) {
+  BATON_CHECK(dtype != KvDtype::kOpaque);
+  if (dtype == KvDtype::kInt8) return table.attention_int8;
+  return dtype == KvDtype::kBf16 ? table.attention_bf16 : table.attention_f32;
 }
 
 size_t AttentionScratchBytes(int heads_per_kv, int head_dim) {

@@ -50,24 +50,45 @@ BATON_INLINE Simd::I QuantizeLanes(const Simd::F& x, const Simd::F& inverse) {
   return Simd::ToInt(Simd::Min(Simd::Max(scaled, Simd::Set1(-127.0f)), Simd::Set1(127.0f)));
 }
 
+// What values are multiplied by to become integers, and what those then stand for.
+struct QuantScale {
+  float inverse;
+  float scale;
+};
+
+BATON_INLINE QuantScale QuantScaleOf(const Simd::F& magnitudes) {
+  const float max = Simd::ReduceMax(magnitudes);
+  if (!(max > 1e-30f)) return {0.0f, 0.0f};
+  return {127.0f / max, max / 127.0f};
+}
+
 void Quantize(const float* x, int groups, QuantGroup* acts, int slot) {
   for (int g = 0; g < groups; ++g) {
     const Simd::F a = Simd::Load(x + g * kGroup);
     const Simd::F b = Simd::Load(x + g * kGroup + kLanes);
-    const float max = Simd::ReduceMax(Simd::Max(Simd::Abs(a), Simd::Abs(b)));
-    const bool zero = !(max > 1e-30f);
-    const Simd::F inverse = Simd::Set1(zero ? 0.0f : 127.0f / max);
-    const float scale = zero ? 0.0f : max / 127.0f;
+    const auto [inverse, scale] = QuantScaleOf(Simd::Max(Simd::Abs(a), Simd::Abs(b)));
     QuantGroup& out = acts[g];
-    const Simd::I q = QuantizeLanes(a, inverse);
+    const Simd::I q = QuantizeLanes(a, Simd::Set1(inverse));
     const int32_t first = Simd::SumInts(q);
-    const int32_t sum = Simd::StoreInt8AndSum(out.q[slot], q, QuantizeLanes(b, inverse));
+    const int32_t sum = Simd::StoreInt8AndSum(out.q[slot], q, QuantizeLanes(b, Simd::Set1(inverse)));
     out.scale[slot] = scale;
     out.scaled_sum[slot] = scale * static_cast<float>(sum);
     out.neg8_sum[slot] = -8 * sum;
     out.neg8_halves[slot][0] = static_cast<int16_t>(-8 * first);
     out.neg8_halves[slot][1] = static_cast<int16_t>(-8 * (sum - first));
   }
+}
+
+void QuantizeHead(const float* x, int n, int8_t* q, float* scale) {
+  Simd::F magnitudes = Simd::Zero();
+  for (int i = 0; i < n; i += kLanes) magnitudes = Simd::Max(Simd::Abs(Simd::Load(x + i)), magnitudes);
+  const QuantScale of = QuantScaleOf(magnitudes);
+  const Simd::F inverse = Simd::Set1(of.inverse);
+  for (int i = 0; i < n; i += kGroup) {
+    Simd::StoreInt8AndSum(q + i, QuantizeLanes(Simd::Load(x + i), inverse),
+                          QuantizeLanes(Simd::Load(x + i + kLanes), inverse));
+  }
+  *scale = of.scale;
 }
 
 void SwiGlu(const float* gate, const float* up, int n, float* y) {

@@ -158,6 +158,37 @@ TEST_P(ElementwiseKernels, QuantizedValuesAreWithinHalfAStepAndTiesGoToEven) {
   EXPECT_EQ(group.q[0][3], 2);
 }
 
+TEST_P(ElementwiseKernels, AHeadIsQuantizedAsAGroupIsButWithOneScale) {
+  SeededRandom random(kSeed);
+  for (const int n : {32, 64, 96, 256}) {
+    for (const int kind : {0, 1, 2, 3, 4}) {
+      const size_t size = static_cast<size_t>(n);
+      std::vector<float> x = kind == 1 ? std::vector<float>(size, 1e-31f) : Mixed(random, n, 4.0f);
+      if (kind == 2) x[size - 1] = std::numeric_limits<float>::infinity();
+      if (kind == 3) x[size / 2] = std::numeric_limits<float>::quiet_NaN();
+      std::vector<int8_t> got(size), want(size);
+      float got_scale = -1, want_scale = -1;
+      table().quantize_head(x.data(), n, got.data(), &got_scale);
+      kScalarKernels.quantize_head(x.data(), n, want.data(), &want_scale);
+      EXPECT_EQ(got, want) << n << " kind " << kind;
+      EXPECT_EQ(FirstDifference(&got_scale, &want_scale, 1), -1) << n << " kind " << kind;
+    }
+    // A head of one group is that group; longer ones have the scale of their largest group.
+    const std::vector<float> x = RandomFloats(random, static_cast<size_t>(n), 5.0f);
+    std::vector<QuantGroup> groups(static_cast<size_t>(n / kGroup));
+    table().quantize(x.data(), n / kGroup, groups.data(), 0);
+    std::vector<int8_t> q(x.size());
+    float scale = 0, largest = 0;
+    table().quantize_head(x.data(), n, q.data(), &scale);
+    for (const QuantGroup& group : groups) largest = std::max(largest, group.scale[0]);
+    EXPECT_EQ(scale, largest);
+    if (n == kGroup) {
+      EXPECT_EQ(std::memcmp(q.data(), groups.front().q[0], kGroup), 0);
+    }
+    for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(scale * q[i], x[i], scale * 0.501f);
+  }
+}
+
 TEST(Half, EveryHalfConvertsAsTheHardwareDoes) {
   FpStateGuard fp_state;
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {

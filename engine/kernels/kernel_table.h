@@ -72,14 +72,20 @@ struct FloatMatmul {
 // Causal attention of consecutive query rows of one sequence and one KV head, for all its query heads. With a window a
 // row sees the last `window` positions, its own among them.
 //
-// A head's part of a KV block is vectors of 16 words of 4 bytes, a word being two bf16 (lower half first) or one f32:
+// A head's part of a KV block is vectors of 16 words, a word being two bf16 (lower half first), one f32 or two int8:
 //   K: [head_dim / per_word][16 tokens], a word holding neighbours in head_dim
 //   V: [16 / per_word][head_dim], a word holding neighbouring tokens
+// A vector of int8 is its 16 lower halves, then its 16 upper ones. Behind the vectors of K, and of V, are 16 f32: what
+// each token's integers are multiplied by.
+//
 // A dot step is fma(low, low', fma(high, high', acc)) for bf16 (as VDPBF16PS does) and fma for f32, in ascending order.
 // Each split of 256 tokens starts from zero: scores * scale, maximum, p = exp(score - maximum) (rounded to bf16 in
 // bf16), sum of p in 16 lanes, PV. Tokens that the row does not see count as p = +0, v = +0; splits without any that it
 // sees are left out. Then splits, which start at multiples of 256 whatever the window, fold in ascending order: with m
 // the larger maximum, a = exp(M - m), b = exp(m_split - m), each of sum and PV becomes fma(split, b, total * a).
+//
+// int8 is computed as bf16, which holds its integers exactly, but for the scales: a score is (dot * K's scale) * scale;
+// p enters the sum as it is, and PV as p * V's scale, rounded to bf16.
 struct AttentionCall {
   int query_rows;
   int first_position;
@@ -87,7 +93,7 @@ struct AttentionCall {
   int head_dim;  // multiple of 16
   int window;    // 0: all positions up to the row's
   float scale;
-  const uint8_t* query;  // row r, head h at query + r * query_stride + h * head_dim elements, in the KV type
+  const uint8_t* query;  // row r, head h at query + r * query_stride + h * head_dim elements: f32 for f32 KV, else bf16
   size_t query_stride;   // bytes
   const uint8_t* keys;   // this layer's and head's K part of block 0
   const uint8_t* values;
@@ -114,6 +120,9 @@ struct KernelTable {
   // Quantizes one row of 32 * groups floats into row `slot` of acts[0 .. groups).
   void (*quantize)(const float* x, int groups, QuantGroup* acts, int slot);
 
+  // Quantizes n floats (multiple of 32) with one scale, as a QuantGroup has it.
+  void (*quantize_head)(const float* x, int n, int8_t* q, float* scale);
+
   void (*matmul_quant)(const QuantMatmul& call);
   void (*matmul_float)(const FloatMatmul& call);
 
@@ -134,6 +143,7 @@ struct KernelTable {
   void (*to_bf16)(const float* x, uint16_t* y);
 
   void (*attention_bf16)(const AttentionCall& call);
+  void (*attention_int8)(const AttentionCall& call);
   void (*attention_f32)(const AttentionCall& call);
 
   // exp of n floats (multiple of 16): below -87 it is 0, above 88 it is exp(88).

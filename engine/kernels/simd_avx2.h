@@ -150,6 +150,10 @@ struct Simd {
     return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(LoadQuad(p))),
             _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(LoadQuad(p + 8)))};
   }
+  static BATON_INLINE F LoadI8(const uint8_t* p) {
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(LoadQuad(p))),
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(LoadQuad(p + 8)))};
+  }
   static BATON_INLINE int32_t StoreInt8AndSum(int8_t* p, I a, I b) {
     const __m256i x = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
     const __m256i y = _mm256_permute4x64_epi64(_mm256_packs_epi32(b.lo, b.hi), 0xd8);

@@ -116,12 +116,17 @@ struct Simd {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   }
   static BATON_INLINE F LoadU8(const uint8_t* p) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(LoadBytes(p))); }
+  static BATON_INLINE F LoadI8(const uint8_t* p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(LoadBytes(p))); }
   static BATON_INLINE int32_t StoreInt8AndSum(int8_t* p, I a, I b) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p + kLanes), _mm512_cvtepi32_epi8(b));
     return _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
   }
 #if defined(BATON_HAS_BF16_DOT)
+  // Words of two bf16, of floats that bf16 holds exactly.
+  static BATON_INLINE I PairBf16(F low, F high) {
+    return _mm512_or_si512(HighHalves(_mm512_castps_si512(high)), _mm512_srli_epi32(_mm512_castps_si512(low), 16));
+  }
   static BATON_INLINE F DotBf16(F acc, I a, I b) { return _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)b); }
 #endif
 

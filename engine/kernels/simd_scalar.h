@@ -167,6 +167,9 @@ struct Simd {
   static F LoadU8(const uint8_t* p) {
     return Map([&](int i) { return static_cast<float>(p[i]); });
   }
+  static F LoadI8(const uint8_t* p) {
+    return Map([&](int i) { return static_cast<float>(static_cast<int8_t>(p[i])); });
+  }
   // Lanes from n on keep x, the others become `rest`.
   static F KeepFrom(const F& x, int n, float rest) {
     return Map([&](int i) { return i < n ? rest : x.v[i]; });

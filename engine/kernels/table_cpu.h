@@ -6,21 +6,23 @@
 #include "engine/kernels/elementwise_cpu.h"
 #include "engine/kernels/matmul_cpu.h"
 
-#define BATON_KERNEL_TABLE(symbol, label) \
-  const KernelTable symbol = {            \
-      .name = label,                      \
-      .rms_norm = RmsNorm,                \
-      .quantize = Quantize,               \
-      .matmul_quant = MatmulQuant,        \
-      .matmul_float = MatmulFloat,        \
-      .swiglu = SwiGlu,                   \
-      .geglu = GeGlu,                     \
-      .add = AddArray,                    \
-      .rope = Rope,                       \
-      .to_bf16 = ToBf16,                  \
-      .attention_bf16 = Attention<true>,  \
-      .attention_f32 = Attention<false>,  \
-      .exp = ExpArray,                    \
+#define BATON_KERNEL_TABLE(symbol, label)     \
+  const KernelTable symbol = {                \
+      .name = label,                          \
+      .rms_norm = RmsNorm,                    \
+      .quantize = Quantize,                   \
+      .quantize_head = QuantizeHead,          \
+      .matmul_quant = MatmulQuant,            \
+      .matmul_float = MatmulFloat,            \
+      .swiglu = SwiGlu,                       \
+      .geglu = GeGlu,                         \
+      .add = AddArray,                        \
+      .rope = Rope,                           \
+      .to_bf16 = ToBf16,                      \
+      .attention_bf16 = Attention<Kv::kBf16>, \
+      .attention_int8 = Attention<Kv::kInt8>, \
+      .attention_f32 = Attention<Kv::kF32>,   \
+      .exp = ExpArray,                        \
   }
 
 #endif  // BATON_ENGINE_KERNELS_TABLE_CPU_H_

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "engine/kernels/trigonometry.h"
+#include "modelfile/limits.h"
 
 namespace baton::engine {
 
@@ -69,9 +70,8 @@ void KvWriter::StoreQuery(const Place& to, absl::Span<const float> y) {
 }
 
 uint8_t* KvWriter::HeadPart(int layer, bool value, int head) const {
-  const size_t head_bytes = static_cast<size_t>(kBlockTokens * config_.head_dim) * KvDtypeBytes(layout_.dtype);
   const size_t part = (static_cast<size_t>(layer) * 2 + (value ? 1 : 0)) * config_.kv_heads + head;
-  return pool_ + part * head_bytes;
+  return pool_ + part * layout_.head_part_bytes();
 }
 
 uint8_t* KvWriter::HeadPart(const Place& to, bool value) const {
@@ -79,38 +79,59 @@ uint8_t* KvWriter::HeadPart(const Place& to, bool value) const {
   return HeadPart(to.layer, value, to.column / config_.head_dim) + static_cast<size_t>(block) * layout_.block_bytes();
 }
 
+float* KvWriter::Scale(uint8_t* part, int slot) const {
+  return reinterpret_cast<float*>(part + static_cast<size_t>(kBlockTokens * config_.head_dim)) + slot;
+}
+
 void KvWriter::StoreKey(const Place& to, absl::Span<const float> y) {
+  const int count = static_cast<int>(y.size());
+  const int offset = to.column % config_.head_dim;
   const int slot = plan_.rows[static_cast<size_t>(to.row)].slot;
-  uint8_t* const part = HeadPart(to, false) + slot * 4;
-  for (int first = 0; first < static_cast<int>(y.size()); first += kLanes) {
-    const int column = to.column + first;
-    const int offset = column % config_.head_dim;
-    float turned[kLanes];
-    Rotate({to.layer, to.row, column}, &y[static_cast<size_t>(first)], turned);
-    // Words of one token are 64 bytes apart.
-    if (is_f32_) {
-      for (int i = 0; i < kLanes; ++i) std::memcpy(part + (offset + i) * 64, turned + i, 4);
-    } else {
-      uint16_t rounded[kLanes];
-      table_.to_bf16(turned, rounded);
-      for (int i = 0; i < kLanes / 2; ++i) std::memcpy(part + (offset / 2 + i) * 64, rounded + 2 * i, 4);
-    }
+  float turned[modelfile::kMaxHeadDim];
+  for (int i = 0; i < count; i += kLanes) {
+    Rotate({to.layer, to.row, to.column + i}, &y[static_cast<size_t>(i)], turned + i);
+  }
+  uint8_t* const part = HeadPart(to, false);
+  if (layout_.dtype == KvDtype::kInt8) {
+    int8_t q[modelfile::kMaxHeadDim];
+    table_.quantize_head(turned, count, q, Scale(part, slot));
+    for (int i = 0; i < count; ++i) part[i * kBlockTokens + slot] = static_cast<uint8_t>(q[i]);
+    return;
+  }
+  // Words of one token are 64 bytes apart.
+  uint8_t* const words = part + slot * 4;
+  if (is_f32_) {
+    for (int i = 0; i < count; ++i) std::memcpy(words + (offset + i) * 64, turned + i, 4);
+    return;
+  }
+  for (int i = 0; i < count; i += kLanes) {
+    uint16_t rounded[kLanes];
+    table_.to_bf16(turned + i, rounded);
+    for (int j = 0; j < kLanes; j += 2) std::memcpy(words + (offset + i + j) / 2 * 64, rounded + j, 4);
   }
 }
 
 void KvWriter::StoreValue(const Place& to, absl::Span<const float> y) {
-  const int slot = plan_.rows[static_cast<size_t>(to.row)].slot;
+  const int count = static_cast<int>(y.size());
   const int offset = to.column % config_.head_dim;
+  const int slot = plan_.rows[static_cast<size_t>(to.row)].slot;
   uint8_t* const part = HeadPart(to, true);
   if (is_f32_) {
     std::memcpy(part + static_cast<size_t>(slot * config_.head_dim + offset) * 4, y.data(), y.size() * sizeof(float));
     return;
   }
-  uint8_t* const first = part + static_cast<size_t>(slot / 2 * config_.head_dim + offset) * 4 + slot % 2 * 2;
-  for (size_t i = 0; i < y.size(); i += kLanes) {
+  // Two tokens share the words.
+  uint8_t* const pair = part + slot / 2 * 2 * config_.head_dim * (layout_.dtype == KvDtype::kInt8 ? 1 : 2);
+  if (layout_.dtype == KvDtype::kInt8) {
+    int8_t q[modelfile::kMaxHeadDim];
+    table_.quantize_head(y.data(), count, q, Scale(part, slot));
+    for (int i = 0; i < count; i += kLanes) std::memcpy(pair + 2 * i + slot % 2 * kLanes, q + i, kLanes);
+    return;
+  }
+  for (int i = 0; i < count; i += kLanes) {
     uint16_t rounded[kLanes];
-    table_.to_bf16(&y[i], rounded);
-    for (size_t j = 0; j < kLanes; ++j) std::memcpy(first + (i + j) * 4, rounded + j, 2);
+    table_.to_bf16(&y[static_cast<size_t>(i)], rounded);
+    for (int j = 0; j < kLanes; ++j) std::memcpy(pair + (offset + i + j) * 4 + slot % 2 * 2, rounded + j, 2);
   }
 }
 

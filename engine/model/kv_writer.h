@@ -35,7 +35,7 @@ class KvWriter {
   // Prepares sines and cosines of a row of the plan.
   void Turn(int row);
 
-  // As the projections give them; a multiple of 16 columns, within one head.
+  // As the projections give them: a multiple of 16 columns, within one head; of k and v for int8 the whole head.
   void StoreQuery(const Place& to, absl::Span<const float> y);
   void StoreKey(const Place& to, absl::Span<const float> y);
   void StoreValue(const Place& to, absl::Span<const float> y);
@@ -58,6 +58,8 @@ class KvWriter {
   Rope MakeRope(float theta, float scaling_factor, int max_rows) const;
   // 16 columns of q or k.
   void Rotate(const Place& at, const float* y, float* turned) const;
+  // Of a token in a head's part, which holds int8.
+  float* Scale(uint8_t* part, int slot) const;
   uint8_t* HeadPart(int layer, bool value, int head) const;
   uint8_t* HeadPart(const Place& to, bool value) const;
 
