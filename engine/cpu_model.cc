@@ -59,6 +59,15 @@ int KernelThreads(int threads) {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
 }
 
+absl::StatusOr<KvDtype> ChooseKvDtype(Numerics numerics, std::optional<KvDtype> asked) {
+  const bool is_exact = numerics == Numerics::kExact;
+  const KvDtype chosen = asked.value_or(is_exact ? KvDtype::kBf16 : KvDtype::kF32);
+  if (is_exact ? chosen == KvDtype::kBf16 || chosen == KvDtype::kInt8 : chosen == KvDtype::kF32) return chosen;
+  return absl::InvalidArgumentError(absl::StrFormat("%s does not go with numerics %s, which take %s",
+                                                    ToAbsl(KvDtypeName(chosen)), is_exact ? "exact" : "fp32",
+                                                    is_exact ? "bf16 or int8" : "f32"));
+}
+
 absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::ModelFile& file,
                                                           const CpuModelOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads) {
@@ -67,6 +76,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::Model
   if (options.max_rows < 1 || options.max_rows > kMaxRows) {
     return absl::InvalidArgumentError(absl::StrFormat("max_rows is %d: 1 to %d", options.max_rows, kMaxRows));
   }
+  BATON_ASSIGN_OR_RETURN(const KvDtype kv_dtype, ChooseKvDtype(options.numerics, options.kv_dtype));
   const kernels::KernelTable* const table = FindTable(options.isa);
   if (table == nullptr) {
     return absl::InvalidArgumentError(
@@ -74,11 +84,11 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::Model
   }
   auto pool = std::make_unique<kernels::ThreadPool>(KernelThreads(options.threads));
   BATON_ASSIGN_OR_RETURN(TransformerWeights weights, LoadTransformerWeights(file, options.numerics, *pool));
-  auto runner = std::make_unique<TransformerRunner>(std::move(weights), options.numerics, *table, std::move(pool),
-                                                    options.max_rows);
+  auto runner =
+      std::make_unique<TransformerRunner>(std::move(weights), kv_dtype, *table, std::move(pool), options.max_rows);
   runner->set_gate(options.gate);
   runner->set_fingerprint(MakeFingerprint(file.WeightsDigest(), runner->kv_layout(), options.numerics,
-                                          ProbeNumerics(options.numerics, *table)));
+                                          ProbeNumerics(options.numerics, kv_dtype, *table)));
   return runner;
 }
 

@@ -3,10 +3,12 @@
 #define BATON_ENGINE_CPU_MODEL_H_
 
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/kv_layout.h"
 #include "engine/model_runner.h"
 #include "engine/step_gate.h"
 #include "modelfile/model_file.h"
@@ -27,8 +29,13 @@ std::vector<Isa> SupportedIsas();
 // What CpuModelOptions::threads asks for: 0 is one a core.
 int KernelThreads(int threads);
 
+// What KV is kept in. None asked for: bf16 for exact, f32 for fp32. INVALID_ARGUMENT for a pair that does not go
+// together: exact takes bf16 or int8 (half the bytes, other bits), fp32 takes f32.
+absl::StatusOr<KvDtype> ChooseKvDtype(Numerics numerics, std::optional<KvDtype> asked);
+
 struct CpuModelOptions {
   Numerics numerics = Numerics::kExact;
+  std::optional<KvDtype> kv_dtype;
   Isa isa = Isa::kAuto;
   // Kernel threads, the caller's included; 0: one a core.
   int threads = 0;

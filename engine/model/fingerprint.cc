@@ -38,12 +38,13 @@ std::vector<SyntheticSpec> ProbeSpecs() {
   return {{}, gemma, factors};
 }
 
-Digest128 ProbeModel(const SyntheticSpec& spec, Numerics numerics, const kernels::KernelTable& table) {
+Digest128 ProbeModel(const SyntheticSpec& spec, Numerics numerics, KvDtype kv_dtype,
+                     const kernels::KernelTable& table) {
   const auto file = MakeSyntheticModel(spec);
   auto pool = std::make_unique<kernels::ThreadPool>(1);
   auto weights = LoadTransformerWeights(*file, numerics, *pool);
   BATON_CHECK(weights.ok()) << weights.status();
-  TransformerRunner runner(*std::move(weights), numerics, table, std::move(pool), kProbeChunk);
+  TransformerRunner runner(*std::move(weights), kv_dtype, table, std::move(pool), kProbeChunk);
 
   std::vector<BlockId> blocks(static_cast<size_t>(BlocksForTokens(kProbeTokens)));
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<BlockId>(i);
@@ -74,10 +75,10 @@ Digest128 ProbeModel(const SyntheticSpec& spec, Numerics numerics, const kernels
 
 }  // namespace
 
-Digest128 ProbeNumerics(Numerics numerics, const kernels::KernelTable& table) {
+Digest128 ProbeNumerics(Numerics numerics, KvDtype kv_dtype, const kernels::KernelTable& table) {
   Digest128 digest;
   for (const SyntheticSpec& spec : ProbeSpecs()) {
-    const Digest128 one = ProbeModel(spec, numerics, table);
+    const Digest128 one = ProbeModel(spec, numerics, kv_dtype, table);
     digest = DigestChain(digest, &one, sizeof(one));
   }
   return digest;

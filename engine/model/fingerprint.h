@@ -13,7 +13,7 @@ namespace baton::engine {
 
 // Digest of KV and logits of a small fixed model, computed here and now: machines that would differ in a bit differ in
 // it.
-Digest128 ProbeNumerics(Numerics numerics, const kernels::KernelTable& table);
+Digest128 ProbeNumerics(Numerics numerics, KvDtype kv_dtype, const kernels::KernelTable& table);
 
 std::string MakeFingerprint(const Digest128& weights, const KvLayout& layout, Numerics numerics,
                             const Digest128& probe);

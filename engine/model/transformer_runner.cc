@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "engine/kernels/dispatch.h"
 
 namespace baton::engine {
 namespace {
@@ -61,18 +62,17 @@ ActivationKinds KindsOf(const TransformerWeights& w) {
 
 }  // namespace
 
-TransformerRunner::TransformerRunner(TransformerWeights weights, Numerics numerics, const kernels::KernelTable& table,
+TransformerRunner::TransformerRunner(TransformerWeights weights, KvDtype kv_dtype, const kernels::KernelTable& table,
                                      std::unique_ptr<kernels::ThreadPool> pool, int max_rows)
     : weights_(std::move(weights)),
       config_(weights_.config),
-      exact_(numerics == Numerics::kExact),
       table_(table),
       layout_{.layers = config_.layers,
               .kv_heads = config_.kv_heads,
               .head_dim = config_.head_dim,
-              .dtype = exact_ ? KvDtype::kBf16 : KvDtype::kF32,
+              .dtype = kv_dtype,
               .inner_format = 1},
-      qkv_unit_blocks_(config_.query_key_norm ? config_.head_dim / kLanes : 1),
+      qkv_unit_blocks_(config_.query_key_norm || kv_dtype == KvDtype::kInt8 ? config_.head_dim / kLanes : 1),
       plan_(max_rows),
       kv_(config_, layout_, table_, plan_, max_rows),
       claims_(static_cast<size_t>(config_.layers * kPhasesPerLayer + 4)),
@@ -340,11 +340,7 @@ void TransformerRunner::Attend(const Cursor& cursor, int layer, int item) {
       .out_stride = static_cast<size_t>(width),
       .scratch = scratch.attention,
   };
-  if (exact_) {
-    table_.attention_bf16(call);
-  } else {
-    table_.attention_f32(call);
-  }
+  kernels::AttentionOver(layout_.dtype, table_)(call);
   for (int r = 0; r < tile.row_count; ++r) {
     StoreActivations(attended_, tile.first_row + r, head * width, scratch.attention_out + r * width, width);
   }

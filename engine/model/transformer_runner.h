@@ -28,7 +28,8 @@ struct Activations {
 
 class TransformerRunner final : public ModelRunner {
  public:
-  TransformerRunner(TransformerWeights weights, Numerics numerics, const kernels::KernelTable& table,
+  // `kv_dtype` is one that ChooseKvDtype gives.
+  TransformerRunner(TransformerWeights weights, KvDtype kv_dtype, const kernels::KernelTable& table,
                     std::unique_ptr<kernels::ThreadPool> pool, int max_rows);
 
   int32_t vocab_size() const override { return config_.vocab_size; }
@@ -95,12 +96,12 @@ class TransformerRunner final : public ModelRunner {
 
   const TransformerWeights weights_;
   const modelfile::ModelConfig& config_;
-  const bool exact_;
   const kernels::KernelTable& table_;
   KvLayout layout_;
   std::string fingerprint_;
   StepGate* gate_ = nullptr;
-  // Blocks of 16 columns of q, k and v that are computed together: a whole head where it is normed, else one.
+  // Blocks of 16 columns of q, k and v that are computed together: a whole head where it is normed or has one scale,
+  // else one.
   const int qkv_unit_blocks_;
   StepPlan plan_;
   KvWriter kv_;

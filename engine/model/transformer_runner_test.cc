@@ -114,6 +114,8 @@ std::vector<Outcome> RunSequences(ModelRunner& runner, const std::vector<std::ve
 struct Variant {
   const char* name;
   SyntheticSpec spec;
+  // Long tests take it with int8 KV too.
+  bool with_int8_kv = false;
 };
 
 std::vector<Variant> Variants() {
@@ -126,7 +128,8 @@ std::vector<Variant> Variants() {
         .rope_interleaved = false,
         .attention = TensorType::kQ8_0,
         .ffn = TensorType::kQ4_1,
-        .embedding = TensorType::kQ4_0}},
+        .embedding = TensorType::kQ4_0},
+       true},
       {"f16 and bf16",
        {.seed = 3,
         .layers = 1,
@@ -157,18 +160,38 @@ std::vector<Variant> Variants() {
         .gemma = true,
         .attention = TensorType::kQ4_K,
         .ffn = TensorType::kQ6_K,
-        .embedding = TensorType::kQ5_K}},
+        .embedding = TensorType::kQ5_K},
+       true},
       {"a window without the rest of gemma", {.seed = 8, .sliding_window = 33}},
   };
 }
 
-class EveryNumerics : public testing::TestWithParam<Numerics> {};
+struct Mode {
+  Numerics numerics;
+  KvDtype kv_dtype;
+};
 
-INSTANTIATE_TEST_SUITE_P(Modes, EveryNumerics, testing::Values(Numerics::kExact, Numerics::kFp32),
-                         [](const auto& info) { return info.param == Numerics::kExact ? "exact" : "fp32"; });
+class EveryNumerics : public testing::TestWithParam<Mode> {
+ protected:
+  std::unique_ptr<ModelRunner> LoadInMode(const modelfile::ModelFile& file, CpuModelOptions options) const {
+    options.numerics = GetParam().numerics;
+    options.kv_dtype = GetParam().kv_dtype;
+    return Load(file, options);
+  }
+  bool has_int8_kv() const { return GetParam().kv_dtype == KvDtype::kInt8; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, EveryNumerics,
+                         testing::Values(Mode{Numerics::kExact, KvDtype::kBf16}, Mode{Numerics::kFp32, KvDtype::kF32},
+                                         Mode{Numerics::kExact, KvDtype::kInt8}),
+                         [](const auto& info) {
+                           if (info.param.kv_dtype == KvDtype::kInt8) return "exact_int8_kv";
+                           return info.param.numerics == Numerics::kExact ? "exact" : "fp32";
+                         });
 
 TEST_P(EveryNumerics, ARowsBitsDependOnItsOwnSequenceAlone) {
   for (const Variant& variant : Variants()) {
+    if (has_int8_kv() && !variant.with_int8_kv) continue;
     SCOPED_TRACE(variant.name);
     const auto file = MakeSyntheticModel(variant.spec);
     SeededRandom random(kSeed);
@@ -178,7 +201,7 @@ TEST_P(EveryNumerics, ARowsBitsDependOnItsOwnSequenceAlone) {
 
     // Each alone, in one piece, on one thread, by the definition.
     std::vector<Outcome> want;
-    const auto reference = Load(*file, {.numerics = GetParam(), .isa = Isa::kScalar, .threads = 1, .max_rows = 300});
+    const auto reference = LoadInMode(*file, {.isa = Isa::kScalar, .threads = 1, .max_rows = 300});
     for (const auto& s : sequences) {
       want.push_back(RunSequences(
                          *reference, {s}, [](size_t) { return 300; }, random)
@@ -191,9 +214,8 @@ TEST_P(EveryNumerics, ARowsBitsDependOnItsOwnSequenceAlone) {
     };
     for (const Isa isa : SupportedIsas()) {
       for (const Course course : {Course{1, 130}, Course{2, 40}, Course{3, 1}, Course{3, 130}}) {
-        if (isa == Isa::kScalar && course.longest != 40) continue;
-        const auto runner =
-            Load(*file, {.numerics = GetParam(), .isa = isa, .threads = course.threads, .max_rows = 600});
+        if ((isa == Isa::kScalar || has_int8_kv()) && course.longest != 40) continue;
+        const auto runner = LoadInMode(*file, {.isa = isa, .threads = course.threads, .max_rows = 600});
         EXPECT_EQ(runner->fingerprint(), reference->fingerprint());
         const auto got = RunSequences(
             *runner, sequences,
@@ -213,7 +235,7 @@ TEST_P(EveryNumerics, AgreesWithAPlainImplementationInDouble) {
     const auto file = MakeSyntheticModel(variant.spec);
     SeededRandom random(kSeed);
     const std::vector<int32_t> tokens = RandomTokens(random, 40, variant.spec.vocab_size);
-    const auto runner = Load(*file, {.numerics = GetParam(), .threads = 1, .max_rows = 64});
+    const auto runner = LoadInMode(*file, {.threads = 1, .max_rows = 64});
     const Outcome got = RunSequences(
                             *runner, {tokens}, [](size_t) { return 40; }, random)
                             .front();
@@ -224,13 +246,13 @@ TEST_P(EveryNumerics, AgreesWithAPlainImplementationInDouble) {
       error += (got.logits[i] - want[i]) * (got.logits[i] - want[i]);
       size += want[i] * want[i];
     }
-    EXPECT_LT(std::sqrt(error / size), GetParam() == Numerics::kFp32 ? 2e-6 : 0.03) << variant.name;
+    EXPECT_LT(std::sqrt(error / size), GetParam().numerics == Numerics::kFp32 ? 2e-6 : 0.03) << variant.name;
   }
 }
 
 TEST_P(EveryNumerics, BytesOfOtherTokensNeverMatter) {
   const auto file = MakeSyntheticModel({});
-  const auto runner = Load(*file, {.numerics = GetParam(), .threads = 2, .max_rows = 64});
+  const auto runner = LoadInMode(*file, {.threads = 2, .max_rows = 64});
   std::vector<int32_t> tokens(21, 3);
   std::vector<std::vector<float>> logits;
   for (const int fill : {0x00, 0xff}) {
@@ -262,13 +284,21 @@ TEST(CpuModel, FingerprintNamesWeightsAndNumerics) {
   EXPECT_NE(a, Load(*two, {.threads = 1})->fingerprint());
   EXPECT_NE(a, Load(*one, {.numerics = Numerics::kFp32, .threads = 1})->fingerprint());
   EXPECT_THAT(a, testing::StartsWith("exact-v"));
+  EXPECT_THAT(a, testing::HasSubstr("-bf16-"));
+  const std::string int8 = Load(*one, {.kv_dtype = KvDtype::kInt8, .threads = 1})->fingerprint();
+  EXPECT_NE(a, int8);
+  EXPECT_THAT(int8, testing::HasSubstr("-int8-"));
 }
 
 // The bits themselves, whatever the compiler. Who changes an operator's definition raises kNumericsVersion and these.
 TEST(CpuModel, NumericsAreThoseOfTheirVersion) {
   for (const kernels::KernelTable* table : kernels::SupportedKernels()) {
-    EXPECT_EQ(ProbeNumerics(Numerics::kExact, *table).ToHex(), "038c17d927c30060351bf87f3b9a30a7") << table->name;
-    EXPECT_EQ(ProbeNumerics(Numerics::kFp32, *table).ToHex(), "ad9ff1b01ed02b73a2fc87755e15904d") << table->name;
+    EXPECT_EQ(ProbeNumerics(Numerics::kExact, KvDtype::kBf16, *table).ToHex(), "038c17d927c30060351bf87f3b9a30a7")
+        << table->name;
+    EXPECT_EQ(ProbeNumerics(Numerics::kExact, KvDtype::kInt8, *table).ToHex(), "64c152f50450566ad858e3c4755c7a5d")
+        << table->name;
+    EXPECT_EQ(ProbeNumerics(Numerics::kFp32, KvDtype::kF32, *table).ToHex(), "ad9ff1b01ed02b73a2fc87755e15904d")
+        << table->name;
   }
 }
 
@@ -305,6 +335,23 @@ TEST(CpuModel, RefusesShapesAndOptionsThatItCannotRun) {
   const auto file = MakeSyntheticModel({});
   EXPECT_EQ(LoadCpuModel(*file, {.threads = -1}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(LoadCpuModel(*file, {.max_rows = 0}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CpuModel, TakesTheKvTypesOfItsNumericsAlone) {
+  const auto file = MakeSyntheticModel({});
+  const auto dtype_of = [&](Numerics numerics, std::optional<KvDtype> asked) {
+    return Load(*file, {.numerics = numerics, .kv_dtype = asked, .threads = 1})->kv_layout().dtype;
+  };
+  EXPECT_EQ(dtype_of(Numerics::kExact, std::nullopt), KvDtype::kBf16);
+  EXPECT_EQ(dtype_of(Numerics::kExact, KvDtype::kInt8), KvDtype::kInt8);
+  EXPECT_EQ(dtype_of(Numerics::kFp32, std::nullopt), KvDtype::kF32);
+  const auto error_of = [&](Numerics numerics, KvDtype asked) {
+    return LoadCpuModel(*file, {.numerics = numerics, .kv_dtype = asked}).status();
+  };
+  EXPECT_EQ(error_of(Numerics::kFp32, KvDtype::kBf16).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(error_of(Numerics::kExact, KvDtype::kOpaque).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(error_of(Numerics::kExact, KvDtype::kF32).message()), testing::HasSubstr("bf16 or int8"));
+  EXPECT_THAT(std::string(error_of(Numerics::kFp32, KvDtype::kInt8).message()), testing::HasSubstr("f32"));
 }
 
 class RealModel : public testing::Test {
