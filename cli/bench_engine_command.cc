@@ -33,11 +33,8 @@ constexpr int kMaxPromptTokens = 1 << 16;
 constexpr int kMaxPrompts = 256;
 constexpr int kMaxRounds = 100;
 
-struct Flags {
+struct Flags : KernelFlags {
   std::string model;
-  std::string numerics = "exact";
-  std::string isa = "auto";
-  int threads = 0;
   std::vector<std::string> only = {"limits", "handoff", "scheduling", "attention", "prefill", "decode"};
   std::vector<std::string> prefill = {"512", "2048"};
   std::vector<int> chunk_tokens = {256, 512};
@@ -87,7 +84,10 @@ class EngineBench {
     if (Wants("scheduling")) Add(bench::BenchScheduling({.vocab_size = model_.file->config().vocab_size}));
     if (Wants("attention")) {
       Add(bench::BenchAttention(model_.file->config(),
-                                {.isa = ParseIsa(flags_.isa), .threads = flags_.threads, .rounds = flags_.rounds},
+                                {.isa = ParseIsa(flags_.isa),
+                                 .kv_dtype = ParseKvDtype(flags_),
+                                 .threads = flags_.threads,
+                                 .rounds = flags_.rounds},
                                 limits_));
     }
     if (Wants("prefill") || Wants("decode")) return MeasureGeneration();
@@ -96,7 +96,10 @@ class EngineBench {
 
   absl::Status MeasureHandoff() {
     const modelfile::ModelConfig& config = model_.file->config();
-    const KvLayout layout{.layers = config.layers, .kv_heads = config.kv_heads, .head_dim = config.head_dim};
+    const KvLayout layout{.layers = config.layers,
+                          .kv_heads = config.kv_heads,
+                          .head_dim = config.head_dim,
+                          .dtype = ParseKvDtype(flags_)};
     BATON_ASSIGN_OR_RETURN(std::vector<bench::Figure> figures,
                            bench::BenchHandoff({.block_bytes = layout.block_bytes()}));
     Add(std::move(figures));
@@ -108,6 +111,7 @@ class EngineBench {
     const int max_streams = *std::max_element(flags_.decode.begin(), flags_.decode.end());
     engine::CpuModelOptions options;
     options.numerics = ParseNumerics(flags_.numerics);
+    options.kv_dtype = ParseKvDtype(flags_);
     options.isa = ParseIsa(flags_.isa);
     options.threads = flags_.threads;
     options.max_rows = std::max(max_chunk, bench::DecodeChunkTokens(max_streams)) + std::max(max_streams, kMaxPrompts);
@@ -166,7 +170,10 @@ class EngineBench {
   }
 
   Json ToJson() const {
-    Json json = {{"model", model_.name}, {"numerics", flags_.numerics}, {"seed", flags_.seed}};
+    Json json = {{"model", model_.name},
+                 {"numerics", flags_.numerics},
+                 {"kv_dtype", KvDtypeName(ParseKvDtype(flags_))},
+                 {"seed", flags_.seed}};
     if (runner_ != nullptr) {
       json["load_s"] = load_s_;
       json["fingerprint"] = runner_->fingerprint();
@@ -180,7 +187,9 @@ class EngineBench {
   void PrintTable() const {
     std::cout << bench::LimitsTable(limits_);
     if (figures_.empty()) return;
-    std::cout << "\n" << model_.name << ", " << flags_.numerics << ", median of " << flags_.rounds << "\n";
+    std::cout << "\n"
+              << model_.name << ", " << flags_.numerics << ", " << KvDtypeName(ParseKvDtype(flags_))
+              << " KV, median of " << flags_.rounds << "\n";
     for (const bench::Figure& figure : figures_) std::cout << bench::FigureLine(figure);
     std::cout << std::flush;
   }
@@ -209,7 +218,7 @@ void AddBenchEngineCommand(CLI::App& bench, int& exit_code) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command = bench.add_subcommand("engine", "the engine and its parts beside what this machine allows");
   AddModelFlag(*command, flags->model);
-  AddKernelFlags(*command, flags->threads, flags->numerics, flags->isa);
+  AddKernelFlags(*command, *flags);
   command->add_option("--only", flags->only, "parts to measure; the limits always are")
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<std::string>(flags->only)))

@@ -3,6 +3,8 @@
 #include <cctype>
 #include <cstdlib>
 #include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "cli/config_file.h"
@@ -34,6 +36,14 @@ void FinishCommands(CLI::App& app, const std::string& prefix) {
     NameTwins(*command, prefix.empty() ? prefix : prefix + command->get_name() + "-");
     command->add_option("--config", "a YAML file with the same keys as the flags");
   }
+}
+
+absl::StatusOr<KvDtype> Choose(const KernelFlags& flags) {
+  std::optional<KvDtype> asked;
+  for (const KvDtype dtype : {KvDtype::kBf16, KvDtype::kInt8, KvDtype::kF32}) {
+    if (flags.kv_dtype == KvDtypeName(dtype)) asked = dtype;
+  }
+  return engine::ChooseKvDtype(ParseNumerics(flags.numerics), asked);
 }
 
 }  // namespace
@@ -69,17 +79,27 @@ void AddTargetFlag(CLI::App& app, std::string& target) {
   app.add_option("--target", target, "HOST:PORT of the router")->capture_default_str();
 }
 
-void AddKernelFlags(CLI::App& app, int& threads, std::string& numerics, std::string& isa) {
-  app.add_option("--threads", threads, "kernel threads a worker; 0: one a core")
+void AddKernelFlags(CLI::App& app, KernelFlags& flags) {
+  app.add_option("--threads", flags.threads, "kernel threads a worker; 0: one a core")
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
-  app.add_option("--numerics", numerics, "exact (the same bits everywhere) or fp32 (the reference)")
+  app.add_option("--numerics", flags.numerics, "exact (the same bits everywhere) or fp32 (the reference)")
       ->check(CLI::IsMember({"exact", "fp32"}))
       ->capture_default_str();
-  app.add_option("--isa", isa, "instruction set of the kernels")
+  app.add_option("--kv-dtype", flags.kv_dtype, "of the KV cache: bf16 or int8 of exact, f32 of fp32; auto: the first")
+      ->check(CLI::IsMember({"auto", "bf16", "int8", "f32"}))
+      ->capture_default_str();
+  app.add_option("--isa", flags.isa, "instruction set of the kernels")
       ->check(CLI::IsMember({"auto", "scalar", "avx2", "avx512"}))
       ->capture_default_str();
+  // Two flags together, which no check of one sees.
+  app.parse_complete_callback([&flags] {
+    const absl::StatusOr<KvDtype> chosen = Choose(flags);
+    if (!chosen.ok()) throw CLI::ValidationError("--kv-dtype", std::string(chosen.status().message()));
+  });
 }
+
+KvDtype ParseKvDtype(const KernelFlags& flags) { return *Choose(flags); }
 
 engine::Numerics ParseNumerics(const std::string& name) {
   return name == "fp32" ? engine::Numerics::kFp32 : engine::Numerics::kExact;
@@ -93,7 +113,7 @@ engine::Isa ParseIsa(const std::string& name) {
 }
 
 void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
-  AddKernelFlags(app, flags.threads, flags.numerics, flags.isa);
+  AddKernelFlags(app, flags);
   app.add_option("--kv-memory", flags.kv_memory, "KV pool of a worker")->check(ByteSize())->capture_default_str();
   app.add_option("--max-seqs", flags.max_seqs, "sequences in one batch")
       ->check(CLI::Range(1, kMaxSequences))

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "common/kv_layout.h"
 #include "common/limits.h"
 #include "engine/cpu_model.h"
 
@@ -21,12 +22,17 @@ inline constexpr int kDefaultGrpcPort = 50051;
 // What MODEL may be (modelfile::ResolveModel).
 inline constexpr char kModelHelp[] = "a .gguf file, a Hugging Face directory, or a name from the model store";
 
-// What a worker computes with.
-struct EngineFlags {
-  std::string model;
+// How the kernels compute.
+struct KernelFlags {
   int threads = 0;
   std::string numerics = "exact";
+  std::string kv_dtype = "auto";
   std::string isa = "auto";
+};
+
+// What a worker computes with.
+struct EngineFlags : KernelFlags {
+  std::string model;
   std::string kv_memory = "512MiB";
   int max_seqs = 64;
   int chunk_tokens = 256;
@@ -50,10 +56,12 @@ struct RouterFlags {
 inline constexpr int kMinChunkTokens = 16;
 inline constexpr int kMaxChunkTokens = 8192;
 
-// --threads, --numerics, --isa.
-void AddKernelFlags(CLI::App& app, int& threads, std::string& numerics, std::string& isa);
+// --threads, --numerics, --kv-dtype, --isa. `flags` outlives `app`.
+void AddKernelFlags(CLI::App& app, KernelFlags& flags);
 engine::Isa ParseIsa(const std::string& name);
 engine::Numerics ParseNumerics(const std::string& name);
+// Of flags that were parsed.
+KvDtype ParseKvDtype(const KernelFlags& flags);
 void AddEngineFlags(CLI::App& app, EngineFlags& flags);
 void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port);
 void AddRouterFlags(CLI::App& app, RouterFlags& flags);
@@ -61,9 +69,9 @@ void AddRouterFlags(CLI::App& app, RouterFlags& flags);
 void AddModelFlag(CLI::App& app, std::string& model);
 void AddTargetFlag(CLI::App& app, std::string& target);
 
-// Gives every option of `app` and its subcommands the twin BATON_ARG_... (BATON_ARG_BENCH_ENGINE_... of a command within
-// another), and each subcommand `--config FILE.yaml`.
-// A flag wins over the environment, the environment over the file.
+// Gives every option of `app` and its subcommands the twin BATON_ARG_... (BATON_ARG_BENCH_ENGINE_... of a command
+// within another), and each subcommand `--config FILE.yaml`. A flag wins over the environment, the environment over the
+// file.
 void FinishOptions(CLI::App& app);
 
 // "512MiB", "2GiB", "1000000". INVALID_ARGUMENT text is for the user.

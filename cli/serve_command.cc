@@ -31,6 +31,7 @@ std::vector<std::string> EngineArgs(const Flags& flags) {
   std::vector<std::string> args = {"--model",        flags.engine.model,
                                    "--threads",      std::to_string(flags.engine.threads),
                                    "--numerics",     flags.engine.numerics,
+                                   "--kv-dtype",     flags.engine.kv_dtype,
                                    "--isa",          flags.engine.isa,
                                    "--kv-memory",    flags.engine.kv_memory,
                                    "--max-seqs",     std::to_string(flags.engine.max_seqs),

@@ -48,6 +48,7 @@ absl::Status WorkerProcess::LoadModel() {
   eos_ids_ = loaded.file->tokenizer().eos_ids;
   engine::CpuModelOptions options;
   options.numerics = ParseNumerics(flags_.engine.numerics);
+  options.kv_dtype = ParseKvDtype(flags_.engine);
   options.isa = ParseIsa(flags_.engine.isa);
   options.threads = flags_.engine.threads;
   if (flags_.core_arbiter_fd >= 0) {

@@ -20,7 +20,7 @@ namespace {
 namespace kernels = engine::kernels;
 using kernels::AlignedBuffer;
 
-// 1.0 as bf16.
+// 1.0 as bf16. Read as f32 or as int8 and scales it is ordinary too.
 constexpr uint16_t kOne = 0x3f80;
 
 const kernels::KernelTable& FindKernels(engine::Isa isa) {
@@ -44,16 +44,16 @@ class Layer {
         context_(options.context_tokens),
         streams_(streams),
         blocks_each_(BlocksForTokens(context_)),
-        part_bytes_(static_cast<size_t>(kBlockTokens) * config.head_dim * sizeof(uint16_t)),
-        block_stride_(2 * part_bytes_ * config.kv_heads),
+        layout_{.layers = 1, .kv_heads = config.kv_heads, .head_dim = config.head_dim, .dtype = options.kv_dtype},
+        query_element_(options.kv_dtype == KvDtype::kF32 ? sizeof(float) : sizeof(uint16_t)),
         heads_per_kv_(config.heads / config.kv_heads),
-        kv_(static_cast<size_t>(streams) * blocks_each_ * block_stride_),
-        query_(static_cast<size_t>(kernels::kMaxQueryRows) * heads_per_kv_ * config.head_dim * sizeof(uint16_t)),
+        kv_(static_cast<size_t>(streams) * blocks_each_ * layout_.block_bytes()),
+        query_(static_cast<size_t>(kernels::kMaxQueryRows) * heads_per_kv_ * config.head_dim * query_element_),
         pool_(options.threads) {
     std::fill_n(kv_.as<uint16_t>(), kv_.bytes() / sizeof(uint16_t), kOne);
     std::fill_n(query_.as<uint16_t>(), query_.bytes() / sizeof(uint16_t), kOne);
     for (int i = 0; i < streams * blocks_each_; ++i) blocks_.push_back(i);
-    const size_t out_bytes = query_.bytes() / sizeof(uint16_t) * sizeof(float);
+    const size_t out_bytes = query_.bytes() / query_element_ * sizeof(float);
     for (int t = 0; t < options.threads; ++t) {
       scratch_.emplace_back(kernels::AttentionScratchBytes(heads_per_kv_, config.head_dim));
       out_.emplace_back(out_bytes);
@@ -90,15 +90,15 @@ class Layer {
     call.head_dim = config_.head_dim;
     call.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(config_.head_dim)));
     call.query = query_.data();
-    call.query_stride = head_elements * sizeof(uint16_t);
-    call.keys = kv_.data() + part_bytes_ * kv_head;
-    call.values = call.keys + part_bytes_ * config_.kv_heads;
-    call.block_stride = block_stride_;
+    call.query_stride = head_elements * query_element_;
+    call.keys = kv_.data() + layout_.head_part_bytes() * kv_head;
+    call.values = call.keys + layout_.head_part_bytes() * config_.kv_heads;
+    call.block_stride = layout_.block_bytes();
     call.blocks = blocks_.data() + static_cast<size_t>(stream) * blocks_each_;
     call.out = out_[thread].as<float>();
     call.out_stride = head_elements;
     call.scratch = scratch_[thread].data();
-    table_.attention_bf16(call);
+    kernels::AttentionOver(layout_.dtype, table_)(call);
   }
 
   double DecodeSeconds() {
@@ -121,8 +121,8 @@ class Layer {
   const int context_;
   const int streams_;
   const int blocks_each_;
-  const size_t part_bytes_;
-  const size_t block_stride_;
+  const KvLayout layout_;
+  const size_t query_element_;
   const int heads_per_kv_;
   const AlignedBuffer kv_;
   const AlignedBuffer query_;

@@ -6,6 +6,7 @@
 
 #include "bench/engine/figure.h"
 #include "bench/machine/machine_limits.h"
+#include "common/kv_layout.h"
 #include "engine/cpu_model.h"
 #include "modelfile/model_file.h"
 
@@ -13,6 +14,7 @@ namespace baton::bench {
 
 struct AttentionOptions {
   engine::Isa isa = engine::Isa::kAuto;
+  KvDtype kv_dtype = KvDtype::kBf16;
   int threads = 1;
   int context_tokens = 2048;
   // Of decode: one query row each.
@@ -21,7 +23,7 @@ struct AttentionOptions {
 };
 
 // Decode: KV bytes read a second, of one layer of all streams (more than the caches hold). Prefill: multiply-adds a
-// second, of one layer of one whole prompt. In bf16, as `exact` mode has it.
+// second, of one layer of one whole prompt.
 std::vector<Figure> BenchAttention(const modelfile::ModelConfig& config, const AttentionOptions& options,
                                    const MachineLimits& limits);
 

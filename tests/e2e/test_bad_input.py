@@ -231,6 +231,7 @@ def test_cli_port_in_use(cluster):
 
 @pytest.mark.parametrize("args", [
     ("serve", "--no-such-flag"), ("serve", "--prefill", "-1"), ("serve", "--prefill", "x"), ("serve", "--isa", "mmx"),
+    ("serve", "--kv-dtype", "f32"), ("mixed-worker", "--numerics", "fp32", "--kv-dtype", "int8"),
     ("serve", "--kv-memory", "many"), ("serve", "--prefill", "0"), ("generate",), ("no-such-command",), (),
     ("generate", "--prompt", "x", "--token-ids", "1"), ("serve", "--grpc-port", "0", "--config", "/no/such/file.yaml"),
 ], ids=" ".join)

@@ -178,6 +178,23 @@ def test_roles_run_as_processes_of_their_own(tmp_path):
             wait_until(lambda: roles(router) == ["decode"], END_TIMEOUT_S, "the worker to leave")
 
 
+def test_workers_of_different_kv_types_are_never_paired():
+    with RoleProcess("router", "--grpc-port", 0) as router, Client(router.target) as client:
+        worker = lambda role, kv_dtype: RoleProcess(role, "--router", router.target, "--grpc-port", 0, "--threads", 1,
+                                                    "--kv-dtype", kv_dtype)
+        with worker("prefill-worker", "int8"), worker("decode-worker", "bf16"):
+            wait_until(lambda: roles(router) == ["decode", "prefill"], RESTART_TIMEOUT_S, "both workers")
+            assert {w["role"]: w["fingerprint"].split("-")[2] for w in router.workers()} == {
+                "prefill": "int8", "decode": "bf16"}
+            with pytest.raises(grpc.RpcError) as error:
+                client.generate(PROMPT, {"max_tokens": 4})
+            assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+            assert "equal fingerprints" in error.value.details()
+            with worker("decode-worker", "int8"):
+                wait_until(lambda: len(roles(router)) == 3, RESTART_TIMEOUT_S, "a worker of the same type")
+                assert "Paris" in client.generate(PROMPT, {"max_tokens": 4}).text
+
+
 class RoleProcess(Cluster):
     """One role as a process of its own, ended like a cluster."""
 
