@@ -1,7 +1,7 @@
 """A request's tokens and its prompt's KV depend on prompt, parameters and seed alone, not on how it was served.
 
-Each request runs once in a reference configuration and then in three drawn ones. BATON_FULL_TESTS=1 runs 200 requests
-instead of 40; BATON_TEST_SEED draws others.
+Each request runs once in a reference configuration and then in three drawn ones; a fifth as many again with int8 KV, which
+has tokens of its own. BATON_FULL_TESTS=1 runs 200 requests instead of 40; BATON_TEST_SEED draws others.
 """
 
 import concurrent.futures
@@ -17,6 +17,7 @@ from cluster import Cluster
 
 SEED = int(os.environ.get("BATON_TEST_SEED", "20261107"))
 REQUESTS = 200 if os.environ.get("BATON_FULL_TESTS") == "1" else 40
+INT8_KV_REQUESTS = REQUESTS // 5
 CONFIGURATIONS_PER_REQUEST = 3
 MAX_PROMPT_TOKENS = 1_500
 # The scalar kernels are the definition, not fast.
@@ -37,10 +38,11 @@ class Configuration:
     isa: str = "auto"
     prefix_cache: bool = False
     max_prompt_tokens: int = MAX_PROMPT_TOKENS
+    kv_dtype: str = "bf16"
 
     def command(self):
         isa = self.isa if machine_runs(self.isa) else "auto"
-        return (*self.args, "--isa", isa, *(() if self.prefix_cache else ("--no-prefix-cache",)))
+        return (*self.args, "--kv-dtype", self.kv_dtype, "--isa", isa, *(() if self.prefix_cache else ("--no-prefix-cache",)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,12 +88,16 @@ def draw_configurations(rng):
                       (*SEPARATE, "--transport", "tcp", "--threads", 1, *chunk()), isa="avx512", prefix_cache=True),
         Configuration("mixed, scalar", (*MIXED, "--threads", 2, "--chunk-tokens", 16), isa="scalar",
                       max_prompt_tokens=MAX_SCALAR_PROMPT_TOKENS),
+        Configuration("separate over shared memory, prefix cache, int8 KV",
+                      (*SEPARATE, "--transport", "shm", "--threads", 2, *chunk()), prefix_cache=True, kv_dtype="int8"),
+        Configuration("separate over TCP, int8 KV",
+                      (*SEPARATE, "--transport", "tcp", "--threads", 1, *chunk()), kv_dtype="int8"),
     ]
 
 
-def draw_requests(rng, prose_ids):
+def draw_requests(rng, prose_ids, numbers):
     requests = []
-    for number in range(REQUESTS):
+    for number in numbers:
         length = round(MAX_PROMPT_TOKENS ** rng.random())
         start = rng.randrange(len(prose_ids) - length)
         requests.append(Request(number, prose_ids[start:start + length], rng.getrandbits(64)))
@@ -100,30 +106,34 @@ def draw_requests(rng, prose_ids):
 
 @pytest.fixture(scope="module")
 def plan(prose_ids):
-    """(requests, what each configuration runs)."""
+    """({KV type: requests}, what each configuration runs)."""
     print(f"BATON_TEST_SEED={SEED}")
     rng = random.Random(SEED)
     configurations = draw_configurations(rng)
-    requests = draw_requests(rng, prose_ids)
+    requests = {"bf16": draw_requests(rng, prose_ids, range(REQUESTS)),
+                "int8": draw_requests(rng, prose_ids, range(REQUESTS, REQUESTS + INT8_KV_REQUESTS))}
     drawn = {configuration: [] for configuration in configurations}
-    for request in requests:
-        fitting = [c for c in configurations if len(request.prompt) <= c.max_prompt_tokens]
-        for configuration in rng.sample(fitting, CONFIGURATIONS_PER_REQUEST):
-            warm = rng.randrange(len(request.prompt)) if configuration.prefix_cache and rng.random() < 0.5 else 0
-            drawn[configuration].append(Drawn(request, alone=rng.random() < 0.3, warm_tokens=warm))
+    for kv_dtype, of_type in requests.items():
+        for request in of_type:
+            fitting = [c for c in configurations
+                       if c.kv_dtype == kv_dtype and len(request.prompt) <= c.max_prompt_tokens]
+            for configuration in rng.sample(fitting, min(CONFIGURATIONS_PER_REQUEST, len(fitting))):
+                warm = rng.randrange(len(request.prompt)) if configuration.prefix_cache and rng.random() < 0.5 else 0
+                drawn[configuration].append(Drawn(request, alone=rng.random() < 0.3, warm_tokens=warm))
     return requests, drawn
 
 
 @pytest.fixture(scope="module")
 def reference(plan):
-    """(token ids, KV digest) of each request in the reference configuration, one at a time."""
-    with Cluster(*REFERENCE) as cluster, Client(cluster.target) as client:
-        results = {}
-        for request in plan[0]:
-            generation = request.run(client)
-            assert len(generation.token_ids) == OUTPUT_TOKENS and len(generation.kv_digest) == 32
-            results[request.number] = (generation.token_ids, generation.kv_digest)
-        return results
+    """(token ids, KV digest) of each request in the reference configuration of its KV type, one at a time."""
+    results = {}
+    for kv_dtype, requests in plan[0].items():
+        with Cluster(*REFERENCE, "--kv-dtype", kv_dtype) as cluster, Client(cluster.target) as client:
+            for request in requests:
+                generation = request.run(client)
+                assert len(generation.token_ids) == OUTPUT_TOKENS and len(generation.kv_digest) == 32
+                results[request.number] = (generation.token_ids, generation.kv_digest)
+    return results
 
 
 def run_drawn(client, drawn):
@@ -171,5 +181,5 @@ def test_tokens_and_kv_equal_the_reference(plan, reference, index):
 
 def test_different_seeds_give_different_tokens(reference):
     """The comparison above can fail: requests differ."""
-    assert len({tuple(tokens) for tokens, _ in reference.values()}) > REQUESTS * 0.9
-    assert len({digest for _, digest in reference.values()}) > REQUESTS * 0.9
+    assert len({tuple(tokens) for tokens, _ in reference.values()}) > len(reference) * 0.9
+    assert len({digest for _, digest in reference.values()}) > len(reference) * 0.9

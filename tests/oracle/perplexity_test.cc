@@ -1,4 +1,5 @@
-// Perplexity on ordinary English prose: fp32 equals transformers, exact stays within 1 % of fp32.
+// Perplexity on ordinary English prose: fp32 equals transformers, exact stays within 1 % of fp32, and with int8 KV
+// within 1 % of itself.
 #include <cmath>
 
 #include "gtest/gtest.h"
@@ -37,8 +38,8 @@ double Perplexity(ModelSession& session, const Text& text) {
   return std::exp(total / scored);
 }
 
-double MeasurePerplexity(const char* model, engine::Numerics numerics, const Text& text) {
-  auto session = ModelSession::Open(model, {.numerics = numerics}, static_cast<int32_t>(text.window));
+double MeasurePerplexity(const char* model, const engine::CpuModelOptions& options, const Text& text) {
+  auto session = ModelSession::Open(model, options, static_cast<int32_t>(text.window));
   EXPECT_TRUE(session.ok()) << session.status();
   return session.ok() ? Perplexity(**session, text) : 0;
 }
@@ -47,17 +48,20 @@ class ModelPerplexity : public testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelPerplexity, RecordedModels(), ModelTestName);
 
-TEST_P(ModelPerplexity, ExactIsWithinOnePercentOfFp32WhichEqualsTransformers) {
+TEST_P(ModelPerplexity, ExactIsWithinOnePercentOfFp32WhichEqualsTransformersAndOfItselfWithInt8Kv) {
   const nlohmann::json oracle = ReadOracle("prose", GetParam());
   const Text text{.start = oracle["start"], .ids = oracle["ids"], .window = oracle["window"]};
   ASSERT_GE(static_cast<int32_t>(text.ids.size()), kMinTokens);
-  const double reference = MeasurePerplexity(GetParam(), engine::Numerics::kFp32, text);
-  const double measured = MeasurePerplexity(GetParam(), engine::Numerics::kExact, text);
+  const double reference = MeasurePerplexity(GetParam(), {.numerics = engine::Numerics::kFp32}, text);
+  const double measured = MeasurePerplexity(GetParam(), {}, text);
+  const double int8_kv = MeasurePerplexity(GetParam(), {.kv_dtype = KvDtype::kInt8}, text);
 
-  std::printf("%zu tokens: transformers %.5f, fp32 %.5f, exact %.5f (%+.3f %%)\n", text.ids.size(),
-              oracle["perplexity"].get<double>(), reference, measured, 100 * (measured / reference - 1));
+  std::printf("%zu tokens: transformers %.5f, fp32 %.5f, exact %.5f (%+.3f %%), int8 KV %.5f (%+.3f %%)\n",
+              text.ids.size(), oracle["perplexity"].get<double>(), reference, measured,
+              100 * (measured / reference - 1), int8_kv, 100 * (int8_kv / measured - 1));
   EXPECT_NEAR(reference / oracle["perplexity"].get<double>(), 1, kReferenceTolerance);
   EXPECT_NEAR(measured / reference, 1, kModeTolerance);
+  EXPECT_NEAR(int8_kv / measured, 1, kModeTolerance);
 }
 
 }  // namespace
