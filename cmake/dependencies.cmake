@@ -23,8 +23,6 @@ if(NOT EXISTS ${BATON_UCX_DIR}/include/ucp/api/ucp.h)
 endif()
 add_library(baton_ucx INTERFACE)
 target_include_directories(baton_ucx SYSTEM INTERFACE ${BATON_UCX_DIR}/include)
-target_link_libraries(baton_ucx INTERFACE ${BATON_UCX_DIR}/lib/libucp.so ${BATON_UCX_DIR}/lib/libucs.so
-                      ${BATON_UCX_DIR}/lib/libuct.so)
 target_link_options(baton_ucx INTERFACE -Wl,-rpath,${BATON_UCX_DIR}/lib)
 
 set(BATON_GOOGLEAPIS_DIR ${BATON_DEPS_DIR}/googleapis)

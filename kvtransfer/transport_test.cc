@@ -41,6 +41,21 @@ std::unique_ptr<Transport> MakeWithRegion(TransportKind kind) {
   return *std::move(transport);
 }
 
+bool UcxIsLoaded() {
+  void* const library = dlopen("libucp.so.0", RTLD_NOLOAD | RTLD_LAZY);
+  if (library != nullptr) dlclose(library);
+  return library != nullptr;
+}
+
+const bool kLoadedAtStart = UcxIsLoaded();
+
+// Every command would wait for it.
+TEST(UcxLibraryTest, IsLoadedByTheFirstTransportAndNotByTheProgram) {
+  EXPECT_FALSE(kLoadedAtStart);
+  MakeWithRegion(TransportKind::kShm);
+  EXPECT_TRUE(UcxIsLoaded());
+}
+
 TEST(TransportKindTest, ParsesItsNamesAndNothingElse) {
   EXPECT_EQ(*ParseTransportKind("auto"), TransportKind::kAuto);
   EXPECT_EQ(*ParseTransportKind("inproc"), TransportKind::kInproc);

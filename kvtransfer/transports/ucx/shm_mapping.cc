@@ -64,10 +64,10 @@ absl::Status ShmMapping::Init(const TransportAddress& address) {
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
   params.address = reinterpret_cast<const ucp_address_t*>(address.shm_worker.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_NONE;
-  ucs_status_t status = ucp_ep_create(worker_.handle(), &params, &endpoint_);
-  if (status == UCS_OK) status = ucp_ep_rkey_unpack(endpoint_, address.shm_rkey.data(), &rkey_);
+  ucs_status_t status = Ucx().ucp_ep_create(worker_.handle(), &params, &endpoint_);
+  if (status == UCS_OK) status = Ucx().ucp_ep_rkey_unpack(endpoint_, address.shm_rkey.data(), &rkey_);
   void* base = nullptr;
-  if (status == UCS_OK) status = ucp_rkey_ptr(rkey_, address.base, &base);
+  if (status == UCS_OK) status = Ucx().ucp_rkey_ptr(rkey_, address.base, &base);
   // Whatever UCX calls it: this peer cannot be reached this way.
   if (status != UCS_OK) {
     return absl::UnavailableError(UcxError("mapping the peer's memory", status).message());
@@ -78,7 +78,7 @@ absl::Status ShmMapping::Init(const TransportAddress& address) {
 }
 
 ShmMapping::~ShmMapping() {
-  if (rkey_ != nullptr) ucp_rkey_destroy(rkey_);
+  if (rkey_ != nullptr) Ucx().ucp_rkey_destroy(rkey_);
   if (endpoint_ != nullptr) worker_.CloseEndpoint(endpoint_, /*force=*/false);
 }
 

@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<TcpReader>> TcpReader::Create(const std::string& 
   params.id = kFragmentMessage;
   params.cb = &TcpReader::OnFragment;
   params.arg = reader.get();
-  const ucs_status_t status = ucp_worker_set_am_recv_handler(reader->worker_->handle(), &params);
+  const ucs_status_t status = Ucx().ucp_worker_set_am_recv_handler(reader->worker_->handle(), &params);
   if (status != UCS_OK) return UcxError("UCX's handler of fragments", status);
   return reader;
 }
@@ -91,7 +91,7 @@ absl::StatusOr<TcpReader::Link*> TcpReader::FindOrMakeLink(const TransportAddres
   params.address = reinterpret_cast<const ucp_address_t*>(address.tcp_worker.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {.cb = &TcpReader::OnLinkError, .arg = link.get()};
-  const ucs_status_t status = ucp_ep_create(worker_->handle(), &params, &link->endpoint);
+  const ucs_status_t status = Ucx().ucp_ep_create(worker_->handle(), &params, &link->endpoint);
   if (status != UCS_OK) return absl::UnavailableError(UcxError("connecting by TCP", status).message());
   links_.push_back(std::move(link));
   return links_.back().get();

@@ -18,7 +18,7 @@ absl::StatusOr<std::unique_ptr<TcpServer>> TcpServer::Create(const std::string& 
   params.id = kPieceRequestMessage;
   params.cb = &TcpServer::OnRequest;
   params.arg = server.get();
-  const ucs_status_t status = ucp_worker_set_am_recv_handler(server->worker_->handle(), &params);
+  const ucs_status_t status = Ucx().ucp_worker_set_am_recv_handler(server->worker_->handle(), &params);
   if (status != UCS_OK) return UcxError("UCX's handler of read requests", status);
   return server;
 }

@@ -19,7 +19,7 @@ struct PendingHeader {
 // A send that fails means a lost peer, which its endpoint's error handler reports.
 void OnSent(void* request, ucs_status_t status, void* header) {
   delete static_cast<PendingHeader*>(header);
-  ucp_request_free(request);
+  Ucx().ucp_request_free(request);
 }
 
 struct Message {
@@ -38,8 +38,8 @@ absl::Status Send(ucp_ep_h endpoint, const Message& message, absl::Span<const ui
   params.cb.send = &OnSent;
   params.flags = UCP_AM_SEND_FLAG_EAGER | message.flags;
   params.user_data = pending.get();
-  void* const request =
-      ucp_am_send_nbx(endpoint, message.id, pending->bytes, message.header_bytes, data.data(), data.size(), &params);
+  void* const request = Ucx().ucp_am_send_nbx(endpoint, message.id, pending->bytes, message.header_bytes, data.data(),
+                                              data.size(), &params);
   if (UCS_PTR_IS_ERR(request)) {
     return absl::UnavailableError(UcxError("sending by TCP", UCS_PTR_STATUS(request)).message());
   }

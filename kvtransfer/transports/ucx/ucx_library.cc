@@ -1,14 +1,13 @@
 #include "kvtransfer/transports/ucx/ucx_library.h"
 
-#include <ucp/api/ucp.h>
+#include <dlfcn.h>
 #include <ucp/api/ucp_version.h>
-#include <ucs/debug/debug.h>
-#include <ucs/debug/log_def.h>
 
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
@@ -31,19 +30,45 @@ ucs_log_func_rc_t LogThroughOurs(const char* file, unsigned line, const char* fu
   return UCS_LOG_FUNC_RC_STOP;
 }
 
+constexpr char kLibrary[] = "libucp.so.0";
+
+UcxFunctions functions;  // written once, by SetUpOnce
+
+// At run time, because loading takes UCX 0.4 s unless it is told before that it need not watch the process's memory
+// mappings: it patches libc's functions for that, and waits after each. Its cache of registrations would use it, which
+// our transports do without.
+absl::Status LoadLibrary() {
+  setenv("UCX_MEM_MMAP_HOOK_MODE", "none", /*overwrite=*/1);
+  // Never closed: UCX does not undo what it sets up at load.
+  void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot load UCX: ", dlerror(), "; run scripts/setup.sh"));
+  }
+  std::string missing;
+#define BATON_UCX_LOAD(name)                                                          \
+  functions.name = reinterpret_cast<decltype(functions.name)>(dlsym(library, #name)); \
+  if (functions.name == nullptr) missing = #name;
+  BATON_UCX_FUNCTIONS(BATON_UCX_LOAD)
+#undef BATON_UCX_LOAD
+  if (missing.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the UCX that was loaded has no ", missing, ": take other UCX libraries out of LD_LIBRARY_PATH"));
+}
+
 absl::Status SetUpOnce() {
+  BATON_RETURN_IF_ERROR(LoadLibrary());
   unsigned major = 0;
   unsigned minor = 0;
   unsigned release = 0;
-  ucp_get_version(&major, &minor, &release);
+  functions.ucp_get_version(&major, &minor, &release);
   if (major != UCP_API_MAJOR || minor != UCP_API_MINOR) {
     return absl::FailedPreconditionError(absl::StrCat(
         "UCX ", major, ".", minor, " was loaded, but this program needs ", UCP_API_MAJOR, ".", UCP_API_MINOR,
         ": Debian's libucx has the same SONAME; take it out of LD_LIBRARY_PATH or uninstall it"));
   }
-  ucs_log_push_handler(&LogThroughOurs);
+  functions.ucs_log_push_handler(&LogThroughOurs);
   // UCX takes SIGHUP at load and waits for a debugger on it; a daemon is sent SIGHUP for other reasons.
-  ucs_debug_disable_signal(SIGHUP);
+  functions.ucs_debug_disable_signal(SIGHUP);
   return absl::OkStatus();
 }
 
@@ -54,8 +79,10 @@ absl::Status SetUpUcx() {
   return *result;
 }
 
+const UcxFunctions& Ucx() { return functions; }
+
 absl::Status UcxError(std::string_view what, ucs_status_t status) {
-  const std::string text = absl::StrCat(ToAbsl(what), ": ", ucs_status_string(status));
+  const std::string text = absl::StrCat(ToAbsl(what), ": ", Ucx().ucs_status_string(status));
   switch (status) {
     case UCS_ERR_NO_MEMORY:
     case UCS_ERR_NO_RESOURCE:

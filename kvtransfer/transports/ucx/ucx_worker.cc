@@ -16,12 +16,12 @@ constexpr int kProgressCallsWhileClosing = 16;
 
 absl::StatusOr<ucp_config_t*> ReadConfig(const UcxSettings& settings) {
   ucp_config_t* config = nullptr;
-  if (const ucs_status_t status = ucp_config_read(nullptr, nullptr, &config); status != UCS_OK) {
+  if (const ucs_status_t status = Ucx().ucp_config_read(nullptr, nullptr, &config); status != UCS_OK) {
     return UcxError("reading UCX's configuration", status);
   }
   for (const auto& [name, value] : settings) {
-    if (const ucs_status_t status = ucp_config_modify(config, name.c_str(), value.c_str()); status != UCS_OK) {
-      ucp_config_release(config);
+    if (const ucs_status_t status = Ucx().ucp_config_modify(config, name.c_str(), value.c_str()); status != UCS_OK) {
+      Ucx().ucp_config_release(config);
       return UcxError(absl::StrCat("UCX setting ", name, "=", value), status);
     }
   }
@@ -42,17 +42,17 @@ absl::Status UcxWorker::Init(uint64_t features, const UcxSettings& settings) {
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   params.features = features | UCP_FEATURE_WAKEUP;
-  ucs_status_t status = ucp_init(&params, config, &context_);
-  ucp_config_release(config);
+  ucs_status_t status = Ucx().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context_);
+  Ucx().ucp_config_release(config);
   if (status != UCS_OK) return UcxError("starting UCX", status);
 
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   // The thread that allocates the region is not the transfer thread.
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  status = ucp_worker_create(context_, &worker_params, &worker_);
+  status = Ucx().ucp_worker_create(context_, &worker_params, &worker_);
   if (status != UCS_OK) return UcxError("creating a UCX worker", status);
-  status = ucp_worker_get_efd(worker_, &event_fd_);
+  status = Ucx().ucp_worker_get_efd(worker_, &event_fd_);
   if (status != UCS_OK) return UcxError("UCX's event descriptor", status);
   return absl::OkStatus();
 }
@@ -61,10 +61,10 @@ UcxWorker::~UcxWorker() {
   const Clock& clock = MonotonicClock();
   const TimeNs deadline = clock.Now() + kCloseTimeoutNs;
   while (!closing_.empty() && clock.Now() < deadline) Progress(kProgressCallsWhileClosing);
-  for (void* request : closing_) ucp_request_free(request);
-  if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
-  if (worker_ != nullptr) ucp_worker_destroy(worker_);
-  if (context_ != nullptr) ucp_cleanup(context_);
+  for (void* request : closing_) Ucx().ucp_request_free(request);
+  if (memory_ != nullptr) Ucx().ucp_mem_unmap(context_, memory_);
+  if (worker_ != nullptr) Ucx().ucp_worker_destroy(worker_);
+  if (context_ != nullptr) Ucx().ucp_cleanup(context_);
 }
 
 absl::StatusOr<uint8_t*> UcxWorker::AllocateMemory(size_t bytes) {
@@ -75,11 +75,11 @@ absl::StatusOr<uint8_t*> UcxWorker::AllocateMemory(size_t bytes) {
   params.length = bytes;
   // NONBLOCK: pages need not be backed before they are used.
   params.flags = UCP_MEM_MAP_ALLOCATE | UCP_MEM_MAP_NONBLOCK;
-  ucs_status_t status = ucp_mem_map(context_, &params, &memory_);
+  ucs_status_t status = Ucx().ucp_mem_map(context_, &params, &memory_);
   if (status != UCS_OK) return UcxError(absl::StrCat("UCX memory of ", bytes, " bytes"), status);
   ucp_mem_attr_t attributes{};
   attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS;
-  status = ucp_mem_query(memory_, &attributes);
+  status = Ucx().ucp_mem_query(memory_, &attributes);
   if (status != UCS_OK) return UcxError("querying UCX memory", status);
   return static_cast<uint8_t*>(attributes.address);
 }
@@ -88,44 +88,44 @@ absl::StatusOr<std::string> UcxWorker::PackRkey() {
   BATON_CHECK(memory_ != nullptr);
   void* rkey = nullptr;
   size_t bytes = 0;
-  const ucs_status_t status = ucp_rkey_pack(context_, memory_, &rkey, &bytes);
+  const ucs_status_t status = Ucx().ucp_rkey_pack(context_, memory_, &rkey, &bytes);
   if (status != UCS_OK) return UcxError("packing a UCX remote key", status);
   std::string packed(static_cast<const char*>(rkey), bytes);
-  ucp_rkey_buffer_release(rkey);
+  Ucx().ucp_rkey_buffer_release(rkey);
   return packed;
 }
 
 absl::StatusOr<std::string> UcxWorker::Address() {
   ucp_address_t* address = nullptr;
   size_t bytes = 0;
-  const ucs_status_t status = ucp_worker_get_address(worker_, &address, &bytes);
+  const ucs_status_t status = Ucx().ucp_worker_get_address(worker_, &address, &bytes);
   if (status != UCS_OK) return UcxError("the UCX worker's address", status);
   std::string packed(reinterpret_cast<const char*>(address), bytes);
-  ucp_worker_release_address(worker_, address);
+  Ucx().ucp_worker_release_address(worker_, address);
   return packed;
 }
 
 void UcxWorker::ReapClosing() {
   std::erase_if(closing_, [](void* request) {
-    if (ucp_request_check_status(request) == UCS_INPROGRESS) return false;
-    ucp_request_free(request);
+    if (Ucx().ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+    Ucx().ucp_request_free(request);
     return true;
   });
 }
 
 void UcxWorker::Progress(int max_calls) {
-  for (int call = 0; call < max_calls && ucp_worker_progress(worker_) != 0; ++call) {
+  for (int call = 0; call < max_calls && Ucx().ucp_worker_progress(worker_) != 0; ++call) {
   }
   if (!closing_.empty()) ReapClosing();
 }
 
-bool UcxWorker::Arm() { return ucp_worker_arm(worker_) == UCS_OK; }
+bool UcxWorker::Arm() { return Ucx().ucp_worker_arm(worker_) == UCS_OK; }
 
 void UcxWorker::CloseEndpoint(ucp_ep_h endpoint, bool force) {
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   params.flags = force ? UCP_EP_CLOSE_FLAG_FORCE : 0;
-  void* request = ucp_ep_close_nbx(endpoint, &params);
+  void* request = Ucx().ucp_ep_close_nbx(endpoint, &params);
   if (UCS_PTR_IS_PTR(request)) closing_.push_back(request);
 }
 
