@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "engine/batch_scheduler.h"
 #include "engine/block_pool.h"
+#include "engine/kernels/aligned_buffer.h"
 #include "engine/sampler.h"
 #include "engine/sequence.h"
 
@@ -40,6 +41,9 @@ class Engine::Impl {
   absl::Status Validate(const SequenceSpec& spec, int32_t token_limit) const;
   int32_t TokenLimit(const SequenceSpec& spec) const;
   uint8_t* BlockMemory(BlockId block) const { return memory_.data() + static_cast<size_t>(block) * block_bytes_; }
+  absl::Span<float> Logits(int32_t first, int32_t count) {
+    return {logits_.as<float>() + static_cast<size_t>(first) * vocab_size_, static_cast<size_t>(count) * vocab_size_};
+  }
   void ZeroPromptTail(Sequence& sequence);
   void BuildBatch(absl::Span<const PlannedSlice> plan);
   void FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice);
@@ -61,7 +65,8 @@ class Engine::Impl {
   std::vector<int32_t> batch_tokens_;
   std::vector<SequenceSlice> batch_slices_;
   int32_t logits_count_ = 0;
-  std::vector<float> logits_;
+  // Mapped, so that rows which no batch has filled take no memory: a large vocabulary times max_sequences is much.
+  kernels::AlignedBuffer logits_;
   std::vector<StepEvent> events_;
 };
 
@@ -83,7 +88,7 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, absl::Span
   sequences_.reserve(static_cast<size_t>(kMaxSequences));
   batch_tokens_.reserve(static_cast<size_t>(scheduler_.max_rows()));
   batch_slices_.reserve(max_sequences);
-  logits_.resize(max_sequences * vocab_size_);
+  logits_ = kernels::AlignedBuffer(max_sequences * vocab_size_ * sizeof(float));
   events_.reserve(max_sequences);
   runner.SetKvPool(memory.data(), options.block_count);
 }
@@ -177,7 +182,7 @@ absl::Span<const StepEvent> Engine::Impl::Step() {
   if (plan.empty()) return {};
   BuildBatch(plan);
   runner_.Forward({.tokens = batch_tokens_, .slices = batch_slices_, .logits_count = logits_count_},
-                  absl::MakeSpan(logits_).first(static_cast<size_t>(logits_count_) * vocab_size_));
+                  Logits(0, logits_count_));
   for (size_t i = 0; i < plan.size(); ++i) FinishSlice(plan[i], batch_slices_[i]);
   return events_;
 }
@@ -213,8 +218,7 @@ void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice&
   event.sequence = sequence.id();
   event.computed_tokens = std::min(sequence.computed(), sequence.prompt_length());
   if (!slice.wants_logits) return;
-  const absl::Span<float> logits =
-      absl::MakeSpan(logits_).subspan(static_cast<size_t>(slice.logits_index) * vocab_size_, vocab_size_);
+  const absl::Span<float> logits = Logits(slice.logits_index, 1);
   event.has_token = true;
   event.token_index = static_cast<int32_t>(sequence.outputs().size());
   event.token = sampler_.Sample(
