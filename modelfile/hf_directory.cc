@@ -117,10 +117,10 @@ class HfModelFile final : public ModelFile {
   }
 
   absl::Status ReadTokenizer(const HfConfig& config) {
-    BATON_ASSIGN_OR_RETURN(const std::optional<Json> json,
-                           ReadOptional(*files_, "tokenizer.json", kMaxHfTokenizerBytes));
-    if (!json.has_value()) return absl::OkStatus();
-    BATON_ASSIGN_OR_RETURN(tokenizer_, ReadHfTokenizer(*json, config.model.vocab_size));
+    BATON_ASSIGN_OR_RETURN(const std::optional<std::string_view> text, OpenOptional(*files_, "tokenizer.json"));
+    if (!text.has_value()) return absl::OkStatus();
+    BATON_ASSIGN_OR_RETURN(const HfTokenizerJson json, ParseHfTokenizer(*text));
+    BATON_ASSIGN_OR_RETURN(tokenizer_, ReadHfTokenizer(json, config.model.vocab_size));
     if (tokenizer_.bos_id < 0 && config.bos_id < config.model.vocab_size) tokenizer_.bos_id = config.bos_id;
     BATON_ASSIGN_OR_RETURN(const std::optional<Json> settings,
                            ReadOptional(*files_, "tokenizer_config.json", kMaxHfJsonBytes));

@@ -39,14 +39,20 @@ absl::Status SetToken(std::string_view text, const Json* id, TokenizerSpec* spec
   return absl::OkStatus();
 }
 
-absl::Status ReadVocab(const Json& model, TokenizerSpec* spec) {
-  const JsonFields fields(model, absl::StrCat(ToAbsl(kTokenizerFile), ": model"));
-  BATON_ASSIGN_OR_RETURN(const Json* vocab, fields.Object("vocab"));
-  if (vocab == nullptr) return fields.Refuse("vocab", "an object");
-  for (const auto& [text, id] : vocab->items()) {
-    size_t index = 0;
-    BATON_RETURN_IF_ERROR(SetToken(text, &id, spec, &index));
-    spec->token_types[index] = TokenType::kNormal;
+absl::Status AddVocabToken(std::string_view text, const Json& id, TokenizerSpec* spec) {
+  size_t index = 0;
+  BATON_RETURN_IF_ERROR(SetToken(text, &id, spec, &index));
+  spec->token_types[index] = TokenType::kNormal;
+  return absl::OkStatus();
+}
+
+absl::Status ReadVocab(const HfTokenizerJson& file, const JsonFields& fields, TokenizerSpec* spec) {
+  if (file.vocab.has_value()) {
+    for (const auto& [text, id] : *file.vocab) BATON_RETURN_IF_ERROR(AddVocabToken(text, id, spec));
+  } else {
+    BATON_ASSIGN_OR_RETURN(const Json* vocab, fields.Object("vocab"));
+    if (vocab == nullptr) return fields.Refuse("vocab", "an object");
+    for (const auto& [text, id] : vocab->items()) BATON_RETURN_IF_ERROR(AddVocabToken(text, id, spec));
   }
   BATON_ASSIGN_OR_RETURN(const std::optional<std::string> unknown, fields.String("unk_token"));
   if (!unknown.has_value()) return absl::OkStatus();
@@ -56,30 +62,32 @@ absl::Status ReadVocab(const Json& model, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
-// "left right": one string, or a pair of strings since tokenizers 0.20.
-absl::StatusOr<std::string> ReadMerge(const Json& merge, size_t rank) {
-  std::string text;
-  if (merge.is_string()) {
-    text = merge.get<std::string>();
-  } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-    text = absl::StrCat(*merge[0].get_ptr<const std::string*>(), " ", *merge[1].get_ptr<const std::string*>());
-  }
+absl::Status AddMerge(std::string text, TokenizerSpec* spec) {
   if (std::count(text.begin(), text.end(), ' ') != 1 || text.size() > 2 * kMaxTokenBytes + 1) {
-    return Refused(absl::StrCat("merge ", rank, " is not two tokens without spaces"));
+    return Refused(absl::StrCat("merge ", spec->merges.size(), " is not two tokens without spaces"));
   }
-  return text;
+  spec->merges.push_back(std::move(text));
+  return absl::OkStatus();
 }
 
-absl::Status ReadMerges(const Json& model, TokenizerSpec* spec) {
-  const JsonFields fields(model, absl::StrCat(ToAbsl(kTokenizerFile), ": model"));
+// "left right": one string, or a pair of strings since tokenizers 0.20. Else empty.
+std::string MergeText(const Json& merge) {
+  if (merge.is_string()) return merge.get<std::string>();
+  if (!merge.is_array() || merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string()) return "";
+  return absl::StrCat(*merge[0].get_ptr<const std::string*>(), " ", *merge[1].get_ptr<const std::string*>());
+}
+
+absl::Status ReadMerges(const HfTokenizerJson& file, const JsonFields& fields, TokenizerSpec* spec) {
   BATON_ASSIGN_OR_RETURN(const Json* merges, fields.Array("merges"));
-  if (merges == nullptr || merges->size() > kMaxMerges) {
+  const size_t count = file.merges.has_value() ? file.merges->size() : merges == nullptr ? 0 : merges->size();
+  if ((merges == nullptr && !file.merges.has_value()) || count > kMaxMerges) {
     return fields.Refuse("merges", absl::StrCat("an array of at most ", kMaxMerges));
   }
-  spec->merges.reserve(merges->size());
-  for (const Json& merge : *merges) {
-    BATON_ASSIGN_OR_RETURN(std::string text, ReadMerge(merge, spec->merges.size()));
-    spec->merges.push_back(std::move(text));
+  spec->merges.reserve(count);
+  if (file.merges.has_value()) {
+    for (const std::string& merge : *file.merges) BATON_RETURN_IF_ERROR(AddMerge(merge, spec));
+  } else {
+    for (const Json& merge : *merges) BATON_RETURN_IF_ERROR(AddMerge(MergeText(merge), spec));
   }
   return absl::OkStatus();
 }
@@ -162,8 +170,8 @@ absl::Status ReadTemplates(const JsonFields& fields, TokenizerSpec* spec) {
 
 }  // namespace
 
-absl::StatusOr<TokenizerSpec> ReadHfTokenizer(const Json& tokenizer, int32_t vocab_size) {
-  const JsonFields fields(tokenizer, kTokenizerFile);
+absl::StatusOr<TokenizerSpec> ReadHfTokenizer(const HfTokenizerJson& file, int32_t vocab_size) {
+  const JsonFields fields(file.json, kTokenizerFile);
   BATON_ASSIGN_OR_RETURN(const Json* model, fields.Object("model"));
   if (model == nullptr) return fields.Refuse("model", "an object");
   const JsonFields model_fields(*model, absl::StrCat(ToAbsl(kTokenizerFile), ": model"));
@@ -171,8 +179,8 @@ absl::StatusOr<TokenizerSpec> ReadHfTokenizer(const Json& tokenizer, int32_t voc
   TokenizerSpec spec;
   spec.tokens.resize(static_cast<size_t>(vocab_size));
   spec.token_types.assign(spec.tokens.size(), TokenType::kUnused);
-  BATON_RETURN_IF_ERROR(ReadVocab(*model, &spec));
-  BATON_RETURN_IF_ERROR(ReadMerges(*model, &spec));
+  BATON_RETURN_IF_ERROR(ReadVocab(file, model_fields, &spec));
+  BATON_RETURN_IF_ERROR(ReadMerges(file, model_fields, &spec));
   BATON_RETURN_IF_ERROR(ReadAddedTokens(fields, &spec));
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
     // The embedding has rows that no text leads to.

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "modelfile/hf_tokenizer_json.h"
 #include "modelfile/json_reader.h"
 #include "modelfile/model_file.h"
 
@@ -14,7 +15,7 @@ namespace baton::modelfile {
 // Vocabulary, merges, added tokens, and which steps turn text into tokens. The result has `vocab_size` tokens: ids that
 // the file leaves out are unused ones. INVALID_ARGUMENT names what is damaged; UNIMPLEMENTED names a step (normalizer,
 // pre-tokenizer, ...) that Baton does not know: guessing would change the tokens.
-absl::StatusOr<TokenizerSpec> ReadHfTokenizer(const Json& tokenizer, int32_t vocab_size);
+absl::StatusOr<TokenizerSpec> ReadHfTokenizer(const HfTokenizerJson& file, int32_t vocab_size);
 
 // Special tokens by their text, whether BOS is added, the chat template. Needs the tokens of ReadHfTokenizer.
 absl::Status ReadHfTokenizerConfig(const Json& config, TokenizerSpec* spec);

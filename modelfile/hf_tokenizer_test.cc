@@ -47,15 +47,59 @@ Json With(Json json, const std::string& pointer, const Json& value) {
   return Json::parse(json.dump());
 }
 
+absl::StatusOr<TokenizerSpec> Read(const Json& json) {
+  const auto file = ParseHfTokenizer(json.dump());
+  if (!file.ok()) return file.status();
+  return ReadHfTokenizer(*file, kVocab);
+}
+
 std::string ErrorOf(const Json& json, absl::StatusCode code = kInvalid) {
-  const auto spec = ReadHfTokenizer(json, kVocab);
+  const auto spec = Read(json);
   EXPECT_EQ(spec.status().code(), code) << spec.status();
   EXPECT_EQ(spec.status().message().find('\n'), std::string::npos);
   return std::string(spec.status().message());
 }
 
+TEST(HfTokenizerJson, KeepsTheEntriesOfUsualFilesApart) {
+  for (const Json& json : {Pieces(), ByteLevel()}) {
+    const auto file = ParseHfTokenizer(json.dump());
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE(file->vocab.has_value() && file->merges.has_value());
+    EXPECT_EQ(file->vocab->size(), json["model"]["vocab"].size());
+    EXPECT_EQ(file->merges->size(), 1u);
+    Json rest = json;
+    rest["model"].erase("vocab");
+    rest["model"].erase("merges");
+    EXPECT_EQ(file->json, rest);
+  }
+  EXPECT_THAT(*ParseHfTokenizer(Pieces().dump())->merges, ElementsAre("▁ a"));
+  EXPECT_THAT(*ParseHfTokenizer(ByteLevel().dump())->merges, ElementsAre("a b"));
+}
+
+TEST(HfTokenizerJson, IsPlainJsonWhereTheFileIsUnusual) {
+  for (const char* text : {
+           R"({"model": {"vocab": {"a": -1}, "merges": []}})",
+           R"({"model": {"vocab": {"a": {"b": 1}}}})",
+           R"({"model": {"merges": [["a", "b", "c"]]}})",
+           R"({"model": {"merges": [["a"]]}})",
+           R"({"model": {"merges": [[["a"]]]}})",
+           R"({"model": {"merges": ["a b", 1]}})",
+           R"({"model": {"vocab": {"a": 1}, "vocab": {"b": 2}}})",
+           R"({"model": {"vocab": {"a": 1}}, "model": {"type": "BPE"}})",
+           R"({"model": 1, "vocab": {"a": 1}, "merges": [["a", "b"]], "x": [[{"y": 1.5}, true, null, "z"]]})",
+       }) {
+    const auto file = ParseHfTokenizer(text);
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_EQ(file->json, Json::parse(text));
+    EXPECT_FALSE(file->vocab.has_value() || file->merges.has_value());
+  }
+  for (const char* text : {"", "[]", "1", "{", R"({"model": {"vocab": {"a")", R"({"model": {"merges": [["a", "b"]})"}) {
+    EXPECT_EQ(ParseHfTokenizer(text).status().code(), kInvalid) << text;
+  }
+}
+
 TEST(HfTokenizer, ReadsSentencePieceStyleBpe) {
-  const auto spec = ReadHfTokenizer(Pieces(), kVocab);
+  const auto spec = Read(Pieces());
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->model, "llama");
   EXPECT_THAT(spec->tokens, ElementsAre("<bos>", "<unk>", "▁", "a", "▁a", "\n\n", "[PAD6]", "[PAD7]"));
@@ -77,10 +121,10 @@ TEST(HfTokenizer, ReadsTheSpacePrefixOfEitherStyle) {
   const Json sequence = {{"type", "Sequence"}, {"normalizers", Json::array({prepend, json["normalizer"]})}};
   Json each = With(json, "normalizer", sequence);
   each["pre_tokenizer"] = nullptr;
-  EXPECT_EQ(ReadHfTokenizer(each, kVocab)->space_prefix, SpacePrefix::kEach);
+  EXPECT_EQ(Read(each)->space_prefix, SpacePrefix::kEach);
   Json first = With(json, "normalizer", nullptr);
   first["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}, {"split", false}};
-  EXPECT_EQ(ReadHfTokenizer(first, kVocab)->space_prefix, SpacePrefix::kFirst);
+  EXPECT_EQ(Read(first)->space_prefix, SpacePrefix::kFirst);
   first["pre_tokenizer"]["prepend_scheme"] = "always";
   EXPECT_THAT(ErrorOf(first, kUnimplemented), HasSubstr("pre_tokenizer"));
   // The decoder must take away what was put before the text, and nothing else.
@@ -88,9 +132,9 @@ TEST(HfTokenizer, ReadsTheSpacePrefixOfEitherStyle) {
 }
 
 TEST(HfTokenizer, KnowsByteLevelFamiliesByTheirSteps) {
-  EXPECT_EQ(ReadHfTokenizer(ByteLevel(), kVocab)->pre_tokenizer, "gpt-2");
-  EXPECT_EQ(ReadHfTokenizer(ByteLevel(), kVocab)->model, "gpt2");
-  EXPECT_EQ(ReadHfTokenizer(ByteLevel(), kVocab)->ignore_merges, false);
+  EXPECT_EQ(Read(ByteLevel())->pre_tokenizer, "gpt-2");
+  EXPECT_EQ(Read(ByteLevel())->model, "gpt2");
+  EXPECT_EQ(Read(ByteLevel())->ignore_merges, false);
   const Json plain = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
   const std::string llama3 =
       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -98,7 +142,7 @@ TEST(HfTokenizer, KnowsByteLevelFamiliesByTheirSteps) {
   const auto steps = [&](const Json& first) {
     return With(ByteLevel(), "pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", Json::array({first, plain})}});
   };
-  EXPECT_EQ(ReadHfTokenizer(steps(split), kVocab)->pre_tokenizer, "llama-bpe");
+  EXPECT_EQ(Read(steps(split))->pre_tokenizer, "llama-bpe");
   split["pattern"]["Regex"] = "(a+)+$";
   EXPECT_THAT(ErrorOf(steps(split), kUnimplemented), HasSubstr("pre_tokenizer"));
 }
@@ -144,7 +188,7 @@ TEST(HfTokenizer, RefusesDamage) {
 }
 
 TEST(HfTokenizerConfig, ReadsSpecialTokensAndTemplates) {
-  TokenizerSpec spec = *ReadHfTokenizer(Pieces(), kVocab);
+  TokenizerSpec spec = *Read(Pieces());
   const Json config = Json::parse(R"({"bos_token": {"content": "<unk>"}, "eos_token": "a", "pad_token": null,
     "add_bos_token": false, "chat_template": [{"name": "tools", "template": "T"}, {"name": "default", "template": "D"}]})");
   ASSERT_TRUE(ReadHfTokenizerConfig(config, &spec).ok());
@@ -157,7 +201,7 @@ TEST(HfTokenizerConfig, ReadsSpecialTokensAndTemplates) {
 
 TEST(HfTokenizerConfig, RefusesWhatItCannotFind) {
   const auto error = [](const char* text) {
-    TokenizerSpec spec = *ReadHfTokenizer(ByteLevel(), kVocab);
+    TokenizerSpec spec = *Read(ByteLevel());
     const absl::Status status = ReadHfTokenizerConfig(Json::parse(text), &spec);
     EXPECT_EQ(status.code(), kInvalid);
     return std::string(status.message());

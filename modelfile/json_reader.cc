@@ -39,13 +39,18 @@ size_t DepthOf(std::string_view text) {
 
 }  // namespace
 
-absl::StatusOr<Json> ParseJsonObject(std::string_view text, std::string_view file, uint64_t max_bytes) {
+absl::Status CheckJsonText(std::string_view text, std::string_view file, uint64_t max_bytes) {
   if (text.size() > max_bytes) {
     return Refused(file, absl::StrCat("has ", text.size(), " bytes, limit ", max_bytes));
   }
   if (const size_t depth = DepthOf(text); depth > kMaxJsonDepth) {
     return Refused(file, absl::StrCat("nests ", depth, " levels deep, limit ", kMaxJsonDepth));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Json> ParseJsonObject(std::string_view text, std::string_view file, uint64_t max_bytes) {
+  BATON_RETURN_IF_ERROR(CheckJsonText(text, file, max_bytes));
   Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Refused(file, json.is_discarded() ? "is not valid JSON" : "is not a JSON object");
   return json;

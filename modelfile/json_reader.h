@@ -16,6 +16,9 @@ namespace baton::modelfile {
 
 using Json = nlohmann::json;
 
+// INVALID_ARGUMENT, naming `file`, for text that is longer than `max_bytes` or nested deeper than kMaxJsonDepth.
+absl::Status CheckJsonText(std::string_view text, std::string_view file, uint64_t max_bytes);
+
 // Parses an object. INVALID_ARGUMENT, naming `file`, for text that is no JSON object, longer than `max_bytes` or nested
 // deeper than kMaxJsonDepth.
 absl::StatusOr<Json> ParseJsonObject(std::string_view text, std::string_view file, uint64_t max_bytes);
