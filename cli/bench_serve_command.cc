@@ -120,7 +120,7 @@ absl::Status WarmUp(const Flags& flags, absl::Span<const bench::PlannedRequest> 
   for (bench::PlannedRequest& request : first) request.arrival_ns = 0;
   options.first_index = static_cast<int>(plan.size());
   bench::LoadProgress progress;
-  const bench::ProgressLine line("warm-up", static_cast<int>(first.size()), progress, MonotonicClock());
+  const bench::LoadProgressLine line("warm-up", static_cast<int>(first.size()), progress, MonotonicClock());
   const std::vector<bench::RequestRecord> records = bench::RunLoad(first, options, client, MonotonicClock(), progress);
   if (!records.empty() && progress.failed == static_cast<int>(records.size())) return records.front().status;
   return absl::OkStatus();
@@ -145,7 +145,7 @@ absl::Status Serve(const Flags& flags) {
   bench::LoadProgress progress;
   std::vector<bench::RequestRecord> records;
   {
-    const bench::ProgressLine line("bench", static_cast<int>(plan.size()), progress, MonotonicClock());
+    const bench::LoadProgressLine line("bench", static_cast<int>(plan.size()), progress, MonotonicClock());
     records = bench::RunLoad(plan, options, *connection.client, MonotonicClock(), progress);
   }
   const bench::LoadSummary summary = bench::Summarize(records, flags.slo);

@@ -1,12 +1,14 @@
 #include "bench/engine/generation_bench.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "bench/load/workload.h"
 #include "common/check.h"
 #include "common/clock.h"
+#include "common/process_memory.h"
 #include "engine/engine.h"
 #include "engine/kernels/aligned_buffer.h"
 
@@ -53,6 +55,9 @@ class Session {
   }
 
   void Step() { engine_.Step(); }
+  // Makes the whole pool resident, as a worker's is in the end.
+  void TouchPool() { std::memset(kv_.data(), 0, kv_.bytes()); }
+  int64_t pool_bytes() const { return static_cast<int64_t>(kv_.bytes()); }
 
   void ReleaseAll() {
     for (engine::SequenceId id : live_) engine_.Release(id);
@@ -122,6 +127,15 @@ Figure BenchDecode(engine::ModelRunner& runner, const DecodeShape& shape, const 
       .unit = "tokens/s"};
   SetRates(std::move(rates), figure);
   return figure;
+}
+
+MemoryUse MeasureMemory(engine::ModelRunner& runner, const DecodeShape& shape, uint64_t seed) {
+  Session session(runner, shape.streams, DecodeTokens(shape), DecodeChunkTokens(shape.streams), seed);
+  session.TouchPool();
+  session.Submit(shape.streams, shape.context_tokens, DecodeTokens(shape) - shape.context_tokens);
+  session.RunToFirstOutputs();
+  session.Step();
+  return {.kv_pool_bytes = session.pool_bytes(), .resident_bytes = ResidentBytesBesidesFiles()};
 }
 
 }  // namespace baton::bench

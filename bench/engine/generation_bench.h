@@ -31,6 +31,15 @@ Figure BenchPrefill(engine::ModelRunner& runner, const PrefillShape& shape, cons
 // output.
 Figure BenchDecode(engine::ModelRunner& runner, const DecodeShape& shape, const GenerationOptions& options);
 
+struct MemoryUse {
+  int64_t kv_pool_bytes = 0;
+  // Of the process, without pages of mapped files.
+  int64_t resident_bytes = 0;
+};
+
+// At the end of one round of BenchDecode, with all of its pool, which is just as large as `shape` needs, in memory.
+MemoryUse MeasureMemory(engine::ModelRunner& runner, const DecodeShape& shape, uint64_t seed);
+
 }  // namespace baton::bench
 
 #endif  // BATON_BENCH_ENGINE_GENERATION_BENCH_H_

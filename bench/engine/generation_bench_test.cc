@@ -1,8 +1,10 @@
 #include "bench/engine/generation_bench.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "bench/engine/scheduling_bench.h"
+#include "common/process_memory.h"
 #include "engine/fake_model.h"
 #include "gtest/gtest.h"
 
@@ -67,6 +69,16 @@ TEST(BenchDecode, FitsMoreStreamsThanAStepPrefills) {
   CountingModel model;
   BenchDecode(model, {.streams = 700, .context_tokens = 3, .steps = 2}, {.rounds = 1});
   EXPECT_GE(model.decode_steps(), 2);
+}
+
+TEST(MeasureMemory, CountsThePoolAndWhatTheProcessHolds) {
+  CountingModel model;
+  const MemoryUse use = MeasureMemory(model, {.streams = 2, .context_tokens = 3, .steps = 2}, 1);
+  EXPECT_EQ(use.kv_pool_bytes % static_cast<int64_t>(model.kv_layout().block_bytes()), 0);
+  EXPECT_GE(use.kv_pool_bytes, 2 * static_cast<int64_t>(model.kv_layout().block_bytes()));
+  const int64_t before = ResidentBytesBesidesFiles();
+  const std::vector<char> held(64 << 20, 1);
+  EXPECT_GE(ResidentBytesBesidesFiles() - before, static_cast<int64_t>(held.size()) * 9 / 10);
 }
 
 TEST(BenchScheduling, MeasuresBothVocabularies) {
