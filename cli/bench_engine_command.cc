@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "bench/engine/attention_bench.h"
 #include "bench/engine/figure.h"
@@ -77,7 +78,9 @@ class EngineBench {
   }
 
   absl::Status Measure() {
+    const TimeNs begin = MonotonicClock().Now();
     BATON_ASSIGN_OR_RETURN(model_, LoadModelFile(flags_.model));
+    open_s_ = static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond;
     // First, because it forks.
     if (Wants("handoff")) BATON_RETURN_IF_ERROR(MeasureHandoff());
     limits_ = bench::MeasureLimits({.threads = flags_.threads, .read_bytes = int64_t{flags_.read_mib} << 20});
@@ -113,14 +116,30 @@ class EngineBench {
     options.numerics = ParseNumerics(flags_.numerics);
     options.kv_dtype = ParseKvDtype(flags_);
     options.isa = ParseIsa(flags_.isa);
+    options.weights = ParseWeights(flags_.weights);
     options.threads = flags_.threads;
     options.max_rows = std::max(max_chunk, bench::DecodeChunkTokens(max_streams)) + std::max(max_streams, kMaxPrompts);
-    const TimeNs begin = MonotonicClock().Now();
-    BATON_ASSIGN_OR_RETURN(runner_, engine::LoadCpuModel(*model_.file, options));
-    load_s_ = static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond;
-    cost_ = bench::CostOf(*model_.file, options.numerics, static_cast<int64_t>(runner_->kv_layout().token_bytes()));
+    BATON_RETURN_IF_ERROR(Load(options));
+    cost_ = bench::CostOf(*model_.file, options, static_cast<int64_t>(runner_->kv_layout().token_bytes()));
+    const bench::DecodeShape largest{
+        .streams = max_streams, .context_tokens = flags_.context, .steps = flags_.decode_steps};
+    BATON_RETURN_IF_ERROR(CheckContext(bench::DecodeTokens(largest)));
+    weight_bytes_ = engine::PackedWeightBytes(*model_.file, options.numerics, options.weights);
+    memory_ = bench::MeasureMemory(*runner_, largest, flags_.seed);
     if (Wants("prefill")) BATON_RETURN_IF_ERROR(MeasurePrefill());
     return Wants("decode") ? MeasureDecode() : absl::OkStatus();
+  }
+
+  absl::Status Load(const engine::CpuModelOptions& options) {
+    if (const std::string line = DescribeWeights(model_, options); !line.empty()) std::cerr << line << std::endl;
+    const TimeNs begin = MonotonicClock().Now();
+    if (flags_.json) {
+      BATON_ASSIGN_OR_RETURN(runner_, engine::LoadCpuModel(*model_.file, options));
+    } else {
+      BATON_ASSIGN_OR_RETURN(runner_, LoadWithProgress(model_, options));
+    }
+    load_s_ = open_s_ + static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond;
+    return absl::OkStatus();
   }
 
   absl::Status MeasurePrefill() {
@@ -169,13 +188,22 @@ class EngineBench {
     for (bench::Figure& figure : figures) figures_.push_back(std::move(figure));
   }
 
+  static double Mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+  // What is resident and neither weights nor KV.
+  int64_t OtherBytes() const { return memory_.resident_bytes - weight_bytes_ - memory_.kv_pool_bytes; }
+
   Json ToJson() const {
     Json json = {{"model", model_.name},
                  {"numerics", flags_.numerics},
                  {"kv_dtype", KvDtypeName(ParseKvDtype(flags_))},
+                 {"weights", flags_.weights},
                  {"seed", flags_.seed}};
     if (runner_ != nullptr) {
       json["load_s"] = load_s_;
+      json["memory"] = {{"weight_bytes", weight_bytes_},
+                        {"kv_pool_bytes", memory_.kv_pool_bytes},
+                        {"resident_bytes", memory_.resident_bytes},
+                        {"other_bytes", OtherBytes()}};
       json["fingerprint"] = runner_->fingerprint();
     }
     json["limits"] = bench::LimitsJson(limits_);
@@ -190,6 +218,11 @@ class EngineBench {
     std::cout << "\n"
               << model_.name << ", " << flags_.numerics << ", " << KvDtypeName(ParseKvDtype(flags_))
               << " KV, median of " << flags_.rounds << "\n";
+    if (runner_ != nullptr) {
+      std::cout << absl::StreamFormat(
+          "loaded in %.2f s; %.1f MiB resident besides mapped files: weights %.1f, KV pool %.1f, others %.1f\n",
+          load_s_, Mib(memory_.resident_bytes), Mib(weight_bytes_), Mib(memory_.kv_pool_bytes), Mib(OtherBytes()));
+    }
     for (const bench::Figure& figure : figures_) std::cout << bench::FigureLine(figure);
     std::cout << std::flush;
   }
@@ -198,7 +231,11 @@ class EngineBench {
   LoadedModelFile model_;
   bench::MachineLimits limits_;
   std::unique_ptr<engine::ModelRunner> runner_;
+  double open_s_ = 0;
+  // With open_s_.
   double load_s_ = 0;
+  int64_t weight_bytes_ = 0;
+  bench::MemoryUse memory_;
   bench::ModelCost cost_;
   std::vector<bench::Figure> figures_;
 };

@@ -1,4 +1,4 @@
-// MODEL of the command line to an opened file and the name by which clients ask for it.
+// MODEL of the command line to an opened file and the name by which clients ask for it, and on to the engine.
 #ifndef BATON_CLI_MODEL_LOADING_H_
 #define BATON_CLI_MODEL_LOADING_H_
 
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "engine/cpu_model.h"
 #include "modelfile/model_file.h"
 
 namespace baton::cli {
@@ -18,6 +19,13 @@ struct LoadedModelFile {
 };
 
 absl::StatusOr<LoadedModelFile> LoadModelFile(const std::string& model);
+
+// What options.weights does to the file, as one line; empty when nothing was asked for.
+std::string DescribeWeights(const LoadedModelFile& loaded, const engine::CpuModelOptions& options);
+
+// engine::LoadCpuModel with a progress line, when it takes long.
+absl::StatusOr<std::unique_ptr<engine::ModelRunner>> LoadWithProgress(const LoadedModelFile& loaded,
+                                                                      engine::CpuModelOptions options);
 
 }  // namespace baton::cli
 

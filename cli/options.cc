@@ -92,6 +92,9 @@ void AddKernelFlags(CLI::App& app, KernelFlags& flags) {
   app.add_option("--isa", flags.isa, "instruction set of the kernels")
       ->check(CLI::IsMember({"auto", "scalar", "avx2", "avx512"}))
       ->capture_default_str();
+  app.add_option("--weights", flags.weights, "float matrices of the file: as they are (auto), or quantized at load")
+      ->check(CLI::IsMember({"auto", "int8", "int4"}))
+      ->capture_default_str();
   // Two flags together, which no check of one sees.
   app.parse_complete_callback([&flags] {
     const absl::StatusOr<KvDtype> chosen = Choose(flags);
@@ -110,6 +113,10 @@ engine::Isa ParseIsa(const std::string& name) {
          : name == "avx2"   ? engine::Isa::kAvx2
          : name == "avx512" ? engine::Isa::kAvx512Vnni
                             : engine::Isa::kAuto;
+}
+
+engine::Weights ParseWeights(const std::string& name) {
+  return name == "int8" ? engine::Weights::kInt8 : name == "int4" ? engine::Weights::kInt4 : engine::Weights::kAuto;
 }
 
 void AddEngineFlags(CLI::App& app, EngineFlags& flags) {

@@ -28,6 +28,7 @@ struct KernelFlags {
   std::string numerics = "exact";
   std::string kv_dtype = "auto";
   std::string isa = "auto";
+  std::string weights = "auto";
 };
 
 // What a worker computes with.
@@ -56,12 +57,13 @@ struct RouterFlags {
 inline constexpr int kMinChunkTokens = 16;
 inline constexpr int kMaxChunkTokens = 8192;
 
-// --threads, --numerics, --kv-dtype, --isa. `flags` outlives `app`.
+// --threads, --numerics, --kv-dtype, --isa, --weights. `flags` outlives `app`.
 void AddKernelFlags(CLI::App& app, KernelFlags& flags);
 engine::Isa ParseIsa(const std::string& name);
 engine::Numerics ParseNumerics(const std::string& name);
 // Of flags that were parsed.
 KvDtype ParseKvDtype(const KernelFlags& flags);
+engine::Weights ParseWeights(const std::string& name);
 void AddEngineFlags(CLI::App& app, EngineFlags& flags);
 void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port);
 void AddRouterFlags(CLI::App& app, RouterFlags& flags);

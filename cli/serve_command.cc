@@ -33,6 +33,7 @@ std::vector<std::string> EngineArgs(const Flags& flags) {
                                    "--numerics",     flags.engine.numerics,
                                    "--kv-dtype",     flags.engine.kv_dtype,
                                    "--isa",          flags.engine.isa,
+                                   "--weights",      flags.engine.weights,
                                    "--kv-memory",    flags.engine.kv_memory,
                                    "--max-seqs",     std::to_string(flags.engine.max_seqs),
                                    "--chunk-tokens", std::to_string(flags.engine.chunk_tokens),

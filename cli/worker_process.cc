@@ -9,6 +9,7 @@
 #include "cli/model_loading.h"
 #include "cli/transport_report.h"
 #include "common/log.h"
+#include "common/process_memory.h"
 #include "common/random.h"
 #include "common/status.h"
 #include "engine/cpu_model.h"
@@ -19,6 +20,8 @@ namespace {
 
 constexpr int64_t kDrainPollMs = 20;
 constexpr std::chrono::seconds kServerStopTime{1};
+
+double Mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 // The transfer thread, as the decode core sees it.
 class TransferFetcher final : public decode_worker::KvFetcher {
@@ -34,11 +37,15 @@ class TransferFetcher final : public decode_worker::KvFetcher {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(pb::WorkerRole role, const WorkerFlags& flags) {
+  const TimeNs begin = MonotonicClock().Now();
   std::unique_ptr<WorkerProcess> worker(new WorkerProcess(role, flags));
   BATON_RETURN_IF_ERROR(worker->LoadModel());
   BATON_RETURN_IF_ERROR(worker->MakePool());
   worker->MakeEngine();
   BATON_RETURN_IF_ERROR(worker->Serve());
+  spdlog::info("started in {:.2f} s: {:.1f} MiB resident besides mapped files, of weights {:.1f}; a KV pool of {:.1f}",
+               static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond, Mib(ResidentBytesBesidesFiles()),
+               Mib(worker->weight_bytes_), Mib(static_cast<int64_t>(worker->pool_.size())));
   return worker;
 }
 
@@ -50,6 +57,7 @@ absl::Status WorkerProcess::LoadModel() {
   options.numerics = ParseNumerics(flags_.engine.numerics);
   options.kv_dtype = ParseKvDtype(flags_.engine);
   options.isa = ParseIsa(flags_.engine.isa);
+  options.weights = ParseWeights(flags_.engine.weights);
   options.threads = flags_.engine.threads;
   if (flags_.core_arbiter_fd >= 0) {
     BATON_ASSIGN_OR_RETURN(arbiter_,
@@ -57,7 +65,14 @@ absl::Status WorkerProcess::LoadModel() {
     options.gate = arbiter_.get();
   }
   options.max_rows = flags_.engine.chunk_tokens + flags_.engine.max_seqs;
-  BATON_ASSIGN_OR_RETURN(runner_, engine::LoadCpuModel(*loaded.file, options));
+  if (const std::string line = DescribeWeights(loaded, options); !line.empty()) spdlog::info(line);
+  weight_bytes_ = engine::PackedWeightBytes(*loaded.file, options.numerics, options.weights);
+  // Workers of one supervisor would draw over each other.
+  if (flags_.supervised) {
+    BATON_ASSIGN_OR_RETURN(runner_, engine::LoadCpuModel(*loaded.file, options));
+  } else {
+    BATON_ASSIGN_OR_RETURN(runner_, LoadWithProgress(loaded, options));
+  }
   return absl::OkStatus();
 }
 

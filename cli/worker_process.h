@@ -71,6 +71,7 @@ class WorkerProcess {
   const Incarnation incarnation_ = SystemRandom().NextId();
   std::string model_name_;
   std::vector<int32_t> eos_ids_;
+  int64_t weight_bytes_ = 0;
   std::unique_ptr<engine::CoreArbiter> arbiter_;
   std::unique_ptr<engine::ModelRunner> runner_;
   std::unique_ptr<kvtransfer::Transport> transport_;

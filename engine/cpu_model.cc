@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "common/status.h"
 #include "engine/kernels/dispatch.h"
+#include "engine/kernels/packed_matrix.h"
 #include "engine/model/fingerprint.h"
 #include "engine/model/transformer_runner.h"
 
@@ -28,6 +29,12 @@ const kernels::KernelTable* FindTable(Isa isa) {
     if (isa == Isa::kAuto || IsaOf(*table) == isa) found = table;
   }
   return found;
+}
+
+// "" when every matrix is packed in its own type.
+std::string_view RoundedTo(const modelfile::ModelFile& file, Weights weights) {
+  if (!IsRounded(file, weights)) return "";
+  return weights == Weights::kInt8 ? "int8" : "int4";
 }
 
 }  // namespace
@@ -52,6 +59,29 @@ std::vector<Isa> SupportedIsas() {
     if (isas.empty() || isas.back() != IsaOf(*table)) isas.push_back(IsaOf(*table));
   }
   return isas;
+}
+
+modelfile::TensorType PackedType(const modelfile::TensorView& matrix, Weights weights) {
+  if (weights == Weights::kAuto || modelfile::TensorBlockElements(matrix.type) > 1) return matrix.type;
+  const bool is_outer = matrix.name == "token_embd.weight" || matrix.name == "output.weight";
+  return weights == Weights::kInt8 || is_outer ? modelfile::TensorType::kQ8_0 : modelfile::TensorType::kQ4_1;
+}
+
+bool IsRounded(const modelfile::ModelFile& file, Weights weights) {
+  return std::any_of(file.tensors().begin(), file.tensors().end(), [weights](const modelfile::TensorView& tensor) {
+    return tensor.rows > 1 && PackedType(tensor, weights) != tensor.type;
+  });
+}
+
+int64_t PackedWeightBytes(const modelfile::ModelFile& file, Numerics numerics, Weights weights) {
+  size_t bytes = 0;
+  for (const modelfile::TensorView& tensor : file.tensors()) {
+    if (tensor.rows == 1) continue;
+    const auto format =
+        numerics == Numerics::kFp32 ? kernels::WeightFormat::kF32 : kernels::FormatOf(PackedType(tensor, weights));
+    bytes += kernels::ShapeOf(format, static_cast<int>(tensor.rows), static_cast<int>(tensor.cols)).bytes();
+  }
+  return static_cast<int64_t>(bytes);
 }
 
 int KernelThreads(int threads) {
@@ -83,12 +113,13 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::Model
         absl::StrFormat("this processor has no %s", absl::string_view(ToAbsl(IsaName(options.isa)))));
   }
   auto pool = std::make_unique<kernels::ThreadPool>(KernelThreads(options.threads));
-  BATON_ASSIGN_OR_RETURN(TransformerWeights weights, LoadTransformerWeights(file, options.numerics, *pool));
+  BATON_ASSIGN_OR_RETURN(TransformerWeights weights, LoadTransformerWeights(file, options, *pool));
   auto runner =
       std::make_unique<TransformerRunner>(std::move(weights), kv_dtype, *table, std::move(pool), options.max_rows);
   runner->set_gate(options.gate);
-  runner->set_fingerprint(MakeFingerprint(file.WeightsDigest(), runner->kv_layout(), options.numerics,
-                                          ProbeNumerics(options.numerics, kv_dtype, *table)));
+  runner->set_fingerprint(
+      MakeFingerprint({.digest = file.WeightsDigest(), .rounded_to = RoundedTo(file, options.weights)},
+                      runner->kv_layout(), options.numerics, ProbeNumerics(options.numerics, kv_dtype, *table)));
   return runner;
 }
 

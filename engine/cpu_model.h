@@ -2,6 +2,7 @@
 #ifndef BATON_ENGINE_CPU_MODEL_H_
 #define BATON_ENGINE_CPU_MODEL_H_
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -18,6 +19,24 @@ namespace baton::engine {
 // `exact`: int8 activations, integer group dots, fixed fp32 order: the same bits on every instruction set.
 // `fp32`: dequantized weights, float activations and float KV; the reference.
 enum class Numerics : uint8_t { kExact, kFp32 };
+
+// What becomes of a float matrix at load: nothing (kAuto), or blocks of 32 as a file of Q8_0 (kInt8) or Q4_1 (kInt4)
+// has them. With kInt4 embedding and head become Q8_0: they lose most by rounding. Matrices that the file holds
+// quantized stay as they are, and so do vectors.
+enum class Weights : uint8_t { kAuto, kInt8, kInt4 };
+
+// The type in which a matrix is packed.
+modelfile::TensorType PackedType(const modelfile::TensorView& matrix, Weights weights);
+
+// Whether any matrix of the file is packed in another type than its own.
+bool IsRounded(const modelfile::ModelFile& file, Weights weights);
+
+// How far LoadCpuModel is. Any thread may read it meanwhile.
+struct LoadProgress {
+  std::atomic<int64_t> packed_bytes = 0;
+  // 0 until the tensors are known.
+  std::atomic<int64_t> total_bytes = 0;
+};
 
 // kAuto takes the best that the machine has.
 enum class Isa : uint8_t { kAuto, kScalar, kAvx2, kAvx512Vnni };
@@ -36,6 +55,8 @@ absl::StatusOr<KvDtype> ChooseKvDtype(Numerics numerics, std::optional<KvDtype> 
 struct CpuModelOptions {
   Numerics numerics = Numerics::kExact;
   std::optional<KvDtype> kv_dtype;
+  // kFp32 computes with what the quantized blocks stand for.
+  Weights weights = Weights::kAuto;
   Isa isa = Isa::kAuto;
   // Kernel threads, the caller's included; 0: one a core.
   int threads = 0;
@@ -43,7 +64,12 @@ struct CpuModelOptions {
   int max_rows = 1024;
   // Asked before a step and between its layers; outlives the model. Null: nobody to share the cores with.
   StepGate* gate = nullptr;
+  // Outlives the call. Null: nobody watches.
+  LoadProgress* progress = nullptr;
 };
+
+// Bytes of the packed matrices of a model.
+int64_t PackedWeightBytes(const modelfile::ModelFile& file, Numerics numerics, Weights weights);
 
 // Copies what it needs: `file` may be closed afterwards. UNIMPLEMENTED, INVALID_ARGUMENT or NOT_FOUND (a tensor is
 // missing or of the wrong shape), naming the tensor.

@@ -14,16 +14,19 @@ int64_t CausalPairs(int64_t tokens) { return tokens * (tokens + 1) / 2; }
 
 }  // namespace
 
-ModelCost CostOf(const modelfile::ModelFile& file, engine::Numerics numerics, int64_t kv_token_bytes) {
+ModelCost CostOf(const modelfile::ModelFile& file, const engine::CpuModelOptions& options, int64_t kv_token_bytes) {
   ModelCost cost;
-  cost.is_int8 = numerics == engine::Numerics::kExact;
+  cost.is_int8 = options.numerics == engine::Numerics::kExact;
   cost.kv_token_bytes = kv_token_bytes;
   const std::string_view head = file.Find(kHead) != nullptr ? kHead : kEmbedding;
   for (const modelfile::TensorView& tensor : file.tensors()) {
     // Norms are vectors; an embedding that is not the head is looked up, not multiplied.
     if (tensor.rows == 1 || (tensor.name == kEmbedding && head != kEmbedding)) continue;
     const int64_t macs = tensor.rows * tensor.cols;
-    const int64_t bytes = cost.is_int8 ? static_cast<int64_t>(tensor.bytes) : macs * int64_t{sizeof(float)};
+    const modelfile::TensorType type = engine::PackedType(tensor, options.weights);
+    const int64_t bytes = cost.is_int8 ? macs / modelfile::TensorBlockElements(type) *
+                                             static_cast<int64_t>(modelfile::TensorBlockBytes(type))
+                                       : macs * int64_t{sizeof(float)};
     (tensor.name == head ? cost.head_macs : cost.layer_macs) += macs;
     (tensor.name == head ? cost.head_bytes : cost.layer_bytes) += bytes;
   }

@@ -25,7 +25,7 @@ struct ModelCost {
   int64_t attention_macs = 0;
 };
 
-ModelCost CostOf(const modelfile::ModelFile& file, engine::Numerics numerics, int64_t kv_token_bytes);
+ModelCost CostOf(const modelfile::ModelFile& file, const engine::CpuModelOptions& options, int64_t kv_token_bytes);
 
 struct Work {
   int64_t bytes = 0;

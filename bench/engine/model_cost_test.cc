@@ -20,7 +20,7 @@ MachineLimits Limits(double bytes, double int8_macs, double fp32_macs) {
 TEST(ModelCost, CountsEveryMatrixOnce) {
   engine::SyntheticSpec spec;
   const auto file = engine::MakeSyntheticModel(spec);
-  const ModelCost cost = CostOf(*file, engine::Numerics::kExact, 100);
+  const ModelCost cost = CostOf(*file, {}, 100);
   const int64_t attention = int64_t{spec.hidden_size} * spec.head_dim * (2 * spec.heads + 2 * spec.kv_heads);
   const int64_t ffn = int64_t{3} * spec.hidden_size * spec.ffn_size;
   EXPECT_EQ(cost.layer_macs, spec.layers * (attention + ffn));
@@ -30,7 +30,7 @@ TEST(ModelCost, CountsEveryMatrixOnce) {
   EXPECT_EQ(cost.head_bytes, cost.head_macs * 34 / 32);
   EXPECT_EQ(cost.attention_macs, int64_t{2} * spec.layers * spec.heads * spec.head_dim);
   EXPECT_TRUE(cost.is_int8);
-  EXPECT_EQ(CostOf(*file, engine::Numerics::kFp32, 100).layer_bytes, cost.layer_macs * 4);
+  EXPECT_EQ(CostOf(*file, {.numerics = engine::Numerics::kFp32}, 100).layer_bytes, cost.layer_macs * 4);
 }
 
 TEST(PrefillWork, ReadsTheLayersOnceAChunkAndTheHeadOnceAPrompt) {

@@ -58,6 +58,27 @@ namespace {
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+// To nearest even, beyond the range to infinity. Without arithmetic, as HalfToFloat.
+[[maybe_unused]] inline uint16_t FloatToHalf(float x) {
+  const uint32_t bits = FloatToBits(x);
+  const uint32_t sign = bits >> 16 & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
+  if (magnitude >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);
+  if (magnitude >= 0x38800000u) {
+    return static_cast<uint16_t>(sign | (magnitude + 0xfffu + (magnitude >> 13 & 1u) - 0x38000000u) >> 13);
+  }
+  // Denormal: units of 2^-24; below half a unit nothing is left.
+  const uint32_t exponent = magnitude >> 23;
+  if (exponent < 102) return static_cast<uint16_t>(sign);
+  const uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
+  const uint32_t shift = 126 - exponent;
+  const uint32_t units = mantissa >> shift;
+  const uint32_t rest = mantissa & ((1u << shift) - 1);
+  const uint32_t middle = 1u << (shift - 1);
+  return static_cast<uint16_t>(sign | (units + (rest > middle || (rest == middle && units % 2 == 1))));
+}
+
 }  // namespace
 }  // namespace baton::engine::kernels
 

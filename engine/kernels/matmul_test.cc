@@ -71,7 +71,7 @@ struct Packed {
       : matrix(ShapeOf(format, static_cast<int>(tensor.view.rows), static_cast<int>(tensor.view.cols))),
         storage(matrix.bytes()) {
     matrix.data = storage.data();
-    PackBlocks(tensor.view, order, 0, matrix.col_blocks, matrix);
+    PackBlocks({.tensor = &tensor.view, .type = tensor.view.type, .order = order}, 0, matrix.col_blocks, matrix);
   }
   PackedMatrix matrix;
   AlignedBuffer storage;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "common/check.h"
 #include "engine/kernels/file_group.h"
 #include "engine/kernels/half.h"
 #include "engine/kernels/packed_layout.h"
+#include "engine/kernels/quantize_row.h"
 
 namespace baton::engine::kernels {
 namespace {
@@ -20,10 +22,14 @@ bool IsPlain(WeightFormat format) { return format == WeightFormat::kQ8_0 || form
 size_t HeaderBytes(WeightFormat format) { return format == WeightFormat::kQ4_1 ? 4 : 2; }
 size_t FileBlockBytes(WeightFormat format) { return HeaderBytes(format) + (format == WeightFormat::kQ8_0 ? 32 : 16); }
 
-float FloatAt(TensorType type, const uint8_t* data, int64_t i) {
-  if (type == TensorType::kF32) return BitsToFloat(LoadU32(data + 4 * i));
-  const uint16_t bits = LoadU16(data + 2 * i);
-  return type == TensorType::kF16 ? HalfToFloat(bits) : Bf16ToFloat(bits);
+void CopyFloats(TensorType type, const uint8_t* data, int64_t count, float* out) {
+  if (type == TensorType::kF32) {
+    std::memcpy(out, data, static_cast<size_t>(count) * sizeof(float));
+  } else if (type == TensorType::kF16) {
+    for (int64_t i = 0; i < count; ++i) out[i] = HalfToFloat(LoadU16(data + 2 * i));
+  } else {
+    for (int64_t i = 0; i < count; ++i) out[i] = Bf16ToFloat(LoadU16(data + 2 * i));
+  }
 }
 
 const uint8_t* RowData(const modelfile::TensorView& tensor, int64_t row) {
@@ -84,20 +90,17 @@ void PackFactoredRow(const uint8_t* file, const PackedMatrix& matrix, int lane, 
   }
 }
 
-void PackFloatRow(const modelfile::TensorView& tensor, int64_t row, const PackedMatrix& matrix, int lane,
-                  uint8_t* block) {
-  const uint8_t* const from = RowData(tensor, row);
+void PackFloatRow(const modelfile::TensorView& row, const PackedMatrix& matrix, int lane, uint8_t* block) {
   if (matrix.format == WeightFormat::kF32) {
     constexpr int kMaxStep = kGroup * kSuperGroups;
     float values[kMaxStep];
-    const int step = std::max(kGroup, TensorBlockElements(tensor.type));
-    const size_t step_bytes = tensor.bytes / static_cast<size_t>(tensor.rows) / static_cast<size_t>(tensor.cols / step);
+    const int step = std::max(kGroup, TensorBlockElements(row.type));
+    const size_t step_bytes = row.bytes / static_cast<size_t>(row.cols / step);
     for (int k = 0; k < matrix.cols; k += step) {
-      modelfile::TensorView part = tensor;
-      part.rows = 1;
+      modelfile::TensorView part = row;
       part.cols = step;
       part.bytes = step_bytes;
-      part.data = from + static_cast<size_t>(k / step) * step_bytes;
+      part.data = row.data + static_cast<size_t>(k / step) * step_bytes;
       DequantizeRow(part, 0, values);
       for (int i = 0; i < step; ++i)
         std::memcpy(block + (static_cast<size_t>(k + i) * kLanes + lane) * 4, &values[i], 4);
@@ -105,8 +108,40 @@ void PackFloatRow(const modelfile::TensorView& tensor, int64_t row, const Packed
     return;
   }
   for (int k = 0; k < matrix.cols; ++k)
-    std::memcpy(block + (static_cast<size_t>(k) * kLanes + lane) * 2, from + 2 * k, 2);
+    std::memcpy(block + (static_cast<size_t>(k) * kLanes + lane) * 2, row.data + 2 * k, 2);
 }
+
+// Rows of a source, one at a time, in the type in which they are packed.
+class RoundedRow {
+ public:
+  explicit RoundedRow(const PackSource& source) : source_(source) {
+    if (source.type == source.tensor->type) return;
+    const auto cols = static_cast<size_t>(source.tensor->cols);
+    values_.resize(cols);
+    blocks_.resize(cols / kGroup * TensorBlockBytes(source.type));
+  }
+
+  // A tensor of that row alone, until the next call.
+  modelfile::TensorView Read(int64_t index) {
+    const modelfile::TensorView& tensor = *source_.tensor;
+    modelfile::TensorView row{.name = {}, .type = source_.type, .rows = 1, .cols = tensor.cols};
+    if (blocks_.empty()) {
+      row.data = RowData(tensor, index);
+      row.bytes = tensor.bytes / static_cast<size_t>(tensor.rows);
+      return row;
+    }
+    DequantizeRow(tensor, index, values_.data());
+    QuantizeRow(values_.data(), tensor.cols, source_.type, blocks_.data());
+    row.data = blocks_.data();
+    row.bytes = blocks_.size();
+    return row;
+  }
+
+ private:
+  const PackSource& source_;
+  std::vector<float> values_;
+  std::vector<uint8_t> blocks_;
+};
 
 void DequantizeGroup(const FileGroup& group, float* out) {
   const float scale = HalfToFloat(group.scale);
@@ -185,17 +220,18 @@ PackedMatrix ShapeOf(WeightFormat format, int rows, int cols) {
   return m;
 }
 
-void PackBlocks(const modelfile::TensorView& tensor, RowOrder order, int begin, int end, const PackedMatrix& matrix) {
+void PackBlocks(const PackSource& source, int begin, int end, const PackedMatrix& matrix) {
+  RoundedRow rounded(source);
   for (int b = begin; b < end; ++b) {
     uint8_t* const block = matrix.data + static_cast<size_t>(b) * matrix.block_stride;
     for (int lane = 0; lane < kLanes && b * kLanes + lane < matrix.rows; ++lane) {
-      const int row = order.Source(b * kLanes + lane);
+      const modelfile::TensorView row = rounded.Read(source.order.Source(b * kLanes + lane));
       if (!matrix.quantized()) {
-        PackFloatRow(tensor, row, matrix, lane, block);
+        PackFloatRow(row, matrix, lane, block);
       } else if (IsPlain(matrix.format)) {
-        PackPlainRow(RowData(tensor, row), matrix, lane, block);
+        PackPlainRow(row.data, matrix, lane, block);
       } else {
-        PackFactoredRow(RowData(tensor, row), matrix, lane, block);
+        PackFactoredRow(row.data, matrix, lane, block);
       }
     }
   }
@@ -204,10 +240,7 @@ void PackBlocks(const modelfile::TensorView& tensor, RowOrder order, int begin, 
 void DequantizeRow(const modelfile::TensorView& tensor, int64_t row, float* out) {
   const uint8_t* const data = RowData(tensor, row);
   const WeightFormat format = FormatOf(tensor.type);
-  if (format > WeightFormat::kQ8_0) {
-    for (int64_t k = 0; k < tensor.cols; ++k) out[k] = FloatAt(tensor.type, data, k);
-    return;
-  }
+  if (format > WeightFormat::kQ8_0) return CopyFloats(tensor.type, data, tensor.cols, out);
   for (int64_t g = 0; g < tensor.cols / kGroup; ++g) {
     if (!IsPlain(format)) {
       DequantizeGroup(ReadFileGroup(format, data, g), out + g * kGroup);

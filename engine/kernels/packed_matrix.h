@@ -55,8 +55,16 @@ struct RowOrder {
   }
 };
 
-// Packs blocks [begin, end). The matrix's format is the tensor's own, or kF32 for any tensor.
-void PackBlocks(const modelfile::TensorView& tensor, RowOrder order, int begin, int end, const PackedMatrix& matrix);
+// A tensor on its way into a packed matrix.
+struct PackSource {
+  const modelfile::TensorView* tensor = nullptr;
+  // The tensor's own type, or for a float tensor one of QuantizeRow's, to which its rows are rounded first.
+  modelfile::TensorType type = modelfile::TensorType::kF32;
+  RowOrder order;
+};
+
+// Packs blocks [begin, end). The matrix's format is that of `source.type`, or kF32.
+void PackBlocks(const PackSource& source, int begin, int end, const PackedMatrix& matrix);
 
 // One row of a tensor as floats: d * q + m with a rounding after each operation.
 void DequantizeRow(const modelfile::TensorView& tensor, int64_t row, float* out);

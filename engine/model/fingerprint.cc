@@ -4,8 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/check.h"
+#include "common/status.h"
 #include "engine/model/synthetic_model.h"
 #include "engine/model/transformer_runner.h"
 
@@ -42,7 +44,7 @@ Digest128 ProbeModel(const SyntheticSpec& spec, Numerics numerics, KvDtype kv_dt
                      const kernels::KernelTable& table) {
   const auto file = MakeSyntheticModel(spec);
   auto pool = std::make_unique<kernels::ThreadPool>(1);
-  auto weights = LoadTransformerWeights(*file, numerics, *pool);
+  auto weights = LoadTransformerWeights(*file, {.numerics = numerics}, *pool);
   BATON_CHECK(weights.ok()) << weights.status();
   TransformerRunner runner(*std::move(weights), kv_dtype, table, std::move(pool), kProbeChunk);
 
@@ -84,10 +86,11 @@ Digest128 ProbeNumerics(Numerics numerics, KvDtype kv_dtype, const kernels::Kern
   return digest;
 }
 
-std::string MakeFingerprint(const Digest128& weights, const KvLayout& layout, Numerics numerics,
+std::string MakeFingerprint(const WeightsIdentity& weights, const KvLayout& layout, Numerics numerics,
                             const Digest128& probe) {
-  return absl::StrFormat("%s-v%d/kv:%s/weights:%s/probe:%s", numerics == Numerics::kExact ? "exact" : "fp32",
-                         kNumericsVersion, layout.ToString(), weights.ToHex(), probe.ToHex());
+  const std::string rounded = weights.rounded_to.empty() ? "" : absl::StrCat("-", ToAbsl(weights.rounded_to));
+  return absl::StrFormat("%s-v%d/kv:%s/weights:%s%s/probe:%s", numerics == Numerics::kExact ? "exact" : "fp32",
+                         kNumericsVersion, layout.ToString(), weights.digest.ToHex(), rounded, probe.ToHex());
 }
 
 }  // namespace baton::engine

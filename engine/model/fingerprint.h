@@ -3,6 +3,7 @@
 #define BATON_ENGINE_MODEL_FINGERPRINT_H_
 
 #include <string>
+#include <string_view>
 
 #include "common/digest.h"
 #include "common/kv_layout.h"
@@ -15,7 +16,14 @@ namespace baton::engine {
 // it.
 Digest128 ProbeNumerics(Numerics numerics, KvDtype kv_dtype, const kernels::KernelTable& table);
 
-std::string MakeFingerprint(const Digest128& weights, const KvLayout& layout, Numerics numerics,
+struct WeightsIdentity {
+  // Of the file.
+  Digest128 digest;
+  // The precision to which its float matrices are rounded at load; empty: none is.
+  std::string_view rounded_to;
+};
+
+std::string MakeFingerprint(const WeightsIdentity& weights, const KvLayout& layout, Numerics numerics,
                             const Digest128& probe);
 
 }  // namespace baton::engine

@@ -1,12 +1,14 @@
-// The same weights as a GGUF file and as a Hugging Face directory: the same bits, so the same tokens.
+// The same weights in different files: the same bits, so the same tokens.
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "engine/cpu_model.h"
 #include "engine/kernels/aligned_buffer.h"
+#include "engine/model/retyped_model.h"
 #include "gtest/gtest.h"
 #include "modelfile/tiny_hf.h"
 #include "modelfile/tiny_llama.h"
@@ -21,12 +23,15 @@ constexpr int kOutputTokens = 24;
 constexpr int kBlocks = (kPromptTokens + kOutputTokens) / kBlockTokens + 1;
 
 struct Generated {
+  std::string fingerprint;
   std::vector<int32_t> tokens;
   std::vector<float> logits;  // those that chose each token
 };
 
-Generated GenerateGreedily(const modelfile::ModelFile& file, Numerics numerics) {
-  auto runner = LoadCpuModel(file, {.numerics = numerics, .threads = 1, .max_rows = kPromptTokens});
+Generated GenerateGreedily(const modelfile::ModelFile& file, Numerics numerics, Weights weights = Weights::kAuto) {
+  LoadProgress progress;
+  auto runner = LoadCpuModel(
+      file, {.numerics = numerics, .weights = weights, .threads = 1, .max_rows = kPromptTokens, .progress = &progress});
   EXPECT_TRUE(runner.ok()) << runner.status();
   if (!runner.ok()) return {};
   kernels::AlignedBuffer pool(kBlocks * (*runner)->kv_layout().block_bytes());
@@ -35,7 +40,10 @@ Generated GenerateGreedily(const modelfile::ModelFile& file, Numerics numerics) 
   for (int i = 0; i < kBlocks; ++i) blocks.push_back(i);
   std::vector<int32_t> rows;
   for (int i = 0; i < kPromptTokens; ++i) rows.push_back(i * 37 % (*runner)->vocab_size());
+  EXPECT_EQ(progress.packed_bytes, progress.total_bytes);
+  EXPECT_EQ(progress.packed_bytes, PackedWeightBytes(file, numerics, weights));
   Generated out;
+  out.fingerprint = (*runner)->fingerprint();
   std::vector<float> logits(static_cast<size_t>((*runner)->vocab_size()));
   int position = 0;
   while (out.tokens.size() < kOutputTokens) {
@@ -56,6 +64,12 @@ Generated GenerateGreedily(const modelfile::ModelFile& file, Numerics numerics) 
     rows = {out.tokens.back()};
   }
   return out;
+}
+
+void ExpectSameBits(const Generated& actual, const Generated& expected) {
+  EXPECT_EQ(actual.tokens, expected.tokens);
+  ASSERT_EQ(actual.logits.size(), expected.logits.size());
+  EXPECT_EQ(std::memcmp(actual.logits.data(), expected.logits.data(), expected.logits.size() * sizeof(float)), 0);
 }
 
 struct Variant {
@@ -79,11 +93,29 @@ TEST_P(FormatsTest, GiveTheSameTokensFromTheSameBits) {
   const auto directory = modelfile::ParseHf(modelfile::TinyHf(options));
   ASSERT_TRUE(directory.ok()) << directory.status();
   for (const Numerics numerics : {Numerics::kFp32, Numerics::kExact}) {
-    const Generated expected = GenerateGreedily(**gguf, numerics);
-    const Generated actual = GenerateGreedily(**directory, numerics);
-    EXPECT_EQ(actual.tokens, expected.tokens);
-    ASSERT_EQ(actual.logits.size(), expected.logits.size());
-    EXPECT_EQ(std::memcmp(actual.logits.data(), expected.logits.data(), expected.logits.size() * sizeof(float)), 0);
+    ExpectSameBits(GenerateGreedily(**directory, numerics), GenerateGreedily(**gguf, numerics));
+  }
+}
+
+TEST_P(FormatsTest, QuantizedAtLoadAreThoseOfAFileWithTheSameBlocks) {
+  const modelfile::TinyLlamaOptions options = {.hidden_size = 64,
+                                               .heads = 2,
+                                               .kv_heads = 1,
+                                               .matrix_type = GetParam().type,
+                                               .embedding_type = GetParam().type,
+                                               .tied_head = GetParam().tied_head};
+  const std::vector<uint8_t> bytes = modelfile::TinyLlama(options);
+  const auto gguf = modelfile::ParseGguf(bytes.data(), bytes.size());
+  ASSERT_TRUE(gguf.ok()) << gguf.status();
+  const auto directory = modelfile::ParseHf(modelfile::TinyHf(options));
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  for (const Weights weights : {Weights::kInt8, Weights::kInt4}) {
+    const auto blocks = MakeRetypedModel(**gguf, [weights](const auto& tensor) { return PackedType(tensor, weights); });
+    for (const Numerics numerics : {Numerics::kFp32, Numerics::kExact}) {
+      const Generated expected = GenerateGreedily(*blocks, numerics);
+      ExpectSameBits(GenerateGreedily(**gguf, numerics, weights), expected);
+      ExpectSameBits(GenerateGreedily(**directory, numerics, weights), expected);
+    }
   }
 }
 
@@ -92,6 +124,42 @@ INSTANTIATE_TEST_SUITE_P(Types, FormatsTest,
                                          Variant{"BF16", TensorType::kBf16, true},
                                          Variant{"UntiedHead", TensorType::kBf16, false}),
                          [](const auto& info) { return info.param.name; });
+
+TEST(WeightsTest, FingerprintsOfOtherPrecisionsDiffer) {
+  const std::vector<uint8_t> bytes = modelfile::TinyLlama(
+      {.heads = 2, .kv_heads = 1, .matrix_type = TensorType::kBf16, .embedding_type = TensorType::kBf16});
+  const auto file = modelfile::ParseGguf(bytes.data(), bytes.size());
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::set<std::string> fingerprints;
+  for (const Weights weights : {Weights::kAuto, Weights::kInt8, Weights::kInt4}) {
+    EXPECT_EQ(IsRounded(**file, weights), weights != Weights::kAuto);
+    fingerprints.insert(GenerateGreedily(**file, Numerics::kExact, weights).fingerprint);
+  }
+  EXPECT_EQ(fingerprints.size(), 3);
+}
+
+TEST(WeightsTest, EmbeddingAndHeadAreNotRoundedToLessThanInt8) {
+  for (const char* name : {"token_embd.weight", "output.weight"}) {
+    const modelfile::TensorView tensor{.name = name, .type = TensorType::kF16, .rows = 32, .cols = 32};
+    EXPECT_EQ(PackedType(tensor, Weights::kInt4), TensorType::kQ8_0);
+  }
+  const modelfile::TensorView tensor{.name = "blk.0.attn_q.weight", .type = TensorType::kF16, .rows = 32, .cols = 32};
+  EXPECT_EQ(PackedType(tensor, Weights::kInt4), TensorType::kQ4_1);
+  EXPECT_EQ(PackedType(tensor, Weights::kInt8), TensorType::kQ8_0);
+}
+
+TEST(WeightsTest, MatricesThatTheFileHoldsQuantizedStayAsTheyAre) {
+  const std::vector<uint8_t> bytes = modelfile::TinyLlama({.heads = 2, .kv_heads = 1});
+  const auto file = modelfile::ParseGguf(bytes.data(), bytes.size());
+  ASSERT_TRUE(file.ok()) << file.status();
+  const Generated expected = GenerateGreedily(**file, Numerics::kExact);
+  for (const Weights weights : {Weights::kInt8, Weights::kInt4}) {
+    EXPECT_FALSE(IsRounded(**file, weights));
+    const Generated actual = GenerateGreedily(**file, Numerics::kExact, weights);
+    ExpectSameBits(actual, expected);
+    EXPECT_EQ(actual.fingerprint, expected.fingerprint);
+  }
+}
 
 }  // namespace
 }  // namespace baton::engine

@@ -45,7 +45,7 @@ absl::Status CheckConfig(const ModelConfig& c) {
 // Collects the matrices, then packs them all.
 class Loader {
  public:
-  Loader(const modelfile::ModelFile& file, Numerics numerics) : file_(file), numerics_(numerics) {}
+  Loader(const modelfile::ModelFile& file, const CpuModelOptions& options) : file_(file), options_(options) {}
 
   absl::StatusOr<const TensorView*> Find(const std::string& name, int64_t rows, int64_t cols) const {
     const TensorView* const tensor = file_.Find(name);
@@ -73,9 +73,10 @@ class Loader {
   absl::Status Matrix(const std::string& name, int64_t rows, int64_t cols, PackedMatrix& matrix,
                       kernels::RowOrder order = {}) {
     BATON_ASSIGN_OR_RETURN(const TensorView* const tensor, Find(name, rows, cols));
-    const auto format = numerics_ == Numerics::kFp32 ? kernels::WeightFormat::kF32 : kernels::FormatOf(tensor->type);
+    const modelfile::TensorType type = PackedType(*tensor, options_.weights);
+    const auto format = options_.numerics == Numerics::kFp32 ? kernels::WeightFormat::kF32 : kernels::FormatOf(type);
     matrix = kernels::ShapeOf(format, static_cast<int>(rows), static_cast<int>(cols));
-    tasks_.push_back({tensor, order, &matrix});
+    tasks_.push_back({{.tensor = tensor, .type = type, .order = order}, &matrix});
     return absl::OkStatus();
   }
 
@@ -83,6 +84,7 @@ class Loader {
     size_t bytes = 0;
     for (const Task& task : tasks_) bytes += task.matrix->bytes();
     kernels::AlignedBuffer storage(bytes);
+    if (options_.progress != nullptr) options_.progress->total_bytes = static_cast<int64_t>(bytes);
     uint8_t* next = storage.data();
     for (const Task& task : tasks_) {
       task.matrix->data = next;
@@ -94,8 +96,7 @@ class Loader {
 
  private:
   struct Task {
-    const TensorView* tensor;
-    kernels::RowOrder order;
+    kernels::PackSource source;
     PackedMatrix* matrix;
   };
 
@@ -107,14 +108,17 @@ class Loader {
       for (; chunk < first + chunks; chunk = next_chunk_.fetch_add(1)) {
         const int begin = (chunk - first) * kPackBlocks;
         const int end = std::min(begin + kPackBlocks, task.matrix->col_blocks);
-        kernels::PackBlocks(*task.tensor, task.order, begin, end, *task.matrix);
+        kernels::PackBlocks(task.source, begin, end, *task.matrix);
+        if (options_.progress != nullptr) {
+          options_.progress->packed_bytes += (end - begin) * static_cast<int64_t>(task.matrix->block_stride);
+        }
       }
       first += chunks;
     }
   }
 
   const modelfile::ModelFile& file_;
-  const Numerics numerics_;
+  const CpuModelOptions& options_;
   std::vector<Task> tasks_;
   std::atomic<int> next_chunk_{0};
 };
@@ -145,13 +149,13 @@ absl::Status LoadLayer(Loader& loader, const ModelConfig& c, int index, Transfor
 
 }  // namespace
 
-absl::StatusOr<TransformerWeights> LoadTransformerWeights(const modelfile::ModelFile& file, Numerics numerics,
-                                                          kernels::ThreadPool& pool) {
+absl::StatusOr<TransformerWeights> LoadTransformerWeights(const modelfile::ModelFile& file,
+                                                          const CpuModelOptions& options, kernels::ThreadPool& pool) {
   TransformerWeights weights;
   weights.config = file.config();
   const ModelConfig& c = weights.config;
   BATON_RETURN_IF_ERROR(CheckConfig(c));
-  Loader loader(file, numerics);
+  Loader loader(file, options);
   weights.layers.resize(static_cast<size_t>(c.layers));
   BATON_RETURN_IF_ERROR(loader.Matrix("token_embd.weight", c.vocab_size, c.hidden_size, weights.embedding));
   for (int i = 0; i < c.layers; ++i) {

@@ -39,9 +39,10 @@ struct TransformerWeights {
   kernels::AlignedBuffer storage;
 };
 
-// Packs every matrix on the pool's threads. RoPE partners become neighbours. Errors as of LoadCpuModel.
-absl::StatusOr<TransformerWeights> LoadTransformerWeights(const modelfile::ModelFile& file, Numerics numerics,
-                                                          kernels::ThreadPool& pool);
+// Packs every matrix on the pool's threads. RoPE partners become neighbours. Of the options numerics, weights and
+// progress count. Errors as of LoadCpuModel.
+absl::StatusOr<TransformerWeights> LoadTransformerWeights(const modelfile::ModelFile& file,
+                                                          const CpuModelOptions& options, kernels::ThreadPool& pool);
 
 }  // namespace baton::engine
 

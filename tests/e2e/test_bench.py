@@ -171,6 +171,11 @@ def test_engine_figures_are_shares_of_measured_limits():
     assert all(rate["gmac_per_s"] > 0 for rate in limits["instructions"])
     parts = [figure["part"] for figure in report["figures"]]
     assert {"prefill", "decode", "attention", "handoff", "scheduling"} == set(parts)
+    memory = report["memory"]
+    assert report["load_s"] > 0 and memory["weight_bytes"] > 90e6
+    assert memory["other_bytes"] == memory["resident_bytes"] - memory["weight_bytes"] - memory["kv_pool_bytes"]
+    # Nothing of the size of the weights is held twice.
+    assert 0 < memory["other_bytes"] < 150 << 20
     assert parts.count("prefill") == 2 and parts.count("decode") == 2
     for figure in report["figures"]:
         assert figure["value"] > 0, figure
@@ -180,9 +185,20 @@ def test_engine_figures_are_shares_of_measured_limits():
             assert figure["bound"] in ("memory", "compute"), figure
 
 
+def test_a_file_without_float_matrices_is_told_and_left_alone():
+    flags = ["bench", "engine", "--json", "--threads", 1, "--rounds", 1, "--read-mib", 16, "--only", "prefill",
+             "--prefill", 16]
+    plain = run_baton(*flags)
+    result = run_baton(*flags, "--weights", "int8")
+    assert plain.returncode == result.returncode == 0, result.stderr
+    assert plain.stderr == "" and "no float matrices" in result.stderr and len(result.stderr.splitlines()) == 1
+    assert json.loads(result.stdout)["fingerprint"] == json.loads(plain.stdout)["fingerprint"]
+
+
 def test_engine_bench_refuses_what_it_cannot_measure():
     assert run_baton("bench", "engine", "--prefill", "0").returncode == 2
     assert run_baton("bench", "engine", "--only", "everything").returncode == 2
+    assert run_baton("bench", "engine", "--weights", "int5").returncode == 2
     assert run_baton("bench").returncode == 2
     too_long = run_baton("bench", "engine", "--only", "prefill", "--prefill", "60000", "--read-mib", 16)
     assert too_long.returncode == 1 and "context" in too_long.stderr

@@ -24,8 +24,13 @@ absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Open(std::string_vie
                                                                  engine::CpuModelOptions options, int32_t max_tokens) {
   BATON_ASSIGN_OR_RETURN(const std::string path, modelfile::ResolveModel(model));
   BATON_ASSIGN_OR_RETURN(const auto file, modelfile::OpenModelFile(path));
+  return Load(*file, options, max_tokens);
+}
+
+absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Load(const modelfile::ModelFile& file,
+                                                                 engine::CpuModelOptions options, int32_t max_tokens) {
   options.max_rows = kChunkTokens;
-  BATON_ASSIGN_OR_RETURN(auto runner, engine::LoadCpuModel(*file, options));
+  BATON_ASSIGN_OR_RETURN(auto runner, engine::LoadCpuModel(file, options));
   return std::unique_ptr<ModelSession>(new ModelSession(std::move(runner), max_tokens));
 }
 

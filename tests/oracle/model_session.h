@@ -22,6 +22,9 @@ class ModelSession {
   // A model of the store; NOT_FOUND says how to fetch it.
   static absl::StatusOr<std::unique_ptr<ModelSession>> Open(std::string_view model, engine::CpuModelOptions options,
                                                             int32_t max_tokens);
+  // Any file.
+  static absl::StatusOr<std::unique_ptr<ModelSession>> Load(const modelfile::ModelFile& file,
+                                                            engine::CpuModelOptions options, int32_t max_tokens);
 
   using Visitor = std::function<void(size_t position, absl::Span<const float> logits)>;
   // Runs `tokens` from position 0. `visit` sees the logits after each of them from position `first_visited` on, in
