@@ -42,6 +42,15 @@ def run_baton(*args, env=None, stdin=None, timeout_s=COMMAND_TIMEOUT_S):
     return result
 
 
+def tokenize_prose(*flags):
+    """Token ids of a few thousand tokens of ordinary English."""
+    result = run_baton("tokenize", "--file", SOURCE_DIR / "tests/data/prose/english.txt", "--json", *flags)
+    assert result.returncode == 0, result.stderr
+    ids = json.loads(result.stdout)["token_ids"]
+    assert len(ids) > 3_000
+    return ids
+
+
 def is_running(pid):
     """False for a zombie: whoever inherited it has not reaped it yet, but it has ended."""
     try:

@@ -1,12 +1,11 @@
 """Shared fixtures. A failing test shows what the live clusters wrote to stderr."""
 
-import json
 import os
 
 import pytest
 
 from client import Client
-from cluster import BINARY, SOURCE_DIR, Cluster, run_baton
+from cluster import BINARY, Cluster, tokenize_prose
 
 
 def pytest_configure(config):
@@ -25,12 +24,7 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture(scope="session")
 def prose_ids():
-    """Token ids of a few thousand tokens of ordinary English."""
-    result = run_baton("tokenize", "--file", SOURCE_DIR / "tests/data/prose/english.txt", "--json")
-    assert result.returncode == 0, result.stderr
-    ids = json.loads(result.stdout)["token_ids"]
-    assert len(ids) > 3_000
-    return ids
+    return tokenize_prose()
 
 
 @pytest.fixture(scope="module")

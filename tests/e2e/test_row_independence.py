@@ -1,7 +1,7 @@
 """A request's tokens and its prompt's KV depend on prompt, parameters and seed alone, not on how it was served.
 
-Each request runs once in a reference configuration and then in three drawn ones; a fifth as many again with int8 KV, which
-has tokens of its own. BATON_FULL_TESTS=1 runs 200 requests instead of 40; BATON_TEST_SEED draws others.
+Each request of each model runs once in a reference configuration and then in three drawn ones; a fifth as many again with
+int8 KV, which has tokens of its own. BATON_FULL_TESTS=1 runs more requests; BATON_TEST_SEED draws others.
 """
 
 import concurrent.futures
@@ -13,15 +13,12 @@ import random
 import pytest
 
 from client import Client
-from cluster import Cluster
+from cluster import Cluster, tokenize_prose
 
 SEED = int(os.environ.get("BATON_TEST_SEED", "20261107"))
-REQUESTS = 200 if os.environ.get("BATON_FULL_TESTS") == "1" else 40
-INT8_KV_REQUESTS = REQUESTS // 5
+FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 CONFIGURATIONS_PER_REQUEST = 3
 MAX_PROMPT_TOKENS = 1_500
-# The scalar kernels are the definition, not fast.
-MAX_SCALAR_PROMPT_TOKENS = 48
 BATCH = 8
 OUTPUT_TOKENS = 12
 CPU_FLAGS = {"avx2": {"avx2", "fma"}, "avx512": {"avx512f", "avx512bw", "avx512vl", "avx512_vnni"}}
@@ -32,17 +29,41 @@ REFERENCE = (*MIXED, "--threads", 1, "--chunk-tokens", 512, "--no-prefix-cache")
 
 
 @dataclasses.dataclass(frozen=True)
+class Model:
+    """A model of the store and what is asked of it."""
+    name: str
+    requests: int
+    # Beyond it a row of a sliding layer does not see the whole prompt; None: no layer slides.
+    window: int | None
+    # The scalar kernels are the definition, not fast.
+    max_scalar_prompt_tokens: int
+
+    def draw_length(self, rng, number):
+        if self.window and number % 4 == 0:
+            return rng.randrange(self.window + 1, 2 * self.window)
+        return round(MAX_PROMPT_TOKENS ** rng.random())
+
+
+# Between them: Q4_1, Q4_K, Q5_0, Q6_K, Q8_0; every layer sees everything, five of six slide.
+MODELS = [Model("smollm2-135m-instruct", 200 if FULL else 40, window=None, max_scalar_prompt_tokens=48),
+          Model("gemma-3-270m", 40 if FULL else 12, window=512, max_scalar_prompt_tokens=24)]
+
+
+@dataclasses.dataclass(frozen=True)
 class Configuration:
     name: str
     args: tuple
     isa: str = "auto"
     prefix_cache: bool = False
-    max_prompt_tokens: int = MAX_PROMPT_TOKENS
     kv_dtype: str = "bf16"
 
-    def command(self):
+    def command(self, model):
         isa = self.isa if machine_runs(self.isa) else "auto"
-        return (*self.args, "--kv-dtype", self.kv_dtype, "--isa", isa, *(() if self.prefix_cache else ("--no-prefix-cache",)))
+        cache = () if self.prefix_cache else ("--no-prefix-cache",)
+        return (model.name, *self.args, "--kv-dtype", self.kv_dtype, "--isa", isa, *cache)
+
+    def takes(self, model, prompt):
+        return self.isa != "scalar" or len(prompt) <= model.max_scalar_prompt_tokens
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +107,7 @@ def draw_configurations(rng):
                       (*SEPARATE, "--transport", "shm", "--threads", 2, "--chunk-tokens", 16), isa="avx2"),
         Configuration("separate over TCP, prefix cache, avx512",
                       (*SEPARATE, "--transport", "tcp", "--threads", 1, *chunk()), isa="avx512", prefix_cache=True),
-        Configuration("mixed, scalar", (*MIXED, "--threads", 2, "--chunk-tokens", 16), isa="scalar",
-                      max_prompt_tokens=MAX_SCALAR_PROMPT_TOKENS),
+        Configuration("mixed, scalar", (*MIXED, "--threads", 2, "--chunk-tokens", 16), isa="scalar"),
         Configuration("separate over shared memory, prefix cache, int8 KV",
                       (*SEPARATE, "--transport", "shm", "--threads", 2, *chunk()), prefix_cache=True, kv_dtype="int8"),
         Configuration("separate over TCP, int8 KV",
@@ -95,28 +115,34 @@ def draw_configurations(rng):
     ]
 
 
-def draw_requests(rng, prose_ids, numbers):
+def draw_requests(rng, model, prose_ids, numbers):
     requests = []
     for number in numbers:
-        length = round(MAX_PROMPT_TOKENS ** rng.random())
+        length = model.draw_length(rng, number)
         start = rng.randrange(len(prose_ids) - length)
         requests.append(Request(number, prose_ids[start:start + length], rng.getrandbits(64)))
     return requests
 
 
+@pytest.fixture(scope="module", params=MODELS, ids=lambda model: model.name)
+def model(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def plan(prose_ids):
+def plan(model):
     """({KV type: requests}, what each configuration runs)."""
     print(f"BATON_TEST_SEED={SEED}")
     rng = random.Random(SEED)
     configurations = draw_configurations(rng)
-    requests = {"bf16": draw_requests(rng, prose_ids, range(REQUESTS)),
-                "int8": draw_requests(rng, prose_ids, range(REQUESTS, REQUESTS + INT8_KV_REQUESTS))}
+    prose_ids = tokenize_prose("--model", model.name)
+    end = model.requests
+    requests = {"bf16": draw_requests(rng, model, prose_ids, range(end)),
+                "int8": draw_requests(rng, model, prose_ids, range(end, end + end // 5))}
     drawn = {configuration: [] for configuration in configurations}
     for kv_dtype, of_type in requests.items():
         for request in of_type:
-            fitting = [c for c in configurations
-                       if c.kv_dtype == kv_dtype and len(request.prompt) <= c.max_prompt_tokens]
+            fitting = [c for c in configurations if c.kv_dtype == kv_dtype and c.takes(model, request.prompt)]
             for configuration in rng.sample(fitting, min(CONFIGURATIONS_PER_REQUEST, len(fitting))):
                 warm = rng.randrange(len(request.prompt)) if configuration.prefix_cache and rng.random() < 0.5 else 0
                 drawn[configuration].append(Drawn(request, alone=rng.random() < 0.3, warm_tokens=warm))
@@ -124,11 +150,11 @@ def plan(prose_ids):
 
 
 @pytest.fixture(scope="module")
-def reference(plan):
+def reference(model, plan):
     """(token ids, KV digest) of each request in the reference configuration of its KV type, one at a time."""
     results = {}
     for kv_dtype, requests in plan[0].items():
-        with Cluster(*REFERENCE, "--kv-dtype", kv_dtype) as cluster, Client(cluster.target) as client:
+        with Cluster(model.name, *REFERENCE, "--kv-dtype", kv_dtype) as cluster, Client(cluster.target) as client:
             for request in requests:
                 generation = request.run(client)
                 assert len(generation.token_ids) == OUTPUT_TOKENS and len(generation.kv_digest) == 32
@@ -161,15 +187,15 @@ def describe_difference(item, results, reference):
 
 @pytest.mark.parametrize("index", range(len(draw_configurations(random.Random(SEED)))),
                          ids=[c.name for c in draw_configurations(random.Random(SEED))])
-def test_tokens_and_kv_equal_the_reference(plan, reference, index):
+def test_tokens_and_kv_equal_the_reference(model, plan, reference, index):
     configuration, items = list(plan[1].items())[index]
     assert items, "the draw left this configuration out: more requests are needed"
-    with Cluster(*configuration.command()) as cluster, Client(cluster.target) as client:
+    with Cluster(*configuration.command(model)) as cluster, Client(cluster.target) as client:
         results = run_all(client, items)
     wrong = [describe_difference(item, results, reference) for item in items
              if (results[item.request.number].token_ids, results[item.request.number].kv_digest)
              != reference[item.request.number]]
-    command = " ".join(map(str, configuration.command()))
+    command = " ".join(map(str, configuration.command(model)))
     assert not wrong, f"BATON_TEST_SEED={SEED}, {command}: {len(wrong)} of {len(items)} differ: {wrong}"
     hits = sum(results[item.request.number].finished.usage.cached_prompt_tokens >= item.warm_tokens // 16 * 16 > 0
                for item in items)
