@@ -158,8 +158,14 @@ struct AttentionState {
   void PrefetchValues(int block, int end) const {
     for (int b = block; b < end && b < block + kChunkBlocks; ++b) Prefetch(Values(b));
   }
+  // Softmax reads them before the values.
+  void PrefetchValueScales(int block, int end) const {
+    for (int b = block; b < end; ++b) __builtin_prefetch(Scales(Values(b)));
+  }
   void Prefetch(const uint8_t* part) const {
-    for (int i = 0; i < kStepsPerBlock * vectors * Op::kVectorBytes; i += kCacheLine) __builtin_prefetch(part + i);
+    const int scale_bytes = kKv == Kv::kInt8 ? kBlock * static_cast<int>(sizeof(float)) : 0;
+    const int bytes = kStepsPerBlock * vectors * Op::kVectorBytes + scale_bytes;
+    for (int i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(part + i);
   }
   const uint8_t* Keys(int block) const { return call.keys + call.blocks[block] * call.block_stride; }
   const uint8_t* Values(int block) const { return call.values + call.blocks[block] * call.block_stride; }
@@ -435,6 +441,7 @@ void Attention(const AttentionCall& call) {
     while (s.FirstSeen(last - 1) >= start + kSplitTokens) --last;
     const int hidden_blocks = s.Hidden(first, start) / kBlock;
     const int blocks = (s.Visible(last - 1, start) + kBlock - 1) / kBlock;
+    if constexpr (kKv == Kv::kInt8) s.PrefetchValueScales(start / kBlock + hidden_blocks, start / kBlock + blocks);
     Scores<kKv>(s, first, last, start, hidden_blocks, blocks);
     s.PrefetchValues(start / kBlock + hidden_blocks, start / kBlock + blocks);
     for (int i = first; i < last; ++i) Softmax<kKv>(s, i, start, s.Hidden(i, start), s.Visible(i, start));

@@ -84,8 +84,8 @@ struct FloatMatmul {
 // sees are left out. Then splits, which start at multiples of 256 whatever the window, fold in ascending order: with m
 // the larger maximum, a = exp(M - m), b = exp(m_split - m), each of sum and PV becomes fma(split, b, total * a).
 //
-// int8 is computed as bf16, which holds its integers exactly, but for the scales: a score is (dot * K's scale) * scale;
-// p enters the sum as it is, and PV as p * V's scale, rounded to bf16.
+// int8 is computed as bf16, which holds its integers exactly, but for the tokens' scales: a score is (dot * K's) *
+// scale, and p enters its sum unrounded and PV as p * V's, rounded to bf16.
 struct AttentionCall {
   int query_rows;
   int first_position;
@@ -102,12 +102,6 @@ struct AttentionCall {
   float* out;         // row r, head h at out + r * out_stride + h * head_dim
   size_t out_stride;  // floats
   uint8_t* scratch;   // AttentionScratchBytes
-};
-
-// Where the K or V of one row goes: the head's part of its block, its token inside.
-struct KvSlot {
-  uint8_t* head;
-  int token;
 };
 
 struct KernelTable {
