@@ -27,6 +27,7 @@ if [ -z "$prompt" ]; then
 fi
 
 scratch=$(mktemp -d)
+: >"$scratch/ready"
 "$baton" serve --grpc-port 0 --log-level warn >"$scratch/ready" &
 server=$!
 stop() {
