@@ -37,13 +37,15 @@ void RouterLink::Run() {
       grpc::CreateCustomChannel(options_.router_target, grpc::InsecureChannelCredentials(), ChannelArguments());
   pb::WorkerRegistryService::Stub stub(channel);
   while (true) {
-    JoinOnce(stub);
+    const std::string loss = JoinOnce(stub);
     absl::MutexLock lock(&mutex_);
+    // A router that stops with its cluster is gone a moment before its workers hear of it.
     if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kRejoinInterval)) return;
+    if (!loss.empty()) spdlog::warn("the router at {} is gone: {}; joining again", options_.router_target, loss);
   }
 }
 
-void RouterLink::JoinOnce(pb::WorkerRegistryService::Stub& stub) {
+std::string RouterLink::JoinOnce(pb::WorkerRegistryService::Stub& stub) {
   auto state = std::make_shared<JoinState>();
   auto stream = Stream::Create(
       [&stub](grpc::ClientContext* context, auto* reactor) { stub.async()->Join(context, reactor); },
@@ -78,9 +80,7 @@ void RouterLink::JoinOnce(pb::WorkerRegistryService::Stub& stub) {
   if (!state->mutex.AwaitWithTimeout(absl::Condition(&state->done), absl::Seconds(1))) stream->Cancel();
   // The callbacks reach into `stub`'s call only: wait for the last of them.
   state->mutex.Await(absl::Condition(&state->done));
-  if (!state->status.ok() && state->accepted) {
-    spdlog::warn("the router at {} is gone: {}; joining again", options_.router_target, state->status.error_message());
-  }
+  return state->status.ok() || !state->accepted ? "" : state->status.error_message();
 }
 
 }  // namespace baton::rpc

@@ -37,8 +37,8 @@ class RouterLink {
   using Stream = ClientBidi<internal::v1::JoinRequest, internal::v1::JoinResponse>;
 
   void Run();
-  // One membership: until the stream ends or Stop.
-  void JoinOnce(internal::v1::WorkerRegistryService::Stub& stub);
+  // One membership: until the stream ends or Stop. Why the router is gone, or "" when it is not.
+  std::string JoinOnce(internal::v1::WorkerRegistryService::Stub& stub);
 
   const Options options_;
   std::atomic<bool> draining_ = false;
