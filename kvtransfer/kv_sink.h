@@ -48,7 +48,8 @@ namespace baton::kvtransfer {
 
 struct KvSinkOptions {
   uint64_t block_bytes = 0;
-  int64_t lease_ms = 4'000;
+  // Much longer than a step of the prefill worker, which answers renewals between its steps.
+  int64_t lease_ms = 15'000;
   // Renewals are sent this often.
   int64_t renew_ms = 500;
   // Blocks of one read, so that jobs take turns.
