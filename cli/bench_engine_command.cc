@@ -133,11 +133,7 @@ class EngineBench {
   absl::Status Load(const engine::CpuModelOptions& options) {
     if (const std::string line = DescribeWeights(model_, options); !line.empty()) std::cerr << line << std::endl;
     const TimeNs begin = MonotonicClock().Now();
-    if (flags_.json) {
-      BATON_ASSIGN_OR_RETURN(runner_, engine::LoadCpuModel(*model_.file, options));
-    } else {
-      BATON_ASSIGN_OR_RETURN(runner_, LoadWithProgress(model_, options));
-    }
+    BATON_ASSIGN_OR_RETURN(runner_, LoadRunner(model_, options, /*shows_progress=*/!flags_.json));
     load_s_ = open_s_ + static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond;
     return absl::OkStatus();
   }
@@ -188,7 +184,6 @@ class EngineBench {
     for (bench::Figure& figure : figures) figures_.push_back(std::move(figure));
   }
 
-  static double Mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
   // What is resident and neither weights nor KV.
   int64_t OtherBytes() const { return memory_.resident_bytes - weight_bytes_ - memory_.kv_pool_bytes; }
 

@@ -11,7 +11,6 @@ namespace baton::cli {
 namespace {
 
 constexpr absl::Duration kLongLoad = absl::Seconds(1);
-constexpr double kMib = 1 << 20;
 
 }  // namespace
 
@@ -34,23 +33,25 @@ std::string DescribeWeights(const LoadedModelFile& loaded, const engine::CpuMode
   const int64_t before = engine::PackedWeightBytes(*loaded.file, engine::Numerics::kExact, engine::Weights::kAuto);
   const int64_t after = engine::PackedWeightBytes(*loaded.file, engine::Numerics::kExact, options.weights);
   return absl::StrFormat("quantizing the float matrices of %s to %s: %.1f MiB instead of %.1f", loaded.name,
-                         options.weights == engine::Weights::kInt8 ? "int8" : "int4", static_cast<double>(after) / kMib,
-                         static_cast<double>(before) / kMib);
+                         ToAbsl(engine::WeightsName(options.weights)), Mib(after), Mib(before));
 }
 
-absl::StatusOr<std::unique_ptr<engine::ModelRunner>> LoadWithProgress(const LoadedModelFile& loaded,
-                                                                      engine::CpuModelOptions options) {
+absl::StatusOr<std::unique_ptr<engine::ModelRunner>> LoadRunner(const LoadedModelFile& loaded,
+                                                                engine::CpuModelOptions options, bool shows_progress) {
+  if (!shows_progress) return engine::LoadCpuModel(*loaded.file, options);
   engine::LoadProgress progress;
   options.progress = &progress;
   const ProgressLine line(
       [&] {
-        const double packed = static_cast<double>(progress.packed_bytes) / kMib;
-        const double total = static_cast<double>(progress.total_bytes) / kMib;
+        const double packed = Mib(progress.packed_bytes);
+        const double total = Mib(progress.total_bytes);
         return absl::StrFormat("loading %s %s %.0f/%.0f MiB", loaded.name, ProgressBar(total > 0 ? packed / total : 0),
                                packed, total);
       },
       kLongLoad);
   return engine::LoadCpuModel(*loaded.file, options);
 }
+
+double Mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 }  // namespace baton::cli

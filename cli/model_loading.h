@@ -23,9 +23,12 @@ absl::StatusOr<LoadedModelFile> LoadModelFile(const std::string& model);
 // What options.weights does to the file, as one line; empty when nothing was asked for.
 std::string DescribeWeights(const LoadedModelFile& loaded, const engine::CpuModelOptions& options);
 
-// engine::LoadCpuModel with a progress line, when it takes long.
-absl::StatusOr<std::unique_ptr<engine::ModelRunner>> LoadWithProgress(const LoadedModelFile& loaded,
-                                                                      engine::CpuModelOptions options);
+// engine::LoadCpuModel, with a progress line when that is wanted and loading takes long.
+absl::StatusOr<std::unique_ptr<engine::ModelRunner>> LoadRunner(const LoadedModelFile& loaded,
+                                                                engine::CpuModelOptions options, bool shows_progress);
+
+// For people to read.
+double Mib(int64_t bytes);
 
 }  // namespace baton::cli
 

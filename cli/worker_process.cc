@@ -21,8 +21,6 @@ namespace {
 constexpr int64_t kDrainPollMs = 20;
 constexpr std::chrono::seconds kServerStopTime{1};
 
-double Mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-
 // The transfer thread, as the decode core sees it.
 class TransferFetcher final : public decode_worker::KvFetcher {
  public:
@@ -68,11 +66,7 @@ absl::Status WorkerProcess::LoadModel() {
   if (const std::string line = DescribeWeights(loaded, options); !line.empty()) spdlog::info(line);
   weight_bytes_ = engine::PackedWeightBytes(*loaded.file, options.numerics, options.weights);
   // Workers of one supervisor would draw over each other.
-  if (flags_.supervised) {
-    BATON_ASSIGN_OR_RETURN(runner_, engine::LoadCpuModel(*loaded.file, options));
-  } else {
-    BATON_ASSIGN_OR_RETURN(runner_, LoadWithProgress(loaded, options));
-  }
+  BATON_ASSIGN_OR_RETURN(runner_, LoadRunner(loaded, options, /*shows_progress=*/!flags_.supervised));
   return absl::OkStatus();
 }
 

@@ -31,12 +31,6 @@ const kernels::KernelTable* FindTable(Isa isa) {
   return found;
 }
 
-// "" when every matrix is packed in its own type.
-std::string_view RoundedTo(const modelfile::ModelFile& file, Weights weights) {
-  if (!IsRounded(file, weights)) return "";
-  return weights == Weights::kInt8 ? "int8" : "int4";
-}
-
 }  // namespace
 
 std::string_view IsaName(Isa isa) {
@@ -61,6 +55,18 @@ std::vector<Isa> SupportedIsas() {
   return isas;
 }
 
+std::string_view WeightsName(Weights weights) {
+  switch (weights) {
+    case Weights::kAuto:
+      return "auto";
+    case Weights::kInt8:
+      return "int8";
+    case Weights::kInt4:
+      return "int4";
+  }
+  return "unknown";
+}
+
 modelfile::TensorType PackedType(const modelfile::TensorView& matrix, Weights weights) {
   if (weights == Weights::kAuto || modelfile::TensorBlockElements(matrix.type) > 1) return matrix.type;
   const bool is_outer = matrix.name == "token_embd.weight" || matrix.name == "output.weight";
@@ -77,8 +83,7 @@ int64_t PackedWeightBytes(const modelfile::ModelFile& file, Numerics numerics, W
   size_t bytes = 0;
   for (const modelfile::TensorView& tensor : file.tensors()) {
     if (tensor.rows == 1) continue;
-    const auto format =
-        numerics == Numerics::kFp32 ? kernels::WeightFormat::kF32 : kernels::FormatOf(PackedType(tensor, weights));
+    const kernels::WeightFormat format = PackedFormat(tensor, numerics, weights);
     bytes += kernels::ShapeOf(format, static_cast<int>(tensor.rows), static_cast<int>(tensor.cols)).bytes();
   }
   return static_cast<int64_t>(bytes);
@@ -118,7 +123,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::Model
       std::make_unique<TransformerRunner>(std::move(weights), kv_dtype, *table, std::move(pool), options.max_rows);
   runner->set_gate(options.gate);
   runner->set_fingerprint(
-      MakeFingerprint({.digest = file.WeightsDigest(), .rounded_to = RoundedTo(file, options.weights)},
+      MakeFingerprint({.digest = file.WeightsDigest(), .rounded_to = IsRounded(file, options.weights) ? WeightsName(options.weights) : ""},
                       runner->kv_layout(), options.numerics, ProbeNumerics(options.numerics, kv_dtype, *table)));
   return runner;
 }

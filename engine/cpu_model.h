@@ -25,6 +25,8 @@ enum class Numerics : uint8_t { kExact, kFp32 };
 // quantized stay as they are, and so do vectors.
 enum class Weights : uint8_t { kAuto, kInt8, kInt4 };
 
+std::string_view WeightsName(Weights weights);
+
 // The type in which a matrix is packed.
 modelfile::TensorType PackedType(const modelfile::TensorView& matrix, Weights weights);
 

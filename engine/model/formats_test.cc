@@ -78,43 +78,43 @@ struct Variant {
   bool tied_head;
 };
 
-class FormatsTest : public testing::TestWithParam<Variant> {};
+// A small model of the variant's type in both containers.
+class FormatsTest : public testing::TestWithParam<Variant> {
+ protected:
+  void SetUp() override {
+    const modelfile::TinyLlamaOptions options = {.hidden_size = 64,
+                                                 .heads = 2,
+                                                 .kv_heads = 1,
+                                                 .matrix_type = GetParam().type,
+                                                 .embedding_type = GetParam().type,
+                                                 .tied_head = GetParam().tied_head};
+    bytes_ = modelfile::TinyLlama(options);
+    auto gguf = modelfile::ParseGguf(bytes_.data(), bytes_.size());
+    ASSERT_TRUE(gguf.ok()) << gguf.status();
+    gguf_ = *std::move(gguf);
+    auto directory = modelfile::ParseHf(modelfile::TinyHf(options));
+    ASSERT_TRUE(directory.ok()) << directory.status();
+    directory_ = *std::move(directory);
+  }
+
+  std::vector<uint8_t> bytes_;
+  std::unique_ptr<modelfile::ModelFile> gguf_;
+  std::unique_ptr<modelfile::ModelFile> directory_;
+};
 
 TEST_P(FormatsTest, GiveTheSameTokensFromTheSameBits) {
-  const modelfile::TinyLlamaOptions options = {.hidden_size = 64,
-                                               .heads = 2,
-                                               .kv_heads = 1,
-                                               .matrix_type = GetParam().type,
-                                               .embedding_type = GetParam().type,
-                                               .tied_head = GetParam().tied_head};
-  const std::vector<uint8_t> bytes = modelfile::TinyLlama(options);
-  const auto gguf = modelfile::ParseGguf(bytes.data(), bytes.size());
-  ASSERT_TRUE(gguf.ok()) << gguf.status();
-  const auto directory = modelfile::ParseHf(modelfile::TinyHf(options));
-  ASSERT_TRUE(directory.ok()) << directory.status();
   for (const Numerics numerics : {Numerics::kFp32, Numerics::kExact}) {
-    ExpectSameBits(GenerateGreedily(**directory, numerics), GenerateGreedily(**gguf, numerics));
+    ExpectSameBits(GenerateGreedily(*directory_, numerics), GenerateGreedily(*gguf_, numerics));
   }
 }
 
 TEST_P(FormatsTest, QuantizedAtLoadAreThoseOfAFileWithTheSameBlocks) {
-  const modelfile::TinyLlamaOptions options = {.hidden_size = 64,
-                                               .heads = 2,
-                                               .kv_heads = 1,
-                                               .matrix_type = GetParam().type,
-                                               .embedding_type = GetParam().type,
-                                               .tied_head = GetParam().tied_head};
-  const std::vector<uint8_t> bytes = modelfile::TinyLlama(options);
-  const auto gguf = modelfile::ParseGguf(bytes.data(), bytes.size());
-  ASSERT_TRUE(gguf.ok()) << gguf.status();
-  const auto directory = modelfile::ParseHf(modelfile::TinyHf(options));
-  ASSERT_TRUE(directory.ok()) << directory.status();
   for (const Weights weights : {Weights::kInt8, Weights::kInt4}) {
-    const auto blocks = MakeRetypedModel(**gguf, [weights](const auto& tensor) { return PackedType(tensor, weights); });
+    const auto blocks = MakeRetypedModel(*gguf_, [weights](const auto& tensor) { return PackedType(tensor, weights); });
     for (const Numerics numerics : {Numerics::kFp32, Numerics::kExact}) {
       const Generated expected = GenerateGreedily(*blocks, numerics);
-      ExpectSameBits(GenerateGreedily(**gguf, numerics, weights), expected);
-      ExpectSameBits(GenerateGreedily(**directory, numerics, weights), expected);
+      ExpectSameBits(GenerateGreedily(*gguf_, numerics, weights), expected);
+      ExpectSameBits(GenerateGreedily(*directory_, numerics, weights), expected);
     }
   }
 }

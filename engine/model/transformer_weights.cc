@@ -73,10 +73,9 @@ class Loader {
   absl::Status Matrix(const std::string& name, int64_t rows, int64_t cols, PackedMatrix& matrix,
                       kernels::RowOrder order = {}) {
     BATON_ASSIGN_OR_RETURN(const TensorView* const tensor, Find(name, rows, cols));
-    const modelfile::TensorType type = PackedType(*tensor, options_.weights);
-    const auto format = options_.numerics == Numerics::kFp32 ? kernels::WeightFormat::kF32 : kernels::FormatOf(type);
+    const auto format = PackedFormat(*tensor, options_.numerics, options_.weights);
     matrix = kernels::ShapeOf(format, static_cast<int>(rows), static_cast<int>(cols));
-    tasks_.push_back({{.tensor = tensor, .type = type, .order = order}, &matrix});
+    tasks_.push_back({{.tensor = tensor, .type = PackedType(*tensor, options_.weights), .order = order}, &matrix});
     return absl::OkStatus();
   }
 
@@ -148,6 +147,10 @@ absl::Status LoadLayer(Loader& loader, const ModelConfig& c, int index, Transfor
 }
 
 }  // namespace
+
+kernels::WeightFormat PackedFormat(const TensorView& matrix, Numerics numerics, Weights weights) {
+  return numerics == Numerics::kFp32 ? kernels::WeightFormat::kF32 : kernels::FormatOf(PackedType(matrix, weights));
+}
 
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(const modelfile::ModelFile& file,
                                                           const CpuModelOptions& options, kernels::ThreadPool& pool) {

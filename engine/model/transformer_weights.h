@@ -39,6 +39,9 @@ struct TransformerWeights {
   kernels::AlignedBuffer storage;
 };
 
+// The format in which a matrix is packed.
+kernels::WeightFormat PackedFormat(const modelfile::TensorView& matrix, Numerics numerics, Weights weights);
+
 // Packs every matrix on the pool's threads. RoPE partners become neighbours. Of the options numerics, weights and
 // progress count. Errors as of LoadCpuModel.
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(const modelfile::ModelFile& file,
