@@ -14,6 +14,7 @@ inline constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
 inline constexpr int64_t kNsPerMs = 1'000'000;
 inline constexpr int64_t kNsPerSecond = 1'000'000'000;
 
+inline TimeNs After(TimeNs from, int64_t duration_ms) { return from + duration_ms * kNsPerMs; }
 inline double NsToMs(int64_t duration_ns) { return static_cast<double>(duration_ns) / kNsPerMs; }
 
 // Thread-safe.

@@ -18,12 +18,12 @@
 namespace baton::kvtransfer {
 namespace {
 
-constexpr uint64_t kBlockBytes = 64;
+constexpr uint64_t kPropertyBlockBytes = 64;
 constexpr int32_t kPoolBlocks = 40;
 constexpr int kJobs = 30;
 constexpr int kSources = 2;
 constexpr int kSinks = 2;
-constexpr int64_t kLeaseMs = 400;
+constexpr int64_t kPropertyLeaseMs = 400;
 constexpr int kMaxEvents = 200'000;
 
 struct PlannedJob {
@@ -37,18 +37,18 @@ struct PlannedJob {
   TimeNs deadline = kNever;
 };
 
-uint8_t ByteOf(const PlannedJob& job, int32_t index) {
+uint8_t PlannedByte(const PlannedJob& job, int32_t index) {
   return static_cast<uint8_t>(NumberOf(job.key) * 8 + static_cast<uint64_t>(index));
 }
 
 struct Pool {
-  std::vector<uint8_t> bytes = std::vector<uint8_t>(kPoolBlocks * kBlockBytes);
+  std::vector<uint8_t> bytes = std::vector<uint8_t>(kPoolBlocks * kPropertyBlockBytes);
   std::set<BlockId> free;
 
   Pool() {
     for (BlockId block = 0; block < kPoolBlocks; ++block) free.insert(block);
   }
-  uint8_t* At(BlockId block) { return bytes.data() + static_cast<uint64_t>(block) * kBlockBytes; }
+  uint8_t* At(BlockId block) { return bytes.data() + static_cast<uint64_t>(block) * kPropertyBlockBytes; }
   std::vector<BlockId> Take(int32_t count) {
     std::vector<BlockId> taken;
     if (static_cast<int32_t>(free.size()) < count) return taken;
@@ -59,7 +59,7 @@ struct Pool {
   void Free(const std::vector<BlockId>& blocks) {
     for (BlockId block : blocks) {
       BATON_CHECK(free.insert(block).second) << "block " << block << " is freed twice";
-      std::memset(At(block), 0xEE, kBlockBytes);
+      std::memset(At(block), 0xEE, kPropertyBlockBytes);
     }
   }
 };
@@ -109,7 +109,7 @@ class World {
       options.incarnation = kSourceIncarnation;
       options.fingerprint = "same";
       options.transport_address = "address";
-      options.block_bytes = kBlockBytes;
+      options.block_bytes = kPropertyBlockBytes;
       options.parked_ms = 300;
       options.unlicensed_ms = 600;
       options.grace_ms = 50;
@@ -141,8 +141,8 @@ class World {
     explicit Sink(const Clock& clock) : core(Options(), clock, pool.bytes) {}
     static KvSinkOptions Options() {
       KvSinkOptions options;
-      options.block_bytes = kBlockBytes;
-      options.lease_ms = kLeaseMs;
+      options.block_bytes = kPropertyBlockBytes;
+      options.lease_ms = kPropertyLeaseMs;
       options.renew_ms = 50;
       options.max_blocks_per_read = 3;
       options.max_reads_in_flight = 3;
@@ -217,7 +217,7 @@ class World {
       return sources_[static_cast<size_t>(job.source)]->core.OnCancel(job.key, absl::AbortedError("refused"));
     }
     for (int32_t i = 0; i < job.first_block; ++i) {
-      std::memset(sink.pool.At(spec.blocks[static_cast<size_t>(i)]), ByteOf(job, i), kBlockBytes);
+      std::memset(sink.pool.At(spec.blocks[static_cast<size_t>(i)]), PlannedByte(job, i), kPropertyBlockBytes);
     }
     ++started_;
     starting_ = spec;
@@ -302,7 +302,7 @@ class World {
   void Apply(int sink_index, Sink& sink, const StartRead& action) {
     Fetching& fetch = sink.fetches.at(action.stream);
     if (fetch.over) Fail("a read starts after the end");
-    if (clock_.Now() >= fetch.confirmed + kLeaseMs * kNsPerMs / 4 * 3)
+    if (clock_.Now() >= fetch.confirmed + kPropertyLeaseMs * kNsPerMs / 4 * 3)
       Fail("a read starts in the lease's last quarter");
     ++fetch.reads;
     sink.reads[action.tag] = {action.stream, action.ranges};
@@ -335,8 +335,8 @@ class World {
     ++commits_;
     if (action.first.token != static_cast<int32_t>(NumberOf(action.key))) Fail("wrong first token");
     for (int32_t i = 0; i < job.blocks && action.first.finish == 0; ++i) {
-      const std::vector<uint8_t> want(kBlockBytes, ByteOf(job, i));
-      if (std::memcmp(sink.pool.At(fetch.blocks[static_cast<size_t>(i)]), want.data(), kBlockBytes) != 0) {
+      const std::vector<uint8_t> want(kPropertyBlockBytes, PlannedByte(job, i));
+      if (std::memcmp(sink.pool.At(fetch.blocks[static_cast<size_t>(i)]), want.data(), kPropertyBlockBytes) != 0) {
         Fail("wrong bytes in block " + std::to_string(i));
       }
     }
@@ -378,10 +378,10 @@ class World {
       const int32_t until = std::min(job.blocks, work.computed + 1 + static_cast<int32_t>(random_.Below(3)));
       for (; work.computed < until; ++work.computed) {
         const BlockId block = work.blocks[static_cast<size_t>(work.computed)];
-        std::memset(source.pool.At(block), ByteOf(job, work.computed), kBlockBytes);
+        std::memset(source.pool.At(block), PlannedByte(job, work.computed), kPropertyBlockBytes);
         ready.blocks.push_back({.index = work.computed,
-                                .offset = static_cast<uint64_t>(block) * kBlockBytes,
-                                .digest = DigestBytes(source.pool.At(block), kBlockBytes)});
+                                .offset = static_cast<uint64_t>(block) * kPropertyBlockBytes,
+                                .digest = DigestBytes(source.pool.At(block), kPropertyBlockBytes)});
       }
       source.core.OnBlocksComputed(key, ready);
       if (work.computed == job.blocks) {
@@ -404,7 +404,8 @@ class World {
       for (const auto& [tag, read] : sink->reads) {
         const Fetching& fetch = sink->fetches.at(read.stream);
         if (fetch.key != action.key || streams_[fetch.stream].source != source_index) continue;
-        if (clock_.Now() < fetch.confirmed + kLeaseMs * kNsPerMs) Fail("blocks are released under a reader's lease");
+        if (clock_.Now() < fetch.confirmed + kPropertyLeaseMs * kNsPerMs)
+          Fail("blocks are released under a reader's lease");
       }
     }
     source.pool.Free(it->second.blocks);

@@ -19,8 +19,6 @@ namespace {
 // Renewals without an answer that are remembered; the oldest go first.
 constexpr size_t kMaxUnansweredRenewals = 64;
 
-TimeNs After(TimeNs from, int64_t duration_ms) { return from + duration_ms * kNsPerMs; }
-
 }  // namespace
 
 class KvSink::Impl {

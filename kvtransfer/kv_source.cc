@@ -18,8 +18,6 @@ std::string Shown(const std::string& text) {
   return text.size() <= 80 ? text : absl::StrCat(text.substr(0, 80), "...");
 }
 
-TimeNs After(TimeNs from, int64_t duration_ms) { return from + duration_ms * kNsPerMs; }
-
 }  // namespace
 
 class KvSource::Impl {

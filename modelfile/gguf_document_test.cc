@@ -11,6 +11,7 @@
 #include "modelfile/gguf_cursor.h"
 #include "modelfile/gguf_writer.h"
 #include "modelfile/limits.h"
+#include "modelfile/test_models.h"
 
 namespace baton::modelfile {
 namespace {
@@ -20,20 +21,21 @@ using ::testing::HasSubstr;
 constexpr uint32_t kU64 = 10;
 constexpr uint32_t kArray = 9;
 
-absl::StatusOr<GgufDocument> Parse(const std::vector<uint8_t>& bytes) {
+absl::StatusOr<GgufDocument> ParseDocument(const std::vector<uint8_t>& bytes) {
   return GgufDocument::Parse(bytes.data(), bytes.size());
 }
 
 // The error of a file that must not open.
-std::string ErrorOf(const std::vector<uint8_t>& bytes, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
-  const auto document = Parse(bytes);
+std::string DocumentError(const std::vector<uint8_t>& bytes,
+                          absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+  const auto document = ParseDocument(bytes);
   if (document.ok()) return "no error";
   EXPECT_EQ(document.status().code(), code) << document.status();
   EXPECT_EQ(document.status().message().find('\n'), std::string::npos);
   return std::string(document.status().message());
 }
-std::string ErrorOf(const GgufWriter& writer, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
-  return ErrorOf(writer.Finish(), code);
+std::string DocumentError(const GgufWriter& writer, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+  return DocumentError(writer.Finish(), code);
 }
 
 template <typename T>
@@ -64,7 +66,7 @@ GgufWriter SmallFile() {
 
 TEST(GgufDocument, ReadsEveryKindOfValue) {
   const std::vector<uint8_t> bytes = SmallFile().Finish();
-  const auto document = Parse(bytes);
+  const auto document = ParseDocument(bytes);
   ASSERT_TRUE(document.ok()) << document.status();
   EXPECT_EQ(**document->String("s"), "text \n");
   EXPECT_EQ(**document->Integer("u"), 7);
@@ -78,7 +80,7 @@ TEST(GgufDocument, ReadsEveryKindOfValue) {
 
 TEST(GgufDocument, ShowsValuesOnOneLineAndShortensArrays) {
   const std::vector<uint8_t> bytes = SmallFile().Finish();
-  const auto document = Parse(bytes);
+  const auto document = ParseDocument(bytes);
   ASSERT_TRUE(document.ok()) << document.status();
   EXPECT_EQ(ShowGgufValue(*document->Find("s")), "text \\n");
   EXPECT_EQ(ShowGgufValue(*document->Find("sa")), "[a, b, c, d, ...]");
@@ -96,7 +98,7 @@ TEST(GgufDocument, ShowsValuesOnOneLineAndShortensArrays) {
 
 TEST(GgufDocument, WrongTypesAndRangesNameTheKey) {
   const std::vector<uint8_t> bytes = SmallFile().Finish();
-  const auto document = Parse(bytes);
+  const auto document = ParseDocument(bytes);
   ASSERT_TRUE(document.ok()) << document.status();
   EXPECT_THAT(std::string(document->Integer("u64").status().message()), HasSubstr("u64 is of type u64"));
   EXPECT_THAT(std::string(document->Integer("ia").status().message()), HasSubstr("ia is of type array of 2 i32"));
@@ -110,7 +112,7 @@ TEST(GgufDocument, WrongTypesAndRangesNameTheKey) {
 TEST(GgufDocument, TensorsAreViewsOfTheRightPlaceAndShape) {
   GgufWriter writer = SmallFile();
   const std::vector<uint8_t> bytes = writer.Finish();
-  const auto document = Parse(bytes);
+  const auto document = ParseDocument(bytes);
   ASSERT_TRUE(document.ok()) << document.status();
   const TensorView* vector = document->FindTensor("vector");
   ASSERT_NE(vector, nullptr);
@@ -134,35 +136,34 @@ TEST(GgufDocument, TruncationAtEveryByteIsAnError) {
   for (size_t size = 0; size < bytes.size(); ++size) {
     // A copy of the exact size, so that a sanitizer sees a read past the end.
     const std::vector<uint8_t> cut(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));
-    EXPECT_EQ(Parse(cut).status().code(), absl::StatusCode::kInvalidArgument) << "cut to " << size;
+    EXPECT_EQ(ParseDocument(cut).status().code(), absl::StatusCode::kInvalidArgument) << "cut to " << size;
   }
 }
 
 TEST(GgufDocument, RefusesOtherMagicVersionAndByteOrder) {
   const std::vector<uint8_t> bytes = SmallFile().Finish();
-  EXPECT_THAT(ErrorOf(std::vector<uint8_t>{}), HasSubstr("empty"));
-  EXPECT_THAT(ErrorOf(Patched(bytes, 0, 'X', 1)), HasSubstr("not a GGUF file"));
-  constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
-  EXPECT_THAT(ErrorOf(Patched(bytes, 4, 2, 4), kUnimplemented), HasSubstr("version 2"));
-  EXPECT_THAT(ErrorOf(Patched(bytes, 4, 4, 4), kUnimplemented), HasSubstr("version 4"));
-  EXPECT_THAT(ErrorOf(Patched(bytes, 4, 0x03000000, 4), kUnimplemented), HasSubstr("big-endian"));
+  EXPECT_THAT(DocumentError(std::vector<uint8_t>{}), HasSubstr("empty"));
+  EXPECT_THAT(DocumentError(Patched(bytes, 0, 'X', 1)), HasSubstr("not a GGUF file"));
+  EXPECT_THAT(DocumentError(Patched(bytes, 4, 2, 4), kUnimplemented), HasSubstr("version 2"));
+  EXPECT_THAT(DocumentError(Patched(bytes, 4, 4, 4), kUnimplemented), HasSubstr("version 4"));
+  EXPECT_THAT(DocumentError(Patched(bytes, 4, 0x03000000, 4), kUnimplemented), HasSubstr("big-endian"));
 }
 
 TEST(GgufDocument, RefusesCountsThatTheFileCannotHold) {
   const std::vector<uint8_t> bytes = SmallFile().Finish();
-  EXPECT_THAT(ErrorOf(Patched(bytes, 8, kMaxTensors, 8)), HasSubstr("more than the rest of the file"));
-  EXPECT_THAT(ErrorOf(Patched(bytes, 8, kMaxTensors + 1, 8)), HasSubstr("limit 65536"));
-  EXPECT_THAT(ErrorOf(Patched(bytes, 8, ~uint64_t{0}, 8)), HasSubstr("limit 65536"));
-  EXPECT_THAT(ErrorOf(Patched(bytes, 16, kMaxMetadataEntries, 8)), HasSubstr("more than the rest of the file"));
-  EXPECT_THAT(ErrorOf(Patched(bytes, 16, kMaxMetadataEntries + 1, 8)), HasSubstr("limit 4096"));
+  EXPECT_THAT(DocumentError(Patched(bytes, 8, kMaxTensors, 8)), HasSubstr("more than the rest of the file"));
+  EXPECT_THAT(DocumentError(Patched(bytes, 8, kMaxTensors + 1, 8)), HasSubstr("limit 65536"));
+  EXPECT_THAT(DocumentError(Patched(bytes, 8, ~uint64_t{0}, 8)), HasSubstr("limit 65536"));
+  EXPECT_THAT(DocumentError(Patched(bytes, 16, kMaxMetadataEntries, 8)), HasSubstr("more than the rest of the file"));
+  EXPECT_THAT(DocumentError(Patched(bytes, 16, kMaxMetadataEntries + 1, 8)), HasSubstr("limit 4096"));
 }
 
 TEST(GgufDocument, MetadataEntriesAtAndOverTheLimit) {
   GgufWriter writer;
   for (uint64_t i = 0; i < kMaxMetadataEntries; ++i) writer.AddBool("key" + std::to_string(i), true);
-  EXPECT_TRUE(Parse(writer.Finish()).ok());
+  EXPECT_TRUE(ParseDocument(writer.Finish()).ok());
   writer.AddBool("one more", true);
-  EXPECT_THAT(ErrorOf(writer), HasSubstr("limit 4096"));
+  EXPECT_THAT(DocumentError(writer), HasSubstr("limit 4096"));
 }
 
 TEST(GgufDocument, TensorsAtAndOverTheLimit) {
@@ -172,28 +173,30 @@ TEST(GgufDocument, TensorsAtAndOverTheLimit) {
   }
   std::vector<uint8_t> bytes = writer.Finish();
   bytes.resize(bytes.size() + 32 * kMaxTensors);
-  EXPECT_TRUE(Parse(bytes).ok());
+  EXPECT_TRUE(ParseDocument(bytes).ok());
   writer.AddRawTensor({.name = "one more", .dims = {1}, .type = 0, .offset = 32 * kMaxTensors});
   bytes = writer.Finish();
   bytes.resize(bytes.size() + 32 * kMaxTensors + 32);
-  EXPECT_THAT(ErrorOf(bytes), HasSubstr("limit 65536"));
+  EXPECT_THAT(DocumentError(bytes), HasSubstr("limit 65536"));
 }
 
 TEST(GgufDocument, KeysAtAndOverTheLimit) {
-  EXPECT_TRUE(Parse(GgufWriter().AddU32(std::string(kMaxKeyBytes, 'k'), 1).Finish()).ok());
-  EXPECT_THAT(ErrorOf(GgufWriter().AddU32(std::string(kMaxKeyBytes + 1, 'k'), 1)), HasSubstr("has 257 bytes, limit"));
-  EXPECT_THAT(ErrorOf(GgufWriter().AddU32("", 1)), HasSubstr("empty key"));
-  EXPECT_THAT(ErrorOf(GgufWriter().AddU32("k", 1).AddU32("k", 1)), HasSubstr("key k stands twice"));
-  EXPECT_THAT(ErrorOf(GgufWriter().AddU32("\xFF\xFE", 1)), HasSubstr("UTF-8"));
+  EXPECT_TRUE(ParseDocument(GgufWriter().AddU32(std::string(kMaxKeyBytes, 'k'), 1).Finish()).ok());
+  EXPECT_THAT(DocumentError(GgufWriter().AddU32(std::string(kMaxKeyBytes + 1, 'k'), 1)),
+              HasSubstr("has 257 bytes, limit"));
+  EXPECT_THAT(DocumentError(GgufWriter().AddU32("", 1)), HasSubstr("empty key"));
+  EXPECT_THAT(DocumentError(GgufWriter().AddU32("k", 1).AddU32("k", 1)), HasSubstr("key k stands twice"));
+  EXPECT_THAT(DocumentError(GgufWriter().AddU32("\xFF\xFE", 1)), HasSubstr("UTF-8"));
 }
 
 TEST(GgufDocument, StringsAtAndOverTheLimit) {
-  EXPECT_TRUE(Parse(GgufWriter().AddString("k", std::string(kMaxStringBytes, 'x')).Finish()).ok());
+  EXPECT_TRUE(ParseDocument(GgufWriter().AddString("k", std::string(kMaxStringBytes, 'x')).Finish()).ok());
   const std::string over(kMaxStringBytes + 1, 'x');
-  EXPECT_THAT(ErrorOf(GgufWriter().AddString("k", over)), HasSubstr("limit 1048576"));
-  EXPECT_THAT(ErrorOf(GgufWriter().AddStringArray("k", std::vector<std::string>{over})), HasSubstr("limit 1048576"));
-  EXPECT_THAT(ErrorOf(GgufWriter().AddString("k", "\xC3")), HasSubstr("UTF-8"));
-  EXPECT_THAT(ErrorOf(GgufWriter().AddStringArray("k", std::vector<std::string>{"a", "\xED\xA0\x80"})),
+  EXPECT_THAT(DocumentError(GgufWriter().AddString("k", over)), HasSubstr("limit 1048576"));
+  EXPECT_THAT(DocumentError(GgufWriter().AddStringArray("k", std::vector<std::string>{over})),
+              HasSubstr("limit 1048576"));
+  EXPECT_THAT(DocumentError(GgufWriter().AddString("k", "\xC3")), HasSubstr("UTF-8"));
+  EXPECT_THAT(DocumentError(GgufWriter().AddStringArray("k", std::vector<std::string>{"a", "\xED\xA0\x80"})),
               HasSubstr("UTF-8"));
 }
 
@@ -201,10 +204,10 @@ TEST(GgufDocument, ArraysAtAndOverTheLimit) {
   std::vector<uint8_t> payload = Bytes<uint32_t>({0});
   AppendLittleEndian<uint64_t>(&payload, kMaxArrayElements);
   payload.resize(payload.size() + kMaxArrayElements);
-  EXPECT_TRUE(Parse(GgufWriter().AddRaw("a", kArray, payload).Finish()).ok());
+  EXPECT_TRUE(ParseDocument(GgufWriter().AddRaw("a", kArray, payload).Finish()).ok());
   payload[4] = 1;  // one more than a power of two
   payload.push_back(0);
-  EXPECT_THAT(ErrorOf(GgufWriter().AddRaw("a", kArray, payload)), HasSubstr("limit 4194304"));
+  EXPECT_THAT(DocumentError(GgufWriter().AddRaw("a", kArray, payload)), HasSubstr("limit 4194304"));
 }
 
 TEST(GgufDocument, RefusesArraysThatCannotBe) {
@@ -213,20 +216,22 @@ TEST(GgufDocument, RefusesArraysThatCannotBe) {
     AppendLittleEndian(&payload, count);
     return payload;
   };
-  EXPECT_TRUE(Parse(GgufWriter().AddRaw("a", kArray, array(8, 0)).Finish()).ok());
-  EXPECT_THAT(ErrorOf(GgufWriter().AddRaw("a", kArray, array(8, 4096))), HasSubstr("more than the rest of the file"));
-  EXPECT_THAT(ErrorOf(GgufWriter().AddRaw("a", kArray, array(12, 4096))), HasSubstr("more than the rest of the file"));
-  EXPECT_THAT(ErrorOf(GgufWriter().AddRaw("a", kArray, array(9, 0))), HasSubstr("array of arrays"));
-  EXPECT_THAT(ErrorOf(GgufWriter().AddRaw("a", kArray, array(13, 0))), HasSubstr("unknown number 13"));
-  EXPECT_THAT(ErrorOf(GgufWriter().AddRaw("a", 13, {})), HasSubstr("unknown number 13"));
+  EXPECT_TRUE(ParseDocument(GgufWriter().AddRaw("a", kArray, array(8, 0)).Finish()).ok());
+  EXPECT_THAT(DocumentError(GgufWriter().AddRaw("a", kArray, array(8, 4096))),
+              HasSubstr("more than the rest of the file"));
+  EXPECT_THAT(DocumentError(GgufWriter().AddRaw("a", kArray, array(12, 4096))),
+              HasSubstr("more than the rest of the file"));
+  EXPECT_THAT(DocumentError(GgufWriter().AddRaw("a", kArray, array(9, 0))), HasSubstr("array of arrays"));
+  EXPECT_THAT(DocumentError(GgufWriter().AddRaw("a", kArray, array(13, 0))), HasSubstr("unknown number 13"));
+  EXPECT_THAT(DocumentError(GgufWriter().AddRaw("a", 13, {})), HasSubstr("unknown number 13"));
 }
 
 TEST(GgufDocument, RefusesBoolsOtherThanZeroAndOne) {
-  EXPECT_THAT(ErrorOf(GgufWriter().AddRaw("b", 7, Bytes<uint8_t>({2}))), HasSubstr("bool of 2"));
+  EXPECT_THAT(DocumentError(GgufWriter().AddRaw("b", 7, Bytes<uint8_t>({2}))), HasSubstr("bool of 2"));
   std::vector<uint8_t> payload = Bytes<uint32_t>({7});
   AppendLittleEndian<uint64_t>(&payload, 2);
   AppendLittleEndian<uint16_t>(&payload, 0xFF01);
-  EXPECT_THAT(ErrorOf(GgufWriter().AddRaw("b", kArray, payload)), HasSubstr("bool of 255"));
+  EXPECT_THAT(DocumentError(GgufWriter().AddRaw("b", kArray, payload)), HasSubstr("bool of 255"));
 }
 
 TEST(GgufDocument, AlignmentIsABoundedPowerOfTwo) {
@@ -235,24 +240,24 @@ TEST(GgufDocument, AlignmentIsABoundedPowerOfTwo) {
     writer.SetAlignment(static_cast<uint32_t>(good)).AddU32("general.alignment", static_cast<uint32_t>(good));
     writer.AddF32Tensor("a", 1, 1, std::vector<float>{1}).AddF32Tensor("b", 1, 1, std::vector<float>{2});
     const std::vector<uint8_t> bytes = writer.Finish();
-    const auto document = Parse(bytes);
+    const auto document = ParseDocument(bytes);
     ASSERT_TRUE(document.ok()) << document.status();
     EXPECT_EQ(document->tensors()[1].data - document->tensors()[0].data, static_cast<ptrdiff_t>(good));
   }
   for (const uint32_t bad : {0u, 1u, 4u, 24u, 131072u, 0x80000000u}) {
-    EXPECT_THAT(ErrorOf(GgufWriter().AddU32("general.alignment", bad)), HasSubstr("power of two")) << bad;
+    EXPECT_THAT(DocumentError(GgufWriter().AddU32("general.alignment", bad)), HasSubstr("power of two")) << bad;
   }
-  EXPECT_THAT(ErrorOf(GgufWriter().AddString("general.alignment", "32")), HasSubstr("general.alignment"));
+  EXPECT_THAT(DocumentError(GgufWriter().AddString("general.alignment", "32")), HasSubstr("general.alignment"));
 }
 
 TEST(GgufDocument, TensorNamesAreBoundedAndUnique) {
   const auto named = [](const std::string& name) {
     return GgufWriter().AddF32Tensor(name, 1, 1, std::vector<float>{1});
   };
-  EXPECT_TRUE(Parse(named(std::string(kMaxTensorNameBytes, 'n')).Finish()).ok());
-  EXPECT_THAT(ErrorOf(named(std::string(kMaxTensorNameBytes + 1, 'n'))), HasSubstr("limit 64"));
-  EXPECT_THAT(ErrorOf(named("")), HasSubstr("empty name"));
-  EXPECT_THAT(ErrorOf(named("n").AddF32Tensor("n", 1, 1, std::vector<float>{1})), HasSubstr("stands twice"));
+  EXPECT_TRUE(ParseDocument(named(std::string(kMaxTensorNameBytes, 'n')).Finish()).ok());
+  EXPECT_THAT(DocumentError(named(std::string(kMaxTensorNameBytes + 1, 'n'))), HasSubstr("limit 64"));
+  EXPECT_THAT(DocumentError(named("")), HasSubstr("empty name"));
+  EXPECT_THAT(DocumentError(named("n").AddF32Tensor("n", 1, 1, std::vector<float>{1})), HasSubstr("stands twice"));
 }
 
 TEST(GgufDocument, DimensionsAreBounded) {
@@ -261,17 +266,17 @@ TEST(GgufDocument, DimensionsAreBounded) {
     bytes.resize(bytes.size() + 64);
     return bytes;
   };
-  EXPECT_TRUE(Parse(shaped({2, 3})).ok());
-  EXPECT_TRUE(Parse(shaped({2, 3, 1, 1})).ok());
-  EXPECT_THAT(ErrorOf(shaped({})), HasSubstr("0 dimensions"));
-  EXPECT_THAT(ErrorOf(shaped({1, 1, 1, 1, 1})), HasSubstr("5 dimensions"));
-  EXPECT_THAT(ErrorOf(shaped({2, 0})), HasSubstr("dimension of 0"));
-  EXPECT_THAT(ErrorOf(shaped({2, 2, 2}), absl::StatusCode::kUnimplemented), HasSubstr("3 dimensions"));
+  EXPECT_TRUE(ParseDocument(shaped({2, 3})).ok());
+  EXPECT_TRUE(ParseDocument(shaped({2, 3, 1, 1})).ok());
+  EXPECT_THAT(DocumentError(shaped({})), HasSubstr("0 dimensions"));
+  EXPECT_THAT(DocumentError(shaped({1, 1, 1, 1, 1})), HasSubstr("5 dimensions"));
+  EXPECT_THAT(DocumentError(shaped({2, 0})), HasSubstr("dimension of 0"));
+  EXPECT_THAT(DocumentError(shaped({2, 2, 2}), absl::StatusCode::kUnimplemented), HasSubstr("3 dimensions"));
   // At the limit it is the file that is too small.
-  EXPECT_THAT(ErrorOf(shaped({kMaxTensorDim})), HasSubstr("ends at byte"));
-  EXPECT_THAT(ErrorOf(shaped({kMaxTensorDim + 1})), HasSubstr("dimension of 2147483648"));
-  EXPECT_THAT(ErrorOf(shaped({kMaxTensorDim, kMaxTensorDim})), HasSubstr("ends at byte"));
-  EXPECT_THAT(ErrorOf(shaped({~uint64_t{0}, 2})), HasSubstr("dimension of"));
+  EXPECT_THAT(DocumentError(shaped({kMaxTensorDim})), HasSubstr("ends at byte"));
+  EXPECT_THAT(DocumentError(shaped({kMaxTensorDim + 1})), HasSubstr("dimension of 2147483648"));
+  EXPECT_THAT(DocumentError(shaped({kMaxTensorDim, kMaxTensorDim})), HasSubstr("ends at byte"));
+  EXPECT_THAT(DocumentError(shaped({~uint64_t{0}, 2})), HasSubstr("dimension of"));
 }
 
 TEST(GgufDocument, ARowTakesTheBytesThatItsTypeSays) {
@@ -285,11 +290,12 @@ TEST(GgufDocument, ARowTakesTheBytesThatItsTypeSays) {
     GgufTensorSpec tensor{.name = "t", .type = c.type, .rows = 3, .cols = c.cols};
     tensor.bytes.resize(3 * c.bytes);
     const auto whole = GgufWriter().AddTensor(tensor).Finish();
-    const auto document = Parse(whole);
+    const auto document = ParseDocument(whole);
     ASSERT_TRUE(document.ok()) << document.status();
     EXPECT_EQ(document->tensors()[0].bytes, 3 * c.bytes) << TensorTypeName(c.type);
     tensor.bytes.pop_back();
-    EXPECT_THAT(ErrorOf(GgufWriter().AddTensor(tensor).Finish()), HasSubstr("ends at byte")) << TensorTypeName(c.type);
+    EXPECT_THAT(DocumentError(GgufWriter().AddTensor(tensor).Finish()), HasSubstr("ends at byte"))
+        << TensorTypeName(c.type);
   }
 }
 
@@ -301,15 +307,15 @@ TEST(GgufDocument, TensorTypesThatAreNotRunAreNamed) {
   };
   for (const uint32_t good : {0u, 1u, 2u, 3u, 6u, 8u, 12u, 13u, 14u, 30u}) {
     const auto bytes = typed(good, good == 0 ? 8 : good >= 12 && good <= 14 ? 256 : 32);
-    const auto document = Parse(bytes);
+    const auto document = ParseDocument(bytes);
     ASSERT_TRUE(document.ok()) << document.status();
     EXPECT_EQ(GgufTensorTypeId(document->tensors()[0].type), good);
   }
-  EXPECT_THAT(ErrorOf(typed(10, 256), absl::StatusCode::kUnimplemented), HasSubstr("tensor t is of type Q2_K"));
-  EXPECT_THAT(ErrorOf(typed(31, 32)), HasSubstr("unknown type number 31"));
-  EXPECT_THAT(ErrorOf(typed(1000, 32)), HasSubstr("unknown type number 1000"));
-  EXPECT_THAT(ErrorOf(typed(8, 33)), HasSubstr("rows of 33 elements, not a multiple of 32 as Q8_0 needs"));
-  EXPECT_THAT(ErrorOf(typed(14, 288)), HasSubstr("rows of 288 elements, not a multiple of 256 as Q6_K needs"));
+  EXPECT_THAT(DocumentError(typed(10, 256), absl::StatusCode::kUnimplemented), HasSubstr("tensor t is of type Q2_K"));
+  EXPECT_THAT(DocumentError(typed(31, 32)), HasSubstr("unknown type number 31"));
+  EXPECT_THAT(DocumentError(typed(1000, 32)), HasSubstr("unknown type number 1000"));
+  EXPECT_THAT(DocumentError(typed(8, 33)), HasSubstr("rows of 33 elements, not a multiple of 32 as Q8_0 needs"));
+  EXPECT_THAT(DocumentError(typed(14, 288)), HasSubstr("rows of 288 elements, not a multiple of 256 as Q6_K needs"));
 }
 
 TEST(GgufDocument, RefusesTensorsOutsideTheFileMisalignedOrOverlapping) {
@@ -321,14 +327,14 @@ TEST(GgufDocument, RefusesTensorsOutsideTheFileMisalignedOrOverlapping) {
     bytes.resize(bytes.size() + 128);
     return bytes;
   };
-  EXPECT_TRUE(Parse(placed(0, 64)).ok());
-  EXPECT_TRUE(Parse(placed(64, 0)).ok());
-  EXPECT_THAT(ErrorOf(placed(0, 96)), HasSubstr("tensor b ends at byte"));
-  EXPECT_THAT(ErrorOf(placed(~uint64_t{0} - 31, 0)), HasSubstr("impossible size"));
-  EXPECT_THAT(ErrorOf(placed(uint64_t{1} << 63, 0)), HasSubstr("tensor a ends at byte"));
-  EXPECT_THAT(ErrorOf(placed(0, 65)), HasSubstr("alignment"));
-  EXPECT_THAT(ErrorOf(placed(0, 32)), HasSubstr("tensors a and b overlap"));
-  EXPECT_THAT(ErrorOf(placed(32, 32)), HasSubstr("overlap"));
+  EXPECT_TRUE(ParseDocument(placed(0, 64)).ok());
+  EXPECT_TRUE(ParseDocument(placed(64, 0)).ok());
+  EXPECT_THAT(DocumentError(placed(0, 96)), HasSubstr("tensor b ends at byte"));
+  EXPECT_THAT(DocumentError(placed(~uint64_t{0} - 31, 0)), HasSubstr("impossible size"));
+  EXPECT_THAT(DocumentError(placed(uint64_t{1} << 63, 0)), HasSubstr("tensor a ends at byte"));
+  EXPECT_THAT(DocumentError(placed(0, 65)), HasSubstr("alignment"));
+  EXPECT_THAT(DocumentError(placed(0, 32)), HasSubstr("tensors a and b overlap"));
+  EXPECT_THAT(DocumentError(placed(32, 32)), HasSubstr("overlap"));
 }
 
 TEST(GgufCursor, Utf8FollowsRfc3629) {

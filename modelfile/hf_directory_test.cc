@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "modelfile/json_reader.h"
 #include "modelfile/limits.h"
+#include "modelfile/test_models.h"
 #include "modelfile/tiny_hf.h"
 
 namespace baton::modelfile {
@@ -17,9 +18,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
 
 TinyLlamaOptions Floats(bool tied_head = true) {
   return {.layers = 1,
@@ -35,7 +33,7 @@ TinyLlamaOptions Floats(bool tied_head = true) {
 HfContents Tiny() { return TinyHf(Floats()); }
 
 // The message of a directory that must not open, which is one line and has this code.
-std::string ErrorOf(const HfContents& contents, absl::StatusCode code = kInvalid) {
+std::string HfError(const HfContents& contents, absl::StatusCode code = kInvalid) {
   const auto file = ParseHf(contents);
   EXPECT_EQ(file.status().code(), code) << file.status();
   EXPECT_EQ(file.status().message().find('\n'), std::string::npos);
@@ -51,7 +49,7 @@ HfContents With(const std::string& file, const std::string& pointer, const Json&
   return contents;
 }
 HfContents WithConfig(const std::string& key, const Json& value) { return With("config.json", key, value); }
-HfContents Without(const std::string& file, const std::string& key) {
+HfContents WithoutKey(const std::string& file, const std::string& key) {
   HfContents contents = Tiny();
   Json json = Json::parse(contents.at(file));
   json.erase(key);
@@ -102,7 +100,7 @@ TEST(HfDirectory, AHeadOfItsOwnIsReadAndATiedOneLeftOut) {
   config["tie_word_embeddings"] = true;
   contents["config.json"] = config.dump();
   EXPECT_EQ((*ParseHf(contents))->Find("output.weight"), nullptr);
-  EXPECT_THAT(ErrorOf(WithConfig("tie_word_embeddings", false)), HasSubstr("lm_head.weight"));
+  EXPECT_THAT(HfError(WithConfig("tie_word_embeddings", false)), HasSubstr("lm_head.weight"));
 }
 
 TEST(HfDirectory, ReadsShardsByTheirIndexAndWithoutOne) {
@@ -125,22 +123,22 @@ TEST(HfDirectory, ReadsShardsByTheirIndexAndWithoutOne) {
   EXPECT_EQ((*ParseHf(with_index(map)))->WeightsDigest(), whole);
   Json wrong = map;
   wrong[tensors[0].name] = "b.safetensors";
-  EXPECT_THAT(ErrorOf(with_index(wrong)), HasSubstr("a.safetensors: tensor"));
+  EXPECT_THAT(HfError(with_index(wrong)), HasSubstr("a.safetensors: tensor"));
   wrong = map;
   wrong["model.absent.weight"] = "a.safetensors";
-  EXPECT_THAT(ErrorOf(with_index(wrong)), HasSubstr("lacks tensor model.absent.weight"));
+  EXPECT_THAT(HfError(with_index(wrong)), HasSubstr("lacks tensor model.absent.weight"));
   wrong = map;
   wrong[tensors[0].name] = "c.safetensors";
-  ErrorOf(with_index(wrong), kInvalid);
+  HfError(with_index(wrong), kInvalid);
   for (const char* escape : {"../a.safetensors", "/etc/a.safetensors", "x/a.safetensors", ".a.safetensors", "a.bin", "",
                              "a b.safetensors", "a\n.safetensors"}) {
     wrong[tensors[0].name] = escape;
-    EXPECT_THAT(ErrorOf(with_index(wrong)), HasSubstr("must be a plain name")) << escape;
+    EXPECT_THAT(HfError(with_index(wrong)), HasSubstr("must be a plain name")) << escape;
   }
   wrong[tensors[0].name] = 7;
-  EXPECT_THAT(ErrorOf(with_index(wrong)), HasSubstr("must be a plain name"));
+  EXPECT_THAT(HfError(with_index(wrong)), HasSubstr("must be a plain name"));
   contents["b.safetensors"] = contents["a.safetensors"];
-  EXPECT_THAT(ErrorOf(contents), HasSubstr("is in another file too"));
+  EXPECT_THAT(HfError(contents), HasSubstr("is in another file too"));
 }
 
 TEST(HfDirectory, NeedsConfigAndWeightsButNoTokenizer) {
@@ -151,8 +149,8 @@ TEST(HfDirectory, NeedsConfigAndWeightsButNoTokenizer) {
   ASSERT_TRUE(ParseHf(contents).ok()) << ParseHf(contents).status();
   EXPECT_EQ((*ParseHf(contents))->tokenizer().model, "");
   contents.erase("model.safetensors");
-  EXPECT_THAT(ErrorOf(contents, absl::StatusCode::kNotFound), HasSubstr("model.safetensors"));
-  EXPECT_THAT(ErrorOf({}, absl::StatusCode::kNotFound), HasSubstr("config.json"));
+  EXPECT_THAT(HfError(contents, absl::StatusCode::kNotFound), HasSubstr("model.safetensors"));
+  EXPECT_THAT(HfError({}, absl::StatusCode::kNotFound), HasSubstr("config.json"));
 }
 
 TEST(HfDirectory, OpensFromTheFileSystemAndNamesThePathInErrors) {
@@ -172,36 +170,36 @@ TEST(HfDirectory, OpensFromTheFileSystemAndNamesThePathInErrors) {
 TEST(HfConfig, NamesTheKeyThatIsWrong) {
   for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
                           "max_position_embeddings"}) {
-    EXPECT_THAT(ErrorOf(Without("config.json", key)), HasSubstr(std::string("config.json: ") + key + " is missing"));
+    EXPECT_THAT(HfError(WithoutKey("config.json", key)), HasSubstr(std::string("config.json: ") + key + " is missing"));
     for (const Json& bad : {Json(0), Json(-1), Json(1.5), Json("1"), Json(uint64_t{1} << 63), Json(int64_t{1} << 40)}) {
-      EXPECT_THAT(ErrorOf(WithConfig(key, bad)), HasSubstr(std::string("config.json: ") + key)) << bad;
+      EXPECT_THAT(HfError(WithConfig(key, bad)), HasSubstr(std::string("config.json: ") + key)) << bad;
     }
   }
-  EXPECT_THAT(ErrorOf(WithConfig("num_key_value_heads", 3)), HasSubstr("a multiple of num_key_value_heads 3"));
-  EXPECT_THAT(ErrorOf(WithConfig("hidden_size", 33)), HasSubstr("a multiple of num_attention_heads"));
-  EXPECT_THAT(ErrorOf(WithConfig("head_dim", 15)), HasSubstr("head_dim"));
-  EXPECT_THAT(ErrorOf(WithConfig("rms_norm_eps", 0)), HasSubstr("rms_norm_eps is 0"));
-  EXPECT_THAT(ErrorOf(WithConfig("rope_theta", 0.5)), HasSubstr("rope_theta is 0.5"));
-  EXPECT_THAT(ErrorOf(WithConfig("rope_theta", Json::array())), HasSubstr("must be a number"));
-  EXPECT_THAT(ErrorOf(WithConfig("tie_word_embeddings", 1)), HasSubstr("must be true or false"));
-  EXPECT_THAT(ErrorOf(With("generation_config.json", "eos_token_id", kTinyVocabSize)), HasSubstr("eos_token_id 258"));
-  EXPECT_THAT(ErrorOf(WithConfig("eos_token_id", "x")), HasSubstr("must be a token id"));
-  EXPECT_THAT(ErrorOf(Without("config.json", "model_type")), HasSubstr("model_type is missing"));
+  EXPECT_THAT(HfError(WithConfig("num_key_value_heads", 3)), HasSubstr("a multiple of num_key_value_heads 3"));
+  EXPECT_THAT(HfError(WithConfig("hidden_size", 33)), HasSubstr("a multiple of num_attention_heads"));
+  EXPECT_THAT(HfError(WithConfig("head_dim", 15)), HasSubstr("head_dim"));
+  EXPECT_THAT(HfError(WithConfig("rms_norm_eps", 0)), HasSubstr("rms_norm_eps is 0"));
+  EXPECT_THAT(HfError(WithConfig("rope_theta", 0.5)), HasSubstr("rope_theta is 0.5"));
+  EXPECT_THAT(HfError(WithConfig("rope_theta", Json::array())), HasSubstr("must be a number"));
+  EXPECT_THAT(HfError(WithConfig("tie_word_embeddings", 1)), HasSubstr("must be true or false"));
+  EXPECT_THAT(HfError(With("generation_config.json", "eos_token_id", kTinyVocabSize)), HasSubstr("eos_token_id 258"));
+  EXPECT_THAT(HfError(WithConfig("eos_token_id", "x")), HasSubstr("must be a token id"));
+  EXPECT_THAT(HfError(WithoutKey("config.json", "model_type")), HasSubstr("model_type is missing"));
 }
 
 TEST(HfConfig, NamesWhatBatonDoesNotRun) {
-  EXPECT_THAT(ErrorOf(WithConfig("model_type", "mamba"), kUnimplemented), HasSubstr("model_type is \"mamba\""));
-  EXPECT_THAT(ErrorOf(WithConfig("attention_bias", true), kUnimplemented), HasSubstr("attention_bias"));
-  EXPECT_THAT(ErrorOf(WithConfig("hidden_act", "gelu"), kUnimplemented), HasSubstr("hidden_act"));
-  EXPECT_THAT(ErrorOf(WithConfig("quantization_config", {{"bits", 4}}), kUnimplemented),
+  EXPECT_THAT(HfError(WithConfig("model_type", "mamba"), kUnimplemented), HasSubstr("model_type is \"mamba\""));
+  EXPECT_THAT(HfError(WithConfig("attention_bias", true), kUnimplemented), HasSubstr("attention_bias"));
+  EXPECT_THAT(HfError(WithConfig("hidden_act", "gelu"), kUnimplemented), HasSubstr("hidden_act"));
+  EXPECT_THAT(HfError(WithConfig("quantization_config", {{"bits", 4}}), kUnimplemented),
               HasSubstr("quantization_config"));
-  EXPECT_THAT(ErrorOf(WithConfig("rope_scaling", {{"rope_type", "yarn"}}), kUnimplemented), HasSubstr("rope_type"));
-  EXPECT_THAT(ErrorOf(WithConfig("rope_scaling", {{"type", "linear"}}), kUnimplemented),
+  EXPECT_THAT(HfError(WithConfig("rope_scaling", {{"rope_type", "yarn"}}), kUnimplemented), HasSubstr("rope_type"));
+  EXPECT_THAT(HfError(WithConfig("rope_scaling", {{"type", "linear"}}), kUnimplemented),
               HasSubstr("rope_scaling: type"));
 }
 
 TEST(HfConfig, ReadsRopeWhereEitherVersionOfTransformersPutsIt) {
-  HfContents contents = Without("config.json", "rope_theta");
+  HfContents contents = WithoutKey("config.json", "rope_theta");
   EXPECT_EQ((*ParseHf(contents))->config().rope_theta, 10000.0f);
   EXPECT_EQ((*ParseHf(WithConfig("rope_theta", 500000.0)))->config().rope_theta, 500000.0f);
   const auto file = ParseHf(WithConfig("rope_parameters", {{"rope_theta", 1e6}, {"rope_type", "default"}}));
@@ -230,10 +228,10 @@ TEST(HfGeneration, SamplesOnlyWhereItSaysSo) {
   EXPECT_EQ(defaults.top_k, 64);
   EXPECT_EQ(defaults.top_p, 0.95f);
   EXPECT_EQ(defaults.min_p, 0.1f);
-  EXPECT_THAT(ErrorOf(With("generation_config.json", "do_sample", "yes")),
+  EXPECT_THAT(HfError(With("generation_config.json", "do_sample", "yes")),
               HasSubstr("generation_config.json: do_sample"));
   contents["generation_config.json"] = R"({"do_sample": true, "top_k": -1})";
-  EXPECT_THAT(ErrorOf(contents), HasSubstr("top_k is -1"));
+  EXPECT_THAT(HfError(contents), HasSubstr("top_k is -1"));
 }
 
 TEST(HfWeights, NamesWhatItCannotUse) {
@@ -244,17 +242,17 @@ TEST(HfWeights, NamesWhatItCannotUse) {
     contents["model.safetensors"] = WriteSafetensors(tensors);
     return contents;
   };
-  EXPECT_THAT(ErrorOf(with({"model.layers.0.self_attn.q_proj.bias", "F32", {1}, "1234"}), kUnimplemented),
+  EXPECT_THAT(HfError(with({"model.layers.0.self_attn.q_proj.bias", "F32", {1}, "1234"}), kUnimplemented),
               HasSubstr("q_proj.bias"));
   for (const char* name : {"model.layers.1.mlp.up_proj.weight", "model.layers.00.mlp.up_proj.weight",
                            "model.layers.-1.mlp.up_proj.weight", "model.layers.x", "model.layers.", "other"}) {
-    EXPECT_THAT(ErrorOf(with({name, "F32", {1}, "1234"}), kUnimplemented), HasSubstr("is not part of a plain model"));
+    EXPECT_THAT(HfError(with({name, "F32", {1}, "1234"}), kUnimplemented), HasSubstr("is not part of a plain model"));
   }
   HfContents untied = with({"lm_head.weight", "I8", {2, 2}, "1234"});
   Json config = Json::parse(untied["config.json"]);
   config["tie_word_embeddings"] = false;
   untied["config.json"] = config.dump();
-  EXPECT_THAT(ErrorOf(untied, kUnimplemented), HasSubstr("is of type I8"));
+  EXPECT_THAT(HfError(untied, kUnimplemented), HasSubstr("is of type I8"));
   EXPECT_TRUE(ParseHf(with({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}, "1234"})).ok());
 }
 

@@ -44,7 +44,7 @@ absl::Status ReadRopeObject(const JsonFields& rope, float* theta, float* factor)
   return ReadHfTheta(rope, "rope_theta", theta);
 }
 
-absl::Status ReadRope(const JsonFields& fields, ModelConfig* model) {
+absl::Status ReadGemmaRope(const JsonFields& fields, ModelConfig* model) {
   model->rope_theta = kDefaultTheta;
   model->sliding_rope_theta = kDefaultSlidingTheta;
   BATON_RETURN_IF_ERROR(ReadHfTheta(fields, "rope_theta", &model->rope_theta));
@@ -95,7 +95,7 @@ absl::Status ReadSlidingLayers(const JsonFields& fields, ModelConfig* model) {
 absl::Status ReadHfGemma3(const JsonFields& fields, HfConfig* out) {
   ModelConfig& model = out->model;
   BATON_RETURN_IF_ERROR(CheckVariants(fields));
-  BATON_RETURN_IF_ERROR(ReadRope(fields, &model));
+  BATON_RETURN_IF_ERROR(ReadGemmaRope(fields, &model));
   BATON_RETURN_IF_ERROR(ReadSlidingLayers(fields, &model));
   BATON_ASSIGN_OR_RETURN(const std::optional<int32_t> scalar,
                          OptionalHfInteger(fields, {"query_pre_attn_scalar", kMaxHiddenSize}));

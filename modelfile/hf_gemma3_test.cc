@@ -4,6 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "modelfile/hf_config.h"
+#include "modelfile/test_models.h"
 
 namespace baton::modelfile {
 namespace {
@@ -17,7 +18,7 @@ Json Config() {
     "query_pre_attn_scalar": 64, "sliding_window": 16, "attn_logit_softcapping": null})");
 }
 
-std::string ErrorOf(const std::string& key, const Json& value, absl::StatusCode code) {
+std::string GemmaError(const std::string& key, const Json& value, absl::StatusCode code) {
   Json config = Config();
   config[key] = value;
   const auto read = ReadHfConfig(config);
@@ -67,16 +68,14 @@ TEST(HfGemma3, ReadsRopeAndLayersInEitherSpelling) {
 }
 
 TEST(HfGemma3, RefusesVariantsAndDamage) {
-  constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
-  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-  EXPECT_THAT(ErrorOf("final_logit_softcapping", 30.0, kUnimplemented), HasSubstr("final_logit_softcapping"));
-  EXPECT_THAT(ErrorOf("hidden_activation", "silu", kUnimplemented), HasSubstr("hidden_activation"));
-  EXPECT_THAT(ErrorOf("use_bidirectional_attention", true, kUnimplemented), HasSubstr("bidirectional"));
-  EXPECT_THAT(ErrorOf("rope_scaling", {{"rope_type", "yarn"}}, kUnimplemented), HasSubstr("rope_type"));
-  EXPECT_THAT(ErrorOf("rope_scaling", {{"rope_type", "linear"}}, kInvalid), HasSubstr("factor is missing"));
-  EXPECT_THAT(ErrorOf("rope_parameters", Json::object(), kInvalid), HasSubstr("full_attention is missing"));
-  EXPECT_THAT(ErrorOf("layer_types", Json::array({"full_attention"}), kInvalid), HasSubstr("layer_types"));
-  EXPECT_THAT(ErrorOf("sliding_window", 0, kInvalid), HasSubstr("sliding_window"));
+  EXPECT_THAT(GemmaError("final_logit_softcapping", 30.0, kUnimplemented), HasSubstr("final_logit_softcapping"));
+  EXPECT_THAT(GemmaError("hidden_activation", "silu", kUnimplemented), HasSubstr("hidden_activation"));
+  EXPECT_THAT(GemmaError("use_bidirectional_attention", true, kUnimplemented), HasSubstr("bidirectional"));
+  EXPECT_THAT(GemmaError("rope_scaling", {{"rope_type", "yarn"}}, kUnimplemented), HasSubstr("rope_type"));
+  EXPECT_THAT(GemmaError("rope_scaling", {{"rope_type", "linear"}}, kInvalid), HasSubstr("factor is missing"));
+  EXPECT_THAT(GemmaError("rope_parameters", Json::object(), kInvalid), HasSubstr("full_attention is missing"));
+  EXPECT_THAT(GemmaError("layer_types", Json::array({"full_attention"}), kInvalid), HasSubstr("layer_types"));
+  EXPECT_THAT(GemmaError("sliding_window", 0, kInvalid), HasSubstr("sliding_window"));
 }
 
 TEST(HfGemma3, NamesItsNorms) {

@@ -9,7 +9,7 @@ namespace baton::modelfile {
 namespace {
 
 // transformers wrote rope_theta and rope_scaling at the top, and writes rope_parameters since version 5.
-absl::Status ReadRope(const JsonFields& fields, ModelConfig* model) {
+absl::Status ReadLlamaRope(const JsonFields& fields, ModelConfig* model) {
   BATON_RETURN_IF_ERROR(ReadHfTheta(fields, "rope_theta", &model->rope_theta));
   for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
     BATON_ASSIGN_OR_RETURN(const Json* rope, fields.Object(key));
@@ -33,7 +33,7 @@ absl::Status ReadHfLlama(const JsonFields& fields, HfConfig* out) {
   BATON_ASSIGN_OR_RETURN(const std::optional<std::string> activation, fields.String("hidden_act"));
   if (activation.value_or("silu") != "silu") return fields.NotBuilt("hidden_act");
   out->model.attention_scale = 1.0f / std::sqrt(static_cast<float>(out->model.head_dim));
-  return ReadRope(fields, &out->model);
+  return ReadLlamaRope(fields, &out->model);
 }
 
 }  // namespace baton::modelfile

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "modelfile/limits.h"
+#include "modelfile/test_models.h"
 
 namespace baton::modelfile {
 namespace {
@@ -13,8 +14,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
 constexpr int32_t kVocab = 8;
 
 // As Gemma's: six tokens, two of them added; ids 6 and 7 have no token.
@@ -53,7 +52,7 @@ absl::StatusOr<TokenizerSpec> Read(const Json& json) {
   return ReadHfTokenizer(*file, kVocab);
 }
 
-std::string ErrorOf(const Json& json, absl::StatusCode code = kInvalid) {
+std::string TokenizerError(const Json& json, absl::StatusCode code = kInvalid) {
   const auto spec = Read(json);
   EXPECT_EQ(spec.status().code(), code) << spec.status();
   EXPECT_EQ(spec.status().message().find('\n'), std::string::npos);
@@ -126,9 +125,9 @@ TEST(HfTokenizer, ReadsTheSpacePrefixOfEitherStyle) {
   first["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}, {"split", false}};
   EXPECT_EQ(Read(first)->space_prefix, SpacePrefix::kFirst);
   first["pre_tokenizer"]["prepend_scheme"] = "always";
-  EXPECT_THAT(ErrorOf(first, kUnimplemented), HasSubstr("pre_tokenizer"));
+  EXPECT_THAT(TokenizerError(first, kUnimplemented), HasSubstr("pre_tokenizer"));
   // The decoder must take away what was put before the text, and nothing else.
-  EXPECT_THAT(ErrorOf(json, kUnimplemented), HasSubstr("decoder"));
+  EXPECT_THAT(TokenizerError(json, kUnimplemented), HasSubstr("decoder"));
 }
 
 TEST(HfTokenizer, KnowsByteLevelFamiliesByTheirSteps) {
@@ -144,47 +143,53 @@ TEST(HfTokenizer, KnowsByteLevelFamiliesByTheirSteps) {
   };
   EXPECT_EQ(Read(steps(split))->pre_tokenizer, "llama-bpe");
   split["pattern"]["Regex"] = "(a+)+$";
-  EXPECT_THAT(ErrorOf(steps(split), kUnimplemented), HasSubstr("pre_tokenizer"));
+  EXPECT_THAT(TokenizerError(steps(split), kUnimplemented), HasSubstr("pre_tokenizer"));
 }
 
 TEST(HfTokenizer, RefusesStepsThatItDoesNotKnow) {
-  EXPECT_THAT(ErrorOf(With(ByteLevel(), "normalizer", {{"type", "NFC"}}), kUnimplemented), HasSubstr("normalizer"));
-  EXPECT_THAT(ErrorOf(With(ByteLevel(), "pre_tokenizer/add_prefix_space", true), kUnimplemented),
+  EXPECT_THAT(TokenizerError(With(ByteLevel(), "normalizer", {{"type", "NFC"}}), kUnimplemented),
+              HasSubstr("normalizer"));
+  EXPECT_THAT(TokenizerError(With(ByteLevel(), "pre_tokenizer/add_prefix_space", true), kUnimplemented),
               HasSubstr("pre_tokenizer"));
-  EXPECT_THAT(ErrorOf(With(ByteLevel(), "pre_tokenizer", nullptr), kUnimplemented), HasSubstr("pre_tokenizer"));
-  EXPECT_THAT(ErrorOf(With(ByteLevel(), "decoder", nullptr), kUnimplemented), HasSubstr("decoder"));
-  EXPECT_THAT(ErrorOf(With(ByteLevel(), "model/type", "Unigram"), kUnimplemented), HasSubstr("type"));
-  EXPECT_THAT(ErrorOf(With(ByteLevel(), "model/dropout", 0.1), kUnimplemented), HasSubstr("dropout"));
-  EXPECT_THAT(ErrorOf(With(ByteLevel(), "model/end_of_word_suffix", "</w>"), kUnimplemented), HasSubstr("suffix"));
-  EXPECT_THAT(ErrorOf(With(Pieces(), "normalizer", nullptr), kUnimplemented), HasSubstr("normalizer"));
-  EXPECT_THAT(ErrorOf(With(Pieces(), "post_processor/type", "Roberta"), kUnimplemented), HasSubstr("post_processor"));
+  EXPECT_THAT(TokenizerError(With(ByteLevel(), "pre_tokenizer", nullptr), kUnimplemented), HasSubstr("pre_tokenizer"));
+  EXPECT_THAT(TokenizerError(With(ByteLevel(), "decoder", nullptr), kUnimplemented), HasSubstr("decoder"));
+  EXPECT_THAT(TokenizerError(With(ByteLevel(), "model/type", "Unigram"), kUnimplemented), HasSubstr("type"));
+  EXPECT_THAT(TokenizerError(With(ByteLevel(), "model/dropout", 0.1), kUnimplemented), HasSubstr("dropout"));
+  EXPECT_THAT(TokenizerError(With(ByteLevel(), "model/end_of_word_suffix", "</w>"), kUnimplemented),
+              HasSubstr("suffix"));
+  EXPECT_THAT(TokenizerError(With(Pieces(), "normalizer", nullptr), kUnimplemented), HasSubstr("normalizer"));
+  EXPECT_THAT(TokenizerError(With(Pieces(), "post_processor/type", "Roberta"), kUnimplemented),
+              HasSubstr("post_processor"));
   Json after = Pieces();
   after["post_processor"]["single"].push_back(after["post_processor"]["single"][0]);
-  EXPECT_THAT(ErrorOf(after, kUnimplemented), HasSubstr("post_processor"));
+  EXPECT_THAT(TokenizerError(after, kUnimplemented), HasSubstr("post_processor"));
   for (const char* flag : {"lstrip", "rstrip", "single_word", "normalized"}) {
-    EXPECT_THAT(ErrorOf(With(Pieces(), std::string("added_tokens/0/") + flag, true), kUnimplemented), HasSubstr(flag));
+    EXPECT_THAT(TokenizerError(With(Pieces(), std::string("added_tokens/0/") + flag, true), kUnimplemented),
+                HasSubstr(flag));
   }
 }
 
 TEST(HfTokenizer, RefusesDamage) {
-  EXPECT_THAT(ErrorOf(Json::object()), HasSubstr("model is missing"));
-  EXPECT_THAT(ErrorOf(With(ByteLevel(), "model/vocab", Json::array())), HasSubstr("vocab"));
-  EXPECT_THAT(ErrorOf(With(ByteLevel(), "model/merges", nullptr)), HasSubstr("merges is missing"));
+  EXPECT_THAT(TokenizerError(Json::object()), HasSubstr("model is missing"));
+  EXPECT_THAT(TokenizerError(With(ByteLevel(), "model/vocab", Json::array())), HasSubstr("vocab"));
+  EXPECT_THAT(TokenizerError(With(ByteLevel(), "model/merges", nullptr)), HasSubstr("merges is missing"));
   for (const Json& id : {Json(-1), Json(kVocab), Json("0"), Json(nullptr), Json(0.5), Json(UINT64_MAX)}) {
-    EXPECT_THAT(ErrorOf(With(ByteLevel(), "model/vocab/a", id)), HasSubstr("must be below config.json's vocab_size 8"))
+    EXPECT_THAT(TokenizerError(With(ByteLevel(), "model/vocab/a", id)),
+                HasSubstr("must be below config.json's vocab_size 8"))
         << id;
   }
-  EXPECT_THAT(ErrorOf(With(ByteLevel(), "model/vocab/b", 0)), HasSubstr("have the same id 0"));
-  EXPECT_THAT(ErrorOf(With(ByteLevel(), "model/vocab/" + std::string(kMaxTokenBytes + 1, 'x'), 5)),
+  EXPECT_THAT(TokenizerError(With(ByteLevel(), "model/vocab/b", 0)), HasSubstr("have the same id 0"));
+  EXPECT_THAT(TokenizerError(With(ByteLevel(), "model/vocab/" + std::string(kMaxTokenBytes + 1, 'x'), 5)),
               HasSubstr("1025 bytes"));
   for (const Json& merge : {Json("a"), Json("a b c"), Json(1), Json({"a"}), Json({"a", "b", "c"}), Json({"a", " b"}),
                             Json({"a", 1}), Json("")}) {
-    EXPECT_THAT(ErrorOf(With(ByteLevel(), "model/merges/0", merge)), HasSubstr("merge 0")) << merge;
+    EXPECT_THAT(TokenizerError(With(ByteLevel(), "model/merges/0", merge)), HasSubstr("merge 0")) << merge;
   }
-  EXPECT_THAT(ErrorOf(With(Pieces(), "added_tokens/0/content", "<x>")), HasSubstr("have the same id"));
-  EXPECT_THAT(ErrorOf(With(Pieces(), "added_tokens/0", 1)), HasSubstr("a token has 0 bytes"));
-  EXPECT_THAT(ErrorOf(With(Pieces(), "model/unk_token", "x")), HasSubstr("unk_token"));
-  EXPECT_THAT(ErrorOf(With(Pieces(), "post_processor/single/0/SpecialToken/id", "x")), HasSubstr("which is no token"));
+  EXPECT_THAT(TokenizerError(With(Pieces(), "added_tokens/0/content", "<x>")), HasSubstr("have the same id"));
+  EXPECT_THAT(TokenizerError(With(Pieces(), "added_tokens/0", 1)), HasSubstr("a token has 0 bytes"));
+  EXPECT_THAT(TokenizerError(With(Pieces(), "model/unk_token", "x")), HasSubstr("unk_token"));
+  EXPECT_THAT(TokenizerError(With(Pieces(), "post_processor/single/0/SpecialToken/id", "x")),
+              HasSubstr("which is no token"));
 }
 
 TEST(HfTokenizerConfig, ReadsSpecialTokensAndTemplates) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kRemedy = "; fetch the model again or correct the file";
 
-absl::Status Refused(std::string_view file, std::string_view what) {
+absl::Status RefusedFile(std::string_view file, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(ToAbsl(file), ": ", ToAbsl(what), ToAbsl(kRemedy)));
 }
 
@@ -41,10 +41,10 @@ size_t DepthOf(std::string_view text) {
 
 absl::Status CheckJsonText(std::string_view text, std::string_view file, uint64_t max_bytes) {
   if (text.size() > max_bytes) {
-    return Refused(file, absl::StrCat("has ", text.size(), " bytes, limit ", max_bytes));
+    return RefusedFile(file, absl::StrCat("has ", text.size(), " bytes, limit ", max_bytes));
   }
   if (const size_t depth = DepthOf(text); depth > kMaxJsonDepth) {
-    return Refused(file, absl::StrCat("nests ", depth, " levels deep, limit ", kMaxJsonDepth));
+    return RefusedFile(file, absl::StrCat("nests ", depth, " levels deep, limit ", kMaxJsonDepth));
   }
   return absl::OkStatus();
 }
@@ -52,7 +52,7 @@ absl::Status CheckJsonText(std::string_view text, std::string_view file, uint64_
 absl::StatusOr<Json> ParseJsonObject(std::string_view text, std::string_view file, uint64_t max_bytes) {
   BATON_RETURN_IF_ERROR(CheckJsonText(text, file, max_bytes));
   Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return Refused(file, json.is_discarded() ? "is not valid JSON" : "is not a JSON object");
+  if (!json.is_object()) return RefusedFile(file, json.is_discarded() ? "is not valid JSON" : "is not a JSON object");
   return json;
 }
 
@@ -70,8 +70,8 @@ const Json* JsonFields::Find(std::string_view key) const {
 
 absl::Status JsonFields::Refuse(std::string_view key, std::string_view wanted) const {
   const Json* value = Find(key);
-  return Refused(file_, absl::StrCat(ToAbsl(key), " is ", value == nullptr ? "missing" : ShowJson(*value), ", must be ",
-                                     ToAbsl(wanted)));
+  return RefusedFile(file_, absl::StrCat(ToAbsl(key), " is ", value == nullptr ? "missing" : ShowJson(*value),
+                                         ", must be ", ToAbsl(wanted)));
 }
 
 absl::Status JsonFields::NotBuilt(std::string_view key) const {

@@ -16,8 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
-
 TEST(ModelConfig, OptionalKeysHaveTheirDefaults) {
   TinyLlamaOptions options = Smallest();
   options.kv_heads = options.heads;

@@ -16,8 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 TEST(ParseGguf, ReadsConfigAndTokenizer) {
   const std::vector<uint8_t> bytes = TinyLlama();
   const auto file = Parse(bytes);

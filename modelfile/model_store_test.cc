@@ -19,8 +19,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 // A fresh directory, and the environment as it was afterwards.
 class ModelStoreTest : public testing::Test {
  protected:

@@ -23,7 +23,7 @@ std::string WithHeader(const std::string& header, const std::string& data) {
 }
 
 // The message of a file that must not open, which is one line.
-std::string ErrorOf(const std::string& bytes) {
+std::string TableError(const std::string& bytes) {
   const auto tensors = ParseSafetensors(bytes, "w.safetensors");
   EXPECT_EQ(tensors.status().code(), absl::StatusCode::kInvalidArgument);
   const std::string message(tensors.status().message());
@@ -33,7 +33,7 @@ std::string ErrorOf(const std::string& bytes) {
 }
 
 // One tensor of four bytes whose entry is `entry`.
-std::string ErrorOfEntry(const std::string& entry) { return ErrorOf(WithHeader(R"({"a": )" + entry + "}", "1234")); }
+std::string EntryError(const std::string& entry) { return TableError(WithHeader(R"({"a": )" + entry + "}", "1234")); }
 
 TEST(Safetensors, ReadsTensorsInTheOrderOfTheirBytes) {
   const std::string bytes = WriteSafetensors({{"z", "F32", {2, 1}, "12345678"}, {"a", "BF16", {3}, "abcdef"}});
@@ -53,49 +53,49 @@ TEST(Safetensors, ReadsScalarsEmptyTensorsAndNoTensors) {
 }
 
 TEST(Safetensors, RefusesHeadersThatDoNotFit) {
-  EXPECT_THAT(ErrorOf(""), HasSubstr("it has 0 bytes"));
-  EXPECT_THAT(ErrorOf("1234567"), HasSubstr("it has 7 bytes"));
-  EXPECT_THAT(ErrorOf(std::string(8, '\xFF')), HasSubstr("its header has 18446744073709551615 bytes"));
-  EXPECT_THAT(ErrorOf(WithHeader("{", "")), HasSubstr("not valid JSON"));
-  EXPECT_THAT(ErrorOf(WithHeader("[]", "")), HasSubstr("not a JSON object"));
-  EXPECT_THAT(ErrorOf(WithHeader("{\"\xFF\": 1}", "")), HasSubstr("not valid JSON"));
+  EXPECT_THAT(TableError(""), HasSubstr("it has 0 bytes"));
+  EXPECT_THAT(TableError("1234567"), HasSubstr("it has 7 bytes"));
+  EXPECT_THAT(TableError(std::string(8, '\xFF')), HasSubstr("its header has 18446744073709551615 bytes"));
+  EXPECT_THAT(TableError(WithHeader("{", "")), HasSubstr("not valid JSON"));
+  EXPECT_THAT(TableError(WithHeader("[]", "")), HasSubstr("not a JSON object"));
+  EXPECT_THAT(TableError(WithHeader("{\"\xFF\": 1}", "")), HasSubstr("not valid JSON"));
   const std::string deep = std::string(kMaxJsonDepth, '[') + std::string(kMaxJsonDepth, ']');
-  EXPECT_THAT(ErrorOf(WithHeader(R"({"a": )" + deep + "}", "")), HasSubstr("nests 65 levels deep"));
-  EXPECT_THAT(ErrorOf(WithHeader(std::string(kMaxSafetensorsHeaderBytes + 1, ' '), "")), HasSubstr("limit 100000000"));
+  EXPECT_THAT(TableError(WithHeader(R"({"a": )" + deep + "}", "")), HasSubstr("nests 65 levels deep"));
+  EXPECT_THAT(TableError(WithHeader(std::string(kMaxSafetensorsHeaderBytes + 1, ' '), "")),
+              HasSubstr("limit 100000000"));
 }
 
 TEST(Safetensors, RefusesEntriesThatDoNotFit) {
   const std::string offsets = R"("data_offsets": [0, 4])";
-  EXPECT_THAT(ErrorOfEntry("1"), HasSubstr("dtype"));
-  EXPECT_THAT(ErrorOfEntry(R"({"dtype": "Q4_0", "shape": [1], )" + offsets + "}"), HasSubstr("dtype"));
-  EXPECT_THAT(ErrorOfEntry(R"({"dtype": "F32", )" + offsets + "}"), HasSubstr("shape"));
-  EXPECT_THAT(ErrorOfEntry(R"({"dtype": "F32", "shape": [1,1,1,1,1,1,1,1,1], )" + offsets + "}"),
-              HasSubstr("at most 8"));
-  EXPECT_THAT(ErrorOfEntry(R"({"dtype": "F32", "shape": [-1], )" + offsets + "}"), HasSubstr("a size"));
-  EXPECT_THAT(ErrorOfEntry(R"({"dtype": "F32", "shape": [1.0], )" + offsets + "}"), HasSubstr("a size"));
-  EXPECT_THAT(ErrorOfEntry(R"({"dtype": "F32", "shape": [2147483648], )" + offsets + "}"), HasSubstr("a size"));
-  EXPECT_THAT(ErrorOfEntry(R"({"dtype": "F32", "shape": [2], )" + offsets + "}"), HasSubstr("4 bytes are not what"));
+  EXPECT_THAT(EntryError("1"), HasSubstr("dtype"));
+  EXPECT_THAT(EntryError(R"({"dtype": "Q4_0", "shape": [1], )" + offsets + "}"), HasSubstr("dtype"));
+  EXPECT_THAT(EntryError(R"({"dtype": "F32", )" + offsets + "}"), HasSubstr("shape"));
+  EXPECT_THAT(EntryError(R"({"dtype": "F32", "shape": [1,1,1,1,1,1,1,1,1], )" + offsets + "}"), HasSubstr("at most 8"));
+  EXPECT_THAT(EntryError(R"({"dtype": "F32", "shape": [-1], )" + offsets + "}"), HasSubstr("a size"));
+  EXPECT_THAT(EntryError(R"({"dtype": "F32", "shape": [1.0], )" + offsets + "}"), HasSubstr("a size"));
+  EXPECT_THAT(EntryError(R"({"dtype": "F32", "shape": [2147483648], )" + offsets + "}"), HasSubstr("a size"));
+  EXPECT_THAT(EntryError(R"({"dtype": "F32", "shape": [2], )" + offsets + "}"), HasSubstr("4 bytes are not what"));
   // 2^31 - 1 cubed does not fit into 64 bits.
-  EXPECT_THAT(ErrorOfEntry(R"({"dtype": "F32", "shape": [2147483647, 2147483647, 2147483647], )" + offsets + "}"),
+  EXPECT_THAT(EntryError(R"({"dtype": "F32", "shape": [2147483647, 2147483647, 2147483647], )" + offsets + "}"),
               HasSubstr("4 bytes are not what"));
-  EXPECT_THAT(ErrorOfEntry(R"({"dtype": "F4", "shape": [1], "data_offsets": [0, 0]})"),
+  EXPECT_THAT(EntryError(R"({"dtype": "F4", "shape": [1], "data_offsets": [0, 0]})"),
               HasSubstr("0 bytes are not what"));
   for (const char* bad : {"[0]", "[4, 0]", "[0, 5]", "[0, -4]", "[0, 4.0]", "[0, \"4\"]", "[0, 4, 4]", "null",
                           "[0, 18446744073709551615]"}) {
-    EXPECT_THAT(ErrorOfEntry(std::string(R"({"dtype": "F32", "shape": [1], "data_offsets": )") + bad + "}"),
+    EXPECT_THAT(EntryError(std::string(R"({"dtype": "F32", "shape": [1], "data_offsets": )") + bad + "}"),
                 HasSubstr("data_offsets"))
         << bad;
   }
-  EXPECT_THAT(ErrorOf(WithHeader(R"({"": {}})", "")), HasSubstr("name has 0 bytes"));
-  EXPECT_THAT(ErrorOf(WithHeader(R"({")" + std::string(kMaxHfTensorNameBytes + 1, 'n') + R"(": {}})", "")),
+  EXPECT_THAT(TableError(WithHeader(R"({"": {}})", "")), HasSubstr("name has 0 bytes"));
+  EXPECT_THAT(TableError(WithHeader(R"({")" + std::string(kMaxHfTensorNameBytes + 1, 'n') + R"(": {}})", "")),
               HasSubstr("name has 257 bytes"));
 }
 
 TEST(Safetensors, EveryByteBelongsToOneTensor) {
   const auto two = [](const char* first, const char* second, const std::string& data) {
-    return ErrorOf(WithHeader(std::string(R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": )") + first +
-                                  R"(}, "b": {"dtype": "U8", "shape": [2], "data_offsets": )" + second + "}}",
-                              data));
+    return TableError(WithHeader(std::string(R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": )") + first +
+                                     R"(}, "b": {"dtype": "U8", "shape": [2], "data_offsets": )" + second + "}}",
+                                 data));
   };
   EXPECT_THAT(two("[0, 2]", "[1, 3]", "abc"), HasSubstr("overlaps"));
   EXPECT_THAT(two("[0, 2]", "[0, 2]", "ab"), HasSubstr("overlaps"));

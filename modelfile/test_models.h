@@ -14,6 +14,9 @@
 
 namespace baton::modelfile {
 
+inline constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+inline constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
+
 inline absl::StatusOr<std::unique_ptr<ModelFile>> Parse(const std::vector<uint8_t>& bytes) {
   return ParseGguf(bytes.data(), bytes.size());
 }

@@ -10,9 +10,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const absl::Status kCancelledCall = absl::CancelledError("the router cancelled");
-const absl::Status kBroken = absl::UnavailableError("connection reset");
-
 class DispatcherFailureTest : public DispatcherTest {};
 
 TEST_F(DispatcherFailureTest, AnErrorOfPrefillEndsTheJobAndNamesTheWorker) {

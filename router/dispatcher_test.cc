@@ -10,9 +10,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-const absl::Status kCancelledCall = absl::CancelledError("the router cancelled");
-const absl::Status kBroken = absl::UnavailableError("connection reset");
-
 TEST_F(DispatcherTest, APairIsCalledAtOnceAndItsTokensComeInOrder) {
   JoinPair();
   Submit(1, {.max_tokens = 3});

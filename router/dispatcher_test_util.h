@@ -8,11 +8,15 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/manual_clock.h"
 #include "gtest/gtest.h"
 #include "router/dispatcher.h"
 
 namespace baton::router {
+
+inline const absl::Status kCancelledCall = absl::CancelledError("the router cancelled");
+inline const absl::Status kBroken = absl::UnavailableError("connection reset");
 
 inline WorkerId MakeWorkerId(uint64_t n) { return {.high = 1, .low = n}; }
 

@@ -26,4 +26,4 @@ say "fuzzers, ${BATON_FUZZ_SECONDS:-30} s each"
 run_tests asan -L fuzz -j 2
 say "all tests, release"
 scripts/build.sh release
-run_tests release
+run_tests release -j 2

@@ -9,7 +9,7 @@ namespace baton::simulator {
 namespace {
 
 // The other end of a broken stream notices within this time: perhaps later than the lease is over.
-constexpr int64_t kMaxNoticeMs = 700;
+constexpr int64_t kMaxDecodeNoticeMs = 700;
 // The network cuts a Fetch stream, so many in a hundred, within this time.
 constexpr int kCutPercent = 5;
 constexpr int64_t kMaxCutMs = 60;
@@ -185,16 +185,16 @@ void DecodeNode::CutFetch(const std::shared_ptr<FetchStream>& stream) {
   ++sim_.counts.cut_streams;
   sim_.cut_jobs.insert(stream->key.job);
   stream->cut = true;
-  sim_.queue.After(sim_.MsBetween(0, kMaxNoticeMs), [stream] {
+  sim_.queue.After(sim_.MsBetween(0, kMaxDecodeNoticeMs), [stream] {
     if (stream->source != nullptr) stream->source->OnFetchFinished(stream);
   });
-  sim_.queue.After(sim_.MsBetween(0, kMaxNoticeMs),
+  sim_.queue.After(sim_.MsBetween(0, kMaxDecodeNoticeMs),
                    [this, stream] { OnClosed(stream->at_sink, absl::UnavailableError("the stream was cut")); });
 }
 
 void DecodeNode::CutStreams() {
   for (const auto& [id, stream] : streams_) {
-    stream->to_source.SendLater(sim_, sim_.MsBetween(0, kMaxNoticeMs), [stream = stream] {
+    stream->to_source.SendLater(sim_, sim_.MsBetween(0, kMaxDecodeNoticeMs), [stream = stream] {
       if (stream->source != nullptr) stream->source->OnFetchFinished(stream);
     });
   }

@@ -9,7 +9,7 @@ namespace baton::simulator {
 namespace {
 
 // The reader of a dead process's stream notices within this time.
-constexpr int64_t kMaxNoticeMs = 500;
+constexpr int64_t kMaxPrefillNoticeMs = 500;
 
 }  // namespace
 
@@ -98,7 +98,7 @@ void PrefillNode::Close(kvtransfer::FetchStreamId id, const absl::Status& status
 
 void PrefillNode::CutStreams() {
   for (const auto& [id, stream] : streams_) {
-    stream->to_sink.SendLater(sim_, sim_.MsBetween(0, kMaxNoticeMs), [stream = stream] {
+    stream->to_sink.SendLater(sim_, sim_.MsBetween(0, kMaxPrefillNoticeMs), [stream = stream] {
       stream->sink->OnClosed(stream->at_sink, absl::UnavailableError("the connection broke"));
     });
   }

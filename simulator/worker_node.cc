@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kHeartbeatNs = 100 * kNsPerMs;
 // Peers of a dead process notice within this time.
-constexpr int64_t kMaxNoticeMs = 150;
+constexpr int64_t kMaxWorkerNoticeMs = 150;
 constexpr uint8_t kGarbage = 0xa5;
 
 // PlantedBug::kResumedTooLate. A decode worker that prefills nothing itself runs several rows of one sequence only
@@ -103,13 +103,13 @@ void WorkerNode::Crash() {
     };
     // With or without what was still on its way.
     if (sim_.Chance(50)) {
-      call->to_router.SendLater(sim_, sim_.MsBetween(0, kMaxNoticeMs), notice);
+      call->to_router.SendLater(sim_, sim_.MsBetween(0, kMaxWorkerNoticeMs), notice);
     } else {
       sim_.queue.After(sim_.Between(0, kNsPerMs), notice);
     }
   }
   calls_.clear();
-  join_.SendLater(sim_, sim_.MsBetween(0, kMaxNoticeMs), [this] {
+  join_.SendLater(sim_, sim_.MsBetween(0, kMaxWorkerNoticeMs), [this] {
     router_.Post([id = incarnation_](router::Dispatcher& dispatcher) {
       dispatcher.OnWorkerLost(id, absl::UnavailableError("the join stream broke"));
     });

@@ -18,14 +18,14 @@ using modelfile::SpacePrefix;
 using testing::ElementsAre;
 using Ids = std::vector<int32_t>;
 
-constexpr int32_t kHello = kTinyWrittenSpaceId + 9;
-constexpr int32_t kSpaceHello = kTinyWrittenSpaceId + 10;
+constexpr int32_t kPieceHello = kTinyWrittenSpaceId + 9;
+constexpr int32_t kPieceSpaceHello = kTinyWrittenSpaceId + 10;
 constexpr int32_t kH = kTinyWrittenSpaceId + 1;
 constexpr char kReplacement[] = "\xEF\xBF\xBD";
 
 int32_t ByteToken(uint8_t byte) { return kTinyFirstByteTokenId + byte; }
 
-std::unique_ptr<Tokenizer> Make(const modelfile::TokenizerSpec& spec) {
+std::unique_ptr<Tokenizer> MakePieces(const modelfile::TokenizerSpec& spec) {
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create(spec);
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   return *std::move(tokenizer);
@@ -38,39 +38,39 @@ Ids Encode(const Tokenizer& tokenizer, std::string_view text, EncodeOptions opti
 }
 
 TEST(SentencePieceTest, MergesBestScoreFirst) {
-  const auto tokenizer = Make(TinyPieceSpec());
-  EXPECT_THAT(Encode(*tokenizer, "hello hello"), ElementsAre(kHello, kSpaceHello));
-  EXPECT_EQ(*tokenizer->Decode(Ids{kHello, kSpaceHello}, false), "hello hello");
+  const auto tokenizer = MakePieces(TinyPieceSpec());
+  EXPECT_THAT(Encode(*tokenizer, "hello hello"), ElementsAre(kPieceHello, kPieceSpaceHello));
+  EXPECT_EQ(*tokenizer->Decode(Ids{kPieceHello, kPieceSpaceHello}, false), "hello hello");
 }
 
 TEST(SentencePieceTest, MergesOfTheFileGoBeforeScores) {
   modelfile::TokenizerSpec spec = TinyPieceSpec();
   spec.merges = {"l l"};
-  EXPECT_THAT(Encode(*Make(spec), "hell"), ElementsAre(kH, kH + 1, kTinyWrittenSpaceId + 7));
+  EXPECT_THAT(Encode(*MakePieces(spec), "hell"), ElementsAre(kH, kH + 1, kTinyWrittenSpaceId + 7));
 }
 
 TEST(SentencePieceTest, MergesRunsOfSpacesAndFindsOtherUserDefinedTokens) {
-  const auto tokenizer = Make(TinyPieceSpec());
+  const auto tokenizer = MakePieces(TinyPieceSpec());
   EXPECT_THAT(Encode(*tokenizer, "h  h\n\n\nh"), ElementsAre(kH, 3, kH, 4, kTinyWrittenSpaceId + 5, kH));
   EXPECT_THAT(Encode(*tokenizer, "   "), ElementsAre(3, kTinyWrittenSpaceId));
   EXPECT_EQ(*tokenizer->Decode(Ids{3}, false), "  ");
 }
 
 TEST(SentencePieceTest, CharactersWithoutATokenBecomeTheirBytes) {
-  EXPECT_THAT(Encode(*Make(TinyPieceSpec()), "\xE2\x82\xAC"),
+  EXPECT_THAT(Encode(*MakePieces(TinyPieceSpec()), "\xE2\x82\xAC"),
               ElementsAre(ByteToken(0xE2), ByteToken(0x82), ByteToken(0xAC)));
 }
 
 TEST(SentencePieceTest, WithoutByteTokensARunBecomesOneUnknownToken) {
   modelfile::TokenizerSpec spec = TinyPieceSpec();
   spec.tokens[static_cast<size_t>(ByteToken(0x82))] = "no byte";
-  EXPECT_THAT(Encode(*Make(spec), "h\xE2\x82\xAC\xE2\x82\xACh"), ElementsAre(kH, 0, kH));
+  EXPECT_THAT(Encode(*MakePieces(spec), "h\xE2\x82\xAC\xE2\x82\xACh"), ElementsAre(kH, 0, kH));
   spec.unknown_id = -1;
-  EXPECT_THAT(Encode(*Make(spec), "h\xE2\x82\xAC\xE2\x82\xACh"), ElementsAre(kH, kH));
+  EXPECT_THAT(Encode(*MakePieces(spec), "h\xE2\x82\xAC\xE2\x82\xACh"), ElementsAre(kH, kH));
 }
 
 TEST(SentencePieceTest, ControlTokensComeFromTheirTextAloneAndOnlyWhenAsked) {
-  const auto tokenizer = Make(TinyPieceSpec());
+  const auto tokenizer = MakePieces(TinyPieceSpec());
   EXPECT_THAT(Encode(*tokenizer, "<bos>h<unk>", {.add_bos = true}), ElementsAre(1, 1, kH, 0));
   EXPECT_THAT(Encode(*tokenizer, "<bos>", {.parse_special = false}), testing::Each(testing::Ge(kTinyFirstByteTokenId)));
 }
@@ -78,21 +78,21 @@ TEST(SentencePieceTest, ControlTokensComeFromTheirTextAloneAndOnlyWhenAsked) {
 TEST(SentencePieceTest, PutsTheSpacePrefixWhereTheModelWantsItAndTakesItAwayAgain) {
   modelfile::TokenizerSpec spec = TinyPieceSpec();
   spec.space_prefix = SpacePrefix::kFirst;
-  const auto first = Make(spec);
-  EXPECT_THAT(Encode(*first, "hello<eos>hello"), ElementsAre(kSpaceHello, 2, kHello));
-  EXPECT_THAT(Encode(*first, " hello"), ElementsAre(kSpaceHello));
-  EXPECT_THAT(Encode(*first, "<eos>hello"), ElementsAre(2, kHello));
+  const auto first = MakePieces(spec);
+  EXPECT_THAT(Encode(*first, "hello<eos>hello"), ElementsAre(kPieceSpaceHello, 2, kPieceHello));
+  EXPECT_THAT(Encode(*first, " hello"), ElementsAre(kPieceSpaceHello));
+  EXPECT_THAT(Encode(*first, "<eos>hello"), ElementsAre(2, kPieceHello));
   spec.space_prefix = SpacePrefix::kEach;
-  const auto each = Make(spec);
-  EXPECT_THAT(Encode(*each, "hello<eos>hello"), ElementsAre(kSpaceHello, 2, kSpaceHello));
-  EXPECT_THAT(Encode(*each, " hello"), ElementsAre(3, kHello));
-  EXPECT_EQ(*each->Decode(Ids{kSpaceHello, kSpaceHello}, true), "hello hello");
-  EXPECT_EQ(*each->Decode(Ids{1, kSpaceHello}, true), "hello");
-  EXPECT_EQ(*each->Decode(Ids{kTinyWrittenSpaceId, kSpaceHello}, true), " hello");
+  const auto each = MakePieces(spec);
+  EXPECT_THAT(Encode(*each, "hello<eos>hello"), ElementsAre(kPieceSpaceHello, 2, kPieceSpaceHello));
+  EXPECT_THAT(Encode(*each, " hello"), ElementsAre(3, kPieceHello));
+  EXPECT_EQ(*each->Decode(Ids{kPieceSpaceHello, kPieceSpaceHello}, true), "hello hello");
+  EXPECT_EQ(*each->Decode(Ids{1, kPieceSpaceHello}, true), "hello");
+  EXPECT_EQ(*each->Decode(Ids{kTinyWrittenSpaceId, kPieceSpaceHello}, true), " hello");
 }
 
 TEST(SentencePieceTest, MergesAMebibyteInNearLinearTime) {
-  const auto tokenizer = Make(TinyPieceSpec());
+  const auto tokenizer = MakePieces(TinyPieceSpec());
   for (const std::string unit : {"hello", "h", "l", " ", "\xE2\x82\xAC", "\n", "<bos", " hello"}) {
     std::string text;
     while (text.size() < (1u << 20)) text += unit;
@@ -111,7 +111,7 @@ TEST(SentencePieceTest, RefusesAVocabularyWithoutMergesAndScores) {
 }
 
 TEST(ByteRunTest, AWholeRunIsValidOrEveryByteIsReplaced) {
-  const auto tokenizer = Make(TinyPieceSpec());
+  const auto tokenizer = MakePieces(TinyPieceSpec());
   EXPECT_EQ(*tokenizer->Decode(Ids{ByteToken(0xE2), ByteToken(0x82), ByteToken(0xAC)}, false), "\xE2\x82\xAC");
   const std::string two = std::string(kReplacement) + kReplacement;
   EXPECT_EQ(*tokenizer->Decode(Ids{ByteToken('a'), ByteToken(0xFF)}, false), two);
@@ -122,7 +122,7 @@ TEST(ByteRunTest, AWholeRunIsValidOrEveryByteIsReplaced) {
 }
 
 TEST(ByteRunTest, TheStreamWaitsForTheEndOfARun) {
-  const auto tokenizer = Make(TinyPieceSpec());
+  const auto tokenizer = MakePieces(TinyPieceSpec());
   StreamDetokenizer stream(*tokenizer);
   for (const uint8_t byte : {0xE2, 0x82, 0xAC}) EXPECT_EQ(*stream.Push(ByteToken(byte)), "");
   EXPECT_EQ(stream.pending_bytes(), 3u);
@@ -138,7 +138,7 @@ TEST(ByteRunTest, TheStreamWaitsForTheEndOfARun) {
 }
 
 TEST(ByteRunTest, ALongRunIsCutAfterAWholeCharacter) {
-  const auto tokenizer = Make(TinyPieceSpec());
+  const auto tokenizer = MakePieces(TinyPieceSpec());
   StreamDetokenizer stream(*tokenizer);
   std::string text;
   for (int i = 0; i < 100; ++i) {

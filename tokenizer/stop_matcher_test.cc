@@ -10,7 +10,7 @@
 namespace baton::tokenizer {
 namespace {
 
-StopMatcher Make(const std::vector<std::string>& stops) {
+StopMatcher MakeMatcher(const std::vector<std::string>& stops) {
   absl::StatusOr<StopMatcher> matcher = StopMatcher::Create(stops);
   EXPECT_TRUE(matcher.ok()) << matcher.status();
   return *std::move(matcher);
@@ -53,7 +53,7 @@ Result Reference(const std::vector<std::string>& stops, const std::string& text)
 }
 
 TEST(StopMatcherTest, HoldsBackWhatMayBecomeAStop) {
-  StopMatcher matcher = Make({"STOP"});
+  StopMatcher matcher = MakeMatcher({"STOP"});
   EXPECT_EQ(matcher.Push("abST").text, "ab");
   EXPECT_EQ(matcher.Push("ST").text, "ST");
   const StopMatcher::Output output = matcher.Push("OP and more");
@@ -63,21 +63,23 @@ TEST(StopMatcherTest, HoldsBackWhatMayBecomeAStop) {
 }
 
 TEST(StopMatcherTest, GivesBackWhatWasHeldAtTheEnd) {
-  StopMatcher matcher = Make({"\n\n"});
+  StopMatcher matcher = MakeMatcher({"\n\n"});
   EXPECT_EQ(matcher.Push("end\n").text, "end");
   EXPECT_EQ(matcher.Flush(), "\n");
   EXPECT_EQ(matcher.Flush(), "");
 }
 
-TEST(StopMatcherTest, PassesEverythingWithoutStops) { EXPECT_EQ(Feed(Make({}), {"a", "", "bc"}), (Result{"abc", -1})); }
+TEST(StopMatcherTest, PassesEverythingWithoutStops) {
+  EXPECT_EQ(Feed(MakeMatcher({}), {"a", "", "bc"}), (Result{"abc", -1}));
+}
 
 TEST(StopMatcherTest, FindsAStopInsideTheFailedStartOfAnother) {
-  EXPECT_EQ(Feed(Make({"abcd", "bc"}), {"xab", "cx"}), (Result{"xa", 1}));
+  EXPECT_EQ(Feed(MakeMatcher({"abcd", "bc"}), {"xab", "cx"}), (Result{"xa", 1}));
 }
 
 TEST(StopMatcherTest, CutsAtCharacterEdges) {
   // The stop shares its first byte with the text's last character.
-  StopMatcher matcher = Make({"\xC3\xA9"});
+  StopMatcher matcher = MakeMatcher({"\xC3\xA9"});
   EXPECT_EQ(matcher.Push("a\xC3\xA8").text, "a\xC3\xA8");
 }
 
@@ -98,7 +100,7 @@ TEST(StopMatcherTest, EqualsTheDefinitionOnRandomTexts) {
     std::string text;
     for (uint64_t n = random.Below(12); n > 0; --n) text += pieces.emplace_back(random_text(4));
     const Result expected = Reference(stops, text);
-    ASSERT_EQ(Feed(Make(stops), pieces), expected) << "round " << round << " text " << text;
+    ASSERT_EQ(Feed(MakeMatcher(stops), pieces), expected) << "round " << round << " text " << text;
     stopped += expected.stop_index >= 0;
   }
   EXPECT_GT(stopped, 1000);

@@ -20,7 +20,6 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using Json = nlohmann::json;
 
-constexpr std::string_view kScheme = "http://";
 constexpr int kHttpVersion = 11;
 constexpr int64_t kNoTimeoutMs = 24 * 3600 * 1000;
 constexpr int64_t kListTimeoutMs = 10'000;
@@ -163,23 +162,6 @@ void TakeEvent(std::string_view data, const std::function<void()>& on_output, Co
 }
 
 }  // namespace
-
-absl::StatusOr<BaseUrl> ParseBaseUrl(std::string_view url) {
-  const absl::Status invalid =
-      absl::InvalidArgumentError(absl::StrCat("not a URL such as http://127.0.0.1:8080/v1: ", std::string(url)));
-  if (!url.starts_with(kScheme)) return invalid;
-  url.remove_prefix(kScheme.size());
-  const size_t slash = url.find('/');
-  const std::string_view authority = url.substr(0, slash);
-  const size_t colon = authority.rfind(':');
-  BaseUrl base;
-  base.host = authority.substr(0, colon);
-  base.port = colon == std::string_view::npos ? "80" : authority.substr(colon + 1);
-  if (slash != std::string_view::npos) base.path = url.substr(slash);
-  while (base.path.ends_with('/')) base.path.pop_back();
-  if (base.host.empty() || base.port.empty()) return invalid;
-  return base;
-}
 
 absl::StatusOr<std::string> OpenAiClient::FindModel() {
   Exchange exchange(options_.base, kListTimeoutMs);

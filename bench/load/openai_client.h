@@ -5,23 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 
 #include "absl/status/statusor.h"
+#include "bench/load/base_url.h"
 #include "bench/load/load_client.h"
 
 namespace baton::bench {
-
-// "http://127.0.0.1:8080/v1" taken apart.
-struct BaseUrl {
-  std::string host;
-  std::string port;
-  // Without a slash at its end.
-  std::string path;
-};
-
-// INVALID_ARGUMENT for anything but http://HOST[:PORT][/PATH].
-absl::StatusOr<BaseUrl> ParseBaseUrl(std::string_view url);
 
 struct OpenAiClientOptions {
   BaseUrl base;

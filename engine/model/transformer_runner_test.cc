@@ -1,6 +1,5 @@
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 #include <numeric>
 
@@ -352,38 +351,6 @@ TEST(CpuModel, TakesTheKvTypesOfItsNumericsAlone) {
   EXPECT_EQ(error_of(Numerics::kExact, KvDtype::kOpaque).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(error_of(Numerics::kExact, KvDtype::kF32).message()), testing::HasSubstr("bf16 or int8"));
   EXPECT_THAT(std::string(error_of(Numerics::kFp32, KvDtype::kInt8).message()), testing::HasSubstr("f32"));
-}
-
-class RealModel : public testing::Test {
- protected:
-  void SetUp() override {
-    const auto path = modelfile::ResolveModel(modelfile::kDefaultModel);
-    if (!path.ok() || !std::filesystem::exists(*path)) GTEST_SKIP() << "the default model is not in the store";
-    auto file = modelfile::OpenModelFile(*path);
-    ASSERT_TRUE(file.ok()) << file.status();
-    file_ = *std::move(file);
-  }
-  // "The capital of France is"
-  const std::vector<int32_t> prompt_{504, 3575, 282, 4649, 314};
-  std::unique_ptr<modelfile::ModelFile> file_;
-};
-
-TEST_F(RealModel, KnowsTheCapitalOfFranceInEveryModeAndInstructionSet) {
-  SeededRandom random(kSeed);
-  for (const Numerics numerics : {Numerics::kExact, Numerics::kFp32}) {
-    Outcome want;
-    for (const Isa isa : SupportedIsas()) {
-      const auto runner = Load(*file_, {.numerics = numerics, .isa = isa, .max_rows = 16});
-      const int chunk = isa == Isa::kAvx512Vnni ? 2 : 5;
-      const Outcome got = RunSequences(
-                              *runner, {prompt_}, [&](size_t) { return chunk; }, random)
-                              .front();
-      const auto last = got.logits.end() - runner->vocab_size();
-      EXPECT_EQ(std::max_element(last, got.logits.end()) - last, 7042) << IsaName(isa);  // " Paris"
-      if (want.logits.empty()) want = got;
-      EXPECT_EQ(FirstDifference(got, want), -1) << IsaName(isa);
-    }
-  }
 }
 
 }  // namespace
