@@ -5,9 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
@@ -49,6 +52,8 @@ struct CoreArbiter::Shared {
   uint64_t magic;
   alignas(64) pthread_mutex_t next;
   alignas(64) pthread_mutex_t cores;
+  // The last turn of a holder that does not yield.
+  alignas(64) std::atomic<int64_t> turn_ns;
 };
 
 absl::StatusOr<int> CreateCoreArbiter() {
@@ -94,11 +99,17 @@ void CoreArbiter::Enter() {
     spdlog::warn("no grant of the cores after {} s: is a worker stopped? Computing without",
                  options_.max_wait_ns / kNsPerSecond);
   }
-  entered_ = clock_.Now();
+  entered_ = last_point_ = clock_.Now();
 }
 
-void CoreArbiter::LayerEdge() {
-  if (!options_.yields || clock_.Now() - entered_ < options_.quantum_ns) return;
+void CoreArbiter::YieldPoint() {
+  if (!options_.yields) return;
+  const TimeNs now = clock_.Now();
+  const int64_t piece_ns = now - std::exchange(last_point_, now);
+  const int64_t quantum_ns =
+      std::max(options_.min_quantum_ns, options_.period_ns - shared_.turn_ns.load(std::memory_order_relaxed));
+  // Ends at the point nearest to the quantum's end, if the next piece is as long as this one.
+  if (now - entered_ + piece_ns / 2 < quantum_ns) return;
   if (Took(shared_.next, pthread_mutex_trylock(&shared_.next))) {
     pthread_mutex_unlock(&shared_.next);
     return;
@@ -108,6 +119,7 @@ void CoreArbiter::LayerEdge() {
 }
 
 void CoreArbiter::Leave() {
+  if (!options_.yields) shared_.turn_ns.store(clock_.Now() - entered_, std::memory_order_relaxed);
   if (granted_) pthread_mutex_unlock(&shared_.cores);
   granted_ = false;
 }

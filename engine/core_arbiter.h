@@ -6,12 +6,12 @@
 //   free               | Enter                                             | held   |
 //   held               | Enter of another                                  | held   | it queues; one at a time is next
 //   held               | Leave                                             | free   | the next one enters
-//   held               | LayerEdge, yielding, somebody is next, and the    | free   | the next one enters; the holder
+//   held               | YieldPoint, yielding, somebody is next, and the   | free   | the next one enters; the holder
 //                      | holder's quantum is over                          |        | queues behind it
 //   held               | the holder dies                                   | free   | the next one enters
 //
-// A lone request so uses all cores in each phase. A long prefill holds up a decode step by its quantum and one layer at
-// most; and however much decodes, prefill has a quantum between two decode steps.
+// A lone request so uses all cores in each phase. While prefill and decode compete, the quantum is what a decode step
+// leaves of `period_ns`: running streams go as slowly as they may and no slower, and prefill gets all the rest.
 #ifndef BATON_ENGINE_CORE_ARBITER_H_
 #define BATON_ENGINE_CORE_ARBITER_H_
 
@@ -25,10 +25,13 @@
 namespace baton::engine {
 
 struct CoreArbiterOptions {
-  // Lets others in at layer edges: prefill does, decode does not.
+  // Lets others in at yield points: prefill does, decode does not.
   bool yields = false;
-  // What a yielding holder computes before it lets others in.
-  int64_t quantum_ns = 10 * kNsPerMs;
+  // How often those that do not yield have their turn while a yielding one computes: 40 ms a token is fluent to a
+  // reader, and some of it goes to the way there and back.
+  int64_t period_ns = 36 * kNsPerMs;
+  // What a yielding holder computes at least before it lets others in, however long their turns are.
+  int64_t min_quantum_ns = 10 * kNsPerMs;
   // After so long a wait the step runs without a grant: a stopped process slows its neighbours down, no more.
   int64_t max_wait_ns = 2 * kNsPerSecond;
 };
@@ -46,7 +49,7 @@ class CoreArbiter final : public StepGate {
 
   void Enter() override;
   bool yields() const override { return options_.yields; }
-  void LayerEdge() override;
+  void YieldPoint() override;
   void Leave() override;
 
  private:
@@ -59,8 +62,9 @@ class CoreArbiter final : public StepGate {
   Shared& shared_;
   const CoreArbiterOptions options_;
   const Clock& clock_;
-  // Since when this process computes.
+  // Since when this process computes, and its last yield point.
   TimeNs entered_ = 0;
+  TimeNs last_point_ = 0;
   // False when the wait was given up.
   bool granted_ = false;
 };

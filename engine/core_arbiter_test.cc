@@ -31,12 +31,12 @@ TEST_F(CoreArbiterTest, OneHolderAtATime) {
   constexpr int kSteps = 2000;
   std::atomic<int> inside{0};
   const auto work = [&](bool yields) {
-    const auto arbiter = Open({.yields = yields, .quantum_ns = 0});
+    const auto arbiter = Open({.yields = yields, .period_ns = 0, .min_quantum_ns = 0});
     for (int i = 0; i < kSteps; ++i) {
       arbiter->Enter();
       EXPECT_EQ(inside.fetch_add(1), 0);
       inside.fetch_sub(1);
-      arbiter->LayerEdge();
+      arbiter->YieldPoint();
       EXPECT_EQ(inside.fetch_add(1), 0);
       inside.fetch_sub(1);
       arbiter->Leave();
@@ -50,8 +50,8 @@ TEST_F(CoreArbiterTest, OneHolderAtATime) {
   third.join();
 }
 
-TEST_F(CoreArbiterTest, DecodeEntersAtALayerEdgeOfALongPrefill) {
-  const auto prefill = Open({.yields = true, .quantum_ns = 0});
+TEST_F(CoreArbiterTest, DecodeEntersAtAYieldPointOfALongPrefill) {
+  const auto prefill = Open({.yields = true, .period_ns = 0, .min_quantum_ns = 0});
   prefill->Enter();
   std::atomic<bool> decoded{false};
   std::thread decode([&] {
@@ -60,29 +60,62 @@ TEST_F(CoreArbiterTest, DecodeEntersAtALayerEdgeOfALongPrefill) {
     decoded = true;
     arbiter->Leave();
   });
-  // Ends only when the edge lets the other in.
-  while (!decoded) prefill->LayerEdge();
+  // Ends only when the point lets the other in.
+  while (!decoded) prefill->YieldPoint();
   prefill->Leave();
   decode.join();
 }
 
-TEST_F(CoreArbiterTest, PrefillKeepsTheCoresForItsQuantum) {
-  const auto prefill = Open({.yields = true, .quantum_ns = 10, .max_wait_ns = 20 * kNsPerSecond});
+// A decode step that waits for the cores while prefill holds them.
+class WaitingDecode {
+ public:
+  explicit WaitingDecode(std::unique_ptr<CoreArbiter> arbiter) : arbiter_(std::move(arbiter)) {}
+  ~WaitingDecode() { thread_.join(); }
+  bool has_entered() const { return entered_; }
+
+ private:
+  const std::unique_ptr<CoreArbiter> arbiter_;
+  std::atomic<bool> entered_{false};
+  std::thread thread_{[this] {
+    arbiter_->Enter();
+    entered_ = true;
+    arbiter_->Leave();
+  }};
+};
+
+constexpr int64_t kPatientNs = 20 * kNsPerSecond;
+constexpr int kManyTimes = 10'000;
+
+TEST_F(CoreArbiterTest, PrefillHasWhatADecodeStepLeavesOfThePeriod) {
+  const auto decode = Open({});
+  decode->Enter();
+  clock_.Advance(16);
+  decode->Leave();
+  const auto prefill = Open({.yields = true, .period_ns = 36, .min_quantum_ns = 5, .max_wait_ns = kPatientNs});
   prefill->Enter();
-  std::atomic<bool> decoded{false};
-  std::thread decode([&] {
-    const auto arbiter = Open({.max_wait_ns = 20 * kNsPerSecond});
-    arbiter->Enter();
-    decoded = true;
-    arbiter->Leave();
-  });
+  const WaitingDecode waiting(Open({.max_wait_ns = kPatientNs}));
   clock_.Advance(9);
-  for (int i = 0; i < 10'000; ++i) prefill->LayerEdge();
-  EXPECT_FALSE(decoded);
-  clock_.Advance(1);
-  while (!decoded) prefill->LayerEdge();
+  for (int i = 0; i < kManyTimes; ++i) prefill->YieldPoint();
+  EXPECT_FALSE(waiting.has_entered());
+  clock_.Advance(11);
+  while (!waiting.has_entered()) prefill->YieldPoint();
   prefill->Leave();
-  decode.join();
+}
+
+TEST_F(CoreArbiterTest, PrefillHasItsLeastQuantumHoweverLongADecodeStepTakes) {
+  const auto decode = Open({});
+  decode->Enter();
+  clock_.Advance(1'000);
+  decode->Leave();
+  const auto prefill = Open({.yields = true, .period_ns = 36, .min_quantum_ns = 10, .max_wait_ns = kPatientNs});
+  prefill->Enter();
+  const WaitingDecode waiting(Open({.max_wait_ns = kPatientNs}));
+  clock_.Advance(4);
+  for (int i = 0; i < kManyTimes; ++i) prefill->YieldPoint();
+  EXPECT_FALSE(waiting.has_entered());
+  clock_.Advance(6);
+  while (!waiting.has_entered()) prefill->YieldPoint();
+  prefill->Leave();
 }
 
 TEST_F(CoreArbiterTest, ADeadHolderHandsTheCoresOn) {

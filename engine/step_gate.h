@@ -11,10 +11,10 @@ class StepGate {
 
   // Returns when the step may start.
   virtual void Enter() = 0;
-  // Whether LayerEdge ever lets others in; else no step need stop there. The same at every call.
+  // Whether YieldPoint ever lets others in; else no step need stop there. The same at every call.
   virtual bool yields() const = 0;
-  // Between two layers of a step. May let others compute first.
-  virtual void LayerEdge() = 0;
+  // Between two parts of a step, often. May let others compute first.
+  virtual void YieldPoint() = 0;
   // The step has ended.
   virtual void Leave() = 0;
 };

@@ -178,13 +178,16 @@ void TransformerRunner::RunStep(int thread) {
   for (int r = turned.begin; r < turned.end; ++r) kv_.Turn(r);
   pool_->Barrier();
   for (int layer = 0; layer < config_.layers; ++layer) {
-    if (layer > 0 && gate_ != nullptr && gate_->yields()) {
-      if (thread == 0) gate_->LayerEdge();
-      pool_->Barrier();
-    }
+    if (layer > 0) YieldPoint(cursor);
     RunLayer(cursor, layer);
   }
   if (!plan_.logits_rows.empty()) Logits(cursor);
+}
+
+void TransformerRunner::YieldPoint(const Cursor& cursor) {
+  if (gate_ == nullptr || !gate_->yields()) return;
+  if (cursor.thread == 0) gate_->YieldPoint();
+  pool_->Barrier();
 }
 
 void TransformerRunner::RunLayer(Cursor& cursor, int index) {
@@ -201,6 +204,7 @@ void TransformerRunner::RunLayer(Cursor& cursor, int index) {
     for (int b = begin; b < end; ++b) StoreBranch(cursor, layer.output, attended_, b);
   });
   AddBranch(cursor, layer.attention_post_norm);
+  YieldPoint(cursor);
   const Activations& ffn_in = Normalize(cursor, layer.ffn_norm);
   Share(cursor, config_.ffn_size / kGroup, [&](int begin, int end) {
     for (int u = begin; u < end; ++u) FeedForward(cursor, layer, ffn_in, u);

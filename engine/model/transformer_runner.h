@@ -66,6 +66,8 @@ class TransformerRunner final : public ModelRunner {
   void AllocateScratch(int max_rows);
   void RunStep(int thread);
   void RunLayer(Cursor& cursor, int index);
+  // Where others may have the cores first: all threads stop while one asks.
+  void YieldPoint(const Cursor& cursor);
 
   // Calls fn(begin, end) for parts of [0, units) until all threads together have done them all; then meets at a
   // barrier.
