@@ -125,8 +125,9 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
   app.add_option("--max-seqs", flags.max_seqs, "sequences in one batch")
       ->check(CLI::Range(1, kMaxSequences))
       ->capture_default_str();
-  app.add_option("--chunk-tokens", flags.chunk_tokens, "prompt tokens of one step")
-      ->check(CLI::Range(kMinChunkTokens, kMaxChunkTokens))
+  app.add_option("--chunk-tokens", flags.chunk_tokens,
+                 "prompt tokens of one step; 0: 512 of a prefill worker, 256 of one that decodes")
+      ->check(CLI::IsMember({0}) | CLI::Range(kMinChunkTokens, kMaxChunkTokens))
       ->capture_default_str();
   app.add_flag("--no-prefix-cache", flags.no_prefix_cache, "compute every prompt from its first token");
   app.add_option("--transport", flags.transport, "of KV blocks: auto, shm or tcp")

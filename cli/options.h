@@ -36,7 +36,8 @@ struct EngineFlags : KernelFlags {
   std::string model;
   std::string kv_memory = "512MiB";
   int max_seqs = 64;
-  int chunk_tokens = 256;
+  // 0: the worker's role decides.
+  int chunk_tokens = 0;
   bool no_prefix_cache = false;
   std::string transport = "auto";
 };
@@ -56,6 +57,9 @@ struct RouterFlags {
 
 inline constexpr int kMinChunkTokens = 16;
 inline constexpr int kMaxChunkTokens = 8192;
+// Larger chunks compute faster; where streams run in the same steps, smaller ones let them stutter less.
+inline constexpr int kPrefillWorkerChunkTokens = 512;
+inline constexpr int kDecodingWorkerChunkTokens = 256;
 
 // --threads, --numerics, --kv-dtype, --isa, --weights. `flags` outlives `app`.
 void AddKernelFlags(CLI::App& app, KernelFlags& flags);

@@ -32,7 +32,19 @@ class TransferFetcher final : public decode_worker::KvFetcher {
   kvtransfer::TransferThread& transfer_;
 };
 
+// Flags whose default depends on the role, decided.
+WorkerFlags Decided(pb::WorkerRole role, WorkerFlags flags) {
+  if (flags.engine.chunk_tokens == 0) {
+    flags.engine.chunk_tokens =
+        role == pb::WORKER_ROLE_PREFILL ? kPrefillWorkerChunkTokens : kDecodingWorkerChunkTokens;
+  }
+  return flags;
+}
+
 }  // namespace
+
+WorkerProcess::WorkerProcess(pb::WorkerRole role, const WorkerFlags& flags)
+    : role_(role), flags_(Decided(role, flags)) {}
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(pb::WorkerRole role, const WorkerFlags& flags) {
   const TimeNs begin = MonotonicClock().Now();

@@ -51,7 +51,7 @@ class WorkerProcess {
   void Drain(int64_t timeout_ms);
 
  private:
-  WorkerProcess(internal::v1::WorkerRole role, const WorkerFlags& flags) : role_(role), flags_(flags) {}
+  WorkerProcess(internal::v1::WorkerRole role, const WorkerFlags& flags);
 
   bool prefills() const { return role_ != internal::v1::WORKER_ROLE_DECODE; }
   bool decodes() const { return role_ != internal::v1::WORKER_ROLE_PREFILL; }

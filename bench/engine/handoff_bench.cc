@@ -111,7 +111,8 @@ absl::StatusOr<std::vector<Figure>> BenchKind(const std::string& kind, const Han
   // Twice as many blocks as are read: every other one.
   const OwnerProcess owner(kind, 2 * bytes);
   if (owner.address().empty()) {
-    return absl::UnavailableError(absl::StrCat("KV transport ", kind, " cannot serve here: leave handoff out of --only"));
+    return absl::UnavailableError(
+        absl::StrCat("KV transport ", kind, " cannot serve here: leave handoff out of --only"));
   }
   BATON_ASSIGN_OR_RETURN(const auto transport, MakeKind(kind));
   BATON_ASSIGN_OR_RETURN(const auto region, transport->AllocateRegion(2 * bytes));

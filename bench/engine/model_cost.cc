@@ -12,6 +12,14 @@ constexpr std::string_view kHead = "output.weight";
 // Tokens attended to by rows [0, tokens) together.
 int64_t CausalPairs(int64_t tokens) { return tokens * (tokens + 1) / 2; }
 
+// The same, as the mean of all layers.
+int64_t PairsALayer(const ModelCost& cost, int64_t tokens) {
+  const int64_t seen = std::min<int64_t>(tokens, cost.window);
+  const int64_t windowed = CausalPairs(seen) + (tokens - seen) * cost.window;
+  const int64_t full_layers = cost.layers - cost.sliding_layers;
+  return (full_layers * CausalPairs(tokens) + cost.sliding_layers * windowed) / cost.layers;
+}
+
 }  // namespace
 
 ModelCost CostOf(const modelfile::ModelFile& file, const engine::CpuModelOptions& options, int64_t kv_token_bytes) {
@@ -32,6 +40,9 @@ ModelCost CostOf(const modelfile::ModelFile& file, const engine::CpuModelOptions
   }
   const modelfile::ModelConfig& config = file.config();
   cost.attention_macs = int64_t{2} * config.layers * config.heads * config.head_dim;
+  cost.layers = config.layers;
+  cost.window = config.sliding_window;
+  for (int layer = 0; layer < config.layers; ++layer) cost.sliding_layers += config.Slides(layer) ? 1 : 0;
   return cost;
 }
 
@@ -39,7 +50,7 @@ Work PrefillWork(const ModelCost& cost, const PrefillShape& shape) {
   const int64_t rows = int64_t{shape.prompts} * shape.prompt_tokens;
   const int64_t chunks = (rows + shape.chunk_tokens - 1) / shape.chunk_tokens;
   const int64_t macs = rows * cost.layer_macs + shape.prompts * cost.head_macs;
-  const int64_t attention = shape.prompts * CausalPairs(shape.prompt_tokens) * cost.attention_macs;
+  const int64_t attention = shape.prompts * PairsALayer(cost, shape.prompt_tokens) * cost.attention_macs;
   return {.bytes = chunks * cost.layer_bytes + shape.prompts * cost.head_bytes + rows * cost.kv_token_bytes,
           .int8_macs = cost.is_int8 ? macs : 0,
           .float_macs = attention + (cost.is_int8 ? 0 : macs)};
@@ -48,7 +59,8 @@ Work PrefillWork(const ModelCost& cost, const PrefillShape& shape) {
 Work DecodeWork(const ModelCost& cost, const DecodeShape& shape) {
   const int64_t rows = int64_t{shape.streams} * shape.steps;
   const int64_t macs = rows * (cost.layer_macs + cost.head_macs);
-  const int64_t context = CausalPairs(shape.context_tokens + shape.steps) - CausalPairs(shape.context_tokens);
+  const int64_t context =
+      PairsALayer(cost, shape.context_tokens + shape.steps) - PairsALayer(cost, shape.context_tokens);
   const int64_t pairs = shape.streams * context;
   return {.bytes = shape.steps * (cost.layer_bytes + cost.head_bytes) + pairs * cost.kv_token_bytes,
           .int8_macs = cost.is_int8 ? macs : 0,

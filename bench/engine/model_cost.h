@@ -23,6 +23,10 @@ struct ModelCost {
   int64_t kv_token_bytes = 0;
   // Of one row over one token of context, all layers: scores and values.
   int64_t attention_macs = 0;
+  // Of `layers`, those whose rows see the last `window` tokens only.
+  int layers = 1;
+  int sliding_layers = 0;
+  int window = 0;
 };
 
 ModelCost CostOf(const modelfile::ModelFile& file, const engine::CpuModelOptions& options, int64_t kv_token_bytes);

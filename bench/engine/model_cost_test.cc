@@ -47,6 +47,17 @@ TEST(DecodeWork, ReadsEverythingOnceAStepAndEachStreamsContext) {
   EXPECT_EQ(work.float_macs, 3 * (9 + 10) * 2);
 }
 
+TEST(PrefillWork, CountsTheWindowOfLayersThatSlide) {
+  ModelCost cost = kCost;
+  cost.layers = 2;
+  cost.sliding_layers = 1;
+  cost.window = 3;
+  // One layer's rows see 1 + 2 + 3 + 4 + 5 tokens, the other's 1 + 2 + 3 + 3 + 3: 27 of two layers.
+  EXPECT_EQ(PrefillWork(cost, {.prompts = 1, .prompt_tokens = 5, .chunk_tokens = 5}).float_macs, 27 / 2 * 2);
+  // The next token sees 6 and 3.
+  EXPECT_EQ(DecodeWork(cost, {.streams = 1, .context_tokens = 5, .steps = 1}).float_macs, (36 / 2 - 27 / 2) * 2);
+}
+
 TEST(LimitOf, IsTheLongerOfReadingAndMultiplying) {
   const Work work{.bytes = 100, .int8_macs = 40, .float_macs = 10};
   const LimitTime memory = LimitOf(work, Limits(10, 10, 10));

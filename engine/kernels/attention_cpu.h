@@ -16,6 +16,9 @@ inline constexpr int kWord = 4;
 inline constexpr int kCacheLine = 64;
 // Blocks of K or V that all queries meet before the next ones: they stay in the first-level cache meanwhile.
 inline constexpr int kChunkBlocks = 4;
+// So few queries are one tile, as in decode, and meet each part of the cache once. Such a tile asks for the lines of
+// kChunkBlocks parts ahead as it goes: a burst of a whole chunk would wait for the memory while nothing is computed.
+inline constexpr int kStreamedQueries = 4;
 
 enum class Kv { kF32, kBf16, kInt8 };
 
@@ -110,6 +113,10 @@ struct AttentionState {
   float* sum;
   float* split_max;
   float* split_sum;
+  // Blocks of the split at hand, and of the call.
+  int split_begin = 0;
+  int split_end = 0;
+  int end = 0;
 
   explicit AttentionState(const AttentionCall& c) : call(c) {
     queries = c.query_rows * c.heads_per_kv;
@@ -167,6 +174,19 @@ struct AttentionState {
     const int bytes = kStepsPerBlock * vectors * Op::kVectorBytes + scale_bytes;
     for (int i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(part + i);
   }
+  // What a streaming tile reads kChunkBlocks parts after those of `block`: the split's keys, its values, the next keys.
+  const uint8_t* AfterKeys(int block) const {
+    const int next = block + kChunkBlocks;
+    if (next < split_end) return Keys(next);
+    const int value = split_begin + next - split_end;
+    return Values(value < split_end ? value : split_end - 1);
+  }
+  const uint8_t* AfterValues(int block) const {
+    const int next = block + kChunkBlocks;
+    if (next < split_end) return Values(next);
+    return next < end ? Keys(next) : Values(block);
+  }
+  bool streams() const { return queries <= kStreamedQueries; }
   const uint8_t* Keys(int block) const { return call.keys + call.blocks[block] * call.block_stride; }
   const uint8_t* Values(int block) const { return call.values + call.blocks[block] * call.block_stride; }
   // Of int8: a block's scales, one a token.
@@ -197,9 +217,20 @@ BATON_INLINE void ScoreTile(const AttentionState<kKv>& s, int first, int block, 
   BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
     BATON_UNROLL for (int b = 0; b < kBlocks; ++b) acc[q][b] = Simd::Zero();
   }
+  constexpr bool kStreams = kQueries <= kStreamedQueries;
+  const uint8_t* ahead[kBlocks];
+  if constexpr (kStreams) {
+    BATON_UNROLL for (int b = 0; b < kBlocks; ++b) {
+      ahead[b] = s.AfterKeys(block + b);
+      if constexpr (kKv == Kv::kInt8) __builtin_prefetch(s.Scales(ahead[b]));
+    }
+  }
   for (int k = 0; k < s.key_steps; ++k) {
     typename Op::Right key[kBlocks];
-    BATON_UNROLL for (int b = 0; b < kBlocks; ++b) key[b] = Op::Load(keys[b] + k * Op::kVectorBytes);
+    BATON_UNROLL for (int b = 0; b < kBlocks; ++b) {
+      key[b] = Op::Load(keys[b] + k * Op::kVectorBytes);
+      if constexpr (kStreams) __builtin_prefetch(ahead[b] + k * Op::kVectorBytes);
+    }
     BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
       const uint8_t* const left = query + q * s.query_bytes + k * Op::kLeftBytes;
       BATON_UNROLL for (int b = 0; b < kBlocks; ++b) acc[q][b] = Op::Step(acc[q][b], left, key[b]);
@@ -250,7 +281,7 @@ template <Kv kKv>
 void Scores(const AttentionState<kKv>& s, int first, int end, int start, int begin, int blocks) {
   for (int chunk = begin; chunk < blocks; chunk += kChunkBlocks) {
     const int stop = chunk + kChunkBlocks < blocks ? chunk + kChunkBlocks : blocks;
-    s.PrefetchKeys(start / kBlock + stop, start / kBlock + blocks);
+    if (!s.streams()) s.PrefetchKeys(start / kBlock + stop, start / kBlock + blocks);
     TileQueries<Simd::kQueryTile>(first, end,
                                   [&]<int kQueries>(int q) { ScoreRows<kKv, kQueries>(s, q, start, chunk, stop); });
   }
@@ -306,6 +337,7 @@ template <Kv kKv, int kQueries, int kVectors>
 BATON_INLINE void ValueTile(const AttentionState<kKv>& s, int first, int block, int begin, int end, int vector) {
   using Op = Operands<kKv>;
   constexpr int kSteps = AttentionState<kKv>::kStepsPerBlock;
+  constexpr bool kStreams = kQueries <= kStreamedQueries;
   float* const out = s.split + static_cast<size_t>(first) * s.call.head_dim + vector * kLanes;
   const uint8_t* const probs = s.probs + static_cast<size_t>(first) * AttentionState<kKv>::kProbabilityBytes;
   Simd::F acc[kQueries][kVectors];
@@ -315,12 +347,18 @@ BATON_INLINE void ValueTile(const AttentionState<kKv>& s, int first, int block, 
     }
   }
   for (int t = begin; t < end;) {
-    const uint8_t* const values = s.Values(block + t / kSteps) + static_cast<size_t>(vector) * Op::kVectorBytes;
+    const size_t offset = static_cast<size_t>(vector) * Op::kVectorBytes;
+    const uint8_t* const values = s.Values(block + t / kSteps) + offset;
+    const uint8_t* ahead = nullptr;
+    if constexpr (kStreams) ahead = s.AfterValues(block + t / kSteps) + offset;
     const int stop = (t / kSteps + 1) * kSteps < end ? (t / kSteps + 1) * kSteps : end;
     for (; t < stop; ++t) {
-      const uint8_t* const row = values + static_cast<size_t>(t % kSteps) * s.vectors * Op::kVectorBytes;
+      const size_t row = static_cast<size_t>(t % kSteps) * s.vectors * Op::kVectorBytes;
       typename Op::Right value[kVectors];
-      BATON_UNROLL for (int v = 0; v < kVectors; ++v) value[v] = Op::Load(row + v * Op::kVectorBytes);
+      BATON_UNROLL for (int v = 0; v < kVectors; ++v) {
+        value[v] = Op::Load(values + row + v * Op::kVectorBytes);
+        if constexpr (kStreams) __builtin_prefetch(ahead + row + v * Op::kVectorBytes);
+      }
       BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
         const uint8_t* const left = probs + q * AttentionState<kKv>::kProbabilityBytes + t * Op::kLeftBytes;
         BATON_UNROLL for (int v = 0; v < kVectors; ++v) acc[q][v] = Op::Step(acc[q][v], left, value[v]);
@@ -390,7 +428,7 @@ void WeighValues(const AttentionState<kKv>& s, int first, int last, int start) {
   for (int chunk = begin; chunk < common;) {
     const int next = (chunk / kChunkSteps + 1) * kChunkSteps;
     const int stop = next < common ? next : common;
-    s.PrefetchValues(block + next / kSteps, block + (common + kSteps - 1) / kSteps);
+    if (!s.streams()) s.PrefetchValues(block + next / kSteps, block + (common + kSteps - 1) / kSteps);
     TileQueries<Simd::kQueryTile>(first, last,
                                   [&]<int kQueries>(int q) { ValueRows<kKv, kQueries>(s, q, block, chunk, stop); });
     chunk = stop;
@@ -430,9 +468,11 @@ void Fold(const AttentionState<kKv>& s, int i, bool is_first) {
 
 template <Kv kKv>
 void Attention(const AttentionCall& call) {
-  const AttentionState<kKv> s(call);
-  s.TakeQueries();
+  AttentionState<kKv> s(call);
   const int last_position = call.first_position + call.query_rows - 1;
+  s.end = last_position / kBlock + 1;
+  s.PrefetchKeys(s.FirstSeen(0) / kBlock, s.end);
+  s.TakeQueries();
   for (int start = s.FirstSeen(0) / kSplitTokens * kSplitTokens; start <= last_position; start += kSplitTokens) {
     // The queries that see some of it.
     int first = 0;
@@ -441,12 +481,14 @@ void Attention(const AttentionCall& call) {
     while (s.FirstSeen(last - 1) >= start + kSplitTokens) --last;
     const int hidden_blocks = s.Hidden(first, start) / kBlock;
     const int blocks = (s.Visible(last - 1, start) + kBlock - 1) / kBlock;
-    if constexpr (kKv == Kv::kInt8) s.PrefetchValueScales(start / kBlock + hidden_blocks, start / kBlock + blocks);
+    s.split_begin = start / kBlock + hidden_blocks;
+    s.split_end = start / kBlock + blocks;
+    if constexpr (kKv == Kv::kInt8) s.PrefetchValueScales(s.split_begin, s.split_end);
     Scores<kKv>(s, first, last, start, hidden_blocks, blocks);
-    s.PrefetchValues(start / kBlock + hidden_blocks, start / kBlock + blocks);
+    if (!s.streams()) s.PrefetchValues(s.split_begin, s.split_end);
     for (int i = first; i < last; ++i) Softmax<kKv>(s, i, start, s.Hidden(i, start), s.Visible(i, start));
     WeighValues<kKv>(s, first, last, start);
-    s.PrefetchKeys(start / kBlock + kSplitTokens / kBlock, last_position / kBlock + 1);
+    if (!s.streams()) s.PrefetchKeys(s.split_end, s.end);
     for (int i = first; i < last; ++i) Fold<kKv>(s, i, s.FirstSeen(i) / kSplitTokens * kSplitTokens == start);
   }
   for (int i = 0; i < s.queries; ++i) {
