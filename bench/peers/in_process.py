@@ -4,7 +4,10 @@ A shape is (streams, prompt tokens, new tokens). Prefill is all prompt tokens ov
 last prompt; decode is all tokens after the first of each stream over the time they took.
 """
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 
 from environments import say
@@ -30,13 +33,30 @@ def tokens_per_s(shape, first_s, rest_s):
 
 
 class Child:
-    """A peer in a child process that stays up between rounds, so that its model is compiled once."""
+    """A peer in a child process that stays up between rounds, so that its model is compiled once.
+
+    It stands still while others are measured: threads of some peers spin when they have nothing to do.
+    """
 
     def __init__(self, python, script, model, threads, seed):
         command = [str(word) for word in (python, script, model, threads, seed)]
-        self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                      start_new_session=True)
+        self.signal(signal.SIGSTOP)
+
+    def signal(self, number):
+        """To the child and its own children."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.child.pid, number)
 
     def measure(self, shape):
+        self.signal(signal.SIGCONT)
+        try:
+            return self.run(shape)
+        finally:
+            self.signal(signal.SIGSTOP)
+
+    def run(self, shape):
         self.child.stdin.write(" ".join(map(str, shape)) + "\n")
         self.child.stdin.flush()
         line = self.child.stdout.readline()
@@ -46,8 +66,12 @@ class Child:
         return tokens_per_s(shape, answer["first_s"], answer["rest_s"])
 
     def close(self):
-        self.child.stdin.close()
-        self.child.wait(timeout=60)
+        self.signal(signal.SIGCONT)
+        try:
+            self.child.stdin.close()
+            self.child.wait(timeout=60)
+        finally:
+            self.signal(signal.SIGKILL)
 
 
 class LlamaCpp:

@@ -24,6 +24,7 @@ import fcntl
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -222,6 +223,8 @@ def parse_arguments():
 
 
 def main():
+    # So that a run that is ended ends its peers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("peers: ended"))
     arguments = parse_arguments()
     results = json.loads(arguments.out.read_text()) if arguments.out and arguments.out.is_file() else {}
     if not arguments.table:
