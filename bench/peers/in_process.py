@@ -25,6 +25,7 @@ TITLES = {
     "decode_32": "decode, 32 streams",
 }
 MEASURE_TIMEOUT_S = 300
+END_TIMEOUT_S = 30
 
 
 def tokens_per_s(shape, first_s, rest_s):
@@ -67,11 +68,11 @@ class Child:
 
     def close(self):
         self.signal(signal.SIGCONT)
-        try:
-            self.child.stdin.close()
-            self.child.wait(timeout=60)
-        finally:
-            self.signal(signal.SIGKILL)
+        self.child.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.child.wait(timeout=END_TIMEOUT_S)
+        self.signal(signal.SIGKILL)
+        self.child.wait()
 
 
 class LlamaCpp:
