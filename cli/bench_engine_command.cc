@@ -98,11 +98,7 @@ class EngineBench {
   }
 
   absl::Status MeasureHandoff() {
-    const modelfile::ModelConfig& config = model_.file->config();
-    const KvLayout layout{.layers = config.layers,
-                          .kv_heads = config.kv_heads,
-                          .head_dim = config.head_dim,
-                          .dtype = ParseKvDtype(flags_)};
+    const KvLayout layout = engine::KvLayoutOf(model_.file->config(), ParseKvDtype(flags_));
     BATON_ASSIGN_OR_RETURN(std::vector<bench::Figure> figures,
                            bench::BenchHandoff({.block_bytes = layout.block_bytes()}));
     Add(std::move(figures));

@@ -82,7 +82,7 @@ void ChildProcess::Kill() {
 }
 
 absl::StatusOr<std::string> ChildProcess::WaitReady(int64_t timeout_ms) {
-  const TimeNs deadline = MonotonicClock().Now() + timeout_ms * kNsPerMs;
+  const TimeNs deadline = After(MonotonicClock().Now(), timeout_ms);
   std::string line;
   while (line.size() < kMaxReadyLineBytes) {
     const int64_t left_ms = (deadline - MonotonicClock().Now()) / kNsPerMs;
@@ -111,7 +111,7 @@ void ChildProcess::Signal(int signal_number) const {
 }
 
 bool ChildProcess::WaitExit(int64_t timeout_ms) {
-  const TimeNs deadline = MonotonicClock().Now() + timeout_ms * kNsPerMs;
+  const TimeNs deadline = After(MonotonicClock().Now(), timeout_ms);
   while (!Poll().has_value()) {
     if (MonotonicClock().Now() >= deadline) return false;
     poll(nullptr, 0, kPollIntervalMs);

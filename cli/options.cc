@@ -133,6 +133,10 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
   app.add_option("--transport", flags.transport, "of KV blocks: auto, shm or tcp")
       ->check(CLI::IsMember({"auto", "shm", "tcp"}))
       ->capture_default_str();
+  app.add_option("--decode-period-ms", flags.decode_period_ms,
+                 "where workers share cores: how often running streams have a step while prompts are computed")
+      ->check(CLI::Range(1, kMaxDecodePeriodMs))
+      ->capture_default_str();
 }
 
 void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port) {

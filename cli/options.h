@@ -8,6 +8,7 @@
 #include "CLI/CLI.hpp"
 #include "common/kv_layout.h"
 #include "common/limits.h"
+#include "engine/core_arbiter.h"
 #include "engine/cpu_model.h"
 
 namespace baton::cli {
@@ -40,6 +41,7 @@ struct EngineFlags : KernelFlags {
   int chunk_tokens = 0;
   bool no_prefix_cache = false;
   std::string transport = "auto";
+  int decode_period_ms = engine::kDecodePeriodMs;
 };
 
 // Where a process listens.
@@ -57,6 +59,7 @@ struct RouterFlags {
 
 inline constexpr int kMinChunkTokens = 16;
 inline constexpr int kMaxChunkTokens = 8192;
+inline constexpr int kMaxDecodePeriodMs = 1000;
 // Larger chunks compute faster; where streams run in the same steps, smaller ones let them stutter less.
 inline constexpr int kPrefillWorkerChunkTokens = 512;
 inline constexpr int kDecodingWorkerChunkTokens = 256;

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "cli/options.h"
 #include "cli/process.h"
@@ -28,18 +29,24 @@ struct Flags {
 };
 
 std::vector<std::string> EngineArgs(const Flags& flags) {
-  std::vector<std::string> args = {"--model",        flags.engine.model,
-                                   "--threads",      std::to_string(flags.engine.threads),
-                                   "--numerics",     flags.engine.numerics,
-                                   "--kv-dtype",     flags.engine.kv_dtype,
-                                   "--isa",          flags.engine.isa,
-                                   "--weights",      flags.engine.weights,
-                                   "--kv-memory",    flags.engine.kv_memory,
-                                   "--max-seqs",     std::to_string(flags.engine.max_seqs),
-                                   "--chunk-tokens", std::to_string(flags.engine.chunk_tokens),
-                                   "--transport",    flags.engine.transport,
-                                   "--log-level",    flags.listen.log_level};
-  if (flags.engine.no_prefix_cache) args.push_back("--no-prefix-cache");
+  const EngineFlags& engine = flags.engine;
+  const std::pair<const char*, std::string> values[] = {
+      {"--model", engine.model},
+      {"--threads", std::to_string(engine.threads)},
+      {"--numerics", engine.numerics},
+      {"--kv-dtype", engine.kv_dtype},
+      {"--isa", engine.isa},
+      {"--weights", engine.weights},
+      {"--kv-memory", engine.kv_memory},
+      {"--max-seqs", std::to_string(engine.max_seqs)},
+      {"--chunk-tokens", std::to_string(engine.chunk_tokens)},
+      {"--transport", engine.transport},
+      {"--decode-period-ms", std::to_string(engine.decode_period_ms)},
+      {"--log-level", flags.listen.log_level},
+  };
+  std::vector<std::string> args;
+  for (const auto& [flag, value] : values) args.insert(args.end(), {flag, value});
+  if (engine.no_prefix_cache) args.push_back("--no-prefix-cache");
   return args;
 }
 

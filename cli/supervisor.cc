@@ -87,7 +87,7 @@ absl::Status Supervisor::WaitReady(Slot& slot, std::string& address) {
 }
 
 absl::Status Supervisor::WaitForWorkers() {
-  const TimeNs deadline = MonotonicClock().Now() + kReadyTimeoutMs * kNsPerMs;
+  const TimeNs deadline = After(MonotonicClock().Now(), kReadyTimeoutMs);
   while (MonotonicClock().Now() < deadline) {
     BATON_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, GetStatus(address_));
     if (status.workers_size() >= static_cast<int>(options_.workers.size())) return absl::OkStatus();
@@ -109,7 +109,7 @@ void Supervisor::Check(Slot& slot) {
     if (!exit_code.has_value()) return;
     slot.failures = now - slot.started > kHealthyMs * kNsPerMs ? 1 : slot.failures + 1;
     const int64_t backoff_ms = std::min(kMaxBackoffMs, kFirstBackoffMs << std::min(slot.failures - 1, 10));
-    slot.restart_at = now + backoff_ms * kNsPerMs;
+    slot.restart_at = After(now, backoff_ms);
     slot.child.reset();
     spdlog::warn("{} ended with {}: restart in {} ms",
                  slot.index < 0 ? "router" : options_.workers[static_cast<size_t>(slot.index)].role, *exit_code,

@@ -19,6 +19,8 @@ namespace pb = internal::v1;
 namespace {
 
 constexpr int64_t kDrainPollMs = 20;
+// Of each group, in one read of a hand-off.
+constexpr int32_t kTokenBlocksPerRead = 8;
 constexpr std::chrono::seconds kServerStopTime{1};
 
 // The transfer thread, as the decode core sees it.
@@ -70,8 +72,9 @@ absl::Status WorkerProcess::LoadModel() {
   options.weights = ParseWeights(flags_.engine.weights);
   options.threads = flags_.engine.threads;
   if (flags_.core_arbiter_fd >= 0) {
-    BATON_ASSIGN_OR_RETURN(arbiter_,
-                           engine::CoreArbiter::Open(flags_.core_arbiter_fd, {.yields = !decodes()}, MonotonicClock()));
+    const engine::CoreArbiterOptions arbiter{.yields = !decodes(),
+                                             .period_ns = flags_.engine.decode_period_ms * kNsPerMs};
+    BATON_ASSIGN_OR_RETURN(arbiter_, engine::CoreArbiter::Open(flags_.core_arbiter_fd, arbiter, MonotonicClock()));
     options.gate = arbiter_.get();
   }
   options.max_rows = flags_.engine.chunk_tokens + flags_.engine.max_seqs;
@@ -87,9 +90,10 @@ absl::Status WorkerProcess::MakePool() {
   BATON_ASSIGN_OR_RETURN(transport_, kvtransfer::MakeTransport({.kind = kind}));
   const uint64_t block_bytes = runner_->kv_layout().block_bytes();
   const uint64_t blocks = ParseByteSize(flags_.engine.kv_memory) / block_bytes;
-  if (blocks < 2 || blocks > static_cast<uint64_t>(std::numeric_limits<int32_t>::max())) {
+  const uint64_t least = 2 * static_cast<uint64_t>(runner_->kv_layout().groups().count());
+  if (blocks < least || blocks > static_cast<uint64_t>(std::numeric_limits<int32_t>::max())) {
     return absl::InvalidArgumentError(absl::StrCat("--kv-memory ", flags_.engine.kv_memory, " holds ", blocks,
-                                                   " blocks of ", block_bytes, " bytes: give at least two"));
+                                                   " blocks of ", block_bytes, " bytes: give at least ", least));
   }
   block_count_ = static_cast<int32_t>(blocks);
   BATON_ASSIGN_OR_RETURN(pool_, transport_->AllocateRegion(blocks * block_bytes));
@@ -107,7 +111,10 @@ void WorkerProcess::MakeEngine() {
                                              *runner_, pool_);
   const KvLayout& layout = runner_->kv_layout();
   transfer_ = std::make_unique<kvtransfer::TransferThread>(
-      *transport_, kvtransfer::KvSinkOptions{.block_bytes = layout.block_bytes()}, MonotonicClock(), pool_,
+      *transport_,
+      kvtransfer::KvSinkOptions{.block_bytes = layout.block_bytes(),
+                                .max_blocks_per_read = kTokenBlocksPerRead * layout.groups().count()},
+      MonotonicClock(), pool_,
       kvtransfer::TransferThread::Callbacks{
           .committed =
               [this](const kvtransfer::Committed& done) {
@@ -154,7 +161,9 @@ void WorkerProcess::MakePrefill() {
 
 void WorkerProcess::MakeDecode() {
   fetcher_ = std::make_unique<TransferFetcher>(*transfer_);
-  const int32_t maximal_prompt = std::min(BlocksForTokens(runner_->context_length()), block_count_ / 2);
+  const int32_t prompt_blocks =
+      runner_->kv_layout().groups().MostBlocks(runner_->context_length(), flags_.engine.chunk_tokens);
+  const int32_t maximal_prompt = std::min(prompt_blocks, block_count_ / 2);
   decode_core_ = std::make_unique<decode_worker::DecodeCore>(
       decode_worker::DecodeOptions{.max_sequences = flags_.engine.max_seqs,
                                    .headroom_blocks = prefills() ? maximal_prompt : 0,
@@ -202,6 +211,10 @@ absl::Status WorkerProcess::Serve() {
   link.hello.set_chunk_tokens(flags_.engine.chunk_tokens);
   link.hello.set_context_length(runner_->context_length());
   link.hello.set_pid(getpid());
+  const KvGroups groups = runner_->kv_layout().groups();
+  link.hello.set_full_groups(groups.full);
+  link.hello.set_sliding_groups(groups.sliding);
+  link.hello.set_window(groups.window);
   link_ = std::make_unique<rpc::RouterLink>(std::move(link));
   link_->Start();
   return absl::OkStatus();
@@ -225,7 +238,7 @@ pb::WorkerHeartbeat WorkerProcess::Load() {
 
 void WorkerProcess::Drain(int64_t timeout_ms) {
   link_->Drain();
-  const TimeNs deadline = MonotonicClock().Now() + timeout_ms * kNsPerMs;
+  const TimeNs deadline = After(MonotonicClock().Now(), timeout_ms);
   // Blocks are referred to until the last reader has them.
   while (Load().used_blocks() > 0 && MonotonicClock().Now() < deadline)
     absl::SleepFor(absl::Milliseconds(kDrainPollMs));
@@ -238,6 +251,7 @@ WorkerProcess::~WorkerProcess() {
   if (loop_ != nullptr) loop_->Stop();
   if (loop_thread_.joinable()) loop_thread_.join();
   if (transfer_ != nullptr) transfer_->Stop();
+  fetch_client_.reset();
 }
 
 }  // namespace baton::cli

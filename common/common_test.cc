@@ -1,5 +1,7 @@
 #include <cmath>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include "common/digest.h"
 #include "common/ids.h"
@@ -30,6 +32,72 @@ TEST(KvLayout, BlockOfTheDefaultModelIs360KiB) {
   EXPECT_EQ(BlocksForTokens(0), 0);
   EXPECT_EQ(BlocksForTokens(16), 1);
   EXPECT_EQ(BlocksForTokens(17), 2);
+}
+
+// Five of six layers slide, as Gemma 3's.
+KvLayout Gemma() {
+  KvLayout layout{.layers = 18, .kv_heads = 1, .head_dim = 256, .window = 512};
+  for (int i = 0; i < 18; ++i) layout.sliding_layers.push_back(i % 6 != 5);
+  return layout;
+}
+
+TEST(KvLayout, LayersThatSlideAreInBlocksOfTheirOwn) {
+  const KvLayout layout = Gemma();
+  EXPECT_EQ(layout.groups(), (KvGroups{.full = 1, .sliding = 5, .window = 512}));
+  EXPECT_EQ(layout.group_layers(), 3);
+  EXPECT_EQ(layout.block_bytes(), 3u * 2 * 16 * 256 * 2);
+  EXPECT_EQ(layout.token_bytes(), 18u * 2 * 256 * 2);
+  std::set<std::pair<int32_t, int32_t>> places;
+  for (int32_t i = 0; i < layout.layers; ++i) {
+    const KvLayout::Place place = layout.PlaceOf(i);
+    EXPECT_EQ(place.group == 0, i % 6 == 5) << i;
+    EXPECT_TRUE(place.group < 6 && place.index < 3) << i;
+    EXPECT_TRUE(places.emplace(place.group, place.index).second) << i;
+  }
+}
+
+TEST(KvLayout, TellsOfWindowAndSlidingLayers) {
+  KvLayout other = Gemma();
+  EXPECT_EQ(other.ToString(), "18x1x256-bf16-v0-window512-sssssfsssssfsssssf");
+  other.window = 511;
+  EXPECT_FALSE(other == Gemma());
+  other = {.layers = 18, .kv_heads = 1, .head_dim = 256};
+  EXPECT_EQ(other.ToString(), "18x1x256-bf16-v0");
+  EXPECT_EQ(other.groups(), KvGroups{});
+}
+
+TEST(KvLayout, AModelWhoseLayersAllSlideHasOneGroup) {
+  const KvLayout layout{.layers = 2, .kv_heads = 1, .head_dim = 16, .window = 32, .sliding_layers = {true, true}};
+  EXPECT_EQ(layout.groups(), (KvGroups{.full = 0, .sliding = 1, .window = 32}));
+  EXPECT_EQ(layout.PlaceOf(1).index, 1);
+}
+
+TEST(KvGroups, HandsOverWhatTheRowAfterThePromptSees) {
+  const KvGroups groups{.full = 1, .sliding = 5, .window = 32};
+  // Row 100 sees 69..99, which begin in block 4 of 7.
+  EXPECT_EQ(groups.FirstSeen(100), 4);
+  EXPECT_EQ(groups.HandedOver(100), 7 + 5 * 3);
+  EXPECT_EQ(groups.HandedOverBefore(4, 100), 4);
+  EXPECT_EQ(groups.HandedOverBefore(5, 100), 5 + 5);
+  EXPECT_EQ(groups.HandedOver(20), 6 * 2);
+  EXPECT_EQ(KvGroups{}.HandedOver(100), 7);
+  // Row 47 sees 16..47, row 46 sees 15, too.
+  EXPECT_EQ(groups.FirstSeen(47), 1);
+  EXPECT_EQ(groups.FirstSeen(46), 0);
+}
+
+TEST(KvGroups, BlocksOfSlidingGroupsAreBoundByWindowAndChunk) {
+  const KvGroups groups{.full = 2, .sliding = 3, .window = 64};
+  EXPECT_EQ(groups.MostBlocks(32, 512), 5 * 2);
+  EXPECT_EQ(groups.MostBlocks(16'000, 32), 2 * 1'000 + 3 * (4 + 2));
+  EXPECT_EQ(KvGroups{}.MostBlocks(16'000, 32), 1'000);
+  for (int32_t window = 1; window < 70; ++window) {
+    const KvGroups one{.full = 0, .sliding = 1, .window = window};
+    for (int32_t row = 0; row < 200; ++row) {
+      EXPECT_LE(row / kBlockTokens + 1 - one.FirstSeen(row), one.MostBlocks(row + 1, kBlockTokens));
+      EXPECT_LE(one.HandedOver(row), one.MostBlocks(row, kBlockTokens));
+    }
+  }
 }
 
 TEST(KvLayout, AnInt8BlockHasAScaleForEachTokenAndHead) {

@@ -1,15 +1,22 @@
-// The shape of one KV block in memory. Both ends of a hand-off compare layouts before a byte moves.
+// The shape of one KV block in memory, and which blocks a sequence has. Both ends of a hand-off compare layouts before
+// a byte moves.
 //
-// A pool is block-major: [block][layer][K|V][kv_head][...], `block_tokens` tokens a block, so that one block is one
-// contiguous range of `block_bytes()` and neighbouring blocks coalesce. What lies inside a head's part belongs to the
-// engine's kernels and is named by `inner_format`.
+// A pool is block-major: [block][layer of the group][K|V][kv_head][...], kBlockTokens tokens a block, so that one block
+// is one contiguous range of `block_bytes()` and neighbouring blocks coalesce. What lies inside a head's part belongs
+// to the engine's kernels and is named by `inner_format`.
+//
+// Layers that slide see the last `window` tokens only. So that what lies before can be given back, the layers of a
+// model are divided into groups of equal size, each either of layers that see everything (full) or of such that slide,
+// and a block holds tokens of one group. A model without sliding layers has one group, of all its layers.
 #ifndef BATON_COMMON_KV_LAYOUT_H_
 #define BATON_COMMON_KV_LAYOUT_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace baton {
 
@@ -18,6 +25,45 @@ inline constexpr int kBlockTokens = 16;
 
 // Index of a block inside one pool.
 using BlockId = int32_t;
+inline constexpr BlockId kNoBlock = -1;
+
+inline constexpr int BlocksForTokens(int64_t tokens) {
+  return static_cast<int>((tokens + kBlockTokens - 1) / kBlockTokens);
+}
+
+// The groups of layers, full ones first, and what of a sequence is kept in each. The blocks of index i, one a group,
+// hold the tokens from i * kBlockTokens on.
+struct KvGroups {
+  int32_t full = 1;
+  int32_t sliding = 0;
+  // Tokens that a row of a sliding layer sees, its own among them. Positive where a group slides.
+  int32_t window = 0;
+
+  int32_t count() const { return full + sliding; }
+  // Index of the first block that the row at `position` sees of a sliding group. Later rows see none before it.
+  int32_t FirstSeen(int64_t position) const {
+    return static_cast<int32_t>(std::max<int64_t>(position - window + 1, 0) / kBlockTokens);
+  }
+  // A prompt is handed over as a list of blocks: index by index, the full groups' and then, where the row after the
+  // prompt sees them, the sliding groups'. So many of them come before index `end`.
+  int32_t HandedOverBefore(int32_t end, int64_t prompt_tokens) const {
+    return full * end + sliding * std::max(end - FirstSeen(prompt_tokens), 0);
+  }
+  int32_t HandedOver(int64_t prompt_tokens) const {
+    return HandedOverBefore(BlocksForTokens(prompt_tokens), prompt_tokens);
+  }
+  // Most blocks of one sliding group that a sequence of `tokens` holds, when at most `chunk_tokens` are computed at
+  // once.
+  int32_t MostSlidingBlocks(int64_t tokens, int32_t chunk_tokens) const {
+    return std::min(BlocksForTokens(tokens), BlocksForTokens(window - 1) + BlocksForTokens(chunk_tokens));
+  }
+  // Of all groups.
+  int32_t MostBlocks(int64_t tokens, int32_t chunk_tokens) const {
+    const int32_t slid = sliding == 0 ? 0 : sliding * MostSlidingBlocks(tokens, chunk_tokens);
+    return full * BlocksForTokens(tokens) + slid;
+  }
+  friend bool operator==(const KvGroups&, const KvGroups&) = default;
+};
 
 enum class KvDtype : uint8_t { kBf16 = 0, kF32 = 1, kOpaque = 2, kInt8 = 3 };
 
@@ -30,6 +76,19 @@ struct KvLayout {
   KvDtype dtype = KvDtype::kBf16;
   // Version of the arrangement inside [kv_head], raised by the engine whenever it changes.
   uint32_t inner_format = 0;
+  // Tokens that a sliding layer sees, and which layers those are; empty: none.
+  int32_t window = 0;
+  std::vector<bool> sliding_layers = {};
+
+  // Where a layer's part lies.
+  struct Place {
+    int32_t group = 0;
+    int32_t index = 0;
+  };
+  KvGroups groups() const;
+  // Of a group, and so of a block.
+  int32_t group_layers() const { return layers / groups().count(); }
+  Place PlaceOf(int32_t layer) const;
 
   // K, or V, of one layer and head: the values, and behind those of int8 an f32 scale a token, padded to 64 bytes.
   size_t head_part_bytes() const {
@@ -41,15 +100,13 @@ struct KvLayout {
     return values * (dtype == KvDtype::kF32 ? 4 : dtype == KvDtype::kBf16 ? 2 : 1);
   }
   size_t block_bytes() const {
-    return static_cast<size_t>(layers) * 2 * static_cast<size_t>(kv_heads) * head_part_bytes();
+    return static_cast<size_t>(group_layers()) * 2 * static_cast<size_t>(kv_heads) * head_part_bytes();
   }
-  // A token's share of a block.
-  size_t token_bytes() const { return block_bytes() / kBlockTokens; }
+  // A token's share of the blocks of all groups.
+  size_t token_bytes() const { return static_cast<size_t>(groups().count()) * block_bytes() / kBlockTokens; }
   std::string ToString() const;
   friend bool operator==(const KvLayout&, const KvLayout&) = default;
 };
-
-inline int BlocksForTokens(int64_t tokens) { return static_cast<int>((tokens + kBlockTokens - 1) / kBlockTokens); }
 
 }  // namespace baton
 

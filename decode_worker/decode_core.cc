@@ -22,14 +22,15 @@ DecodeCore::DecodeCore(const DecodeOptions& options, const Clock& clock, engine:
 
 void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
   const JobKey key = job.key;
-  absl::StatusOr<engine::SequenceId> sequence = Admit(job);
+  absl::StatusOr<engine::SequenceId> sequence = Admit(job, !source.local);
   if (!sequence.ok()) {
     updates_.End(key, sequence.status());
     return;
   }
   by_sequence_[*sequence] = key;
   deadlines_.emplace(job.deadline, key);
-  Job& entry = jobs_.emplace(key, Job{.job = std::move(job), .sequence = *sequence, .started = clock_.Now()}).first->second;
+  Job& entry =
+      jobs_.emplace(key, Job{.job = std::move(job), .sequence = *sequence, .started = clock_.Now()}).first->second;
   const int32_t cached_tokens = engine_.cached_tokens(*sequence);
   updates_.Update(key, {.kind = WorkerUpdate::Kind::kStarted, .cached_tokens = cached_tokens});
   if (source.local) {
@@ -39,16 +40,18 @@ void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
     return;
   }
   const absl::Span<const BlockId> blocks = engine_.prompt_blocks(*sequence);
+  const KvGroups groups = engine_.runner().kv_layout().groups();
   fetcher_.Start({.key = key,
                   .source_target = source.prefill_target,
                   .source = source.prefill_incarnation,
                   .fingerprint = options_.fingerprint,
                   .deadline = entry.job.deadline,
-                  .first_block = cached_tokens / kBlockTokens,
+                  .first_block = groups.HandedOverBefore(cached_tokens / kBlockTokens,
+                                                         static_cast<int64_t>(entry.job.prompt.size())),
                   .blocks = {blocks.begin(), blocks.end()}});
 }
 
-absl::StatusOr<engine::SequenceId> DecodeCore::Admit(const WorkerJob& job) {
+absl::StatusOr<engine::SequenceId> DecodeCore::Admit(const WorkerJob& job, bool pulls_prompt) {
   if (jobs_.contains(job.key)) return absl::AlreadyExistsError(absl::StrCat("job ", job.key.ToString(), " is here"));
   if (job_count() >= options_.max_sequences) {
     return absl::ResourceExhaustedError(absl::StrCat("all ", options_.max_sequences, " decode slots are taken"));
@@ -56,8 +59,9 @@ absl::StatusOr<engine::SequenceId> DecodeCore::Admit(const WorkerJob& job) {
   const engine::EngineLoad load = engine_.Load();
   // Jobs that lost their blocks come first.
   if (load.preempted > 0) return absl::ResourceExhaustedError("preempted requests wait for KV blocks");
-  return engine_.Reserve({.prompt = job.prompt, .sampling = job.sampling, .tenant = job.tenant},
-                         load.used_blocks == 0 ? 0 : options_.headroom_blocks);
+  return engine_.Reserve(
+      {.prompt = job.prompt, .sampling = job.sampling, .tenant = job.tenant, .pulls_prompt = pulls_prompt},
+      load.used_blocks == 0 ? 0 : options_.headroom_blocks);
 }
 
 void DecodeCore::OnCommitted(const kvtransfer::Committed& committed) {
@@ -74,8 +78,9 @@ void DecodeCore::OnCommitted(const kvtransfer::Committed& committed) {
   const engine::SampledToken first = ToSampledToken(committed.first);
   const Finish finish = static_cast<Finish>(committed.first.finish);
   if (!engine_.AcceptsFirst(job.sequence, first.token, finish != Finish::kNone)) {
-    EndCall(committed.key, job.job.deadline,
-            absl::InternalError(absl::StrCat("the prefill worker sent token ", first.token, ", which cannot be right")));
+    EndCall(
+        committed.key, job.job.deadline,
+        absl::InternalError(absl::StrCat("the prefill worker sent token ", first.token, ", which cannot be right")));
     return Forget(committed.key);
   }
   if (finish == Finish::kNone) updates_.Update(committed.key, {.kind = WorkerUpdate::Kind::kKvCommitted});

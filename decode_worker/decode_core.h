@@ -1,5 +1,5 @@
-// The decode phase: which jobs get a slot and blocks, when their KV is pulled, what is streamed. A policy on the engine's
-// loop; pulling is kvtransfer::KvSink's, the arithmetic is the engine's.
+// The decode phase: which jobs get a slot and blocks, when their KV is pulled, what is streamed. A policy on the
+// engine's loop; pulling is kvtransfer::KvSink's, the arithmetic is the engine's.
 //
 //   state      | event                        | next       | actions
 //   -----------+------------------------------+------------+-----------------------------------------------------------
@@ -32,7 +32,8 @@
 
 namespace baton::decode_worker {
 
-// The transfer thread as the loop sees it. Each Start is answered by one OnCommitted or OnFetchFailed, posted to the loop.
+// The transfer thread as the loop sees it. Each Start is answered by one OnCommitted or OnFetchFailed, posted to the
+// loop.
 class KvFetcher {
  public:
   virtual ~KvFetcher() = default;
@@ -43,7 +44,8 @@ class KvFetcher {
 struct DecodeOptions {
   // Jobs at once, whatever their state.
   int32_t max_sequences = 0;
-  // Blocks that must stay free beyond a new job's prompt, unless the pool is idle. A mixed worker's is one maximal prompt.
+  // Blocks that must stay free beyond a new job's prompt, unless the pool is idle. A mixed worker's is one maximal
+  // prompt.
   int32_t headroom_blocks = 0;
   std::string fingerprint;
 };
@@ -86,7 +88,7 @@ class DecodeCore final : public engine::PhasePolicy {
     WorkerTimes times;
   };
 
-  absl::StatusOr<engine::SequenceId> Admit(const WorkerJob& job);
+  absl::StatusOr<engine::SequenceId> Admit(const WorkerJob& job, bool pulls_prompt);
   void EmitToken(const Job& job, int32_t index, const engine::SampledToken& token);
   void FinishJob(Job& job, Finish finish);
   void EndCall(const JobKey& key, TimeNs deadline, const absl::Status& status);

@@ -69,22 +69,19 @@ void BatchScheduler::PlanDecode(Sequences sequences, int32_t slots) {
 
 // Victims are younger than the asking sequence, so none of them is in the plan yet.
 bool BatchScheduler::GrowForNextRow(Sequences sequences, Sequence& sequence) {
-  if (sequence.computed() < sequence.block_count() * kBlockTokens) return true;
-  BlockId block = pool_.Allocate();
-  while (block == kNoBlock) {
+  while (!sequence.Grow(pool_)) {
     Sequence* victim = Youngest(sequences);
     BATON_CHECK(victim != nullptr && victim->id() >= sequence.id());
     Preempt(*victim, pool_);
     if (victim == &sequence) return false;
-    block = pool_.Allocate();
   }
-  sequence.AddBlock(block);
   return true;
 }
 
 bool BatchScheduler::CanResume(Sequence& sequence, int32_t runnable, PrefixHits& hits) const {
   if (options_.prefix_cache) hits = FindPrefix(sequence, pool_);
-  return sequence.blocks_to_resume() - hits.used_blocks + runnable <= pool_.available();
+  const int32_t to_spare = runnable * sequence.groups().count();
+  return BlocksToTake(sequence, hits, sequence.blocks_to_resume()) + to_spare <= pool_.available();
 }
 
 void BatchScheduler::ResumeOldestPreempted(Sequences sequences) {
@@ -106,6 +103,7 @@ void BatchScheduler::PlanPrefill(Sequences sequences) {
     int32_t end = sequence->length();
     if (end - first > budget) end = (first + budget) / kBlockTokens * kBlockTokens;
     if (end <= first) return;
+    sequence->TakePromised(end, pool_);
     plan_.push_back({.sequence = sequence.get(), .first_position = first, .row_count = end - first});
     budget -= end - first;
     --slots;

@@ -4,8 +4,8 @@
 //
 //   1. Decode rows, oldest sequence first. A row that needs a block and finds none takes those of the youngest sequence
 //      that may be preempted; when the asking one is the youngest itself, it is preempted.
-//   2. The oldest preempted sequence comes back, when blocks for all its tokens and one more can be had, and one to
-//      spare for every running sequence (else the next decode step would take them away again).
+//   2. The oldest preempted sequence comes back, when blocks for all its tokens and one more can be had, and one of
+//      each group to spare for every running sequence (else the next decode step would take them away again).
 //   3. Prefill chunks, oldest first, in what decode leaves of chunk_tokens. A chunk ends at a multiple of kBlockTokens
 //      or with the prompt. Prefill always gets one block's rows, and one slot of two or more: decode cannot starve it.
 //

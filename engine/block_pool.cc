@@ -14,30 +14,57 @@ BlockPool::BlockPool(int32_t block_count) {
   for (BlockId block = 0; block < block_count; ++block) PushBack(free_, block);
 }
 
-BlockId BlockPool::Allocate() {
+BlockId BlockPool::Allocate(BlockKind kind) { return available() > 0 ? Take(kind) : kNoBlock; }
+
+void BlockPool::Promise(int32_t count) {
+  BATON_CHECK(count >= 0 && count <= available()) << count << " of " << available();
+  promised_ += count;
+}
+
+void BlockPool::ReturnPromised(int32_t count) {
+  BATON_CHECK(count >= 0 && count <= promised_) << count << " of " << promised_;
+  promised_ -= count;
+}
+
+BlockId BlockPool::TakePromised() {
+  BATON_CHECK(promised_ > 0);
+  --promised_;
+  return Take(BlockKind::kSliding);
+}
+
+BlockId BlockPool::Take(BlockKind kind) {
   BlockId block = free_.head;
   if (block != kNoBlock) {
     Remove(free_, block);
   } else {
     block = lru_.head;
-    if (block == kNoBlock) return kNoBlock;
     Remove(lru_, block);
     Forget(block);
   }
   at(block).refs = 1;
+  at(block).kind = kind;
   return block;
 }
 
 void BlockPool::Ref(BlockId block) {
   Block& b = at(block);
   BATON_CHECK(b.refs > 0) << "reference to unused block " << block;
-  ++b.refs;
+  AddRef(b);
+}
+
+void BlockPool::AddRef(Block& block) {
+  if (block.refs++ > 0 && block.kind == BlockKind::kSliding) ++shared_;
+  BATON_CHECK(available() >= 0) << "a reference that takes a promised block";
 }
 
 void BlockPool::Unref(BlockId block) {
   Block& b = at(block);
   BATON_CHECK(b.refs > 0) << "block " << block << " freed twice";
-  if (--b.refs == 0) PushBack(b.named ? lru_ : free_, block);
+  if (--b.refs == 0) {
+    PushBack(b.named ? lru_ : free_, block);
+  } else if (b.kind == BlockKind::kSliding) {
+    --shared_;
+  }
 }
 
 bool BlockPool::Publish(BlockId block, const Digest128& name) {
@@ -61,7 +88,8 @@ BlockId BlockPool::Find(const Digest128& name) const {
 BlockId BlockPool::Acquire(const Digest128& name) {
   const BlockId block = Find(name);
   if (block == kNoBlock) return kNoBlock;
-  if (at(block).refs++ == 0) Remove(lru_, block);
+  if (at(block).refs == 0) Remove(lru_, block);
+  AddRef(at(block));
   return block;
 }
 

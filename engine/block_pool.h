@@ -9,6 +9,11 @@
 //   cached     | 0    | yes      | Acquire(name)  | used, refs 1
 //   cached     | 0    | yes      | Allocate       | used, refs 1, name forgotten: the least recently used goes first
 //
+// A sequence gives blocks of sliding groups back while it is computed, and must get others in their place. It is
+// promised as many as it will hold of them at once; a promise holds back free or cached blocks, whichever. It gets its
+// promise back with a block that it gives back, also when somebody else still refers to that: so each reference to a
+// block of a sliding group takes one from available(), shared or not.
+//
 // Every operation is O(1) and allocates nothing after construction. Used by one thread.
 #ifndef BATON_ENGINE_BLOCK_POOL_H_
 #define BATON_ENGINE_BLOCK_POOL_H_
@@ -21,14 +26,20 @@
 
 namespace baton::engine {
 
-inline constexpr BlockId kNoBlock = -1;
+// Of which kind of group a block is.
+enum class BlockKind : uint8_t { kFull, kSliding };
 
 class BlockPool {
  public:
   explicit BlockPool(int32_t block_count);
 
-  // One reference to a block of unspecified content; kNoBlock when all are used.
-  BlockId Allocate();
+  // One reference to a block of unspecified content; kNoBlock when all are used or promised.
+  BlockId Allocate(BlockKind kind = BlockKind::kFull);
+  // So many, at most available(), will be had by TakePromised, or not be needed after all.
+  void Promise(int32_t count);
+  void ReturnPromised(int32_t count);
+  // One reference to a block of a sliding group.
+  BlockId TakePromised();
   // Adds a reference to a used block.
   void Ref(BlockId block);
   // Drops one. Of a block that has none it is a bug, which aborts.
@@ -39,7 +50,7 @@ class BlockPool {
   bool Publish(BlockId block, const Digest128& name);
   // The block of that name, used or cached, or kNoBlock.
   BlockId Find(const Digest128& name) const;
-  // Find, and a reference to what is found.
+  // Find, and a reference to what is found. Whatever it takes from available() must be there.
   BlockId Acquire(const Digest128& name);
 
   int32_t refs(BlockId block) const { return at(block).refs; }
@@ -47,12 +58,14 @@ class BlockPool {
   int32_t free_count() const { return free_.count; }
   int32_t cached_count() const { return lru_.count; }
   int32_t used_count() const { return total() - free_count() - cached_count(); }
+  int32_t promised_count() const { return promised_; }
   // What Allocate can give.
-  int32_t available() const { return free_count() + cached_count(); }
+  int32_t available() const { return free_count() + cached_count() - promised_ - shared_; }
 
  private:
   struct Block {
     int32_t refs = 0;
+    BlockKind kind = BlockKind::kFull;
     bool named = false;
     // In the free list or the LRU list, whichever it is in.
     BlockId previous = kNoBlock;
@@ -72,6 +85,8 @@ class BlockPool {
   Block& at(BlockId block);
   void PushBack(List& list, BlockId block);
   void Remove(List& list, BlockId block);
+  BlockId Take(BlockKind kind);
+  void AddRef(Block& block);
   BlockId& Bucket(const Digest128& name);
   void Forget(BlockId block);
 
@@ -81,6 +96,9 @@ class BlockPool {
   List free_;
   // Named blocks without a reference, least recently used first.
   List lru_;
+  int32_t promised_ = 0;
+  // References to blocks of sliding groups beyond the first one of each.
+  int32_t shared_ = 0;
 };
 
 }  // namespace baton::engine

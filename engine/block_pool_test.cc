@@ -80,6 +80,62 @@ TEST(BlockPool, FirstBlockOfANameKeepsIt) {
   EXPECT_EQ(pool.free_count(), 1);
 }
 
+TEST(BlockPool, PromisedBlocksAreKeptFromOthers) {
+  BlockPool pool(3);
+  pool.Promise(2);
+  EXPECT_EQ(pool.available(), 1);
+  EXPECT_NE(pool.Allocate(), kNoBlock);
+  EXPECT_EQ(pool.Allocate(), kNoBlock);
+  EXPECT_NE(pool.TakePromised(), kNoBlock);
+  EXPECT_EQ(pool.Allocate(), kNoBlock);
+  pool.ReturnPromised(1);
+  EXPECT_NE(pool.Allocate(), kNoBlock);
+}
+
+TEST(BlockPool, EvictsACachedBlockForAPromise) {
+  BlockPool pool(1);
+  const BlockId block = pool.Allocate();
+  pool.Publish(block, Name(1));
+  pool.Unref(block);
+  pool.Promise(1);
+  EXPECT_EQ(pool.Find(Name(1)), block);
+  EXPECT_EQ(pool.TakePromised(), block);
+  EXPECT_EQ(pool.Find(Name(1)), kNoBlock);
+}
+
+// Who gives such a block back can have another one for it, whoever still refers to it.
+TEST(BlockPool, EachReferenceToABlockOfASlidingGroupTakesOne) {
+  BlockPool pool(3);
+  const BlockId sliding = pool.Allocate(BlockKind::kSliding);
+  pool.Publish(sliding, Name(1));
+  EXPECT_EQ(pool.available(), 2);
+  EXPECT_EQ(pool.Acquire(Name(1)), sliding);
+  EXPECT_EQ(pool.available(), 1);
+  EXPECT_EQ(pool.used_count(), 1);
+  pool.Unref(sliding);
+  EXPECT_EQ(pool.available(), 2);
+  pool.Promise(1);
+  EXPECT_EQ(pool.available(), 1);
+  pool.Unref(sliding);
+  EXPECT_EQ(pool.available(), 2);
+  // A block of a full group afterwards, which is shared for nothing.
+  pool.ReturnPromised(1);
+  for (int i = 0; i < 3; ++i) pool.Publish(pool.Allocate(), Name(static_cast<uint64_t>(i) + 2));
+  EXPECT_EQ(pool.available(), 0);
+  EXPECT_NE(pool.Acquire(Name(2)), kNoBlock);
+  EXPECT_EQ(pool.available(), 0);
+}
+
+TEST(BlockPoolDeathTest, AbortsOnPromisesThatCannotBeKept) {
+  BlockPool pool(2);
+  EXPECT_DEATH(pool.Promise(3), "3 of 2");
+  EXPECT_DEATH(pool.ReturnPromised(1), "1 of 0");
+  EXPECT_DEATH(pool.TakePromised(), "promised_ > 0");
+  const BlockId block = pool.Allocate(BlockKind::kSliding);
+  pool.Promise(1);
+  EXPECT_DEATH(pool.Ref(block), "takes a promised block");
+}
+
 TEST(BlockPoolDeathTest, AbortsOnDoubleFreeAndOnUseOfAFreeBlock) {
   BlockPool pool(2);
   const BlockId block = pool.Allocate();
@@ -93,9 +149,31 @@ TEST(BlockPoolDeathTest, AbortsOnDoubleFreeAndOnUseOfAFreeBlock) {
 // The same pool in the plainest terms.
 class PoolModel {
  public:
-  explicit PoolModel(int32_t count) : refs_(static_cast<size_t>(count), 0) {}
+  explicit PoolModel(int32_t count)
+      : refs_(static_cast<size_t>(count), 0), sliding_(static_cast<size_t>(count), false) {}
 
-  void OnAllocate(BlockId got) {
+  int32_t available() const {
+    int32_t free = 0, shared = 0;
+    for (size_t b = 0; b < refs_.size(); ++b) {
+      free += refs_[b] == 0 ? 1 : 0;
+      shared += sliding_[b] && refs_[b] > 0 ? refs_[b] - 1 : 0;
+    }
+    return free - shared - promised_;
+  }
+  // What a reference to a block takes from it.
+  bool TakesOne(BlockId b) { return refs(b) == 0 || sliding_[static_cast<size_t>(b)]; }
+  void OnPromise(int32_t count) { promised_ += count; }
+  int32_t promised() const { return promised_; }
+
+  void OnTakePromised(BlockId got) {
+    --promised_;
+    OnAllocate(got, true);
+  }
+  void OnAllocate(BlockId got, bool sliding) {
+    if (available() == 0) {
+      ASSERT_EQ(got, kNoBlock);
+      return;
+    }
     const auto unnamed_free = [&](BlockId b) { return refs(b) == 0 && !Named(b); };
     bool any_free = false;
     for (BlockId b = 0; b < count(); ++b) any_free |= unnamed_free(b);
@@ -110,6 +188,7 @@ class PoolModel {
       return;
     }
     refs(got) = 1;
+    sliding_[static_cast<size_t>(got)] = sliding;
   }
   void OnUnref(BlockId b) {
     if (--refs(b) == 0 && Named(b)) lru_.push_back(b);
@@ -135,6 +214,8 @@ class PoolModel {
   }
 
   std::vector<int32_t> refs_;
+  std::vector<bool> sliding_;
+  int32_t promised_ = 0;
   std::map<uint64_t, BlockId> names_;
   std::deque<BlockId> lru_;
 };
@@ -148,16 +229,32 @@ void CheckOneSeed(uint64_t seed) {
   for (int step = 0; step < 400; ++step) {
     const uint64_t name = random.Below(20);
     const size_t pick = held.empty() ? 0 : random.Below(held.size());
-    const uint64_t action = random.Below(held.empty() ? 2 : 5);
+    const uint64_t action = random.Below(held.empty() ? 4 : 7);
     if (action == 0) {
-      const BlockId got = pool.Allocate();
-      model.OnAllocate(got);
+      const bool sliding = random.Below(2) == 0;
+      const BlockId got = pool.Allocate(sliding ? BlockKind::kSliding : BlockKind::kFull);
+      model.OnAllocate(got, sliding);
       if (got != kNoBlock) held.push_back(got);
+    } else if (action == 2) {
+      const int32_t promise = static_cast<int32_t>(random.Below(static_cast<uint64_t>(model.available()) + 1));
+      pool.Promise(promise);
+      model.OnPromise(promise);
+    } else if (action == 3) {
+      if (model.promised() == 0) continue;
+      if (random.Below(3) == 0) {
+        pool.ReturnPromised(1);
+        model.OnPromise(-1);
+      } else {
+        held.push_back(pool.TakePromised());
+        model.OnTakePromised(held.back());
+      }
     } else if (action == 1) {
+      const BlockId found = pool.Find(Name(name));
+      if (found != kNoBlock && model.TakesOne(found) && model.available() == 0) continue;
       const BlockId got = pool.Acquire(Name(name));
       model.OnAcquire(name, got);
       if (got != kNoBlock) held.push_back(got);
-    } else if (action == 2) {
+    } else if (action == 4) {
       model.OnPublish(held[pick], name, pool.Publish(held[pick], Name(name)));
     } else {
       pool.Unref(held[pick]);
@@ -168,6 +265,8 @@ void CheckOneSeed(uint64_t seed) {
     ASSERT_EQ(pool.used_count(), model.used());
     ASSERT_EQ(pool.cached_count(), model.cached());
     ASSERT_EQ(pool.free_count(), count - model.used() - model.cached());
+    ASSERT_EQ(pool.promised_count(), model.promised());
+    ASSERT_EQ(pool.available(), model.available());
     for (BlockId b = 0; b < count; ++b) ASSERT_EQ(pool.refs(b), model.refs(b));
   }
 }

@@ -24,12 +24,14 @@
 
 namespace baton::engine {
 
+// 40 ms a token is fluent to a reader, and some of it goes to the way there and back.
+inline constexpr int kDecodePeriodMs = 36;
+
 struct CoreArbiterOptions {
   // Lets others in at yield points: prefill does, decode does not.
   bool yields = false;
-  // How often those that do not yield have their turn while a yielding one computes: 40 ms a token is fluent to a
-  // reader, and some of it goes to the way there and back.
-  int64_t period_ns = 36 * kNsPerMs;
+  // How often those that do not yield have their turn while a yielding one computes.
+  int64_t period_ns = kDecodePeriodMs * kNsPerMs;
   // What a yielding holder computes at least before it lets others in, however long their turns are.
   int64_t min_quantum_ns = 10 * kNsPerMs;
   // After so long a wait the step runs without a grant: a stopped process slows its neighbours down, no more.

@@ -12,6 +12,26 @@
 namespace baton::engine {
 namespace {
 
+constexpr int64_t kPatientNs = 20 * kNsPerSecond;
+constexpr int kManyTimes = 10'000;
+
+// A decode step that waits for the cores while prefill holds them.
+class WaitingDecode {
+ public:
+  explicit WaitingDecode(std::unique_ptr<CoreArbiter> arbiter) : arbiter_(std::move(arbiter)) {}
+  ~WaitingDecode() { thread_.join(); }
+  bool has_entered() const { return entered_; }
+
+ private:
+  const std::unique_ptr<CoreArbiter> arbiter_;
+  std::atomic<bool> entered_{false};
+  std::thread thread_{[this] {
+    arbiter_->Enter();
+    entered_ = true;
+    arbiter_->Leave();
+  }};
+};
+
 class CoreArbiterTest : public testing::Test {
  protected:
   CoreArbiterTest() : fd_(*CreateCoreArbiter()) {}
@@ -21,6 +41,24 @@ class CoreArbiterTest : public testing::Test {
     auto arbiter = CoreArbiter::Open(fd_, options, clock_);
     EXPECT_TRUE(arbiter.ok()) << arbiter.status();
     return *std::move(arbiter);
+  }
+  void TakeDecodeTurn(int64_t turn_ns) {
+    const auto decode = Open({});
+    decode->Enter();
+    clock_.Advance(turn_ns);
+    decode->Leave();
+  }
+  // A prefill that has held the cores for held_ns keeps them, and lets decode in after quantum_ns.
+  void ExpectQuantum(const CoreArbiterOptions& options, int64_t held_ns, int64_t quantum_ns) {
+    const auto prefill = Open(options);
+    prefill->Enter();
+    const WaitingDecode waiting(Open({.max_wait_ns = kPatientNs}));
+    clock_.Advance(held_ns);
+    for (int i = 0; i < kManyTimes; ++i) prefill->YieldPoint();
+    EXPECT_FALSE(waiting.has_entered());
+    clock_.Advance(quantum_ns - held_ns);
+    while (!waiting.has_entered()) prefill->YieldPoint();
+    prefill->Leave();
   }
 
   const int fd_;
@@ -53,69 +91,20 @@ TEST_F(CoreArbiterTest, OneHolderAtATime) {
 TEST_F(CoreArbiterTest, DecodeEntersAtAYieldPointOfALongPrefill) {
   const auto prefill = Open({.yields = true, .period_ns = 0, .min_quantum_ns = 0});
   prefill->Enter();
-  std::atomic<bool> decoded{false};
-  std::thread decode([&] {
-    const auto arbiter = Open({});
-    arbiter->Enter();
-    decoded = true;
-    arbiter->Leave();
-  });
+  const WaitingDecode waiting(Open({}));
   // Ends only when the point lets the other in.
-  while (!decoded) prefill->YieldPoint();
-  prefill->Leave();
-  decode.join();
-}
-
-// A decode step that waits for the cores while prefill holds them.
-class WaitingDecode {
- public:
-  explicit WaitingDecode(std::unique_ptr<CoreArbiter> arbiter) : arbiter_(std::move(arbiter)) {}
-  ~WaitingDecode() { thread_.join(); }
-  bool has_entered() const { return entered_; }
-
- private:
-  const std::unique_ptr<CoreArbiter> arbiter_;
-  std::atomic<bool> entered_{false};
-  std::thread thread_{[this] {
-    arbiter_->Enter();
-    entered_ = true;
-    arbiter_->Leave();
-  }};
-};
-
-constexpr int64_t kPatientNs = 20 * kNsPerSecond;
-constexpr int kManyTimes = 10'000;
-
-TEST_F(CoreArbiterTest, PrefillHasWhatADecodeStepLeavesOfThePeriod) {
-  const auto decode = Open({});
-  decode->Enter();
-  clock_.Advance(16);
-  decode->Leave();
-  const auto prefill = Open({.yields = true, .period_ns = 36, .min_quantum_ns = 5, .max_wait_ns = kPatientNs});
-  prefill->Enter();
-  const WaitingDecode waiting(Open({.max_wait_ns = kPatientNs}));
-  clock_.Advance(9);
-  for (int i = 0; i < kManyTimes; ++i) prefill->YieldPoint();
-  EXPECT_FALSE(waiting.has_entered());
-  clock_.Advance(11);
   while (!waiting.has_entered()) prefill->YieldPoint();
   prefill->Leave();
+}
+
+TEST_F(CoreArbiterTest, PrefillHasWhatADecodeStepLeavesOfThePeriod) {
+  TakeDecodeTurn(16);
+  ExpectQuantum({.yields = true, .period_ns = 36, .min_quantum_ns = 5, .max_wait_ns = kPatientNs}, 9, 20);
 }
 
 TEST_F(CoreArbiterTest, PrefillHasItsLeastQuantumHoweverLongADecodeStepTakes) {
-  const auto decode = Open({});
-  decode->Enter();
-  clock_.Advance(1'000);
-  decode->Leave();
-  const auto prefill = Open({.yields = true, .period_ns = 36, .min_quantum_ns = 10, .max_wait_ns = kPatientNs});
-  prefill->Enter();
-  const WaitingDecode waiting(Open({.max_wait_ns = kPatientNs}));
-  clock_.Advance(4);
-  for (int i = 0; i < kManyTimes; ++i) prefill->YieldPoint();
-  EXPECT_FALSE(waiting.has_entered());
-  clock_.Advance(6);
-  while (!waiting.has_entered()) prefill->YieldPoint();
-  prefill->Leave();
+  TakeDecodeTurn(1'000);
+  ExpectQuantum({.yields = true, .period_ns = 36, .min_quantum_ns = 10, .max_wait_ns = kPatientNs}, 4, 10);
 }
 
 TEST_F(CoreArbiterTest, ADeadHolderHandsTheCoresOn) {

@@ -103,6 +103,18 @@ absl::StatusOr<KvDtype> ChooseKvDtype(Numerics numerics, std::optional<KvDtype> 
                                                     is_exact ? "bf16 or int8" : "f32"));
 }
 
+KvLayout KvLayoutOf(const modelfile::ModelConfig& config, KvDtype dtype) {
+  KvLayout layout{.layers = config.layers,
+                  .kv_heads = config.kv_heads,
+                  .head_dim = config.head_dim,
+                  .dtype = dtype,
+                  .inner_format = 1};
+  if (config.sliding_layers.empty()) return layout;
+  layout.window = config.sliding_window;
+  layout.sliding_layers = config.sliding_layers;
+  return layout;
+}
+
 absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::ModelFile& file,
                                                           const CpuModelOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads) {
@@ -123,7 +135,8 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::Model
       std::make_unique<TransformerRunner>(std::move(weights), kv_dtype, *table, std::move(pool), options.max_rows);
   runner->set_gate(options.gate);
   runner->set_fingerprint(
-      MakeFingerprint({.digest = file.WeightsDigest(), .rounded_to = IsRounded(file, options.weights) ? WeightsName(options.weights) : ""},
+      MakeFingerprint({.digest = file.WeightsDigest(),
+                       .rounded_to = IsRounded(file, options.weights) ? WeightsName(options.weights) : ""},
                       runner->kv_layout(), options.numerics, ProbeNumerics(options.numerics, kv_dtype, *table)));
   return runner;
 }

@@ -54,6 +54,9 @@ int KernelThreads(int threads);
 // together: exact takes bf16 or int8 (half the bytes, other bits), fp32 takes f32.
 absl::StatusOr<KvDtype> ChooseKvDtype(Numerics numerics, std::optional<KvDtype> asked);
 
+// How a model's KV lies in blocks.
+KvLayout KvLayoutOf(const modelfile::ModelConfig& config, KvDtype dtype);
+
 struct CpuModelOptions {
   Numerics numerics = Numerics::kExact;
   std::optional<KvDtype> kv_dtype;

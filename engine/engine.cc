@@ -24,11 +24,12 @@ class Engine::Impl {
   absl::StatusOr<SequenceId> Reserve(SequenceSpec spec, int32_t headroom_blocks);
   bool AcceptsFirst(SequenceId id, int32_t token, bool ends);
   void StartDecode(SequenceId id, const SampledToken& first);
+  void Stop(SequenceId id);
   void Release(SequenceId id);
   absl::Span<const StepEvent> Step();
   EngineLoad Load() const;
   Digest128 BlockDigest(BlockId block) const;
-  Digest128 PromptDigest(const Sequence& sequence) const;
+  Digest128 PromptDigest(Sequence& sequence) const;
 
   Sequence& at(SequenceId id) { return **Position(id); }
   bool HasWork() const { return scheduler_.HasWork(sequences_); }
@@ -52,6 +53,7 @@ class Engine::Impl {
   const EngineOptions options_;
   ModelRunner& runner_;
   const absl::Span<uint8_t> memory_;
+  const KvGroups groups_;
   const size_t block_bytes_;
   const size_t vocab_size_;
   BlockPool pool_;
@@ -74,6 +76,7 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, absl::Span
     : options_(options),
       runner_(runner),
       memory_(memory),
+      groups_(runner.kv_layout().groups()),
       block_bytes_(runner.kv_layout().block_bytes()),
       vocab_size_(static_cast<size_t>(runner.vocab_size())),
       pool_(options.block_count),
@@ -114,7 +117,7 @@ absl::Status Engine::Impl::Validate(const SequenceSpec& spec, int32_t token_limi
     }
   }
   // The last token's own row is never run.
-  const int32_t blocks = BlocksForTokens(token_limit - 1);
+  const int32_t blocks = groups_.MostBlocks(token_limit - 1, options_.chunk_tokens);
   if (blocks > options_.block_count) {
     return absl::InvalidArgumentError(
         absl::StrCat("prompt: with its output it needs ", blocks, " KV blocks of a pool of ", options_.block_count));
@@ -128,10 +131,10 @@ absl::StatusOr<SequenceId> Engine::Impl::Reserve(SequenceSpec spec, int32_t head
   if (sequences_.size() >= static_cast<size_t>(kMaxSequences)) {
     return absl::ResourceExhaustedError(absl::StrCat("all ", kMaxSequences, " sequences of the worker are taken"));
   }
-  auto sequence = std::make_unique<Sequence>(next_id_, std::move(spec), token_limit);
+  auto sequence = std::make_unique<Sequence>(next_id_, std::move(spec), token_limit, groups_, options_.chunk_tokens);
   const PrefixHits hits = options_.prefix_cache ? FindPrefix(*sequence, pool_) : PrefixHits{};
   const int32_t blocks = BlocksForTokens(sequence->prompt_length());
-  const int32_t wanted = blocks - hits.used_blocks;
+  const int32_t wanted = BlocksToTake(*sequence, hits, blocks);
   if (wanted + headroom_blocks > pool_.available()) {
     return absl::ResourceExhaustedError(absl::StrCat("needs ", wanted, " KV blocks and ", headroom_blocks,
                                                      " to spare; ", pool_.available(), " are free"));
@@ -148,8 +151,14 @@ absl::StatusOr<SequenceId> Engine::Impl::Reserve(SequenceSpec spec, int32_t head
 void Engine::Impl::ZeroPromptTail(Sequence& sequence) {
   sequence.tail_is_zero = true;
   if (sequence.prompt_length() % kBlockTokens == 0) return;
-  const int32_t tail = sequence.prompt_length() / kBlockTokens;
-  std::memset(BlockMemory(sequence.blocks()[static_cast<size_t>(tail)]), 0, block_bytes_);
+  for (int32_t group = 0; group < groups_.count(); ++group) {
+    const BlockId tail = sequence.block(group, sequence.prompt_length() / kBlockTokens);
+    if (tail == kNoBlock) {
+      sequence.tail_is_zero = false;
+    } else {
+      std::memset(BlockMemory(tail), 0, block_bytes_);
+    }
+  }
 }
 
 bool Engine::Impl::AcceptsFirst(SequenceId id, int32_t token, bool ends) {
@@ -163,11 +172,18 @@ void Engine::Impl::StartDecode(SequenceId id, const SampledToken& first) {
   Sequence& sequence = at(id);
   BATON_CHECK(sequence.state == SequenceState::kReserved) << "sequence " << id;
   BATON_CHECK(first.token >= 0 && first.token < runner_.vocab_size()) << first.token;
+  BATON_CHECK(groups_.sliding == 0 || sequence.spec().pulls_prompt) << "sequence " << id;
   sequence.set_computed(sequence.prompt_length());
   if (options_.prefix_cache) sequence.PublishFullBlocks(pool_);
   sequence.Append(first.token);
   BATON_CHECK(FinishAfter(sequence) == FinishReason::kNone) << "sequence " << id << " is finished by its first token";
   sequence.state = SequenceState::kDecode;
+}
+
+void Engine::Impl::Stop(SequenceId id) {
+  Sequence& sequence = at(id);
+  sequence.ReturnPromised(pool_);
+  sequence.state = SequenceState::kFinished;
 }
 
 void Engine::Impl::Release(SequenceId id) {
@@ -193,12 +209,15 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
   logits_count_ = 0;
   for (const PlannedSlice& planned : plan) {
     Sequence& sequence = *planned.sequence;
-    if (!sequence.tail_is_zero && sequence.outputs().empty()) ZeroPromptTail(sequence);
     const int32_t end = planned.first_position + planned.row_count;
+    // The chunk that begins the prompt's last block, before it is written.
+    if (!sequence.tail_is_zero && sequence.outputs().empty() && end >= sequence.length()) ZeroPromptTail(sequence);
+    const int32_t last_group = (groups_.count() - 1) * sequence.block_stride();
     SequenceSlice slice = {.first_row = static_cast<int32_t>(batch_tokens_.size()),
                            .row_count = planned.row_count,
                            .first_position = planned.first_position,
-                           .blocks = sequence.blocks().first(static_cast<size_t>(BlocksForTokens(end)))};
+                           .blocks = sequence.blocks().first(static_cast<size_t>(last_group + BlocksForTokens(end))),
+                           .group_stride = sequence.block_stride()};
     if (end == sequence.length()) {
       slice.wants_logits = true;
       slice.logits_index = logits_count_++;
@@ -214,10 +233,12 @@ void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice&
   Sequence& sequence = *planned.sequence;
   sequence.set_computed(planned.first_position + planned.row_count);
   if (options_.prefix_cache) sequence.PublishFullBlocks(pool_);
+  sequence.Slide(pool_);
   StepEvent& event = events_.emplace_back();
   event.sequence = sequence.id();
   event.computed_tokens = std::min(sequence.computed(), sequence.prompt_length());
   if (!slice.wants_logits) return;
+  sequence.ReturnPromised(pool_);
   const absl::Span<float> logits = Logits(slice.logits_index, 1);
   event.has_token = true;
   event.token_index = static_cast<int32_t>(sequence.outputs().size());
@@ -245,10 +266,12 @@ FinishReason Engine::Impl::FinishAfter(const Sequence& sequence) const {
 }
 
 EngineLoad Engine::Impl::Load() const {
+  // Promised blocks are free or cached, and as good as used.
+  const int32_t promised_free = std::min(pool_.promised_count(), pool_.free_count());
   EngineLoad load = {.total_blocks = pool_.total(),
-                     .free_blocks = pool_.free_count(),
-                     .used_blocks = pool_.used_count(),
-                     .cached_blocks = pool_.cached_count()};
+                     .free_blocks = pool_.free_count() - promised_free,
+                     .used_blocks = pool_.used_count() + pool_.promised_count(),
+                     .cached_blocks = pool_.cached_count() - (pool_.promised_count() - promised_free)};
   for (const auto& sequence : sequences_) {
     if (sequence->runnable()) ++load.running;
     if (sequence->state == SequenceState::kPreempted) ++load.preempted;
@@ -264,9 +287,9 @@ Digest128 Engine::Impl::BlockDigest(BlockId block) const {
   return DigestBytes(BlockMemory(block), block_bytes_);
 }
 
-Digest128 Engine::Impl::PromptDigest(const Sequence& sequence) const {
+Digest128 Engine::Impl::PromptDigest(Sequence& sequence) const {
   Digest128 chain;
-  for (BlockId block : sequence.prompt_blocks()) {
+  for (BlockId block : sequence.HandedOver()) {
     const Digest128 digest = BlockDigest(block);
     chain = DigestChain(chain, &digest, sizeof(digest));
   }
@@ -290,11 +313,11 @@ absl::StatusOr<SequenceId> Engine::Reserve(SequenceSpec spec, int32_t headroom_b
 
 int32_t Engine::cached_tokens(SequenceId id) const { return impl_->at(id).cached_tokens(); }
 
-absl::Span<const BlockId> Engine::prompt_blocks(SequenceId id) const { return impl_->at(id).prompt_blocks(); }
+absl::Span<const BlockId> Engine::prompt_blocks(SequenceId id) const { return impl_->at(id).HandedOver(); }
 
 void Engine::StartPrefill(SequenceId id) {
   Sequence& sequence = impl_->at(id);
-  BATON_CHECK(sequence.state == SequenceState::kReserved) << "sequence " << id;
+  BATON_CHECK(sequence.state == SequenceState::kReserved && !sequence.spec().pulls_prompt) << "sequence " << id;
   sequence.state = SequenceState::kPrefill;
 }
 
@@ -304,7 +327,7 @@ bool Engine::AcceptsFirst(SequenceId id, int32_t token, bool ends) const {
 
 void Engine::StartDecode(SequenceId id, const SampledToken& first) { impl_->StartDecode(id, first); }
 
-void Engine::Stop(SequenceId id) { impl_->at(id).state = SequenceState::kFinished; }
+void Engine::Stop(SequenceId id) { impl_->Stop(id); }
 
 void Engine::Release(SequenceId id) { impl_->Release(id); }
 

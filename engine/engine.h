@@ -6,7 +6,9 @@
 //
 //   state      | event                     | next       | action
 //   -----------+---------------------------+------------+----------------------------------------------------------
-//   -          | Reserve                   | kReserved  | pins prefix hits, takes fresh blocks for the whole prompt
+//   -          | Reserve                   | kReserved  | pins prefix hits, takes fresh blocks for the whole prompt; of
+//              |                           |            | sliding groups (KvGroups) a promise of as many as it needs at
+//              |                           |            | once, or what is handed over when the prompt is pulled
 //   kReserved  | StartPrefill              | kPrefill   | its rows join the batches, from the first uncached token
 //   kReserved  | StartDecode(token 0)      | kDecode    | publishes the prompt's full blocks; one row a step
 //   kPrefill   | Step runs the last row    | kDecode    | samples the next token; kFinished when that ends it
@@ -15,6 +17,8 @@
 //   kPreempted | blocks for all its tokens | kPrefill   | recomputes prompt + outputs; samples only new indices
 //   any        | Stop                      | kFinished  | joins no batch any more, keeps its blocks for readers
 //   any        | Release                   | -          | gives its blocks back
+//
+// After each of its rows a sequence gives back the blocks of sliding groups that its next row does not see.
 //
 // The youngest runnable sequence is preempted for an older one, so the oldest always makes progress.
 #ifndef BATON_ENGINE_ENGINE_H_
@@ -57,8 +61,10 @@ struct SequenceSpec {
   SamplingParams sampling;
   // Prefix blocks are shared only within one tenant.
   std::string tenant;
-  // The sequence ends after its first output (a prefill worker's half).
+  // The sequence ends after its first output (a prefill worker's half). What is handed over stays until Release.
   bool prefill_only = false;
+  // The prompt's KV comes from another engine (a decode worker's half): StartDecode follows, not StartPrefill.
+  bool pulls_prompt = false;
 };
 
 struct EngineOptions {
@@ -85,9 +91,9 @@ struct StepEvent {
 
 struct EngineLoad {
   int32_t total_blocks = 0;
-  // Neither referred to nor cached.
+  // Neither referred to nor cached nor promised.
   int32_t free_blocks = 0;
-  // Distinct blocks that a sequence refers to.
+  // Distinct blocks that a sequence refers to, and those promised.
   int32_t used_blocks = 0;
   // Held by the prefix cache alone: given up when needed.
   int32_t cached_blocks = 0;
@@ -111,15 +117,16 @@ class Engine {
 
   // Prompt tokens found in the prefix cache at Reserve: whole blocks, at most prompt length - 1.
   int32_t cached_tokens(SequenceId id) const;
-  // Blocks of the prompt, in order. Valid until the next call that changes the sequence.
+  // Blocks of the prompt that are handed over, in the order of KvGroups; kNoBlock for one of a sliding group that has
+  // not been computed. Valid until the next call that changes the sequence.
   absl::Span<const BlockId> prompt_blocks(SequenceId id) const;
 
   void StartPrefill(SequenceId id);
   // Whether a peer's word about output 0 of a reserved sequence can be true: an id of the vocabulary that ends the
   // request exactly when the peer says so.
   bool AcceptsFirst(SequenceId id, int32_t token, bool ends) const;
-  // The KV of the whole prompt is in its blocks, and output 0 is known: in the vocabulary, and not the end of the
-  // sequence. The caller checks that of what a peer sent.
+  // The KV of the whole prompt is in its blocks, as far as later rows see it, and output 0 is known: in the vocabulary,
+  // and not the end of the sequence. The caller checks that of what a peer sent.
   void StartDecode(SequenceId id, const SampledToken& first);
   // Legal in every state: no more rows and no more events; the blocks stay until Release.
   void Stop(SequenceId id);
@@ -135,8 +142,7 @@ class Engine {
 
   // Digest of one block's bytes as they are now.
   Digest128 BlockDigest(BlockId block) const;
-  // Chain of the digests of all blocks of the prompt, in order; call it when prefill is complete and before a decode
-  // step.
+  // Chain of the digests of prompt_blocks, in order; call it when prefill is complete and before a decode step.
   Digest128 PromptDigest(SequenceId id) const;
 
   ModelRunner& runner();

@@ -17,19 +17,33 @@ namespace {
 constexpr int kMaxTurns = 200'000;
 const FakeModelOptions kModel = {.vocab_size = 64, .context_length = 150};
 
+// In half of the runs some layers slide, or all.
+FakeModelOptions RandomModel(RandomSource& random) {
+  FakeModelOptions model = kModel;
+  if (random.Below(2) == 0) return model;
+  model.full_layers = static_cast<int32_t>(random.Below(3));
+  model.sliding_layers = 1 + static_cast<int32_t>(random.Below(4));
+  model.window = 2 + static_cast<int32_t>(random.Below(random.Below(2) == 0 ? 40 : 120));
+  return model;
+}
+
 class RandomRun {
  public:
-  explicit RandomRun(uint64_t seed) : random_(seed), disaggregated_(random_.Below(2) == 0) {
+  explicit RandomRun(uint64_t seed)
+      : random_(seed), disaggregated_(random_.Below(2) == 0), model_(RandomModel(random_)) {
+    const KvGroups groups = FakeModel(model_).kv_layout().groups();
+    const int32_t chunk_tokens = 16 << random_.Below(6);
     // Just enough for the longest request, or somewhat more.
     const EngineOptions options = {
-        .block_count = BlocksForTokens(kModel.context_length) + static_cast<int32_t>(random_.Below(12)),
-        .chunk_tokens = 16 << random_.Below(6),
+        .block_count = groups.MostBlocks(model_.context_length - 1, chunk_tokens) +
+                       static_cast<int32_t>(random_.Below(12)) * groups.count(),
+        .chunk_tokens = chunk_tokens,
         .max_sequences = 1 + static_cast<int32_t>(random_.Below(8)),
         .eos_ids = random_.Below(2) == 0 ? std::vector<int32_t>{} : std::vector<int32_t>{3, 40},
         .prefix_cache = random_.Below(3) != 0};
     eos_ids_ = options.eos_ids;
-    decode_ = std::make_unique<TestEngine>(options, kModel);
-    if (disaggregated_) prefill_ = std::make_unique<TestEngine>(options, kModel);
+    decode_ = std::make_unique<TestEngine>(options, model_);
+    if (disaggregated_) prefill_ = std::make_unique<TestEngine>(options, model_);
     const size_t jobs = 5 + random_.Below(20);
     for (size_t i = 0; i < jobs; ++i) jobs_.push_back({.spec = RandomSpec()});
   }
@@ -94,7 +108,9 @@ class RandomRun {
   void Admit() {
     const auto job = std::find_if(jobs_.begin(), jobs_.end(), [](const Job& j) { return j.state == State::kWaiting; });
     if (job == jobs_.end() || decode_->engine.Load().preempted > 0) return;
-    const absl::StatusOr<SequenceId> id = decode_->engine.Reserve(job->spec);
+    SequenceSpec spec = job->spec;
+    spec.pulls_prompt = prefill_ != nullptr;
+    const absl::StatusOr<SequenceId> id = decode_->engine.Reserve(std::move(spec));
     if (!id.ok()) {
       ASSERT_TRUE(absl::IsResourceExhausted(id.status())) << id.status();
       return;
@@ -143,8 +159,10 @@ class RandomRun {
     const absl::Span<const BlockId> from = prefill_->engine.prompt_blocks(job.prefill_id);
     const absl::Span<const BlockId> to = decode_->engine.prompt_blocks(job.decode_id);
     ASSERT_EQ(from.size(), to.size());
-    const size_t first = static_cast<size_t>(decode_->engine.cached_tokens(job.decode_id)) / kBlockTokens;
-    for (size_t i = first; i < from.size(); ++i) {
+    const int32_t cached = decode_->engine.cached_tokens(job.decode_id) / kBlockTokens;
+    const int32_t first =
+        decode_->model.kv_layout().groups().HandedOverBefore(cached, static_cast<int64_t>(job.spec.prompt.size()));
+    for (size_t i = static_cast<size_t>(first); i < from.size(); ++i) {
       const absl::Span<uint8_t> bytes = prefill_->Block(from[i]);
       std::copy(bytes.begin(), bytes.end(), decode_->Block(to[i]).begin());
     }
@@ -169,9 +187,9 @@ class RandomRun {
   }
 
   void Finish(Job& job, FinishReason finish) {
-    ASSERT_EQ(job.tokens, FakeModelTokens(kModel, job.spec.prompt, job.spec.sampling, eos_ids_));
+    ASSERT_EQ(job.tokens, FakeModelTokens(model_, job.spec.prompt, job.spec.sampling, eos_ids_));
     const bool full = job.tokens.size() == static_cast<size_t>(job.spec.sampling.max_tokens) ||
-                      job.spec.prompt.size() + job.tokens.size() == static_cast<size_t>(kModel.context_length);
+                      job.spec.prompt.size() + job.tokens.size() == static_cast<size_t>(model_.context_length);
     ASSERT_TRUE(full || finish == FinishReason::kStop);
     decode_->engine.Release(job.decode_id);
     job.state = State::kDone;
@@ -197,6 +215,7 @@ class RandomRun {
 
   SeededRandom random_;
   const bool disaggregated_;
+  const FakeModelOptions model_;
   std::vector<int32_t> eos_ids_;
   std::unique_ptr<TestEngine> decode_;
   std::unique_ptr<TestEngine> prefill_;
@@ -224,31 +243,36 @@ TEST(EngineRandom, EverySequenceGetsItsOracleTokensInTinyPools) {
 
 // The same request in every configuration, with other sequences around it or alone.
 TEST(EngineRandom, TokensDoNotDependOnBatchChunksOrCache) {
+  FakeModelOptions sliding = kModel;
+  sliding.sliding_layers = 2;
+  sliding.window = 37;
   SequenceSpec spec;
   for (int32_t i = 0; i < 100; ++i) spec.prompt.push_back(i * 13 % 64);
   spec.sampling = {.temperature = 1.0f, .top_p = 0.95f, .seed = 77, .max_tokens = 40, .stop_token_ids = {}};
-  const std::vector<int32_t> expected = FakeModelTokens(kModel, spec.prompt, spec.sampling, {});
-  for (int32_t chunk_tokens : {16, 32, 48, 100, 512}) {
-    for (int32_t neighbours : {0, 1, 7}) {
-      for (bool prefix_cache : {false, true}) {
-        TestEngine test({.block_count = 100, .chunk_tokens = chunk_tokens, .prefix_cache = prefix_cache}, kModel);
-        SequenceId id = 0;
-        for (int32_t i = 0; i <= neighbours; ++i) {
-          SequenceSpec other = spec;
-          other.prompt.resize(static_cast<size_t>(100 - i * 9));
-          other.sampling.seed += static_cast<uint64_t>(i);
-          const SequenceId started = test.engine.Reserve(i == neighbours ? spec : other).value();
-          test.engine.StartPrefill(started);
-          id = started;
-          for (int32_t step = 0; step < i && i < neighbours; ++step) test.engine.Step();
-        }
-        std::vector<int32_t> tokens;
-        while (test.engine.HasWork()) {
-          for (const StepEvent& event : test.engine.Step()) {
-            if (event.has_token && event.sequence == id) tokens.push_back(event.token.token);
+  for (const FakeModelOptions& model : {kModel, sliding}) {
+    const std::vector<int32_t> expected = FakeModelTokens(model, spec.prompt, spec.sampling, {});
+    for (int32_t chunk_tokens : {16, 32, 48, 100, 512}) {
+      for (int32_t neighbours : {0, 1, 7}) {
+        for (bool prefix_cache : {false, true}) {
+          TestEngine test({.block_count = 300, .chunk_tokens = chunk_tokens, .prefix_cache = prefix_cache}, model);
+          SequenceId id = 0;
+          for (int32_t i = 0; i <= neighbours; ++i) {
+            SequenceSpec other = spec;
+            other.prompt.resize(static_cast<size_t>(100 - i * 9));
+            other.sampling.seed += static_cast<uint64_t>(i);
+            const SequenceId started = test.engine.Reserve(i == neighbours ? spec : other).value();
+            test.engine.StartPrefill(started);
+            id = started;
+            for (int32_t step = 0; step < i && i < neighbours; ++step) test.engine.Step();
           }
+          std::vector<int32_t> tokens;
+          while (test.engine.HasWork()) {
+            for (const StepEvent& event : test.engine.Step()) {
+              if (event.has_token && event.sequence == id) tokens.push_back(event.token.token);
+            }
+          }
+          EXPECT_EQ(tokens, expected) << chunk_tokens << " " << neighbours << " " << prefix_cache;
         }
-        EXPECT_EQ(tokens, expected) << chunk_tokens << " " << neighbours << " " << prefix_cache;
       }
     }
   }
@@ -256,19 +280,27 @@ TEST(EngineRandom, TokensDoNotDependOnBatchChunksOrCache) {
 
 // Wrong KV must give wrong tokens, or the tests above show nothing.
 TEST(FakeModel, OneFlippedBitInAnyBlockChangesTheTokens) {
+  FakeModelOptions sliding = kModel;
+  sliding.sliding_layers = 1;
+  sliding.window = 40;
   SequenceSpec spec;
   for (int32_t i = 0; i < 60; ++i) spec.prompt.push_back(i * 13 % 64);
   spec.sampling.max_tokens = 30;
-  const std::vector<int32_t> expected = FakeModelTokens(kModel, spec.prompt, spec.sampling, {});
-  for (size_t block = 0; block < 4; ++block) {
-    TestEngine test({.block_count = 10}, kModel);
-    const SequenceId id = test.engine.Reserve(spec).value();
-    test.engine.StartPrefill(id);
-    std::vector<int32_t> tokens = {test.engine.Step().front().token.token};
-    test.Block(test.engine.prompt_blocks(id)[block])[0] ^= 1;
-    while (test.engine.HasWork()) tokens.push_back(test.engine.Step().front().token.token);
-    EXPECT_NE(tokens, expected) << "block " << block;
-    EXPECT_EQ(tokens[0], expected[0]);
+  for (const FakeModelOptions& model : {kModel, sliding}) {
+    const std::vector<int32_t> expected = FakeModelTokens(model, spec.prompt, spec.sampling, {});
+    // Of a sliding layer those of tokens 16 on are there: row 60 sees 21 to 60.
+    for (size_t block = 0; block < (model.sliding_layers > 0 ? 7u : 4u); ++block) {
+      TestEngine test({.block_count = 20}, model);
+      const SequenceId id = test.engine.Reserve(spec).value();
+      test.engine.StartPrefill(id);
+      std::vector<int32_t> tokens = {test.engine.Step().front().token.token};
+      ASSERT_GT(test.engine.prompt_blocks(id).size(), block);
+      // A cell that the next row sees.
+      test.Block(test.engine.prompt_blocks(id)[block])[16 * 11] ^= 1;
+      while (test.engine.HasWork()) tokens.push_back(test.engine.Step().front().token.token);
+      EXPECT_NE(tokens, expected) << "block " << block;
+      EXPECT_EQ(tokens[0], expected[0]);
+    }
   }
 }
 

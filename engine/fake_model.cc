@@ -28,6 +28,19 @@ FakeCell NextCell(const FakeCell& previous, int32_t token, uint64_t weights_seed
   return {Mix(previous.a + t * 0x9e3779b97f4a7c15 + weights_seed), Mix(previous.b ^ (previous.a + t))};
 }
 
+// Of a sliding layer.
+FakeCell NextCell(const FakeCell& previous, const FakeCell& first_seen, int32_t token, uint64_t weights_seed) {
+  FakeCell cell = NextCell(previous, token, weights_seed);
+  cell.a ^= Mix(first_seen.a + 1);
+  cell.b ^= Mix(first_seen.b + 2);
+  return cell;
+}
+
+uint64_t SeedOf(const FakeModelOptions& options, int32_t layer) {
+  // The last layer sees everything, or is alone.
+  return options.weights_seed + static_cast<uint64_t>(options.layers() - 1 - layer) * 0x2545f4914f6cdd1d;
+}
+
 uint64_t FoldCell(uint64_t sum, const FakeCell& cell) { return sum * 0xda942042e4dd58b5 + cell.a + (cell.b >> 7); }
 
 // In [-4, 4): every token has a chance at temperature 1, and greedy has a clear winner.
@@ -38,15 +51,40 @@ void LogitsOf(uint64_t sum, absl::Span<float> logits) {
   }
 }
 
+KvLayout LayoutOf(const FakeModelOptions& options) {
+  KvLayout layout{
+      .layers = options.layers(), .kv_heads = 1, .head_dim = 8, .dtype = KvDtype::kOpaque, .inner_format = 1};
+  if (options.sliding_layers == 0) return layout;
+  layout.window = options.window;
+  for (int32_t i = 0; i < options.layers(); ++i) layout.sliding_layers.push_back(options.Slides(i));
+  return layout;
+}
+
+std::vector<KvLayout::Place> PlacesOf(const KvLayout& layout) {
+  std::vector<KvLayout::Place> places;
+  for (int32_t i = 0; i < layout.layers; ++i) places.push_back(layout.PlaceOf(i));
+  return places;
+}
+
+std::string FingerprintOf(const FakeModelOptions& options, const KvLayout& layout) {
+  const std::string name =
+      absl::StrCat("fake-", options.vocab_size, "-", options.context_length, "-", options.weights_seed);
+  return options.layers() == 1 ? name : absl::StrCat(name, "/", layout.ToString());
+}
+
 }  // namespace
 
 FakeModel::FakeModel(const FakeModelOptions& options)
     : options_(options),
-      layout_{.layers = 1, .kv_heads = 1, .head_dim = 8, .dtype = KvDtype::kOpaque, .inner_format = 1},
-      fingerprint_(absl::StrCat("fake-", options.vocab_size, "-", options.context_length, "-", options.weights_seed)) {
+      layout_(LayoutOf(options)),
+      places_(PlacesOf(layout_)),
+      groups_(layout_.groups().count()),
+      block_bytes_(layout_.block_bytes()),
+      fingerprint_(FingerprintOf(options, layout_)) {
   static_assert(sizeof(FakeCell) == 16);
-  BATON_CHECK(layout_.token_bytes() == sizeof(FakeCell));
+  BATON_CHECK(layout_.token_bytes() == sizeof(FakeCell) * places_.size());
   BATON_CHECK(options.vocab_size > 0 && options.context_length > 1);
+  BATON_CHECK(options.layers() > 0 && (options.sliding_layers == 0 || options.window > 1));
 }
 
 void FakeModel::SetKvPool(uint8_t* base, int32_t block_count) {
@@ -54,11 +92,13 @@ void FakeModel::SetKvPool(uint8_t* base, int32_t block_count) {
   block_count_ = block_count;
 }
 
-uint8_t* FakeModel::Cell(absl::Span<const BlockId> blocks, int32_t position) const {
-  const BlockId block = blocks.at(static_cast<size_t>(position / kBlockTokens));
-  BATON_CHECK(block >= 0 && block < block_count_) << block;
-  const int64_t cell = static_cast<int64_t>(block) * kBlockTokens + position % kBlockTokens;
-  return base_ + static_cast<size_t>(cell) * sizeof(FakeCell);
+uint8_t* FakeModel::Cell(const SequenceSlice& slice, int32_t layer, int32_t position) const {
+  const KvLayout::Place place = places_[static_cast<size_t>(layer)];
+  const BlockId block =
+      slice.blocks.at(static_cast<size_t>(place.group * slice.group_stride + position / kBlockTokens));
+  BATON_CHECK(block >= 0 && block < block_count_) << "block " << block << " of position " << position;
+  const int32_t cell = place.index * kBlockTokens + position % kBlockTokens;
+  return base_ + static_cast<size_t>(block) * block_bytes_ + static_cast<size_t>(cell) * sizeof(FakeCell);
 }
 
 void FakeModel::Forward(const StepBatch& batch, absl::Span<float> logits) {
@@ -73,26 +113,77 @@ void FakeModel::RunSlice(const StepBatch& batch, const SequenceSlice& slice, abs
     const int32_t position = slice.first_position + row;
     const int32_t token = batch.tokens.at(static_cast<size_t>(slice.first_row + row));
     BATON_CHECK(token >= 0 && token < options_.vocab_size) << token;
-    FakeCell previous;
-    if (position > 0) std::memcpy(&previous, Cell(slice.blocks, position - 1), sizeof(previous));
-    const FakeCell cell = NextCell(previous, token, options_.weights_seed);
-    std::memcpy(Cell(slice.blocks, position), &cell, sizeof(cell));
+    RunRow(slice, position, token);
     if (slice.wants_all_logits || (slice.wants_logits && row + 1 == slice.row_count)) {
       const size_t begin = static_cast<size_t>(logits_index++) * vocab_size;
-      WriteLogits(slice.blocks, position + 1, logits.subspan(begin, vocab_size));
+      WriteLogits(slice, position, logits.subspan(begin, vocab_size));
     }
   }
 }
 
-void FakeModel::WriteLogits(absl::Span<const BlockId> blocks, int32_t cells, absl::Span<float> logits) const {
+void FakeModel::RunRow(const SequenceSlice& slice, int32_t position, int32_t token) {
+  for (int32_t layer = 0; layer < options_.layers(); ++layer) {
+    FakeCell previous, first_seen;
+    const int32_t first = options_.FirstSeen(layer, position);
+    if (position > 0) std::memcpy(&previous, Cell(slice, layer, position - 1), sizeof(previous));
+    if (first < position) std::memcpy(&first_seen, Cell(slice, layer, first), sizeof(first_seen));
+    const uint64_t seed = SeedOf(options_, layer);
+    const FakeCell cell =
+        options_.Slides(layer) ? NextCell(previous, first_seen, token, seed) : NextCell(previous, token, seed);
+    std::memcpy(Cell(slice, layer, position), &cell, sizeof(cell));
+  }
+}
+
+void FakeModel::WriteLogits(const SequenceSlice& slice, int32_t position, absl::Span<float> logits) const {
   uint64_t sum = 0;
-  for (int32_t position = 0; position < cells; ++position) {
-    FakeCell cell;
-    std::memcpy(&cell, Cell(blocks, position), sizeof(cell));
-    sum = FoldCell(sum, cell);
+  for (int32_t layer = 0; layer < options_.layers(); ++layer) {
+    for (int32_t seen = options_.FirstSeen(layer, position); seen <= position; ++seen) {
+      FakeCell cell;
+      std::memcpy(&cell, Cell(slice, layer, seen), sizeof(cell));
+      sum = FoldCell(sum, cell);
+    }
   }
   LogitsOf(sum, logits);
 }
+
+namespace {
+
+// The cells of one sequence, without blocks.
+class FakeCells {
+ public:
+  explicit FakeCells(const FakeModelOptions& options)
+      : options_(options), cells_(static_cast<size_t>(options.layers())) {}
+
+  void Run(int32_t token) {
+    for (int32_t layer = 0; layer < options_.layers(); ++layer) {
+      std::vector<FakeCell>& cells = cells_[static_cast<size_t>(layer)];
+      const size_t first = static_cast<size_t>(options_.FirstSeen(layer, static_cast<int32_t>(cells.size())));
+      const FakeCell previous = cells.empty() ? FakeCell{} : cells.back();
+      const FakeCell first_seen = first < cells.size() ? cells[first] : FakeCell{};
+      const uint64_t seed = SeedOf(options_, layer);
+      cells.push_back(options_.Slides(layer) ? NextCell(previous, first_seen, token, seed)
+                                             : NextCell(previous, token, seed));
+    }
+  }
+
+  uint64_t Sum() const {
+    uint64_t sum = 0;
+    for (int32_t layer = 0; layer < options_.layers(); ++layer) {
+      const std::vector<FakeCell>& cells = cells_[static_cast<size_t>(layer)];
+      const int32_t last = static_cast<int32_t>(cells.size()) - 1;
+      for (int32_t i = options_.FirstSeen(layer, last); i <= last; ++i) {
+        sum = FoldCell(sum, cells[static_cast<size_t>(i)]);
+      }
+    }
+    return sum;
+  }
+
+ private:
+  const FakeModelOptions& options_;
+  std::vector<std::vector<FakeCell>> cells_;
+};
+
+}  // namespace
 
 std::vector<int32_t> FakeModelTokens(const FakeModelOptions& options, const std::vector<int32_t>& prompt,
                                      const SamplingParams& sampling, const std::vector<int32_t>& eos_ids) {
@@ -102,15 +193,10 @@ std::vector<int32_t> FakeModelTokens(const FakeModelOptions& options, const std:
   Sampler sampler(options.vocab_size);
   std::vector<float> logits(static_cast<size_t>(options.vocab_size));
   std::vector<int32_t> outputs;
-  FakeCell cell;
-  uint64_t sum = 0;
-  const auto run = [&](int32_t token) {
-    cell = NextCell(cell, token, options.weights_seed);
-    sum = FoldCell(sum, cell);
-  };
-  for (int32_t token : prompt) run(token);
+  FakeCells cells(options);
+  for (int32_t token : prompt) cells.Run(token);
   while (true) {
-    LogitsOf(sum, absl::MakeSpan(logits));
+    LogitsOf(cells.Sum(), absl::MakeSpan(logits));
     const SamplingContext context = {.prompt = prompt, .outputs = outputs, .eos_ids = eos_ids};
     const int32_t token = sampler.Sample(sampling, context, absl::MakeSpan(logits)).token;
     outputs.push_back(token);
@@ -119,7 +205,7 @@ std::vector<int32_t> FakeModelTokens(const FakeModelOptions& options, const std:
         static_cast<int32_t>(prompt.size() + outputs.size()) >= options.context_length) {
       return outputs;
     }
-    run(token);
+    cells.Run(token);
   }
 }
 

@@ -18,10 +18,12 @@ struct SequenceSlice {
   int32_t first_row = 0;
   int32_t row_count = 0;
   int32_t first_position = 0;
-  // Block of position p is blocks[p / kBlockTokens]; covers every position up to the last row of the slice. KV of all
-  // earlier positions is there; the runner writes that of the slice's rows. Blocks shared with others are never among
-  // those written.
+  // Block of position p in layer group g is blocks[g * group_stride + p / kBlockTokens]; covers every position up to
+  // the last row of the slice. KV of all earlier positions is there, in a sliding group that of those which the slice's
+  // rows see, with kNoBlock before it; the runner writes that of the slice's rows. Blocks shared with others are never
+  // among those written.
   absl::Span<const BlockId> blocks;
+  int32_t group_stride = 0;
   // Whether the logits after the slice's last row are wanted, and if so at which index of the output.
   bool wants_logits = false;
   // Logits after every row of the slice are wanted (perplexity, verification of drafts): row_count outputs.
@@ -46,11 +48,12 @@ class ModelRunner {
   virtual int32_t context_length() const = 0;
   virtual const KvLayout& kv_layout() const = 0;
 
-  // Names everything a row's bits depend on: weights, layout, KV type, numerics, and a digest of a small fixed model's KV
-  // and logits computed on this machine. KV moves only between equal fingerprints.
+  // Names everything a row's bits depend on: weights, layout, KV type, numerics, and a digest of a small fixed model's
+  // KV and logits computed on this machine. KV moves only between equal fingerprints.
   virtual const std::string& fingerprint() const = 0;
 
-  // The pool: block_count * kv_layout().block_bytes() bytes, 64-byte aligned, owned by the caller, set once before Forward.
+  // The pool: block_count * kv_layout().block_bytes() bytes, 64-byte aligned, owned by the caller, set once before
+  // Forward.
   virtual void SetKvPool(uint8_t* base, int32_t block_count) = 0;
 
   // Runs one step. `logits` has logits_count rows of vocab_size() floats.

@@ -1,5 +1,6 @@
-// Names of full KV blocks: a hash chain over the tenant and all tokens up to the block's end. Equal names mean equal
-// bytes (row independence), so the same names serve prefix reuse, skipped transfers and routing by cache content.
+// Names of full KV blocks: a hash chain over the tenant and all tokens up to the block's end, and the group of layers.
+// Equal names mean equal bytes (row independence), so the same names serve prefix reuse, skipped transfers and routing
+// by cache content.
 #ifndef BATON_ENGINE_PREFIX_HASH_H_
 #define BATON_ENGINE_PREFIX_HASH_H_
 
@@ -15,8 +16,13 @@ namespace baton::engine {
 // Where a tenant's chains begin: blocks of different tenants never share a name.
 Digest128 PrefixRoot(std::string_view tenant);
 
-// Name of the block after `parent`, holding exactly kBlockTokens tokens. Equals DigestChain; allocates nothing.
+// Name of group 0's block after `parent`, holding exactly kBlockTokens tokens. Equals DigestChain; allocates nothing.
 Digest128 NextBlockName(const Digest128& parent, absl::Span<const int32_t> tokens);
+
+// Name of another group's block of the same tokens.
+inline Digest128 NameInGroup(const Digest128& name, int32_t group) {
+  return {.high = name.high, .low = name.low + static_cast<uint64_t>(group)};
+}
 
 }  // namespace baton::engine
 

@@ -7,17 +7,55 @@
 #include "engine/prefix_hash.h"
 
 namespace baton::engine {
+namespace {
 
-Sequence::Sequence(SequenceId id, SequenceSpec spec, int32_t token_limit)
-    : id_(id), spec_(std::move(spec)), token_limit_(token_limit) {
-  const size_t block_limit = static_cast<size_t>(BlocksForTokens(token_limit));
+bool HasSlidingBlocks(const KvGroups& groups, const Digest128& name, const BlockPool& pool) {
+  for (int32_t group = groups.full; group < groups.count(); ++group) {
+    if (pool.Find(NameInGroup(name, group)) == kNoBlock) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Sequence::Sequence(SequenceId id, SequenceSpec spec, int32_t token_limit, const KvGroups& groups, int32_t chunk_tokens)
+    : id_(id),
+      spec_(std::move(spec)),
+      token_limit_(token_limit),
+      groups_(groups),
+      chunk_tokens_(chunk_tokens),
+      block_stride_(BlocksForTokens(token_limit)) {
   tokens_.reserve(static_cast<size_t>(token_limit));
   tokens_.assign(spec_.prompt.begin(), spec_.prompt.end());
-  blocks_.reserve(block_limit);
-  names_.reserve(block_limit);
+  blocks_.assign(At(groups.count(), 0), kNoBlock);
+  names_.reserve(static_cast<size_t>(block_stride_));
+  if (groups.sliding > 0) handed_over_.reserve(static_cast<size_t>(groups.HandedOver(prompt_length())));
+}
+
+absl::Span<const BlockId> Sequence::HandedOver() {
+  const int32_t end = std::min(block_end_, BlocksForTokens(prompt_length()));
+  if (groups_.sliding == 0) return blocks().first(static_cast<size_t>(end));
+  handed_over_.clear();
+  const int32_t first_seen = groups_.FirstSeen(prompt_length());
+  for (int32_t i = 0; i < end; ++i) {
+    const int32_t count = i < first_seen ? groups_.full : groups_.count();
+    for (int32_t group = 0; group < count; ++group) handed_over_.push_back(block(group, i));
+  }
+  return handed_over_;
 }
 
 int32_t Sequence::blocks_to_resume() const { return BlocksForTokens(std::min(length() + 1, token_limit_ - 1)); }
+
+int32_t Sequence::FirstNeeded(int32_t cached) const {
+  return groups_.FirstSeen(pulls() ? prompt_length() : cached * kBlockTokens);
+}
+
+int32_t Sequence::SlidingBlocks(int32_t cached, int32_t end) const {
+  if (groups_.sliding == 0) return 0;
+  const int32_t to_the_end = end - FirstNeeded(cached);
+  if (pulls()) return to_the_end;
+  return std::min(to_the_end, groups_.MostSlidingBlocks(int64_t{end} * kBlockTokens, chunk_tokens_));
+}
 
 absl::Span<const Digest128> Sequence::BlockNames(int32_t count) {
   BATON_CHECK(count * kBlockTokens <= length()) << count << " blocks of " << length() << " tokens";
@@ -33,46 +71,126 @@ void Sequence::Append(int32_t token) {
   tokens_.push_back(token);
 }
 
+void Sequence::SetBlock(int32_t group, int32_t index, BlockId block) {
+  blocks_[At(group, index)] = block;
+  block_end_ = std::max(block_end_, index + 1);
+}
+
+void Sequence::Promise(int32_t count, BlockPool& pool) {
+  pool.Promise(count);
+  promised_ += count;
+}
+
+void Sequence::TakePromised(int32_t end, BlockPool& pool) {
+  if (groups_.sliding == 0) return;
+  for (int32_t i = computed_ / kBlockTokens; i < BlocksForTokens(end); ++i) {
+    for (int32_t group = groups_.full; group < groups_.count(); ++group) {
+      BATON_CHECK(promised_ > 0 && block(group, i) == kNoBlock) << "sequence " << id_ << ", rows up to " << end;
+      SetBlock(group, i, pool.TakePromised());
+      --promised_;
+    }
+  }
+}
+
+void Sequence::ReturnPromised(BlockPool& pool) { pool.ReturnPromised(std::exchange(promised_, 0)); }
+
+bool Sequence::Grow(BlockPool& pool) {
+  // A row within a block has what the row before it had.
+  if (computed_ % kBlockTokens != 0) return true;
+  const int32_t index = computed_ / kBlockTokens;
+  for (int32_t group = 0; group < groups_.count(); ++group) {
+    if (block(group, index) != kNoBlock) continue;
+    const BlockId taken = pool.Allocate(group < groups_.full ? BlockKind::kFull : BlockKind::kSliding);
+    if (taken == kNoBlock) return false;
+    SetBlock(group, index, taken);
+  }
+  return true;
+}
+
+void Sequence::Slide(BlockPool& pool) {
+  if (groups_.sliding == 0) return;
+  for (const int32_t end = groups_.FirstSeen(computed_); sliding_begin_ < end; ++sliding_begin_) {
+    for (int32_t group = groups_.full; group < groups_.count(); ++group) {
+      BlockId& given = blocks_[At(group, sliding_begin_)];
+      pool.Unref(std::exchange(given, kNoBlock));
+      if (state == SequenceState::kPrefill) Promise(1, pool);
+    }
+  }
+}
+
 void Sequence::PublishFullBlocks(BlockPool& pool) {
   const int32_t full = computed_ / kBlockTokens;
   if (published_blocks_ >= full) return;
   const absl::Span<const Digest128> names = BlockNames(full);
   for (; published_blocks_ < full; ++published_blocks_) {
-    const size_t i = static_cast<size_t>(published_blocks_);
-    pool.Publish(blocks_[i], names[i]);
+    const int32_t count = published_blocks_ < sliding_begin_ ? groups_.full : groups_.count();
+    for (int32_t group = 0; group < count; ++group) {
+      pool.Publish(block(group, published_blocks_), NameInGroup(names[static_cast<size_t>(published_blocks_)], group));
+    }
   }
 }
 
 void Sequence::ReleaseBlocks(BlockPool& pool) {
-  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) pool.Unref(*block);
-  blocks_.clear();
+  for (int32_t i = block_end_ - 1; i >= 0; --i) {
+    for (int32_t group = groups_.count() - 1; group >= 0; --group) {
+      BlockId& given = blocks_[At(group, i)];
+      if (given != kNoBlock) pool.Unref(std::exchange(given, kNoBlock));
+    }
+  }
+  ReturnPromised(pool);
+  block_end_ = 0;
+  sliding_begin_ = 0;
   computed_ = 0;
   published_blocks_ = 0;
   tail_is_zero = false;
 }
 
 PrefixHits FindPrefix(Sequence& sequence, const BlockPool& pool) {
+  const KvGroups& groups = sequence.groups();
   PrefixHits hits;
+  int32_t used_blocks = 0;
+  // From it on, sliding groups have all blocks.
+  int32_t sliding_begin = 0;
+  int32_t end = 0;
   for (const Digest128& name : sequence.BlockNames((sequence.length() - 1) / kBlockTokens)) {
-    const BlockId block = pool.Find(name);
-    if (block == kNoBlock) break;
-    ++hits.blocks;
-    if (pool.refs(block) > 0) ++hits.used_blocks;
+    for (int32_t group = 0; group < groups.full; ++group) {
+      const BlockId block = pool.Find(NameInGroup(name, group));
+      if (block == kNoBlock) return hits;
+      if (pool.refs(block) > 0) ++used_blocks;
+    }
+    ++end;
+    if (!HasSlidingBlocks(groups, name, pool)) sliding_begin = end;
+    const int32_t needed = sequence.FirstNeeded(end);
+    if (sliding_begin <= needed || needed >= end) hits = {.blocks = end, .used_blocks = used_blocks};
   }
   return hits;
 }
 
+int32_t BlocksToTake(const Sequence& sequence, const PrefixHits& hits, int32_t block_count) {
+  const KvGroups& groups = sequence.groups();
+  return groups.full * block_count - hits.used_blocks +
+         groups.sliding * sequence.SlidingBlocks(hits.blocks, block_count);
+}
+
 void TakeBlocks(Sequence& sequence, const PrefixHits& hits, int32_t block_count, BlockPool& pool) {
-  for (const Digest128& name : sequence.BlockNames(hits.blocks)) {
-    const BlockId block = pool.Acquire(name);
-    BATON_CHECK(block != kNoBlock);
-    sequence.AddBlock(block);
+  const KvGroups& groups = sequence.groups();
+  const int32_t first_needed = sequence.FirstNeeded(hits.blocks);
+  const absl::Span<const Digest128> names = sequence.BlockNames(hits.blocks);
+  int32_t sliding_blocks = 0;
+  for (int32_t i = 0; i < block_count; ++i) {
+    const bool is_hit = i < hits.blocks;
+    const bool slides = i >= first_needed && (is_hit || sequence.pulls());
+    for (int32_t group = 0; group < (slides ? groups.count() : groups.full); ++group) {
+      const BlockKind kind = group < groups.full ? BlockKind::kFull : BlockKind::kSliding;
+      const BlockId block =
+          is_hit ? pool.Acquire(NameInGroup(names[static_cast<size_t>(i)], group)) : pool.Allocate(kind);
+      BATON_CHECK(block != kNoBlock) << "sequence " << sequence.id() << " was promised " << block_count << " blocks";
+      sequence.SetBlock(group, i, block);
+      if (kind == BlockKind::kSliding) ++sliding_blocks;
+    }
   }
-  while (sequence.block_count() < block_count) {
-    const BlockId block = pool.Allocate();
-    BATON_CHECK(block != kNoBlock) << "sequence " << sequence.id() << " was promised " << block_count << " blocks";
-    sequence.AddBlock(block);
-  }
+  sequence.set_sliding_begin(first_needed);
+  sequence.Promise(groups.sliding * sequence.SlidingBlocks(hits.blocks, block_count) - sliding_blocks, pool);
   sequence.set_computed(hits.blocks * kBlockTokens);
 }
 

@@ -13,8 +13,8 @@
 
 namespace baton::engine {
 
-// Aborts when a step writes a block that another slice of the step refers to, runs more rows than it may, or ends a
-// chunk inside a block.
+// Aborts when a step writes a block that another slice of the step refers to, runs more rows than it may, ends a chunk
+// inside a block, or when a slice has more blocks than its rows see.
 class CheckedModel final : public ModelRunner {
  public:
   CheckedModel(const FakeModelOptions& options, int32_t max_rows) : model_(options), max_rows_(max_rows) {}
@@ -31,13 +31,11 @@ class CheckedModel final : public ModelRunner {
     for (const SequenceSlice& slice : batch.slices) {
       for (BlockId block : slice.blocks) ++referring[block];
     }
+    referring.erase(kNoBlock);
     for (const SequenceSlice& slice : batch.slices) {
       const int32_t end = slice.first_position + slice.row_count;
-      BATON_CHECK(static_cast<int>(slice.blocks.size()) == BlocksForTokens(end));
       BATON_CHECK(slice.wants_logits || end % kBlockTokens == 0) << "a chunk ends at " << end;
-      for (int32_t i = slice.first_position / kBlockTokens; i < BlocksForTokens(end); ++i) {
-        BATON_CHECK(referring[slice.blocks[static_cast<size_t>(i)]] == 1) << "a shared block is written";
-      }
+      CheckBlocks(slice, BlocksForTokens(end), referring);
     }
     rows_ += static_cast<int64_t>(batch.tokens.size());
     model_.Forward(batch, logits);
@@ -47,6 +45,20 @@ class CheckedModel final : public ModelRunner {
   int64_t rows() const { return rows_; }
 
  private:
+  void CheckBlocks(const SequenceSlice& slice, int32_t end, const std::map<BlockId, int>& referring) const {
+    const KvGroups groups = kv_layout().groups();
+    BATON_CHECK(static_cast<int>(slice.blocks.size()) == (groups.count() - 1) * slice.group_stride + end);
+    for (int32_t group = 0; group < groups.count(); ++group) {
+      const int32_t first_seen = group < groups.full ? 0 : groups.FirstSeen(slice.first_position);
+      for (int32_t i = 0; i < end; ++i) {
+        const BlockId block = slice.blocks[static_cast<size_t>(group * slice.group_stride + i)];
+        BATON_CHECK((block == kNoBlock) == (i < first_seen)) << "group " << group << ", block " << i;
+        if (i < slice.first_position / kBlockTokens) continue;
+        BATON_CHECK(referring.at(block) == 1) << "a shared block is written";
+      }
+    }
+  }
+
   FakeModel model_;
   const int32_t max_rows_;
   int64_t rows_ = 0;

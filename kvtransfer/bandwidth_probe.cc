@@ -50,7 +50,7 @@ absl::StatusOr<ProbeResult> ProbeBandwidth(Transport& transport, PeerId peer, co
                                            std::vector<ReadCompletion>& others) {
   BATON_CHECK(options.rounds > 0);
   const Clock& clock = MonotonicClock();
-  const TimeNs deadline = clock.Now() + options.timeout_ms * kNsPerMs;
+  const TimeNs deadline = After(clock.Now(), options.timeout_ms);
   std::vector<double> rates;
   for (int round = 0; round <= options.rounds; ++round) {
     const TimeNs begin = clock.Now();

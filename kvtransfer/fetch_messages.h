@@ -7,6 +7,8 @@
 //   FetchRenew          <------------------------>  FetchRenewed, for as long as the stream lives
 //                       <-------------------------  FetchComplete, with token 0
 //   FetchRelease        ------------------------->  no read is in flight and none will start: the blocks are free
+//
+// A prompt's blocks are those that KvGroups (common/kv_layout.h) hands over, counted in its order.
 #ifndef BATON_KVTRANSFER_FETCH_MESSAGES_H_
 #define BATON_KVTRANSFER_FETCH_MESSAGES_H_
 

@@ -20,6 +20,8 @@ namespace {
 
 constexpr uint64_t kPropertyBlockBytes = 64;
 constexpr int32_t kPoolBlocks = 40;
+// Of a job.
+constexpr int32_t kMaxBlocks = 8;
 constexpr int kJobs = 30;
 constexpr int kSources = 2;
 constexpr int kSinks = 2;
@@ -30,11 +32,16 @@ struct PlannedJob {
   JobKey key;
   int source = 0;
   int sink = 0;
-  int32_t blocks = 1;
-  int32_t first_block = 0;
+  KvGroups groups = {};
+  int32_t prompt_tokens = 0;
+  // Whole blocks of tokens that the sink holds.
+  int32_t cached = 0;
   bool solo = false;
   bool ends_with_first_token = false;
   TimeNs deadline = kNever;
+
+  int32_t blocks() const { return groups.HandedOver(prompt_tokens); }
+  int32_t first_block() const { return groups.HandedOverBefore(cached, prompt_tokens); }
 };
 
 uint8_t PlannedByte(const PlannedJob& job, int32_t index) {
@@ -99,6 +106,8 @@ class World {
  private:
   struct Licensed {
     std::vector<BlockId> blocks;
+    // Blocks of tokens, and those of them that are handed over.
+    int32_t computed_tokens = 0;
     int32_t computed = 0;
     bool stopped = false;
   };
@@ -178,8 +187,16 @@ class World {
     job.key = KeyOf(number);
     job.source = static_cast<int>(random_.Below(kSources));
     job.sink = static_cast<int>(random_.Below(kSinks));
-    job.blocks = 1 + static_cast<int32_t>(random_.Below(8));
-    job.first_block = Chance(30) ? static_cast<int32_t>(random_.Below(static_cast<uint64_t>(job.blocks))) : 0;
+    do {
+      if (Chance(50)) {
+        job.groups = {.full = static_cast<int32_t>(random_.Below(3)),
+                      .sliding = 1 + static_cast<int32_t>(random_.Below(3)),
+                      .window = 2 + static_cast<int32_t>(random_.Below(60))};
+      }
+      job.prompt_tokens = 1 + static_cast<int32_t>(random_.Below(kMaxBlocks * kBlockTokens));
+    } while (job.blocks() > kMaxBlocks || job.blocks() == 0);
+    const uint64_t token_blocks = static_cast<uint64_t>(BlocksForTokens(job.prompt_tokens));
+    job.cached = Chance(30) ? static_cast<int32_t>(random_.Below(token_blocks)) : 0;
     job.solo = Chance(8);
     job.ends_with_first_token = Chance(10);
     const TimeNs begin = clock_.Now() + DelayOf(800);
@@ -210,13 +227,13 @@ class World {
     spec.source = kSourceIncarnation;
     spec.fingerprint = "same";
     spec.deadline = job.deadline;
-    spec.first_block = job.first_block;
-    spec.blocks = sink.pool.Take(job.blocks);
+    spec.first_block = job.first_block();
+    spec.blocks = sink.pool.Take(job.blocks());
     // The decode worker refuses: its router cancels the other half.
     if (spec.blocks.empty()) {
       return sources_[static_cast<size_t>(job.source)]->core.OnCancel(job.key, absl::AbortedError("refused"));
     }
-    for (int32_t i = 0; i < job.first_block; ++i) {
+    for (int32_t i = 0; i < job.first_block(); ++i) {
       std::memset(sink.pool.At(spec.blocks[static_cast<size_t>(i)]), PlannedByte(job, i), kPropertyBlockBytes);
     }
     ++started_;
@@ -334,7 +351,7 @@ class World {
     const PlannedJob& job = jobs_.at(action.key);
     ++commits_;
     if (action.first.token != static_cast<int32_t>(NumberOf(action.key))) Fail("wrong first token");
-    for (int32_t i = 0; i < job.blocks && action.first.finish == 0; ++i) {
+    for (int32_t i = 0; i < job.blocks() && action.first.finish == 0; ++i) {
       const std::vector<uint8_t> want(kPropertyBlockBytes, PlannedByte(job, i));
       if (std::memcmp(sink.pool.At(fetch.blocks[static_cast<size_t>(i)]), want.data(), kPropertyBlockBytes) != 0) {
         Fail("wrong bytes in block " + std::to_string(i));
@@ -371,11 +388,13 @@ class World {
     if (it == source.licensed.end() || it->second.stopped) return;
     const PlannedJob& job = jobs_.at(key);
     Licensed& work = it->second;
-    if (work.blocks.empty()) work.blocks = source.pool.Take(job.blocks);
+    if (work.blocks.empty()) work.blocks = source.pool.Take(job.blocks());
     if (!work.blocks.empty()) {
       if (Chance(3)) return source.core.OnFailed(key, absl::AbortedError("worker"));
       BlocksReady ready;
-      const int32_t until = std::min(job.blocks, work.computed + 1 + static_cast<int32_t>(random_.Below(3)));
+      const int32_t token_blocks = BlocksForTokens(job.prompt_tokens);
+      work.computed_tokens = std::min(token_blocks, work.computed_tokens + 1 + static_cast<int32_t>(random_.Below(3)));
+      const int32_t until = job.groups.HandedOverBefore(work.computed_tokens, job.prompt_tokens);
       for (; work.computed < until; ++work.computed) {
         const BlockId block = work.blocks[static_cast<size_t>(work.computed)];
         std::memset(source.pool.At(block), PlannedByte(job, work.computed), kPropertyBlockBytes);
@@ -383,10 +402,10 @@ class World {
                                 .offset = static_cast<uint64_t>(block) * kPropertyBlockBytes,
                                 .digest = DigestBytes(source.pool.At(block), kPropertyBlockBytes)});
       }
-      source.core.OnBlocksComputed(key, ready);
-      if (work.computed == job.blocks) {
+      if (!ready.blocks.empty()) source.core.OnBlocksComputed(key, ready);
+      if (work.computed_tokens == token_blocks) {
         work.stopped = true;
-        FetchComplete complete{.block_count = job.blocks};
+        FetchComplete complete{.block_count = job.blocks()};
         complete.first.token = static_cast<int32_t>(NumberOf(key));
         complete.first.finish = job.ends_with_first_token ? 1 : 0;
         return source.core.OnPromptFinished(key, complete);

@@ -107,7 +107,7 @@ void PrefillCore::Handle(const kvtransfer::ReleaseBlocks& action) {
   Job& job = it->second;
   if (job.state != State::kHeld) EndCall(job, absl::CancelledError("released by the decode worker"));
   if (job.has_sequence) {
-    unfetched_blocks_ -= BlocksForTokens(static_cast<int64_t>(job.job.prompt.size()));
+    unfetched_blocks_ -= HandedOver(job);
     by_sequence_.erase(job.sequence);
     engine_.Release(job.sequence);
   }
@@ -130,10 +130,8 @@ void PrefillCore::StartReady() {
 }
 
 absl::Status PrefillCore::Start(Job& job) {
-  absl::StatusOr<engine::SequenceId> sequence = engine_.Reserve({.prompt = job.job.prompt,
-                                                                 .sampling = job.job.sampling,
-                                                                 .tenant = job.job.tenant,
-                                                                 .prefill_only = true});
+  absl::StatusOr<engine::SequenceId> sequence = engine_.Reserve(
+      {.prompt = job.job.prompt, .sampling = job.job.sampling, .tenant = job.job.tenant, .prefill_only = true});
   if (!sequence.ok()) return sequence.status();
   job.sequence = *sequence;
   job.has_sequence = true;
@@ -142,7 +140,7 @@ absl::Status PrefillCore::Start(Job& job) {
   by_sequence_[job.sequence] = job.job.key;
   const int64_t prompt_tokens = static_cast<int64_t>(job.job.prompt.size());
   waiting_prompt_tokens_ -= prompt_tokens;
-  unfetched_blocks_ += BlocksForTokens(prompt_tokens);
+  unfetched_blocks_ += HandedOver(job);
   const int32_t cached_tokens = engine_.cached_tokens(job.sequence);
   updates_.Update(job.job.key, {.kind = WorkerUpdate::Kind::kStarted, .cached_tokens = cached_tokens});
   engine_.StartPrefill(job.sequence);
@@ -161,10 +159,16 @@ bool PrefillCore::OnStepEvent(const StepEvent& event) {
   return true;
 }
 
+int32_t PrefillCore::HandedOver(const Job& job) const {
+  return engine_.runner().kv_layout().groups().HandedOver(static_cast<int64_t>(job.job.prompt.size()));
+}
+
 // A block is announced when its last prompt token is computed; the digest is taken now, before any reader.
 void PrefillCore::Announce(Job& job, int32_t computed_tokens) {
-  const bool complete = computed_tokens >= static_cast<int32_t>(job.job.prompt.size());
-  const int32_t ready = complete ? BlocksForTokens(computed_tokens) : computed_tokens / kBlockTokens;
+  const int32_t prompt_tokens = static_cast<int32_t>(job.job.prompt.size());
+  const bool complete = computed_tokens >= prompt_tokens;
+  const int32_t end = complete ? BlocksForTokens(computed_tokens) : computed_tokens / kBlockTokens;
+  const int32_t ready = engine_.runner().kv_layout().groups().HandedOverBefore(end, prompt_tokens);
   const absl::Span<const BlockId> blocks = engine_.prompt_blocks(job.sequence);
   const uint64_t block_bytes = engine_.runner().kv_layout().block_bytes();
   kvtransfer::BlocksReady message;
@@ -179,8 +183,7 @@ void PrefillCore::Announce(Job& job, int32_t computed_tokens) {
 
 void PrefillCore::OnFirstToken(Job& job, const StepEvent& event) {
   const JobKey key = job.job.key;
-  updates_.Update(key,
-                  {.kind = WorkerUpdate::Kind::kToken, .token = ToOutputToken(event.token_index, event.token)});
+  updates_.Update(key, {.kind = WorkerUpdate::Kind::kToken, .token = ToOutputToken(event.token_index, event.token)});
   WorkerUpdate finished{.kind = WorkerUpdate::Kind::kFinished, .finish = static_cast<Finish>(event.finish)};
   finished.times.queue_ns = job.started - job.arrived;
   finished.times.compute_ns = clock_.Now() - job.started;
@@ -189,7 +192,7 @@ void PrefillCore::OnFirstToken(Job& job, const StepEvent& event) {
   EndCall(job, absl::OkStatus());
 
   kvtransfer::FetchComplete complete;
-  complete.block_count = BlocksForTokens(static_cast<int64_t>(job.job.prompt.size()));
+  complete.block_count = HandedOver(job);
   complete.first.token = event.token.token;
   complete.first.finish = static_cast<uint8_t>(event.finish);
   complete.first.logprob = event.token.logprob;

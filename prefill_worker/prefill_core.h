@@ -79,6 +79,8 @@ class PrefillCore final : public engine::PhasePolicy {
   void Handle(const kvtransfer::CloseStream& action);
   void StartReady();
   absl::Status Start(Job& job);
+  // Blocks of the job's prompt that a reader gets.
+  int32_t HandedOver(const Job& job) const;
   void Announce(Job& job, int32_t computed_tokens);
   void OnFirstToken(Job& job, const engine::StepEvent& event);
   void EndCall(Job& job, const absl::Status& status);

@@ -159,7 +159,7 @@ void Dispatcher::Impl::OnCallEnd(DispatchJob& job, Side side, const Call& call, 
   if (side == Side::kPrefill && job.kind == AttemptKind::kPair && job.next_index > 0) return;
   if (MaybeEcho(side, status) && IsLive(Other(side), job.key())) {
     job.echo = what;
-    SetTimer(job, std::min(job.spec->deadline, clock_.Now() + options_.echo_wait_ms * kNsPerMs));
+    SetTimer(job, std::min(job.spec->deadline, After(clock_.Now(), options_.echo_wait_ms)));
     return;
   }
   End(job, what);
@@ -172,7 +172,7 @@ void Dispatcher::Impl::OnRefusal(DispatchJob& job, const Call& call, const absl:
                                                               " attempts, the last one: ", status.message())));
   }
   CancelCalls(job);
-  const TimeNs retry_at = clock_.Now() + options_.refusal_backoff_ms * kNsPerMs;
+  const TimeNs retry_at = After(clock_.Now(), options_.refusal_backoff_ms);
   if (const auto epoch = load_epochs_.find(call.worker); epoch != load_epochs_.end()) {
     job.refused_by.push_back({call.worker, epoch->second, retry_at});
   }

@@ -14,10 +14,7 @@ namespace {
 constexpr int kMaxLookAhead = 32;
 
 JobNeeds Needs(AttemptKind kind, int64_t prompt_tokens) {
-  return {.prompt_tokens = prompt_tokens,
-          .prompt_blocks = BlocksForTokens(prompt_tokens),
-          .solo = kind == AttemptKind::kSolo,
-          .local = kind == AttemptKind::kLocal};
+  return {.prompt_tokens = prompt_tokens, .solo = kind == AttemptKind::kSolo, .local = kind == AttemptKind::kLocal};
 }
 
 int64_t PromptTokens(const JobSpec& spec) { return static_cast<int64_t>(spec.prompt.size()); }
@@ -63,7 +60,7 @@ absl::Status Dispatcher::Impl::OnWorkerJoin(const WorkerInfo& info) {
   const TimeNs now = clock_.Now();
   BATON_RETURN_IF_ERROR(registry_.Join(info, now));
   load_epochs_[info.id] = 0;
-  next_silence_ = std::min(next_silence_, now + options_.worker_silence_ms * kNsPerMs);
+  next_silence_ = std::min(next_silence_, After(now, options_.worker_silence_ms));
   OnWorkersChanged();
   PlaceQueued();
   return absl::OkStatus();
@@ -94,7 +91,7 @@ void Dispatcher::Impl::OnWorkersChanged() {
       missing_since_[kind] = kNever;
     } else if (missing_since_[kind] == kNever) {
       missing_since_[kind] = now;
-      next_give_up_ = std::min(next_give_up_, now + options_.no_worker_wait_ms * kNsPerMs);
+      next_give_up_ = std::min(next_give_up_, After(now, options_.no_worker_wait_ms));
     }
   }
   settled_ = false;
@@ -179,10 +176,12 @@ void Dispatcher::Impl::StartAttempt(DispatchJob& job, const Pair& pair) {
   }
   if (job.kind == AttemptKind::kSolo) return;
   const bool local = job.kind == AttemptKind::kLocal;
-  ledger_.Open({Side::kDecode, key},
-               {.worker = pair.decode, .prompt_tokens = local ? tokens : 0, .blocks = BlocksForTokens(tokens)});
+  const Worker* decode = registry_.Find(pair.decode);
+  ledger_.Open(
+      {Side::kDecode, key},
+      {.worker = pair.decode, .prompt_tokens = local ? tokens : 0, .blocks = decode->info.PromptBlocks(tokens)});
   StartDecode start{.worker = pair.decode,
-                    .target = registry_.Find(pair.decode)->info.target,
+                    .target = decode->info.target,
                     .key = key,
                     .job = job.spec,
                     .local_prefill = local,
@@ -208,22 +207,23 @@ void Dispatcher::Impl::Requeue(DispatchJob& job) {
 }
 
 absl::Status Dispatcher::Impl::Impossible(const JobSpec& spec) const {
+  int32_t needed = 0;
   int32_t blocks = 0;
   int32_t context_length = 0;
   for (const auto& [id, worker] : registry_.workers()) {
+    needed = std::max(needed, worker.info.DecodeBlocks(PromptTokens(spec)));
     blocks = std::max(blocks, worker.info.total_blocks);
     context_length = std::max(context_length, worker.info.context_length);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("prompt: its ", spec.prompt.size(), " tokens need ", BlocksForTokens(PromptTokens(spec)) + 1,
-                   " KV blocks; the largest worker has ", blocks, " and a context of ", context_length,
-                   " tokens: send a shorter prompt or give the workers more --kv-memory"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "prompt: its ", spec.prompt.size(), " tokens need ", needed, " KV blocks; the largest worker has ", blocks,
+      " and a context of ", context_length, " tokens: send a shorter prompt or give the workers more --kv-memory"));
 }
 
 TimeNs Dispatcher::Impl::GiveUpTime(const DispatchJob& job) const {
   const TimeNs since = missing_since_[static_cast<size_t>(KindOf(*job.spec))];
   if (since == kNever) return kNever;
-  return std::max(since, job.marks.submitted) + options_.no_worker_wait_ms * kNsPerMs;
+  return After(std::max(since, job.marks.submitted), options_.no_worker_wait_ms);
 }
 
 void Dispatcher::Impl::EndUnservedJobs() {

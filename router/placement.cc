@@ -77,7 +77,8 @@ int64_t Placer::ReservedBlocks(const Worker& worker) const {
 }
 
 PlacementVerdict Placer::PrefillVerdict(const Worker& worker) const {
-  if (needs_.prompt_blocks > worker.info.total_blocks || needs_.prompt_tokens >= worker.info.context_length) {
+  const int32_t blocks = worker.info.PromptBlocks(needs_.prompt_tokens);
+  if (blocks > worker.info.total_blocks || needs_.prompt_tokens >= worker.info.context_length) {
     return PlacementVerdict::kImpossible;
   }
   const int64_t uncomputed = AssignedTo(worker).uncomputed_prompt_tokens;
@@ -87,7 +88,7 @@ PlacementVerdict Placer::PrefillVerdict(const Worker& worker) const {
 }
 
 PlacementVerdict Placer::DecodeVerdict(const Worker& worker) const {
-  const int64_t blocks = int64_t{needs_.prompt_blocks} + 1;
+  const int64_t blocks = worker.info.DecodeBlocks(needs_.prompt_tokens);
   if (blocks > worker.info.total_blocks || needs_.prompt_tokens >= worker.info.context_length) {
     return PlacementVerdict::kImpossible;
   }

@@ -45,7 +45,6 @@ struct PlacementOptions {
 
 struct JobNeeds {
   int64_t prompt_tokens = 0;
-  int32_t prompt_blocks = 0;
   // One output token: no decode worker is needed.
   bool solo = false;
   // The decode worker computes the prompt: no prefill worker is needed. Not together with `solo`.
@@ -64,7 +63,7 @@ enum class PlacementVerdict : uint8_t {
   // Workers exist that could serve it, but not now.
   kBusy,
   // Workers of the needed roles exist, but the prompt is larger than every pool or context of theirs. A decode worker
-  // needs one block beyond the prompt's.
+  // needs blocks of one more row at least.
   kImpossible,
   // No serving workers of the needed roles with equal fingerprints.
   kNoWorkers,

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "common/kv_layout.h"
 #include "gtest/gtest.h"
 #include "router/dispatcher_test_util.h"
 
@@ -14,7 +13,7 @@ constexpr WorkerRole kPrefill = WorkerRole::kPrefill;
 constexpr WorkerRole kDecode = WorkerRole::kDecode;
 constexpr WorkerRole kMixed = WorkerRole::kMixed;
 
-JobNeeds Prompt(int64_t tokens) { return {.prompt_tokens = tokens, .prompt_blocks = BlocksForTokens(tokens)}; }
+JobNeeds Prompt(int64_t tokens) { return {.prompt_tokens = tokens}; }
 JobNeeds Solo(int64_t tokens) {
   JobNeeds needs = Prompt(tokens);
   needs.solo = true;
@@ -226,6 +225,20 @@ TEST_F(PlacementTest, WhatFitsNoWorkerIsImpossible) {
   assigned_[3] = {.reserved_blocks = 190, .jobs = 1};
   EXPECT_EQ(Place(Prompt(100 * 16)), "busy");
   EXPECT_EQ(Place(Prompt(100 * 16 + 1)), "impossible") << "the prefill worker's pool is too small";
+}
+
+TEST_F(PlacementTest, SlidingLayersTakeAWindowAndAChunkAtMost) {
+  Add(1, kPrefill);
+  Add(2, kDecode);
+  for (WorkerInfo& info : pending_) {
+    info.chunk_tokens = 16;
+    info.groups = {.full = 1, .sliding = 2, .window = 32};
+  }
+  // 2 + 1 blocks of each sliding group, however long it is.
+  EXPECT_EQ(Place(Prompt(93 * 16)), "1/2");
+  EXPECT_EQ(Place(Prompt(93 * 16 + 1)), "impossible") << "the decode worker needs one of the full group more";
+  EXPECT_EQ(Place(Solo(94 * 16)), "1/0");
+  EXPECT_EQ(Place(Solo(94 * 16 + 1)), "impossible");
 }
 
 TEST_F(PlacementTest, ThePromptMustLeaveRoomInTheContext) {

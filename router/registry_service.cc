@@ -45,6 +45,7 @@ absl::StatusOr<WorkerInfo> ReadHello(const pb::WorkerHello& hello, const std::st
   info.chunk_tokens = hello.chunk_tokens();
   info.context_length = hello.context_length();
   info.pid = hello.pid();
+  info.groups = {.full = hello.full_groups(), .sliding = hello.sliding_groups(), .window = hello.window()};
   return info;
 }
 

@@ -7,6 +7,9 @@
 namespace baton::router {
 namespace {
 
+// Far more than any model has.
+constexpr int32_t kMaxLayerGroups = 1024;
+
 absl::Status Validate(const WorkerInfo& info) {
   if (info.id.is_zero()) return absl::InvalidArgumentError("the worker has no incarnation");
   if (info.target.empty()) return absl::InvalidArgumentError("the worker states no address");
@@ -17,6 +20,12 @@ absl::Status Validate(const WorkerInfo& info) {
   if (info.chunk_tokens <= 0) return absl::InvalidArgumentError(absl::StrCat(who, info.chunk_tokens, " chunk tokens"));
   if (info.context_length <= 0) {
     return absl::InvalidArgumentError(absl::StrCat(who, "a context of ", info.context_length, " tokens"));
+  }
+  const KvGroups& groups = info.groups;
+  if (groups.full < 0 || groups.sliding < 0 || groups.count() < 1 || groups.full > kMaxLayerGroups ||
+      groups.sliding > kMaxLayerGroups || (groups.sliding > 0 && groups.window < 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(who, groups.full, " full and ", groups.sliding,
+                                                   " sliding groups of layers, a window of ", groups.window));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "common/clock.h"
 #include "common/ids.h"
+#include "common/kv_layout.h"
 
 namespace baton::router {
 
@@ -32,6 +33,11 @@ struct WorkerInfo {
   int32_t chunk_tokens = 0;
   int32_t context_length = 0;
   int64_t pid = 0;
+  KvGroups groups = {};
+
+  // Most blocks that a prompt takes there; with the first outputs as well.
+  int32_t PromptBlocks(int64_t tokens) const { return groups.MostBlocks(tokens, chunk_tokens); }
+  int32_t DecodeBlocks(int64_t tokens) const { return PromptBlocks(tokens + kBlockTokens); }
 };
 
 // The last heartbeat.

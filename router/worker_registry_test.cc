@@ -37,6 +37,10 @@ TEST(WorkerRegistryTest, NonsenseIsRefused) {
   EXPECT_TRUE(refused([](WorkerInfo& info) { info.max_sequences = 0; }));
   EXPECT_TRUE(refused([](WorkerInfo& info) { info.chunk_tokens = -1; }));
   EXPECT_TRUE(refused([](WorkerInfo& info) { info.context_length = 0; }));
+  EXPECT_TRUE(refused([](WorkerInfo& info) { info.groups = {.full = 0}; }));
+  EXPECT_TRUE(refused([](WorkerInfo& info) { info.groups = {.full = -1, .sliding = 3, .window = 16}; }));
+  EXPECT_TRUE(refused([](WorkerInfo& info) { info.groups = {.full = 1, .sliding = 1}; }));
+  EXPECT_TRUE(refused([](WorkerInfo& info) { info.groups = {.full = 1 << 20}; }));
 }
 
 TEST(WorkerRegistryTest, WorkersAreBounded) {

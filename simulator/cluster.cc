@@ -12,9 +12,10 @@
 namespace baton::simulator {
 namespace {
 
-// Enough for the longest prompt with all its output: 320 tokens.
-constexpr int32_t kMinBlocks = 20;
-constexpr int32_t kMaxBlocks = 36;
+// The longest prompt with all its output.
+constexpr int32_t kMaxTokens = 320;
+// Of each group of layers, beyond what that needs.
+constexpr int32_t kMaxSpareBlocks = 16;
 constexpr int32_t kWorkersOfARole = 2;
 // After the last thing that a client or a fault does, every request ends within this time.
 constexpr int64_t kMaxEndNs = 12 * kNsPerSecond;
@@ -29,13 +30,17 @@ class Cluster final : public PeerDirectory {
         router_(
             sim_, DrawRouterOptions(), [this](const std::string& target) { return FindWorker(target); }, workload_) {
     DrawPace();
+    DrawModel();
+    const KvGroups groups = engine::FakeModel(sim_.model).kv_layout().groups();
     const bool short_lease = sim_.Chance(50);
     for (int32_t i = 0; i < 2 * kWorkersOfARole; ++i) {
       const bool prefills = i < kWorkersOfARole;
+      const int32_t chunk_tokens = 16 << sim_.Between(0, 3);
+      const int32_t spare = static_cast<int32_t>(sim_.Between(0, kMaxSpareBlocks)) * groups.count();
       setups_.push_back({.role = prefills ? router::WorkerRole::kPrefill : router::WorkerRole::kDecode,
                          .target = absl::StrCat(prefills ? "prefill-" : "decode-", i % kWorkersOfARole),
-                         .block_count = static_cast<int32_t>(sim_.Between(kMinBlocks, kMaxBlocks)),
-                         .chunk_tokens = 16 << sim_.Between(0, 3),
+                         .block_count = groups.MostBlocks(kMaxTokens, chunk_tokens) + spare,
+                         .chunk_tokens = chunk_tokens,
                          .max_sequences = static_cast<int32_t>(sim_.Between(1, 10)),
                          .lease_ms = short_lease ? 600 : 4'000,
                          .renew_ms = short_lease ? 75 : 500});
@@ -83,6 +88,14 @@ class Cluster final : public PeerDirectory {
     if (sim_.Chance(30)) sim_.pace = {.max_network_ns = 200'000, .max_late_ns = 5 * kNsPerMs, .max_step_ns = 500'000};
     if (sim_.Chance(20)) sim_.pace.max_step_ns = 12 * kNsPerMs;
     if (sim_.Chance(20)) sim_.pace.max_network_ns = 20 * kNsPerMs;
+  }
+
+  // In half of the runs some layers slide, or all.
+  void DrawModel() {
+    if (sim_.Chance(50)) return;
+    sim_.model.full_layers = static_cast<int32_t>(sim_.Between(0, 2));
+    sim_.model.sliding_layers = static_cast<int32_t>(sim_.Between(1, 4));
+    sim_.model.window = static_cast<int32_t>(sim_.Between(2, sim_.Chance(50) ? 40 : 150));
   }
 
   bool Next(TimeNs limit) {

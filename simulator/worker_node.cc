@@ -76,7 +76,8 @@ void WorkerNode::Join() {
                                 .max_sequences = setup_.max_sequences,
                                 .chunk_tokens = setup_.chunk_tokens,
                                 .context_length = model_->context_length(),
-                                .pid = 1};
+                                .pid = 1,
+                                .groups = model_->kv_layout().groups()};
   join_.Send(sim_, [this, info] {
     router_.Post([this, info](router::Dispatcher& dispatcher) {
       if (!dispatcher.OnWorkerJoin(info).ok()) sim_.Fail("a worker could not join");

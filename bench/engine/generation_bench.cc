@@ -18,13 +18,17 @@ namespace {
 // Of each step that fills the contexts of decode streams, besides a row for each stream.
 constexpr int kPrefillRows = 512;
 
+int BlocksEach(const KvGroups& groups, int tokens, int chunk_tokens) {
+  return groups.MostBlocks(tokens, chunk_tokens) + groups.count();
+}
+
 // An engine with just the blocks that it needs, and prompts that nobody has seen before.
 class Session {
  public:
   Session(engine::ModelRunner& runner, int sequences, int tokens_each, int chunk_tokens, uint64_t seed)
       : runner_(runner),
         seed_(seed),
-        blocks_(sequences * (BlocksForTokens(tokens_each) + 1)),
+        blocks_(sequences * BlocksEach(runner.kv_layout().groups(), tokens_each, chunk_tokens)),
         kv_(static_cast<size_t>(blocks_) * runner.kv_layout().block_bytes()),
         engine_(
             {.block_count = blocks_, .chunk_tokens = chunk_tokens, .max_sequences = sequences, .prefix_cache = false},

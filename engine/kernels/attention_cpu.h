@@ -7,13 +7,13 @@
 #define BATON_ENGINE_KERNELS_ATTENTION_CPU_H_
 
 #include "engine/kernels/elementwise_cpu.h"
+#include "engine/kernels/prefetch.h"
 
 namespace baton::engine::kernels {
 namespace {
 
 inline constexpr int kBlock = 16;
 inline constexpr int kWord = 4;
-inline constexpr int kCacheLine = 64;
 // Blocks of K or V that all queries meet before the next ones: they stay in the first-level cache meanwhile.
 inline constexpr int kChunkBlocks = 4;
 // So few queries are one tile, as in decode, and meet each part of the cache once. Such a tile asks for the lines of
@@ -229,7 +229,7 @@ BATON_INLINE void ScoreTile(const AttentionState<kKv>& s, int first, int block, 
     typename Op::Right key[kBlocks];
     BATON_UNROLL for (int b = 0; b < kBlocks; ++b) {
       key[b] = Op::Load(keys[b] + k * Op::kVectorBytes);
-      if constexpr (kStreams) __builtin_prefetch(ahead[b] + k * Op::kVectorBytes);
+      if constexpr (kStreams) PrefetchToSecondLevel(ahead[b] + k * Op::kVectorBytes);
     }
     BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
       const uint8_t* const left = query + q * s.query_bytes + k * Op::kLeftBytes;
@@ -287,45 +287,76 @@ void Scores(const AttentionState<kKv>& s, int first, int end, int start, int beg
   }
 }
 
-// Scores of one query to probabilities of the split's tokens [from, n), zero from the start of the first block to the
-// end of the last.
-template <Kv kKv>
-void Softmax(const AttentionState<kKv>& s, int i, int start, int from, int n) {
-  float* const scores = s.scores + static_cast<size_t>(i) * kSplitTokens;
-  uint8_t* const probs = s.probs + static_cast<size_t>(i) * AttentionState<kKv>::kProbabilityBytes;
-  const float lowest = -3.402823466e38f;
-  const Simd::F scale = Simd::Set1(s.call.scale);
-  Simd::F max = Simd::Set1(lowest);
-  const int begin = from / kLanes * kLanes;
-  for (int t = begin; t < n; t += kLanes) {
-    const Simd::F v = Simd::Mul(Simd::Load(scores + t), scale);
-    Simd::Store(scores + t, v);
-    const Simd::F seen = t < from ? Simd::KeepFrom(v, from - t, lowest) : v;
-    max = Simd::Max(Simd::Keep(seen, n - t, lowest), max);
+// The tokens [from, end) that a query sees of the split that starts at `start`.
+struct SeenTokens {
+  int start;
+  int from;
+  int end;
+
+  // Lanes of tokens [t, t + 16) that are not seen become `rest`.
+  BATON_INLINE Simd::F Keep(const Simd::F& x, int t, float rest) const {
+    const Simd::F kept = Simd::Keep(x, end - t, rest);
+    return t < from ? Simd::KeepFrom(kept, from - t, rest) : kept;
   }
-  s.split_max[i] = Simd::ReduceMax(max);
+  bool All(int t, int count) const { return t >= from && t + count <= end; }
+};
+
+// Scores of kVectors vectors from token t on, scaled, to probabilities; kAll: every token of them is seen.
+template <Kv kKv, int kVectors, bool kAll>
+BATON_INLINE void ScoresToProbabilities(const AttentionState<kKv>& s, int i, const SeenTokens& seen, int t,
+                                        Simd::F& sum) {
+  const float* const scores = s.scores + static_cast<size_t>(i) * kSplitTokens;
+  uint8_t* const probs = s.probs + static_cast<size_t>(i) * AttentionState<kKv>::kProbabilityBytes;
   const Simd::F top = Simd::Set1(s.split_max[i]);
-  Simd::F sum = Simd::Zero();
-  for (int t = begin; t < n; t += kLanes) {
-    const auto keep_seen = [&](const Simd::F& x) {
-      const Simd::F kept = Simd::Keep(x, n - t, 0.0f);
-      return t < from ? Simd::KeepFrom(kept, from - t, 0.0f) : kept;
-    };
-    Simd::F p = keep_seen(Exp(Simd::Sub(Simd::Load(scores + t), top)));
+  Simd::F each[kVectors];
+  BATON_UNROLL for (int v = 0; v < kVectors; ++v) each[v] = Simd::Sub(Simd::Load(scores + t + v * kLanes), top);
+  ExpEach<kVectors>(each);
+  BATON_UNROLL for (int v = 0; v < kVectors; ++v) {
+    const int at = t + v * kLanes;
+    const auto keep_seen = [&](const Simd::F& x) { return kAll ? x : seen.Keep(x, at, 0.0f); };
+    Simd::F p = keep_seen(each[v]);
     if constexpr (kKv == Kv::kInt8) {
       sum = Simd::Add(sum, p);
       // Again: the scale of a token that is not seen may be anything.
-      p = keep_seen(Simd::Mul(p, Simd::Load(s.Scales(s.Values((start + t) / kBlock)))));
+      p = keep_seen(Simd::Mul(p, Simd::Load(s.Scales(s.Values((seen.start + at) / kBlock)))));
     }
     if constexpr (kKv != Kv::kF32) p = Simd::RoundBf16(p);
     if constexpr (kKv != Kv::kInt8) sum = Simd::Add(sum, p);
     if constexpr (Operands<kKv>::kWiden) {
       // The left side holds the odd token first.
-      Simd::Store(reinterpret_cast<float*>(probs) + t, Simd::SwapPairs(p));
+      Simd::Store(reinterpret_cast<float*>(probs) + at, Simd::SwapPairs(p));
     } else if constexpr (kKv != Kv::kF32) {
-      Simd::StoreBf16(reinterpret_cast<uint16_t*>(probs) + t, p);
+      Simd::StoreBf16(reinterpret_cast<uint16_t*>(probs) + at, p);
     } else {
-      Simd::Store(reinterpret_cast<float*>(probs) + t, p);
+      Simd::Store(reinterpret_cast<float*>(probs) + at, p);
+    }
+  }
+}
+
+// Scores of one query to probabilities of the tokens it sees, zero from the start of their first block to the end of
+// their last.
+template <Kv kKv>
+void Softmax(const AttentionState<kKv>& s, int i, const SeenTokens& seen) {
+  constexpr int kVectors = 4;
+  constexpr float kLowest = -3.402823466e38f;
+  float* const scores = s.scores + static_cast<size_t>(i) * kSplitTokens;
+  const Simd::F scale = Simd::Set1(s.call.scale);
+  Simd::F max = Simd::Set1(kLowest);
+  const int begin = seen.from / kLanes * kLanes;
+  for (int t = begin; t < seen.end; t += kLanes) {
+    const Simd::F v = Simd::Mul(Simd::Load(scores + t), scale);
+    Simd::Store(scores + t, v);
+    max = Simd::Max(seen.All(t, kLanes) ? v : seen.Keep(v, t, kLowest), max);
+  }
+  s.split_max[i] = Simd::ReduceMax(max);
+  Simd::F sum = Simd::Zero();
+  for (int t = begin; t < seen.end;) {
+    if (seen.All(t, kVectors * kLanes)) {
+      ScoresToProbabilities<kKv, kVectors, true>(s, i, seen, t, sum);
+      t += kVectors * kLanes;
+    } else {
+      ScoresToProbabilities<kKv, 1, false>(s, i, seen, t, sum);
+      t += kLanes;
     }
   }
   s.split_sum[i] = Simd::ReduceSum(sum);
@@ -357,7 +388,7 @@ BATON_INLINE void ValueTile(const AttentionState<kKv>& s, int first, int block, 
       typename Op::Right value[kVectors];
       BATON_UNROLL for (int v = 0; v < kVectors; ++v) {
         value[v] = Op::Load(values + row + v * Op::kVectorBytes);
-        if constexpr (kStreams) __builtin_prefetch(ahead + row + v * Op::kVectorBytes);
+        if constexpr (kStreams) PrefetchToSecondLevel(ahead + row + v * Op::kVectorBytes);
       }
       BATON_UNROLL for (int q = 0; q < kQueries; ++q) {
         const uint8_t* const left = probs + q * AttentionState<kKv>::kProbabilityBytes + t * Op::kLeftBytes;
@@ -486,7 +517,7 @@ void Attention(const AttentionCall& call) {
     if constexpr (kKv == Kv::kInt8) s.PrefetchValueScales(s.split_begin, s.split_end);
     Scores<kKv>(s, first, last, start, hidden_blocks, blocks);
     if (!s.streams()) s.PrefetchValues(s.split_begin, s.split_end);
-    for (int i = first; i < last; ++i) Softmax<kKv>(s, i, start, s.Hidden(i, start), s.Visible(i, start));
+    for (int i = first; i < last; ++i) Softmax<kKv>(s, i, {start, s.Hidden(i, start), s.Visible(i, start)});
     WeighValues<kKv>(s, first, last, start);
     if (!s.streams()) s.PrefetchKeys(s.split_end, s.end);
     for (int i = first; i < last; ++i) Fold<kKv>(s, i, s.FirstSeen(i) / kSplitTokens * kSplitTokens == start);

@@ -5,24 +5,36 @@
 namespace baton::engine::kernels {
 namespace {
 
-// exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2) / 2, Taylor to degree 7 (relative error 5e-9).
-BATON_INLINE Simd::F Exp(const Simd::F& x) {
+// exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2) / 2, Taylor to degree 7 (relative error 5e-9). Of kCount
+// vectors step by step, because one alone waits for each of its steps.
+template <int kCount>
+BATON_INLINE void ExpEach(Simd::F* x) {
   using F = Simd::F;
-  const F clamped = Simd::Min(Simd::Max(x, Simd::Set1(-87.0f)), Simd::Set1(88.0f));
-  const Simd::I n = Simd::ToInt(Simd::Mul(clamped, Simd::Set1(1.44269504088896341f)));
-  const F whole = Simd::ToFloat(n);
-  // ln 2 in two parts; the first has few bits, so whole * high is exact.
-  F r = Simd::Fma(whole, Simd::Set1(-0.693359375f), clamped);
-  r = Simd::Fma(whole, Simd::Set1(2.12194440e-4f), r);
-  F p = Simd::Set1(1.0f / 5040);
-  p = Simd::Fma(p, r, Simd::Set1(1.0f / 720));
-  p = Simd::Fma(p, r, Simd::Set1(1.0f / 120));
-  p = Simd::Fma(p, r, Simd::Set1(1.0f / 24));
-  p = Simd::Fma(p, r, Simd::Set1(1.0f / 6));
-  p = Simd::Fma(p, r, Simd::Set1(0.5f));
-  p = Simd::Fma(p, r, Simd::Set1(1.0f));
-  p = Simd::Fma(p, r, Simd::Set1(1.0f));
-  return Simd::SelectLess(x, Simd::Set1(-87.0f), Simd::Zero(), Simd::Scale2(p, n));
+  F r[kCount], p[kCount];
+  Simd::I n[kCount];
+  BATON_UNROLL for (int i = 0; i < kCount; ++i) {
+    r[i] = Simd::Min(Simd::Max(x[i], Simd::Set1(-87.0f)), Simd::Set1(88.0f));
+    n[i] = Simd::ToInt(Simd::Mul(r[i], Simd::Set1(1.44269504088896341f)));
+  }
+  BATON_UNROLL for (int i = 0; i < kCount; ++i) {
+    const F whole = Simd::ToFloat(n[i]);
+    // ln 2 in two parts; the first has few bits, so whole * high is exact.
+    r[i] = Simd::Fma(whole, Simd::Set1(-0.693359375f), r[i]);
+    r[i] = Simd::Fma(whole, Simd::Set1(2.12194440e-4f), r[i]);
+    p[i] = Simd::Set1(1.0f / 5040);
+  }
+  constexpr float kCoefficients[] = {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f};
+  BATON_UNROLL for (const float coefficient : kCoefficients) {
+    BATON_UNROLL for (int i = 0; i < kCount; ++i) p[i] = Simd::Fma(p[i], r[i], Simd::Set1(coefficient));
+  }
+  BATON_UNROLL for (int i = 0; i < kCount; ++i) {
+    x[i] = Simd::SelectLess(x[i], Simd::Set1(-87.0f), Simd::Zero(), Simd::Scale2(p[i], n[i]));
+  }
+}
+
+BATON_INLINE Simd::F Exp(Simd::F x) {
+  ExpEach<1>(&x);
+  return x;
 }
 
 void ExpArray(const float* x, int n, float* y) {
@@ -50,66 +62,109 @@ BATON_INLINE Simd::I QuantizeLanes(const Simd::F& x, const Simd::F& inverse) {
   return Simd::ToInt(Simd::Min(Simd::Max(scaled, Simd::Set1(-127.0f)), Simd::Set1(127.0f)));
 }
 
-// What values are multiplied by to become integers, and what those then stand for.
-struct QuantScale {
-  float inverse;
-  float scale;
+// What values of a group are multiplied by to become integers, and what those then stand for; of up to 16 groups.
+struct QuantScales {
+  alignas(64) float inverse[kLanes];
+  alignas(64) float scale[kLanes];
 };
 
-BATON_INLINE QuantScale QuantScaleOf(const Simd::F& magnitudes) {
-  const float max = Simd::ReduceMax(magnitudes);
-  if (!(max > 1e-30f)) return {0.0f, 0.0f};
-  return {127.0f / max, max / 127.0f};
+BATON_INLINE void QuantScalesOf(const float* max, QuantScales& of) {
+  const Simd::F m = Simd::Load(max);
+  const Simd::F least = Simd::Set1(1e-30f);
+  const Simd::F divisor = Simd::SelectLess(least, m, m, Simd::Set1(1.0f));
+  Simd::Store(of.inverse, Simd::SelectLess(least, m, Simd::Div(Simd::Set1(127.0f), divisor), Simd::Zero()));
+  Simd::Store(of.scale, Simd::SelectLess(least, m, Simd::Div(m, Simd::Set1(127.0f)), Simd::Zero()));
+}
+
+// A row's part of one group: its halves, and where it goes.
+struct GroupRow {
+  const float* first;
+  const float* last;
+  QuantGroup& out;
+  int slot;
+};
+
+// at(0) .. at(count - 1), up to 16 of them: their scales are divided together.
+template <typename At>
+BATON_INLINE void QuantizeTogether(int count, At at) {
+  alignas(64) float max[kLanes] = {};
+  for (int i = 0; i < count; ++i) {
+    const GroupRow row = at(i);
+    max[i] = Simd::ReduceMax(Simd::Max(Simd::Abs(Simd::Load(row.first)), Simd::Abs(Simd::Load(row.last))));
+  }
+  QuantScales of;
+  QuantScalesOf(max, of);
+  for (int i = 0; i < count; ++i) {
+    const GroupRow row = at(i);
+    const Simd::F inverse = Simd::Set1(of.inverse[i]);
+    int32_t sums[2];
+    Simd::StoreInt8(row.out.q[row.slot], QuantizeLanes(Simd::Load(row.first), inverse),
+                    QuantizeLanes(Simd::Load(row.last), inverse), sums);
+    row.out.scale[row.slot] = of.scale[i];
+    row.out.scaled_sum[row.slot] = of.scale[i] * static_cast<float>(sums[0] + sums[1]);
+    row.out.neg8_sum[row.slot] = -8 * (sums[0] + sums[1]);
+    row.out.neg8_halves[row.slot][0] = static_cast<int16_t>(-8 * sums[0]);
+    row.out.neg8_halves[row.slot][1] = static_cast<int16_t>(-8 * sums[1]);
+  }
 }
 
 void Quantize(const float* x, int groups, QuantGroup* acts, int slot) {
-  for (int g = 0; g < groups; ++g) {
-    const Simd::F a = Simd::Load(x + g * kGroup);
-    const Simd::F b = Simd::Load(x + g * kGroup + kLanes);
-    const auto [inverse, scale] = QuantScaleOf(Simd::Max(Simd::Abs(a), Simd::Abs(b)));
-    QuantGroup& out = acts[g];
-    const Simd::I q = QuantizeLanes(a, Simd::Set1(inverse));
-    const int32_t first = Simd::SumInts(q);
-    const int32_t sum = Simd::StoreInt8AndSum(out.q[slot], q, QuantizeLanes(b, Simd::Set1(inverse)));
-    out.scale[slot] = scale;
-    out.scaled_sum[slot] = scale * static_cast<float>(sum);
-    out.neg8_sum[slot] = -8 * sum;
-    out.neg8_halves[slot][0] = static_cast<int16_t>(-8 * first);
-    out.neg8_halves[slot][1] = static_cast<int16_t>(-8 * (sum - first));
+  for (int g = 0; g < groups; g += kLanes) {
+    QuantizeTogether(groups - g < kLanes ? groups - g : kLanes, [&](int i) {
+      const float* const from = x + (g + i) * kGroup;
+      return GroupRow{from, from + kLanes, acts[g + i], slot};
+    });
   }
+}
+
+void QuantizeTile(const float* first, const float* last, int rows, QuantGroup& out) {
+  QuantizeTogether(rows, [&](int r) { return GroupRow{first + r * kLanes, last + r * kLanes, out, r}; });
 }
 
 void QuantizeHead(const float* x, int n, int8_t* q, float* scale) {
   Simd::F magnitudes = Simd::Zero();
   for (int i = 0; i < n; i += kLanes) magnitudes = Simd::Max(Simd::Abs(Simd::Load(x + i)), magnitudes);
-  const QuantScale of = QuantScaleOf(magnitudes);
-  const Simd::F inverse = Simd::Set1(of.inverse);
+  alignas(64) const float max[kLanes] = {Simd::ReduceMax(magnitudes)};
+  QuantScales of;
+  QuantScalesOf(max, of);
+  const Simd::F inverse = Simd::Set1(of.inverse[0]);
   for (int i = 0; i < n; i += kGroup) {
-    Simd::StoreInt8AndSum(q + i, QuantizeLanes(Simd::Load(x + i), inverse),
-                          QuantizeLanes(Simd::Load(x + i + kLanes), inverse));
+    int32_t sums[2];
+    Simd::StoreInt8(q + i, QuantizeLanes(Simd::Load(x + i), inverse),
+                    QuantizeLanes(Simd::Load(x + i + kLanes), inverse), sums);
   }
-  *scale = of.scale;
+  *scale = of.scale[0];
+}
+
+// y = gate / (1 + exp(exponent(gate))) * up.
+template <typename Exponent>
+BATON_INLINE void GatedUnit(const float* gate, const float* up, int n, float* y, Exponent exponent) {
+  const auto vectors = [&]<int kCount>(int i) {
+    Simd::F e[kCount];
+    BATON_UNROLL for (int v = 0; v < kCount; ++v) e[v] = exponent(Simd::Load(gate + i + v * kLanes));
+    ExpEach<kCount>(e);
+    BATON_UNROLL for (int v = 0; v < kCount; ++v) {
+      const int at = i + v * kLanes;
+      const Simd::F open = Simd::Div(Simd::Load(gate + at), Simd::Add(Simd::Set1(1.0f), e[v]));
+      Simd::Store(y + at, Simd::Mul(open, Simd::Load(up + at)));
+    }
+  };
+  constexpr int kVectors = 4;
+  int i = 0;
+  for (; i + kVectors * kLanes <= n; i += kVectors * kLanes) vectors.template operator()<kVectors>(i);
+  for (; i < n; i += kLanes) vectors.template operator()<1>(i);
 }
 
 void SwiGlu(const float* gate, const float* up, int n, float* y) {
-  const Simd::F one = Simd::Set1(1.0f);
-  for (int i = 0; i < n; i += kLanes) {
-    const Simd::F g = Simd::Load(gate + i);
-    const Simd::F silu = Simd::Div(g, Simd::Add(one, Exp(Simd::Sub(Simd::Zero(), g))));
-    Simd::Store(y + i, Simd::Mul(silu, Simd::Load(up + i)));
-  }
+  GatedUnit(gate, up, n, y, [](const Simd::F& g) { return Simd::Sub(Simd::Zero(), g); });
 }
 
 void GeGlu(const float* gate, const float* up, int n, float* y) {
-  const Simd::F one = Simd::Set1(1.0f);
-  for (int i = 0; i < n; i += kLanes) {
-    const Simd::F g = Simd::Load(gate + i);
+  GatedUnit(gate, up, n, y, [](const Simd::F& g) {
     const Simd::F t = Simd::Fma(Simd::Mul(Simd::Set1(0.044715f), g), Simd::Mul(g, g), g);
     // -2 sqrt(2 / pi).
-    const Simd::F e = Exp(Simd::Mul(Simd::Set1(-1.5957691216057308f), t));
-    const Simd::F gelu = Simd::Div(g, Simd::Add(one, e));
-    Simd::Store(y + i, Simd::Mul(gelu, Simd::Load(up + i)));
-  }
+    return Simd::Mul(Simd::Set1(-1.5957691216057308f), t);
+  });
 }
 
 void AddArray(float* x, const float* y, int n) {

@@ -131,6 +131,28 @@ TEST_P(ElementwiseKernels, QuantizeEqualsTheDefinitionInEverySlot) {
   EXPECT_EQ(std::memcmp(got.data(), want.data(), sizeof(QuantGroup) * kGroups), 0);
 }
 
+TEST_P(ElementwiseKernels, ATileIsQuantizedAsItsRowsAre) {
+  SeededRandom random(kSeed);
+  for (const int rows : {1, 3, 16}) {
+    std::vector<float> first = Mixed(random, rows * kLanes, 4.0f);
+    std::vector<float> last = Mixed(random, rows * kLanes, 4.0f);
+    std::fill_n(first.end() - kLanes, kLanes, 0.0f);
+    std::fill_n(last.end() - kLanes, kLanes, 1e-31f);
+    first[1] = std::numeric_limits<float>::quiet_NaN();
+    QuantGroup got, want;
+    std::memset(&got, 0x5a, sizeof(got));
+    std::memset(&want, 0x5a, sizeof(want));
+    table().quantize_tile(first.data(), last.data(), rows, got);
+    for (int r = 0; r < rows; ++r) {
+      float row[kGroup];
+      std::copy_n(first.data() + r * kLanes, kLanes, row);
+      std::copy_n(last.data() + r * kLanes, kLanes, row + kLanes);
+      kScalarKernels.quantize(row, 1, &want, r);
+    }
+    EXPECT_EQ(std::memcmp(&got, &want, sizeof(got)), 0) << rows;
+  }
+}
+
 TEST_P(ElementwiseKernels, QuantizedValuesAreWithinHalfAStepAndTiesGoToEven) {
   SeededRandom random(kSeed);
   std::vector<float> x = RandomFloats(random, kGroup, 5.0f);

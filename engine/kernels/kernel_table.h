@@ -114,6 +114,9 @@ struct KernelTable {
   // Quantizes one row of 32 * groups floats into row `slot` of acts[0 .. groups).
   void (*quantize)(const float* x, int groups, QuantGroup* acts, int slot);
 
+  // Quantizes one group of rows [0, rows) into out, rows <= 16: row r is first[16 r ..] and last[16 r ..].
+  void (*quantize_tile)(const float* first, const float* last, int rows, QuantGroup& out);
+
   // Quantizes n floats (multiple of 32) with one scale, as a QuantGroup has it.
   void (*quantize_head)(const float* x, int n, int8_t* q, float* scale);
 

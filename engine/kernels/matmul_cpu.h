@@ -4,6 +4,7 @@
 #define BATON_ENGINE_KERNELS_MATMUL_CPU_H_
 
 #include "engine/kernels/packed_layout.h"
+#include "engine/kernels/prefetch.h"
 
 namespace baton::engine::kernels {
 namespace {
@@ -38,8 +39,19 @@ struct QuantTail {
   }
 };
 
-// How far ahead of the group at hand: the next column blocks follow in memory.
-inline constexpr int kPrefetchBytes = 8192;
+// The weights come from memory, once a step: the processor's own prefetcher stops at every page and does not foresee
+// a block's tail. So each group asks for its share of what lies this far ahead, where the next column blocks follow.
+inline constexpr int kPrefetchBytes = 16384;
+
+// Bytes of a block, data and tail, for each of its groups.
+template <WeightFormat kFormat>
+inline constexpr int kGroupShare = static_cast<int>(TailOf(kFormat, kSuperGroups).bytes / kSuperGroups);
+
+template <WeightFormat kFormat>
+BATON_INLINE void PrefetchShare(const uint8_t* block, int g) {
+  const uint8_t* const ahead = block + kPrefetchBytes + g * kGroupShare<kFormat>;
+  BATON_UNROLL for (int i = 0; i < kGroupShare<kFormat>; i += kCacheLine) PrefetchToSecondLevel(ahead + i);
+}
 
 // Adds the second chain, of formats with minima, to kRows rows of `out`.
 template <WeightFormat kFormat, int kRows>
@@ -66,10 +78,7 @@ BATON_INLINE void QuantTile(const QuantGroup* acts, int first, const uint8_t* we
   BATON_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = Simd::Zero();
   for (int g = 0; g < groups; ++g) {
     const uint8_t* const data = weights + static_cast<size_t>(g) * kGroupBytes<kFormat>;
-    // Few rows: the weights come from memory, and the processor's own prefetcher stops at every page.
-    if constexpr (kRows <= 2) {
-      BATON_UNROLL for (int i = 0; i < kGroupBytes<kFormat>; i += 64) __builtin_prefetch(data + kPrefetchBytes + i);
-    }
+    PrefetchShare<kFormat>(weights, g);
     const typename Simd::template Weights<kFormat> w(data, tail.Factors(g));
     const Simd::F scale = tail.Scale(g);
     BATON_UNROLL for (int r = 0; r < kRows; r += kStep) {

@@ -154,15 +154,13 @@ struct Simd {
     return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(LoadQuad(p))),
             _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(LoadQuad(p + 8)))};
   }
-  static BATON_INLINE int32_t StoreInt8AndSum(int8_t* p, I a, I b) {
+  static BATON_INLINE void StoreInt8(int8_t* p, I a, I b, int32_t (&sums)[2]) {
     const __m256i x = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
     const __m256i y = _mm256_permute4x64_epi64(_mm256_packs_epi32(b.lo, b.hi), 0xd8);
     const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(x, y), 0xd8);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), bytes);
-    const __m256i sum8 = _mm256_add_epi32(_mm256_add_epi32(a.lo, a.hi), _mm256_add_epi32(b.lo, b.hi));
-    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(sum8), _mm256_extracti128_si256(sum8, 1));
-    sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1)));
+    sums[0] = SumInts(a);
+    sums[1] = SumInts(b);
   }
 
   // VPMADDUBSW saturates at int16, which these operands cannot reach:

@@ -111,16 +111,23 @@ struct Simd {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                         _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(x), 16)));
   }
-  static BATON_INLINE int32_t SumInts(I x) { return _mm512_reduce_add_epi32(x); }
   static BATON_INLINE __m128i LoadBytes(const uint8_t* p) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   }
   static BATON_INLINE F LoadU8(const uint8_t* p) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(LoadBytes(p))); }
   static BATON_INLINE F LoadI8(const uint8_t* p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(LoadBytes(p))); }
-  static BATON_INLINE int32_t StoreInt8AndSum(int8_t* p, I a, I b) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + kLanes), _mm512_cvtepi32_epi8(b));
-    return _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
+  static BATON_INLINE void StoreInt8(int8_t* p, I a, I b, int32_t (&sums)[2]) {
+    const __m128i bytes_a = _mm512_cvtepi32_epi8(a);
+    const __m128i bytes_b = _mm512_cvtepi32_epi8(b);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes_a);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + kLanes), bytes_b);
+    const __m128i ones = _mm_set1_epi8(1);
+    const __m128i fours_a = _mm_dpbusd_epi32(_mm_setzero_si128(), ones, bytes_a);
+    const __m128i fours_b = _mm_dpbusd_epi32(_mm_setzero_si128(), ones, bytes_b);
+    const __m128i pairs = _mm_hadd_epi32(fours_a, fours_b);
+    const __m128i both = _mm_hadd_epi32(pairs, pairs);
+    sums[0] = _mm_cvtsi128_si32(both);
+    sums[1] = _mm_extract_epi32(both, 1);
   }
 #if defined(BATON_HAS_BF16_DOT)
   // Words of two bf16, of floats that bf16 holds exactly.

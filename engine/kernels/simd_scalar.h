@@ -159,11 +159,6 @@ struct Simd {
   static void StoreBf16(uint16_t* p, const F& x) {
     for (int i = 0; i < kLanes; ++i) p[i] = static_cast<uint16_t>(FloatToBits(x.v[i]) >> 16);
   }
-  static int32_t SumInts(const I& x) {
-    int32_t sum = 0;
-    for (int i = 0; i < kLanes; ++i) sum += x.v[i];
-    return sum;
-  }
   static F LoadU8(const uint8_t* p) {
     return Map([&](int i) { return static_cast<float>(p[i]); });
   }
@@ -174,14 +169,15 @@ struct Simd {
   static F KeepFrom(const F& x, int n, float rest) {
     return Map([&](int i) { return i < n ? rest : x.v[i]; });
   }
-  static int32_t StoreInt8AndSum(int8_t* p, const I& a, const I& b) {
-    int32_t sum = 0;
+  // Lanes of a, then of b; the sum of each.
+  static void StoreInt8(int8_t* p, const I& a, const I& b, int32_t (&sums)[2]) {
+    sums[0] = sums[1] = 0;
     for (int i = 0; i < kLanes; ++i) {
       p[i] = static_cast<int8_t>(a.v[i]);
       p[i + kLanes] = static_cast<int8_t>(b.v[i]);
-      sum += a.v[i] + b.v[i];
+      sums[0] += a.v[i];
+      sums[1] += b.v[i];
     }
-    return sum;
   }
 
   // One group of 16 weight rows, at hand for several activation rows.

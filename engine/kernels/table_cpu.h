@@ -11,6 +11,7 @@
       .name = label,                          \
       .rms_norm = RmsNorm,                    \
       .quantize = Quantize,                   \
+      .quantize_tile = QuantizeTile,          \
       .quantize_head = QuantizeHead,          \
       .matmul_quant = MatmulQuant,            \
       .matmul_float = MatmulFloat,            \

@@ -40,6 +40,19 @@ std::vector<SyntheticSpec> ProbeSpecs() {
   return {{}, gemma, factors};
 }
 
+// Blocks of all groups, so that the KV of one index lies together, layer by layer: groups have one layer each.
+std::vector<BlockId> ProbeBlocks(const KvLayout& layout, int32_t stride) {
+  const int32_t groups = layout.groups().count();
+  BATON_CHECK(groups == 1 || layout.group_layers() == 1);
+  std::vector<BlockId> blocks(static_cast<size_t>(groups * stride));
+  for (int32_t i = 0; i < stride; ++i) {
+    for (int32_t rank = 0; rank < groups; ++rank) {
+      blocks[static_cast<size_t>(layout.PlaceOf(rank).group * stride + i)] = i * groups + rank;
+    }
+  }
+  return blocks;
+}
+
 Digest128 ProbeModel(const SyntheticSpec& spec, Numerics numerics, KvDtype kv_dtype,
                      const kernels::KernelTable& table) {
   const auto file = MakeSyntheticModel(spec);
@@ -48,8 +61,8 @@ Digest128 ProbeModel(const SyntheticSpec& spec, Numerics numerics, KvDtype kv_dt
   BATON_CHECK(weights.ok()) << weights.status();
   TransformerRunner runner(*std::move(weights), kv_dtype, table, std::move(pool), kProbeChunk);
 
-  std::vector<BlockId> blocks(static_cast<size_t>(BlocksForTokens(kProbeTokens)));
-  for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<BlockId>(i);
+  constexpr int32_t kStride = BlocksForTokens(kProbeTokens);
+  const std::vector<BlockId> blocks = ProbeBlocks(runner.kv_layout(), kStride);
   kernels::AlignedBuffer kv(blocks.size() * runner.kv_layout().block_bytes());
   runner.SetKvPool(kv.data(), static_cast<int32_t>(blocks.size()));
   std::vector<int32_t> tokens(static_cast<size_t>(kProbeTokens));
@@ -62,6 +75,7 @@ Digest128 ProbeModel(const SyntheticSpec& spec, Numerics numerics, KvDtype kv_dt
     slice.row_count = std::min(kProbeChunk, kProbeTokens - start);
     slice.first_position = start;
     slice.blocks = blocks;
+    slice.group_stride = kStride;
     slice.wants_logits = true;
     slice.logits_index = 0;
     StepBatch batch;

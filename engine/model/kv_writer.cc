@@ -9,12 +9,24 @@ namespace baton::engine {
 
 using kernels::kLanes;
 
+namespace {
+
+std::vector<KvLayout::Place> PlacesOf(const KvLayout& layout) {
+  std::vector<KvLayout::Place> places;
+  for (int layer = 0; layer < layout.layers; ++layer) places.push_back(layout.PlaceOf(layer));
+  return places;
+}
+
+}  // namespace
+
 KvWriter::KvWriter(const modelfile::ModelConfig& config, const KvLayout& layout, const kernels::KernelTable& table,
                    const StepPlan& plan, int max_rows)
     : config_(config),
       layout_(layout),
       table_(table),
       plan_(plan),
+      places_(PlacesOf(layout)),
+      block_bytes_(layout.block_bytes()),
       is_f32_(layout.dtype == KvDtype::kF32),
       query_stride_(static_cast<size_t>(config.heads) * config.head_dim * (is_f32_ ? sizeof(float) : sizeof(uint16_t))),
       full_rope_(MakeRope(config.rope_theta, config.rope_scaling_factor, max_rows)),
@@ -70,13 +82,14 @@ void KvWriter::StoreQuery(const Place& to, absl::Span<const float> y) {
 }
 
 uint8_t* KvWriter::HeadPart(int layer, bool value, int head) const {
-  const size_t part = (static_cast<size_t>(layer) * 2 + (value ? 1 : 0)) * config_.kv_heads + head;
+  const size_t index = static_cast<size_t>(places_[static_cast<size_t>(layer)].index);
+  const size_t part = (index * 2 + (value ? 1 : 0)) * config_.kv_heads + head;
   return pool_ + part * layout_.head_part_bytes();
 }
 
 uint8_t* KvWriter::HeadPart(const Place& to, bool value) const {
-  const BlockId block = plan_.rows[static_cast<size_t>(to.row)].block;
-  return HeadPart(to.layer, value, to.column / config_.head_dim) + static_cast<size_t>(block) * layout_.block_bytes();
+  const BlockId block = plan_.RowBlock(GroupOf(to.layer), to.row);
+  return HeadPart(to.layer, value, to.column / config_.head_dim) + static_cast<size_t>(block) * block_bytes_;
 }
 
 float* KvWriter::Scale(uint8_t* part, int slot) const {

@@ -43,6 +43,8 @@ class KvWriter {
   // A row's q from `head` on; bytes between rows.
   const uint8_t* Query(int row, int head) const;
   size_t query_stride() const { return query_stride_; }
+  // Group of layers whose blocks a layer's KV is in.
+  int GroupOf(int layer) const { return places_[static_cast<size_t>(layer)].group; }
   // A layer's and KV head's parts of block 0.
   const uint8_t* Keys(int layer, int kv_head) const { return HeadPart(layer, false, kv_head); }
   const uint8_t* Values(int layer, int kv_head) const { return HeadPart(layer, true, kv_head); }
@@ -67,6 +69,8 @@ class KvWriter {
   const KvLayout& layout_;
   const kernels::KernelTable& table_;
   const StepPlan& plan_;
+  const std::vector<KvLayout::Place> places_;  // [layers]
+  const size_t block_bytes_;
   const bool is_f32_;
   const size_t query_stride_;
   Rope full_rope_, sliding_rope_;

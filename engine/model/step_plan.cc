@@ -7,10 +7,26 @@
 
 namespace baton::engine {
 
-StepPlan::StepPlan(int max_rows) {
+StepPlan::StepPlan(int max_rows, const KvGroups& kv_groups) : groups_(kv_groups) {
   rows.reserve(static_cast<size_t>(max_rows));
+  row_blocks.resize(rows.capacity() * static_cast<size_t>(kv_groups.count()));
   tiles.reserve(static_cast<size_t>(max_rows));
   logits_rows.reserve(static_cast<size_t>(max_rows));
+}
+
+void StepPlan::CheckSlice(const SequenceSlice& slice, int32_t context_length) const {
+  const int32_t end = slice.first_position + slice.row_count;
+  BATON_CHECK(slice.row_count > 0 && slice.first_position >= 0 && end <= context_length)
+      << "position " << slice.first_position << " + " << slice.row_count;
+  BATON_CHECK((groups_.count() - 1) * slice.group_stride + BlocksForTokens(end) <=
+              static_cast<int>(slice.blocks.size()))
+      << slice.blocks.size() << " blocks";
+  for (int32_t group = groups_.full; group < groups_.count(); ++group) {
+    for (int32_t i = groups_.FirstSeen(slice.first_position); i < BlocksForTokens(end); ++i) {
+      BATON_CHECK(slice.blocks[static_cast<size_t>(group * slice.group_stride + i)] != kNoBlock)
+          << "group " << group << ", block " << i << " of " << end << " positions";
+    }
+  }
 }
 
 void StepPlan::Fill(const StepBatch& batch, int32_t vocab_size, int32_t context_length) {
@@ -22,22 +38,22 @@ void StepPlan::Fill(const StepBatch& batch, int32_t vocab_size, int32_t context_
   logits_rows.assign(static_cast<size_t>(batch.logits_count), -1);
   int32_t next_row = 0;
   for (const SequenceSlice& slice : batch.slices) {
-    BATON_CHECK(slice.first_row == next_row && slice.row_count > 0) << "slices must follow each other";
-    BATON_CHECK(slice.first_position >= 0 && slice.first_position + slice.row_count <= context_length)
-        << "position " << slice.first_position << " + " << slice.row_count;
-    BATON_CHECK(BlocksForTokens(slice.first_position + slice.row_count) <= static_cast<int>(slice.blocks.size()))
-        << slice.blocks.size() << " blocks";
+    BATON_CHECK(slice.first_row == next_row) << "slices must follow each other";
+    CheckSlice(slice, context_length);
     next_row += slice.row_count;
     for (int32_t i = 0; i < slice.row_count; ++i) {
-      const int32_t token = batch.tokens[static_cast<size_t>(slice.first_row + i)];
+      const int32_t row = slice.first_row + i;
+      const int32_t token = batch.tokens[static_cast<size_t>(row)];
       BATON_CHECK(token >= 0 && token < vocab_size) << "token " << token;
       const int32_t position = slice.first_position + i;
-      rows[static_cast<size_t>(slice.first_row + i)] = {
-          token, position, slice.blocks[static_cast<size_t>(position / kBlockTokens)], position % kBlockTokens};
+      rows[static_cast<size_t>(row)] = {token, position, position % kBlockTokens};
+      for (int32_t group = 0; group < groups_.count(); ++group) {
+        RowBlock(group, row) = slice.blocks[static_cast<size_t>(group * slice.group_stride + position / kBlockTokens)];
+      }
     }
     for (int32_t i = 0; i < slice.row_count; i += kernels::kMaxQueryRows) {
       tiles.push_back({slice.first_row + i, std::min(slice.row_count - i, kernels::kMaxQueryRows),
-                       slice.first_position + i, slice.blocks.data()});
+                       slice.first_position + i, slice.blocks.data(), slice.group_stride});
     }
     const int32_t wanted = slice.wants_all_logits ? slice.row_count : slice.wants_logits ? 1 : 0;
     for (int32_t i = 0; i < wanted; ++i) {

@@ -14,8 +14,7 @@ struct StepPlan {
   struct Row {
     int32_t token;
     int32_t position;
-    // Its KV: block of the pool, token inside.
-    BlockId block;
+    // Its KV: token inside each of its blocks.
     int32_t slot;
   };
   // Consecutive rows of one sequence, at most kernels::kMaxQueryRows, attended to together.
@@ -23,18 +22,35 @@ struct StepPlan {
     int32_t first_row;
     int32_t row_count;
     int32_t first_position;
+    // Of layer group 0; those of group g lie g * group_stride further.
     const BlockId* blocks;
+    int32_t group_stride;
   };
 
   std::vector<Row> rows;
+  // Blocks of the pool that rows are written to: [group][max_rows].
+  std::vector<BlockId> row_blocks;
   std::vector<QueryTile> tiles;
   // Row whose logits go to output i.
   std::vector<int32_t> logits_rows;
 
-  explicit StepPlan(int max_rows);
+  StepPlan(int max_rows, const KvGroups& kv_groups);
+
+  // Of a row, in layer group `group`.
+  BlockId& RowBlock(int group, int row) {
+    return row_blocks[static_cast<size_t>(group) * rows.capacity() + static_cast<size_t>(row)];
+  }
+  BlockId RowBlock(int group, int row) const {
+    return row_blocks[static_cast<size_t>(group) * rows.capacity() + static_cast<size_t>(row)];
+  }
 
   // The spans of `batch` must outlive the step. Checks its shape: a bad batch is the engine's bug.
   void Fill(const StepBatch& batch, int32_t vocab_size, int32_t context_length);
+
+ private:
+  void CheckSlice(const SequenceSlice& slice, int32_t context_length) const;
+
+  const KvGroups groups_;
 };
 
 }  // namespace baton::engine

@@ -75,7 +75,9 @@ class SyntheticModel final : public modelfile::ModelFile {
     config_.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
     config_.rope_scaling_factor = spec.rope_scaling_factor;
     config_.sliding_window = spec.sliding_window;
-    for (int i = 0; spec.sliding_window > 0 && i < spec.layers; ++i) config_.sliding_layers.push_back(i % 2 == 0);
+    for (int i = 0; spec.sliding_window > 0 && i < spec.layers; ++i) {
+      config_.sliding_layers.push_back((i + 1) % spec.full_every != 0);
+    }
     config_.sliding_rope_theta = 500.0f;
     config_.query_key_norm = config_.post_norms = config_.norm_weight_plus_one = spec.gemma;
     if (spec.gemma) {

@@ -20,8 +20,10 @@ struct SyntheticSpec {
   int context_length = 1024;
   bool rope_interleaved = true;
   float rope_scaling_factor = 1.0f;
-  // Every second layer from the first on slides; 0: none.
+  // 0: no layer slides.
   int sliding_window = 0;
+  // Of so many layers that follow each other the last one does not slide.
+  int full_every = 2;
   // Norms of q and k, norms after attention and feed-forward, GeGLU, a scaled embedding, weights that lack a 1: what
   // sets Gemma apart.
   bool gemma = false;

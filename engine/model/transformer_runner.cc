@@ -14,16 +14,17 @@ using kernels::kGroup;
 using kernels::kLanes;
 using kernels::PackedMatrix;
 
-// Rows that a block of weights meets before the next: their activations and the product stay in the first-level cache.
+// Rows that meet all weights of a product before the next rows do: their activations stay in the second-level cache.
 constexpr int kRowChunk = 64;
 // Column blocks of one product call at most.
 constexpr int kUnitBlocks = 4;
 // With so few rows every thread norms them all for itself, which is cheaper than a barrier. It then needs the residual
 // stream for itself as well: others may be a norm behind.
 constexpr int kFewRows = 4;
-// Parts that each thread takes of a phase when work is claimed: late threads leave theirs to the others.
-constexpr int kClaimsPerThread = 8;
-constexpr int kPhasesPerLayer = 7;
+// Parts that a thread's share of a phase is claimed in: late threads leave theirs to the others.
+constexpr int kClaimsPerThread = 16;
+// Calls of Share: q, k and v; attention; output; gate and up; down. And one for the logits.
+constexpr int kPhasesPerLayer = 5;
 
 int Tiles(int rows) { return (rows + kLanes - 1) / kLanes; }
 
@@ -67,15 +68,12 @@ TransformerRunner::TransformerRunner(TransformerWeights weights, KvDtype kv_dtyp
     : weights_(std::move(weights)),
       config_(weights_.config),
       table_(table),
-      layout_{.layers = config_.layers,
-              .kv_heads = config_.kv_heads,
-              .head_dim = config_.head_dim,
-              .dtype = kv_dtype,
-              .inner_format = 1},
+      layout_(KvLayoutOf(config_, kv_dtype)),
+      block_bytes_(layout_.block_bytes()),
       qkv_unit_blocks_(config_.query_key_norm || kv_dtype == KvDtype::kInt8 ? config_.head_dim / kLanes : 1),
-      plan_(max_rows),
+      plan_(max_rows, layout_.groups()),
       kv_(config_, layout_, table_, plan_, max_rows),
-      claims_(static_cast<size_t>(config_.layers * kPhasesPerLayer + 4)),
+      claims_(static_cast<size_t>(config_.layers * kPhasesPerLayer + 1) * static_cast<size_t>(pool->size())),
       pool_(std::move(pool)) {
   AllocateScratch(max_rows);
 }
@@ -100,6 +98,7 @@ void TransformerRunner::AllocateScratch(int max_rows) {
     hidden_ = c.Take<float>(rows * hidden);
     branch_ = c.Take<float>(rows * hidden);
     norm_ = activations(hidden, max_rows);
+    attention_out_ = c.Take<float>(rows * query);
     attended_ = activations(query, max_rows);
     activated_ = activations(static_cast<size_t>(config_.ffn_size), max_rows);
     for (ThreadScratch& t : threads_) {
@@ -107,8 +106,8 @@ void TransformerRunner::AllocateScratch(int max_rows) {
       t.row = c.Take<float>(widest);
       t.residual = c.Take<float>(kFewRows * hidden);
       t.attention = c.Take<uint8_t>(kernels::AttentionScratchBytes(group, config_.head_dim));
-      t.attention_out = c.Take<float>(static_cast<size_t>(kernels::kMaxQueryRows * group * config_.head_dim));
       t.norm = activations(hidden, kLanes);
+      t.attended = activations(query, kLanes);
     }
     return c.used();
   };
@@ -127,43 +126,56 @@ void TransformerRunner::Forward(const StepBatch& batch, absl::Span<float> logits
   BATON_CHECK(logits.size() == static_cast<size_t>(batch.logits_count) * static_cast<size_t>(config_.vocab_size))
       << logits.size();
   plan_.Fill(batch, config_.vocab_size, config_.context_length);
-  for (const StepPlan::Row& row : plan_.rows) BATON_CHECK(row.block >= 0 && row.block < kv_blocks_) << row.block;
+  for (int group = 0; group < layout_.groups().count(); ++group) {
+    for (int row = 0; row < rows(); ++row) {
+      const BlockId block = plan_.RowBlock(group, row);
+      BATON_CHECK(block >= 0 && block < kv_blocks_) << block;
+    }
+  }
   if (plan_.rows.empty()) return;
   logits_ = logits;
-  for (std::atomic<int32_t>& claim : claims_) claim.store(0, std::memory_order_relaxed);
+  for (Claim& claim : claims_) claim.next.store(0, std::memory_order_relaxed);
   if (gate_ != nullptr) gate_->Enter();
   pool_->Run([](void* self, int thread) { static_cast<TransformerRunner*>(self)->RunStep(thread); }, this);
   if (gate_ != nullptr) gate_->Leave();
 }
 
+TransformerRunner::Range TransformerRunner::ShareOf(int units, int thread) const {
+  const int64_t threads = pool_->size();
+  return {static_cast<int>(int64_t{units} * thread / threads),
+          static_cast<int>(int64_t{units} * (thread + 1) / threads)};
+}
+
 template <typename Fn>
 void TransformerRunner::Share(Cursor& cursor, int units, Fn fn) {
   const int threads = pool_->size();
-  if (few_rows() || threads == 1) {
-    const int begin = static_cast<int>(static_cast<int64_t>(units) * cursor.thread / threads);
-    const int end = static_cast<int>(static_cast<int64_t>(units) * (cursor.thread + 1) / threads);
-    if (begin < end) fn(begin, end);
-  } else {
-    std::atomic<int32_t>& claim = claims_[static_cast<size_t>(cursor.phase)];
-    const int part = std::max(1, units / (threads * kClaimsPerThread));
-    for (int begin = claim.fetch_add(part); begin < units; begin = claim.fetch_add(part)) {
-      fn(begin, std::min(begin + part, units));
+  for (int i = 0; i < threads; ++i) {
+    const int owner = (cursor.thread + i) % threads;
+    const Range share = ShareOf(units, owner);
+    std::atomic<int32_t>& next = claims_[static_cast<size_t>(cursor.phase * threads + owner)].next;
+    const int count = share.end - share.begin;
+    const int part = std::max(1, count / kClaimsPerThread);
+    for (int begin = next.fetch_add(part); begin < count; begin = next.fetch_add(part)) {
+      for (int unit = begin; unit < std::min(begin + part, count); ++unit) fn(share.begin + unit);
     }
   }
   ++cursor.phase;
   pool_->Barrier();
 }
 
-TransformerRunner::Range TransformerRunner::RowsOf(int thread) const {
-  const int threads = pool_->size();
-  return {static_cast<int>(static_cast<int64_t>(rows()) * thread / threads),
-          static_cast<int>(static_cast<int64_t>(rows()) * (thread + 1) / threads)};
+template <typename Fn>
+void TransformerRunner::ShareProduct(Cursor& cursor, int units, Fn fn) {
+  const int chunks = (rows() + kRowChunk - 1) / kRowChunk;
+  Share(cursor, units * chunks, [&](int i) {
+    const int row = i / units * kRowChunk;
+    fn(Part{.unit = i % units, .row = row, .rows = std::min(kRowChunk, rows() - row)});
+  });
 }
 
 bool TransformerRunner::few_rows() const { return rows() <= kFewRows; }
 
 TransformerRunner::Range TransformerRunner::ResidualRows(const Cursor& cursor) const {
-  return few_rows() ? Range{0, rows()} : RowsOf(cursor.thread);
+  return few_rows() ? Range{0, rows()} : ShareOf(rows(), cursor.thread);
 }
 
 float* TransformerRunner::Residual(const Cursor& cursor, int row) const {
@@ -174,7 +186,7 @@ float* TransformerRunner::Residual(const Cursor& cursor, int row) const {
 void TransformerRunner::RunStep(int thread) {
   Cursor cursor{.thread = thread};
   Embed(cursor);
-  const Range turned = RowsOf(thread);
+  const Range turned = ShareOf(rows(), thread);
   for (int r = turned.begin; r < turned.end; ++r) kv_.Turn(r);
   pool_->Barrier();
   for (int layer = 0; layer < config_.layers; ++layer) {
@@ -194,23 +206,20 @@ void TransformerRunner::RunLayer(Cursor& cursor, int index) {
   const TransformerLayer& layer = weights_.layers[static_cast<size_t>(index)];
   const Activations& attention_in = Normalize(cursor, layer.attention_norm);
   const int qkv_blocks = layer.query.col_blocks + layer.key.col_blocks + layer.value.col_blocks;
-  Share(cursor, qkv_blocks / qkv_unit_blocks_, [&](int begin, int end) {
-    for (int u = begin; u < end; ++u) QkvUnit(cursor, index, attention_in, u);
-  });
-  Share(cursor, static_cast<int>(plan_.tiles.size()) * config_.kv_heads, [&](int begin, int end) {
-    for (int i = begin; i < end; ++i) Attend(cursor, index, i);
-  });
-  Share(cursor, layer.output.col_blocks, [&](int begin, int end) {
-    for (int b = begin; b < end; ++b) StoreBranch(cursor, layer.output, attended_, b);
+  ShareProduct(cursor, qkv_blocks / qkv_unit_blocks_,
+               [&](const Part& part) { StoreQkv(cursor, index, attention_in, part); });
+  Share(cursor, static_cast<int>(plan_.tiles.size()) * config_.kv_heads,
+        [&](int item) { Attend(cursor, index, item); });
+  const Activations& attended = TakeAttended(cursor);
+  ShareProduct(cursor, layer.output.col_blocks, [&](const Part& part) {
+    StoreBranch(cursor, {layer.output, attended, layer.attention_post_norm}, part);
   });
   AddBranch(cursor, layer.attention_post_norm);
   YieldPoint(cursor);
   const Activations& ffn_in = Normalize(cursor, layer.ffn_norm);
-  Share(cursor, config_.ffn_size / kGroup, [&](int begin, int end) {
-    for (int u = begin; u < end; ++u) FeedForward(cursor, layer, ffn_in, u);
-  });
-  Share(cursor, layer.down.col_blocks, [&](int begin, int end) {
-    for (int b = begin; b < end; ++b) StoreBranch(cursor, layer.down, activated_, b);
+  ShareProduct(cursor, config_.ffn_size / kGroup, [&](const Part& part) { FeedForward(cursor, layer, ffn_in, part); });
+  ShareProduct(cursor, layer.down.col_blocks, [&](const Part& part) {
+    StoreBranch(cursor, {layer.down, activated_, layer.ffn_post_norm}, part);
   });
   AddBranch(cursor, layer.ffn_post_norm);
 }
@@ -225,8 +234,13 @@ void TransformerRunner::Embed(const Cursor& cursor) {
   }
 }
 
+bool TransformerRunner::BranchesAddThemselves(const std::vector<float>& post_norm) const {
+  return !few_rows() && post_norm.empty();
+}
+
 // residual += branch, normed first where the model says so.
 void TransformerRunner::AddBranch(const Cursor& cursor, const std::vector<float>& post_norm) {
+  if (BranchesAddThemselves(post_norm)) return;
   const ThreadScratch& scratch = threads_[static_cast<size_t>(cursor.thread)];
   const Range range = ResidualRows(cursor);
   for (int r = range.begin; r < range.end; ++r) {
@@ -251,6 +265,18 @@ const Activations& TransformerRunner::Normalize(Cursor& cursor, const std::vecto
   return to;
 }
 
+// What attention gave, as the output projection reads it. Not where a head is computed: rows of one tile share cache
+// lines, and their heads are on several threads.
+const Activations& TransformerRunner::TakeAttended(const Cursor& cursor) {
+  const Range range = ResidualRows(cursor);
+  const Activations& to = few_rows() ? threads_[static_cast<size_t>(cursor.thread)].attended : attended_;
+  for (int r = range.begin; r < range.end; ++r) {
+    StoreActivations(to, r, 0, attention_out_ + static_cast<size_t>(r) * to.depth, to.depth);
+  }
+  if (!few_rows()) pool_->Barrier();
+  return to;
+}
+
 void TransformerRunner::StoreActivations(const Activations& to, int row, int column, const float* values,
                                          int count) const {
   const size_t tile = static_cast<size_t>(row / kLanes);
@@ -264,39 +290,39 @@ void TransformerRunner::StoreActivations(const Activations& to, int row, int col
   }
 }
 
-// out: [blocks][rows][16]. `row` is a multiple of 16.
-void TransformerRunner::Product(const PackedMatrix& matrix, const Activations& acts, int block, int blocks, int row,
-                                int rows, float* out) const {
-  const size_t tile = static_cast<size_t>(row / kLanes) * static_cast<size_t>(acts.depth);
+// out: [at.blocks][at.rows][16].
+void TransformerRunner::Product(const PackedMatrix& matrix, const Activations& acts, const Extent& at,
+                                float* out) const {
+  const size_t tile = static_cast<size_t>(at.row / kLanes) * static_cast<size_t>(acts.depth);
   if (matrix.quantized()) {
     table_.matmul_quant({.format = matrix.format,
                          .groups = acts.depth / kGroup,
-                         .rows = rows,
-                         .col_blocks = blocks,
+                         .rows = at.rows,
+                         .col_blocks = at.blocks,
                          .acts = acts.quant + tile / kGroup,
-                         .weights = matrix.block(block),
+                         .weights = matrix.block(at.block),
                          .block_stride = matrix.block_stride,
                          .out = out});
   } else {
     table_.matmul_float({.format = matrix.format,
                          .depth = acts.depth,
-                         .rows = rows,
-                         .col_blocks = blocks,
+                         .rows = at.rows,
+                         .col_blocks = at.blocks,
                          .acts = acts.values + tile * kLanes,
-                         .weights = matrix.block(block),
+                         .weights = matrix.block(at.block),
                          .block_stride = matrix.block_stride,
                          .out = out});
   }
 }
 
-void TransformerRunner::QkvUnit(const Cursor& cursor, int layer, const Activations& acts, int unit) {
+void TransformerRunner::StoreQkv(const Cursor& cursor, int layer, const Activations& acts, const Part& part) {
   const TransformerLayer& w = weights_.layers[static_cast<size_t>(layer)];
   const ThreadScratch& scratch = threads_[static_cast<size_t>(cursor.thread)];
   const int blocks = qkv_unit_blocks_;
-  const int key = unit * blocks - w.query.col_blocks;
+  const int key = part.unit * blocks - w.query.col_blocks;
   const int value = key - w.key.col_blocks;
   const PackedMatrix& matrix = key < 0 ? w.query : value < 0 ? w.key : w.value;
-  const int first = key < 0 ? unit * blocks : value < 0 ? key : value;
+  const int first = key < 0 ? part.unit * blocks : value < 0 ? key : value;
   const auto store = [&](int row, absl::Span<const float> y) {
     const KvWriter::Place to{.layer = layer, .row = row, .column = first * kLanes};
     if (key < 0) return kv_.StoreQuery(to, y);
@@ -305,19 +331,20 @@ void TransformerRunner::QkvUnit(const Cursor& cursor, int layer, const Activatio
   };
   const std::vector<float>& norm = key < 0 ? w.query_norm : w.key_norm;
   const bool is_normed = config_.query_key_norm && value < 0;
-  for (int row = 0; row < rows(); row += kRowChunk) {
-    const int count = std::min(kRowChunk, rows() - row);
-    Product(matrix, acts, first, blocks, row, count, scratch.product);
-    for (int r = 0; r < count; ++r) {
-      // The row's part of the unit, gathered.
+  Product(matrix, acts, {first, blocks, part.row, part.rows}, scratch.product);
+  for (int r = 0; r < part.rows; ++r) {
+    const float* y = scratch.product + r * kLanes;
+    if (blocks > 1) {
       for (int b = 0; b < blocks; ++b) {
-        std::memcpy(scratch.row + b * kLanes, scratch.product + (b * count + r) * kLanes, kLanes * sizeof(float));
+        std::memcpy(scratch.row + b * kLanes, y + b * part.rows * kLanes, kLanes * sizeof(float));
       }
-      if (is_normed) {
-        table_.rms_norm(scratch.row, norm.data(), config_.head_dim, config_.rms_norm_eps, scratch.row);
-      }
-      store(row + r, {scratch.row, static_cast<size_t>(blocks * kLanes)});
+      y = scratch.row;
     }
+    if (is_normed) {
+      table_.rms_norm(y, norm.data(), config_.head_dim, config_.rms_norm_eps, scratch.row);
+      y = scratch.row;
+    }
+    store(part.row + r, {y, static_cast<size_t>(blocks * kLanes)});
   }
 }
 
@@ -326,7 +353,7 @@ void TransformerRunner::Attend(const Cursor& cursor, int layer, int item) {
   const StepPlan::QueryTile& tile = plan_.tiles[static_cast<size_t>(item / config_.kv_heads)];
   const int head = item % config_.kv_heads;
   const int group = config_.heads / config_.kv_heads;
-  const int width = group * config_.head_dim;
+  const size_t row_width = static_cast<size_t>(attended_.depth);
   const kernels::AttentionCall call{
       .query_rows = tile.row_count,
       .first_position = tile.first_position,
@@ -338,48 +365,61 @@ void TransformerRunner::Attend(const Cursor& cursor, int layer, int item) {
       .query_stride = kv_.query_stride(),
       .keys = kv_.Keys(layer, head),
       .values = kv_.Values(layer, head),
-      .block_stride = layout_.block_bytes(),
-      .blocks = tile.blocks,
-      .out = scratch.attention_out,
-      .out_stride = static_cast<size_t>(width),
+      .block_stride = block_bytes_,
+      .blocks = tile.blocks + kv_.GroupOf(layer) * tile.group_stride,
+      .out = attention_out_ + static_cast<size_t>(tile.first_row) * row_width + head * group * config_.head_dim,
+      .out_stride = row_width,
       .scratch = scratch.attention,
   };
   kernels::AttentionOver(layout_.dtype, table_)(call);
-  for (int r = 0; r < tile.row_count; ++r) {
-    StoreActivations(attended_, tile.first_row + r, head * width, scratch.attention_out + r * width, width);
-  }
 }
 
-// branch[:, 16 block ..] = acts * matrix.
-void TransformerRunner::StoreBranch(const Cursor& cursor, const PackedMatrix& matrix, const Activations& acts,
-                                    int block) {
+// 16 columns of branch = acts * matrix, or of residual += it.
+void TransformerRunner::StoreBranch(const Cursor& cursor, const Branch& branch, const Part& part) {
   float* const product = threads_[static_cast<size_t>(cursor.thread)].product;
-  for (int row = 0; row < rows(); row += kRowChunk) {
-    const int count = std::min(kRowChunk, rows() - row);
-    Product(matrix, acts, block, 1, row, count, product);
-    for (int r = 0; r < count; ++r) {
-      std::memcpy(branch_ + static_cast<size_t>(row + r) * config_.hidden_size + block * kLanes, product + r * kLanes,
-                  kLanes * sizeof(float));
+  const bool add = BranchesAddThemselves(branch.post_norm);
+  Product(branch.matrix, branch.acts, {part.unit, 1, part.row, part.rows}, product);
+  for (int r = 0; r < part.rows; ++r) {
+    float* const to =
+        (add ? hidden_ : branch_) + static_cast<size_t>(part.row + r) * config_.hidden_size + part.unit * kLanes;
+    const float* const values = product + r * kLanes;
+    if (add) {
+      table_.add(to, values, kLanes);
+    } else {
+      std::memcpy(to, values, kLanes * sizeof(float));
     }
   }
 }
 
 // 32 columns of the gate and of the up projection, and their activation: one group of the down projection's input.
 void TransformerRunner::FeedForward(const Cursor& cursor, const TransformerLayer& layer, const Activations& acts,
-                                    int unit) {
+                                    const Part& part) {
   float* const product = threads_[static_cast<size_t>(cursor.thread)].product;
-  for (int row = 0; row < rows(); row += kRowChunk) {
-    const int count = std::min(kRowChunk, rows() - row);
-    float* const up = product + 2 * count * kLanes;
-    Product(layer.gate, acts, 2 * unit, 2, row, count, product);
-    Product(layer.up, acts, 2 * unit, 2, row, count, up);
-    const auto activate = config_.activation == modelfile::Activation::kGeGluTanh ? table_.geglu : table_.swiglu;
-    activate(product, up, 2 * count * kLanes, product);
-    for (int r = 0; r < count; ++r) {
-      float group[kGroup];
-      std::memcpy(group, product + r * kLanes, sizeof(group) / 2);
-      std::memcpy(group + kLanes, product + (count + r) * kLanes, sizeof(group) / 2);
-      StoreActivations(activated_, row + r, unit * kGroup, group, kGroup);
+  float* const up = product + 2 * part.rows * kLanes;
+  Product(layer.gate, acts, {2 * part.unit, 2, part.row, part.rows}, product);
+  Product(layer.up, acts, {2 * part.unit, 2, part.row, part.rows}, up);
+  const auto activate = config_.activation == modelfile::Activation::kGeGluTanh ? table_.geglu : table_.swiglu;
+  activate(product, up, 2 * part.rows * kLanes, product);
+  StoreActivatedGroup(part, product);
+}
+
+// The part's rows of one group: its first 16 columns in values[0 .. rows), the others behind them.
+void TransformerRunner::StoreActivatedGroup(const Part& part, const float* values) const {
+  const float* const last = values + static_cast<size_t>(part.rows) * kLanes;
+  for (int r = 0; r < part.rows; r += kLanes) {
+    const int rows = std::min(kLanes, part.rows - r);
+    const size_t tile = static_cast<size_t>((part.row + r) / kLanes) * static_cast<size_t>(activated_.depth);
+    if (activated_.quant != nullptr) {
+      table_.quantize_tile(values + r * kLanes, last + r * kLanes, rows, activated_.quant[tile / kGroup + part.unit]);
+    }
+    if (activated_.values != nullptr) {
+      float* const first = activated_.values + (tile + part.unit * kGroup) * kLanes;
+      for (int slot = 0; slot < rows; ++slot) {
+        for (int i = 0; i < kLanes; ++i) {
+          first[i * kLanes + slot] = values[(r + slot) * kLanes + i];
+          first[(i + kLanes) * kLanes + slot] = last[(r + slot) * kLanes + i];
+        }
+      }
     }
   }
 }
@@ -395,24 +435,24 @@ void TransformerRunner::Logits(Cursor& cursor) {
     StoreActivations(norm_, i, 0, scratch.row, config_.hidden_size);
   }
   pool_->Barrier();
-  Share(cursor, weights_.head.col_blocks, [&](int begin, int end) { LogitsBlocks(cursor, begin, end); });
+  Share(cursor, (weights_.head.col_blocks + kUnitBlocks - 1) / kUnitBlocks,
+        [&](int unit) { LogitsUnit(cursor, unit); });
 }
 
-void TransformerRunner::LogitsBlocks(const Cursor& cursor, int begin, int end) {
+void TransformerRunner::LogitsUnit(const Cursor& cursor, int unit) {
   const int count = static_cast<int>(plan_.logits_rows.size());
   float* const product = threads_[static_cast<size_t>(cursor.thread)].product;
-  for (int block = begin; block < end; block += kUnitBlocks) {
-    const int blocks = std::min(kUnitBlocks, end - block);
-    for (int row = 0; row < count; row += kRowChunk) {
-      const int chunk = std::min(kRowChunk, count - row);
-      Product(weights_.head, norm_, block, blocks, row, chunk, product);
-      for (int b = 0; b < blocks; ++b) {
-        const int column = (block + b) * kLanes;
-        const size_t bytes = static_cast<size_t>(std::min(kLanes, config_.vocab_size - column)) * sizeof(float);
-        for (int r = 0; r < chunk; ++r) {
-          std::memcpy(logits_.data() + static_cast<size_t>(row + r) * config_.vocab_size + column,
-                      product + (b * chunk + r) * kLanes, bytes);
-        }
+  const int block = unit * kUnitBlocks;
+  const int blocks = std::min(kUnitBlocks, weights_.head.col_blocks - block);
+  for (int row = 0; row < count; row += kRowChunk) {
+    const int chunk = std::min(kRowChunk, count - row);
+    Product(weights_.head, norm_, {block, blocks, row, chunk}, product);
+    for (int b = 0; b < blocks; ++b) {
+      const int column = (block + b) * kLanes;
+      const size_t bytes = static_cast<size_t>(std::min(kLanes, config_.vocab_size - column)) * sizeof(float);
+      for (int r = 0; r < chunk; ++r) {
+        std::memcpy(logits_.data() + static_cast<size_t>(row + r) * config_.vocab_size + column,
+                    product + (b * chunk + r) * kLanes, bytes);
       }
     }
   }

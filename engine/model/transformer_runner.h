@@ -50,8 +50,9 @@ class TransformerRunner final : public ModelRunner {
     float* row;       // one row, the widest
     float* residual;  // [kFewRows][hidden]: the residual stream of steps of few rows
     uint8_t* attention;
-    float* attention_out;  // [kMaxQueryRows][heads per KV head * head_dim]
-    Activations norm;      // one tile, for steps of few rows
+    // One tile each, for steps of few rows.
+    Activations norm;
+    Activations attended;
   };
   // Where a thread is in the step. All threads go through the same phases.
   struct Cursor {
@@ -62,6 +63,24 @@ class TransformerRunner final : public ModelRunner {
     int begin;
     int end;
   };
+  // A unit of a product's columns, for some rows; the first is a multiple of 16.
+  struct Part {
+    int unit;
+    int row;
+    int rows;
+  };
+  // Blocks of 16 columns of a matrix by rows of activations.
+  struct Extent {
+    int block;
+    int blocks;
+    int row;
+    int rows;
+  };
+  struct Branch {
+    const kernels::PackedMatrix& matrix;
+    const Activations& acts;
+    const std::vector<float>& post_norm;
+  };
 
   void AllocateScratch(int max_rows);
   void RunStep(int thread);
@@ -69,11 +88,15 @@ class TransformerRunner final : public ModelRunner {
   // Where others may have the cores first: all threads stop while one asks.
   void YieldPoint(const Cursor& cursor);
 
-  // Calls fn(begin, end) for parts of [0, units) until all threads together have done them all; then meets at a
-  // barrier.
+  // A thread's share of [0, units).
+  Range ShareOf(int units, int thread) const;
+  // Calls fn(unit) until all threads together have done [0, units); then meets at a barrier. Each thread does its own
+  // share, whose weights follow in memory, then what others left of theirs.
   template <typename Fn>
   void Share(Cursor& cursor, int units, Fn fn);
-  Range RowsOf(int thread) const;
+  // The same of fn(Part): `units` of columns for every chunk of rows.
+  template <typename Fn>
+  void ShareProduct(Cursor& cursor, int units, Fn fn);
 
   // Steps of few rows, in which every thread norms all rows for itself and keeps its own copy of the residual stream.
   bool few_rows() const;
@@ -84,22 +107,26 @@ class TransformerRunner final : public ModelRunner {
   void Embed(const Cursor& cursor);
   void AddBranch(const Cursor& cursor, const std::vector<float>& post_norm);
   const Activations& Normalize(Cursor& cursor, const std::vector<float>& weight);
+  const Activations& TakeAttended(const Cursor& cursor);
   void StoreActivations(const Activations& to, int row, int column, const float* values, int count) const;
-  void Product(const kernels::PackedMatrix& matrix, const Activations& acts, int block, int blocks, int row, int rows,
-               float* out) const;
-  void QkvUnit(const Cursor& cursor, int layer, const Activations& acts, int unit);
+  void Product(const kernels::PackedMatrix& matrix, const Activations& acts, const Extent& at, float* out) const;
+  void StoreQkv(const Cursor& cursor, int layer, const Activations& acts, const Part& part);
   void Attend(const Cursor& cursor, int layer, int item);
-  void StoreBranch(const Cursor& cursor, const kernels::PackedMatrix& matrix, const Activations& acts, int block);
-  void FeedForward(const Cursor& cursor, const TransformerLayer& layer, const Activations& acts, int unit);
+  // Whether products go into the residual stream at once: no norm comes between, and there is one stream for all.
+  bool BranchesAddThemselves(const std::vector<float>& post_norm) const;
+  void StoreBranch(const Cursor& cursor, const Branch& branch, const Part& part);
+  void FeedForward(const Cursor& cursor, const TransformerLayer& layer, const Activations& acts, const Part& part);
+  void StoreActivatedGroup(const Part& part, const float* values) const;
   void Logits(Cursor& cursor);
-  void LogitsBlocks(const Cursor& cursor, int begin, int end);
+  void LogitsUnit(const Cursor& cursor, int unit);
 
   int rows() const { return static_cast<int>(plan_.rows.size()); }
 
   const TransformerWeights weights_;
   const modelfile::ModelConfig& config_;
   const kernels::KernelTable& table_;
-  KvLayout layout_;
+  const KvLayout layout_;
+  const size_t block_bytes_;
   std::string fingerprint_;
   StepGate* gate_ = nullptr;
   // Blocks of 16 columns of q, k and v that are computed together: a whole head where it is normed or has one scale,
@@ -109,14 +136,18 @@ class TransformerRunner final : public ModelRunner {
   KvWriter kv_;
 
   kernels::AlignedBuffer scratch_;
-  float* hidden_ = nullptr;  // [rows][hidden]: the residual stream of steps of many rows
-  float* branch_ = nullptr;  // [rows][hidden]: what attention or feed-forward adds to it
-  Activations norm_;         // of the residual stream
-  Activations attended_;     // [rows][heads * head_dim]
-  Activations activated_;    // [rows][ffn]
+  float* hidden_ = nullptr;         // [rows][hidden]: the residual stream of steps of many rows
+  float* branch_ = nullptr;         // [rows][hidden]: what attention or feed-forward adds to it
+  Activations norm_;                // of the residual stream
+  float* attention_out_ = nullptr;  // [rows][heads * head_dim]
+  Activations attended_;            // the same, as a product reads it
+  Activations activated_;           // [rows][ffn]
   std::vector<ThreadScratch> threads_;
-  // Next unit of each phase.
-  std::vector<std::atomic<int32_t>> claims_;
+  // Of each phase and thread: the next unit of its share. A cache line each.
+  struct alignas(64) Claim {
+    std::atomic<int32_t> next{0};
+  };
+  std::vector<Claim> claims_;
 
   int32_t kv_blocks_ = 0;  // 0: no pool yet
   absl::Span<float> logits_;

@@ -1,7 +1,6 @@
 #include <cmath>
 #include <cstring>
-#include <limits>
-#include <numeric>
+#include <filesystem>
 
 #include "common/random.h"
 #include "engine/cpu_model.h"
@@ -9,6 +8,7 @@
 #include "engine/kernels/dispatch.h"
 #include "engine/model/fingerprint.h"
 #include "engine/model/naive_transformer.h"
+#include "engine/model/run_sequences.h"
 #include "engine/model/synthetic_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -26,12 +26,6 @@ std::unique_ptr<ModelRunner> Load(const modelfile::ModelFile& file, const CpuMod
   return runner.ok() ? *std::move(runner) : nullptr;
 }
 
-// What one sequence leaves behind.
-struct Outcome {
-  std::vector<float> logits;  // [tokens][vocab]
-  std::vector<uint8_t> kv;    // its blocks in order
-};
-
 int64_t FirstDifference(const Outcome& a, const Outcome& b) {
   if (a.kv.size() != b.kv.size() || a.logits.size() != b.logits.size()) return 0;
   for (size_t i = 0; i < a.logits.size(); ++i) {
@@ -44,70 +38,6 @@ std::vector<int32_t> RandomTokens(RandomSource& random, int count, int vocab) {
   std::vector<int32_t> tokens(static_cast<size_t>(count));
   for (int32_t& t : tokens) t = static_cast<int32_t>(random.Below(static_cast<uint64_t>(vocab)));
   return tokens;
-}
-
-// Runs sequences together: in each step every unfinished one advances by a chunk that next_chunk(sequence) draws.
-template <typename NextChunk>
-std::vector<Outcome> RunSequences(ModelRunner& runner, const std::vector<std::vector<int32_t>>& sequences,
-                                  NextChunk next_chunk, RandomSource& random) {
-  const size_t block_bytes = runner.kv_layout().block_bytes();
-  int total = 0;
-  for (const auto& s : sequences) total += BlocksForTokens(static_cast<int64_t>(s.size()));
-  std::vector<BlockId> shuffled(static_cast<size_t>(total));
-  std::iota(shuffled.begin(), shuffled.end(), 0);
-  for (size_t i = shuffled.size(); i > 1; --i) std::swap(shuffled[i - 1], shuffled[random.Below(i)]);
-  kernels::AlignedBuffer pool(static_cast<size_t>(total) * block_bytes);
-  runner.SetKvPool(pool.data(), total);
-
-  std::vector<std::vector<BlockId>> blocks(sequences.size());
-  std::vector<Outcome> outcomes(sequences.size());
-  std::vector<size_t> done(sequences.size(), 0);
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    for (int b = 0; b < BlocksForTokens(static_cast<int64_t>(sequences[i].size())); ++b) {
-      blocks[i].push_back(shuffled.back());
-      shuffled.pop_back();
-    }
-  }
-  while (true) {
-    std::vector<int32_t> tokens;
-    std::vector<SequenceSlice> slices;
-    std::vector<size_t> owners;
-    for (size_t i = 0; i < sequences.size(); ++i) {
-      const size_t rows = std::min(static_cast<size_t>(next_chunk(i)), sequences[i].size() - done[i]);
-      if (rows == 0) continue;
-      SequenceSlice slice;
-      slice.first_row = slice.logits_index = static_cast<int32_t>(tokens.size());
-      slice.row_count = static_cast<int32_t>(rows);
-      slice.first_position = static_cast<int32_t>(done[i]);
-      slice.blocks = blocks[i];
-      slice.wants_all_logits = true;
-      slices.push_back(slice);
-      owners.push_back(i);
-      tokens.insert(tokens.end(), sequences[i].begin() + static_cast<long>(done[i]),
-                    sequences[i].begin() + static_cast<long>(done[i] + rows));
-      done[i] += rows;
-    }
-    if (slices.empty()) break;
-    const size_t vocab = static_cast<size_t>(runner.vocab_size());
-    std::vector<float> logits(tokens.size() * vocab);
-    StepBatch batch;
-    batch.tokens = tokens;
-    batch.slices = slices;
-    batch.logits_count = static_cast<int32_t>(tokens.size());
-    runner.Forward(batch, absl::MakeSpan(logits));
-    for (size_t s = 0; s < slices.size(); ++s) {
-      const auto begin = logits.begin() + static_cast<long>(static_cast<size_t>(slices[s].first_row) * vocab);
-      auto& all = outcomes[owners[s]].logits;
-      all.insert(all.end(), begin, begin + static_cast<long>(static_cast<size_t>(slices[s].row_count) * vocab));
-    }
-  }
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    for (const BlockId b : blocks[i]) {
-      const uint8_t* const p = pool.data() + static_cast<size_t>(b) * block_bytes;
-      outcomes[i].kv.insert(outcomes[i].kv.end(), p, p + block_bytes);
-    }
-  }
-  return outcomes;
 }
 
 struct Variant {
@@ -162,6 +92,9 @@ std::vector<Variant> Variants() {
         .embedding = TensorType::kQ5_K},
        true},
       {"a window without the rest of gemma", {.seed = 8, .sliding_window = 33}},
+      {"two groups of layers that slide, of two layers each",
+       {.seed = 9, .layers = 6, .sliding_window = 40, .full_every = 3},
+       true},
   };
 }
 
@@ -246,6 +179,30 @@ TEST_P(EveryNumerics, AgreesWithAPlainImplementationInDouble) {
       size += want[i] * want[i];
     }
     EXPECT_LT(std::sqrt(error / size), GetParam().numerics == Numerics::kFp32 ? 2e-6 : 0.03) << variant.name;
+  }
+}
+
+TEST_P(EveryNumerics, AgreesWithAPlainImplementationWhenBlocksBehindTheWindowAreGivenBack) {
+  for (const Variant& variant : Variants()) {
+    if (variant.spec.sliding_window == 0) continue;
+    const auto file = MakeSyntheticModel(variant.spec);
+    SeededRandom random(kSeed);
+    const std::vector<int32_t> tokens = RandomTokens(random, 140, variant.spec.vocab_size);
+    const std::vector<double> want = NaiveLogits(*file, tokens);
+    const auto runner = LoadInMode(*file, {.threads = 1, .max_rows = 140});
+    for (const int chunk : {1, 16, 50, 140}) {
+      const Outcome got = RunSequences(
+                              *runner, {tokens}, [&](size_t) { return chunk; }, random)
+                              .front();
+      ASSERT_EQ(got.logits.size(), want.size());
+      double error = 0, size = 0;
+      for (size_t i = 0; i < want.size(); ++i) {
+        error += (got.logits[i] - want[i]) * (got.logits[i] - want[i]);
+        size += want[i] * want[i];
+      }
+      EXPECT_LT(std::sqrt(error / size), GetParam().numerics == Numerics::kFp32 ? 2e-6 : 0.03)
+          << variant.name << ", chunks of " << chunk;
+    }
   }
 }
 
@@ -351,6 +308,38 @@ TEST(CpuModel, TakesTheKvTypesOfItsNumericsAlone) {
   EXPECT_EQ(error_of(Numerics::kExact, KvDtype::kOpaque).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(error_of(Numerics::kExact, KvDtype::kF32).message()), testing::HasSubstr("bf16 or int8"));
   EXPECT_THAT(std::string(error_of(Numerics::kFp32, KvDtype::kInt8).message()), testing::HasSubstr("f32"));
+}
+
+class RealModel : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto path = modelfile::ResolveModel(modelfile::kDefaultModel);
+    if (!path.ok() || !std::filesystem::exists(*path)) GTEST_SKIP() << "the default model is not in the store";
+    auto file = modelfile::OpenModelFile(*path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    file_ = *std::move(file);
+  }
+  // "The capital of France is"
+  const std::vector<int32_t> prompt_{504, 3575, 282, 4649, 314};
+  std::unique_ptr<modelfile::ModelFile> file_;
+};
+
+TEST_F(RealModel, KnowsTheCapitalOfFranceInEveryModeAndInstructionSet) {
+  SeededRandom random(kSeed);
+  for (const Numerics numerics : {Numerics::kExact, Numerics::kFp32}) {
+    Outcome want;
+    for (const Isa isa : SupportedIsas()) {
+      const auto runner = Load(*file_, {.numerics = numerics, .isa = isa, .max_rows = 16});
+      const int chunk = isa == Isa::kAvx512Vnni ? 2 : 5;
+      const Outcome got = RunSequences(
+                              *runner, {prompt_}, [&](size_t) { return chunk; }, random)
+                              .front();
+      const auto last = got.logits.end() - runner->vocab_size();
+      EXPECT_EQ(std::max_element(last, got.logits.end()) - last, 7042) << IsaName(isa);  // " Paris"
+      if (want.logits.empty()) want = got;
+      EXPECT_EQ(FirstDifference(got, want), -1) << IsaName(isa);
+    }
+  }
 }
 
 }  // namespace

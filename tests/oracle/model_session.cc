@@ -35,7 +35,9 @@ absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Load(const modelfile
 }
 
 ModelSession::ModelSession(std::unique_ptr<engine::ModelRunner> runner, int32_t max_tokens)
-    : runner_(std::move(runner)), blocks_(static_cast<size_t>(BlocksForTokens(max_tokens))) {
+    : runner_(std::move(runner)),
+      block_stride_(BlocksForTokens(max_tokens)),
+      blocks_(static_cast<size_t>(runner_->kv_layout().groups().count() * block_stride_)) {
   std::iota(blocks_.begin(), blocks_.end(), 0);
   const size_t bytes = blocks_.size() * runner_->kv_layout().block_bytes();
   pool_.reset(
@@ -55,6 +57,7 @@ void ModelSession::Run(absl::Span<const int32_t> tokens, size_t first_visited, c
                                       .row_count = static_cast<int32_t>(count),
                                       .first_position = static_cast<int32_t>(first),
                                       .blocks = blocks_,
+                                      .group_stride = block_stride_,
                                       .wants_all_logits = is_visited,
                                       .logits_index = 0};
     const size_t visited = is_visited ? count : 0;

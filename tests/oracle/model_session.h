@@ -35,6 +35,8 @@ class ModelSession {
   ModelSession(std::unique_ptr<engine::ModelRunner> runner, int32_t max_tokens);
 
   std::unique_ptr<engine::ModelRunner> runner_;
+  const int32_t block_stride_;
+  // Of all groups: every position keeps its own.
   std::vector<BlockId> blocks_;
   struct Free {
     void operator()(uint8_t* memory) const;

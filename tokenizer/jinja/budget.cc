@@ -7,7 +7,7 @@ namespace baton::tokenizer::jinja {
 Budget::Budget(const Limits& limits, const Clock& clock)
     : limits_(limits),
       clock_(clock),
-      deadline_ns_(clock.Now() + limits.time_ms * kNsPerMs),
+      deadline_ns_(After(clock.Now(), limits.time_ms)),
       steps_left_(limits.steps),
       bytes_left_(limits.allocated_bytes) {}
 
