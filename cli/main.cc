@@ -1,5 +1,4 @@
 // The one binary: every process of a cluster, and its tools.
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -19,8 +18,7 @@
 
 int main(int argc, char** argv) {
   using namespace baton::cli;
-  // Errors are ours to tell, in one line; GRPC_VERBOSITY brings gRPC's own back.
-  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  QuietGrpc();
   google::protobuf::SetLogHandler(nullptr);
   absl::StatusOr<std::vector<std::string>> args = ExpandConfig(std::vector<std::string>(argv + 1, argv + argc));
   if (!args.ok()) {

@@ -1,5 +1,6 @@
 #include "cli/process.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <signal.h>
@@ -7,7 +8,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/options.h"
 #include "common/rpc/channel_cache.h"
@@ -23,7 +26,16 @@ sigset_t EndSignals() {
   return signals;
 }
 
+void LogAssertion(gpr_log_func_args* line) {
+  if (!absl::StartsWith(line->message, "assertion failed")) return;
+  std::fprintf(stderr, "baton: gRPC, %s:%d: %s\n", line->file, line->line, line->message);
+}
+
 }  // namespace
+
+void QuietGrpc() {
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function(&LogAssertion);
+}
 
 void BlockSignals() {
   const sigset_t signals = EndSignals();

@@ -12,6 +12,9 @@
 
 namespace baton::cli {
 
+// Errors are ours to tell, in one line: gRPC then logs only why it ends the process. The environment's GRPC_VERBOSITY
+// brings the rest back. Before the first call of gRPC.
+void QuietGrpc();
 // Before the first thread: SIGINT and SIGTERM are taken by WaitForSignal alone.
 void BlockSignals();
 // Returns when SIGINT or SIGTERM came.

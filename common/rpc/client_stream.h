@@ -3,6 +3,7 @@
 #define BATON_COMMON_RPC_CLIENT_STREAM_H_
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/support/client_callback.h>
 
 #include <functional>
 #include <memory>
@@ -18,7 +19,8 @@ template <typename Response>
 struct ClientCallbacks {
   // On gRPC threads, one at a time, in order.
   std::function<void(const Response&)> on_message;
-  // Last, and once.
+  // Last, and once. The stream no longer holds itself then: who waits for this and drops its own references knows that
+  // no thread of gRPC drops the last one of the channel. Such a thread would wait for its own end (gRPC 1.51).
   std::function<void(const grpc::Status&)> on_done;
 };
 
@@ -47,8 +49,9 @@ class ClientStream final : public grpc::ClientReadReactor<Response> {
     this->StartRead(&response_);
   }
   void OnDone(const grpc::Status& status) override {
-    callbacks_.on_done(status);
+    const auto on_done = std::move(callbacks_.on_done);
     self_.reset();
+    on_done(status);
   }
 
  private:
@@ -110,8 +113,9 @@ class ClientBidi final : public grpc::ClientBidiReactor<Request, Response> {
     if (ok && !closed_) Advance();
   }
   void OnDone(const grpc::Status& status) override {
-    callbacks_.on_done(status);
+    const auto on_done = std::move(callbacks_.on_done);
     self_.reset();
+    on_done(status);
   }
 
  private:

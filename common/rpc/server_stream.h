@@ -4,6 +4,7 @@
 #define BATON_COMMON_RPC_SERVER_STREAM_H_
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/support/server_callback.h>
 
 #include <functional>
 #include <memory>

@@ -79,7 +79,7 @@ absl::StatusOr<WorkerJob> FromProto(const pb::JobParams& proto, TimeNs now) {
   job.prompt = {proto.prompt().begin(), proto.prompt().end()};
   job.sampling = FromProto(proto.sampling());
   job.tenant = proto.tenant();
-  if (proto.timeout_ms() > 0) job.deadline = now + std::min(proto.timeout_ms(), kMaxTimeoutMs) * kNsPerMs;
+  if (proto.timeout_ms() > 0) job.deadline = After(now, std::min(proto.timeout_ms(), kMaxTimeoutMs));
   job.want_kv_digest = proto.want_kv_digest();
   return job;
 }

@@ -6,21 +6,24 @@
 namespace baton::kvtransfer {
 namespace pb = internal::v1;
 
+FetchClient::~FetchClient() {
+  absl::MutexLock lock(&mutex_);
+  for (auto& [id, stream] : streams_) stream->Cancel();
+  mutex_.Await(absl::Condition(this, &FetchClient::Idle));
+}
+
 void FetchClient::Open(FetchStreamId stream, const std::string& target, const FetchOpen& open) {
-  const std::shared_ptr<grpc::Channel> channel = channels_.Get(target);
-  auto stub = std::make_shared<pb::KvService::Stub>(channel);
+  pb::KvService::Stub stub(channels_.Get(target));
   // Locked over the start: an answer must find the stream.
   absl::MutexLock lock(&mutex_);
   auto call = Stream::Create(
-      [&stub](grpc::ClientContext* context, auto* reactor) { stub->async()->Fetch(context, reactor); },
+      [&stub](grpc::ClientContext* context, auto* reactor) { stub.async()->Fetch(context, reactor); },
       {.on_message = [this, stream](const pb::FetchResponse& proto) { OnMessage(stream, proto); },
        .on_done =
-           [this, stream, stub](const grpc::Status& status) {
-             {
-               absl::MutexLock inner(&mutex_);
-               streams_.erase(stream);
-             }
+           [this, stream](const grpc::Status& status) {
              events_.on_closed(stream, rpc::FromGrpc(status));
+             absl::MutexLock inner(&mutex_);
+             streams_.erase(stream);
            }});
   call->Push(ToProto(FetchRequest(open)));
   streams_[stream] = std::move(call);

@@ -26,6 +26,8 @@ class FetchClient final : public FetchChannel {
   };
 
   explicit FetchClient(Events events) : events_(std::move(events)) {}
+  // Cancels what is open and waits for the last event.
+  ~FetchClient() override;
 
   void Open(FetchStreamId stream, const std::string& target, const FetchOpen& open) override;
   void Send(FetchStreamId stream, const FetchRequest& request) override;
@@ -36,6 +38,7 @@ class FetchClient final : public FetchChannel {
 
   std::shared_ptr<Stream> Find(FetchStreamId id) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnMessage(FetchStreamId id, const internal::v1::FetchResponse& proto);
+  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return streams_.empty(); }
 
   const Events events_;
   rpc::ChannelCache channels_;
