@@ -9,6 +9,7 @@
 #include "cli/model_loading.h"
 #include "cli/transport_report.h"
 #include "common/log.h"
+#include "common/populate_pages.h"
 #include "common/process_memory.h"
 #include "common/random.h"
 #include "common/status.h"
@@ -102,6 +103,14 @@ absl::Status WorkerProcess::MakePool() {
   return absl::OkStatus();
 }
 
+void WorkerProcess::PopulatePool(const std::stop_token& stop) {
+  RunAtLowPriority();
+  const absl::Status status = PopulatePages(pool_, stop);
+  if (!status.ok()) {
+    spdlog::warn("memory for the KV pool ran out, {}: give less --kv-memory", std::string(status.message()));
+  }
+}
+
 void WorkerProcess::MakeEngine() {
   engine_ = std::make_unique<engine::Engine>(engine::EngineOptions{.block_count = block_count_,
                                                                    .chunk_tokens = flags_.engine.chunk_tokens,
@@ -133,7 +142,8 @@ void WorkerProcess::MakeEngine() {
     MakeDecode();
     policies.push_back(decode_core_.get());
   }
-  loop_ = std::make_unique<engine::EngineLoop>(*engine_, MonotonicClock(), policies, [this] { PublishLoad(); });
+  loop_ = std::make_unique<engine::EngineLoop>(*engine_, MonotonicClock(), policies, [this] { PublishLoad(); },
+                                               arbiter_.get());
 }
 
 void WorkerProcess::MakePrefill() {
@@ -217,6 +227,7 @@ absl::Status WorkerProcess::Serve() {
   link.hello.set_window(groups.window);
   link_ = std::make_unique<rpc::RouterLink>(std::move(link));
   link_->Start();
+  populator_ = std::jthread([this](const std::stop_token& stop) { PopulatePool(stop); });
   return absl::OkStatus();
 }
 

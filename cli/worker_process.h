@@ -58,6 +58,8 @@ class WorkerProcess {
 
   absl::Status LoadModel();
   absl::Status MakePool();
+  // A hand-off into pages that the system first has to find takes twice as long.
+  void PopulatePool(const std::stop_token& stop);
   void MakeEngine();
   void MakePrefill();
   void MakeDecode();
@@ -96,6 +98,7 @@ class WorkerProcess {
   std::thread loop_thread_;
   GrpcServer server_;
   std::unique_ptr<rpc::RouterLink> link_;
+  std::jthread populator_;
   absl::Mutex load_mutex_;
   internal::v1::WorkerHeartbeat load_ ABSL_GUARDED_BY(load_mutex_);
 };

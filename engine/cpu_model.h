@@ -67,7 +67,7 @@ struct CpuModelOptions {
   int threads = 0;
   // Most rows of one Forward: chunk budget plus running sequences. Bounds the scratch.
   int max_rows = 1024;
-  // Asked before a step and between its layers; outlives the model. Null: nobody to share the cores with.
+  // Asked between the parts of a step; outlives the model. Null: nobody to share the cores with.
   StepGate* gate = nullptr;
   // Outlives the call. Null: nobody watches.
   LoadProgress* progress = nullptr;

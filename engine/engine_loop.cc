@@ -10,20 +10,33 @@ namespace baton::engine {
 // An idle loop looks at its timers at least this often.
 constexpr int64_t kMaxIdleWaitNs = 100 * kNsPerMs;
 
-EngineLoop::EngineLoop(Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_turn)
+EngineLoop::EngineLoop(Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_turn,
+                       StepGate* gate)
     : engine_(engine),
       clock_(clock),
       policies_(std::move(policies)),
       after_turn_(std::move(after_turn)),
+      gate_(gate),
       mailbox_(kMaxMailboxEvents) {}
 
-bool EngineLoop::Turn() {
+void EngineLoop::RunTasks() {
   for (Task& task : mailbox_.Take()) task();
   for (PhasePolicy* policy : policies_) {
     if (policy->NextTimer() <= clock_.Now()) policy->OnTimer();
   }
+}
+
+bool EngineLoop::Turn() {
+  RunTasks();
   if (!engine_.HasWork()) return false;
-  for (const StepEvent& event : engine_.Step()) {
+  if (gate_ != nullptr) {
+    gate_->Enter();
+    // A sequence that became ready during the wait joins this very step.
+    RunTasks();
+  }
+  const absl::Span<const StepEvent> events = engine_.Step();
+  if (gate_ != nullptr) gate_->Leave();
+  for (const StepEvent& event : events) {
     for (PhasePolicy* policy : policies_) {
       if (policy->OnStepEvent(event)) break;
     }

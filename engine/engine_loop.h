@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/mailbox.h"
 #include "engine/engine.h"
+#include "engine/step_gate.h"
 
 namespace baton::engine {
 
@@ -27,8 +28,10 @@ class EngineLoop {
  public:
   using Task = std::function<void()>;
 
-  // The engine and the policies outlive the loop. `after_turn` runs on the loop's thread, for reports of load.
-  EngineLoop(Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_turn = [] {});
+  // The engine, the policies and the gate outlive the loop. `after_turn` runs on the loop's thread, for reports of
+  // load. Each step waits at the gate, if there is one.
+  EngineLoop(Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_turn = [] {},
+             StepGate* gate = nullptr);
 
   // Any thread. False when the loop is overloaded or stopped: the task will not run.
   [[nodiscard]] bool Post(Task task) { return mailbox_.Post(std::move(task)); }
@@ -47,10 +50,13 @@ class EngineLoop {
   void Stop() { mailbox_.Close(); }
 
  private:
+  void RunTasks();
+
   Engine& engine_;
   const Clock& clock_;
   const std::vector<PhasePolicy*> policies_;
   const Task after_turn_;
+  StepGate* const gate_;
   Mailbox<Task> mailbox_;
 };
 

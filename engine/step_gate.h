@@ -4,7 +4,7 @@
 
 namespace baton::engine {
 
-// Called by the runner, on the engine's owner thread.
+// Called on the engine's owner thread: by its loop before and after a step, by the model runner within it.
 class StepGate {
  public:
   virtual ~StepGate() = default;

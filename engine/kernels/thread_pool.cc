@@ -31,6 +31,8 @@ void Raise(std::atomic<uint32_t>& word) {
 
 ThreadPool::ThreadPool(int threads) : size_(threads) {
   BATON_CHECK(threads >= 1) << threads;
+  CPU_ZERO(&cores_);
+  binds_ = threads > 1 && sched_getaffinity(0, sizeof(cores_), &cores_) == 0 && CPU_COUNT(&cores_) == threads;
   for (int t = 1; t < threads; ++t) threads_.emplace_back([this, t] { Work(t); });
 }
 
@@ -40,13 +42,30 @@ ThreadPool::~ThreadPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
+void ThreadPool::Bind(int thread) const {
+  if (!binds_) return;
+  int core = 0;
+  for (int before = 0; !CPU_ISSET(core, &cores_) || before++ < thread;) ++core;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  // Fails when the core was taken away since: the thread then runs where it may.
+  sched_setaffinity(0, sizeof(one), &one);
+}
+
+void ThreadPool::Unbind() const {
+  if (binds_) sched_setaffinity(0, sizeof(cores_), &cores_);
+}
+
 void ThreadPool::Run(Job job, void* argument) {
   FpStateGuard fp_state;
+  Bind(0);
   job_ = job;
   argument_ = argument;
   if (size_ > 1) Raise(epoch_);
   job(argument, 0);
   Barrier();
+  Unbind();
 }
 
 void ThreadPool::Barrier() {
@@ -62,6 +81,7 @@ void ThreadPool::Barrier() {
 
 void ThreadPool::Work(int thread) {
   FpStateGuard fp_state;
+  Bind(thread);
   uint32_t epoch = 0;
   while (true) {
     AwaitChange(epoch_, epoch);

@@ -1,7 +1,12 @@
 // Kernel threads of one engine: they run one job together, meet at barriers, and wait with a short spin before parking,
 // because several processes share the cores of a small machine.
+//
+// A pool with a thread for each core that the process may use binds thread t to core t while a job runs. A scheduler that
+// sees threads sleep and wake at barriers otherwise takes two for one's work and leaves them on one core, the other idle.
 #ifndef BATON_ENGINE_KERNELS_THREAD_POOL_H_
 #define BATON_ENGINE_KERNELS_THREAD_POOL_H_
+
+#include <sched.h>
 
 #include <atomic>
 #include <cstdint>
@@ -31,8 +36,14 @@ class ThreadPool {
 
  private:
   void Work(int thread);
+  // The calling thread's cores: the one of pool thread `thread`, or all that the process may use.
+  void Bind(int thread) const;
+  void Unbind() const;
 
   const int size_;
+  // Of the thread that made the pool. As many as `size_`, or nothing is bound.
+  cpu_set_t cores_;
+  bool binds_ = false;
   Job job_ = nullptr;
   void* argument_ = nullptr;
   // Raised by one to start a job.

@@ -135,9 +135,7 @@ void TransformerRunner::Forward(const StepBatch& batch, absl::Span<float> logits
   if (plan_.rows.empty()) return;
   logits_ = logits;
   for (Claim& claim : claims_) claim.next.store(0, std::memory_order_relaxed);
-  if (gate_ != nullptr) gate_->Enter();
   pool_->Run([](void* self, int thread) { static_cast<TransformerRunner*>(self)->RunStep(thread); }, this);
-  if (gate_ != nullptr) gate_->Leave();
 }
 
 TransformerRunner::Range TransformerRunner::ShareOf(int units, int thread) const {

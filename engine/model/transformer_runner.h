@@ -39,7 +39,7 @@ class TransformerRunner final : public ModelRunner {
   void SetKvPool(uint8_t* base, int32_t block_count) override;
   void Forward(const StepBatch& batch, absl::Span<float> logits) override;
 
-  // Null: none. Outlives the runner.
+  // Whose yield points are called within a step; null: nobody's. Outlives the runner.
   void set_gate(StepGate* gate) { gate_ = gate; }
   void set_fingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
 

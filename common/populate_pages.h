@@ -1,0 +1,23 @@
+// Memory that is there before it is needed.
+#ifndef BATON_COMMON_POPULATE_PAGES_H_
+#define BATON_COMMON_POPULATE_PAGES_H_
+
+#include <cstdint>
+#include <stop_token>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+namespace baton {
+
+// Has the system back every page of `memory`, which starts at a page, and changes no byte. Others may use the memory
+// meanwhile: a page that they touch first costs them a fault, as it does without this call. Returns early when `stop` is
+// requested. RESOURCE_EXHAUSTED when memory runs out.
+absl::Status PopulatePages(absl::Span<uint8_t> memory, const std::stop_token& stop);
+
+// The calling thread gets a tenth of a core where others want it.
+void RunAtLowPriority();
+
+}  // namespace baton
+
+#endif  // BATON_COMMON_POPULATE_PAGES_H_
