@@ -74,7 +74,8 @@ absl::Status WorkerProcess::LoadModel() {
   options.threads = flags_.engine.threads;
   if (flags_.core_arbiter_fd >= 0) {
     const engine::CoreArbiterOptions arbiter{.yields = !decodes(),
-                                             .period_ns = flags_.engine.decode_period_ms * kNsPerMs};
+                                             .period_ns = flags_.engine.decode_period_ms * kNsPerMs,
+                                             .backlog_tokens = [this] { return PromptBacklog(); }};
     BATON_ASSIGN_OR_RETURN(arbiter_, engine::CoreArbiter::Open(flags_.core_arbiter_fd, arbiter, MonotonicClock()));
     options.gate = arbiter_.get();
   }
@@ -229,6 +230,11 @@ absl::Status WorkerProcess::Serve() {
   link_->Start();
   populator_ = std::jthread([this](const std::stop_token& stop) { PopulatePool(stop); });
   return absl::OkStatus();
+}
+
+int64_t WorkerProcess::PromptBacklog() const {
+  const int64_t waiting = prefill_core_ == nullptr ? 0 : prefill_core_->waiting_prompt_tokens();
+  return engine_->Load().pending_prompt_tokens + waiting - flags_.engine.chunk_tokens;
 }
 
 void WorkerProcess::PublishLoad() {

@@ -66,6 +66,8 @@ class WorkerProcess {
   absl::Status Serve();
   // On the loop.
   void PublishLoad();
+  // Prompt tokens that the next step leaves; less than 0 when it has room for more.
+  int64_t PromptBacklog() const;
   internal::v1::WorkerHeartbeat Load();
 
   const internal::v1::WorkerRole role_;

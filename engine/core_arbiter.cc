@@ -89,6 +89,12 @@ absl::StatusOr<std::unique_ptr<CoreArbiter>> CoreArbiter::Open(int fd, const Cor
 
 CoreArbiter::~CoreArbiter() { munmap(&shared_, sizeof(Shared)); }
 
+int64_t CoreArbiter::Period() const {
+  if (options_.backlog_tokens == nullptr || options_.calm_period_ns >= options_.period_ns) return options_.period_ns;
+  const int64_t backlog = std::clamp(options_.backlog_tokens(), int64_t{0}, kFullBacklogTokens);
+  return options_.calm_period_ns + (options_.period_ns - options_.calm_period_ns) * backlog / kFullBacklogTokens;
+}
+
 void CoreArbiter::Enter() {
   granted_ = false;
   if (Lock(shared_.next, options_.max_wait_ns)) {
@@ -99,6 +105,7 @@ void CoreArbiter::Enter() {
     spdlog::warn("no grant of the cores after {} s: is a worker stopped? Computing without",
                  options_.max_wait_ns / kNsPerSecond);
   }
+  period_ns_ = Period();
   entered_ = last_point_ = clock_.Now();
 }
 
@@ -107,7 +114,7 @@ void CoreArbiter::YieldPoint() {
   const TimeNs now = clock_.Now();
   const int64_t piece_ns = now - std::exchange(last_point_, now);
   const int64_t quantum_ns =
-      std::max(options_.min_quantum_ns, options_.period_ns - shared_.turn_ns.load(std::memory_order_relaxed));
+      std::max(options_.min_quantum_ns, period_ns_ - shared_.turn_ns.load(std::memory_order_relaxed));
   // Ends at the point nearest to the quantum's end, if the next piece is as long as this one.
   if (now - entered_ + piece_ns / 2 < quantum_ns) return;
   if (Took(shared_.next, pthread_mutex_trylock(&shared_.next))) {

@@ -102,6 +102,24 @@ TEST_F(CoreArbiterTest, PrefillHasWhatADecodeStepLeavesOfThePeriod) {
   ExpectQuantum({.yields = true, .period_ns = 36, .min_quantum_ns = 5, .max_wait_ns = kPatientNs}, 9, 20);
 }
 
+TEST_F(CoreArbiterTest, ThePeriodGrowsWithTheBacklog) {
+  TakeDecodeTurn(16);
+  int64_t backlog = 0;
+  const CoreArbiterOptions options{.yields = true,
+                                   .period_ns = 36,
+                                   .calm_period_ns = 20,
+                                   .backlog_tokens = [&] { return backlog; },
+                                   .min_quantum_ns = 1,
+                                   .max_wait_ns = kPatientNs};
+  ExpectQuantum(options, 2, 4);
+  TakeDecodeTurn(16);
+  backlog = kFullBacklogTokens / 2;
+  ExpectQuantum(options, 6, 12);
+  TakeDecodeTurn(16);
+  backlog = 9 * kFullBacklogTokens;
+  ExpectQuantum(options, 9, 20);
+}
+
 TEST_F(CoreArbiterTest, PrefillHasItsLeastQuantumHoweverLongADecodeStepTakes) {
   TakeDecodeTurn(1'000);
   ExpectQuantum({.yields = true, .period_ns = 36, .min_quantum_ns = 10, .max_wait_ns = kPatientNs}, 4, 10);

@@ -16,7 +16,7 @@ LOAD_TIMEOUT_S = 900
 VOCABULARY = 49152
 SLO_TTFT_MS, SLO_TPOT_MS, SLO_SHARE = 1500, 40, 0.9
 # Requests a second; a system's search ends at the first rate that it does not hold.
-RATES = [0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]
+RATES = [0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 8, 10]
 OPEN_LOOP_S = 30
 MIN_REQUESTS = 16
 CLOSED = {"concurrency": 16, "prompt_tokens": 256, "output_tokens": 128, "requests": 48}

@@ -1,8 +1,10 @@
 #include "kvtransfer/transports/ucx/shm_mapping.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/memory/memory.h"
@@ -19,6 +21,10 @@ namespace {
 // leaves the file behind.
 constexpr char kShmTransports[] = "sysv,self";
 constexpr char kShmAllocators[] = "md:sysv";
+
+constexpr uint64_t kPieceBytes = uint64_t{2} << 20;
+// Of Linux 5.14; an older kernel refuses it, and pages come with their faults.
+constexpr int kPopulateRead = 22;
 
 // memcpy that fails instead of crashing when the mapping is shorter than its address says: the kernel checks the source
 // of a write to a pipe. `bytes` is at most PIPE_BUF.
@@ -74,7 +80,18 @@ absl::Status ShmMapping::Init(const TransportAddress& address) {
   }
   base_ = static_cast<const uint8_t*>(base);
   if (!IsRegion(base_, address)) return absl::UnavailableError("the peer's region is gone");
+  bytes_ = RegionLayout(address.region_bytes).total_bytes;
+  populated_.resize((bytes_ + kPieceBytes - 1) / kPieceBytes);
   return absl::OkStatus();
+}
+
+void ShmMapping::Populate(uint64_t offset, uint64_t bytes) {
+  for (uint64_t piece = offset / kPieceBytes; piece * kPieceBytes < std::min(offset + bytes, bytes_); ++piece) {
+    if (populated_[piece]) continue;
+    populated_[piece] = true;
+    const uint64_t begin = piece * kPieceBytes;
+    madvise(const_cast<uint8_t*>(base_) + begin, std::min(kPieceBytes, bytes_ - begin), kPopulateRead);
+  }
 }
 
 ShmMapping::~ShmMapping() {

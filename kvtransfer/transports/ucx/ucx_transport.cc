@@ -191,6 +191,7 @@ absl::StatusOr<ReadId> UcxTransport::Start(PeerId id, const Peer& peer, std::vec
   if (in_flight >= kMaxReadsInFlight) return absl::ResourceExhaustedError("too many reads in flight");
   const ReadId read = next_read_++;
   if (peer.mapping != nullptr) {
+    for (const CopyRange& range : ranges) peer.mapping->Populate(range.remote_offset, range.bytes);
     copies_.Add(
         {.read = read, .peer = id, .remote = peer.mapping->base(), .local = base_, .ranges = std::move(ranges)});
   } else {
