@@ -66,8 +66,8 @@ class WorkerProcess {
   absl::Status Serve();
   // On the loop.
   void PublishLoad();
-  // Prompt tokens that the next step leaves; less than 0 when it has room for more.
-  int64_t PromptBacklog() const;
+  // Not computed yet, of jobs that run or wait.
+  int64_t PendingPromptTokens(const engine::EngineLoad& load) const;
   internal::v1::WorkerHeartbeat Load();
 
   const internal::v1::WorkerRole role_;

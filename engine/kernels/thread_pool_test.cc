@@ -1,5 +1,9 @@
 #include "engine/kernels/thread_pool.h"
 
+#include <sched.h>
+
+#include <algorithm>
+#include <set>
 #include <vector>
 
 #include "engine/kernels/dispatch.h"
@@ -46,6 +50,45 @@ TEST(ThreadPool, RunReturnsAfterEveryThreadAndRestoresTheCaller) {
     for (const int count : done) EXPECT_EQ(count, i);
   }
   EXPECT_GT(tiny * 0.01f, 0.0f);
+}
+
+cpu_set_t CoresOfThisThread() {
+  cpu_set_t cores;
+  EXPECT_EQ(sched_getaffinity(0, sizeof(cores), &cores), 0);
+  return cores;
+}
+
+// The core of each thread of a run, or -1 for a thread that may run on several.
+std::vector<int> BoundCores(int threads) {
+  ThreadPool pool(threads);
+  std::vector<int> cores(static_cast<size_t>(threads));
+  pool.Run(
+      [](void* out, int thread) {
+        const cpu_set_t mine = CoresOfThisThread();
+        (*static_cast<std::vector<int>*>(out))[static_cast<size_t>(thread)] =
+            CPU_COUNT(&mine) == 1 ? sched_getcpu() : -1;
+      },
+      &cores);
+  return cores;
+}
+
+TEST(ThreadPool, AsManyThreadsAsCoresHaveOneEach) {
+  const cpu_set_t all = CoresOfThisThread();
+  const int count = CPU_COUNT(&all);
+  if (count < 2) GTEST_SKIP() << "this process may use one core";
+  const std::vector<int> cores = BoundCores(count);
+  EXPECT_EQ(std::set<int>(cores.begin(), cores.end()).size(), static_cast<size_t>(count));
+  EXPECT_EQ(std::count(cores.begin(), cores.end(), -1), 0);
+  // The caller has all of them back.
+  const cpu_set_t after = CoresOfThisThread();
+  EXPECT_TRUE(CPU_EQUAL(&all, &after));
+}
+
+TEST(ThreadPool, MoreThreadsThanCoresRunWhereTheSystemPutsThem) {
+  const cpu_set_t all = CoresOfThisThread();
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "this process may use one core";
+  const std::vector<int> cores = BoundCores(CPU_COUNT(&all) + 1);
+  EXPECT_EQ(std::count(cores.begin(), cores.end(), -1), CPU_COUNT(&all) + 1);
 }
 
 TEST(ThreadPool, EveryThreadFlushesDenormals) {
