@@ -10,7 +10,8 @@ import urllib.request
 
 from environments import say
 
-READY_TIMEOUT_S = 180
+# A first start of vLLM compiles for minutes.
+READY_TIMEOUT_S = 400
 STOP_TIMEOUT_S = 60
 LOAD_TIMEOUT_S = 900
 VOCABULARY = 49152
