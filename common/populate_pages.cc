@@ -17,7 +17,8 @@ namespace {
 // A fraction of a millisecond's work: so long others wait who change the address space.
 constexpr size_t kPieceBytes = size_t{256} << 10;
 constexpr int kLowPriority = 10;
-// Of Linux 5.14; Debian 12's C library has no name for it.
+// Of Linux 5.14; Debian 12's C library has no names for them.
+constexpr int kPopulateRead = 22;
 constexpr int kPopulateWrite = 23;
 
 }  // namespace
@@ -32,6 +33,10 @@ absl::Status PopulatePages(absl::Span<uint8_t> memory, const std::stop_token& st
         absl::StrCat("only ", at >> 20, " of ", memory.size() >> 20, " MiB: ", std::strerror(errno)));
   }
   return absl::OkStatus();
+}
+
+void MapPages(absl::Span<const uint8_t> memory) {
+  madvise(const_cast<uint8_t*>(memory.data()), memory.size(), kPopulateRead);
 }
 
 // Not the idle class: a thread of it could hold the lock of the address space for seconds.

@@ -15,6 +15,10 @@ namespace baton {
 // requested. RESOURCE_EXHAUSTED when memory runs out.
 absl::Status PopulatePages(absl::Span<uint8_t> memory, const std::stop_token& stop);
 
+// Maps the pages of `memory`, which starts at a page and is there already, for reading: one call instead of a fault
+// each. Best effort: what it does not map is mapped when it is read.
+void MapPages(absl::Span<const uint8_t> memory);
+
 // The calling thread gets a tenth of a core where others want it.
 void RunAtLowPriority();
 

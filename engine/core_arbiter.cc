@@ -105,7 +105,7 @@ void CoreArbiter::Enter() {
     spdlog::warn("no grant of the cores after {} s: is a worker stopped? Computing without",
                  options_.max_wait_ns / kNsPerSecond);
   }
-  period_ns_ = Period();
+  if (options_.yields) period_ns_ = Period();
   entered_ = last_point_ = clock_.Now();
 }
 

@@ -39,7 +39,8 @@ struct CoreArbiterOptions {
   // step at hand, and with none. In between by proportion.
   int64_t period_ns = kDecodePeriodMs * kNsPerMs;
   int64_t calm_period_ns = kCalmDecodePeriodMs * kNsPerMs;
-  // Prompt tokens behind the step that is about to run. Called by Enter. Null: the backlog counts as full.
+  // Prompt tokens behind the step that is about to run. Called by Enter of one that yields. Null: the backlog counts as
+  // full.
   std::function<int64_t()> backlog_tokens;
   // What a yielding holder computes at least before it lets others in, however long their turns are.
   int64_t min_quantum_ns = 10 * kNsPerMs;

@@ -41,6 +41,12 @@ uint64_t SeedOf(const FakeModelOptions& options, int32_t layer) {
   return options.weights_seed + static_cast<uint64_t>(options.layers() - 1 - layer) * 0x2545f4914f6cdd1d;
 }
 
+FakeCell CellOfLayer(const FakeModelOptions& options, int32_t layer, const FakeCell& previous,
+                     const FakeCell& first_seen, int32_t token) {
+  const uint64_t seed = SeedOf(options, layer);
+  return options.Slides(layer) ? NextCell(previous, first_seen, token, seed) : NextCell(previous, token, seed);
+}
+
 uint64_t FoldCell(uint64_t sum, const FakeCell& cell) { return sum * 0xda942042e4dd58b5 + cell.a + (cell.b >> 7); }
 
 // In [-4, 4): every token has a chance at temperature 1, and greedy has a clear winner.
@@ -127,9 +133,7 @@ void FakeModel::RunRow(const SequenceSlice& slice, int32_t position, int32_t tok
     const int32_t first = options_.FirstSeen(layer, position);
     if (position > 0) std::memcpy(&previous, Cell(slice, layer, position - 1), sizeof(previous));
     if (first < position) std::memcpy(&first_seen, Cell(slice, layer, first), sizeof(first_seen));
-    const uint64_t seed = SeedOf(options_, layer);
-    const FakeCell cell =
-        options_.Slides(layer) ? NextCell(previous, first_seen, token, seed) : NextCell(previous, token, seed);
+    const FakeCell cell = CellOfLayer(options_, layer, previous, first_seen, token);
     std::memcpy(Cell(slice, layer, position), &cell, sizeof(cell));
   }
 }
@@ -160,9 +164,7 @@ class FakeCells {
       const size_t first = static_cast<size_t>(options_.FirstSeen(layer, static_cast<int32_t>(cells.size())));
       const FakeCell previous = cells.empty() ? FakeCell{} : cells.back();
       const FakeCell first_seen = first < cells.size() ? cells[first] : FakeCell{};
-      const uint64_t seed = SeedOf(options_, layer);
-      cells.push_back(options_.Slides(layer) ? NextCell(previous, first_seen, token, seed)
-                                             : NextCell(previous, token, seed));
+      cells.push_back(CellOfLayer(options_, layer, previous, first_seen, token));
     }
   }
 

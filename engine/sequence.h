@@ -98,9 +98,9 @@ class Sequence {
   bool tail_is_zero = false;
 
  private:
-  const SequenceId id_;
   size_t At(int32_t group, int32_t index) const { return static_cast<size_t>(group * block_stride_ + index); }
 
+  const SequenceId id_;
   const SequenceSpec spec_;
   const int32_t token_limit_;
   const KvGroups groups_;

@@ -1,7 +1,9 @@
 #include "engine/kernels/thread_pool.h"
 
+#include <sched.h>
 #include <xmmintrin.h>
 
+#include "absl/types/span.h"
 #include "common/check.h"
 #include "engine/kernels/dispatch.h"
 
@@ -27,12 +29,31 @@ void Raise(std::atomic<uint32_t>& word) {
   word.notify_all();
 }
 
+// Of the calling thread; none when there are more than a cpu_set_t holds.
+std::vector<int> UsableCores() {
+  cpu_set_t set;
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+// Fails when cores were taken away since: the calling thread then runs where it may.
+void RunOn(absl::Span<const int> cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(core, &set);
+  sched_setaffinity(0, sizeof(set), &set);
+}
+
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) : size_(threads) {
   BATON_CHECK(threads >= 1) << threads;
-  CPU_ZERO(&cores_);
-  binds_ = threads > 1 && sched_getaffinity(0, sizeof(cores_), &cores_) == 0 && CPU_COUNT(&cores_) == threads;
+  if (threads > 1) cores_ = UsableCores();
+  if (cores_.size() != static_cast<size_t>(threads)) cores_.clear();
   for (int t = 1; t < threads; ++t) threads_.emplace_back([this, t] { Work(t); });
 }
 
@@ -43,18 +64,11 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::Bind(int thread) const {
-  if (!binds_) return;
-  int core = 0;
-  for (int before = 0; !CPU_ISSET(core, &cores_) || before++ < thread;) ++core;
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(core, &one);
-  // Fails when the core was taken away since: the thread then runs where it may.
-  sched_setaffinity(0, sizeof(one), &one);
+  if (!cores_.empty()) RunOn({&cores_[static_cast<size_t>(thread)], 1});
 }
 
 void ThreadPool::Unbind() const {
-  if (binds_) sched_setaffinity(0, sizeof(cores_), &cores_);
+  if (!cores_.empty()) RunOn(cores_);
 }
 
 void ThreadPool::Run(Job job, void* argument) {

@@ -6,8 +6,6 @@
 #ifndef BATON_ENGINE_KERNELS_THREAD_POOL_H_
 #define BATON_ENGINE_KERNELS_THREAD_POOL_H_
 
-#include <sched.h>
-
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -41,9 +39,8 @@ class ThreadPool {
   void Unbind() const;
 
   const int size_;
-  // Of the thread that made the pool. As many as `size_`, or nothing is bound.
-  cpu_set_t cores_;
-  bool binds_ = false;
+  // That the process may use; empty where nothing is bound, because they are not as many as `size_`.
+  std::vector<int> cores_;
   Job job_ = nullptr;
   void* argument_ = nullptr;
   // Raised by one to start a job.

@@ -1,13 +1,13 @@
 #include "kvtransfer/transports/ucx/shm_mapping.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "absl/memory/memory.h"
+#include "common/populate_pages.h"
 #include "common/status.h"
 #include "kvtransfer/region_layout.h"
 #include "kvtransfer/transports/ucx/ucx_library.h"
@@ -23,8 +23,6 @@ constexpr char kShmTransports[] = "sysv,self";
 constexpr char kShmAllocators[] = "md:sysv";
 
 constexpr uint64_t kPieceBytes = uint64_t{2} << 20;
-// Of Linux 5.14; an older kernel refuses it, and pages come with their faults.
-constexpr int kPopulateRead = 22;
 
 // memcpy that fails instead of crashing when the mapping is shorter than its address says: the kernel checks the source
 // of a write to a pipe. `bytes` is at most PIPE_BUF.
@@ -90,7 +88,7 @@ void ShmMapping::Populate(uint64_t offset, uint64_t bytes) {
     if (populated_[piece]) continue;
     populated_[piece] = true;
     const uint64_t begin = piece * kPieceBytes;
-    madvise(const_cast<uint8_t*>(base_) + begin, std::min(kPieceBytes, bytes_ - begin), kPopulateRead);
+    MapPages({base_ + begin, std::min(kPieceBytes, bytes_ - begin)});
   }
 }
 
