@@ -134,7 +134,7 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
       ->check(CLI::IsMember({"auto", "shm", "tcp"}))
       ->capture_default_str();
   app.add_option("--decode-period-ms", flags.decode_period_ms,
-                 "where workers share cores: how often running streams have a step while many prompts wait; 20 while none does")
+                 "where workers share cores: how often running streams have a step while prompts are computed")
       ->check(CLI::Range(1, kMaxDecodePeriodMs))
       ->capture_default_str();
 }

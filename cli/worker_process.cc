@@ -73,10 +73,8 @@ absl::Status WorkerProcess::LoadModel() {
   options.weights = ParseWeights(flags_.engine.weights);
   options.threads = flags_.engine.threads;
   if (flags_.core_arbiter_fd >= 0) {
-    const engine::CoreArbiterOptions arbiter{
-        .yields = !decodes(),
-        .period_ns = flags_.engine.decode_period_ms * kNsPerMs,
-        .backlog_tokens = [this] { return PendingPromptTokens(engine_->Load()) - flags_.engine.chunk_tokens; }};
+    const engine::CoreArbiterOptions arbiter{.yields = !decodes(),
+                                             .period_ns = flags_.engine.decode_period_ms * kNsPerMs};
     BATON_ASSIGN_OR_RETURN(arbiter_, engine::CoreArbiter::Open(flags_.core_arbiter_fd, arbiter, MonotonicClock()));
     options.gate = arbiter_.get();
   }
@@ -233,10 +231,6 @@ absl::Status WorkerProcess::Serve() {
   return absl::OkStatus();
 }
 
-int64_t WorkerProcess::PendingPromptTokens(const engine::EngineLoad& load) const {
-  return load.pending_prompt_tokens + (prefill_core_ == nullptr ? 0 : prefill_core_->waiting_prompt_tokens());
-}
-
 void WorkerProcess::PublishLoad() {
   const engine::EngineLoad load = engine_->Load();
   absl::MutexLock lock(&load_mutex_);
@@ -244,7 +238,8 @@ void WorkerProcess::PublishLoad() {
   load_.set_used_blocks(load.used_blocks);
   load_.set_cached_blocks(load.cached_blocks);
   load_.set_running(load.running + load.preempted);
-  load_.set_pending_prompt_tokens(PendingPromptTokens(load));
+  load_.set_pending_prompt_tokens(load.pending_prompt_tokens +
+                                  (prefill_core_ == nullptr ? 0 : prefill_core_->waiting_prompt_tokens()));
 }
 
 pb::WorkerHeartbeat WorkerProcess::Load() {

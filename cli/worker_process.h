@@ -66,8 +66,6 @@ class WorkerProcess {
   absl::Status Serve();
   // On the loop.
   void PublishLoad();
-  // Not computed yet, of jobs that run or wait.
-  int64_t PendingPromptTokens(const engine::EngineLoad& load) const;
   internal::v1::WorkerHeartbeat Load();
 
   const internal::v1::WorkerRole role_;

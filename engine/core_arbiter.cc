@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
@@ -52,8 +51,8 @@ struct CoreArbiter::Shared {
   uint64_t magic;
   alignas(64) pthread_mutex_t next;
   alignas(64) pthread_mutex_t cores;
-  // The last turn of a holder that does not yield.
-  alignas(64) std::atomic<int64_t> turn_ns;
+  // When a holder that does not yield last entered.
+  alignas(64) std::atomic<TimeNs> turn_began;
 };
 
 absl::StatusOr<int> CreateCoreArbiter() {
@@ -89,12 +88,6 @@ absl::StatusOr<std::unique_ptr<CoreArbiter>> CoreArbiter::Open(int fd, const Cor
 
 CoreArbiter::~CoreArbiter() { munmap(&shared_, sizeof(Shared)); }
 
-int64_t CoreArbiter::Period() const {
-  if (options_.backlog_tokens == nullptr || options_.calm_period_ns >= options_.period_ns) return options_.period_ns;
-  const int64_t backlog = std::clamp(options_.backlog_tokens(), int64_t{0}, kFullBacklogTokens);
-  return options_.calm_period_ns + (options_.period_ns - options_.calm_period_ns) * backlog / kFullBacklogTokens;
-}
-
 void CoreArbiter::Enter() {
   granted_ = false;
   if (Lock(shared_.next, options_.max_wait_ns)) {
@@ -105,28 +98,26 @@ void CoreArbiter::Enter() {
     spdlog::warn("no grant of the cores after {} s: is a worker stopped? Computing without",
                  options_.max_wait_ns / kNsPerSecond);
   }
-  if (options_.yields) period_ns_ = Period();
-  entered_ = last_point_ = clock_.Now();
+  entered_ = clock_.Now();
+  if (!options_.yields) shared_.turn_began.store(entered_, std::memory_order_relaxed);
 }
 
-void CoreArbiter::YieldPoint() {
-  if (!options_.yields) return;
-  const TimeNs now = clock_.Now();
-  const int64_t piece_ns = now - std::exchange(last_point_, now);
-  const int64_t quantum_ns =
-      std::max(options_.min_quantum_ns, period_ns_ - shared_.turn_ns.load(std::memory_order_relaxed));
-  // Ends at the point nearest to the quantum's end, if the next piece is as long as this one.
-  if (now - entered_ + piece_ns / 2 < quantum_ns) return;
-  if (Took(shared_.next, pthread_mutex_trylock(&shared_.next))) {
-    pthread_mutex_unlock(&shared_.next);
-    return;
-  }
+bool CoreArbiter::ShouldYield() {
+  if (!options_.yields) return false;
+  const TimeNs quantum_end =
+      std::max(entered_ + options_.min_quantum_ns, shared_.turn_began.load(std::memory_order_relaxed) + options_.period_ns);
+  if (clock_.Now() < quantum_end) return false;
+  if (!Took(shared_.next, pthread_mutex_trylock(&shared_.next))) return true;
+  pthread_mutex_unlock(&shared_.next);
+  return false;
+}
+
+void CoreArbiter::Yield() {
   Leave();
   Enter();
 }
 
 void CoreArbiter::Leave() {
-  if (!options_.yields) shared_.turn_ns.store(clock_.Now() - entered_, std::memory_order_relaxed);
   if (granted_) pthread_mutex_unlock(&shared_.cores);
   granted_ = false;
 }

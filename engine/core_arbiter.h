@@ -6,18 +6,16 @@
 //   free               | Enter                                             | held   |
 //   held               | Enter of another                                  | held   | it queues; one at a time is next
 //   held               | Leave                                             | free   | the next one enters
-//   held               | YieldPoint, yielding, somebody is next, and the   | free   | the next one enters; the holder
-//                      | holder's quantum is over                          |        | queues behind it
+//   held               | Yield; ShouldYield told a holder that yields to,  | free   | the next one enters; the holder
+//                      | since its quantum is over and somebody is next    |        | queues behind it
 //   held               | the holder dies                                   | free   | the next one enters
 //
-// A lone request so uses all cores in each phase. While prefill and decode compete, the quantum is what a decode step
-// leaves of a period. It is short while no prompt waits behind the one at hand, so that streams run smoothly, and grows
-// with the backlog: then streams go as slowly as they may, and prefill gets all the rest.
+// A lone request so uses all cores in each phase. While prefill and decode compete, the quantum lasts until a period
+// after decode's last turn began, so that streams run evenly however long a turn takes.
 #ifndef BATON_ENGINE_CORE_ARBITER_H_
 #define BATON_ENGINE_CORE_ARBITER_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -26,22 +24,14 @@
 
 namespace baton::engine {
 
-// 40 ms a token is fluent to a reader, and some of it goes to the way there and back.
-inline constexpr int kDecodePeriodMs = 36;
-inline constexpr int kCalmDecodePeriodMs = 20;
-// Of prompts that wait: from here on the period is the whole one.
-inline constexpr int64_t kFullBacklogTokens = 1024;
+// Measured in the open loop of docs/performance.md: a longer one holds no more requests, a shorter one fewer.
+inline constexpr int kDecodePeriodMs = 20;
 
 struct CoreArbiterOptions {
   // Lets others in at yield points: prefill does, decode does not.
   bool yields = false;
-  // How often those that do not yield have their turn while a yielding one computes: with kFullBacklogTokens behind the
-  // step at hand, and with none. In between by proportion.
+  // How often those that do not yield have their turn while a yielding one computes.
   int64_t period_ns = kDecodePeriodMs * kNsPerMs;
-  int64_t calm_period_ns = kCalmDecodePeriodMs * kNsPerMs;
-  // Prompt tokens behind the step that is about to run. Called by Enter of one that yields. Null: the backlog counts as
-  // full.
-  std::function<int64_t()> backlog_tokens;
   // What a yielding holder computes at least before it lets others in, however long their turns are.
   int64_t min_quantum_ns = 10 * kNsPerMs;
   // After so long a wait the step runs without a grant: a stopped process slows its neighbours down, no more.
@@ -61,12 +51,11 @@ class CoreArbiter final : public StepGate {
 
   void Enter() override;
   bool yields() const override { return options_.yields; }
-  void YieldPoint() override;
+  bool ShouldYield() override;
+  void Yield() override;
   void Leave() override;
 
  private:
-  int64_t Period() const;
-
   struct Shared;
   friend absl::StatusOr<int> CreateCoreArbiter();
 
@@ -76,10 +65,8 @@ class CoreArbiter final : public StepGate {
   Shared& shared_;
   const CoreArbiterOptions options_;
   const Clock& clock_;
-  int64_t period_ns_ = 0;
-  // Since when this process computes, and its last yield point.
+  // Since when this process computes.
   TimeNs entered_ = 0;
-  TimeNs last_point_ = 0;
   // False when the wait was given up.
   bool granted_ = false;
 };

@@ -15,6 +15,10 @@ namespace {
 constexpr int64_t kPatientNs = 20 * kNsPerSecond;
 constexpr int kManyTimes = 10'000;
 
+void YieldIfAsked(StepGate& gate) {
+  if (gate.ShouldYield()) gate.Yield();
+}
+
 // A decode step that waits for the cores while prefill holds them.
 class WaitingDecode {
  public:
@@ -54,10 +58,10 @@ class CoreArbiterTest : public testing::Test {
     prefill->Enter();
     const WaitingDecode waiting(Open({.max_wait_ns = kPatientNs}));
     clock_.Advance(held_ns);
-    for (int i = 0; i < kManyTimes; ++i) prefill->YieldPoint();
+    for (int i = 0; i < kManyTimes; ++i) YieldIfAsked(*prefill);
     EXPECT_FALSE(waiting.has_entered());
     clock_.Advance(quantum_ns - held_ns);
-    while (!waiting.has_entered()) prefill->YieldPoint();
+    while (!waiting.has_entered()) YieldIfAsked(*prefill);
     prefill->Leave();
   }
 
@@ -74,7 +78,7 @@ TEST_F(CoreArbiterTest, OneHolderAtATime) {
       arbiter->Enter();
       EXPECT_EQ(inside.fetch_add(1), 0);
       inside.fetch_sub(1);
-      arbiter->YieldPoint();
+      YieldIfAsked(*arbiter);
       EXPECT_EQ(inside.fetch_add(1), 0);
       inside.fetch_sub(1);
       arbiter->Leave();
@@ -88,36 +92,27 @@ TEST_F(CoreArbiterTest, OneHolderAtATime) {
   third.join();
 }
 
-TEST_F(CoreArbiterTest, DecodeEntersAtAYieldPointOfALongPrefill) {
+TEST_F(CoreArbiterTest, DecodeEntersDuringALongPrefill) {
   const auto prefill = Open({.yields = true, .period_ns = 0, .min_quantum_ns = 0});
   prefill->Enter();
   const WaitingDecode waiting(Open({}));
-  // Ends only when the point lets the other in.
-  while (!waiting.has_entered()) prefill->YieldPoint();
+  // Ends only when prefill lets the other in.
+  while (!waiting.has_entered()) YieldIfAsked(*prefill);
   prefill->Leave();
+}
+
+TEST_F(CoreArbiterTest, DecodeDoesNotYield) {
+  const auto decode = Open({.period_ns = 0, .min_quantum_ns = 0});
+  decode->Enter();
+  const WaitingDecode waiting(Open({.max_wait_ns = kPatientNs}));
+  clock_.Advance(kNsPerSecond);
+  for (int i = 0; i < kManyTimes; ++i) EXPECT_FALSE(decode->ShouldYield());
+  decode->Leave();
 }
 
 TEST_F(CoreArbiterTest, PrefillHasWhatADecodeStepLeavesOfThePeriod) {
   TakeDecodeTurn(16);
   ExpectQuantum({.yields = true, .period_ns = 36, .min_quantum_ns = 5, .max_wait_ns = kPatientNs}, 9, 20);
-}
-
-TEST_F(CoreArbiterTest, ThePeriodGrowsWithTheBacklog) {
-  TakeDecodeTurn(16);
-  int64_t backlog = 0;
-  const CoreArbiterOptions options{.yields = true,
-                                   .period_ns = 36,
-                                   .calm_period_ns = 20,
-                                   .backlog_tokens = [&] { return backlog; },
-                                   .min_quantum_ns = 1,
-                                   .max_wait_ns = kPatientNs};
-  ExpectQuantum(options, 2, 4);
-  TakeDecodeTurn(16);
-  backlog = kFullBacklogTokens / 2;
-  ExpectQuantum(options, 6, 12);
-  TakeDecodeTurn(16);
-  backlog = 9 * kFullBacklogTokens;
-  ExpectQuantum(options, 9, 20);
 }
 
 TEST_F(CoreArbiterTest, PrefillHasItsLeastQuantumHoweverLongADecodeStepTakes) {

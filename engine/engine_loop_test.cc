@@ -24,7 +24,8 @@ class FakeGate final : public StepGate {
     if (during_wait != nullptr) std::exchange(during_wait, nullptr)();
   }
   bool yields() const override { return false; }
-  void YieldPoint() override {}
+  bool ShouldYield() override { return false; }
+  void Yield() override {}
   void Leave() override { calls.push_back('l'); }
 
   std::function<void()> during_wait;

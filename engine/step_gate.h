@@ -11,10 +11,12 @@ class StepGate {
 
   // Returns when the step may start.
   virtual void Enter() = 0;
-  // Whether YieldPoint ever lets others in; else no step need stop there. The same at every call.
+  // Whether ShouldYield is ever true; else no step need ask. The same at every call.
   virtual bool yields() const = 0;
-  // Between two parts of a step, often. May let others compute first.
-  virtual void YieldPoint() = 0;
+  // Whether others wait and it is their turn. Costs a look at the clock: a step may ask thousands of times.
+  virtual bool ShouldYield() = 0;
+  // Lets others compute first. No thread of the step computes meanwhile.
+  virtual void Yield() = 0;
   // The step has ended.
   virtual void Leave() = 0;
 };

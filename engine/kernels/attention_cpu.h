@@ -14,13 +14,18 @@ namespace {
 
 inline constexpr int kBlock = 16;
 inline constexpr int kWord = 4;
-// Blocks of K or V that all queries meet before the next ones: they stay in the first-level cache meanwhile.
+// Blocks of K, and of V, that all queries meet before the next ones: they stay in the first-level cache meanwhile. The
+// accumulators of V are loaded and stored once for each chunk, so theirs are larger.
 inline constexpr int kChunkBlocks = 4;
+inline constexpr int kValueChunkBlocks = 8;
 // So few queries are one tile, as in decode, and meet each part of the cache once. Such a tile asks for the lines of
 // kChunkBlocks parts ahead as it goes: a burst of a whole chunk would wait for the memory while nothing is computed.
 inline constexpr int kStreamedQueries = 4;
 
 enum class Kv { kF32, kBf16, kInt8 };
+
+// Scores are multiplied by it, beside the call's scale, so that probabilities are powers of 2.
+inline constexpr float kLog2E = 1.44269504f;
 
 // The left side of a dot step (a query's or the probabilities' word, to all lanes) and the right side (a vector of KV
 // words). int8 becomes bf16 on the way into registers. Where bf16 pairs are multiplied as two floats, both sides are
@@ -55,6 +60,21 @@ struct Operands {
     }
     return r;
   }
+  // Writes the left sides of 16 probabilities, the first token's at `left`; returns what they hold.
+  static BATON_INLINE Simd::F StoreProbabilities(uint8_t* left, const Simd::F& p) {
+    if constexpr (kWiden) {
+      const Simd::F rounded = Simd::RoundBf16(p);
+      // The left side holds the odd token first.
+      Simd::Store(reinterpret_cast<float*>(left), Simd::SwapPairs(rounded));
+      return rounded;
+    } else if constexpr (kKv != Kv::kF32) {
+      return S::StoreAsBf16(reinterpret_cast<uint16_t*>(left), p);
+    } else {
+      Simd::Store(reinterpret_cast<float*>(left), p);
+      return p;
+    }
+  }
+
   // The same with the upper halves zero.
   static BATON_INLINE Right LoadEven(const uint8_t* vector) {
     Right r = Load(vector);
@@ -100,6 +120,7 @@ struct AttentionState {
   static constexpr int kProbabilityBytes = kSplitTokens / kPerWord * Op::kLeftBytes;
 
   const AttentionCall& call;
+  float scale;  // to powers of 2
   int queries;
   int key_steps;    // words of a query head
   int vectors;      // of one token's V
@@ -109,7 +130,7 @@ struct AttentionState {
   uint8_t* probs;   // [queries][256 / per word] left sides
   float* split;     // [queries][head_dim]
   float* total;     // [queries][head_dim]
-  float* max;       // [queries], of the splits so far
+  float* max;       // [queries], of the splits so far, not scaled
   float* sum;
   float* split_max;
   float* split_sum;
@@ -119,6 +140,7 @@ struct AttentionState {
   int end = 0;
 
   explicit AttentionState(const AttentionCall& c) : call(c) {
+    scale = c.scale * kLog2E;
     queries = c.query_rows * c.heads_per_kv;
     key_steps = c.head_dim / kPerWord;
     vectors = c.head_dim / kLanes;
@@ -163,7 +185,7 @@ struct AttentionState {
     for (int b = block; b < end && b < block + kChunkBlocks; ++b) Prefetch(Keys(b));
   }
   void PrefetchValues(int block, int end) const {
-    for (int b = block; b < end && b < block + kChunkBlocks; ++b) Prefetch(Values(b));
+    for (int b = block; b < end && b < block + kValueChunkBlocks; ++b) Prefetch(Values(b));
   }
   // Softmax reads them before the values.
   void PrefetchValueScales(int block, int end) const {
@@ -301,16 +323,20 @@ struct SeenTokens {
   bool All(int t, int count) const { return t >= from && t + count <= end; }
 };
 
-// Scores of kVectors vectors from token t on, scaled, to probabilities; kAll: every token of them is seen.
+// Scores of kVectors vectors from token t on to probabilities; kAll: every token of them is seen.
 template <Kv kKv, int kVectors, bool kAll>
 BATON_INLINE void ScoresToProbabilities(const AttentionState<kKv>& s, int i, const SeenTokens& seen, int t,
                                         Simd::F& sum) {
   const float* const scores = s.scores + static_cast<size_t>(i) * kSplitTokens;
+  constexpr int kTokenBytes = AttentionState<kKv>::kProbabilityBytes / kSplitTokens;
   uint8_t* const probs = s.probs + static_cast<size_t>(i) * AttentionState<kKv>::kProbabilityBytes;
   const Simd::F top = Simd::Set1(s.split_max[i]);
+  const Simd::F scale = Simd::Set1(s.scale);
   Simd::F each[kVectors];
-  BATON_UNROLL for (int v = 0; v < kVectors; ++v) each[v] = Simd::Sub(Simd::Load(scores + t + v * kLanes), top);
-  ExpEach<kVectors>(each);
+  BATON_UNROLL for (int v = 0; v < kVectors; ++v) {
+    each[v] = Simd::Mul(Simd::Sub(Simd::Load(scores + t + v * kLanes), top), scale);
+  }
+  Exp2Each<kKv == Kv::kF32, kVectors>(each);
   BATON_UNROLL for (int v = 0; v < kVectors; ++v) {
     const int at = t + v * kLanes;
     const auto keep_seen = [&](const Simd::F& x) { return kAll ? x : seen.Keep(x, at, 0.0f); };
@@ -320,16 +346,8 @@ BATON_INLINE void ScoresToProbabilities(const AttentionState<kKv>& s, int i, con
       // Again: the scale of a token that is not seen may be anything.
       p = keep_seen(Simd::Mul(p, Simd::Load(s.Scales(s.Values((seen.start + at) / kBlock)))));
     }
-    if constexpr (kKv != Kv::kF32) p = Simd::RoundBf16(p);
+    p = Operands<kKv>::StoreProbabilities(probs + at * kTokenBytes, p);
     if constexpr (kKv != Kv::kInt8) sum = Simd::Add(sum, p);
-    if constexpr (Operands<kKv>::kWiden) {
-      // The left side holds the odd token first.
-      Simd::Store(reinterpret_cast<float*>(probs) + at, Simd::SwapPairs(p));
-    } else if constexpr (kKv != Kv::kF32) {
-      Simd::StoreBf16(reinterpret_cast<uint16_t*>(probs) + at, p);
-    } else {
-      Simd::Store(reinterpret_cast<float*>(probs) + at, p);
-    }
   }
 }
 
@@ -339,16 +357,21 @@ template <Kv kKv>
 void Softmax(const AttentionState<kKv>& s, int i, const SeenTokens& seen) {
   constexpr int kVectors = 4;
   constexpr float kLowest = -3.402823466e38f;
-  float* const scores = s.scores + static_cast<size_t>(i) * kSplitTokens;
-  const Simd::F scale = Simd::Set1(s.call.scale);
-  Simd::F max = Simd::Set1(kLowest);
+  const float* const scores = s.scores + static_cast<size_t>(i) * kSplitTokens;
+  Simd::F max[kVectors];
+  BATON_UNROLL for (int v = 0; v < kVectors; ++v) max[v] = Simd::Set1(kLowest);
   const int begin = seen.from / kLanes * kLanes;
-  for (int t = begin; t < seen.end; t += kLanes) {
-    const Simd::F v = Simd::Mul(Simd::Load(scores + t), scale);
-    Simd::Store(scores + t, v);
-    max = Simd::Max(seen.All(t, kLanes) ? v : seen.Keep(v, t, kLowest), max);
+  for (int t = begin; t < seen.end;) {
+    if (seen.All(t, kVectors * kLanes)) {
+      BATON_UNROLL for (int v = 0; v < kVectors; ++v) max[v] = Simd::Max(Simd::Load(scores + t + v * kLanes), max[v]);
+      t += kVectors * kLanes;
+    } else {
+      max[0] = Simd::Max(seen.Keep(Simd::Load(scores + t), t, kLowest), max[0]);
+      t += kLanes;
+    }
   }
-  s.split_max[i] = Simd::ReduceMax(max);
+  BATON_UNROLL for (int v = 1; v < kVectors; ++v) max[0] = Simd::Max(max[0], max[v]);
+  s.split_max[i] = Simd::ReduceMax(max[0]);
   Simd::F sum = Simd::Zero();
   for (int t = begin; t < seen.end;) {
     if (seen.All(t, kVectors * kLanes)) {
@@ -455,7 +478,7 @@ void WeighValues(const AttentionState<kKv>& s, int first, int last, int start) {
     }
   }
   constexpr int kSteps = AttentionState<kKv>::kStepsPerBlock;
-  constexpr int kChunkSteps = kChunkBlocks * kSteps;
+  constexpr int kChunkSteps = kValueChunkBlocks * kSteps;
   for (int chunk = begin; chunk < common;) {
     const int next = (chunk / kChunkSteps + 1) * kChunkSteps;
     const int stop = next < common ? next : common;
@@ -473,7 +496,11 @@ void WeighValues(const AttentionState<kKv>& s, int first, int last, int start) {
   }
 }
 
-BATON_INLINE float ExpOne(float x) { return Simd::First(Exp(Simd::Set1(x))); }
+BATON_INLINE float Exp2One(float x) {
+  Simd::F each = Simd::Set1(x);
+  Exp2Each<true, 1>(&each);
+  return Simd::First(each);
+}
 
 // Folds the split of query i into its total.
 template <Kv kKv>
@@ -487,8 +514,8 @@ void Fold(const AttentionState<kKv>& s, int i, bool is_first) {
     return;
   }
   const float max = s.max[i] > s.split_max[i] ? s.max[i] : s.split_max[i];
-  const float a = ExpOne(s.max[i] - max);
-  const float b = ExpOne(s.split_max[i] - max);
+  const float a = Exp2One((s.max[i] - max) * s.scale);
+  const float b = Exp2One((s.split_max[i] - max) * s.scale);
   s.max[i] = max;
   s.sum[i] = __builtin_fmaf(s.split_sum[i], b, s.sum[i] * a);
   for (int d = 0; d < s.call.head_dim; d += kLanes) {

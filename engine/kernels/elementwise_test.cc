@@ -62,9 +62,12 @@ TEST_P(ElementwiseKernels, NormActivationsAddAndRopeEqualTheDefinition) {
     kScalarKernels.geglu(x.data(), w.data(), n, want.data());
     EXPECT_EQ(FirstDifference(got, want), -1) << "geglu " << n;
     got = want = w;
-    table().add(got.data(), x.data(), n);
-    kScalarKernels.add(want.data(), x.data(), n);
+    table().add(got.data(), kLanes, x.data(), n / kLanes);
+    kScalarKernels.add(want.data(), kLanes, x.data(), n / kLanes);
     EXPECT_EQ(FirstDifference(got, want), -1) << "add " << n;
+    table().add(got.data(), 2 * kLanes, x.data(), n / kLanes / 2);
+    kScalarKernels.add(want.data(), 2 * kLanes, x.data(), n / kLanes / 2);
+    EXPECT_EQ(FirstDifference(got, want), -1) << "add, rows apart " << n;
     for (size_t i = 0; i < x.size(); i += kLanes) {
       table().rope(x.data() + i, w.data(), w.data() + (x.size() - kLanes), got.data() + i);
       kScalarKernels.rope(x.data() + i, w.data(), w.data() + (x.size() - kLanes), want.data() + i);

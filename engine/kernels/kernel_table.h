@@ -79,20 +79,21 @@ struct FloatMatmul {
 // each token's integers are multiplied by.
 //
 // A dot step is fma(low, low', fma(high, high', acc)) for bf16 (as VDPBF16PS does) and fma for f32, in ascending order.
-// Each split of 256 tokens starts from zero: scores * scale, maximum, p = exp(score - maximum) (rounded to bf16 in
-// bf16), sum of p in 16 lanes, PV. Tokens that the row does not see count as p = +0, v = +0; splits without any that it
+// Each split of 256 tokens starts from zero: scores, maximum, p = 2^((score - maximum) * (scale * log2 e)) (rounded to
+// bf16 in bf16), sum of p in 16 lanes, PV. Tokens that the row does not see count as p = +0, v = +0; splits without any that it
 // sees are left out. Then splits, which start at multiples of 256 whatever the window, fold in ascending order: with m
-// the larger maximum, a = exp(M - m), b = exp(m_split - m), each of sum and PV becomes fma(split, b, total * a).
+// the larger maximum, a = 2^((M - m) * (scale * log2 e)), b the same of m_split, each of sum and PV becomes
+// fma(split, b, total * a). elementwise_cpu.h says how 2^x is computed.
 //
-// int8 is computed as bf16, which holds its integers exactly, but for the tokens' scales: a score is (dot * K's) *
-// scale, and p enters its sum unrounded and PV as p * V's, rounded to bf16.
+// int8 is computed as bf16, which holds its integers exactly, but for the tokens' scales: a score is dot * K's, and p
+// enters its sum unrounded and PV as p * V's, rounded to bf16.
 struct AttentionCall {
   int query_rows;
   int first_position;
   int heads_per_kv;
   int head_dim;  // multiple of 16
   int window;    // 0: all positions up to the row's
-  float scale;
+  float scale;   // > 0
   const uint8_t* query;  // row r, head h at query + r * query_stride + h * head_dim elements: f32 for f32 KV, else bf16
   size_t query_stride;   // bytes
   const uint8_t* keys;   // this layer's and head's K part of block 0
@@ -130,8 +131,8 @@ struct KernelTable {
   // t = fma(0.044715 * gate, gate * gate, gate), y = (gate / (1 + exp(-2 sqrt(2 / pi) * t))) * up. n: multiple of 16.
   void (*geglu)(const float* gate, const float* up, int n, float* y);
 
-  // x[i] += y[i], n elements, multiple of 16.
-  void (*add)(float* x, const float* y, int n);
+  // x[r * stride + i] += y[16 * r + i], for i < 16 of each row. With a stride of 16 they are arrays.
+  void (*add)(float* x, size_t stride, const float* y, int rows);
 
   // Turns 16 neighbours: y = fma(x, cosine, swap(x) * sine), where swap exchanges 2i and 2i+1, and sine is (-s, +s).
   void (*rope)(const float* x, const float* cosine, const float* sine, float* y);

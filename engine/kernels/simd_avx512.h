@@ -134,6 +134,12 @@ struct Simd {
   static BATON_INLINE I PairBf16(F low, F high) {
     return _mm512_or_si512(HighHalves(_mm512_castps_si512(high)), _mm512_srli_epi32(_mm512_castps_si512(low), 16));
   }
+  // Rounds to nearest even; returns what was stored. x is not denormal.
+  static BATON_INLINE F StoreAsBf16(uint16_t* p, F x) {
+    const __m256i rounded = (__m256i)_mm512_cvtneps_pbh(x);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16));
+  }
   static BATON_INLINE F DotBf16(F acc, I a, I b) { return _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)b); }
 #endif
 

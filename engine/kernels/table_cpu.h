@@ -17,7 +17,7 @@
       .matmul_float = MatmulFloat,            \
       .swiglu = SwiGlu,                       \
       .geglu = GeGlu,                         \
-      .add = AddArray,                        \
+      .add = Add,                             \
       .rope = Rope,                           \
       .to_bf16 = ToBf16,                      \
       .attention_bf16 = Attention<Kv::kBf16>, \

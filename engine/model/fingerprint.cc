@@ -15,7 +15,7 @@ namespace baton::engine {
 namespace {
 
 // Raised whenever the definition of an operator changes.
-constexpr int kNumericsVersion = 1;
+constexpr int kNumericsVersion = 2;
 // Past the first attention split, in chunks that end inside blocks.
 constexpr int kProbeTokens = kernels::kSplitTokens + 11;
 constexpr int kProbeChunk = 89;

@@ -135,6 +135,7 @@ void TransformerRunner::Forward(const StepBatch& batch, absl::Span<float> logits
   if (plan_.rows.empty()) return;
   logits_ = logits;
   for (Claim& claim : claims_) claim.next.store(0, std::memory_order_relaxed);
+  pause_.store(-1, std::memory_order_relaxed);
   pool_->Run([](void* self, int thread) { static_cast<TransformerRunner*>(self)->RunStep(thread); }, this);
 }
 
@@ -146,6 +147,15 @@ TransformerRunner::Range TransformerRunner::ShareOf(int units, int thread) const
 
 template <typename Fn>
 void TransformerRunner::Share(Cursor& cursor, int units, Fn fn) {
+  do {
+    DoUnits(cursor, units, fn);
+    pool_->Barrier();
+  } while (Paused(cursor));
+  ++cursor.phase;
+}
+
+template <typename Fn>
+void TransformerRunner::DoUnits(const Cursor& cursor, int units, Fn fn) {
   const int threads = pool_->size();
   for (int i = 0; i < threads; ++i) {
     const int owner = (cursor.thread + i) % threads;
@@ -155,10 +165,27 @@ void TransformerRunner::Share(Cursor& cursor, int units, Fn fn) {
     const int part = std::max(1, count / kClaimsPerThread);
     for (int begin = next.fetch_add(part); begin < count; begin = next.fetch_add(part)) {
       for (int unit = begin; unit < std::min(begin + part, count); ++unit) fn(share.begin + unit);
+      // Only now: thread 0 gets on, however soon the gate wants the cores back.
+      if (PauseIsDue(cursor)) return;
     }
   }
-  ++cursor.phase;
+}
+
+bool TransformerRunner::PauseIsDue(const Cursor& cursor) {
+  if (gate_ == nullptr || !gate_->yields()) return false;
+  if (cursor.thread == 0 && pause_.load(std::memory_order_relaxed) != cursor.meetings && gate_->ShouldYield()) {
+    pause_.store(cursor.meetings, std::memory_order_relaxed);
+  }
+  return pause_.load(std::memory_order_relaxed) == cursor.meetings;
+}
+
+bool TransformerRunner::Paused(Cursor& cursor) {
+  const bool paused = pause_.load(std::memory_order_relaxed) == cursor.meetings;
+  ++cursor.meetings;
+  if (!paused) return false;
+  if (cursor.thread == 0) gate_->Yield();
   pool_->Barrier();
+  return true;
 }
 
 template <typename Fn>
@@ -187,17 +214,8 @@ void TransformerRunner::RunStep(int thread) {
   const Range turned = ShareOf(rows(), thread);
   for (int r = turned.begin; r < turned.end; ++r) kv_.Turn(r);
   pool_->Barrier();
-  for (int layer = 0; layer < config_.layers; ++layer) {
-    if (layer > 0) YieldPoint(cursor);
-    RunLayer(cursor, layer);
-  }
+  for (int layer = 0; layer < config_.layers; ++layer) RunLayer(cursor, layer);
   if (!plan_.logits_rows.empty()) Logits(cursor);
-}
-
-void TransformerRunner::YieldPoint(const Cursor& cursor) {
-  if (gate_ == nullptr || !gate_->yields()) return;
-  if (cursor.thread == 0) gate_->YieldPoint();
-  pool_->Barrier();
 }
 
 void TransformerRunner::RunLayer(Cursor& cursor, int index) {
@@ -213,7 +231,6 @@ void TransformerRunner::RunLayer(Cursor& cursor, int index) {
     StoreBranch(cursor, {layer.output, attended, layer.attention_post_norm}, part);
   });
   AddBranch(cursor, layer.attention_post_norm);
-  YieldPoint(cursor);
   const Activations& ffn_in = Normalize(cursor, layer.ffn_norm);
   ShareProduct(cursor, config_.ffn_size / kGroup, [&](const Part& part) { FeedForward(cursor, layer, ffn_in, part); });
   ShareProduct(cursor, layer.down.col_blocks, [&](const Part& part) {
@@ -247,7 +264,7 @@ void TransformerRunner::AddBranch(const Cursor& cursor, const std::vector<float>
       table_.rms_norm(branch, post_norm.data(), config_.hidden_size, config_.rms_norm_eps, scratch.row);
       branch = scratch.row;
     }
-    table_.add(Residual(cursor, r), branch, config_.hidden_size);
+    table_.add(Residual(cursor, r), kLanes, branch, config_.hidden_size / kLanes);
   }
 }
 
@@ -375,17 +392,12 @@ void TransformerRunner::Attend(const Cursor& cursor, int layer, int item) {
 // 16 columns of branch = acts * matrix, or of residual += it.
 void TransformerRunner::StoreBranch(const Cursor& cursor, const Branch& branch, const Part& part) {
   float* const product = threads_[static_cast<size_t>(cursor.thread)].product;
-  const bool add = BranchesAddThemselves(branch.post_norm);
   Product(branch.matrix, branch.acts, {part.unit, 1, part.row, part.rows}, product);
+  const size_t width = static_cast<size_t>(config_.hidden_size);
+  const size_t first = static_cast<size_t>(part.row) * width + static_cast<size_t>(part.unit) * kLanes;
+  if (BranchesAddThemselves(branch.post_norm)) return table_.add(hidden_ + first, width, product, part.rows);
   for (int r = 0; r < part.rows; ++r) {
-    float* const to =
-        (add ? hidden_ : branch_) + static_cast<size_t>(part.row + r) * config_.hidden_size + part.unit * kLanes;
-    const float* const values = product + r * kLanes;
-    if (add) {
-      table_.add(to, values, kLanes);
-    } else {
-      std::memcpy(to, values, kLanes * sizeof(float));
-    }
+    std::memcpy(branch_ + first + static_cast<size_t>(r) * width, product + r * kLanes, kLanes * sizeof(float));
   }
 }
 

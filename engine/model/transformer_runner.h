@@ -39,7 +39,7 @@ class TransformerRunner final : public ModelRunner {
   void SetKvPool(uint8_t* base, int32_t block_count) override;
   void Forward(const StepBatch& batch, absl::Span<float> logits) override;
 
-  // Whose yield points are called within a step; null: nobody's. Outlives the runner.
+  // Which a step yields to; null: nobody's. Outlives the runner.
   void set_gate(StepGate* gate) { gate_ = gate; }
   void set_fingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
 
@@ -58,6 +58,8 @@ class TransformerRunner final : public ModelRunner {
   struct Cursor {
     int thread;
     int phase = 0;
+    // How often all threads met at the end of a phase or at a pause of it.
+    int meetings = 0;
   };
   struct Range {
     int begin;
@@ -85,15 +87,19 @@ class TransformerRunner final : public ModelRunner {
   void AllocateScratch(int max_rows);
   void RunStep(int thread);
   void RunLayer(Cursor& cursor, int index);
-  // Where others may have the cores first: all threads stop while one asks.
-  void YieldPoint(const Cursor& cursor);
-
   // A thread's share of [0, units).
   Range ShareOf(int units, int thread) const;
   // Calls fn(unit) until all threads together have done [0, units); then meets at a barrier. Each thread does its own
   // share, whose weights follow in memory, then what others left of theirs.
   template <typename Fn>
   void Share(Cursor& cursor, int units, Fn fn);
+  // Claims units and does them until all are claimed, or a pause is due.
+  template <typename Fn>
+  void DoUnits(const Cursor& cursor, int units, Fn fn);
+  // Whether the threads shall meet early, because the gate wants the cores back. Thread 0 asks it.
+  bool PauseIsDue(const Cursor& cursor);
+  // Called by all threads once they met: whether it was for a pause, which is over then.
+  bool Paused(Cursor& cursor);
   // The same of fn(Part): `units` of columns for every chunk of rows.
   template <typename Fn>
   void ShareProduct(Cursor& cursor, int units, Fn fn);
@@ -148,6 +154,8 @@ class TransformerRunner final : public ModelRunner {
     std::atomic<int32_t> next{0};
   };
   std::vector<Claim> claims_;
+  // The meeting that is a pause. Thread 0 writes it, and not again before all have left that meeting.
+  std::atomic<int> pause_{-1};
 
   int32_t kv_blocks_ = 0;  // 0: no pool yet
   absl::Span<float> logits_;

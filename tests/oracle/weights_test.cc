@@ -11,7 +11,7 @@ namespace baton::tests {
 namespace {
 
 constexpr char kModel[] = "smollm2-135m-instruct";
-constexpr int32_t kTokens = 384;
+constexpr int32_t kTokens = 4096;
 
 double Perplexity(const modelfile::ModelFile& file, engine::CpuModelOptions options, absl::Span<const int32_t> tokens) {
   auto session = ModelSession::Load(file, options, kTokens);
