@@ -9,7 +9,6 @@
 #include "cli/model_loading.h"
 #include "cli/transport_report.h"
 #include "common/log.h"
-#include "common/populate_pages.h"
 #include "common/process_memory.h"
 #include "common/random.h"
 #include "common/status.h"
@@ -23,6 +22,8 @@ constexpr int64_t kDrainPollMs = 20;
 // Of each group, in one read of a hand-off.
 constexpr int32_t kTokenBlocksPerRead = 8;
 constexpr std::chrono::seconds kServerStopTime{1};
+// What ten prompts of 512 tokens take of SmolLM2.
+constexpr size_t kPopulateAheadBytes = size_t{128} << 20;
 
 // The transfer thread, as the decode core sees it.
 class TransferFetcher final : public decode_worker::KvFetcher {
@@ -103,15 +104,8 @@ absl::Status WorkerProcess::MakePool() {
   return absl::OkStatus();
 }
 
-void WorkerProcess::PopulatePool(const std::stop_token& stop) {
-  RunAtLowPriority();
-  const absl::Status status = PopulatePages(pool_, stop);
-  if (!status.ok()) {
-    spdlog::warn("memory for the KV pool ran out, {}: give less --kv-memory", std::string(status.message()));
-  }
-}
-
 void WorkerProcess::MakeEngine() {
+  populator_ = std::make_unique<PagePopulator>(pool_, kPopulateAheadBytes);
   engine_ = std::make_unique<engine::Engine>(engine::EngineOptions{.block_count = block_count_,
                                                                    .chunk_tokens = flags_.engine.chunk_tokens,
                                                                    .max_sequences = flags_.engine.max_seqs,
@@ -227,12 +221,12 @@ absl::Status WorkerProcess::Serve() {
   link.hello.set_window(groups.window);
   link_ = std::make_unique<rpc::RouterLink>(std::move(link));
   link_->Start();
-  populator_ = std::jthread([this](const std::stop_token& stop) { PopulatePool(stop); });
   return absl::OkStatus();
 }
 
 void WorkerProcess::PublishLoad() {
   const engine::EngineLoad load = engine_->Load();
+  populator_->SetUsed(static_cast<size_t>(load.touched_end) * runner_->kv_layout().block_bytes());
   absl::MutexLock lock(&load_mutex_);
   load_.set_free_blocks(load.free_blocks);
   load_.set_used_blocks(load.used_blocks);

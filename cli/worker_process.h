@@ -11,6 +11,7 @@
 #include "baton/internal/v1/worker.pb.h"
 #include "cli/options.h"
 #include "cli/process.h"
+#include "common/populate_pages.h"
 #include "common/random.h"
 #include "common/rpc/router_link.h"
 #include "decode_worker/decode_core.h"
@@ -58,8 +59,6 @@ class WorkerProcess {
 
   absl::Status LoadModel();
   absl::Status MakePool();
-  // A hand-off into pages that the system first has to find takes twice as long.
-  void PopulatePool(const std::stop_token& stop);
   void MakeEngine();
   void MakePrefill();
   void MakeDecode();
@@ -98,7 +97,8 @@ class WorkerProcess {
   std::thread loop_thread_;
   GrpcServer server_;
   std::unique_ptr<rpc::RouterLink> link_;
-  std::jthread populator_;
+  // Of the KV pool: a hand-off into pages that the system first has to find takes twice as long.
+  std::unique_ptr<PagePopulator> populator_;
   absl::Mutex load_mutex_;
   internal::v1::WorkerHeartbeat load_ ABSL_GUARDED_BY(load_mutex_);
 };

@@ -8,8 +8,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <string>
 
-#include "absl/strings/str_cat.h"
+#include "common/log.h"
 
 namespace baton {
 namespace {
@@ -21,25 +22,59 @@ constexpr int kLowPriority = 10;
 constexpr int kPopulateRead = 22;
 constexpr int kPopulateWrite = 23;
 
+// A tenth of a core where others want it. Not the idle class: a thread of it could hold the lock of the address space
+// for seconds.
+void RunAtLowPriority() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowPriority); }
+
 }  // namespace
 
-absl::Status PopulatePages(absl::Span<uint8_t> memory, const std::stop_token& stop) {
-  for (size_t at = 0; at < memory.size() && !stop.stop_requested(); at += kPieceBytes) {
-    const size_t bytes = std::min(kPieceBytes, memory.size() - at);
-    if (madvise(memory.data() + at, bytes, kPopulateWrite) == 0 || errno == EAGAIN || errno == EINTR) continue;
-    // An older kernel: pages come when they are touched.
-    if (errno == EINVAL) return absl::OkStatus();
-    return absl::ResourceExhaustedError(
-        absl::StrCat("only ", at >> 20, " of ", memory.size() >> 20, " MiB: ", std::strerror(errno)));
-  }
-  return absl::OkStatus();
+absl::Status PopulatePages(absl::Span<uint8_t> memory) {
+  // EINVAL: an older kernel, whose pages come when they are touched.
+  if (madvise(memory.data(), memory.size(), kPopulateWrite) == 0 || errno == EINVAL) return absl::OkStatus();
+  if (errno == EAGAIN || errno == EINTR) return absl::OkStatus();
+  return absl::ResourceExhaustedError(std::strerror(errno));
 }
 
 void MapPages(absl::Span<const uint8_t> memory) {
   madvise(const_cast<uint8_t*>(memory.data()), memory.size(), kPopulateRead);
 }
 
-// Not the idle class: a thread of it could hold the lock of the address space for seconds.
-void RunAtLowPriority() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowPriority); }
+PagePopulator::PagePopulator(absl::Span<uint8_t> memory, size_t ahead_bytes)
+    : memory_(memory), ahead_bytes_(ahead_bytes), thread_([this] { Run(); }) {}
+
+PagePopulator::~PagePopulator() {
+  {
+    const absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  thread_.join();
+}
+
+void PagePopulator::SetUsed(size_t bytes) {
+  const absl::MutexLock lock(&mutex_);
+  used_bytes_ = bytes;
+}
+
+void PagePopulator::Run() {
+  RunAtLowPriority();
+  size_t done = 0;
+  while (done < memory_.size()) {
+    {
+      const absl::MutexLock lock(&mutex_);
+      const auto has_work = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return stopping_ || used_bytes_ + ahead_bytes_ > done;
+      };
+      mutex_.Await(absl::Condition(&has_work));
+      if (stopping_) return;
+    }
+    const size_t bytes = std::min(kPieceBytes, memory_.size() - done);
+    if (const absl::Status status = PopulatePages(memory_.subspan(done, bytes)); !status.ok()) {
+      spdlog::warn("memory for the KV pool ran out after {} of {} MiB, {}: give less --kv-memory", done >> 20,
+                   memory_.size() >> 20, std::string(status.message()));
+      return;
+    }
+    done += bytes;
+  }
+}
 
 }  // namespace baton

@@ -34,23 +34,32 @@ class PopulatePagesTest : public testing::Test {
 TEST_F(PopulatePagesTest, EveryPageIsThereAndNoByteChanges) {
   memory_[5] = 7;
   memory_[kBytes - 1] = 9;
-  ASSERT_TRUE(PopulatePages(memory_, std::stop_token()).ok());
+  ASSERT_TRUE(PopulatePages(memory_).ok());
   EXPECT_EQ(ResidentPages(), kBytes / kPageBytes);
   EXPECT_EQ(memory_[5], 7);
   EXPECT_EQ(memory_[kBytes - 1], 9);
   EXPECT_EQ(memory_[kPageBytes], 0);
 }
 
-TEST_F(PopulatePagesTest, StopsWhenAskedTo) {
-  std::stop_source source;
-  source.request_stop();
-  ASSERT_TRUE(PopulatePages(memory_, source.get_token()).ok());
-  EXPECT_EQ(ResidentPages(), 0u);
-}
-
 TEST_F(PopulatePagesTest, MemoryThatIsNotThereIsAnError) {
   ASSERT_EQ(munmap(memory_.data() + (size_t{4} << 20), kPageBytes), 0);
-  EXPECT_EQ(PopulatePages(memory_, std::stop_token()).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(PopulatePages(memory_).code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(PopulatePagesTest, APopulatorStaysAheadOfWhatIsUsedAndNoFurther) {
+  constexpr size_t kAheadBytes = size_t{1} << 20;
+  const size_t piece_pages = (size_t{256} << 10) / kPageBytes;
+  PagePopulator populator(memory_, kAheadBytes);
+  for (const size_t used : {size_t{0}, size_t{2} << 20, size_t{3} << 20}) {
+    populator.SetUsed(used);
+    const size_t wanted = (used + kAheadBytes) / kPageBytes;
+    while (ResidentPages() < wanted) {
+    }
+    EXPECT_LE(ResidentPages(), wanted + piece_pages);
+  }
+  populator.SetUsed(kBytes);
+  while (ResidentPages() < kBytes / kPageBytes) {
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "engine/block_pool.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -36,6 +37,7 @@ BlockId BlockPool::Take(BlockKind kind) {
   BlockId block = free_.head;
   if (block != kNoBlock) {
     Remove(free_, block);
+    touched_end_ = std::max(touched_end_, block + 1);
   } else {
     block = lru_.head;
     Remove(lru_, block);
@@ -61,7 +63,11 @@ void BlockPool::Unref(BlockId block) {
   Block& b = at(block);
   BATON_CHECK(b.refs > 0) << "block " << block << " freed twice";
   if (--b.refs == 0) {
-    PushBack(b.named ? lru_ : free_, block);
+    if (b.named) {
+      PushBack(lru_, block);
+    } else {
+      PushFront(free_, block);
+    }
   } else if (b.kind == BlockKind::kSliding) {
     --shared_;
   }
@@ -99,6 +105,15 @@ const BlockPool::Block& BlockPool::at(BlockId block) const {
 }
 
 BlockPool::Block& BlockPool::at(BlockId block) { return const_cast<Block&>(std::as_const(*this).at(block)); }
+
+void BlockPool::PushFront(List& list, BlockId block) {
+  Block& b = at(block);
+  b.previous = kNoBlock;
+  b.next = list.head;
+  (list.head == kNoBlock ? list.tail : at(list.head).previous) = block;
+  list.head = block;
+  ++list.count;
+}
 
 void BlockPool::PushBack(List& list, BlockId block) {
   Block& b = at(block);

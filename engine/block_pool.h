@@ -58,6 +58,8 @@ class BlockPool {
   int32_t free_count() const { return free_.count; }
   int32_t cached_count() const { return lru_.count; }
   int32_t used_count() const { return total() - free_count() - cached_count(); }
+  // Blocks below it were given out before, no other was.
+  int32_t touched_end() const { return touched_end_; }
   int32_t promised_count() const { return promised_; }
   // What Allocate can give.
   int32_t available() const { return free_count() + cached_count() - promised_ - shared_; }
@@ -83,6 +85,7 @@ class BlockPool {
 
   const Block& at(BlockId block) const;
   Block& at(BlockId block);
+  void PushFront(List& list, BlockId block);
   void PushBack(List& list, BlockId block);
   void Remove(List& list, BlockId block);
   BlockId Take(BlockKind kind);
@@ -93,10 +96,12 @@ class BlockPool {
   std::vector<Block> blocks_;
   // Power of two, at least one bucket a block.
   std::vector<BlockId> buckets_;
+  // Last given back first: its memory is there, and may still be in a cache. Those never given out are last, ascending.
   List free_;
   // Named blocks without a reference, least recently used first.
   List lru_;
   int32_t promised_ = 0;
+  int32_t touched_end_ = 0;
   // References to blocks of sliding groups beyond the first one of each.
   int32_t shared_ = 0;
 };

@@ -271,6 +271,20 @@ void CheckOneSeed(uint64_t seed) {
   }
 }
 
+TEST(BlockPool, MemoryThatWasUsedIsUsedAgainBeforeNewMemory) {
+  BlockPool pool(8);
+  const BlockId first = pool.Allocate();
+  const BlockId second = pool.Allocate();
+  EXPECT_EQ(pool.touched_end(), 2);
+  pool.Unref(second);
+  pool.Unref(first);
+  EXPECT_EQ(pool.Allocate(), first);
+  EXPECT_EQ(pool.Allocate(), second);
+  EXPECT_EQ(pool.touched_end(), 2);
+  EXPECT_EQ(pool.Allocate(), 2);
+  EXPECT_EQ(pool.touched_end(), 3);
+}
+
 TEST(BlockPool, AgreesWithAPlainModelUnderRandomUse) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     CheckOneSeed(seed);

@@ -271,7 +271,8 @@ EngineLoad Engine::Impl::Load() const {
   EngineLoad load = {.total_blocks = pool_.total(),
                      .free_blocks = pool_.free_count() - promised_free,
                      .used_blocks = pool_.used_count() + pool_.promised_count(),
-                     .cached_blocks = pool_.cached_count() - (pool_.promised_count() - promised_free)};
+                     .cached_blocks = pool_.cached_count() - (pool_.promised_count() - promised_free),
+                     .touched_end = pool_.touched_end()};
   for (const auto& sequence : sequences_) {
     if (sequence->runnable()) ++load.running;
     if (sequence->state == SequenceState::kPreempted) ++load.preempted;

@@ -99,6 +99,8 @@ struct EngineLoad {
   int32_t cached_blocks = 0;
   int32_t running = 0;
   int32_t preempted = 0;
+  // Blocks from this one on were never used.
+  int32_t touched_end = 0;
   // Prompt tokens of reserved and running sequences not computed yet.
   int64_t pending_prompt_tokens = 0;
 };
