@@ -29,9 +29,9 @@ void RunAtLowPriority() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()),
 }  // namespace
 
 absl::Status PopulatePages(absl::Span<uint8_t> memory) {
-  // EINVAL: an older kernel, whose pages come when they are touched.
-  if (madvise(memory.data(), memory.size(), kPopulateWrite) == 0 || errno == EINVAL) return absl::OkStatus();
-  if (errno == EAGAIN || errno == EINTR) return absl::OkStatus();
+  if (madvise(memory.data(), memory.size(), kPopulateWrite) == 0) return absl::OkStatus();
+  // Pages then come when they are touched. EINVAL: an older kernel.
+  if (errno == EINVAL || errno == EAGAIN || errno == EINTR) return absl::OkStatus();
   return absl::ResourceExhaustedError(std::strerror(errno));
 }
 

@@ -104,9 +104,8 @@ void CoreArbiter::Enter() {
 
 bool CoreArbiter::ShouldYield() {
   if (!options_.yields) return false;
-  const TimeNs quantum_end =
-      std::max(entered_ + options_.min_quantum_ns, shared_.turn_began.load(std::memory_order_relaxed) + options_.period_ns);
-  if (clock_.Now() < quantum_end) return false;
+  const TimeNs period_end = shared_.turn_began.load(std::memory_order_relaxed) + options_.period_ns;
+  if (clock_.Now() < std::max(entered_ + options_.min_quantum_ns, period_end)) return false;
   if (!Took(shared_.next, pthread_mutex_trylock(&shared_.next))) return true;
   pthread_mutex_unlock(&shared_.next);
   return false;

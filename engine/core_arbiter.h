@@ -6,8 +6,8 @@
 //   free               | Enter                                             | held   |
 //   held               | Enter of another                                  | held   | it queues; one at a time is next
 //   held               | Leave                                             | free   | the next one enters
-//   held               | Yield; ShouldYield told a holder that yields to,  | free   | the next one enters; the holder
-//                      | since its quantum is over and somebody is next    |        | queues behind it
+//   held               | Yield, which ShouldYield asks for once somebody   | free   | the next one enters; the holder
+//                      | is next and the quantum of one that yields over   |        | queues behind it
 //   held               | the holder dies                                   | free   | the next one enters
 //
 // A lone request so uses all cores in each phase. While prefill and decode compete, the quantum lasts until a period
@@ -28,7 +28,7 @@ namespace baton::engine {
 inline constexpr int kDecodePeriodMs = 20;
 
 struct CoreArbiterOptions {
-  // Lets others in at yield points: prefill does, decode does not.
+  // Lets others in during a step: prefill does, decode does not.
   bool yields = false;
   // How often those that do not yield have their turn while a yielding one computes.
   int64_t period_ns = kDecodePeriodMs * kNsPerMs;

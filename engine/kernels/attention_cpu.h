@@ -60,21 +60,6 @@ struct Operands {
     }
     return r;
   }
-  // Writes the left sides of 16 probabilities, the first token's at `left`; returns what they hold.
-  static BATON_INLINE Simd::F StoreProbabilities(uint8_t* left, const Simd::F& p) {
-    if constexpr (kWiden) {
-      const Simd::F rounded = Simd::RoundBf16(p);
-      // The left side holds the odd token first.
-      Simd::Store(reinterpret_cast<float*>(left), Simd::SwapPairs(rounded));
-      return rounded;
-    } else if constexpr (kKv != Kv::kF32) {
-      return S::StoreAsBf16(reinterpret_cast<uint16_t*>(left), p);
-    } else {
-      Simd::Store(reinterpret_cast<float*>(left), p);
-      return p;
-    }
-  }
-
   // The same with the upper halves zero.
   static BATON_INLINE Right LoadEven(const uint8_t* vector) {
     Right r = Load(vector);
@@ -107,6 +92,21 @@ struct Operands {
       return S::DotBf16(acc, Simd::Set1Word(left), right.word);
     } else {
       return Simd::Fma(Simd::AsFloat(Simd::Set1Word(left)), Simd::AsFloat(right.word), acc);
+    }
+  }
+
+  // Writes the left sides of 16 probabilities, the first token's at `left`; returns what they hold.
+  static BATON_INLINE Simd::F StoreProbabilities(uint8_t* left, const Simd::F& p) {
+    if constexpr (kWiden) {
+      const Simd::F rounded = Simd::RoundBf16(p);
+      // The left side holds the odd token first.
+      Simd::Store(reinterpret_cast<float*>(left), Simd::SwapPairs(rounded));
+      return rounded;
+    } else if constexpr (kKv != Kv::kF32) {
+      return S::StoreAsBf16(reinterpret_cast<uint16_t*>(left), p);
+    } else {
+      Simd::Store(reinterpret_cast<float*>(left), p);
+      return p;
     }
   }
 };

@@ -80,9 +80,9 @@ struct FloatMatmul {
 //
 // A dot step is fma(low, low', fma(high, high', acc)) for bf16 (as VDPBF16PS does) and fma for f32, in ascending order.
 // Each split of 256 tokens starts from zero: scores, maximum, p = 2^((score - maximum) * (scale * log2 e)) (rounded to
-// bf16 in bf16), sum of p in 16 lanes, PV. Tokens that the row does not see count as p = +0, v = +0; splits without any that it
-// sees are left out. Then splits, which start at multiples of 256 whatever the window, fold in ascending order: with m
-// the larger maximum, a = 2^((M - m) * (scale * log2 e)), b the same of m_split, each of sum and PV becomes
+// bf16 in bf16), sum of p in 16 lanes, PV. Tokens that the row does not see count as p = +0, v = +0; splits without any
+// that it sees are left out. Then splits, which start at multiples of 256 whatever the window, fold in ascending order:
+// with m the larger maximum, a = 2^((M - m) * (scale * log2 e)), b the same of m_split, each of sum and PV becomes
 // fma(split, b, total * a). elementwise_cpu.h says how 2^x is computed.
 //
 // int8 is computed as bf16, which holds its integers exactly, but for the tokens' scales: a score is dot * K's, and p
@@ -91,9 +91,9 @@ struct AttentionCall {
   int query_rows;
   int first_position;
   int heads_per_kv;
-  int head_dim;  // multiple of 16
-  int window;    // 0: all positions up to the row's
-  float scale;   // > 0
+  int head_dim;          // multiple of 16
+  int window;            // 0: all positions up to the row's
+  float scale;           // > 0
   const uint8_t* query;  // row r, head h at query + r * query_stride + h * head_dim elements: f32 for f32 KV, else bf16
   size_t query_stride;   // bytes
   const uint8_t* keys;   // this layer's and head's K part of block 0
