@@ -136,8 +136,8 @@ void WorkerProcess::MakeEngine() {
     MakeDecode();
     policies.push_back(decode_core_.get());
   }
-  loop_ = std::make_unique<engine::EngineLoop>(*engine_, MonotonicClock(), policies, [this] { PublishLoad(); },
-                                               arbiter_.get());
+  loop_ = std::make_unique<engine::EngineLoop>(
+      *engine_, MonotonicClock(), policies, [this] { PublishLoad(); }, arbiter_.get());
 }
 
 void WorkerProcess::MakePrefill() {
@@ -226,14 +226,14 @@ absl::Status WorkerProcess::Serve() {
 
 void WorkerProcess::PublishLoad() {
   const engine::EngineLoad load = engine_->Load();
+  const int64_t waiting = prefill_core_ == nullptr ? 0 : prefill_core_->waiting_prompt_tokens();
   populator_->SetUsed(static_cast<size_t>(load.touched_end) * runner_->kv_layout().block_bytes());
   absl::MutexLock lock(&load_mutex_);
   load_.set_free_blocks(load.free_blocks);
   load_.set_used_blocks(load.used_blocks);
   load_.set_cached_blocks(load.cached_blocks);
   load_.set_running(load.running + load.preempted);
-  load_.set_pending_prompt_tokens(load.pending_prompt_tokens +
-                                  (prefill_core_ == nullptr ? 0 : prefill_core_->waiting_prompt_tokens()));
+  load_.set_pending_prompt_tokens(load.pending_prompt_tokens + waiting);
 }
 
 pb::WorkerHeartbeat WorkerProcess::Load() {

@@ -30,8 +30,9 @@ class EngineLoop {
 
   // The engine, the policies and the gate outlive the loop. `after_turn` runs on the loop's thread, for reports of
   // load. Each step waits at the gate, if there is one.
-  EngineLoop(Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_turn = [] {},
-             StepGate* gate = nullptr);
+  EngineLoop(
+      Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_turn = [] {},
+      StepGate* gate = nullptr);
 
   // Any thread. False when the loop is overloaded or stopped: the task will not run.
   [[nodiscard]] bool Post(Task task) { return mailbox_.Post(std::move(task)); }

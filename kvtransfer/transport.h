@@ -61,8 +61,8 @@ class Transport {
   virtual std::string_view name() const = 0;
 
   // The region that this transport exposes; once. 4096-byte aligned, lives as long as the transport, zeroed. Pages are
-  // backed when they are first touched or populated: allocating costs nothing, however large. The backend keeps a tail behind it
-  // for probes, which the span leaves out. RESOURCE_EXHAUSTED when the memory cannot be had.
+  // backed when they are first touched or populated: allocating costs nothing, however large. The backend keeps a tail
+  // behind it for probes, which the span leaves out. RESOURCE_EXHAUSTED when the memory cannot be had.
   virtual absl::StatusOr<absl::Span<uint8_t>> AllocateRegion(size_t bytes) = 0;
 
   // Opaque bytes for Connect in another process, at most kMaxAddressBytes. After AllocateRegion.

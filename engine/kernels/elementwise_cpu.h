@@ -5,8 +5,17 @@
 namespace baton::engine::kernels {
 namespace {
 
-// exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2) / 2, Taylor to degree 7 (relative error 5e-9). Of kCount
-// vectors step by step, because one alone waits for each of its steps.
+// p = the polynomial of r, by its coefficients from the highest power down. Of kCount vectors step by step, because one
+// alone waits for each of its steps.
+template <int kCount, int kTerms>
+BATON_INLINE void Polynomial(const float (&coefficients)[kTerms], const Simd::F* r, Simd::F* p) {
+  BATON_UNROLL for (int i = 0; i < kCount; ++i) p[i] = Simd::Set1(coefficients[0]);
+  BATON_UNROLL for (int k = 1; k < kTerms; ++k) {
+    BATON_UNROLL for (int i = 0; i < kCount; ++i) p[i] = Simd::Fma(p[i], r[i], Simd::Set1(coefficients[k]));
+  }
+}
+
+// exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2) / 2, Taylor to degree 7 (relative error 5e-9).
 template <int kCount>
 BATON_INLINE void ExpEach(Simd::F* x) {
   using F = Simd::F;
@@ -21,28 +30,19 @@ BATON_INLINE void ExpEach(Simd::F* x) {
     // ln 2 in two parts; the first has few bits, so whole * high is exact.
     r[i] = Simd::Fma(whole, Simd::Set1(-0.693359375f), r[i]);
     r[i] = Simd::Fma(whole, Simd::Set1(2.12194440e-4f), r[i]);
-    p[i] = Simd::Set1(1.0f / 5040);
   }
-  constexpr float kCoefficients[] = {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f};
-  BATON_UNROLL for (const float coefficient : kCoefficients) {
-    BATON_UNROLL for (int i = 0; i < kCount; ++i) p[i] = Simd::Fma(p[i], r[i], Simd::Set1(coefficient));
-  }
+  constexpr float kTaylor[] = {1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f};
+  Polynomial<kCount>(kTaylor, r, p);
   BATON_UNROLL for (int i = 0; i < kCount; ++i) {
     x[i] = Simd::SelectLess(x[i], Simd::Set1(-87.0f), Simd::Zero(), Simd::Scale2(p[i], n[i]));
   }
 }
 
-BATON_INLINE Simd::F Exp(Simd::F x) {
-  ExpEach<1>(&x);
-  return x;
-}
-
-// 2^x of x up to 0, = 2^n * 2^r, n = round(x), |r| <= 1/2. Below -125 it is 2^-125. Precise: Taylor to degree 7 (relative
-// error 5e-9). Else the degree 3 that errs least among those that are 1 at 0 (1e-4, where rounding to bf16 errs by
-// 2e-3).
+// 2^x of x up to 0, = 2^n * 2^r, n = round(x), |r| <= 1/2. Below -125 it is 2^-125. Precise: Taylor to degree 7
+// (relative error 5e-9). Else the degree 3 that errs least among those that are 1 at 0 (1e-4, where rounding to bf16
+// errs by 2e-3).
 template <bool kPrecise, int kCount>
 BATON_INLINE void Exp2Each(Simd::F* x) {
-  // From the highest power down.
   constexpr float kTaylor[] = {1.52527338e-5f, 1.54035304e-4f, 1.33335581e-3f, 9.61812911e-3f,
                                0.0555041087f,  0.240226507f,   0.693147181f,   1.0f};
   constexpr float kShort[] = {0.0550089329f, 0.242210969f, 0.693282902f, 1.0f};
@@ -52,20 +52,21 @@ BATON_INLINE void Exp2Each(Simd::F* x) {
     x[i] = Simd::Max(x[i], Simd::Set1(-125.0f));
     n[i] = Simd::ToInt(x[i]);
   }
-  BATON_UNROLL for (int i = 0; i < kCount; ++i) {
-    r[i] = Simd::Sub(x[i], Simd::ToFloat(n[i]));
-    p[i] = Simd::Set1(kPrecise ? kTaylor[0] : kShort[0]);
-  }
-  constexpr int kDegree = kPrecise ? 7 : 3;
-  BATON_UNROLL for (int k = 1; k <= kDegree; ++k) {
-    const Simd::F coefficient = Simd::Set1(kPrecise ? kTaylor[k] : kShort[k]);
-    BATON_UNROLL for (int i = 0; i < kCount; ++i) p[i] = Simd::Fma(p[i], r[i], coefficient);
+  BATON_UNROLL for (int i = 0; i < kCount; ++i) r[i] = Simd::Sub(x[i], Simd::ToFloat(n[i]));
+  if constexpr (kPrecise) {
+    Polynomial<kCount>(kTaylor, r, p);
+  } else {
+    Polynomial<kCount>(kShort, r, p);
   }
   BATON_UNROLL for (int i = 0; i < kCount; ++i) x[i] = Simd::Scale2(p[i], n[i]);
 }
 
 void ExpArray(const float* x, int n, float* y) {
-  for (int i = 0; i < n; i += kLanes) Simd::Store(y + i, Exp(Simd::Load(x + i)));
+  for (int i = 0; i < n; i += kLanes) {
+    Simd::F each = Simd::Load(x + i);
+    ExpEach<1>(&each);
+    Simd::Store(y + i, each);
+  }
 }
 
 // Square root of one float, correctly rounded; not libm's, which may be compiled in for another machine.

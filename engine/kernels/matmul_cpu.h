@@ -114,12 +114,11 @@ BATON_INLINE void TileRows(int rows, Fn fn) {
 // `rows` <= 16 rows of one activation tile.
 template <WeightFormat kFormat>
 void QuantRows(const QuantGroup* acts, int rows, const uint8_t* weights, int groups, float* out) {
-  TileRows<Simd::kQuantRows>(
-      rows, [&]<int kRows>(int r) {
-        // Known to the compiler: a whole tile starts at its first row.
-        const int first = kRows == kLanes ? 0 : r;
-        QuantTile<kFormat, kRows>(acts, first, weights, groups, out + first * kLanes);
-      });
+  TileRows<Simd::kQuantRows>(rows, [&]<int kRows>(int r) {
+    // Known to the compiler: a whole tile starts at its first row.
+    const int first = kRows == kLanes ? 0 : r;
+    QuantTile<kFormat, kRows>(acts, first, weights, groups, out + first * kLanes);
+  });
 }
 
 // Groups of a panel: 12 KiB, which leaves the first-level cache room for activations.

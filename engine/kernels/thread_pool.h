@@ -1,8 +1,9 @@
 // Kernel threads of one engine: they run one job together, meet at barriers, and wait with a short spin before parking,
 // because several processes share the cores of a small machine.
 //
-// A pool with a thread for each core that the process may use binds thread t to core t while a job runs. A scheduler that
-// sees threads sleep and wake at barriers otherwise takes two for one's work and leaves them on one core, the other idle.
+// A pool with a thread for each core that the process may use binds thread t to core t while a job runs. A scheduler
+// that sees threads sleep and wake at barriers otherwise takes two for one's work and leaves them on one core, the other
+// idle.
 #ifndef BATON_ENGINE_KERNELS_THREAD_POOL_H_
 #define BATON_ENGINE_KERNELS_THREAD_POOL_H_
 

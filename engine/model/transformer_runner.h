@@ -39,7 +39,7 @@ class TransformerRunner final : public ModelRunner {
   void SetKvPool(uint8_t* base, int32_t block_count) override;
   void Forward(const StepBatch& batch, absl::Span<float> logits) override;
 
-  // Which a step yields to; null: nobody's. Outlives the runner.
+  // What a step yields to. Null: nothing. Outlives the runner.
   void set_gate(StepGate* gate) { gate_ = gate; }
   void set_fingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
 
@@ -87,12 +87,16 @@ class TransformerRunner final : public ModelRunner {
   void AllocateScratch(int max_rows);
   void RunStep(int thread);
   void RunLayer(Cursor& cursor, int index);
+
   // A thread's share of [0, units).
   Range ShareOf(int units, int thread) const;
   // Calls fn(unit) until all threads together have done [0, units); then meets at a barrier. Each thread does its own
   // share, whose weights follow in memory, then what others left of theirs.
   template <typename Fn>
   void Share(Cursor& cursor, int units, Fn fn);
+  // The same of fn(Part): `units` of columns for every chunk of rows.
+  template <typename Fn>
+  void ShareProduct(Cursor& cursor, int units, Fn fn);
   // Claims units and does them until all are claimed, or a pause is due.
   template <typename Fn>
   void DoUnits(const Cursor& cursor, int units, Fn fn);
@@ -100,9 +104,6 @@ class TransformerRunner final : public ModelRunner {
   bool PauseIsDue(const Cursor& cursor);
   // Called by all threads once they met: whether it was for a pause, which is over then.
   bool Paused(Cursor& cursor);
-  // The same of fn(Part): `units` of columns for every chunk of rows.
-  template <typename Fn>
-  void ShareProduct(Cursor& cursor, int units, Fn fn);
 
   // Steps of few rows, in which every thread norms all rows for itself and keeps its own copy of the residual stream.
   bool few_rows() const;
