@@ -199,13 +199,17 @@ void Add(float* x, size_t stride, const float* y, int rows) {
   for (int r = 0; r < rows; ++r, x += stride, y += kLanes) Simd::Store(x, Simd::Add(Simd::Load(x), Simd::Load(y)));
 }
 
-void Rope(const float* x, const float* cosine, const float* sine, float* y) {
-  const Simd::F v = Simd::Load(x);
-  const Simd::F crossed = Simd::Mul(Simd::SwapPairs(v), Simd::Load(sine));
-  Simd::Store(y, Simd::Fma(v, Simd::Load(cosine), crossed));
+void Rope(const float* cosine, const float* sine, size_t stride, float* x, int rows) {
+  for (int r = 0; r < rows; ++r, x += kLanes, cosine += stride, sine += stride) {
+    const Simd::F v = Simd::Load(x);
+    const Simd::F crossed = Simd::Mul(Simd::SwapPairs(v), Simd::Load(sine));
+    Simd::Store(x, Simd::Fma(v, Simd::Load(cosine), crossed));
+  }
 }
 
-void ToBf16(const float* x, uint16_t* y) { Simd::StoreBf16(y, Simd::RoundBf16(Simd::Load(x))); }
+void ToBf16(const float* x, int n, uint16_t* y) {
+  for (int i = 0; i < n; i += kLanes) Simd::StoreBf16(y + i, Simd::RoundBf16(Simd::Load(x + i)));
+}
 
 }  // namespace
 }  // namespace baton::engine::kernels

@@ -134,11 +134,12 @@ struct KernelTable {
   // x[r * stride + i] += y[16 * r + i], for i < 16 of each row. With a stride of 16 they are arrays.
   void (*add)(float* x, size_t stride, const float* y, int rows);
 
-  // Turns 16 neighbours: y = fma(x, cosine, swap(x) * sine), where swap exchanges 2i and 2i+1, and sine is (-s, +s).
-  void (*rope)(const float* x, const float* cosine, const float* sine, float* y);
+  // Turns x[16 r .. 16 r + 16) by what is stride * r floats behind cosine and sine: x = fma(x, cosine, swap(x) * sine),
+  // where swap exchanges 2i and 2i+1, and sine is (-s, +s).
+  void (*rope)(const float* cosine, const float* sine, size_t stride, float* x, int rows);
 
-  // Rounds 16 floats to bf16, to nearest even.
-  void (*to_bf16)(const float* x, uint16_t* y);
+  // Rounds n floats (multiple of 16) to bf16, to nearest even.
+  void (*to_bf16)(const float* x, int n, uint16_t* y);
 
   void (*attention_bf16)(const AttentionCall& call);
   void (*attention_int8)(const AttentionCall& call);

@@ -39,17 +39,16 @@ struct QuantTail {
   }
 };
 
-// The weights come from memory, once a step: the processor's own prefetcher stops at every page and does not foresee
-// a block's tail. So each group asks for its share of what lies this far ahead, where the next column blocks follow.
-inline constexpr int kPrefetchBytes = 16384;
-
 // Bytes of a block, data and tail, for each of its groups.
 template <WeightFormat kFormat>
 inline constexpr int kGroupShare = static_cast<int>(TailOf(kFormat, kSuperGroups).bytes / kSuperGroups);
 
+// The weights come from memory, once a step: the processor's own prefetcher stops at every page and does not foresee
+// a block's tail. So each group asks for its share of what lies one and a half blocks ahead, where the next column
+// blocks follow.
 template <WeightFormat kFormat>
-BATON_INLINE void PrefetchShare(const uint8_t* block, int g) {
-  const uint8_t* const ahead = block + kPrefetchBytes + g * kGroupShare<kFormat>;
+BATON_INLINE void PrefetchShare(const uint8_t* block, int groups, int g) {
+  const uint8_t* const ahead = block + (3 * groups / 2 + g) * kGroupShare<kFormat>;
   BATON_UNROLL for (int i = 0; i < kGroupShare<kFormat>; i += kCacheLine) PrefetchToSecondLevel(ahead + i);
 }
 
@@ -78,7 +77,7 @@ BATON_INLINE void QuantTile(const QuantGroup* acts, int first, const uint8_t* we
   BATON_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = Simd::Zero();
   for (int g = 0; g < groups; ++g) {
     const uint8_t* const data = weights + static_cast<size_t>(g) * kGroupBytes<kFormat>;
-    PrefetchShare<kFormat>(weights, g);
+    PrefetchShare<kFormat>(weights, groups, g);
     const typename Simd::template Weights<kFormat> w(data, tail.Factors(g));
     const Simd::F scale = tail.Scale(g);
     BATON_UNROLL for (int r = 0; r < kRows; r += kStep) {

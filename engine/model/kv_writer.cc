@@ -61,22 +61,22 @@ void KvWriter::Turn(int row) {
   }
 }
 
-void KvWriter::Rotate(const Place& at, const float* y, float* turned) const {
-  const Rope& rope = config_.Slides(at.layer) ? sliding_rope_ : full_rope_;
-  const size_t turn = static_cast<size_t>(at.row) * config_.head_dim + at.column % config_.head_dim;
-  table_.rope(y, rope.cosine.as<float>() + turn, rope.sine.as<float>() + turn, turned);
+void KvWriter::Rotate(const Part& part, float* y) const {
+  const Rope& rope = config_.Slides(part.layer) ? sliding_rope_ : full_rope_;
+  const size_t turn = static_cast<size_t>(part.row) * config_.head_dim + part.column % config_.head_dim;
+  const bool whole = part.width == config_.head_dim;
+  table_.rope(rope.cosine.as<float>() + turn, rope.sine.as<float>() + turn,
+              static_cast<size_t>(whole ? kLanes : config_.head_dim), y, part.rows * part.width / kLanes);
 }
 
-void KvWriter::StoreQuery(const Place& to, absl::Span<const float> y) {
-  uint8_t* const row = query_.data() + static_cast<size_t>(to.row) * query_stride_;
-  for (int i = 0; i < static_cast<int>(y.size()); i += kLanes) {
-    const int column = to.column + i;
-    float turned[kLanes];
-    Rotate({to.layer, to.row, column}, &y[static_cast<size_t>(i)], turned);
+void KvWriter::StoreQuery(const Part& part, float* y) {
+  Rotate(part, y);
+  uint8_t* row = query_.data() + static_cast<size_t>(part.row) * query_stride_;
+  for (int r = 0; r < part.rows; ++r, row += query_stride_, y += part.width) {
     if (is_f32_) {
-      std::memcpy(reinterpret_cast<float*>(row) + column, turned, sizeof(turned));
+      std::memcpy(reinterpret_cast<float*>(row) + part.column, y, static_cast<size_t>(part.width) * sizeof(float));
     } else {
-      table_.to_bf16(turned, reinterpret_cast<uint16_t*>(row) + column);
+      table_.to_bf16(y, part.width, reinterpret_cast<uint16_t*>(row) + part.column);
     }
   }
 }
@@ -87,65 +87,78 @@ uint8_t* KvWriter::HeadPart(int layer, bool value, int head) const {
   return pool_ + part * layout_.head_part_bytes();
 }
 
-uint8_t* KvWriter::HeadPart(const Place& to, bool value) const {
-  const BlockId block = plan_.RowBlock(GroupOf(to.layer), to.row);
-  return HeadPart(to.layer, value, to.column / config_.head_dim) + static_cast<size_t>(block) * block_bytes_;
+template <typename Fn>
+void KvWriter::ForRows(const Part& part, bool value, Fn fn) const {
+  uint8_t* const first = HeadPart(part.layer, value, part.column / config_.head_dim);
+  const int group = GroupOf(part.layer);
+  for (int i = 0; i < part.rows; ++i) {
+    const int row = part.row + i;
+    fn(i, first + static_cast<size_t>(plan_.RowBlock(group, row)) * block_bytes_,
+       plan_.rows[static_cast<size_t>(row)].slot);
+  }
 }
 
-float* KvWriter::Scale(uint8_t* part, int slot) const {
-  return reinterpret_cast<float*>(part + static_cast<size_t>(kBlockTokens * config_.head_dim)) + slot;
+float* KvWriter::Scale(uint8_t* head, int slot) const {
+  return reinterpret_cast<float*>(head + static_cast<size_t>(kBlockTokens * config_.head_dim)) + slot;
 }
 
-void KvWriter::StoreKey(const Place& to, absl::Span<const float> y) {
-  const int count = static_cast<int>(y.size());
-  const int offset = to.column % config_.head_dim;
-  const int slot = plan_.rows[static_cast<size_t>(to.row)].slot;
-  float turned[modelfile::kMaxHeadDim];
-  for (int i = 0; i < count; i += kLanes) {
-    Rotate({to.layer, to.row, to.column + i}, &y[static_cast<size_t>(i)], turned + i);
-  }
-  uint8_t* const part = HeadPart(to, false);
-  if (layout_.dtype == KvDtype::kInt8) {
-    int8_t q[modelfile::kMaxHeadDim];
-    table_.quantize_head(turned, count, q, Scale(part, slot));
-    for (int i = 0; i < count; ++i) part[i * kBlockTokens + slot] = static_cast<uint8_t>(q[i]);
-    return;
-  }
+void KvWriter::Prefetch(const Part& part, bool value) const {
+  // Of K one run of lines; of V one for each vector of tokens.
+  const int word_bytes = layout_.dtype == KvDtype::kInt8 ? 2 : 4;
+  const int vectors = is_f32_ ? kBlockTokens : kBlockTokens / 2;
+  const int run = part.width * word_bytes * (value ? 1 : vectors);
+  const int first = part.column % config_.head_dim * (run / part.width);
+  ForRows(part, value, [&](int i, const uint8_t* head, int slot) {
+    if (i > 0 && slot > 0) return;
+    for (int v = 0; v < (value ? vectors : 1); ++v) {
+      const uint8_t* const from = head + first + v * config_.head_dim * word_bytes;
+      for (int line = 0; line < run; line += 64) __builtin_prefetch(from + line, 1);
+    }
+  });
+}
+
+void KvWriter::StoreKey(const Part& part, float* y) {
+  Rotate(part, y);
+  const int width = part.width;
+  const int offset = part.column % config_.head_dim;
   // Words of one token are 64 bytes apart.
-  uint8_t* const words = part + slot * 4;
-  if (is_f32_) {
-    for (int i = 0; i < count; ++i) std::memcpy(words + (offset + i) * 64, turned + i, 4);
-    return;
-  }
-  for (int i = 0; i < count; i += kLanes) {
-    uint16_t rounded[kLanes];
-    table_.to_bf16(turned + i, rounded);
-    for (int j = 0; j < kLanes; j += 2) std::memcpy(words + (offset + i + j) / 2 * 64, rounded + j, 4);
-  }
+  ForRows(part, false, [&](int r, uint8_t* head, int slot) {
+    const float* const key = y + static_cast<size_t>(r) * width;
+    if (layout_.dtype == KvDtype::kInt8) {
+      int8_t q[modelfile::kMaxHeadDim];
+      table_.quantize_head(key, width, q, Scale(head, slot));
+      for (int i = 0; i < width; ++i) head[i * kBlockTokens + slot] = static_cast<uint8_t>(q[i]);
+    } else if (is_f32_) {
+      for (int i = 0; i < width; ++i) std::memcpy(head + (offset + i) * 64 + slot * 4, key + i, 4);
+    } else {
+      uint16_t rounded[modelfile::kMaxHeadDim];
+      table_.to_bf16(key, width, rounded);
+      for (int i = 0; i < width; i += 2) std::memcpy(head + (offset + i) * 32 + slot * 4, rounded + i, 4);
+    }
+  });
 }
 
-void KvWriter::StoreValue(const Place& to, absl::Span<const float> y) {
-  const int count = static_cast<int>(y.size());
-  const int offset = to.column % config_.head_dim;
-  const int slot = plan_.rows[static_cast<size_t>(to.row)].slot;
-  uint8_t* const part = HeadPart(to, true);
-  if (is_f32_) {
-    std::memcpy(part + static_cast<size_t>(slot * config_.head_dim + offset) * 4, y.data(), y.size() * sizeof(float));
-    return;
-  }
-  // Two tokens share the words.
-  uint8_t* const pair = part + slot / 2 * 2 * config_.head_dim * (layout_.dtype == KvDtype::kInt8 ? 1 : 2);
-  if (layout_.dtype == KvDtype::kInt8) {
-    int8_t q[modelfile::kMaxHeadDim];
-    table_.quantize_head(y.data(), count, q, Scale(part, slot));
-    for (int i = 0; i < count; i += kLanes) std::memcpy(pair + 2 * i + slot % 2 * kLanes, q + i, kLanes);
-    return;
-  }
-  for (int i = 0; i < count; i += kLanes) {
-    uint16_t rounded[kLanes];
-    table_.to_bf16(&y[static_cast<size_t>(i)], rounded);
-    for (int j = 0; j < kLanes; ++j) std::memcpy(pair + (offset + i + j) * 4 + slot % 2 * 2, rounded + j, 2);
-  }
+void KvWriter::StoreValue(const Part& part, const float* y) {
+  const int width = part.width;
+  const int offset = part.column % config_.head_dim;
+  // Two tokens share the words of int8 and bf16.
+  ForRows(part, true, [&](int r, uint8_t* head, int slot) {
+    const float* const value = y + static_cast<size_t>(r) * width;
+    if (layout_.dtype == KvDtype::kInt8) {
+      int8_t q[modelfile::kMaxHeadDim];
+      table_.quantize_head(value, width, q, Scale(head, slot));
+      uint8_t* const to = head + slot / 2 * 2 * config_.head_dim + slot % 2 * kLanes;
+      for (int i = 0; i < width; i += kLanes) std::memcpy(to + 2 * i, q + i, kLanes);
+    } else if (is_f32_) {
+      std::memcpy(head + static_cast<size_t>(slot * config_.head_dim + offset) * 4, value,
+                  static_cast<size_t>(width) * sizeof(float));
+    } else {
+      uint16_t rounded[modelfile::kMaxHeadDim];
+      table_.to_bf16(value, width, rounded);
+      uint8_t* const to = head + (slot / 2 * config_.head_dim + offset) * 4 + slot % 2 * 2;
+      for (int i = 0; i < width; ++i) std::memcpy(to + i * 4, rounded + i, 2);
+    }
+  });
 }
 
 const uint8_t* KvWriter::Query(int row, int head) const {

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "common/kv_layout.h"
 #include "engine/kernels/aligned_buffer.h"
 #include "engine/kernels/kernel_table.h"
@@ -19,11 +18,14 @@ namespace baton::engine {
 
 class KvWriter {
  public:
-  // Which columns of a row's q, k or v are stored: from `column` on, a multiple of 16.
-  struct Place {
+  // Columns [column, column + width) of q, k or v, of rows [row, row + rows). The width is 16 or a head's; of k and v
+  // for int8 it is a head's.
+  struct Part {
     int layer;
     int row;
+    int rows;
     int column;
+    int width;
   };
 
   // What is referred to outlives it. At most `max_rows` rows a step.
@@ -35,10 +37,13 @@ class KvWriter {
   // Prepares sines and cosines of a row of the plan.
   void Turn(int row);
 
-  // As the projections give them: a multiple of 16 columns, within one head; of k and v for int8 the whole head.
-  void StoreQuery(const Place& to, absl::Span<const float> y);
-  void StoreKey(const Place& to, absl::Span<const float> y);
-  void StoreValue(const Place& to, absl::Span<const float> y);
+  // Asks for the lines of the pool that StoreKey, or StoreValue, is about to write.
+  void Prefetch(const Part& part, bool value) const;
+
+  // As the projections give them: y is [rows][width]. That of q and k is turned in place.
+  void StoreQuery(const Part& part, float* y);
+  void StoreKey(const Part& part, float* y);
+  void StoreValue(const Part& part, const float* y);
 
   // A row's q from `head` on; bytes between rows.
   const uint8_t* Query(int row, int head) const;
@@ -58,12 +63,13 @@ class KvWriter {
   };
 
   Rope MakeRope(float theta, float scaling_factor, int max_rows) const;
-  // 16 columns of q or k.
-  void Rotate(const Place& at, const float* y, float* turned) const;
-  // Of a token in a head's part, which holds int8.
-  float* Scale(uint8_t* part, int slot) const;
+  void Rotate(const Part& part, float* y) const;
+  // Of a token in a head's part of a block, which holds int8.
+  float* Scale(uint8_t* head, int slot) const;
   uint8_t* HeadPart(int layer, bool value, int head) const;
-  uint8_t* HeadPart(const Place& to, bool value) const;
+  // Calls fn(i, head's part of the row's block, slot in it) for every row, the part's i-th.
+  template <typename Fn>
+  void ForRows(const Part& part, bool value, Fn fn) const;
 
   const modelfile::ModelConfig& config_;
   const KvLayout& layout_;

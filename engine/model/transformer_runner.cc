@@ -22,7 +22,7 @@ constexpr int kUnitBlocks = 4;
 // stream for itself as well: others may be a norm behind.
 constexpr int kFewRows = 4;
 // Parts that a thread's share of a phase is claimed in: late threads leave theirs to the others.
-constexpr int kClaimsPerThread = 16;
+constexpr int kClaimsPerThread = 64;
 // Calls of Share: q, k and v; attention; output; gate and up; down. And one for the logits.
 constexpr int kPhasesPerLayer = 5;
 
@@ -338,28 +338,26 @@ void TransformerRunner::StoreQkv(const Cursor& cursor, int layer, const Activati
   const int value = key - w.key.col_blocks;
   const PackedMatrix& matrix = key < 0 ? w.query : value < 0 ? w.key : w.value;
   const int first = key < 0 ? part.unit * blocks : value < 0 ? key : value;
-  const auto store = [&](int row, absl::Span<const float> y) {
-    const KvWriter::Place to{.layer = layer, .row = row, .column = first * kLanes};
-    if (key < 0) return kv_.StoreQuery(to, y);
-    if (value < 0) return kv_.StoreKey(to, y);
-    kv_.StoreValue(to, y);
+  const auto columns = [&](int row, int rows) {
+    return KvWriter::Part{
+        .layer = layer, .row = row, .rows = rows, .column = first * kLanes, .width = blocks * kLanes};
   };
+  const auto store = [&](int row, int rows, float* y) {
+    if (key < 0) return kv_.StoreQuery(columns(row, rows), y);
+    if (value < 0) return kv_.StoreKey(columns(row, rows), y);
+    kv_.StoreValue(columns(row, rows), y);
+  };
+  if (key >= 0) kv_.Prefetch(columns(part.row, part.rows), value >= 0);
+  Product(matrix, acts, {first, blocks, part.row, part.rows}, scratch.product);
+  if (blocks == 1) return store(part.row, part.rows, scratch.product);
   const std::vector<float>& norm = key < 0 ? w.query_norm : w.key_norm;
   const bool is_normed = config_.query_key_norm && value < 0;
-  Product(matrix, acts, {first, blocks, part.row, part.rows}, scratch.product);
   for (int r = 0; r < part.rows; ++r) {
-    const float* y = scratch.product + r * kLanes;
-    if (blocks > 1) {
-      for (int b = 0; b < blocks; ++b) {
-        std::memcpy(scratch.row + b * kLanes, y + b * part.rows * kLanes, kLanes * sizeof(float));
-      }
-      y = scratch.row;
+    for (int b = 0; b < blocks; ++b) {
+      std::memcpy(scratch.row + b * kLanes, scratch.product + (b * part.rows + r) * kLanes, kLanes * sizeof(float));
     }
-    if (is_normed) {
-      table_.rms_norm(y, norm.data(), config_.head_dim, config_.rms_norm_eps, scratch.row);
-      y = scratch.row;
-    }
-    store(part.row + r, {y, static_cast<size_t>(blocks * kLanes)});
+    if (is_normed) table_.rms_norm(scratch.row, norm.data(), config_.head_dim, config_.rms_norm_eps, scratch.row);
+    store(part.row + r, 1, scratch.row);
   }
 }
 
