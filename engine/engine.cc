@@ -17,6 +17,13 @@
 
 namespace baton::engine {
 
+namespace {
+
+// That sample the rows of one step side by side. Each holds 20 bytes a token of the vocabulary.
+constexpr int kSamplers = 4;
+
+}  // namespace
+
 class Engine::Impl {
  public:
   Impl(const EngineOptions& options, ModelRunner& runner, absl::Span<uint8_t> memory);
@@ -47,6 +54,7 @@ class Engine::Impl {
   }
   void ZeroPromptTail(Sequence& sequence);
   void BuildBatch(absl::Span<const PlannedSlice> plan);
+  void SampleAll(absl::Span<const PlannedSlice> plan);
   void FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice);
   FinishReason FinishAfter(const Sequence& sequence) const;
 
@@ -58,7 +66,8 @@ class Engine::Impl {
   const size_t vocab_size_;
   BlockPool pool_;
   BatchScheduler scheduler_;
-  Sampler sampler_;
+  // [kSamplers], each used by one thread at a time.
+  std::vector<Sampler> samplers_;
   // Oldest first, which is in order of id.
   Sequences sequences_;
   SequenceId next_id_ = 1;
@@ -67,6 +76,8 @@ class Engine::Impl {
   std::vector<int32_t> batch_tokens_;
   std::vector<SequenceSlice> batch_slices_;
   int32_t logits_count_ = 0;
+  // [max_sequences], of which logits_count_ count.
+  std::vector<SampledToken> sampled_;
   // Mapped, so that rows which no batch has filled take no memory: a large vocabulary times max_sequences is much.
   kernels::AlignedBuffer logits_;
   std::vector<StepEvent> events_;
@@ -84,13 +95,14 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, absl::Span
                   .max_sequences = options.max_sequences,
                   .prefix_cache = options.prefix_cache},
                  pool_),
-      sampler_(runner.vocab_size()) {
+      samplers_(kSamplers, Sampler(runner.vocab_size())) {
   BATON_CHECK(memory.size() == static_cast<size_t>(options.block_count) * block_bytes_) << memory.size();
   for (int32_t id : options.eos_ids) BATON_CHECK(id >= 0 && id < runner.vocab_size()) << "eos id " << id;
   const size_t max_sequences = static_cast<size_t>(options.max_sequences);
   sequences_.reserve(static_cast<size_t>(kMaxSequences));
   batch_tokens_.reserve(static_cast<size_t>(scheduler_.max_rows()));
   batch_slices_.reserve(max_sequences);
+  sampled_.resize(max_sequences);
   logits_ = kernels::AlignedBuffer(max_sequences * vocab_size_ * sizeof(float));
   events_.reserve(max_sequences);
   runner.SetKvPool(memory.data(), options.block_count);
@@ -199,6 +211,7 @@ absl::Span<const StepEvent> Engine::Impl::Step() {
   BuildBatch(plan);
   runner_.Forward({.tokens = batch_tokens_, .slices = batch_slices_, .logits_count = logits_count_},
                   Logits(0, logits_count_));
+  SampleAll(plan);
   for (size_t i = 0; i < plan.size(); ++i) FinishSlice(plan[i], batch_slices_[i]);
   return events_;
 }
@@ -229,6 +242,22 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
   }
 }
 
+// Samplers take rows in turn.
+void Engine::Impl::SampleAll(absl::Span<const PlannedSlice> plan) {
+  const int samplers = std::min(kSamplers, logits_count_);
+  runner_.ForEach(samplers, [&](int sampler) {
+    for (size_t i = 0; i < plan.size(); ++i) {
+      const int32_t row = batch_slices_[i].logits_index;
+      if (!batch_slices_[i].wants_logits || row % samplers != sampler) continue;
+      const Sequence& sequence = *plan[i].sequence;
+      sampled_[static_cast<size_t>(row)] = samplers_[static_cast<size_t>(sampler)].Sample(
+          sequence.spec().sampling,
+          {.prompt = sequence.spec().prompt, .outputs = sequence.outputs(), .eos_ids = options_.eos_ids},
+          Logits(row, 1));
+    }
+  });
+}
+
 void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice) {
   Sequence& sequence = *planned.sequence;
   sequence.set_computed(planned.first_position + planned.row_count);
@@ -239,12 +268,9 @@ void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice&
   event.computed_tokens = std::min(sequence.computed(), sequence.prompt_length());
   if (!slice.wants_logits) return;
   sequence.ReturnPromised(pool_);
-  const absl::Span<float> logits = Logits(slice.logits_index, 1);
   event.has_token = true;
   event.token_index = static_cast<int32_t>(sequence.outputs().size());
-  event.token = sampler_.Sample(
-      sequence.spec().sampling,
-      {.prompt = sequence.spec().prompt, .outputs = sequence.outputs(), .eos_ids = options_.eos_ids}, logits);
+  event.token = std::move(sampled_[static_cast<size_t>(slice.logits_index)]);
   sequence.Append(event.token.token);
   event.finish = FinishAfter(sequence);
   const bool ends = event.finish != FinishReason::kNone || sequence.spec().prefill_only;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "common/kv_layout.h"
 
@@ -58,6 +59,12 @@ class ModelRunner {
 
   // Runs one step. `logits` has logits_count rows of vocab_size() floats.
   virtual void Forward(const StepBatch& batch, absl::Span<float> logits) = 0;
+
+  // Calls fn(i) once for each i of [0, count), on any threads and in any order, and returns when all have returned. For
+  // what belongs to a step besides Forward; the runner may lend its kernel threads.
+  virtual void ForEach(int count, absl::FunctionRef<void(int)> fn) {
+    for (int i = 0; i < count; ++i) fn(i);
+  }
 };
 
 }  // namespace baton::engine

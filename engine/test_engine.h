@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <map>
+#include <thread>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "common/check.h"
 #include "engine/engine.h"
@@ -39,6 +41,14 @@ class CheckedModel final : public ModelRunner {
     }
     rows_ += static_cast<int64_t>(batch.tokens.size());
     model_.Forward(batch, logits);
+  }
+
+  // Each call on a thread of its own.
+  void ForEach(int count, absl::FunctionRef<void(int)> fn) override {
+    std::vector<std::thread> threads;
+    for (int i = 1; i < count; ++i) threads.emplace_back(fn, i);
+    if (count > 0) fn(0);
+    for (std::thread& thread : threads) thread.join();
   }
 
   // Run so far.

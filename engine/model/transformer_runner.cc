@@ -139,6 +139,22 @@ void TransformerRunner::Forward(const StepBatch& batch, absl::Span<float> logits
   pool_->Run([](void* self, int thread) { static_cast<TransformerRunner*>(self)->RunStep(thread); }, this);
 }
 
+void TransformerRunner::ForEach(int count, absl::FunctionRef<void(int)> fn) {
+  if (count <= 1) return ModelRunner::ForEach(count, fn);
+  struct Job {
+    absl::FunctionRef<void(int)> fn;
+    int count;
+    std::atomic<int> next{0};
+  };
+  Job job{.fn = fn, .count = count};
+  pool_->Run(
+      [](void* argument, int) {
+        Job& job = *static_cast<Job*>(argument);
+        for (int i = job.next.fetch_add(1); i < job.count; i = job.next.fetch_add(1)) job.fn(i);
+      },
+      &job);
+}
+
 TransformerRunner::Range TransformerRunner::ShareOf(int units, int thread) const {
   const int64_t threads = pool_->size();
   return {static_cast<int>(int64_t{units} * thread / threads),
@@ -339,8 +355,7 @@ void TransformerRunner::StoreQkv(const Cursor& cursor, int layer, const Activati
   const PackedMatrix& matrix = key < 0 ? w.query : value < 0 ? w.key : w.value;
   const int first = key < 0 ? part.unit * blocks : value < 0 ? key : value;
   const auto columns = [&](int row, int rows) {
-    return KvWriter::Part{
-        .layer = layer, .row = row, .rows = rows, .column = first * kLanes, .width = blocks * kLanes};
+    return KvWriter::Part{.layer = layer, .row = row, .rows = rows, .column = first * kLanes, .width = blocks * kLanes};
   };
   const auto store = [&](int row, int rows, float* y) {
     if (key < 0) return kv_.StoreQuery(columns(row, rows), y);

@@ -38,6 +38,7 @@ class TransformerRunner final : public ModelRunner {
   const std::string& fingerprint() const override { return fingerprint_; }
   void SetKvPool(uint8_t* base, int32_t block_count) override;
   void Forward(const StepBatch& batch, absl::Span<float> logits) override;
+  void ForEach(int count, absl::FunctionRef<void(int)> fn) override;
 
   // What a step yields to. Null: nothing. Outlives the runner.
   void set_gate(StepGate* gate) { gate_ = gate; }

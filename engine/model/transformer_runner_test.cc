@@ -180,6 +180,18 @@ class ImpatientGate final : public StepGate {
   int pauses_ = 0;
 };
 
+TEST(CpuModel, ForEachCallsEachOnceWhateverTheThreads) {
+  const auto file = MakeSyntheticModel({});
+  for (const int threads : {1, 2, 3}) {
+    const auto runner = Load(*file, {.threads = threads});
+    for (const int count : {0, 1, 2, 50}) {
+      std::vector<int> calls(static_cast<size_t>(count));
+      runner->ForEach(count, [&](int i) { ++calls.at(static_cast<size_t>(i)); });
+      EXPECT_THAT(calls, testing::Each(1)) << threads << " threads";
+    }
+  }
+}
+
 TEST(CpuModel, PausesOfAStepDoNotShowInItsBits) {
   const auto file = MakeSyntheticModel({});
   SeededRandom random(kSeed);
