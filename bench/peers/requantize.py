@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes a GGUF file's weights again in another quantization, for peers that cannot read the original's.
 
-    python requantize.py FROM.gguf TO.gguf Q8_0|Q4_0
+    python requantize.py FROM.gguf TO.gguf Q8_0|Q4_0|BF16
 
-Only tensors in a type other than F32, F16, Q8_0 and Q4_0 change: they are dequantized and quantized anew. Metadata is
-copied. Q8_0 keeps the values of Q4_1 nearly exactly; Q4_0 loses a little, which matters to text but not to speed.
+F32 and F16 tensors stay as they are, and for Q8_0 and Q4_0 those of these two types; the others are dequantized and
+quantized anew. Metadata is copied. Q8_0 keeps the values of Q4_1 nearly exactly; Q4_0 and BF16 lose a little, which
+matters to text but not to speed.
 """
 
 import os
@@ -13,8 +14,10 @@ import sys
 import gguf
 from gguf.quants import dequantize, quantize
 
-KEPT = {gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "Q8_0", "Q4_0")}
-FILE_TYPES = {"Q8_0": gguf.LlamaFileType.MOSTLY_Q8_0, "Q4_0": gguf.LlamaFileType.MOSTLY_Q4_0}
+FLOATS = {gguf.GGMLQuantizationType[name] for name in ("F32", "F16")}
+INTEGERS = {gguf.GGMLQuantizationType[name] for name in ("Q8_0", "Q4_0")}
+FILE_TYPES = {"Q8_0": gguf.LlamaFileType.MOSTLY_Q8_0, "Q4_0": gguf.LlamaFileType.MOSTLY_Q4_0,
+              "BF16": gguf.LlamaFileType.MOSTLY_BF16}
 
 
 def copy_metadata(reader, writer, file_type):
@@ -29,13 +32,14 @@ def copy_metadata(reader, writer, file_type):
 
 def requantize(source, target, name):
     wanted = gguf.GGMLQuantizationType[name]
+    kept = FLOATS | INTEGERS if wanted in INTEGERS else FLOATS
     reader = gguf.GGUFReader(source)
     part = target + ".part"
     writer = gguf.GGUFWriter(part, arch=reader.fields["general.architecture"].contents())
     copy_metadata(reader, writer, FILE_TYPES[name])
     for tensor in reader.tensors:
         data, kind = tensor.data, tensor.tensor_type
-        if kind not in KEPT:
+        if kind not in kept:
             data, kind = quantize(dequantize(data, kind), wanted), wanted
         writer.add_tensor(tensor.name, data, raw_dtype=kind)
     writer.write_header_to_file()

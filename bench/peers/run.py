@@ -12,10 +12,10 @@ below ${BATON_CACHE_DIR:-~/.cache/baton}/peers (environments.py). Parts:
     open_loop                      Poisson arrivals, 512 in, 128 out, at rising rates: the highest at which 90 % of the
                                    requests meet TTFT 1.5 s and TPOT 40 ms
 
-Each system runs the formats that it may be fastest with: both llama.cpps the model's own file and its copies as Q4_0 and
-Q8_0, Baton its own and Q4_0, OpenVINO the copies, vLLM bf16 (it reads no GGUF on a CPU). --out keeps every run and adds
-to what the file holds, so that parts can be measured one by one; the table is made from all of it. --lock FILE holds
-flock on FILE during each measurement, for a machine that others use in turns.
+Each system runs the formats that it may be fastest with: both llama.cpps the model's own file and its copies as Q4_0,
+Q8_0 and BF16, Baton its own and Q4_0, OpenVINO the integer copies, vLLM bf16 (it reads no GGUF on a CPU). --out keeps
+every run and adds to what the file holds, so that parts can be measured one by one; the table is made from all of it.
+--lock FILE holds flock on FILE during each measurement, for a machine that others use in turns.
 """
 
 import argparse
@@ -45,7 +45,7 @@ MODEL = "smollm2-135m-instruct"
 PARTS = [*in_process.SHAPES, "serve_16", "open_loop"]
 # Formats that a system is tried in; "own" is the file as it is.
 BATON_TYPES = ["own", "Q4_0"]
-LLAMA_TYPES = ["own", "Q4_0", "Q8_0"]
+LLAMA_TYPES = ["own", "Q4_0", "Q8_0", "BF16"]
 OPENVINO_TYPES = ["Q4_0", "Q8_0"]
 IDLE_SAMPLE_S = 1.0
 QUIET_CORES = 0.2
