@@ -94,11 +94,12 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, absl::Span
       scheduler_({.chunk_tokens = options.chunk_tokens,
                   .max_sequences = options.max_sequences,
                   .prefix_cache = options.prefix_cache},
-                 pool_),
-      samplers_(kSamplers, Sampler(runner.vocab_size())) {
+                 pool_) {
   BATON_CHECK(memory.size() == static_cast<size_t>(options.block_count) * block_bytes_) << memory.size();
   for (int32_t id : options.eos_ids) BATON_CHECK(id >= 0 && id < runner.vocab_size()) << "eos id " << id;
   const size_t max_sequences = static_cast<size_t>(options.max_sequences);
+  samplers_.reserve(kSamplers);
+  for (int i = 0; i < kSamplers; ++i) samplers_.emplace_back(runner.vocab_size());
   sequences_.reserve(static_cast<size_t>(kMaxSequences));
   batch_tokens_.reserve(static_cast<size_t>(scheduler_.max_rows()));
   batch_slices_.reserve(max_sequences);

@@ -45,6 +45,10 @@ int32_t ArgMax(absl::Span<const float> logits);
 class Sampler {
  public:
   explicit Sampler(int32_t vocab_size);
+  // A copy would lack the room that is reserved.
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+  Sampler(Sampler&&) = default;
 
   // `logits`: [vocab_size]; overwritten by steps 2 to 4. All token ids are in the vocabulary. Allocates nothing when no
   // log-probabilities are asked for.

@@ -364,6 +364,7 @@ void TransformerRunner::StoreQkv(const Cursor& cursor, int layer, const Activati
   };
   if (key >= 0) kv_.Prefetch(columns(part.row, part.rows), value >= 0);
   Product(matrix, acts, {first, blocks, part.row, part.rows}, scratch.product);
+  // A head has at least two blocks, so nothing is normed here.
   if (blocks == 1) return store(part.row, part.rows, scratch.product);
   const std::vector<float>& norm = key < 0 ? w.query_norm : w.key_norm;
   const bool is_normed = config_.query_key_norm && value < 0;
