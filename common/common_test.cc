@@ -48,8 +48,9 @@ TEST(KvLayout, LayersThatSlideAreInBlocksOfTheirOwn) {
   EXPECT_EQ(layout.block_bytes(), 3u * 2 * 16 * 256 * 2);
   EXPECT_EQ(layout.token_bytes(), 18u * 2 * 256 * 2);
   std::set<std::pair<int32_t, int32_t>> places;
+  const std::vector<KvLayout::Place> all = layout.Places();
   for (int32_t i = 0; i < layout.layers; ++i) {
-    const KvLayout::Place place = layout.PlaceOf(i);
+    const KvLayout::Place place = all.at(static_cast<size_t>(i));
     EXPECT_EQ(place.group == 0, i % 6 == 5) << i;
     EXPECT_TRUE(place.group < 6 && place.index < 3) << i;
     EXPECT_TRUE(places.emplace(place.group, place.index).second) << i;
@@ -69,7 +70,7 @@ TEST(KvLayout, TellsOfWindowAndSlidingLayers) {
 TEST(KvLayout, AModelWhoseLayersAllSlideHasOneGroup) {
   const KvLayout layout{.layers = 2, .kv_heads = 1, .head_dim = 16, .window = 32, .sliding_layers = {true, true}};
   EXPECT_EQ(layout.groups(), (KvGroups{.full = 0, .sliding = 1, .window = 32}));
-  EXPECT_EQ(layout.PlaceOf(1).index, 1);
+  EXPECT_EQ(layout.Places().at(1).index, 1);
 }
 
 TEST(KvGroups, HandsOverWhatTheRowAfterThePromptSees) {

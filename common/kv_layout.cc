@@ -30,12 +30,17 @@ KvGroups KvLayout::groups() const {
 }
 
 // Layers of a kind go to its groups in order.
-KvLayout::Place KvLayout::PlaceOf(int32_t layer) const {
+std::vector<KvLayout::Place> KvLayout::Places() const {
   const KvGroups kinds = groups();
-  if (kinds.sliding == 0) return {.group = 0, .index = layer};
-  const bool slides = sliding_layers[static_cast<size_t>(layer)];
-  const auto rank = static_cast<int32_t>(std::count(sliding_layers.begin(), sliding_layers.begin() + layer, slides));
-  return {.group = rank / group_layers() + (slides ? kinds.full : 0), .index = rank % group_layers()};
+  const int32_t size = group_layers();
+  std::vector<Place> places;
+  int32_t ranks[2] = {};
+  for (int32_t layer = 0; layer < layers; ++layer) {
+    const bool slides = kinds.sliding > 0 && sliding_layers[static_cast<size_t>(layer)];
+    const int32_t rank = ranks[slides]++;
+    places.push_back({.group = rank / size + (slides ? kinds.full : 0), .index = rank % size});
+  }
+  return places;
 }
 
 std::string KvLayout::ToString() const {

@@ -88,7 +88,8 @@ struct KvLayout {
   KvGroups groups() const;
   // Of a group, and so of a block.
   int32_t group_layers() const { return layers / groups().count(); }
-  Place PlaceOf(int32_t layer) const;
+  // Of each layer.
+  std::vector<Place> Places() const;
 
   // K, or V, of one layer and head: the values, and behind those of int8 an f32 scale a token, padded to 64 bytes.
   size_t head_part_bytes() const {

@@ -10,6 +10,7 @@
 #include "engine/batch_scheduler.h"
 #include "engine/engine.h"
 #include "engine/fake_model.h"
+#include "engine/sampler.h"
 #include "gtest/gtest.h"
 
 namespace {
@@ -46,13 +47,16 @@ SequenceSpec Spec(int32_t i) {
   return spec;
 }
 
+// Of those that follow the last prompt: what is used for the first time must have its room already.
 int64_t AllocationsOfSteps(int32_t block_count) {
   FakeModel model({});
   std::vector<uint8_t> memory(static_cast<size_t>(block_count) * model.kv_layout().block_bytes());
   Engine engine({.block_count = block_count, .chunk_tokens = 256, .max_sequences = kSequences}, model,
                 absl::MakeSpan(memory));
   for (int32_t i = 0; i < kSequences; ++i) engine.StartPrefill(engine.Reserve(Spec(i)).value());
-  for (int step = 0; step < 40; ++step) engine.Step();
+  for (int32_t waiting = kSequences; waiting > 0;) {
+    for (const StepEvent& event : engine.Step()) waiting -= event.has_token && event.token_index == 0 ? 1 : 0;
+  }
   const int64_t before = allocations;
   for (int step = 0; step < 300; ++step) engine.Step();
   EXPECT_TRUE(engine.HasWork());
@@ -62,6 +66,21 @@ int64_t AllocationsOfSteps(int32_t block_count) {
 TEST(EngineStep, AllocatesNothingWhileSequencesDecodeAndTheirBlocksFill) { EXPECT_EQ(AllocationsOfSteps(2000), 0); }
 
 TEST(EngineStep, AllocatesNothingWhilePreemptingAndEvicting) { EXPECT_EQ(AllocationsOfSteps(300), 0); }
+
+TEST(Sampler, AllocatesNothingInItsFirstDrawHoweverDeep) {
+  constexpr int32_t kVocabSize = 50'000;
+  std::vector<Sampler> samplers;
+  samplers.reserve(1);
+  samplers.emplace_back(kVocabSize);
+  // Equal ones: the draw sorts nine tenths of the vocabulary.
+  std::vector<float> logits(kVocabSize, 1.0f);
+  SamplingParams params;
+  params.temperature = 1.0f;
+  params.top_p = 0.9f;
+  const int64_t before = allocations;
+  samplers.front().Sample(params, {}, absl::MakeSpan(logits));
+  EXPECT_EQ(allocations - before, 0);
+}
 
 TEST(BatchScheduler, PlansSixtyFourDecodeRowsInUnderTwentyMicroseconds) {
   BlockPool pool(2000);

@@ -66,12 +66,6 @@ KvLayout LayoutOf(const FakeModelOptions& options) {
   return layout;
 }
 
-std::vector<KvLayout::Place> PlacesOf(const KvLayout& layout) {
-  std::vector<KvLayout::Place> places;
-  for (int32_t i = 0; i < layout.layers; ++i) places.push_back(layout.PlaceOf(i));
-  return places;
-}
-
 std::string FingerprintOf(const FakeModelOptions& options, const KvLayout& layout) {
   const std::string name =
       absl::StrCat("fake-", options.vocab_size, "-", options.context_length, "-", options.weights_seed);
@@ -83,7 +77,7 @@ std::string FingerprintOf(const FakeModelOptions& options, const KvLayout& layou
 FakeModel::FakeModel(const FakeModelOptions& options)
     : options_(options),
       layout_(LayoutOf(options)),
-      places_(PlacesOf(layout_)),
+      places_(layout_.Places()),
       groups_(layout_.groups().count()),
       block_bytes_(layout_.block_bytes()),
       fingerprint_(FingerprintOf(options, layout_)) {

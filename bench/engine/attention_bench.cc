@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "bench/engine/model_cost.h"
 #include "common/clock.h"
@@ -63,20 +64,11 @@ class Layer {
   size_t kv_bytes() const { return kv_.bytes(); }
 
   // Seconds of `items` calls of run(item, thread), dealt to the threads in turn.
-  template <typename Run>
-  double Time(int items, Run run) {
-    struct Job {
-      Run& run;
-      int items;
-      int threads;
-    } job{run, items, pool_.size()};
+  double Time(int items, absl::FunctionRef<void(int item, int thread)> run) {
     const TimeNs begin = MonotonicClock().Now();
-    pool_.Run(
-        [](void* argument, int thread) {
-          auto& job = *static_cast<Job*>(argument);
-          for (int item = thread; item < job.items; item += job.threads) job.run(item, thread);
-        },
-        &job);
+    pool_.Run([&](int thread) {
+      for (int item = thread; item < items; item += pool_.size()) run(item, thread);
+    });
     return static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond;
   }
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <thread>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -32,12 +33,11 @@ constexpr size_t kMemcpyBytes = 256u << 20;
 constexpr int kMemcpyRounds = 3;
 
 // Seconds of job(thread) on all threads of the pool; the best of `rounds`.
-template <typename Job>
-double BestSeconds(ThreadPool& pool, int rounds, const Job& job) {
+double BestSeconds(ThreadPool& pool, int rounds, absl::FunctionRef<void(int thread)> job) {
   double best = 1e9;
   for (int round = 0; round < rounds; ++round) {
     const TimeNs begin = MonotonicClock().Now();
-    pool.Run([](void* argument, int thread) { (*static_cast<const Job*>(argument))(thread); }, const_cast<Job*>(&job));
+    pool.Run(job);
     best = std::min(best, static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond);
   }
   return best;

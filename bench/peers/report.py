@@ -75,19 +75,30 @@ def open_lines(runs):
     return lines + ["", f"Rate held over the best peer's: {cell(best, 2)}."]
 
 
-def machine_lines(about):
-    limits = about["limits"]
-    rates = ", ".join(f"{r['name']} {r['gmac_per_s']:.0f} GMAC/s" for r in limits["instructions"])
-    return [
+def fastest(limits, arithmetic):
+    return max(i["gmac_per_s"] for i in limits["instructions"] if i["arithmetic"] == arithmetic)
+
+
+def machine_lines(about, machine):
+    """A row for each time that the limits were measured, and their medians last."""
+    limits = machine[0]["limits"]
+    columns = {"memory read, GB/s": [m["limits"]["read_gb_per_s"] for m in machine]}
+    for kind in dict.fromkeys(instruction["arithmetic"] for instruction in limits["instructions"]):
+        columns[f"{kind}, GMAC/s"] = [fastest(m["limits"], kind) for m in machine]
+    for i, figure in enumerate(machine[0]["attention"]):
+        columns[f"attention, {figure['name']}, {figure['unit']}"] = [m["attention"][i]["value"] for m in machine]
+    lines = [
         f"{limits['processor']}, {limits['cores']} cores, {' '.join(limits['instruction_sets'])}; {about['threads']} "
-        f"threads each. Memory read {limits['read_gb_per_s']:.1f} GB/s, memcpy {limits['memcpy_gb_per_s']:.1f} GB/s, "
-        f"{rates}, barrier {limits['barrier_us']:.2f} us.",
+        f"threads each, seed {about['seed']}.",
         "Versions: " + ", ".join(f"{name} {version}" for name, version in about["versions"].items()) + ".",
+        "", row(["limits", *columns]), "|---" + "|---:" * len(columns) + "|",
     ]
+    lines += [row([m["when"], *(cell(values[i]) for values in columns.values())]) for i, m in enumerate(machine)]
+    return lines + [row(["median", *(cell(statistics.median(values)) for values in columns.values())])]
 
 
 def markdown(results):
-    lines = machine_lines(results["about"])
+    lines = machine_lines(results["about"], results["machine"])
     for model, parts in results["models"].items():
         lines += ["", f"### {model}, in process", ""]
         if parts.get("in_process"):

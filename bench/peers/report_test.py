@@ -11,12 +11,15 @@ def served(rate, share, failed=0):
     return {**latencies, "rate": rate, "slo_attainment": share, "failed": failed, "output_throughput": 100 * rate}
 
 
-ABOUT = {
-    "limits": {"processor": "P", "cores": 2, "instruction_sets": ["avx2"], "read_gb_per_s": 20.0,
-               "memcpy_gb_per_s": 8.0, "barrier_us": 0.5, "instructions": [{"name": "vpmaddubsw", "gmac_per_s": 300}]},
-    "threads": 2,
-    "versions": {"Baton": "1"},
-}
+ABOUT = {"threads": 2, "seed": 3, "versions": {"Baton": "1"}}
+
+
+def machine(when, read):
+    return {"when": when,
+            "limits": {"processor": "P", "cores": 2, "instruction_sets": ["avx2"], "read_gb_per_s": read,
+                       "instructions": [{"arithmetic": "int8", "gmac_per_s": 150},
+                                        {"arithmetic": "int8", "gmac_per_s": 300}]},
+            "attention": [{"name": "prefill of 2048", "unit": "GMAC/s", "value": 50.0}]}
 
 
 class ReportTest(unittest.TestCase):
@@ -41,11 +44,12 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(lines[-1], "Rate held over the best peer's: 2.00.")
 
     def test_parts_measured_one_by_one_make_one_table(self):
-        results = {}
-        run.merge(results, ABOUT, "m", "decode_1", {"Baton": [{"tokens_per_s": 4}], "A": [{"tokens_per_s": 2}]})
-        run.merge(results, ABOUT, "m", "serve_16", {"Baton": [served(3, 1)], "A": [served(2, 1)]})
+        results = {"about": ABOUT, "machine": [machine("m, at first", 20.0), machine("m, after serve_16", 30.0)]}
+        run.merge(results, "m", "decode_1", {"Baton": [{"tokens_per_s": 4}], "A": [{"tokens_per_s": 2}]})
+        run.merge(results, "m", "serve_16", {"Baton": [served(3, 1)], "A": [served(2, 1)]})
         text = report.markdown(results)
-        for wanted in ("P, 2 cores, avx2", "| decode, 1 stream | 4.0 (4.0) | 2.0 (2.0) | 2.00 |",
+        for wanted in ("P, 2 cores, avx2; 2 threads each, seed 3.", "| m, after serve_16 | 30.0 | 300.0 | 50.0 |",
+                       "| median | 25.0 | 300.0 | 50.0 |", "| decode, 1 stream | 4.0 (4.0) | 2.0 (2.0) | 2.00 |",
                        "Output throughput over the best peer's: 1.50."):
             self.assertIn(wanted, text)
 

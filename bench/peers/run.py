@@ -12,6 +12,8 @@ below ${BATON_CACHE_DIR:-~/.cache/baton}/peers (environments.py). Parts:
     open_loop                      Poisson arrivals, 512 in, 128 out, at rising rates: the highest at which 90 % of the
                                    requests meet TTFT 1.5 s and TPOT 40 ms
 
+Before the first part and after each the machine's own limits are measured, since those of a shared one come and go.
+
 Each system runs the formats that it may be fastest with: both llama.cpps the model's own file and its copies as Q4_0,
 Q8_0 and BF16, Baton its own and Q4_0, OpenVINO the integer copies, vLLM bf16 (it reads no GGUF on a CPU). --out keeps
 every run and adds to what the file holds, so that parts can be measured one by one; the table is made from all of it.
@@ -155,13 +157,17 @@ class Bench:
                 stack.callback(system.close)
             return in_process.measure(systems, part, arguments.rounds, self.turn)
 
-    def about(self):
+    def machine(self, when):
+        """What the machine allows at the moment, and the attention kernels' own rates: what bounds are made of."""
         with self.turn():
-            command = [self.arguments.baton, "bench", "engine", "--only", "limits", "--threads",
+            command = [self.arguments.baton, "bench", "engine", "--only", "attention", "--threads",
                        str(self.arguments.threads), "--model", self.arguments.model, "--json"]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
-        return {"limits": json.loads(done.stdout)["limits"], "threads": self.arguments.threads, "seed": self.seed,
-                "versions": versions(self.arguments)}
+        found = json.loads(done.stdout)
+        return {"when": when, "limits": found["limits"], "attention": found["figures"]}
+
+    def about(self):
+        return {"threads": self.arguments.threads, "seed": self.seed, "versions": versions(self.arguments)}
 
 
 def versions(arguments):
@@ -176,9 +182,8 @@ def versions(arguments):
     return found
 
 
-def merge(results, about, model, part, runs):
+def merge(results, model, part, runs):
     """Runs of a system add to those of the same part that are there already."""
-    results["about"] = about
     parts = results.setdefault("models", {}).setdefault(model, {})
     if part in in_process.SHAPES:
         parts = parts.setdefault("in_process", {})
@@ -206,7 +211,7 @@ def parse_arguments():
                         help="only those whose names start so, with commas: Baton,llama.cpp Q4_0")
     parser.add_argument("--rates", type=lambda text: [float(rate) for rate in text.split(",")], default=serving.RATES,
                         help="of open_loop, requests a second, rising")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="of each part; three times as many of the two shortest")
     parser.add_argument("--threads", type=int, default=2, help="of each system")
     parser.add_argument("--wait-s", type=float, default=0, help="longest wait for a quiet machine, each measurement")
     parser.add_argument("--lock", type=Path, help="a file whose lock is held during each measurement")
@@ -234,9 +239,12 @@ def main():
         seed = random.SystemRandom().randrange(2**31) if arguments.seed is None else arguments.seed
         say(f"seed {seed}")
         bench = Bench(arguments, seed)
-        about = bench.about()
+        results["about"] = bench.about()
+        machine = results.setdefault("machine", [])
+        machine.append(bench.machine(f"{arguments.model.stem}, at first"))
         for part in arguments.only:
-            merge(results, about, arguments.model.stem, part, bench.measure(part))
+            merge(results, arguments.model.stem, part, bench.measure(part))
+            machine.append(bench.machine(f"{arguments.model.stem}, after {part}"))
             if arguments.out:
                 arguments.out.write_text(json.dumps(results, indent=1) + "\n")
     print(report.markdown(results), end="")

@@ -71,13 +71,12 @@ void ThreadPool::Unbind() const {
   if (!cores_.empty()) RunOn(cores_);
 }
 
-void ThreadPool::Run(Job job, void* argument) {
+void ThreadPool::Run(absl::FunctionRef<void(int thread)> job) {
   FpStateGuard fp_state;
   Bind(0);
-  job_ = job;
-  argument_ = argument;
+  job_ = &job;
   if (size_ > 1) Raise(epoch_);
-  job(argument, 0);
+  job(0);
   Barrier();
   Unbind();
 }
@@ -101,7 +100,7 @@ void ThreadPool::Work(int thread) {
     AwaitChange(epoch_, epoch);
     if (stop_.load(std::memory_order_acquire)) return;
     ++epoch;
-    job_(argument_, thread);
+    (*job_)(thread);
     Barrier();
   }
 }

@@ -2,8 +2,8 @@
 // because several processes share the cores of a small machine.
 //
 // A pool with a thread for each core that the process may use binds thread t to core t while a job runs. A scheduler
-// that sees threads sleep and wake at barriers otherwise takes two for one's work and leaves them on one core, the other
-// idle.
+// that sees threads sleep and wake at barriers otherwise takes two for one's work and leaves them on one core, the
+// other idle.
 #ifndef BATON_ENGINE_KERNELS_THREAD_POOL_H_
 #define BATON_ENGINE_KERNELS_THREAD_POOL_H_
 
@@ -12,12 +12,12 @@
 #include <thread>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+
 namespace baton::engine::kernels {
 
 class ThreadPool {
  public:
-  using Job = void (*)(void* argument, int thread);
-
   // `threads` >= 1 includes the one that calls Run. Every kernel thread runs in the floating-point state of
   // FpStateGuard.
   explicit ThreadPool(int threads);
@@ -27,8 +27,8 @@ class ThreadPool {
 
   int size() const { return size_; }
 
-  // Runs job(argument, t) for each t in [0, size) and returns when all are done. One caller at a time.
-  void Run(Job job, void* argument);
+  // Runs job(t) for each t in [0, size) and returns when all are done. One caller at a time.
+  void Run(absl::FunctionRef<void(int thread)> job);
 
   // Inside a job: returns when every thread of the pool has come here. Writes before it are seen after it.
   void Barrier();
@@ -42,8 +42,8 @@ class ThreadPool {
   const int size_;
   // That the process may use; empty where nothing is bound, because they are not as many as `size_`.
   std::vector<int> cores_;
-  Job job_ = nullptr;
-  void* argument_ = nullptr;
+  // Of the running job: Run's own.
+  const absl::FunctionRef<void(int thread)>* job_ = nullptr;
   // Raised by one to start a job.
   alignas(64) std::atomic<uint32_t> epoch_{0};
   std::atomic<bool> stop_{false};

@@ -13,7 +13,7 @@ namespace baton::engine::kernels {
 namespace {
 
 struct Relay {
-  ThreadPool* pool;
+  ThreadPool& pool;
   // Written by its own thread in each round, read by all others after the barrier.
   std::vector<int> rounds;
   std::atomic<int> errors{0};
@@ -21,21 +21,20 @@ struct Relay {
 
 constexpr int kRounds = 200;
 
-void RunRelay(void* argument, int thread) {
-  auto& relay = *static_cast<Relay*>(argument);
+void RunRelay(Relay& relay, int thread) {
   for (int round = 1; round <= kRounds; ++round) {
     relay.rounds[static_cast<size_t>(thread)] = round;
-    relay.pool->Barrier();
+    relay.pool.Barrier();
     for (const int other : relay.rounds) relay.errors += other != round;
-    relay.pool->Barrier();
+    relay.pool.Barrier();
   }
 }
 
 TEST(ThreadPool, BarriersSeparateRoundsForAnyNumberOfThreads) {
   for (const int threads : {1, 2, 3, 8}) {
     ThreadPool pool(threads);
-    Relay relay{.pool = &pool, .rounds = std::vector<int>(static_cast<size_t>(threads))};
-    for (int job = 0; job < 5; ++job) pool.Run(RunRelay, &relay);
+    Relay relay{.pool = pool, .rounds = std::vector<int>(static_cast<size_t>(threads))};
+    for (int job = 0; job < 5; ++job) pool.Run([&](int thread) { RunRelay(relay, thread); });
     EXPECT_EQ(relay.errors, 0) << threads;
   }
 }
@@ -45,8 +44,7 @@ TEST(ThreadPool, RunReturnsAfterEveryThreadAndRestoresTheCaller) {
   std::vector<int> done(4);
   const volatile float tiny = 1e-38f;
   for (int i = 1; i <= 100; ++i) {
-    pool.Run([](void* out, int thread) { ++(*static_cast<std::vector<int>*>(out))[static_cast<size_t>(thread)]; },
-             &done);
+    pool.Run([&](int thread) { ++done[static_cast<size_t>(thread)]; });
     for (const int count : done) EXPECT_EQ(count, i);
   }
   EXPECT_GT(tiny * 0.01f, 0.0f);
@@ -62,13 +60,10 @@ cpu_set_t CoresOfThisThread() {
 std::vector<int> BoundCores(int threads) {
   ThreadPool pool(threads);
   std::vector<int> cores(static_cast<size_t>(threads));
-  pool.Run(
-      [](void* out, int thread) {
-        const cpu_set_t mine = CoresOfThisThread();
-        (*static_cast<std::vector<int>*>(out))[static_cast<size_t>(thread)] =
-            CPU_COUNT(&mine) == 1 ? sched_getcpu() : -1;
-      },
-      &cores);
+  pool.Run([&](int thread) {
+    const cpu_set_t mine = CoresOfThisThread();
+    cores[static_cast<size_t>(thread)] = CPU_COUNT(&mine) == 1 ? sched_getcpu() : -1;
+  });
   return cores;
 }
 
@@ -94,12 +89,10 @@ TEST(ThreadPool, MoreThreadsThanCoresRunWhereTheSystemPutsThem) {
 TEST(ThreadPool, EveryThreadFlushesDenormals) {
   ThreadPool pool(3);
   std::vector<float> products(3, 1.0f);
-  pool.Run(
-      [](void* out, int thread) {
-        const volatile float tiny = 1e-38f;
-        (*static_cast<std::vector<float>*>(out))[static_cast<size_t>(thread)] = tiny * 0.01f;
-      },
-      &products);
+  pool.Run([&](int thread) {
+    const volatile float tiny = 1e-38f;
+    products[static_cast<size_t>(thread)] = tiny * 0.01f;
+  });
   for (const float product : products) EXPECT_EQ(product, 0.0f);
 }
 

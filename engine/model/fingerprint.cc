@@ -44,10 +44,11 @@ std::vector<SyntheticSpec> ProbeSpecs() {
 std::vector<BlockId> ProbeBlocks(const KvLayout& layout, int32_t stride) {
   const int32_t groups = layout.groups().count();
   BATON_CHECK(groups == 1 || layout.group_layers() == 1);
+  const std::vector<KvLayout::Place> places = layout.Places();
   std::vector<BlockId> blocks(static_cast<size_t>(groups * stride));
   for (int32_t i = 0; i < stride; ++i) {
     for (int32_t rank = 0; rank < groups; ++rank) {
-      blocks[static_cast<size_t>(layout.PlaceOf(rank).group * stride + i)] = i * groups + rank;
+      blocks[static_cast<size_t>(places.at(static_cast<size_t>(rank)).group * stride + i)] = i * groups + rank;
     }
   }
   return blocks;

@@ -9,23 +9,13 @@ namespace baton::engine {
 
 using kernels::kLanes;
 
-namespace {
-
-std::vector<KvLayout::Place> PlacesOf(const KvLayout& layout) {
-  std::vector<KvLayout::Place> places;
-  for (int layer = 0; layer < layout.layers; ++layer) places.push_back(layout.PlaceOf(layer));
-  return places;
-}
-
-}  // namespace
-
 KvWriter::KvWriter(const modelfile::ModelConfig& config, const KvLayout& layout, const kernels::KernelTable& table,
                    const StepPlan& plan, int max_rows)
     : config_(config),
       layout_(layout),
       table_(table),
       plan_(plan),
-      places_(PlacesOf(layout)),
+      places_(layout.Places()),
       block_bytes_(layout.block_bytes()),
       is_f32_(layout.dtype == KvDtype::kF32),
       query_stride_(static_cast<size_t>(config.heads) * config.head_dim * (is_f32_ ? sizeof(float) : sizeof(uint16_t))),

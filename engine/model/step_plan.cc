@@ -7,11 +7,12 @@
 
 namespace baton::engine {
 
-StepPlan::StepPlan(int max_rows, const KvGroups& kv_groups) : groups_(kv_groups) {
-  rows.reserve(static_cast<size_t>(max_rows));
-  row_blocks.resize(rows.capacity() * static_cast<size_t>(kv_groups.count()));
-  tiles.reserve(static_cast<size_t>(max_rows));
-  logits_rows.reserve(static_cast<size_t>(max_rows));
+StepPlan::StepPlan(int max_rows, const KvGroups& kv_groups)
+    : max_rows_(static_cast<size_t>(max_rows)), groups_(kv_groups) {
+  rows.reserve(max_rows_);
+  row_blocks.resize(max_rows_ * static_cast<size_t>(kv_groups.count()));
+  tiles.reserve(max_rows_);
+  logits_rows.reserve(max_rows_);
 }
 
 void StepPlan::CheckSlice(const SequenceSlice& slice, int32_t context_length) const {
@@ -30,7 +31,7 @@ void StepPlan::CheckSlice(const SequenceSlice& slice, int32_t context_length) co
 }
 
 void StepPlan::Fill(const StepBatch& batch, int32_t vocab_size, int32_t context_length) {
-  BATON_CHECK(batch.tokens.size() <= rows.capacity()) << batch.tokens.size() << " rows";
+  BATON_CHECK(batch.tokens.size() <= max_rows_) << batch.tokens.size() << " rows";
   BATON_CHECK(batch.logits_count >= 0 && static_cast<size_t>(batch.logits_count) <= batch.tokens.size())
       << batch.logits_count << " logits";
   rows.assign(batch.tokens.size(), Row{});

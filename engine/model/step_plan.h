@@ -38,10 +38,10 @@ struct StepPlan {
 
   // Of a row, in layer group `group`.
   BlockId& RowBlock(int group, int row) {
-    return row_blocks[static_cast<size_t>(group) * rows.capacity() + static_cast<size_t>(row)];
+    return row_blocks[static_cast<size_t>(group) * max_rows_ + static_cast<size_t>(row)];
   }
   BlockId RowBlock(int group, int row) const {
-    return row_blocks[static_cast<size_t>(group) * rows.capacity() + static_cast<size_t>(row)];
+    return row_blocks[static_cast<size_t>(group) * max_rows_ + static_cast<size_t>(row)];
   }
 
   // The spans of `batch` must outlive the step. Checks its shape: a bad batch is the engine's bug.
@@ -50,6 +50,7 @@ struct StepPlan {
  private:
   void CheckSlice(const SequenceSlice& slice, int32_t context_length) const;
 
+  const size_t max_rows_;
   const KvGroups groups_;
 };
 

@@ -136,23 +136,15 @@ void TransformerRunner::Forward(const StepBatch& batch, absl::Span<float> logits
   logits_ = logits;
   for (Claim& claim : claims_) claim.next.store(0, std::memory_order_relaxed);
   pause_.store(-1, std::memory_order_relaxed);
-  pool_->Run([](void* self, int thread) { static_cast<TransformerRunner*>(self)->RunStep(thread); }, this);
+  pool_->Run([this](int thread) { RunStep(thread); });
 }
 
 void TransformerRunner::ForEach(int count, absl::FunctionRef<void(int)> fn) {
   if (count <= 1) return ModelRunner::ForEach(count, fn);
-  struct Job {
-    absl::FunctionRef<void(int)> fn;
-    int count;
-    std::atomic<int> next{0};
-  };
-  Job job{.fn = fn, .count = count};
-  pool_->Run(
-      [](void* argument, int) {
-        Job& job = *static_cast<Job*>(argument);
-        for (int i = job.next.fetch_add(1); i < job.count; i = job.next.fetch_add(1)) job.fn(i);
-      },
-      &job);
+  std::atomic<int> next{0};
+  pool_->Run([&](int) {
+    for (int i = next.fetch_add(1); i < count; i = next.fetch_add(1)) fn(i);
+  });
 }
 
 TransformerRunner::Range TransformerRunner::ShareOf(int units, int thread) const {

@@ -89,7 +89,7 @@ class Loader {
       task.matrix->data = next;
       next += task.matrix->bytes();
     }
-    pool.Run([](void* self, int) { static_cast<Loader*>(self)->PackSome(); }, this);
+    pool.Run([this](int) { PackSome(); });
     return storage;
   }
 
