@@ -4,6 +4,7 @@ import unittest
 
 import report
 import run
+import serving
 
 
 def served(rate, share, failed=0):
@@ -42,6 +43,16 @@ class ReportTest(unittest.TestCase):
         self.assertTrue(lines[3].startswith("| A | 1 |"))
         self.assertTrue(lines[4].startswith("| B | 0 (at 1) |"))
         self.assertEqual(lines[-1], "Rate held over the best peer's: 2.00.")
+
+    def test_the_search_rises_to_the_first_rate_missed_and_then_halves_what_is_left(self):
+        results = []
+        tried = []
+        while (rate := serving.next_rate(results, [0.5, 1, 2, 4])) is not None:
+            tried.append(rate)
+            results.append(served(rate, 1 if rate < 1.6 else 0.5))
+        self.assertEqual(tried, [0.5, 1, 2, 1.5, 1.75, 1.625])
+        self.assertEqual(serving.next_rate([served(1, 0.1)], [1, 2]), 0.5)
+        self.assertIsNone(serving.next_rate([served(1, 1), served(2, 1)], [1, 2]))
 
     def test_parts_measured_one_by_one_make_one_table(self):
         results = {"about": ABOUT, "machine": [machine("m, at first", 20.0), machine("m, after serve_16", 30.0)]}

@@ -9,8 +9,8 @@ below ${BATON_CACHE_DIR:-~/.cache/baton}/peers (environments.py). Parts:
     prefill_512, prefill_8x2048    in process: prompt tokens a second to the first token of the last prompt
     decode_1, decode_32            in process: tokens a second after the first, contexts from 32 tokens
     serve_16                       16 requests at a time, 256 tokens in, 128 out, until 48 have ended
-    open_loop                      Poisson arrivals, 512 in, 128 out, at rising rates: the highest at which 90 % of the
-                                   requests meet TTFT 1.5 s and TPOT 40 ms
+    open_loop                      Poisson arrivals, 512 in, 128 out, at rising rates and between the last two: the
+                                   highest at which 90 % of the requests meet TTFT 1.5 s and TPOT 40 ms
 
 Before the first part and after each the machine's own limits are measured, since those of a shared one come and go.
 

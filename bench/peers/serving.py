@@ -16,7 +16,9 @@ STOP_TIMEOUT_S = 60
 LOAD_TIMEOUT_S = 900
 VOCABULARY = 49152
 SLO_TTFT_MS, SLO_TPOT_MS, SLO_SHARE = 1500, 40, 0.9
-# Requests a second; a system's search ends at the first rate that it does not hold.
+# Requests a second, up to the first rate that a system misses. The highest held lies between that and the one before:
+# so many times the middle is tried.
+REFINEMENTS = 3
 RATES = [0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 8, 10]
 OPEN_LOOP_S = 30
 MIN_REQUESTS = 16
@@ -140,19 +142,27 @@ def measure_closed(starters, binary, rounds, seed, turn):
     return runs
 
 
+def next_rate(results, rates):
+    """What to try after `results`: the next of `rates`, and once one is missed the middle between held and missed.
+
+    None when that is done.
+    """
+    missed = [r["rate"] for r in results if not holds(r)]
+    held = max((r["rate"] for r in results if holds(r)), default=0)
+    if not missed:
+        return next((rate for rate in rates if rate > held), None)
+    refined = sum(r["rate"] not in rates for r in results)
+    return (held + min(missed)) / 2 if refined < REFINEMENTS else None
+
+
 def measure_open(starters, binary, rates, seed, turn):
-    """{name: [result, ...]} at rising rates, up to the first that a system does not hold."""
+    """{name: [result, ...]} of the rates that next_rate names, system by system in turns."""
     runs = {name: [] for name in starters}
-    open_names = list(starters)
-    for rate in rates:
-        for name in list(open_names):
+    while wanted := {name: rate for name in runs if (rate := next_rate(runs[name], rates)) is not None}:
+        for name, rate in wanted.items():
             with turn() as busy, contextlib.closing(starters[name]()) as server:
                 result = open_loop(binary, server, rate, seed)
             runs[name].append({**result, "rate": rate, "busy_cores_before": busy})
-            say(f"open_loop, {name} at {rate}/s: {100 * result['slo_attainment']:.0f} % within the objective, TTFT p90 "
-                f"{result['p90_ttft_ms']:.0f} ms, TPOT p90 {result['p90_tpot_ms']:.1f} ms")
-            if not holds(result):
-                open_names.remove(name)
-        if not open_names:
-            break
+            say(f"open_loop, {name} at {rate:g}/s: {100 * result['slo_attainment']:.0f} % within the objective, TTFT "
+                f"p90 {result['p90_ttft_ms']:.0f} ms, TPOT p90 {result['p90_tpot_ms']:.1f} ms")
     return runs
