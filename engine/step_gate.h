@@ -4,7 +4,8 @@
 
 namespace baton::engine {
 
-// Called on the engine's owner thread: by its loop before and after a step, by the model runner within it.
+// Called on the engine's owner thread, by its loop before and after a step and by the model runner within it; only
+// ShouldYield may also be called by a kernel thread of the step.
 class StepGate {
  public:
   virtual ~StepGate() = default;

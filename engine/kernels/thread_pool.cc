@@ -1,7 +1,8 @@
 #include "engine/kernels/thread_pool.h"
 
 #include <sched.h>
-#include <xmmintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "absl/types/span.h"
 #include "common/check.h"
@@ -10,24 +11,7 @@
 namespace baton::engine::kernels {
 namespace {
 
-// About 20 to 50 us: longer than a balanced phase's imbalance, shorter than a time slice that a neighbour could use.
-constexpr int kSpins = 600;
-
-// Returns when `word` differs from `old`.
-void AwaitChange(const std::atomic<uint32_t>& word, uint32_t old) {
-  for (int i = 0; i < kSpins; ++i) {
-    if (word.load(std::memory_order_acquire) != old) return;
-    _mm_pause();
-  }
-  // wait() may return only on a change, but it parks on a futex and wakes for nothing now and then.
-  while (word.load(std::memory_order_acquire) == old) word.wait(old, std::memory_order_acquire);
-}
-
-// A sequentially consistent exchange: the store must be visible before notify looks for sleepers.
-void Raise(std::atomic<uint32_t>& word) {
-  word.fetch_add(1, std::memory_order_seq_cst);
-  word.notify_all();
-}
+constexpr uint64_t kSliceNs = 10'000'000;
 
 // Of the calling thread; none when there are more than a cpu_set_t holds.
 std::vector<int> UsableCores() {
@@ -48,18 +32,40 @@ void RunOn(absl::Span<const int> cores) {
   sched_setaffinity(0, sizeof(set), &set);
 }
 
+// As sched_setattr(2) has it; older C libraries do not declare it.
+struct SchedulingAttributes {
+  uint32_t size = sizeof(SchedulingAttributes);
+  uint32_t policy = 0;
+  uint64_t flags = 0;
+  int32_t nice = 0;
+  uint32_t priority = 0;
+  uint64_t runtime = 0;
+  uint64_t deadline = 0;
+  uint64_t period = 0;
+};
+
+// Of the calling thread. Systems that know no slices of a thread's own ignore it.
+void TakeLongSlices() {
+  SchedulingAttributes attributes;
+  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0) return;
+  attributes.runtime = kSliceNs;
+  syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : size_(threads) {
+ThreadPool::ThreadPool(int threads, PoolCaller caller) : size_(threads), caller_(caller) {
   BATON_CHECK(threads >= 1) << threads;
   if (threads > 1) cores_ = UsableCores();
   if (cores_.size() != static_cast<size_t>(threads)) cores_.clear();
-  for (int t = 1; t < threads; ++t) threads_.emplace_back([this, t] { Work(t); });
+  for (int t = caller == PoolCaller::kComputes ? 1 : 0; t < threads; ++t) {
+    threads_.emplace_back([this, t] { Work(t); });
+  }
 }
 
 ThreadPool::~ThreadPool() {
   stop_.store(true, std::memory_order_release);
-  Raise(epoch_);
+  epoch_.Raise();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -72,36 +78,63 @@ void ThreadPool::Unbind() const {
 }
 
 void ThreadPool::Run(absl::FunctionRef<void(int thread)> job) {
+  job_ = &job;
+  if (caller_ == PoolCaller::kWaits) {
+    ServeUntilDone();
+    return;
+  }
   FpStateGuard fp_state;
   Bind(0);
-  job_ = &job;
-  if (size_ > 1) Raise(epoch_);
+  if (size_ > 1) epoch_.Raise();
   job(0);
   Barrier();
   Unbind();
 }
 
+void ThreadPool::ServeUntilDone() {
+  uint32_t asked = asked_.value();
+  epoch_.Raise();
+  while (true) {
+    asked_.Park(asked);
+    ++asked;
+    if (call_ == nullptr) return;
+    (*call_)();
+    call_ = nullptr;
+    answered_.Raise();
+  }
+}
+
+void ThreadPool::OnCaller(absl::FunctionRef<void()> fn) {
+  if (caller_ == PoolCaller::kComputes) return fn();
+  const uint32_t answered = answered_.value();
+  call_ = &fn;
+  asked_.Raise();
+  answered_.Park(answered);
+}
+
 void ThreadPool::Barrier() {
   if (size_ == 1) return;
-  const uint32_t generation = generation_.load(std::memory_order_acquire);
+  const uint32_t generation = generation_.value();
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) == size_ - 1) {
     arrived_.store(0, std::memory_order_relaxed);
-    Raise(generation_);
+    generation_.Raise();
   } else {
-    AwaitChange(generation_, generation);
+    generation_.Await(generation);
   }
 }
 
 void ThreadPool::Work(int thread) {
   FpStateGuard fp_state;
+  TakeLongSlices();
   Bind(thread);
   uint32_t epoch = 0;
   while (true) {
-    AwaitChange(epoch_, epoch);
+    epoch_.Await(epoch);
     if (stop_.load(std::memory_order_acquire)) return;
     ++epoch;
     (*job_)(thread);
     Barrier();
+    if (thread == 0) asked_.Raise();
   }
 }
 

@@ -3,7 +3,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "engine/kernels/dispatch.h"
@@ -30,13 +32,54 @@ void RunRelay(Relay& relay, int thread) {
   }
 }
 
+constexpr PoolCaller kCallers[] = {PoolCaller::kComputes, PoolCaller::kWaits};
+
 TEST(ThreadPool, BarriersSeparateRoundsForAnyNumberOfThreads) {
-  for (const int threads : {1, 2, 3, 8}) {
-    ThreadPool pool(threads);
-    Relay relay{.pool = pool, .rounds = std::vector<int>(static_cast<size_t>(threads))};
-    for (int job = 0; job < 5; ++job) pool.Run([&](int thread) { RunRelay(relay, thread); });
-    EXPECT_EQ(relay.errors, 0) << threads;
+  for (const PoolCaller caller : kCallers) {
+    for (const int threads : {1, 2, 3, 8}) {
+      ThreadPool pool(threads, caller);
+      Relay relay{.pool = pool, .rounds = std::vector<int>(static_cast<size_t>(threads))};
+      for (int job = 0; job < 5; ++job) pool.Run([&](int thread) { RunRelay(relay, thread); });
+      EXPECT_EQ(relay.errors, 0) << threads;
+    }
   }
+}
+
+TEST(ThreadPool, AJobCallsItsCallerAsOftenAsItLikes) {
+  constexpr int kCalls = 50;
+  for (const PoolCaller caller : kCallers) {
+    ThreadPool pool(3, caller);
+    const std::thread::id self = std::this_thread::get_id();
+    for (int job = 1; job <= 3; ++job) {
+      int calls = 0;
+      std::atomic<int> errors{0};
+      pool.Run([&](int thread) {
+        for (int call = 1; call <= kCalls; ++call) {
+          if (thread == 0) {
+            pool.OnCaller([&] {
+              errors += std::this_thread::get_id() != self;
+              ++calls;
+            });
+          }
+          pool.Barrier();
+          errors += calls != call;
+          pool.Barrier();
+        }
+      });
+      EXPECT_EQ(errors, 0);
+    }
+  }
+}
+
+TEST(ThreadPool, ACallerThatWaitsComputesNothing) {
+  ThreadPool pool(2, PoolCaller::kWaits);
+  const std::thread::id self = std::this_thread::get_id();
+  std::atomic<int> done{0};
+  pool.Run([&](int) {
+    EXPECT_NE(std::this_thread::get_id(), self);
+    ++done;
+  });
+  EXPECT_EQ(done, 2);
 }
 
 TEST(ThreadPool, RunReturnsAfterEveryThreadAndRestoresTheCaller) {
@@ -96,7 +139,9 @@ TEST(ThreadPool, EveryThreadFlushesDenormals) {
   for (const float product : products) EXPECT_EQ(product, 0.0f);
 }
 
-TEST(ThreadPool, EndsWithoutEverRunning) { ThreadPool pool(5); }
+TEST(ThreadPool, EndsWithoutEverRunning) {
+  for (const PoolCaller caller : kCallers) ThreadPool pool(5, caller);
+}
 
 }  // namespace
 }  // namespace baton::engine::kernels

@@ -191,7 +191,7 @@ bool TransformerRunner::Paused(Cursor& cursor) {
   const bool paused = pause_.load(std::memory_order_relaxed) == cursor.meetings;
   ++cursor.meetings;
   if (!paused) return false;
-  if (cursor.thread == 0) gate_->Yield();
+  if (cursor.thread == 0) pool_->OnCaller([this] { gate_->Yield(); });
   pool_->Barrier();
   return true;
 }
