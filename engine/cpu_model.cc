@@ -129,9 +129,8 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::Model
     return absl::InvalidArgumentError(
         absl::StrFormat("this processor has no %s", absl::string_view(ToAbsl(IsaName(options.isa)))));
   }
-  auto pool = std::make_unique<kernels::ThreadPool>(KernelThreads(options.threads), options.gate == nullptr
-                                                                                        ? kernels::PoolCaller::kComputes
-                                                                                        : kernels::PoolCaller::kWaits);
+  const auto caller = options.gate == nullptr ? kernels::PoolCaller::kComputes : kernels::PoolCaller::kWaits;
+  auto pool = std::make_unique<kernels::ThreadPool>(KernelThreads(options.threads), caller);
   BATON_ASSIGN_OR_RETURN(TransformerWeights weights, LoadTransformerWeights(file, options, *pool));
   auto runner =
       std::make_unique<TransformerRunner>(std::move(weights), kv_dtype, *table, std::move(pool), options.max_rows);

@@ -23,9 +23,8 @@ namespace baton::engine::kernels {
 enum class PoolCaller {
   // It is thread 0: nothing need wake up to start a job or to end it.
   kComputes,
-  // It sleeps. Where processes share the cores, a thread that has computed for long waits behind those of its
-  // neighbours;
-  // this one still hands tokens on and asks for the cores at once.
+  // It sleeps. Where processes share the cores, a thread that has computed for long waits behind its neighbours'; this
+  // one still hands tokens on and asks for the cores at once.
   kWaits,
 };
 
@@ -50,7 +49,7 @@ class ThreadPool {
 
  private:
   void Work(int thread);
-  void Start(absl::FunctionRef<void(int thread)> job);
+  // The part of a caller that waits: calls, until the job is done.
   void ServeUntilDone();
   // The calling thread's cores: the one of pool thread `thread`, or all that the process may use.
   void Bind(int thread) const;
