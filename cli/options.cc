@@ -158,6 +158,10 @@ void AddRouterFlags(CLI::App& app, RouterFlags& flags) {
                  "prompts shorter than this are computed by the decode worker itself; 0: none")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
+  app.add_option("--ttft-target-ms", flags.ttft_target_ms,
+                 "a request that can no longer have its first token within this lets others go first; 0: none does")
+      ->check(CLI::Range(0, kMaxTtftTargetMs))
+      ->capture_default_str();
 }
 
 void FinishOptions(CLI::App& app) { FinishCommands(app, ""); }

@@ -55,6 +55,7 @@ struct ListenFlags {
 struct RouterFlags {
   int max_queued_jobs = kMaxQueuedJobs;
   int local_prefill_tokens = 0;
+  int ttft_target_ms = 1500;
 };
 
 inline constexpr int kMinChunkTokens = 16;

@@ -67,6 +67,8 @@ absl::StatusOr<SupervisorOptions> MakeOptions(const Flags& flags) {
                          std::to_string(flags.router.max_queued_jobs),
                          "--local-prefill-tokens",
                          std::to_string(flags.router.local_prefill_tokens),
+                         "--ttft-target-ms",
+                         std::to_string(flags.router.ttft_target_ms),
                          "--log-level",
                          flags.listen.log_level};
   std::vector<std::string> args = EngineArgs(flags);

@@ -51,8 +51,9 @@ struct CoreArbiter::Shared {
   uint64_t magic;
   alignas(64) pthread_mutex_t next;
   alignas(64) pthread_mutex_t cores;
-  // When a holder that does not yield last entered.
+  // When a holder that does not yield last entered, and last left.
   alignas(64) std::atomic<TimeNs> turn_began;
+  std::atomic<TimeNs> turn_ended;
 };
 
 absl::StatusOr<int> CreateCoreArbiter() {
@@ -98,8 +99,17 @@ void CoreArbiter::Enter() {
     spdlog::warn("no grant of the cores after {} s: is a worker stopped? Computing without",
                  options_.max_wait_ns / kNsPerSecond);
   }
+  if (options_.yields) HandOn();
   entered_ = clock_.Now();
   if (!options_.yields) shared_.turn_began.store(entered_, std::memory_order_relaxed);
+}
+
+void CoreArbiter::HandOn() const {
+  const TimeNs ended = shared_.turn_ended.load(std::memory_order_relaxed);
+  const int64_t left_ns = std::min(ended + options_.hand_on_ns - clock_.Now(), options_.hand_on_ns);
+  if (left_ns <= 0) return;
+  const timespec time{.tv_sec = left_ns / kNsPerSecond, .tv_nsec = left_ns % kNsPerSecond};
+  nanosleep(&time, nullptr);
 }
 
 bool CoreArbiter::ShouldYield() {
@@ -117,6 +127,7 @@ void CoreArbiter::Yield() {
 }
 
 void CoreArbiter::Leave() {
+  if (!options_.yields) shared_.turn_ended.store(clock_.Now(), std::memory_order_relaxed);
   if (granted_) pthread_mutex_unlock(&shared_.cores);
   granted_ = false;
 }

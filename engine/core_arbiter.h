@@ -5,7 +5,8 @@
 //   -------------------+---------------------------------------------------+--------+--------------------------------
 //   free               | Enter                                             | held   |
 //   held               | Enter of another                                  | held   | it queues; one at a time is next
-//   held               | Leave                                             | free   | the next one enters
+//   held               | Leave                                             | free   | the next one enters, but one that
+//                      |                                                   |        | yields kHandOnMs after decode
 //   held               | Yield, which ShouldYield asks for once somebody   | free   | the next one enters; the holder
 //                      | is next and the quantum of one that yields over   |        | queues behind it
 //   held               | the holder dies                                   | free   | the next one enters
@@ -27,6 +28,10 @@ namespace baton::engine {
 // Measured in the open loop of docs/performance.md: a longer one holds no more requests, a shorter one fewer.
 inline constexpr int kDecodePeriodMs = 20;
 
+// After a step of decode, for its tokens: a dozen short wake-ups in three processes bring them to the clients. Beside
+// threads that compute without a pause one in ten of them waits for the timer's next tick, 4 ms.
+inline constexpr int kHandOnMs = 1;
+
 struct CoreArbiterOptions {
   // Lets others in during a step: prefill does, decode does not.
   bool yields = false;
@@ -34,6 +39,8 @@ struct CoreArbiterOptions {
   int64_t period_ns = kDecodePeriodMs * kNsPerMs;
   // What a yielding holder computes at least before it lets others in, however long their turns are.
   int64_t min_quantum_ns = 10 * kNsPerMs;
+  // How long one that yields leaves the cores idle after others computed.
+  int64_t hand_on_ns = kHandOnMs * kNsPerMs;
   // After so long a wait the step runs without a grant: a stopped process slows its neighbours down, no more.
   int64_t max_wait_ns = 2 * kNsPerSecond;
 };
@@ -61,6 +68,9 @@ class CoreArbiter final : public StepGate {
 
   CoreArbiter(Shared& shared, const CoreArbiterOptions& options, const Clock& clock)
       : shared_(shared), options_(options), clock_(clock) {}
+
+  // Sleeps until the tokens of decode's last step are on their way.
+  void HandOn() const;
 
   Shared& shared_;
   const CoreArbiterOptions options_;

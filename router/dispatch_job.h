@@ -15,6 +15,9 @@ namespace baton::router {
 
 enum class JobState : uint8_t { kQueued, kPlaced, kStreaming, kFinishing };
 
+// Who goes first in the line: the table is in waiting_line.h.
+enum class LineRank : uint8_t { kOverdue, kOnTime, kLate };
+
 // Who computes what, in one attempt.
 enum class AttemptKind : uint8_t {
   // P the prompt, D the output.
@@ -49,6 +52,7 @@ struct DispatchJob {
   std::shared_ptr<const JobSpec> spec;
   // Order of submission; a job that comes back takes its old place.
   uint64_t place_in_line = 0;
+  LineRank line_rank = LineRank::kOnTime;
   JobState state = JobState::kQueued;
   PhaseMarks marks;
   // The next event of time: the deadline, or the end of the wait for the reason behind `echo`.
@@ -62,6 +66,8 @@ struct DispatchJob {
   uint32_t attempt = 0;
   AttemptKind kind = AttemptKind::kPair;
   Pair pair;
+  // What the prompt's worker had to compute when it got this prompt, with it.
+  int64_t tokens_to_first = 0;
   // D has the prompt's KV: P may go.
   bool committed = false;
   // What a side said that was only cancelled.

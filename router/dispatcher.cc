@@ -100,6 +100,7 @@ void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& t
     job.state = JobState::kStreaming;
     job.first = token;
     job.marks.first_token = clock_.Now();
+    line_.OnFirstToken(*job.marks.first_token - *job.marks.placed, job.tokens_to_first);
     // Nothing is transferred in these; a token of D means that it has the KV.
     if (job.kind != AttemptKind::kPair || side == Side::kDecode) {
       job.committed = true;
@@ -238,7 +239,7 @@ void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
   result.phases = ComputePhases(job.marks, clock_.Now());
   actions_.push_back(EndJob{.job = job.spec->id, .result = std::move(result)});
   SetTimer(job, kNever);
-  if (job.state == JobState::kQueued) line_.erase(job.place_in_line);
+  if (job.state == JobState::kQueued) line_.Remove(job);
   settled_ = false;
   jobs_.erase(JobId(job.spec->id));
 }

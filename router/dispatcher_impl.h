@@ -14,6 +14,7 @@
 #include "router/call_ledger.h"
 #include "router/dispatch_job.h"
 #include "router/dispatcher.h"
+#include "router/waiting_line.h"
 
 namespace baton::router {
 
@@ -39,7 +40,6 @@ class Dispatcher::Impl {
   const std::map<WorkerId, Assigned>& assigned() const { return ledger_.assigned(); }
 
  private:
-  using Line = std::map<uint64_t, DispatchJob*>;
   // Kinds of attempts, which need different workers.
   static constexpr size_t kKinds = 3;
 
@@ -62,6 +62,9 @@ class Dispatcher::Impl {
 
   // dispatcher_queue.cc: the line, placing, time.
   void PlaceQueued();
+  void RankQueued(TimeNs now);
+  // Prompt tokens that the worker has yet to compute.
+  int64_t Uncomputed(const WorkerId& worker) const;
   PlacementResult PlaceNow(DispatchJob& job);
   void StartAttempt(DispatchJob& job, const Pair& pair);
   void Requeue(DispatchJob& job);
@@ -84,8 +87,8 @@ class Dispatcher::Impl {
   WorkerRegistry registry_;
   CallLedger ledger_;
   std::map<JobId, std::unique_ptr<DispatchJob>> jobs_;
-  // Jobs in state kQueued, by place in line.
-  Line line_;
+  // Jobs in state kQueued.
+  WaitingLine line_;
   uint64_t next_place_ = 0;
   std::set<std::pair<TimeNs, JobId>> timers_;
   // Counts, per registered worker, how often room may have come.

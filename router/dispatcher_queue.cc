@@ -1,5 +1,6 @@
 // The line of waiting jobs, placing, and everything that happens by time.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +22,8 @@ int64_t PromptTokens(const JobSpec& spec) { return static_cast<int64_t>(spec.pro
 
 }  // namespace
 
-Dispatcher::Impl::Impl(const DispatcherOptions& options, const Clock& clock) : options_(options), clock_(clock) {
+Dispatcher::Impl::Impl(const DispatcherOptions& options, const Clock& clock)
+    : options_(options), clock_(clock), line_(options.ttft_target_ms * kNsPerMs) {
   missing_since_.fill(clock.Now());
 }
 
@@ -39,7 +41,7 @@ absl::Status Dispatcher::Impl::Submit(std::shared_ptr<const JobSpec> spec) {
   job.place_in_line = next_place_++;
   job.marks.submitted = now;
   jobs_.emplace(job.spec->id, std::move(owned));
-  line_.emplace(job.place_in_line, &job);
+  line_.Add(job);
   if (job.spec->deadline <= now) {
     End(job, absl::DeadlineExceededError("the deadline had passed when the request came"));
     return absl::OkStatus();
@@ -102,9 +104,11 @@ void Dispatcher::Impl::PlaceQueued() {
   if (settled_) return;
   settled_ = true;
   const TimeNs now = clock_.Now();
+  RankQueued(now);
+  const WaitingLine::Jobs& line = line_.jobs();
   int waiting = 0;
-  for (auto it = line_.begin(); it != line_.end() && waiting <= kMaxLookAhead && HasCallRoom();) {
-    DispatchJob& head = *line_.begin()->second;
+  for (auto it = line.begin(); it != line.end() && waiting <= kMaxLookAhead && HasCallRoom();) {
+    DispatchJob& head = *line.begin()->second;
     DispatchJob& job = *it->second;
     if (&job != &head && head.passed_over >= options_.max_passed_over) return;
     ++it;
@@ -126,6 +130,22 @@ void Dispatcher::Impl::PlaceQueued() {
         break;
     }
   }
+}
+
+// As if the next prompt went to the prefill worker with the least to compute.
+void Dispatcher::Impl::RankQueued(TimeNs now) {
+  std::optional<int64_t> least;
+  for (const auto& [id, worker] : registry_.workers()) {
+    if (!worker.can_prefill() || worker.load.state != WorkerState::kServing) continue;
+    const int64_t tokens = Uncomputed(id);
+    least = std::min(least.value_or(tokens), tokens);
+  }
+  if (least) line_.Rank(now, *least);
+}
+
+int64_t Dispatcher::Impl::Uncomputed(const WorkerId& worker) const {
+  const auto assigned = ledger_.assigned().find(worker);
+  return assigned == ledger_.assigned().end() ? 0 : assigned->second.uncomputed_prompt_tokens;
 }
 
 bool Dispatcher::Impl::HasCallRoom() const {
@@ -157,13 +177,14 @@ std::vector<WorkerId> Dispatcher::Impl::Avoided(DispatchJob& job) {
 }
 
 void Dispatcher::Impl::StartAttempt(DispatchJob& job, const Pair& pair) {
-  line_.erase(job.place_in_line);
+  line_.Remove(job);
   job.state = JobState::kPlaced;
   job.kind = pair.prefill == pair.decode ? AttemptKind::kLocal : KindOf(*job.spec);
   job.pair = pair;
   job.marks.placed = clock_.Now();
   ++job.attempt;
   const int64_t tokens = PromptTokens(*job.spec);
+  job.tokens_to_first = Uncomputed(pair.prefill) + tokens;
   const JobKey key = job.key();
   const Worker* prefill = registry_.Find(pair.prefill);
   if (job.kind != AttemptKind::kLocal) {
@@ -201,7 +222,7 @@ void Dispatcher::Impl::Requeue(DispatchJob& job) {
   job.echo.reset();
   job.marks = {.submitted = job.marks.submitted, .placed = {}, .admitted = {}, .first_token = {}, .committed = {}};
   job.result.cached_tokens = 0;
-  line_.emplace(job.place_in_line, &job);
+  line_.Add(job);
   SetTimer(job, job.spec->deadline);
   next_give_up_ = std::min(next_give_up_, GiveUpTime(job));
 }
@@ -230,7 +251,7 @@ void Dispatcher::Impl::EndUnservedJobs() {
   const TimeNs now = clock_.Now();
   next_give_up_ = kNever;
   std::vector<DispatchJob*> unserved;
-  for (const auto& [place, job] : line_) {
+  for (const auto& [place, job] : line_.jobs()) {
     const TimeNs give_up = GiveUpTime(*job);
     if (give_up <= now) {
       unserved.push_back(job);

@@ -76,6 +76,19 @@ TEST_F(DispatcherQueueTest, WithoutWorkersAJobEndsUnavailable) {
   EXPECT_THAT(Actions(), ElementsAre("2:UNAVAILABLE")) << "a prefill worker alone is no pair";
 }
 
+TEST_F(DispatcherQueueTest, AJobThatIsTooLateForTheTargetLetsOthersGoFirst) {
+  options_.ttft_target_ms = 100;
+  JoinPair();
+  Submit(1, {.prompt_tokens = 128});
+  Submit(2, {.prompt_tokens = 64});
+  AdvanceMs(80);
+  Submit(3, {.prompt_tokens = 64});
+  Actions();
+  PrefillDone(KeyOf(1), 70);
+  EXPECT_THAT(Actions(), ElementsAre("1:0=70", "P1 3/1", "D2 3/1", "P1 2/1", "D2 2/1"))
+      << "64 tokens take 40 ms now, job 2 has 20";
+}
+
 TEST_F(DispatcherQueueTest, AJobWaitsLongWhereWorkersExist) {
   options_.worker_silence_ms = 1'000'000;
   JoinPair();

@@ -81,6 +81,7 @@ class Cluster final : public PeerDirectory {
     // The bug is in what several rows of one sequence at a decode worker mean.
     const bool local = sim_.bug != PlantedBug::kResumedTooLate && sim_.Chance(30);
     if (local) options.local_prefill_tokens = 24;
+    if (sim_.Chance(50)) options.ttft_target_ms = sim_.Between(1, 100);
     return options;
   }
 

@@ -1,0 +1,42 @@
+#include "router/waiting_line.h"
+
+namespace baton::router {
+namespace {
+
+// First tokens that the estimate remembers, roughly.
+constexpr double kSmoothedOver = 8;
+
+}  // namespace
+
+void WaitingLine::Rank(TimeNs now, int64_t tokens_ahead) {
+  if (ttft_target_ns_ == 0) return;
+  while (DispatchJob* job = First(LineRank::kLate)) {
+    if (now < job->marks.submitted + kMaxLateTargets * ttft_target_ns_) break;
+    Move(*job, LineRank::kOverdue);
+  }
+  while (DispatchJob* job = First(LineRank::kOnTime)) {
+    const double tokens = static_cast<double>(tokens_ahead) + static_cast<double>(job->spec->prompt.size());
+    const TimeNs first_token = now + static_cast<int64_t>(ns_per_prompt_token_ * tokens);
+    if (first_token <= job->marks.submitted + ttft_target_ns_) break;
+    Move(*job, LineRank::kLate);
+  }
+}
+
+void WaitingLine::OnFirstToken(int64_t elapsed_ns, int64_t prompt_tokens) {
+  const double sample = static_cast<double>(elapsed_ns) / static_cast<double>(prompt_tokens);
+  if (ns_per_prompt_token_ == 0) ns_per_prompt_token_ = sample;
+  ns_per_prompt_token_ += (sample - ns_per_prompt_token_) / kSmoothedOver;
+}
+
+void WaitingLine::Move(DispatchJob& job, LineRank rank) {
+  Remove(job);
+  job.line_rank = rank;
+  Add(job);
+}
+
+DispatchJob* WaitingLine::First(LineRank rank) const {
+  const auto it = jobs_.lower_bound({rank, 0});
+  return it == jobs_.end() || it->first.first != rank ? nullptr : it->second;
+}
+
+}  // namespace baton::router
