@@ -73,7 +73,7 @@ TEST_F(CoreArbiterTest, OneHolderAtATime) {
   constexpr int kSteps = 2000;
   std::atomic<int> inside{0};
   const auto work = [&](bool yields) {
-    const auto arbiter = Open({.yields = yields, .period_ns = 0, .min_quantum_ns = 0});
+    const auto arbiter = Open({.yields = yields, .period_ns = 0, .min_quantum_ns = 0, .hand_on_ns = 0});
     for (int i = 0; i < kSteps; ++i) {
       arbiter->Enter();
       EXPECT_EQ(inside.fetch_add(1), 0);
@@ -118,6 +118,19 @@ TEST_F(CoreArbiterTest, PrefillHasWhatADecodeStepLeavesOfThePeriod) {
 TEST_F(CoreArbiterTest, PrefillHasItsLeastQuantumHoweverLongADecodeStepTakes) {
   TakeDecodeTurn(1'000);
   ExpectQuantum({.yields = true, .period_ns = 36, .min_quantum_ns = 10, .max_wait_ns = kPatientNs}, 4, 10);
+}
+
+TEST_F(CoreArbiterTest, PrefillLeavesTheCoresToTheTokensOfADecodeStep) {
+  constexpr int64_t kHandOnNs = 5 * kNsPerMs;
+  const Clock& clock = MonotonicClock();
+  const auto decode = *CoreArbiter::Open(fd_, {}, clock);
+  const auto prefill = *CoreArbiter::Open(fd_, {.yields = true, .hand_on_ns = kHandOnNs}, clock);
+  decode->Enter();
+  const TimeNs left = clock.Now();
+  decode->Leave();
+  prefill->Enter();
+  EXPECT_GE(clock.Now() - left, kHandOnNs);
+  prefill->Leave();
 }
 
 TEST_F(CoreArbiterTest, ADeadHolderHandsTheCoresOn) {

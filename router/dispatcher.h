@@ -29,7 +29,8 @@
 //   any         | Cancel, deadline               | ended       | End(status)
 //
 // End cancels the calls of the job that are open and have not said kFinished, then gives EndJob, the job's last action.
-// Who is at the head: waiting_line.h. A job at the head may be passed over max_passed_over times by jobs that fit; then nothing is placed before it.
+// The order of the line is waiting_line.h's. A job at its head may be passed over max_passed_over times by jobs that
+// fit; then nothing is placed before it.
 // A cancelled attempt keeps counting as assigned until its worker ended the call.
 #ifndef BATON_ROUTER_DISPATCHER_H_
 #define BATON_ROUTER_DISPATCHER_H_
@@ -132,7 +133,8 @@ struct DispatcherOptions {
   // Prompts shorter than this are prefilled by the decode worker itself; 0: never.
   int32_t local_prefill_tokens = 0;
   int32_t max_passed_over = 8;
-  // Jobs that may have their first token so soon after they came go before those that may not; 0: in order of submission.
+  // Jobs that may have their first token so soon after they came go before those that may not; 0: in order of
+  // submission.
   int64_t ttft_target_ms = 0;
   // Attempts that were refused for lack of room before the job fails with RESOURCE_EXHAUSTED.
   int32_t max_refusals = 10'000;
