@@ -5,8 +5,9 @@
 //   -------------------+---------------------------------------------------+--------+--------------------------------
 //   free               | Enter                                             | held   |
 //   held               | Enter of another                                  | held   | it queues; one at a time is next
-//   held               | Leave                                             | free   | the next one enters, but one that
-//                      |                                                   |        | yields kHandOnMs after decode
+//   held               | Leave                                             | free   | the next one enters; one that
+//                      |                                                   |        | yields computes hand_on_ns after
+//                      |                                                   |        | one that does not has left
 //   held               | Yield, which ShouldYield asks for once somebody   | free   | the next one enters; the holder
 //                      | is next and the quantum of one that yields over   |        | queues behind it
 //   held               | the holder dies                                   | free   | the next one enters
@@ -29,8 +30,8 @@ namespace baton::engine {
 inline constexpr int kDecodePeriodMs = 20;
 
 // After a step of decode, for its tokens: a dozen short wake-ups in three processes bring them to the clients, and
-// beside threads that compute without a pause some of these wait for the timer's next tick, up to 4 ms. So of the gaps
-// between tokens, at a period of 20 ms, p90 is 21 ms and not 24.
+// beside threads that compute without a pause some of these wait for the timer's next tick, up to 4 ms. With the pause
+// p90 of the gaps between tokens is 21 ms, without it 24, at a period of 20.
 inline constexpr int kHandOnMs = 1;
 
 struct CoreArbiterOptions {
@@ -40,7 +41,7 @@ struct CoreArbiterOptions {
   int64_t period_ns = kDecodePeriodMs * kNsPerMs;
   // What a yielding holder computes at least before it lets others in, however long their turns are.
   int64_t min_quantum_ns = 10 * kNsPerMs;
-  // How long one that yields leaves the cores idle after others computed.
+  // How long one that yields leaves the cores idle after one that does not has left.
   int64_t hand_on_ns = kHandOnMs * kNsPerMs;
   // After so long a wait the step runs without a grant: a stopped process slows its neighbours down, no more.
   int64_t max_wait_ns = 2 * kNsPerSecond;

@@ -30,7 +30,7 @@
 //
 // End cancels the calls of the job that are open and have not said kFinished, then gives EndJob, the job's last action.
 // The order of the line is waiting_line.h's. A job at its head may be passed over max_passed_over times by jobs that
-// fit; then nothing is placed before it.
+// fit; then it is hurried, and nothing is placed before it.
 // A cancelled attempt keeps counting as assigned until its worker ended the call.
 #ifndef BATON_ROUTER_DISPATCHER_H_
 #define BATON_ROUTER_DISPATCHER_H_

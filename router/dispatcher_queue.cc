@@ -53,7 +53,7 @@ absl::Status Dispatcher::Impl::Submit(std::shared_ptr<const JobSpec> spec) {
     return absl::OkStatus();
   }
   next_give_up_ = std::min(next_give_up_, GiveUpTime(job));
-  if (queued_jobs() <= kMaxLookAhead + 1) settled_ = false;
+  if (line_.AmongFirst(job, kMaxLookAhead + 1)) settled_ = false;
   PlaceQueued();
   return absl::OkStatus();
 }
@@ -117,7 +117,7 @@ void Dispatcher::Impl::PlaceQueued() {
     const PlacementResult placed = late ? PlacementResult{} : PlaceNow(job);
     switch (placed.verdict) {
       case PlacementVerdict::kPlaced:
-        if (&job != &head) ++head.passed_over;
+        if (&job != &head && ++head.passed_over == options_.max_passed_over) line_.Hurry(head);
         StartAttempt(job, placed.pair);
         break;
       case PlacementVerdict::kImpossible:
@@ -132,8 +132,10 @@ void Dispatcher::Impl::PlaceQueued() {
   }
 }
 
-// As if the next prompt went to the prefill worker with the least to compute.
+// As if the next prompt went to the prefill worker with the least to compute: short ones that a decode worker will
+// compute itself are taken for late too soon.
 void Dispatcher::Impl::RankQueued(TimeNs now) {
+  if (line_.size() == 0) return;
   std::optional<int64_t> least;
   for (const auto& [id, worker] : registry_.workers()) {
     if (!worker.can_prefill() || worker.load.state != WorkerState::kServing) continue;

@@ -10,22 +10,37 @@ constexpr double kSmoothedOver = 8;
 
 void WaitingLine::Rank(TimeNs now, int64_t tokens_ahead) {
   if (ttft_target_ns_ == 0) return;
+  const double ns_per_token = elapsed_ns_ / prompt_tokens_;
+  while (DispatchJob* job = First(LineRank::kOnTime)) {
+    const double tokens = static_cast<double>(tokens_ahead) + static_cast<double>(job->spec->prompt.size());
+    const TimeNs first_token = now + static_cast<int64_t>(ns_per_token * tokens);
+    if (first_token <= job->marks.submitted + ttft_target_ns_) break;
+    Move(*job, LineRank::kLate);
+  }
   while (DispatchJob* job = First(LineRank::kLate)) {
     if (now < job->marks.submitted + kMaxLateTargets * ttft_target_ns_) break;
     Move(*job, LineRank::kOverdue);
   }
-  while (DispatchJob* job = First(LineRank::kOnTime)) {
-    const double tokens = static_cast<double>(tokens_ahead) + static_cast<double>(job->spec->prompt.size());
-    const TimeNs first_token = now + static_cast<int64_t>(ns_per_prompt_token_ * tokens);
-    if (first_token <= job->marks.submitted + ttft_target_ns_) break;
-    Move(*job, LineRank::kLate);
-  }
 }
 
 void WaitingLine::OnFirstToken(int64_t elapsed_ns, int64_t prompt_tokens) {
-  const double sample = static_cast<double>(elapsed_ns) / static_cast<double>(prompt_tokens);
-  if (ns_per_prompt_token_ == 0) ns_per_prompt_token_ = sample;
-  ns_per_prompt_token_ += (sample - ns_per_prompt_token_) / kSmoothedOver;
+  const auto elapsed = static_cast<double>(elapsed_ns);
+  const auto tokens = static_cast<double>(prompt_tokens);
+  if (elapsed_ns_ == 0) {
+    elapsed_ns_ = elapsed;
+    prompt_tokens_ = tokens;
+  }
+  elapsed_ns_ += (elapsed - elapsed_ns_) / kSmoothedOver;
+  prompt_tokens_ += (tokens - prompt_tokens_) / kSmoothedOver;
+}
+
+bool WaitingLine::AmongFirst(const DispatchJob& job, size_t count) const {
+  for (const auto& [key, other] : jobs_) {
+    if (count == 0) return false;
+    if (other == &job) return true;
+    --count;
+  }
+  return false;
 }
 
 void WaitingLine::Move(DispatchJob& job, LineRank rank) {

@@ -6,7 +6,8 @@
 //   ---------+----------------------------------------------------------------------+---------
 //   -        | Add                                                                  | kOnTime
 //   kOnTime  | it is the first of its rank, and its first token would be too late   | kLate
-//   kLate    | it was submitted kMaxLateTargets targets ago                         | kOverdue
+//   kLate    | it is the first of its rank, submitted kMaxLateTargets targets ago   | kOverdue
+//   any      | Hurry                                                                | kOverdue
 //
 // Order: kOverdue, kOnTime, kLate; within a rank by submission. A job that comes back from a worker has its rank and
 // place again. When a first token would come is estimated from what prompts took.
@@ -35,12 +36,13 @@ class WaitingLine {
 
   void Add(DispatchJob& job) { jobs_.emplace(Key(job), &job); }
   void Remove(const DispatchJob& job) { jobs_.erase(Key(job)); }
-  // Gives every job the rank that it has now. `tokens_ahead`: prompt tokens that the next prompt's worker computes
-  // before.
+  // Brings the ranks up to date. `tokens_ahead`: prompt tokens that the next prompt's worker computes before.
   void Rank(TimeNs now, int64_t tokens_ahead);
+  void Hurry(DispatchJob& job) { Move(job, LineRank::kOverdue); }
   // A prompt's first token came so long after it was placed; its worker then had `prompt_tokens` to compute, its own
   // ones among them.
   void OnFirstToken(int64_t elapsed_ns, int64_t prompt_tokens);
+  bool AmongFirst(const DispatchJob& job, size_t count) const;
 
   // In order.
   const Jobs& jobs() const { return jobs_; }
@@ -54,8 +56,10 @@ class WaitingLine {
 
   const int64_t ttft_target_ns_;
   Jobs jobs_;
-  // Smoothed; 0 before the first first token.
-  double ns_per_prompt_token_ = 0;
+  // Of a prompt, smoothed apart: their quotient weighs every token alike, so that a short prompt which waited for
+  // something else does not count for all.
+  double elapsed_ns_ = 0;
+  double prompt_tokens_ = 1;
 };
 
 }  // namespace baton::router

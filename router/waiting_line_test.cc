@@ -25,13 +25,16 @@ class WaitingLineTest : public ::testing::Test {
     job.marks.submitted = submitted;
     line_.Add(job);
   }
+  std::vector<uint64_t> Order() const {
+    std::vector<uint64_t> order;
+    for (const auto& [key, job] : line_.jobs()) order.push_back(job->place_in_line);
+    return order;
+  }
   // A prompt took so long for each token that had to be computed.
   void SawNsPerToken(int64_t ns) { line_.OnFirstToken(ns * 64, 64); }
   std::vector<uint64_t> Order(TimeNs now, int64_t tokens_ahead = 0) {
     line_.Rank(now, tokens_ahead);
-    std::vector<uint64_t> order;
-    for (const auto& [key, job] : line_.jobs()) order.push_back(job->place_in_line);
-    return order;
+    return Order();
   }
 
   // Whose addresses stay.
@@ -84,7 +87,37 @@ TEST_F(WaitingLineTest, AJobThatComesBackHasItsRankAgain) {
   line_.Remove(jobs_[0]);
   Add(1000);
   line_.Add(jobs_[0]);
-  EXPECT_THAT(Order(1002), ElementsAre(1, 2, 0));
+  EXPECT_THAT(Order(), ElementsAre(1, 2, 0));
+}
+
+TEST_F(WaitingLineTest, AJobThatGrewOldOnTimeIsOverdueAtOnce) {
+  Add(0);
+  Add(3500);
+  EXPECT_THAT(Order(kMaxLateTargets * kTargetNs), ElementsAre(0, 1));
+}
+
+TEST_F(WaitingLineTest, AHurriedJobGoesFirst) {
+  Add(0);
+  Add(10);
+  line_.Hurry(jobs_[1]);
+  EXPECT_THAT(Order(20), ElementsAre(1, 0));
+}
+
+TEST_F(WaitingLineTest, AShortPromptThatTookLongCountsForItsTokensAlone) {
+  for (int i = 0; i < 10; ++i) SawNsPerToken(1);
+  line_.OnFirstToken(640, 1);
+  Add(0);
+  Add(500);
+  EXPECT_THAT(Order(950), ElementsAre(0, 1)) << "10 tokens take 24 ns and not 800";
+}
+
+TEST_F(WaitingLineTest, KnowsWhoIsAmongTheFirst) {
+  Add(0);
+  Add(900);
+  Order(1001);
+  EXPECT_TRUE(line_.AmongFirst(jobs_[1], 1));
+  EXPECT_FALSE(line_.AmongFirst(jobs_[0], 1));
+  EXPECT_TRUE(line_.AmongFirst(jobs_[0], 2));
 }
 
 TEST_F(WaitingLineTest, WithoutATargetTheOrderIsThatOfSubmission) {
@@ -92,7 +125,7 @@ TEST_F(WaitingLineTest, WithoutATargetTheOrderIsThatOfSubmission) {
   DispatchJob first;
   DispatchJob second;
   second.place_in_line = 1;
-  second.marks.submitted = 1000;
+  second.marks.submitted = kNsPerSecond;
   for (DispatchJob* job : {&first, &second}) {
     job->spec = MakeJob(1);
     line.Add(*job);
