@@ -61,6 +61,7 @@ struct RouterFlags {
 inline constexpr int kMinChunkTokens = 16;
 inline constexpr int kMaxChunkTokens = 8192;
 inline constexpr int kMaxDecodePeriodMs = 1000;
+inline constexpr int kMaxTtftTargetMs = 600'000;
 // Larger chunks compute faster; where streams run in the same steps, smaller ones let them stutter less.
 inline constexpr int kPrefillWorkerChunkTokens = 512;
 inline constexpr int kDecodingWorkerChunkTokens = 256;

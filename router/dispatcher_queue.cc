@@ -146,8 +146,7 @@ void Dispatcher::Impl::RankQueued(TimeNs now) {
 }
 
 int64_t Dispatcher::Impl::Uncomputed(const WorkerId& worker) const {
-  const auto assigned = ledger_.assigned().find(worker);
-  return assigned == ledger_.assigned().end() ? 0 : assigned->second.uncomputed_prompt_tokens;
+  return AssignedTo(ledger_.assigned(), worker).uncomputed_prompt_tokens;
 }
 
 bool Dispatcher::Impl::HasCallRoom() const {

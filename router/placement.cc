@@ -37,7 +37,7 @@ class Placer {
   GroupResult PlaceSolo(const Group& group) const;
   GroupResult PlacePair(const Group& group) const;
 
-  const Assigned& AssignedTo(const Worker& worker) const;
+  const Assigned& AssignedTo(const Worker& worker) const { return router::AssignedTo(assigned_, worker.info.id); }
   bool Avoided(const Worker& worker) const;
   int64_t PendingTokens(const Worker& worker) const;
   int64_t ReservedBlocks(const Worker& worker) const;
@@ -54,12 +54,6 @@ class Placer {
   const PlacementOptions& options_;
   const std::vector<WorkerId>& avoid_;
 };
-
-const Assigned& Placer::AssignedTo(const Worker& worker) const {
-  static constexpr Assigned kNothing;
-  const auto it = assigned_.find(worker.info.id);
-  return it == assigned_.end() ? kNothing : it->second;
-}
 
 bool Placer::Avoided(const Worker& worker) const {
   return std::find(avoid_.begin(), avoid_.end(), worker.info.id) != avoid_.end();
@@ -154,6 +148,12 @@ GroupResult Placer::PlacePair(const Group& group) const {
 }
 
 }  // namespace
+
+const Assigned& AssignedTo(const std::map<WorkerId, Assigned>& assigned, const WorkerId& worker) {
+  static constexpr Assigned kNothing;
+  const auto it = assigned.find(worker);
+  return it == assigned.end() ? kNothing : it->second;
+}
 
 PlacementResult Place(const WorkerRegistry& registry, const std::map<WorkerId, Assigned>& assigned,
                       const JobNeeds& needs, const PlacementOptions& options, const std::vector<WorkerId>& avoid) {

@@ -38,6 +38,9 @@ struct Assigned {
   int64_t unheard_blocks = 0;
 };
 
+// Nothing for a worker that `assigned` does not hold. Valid as long as `assigned`.
+const Assigned& AssignedTo(const std::map<WorkerId, Assigned>& assigned, const WorkerId& worker);
+
 struct PlacementOptions {
   // A prefill worker gets at most this many chunk budgets of uncomputed tokens; an idle one always takes one job.
   int32_t max_pending_chunks = 2;
