@@ -32,7 +32,8 @@ absl::StatusOr<std::vector<std::string>> ReadFlags(const std::string& path, cons
     for (const auto& entry : root) {
       const std::string flag = entry.first.as<std::string>();
       const auto given = [&](const std::string& arg) { return Names(arg, "--" + flag); };
-      if (std::any_of(args.begin(), args.end(), given) || std::getenv(EnvironmentName(flag).c_str()) != nullptr) continue;
+      if (std::any_of(args.begin(), args.end(), given) || std::getenv(EnvironmentName(flag).c_str()) != nullptr)
+        continue;
       AppendFlag(flag, entry.second, flags);
     }
   } catch (const YAML::BadFile&) {

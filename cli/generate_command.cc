@@ -237,18 +237,14 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
   command->add_flag("--kv-digest", flags->kv_digest, "ask for the digest of the prompt's KV blocks");
   command->add_flag("--json", flags->json, "print one JSON object at the end");
   command->add_flag("--jsonl", flags->jsonl, "print one JSON object a message");
-  command->callback([flags, &exit_code] {
-    exit_code = Report(Generate(*flags));
-  });
+  command->callback([flags, &exit_code] { exit_code = Report(Generate(*flags)); });
 }
 
 void AddChatCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("chat", "talks with the model, a line at a time");
   AddClientFlags(*command, *flags);
-  command->callback([flags, &exit_code] {
-    exit_code = Report(Chat(*flags));
-  });
+  command->callback([flags, &exit_code] { exit_code = Report(Chat(*flags)); });
 }
 
 }  // namespace baton::cli

@@ -49,7 +49,9 @@ absl::Status Tokenize(const Flags& flags) {
     std::cout << Json{{"token_ids", ids}}.dump() << std::endl;
     return absl::OkStatus();
   }
-  for (int32_t id : ids) std::cout << id << '\t' << Json(tokenizer->TokenBytes(id)).dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+  for (int32_t id : ids)
+    std::cout << id << '\t' << Json(tokenizer->TokenBytes(id)).dump(-1, ' ', false, Json::error_handler_t::replace)
+              << '\n';
   return absl::OkStatus();
 }
 
@@ -126,9 +128,7 @@ absl::Status Inspect(const Flags& flags) {
 
 void SetCallback(CLI::App& command, const std::shared_ptr<Flags>& flags, absl::Status (*run)(const Flags&),
                  int& exit_code) {
-  command.callback([flags, run, &exit_code] {
-    exit_code = Report(run(*flags));
-  });
+  command.callback([flags, run, &exit_code] { exit_code = Report(run(*flags)); });
 }
 
 }  // namespace

@@ -82,8 +82,8 @@ absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options) {
   GrpcServer result;
   result.server = builder.BuildAndStart();
   if (result.server == nullptr || bound_port == 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", bind, ":", options.port, ": the port is in use or not ours; choose another --grpc-port"));
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", bind, ":", options.port,
+                                               ": the port is in use or not ours; choose another --grpc-port"));
   }
   for (const std::string& name : options.health_names) {
     result.server->GetHealthCheckService()->SetServingStatus(name, true);

@@ -50,8 +50,8 @@ absl::Status Status(const Flags& flags) {
     std::cout << json.dump() << std::endl;
     return absl::OkStatus();
   }
-  std::cout << absl::StreamFormat("router %s, version %s: %d jobs queued, %d running\n", flags.target,
-                                  status.version(), status.queued_jobs(), status.running_jobs());
+  std::cout << absl::StreamFormat("router %s, version %s: %d jobs queued, %d running\n", flags.target, status.version(),
+                                  status.queued_jobs(), status.running_jobs());
   std::cout << absl::StreamFormat("%-8s %8s %-22s %-9s %8s %8s %8s %8s\n", "role", "pid", "address", "state", "free",
                                   "used", "cached", "running");
   for (const v1::WorkerStatus& worker : status.workers()) {
@@ -80,9 +80,7 @@ void AddStatusCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("status", "the workers of a running router");
   AddTargetFlag(*command, flags->target);
   command->add_flag("--json", flags->json);
-  command->callback([flags, &exit_code] {
-    exit_code = Report(Status(*flags));
-  });
+  command->callback([flags, &exit_code] { exit_code = Report(Status(*flags)); });
 }
 
 }  // namespace baton::cli

@@ -6,8 +6,8 @@
 
 namespace baton::cli {
 
-// Reads from `transport`, which has its region and no thread yet, as a peer on this host would, and logs the path that was
-// chosen and the bandwidth that was reached, beside this machine's memcpy.
+// Reads from `transport`, which has its region and no thread yet, as a peer on this host would, and logs the path that
+// was chosen and the bandwidth that was reached, beside this machine's memcpy.
 void LogBandwidth(kvtransfer::Transport& transport, kvtransfer::TransportKind kind);
 
 }  // namespace baton::cli

@@ -24,8 +24,9 @@ struct Voidify {
 
 }  // namespace baton::internal
 
-#define BATON_CHECK(condition)    \
-  (condition) ? static_cast<void>(0) \
-              : ::baton::internal::Voidify() & ::baton::internal::CheckFailure(__FILE__, __LINE__, #condition).stream()
+#define BATON_CHECK(condition) \
+  (condition)                  \
+      ? static_cast<void>(0)   \
+      : ::baton::internal::Voidify() & ::baton::internal::CheckFailure(__FILE__, __LINE__, #condition).stream()
 
 #endif  // BATON_COMMON_CHECK_H_

@@ -1,5 +1,5 @@
-// Names of processes, jobs and attempts. Every message between processes carries them, so that a late or duplicate one is
-// told apart from a current one.
+// Names of processes, jobs and attempts. Every message between processes carries them, so that a late or duplicate one
+// is told apart from a current one.
 #ifndef BATON_COMMON_IDS_H_
 #define BATON_COMMON_IDS_H_
 

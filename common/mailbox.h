@@ -62,9 +62,7 @@ class Mailbox {
  private:
   bool Ready() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return closed_ || !events_.empty(); }
 
-  bool HasRoomOrClosed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return closed_ || events_.size() < capacity_;
-  }
+  bool HasRoomOrClosed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return closed_ || events_.size() < capacity_; }
 
   const size_t capacity_;
   mutable absl::Mutex mutex_;

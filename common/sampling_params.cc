@@ -19,8 +19,8 @@ struct Range {
 absl::Status CheckRange(const char* field, double value, const Range& range) {
   const bool above = range.low_open ? value > range.low : value >= range.low;
   if (above && value <= range.high) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, ": must be in ", range.low_open ? "(" : "[", range.low, ", ",
-                                                 range.high, "], not ", value));
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": must be in ", range.low_open ? "(" : "[", range.low, ", ", range.high, "], not ", value));
 }
 
 }  // namespace

@@ -31,9 +31,8 @@ grpc::ServerWriteReactor<pb::DecodeResponse>* DecodeService::Decode(grpc::Callba
       },
       opened);
   if (!opened) return stream.get();
-  const bool posted = loop_.Post([this, read = *std::move(read)]() mutable {
-    core_.OnDecode(std::move(read.first), read.second);
-  });
+  const bool posted =
+      loop_.Post([this, read = *std::move(read)]() mutable { core_.OnDecode(std::move(read.first), read.second); });
   if (!posted) streams_.End(key, absl::ResourceExhaustedError("the decode worker is overloaded"));
   return stream.get();
 }

@@ -1,8 +1,7 @@
-#include "kvtransfer/kv_sink.h"
-
 #include "common/limits.h"
 #include "gtest/gtest.h"
 #include "kvtransfer/handoff_testing.h"
+#include "kvtransfer/kv_sink.h"
 #include "kvtransfer/kv_sink_test_util.h"
 
 namespace baton::kvtransfer {

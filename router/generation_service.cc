@@ -71,8 +71,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(grpc::Ca
   });
   auto shared_output = std::make_shared<JobOutput>(*std::move(output));
   const bool posted = loop_.Post([this, job, stream, shared_output, arrived](Dispatcher& dispatcher) {
-    auto listener = std::make_shared<ClientStreamListener>(
-        ClientCall{.stream = stream, .job = job, .arrived = arrived}, std::move(*shared_output), clock_, dispatcher);
+    auto listener = std::make_shared<ClientStreamListener>(ClientCall{.stream = stream, .job = job, .arrived = arrived},
+                                                           std::move(*shared_output), clock_, dispatcher);
     const absl::Status status = loop_.Submit(job, std::move(listener));
     if (!status.ok()) stream->Finish(ToClientStatus(status));
   });

@@ -112,27 +112,26 @@ grpc::ServerBidiReactor<pb::JoinRequest, pb::JoinResponse>* RegistryService::Joi
   auto member = std::make_shared<Membership>();
   member->stream = JoinStream::Create();
   JoinStream* stream = member->stream.get();
-  stream->Start(
-      {.on_message =
-           [this, member](const pb::JoinRequest& request) {
-             if (request.has_hello() && !member->introduced) {
-               router::Join(loop_, member, request.hello(), model_);
-             } else if (request.has_heartbeat() && member->introduced) {
-               loop_.PostWhenRoom([id = member->id, load = ReadLoad(request.heartbeat())](Dispatcher& dispatcher) {
-                 dispatcher.OnWorkerLoad(id, load);
-               });
-             }
-           },
-       .on_closed =
-           [this, member] {
-             if (member->introduced) {
-               loop_.PostWhenRoom([member](Dispatcher& dispatcher) {
-                 if (member->joined) dispatcher.OnWorkerLost(member->id, absl::UnavailableError("the worker left"));
-               });
-             }
-             member->stream->Finish(grpc::Status::OK);
-             member->stream.reset();
-           }});
+  stream->Start({.on_message =
+                     [this, member](const pb::JoinRequest& request) {
+                       if (request.has_hello() && !member->introduced) {
+                         router::Join(loop_, member, request.hello(), model_);
+                       } else if (request.has_heartbeat() && member->introduced) {
+                         loop_.PostWhenRoom([id = member->id, load = ReadLoad(request.heartbeat())](
+                                                Dispatcher& dispatcher) { dispatcher.OnWorkerLoad(id, load); });
+                       }
+                     },
+                 .on_closed =
+                     [this, member] {
+                       if (member->introduced) {
+                         loop_.PostWhenRoom([member](Dispatcher& dispatcher) {
+                           if (member->joined)
+                             dispatcher.OnWorkerLost(member->id, absl::UnavailableError("the worker left"));
+                         });
+                       }
+                       member->stream->Finish(grpc::Status::OK);
+                       member->stream.reset();
+                     }});
   return stream;
 }
 

@@ -23,8 +23,8 @@ class JobListener {
   virtual void OnEnd(const JobResult& result) = 0;
 };
 
-// Calls to workers. Called on the loop; must not block. What comes back is posted as OnWorkerUpdate and OnWorkerEnd: every
-// start is answered by one OnWorkerEnd, also when the call could not be made.
+// Calls to workers. Called on the loop; must not block. What comes back is posted as OnWorkerUpdate and OnWorkerEnd:
+// every start is answered by one OnWorkerEnd, also when the call could not be made.
 class WorkerCalls {
  public:
   virtual ~WorkerCalls() = default;

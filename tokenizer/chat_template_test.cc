@@ -45,8 +45,7 @@ RenderOptions Untimed() {
 }
 
 void ExpectError(const std::string& source, StatusCode code, const std::string& part,
-                 const RenderOptions& options = Untimed(),
-                 const Json& variables = Json::object()) {
+                 const RenderOptions& options = Untimed(), const Json& variables = Json::object()) {
   const absl::StatusOr<std::string> text = Render(source, options, variables);
   ASSERT_FALSE(text.ok()) << source.substr(0, 100) << " gives " << text->substr(0, 100);
   EXPECT_EQ(text.status().code(), code) << text.status();

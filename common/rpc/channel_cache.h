@@ -18,7 +18,8 @@ grpc::ChannelArguments ChannelArguments();
 // `max_receive_bytes` 0: as large as our own messages get.
 void ConfigureServer(grpc::ServerBuilder& builder, int max_receive_bytes = 0);
 
-// Thread-safe. Targets come from the registry: at most kMaxWorkers live at a time; the cache starts anew beyond twice that.
+// Thread-safe. Targets come from the registry: at most kMaxWorkers live at a time; the cache starts anew beyond twice
+// that.
 class ChannelCache {
  public:
   std::shared_ptr<grpc::Channel> Get(const std::string& target) ABSL_LOCKS_EXCLUDED(mutex_);

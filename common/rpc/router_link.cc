@@ -47,19 +47,19 @@ void RouterLink::Run() {
 
 std::string RouterLink::JoinOnce(pb::WorkerRegistryService::Stub& stub) {
   auto state = std::make_shared<JoinState>();
-  auto stream = Stream::Create(
-      [&stub](grpc::ClientContext* context, auto* reactor) { stub.async()->Join(context, reactor); },
-      {.on_message =
-           [state](const pb::JoinResponse&) {
-             absl::MutexLock lock(&state->mutex);
-             state->accepted = true;
-           },
-       .on_done =
-           [state](const grpc::Status& status) {
-             absl::MutexLock lock(&state->mutex);
-             state->done = true;
-             state->status = status;
-           }});
+  auto stream =
+      Stream::Create([&stub](grpc::ClientContext* context, auto* reactor) { stub.async()->Join(context, reactor); },
+                     {.on_message =
+                          [state](const pb::JoinResponse&) {
+                            absl::MutexLock lock(&state->mutex);
+                            state->accepted = true;
+                          },
+                      .on_done =
+                          [state](const grpc::Status& status) {
+                            absl::MutexLock lock(&state->mutex);
+                            state->done = true;
+                            state->status = status;
+                          }});
   pb::JoinRequest hello;
   *hello.mutable_hello() = options_.hello;
   bool open = stream->Push(hello);

@@ -1,4 +1,5 @@
-// A worker's membership: joins the router over one stream, sends its load as heartbeats, joins again when the stream breaks.
+// A worker's membership: joins the router over one stream, sends its load as heartbeats, joins again when the stream
+// breaks.
 #ifndef BATON_COMMON_RPC_ROUTER_LINK_H_
 #define BATON_COMMON_RPC_ROUTER_LINK_H_
 

@@ -1,5 +1,5 @@
-// The server's side of a streaming call, usable from any thread. gRPC's callback reactors, with a bounded write queue and
-// shared ownership: the call keeps itself alive until gRPC is done with it, whoever else still holds it.
+// The server's side of a streaming call, usable from any thread. gRPC's callback reactors, with a bounded write queue
+// and shared ownership: the call keeps itself alive until gRPC is done with it, whoever else still holds it.
 #ifndef BATON_COMMON_RPC_SERVER_STREAM_H_
 #define BATON_COMMON_RPC_SERVER_STREAM_H_
 

@@ -16,15 +16,15 @@ void FetchClient::Open(FetchStreamId stream, const std::string& target, const Fe
   pb::KvService::Stub stub(channels_.Get(target));
   // Locked over the start: an answer must find the stream.
   absl::MutexLock lock(&mutex_);
-  auto call = Stream::Create(
-      [&stub](grpc::ClientContext* context, auto* reactor) { stub.async()->Fetch(context, reactor); },
-      {.on_message = [this, stream](const pb::FetchResponse& proto) { OnMessage(stream, proto); },
-       .on_done =
-           [this, stream](const grpc::Status& status) {
-             events_.on_closed(stream, rpc::FromGrpc(status));
-             absl::MutexLock inner(&mutex_);
-             streams_.erase(stream);
-           }});
+  auto call =
+      Stream::Create([&stub](grpc::ClientContext* context, auto* reactor) { stub.async()->Fetch(context, reactor); },
+                     {.on_message = [this, stream](const pb::FetchResponse& proto) { OnMessage(stream, proto); },
+                      .on_done =
+                          [this, stream](const grpc::Status& status) {
+                            events_.on_closed(stream, rpc::FromGrpc(status));
+                            absl::MutexLock inner(&mutex_);
+                            streams_.erase(stream);
+                          }});
   call->Push(ToProto(FetchRequest(open)));
   streams_[stream] = std::move(call);
 }
