@@ -105,7 +105,7 @@ absl::Status WorkerProcess::MakePool() {
 }
 
 void WorkerProcess::MakeEngine() {
-  populator_ = std::make_unique<PagePopulator>(pool_, kPopulateAheadBytes);
+  populator_ = std::make_unique<worker::PagePopulator>(pool_, kPopulateAheadBytes);
   engine_ = std::make_unique<engine::Engine>(engine::EngineOptions{.block_count = block_count_,
                                                                    .chunk_tokens = flags_.engine.chunk_tokens,
                                                                    .max_sequences = flags_.engine.max_seqs,
@@ -204,7 +204,7 @@ absl::Status WorkerProcess::Serve() {
       StartGrpcServer(
           {.bind = flags_.listen.bind, .port = flags_.listen.grpc_port, .services = services, .health_names = names}));
 
-  rpc::RouterLink::Options link{.router_target = flags_.router, .hello = {}, .load = [this] { return Load(); }};
+  worker::RouterLink::Options link{.router_target = flags_.router, .hello = {}, .load = [this] { return Load(); }};
   link.hello.set_incarnation(incarnation_.ToHex());
   link.hello.set_role(role_);
   link.hello.set_target(server_.address);
@@ -219,7 +219,7 @@ absl::Status WorkerProcess::Serve() {
   link.hello.set_full_groups(groups.full);
   link.hello.set_sliding_groups(groups.sliding);
   link.hello.set_window(groups.window);
-  link_ = std::make_unique<rpc::RouterLink>(std::move(link));
+  link_ = std::make_unique<worker::RouterLink>(std::move(link));
   link_->Start();
   return absl::OkStatus();
 }

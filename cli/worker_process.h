@@ -11,9 +11,7 @@
 #include "baton/internal/v1/worker.pb.h"
 #include "cli/options.h"
 #include "cli/process.h"
-#include "common/populate_pages.h"
 #include "common/random.h"
-#include "common/rpc/router_link.h"
 #include "decode_worker/decode_core.h"
 #include "decode_worker/decode_service.h"
 #include "engine/core_arbiter.h"
@@ -27,6 +25,8 @@
 #include "kvtransfer/transport.h"
 #include "prefill_worker/prefill_core.h"
 #include "prefill_worker/prefill_service.h"
+#include "worker/page_populator.h"
+#include "worker/router_link.h"
 
 namespace baton::cli {
 
@@ -96,9 +96,9 @@ class WorkerProcess {
   std::unique_ptr<engine::EngineLoop> loop_;
   std::thread loop_thread_;
   GrpcServer server_;
-  std::unique_ptr<rpc::RouterLink> link_;
+  std::unique_ptr<worker::RouterLink> link_;
   // Of the KV pool: a hand-off into pages that the system first has to find takes twice as long.
-  std::unique_ptr<PagePopulator> populator_;
+  std::unique_ptr<worker::PagePopulator> populator_;
   absl::Mutex load_mutex_;
   internal::v1::WorkerHeartbeat load_ ABSL_GUARDED_BY(load_mutex_);
 };

@@ -1,30 +1,16 @@
 #include "common/populate_pages.h"
 
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
-#include <string>
-
-#include "common/log.h"
 
 namespace baton {
 namespace {
 
-// A fraction of a millisecond's work: so long others wait who change the address space.
-constexpr size_t kPieceBytes = size_t{256} << 10;
-constexpr int kLowPriority = 10;
 // Of Linux 5.14; Debian 12's C library has no names for them.
 constexpr int kPopulateRead = 22;
 constexpr int kPopulateWrite = 23;
-
-// A tenth of a core where others want it. Not the idle class: a thread of it could hold the lock of the address space
-// for seconds.
-void RunAtLowPriority() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowPriority); }
 
 }  // namespace
 
@@ -37,44 +23,6 @@ absl::Status PopulatePages(absl::Span<uint8_t> memory) {
 
 void MapPages(absl::Span<const uint8_t> memory) {
   madvise(const_cast<uint8_t*>(memory.data()), memory.size(), kPopulateRead);
-}
-
-PagePopulator::PagePopulator(absl::Span<uint8_t> memory, size_t ahead_bytes)
-    : memory_(memory), ahead_bytes_(ahead_bytes), thread_([this] { Run(); }) {}
-
-PagePopulator::~PagePopulator() {
-  {
-    const absl::MutexLock lock(&mutex_);
-    stopping_ = true;
-  }
-  thread_.join();
-}
-
-void PagePopulator::SetUsed(size_t bytes) {
-  const absl::MutexLock lock(&mutex_);
-  used_bytes_ = bytes;
-}
-
-void PagePopulator::Run() {
-  RunAtLowPriority();
-  size_t done = 0;
-  while (done < memory_.size()) {
-    {
-      const absl::MutexLock lock(&mutex_);
-      const auto has_work = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return stopping_ || used_bytes_ + ahead_bytes_ > done;
-      };
-      mutex_.Await(absl::Condition(&has_work));
-      if (stopping_) return;
-    }
-    const size_t bytes = std::min(kPieceBytes, memory_.size() - done);
-    if (const absl::Status status = PopulatePages(memory_.subspan(done, bytes)); !status.ok()) {
-      spdlog::warn("memory for the KV pool ran out after {} of {} MiB, {}: give less --kv-memory", done >> 20,
-                   memory_.size() >> 20, std::string(status.message()));
-      return;
-    }
-    done += bytes;
-  }
 }
 
 }  // namespace baton

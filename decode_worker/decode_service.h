@@ -6,16 +6,16 @@
 
 #include "baton/internal/v1/worker.grpc.pb.h"
 #include "common/clock.h"
-#include "common/rpc/update_streams.h"
 #include "decode_worker/decode_core.h"
 #include "engine/engine_loop.h"
+#include "worker/update_streams.h"
 
 namespace baton::decode_worker {
 
 // Thread-safe. The core is only touched on the loop.
 class DecodeService final : public internal::v1::DecodeService::CallbackService {
  public:
-  using Streams = rpc::UpdateStreams<internal::v1::DecodeResponse>;
+  using Streams = worker::UpdateStreams<internal::v1::DecodeResponse>;
 
   // All references outlive the service; `streams` is the core's UpdateSink.
   DecodeService(const Incarnation& incarnation, const Clock& clock, engine::EngineLoop& loop, DecodeCore& core,

@@ -99,14 +99,15 @@ void CoreArbiter::Enter() {
     spdlog::warn("no grant of the cores after {} s: is a worker stopped? Computing without",
                  options_.max_wait_ns / kNsPerSecond);
   }
-  if (options_.yields) HandOn();
+  if (options_.yields) PauseForDecodeTokens();
   entered_ = clock_.Now();
   if (!options_.yields) shared_.turn_began.store(entered_, std::memory_order_relaxed);
 }
 
-void CoreArbiter::HandOn() const {
+void CoreArbiter::PauseForDecodeTokens() const {
   const TimeNs ended = shared_.turn_ended.load(std::memory_order_relaxed);
-  const int64_t left_ns = std::min(ended + options_.hand_on_ns - clock_.Now(), options_.hand_on_ns);
+  const int64_t left_ns =
+      std::min(ended + options_.decode_tokens_pause_ns - clock_.Now(), options_.decode_tokens_pause_ns);
   if (left_ns <= 0) return;
   const timespec time{.tv_sec = left_ns / kNsPerSecond, .tv_nsec = left_ns % kNsPerSecond};
   nanosleep(&time, nullptr);

@@ -6,7 +6,7 @@
 //   free               | Enter                                             | held   |
 //   held               | Enter of another                                  | held   | it queues; one at a time is next
 //   held               | Leave                                             | free   | the next one enters; one that
-//                      |                                                   |        | yields computes hand_on_ns after
+//                      |                                                   |        | yields computes decode_tokens_pause_ns after
 //                      |                                                   |        | one that does not has left
 //   held               | Yield, which ShouldYield asks for once somebody   | free   | the next one enters; the holder
 //                      | is next and the quantum of one that yields over   |        | queues behind it
@@ -32,7 +32,7 @@ inline constexpr int kDecodePeriodMs = 20;
 // After a step of decode, for its tokens: a dozen short wake-ups in three processes bring them to the clients, and
 // beside threads that compute without a pause some of these wait for the timer's next tick, up to 4 ms. With the pause
 // p90 of the gaps between tokens is 21 ms, without it 24, at a period of 20.
-inline constexpr int kHandOnMs = 1;
+inline constexpr int kDecodeTokensPauseMs = 1;
 
 struct CoreArbiterOptions {
   // Lets others in during a step: prefill does, decode does not.
@@ -42,7 +42,7 @@ struct CoreArbiterOptions {
   // What a yielding holder computes at least before it lets others in, however long their turns are.
   int64_t min_quantum_ns = 10 * kNsPerMs;
   // How long one that yields leaves the cores idle after one that does not has left.
-  int64_t hand_on_ns = kHandOnMs * kNsPerMs;
+  int64_t decode_tokens_pause_ns = kDecodeTokensPauseMs * kNsPerMs;
   // After so long a wait the step runs without a grant: a stopped process slows its neighbours down, no more.
   int64_t max_wait_ns = 2 * kNsPerSecond;
 };
@@ -72,7 +72,7 @@ class CoreArbiter final : public StepGate {
       : shared_(shared), options_(options), clock_(clock) {}
 
   // Sleeps until the tokens of decode's last step are on their way.
-  void HandOn() const;
+  void PauseForDecodeTokens() const;
 
   Shared& shared_;
   const CoreArbiterOptions options_;

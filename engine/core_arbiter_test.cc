@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-#include "common/manual_clock.h"
+#include "common/testing/manual_clock.h"
 #include "gtest/gtest.h"
 
 namespace baton::engine {
@@ -73,7 +73,7 @@ TEST_F(CoreArbiterTest, OneHolderAtATime) {
   constexpr int kSteps = 2000;
   std::atomic<int> inside{0};
   const auto work = [&](bool yields) {
-    const auto arbiter = Open({.yields = yields, .period_ns = 0, .min_quantum_ns = 0, .hand_on_ns = 0});
+    const auto arbiter = Open({.yields = yields, .period_ns = 0, .min_quantum_ns = 0, .decode_tokens_pause_ns = 0});
     for (int i = 0; i < kSteps; ++i) {
       arbiter->Enter();
       EXPECT_EQ(inside.fetch_add(1), 0);
@@ -121,15 +121,15 @@ TEST_F(CoreArbiterTest, PrefillHasItsLeastQuantumHoweverLongADecodeStepTakes) {
 }
 
 TEST_F(CoreArbiterTest, PrefillLeavesTheCoresToTheTokensOfADecodeStep) {
-  constexpr int64_t kHandOnNs = 5 * kNsPerMs;
+  constexpr int64_t kDecodeTokensPauseNs = 5 * kNsPerMs;
   const Clock& clock = MonotonicClock();
   const auto decode = *CoreArbiter::Open(fd_, {}, clock);
-  const auto prefill = *CoreArbiter::Open(fd_, {.yields = true, .hand_on_ns = kHandOnNs}, clock);
+  const auto prefill = *CoreArbiter::Open(fd_, {.yields = true, .decode_tokens_pause_ns = kDecodeTokensPauseNs}, clock);
   decode->Enter();
   const TimeNs left = clock.Now();
   decode->Leave();
   prefill->Enter();
-  EXPECT_GE(clock.Now() - left, kHandOnNs);
+  EXPECT_GE(clock.Now() - left, kDecodeTokensPauseNs);
   prefill->Leave();
 }
 

@@ -10,28 +10,12 @@
 
 #include "absl/status/statusor.h"
 #include "common/kv_layout.h"
+#include "engine/model_options.h"
 #include "engine/model_runner.h"
 #include "engine/step_gate.h"
 #include "modelfile/model_file.h"
 
 namespace baton::engine {
-
-// `exact`: int8 activations, integer group dots, fixed fp32 order: the same bits on every instruction set.
-// `fp32`: dequantized weights, float activations and float KV; the reference.
-enum class Numerics : uint8_t { kExact, kFp32 };
-
-// What becomes of a float matrix at load: nothing (kAuto), or blocks of 32 as a file of Q8_0 (kInt8) or Q4_1 (kInt4)
-// has them. With kInt4 embedding and head become Q8_0: they lose most by rounding. Matrices that the file holds
-// quantized stay as they are, and so do vectors.
-enum class Weights : uint8_t { kAuto, kInt8, kInt4 };
-
-std::string_view WeightsName(Weights weights);
-
-// The type in which a matrix is packed.
-modelfile::TensorType PackedType(const modelfile::TensorView& matrix, Weights weights);
-
-// Whether any matrix of the file is packed in another type than its own.
-bool IsRounded(const modelfile::ModelFile& file, Weights weights);
 
 // How far LoadCpuModel is. Any thread may read it meanwhile.
 struct LoadProgress {
@@ -40,22 +24,11 @@ struct LoadProgress {
   std::atomic<int64_t> total_bytes = 0;
 };
 
-// kAuto takes the best that the machine has.
-enum class Isa : uint8_t { kAuto, kScalar, kAvx2, kAvx512Vnni };
-
-std::string_view IsaName(Isa isa);
 // Those that this machine runs, without kAuto; kScalar is always among them.
 std::vector<Isa> SupportedIsas();
 
 // What CpuModelOptions::threads asks for: 0 is one a core.
 int KernelThreads(int threads);
-
-// What KV is kept in. None asked for: bf16 for exact, f32 for fp32. INVALID_ARGUMENT for a pair that does not go
-// together: exact takes bf16 or int8 (half the bytes, other bits), fp32 takes f32.
-absl::StatusOr<KvDtype> ChooseKvDtype(Numerics numerics, std::optional<KvDtype> asked);
-
-// How a model's KV lies in blocks.
-KvLayout KvLayoutOf(const modelfile::ModelConfig& config, KvDtype dtype);
 
 struct CpuModelOptions {
   Numerics numerics = Numerics::kExact;

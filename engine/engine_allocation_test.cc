@@ -9,8 +9,8 @@
 
 #include "engine/batch_scheduler.h"
 #include "engine/engine.h"
-#include "engine/fake_model.h"
 #include "engine/sampler.h"
+#include "engine/testing/fake_model.h"
 #include "gtest/gtest.h"
 
 namespace {

@@ -10,12 +10,12 @@ namespace baton::engine {
 // An idle loop looks at its timers at least this often.
 constexpr int64_t kMaxIdleWaitNs = 100 * kNsPerMs;
 
-EngineLoop::EngineLoop(Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_turn,
+EngineLoop::EngineLoop(Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_round,
                        StepGate* gate)
     : engine_(engine),
       clock_(clock),
       policies_(std::move(policies)),
-      after_turn_(std::move(after_turn)),
+      after_round_(std::move(after_round)),
       gate_(gate),
       mailbox_(kMaxMailboxEvents) {}
 
@@ -26,7 +26,7 @@ void EngineLoop::RunTasks() {
   }
 }
 
-bool EngineLoop::Turn() {
+bool EngineLoop::RunOnce() {
   RunTasks();
   if (!engine_.HasWork()) return false;
   if (gate_ != nullptr) {
@@ -44,7 +44,7 @@ bool EngineLoop::Turn() {
   return true;
 }
 
-TimeNs EngineLoop::NextTurn() const {
+TimeNs EngineLoop::NextRun() const {
   if (engine_.HasWork()) return clock_.Now();
   TimeNs next = kNever;
   for (const PhasePolicy* policy : policies_) next = std::min(next, policy->NextTimer());
@@ -53,11 +53,11 @@ TimeNs EngineLoop::NextTurn() const {
 
 void EngineLoop::Run() {
   while (!mailbox_.closed()) {
-    const bool stepped = Turn();
-    after_turn_();
+    const bool stepped = RunOnce();
+    after_round_();
     if (stepped) continue;
     const TimeNs now = clock_.Now();
-    const TimeNs next = NextTurn();
+    const TimeNs next = NextRun();
     if (next > now) mailbox_.Wait(std::min(next - now, kMaxIdleWaitNs));
   }
 }

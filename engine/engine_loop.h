@@ -28,10 +28,10 @@ class EngineLoop {
  public:
   using Task = std::function<void()>;
 
-  // The engine, the policies and the gate outlive the loop. `after_turn` runs on the loop's thread, for reports of
+  // The engine, the policies and the gate outlive the loop. `after_round` runs on the loop's thread, for reports of
   // load. Each step waits at the gate, if there is one.
   EngineLoop(
-      Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_turn = [] {},
+      Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_round = [] {},
       StepGate* gate = nullptr);
 
   // Any thread. False when the loop is overloaded or stopped: the task will not run.
@@ -40,12 +40,12 @@ class EngineLoop {
   // Slows the caller down instead of losing the task; dropped once the loop has stopped. Never from the loop itself.
   void PostWhenRoom(Task task) { mailbox_.PostWhenRoom(std::move(task)); }
 
-  // One turn without blocking: waiting tasks, due timers, one step. True when a step ran.
-  bool Turn();
-  // When Turn next has something to do of itself: now when the engine has work.
-  TimeNs NextTurn() const;
+  // One round without blocking: waiting tasks, due timers, one step. True when a step ran.
+  bool RunOnce();
+  // When RunOnce next has something to do by itself: now, when the engine has work.
+  TimeNs NextRun() const;
 
-  // Turns until Stop.
+  // Runs rounds until Stop.
   void Run();
   // Any thread.
   void Stop() { mailbox_.Close(); }
@@ -56,7 +56,7 @@ class EngineLoop {
   Engine& engine_;
   const Clock& clock_;
   const std::vector<PhasePolicy*> policies_;
-  const Task after_turn_;
+  const Task after_round_;
   StepGate* const gate_;
   Mailbox<Task> mailbox_;
 };

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/manual_clock.h"
+#include "common/testing/manual_clock.h"
 #include "engine/step_gate.h"
-#include "engine/test_engine.h"
+#include "engine/testing/checked_engine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -62,13 +62,13 @@ TEST_F(EngineLoopTest, WhatBecomesReadyWhileTheLoopWaitsForTheCoresIsInThatVeryS
   const SequenceId late = Reserve();
   engine_.engine.StartPrefill(first);
   gate_.during_wait = [&] { EXPECT_TRUE(loop_.Post([&] { engine_.engine.StartPrefill(late); })); };
-  EXPECT_TRUE(loop_.Turn());
+  EXPECT_TRUE(loop_.RunOnce());
   EXPECT_THAT(policy_.seen, UnorderedElementsAre(first, late));
   EXPECT_THAT(gate_.calls, ElementsAre('e', 'l'));
 }
 
 TEST_F(EngineLoopTest, WithoutWorkTheCoresAreNotAskedFor) {
-  EXPECT_FALSE(loop_.Turn());
+  EXPECT_FALSE(loop_.RunOnce());
   EXPECT_THAT(gate_.calls, ElementsAre());
 }
 
@@ -76,7 +76,7 @@ TEST_F(EngineLoopTest, WorkThatIsCancelledDuringTheWaitGivesTheCoresBack) {
   const SequenceId only = Reserve();
   engine_.engine.StartPrefill(only);
   gate_.during_wait = [&] { EXPECT_TRUE(loop_.Post([&] { engine_.engine.Release(only); })); };
-  loop_.Turn();
+  loop_.RunOnce();
   EXPECT_THAT(policy_.seen, ElementsAre());
   EXPECT_THAT(gate_.calls, ElementsAre('e', 'l'));
 }

@@ -8,13 +8,13 @@
 
 #include "absl/status/status.h"
 #include "common/random.h"
-#include "engine/test_engine.h"
+#include "engine/testing/checked_engine.h"
 #include "gtest/gtest.h"
 
 namespace baton::engine {
 namespace {
 
-constexpr int kMaxTurns = 200'000;
+constexpr int kMaxRounds = 200'000;
 const FakeModelOptions kModel = {.vocab_size = 64, .context_length = 150};
 
 // In half of the runs some layers slide, or all.
@@ -50,7 +50,7 @@ class RandomRun {
 
   void Run() {
     for (int turn = 0; !Done(); ++turn) {
-      ASSERT_LT(turn, kMaxTurns) << "no progress";
+      ASSERT_LT(turn, kMaxRounds) << "no progress";
       if (random_.Below(3) == 0) Admit();
       if (prefill_ != nullptr && random_.Below(2) == 0) StepPrefill();
       if (random_.Below(2) == 0) StepDecode();

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "engine/test_engine.h"
+#include "engine/testing/checked_engine.h"
 #include "gtest/gtest.h"
 
 namespace baton::engine {

@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "engine/engine.h"
-#include "engine/test_engine.h"
+#include "engine/testing/checked_engine.h"
 #include "gtest/gtest.h"
 
 namespace baton::engine {

@@ -22,7 +22,7 @@
 
 #include "absl/types/span.h"
 #include "common/sampling_params.h"
-#include "engine/engine.h"
+#include "engine/sequence_types.h"
 
 namespace baton::engine {
 

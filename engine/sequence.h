@@ -19,7 +19,7 @@
 #include "common/digest.h"
 #include "common/kv_layout.h"
 #include "engine/block_pool.h"
-#include "engine/engine.h"
+#include "engine/sequence_types.h"
 
 namespace baton::engine {
 

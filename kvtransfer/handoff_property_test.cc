@@ -11,9 +11,9 @@
 #include "common/check.h"
 #include "common/random.h"
 #include "gtest/gtest.h"
-#include "kvtransfer/handoff_testing.h"
 #include "kvtransfer/kv_sink.h"
 #include "kvtransfer/kv_source.h"
+#include "kvtransfer/testing/describe_handoff.h"
 
 namespace baton::kvtransfer {
 namespace {

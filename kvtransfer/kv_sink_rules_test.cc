@@ -1,8 +1,8 @@
 #include "common/limits.h"
 #include "gtest/gtest.h"
-#include "kvtransfer/handoff_testing.h"
 #include "kvtransfer/kv_sink.h"
-#include "kvtransfer/kv_sink_test_util.h"
+#include "kvtransfer/testing/describe_handoff.h"
+#include "kvtransfer/testing/sink_fixture.h"
 
 namespace baton::kvtransfer {
 namespace {

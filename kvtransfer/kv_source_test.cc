@@ -4,7 +4,7 @@
 
 #include "common/limits.h"
 #include "gtest/gtest.h"
-#include "kvtransfer/handoff_testing.h"
+#include "kvtransfer/testing/describe_handoff.h"
 #include "kvtransfer/tombstones.h"
 
 namespace baton::kvtransfer {

@@ -79,7 +79,7 @@ void TransferThread::OnStreamClosed(FetchStreamId stream, const absl::Status& st
 void TransferThread::Run() {
   pthread_setname_np(pthread_self(), "baton-transfer");
   RaisePriority();
-  while (!stopping_.load(std::memory_order_acquire)) Turn(kNever);
+  while (!stopping_.load(std::memory_order_acquire)) RunOnce(kNever);
   RunToStop();
 }
 
@@ -92,13 +92,13 @@ void TransferThread::RunToStop() {
   for (int attempt = 0; attempt < 2 && sink_.open_jobs() > 0; ++attempt) {
     if (attempt == 1) peers_.DisconnectAll();
     const TimeNs until = clock_.Now() + kStopNs;
-    while (sink_.open_jobs() > 0 && clock_.Now() < until) Turn(until);
+    while (sink_.open_jobs() > 0 && clock_.Now() < until) RunOnce(until);
   }
   if (sink_.open_jobs() > 0) spdlog::error("{} fetches were still being read at the end", sink_.open_jobs());
   peers_.DisconnectAll();
 }
 
-void TransferThread::Turn(TimeNs until) {
+void TransferThread::RunOnce(TimeNs until) {
   TakeMail();
   TakeCompletions();
   if (sink_.NextTimer() <= clock_.Now()) sink_.OnTimer();

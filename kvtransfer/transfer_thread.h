@@ -90,7 +90,7 @@ class TransferThread {
   void Run();
   void RunToStop();
   // One turn of the loop; waits until `until` at most.
-  void Turn(TimeNs until);
+  void RunOnce(TimeNs until);
   void TakeMail();
   void TakeCompletions();
   void FinishRead(const ReadInFlight& read, const absl::Status& status);

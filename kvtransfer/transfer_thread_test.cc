@@ -12,11 +12,11 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/mailbox.h"
-#include "common/manual_clock.h"
+#include "common/testing/manual_clock.h"
 #include "gtest/gtest.h"
-#include "kvtransfer/handoff_testing.h"
 #include "kvtransfer/kv_source.h"
 #include "kvtransfer/peer_cache.h"
+#include "kvtransfer/testing/describe_handoff.h"
 
 namespace baton::kvtransfer {
 namespace {

@@ -9,8 +9,8 @@
 #include "kvtransfer/copy_queue.h"
 #include "kvtransfer/read_ranges.h"
 #include "kvtransfer/region_layout.h"
+#include "kvtransfer/testing/transport_conformance.h"
 #include "kvtransfer/transport_address.h"
-#include "kvtransfer/transport_conformance.h"
 
 namespace baton::kvtransfer {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "modelfile/test_models.h"
-#include "modelfile/tiny_hf.h"
+#include "modelfile/testing/smallest_llama.h"
+#include "modelfile/testing/tiny_hf.h"
 
 namespace baton::modelfile {
 namespace {

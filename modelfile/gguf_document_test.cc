@@ -9,9 +9,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "modelfile/gguf_cursor.h"
-#include "modelfile/gguf_writer.h"
 #include "modelfile/limits.h"
-#include "modelfile/test_models.h"
+#include "modelfile/testing/gguf_writer.h"
+#include "modelfile/testing/smallest_llama.h"
 
 namespace baton::modelfile {
 namespace {

@@ -10,8 +10,8 @@
 #include "gtest/gtest.h"
 #include "modelfile/json_reader.h"
 #include "modelfile/limits.h"
-#include "modelfile/test_models.h"
-#include "modelfile/tiny_hf.h"
+#include "modelfile/testing/smallest_llama.h"
+#include "modelfile/testing/tiny_hf.h"
 
 namespace baton::modelfile {
 namespace {

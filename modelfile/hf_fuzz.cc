@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "modelfile/tiny_hf.h"
+#include "modelfile/testing/tiny_hf.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "modelfile/hf_config.h"
-#include "modelfile/test_models.h"
+#include "modelfile/testing/smallest_llama.h"
 
 namespace baton::modelfile {
 namespace {

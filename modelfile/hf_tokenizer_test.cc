@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "modelfile/limits.h"
-#include "modelfile/test_models.h"
+#include "modelfile/testing/smallest_llama.h"
 
 namespace baton::modelfile {
 namespace {

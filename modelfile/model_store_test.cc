@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "modelfile/limits.h"
 #include "modelfile/model_file.h"
-#include "modelfile/test_models.h"
+#include "modelfile/testing/smallest_llama.h"
 
 namespace baton::modelfile {
 namespace {

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "modelfile/limits.h"
 #include "modelfile/safetensors_reader.h"
-#include "modelfile/tiny_hf.h"
+#include "modelfile/testing/tiny_hf.h"
 
 namespace baton::modelfile {
 namespace {

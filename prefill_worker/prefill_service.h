@@ -4,16 +4,16 @@
 
 #include "baton/internal/v1/worker.grpc.pb.h"
 #include "common/clock.h"
-#include "common/rpc/update_streams.h"
 #include "engine/engine_loop.h"
 #include "prefill_worker/prefill_core.h"
+#include "worker/update_streams.h"
 
 namespace baton::prefill_worker {
 
 // Thread-safe. The core is only touched on the loop.
 class PrefillService final : public internal::v1::PrefillService::CallbackService {
  public:
-  using Streams = rpc::UpdateStreams<internal::v1::PrefillResponse>;
+  using Streams = worker::UpdateStreams<internal::v1::PrefillResponse>;
 
   // All references outlive the service; `streams` is the core's UpdateSink.
   PrefillService(const Incarnation& incarnation, const Clock& clock, engine::EngineLoop& loop, PrefillCore& core,

@@ -7,7 +7,7 @@
 namespace baton::router {
 namespace {
 
-void Charge(Assigned& assigned, int64_t prompt_tokens, int64_t blocks) {
+void Charge(WorkerAssignment& assigned, int64_t prompt_tokens, int64_t blocks) {
   assigned.uncomputed_prompt_tokens += prompt_tokens;
   assigned.unheard_prompt_tokens += prompt_tokens;
   assigned.reserved_blocks += blocks;
@@ -19,7 +19,7 @@ void Charge(Assigned& assigned, int64_t prompt_tokens, int64_t blocks) {
 void CallLedger::Open(const CallKey& key, const Call& call) {
   const bool inserted = calls_.emplace(key, call).second;
   BATON_CHECK(inserted) << key.key.ToString();
-  Assigned& assigned = assigned_[call.worker];
+  WorkerAssignment& assigned = assigned_[call.worker];
   Charge(assigned, call.prompt_tokens, call.blocks);
   ++assigned.jobs;
 }
@@ -40,7 +40,7 @@ std::optional<Call> CallLedger::Close(const CallKey& key) {
   if (it == calls_.end()) return std::nullopt;
   const Call call = it->second;
   calls_.erase(it);
-  Assigned& assigned = assigned_.at(call.worker);
+  WorkerAssignment& assigned = assigned_.at(call.worker);
   Charge(assigned, -call.prompt_tokens, -call.blocks);
   --assigned.jobs;
   return call;

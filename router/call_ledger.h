@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "router/dispatcher.h"
+#include "router/job.h"
 #include "router/placement.h"
 
 namespace baton::router {
@@ -51,14 +51,14 @@ class CallLedger {
   void OnWorkerGone(const WorkerId& worker);
 
   std::vector<CallKey> CallsOf(const WorkerId& worker) const;
-  const std::map<WorkerId, Assigned>& assigned() const { return assigned_; }
+  const std::map<WorkerId, WorkerAssignment>& assigned() const { return assigned_; }
   size_t size() const { return calls_.size(); }
 
  private:
   // In order, so that equal events give equal actions.
   std::map<CallKey, Call> calls_;
   // Workers with an open call, or one that has ended since their last heartbeat.
-  std::map<WorkerId, Assigned> assigned_;
+  std::map<WorkerId, WorkerAssignment> assigned_;
 };
 
 }  // namespace baton::router

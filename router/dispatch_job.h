@@ -9,7 +9,8 @@
 
 #include "absl/status/status.h"
 #include "common/clock.h"
-#include "router/dispatcher.h"
+#include "router/job.h"
+#include "router/placement.h"
 
 namespace baton::router {
 

@@ -62,7 +62,7 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
       if (!job->marks.admitted) job->marks.admitted = clock_.Now();
       job->result.cached_tokens = update.cached_tokens;
       ledger_.OnComputed(*call, update.cached_tokens);
-      settled_ = false;
+      needs_placing_ = true;
       break;
     case WorkerUpdate::Kind::kKvCommitted:
       if (side == Side::kPrefill || job->committed) break;
@@ -72,7 +72,7 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
     case WorkerUpdate::Kind::kToken:
       if (computes_prompt && call->prompt_tokens > 0) {
         ledger_.OnComputed(*call, call->prompt_tokens);
-        settled_ = false;
+        needs_placing_ = true;
       }
       OnToken(*job, side, update.token);
       break;
@@ -135,7 +135,7 @@ void Dispatcher::Impl::OnWorkerEnd(Side side, const JobKey& key, const absl::Sta
   const std::optional<Call> call = ledger_.Close({side, key});
   if (!call) return;
   if (registry_.Find(call->worker) == nullptr) ledger_.OnWorkerGone(call->worker);
-  settled_ = false;
+  needs_placing_ = true;
   DispatchJob* job = call->cancelled ? nullptr : FindJob(key);
   const bool no_room = absl::IsResourceExhausted(status) && !call->started && !call->finished;
   if (!no_room) OnRoom(call->worker);
@@ -240,7 +240,7 @@ void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
   actions_.push_back(EndJob{.job = job.spec->id, .result = std::move(result)});
   SetTimer(job, kNever);
   if (job.state == JobState::kQueued) line_.Remove(job);
-  settled_ = false;
+  needs_placing_ = true;
   jobs_.erase(JobId(job.spec->id));
 }
 
@@ -292,6 +292,6 @@ const WorkerRegistry& Dispatcher::registry() const { return impl_->registry(); }
 int32_t Dispatcher::queued_jobs() const { return impl_->queued_jobs(); }
 int32_t Dispatcher::running_jobs() const { return impl_->running_jobs(); }
 int32_t Dispatcher::open_calls() const { return impl_->open_calls(); }
-const std::map<WorkerId, Assigned>& Dispatcher::assigned() const { return impl_->assigned(); }
+const std::map<WorkerId, WorkerAssignment>& Dispatcher::assigned() const { return impl_->assigned(); }
 
 }  // namespace baton::router

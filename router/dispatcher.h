@@ -38,91 +38,19 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/limits.h"
-#include "common/sampling_params.h"
 #include "common/worker_update.h"
+#include "router/dispatch_actions.h"
+#include "router/job.h"
 #include "router/placement.h"
 #include "router/worker_registry.h"
 
 namespace baton::router {
-
-// What a client asked for, checked and tokenized. Immutable, shared by everyone who works on the job.
-struct JobSpec {
-  JobId id;
-  std::vector<int32_t> prompt;
-  SamplingParams sampling;
-  std::string tenant;
-  TimeNs deadline = kNever;
-  bool want_kv_digest = false;
-  // W3C trace context of the client, carried through.
-  std::string traceparent;
-};
-
-enum class Side : uint8_t { kPrefill, kDecode };
-
-// Contiguous on the router's clock; they add up to the whole.
-struct PhaseTimes {
-  int64_t queue_ns = 0;
-  int64_t admission_ns = 0;
-  int64_t prefill_ns = 0;
-  int64_t transfer_ns = 0;
-  int64_t decode_ns = 0;
-};
-
-struct JobResult {
-  absl::Status status;
-  Finish finish = Finish::kNone;
-  int32_t prompt_tokens = 0;
-  int32_t output_tokens = 0;
-  // Prompt tokens that were not computed again, at P.
-  int32_t cached_tokens = 0;
-  int32_t attempts = 0;
-  std::string kv_digest;
-  PhaseTimes phases;
-  WorkerTimes prefill;
-  WorkerTimes decode;
-};
-
-struct StartPrefill {
-  WorkerId worker;
-  std::string target;
-  JobKey key;
-  std::shared_ptr<const JobSpec> job;
-  bool solo = false;
-};
-struct StartDecode {
-  WorkerId worker;
-  std::string target;
-  JobKey key;
-  std::shared_ptr<const JobSpec> job;
-  // D computes the prompt itself; no prefill worker.
-  bool local_prefill = false;
-  WorkerId prefill_worker;
-  std::string prefill_target;
-};
-// The worker's call is cancelled; OnWorkerEnd follows.
-struct CancelAttempt {
-  Side side = Side::kPrefill;
-  WorkerId worker;
-  JobKey key;
-};
-struct EmitToken {
-  JobId job;
-  OutputToken token;
-};
-// The last action of a job.
-struct EndJob {
-  JobId job;
-  JobResult result;
-};
-using DispatchAction = std::variant<StartPrefill, StartDecode, CancelAttempt, EmitToken, EndJob>;
 
 struct DispatcherOptions {
   PlacementOptions placement;
@@ -179,7 +107,7 @@ class Dispatcher {
   // Calls to workers that have not ended, of whatever job.
   int32_t open_calls() const;
   // Per worker, what it has been given and not given back.
-  const std::map<WorkerId, Assigned>& assigned() const;
+  const std::map<WorkerId, WorkerAssignment>& assigned() const;
 
  private:
   class Impl;

@@ -1,7 +1,7 @@
 // Failures: of calls, of workers, and of what only looks like one.
 #include "gmock/gmock.h"
 #include "router/dispatcher.h"
-#include "router/dispatcher_test_util.h"
+#include "router/testing/dispatcher_fixture.h"
 
 namespace baton::router {
 namespace {

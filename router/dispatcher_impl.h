@@ -37,7 +37,7 @@ class Dispatcher::Impl {
   int32_t queued_jobs() const { return static_cast<int32_t>(line_.size()); }
   int32_t running_jobs() const { return static_cast<int32_t>(jobs_.size() - line_.size()); }
   int32_t open_calls() const { return static_cast<int32_t>(ledger_.size()); }
-  const std::map<WorkerId, Assigned>& assigned() const { return ledger_.assigned(); }
+  const std::map<WorkerId, WorkerAssignment>& assigned() const { return ledger_.assigned(); }
 
  private:
   // Kinds of attempts, which need different workers.
@@ -93,8 +93,8 @@ class Dispatcher::Impl {
   std::set<std::pair<TimeNs, JobId>> timers_;
   // Counts, per registered worker, how often room may have come.
   std::map<WorkerId, uint64_t> load_epochs_;
-  // Placing was tried since the last change that could help.
-  bool settled_ = true;
+  // Something has changed since placing was last tried that could let a waiting job be placed.
+  bool needs_placing_ = false;
   // When a refused worker may be asked again, the earliest one.
   TimeNs next_retry_ = kNever;
   // Since when no workers for this AttemptKind are there; kNever: there are.

@@ -1,6 +1,6 @@
 // Random worlds, by seed: what must hold whatever workers, links and clients do. The checks are in the world.
 #include "gmock/gmock.h"
-#include "router/dispatcher_world_test_util.h"
+#include "router/testing/dispatcher_world.h"
 
 namespace baton::router {
 namespace {

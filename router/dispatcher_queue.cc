@@ -53,7 +53,7 @@ absl::Status Dispatcher::Impl::Submit(std::shared_ptr<const JobSpec> spec) {
     return absl::OkStatus();
   }
   next_give_up_ = std::min(next_give_up_, GiveUpTime(job));
-  if (line_.AmongFirst(job, kMaxLookAhead + 1)) settled_ = false;
+  if (line_.AmongFirst(job, kMaxLookAhead + 1)) needs_placing_ = true;
   PlaceQueued();
   return absl::OkStatus();
 }
@@ -81,7 +81,7 @@ void Dispatcher::Impl::OnWorkerLoad(const WorkerId& id, const WorkerLoad& load) 
 
 void Dispatcher::Impl::OnRoom(const WorkerId& worker) {
   if (const auto it = load_epochs_.find(worker); it != load_epochs_.end()) ++it->second;
-  settled_ = false;
+  needs_placing_ = true;
 }
 
 void Dispatcher::Impl::OnWorkersChanged() {
@@ -96,13 +96,13 @@ void Dispatcher::Impl::OnWorkersChanged() {
       next_give_up_ = std::min(next_give_up_, After(now, options_.no_worker_wait_ms));
     }
   }
-  settled_ = false;
+  needs_placing_ = true;
 }
 
 // In order of line; what does not fit is passed over, the head a bounded number of times.
 void Dispatcher::Impl::PlaceQueued() {
-  if (settled_) return;
-  settled_ = true;
+  if (!needs_placing_) return;
+  needs_placing_ = false;
   const TimeNs now = clock_.Now();
   RankQueued(now);
   const WaitingLine::Jobs& line = line_.jobs();
@@ -122,7 +122,7 @@ void Dispatcher::Impl::PlaceQueued() {
         break;
       case PlacementVerdict::kImpossible:
         End(job, Impossible(*job.spec));
-        settled_ = true;
+        needs_placing_ = false;
         break;
       case PlacementVerdict::kBusy:
       case PlacementVerdict::kNoWorkers:
@@ -146,7 +146,7 @@ void Dispatcher::Impl::RankQueued(TimeNs now) {
 }
 
 int64_t Dispatcher::Impl::Uncomputed(const WorkerId& worker) const {
-  return AssignedTo(ledger_.assigned(), worker).uncomputed_prompt_tokens;
+  return AssignmentOf(ledger_.assigned(), worker).uncomputed_prompt_tokens;
 }
 
 bool Dispatcher::Impl::HasCallRoom() const {
@@ -301,7 +301,7 @@ void Dispatcher::Impl::OnTimer() {
   if (next_give_up_ <= now) EndUnservedJobs();
   if (next_retry_ <= now) {
     next_retry_ = kNever;
-    settled_ = false;
+    needs_placing_ = true;
   }
   PlaceQueued();
 }

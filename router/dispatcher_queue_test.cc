@@ -1,7 +1,7 @@
 // The line: its bound, its order, passing over, waiting for workers.
 #include "gmock/gmock.h"
 #include "router/dispatcher.h"
-#include "router/dispatcher_test_util.h"
+#include "router/testing/dispatcher_fixture.h"
 
 namespace baton::router {
 namespace {

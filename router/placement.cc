@@ -27,7 +27,7 @@ struct Choice {
 
 class Placer {
  public:
-  Placer(const std::map<WorkerId, Assigned>& assigned, const JobNeeds& needs, const PlacementOptions& options,
+  Placer(const std::map<WorkerId, WorkerAssignment>& assigned, const JobNeeds& needs, const PlacementOptions& options,
          const std::vector<WorkerId>& avoid)
       : assigned_(assigned), needs_(needs), options_(options), avoid_(avoid) {}
 
@@ -37,7 +37,9 @@ class Placer {
   GroupResult PlaceSolo(const Group& group) const;
   GroupResult PlacePair(const Group& group) const;
 
-  const Assigned& AssignedTo(const Worker& worker) const { return router::AssignedTo(assigned_, worker.info.id); }
+  const WorkerAssignment& AssignmentOf(const Worker& worker) const {
+    return router::AssignmentOf(assigned_, worker.info.id);
+  }
   bool Avoided(const Worker& worker) const;
   int64_t PendingTokens(const Worker& worker) const;
   int64_t ReservedBlocks(const Worker& worker) const;
@@ -49,7 +51,7 @@ class Placer {
   Choice ChoosePrefillFor(const Group& group, bool dedicated) const;
   bool HasDedicatedPrefill(const Group& group) const;
 
-  const std::map<WorkerId, Assigned>& assigned_;
+  const std::map<WorkerId, WorkerAssignment>& assigned_;
   const JobNeeds& needs_;
   const PlacementOptions& options_;
   const std::vector<WorkerId>& avoid_;
@@ -60,13 +62,13 @@ bool Placer::Avoided(const Worker& worker) const {
 }
 
 int64_t Placer::PendingTokens(const Worker& worker) const {
-  const Assigned& assigned = AssignedTo(worker);
+  const WorkerAssignment& assigned = AssignmentOf(worker);
   return std::max(assigned.uncomputed_prompt_tokens,
                   worker.load.pending_prompt_tokens + assigned.unheard_prompt_tokens);
 }
 
 int64_t Placer::ReservedBlocks(const Worker& worker) const {
-  const Assigned& assigned = AssignedTo(worker);
+  const WorkerAssignment& assigned = AssignmentOf(worker);
   return std::max(assigned.reserved_blocks, worker.load.used_blocks + assigned.unheard_blocks);
 }
 
@@ -75,7 +77,7 @@ PlacementVerdict Placer::PrefillVerdict(const Worker& worker) const {
   if (blocks > worker.info.total_blocks || needs_.prompt_tokens >= worker.info.context_length) {
     return PlacementVerdict::kImpossible;
   }
-  const int64_t uncomputed = AssignedTo(worker).uncomputed_prompt_tokens;
+  const int64_t uncomputed = AssignmentOf(worker).uncomputed_prompt_tokens;
   const int64_t bound = static_cast<int64_t>(options_.max_pending_chunks) * worker.info.chunk_tokens;
   const bool room = uncomputed == 0 || uncomputed + needs_.prompt_tokens <= bound;
   return room && !Avoided(worker) ? PlacementVerdict::kPlaced : PlacementVerdict::kBusy;
@@ -87,7 +89,7 @@ PlacementVerdict Placer::DecodeVerdict(const Worker& worker) const {
     return PlacementVerdict::kImpossible;
   }
   const bool room = ReservedBlocks(worker) + blocks <= worker.info.total_blocks &&
-                    AssignedTo(worker).jobs < worker.info.max_sequences;
+                    AssignmentOf(worker).jobs < worker.info.max_sequences;
   return room && !Avoided(worker) ? PlacementVerdict::kPlaced : PlacementVerdict::kBusy;
 }
 
@@ -149,13 +151,13 @@ GroupResult Placer::PlacePair(const Group& group) const {
 
 }  // namespace
 
-const Assigned& AssignedTo(const std::map<WorkerId, Assigned>& assigned, const WorkerId& worker) {
-  static constexpr Assigned kNothing;
+const WorkerAssignment& AssignmentOf(const std::map<WorkerId, WorkerAssignment>& assigned, const WorkerId& worker) {
+  static constexpr WorkerAssignment kNothing;
   const auto it = assigned.find(worker);
   return it == assigned.end() ? kNothing : it->second;
 }
 
-PlacementResult Place(const WorkerRegistry& registry, const std::map<WorkerId, Assigned>& assigned,
+PlacementResult Place(const WorkerRegistry& registry, const std::map<WorkerId, WorkerAssignment>& assigned,
                       const JobNeeds& needs, const PlacementOptions& options, const std::vector<WorkerId>& avoid) {
   std::map<std::string_view, Group> groups;
   for (const auto& [id, worker] : registry.workers()) {

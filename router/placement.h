@@ -26,7 +26,7 @@
 namespace baton::router {
 
 // What the dispatcher has given a worker and not got back.
-struct Assigned {
+struct WorkerAssignment {
   // Prompt tokens sent to it whose first token has not come back.
   int64_t uncomputed_prompt_tokens = 0;
   // Prompt blocks of jobs sent to it for decode that have not ended.
@@ -39,7 +39,7 @@ struct Assigned {
 };
 
 // Nothing for a worker that `assigned` does not hold. Valid as long as `assigned`.
-const Assigned& AssignedTo(const std::map<WorkerId, Assigned>& assigned, const WorkerId& worker);
+const WorkerAssignment& AssignmentOf(const std::map<WorkerId, WorkerAssignment>& assigned, const WorkerId& worker);
 
 struct PlacementOptions {
   // A prefill worker gets at most this many chunk budgets of uncomputed tokens; an idle one always takes one job.
@@ -78,7 +78,7 @@ struct PlacementResult {
 };
 
 // `avoid`: workers that refused the job since their load last changed.
-PlacementResult Place(const WorkerRegistry& registry, const std::map<WorkerId, Assigned>& assigned,
+PlacementResult Place(const WorkerRegistry& registry, const std::map<WorkerId, WorkerAssignment>& assigned,
                       const JobNeeds& needs, const PlacementOptions& options, const std::vector<WorkerId>& avoid);
 
 }  // namespace baton::router

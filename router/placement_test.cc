@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "router/dispatcher_test_util.h"
+#include "router/testing/dispatcher_fixture.h"
 
 namespace baton::router {
 namespace {
@@ -38,7 +38,7 @@ class PlacementTest : public ::testing::Test {
     WorkerRegistry registry;
     for (const WorkerInfo& info : pending_) EXPECT_TRUE(registry.Join(info, 0).ok());
     for (const auto& [n, load] : loads_) EXPECT_TRUE(registry.Heartbeat(MakeWorkerId(n), load, 0));
-    std::map<WorkerId, Assigned> assigned;
+    std::map<WorkerId, WorkerAssignment> assigned;
     for (const auto& [n, a] : assigned_) assigned[MakeWorkerId(n)] = a;
     const PlacementResult result = router::Place(registry, assigned, needs, options_, avoid_);
     switch (result.verdict) {
@@ -56,7 +56,7 @@ class PlacementTest : public ::testing::Test {
 
   std::vector<WorkerInfo> pending_;
   std::map<uint64_t, WorkerLoad> loads_;
-  std::map<uint64_t, Assigned> assigned_;
+  std::map<uint64_t, WorkerAssignment> assigned_;
   PlacementOptions options_;
   std::vector<WorkerId> avoid_;
 };

@@ -2,7 +2,7 @@
 #include "common/check.h"
 #include "common/random.h"
 #include "router/request_reader.h"
-#include "router/test_model.h"
+#include "router/testing/tiny_served_model.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace baton;

@@ -10,7 +10,7 @@
 
 #include "baton/v1/generation.pb.h"
 #include "common/random.h"
-#include "router/dispatcher.h"
+#include "router/job.h"
 #include "router/served_model.h"
 
 namespace baton::router {

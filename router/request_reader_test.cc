@@ -9,7 +9,7 @@
 #include "google/rpc/status.pb.h"
 #include "gtest/gtest.h"
 #include "router/job_output.h"
-#include "router/test_model.h"
+#include "router/testing/tiny_served_model.h"
 
 namespace baton::router {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "router/dispatcher_test_util.h"
+#include "router/testing/dispatcher_fixture.h"
 
 namespace baton::router {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "common/limits.h"
 #include "gmock/gmock.h"
-#include "router/dispatcher_test_util.h"
+#include "router/testing/dispatcher_fixture.h"
 
 namespace baton::router {
 namespace {

@@ -13,11 +13,12 @@ ALLOWED = {
     "engine": {"common", "modelfile"},
     "kvtransfer": {"common", PROTO},
     "router": {"common", PROTO, "modelfile", "tokenizer"},
-    "prefill_worker": {"common", PROTO, "modelfile", "engine", "kvtransfer"},
-    "decode_worker": {"common", PROTO, "modelfile", "engine", "kvtransfer"},
+    "worker": {"common", PROTO, "modelfile", "engine", "kvtransfer"},
+    "prefill_worker": {"common", PROTO, "modelfile", "engine", "kvtransfer", "worker"},
+    "decode_worker": {"common", PROTO, "modelfile", "engine", "kvtransfer", "worker"},
     "bench": {"common", PROTO, "modelfile", "engine", "kvtransfer"},
-    "cli": {"common", PROTO, "modelfile", "tokenizer", "engine", "kvtransfer", "router", "prefill_worker",
-            "decode_worker", "bench"},
+    "cli": {"common", PROTO, "modelfile", "tokenizer", "engine", "kvtransfer", "router", "worker",
+            "prefill_worker", "decode_worker", "bench"},
 }
 # Cores without I/O: neither gRPC nor threads nor the machine's clock.
 CORES = [

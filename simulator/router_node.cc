@@ -28,19 +28,19 @@ RouterNode::RouterNode(Simulation& sim, const router::DispatcherOptions& options
 void RouterNode::Post(std::function<void(router::Dispatcher&)> task) {
   mailbox_.push_back(std::move(task));
   // Sometimes several events meet in one turn.
-  ScheduleTurn(sim_.queue.Now() + sim_.Between(0, 200'000));
+  ScheduleRun(sim_.queue.Now() + sim_.Between(0, 200'000));
 }
 
-void RouterNode::ScheduleTurn(TimeNs at) {
-  if (next_turn_ <= at) return;
-  next_turn_ = at;
+void RouterNode::ScheduleRun(TimeNs at) {
+  if (next_run_ <= at) return;
+  next_run_ = at;
   sim_.queue.At(at, [this, at] {
-    if (next_turn_ == at) Turn();
+    if (next_run_ == at) RunOnce();
   });
 }
 
-void RouterNode::Turn() {
-  next_turn_ = kNever;
+void RouterNode::RunOnce() {
+  next_run_ = kNever;
   for (auto& task : std::exchange(mailbox_, {})) task(dispatcher_);
   if (dispatcher_.NextTimer() <= sim_.queue.Now()) dispatcher_.OnTimer();
   for (auto actions = dispatcher_.TakeActions(); !actions.empty(); actions = dispatcher_.TakeActions()) {
@@ -48,7 +48,7 @@ void RouterNode::Turn() {
       std::visit([this](const auto& a) { Handle(a); }, action);
     }
   }
-  if (const TimeNs next = dispatcher_.NextTimer(); next != kNever) ScheduleTurn(std::max(next, sim_.queue.Now()));
+  if (const TimeNs next = dispatcher_.NextTimer(); next != kNever) ScheduleRun(std::max(next, sim_.queue.Now()));
 }
 
 void RouterNode::Open(router::Side side, const JobKey& key, const std::string& target, const Incarnation& incarnation,

@@ -58,8 +58,8 @@ class RouterNode {
  private:
   using CallKey = std::pair<router::Side, JobKey>;
 
-  void ScheduleTurn(TimeNs at);
-  void Turn();
+  void ScheduleRun(TimeNs at);
+  void RunOnce();
   void Handle(const router::StartPrefill& action);
   void Handle(const router::StartDecode& action);
   void Handle(const router::CancelAttempt& action);
@@ -75,7 +75,7 @@ class RouterNode {
   JobListener& listener_;
   std::vector<std::function<void(router::Dispatcher&)>> mailbox_;
   std::map<CallKey, std::shared_ptr<Call>> calls_;
-  TimeNs next_turn_ = kNever;
+  TimeNs next_run_ = kNever;
 };
 
 }  // namespace baton::simulator

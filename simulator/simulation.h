@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/ids.h"
 #include "common/random.h"
-#include "engine/fake_model.h"
+#include "engine/testing/fake_model.h"
 #include "simulator/event_queue.h"
 
 namespace baton::simulator {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/fake_model.h"
+#include "engine/testing/fake_model.h"
 
 namespace baton::simulator {
 namespace {
@@ -146,23 +146,23 @@ void WorkerNode::End(const JobKey& key, const absl::Status& status) {
 void WorkerNode::PostToLoop(Task task) {
   if (!alive_) return;
   if (!loop_->Post(std::move(task))) return sim_.Fail("a worker's mailbox is full");
-  ScheduleTurn(std::max(sim_.queue.Now(), busy_until_));
+  ScheduleRun(std::max(sim_.queue.Now(), busy_until_));
 }
 
-void WorkerNode::ScheduleTurn(TimeNs at) {
-  if (next_turn_ <= at) return;
-  next_turn_ = at;
+void WorkerNode::ScheduleRun(TimeNs at) {
+  if (next_run_ <= at) return;
+  next_run_ = at;
   sim_.queue.At(at, [this, at] {
-    if (!alive_ || next_turn_ != at) return;
-    next_turn_ = kNever;
+    if (!alive_ || next_run_ != at) return;
+    next_run_ = kNever;
     // Posted by a turn that is not over yet.
-    if (busy_until_ > at) return ScheduleTurn(busy_until_);
-    Turn();
+    if (busy_until_ > at) return ScheduleRun(busy_until_);
+    RunOnce();
   });
 }
 
-void WorkerNode::Turn() {
-  const bool stepped = loop_->Turn();
+void WorkerNode::RunOnce() {
+  const bool stepped = loop_->RunOnce();
   busy_until_ = sim_.queue.Now();
   if (stepped) busy_until_ += sim_.Between(10'000, sim_.pace.max_step_ns * (sim_.Chance(2) ? 10 : 1));
   if (!effects_.empty()) {
@@ -179,7 +179,7 @@ void WorkerNode::Turn() {
            .pending_prompt_tokens = load.pending_prompt_tokens + WaitingPromptTokens()};
   sim_.counts.preemptions += std::max(0, load.preempted - preempted_);
   preempted_ = load.preempted;
-  if (const TimeNs next = loop_->NextTurn(); next != kNever) ScheduleTurn(std::max(next, busy_until_));
+  if (const TimeNs next = loop_->NextRun(); next != kNever) ScheduleRun(std::max(next, busy_until_));
 }
 
 void WorkerNode::CheckQuiet() const {

@@ -84,14 +84,14 @@ class WorkerNode : public UpdateSink {
   std::unique_ptr<engine::Engine> engine_;
 
  private:
-  void ScheduleTurn(TimeNs at);
-  void Turn();
+  void ScheduleRun(TimeNs at);
+  void RunOnce();
   void Heartbeat();
 
   bool alive_ = true;
   std::unique_ptr<engine::EngineLoop> loop_;
   std::vector<Task> effects_;
-  TimeNs next_turn_ = kNever;
+  TimeNs next_run_ = kNever;
   TimeNs busy_until_ = 0;
   std::map<JobKey, std::shared_ptr<Call>> calls_;
   Lane join_;

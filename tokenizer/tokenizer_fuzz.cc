@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "tokenizer/stop_matcher.h"
 #include "tokenizer/stream_detokenizer.h"
-#include "tokenizer/tiny_spec.h"
+#include "tokenizer/testing/tiny_spec.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/utf8.h"
 

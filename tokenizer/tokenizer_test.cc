@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tokenizer/stream_detokenizer.h"
-#include "tokenizer/tiny_spec.h"
+#include "tokenizer/testing/tiny_spec.h"
 #include "tokenizer/utf8.h"
 
 namespace baton::tokenizer {

@@ -5,7 +5,7 @@
 
 #include "bench/engine/scheduling_bench.h"
 #include "common/process_memory.h"
-#include "engine/fake_model.h"
+#include "engine/testing/fake_model.h"
 #include "gtest/gtest.h"
 
 namespace baton::bench {

@@ -7,7 +7,7 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "engine/engine.h"
-#include "engine/fake_model.h"
+#include "engine/testing/fake_model.h"
 
 namespace baton::bench {
 namespace {

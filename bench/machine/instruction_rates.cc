@@ -9,11 +9,12 @@ namespace {
 // latency of every instruction here (at most five cycles, at most two a cycle).
 constexpr int kChains = 12;
 
-#define BATON_CHAINS(OP, REG)                                                                             \
-  OP(REG, "0")                                                                                            \
-  OP(REG, "1")                                                                                            \
-  OP(REG, "2") OP(REG, "3") OP(REG, "4") OP(REG, "5") OP(REG, "6") OP(REG, "7") OP(REG, "8") OP(REG, "9") \
-      OP(REG, "10") OP(REG, "11")
+#define BATON_CHAINS(OP, REG)                                                                              \
+  OP(REG, "0")                                                                                             \
+  OP(REG, "1")                                                                                             \
+  OP(REG, "2")                                                                                             \
+  OP(REG, "3") OP(REG, "4") OP(REG, "5") OP(REG, "6") OP(REG, "7") OP(REG, "8") OP(REG, "9") OP(REG, "10") \
+      OP(REG, "11")
 #define BATON_CLOBBERS(REG)                                                                                     \
   REG "0", REG "1", REG "2", REG "3", REG "4", REG "5", REG "6", REG "7", REG "8", REG "9", REG "10", REG "11", \
       REG "12", REG "13", REG "14", REG "15"

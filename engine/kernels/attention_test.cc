@@ -4,7 +4,7 @@
 
 #include "common/kv_layout.h"
 #include "engine/kernels/half.h"
-#include "engine/kernels/kernel_test_util.h"
+#include "engine/testing/every_table.h"
 
 namespace baton::engine::kernels {
 namespace {

@@ -2,8 +2,8 @@
 #include <limits>
 
 #include "engine/kernels/half.h"
-#include "engine/kernels/kernel_test_util.h"
 #include "engine/kernels/trigonometry.h"
+#include "engine/testing/every_table.h"
 
 namespace baton::engine::kernels {
 namespace {

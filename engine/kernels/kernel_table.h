@@ -134,8 +134,8 @@ struct KernelTable {
   // x[r * stride + i] += y[16 * r + i], for i < 16 of each row. With a stride of 16 they are arrays.
   void (*add)(float* x, size_t stride, const float* y, int rows);
 
-  // Turns x[16 r .. 16 r + 16) by what is stride * r floats behind cosine and sine: x = fma(x, cosine, swap(x) * sine),
-  // where swap exchanges 2i and 2i+1, and sine is (-s, +s).
+  // Rotates x[16 r .. 16 r + 16) by what is stride * r floats behind cosine and sine: x = fma(x, cosine, swap(x) *
+  // sine), where swap exchanges 2i and 2i+1, and sine is (-s, +s).
   void (*rope)(const float* cosine, const float* sine, size_t stride, float* x, int rows);
 
   // Rounds n floats (multiple of 16) to bf16, to nearest even.

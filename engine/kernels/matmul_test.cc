@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "engine/kernels/half.h"
-#include "engine/kernels/kernel_test_util.h"
 #include "engine/kernels/packed_matrix.h"
+#include "engine/testing/every_table.h"
 
 namespace baton::engine::kernels {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/check.h"
-#include "engine/kernels/file_group.h"
+#include "engine/kernels/gguf_quant_group.h"
 #include "engine/kernels/half.h"
 #include "engine/kernels/packed_layout.h"
 #include "engine/kernels/quantize_row.h"
@@ -74,7 +74,7 @@ void PackFactoredRow(const uint8_t* file, const PackedMatrix& matrix, int lane, 
   const TailLayout tail = TailOf(format, groups);
   const size_t group_bytes = GroupDataBytes(format);
   for (int g = 0; g < groups; ++g) {
-    const FileGroup group = ReadFileGroup(format, file, g);
+    const GgufQuantGroup group = ReadGgufQuantGroup(format, file, g);
     uint8_t* const to = block + static_cast<size_t>(g) * group_bytes + lane * 4;
     for (size_t i = 0; i < group_bytes; i += 64) std::memset(to + i, 0, 4);
     PlaceQuants(group.q, UpperBits(format), to);
@@ -143,7 +143,7 @@ class RoundedRow {
   std::vector<uint8_t> blocks_;
 };
 
-void DequantizeGroup(const FileGroup& group, float* out) {
+void DequantizeGroup(const GgufQuantGroup& group, float* out) {
   const float scale = HalfToFloat(group.scale);
   const float minimum = HalfToFloat(group.minimum) * static_cast<float>(group.minimum_factor);
   for (int k = 0; k < kGroup; ++k) {
@@ -243,7 +243,7 @@ void DequantizeRow(const modelfile::TensorView& tensor, int64_t row, float* out)
   if (format > WeightFormat::kQ8_0) return CopyFloats(tensor.type, data, tensor.cols, out);
   for (int64_t g = 0; g < tensor.cols / kGroup; ++g) {
     if (!IsPlain(format)) {
-      DequantizeGroup(ReadFileGroup(format, data, g), out + g * kGroup);
+      DequantizeGroup(ReadGgufQuantGroup(format, data, g), out + g * kGroup);
       continue;
     }
     const uint8_t* const from = data + static_cast<size_t>(g) * FileBlockBytes(format);

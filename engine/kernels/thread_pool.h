@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "engine/kernels/signal.h"
+#include "engine/kernels/futex_counter.h"
 
 namespace baton::engine::kernels {
 
@@ -62,16 +62,16 @@ class ThreadPool {
   // Of the running job: Run's own.
   const absl::FunctionRef<void(int thread)>* job_ = nullptr;
   // Raised by one to start a job.
-  Signal epoch_;
+  FutexCounter epoch_;
   std::atomic<bool> stop_{false};
   alignas(64) std::atomic<int32_t> arrived_{0};
   // Raised by one when all have arrived.
-  Signal generation_;
+  FutexCounter generation_;
   // Of a caller that waits. Thread 0 raises `asked_` when `call_` is to run, or when there is none and the job is done;
   // the caller raises `answered_` after a call.
   const absl::FunctionRef<void()>* call_ = nullptr;
-  Signal asked_;
-  Signal answered_;
+  FutexCounter asked_;
+  FutexCounter answered_;
   std::vector<std::thread> threads_;
 };
 

@@ -7,8 +7,8 @@
 
 #include "common/digest.h"
 #include "common/kv_layout.h"
-#include "engine/cpu_model.h"
 #include "engine/kernels/kernel_table.h"
+#include "engine/model_options.h"
 
 namespace baton::engine {
 

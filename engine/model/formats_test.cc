@@ -8,10 +8,10 @@
 
 #include "engine/cpu_model.h"
 #include "engine/kernels/aligned_buffer.h"
-#include "engine/model/retyped_model.h"
+#include "engine/testing/retyped_model.h"
 #include "gtest/gtest.h"
-#include "modelfile/tiny_hf.h"
-#include "modelfile/tiny_llama.h"
+#include "modelfile/testing/tiny_hf.h"
+#include "modelfile/testing/tiny_llama.h"
 
 namespace baton::engine {
 namespace {

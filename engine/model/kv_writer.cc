@@ -35,7 +35,7 @@ KvWriter::Rope KvWriter::MakeRope(float theta, float scaling_factor, int max_row
   return rope;
 }
 
-void KvWriter::Turn(int row) {
+void KvWriter::PrepareRotation(int row) {
   const float position = static_cast<float>(plan_.rows[static_cast<size_t>(row)].position);
   for (const Rope* rope : {&full_rope_, &sliding_rope_}) {
     const size_t half = rope->inverse_frequency.size();
@@ -43,19 +43,19 @@ void KvWriter::Turn(int row) {
     float* const sine = rope->sine.as<float>() + static_cast<size_t>(row) * 2 * half;
     for (size_t i = 0; i < half; ++i) {
       // The angle is rounded to f32, as transformers does.
-      const kernels::SinCos turn = kernels::SineCosine(rope->inverse_frequency[i] * position);
-      cosine[2 * i] = cosine[2 * i + 1] = static_cast<float>(turn.cosine);
-      sine[2 * i] = -static_cast<float>(turn.sine);
-      sine[2 * i + 1] = static_cast<float>(turn.sine);
+      const kernels::SinCos angle = kernels::SineCosine(rope->inverse_frequency[i] * position);
+      cosine[2 * i] = cosine[2 * i + 1] = static_cast<float>(angle.cosine);
+      sine[2 * i] = -static_cast<float>(angle.sine);
+      sine[2 * i + 1] = static_cast<float>(angle.sine);
     }
   }
 }
 
 void KvWriter::Rotate(const Part& part, float* y) const {
   const Rope& rope = config_.Slides(part.layer) ? sliding_rope_ : full_rope_;
-  const size_t turn = static_cast<size_t>(part.row) * config_.head_dim + part.column % config_.head_dim;
+  const size_t first = static_cast<size_t>(part.row) * config_.head_dim + part.column % config_.head_dim;
   const bool whole = part.width == config_.head_dim;
-  table_.rope(rope.cosine.as<float>() + turn, rope.sine.as<float>() + turn,
+  table_.rope(rope.cosine.as<float>() + first, rope.sine.as<float>() + first,
               static_cast<size_t>(whole ? kLanes : config_.head_dim), y, part.rows * part.width / kLanes);
 }
 

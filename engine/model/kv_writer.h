@@ -1,7 +1,7 @@
 // Lays q, k and v of a step's rows where attention reads them: q into a buffer of the step, k and v into the blocks of
-// the pool, q and k turned by RoPE first. AttentionCall has the layouts.
+// the pool, q and k rotated by RoPE first. AttentionCall has the layouts.
 //
-// Any thread may store any part of any row, each once a layer, once the row was turned.
+// Any thread may store any part of any row, each once a layer, once the row was rotated.
 #ifndef BATON_ENGINE_MODEL_KV_WRITER_H_
 #define BATON_ENGINE_MODEL_KV_WRITER_H_
 
@@ -35,12 +35,12 @@ class KvWriter {
   void SetPool(uint8_t* base) { pool_ = base; }
 
   // Prepares sines and cosines of a row of the plan.
-  void Turn(int row);
+  void PrepareRotation(int row);
 
   // Asks for the lines of the pool that StoreKey, or StoreValue, is about to write.
   void Prefetch(const Part& part, bool value) const;
 
-  // As the projections give them: y is [rows][width]. That of q and k is turned in place.
+  // As the projections give them: y is [rows][width]. That of q and k is rotated in place.
   void StoreQuery(const Part& part, float* y);
   void StoreKey(const Part& part, float* y);
   void StoreValue(const Part& part, const float* y);
@@ -55,7 +55,7 @@ class KvWriter {
   const uint8_t* Values(int layer, int kv_head) const { return HeadPart(layer, true, kv_head); }
 
  private:
-  // How q and k turn, on layers that see everything and on those that slide.
+  // The rotations (RoPE) of q and k, on layers that see everything and on those that slide.
   struct Rope {
     std::vector<float> inverse_frequency;  // f32, [head_dim / 2]
     kernels::AlignedBuffer cosine;         // f32 [rows][head_dim], each value twice

@@ -219,8 +219,8 @@ float* TransformerRunner::Residual(const Cursor& cursor, int row) const {
 void TransformerRunner::RunStep(int thread) {
   Cursor cursor{.thread = thread};
   Embed(cursor);
-  const Range turned = ShareOf(rows(), thread);
-  for (int r = turned.begin; r < turned.end; ++r) kv_.Turn(r);
+  const Range rotated = ShareOf(rows(), thread);
+  for (int r = rotated.begin; r < rotated.end; ++r) kv_.PrepareRotation(r);
   pool_->Barrier();
   for (int layer = 0; layer < config_.layers; ++layer) RunLayer(cursor, layer);
   if (!plan_.logits_rows.empty()) Logits(cursor);

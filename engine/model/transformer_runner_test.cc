@@ -7,9 +7,9 @@
 #include "engine/kernels/aligned_buffer.h"
 #include "engine/kernels/dispatch.h"
 #include "engine/model/fingerprint.h"
-#include "engine/model/naive_transformer.h"
-#include "engine/model/run_sequences.h"
 #include "engine/model/synthetic_model.h"
+#include "engine/testing/naive_transformer.h"
+#include "engine/testing/run_sequences.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

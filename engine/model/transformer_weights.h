@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/cpu_model.h"
 #include "engine/kernels/aligned_buffer.h"
 #include "engine/kernels/packed_matrix.h"
 #include "engine/kernels/thread_pool.h"
+#include "engine/model_options.h"
 #include "modelfile/model_file.h"
 
 namespace baton::engine {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "engine/model/retyped_model.h"
+#include "engine/testing/retyped_model.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/oracle/model_session.h"

@@ -31,7 +31,7 @@ struct TcpReader::Link {
 };
 
 struct TcpReader::Read {
-  Job job;
+  PendingRead asked;
   // Null when it was disconnected: then `status` says so.
   Link* link = nullptr;
   size_t next_range = 0;
@@ -40,7 +40,7 @@ struct TcpReader::Read {
   int pieces_in_flight = 0;
   absl::Status status;
 
-  bool all_posted() const { return next_range == job.ranges.size() || !status.ok(); }
+  bool all_posted() const { return next_range == asked.ranges.size() || !status.ok(); }
 };
 
 struct TcpReader::Piece {
@@ -109,13 +109,13 @@ absl::Status TcpReader::CheckAlive(PeerId peer) const {
   return it == peers_.end() ? absl::NotFoundError("the transport peer is not connected") : it->second->lost;
 }
 
-void TcpReader::Add(Job job) {
-  const auto it = peers_.find(job.peer);
+void TcpReader::Add(PendingRead read) {
+  const auto it = peers_.find(read.peer);
   BATON_CHECK(it != peers_.end());
-  auto read = std::make_unique<Read>();
-  read->job = std::move(job);
-  read->link = it->second;
-  reads_.push_back(std::move(read));
+  auto entry = std::make_unique<Read>();
+  entry->asked = std::move(read);
+  entry->link = it->second;
+  reads_.push_back(std::move(entry));
 }
 
 // Called from within UCX: the endpoint is closed later, by TendLinks.
@@ -173,7 +173,7 @@ void TcpReader::FailRead(Read& read, const absl::Status& status) {
 }
 
 void TcpReader::PostPiece(Read& read) {
-  const CopyRange& range = read.job.ranges[read.next_range];
+  const CopyRange& range = read.asked.ranges[read.next_range];
   Link& link = *read.link;
   const uint64_t bytes = std::min<uint64_t>(range.bytes - read.posted_bytes, kTcpPieceBytes);
   const uint64_t id = next_piece_++;
@@ -181,7 +181,7 @@ void TcpReader::PostPiece(Read& read) {
       .piece = id, .nonce = link.nonce, .offset = range.remote_offset + read.posted_bytes, .bytes = bytes};
   if (link.pieces_in_flight == 0) link.last_progress = MonotonicClock().Now();
   pieces_.emplace(id, Piece{.read = &read,
-                            .destination = read.job.local + range.local_offset + read.posted_bytes,
+                            .destination = read.asked.local + range.local_offset + read.posted_bytes,
                             .bytes = bytes,
                             .received_bytes = 0});
   ++read.pieces_in_flight;
@@ -232,7 +232,7 @@ void TcpReader::TendLinks() {
 void TcpReader::ReportDone(std::vector<ReadCompletion>& completions) {
   std::erase_if(reads_, [&](const std::unique_ptr<Read>& read) {
     if (!read->all_posted() || read->pieces_in_flight > 0) return false;
-    completions.push_back({read->job.read, read->status});
+    completions.push_back({read->asked.read, read->status});
     return true;
   });
 }
@@ -248,7 +248,7 @@ void TcpReader::Disconnect(PeerId peer) {
   const auto it = peers_.find(peer);
   if (it == peers_.end()) return;
   for (const std::unique_ptr<Read>& read : reads_) {
-    if (read->job.peer != peer) continue;
+    if (read->asked.peer != peer) continue;
     FailRead(*read, absl::CancelledError("the peer was disconnected"));
     read->link = nullptr;
   }

@@ -25,7 +25,7 @@ namespace baton::kvtransfer {
 
 class TcpReader {
  public:
-  struct Job {
+  struct PendingRead {
     ReadId read = 0;
     PeerId peer = 0;
     uint8_t* local = nullptr;
@@ -40,7 +40,7 @@ class TcpReader {
   absl::Status Connect(PeerId peer, const TransportAddress& address);
   // UNAVAILABLE when the peer is known to be lost.
   absl::Status CheckAlive(PeerId peer) const;
-  void Add(Job job);
+  void Add(PendingRead read);
   void Poll(std::vector<ReadCompletion>& completions);
   // Its reads complete with CANCELLED in the next Poll; none of their bytes is touched from here on.
   void Disconnect(PeerId peer);

@@ -1,0 +1,46 @@
+// How a model is to be computed: numerics, type of weights and of KV, instruction set. Data that the command line, the
+// loader and the runner share.
+#ifndef BATON_ENGINE_MODEL_OPTIONS_H_
+#define BATON_ENGINE_MODEL_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "common/kv_layout.h"
+#include "modelfile/model_file.h"
+
+namespace baton::engine {
+
+// `exact`: int8 activations, integer group dots, fixed fp32 order: the same bits on every instruction set.
+// `fp32`: dequantized weights, float activations and float KV; the reference.
+enum class Numerics : uint8_t { kExact, kFp32 };
+
+// What becomes of a float matrix at load: nothing (kAuto), or blocks of 32 as a file of Q8_0 (kInt8) or Q4_1 (kInt4)
+// has them. With kInt4 embedding and head become Q8_0: they lose most by rounding. Matrices that the file holds
+// quantized stay as they are, and so do vectors.
+enum class Weights : uint8_t { kAuto, kInt8, kInt4 };
+
+std::string_view WeightsName(Weights weights);
+
+// The type in which a matrix is packed.
+modelfile::TensorType PackedType(const modelfile::TensorView& matrix, Weights weights);
+
+// Whether any matrix of the file is packed in another type than its own.
+bool IsRounded(const modelfile::ModelFile& file, Weights weights);
+
+// kAuto takes the best that the machine has.
+enum class Isa : uint8_t { kAuto, kScalar, kAvx2, kAvx512Vnni };
+
+std::string_view IsaName(Isa isa);
+// What KV is kept in. None asked for: bf16 for exact, f32 for fp32. INVALID_ARGUMENT for a pair that does not go
+// together: exact takes bf16 or int8 (half the bytes, other bits), fp32 takes f32.
+absl::StatusOr<KvDtype> ChooseKvDtype(Numerics numerics, std::optional<KvDtype> asked);
+
+// How a model's KV lies in blocks.
+KvLayout KvLayoutOf(const modelfile::ModelConfig& config, KvDtype dtype);
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_MODEL_OPTIONS_H_

@@ -1,0 +1,96 @@
+// An engine over a fake model and its own pool, for tests.
+#ifndef BATON_ENGINE_TESTING_CHECKED_ENGINE_H_
+#define BATON_ENGINE_TESTING_CHECKED_ENGINE_H_
+
+#include <cstdint>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "common/check.h"
+#include "engine/engine.h"
+#include "engine/testing/fake_model.h"
+
+namespace baton::engine {
+
+// Aborts when a step writes a block that another slice of the step refers to, runs more rows than it may, ends a chunk
+// inside a block, or when a slice has more blocks than its rows see.
+class CheckedModel final : public ModelRunner {
+ public:
+  CheckedModel(const FakeModelOptions& options, int32_t max_rows) : model_(options), max_rows_(max_rows) {}
+
+  int32_t vocab_size() const override { return model_.vocab_size(); }
+  int32_t context_length() const override { return model_.context_length(); }
+  const KvLayout& kv_layout() const override { return model_.kv_layout(); }
+  const std::string& fingerprint() const override { return model_.fingerprint(); }
+  void SetKvPool(uint8_t* base, int32_t block_count) override { model_.SetKvPool(base, block_count); }
+
+  void Forward(const StepBatch& batch, absl::Span<float> logits) override {
+    BATON_CHECK(static_cast<int32_t>(batch.tokens.size()) <= max_rows_) << batch.tokens.size();
+    std::map<BlockId, int> referring;
+    for (const SequenceSlice& slice : batch.slices) {
+      for (BlockId block : slice.blocks) ++referring[block];
+    }
+    referring.erase(kNoBlock);
+    for (const SequenceSlice& slice : batch.slices) {
+      const int32_t end = slice.first_position + slice.row_count;
+      BATON_CHECK(slice.wants_logits || end % kBlockTokens == 0) << "a chunk ends at " << end;
+      CheckBlocks(slice, BlocksForTokens(end), referring);
+    }
+    rows_ += static_cast<int64_t>(batch.tokens.size());
+    model_.Forward(batch, logits);
+  }
+
+  // Each call on a thread of its own.
+  void ForEach(int count, absl::FunctionRef<void(int)> fn) override {
+    std::vector<std::thread> threads;
+    for (int i = 1; i < count; ++i) threads.emplace_back(fn, i);
+    if (count > 0) fn(0);
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // Run so far.
+  int64_t rows() const { return rows_; }
+
+ private:
+  void CheckBlocks(const SequenceSlice& slice, int32_t end, const std::map<BlockId, int>& referring) const {
+    const KvGroups groups = kv_layout().groups();
+    BATON_CHECK(static_cast<int>(slice.blocks.size()) == (groups.count() - 1) * slice.group_stride + end);
+    for (int32_t group = 0; group < groups.count(); ++group) {
+      const int32_t first_seen = group < groups.full ? 0 : groups.FirstSeen(slice.first_position);
+      for (int32_t i = 0; i < end; ++i) {
+        const BlockId block = slice.blocks[static_cast<size_t>(group * slice.group_stride + i)];
+        BATON_CHECK((block == kNoBlock) == (i < first_seen)) << "group " << group << ", block " << i;
+        if (i < slice.first_position / kBlockTokens) continue;
+        BATON_CHECK(referring.at(block) == 1) << "a shared block is written";
+      }
+    }
+  }
+
+  FakeModel model_;
+  const int32_t max_rows_;
+  int64_t rows_ = 0;
+};
+
+class TestEngine {
+ public:
+  explicit TestEngine(const EngineOptions& options, const FakeModelOptions& model_options = {})
+      : model(model_options, options.chunk_tokens + options.max_sequences),
+        memory(static_cast<size_t>(options.block_count) * model.kv_layout().block_bytes(), 0xa5),
+        engine(options, model, absl::MakeSpan(memory)) {}
+
+  absl::Span<uint8_t> Block(BlockId block) {
+    const size_t bytes = model.kv_layout().block_bytes();
+    return absl::MakeSpan(memory).subspan(static_cast<size_t>(block) * bytes, bytes);
+  }
+
+  CheckedModel model;
+  std::vector<uint8_t> memory;
+  Engine engine;
+};
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_TESTING_CHECKED_ENGINE_H_

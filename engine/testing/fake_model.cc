@@ -1,0 +1,208 @@
+#include "engine/testing/fake_model.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "engine/sampler.h"
+
+namespace baton::engine {
+namespace {
+
+// The whole cell is the hash.
+struct FakeCell {
+  uint64_t a = 0;
+  uint64_t b = 0;
+};
+
+// The finalizer of SplitMix64.
+uint64_t Mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+FakeCell NextCell(const FakeCell& previous, int32_t token, uint64_t weights_seed) {
+  const uint64_t t = static_cast<uint64_t>(static_cast<uint32_t>(token)) + 1;
+  return {Mix(previous.a + t * 0x9e3779b97f4a7c15 + weights_seed), Mix(previous.b ^ (previous.a + t))};
+}
+
+// Of a sliding layer.
+FakeCell NextCell(const FakeCell& previous, const FakeCell& first_seen, int32_t token, uint64_t weights_seed) {
+  FakeCell cell = NextCell(previous, token, weights_seed);
+  cell.a ^= Mix(first_seen.a + 1);
+  cell.b ^= Mix(first_seen.b + 2);
+  return cell;
+}
+
+uint64_t SeedOf(const FakeModelOptions& options, int32_t layer) {
+  // The last layer sees everything, or is alone.
+  return options.weights_seed + static_cast<uint64_t>(options.layers() - 1 - layer) * 0x2545f4914f6cdd1d;
+}
+
+FakeCell CellOfLayer(const FakeModelOptions& options, int32_t layer, const FakeCell& previous,
+                     const FakeCell& first_seen, int32_t token) {
+  const uint64_t seed = SeedOf(options, layer);
+  return options.Slides(layer) ? NextCell(previous, first_seen, token, seed) : NextCell(previous, token, seed);
+}
+
+uint64_t FoldCell(uint64_t sum, const FakeCell& cell) { return sum * 0xda942042e4dd58b5 + cell.a + (cell.b >> 7); }
+
+// In [-4, 4): every token has a chance at temperature 1, and greedy has a clear winner.
+void LogitsOf(uint64_t sum, absl::Span<float> logits) {
+  for (size_t id = 0; id < logits.size(); ++id) {
+    const uint64_t bits = Mix(sum + (id + 1) * 0x9e3779b97f4a7c15) >> 40;
+    logits[id] = static_cast<float>(bits) * 0x1p-21f - 4.0f;
+  }
+}
+
+KvLayout LayoutOf(const FakeModelOptions& options) {
+  KvLayout layout{
+      .layers = options.layers(), .kv_heads = 1, .head_dim = 8, .dtype = KvDtype::kOpaque, .inner_format = 1};
+  if (options.sliding_layers == 0) return layout;
+  layout.window = options.window;
+  for (int32_t i = 0; i < options.layers(); ++i) layout.sliding_layers.push_back(options.Slides(i));
+  return layout;
+}
+
+std::string FingerprintOf(const FakeModelOptions& options, const KvLayout& layout) {
+  const std::string name =
+      absl::StrCat("fake-", options.vocab_size, "-", options.context_length, "-", options.weights_seed);
+  return options.layers() == 1 ? name : absl::StrCat(name, "/", layout.ToString());
+}
+
+}  // namespace
+
+FakeModel::FakeModel(const FakeModelOptions& options)
+    : options_(options),
+      layout_(LayoutOf(options)),
+      places_(layout_.Places()),
+      groups_(layout_.groups().count()),
+      block_bytes_(layout_.block_bytes()),
+      fingerprint_(FingerprintOf(options, layout_)) {
+  static_assert(sizeof(FakeCell) == 16);
+  BATON_CHECK(layout_.token_bytes() == sizeof(FakeCell) * places_.size());
+  BATON_CHECK(options.vocab_size > 0 && options.context_length > 1);
+  BATON_CHECK(options.layers() > 0 && (options.sliding_layers == 0 || options.window > 1));
+}
+
+void FakeModel::SetKvPool(uint8_t* base, int32_t block_count) {
+  base_ = base;
+  block_count_ = block_count;
+}
+
+uint8_t* FakeModel::Cell(const SequenceSlice& slice, int32_t layer, int32_t position) const {
+  const KvLayout::Place place = places_[static_cast<size_t>(layer)];
+  const BlockId block =
+      slice.blocks.at(static_cast<size_t>(place.group * slice.group_stride + position / kBlockTokens));
+  BATON_CHECK(block >= 0 && block < block_count_) << "block " << block << " of position " << position;
+  const int32_t cell = place.index * kBlockTokens + position % kBlockTokens;
+  return base_ + static_cast<size_t>(block) * block_bytes_ + static_cast<size_t>(cell) * sizeof(FakeCell);
+}
+
+void FakeModel::Forward(const StepBatch& batch, absl::Span<float> logits) {
+  BATON_CHECK(logits.size() >= static_cast<size_t>(batch.logits_count) * static_cast<size_t>(options_.vocab_size));
+  for (const SequenceSlice& slice : batch.slices) RunSlice(batch, slice, logits);
+}
+
+void FakeModel::RunSlice(const StepBatch& batch, const SequenceSlice& slice, absl::Span<float> logits) {
+  const size_t vocab_size = static_cast<size_t>(options_.vocab_size);
+  int32_t logits_index = slice.logits_index;
+  for (int32_t row = 0; row < slice.row_count; ++row) {
+    const int32_t position = slice.first_position + row;
+    const int32_t token = batch.tokens.at(static_cast<size_t>(slice.first_row + row));
+    BATON_CHECK(token >= 0 && token < options_.vocab_size) << token;
+    RunRow(slice, position, token);
+    if (slice.wants_all_logits || (slice.wants_logits && row + 1 == slice.row_count)) {
+      const size_t begin = static_cast<size_t>(logits_index++) * vocab_size;
+      WriteLogits(slice, position, logits.subspan(begin, vocab_size));
+    }
+  }
+}
+
+void FakeModel::RunRow(const SequenceSlice& slice, int32_t position, int32_t token) {
+  for (int32_t layer = 0; layer < options_.layers(); ++layer) {
+    FakeCell previous, first_seen;
+    const int32_t first = options_.FirstSeen(layer, position);
+    if (position > 0) std::memcpy(&previous, Cell(slice, layer, position - 1), sizeof(previous));
+    if (first < position) std::memcpy(&first_seen, Cell(slice, layer, first), sizeof(first_seen));
+    const FakeCell cell = CellOfLayer(options_, layer, previous, first_seen, token);
+    std::memcpy(Cell(slice, layer, position), &cell, sizeof(cell));
+  }
+}
+
+void FakeModel::WriteLogits(const SequenceSlice& slice, int32_t position, absl::Span<float> logits) const {
+  uint64_t sum = 0;
+  for (int32_t layer = 0; layer < options_.layers(); ++layer) {
+    for (int32_t seen = options_.FirstSeen(layer, position); seen <= position; ++seen) {
+      FakeCell cell;
+      std::memcpy(&cell, Cell(slice, layer, seen), sizeof(cell));
+      sum = FoldCell(sum, cell);
+    }
+  }
+  LogitsOf(sum, logits);
+}
+
+namespace {
+
+// The cells of one sequence, without blocks.
+class FakeCells {
+ public:
+  explicit FakeCells(const FakeModelOptions& options)
+      : options_(options), cells_(static_cast<size_t>(options.layers())) {}
+
+  void Run(int32_t token) {
+    for (int32_t layer = 0; layer < options_.layers(); ++layer) {
+      std::vector<FakeCell>& cells = cells_[static_cast<size_t>(layer)];
+      const size_t first = static_cast<size_t>(options_.FirstSeen(layer, static_cast<int32_t>(cells.size())));
+      const FakeCell previous = cells.empty() ? FakeCell{} : cells.back();
+      const FakeCell first_seen = first < cells.size() ? cells[first] : FakeCell{};
+      cells.push_back(CellOfLayer(options_, layer, previous, first_seen, token));
+    }
+  }
+
+  uint64_t Sum() const {
+    uint64_t sum = 0;
+    for (int32_t layer = 0; layer < options_.layers(); ++layer) {
+      const std::vector<FakeCell>& cells = cells_[static_cast<size_t>(layer)];
+      const int32_t last = static_cast<int32_t>(cells.size()) - 1;
+      for (int32_t i = options_.FirstSeen(layer, last); i <= last; ++i) {
+        sum = FoldCell(sum, cells[static_cast<size_t>(i)]);
+      }
+    }
+    return sum;
+  }
+
+ private:
+  const FakeModelOptions& options_;
+  std::vector<std::vector<FakeCell>> cells_;
+};
+
+}  // namespace
+
+std::vector<int32_t> FakeModelTokens(const FakeModelOptions& options, const std::vector<int32_t>& prompt,
+                                     const SamplingParams& sampling, const std::vector<int32_t>& eos_ids) {
+  const auto contains = [](const std::vector<int32_t>& ids, int32_t id) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  };
+  Sampler sampler(options.vocab_size);
+  std::vector<float> logits(static_cast<size_t>(options.vocab_size));
+  std::vector<int32_t> outputs;
+  FakeCells cells(options);
+  for (int32_t token : prompt) cells.Run(token);
+  while (true) {
+    LogitsOf(cells.Sum(), absl::MakeSpan(logits));
+    const SamplingContext context = {.prompt = prompt, .outputs = outputs, .eos_ids = eos_ids};
+    const int32_t token = sampler.Sample(sampling, context, absl::MakeSpan(logits)).token;
+    outputs.push_back(token);
+    const bool stops = (!sampling.ignore_eos && contains(eos_ids, token)) || contains(sampling.stop_token_ids, token);
+    if (stops || static_cast<int32_t>(outputs.size()) >= sampling.max_tokens ||
+        static_cast<int32_t>(prompt.size() + outputs.size()) >= options.context_length) {
+      return outputs;
+    }
+    cells.Run(token);
+  }
+}
+
+}  // namespace baton::engine

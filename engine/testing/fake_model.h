@@ -1,0 +1,73 @@
+// A model without arithmetic, for tests and the simulator: its tokens follow from the true prefix and the seed alone,
+// and it reads that prefix back from the KV pool through the block table. Wrong KV gives wrong tokens.
+//
+// A layer's KV cell of position p is a 128-bit hash of its cells of p - 1 and, where the layer slides, of the first
+// position that row p sees, as they lie in memory, and of token p. Logits after p are a hash of all cells that row p
+// sees, as they lie in memory. FakeModelTokens computes the same without any memory.
+#ifndef BATON_ENGINE_TESTING_FAKE_MODEL_H_
+#define BATON_ENGINE_TESTING_FAKE_MODEL_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/sampling_params.h"
+#include "engine/model_runner.h"
+
+namespace baton::engine {
+
+struct FakeModelOptions {
+  int32_t vocab_size = 64;
+  int32_t context_length = 4096;
+  // Another value is another model.
+  uint64_t weights_seed = 1;
+  int32_t full_layers = 1;
+  // These come first, and see the last `window` tokens; at least two.
+  int32_t sliding_layers = 0;
+  int32_t window = 0;
+
+  int32_t layers() const { return full_layers + sliding_layers; }
+  bool Slides(int32_t layer) const { return layer < sliding_layers; }
+  int32_t FirstSeen(int32_t layer, int32_t position) const {
+    return Slides(layer) ? std::max(position - window + 1, 0) : 0;
+  }
+};
+
+class FakeModel final : public ModelRunner {
+ public:
+  explicit FakeModel(const FakeModelOptions& options);
+
+  int32_t vocab_size() const override { return options_.vocab_size; }
+  int32_t context_length() const override { return options_.context_length; }
+  // 16 bytes a token and layer.
+  const KvLayout& kv_layout() const override { return layout_; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  void SetKvPool(uint8_t* base, int32_t block_count) override;
+  void Forward(const StepBatch& batch, absl::Span<float> logits) override;
+
+ private:
+  uint8_t* Cell(const SequenceSlice& slice, int32_t layer, int32_t position) const;
+  void RunSlice(const StepBatch& batch, const SequenceSlice& slice, absl::Span<float> logits);
+  void RunRow(const SequenceSlice& slice, int32_t position, int32_t token);
+  void WriteLogits(const SequenceSlice& slice, int32_t position, absl::Span<float> logits) const;
+
+  const FakeModelOptions options_;
+  const KvLayout layout_;
+  const std::vector<KvLayout::Place> places_;
+  const int32_t groups_;
+  const size_t block_bytes_;
+  const std::string fingerprint_;
+  uint8_t* base_ = nullptr;
+  int32_t block_count_ = 0;
+};
+
+// All outputs that a request for `prompt` gets, up to and including the one that ends it. `eos_ids` as in
+// EngineOptions.
+std::vector<int32_t> FakeModelTokens(const FakeModelOptions& options, const std::vector<int32_t>& prompt,
+                                     const SamplingParams& sampling, const std::vector<int32_t>& eos_ids);
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_TESTING_FAKE_MODEL_H_

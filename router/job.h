@@ -1,0 +1,56 @@
+// A request on its way through the router: what was asked for, and what became of it.
+#ifndef BATON_ROUTER_JOB_H_
+#define BATON_ROUTER_JOB_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "common/ids.h"
+#include "common/sampling_params.h"
+#include "common/worker_update.h"
+
+namespace baton::router {
+
+// What a client asked for, checked and tokenized. Immutable, shared by everyone who works on the job.
+struct JobSpec {
+  JobId id;
+  std::vector<int32_t> prompt;
+  SamplingParams sampling;
+  std::string tenant;
+  TimeNs deadline = kNever;
+  bool want_kv_digest = false;
+  // W3C trace context of the client, carried through.
+  std::string traceparent;
+};
+
+enum class Side : uint8_t { kPrefill, kDecode };
+
+// Contiguous on the router's clock; they add up to the whole.
+struct PhaseTimes {
+  int64_t queue_ns = 0;
+  int64_t admission_ns = 0;
+  int64_t prefill_ns = 0;
+  int64_t transfer_ns = 0;
+  int64_t decode_ns = 0;
+};
+
+struct JobResult {
+  absl::Status status;
+  Finish finish = Finish::kNone;
+  int32_t prompt_tokens = 0;
+  int32_t output_tokens = 0;
+  // Prompt tokens that were not computed again, at P.
+  int32_t cached_tokens = 0;
+  int32_t attempts = 0;
+  std::string kv_digest;
+  PhaseTimes phases;
+  WorkerTimes prefill;
+  WorkerTimes decode;
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_JOB_H_

@@ -1,0 +1,183 @@
+// A dispatcher on a clock that stands still, and short words for its events and actions. For tests.
+#ifndef BATON_ROUTER_TESTING_DISPATCHER_FIXTURE_H_
+#define BATON_ROUTER_TESTING_DISPATCHER_FIXTURE_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/testing/manual_clock.h"
+#include "gtest/gtest.h"
+#include "router/dispatcher.h"
+
+namespace baton::router {
+
+inline const absl::Status kCancelledCall = absl::CancelledError("the router cancelled");
+inline const absl::Status kBroken = absl::UnavailableError("connection reset");
+
+inline WorkerId MakeWorkerId(uint64_t n) { return {.high = 1, .low = n}; }
+
+inline WorkerInfo MakeWorker(uint64_t n, WorkerRole role) {
+  WorkerInfo info;
+  info.id = MakeWorkerId(n);
+  info.role = role;
+  info.target = "host:" + std::to_string(n);
+  info.fingerprint = "f";
+  info.total_blocks = 100;
+  info.max_sequences = 16;
+  info.chunk_tokens = 64;
+  info.context_length = 4096;
+  return info;
+}
+
+struct JobShape {
+  int prompt_tokens = 40;
+  int max_tokens = 8;
+  TimeNs deadline = kNever;
+  bool want_kv_digest = false;
+};
+
+inline std::shared_ptr<const JobSpec> MakeJob(uint64_t n, const JobShape& shape = {}) {
+  auto spec = std::make_shared<JobSpec>();
+  spec->id = {.high = 2, .low = n};
+  spec->prompt.assign(static_cast<size_t>(shape.prompt_tokens), 7);
+  spec->sampling.max_tokens = shape.max_tokens;
+  spec->deadline = shape.deadline;
+  spec->want_kv_digest = shape.want_kv_digest;
+  return spec;
+}
+
+inline JobKey KeyOf(uint64_t n, uint32_t attempt = 1) { return {{.high = 2, .low = n}, attempt}; }
+
+// Words of actions, in order: "P2 1/1" starts prefill of job 1, attempt 1 at worker 2; "solo2", "D", "local" likewise;
+// "-P2 1/1" cancels; "1:0=70" emits token 70 as output 0 of job 1; "1:OK" ends it.
+class ActionWords {
+ public:
+  std::string operator()(const StartPrefill& a) const { return (a.solo ? "solo" : "P") + At(a.worker, a.key); }
+  std::string operator()(const StartDecode& a) const { return (a.local_prefill ? "local" : "D") + At(a.worker, a.key); }
+  std::string operator()(const CancelAttempt& a) const {
+    return (a.side == Side::kPrefill ? "-P" : "-D") + At(a.worker, a.key);
+  }
+  std::string operator()(const EmitToken& a) const {
+    return std::to_string(a.job.low) + ":" + std::to_string(a.token.index) + "=" + std::to_string(a.token.token);
+  }
+  std::string operator()(const EndJob& a) const {
+    return std::to_string(a.job.low) + ":" + absl::StatusCodeToString(a.result.status.code());
+  }
+
+ private:
+  static std::string At(const WorkerId& worker, const JobKey& key) {
+    return std::to_string(worker.low) + " " + std::to_string(key.job.low) + "/" + std::to_string(key.attempt);
+  }
+};
+
+class DispatcherTest : public ::testing::Test {
+ protected:
+  static constexpr Side kP = Side::kPrefill;
+  static constexpr Side kD = Side::kDecode;
+
+  Dispatcher& dispatcher() {
+    if (!dispatcher_) dispatcher_ = std::make_unique<Dispatcher>(options_, clock_);
+    return *dispatcher_;
+  }
+
+  void Join(uint64_t n, WorkerRole role) { Join(MakeWorker(n, role)); }
+  void Join(const WorkerInfo& info) { ASSERT_TRUE(dispatcher().OnWorkerJoin(info).ok()); }
+  // Prefill worker 1, decode worker 2.
+  void JoinPair() {
+    Join(1, WorkerRole::kPrefill);
+    Join(2, WorkerRole::kDecode);
+  }
+  void Submit(uint64_t n, const JobShape& shape = {}) { ASSERT_TRUE(dispatcher().Submit(MakeJob(n, shape)).ok()); }
+
+  static WorkerUpdate MakeUpdate(WorkerUpdate::Kind kind) {
+    WorkerUpdate update;
+    update.kind = kind;
+    return update;
+  }
+  void Started(Side side, const JobKey& key, int32_t cached_tokens = 0) {
+    WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kStarted);
+    update.cached_tokens = cached_tokens;
+    dispatcher().OnWorkerUpdate(side, key, update);
+  }
+  void Committed(const JobKey& key) {
+    dispatcher().OnWorkerUpdate(kD, key, MakeUpdate(WorkerUpdate::Kind::kKvCommitted));
+  }
+  void Token(Side side, const JobKey& key, int32_t index, int32_t token) {
+    WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kToken);
+    update.token = {.index = index, .token = token, .logprob = -0.5f, .top = {}};
+    dispatcher().OnWorkerUpdate(side, key, update);
+  }
+  void Finished(Side side, const JobKey& key, Finish finish, std::string digest = "") {
+    WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kFinished);
+    update.finish = finish;
+    update.kv_digest = std::move(digest);
+    update.times.compute_ns = side == kP ? 11 : 22;
+    dispatcher().OnWorkerUpdate(side, key, update);
+  }
+  void CallEnd(Side side, const JobKey& key, const absl::Status& status = absl::OkStatus()) {
+    dispatcher().OnWorkerEnd(side, key, status);
+  }
+  void Refuse(Side side, const JobKey& key) { CallEnd(side, key, absl::ResourceExhaustedError("no room")); }
+  // P has done its part for a pair, token 0 is out.
+  void PrefillDone(const JobKey& key, int32_t token) {
+    Started(kD, key);
+    Started(kP, key);
+    Token(kP, key, 0, token);
+    Finished(kP, key, Finish::kNone);
+    CallEnd(kP, key);
+  }
+
+  void AdvanceMs(int64_t ms) { clock_.Advance(ms * kNsPerMs); }
+  // Runs the timers due within the next `ms`.
+  void RunMs(int64_t ms) {
+    const TimeNs until = clock_.Now() + ms * kNsPerMs;
+    while (dispatcher().NextTimer() <= until) {
+      clock_.Set(std::max(clock_.Now(), dispatcher().NextTimer()));
+      dispatcher().OnTimer();
+      ASSERT_GT(dispatcher().NextTimer(), clock_.Now()) << "the loop would spin";
+    }
+    clock_.Set(until);
+  }
+
+  // Since the last call. Results of ended jobs are kept in `results_`.
+  std::vector<std::string> Actions() {
+    std::vector<std::string> words;
+    for (const DispatchAction& action : dispatcher().TakeActions()) {
+      words.push_back(std::visit(ActionWords(), action));
+      if (const auto* end = std::get_if<EndJob>(&action)) results_.push_back(end->result);
+    }
+    return words;
+  }
+  const JobResult& LastResult() {
+    if (results_.empty()) {
+      ADD_FAILURE() << "no job has ended";
+      results_.emplace_back();
+    }
+    return results_.back();
+  }
+
+  // Nothing is left of any job.
+  void ExpectNothingLeft() {
+    EXPECT_EQ(dispatcher().queued_jobs(), 0);
+    EXPECT_EQ(dispatcher().running_jobs(), 0);
+    EXPECT_EQ(dispatcher().open_calls(), 0);
+    for (const auto& [id, assigned] : dispatcher().assigned()) {
+      EXPECT_EQ(assigned.jobs, 0) << id.low;
+      EXPECT_EQ(assigned.reserved_blocks, 0) << id.low;
+      EXPECT_EQ(assigned.uncomputed_prompt_tokens, 0) << id.low;
+    }
+  }
+
+  DispatcherOptions options_;
+  ManualClock clock_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+  std::vector<JobResult> results_;
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_TESTING_DISPATCHER_FIXTURE_H_

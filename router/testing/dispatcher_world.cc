@@ -1,0 +1,356 @@
+#include "router/testing/dispatcher_world.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "common/kv_layout.h"
+
+namespace baton::router {
+namespace {
+
+constexpr int kMaxOutput = 12;
+constexpr int64_t kHeartbeatNs = 100 * kNsPerMs;
+// Of virtual time: a world that is not done by then hangs.
+constexpr TimeNs kEndOfWorld = 600 * kNsPerSecond;
+
+WorkerUpdate MakeUpdate(WorkerUpdate::Kind kind) {
+  WorkerUpdate update;
+  update.kind = kind;
+  return update;
+}
+
+}  // namespace
+
+DispatcherWorld::DispatcherWorld(const WorldOptions& options)
+    : options_(options), random_(options.seed), dispatcher_(options.dispatcher, clock_) {}
+
+WorldResult DispatcherWorld::Run() {
+  for (int i = 0; i < options_.prefill_workers; ++i) AddWorker(WorkerRole::kPrefill);
+  for (int i = 0; i < options_.decode_workers; ++i) AddWorker(WorkerRole::kDecode);
+  for (int i = 0; i < options_.mixed_workers; ++i) AddWorker(WorkerRole::kMixed);
+  for (int i = 0; i < options_.jobs; ++i) {
+    After(RandomNs(3'000), [this, i] { SubmitOne(static_cast<uint64_t>(i) + 1); });
+  }
+  for (int i = 0; i < options_.crashes; ++i) After(RandomNs(3'000), [this] { CrashOne(); });
+  while (!::testing::Test::HasFailure() && (submitted_ < options_.jobs || unended_ > 0 || !calls_.empty())) {
+    const TimeNs timer = dispatcher_.NextTimer();
+    if (timer < events_.begin()->first.first) {
+      clock_.Set(std::max(clock_.Now(), timer));
+      dispatcher_.OnTimer();
+      EXPECT_GT(dispatcher_.NextTimer(), clock_.Now()) << "the loop would spin";
+    } else {
+      const auto event = events_.extract(events_.begin());
+      clock_.Set(std::max(clock_.Now(), event.key().first));
+      event.mapped()();
+    }
+    Pump();
+    EXPECT_LT(clock_.Now(), kEndOfWorld) << unended_ << " jobs hang, " << calls_.size() << " calls are open";
+  }
+  EXPECT_EQ(dispatcher_.queued_jobs(), 0);
+  EXPECT_EQ(dispatcher_.running_jobs(), 0);
+  EXPECT_EQ(dispatcher_.open_calls(), 0);
+  CheckLedger();
+  return result_;
+}
+
+void DispatcherWorld::SubmitOne(uint64_t n) {
+  ++submitted_;
+  JobShape shape{.prompt_tokens = 1 + static_cast<int>(random_.Below(Chance(10) ? 1500 : 200)),
+                 .max_tokens = 1 + static_cast<int>(random_.Below(kMaxOutput)),
+                 .deadline = kNever,
+                 .want_kv_digest = Chance(30)};
+  if (Chance(options_.deadline_percent)) shape.deadline = clock_.Now() + RandomNs(300);
+  FakeJob job{.spec = MakeJob(n, shape), .submitted = clock_.Now()};
+  if (Chance(options_.stop_percent)) job.stop_after = 1 + static_cast<int32_t>(random_.Below(kMaxOutput));
+  const bool full = dispatcher_.queued_jobs() >= options_.dispatcher.max_queued_jobs;
+  const absl::Status status = dispatcher_.Submit(job.spec);
+  EXPECT_EQ(status.ok(), !full) << status;
+  ++(full ? result_.refused : result_.accepted);
+  if (full) return;
+  const JobId id = job.spec->id;
+  jobs_.emplace(id, std::move(job));
+  ++unended_;
+  if (!Chance(options_.cancel_percent)) return;
+  After(RandomNs(400), [this, id] { dispatcher_.Cancel(id, absl::CancelledError("the client left")); });
+}
+
+int32_t DispatcherWorld::OutputLength(const JobSpec& spec) {
+  return std::min(spec.sampling.max_tokens, 1 + static_cast<int32_t>(spec.id.low * 2654435761u % (2 * kMaxOutput)));
+}
+
+Finish DispatcherWorld::FinishOf(const JobSpec& spec) {
+  return OutputLength(spec) < spec.sampling.max_tokens ? Finish::kStop : Finish::kLength;
+}
+
+void DispatcherWorld::AddWorker(WorkerRole role) {
+  FakeWorker worker{.info = MakeWorker(next_worker_++, role)};
+  worker.info.max_sequences = 8;
+  const WorkerId id = worker.info.id;
+  EXPECT_TRUE(dispatcher_.OnWorkerJoin(worker.info).ok());
+  workers_.emplace(id, std::move(worker));
+  After(kHeartbeatNs, [this, id] { Heartbeat(id); });
+}
+
+void DispatcherWorld::Heartbeat(const WorkerId& id) {
+  const FakeWorker& worker = workers_.at(id);
+  if (!worker.alive) return;
+  WorkerLoad load;
+  load.used_blocks = worker.used_blocks;
+  load.free_blocks = worker.info.total_blocks - worker.used_blocks;
+  After(RandomNs(20), [this, id, load] { dispatcher_.OnWorkerLoad(id, load); });
+  After(kHeartbeatNs, [this, id] { Heartbeat(id); });
+}
+
+// The router hears of it, or has to notice the silence. Another process takes its place.
+void DispatcherWorld::CrashOne() {
+  std::vector<WorkerId> alive;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.alive) alive.push_back(id);
+  }
+  if (alive.empty()) return;
+  FakeWorker& worker = workers_.at(alive[random_.Below(alive.size())]);
+  worker.alive = false;
+  worker.frozen = Chance(30);
+  const WorkerId id = worker.info.id;
+  if (!worker.frozen) {
+    for (auto& [key, call] : calls_) {
+      if (call.worker == id) EndCall(call, absl::UnavailableError("connection reset"));
+    }
+    if (Chance(80)) {
+      After(RandomNs(20), [this, id] { dispatcher_.OnWorkerLost(id, absl::UnavailableError("the stream broke")); });
+    }
+  }
+  After(RandomNs(500), [this, role = worker.info.role] { AddWorker(role); });
+}
+
+bool DispatcherWorld::Working(const FakeCall& call) { return !call.ended && workers_.at(call.worker).alive; }
+
+DispatcherWorld::FakeCall* DispatcherWorld::Find(const CallKey& key) {
+  const auto it = calls_.find(key);
+  return it == calls_.end() || !Working(it->second) ? nullptr : &it->second;
+}
+
+void DispatcherWorld::Arrive(FakeCall& call) {
+  if (call.ended) return;
+  const FakeWorker& worker = workers_.at(call.worker);
+  if (worker.frozen) return;
+  if (!worker.alive) return EndCall(call, absl::UnavailableError("connection refused"));
+  if (Chance(options_.refuse_percent)) return EndCall(call, absl::ResourceExhaustedError("no room, it says"));
+  call.key.side == Side::kPrefill ? ArrivePrefill(call) : ArriveDecode(call);
+}
+
+void DispatcherWorld::ArrivePrefill(FakeCall& call) {
+  if (call.solo) return Compute(call);
+  attempts_[call.key.key].prefill_there = true;
+  TryLicence(call.key.key);
+}
+
+void DispatcherWorld::ArriveDecode(FakeCall& call) {
+  FakeWorker& worker = workers_.at(call.worker);
+  const int32_t blocks = BlocksForTokens(static_cast<int64_t>(call.job->prompt.size()));
+  if (worker.used_blocks + blocks > worker.info.total_blocks) {
+    return EndCall(call, absl::ResourceExhaustedError("no blocks"));
+  }
+  worker.used_blocks += blocks;
+  call.held_blocks = blocks;
+  SendUpdate(call, MakeUpdate(WorkerUpdate::Kind::kStarted));
+  if (call.local) return DecodeFrom(call.key, 0);
+  attempts_[call.key.key].decode_started = true;
+  TryLicence(call.key.key);
+}
+
+void DispatcherWorld::TryLicence(const JobKey& key) {
+  const FakeAttempt& attempt = attempts_[key];
+  if (!attempt.prefill_there || !attempt.decode_started) return;
+  FakeCall* prefill = Find({Side::kPrefill, key});
+  if (prefill != nullptr && Find({Side::kDecode, key}) != nullptr) Compute(*prefill);
+}
+
+void DispatcherWorld::Compute(FakeCall& call) {
+  WorkerUpdate started = MakeUpdate(WorkerUpdate::Kind::kStarted);
+  started.cached_tokens = static_cast<int32_t>(random_.Below(call.job->prompt.size()));
+  SendUpdate(call, started);
+  After(RandomNs(30), [this, key = call.key] {
+    FakeCall* prefill = Find(key);
+    if (prefill == nullptr) return;
+    if (Chance(options_.error_percent)) return EndCall(*prefill, absl::InternalError("prefill broke"));
+    SendToken(*prefill, 0);
+    WorkerUpdate finished = MakeUpdate(WorkerUpdate::Kind::kFinished);
+    const bool last = OutputLength(*prefill->job) == 1;
+    finished.finish = last ? FinishOf(*prefill->job) : Finish::kNone;
+    if (prefill->job->want_kv_digest) finished.kv_digest = "digest";
+    SendUpdate(*prefill, finished);
+    attempts_[key.key].handed_over = true;
+    EndCall(*prefill, absl::OkStatus());
+    if (!prefill->solo) After(RandomNs(10), [this, key] { CommitAt(key.key); });
+  });
+}
+
+void DispatcherWorld::CommitAt(const JobKey& key) {
+  FakeCall* decode = Find({Side::kDecode, key});
+  if (decode == nullptr) return;
+  if (Chance(options_.error_percent)) return EndCall(*decode, absl::DataLossError("a digest differs"));
+  if (OutputLength(*decode->job) > 1) SendUpdate(*decode, MakeUpdate(WorkerUpdate::Kind::kKvCommitted));
+  DecodeFrom(decode->key, 0);
+}
+
+void DispatcherWorld::DecodeFrom(const CallKey& key, int32_t index) {
+  FakeCall* call = Find(key);
+  if (call == nullptr) return;
+  if (Chance(options_.error_percent)) return EndCall(*call, absl::InternalError("decode broke"));
+  SendToken(*call, index);
+  if (index + 1 == OutputLength(*call->job)) return FinishCall(*call);
+  After(RandomNs(10), [this, key, index] { DecodeFrom(key, index + 1); });
+}
+
+void DispatcherWorld::FinishCall(FakeCall& call) {
+  WorkerUpdate finished = MakeUpdate(WorkerUpdate::Kind::kFinished);
+  finished.finish = FinishOf(*call.job);
+  SendUpdate(call, finished);
+  EndCall(call, absl::OkStatus());
+}
+
+// One side's failure before the hand-over reaches the other one, unless it was never started.
+void DispatcherWorld::EndCall(FakeCall& call, const absl::Status& status) {
+  if (call.ended) return;
+  call.ended = true;
+  workers_.at(call.worker).used_blocks -= call.held_blocks;
+  Deliver(call, [this, key = call.key, status] {
+    calls_.erase(key);
+    dispatcher_.OnWorkerEnd(key.side, key.key, status);
+  });
+  if (call.local || call.solo || attempts_[call.key.key].handed_over || !attempts_[call.key.key].decode_started) return;
+  const Side other = call.key.side == Side::kPrefill ? Side::kDecode : Side::kPrefill;
+  After(RandomNs(5), [this, key = CallKey{other, call.key.key}] {
+    FakeCall* peer = Find(key);
+    if (peer == nullptr) return;
+    EndCall(*peer, Chance(50) ? absl::CancelledError("the other side has gone") : absl::UnavailableError("cut"));
+  });
+}
+
+void DispatcherWorld::Deliver(FakeCall& call, std::function<void()> event) {
+  call.last_delivery = std::max(call.last_delivery, clock_.Now() + RandomNs(Chance(10) ? 40 : 3));
+  At(call.last_delivery, std::move(event));
+}
+
+void DispatcherWorld::SendUpdate(FakeCall& call, const WorkerUpdate& update) {
+  Deliver(call, [this, key = call.key, update] { dispatcher_.OnWorkerUpdate(key.side, key.key, update); });
+}
+
+void DispatcherWorld::SendToken(FakeCall& call, int32_t index) {
+  WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kToken);
+  update.token.index = index;
+  update.token.token = TokenAt(*call.job, index);
+  SendUpdate(call, update);
+}
+
+void DispatcherWorld::Pump() {
+  for (auto actions = dispatcher_.TakeActions(); !actions.empty(); actions = dispatcher_.TakeActions()) {
+    for (const DispatchAction& action : actions) {
+      std::visit([this](const auto& a) { Handle(a); }, action);
+    }
+  }
+  CheckBounds();
+}
+
+DispatcherWorld::FakeJob& DispatcherWorld::LiveJob(const JobId& id) {
+  FakeJob& job = jobs_.at(id);
+  EXPECT_FALSE(job.ended) << "job " << id.low << " lives on after its end";
+  return job;
+}
+
+void DispatcherWorld::StartCall(FakeCall call, const std::string& target) {
+  FakeJob& job = LiveJob(call.key.key.job);
+  EXPECT_GE(call.key.key.attempt, job.attempts);
+  for (uint32_t attempt = 1; attempt < call.key.key.attempt; ++attempt) {
+    for (const Side side : {Side::kPrefill, Side::kDecode}) {
+      const auto earlier = calls_.find({side, {job.spec->id, attempt}});
+      EXPECT_TRUE(earlier == calls_.end() || earlier->second.cancel_asked) << "two attempts at once";
+    }
+  }
+  job.attempts = call.key.key.attempt;
+  job.local = call.local;
+  EXPECT_EQ(target, workers_.at(call.worker).info.target);
+  const CallKey key = call.key;
+  EXPECT_TRUE(calls_.emplace(key, std::move(call)).second);
+  After(RandomNs(3), [this, key] {
+    if (const auto it = calls_.find(key); it != calls_.end()) Arrive(it->second);
+  });
+}
+
+void DispatcherWorld::Handle(const StartPrefill& start) {
+  EXPECT_EQ(start.solo, start.job->sampling.max_tokens == 1);
+  StartCall({.key = {Side::kPrefill, start.key}, .worker = start.worker, .job = start.job, .solo = start.solo},
+            start.target);
+}
+
+void DispatcherWorld::Handle(const StartDecode& start) {
+  StartCall({.key = {Side::kDecode, start.key}, .worker = start.worker, .job = start.job, .local = start.local_prefill},
+            start.target);
+}
+
+void DispatcherWorld::Handle(const CancelAttempt& cancel) {
+  const auto it = calls_.find({cancel.side, cancel.key});
+  ASSERT_NE(it, calls_.end()) << "cancels a call that is over";
+  FakeCall& call = it->second;
+  EXPECT_FALSE(call.cancel_asked) << "cancels twice";
+  EXPECT_EQ(cancel.worker, call.worker);
+  call.cancel_asked = true;
+  After(RandomNs(3), [this, key = it->first] {
+    const auto open = calls_.find(key);
+    if (open != calls_.end()) EndCall(open->second, absl::CancelledError("the router cancelled"));
+  });
+}
+
+void DispatcherWorld::Handle(const EmitToken& emit) {
+  FakeJob& job = LiveJob(emit.job);
+  EXPECT_EQ(emit.token.index, job.tokens) << "job " << emit.job.low;
+  EXPECT_EQ(emit.token.token, TokenAt(*job.spec, emit.token.index));
+  ++job.tokens;
+  // What may still come before the end is cut off by the client's listener.
+  if (job.tokens != job.stop_after) return;
+  job.stopped = true;
+  dispatcher_.Cancel(emit.job, absl::OkStatus());
+}
+
+void DispatcherWorld::Handle(const EndJob& end) {
+  FakeJob& job = LiveJob(end.job);
+  job.ended = true;
+  --unended_;
+  const JobResult& result = end.result;
+  ++(result.status.ok() ? result_.ok : result_.failed);
+  if (!result.status.ok()) result_.errors.insert(result.status.ToString());
+  result_.attempts += result.attempts;
+  EXPECT_EQ(result.output_tokens, job.tokens);
+  EXPECT_EQ(result.attempts, static_cast<int32_t>(job.attempts));
+  const PhaseTimes& phases = result.phases;
+  EXPECT_EQ(phases.queue_ns + phases.admission_ns + phases.prefill_ns + phases.transfer_ns + phases.decode_ns,
+            clock_.Now() - job.submitted);
+  if (!result.status.ok()) {
+    EXPECT_TRUE(!absl::IsDeadlineExceeded(result.status) || clock_.Now() >= job.spec->deadline);
+    return;
+  }
+  EXPECT_TRUE(job.stopped || job.tokens == OutputLength(*job.spec)) << "job " << end.job.low << " is cut short";
+  EXPECT_NE(result.finish, Finish::kNone);
+  if (options_.error_percent > 0 || options_.crashes > 0) return;
+  EXPECT_EQ(result.kv_digest, job.spec->want_kv_digest && !job.local ? "digest" : "") << "job " << end.job.low;
+}
+
+void DispatcherWorld::CheckBounds() {
+  const DispatcherOptions& options = options_.dispatcher;
+  EXPECT_LE(dispatcher_.running_jobs(), options.max_running_jobs);
+  EXPECT_LE(dispatcher_.queued_jobs(), options.max_queued_jobs + options.max_running_jobs);
+  EXPECT_EQ(dispatcher_.open_calls(), static_cast<int32_t>(calls_.size()));
+  EXPECT_EQ(dispatcher_.queued_jobs() + dispatcher_.running_jobs(), unended_);
+}
+
+void DispatcherWorld::CheckLedger() {
+  for (const auto& [id, assigned] : dispatcher_.assigned()) {
+    EXPECT_EQ(assigned.jobs, 0) << id.low;
+    EXPECT_EQ(assigned.reserved_blocks, 0) << id.low;
+    EXPECT_EQ(assigned.uncomputed_prompt_tokens, 0) << id.low;
+    EXPECT_NE(dispatcher_.registry().Find(id), nullptr) << "a lost worker is remembered";
+  }
+}
+
+}  // namespace baton::router

@@ -1,0 +1,156 @@
+// A world of fake workers around a real dispatcher, on virtual time: calls take random time over links that keep the
+// order of one call alone, workers refuse, fail, crash, freeze and come back. It checks every action as it comes. For
+// tests.
+#ifndef BATON_ROUTER_TESTING_DISPATCHER_WORLD_H_
+#define BATON_ROUTER_TESTING_DISPATCHER_WORLD_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "common/random.h"
+#include "router/call_ledger.h"
+#include "router/testing/dispatcher_fixture.h"
+
+namespace baton::router {
+
+struct WorldOptions {
+  uint64_t seed = 0;
+  int jobs = 100;
+  int prefill_workers = 2;
+  int decode_workers = 2;
+  int mixed_workers = 0;
+  int refuse_percent = 0;
+  int error_percent = 0;
+  int cancel_percent = 0;
+  int stop_percent = 0;
+  int deadline_percent = 0;
+  int crashes = 0;
+  DispatcherOptions dispatcher;
+};
+
+struct WorldResult {
+  int accepted = 0;
+  int refused = 0;
+  int ok = 0;
+  int failed = 0;
+  int attempts = 0;
+  std::set<std::string> errors;
+};
+
+class DispatcherWorld {
+ public:
+  explicit DispatcherWorld(const WorldOptions& options);
+  // Until every job has ended and no call is open. Failures are GoogleTest's.
+  WorldResult Run();
+
+ private:
+  struct FakeWorker {
+    WorkerInfo info;
+    int32_t used_blocks = 0;
+    bool alive = true;
+    // Dead, but its connections look alive.
+    bool frozen = false;
+  };
+  struct FakeCall {
+    CallKey key;
+    WorkerId worker;
+    std::shared_ptr<const JobSpec> job;
+    int32_t held_blocks = 0;
+    bool solo = false;
+    bool local = false;
+    // At the worker: nothing more is sent.
+    bool ended = false;
+    bool cancel_asked = false;
+    TimeNs last_delivery = 0;
+  };
+  struct FakeAttempt {
+    bool prefill_there = false;
+    bool decode_started = false;
+    bool handed_over = false;
+  };
+  struct FakeJob {
+    std::shared_ptr<const JobSpec> spec;
+    TimeNs submitted = 0;
+    uint32_t attempts = 0;
+    int32_t tokens = 0;
+    int32_t stop_after = 0;
+    bool stopped = false;
+    // The last attempt.
+    bool local = false;
+    bool ended = false;
+  };
+
+  // The client's side.
+  void SubmitOne(uint64_t n);
+  // The output that the job must have, and why it ends there.
+  static int32_t OutputLength(const JobSpec& spec);
+  static Finish FinishOf(const JobSpec& spec);
+  static int32_t TokenAt(const JobSpec& spec, int32_t index) {
+    return static_cast<int32_t>((spec.id.low * 31 + static_cast<uint64_t>(index) * 7) % 1000);
+  }
+
+  // Workers.
+  void AddWorker(WorkerRole role);
+  void Heartbeat(const WorkerId& id);
+  void CrashOne();
+  void Arrive(FakeCall& call);
+  void ArrivePrefill(FakeCall& call);
+  void ArriveDecode(FakeCall& call);
+  void TryLicence(const JobKey& key);
+  void Compute(FakeCall& call);
+  void CommitAt(const JobKey& key);
+  void DecodeFrom(const CallKey& key, int32_t index);
+  void FinishCall(FakeCall& call);
+  void EndCall(FakeCall& call, const absl::Status& status);
+  bool Working(const FakeCall& call);
+  FakeCall* Find(const CallKey& key);
+
+  // Links and time.
+  void At(TimeNs time, std::function<void()> event) { events_[{time, next_event_++}] = std::move(event); }
+  void After(int64_t ns, std::function<void()> event) { At(clock_.Now() + ns, std::move(event)); }
+  // In order after what the call sent before.
+  void Deliver(FakeCall& call, std::function<void()> event);
+  void SendUpdate(FakeCall& call, const WorkerUpdate& update);
+  void SendToken(FakeCall& call, int32_t index);
+  int64_t RandomNs(int64_t max_ms) {
+    return static_cast<int64_t>(random_.Below(static_cast<uint64_t>(max_ms * kNsPerMs)));
+  }
+  bool Chance(int percent) { return random_.Below(100) < static_cast<uint64_t>(percent); }
+
+  // The router's loop.
+  void Pump();
+  void Handle(const StartPrefill& start);
+  void Handle(const StartDecode& start);
+  void Handle(const CancelAttempt& cancel);
+  void Handle(const EmitToken& emit);
+  void Handle(const EndJob& end);
+  FakeJob& LiveJob(const JobId& id);
+  void StartCall(FakeCall call, const std::string& target);
+  void CheckBounds();
+  void CheckLedger();
+
+  const WorldOptions options_;
+  ManualClock clock_;
+  SeededRandom random_;
+  Dispatcher dispatcher_;
+  std::map<std::pair<TimeNs, uint64_t>, std::function<void()>> events_;
+  uint64_t next_event_ = 0;
+  std::map<WorkerId, FakeWorker> workers_;
+  uint64_t next_worker_ = 1;
+  std::map<JobId, FakeJob> jobs_;
+  // Open at the router: OnWorkerEnd has not come.
+  std::map<CallKey, FakeCall> calls_;
+  std::map<JobKey, FakeAttempt> attempts_;
+  int submitted_ = 0;
+  int unended_ = 0;
+  WorldResult result_;
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_TESTING_DISPATCHER_WORLD_H_
