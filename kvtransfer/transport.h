@@ -7,8 +7,6 @@
 //   poll       Poll, or WaitForEvent and then Poll
 //   close      Disconnect, and the destructor
 //
-// A two-sided backend (NCCL) sends on the owner's side what a read asks for: ServeRead. One-sided ones leave it out.
-//
 // Threads: one thread, the owner's transfer thread, makes all calls but AllocateRegion and Address (before it starts)
 // and Wake (any thread).
 #ifndef BATON_KVTRANSFER_TRANSPORT_H_
@@ -57,7 +55,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  // "inproc", "ucx-shm", "ucx-tcp", "ucx" (which of the two is decided a connection), "nccl".
+  // "inproc", "ucx-shm", "ucx-tcp", "ucx" (which of the two is decided for each connection).
   virtual std::string_view name() const = 0;
 
   // The region that this transport exposes; once. 4096-byte aligned, lives as long as the transport, zeroed. Pages are
@@ -97,18 +95,12 @@ class Transport {
   // Reads of this peer still in flight complete with CANCELLED or with their result, in Poll, once nothing writes their
   // destination any more. Does not wait for the peer.
   virtual void Disconnect(PeerId peer) = 0;
-
-  // Whether the owner must send what the reader asks for.
-  virtual bool two_sided() const { return false; }
-  virtual absl::Status ServeRead(std::string_view reader_address, absl::Span<const CopyRange> ranges) {
-    return absl::UnimplementedError("this transport is one-sided");
-  }
 };
 
 enum class TransportKind : uint8_t { kAuto, kInproc, kShm, kTcp };
 
 // "auto", "inproc", "shm", "tcp"; else INVALID_ARGUMENT. kAuto: shared memory where the peer is on this host and may
-// map it, else TCP, decided a connection.
+// map it, else TCP; each connection decides for itself.
 absl::StatusOr<TransportKind> ParseTransportKind(std::string_view name);
 
 struct TransportOptions {
