@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "router/error_details.h"
+#include "router/generation_wire.h"
 
 namespace baton::router {
 
@@ -29,7 +30,7 @@ void ClientStreamListener::OnToken(const OutputToken& token) {
 }
 
 void ClientStreamListener::OnEnd(const JobResult& result) {
-  if (!result.status.ok()) return call_.stream->Finish(ToClientStatus(result.status));
+  if (!result.status.ok()) return call_.stream->Finish(ToClientStatus(WithRetryAfter(result.status)));
   if (std::string text = output_.Flush(); !text.empty()) {
     v1::GenerateResponse response;
     response.mutable_output()->set_text(std::move(text));
@@ -49,7 +50,7 @@ void ClientStreamListener::Push(const v1::GenerateResponse& response) {
   BATON_CHECK(serialized.ok()) << serialized.error_message();
   if (call_.stream->Push(std::move(bytes))) return;
   const absl::Status slow = absl::ResourceExhaustedError("the client does not read its stream: the job was cancelled");
-  call_.stream->Finish(ToClientStatus(slow));
+  call_.stream->Finish(ToClientStatus(WithRetryAfter(slow)));
   dispatcher_.Cancel(call_.job->id, slow);
 }
 

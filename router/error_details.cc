@@ -1,42 +1,56 @@
 #include "router/error_details.h"
 
-#include <string>
-
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "common/rpc/wire.h"
+#include "common/check.h"
 #include "common/status.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 
 namespace baton::router {
 namespace {
 
-constexpr int kRetryDelayMs = 500;
+constexpr int64_t kRetryAfterMs = 500;
 
-template <typename Detail>
-grpc::Status WithDetail(grpc::StatusCode code, const std::string& message, const Detail& detail) {
-  google::rpc::Status rich;
-  rich.set_code(code);
-  rich.set_message(message);
-  rich.add_details()->PackFrom(detail);
-  return {code, message, rich.SerializeAsString()};
-}
+// Names of the status payloads. The first holds the field, whose description follows it in the message; the second
+// holds milliseconds in decimal digits.
+constexpr char kFieldPayload[] = "baton/field";
+constexpr char kRetryAfterPayload[] = "baton/retry-after-ms";
+constexpr char kFieldSeparator[] = ": ";
 
 }  // namespace
 
-grpc::Status FieldViolation(std::string_view field, std::string_view description) {
-  google::rpc::BadRequest detail;
-  auto* violation = detail.add_field_violations();
-  violation->set_field(std::string(field));
-  violation->set_description(std::string(description));
-  return WithDetail(grpc::StatusCode::INVALID_ARGUMENT, absl::StrCat(ToAbsl(field), ": ", ToAbsl(description)), detail);
+absl::Status FieldStatus(absl::StatusCode code, const FieldError& error) {
+  absl::Status status(code, absl::StrCat(error.field, kFieldSeparator, error.description));
+  status.SetPayload(kFieldPayload, absl::Cord(error.field));
+  return status;
 }
 
-grpc::Status ToClientStatus(const absl::Status& status) {
-  if (!absl::IsResourceExhausted(status)) return rpc::ToGrpc(status);
-  google::rpc::RetryInfo detail;
-  detail.mutable_retry_delay()->set_nanos(kRetryDelayMs * 1'000'000);
-  return WithDetail(grpc::StatusCode::RESOURCE_EXHAUSTED, std::string(status.message()), detail);
+absl::Status FieldViolation(std::string_view field, std::string_view description) {
+  return FieldStatus(absl::StatusCode::kInvalidArgument,
+                     {.field = std::string(field), .description = std::string(description)});
+}
+
+std::optional<FieldError> GetFieldError(const absl::Status& status) {
+  const auto payload = status.GetPayload(kFieldPayload);
+  if (!payload.has_value()) return std::nullopt;
+  std::string field(*payload);
+  const std::string_view message = ToStd(status.message());
+  const size_t description_at = field.size() + std::string_view(kFieldSeparator).size();
+  BATON_CHECK(message.size() >= description_at) << message;
+  return FieldError{.field = std::move(field), .description = std::string(message.substr(description_at))};
+}
+
+absl::Status WithRetryAfter(absl::Status status) {
+  if (absl::IsResourceExhausted(status)) status.SetPayload(kRetryAfterPayload, absl::Cord(absl::StrCat(kRetryAfterMs)));
+  return status;
+}
+
+std::optional<int64_t> GetRetryAfterMs(const absl::Status& status) {
+  const auto payload = status.GetPayload(kRetryAfterPayload);
+  if (!payload.has_value()) return std::nullopt;
+  int64_t retry_after_ms = 0;
+  BATON_CHECK(absl::SimpleAtoi(std::string(*payload), &retry_after_ms));
+  return retry_after_ms;
 }
 
 }  // namespace baton::router

@@ -1,21 +1,32 @@
-// Errors as clients see them: a gRPC status with google.rpc details.
+// Errors as clients see them: an absl::Status that also names the field at fault, or says when to try again. Adapters
+// render these details in their own protocol.
 #ifndef BATON_ROUTER_ERROR_DETAILS_H_
 #define BATON_ROUTER_ERROR_DETAILS_H_
 
-#include <grpcpp/grpcpp.h>
-
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 
 namespace baton::router {
 
-// INVALID_ARGUMENT with BadRequest: `field` is the path in the request, such as "sampling.top_p".
-grpc::Status FieldViolation(std::string_view field, std::string_view description);
+struct FieldError {
+  // Path in the request, such as "sampling.top_p".
+  std::string field;
+  std::string description;
+};
 
-// Any status; RESOURCE_EXHAUSTED carries RetryInfo.
-grpc::Status ToClientStatus(const absl::Status& status);
+// An error with the message "FIELD: DESCRIPTION" and `error` as its detail.
+absl::Status FieldStatus(absl::StatusCode code, const FieldError& error);
+// The same with INVALID_ARGUMENT.
+absl::Status FieldViolation(std::string_view field, std::string_view description);
+std::optional<FieldError> GetFieldError(const absl::Status& status);
+
+// Adds to RESOURCE_EXHAUSTED the time after which a client may try again; gives any other status back as it is.
+absl::Status WithRetryAfter(absl::Status status);
+std::optional<int64_t> GetRetryAfterMs(const absl::Status& status);
 
 }  // namespace baton::router
 

@@ -10,6 +10,7 @@
 
 #include "router/client_stream_listener.h"
 #include "router/error_details.h"
+#include "router/generation_wire.h"
 
 namespace baton::router {
 namespace {
@@ -33,15 +34,15 @@ std::string ReadTraceparent(const grpc::CallbackServerContext& context) {
   return std::string(it->second.data(), it->second.size());
 }
 
-GenerateStream* Refuse(const grpc::Status& status) {
+GenerateStream* Refuse(const absl::Status& status) {
   auto stream = GenerateStream::Create([] {});
-  stream->Finish(status);
+  stream->Finish(ToClientStatus(status));
   return stream.get();
 }
 
-grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const grpc::Status& status) {
+grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(status);
+  reactor->Finish(ToClientStatus(status));
   return reactor;
 }
 
@@ -50,49 +51,55 @@ grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const grp
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(grpc::CallbackServerContext* context,
                                                                         const grpc::ByteBuffer* message) {
   const TimeNs arrived = clock_.Now();
-  v1::GenerateRequest request;
+  v1::GenerateRequest proto;
   grpc::ByteBuffer bytes = *message;
-  if (!grpc::SerializationTraits<v1::GenerateRequest>::Deserialize(&bytes, &request).ok()) {
-    return Refuse({grpc::StatusCode::INVALID_ARGUMENT, "this is no GenerateRequest: is every string in it UTF-8?"});
+  if (!grpc::SerializationTraits<v1::GenerateRequest>::Deserialize(&bytes, &proto).ok()) {
+    return Refuse(absl::InvalidArgumentError("this is no GenerateRequest: is every string in it UTF-8?"));
   }
-  PreparedJob prepared;
-  if (grpc::Status status = reader_.Read(request, prepared); !status.ok()) return Refuse(status);
-  absl::StatusOr<JobOutput> output = JobOutput::Create(*model_.tokenizer, prepared.stop);
-  if (!output.ok()) return Refuse(FieldViolation("stop", std::string(output.status().message())));
-  prepared.job.id = random_.NextId();
-  prepared.job.deadline = ReadDeadline(*context, arrived);
-  prepared.job.traceparent = ReadTraceparent(*context);
+  GenerationRequest request = FromProto(std::move(proto));
+  request.id = random_.NextId();
+  request.trace_context = ReadTraceparent(*context);
+  request.arrived = arrived;
+  request.deadline = ReadDeadline(*context, arrived);
+  absl::StatusOr<PreparedJob> prepared = reader_.Read(std::move(request));
+  if (!prepared.ok()) return Refuse(prepared.status());
 
-  auto job = std::make_shared<const JobSpec>(std::move(prepared.job));
+  auto job = std::make_shared<const JobSpec>(std::move(prepared->job));
   auto stream = GenerateStream::Create([this, id = job->id] {
     loop_.PostWhenRoom([id](Dispatcher& dispatcher) {
       dispatcher.Cancel(id, absl::CancelledError("the client cancelled or is gone"));
     });
   });
-  auto shared_output = std::make_shared<JobOutput>(*std::move(output));
+  auto shared_output = std::make_shared<JobOutput>(std::move(prepared->output));
   const bool posted = loop_.Post([this, job, stream, shared_output, arrived](Dispatcher& dispatcher) {
     auto listener = std::make_shared<ClientStreamListener>(ClientCall{.stream = stream, .job = job, .arrived = arrived},
                                                            std::move(*shared_output), clock_, dispatcher);
     const absl::Status status = loop_.Submit(job, std::move(listener));
-    if (!status.ok()) stream->Finish(ToClientStatus(status));
+    if (!status.ok()) stream->Finish(ToClientStatus(WithRetryAfter(status)));
   });
-  if (!posted) stream->Finish(ToClientStatus(absl::ResourceExhaustedError("the router is overloaded: try again")));
+  if (!posted) {
+    stream->Finish(ToClientStatus(WithRetryAfter(absl::ResourceExhaustedError("the router is overloaded: try again"))));
+  }
   return stream.get();
 }
 
 grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContext* context,
                                                       const v1::TokenizeRequest* request,
                                                       v1::TokenizeResponse* response) {
-  std::vector<int32_t> ids;
-  const grpc::Status status = reader_.Read(*request, ids);
-  *response->mutable_token_ids() = {ids.begin(), ids.end()};
-  return Finish(context, status);
+  const absl::StatusOr<std::vector<int32_t>> ids =
+      request->has_chat() ? reader_.Tokenize(request->model(), FromProto(v1::ChatPrompt(request->chat())))
+                          : reader_.Tokenize(request->model(), TextPrompt{request->text()});
+  if (ids.ok()) *response->mutable_token_ids() = {ids->begin(), ids->end()};
+  return Finish(context, ids.status());
 }
 
 grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerContext* context,
                                                         const v1::DetokenizeRequest* request,
                                                         v1::DetokenizeResponse* response) {
-  return Finish(context, reader_.Read(*request, *response->mutable_text()));
+  const std::vector<int32_t> ids(request->token_ids().begin(), request->token_ids().end());
+  absl::StatusOr<std::string> text = reader_.Detokenize(request->model(), ids, request->skip_special_tokens());
+  if (text.ok()) response->set_text(*std::move(text));
+  return Finish(context, text.status());
 }
 
 grpc::ServerUnaryReactor* GenerationService::ListModels(grpc::CallbackServerContext* context,
@@ -102,7 +109,7 @@ grpc::ServerUnaryReactor* GenerationService::ListModels(grpc::CallbackServerCont
   model->set_name(model_.name);
   model->set_context_length(model_.config.context_length);
   model->set_vocab_size(model_.config.vocab_size);
-  return Finish(context, grpc::Status::OK);
+  return Finish(context, absl::OkStatus());
 }
 
 }  // namespace baton::router

@@ -1,6 +1,7 @@
 // Any bytes as a GenerateRequest: refused with a reason, or a job that the workers can take.
 #include "common/check.h"
 #include "common/random.h"
+#include "router/generation_wire.h"
 #include "router/request_reader.h"
 #include "router/testing/tiny_served_model.h"
 
@@ -11,18 +12,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const router::RequestReader reader(model, random);
   v1::GenerateRequest request;
   if (!request.ParseFromArray(data, static_cast<int>(size))) return 0;
-  router::PreparedJob prepared;
-  const grpc::Status status = reader.Read(request, prepared);
-  if (!status.ok()) {
+  const absl::StatusOr<router::PreparedJob> prepared = reader.Read(router::FromProto(std::move(request)));
+  if (!prepared.ok()) {
+    const grpc::Status status = router::ToClientStatus(prepared.status());
     BATON_CHECK(!status.error_message().empty());
     BATON_CHECK(status.error_code() == grpc::StatusCode::INVALID_ARGUMENT ||
                 status.error_code() == grpc::StatusCode::NOT_FOUND)
         << status.error_message();
     return 0;
   }
-  BATON_CHECK(ValidateSamplingParams(prepared.job.sampling, model.config.vocab_size).ok());
-  BATON_CHECK(!prepared.job.prompt.empty());
-  BATON_CHECK(static_cast<int64_t>(prepared.job.prompt.size()) < model.config.context_length);
-  for (int32_t id : prepared.job.prompt) BATON_CHECK(id >= 0 && id < model.config.vocab_size) << id;
+  const router::JobSpec& job = prepared->job;
+  BATON_CHECK(ValidateSamplingParams(job.sampling, model.config.vocab_size).ok());
+  BATON_CHECK(!job.prompt.empty());
+  BATON_CHECK(static_cast<int64_t>(job.prompt.size()) < model.config.context_length);
+  for (int32_t id : job.prompt) BATON_CHECK(id >= 0 && id < model.config.vocab_size) << id;
   return 0;
 }

@@ -1,6 +1,7 @@
 #include "router/request_reader.h"
 
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
@@ -11,86 +12,88 @@ namespace baton::router {
 namespace {
 
 constexpr size_t kMaxTenantBytes = 128;
+// Of a model's name in an error message.
+constexpr size_t kMaxShownNameBytes = 128;
 
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
+// The error names `field` and keeps the message alone of `status`.
+absl::Status ViolationOf(std::string_view field, const absl::Status& status) {
+  return FieldViolation(field, ToStd(status.message()));
+}
 
-grpc::Status CheckStop(const v1::GenerateRequest& request) {
-  if (request.stop_size() > kMaxStopStrings) {
-    return FieldViolation("stop", absl::StrCat("at most ", kMaxStopStrings, " strings, not ", request.stop_size()));
+absl::Status RefuseUnless(bool is_default, const char* field) {
+  if (is_default) return absl::OkStatus();
+  return FieldStatus(absl::StatusCode::kUnimplemented, {.field = field, .description = "not supported yet"});
+}
+
+absl::Status CheckUnbuiltFields(const GenerationRequest& request) {
+  BATON_RETURN_IF_ERROR(RefuseUnless(request.choices == 1, "choices"));
+  BATON_RETURN_IF_ERROR(RefuseUnless(request.grammar.empty(), "grammar"));
+  BATON_RETURN_IF_ERROR(RefuseUnless(request.priority == 0, "priority"));
+  BATON_RETURN_IF_ERROR(RefuseUnless(request.authenticated_tenant.empty(), "authenticated_tenant"));
+  BATON_RETURN_IF_ERROR(RefuseUnless(request.idempotency_key.empty(), "idempotency_key"));
+  return RefuseUnless(request.resume_index == 0, "resume_index");
+}
+
+absl::Status CheckStop(const std::vector<std::string>& stops) {
+  if (stops.size() > kMaxStopStrings) {
+    return FieldViolation("stop", absl::StrCat("at most ", kMaxStopStrings, " strings, not ", stops.size()));
   }
-  for (const std::string& stop : request.stop()) {
+  for (const std::string& stop : stops) {
     if (stop.empty() || stop.size() > kMaxStopStringBytes) {
       return FieldViolation("stop", absl::StrCat("each string has 1 to ", kMaxStopStringBytes, " bytes"));
     }
   }
-  return grpc::Status::OK;
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-#define BATON_RETURN_IF_GRPC_ERROR(expr)               \
-  do {                                                 \
-    if (grpc::Status s_ = (expr); !s_.ok()) return s_; \
-  } while (false)
-
-grpc::Status RequestReader::CheckModel(const std::string& model) const {
-  if (model.empty() || model == model_.name) return grpc::Status::OK;
-  return {grpc::StatusCode::NOT_FOUND,
-          absl::StrCat("model ", model.substr(0, kMaxTenantBytes), " is not served here; ", model_.name, " is")};
+absl::Status RequestReader::CheckModel(const std::string& model) const {
+  if (model.empty() || model == model_.name) return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat("model ", model.substr(0, kMaxShownNameBytes), " is not served here; ", model_.name, " is"));
 }
 
-grpc::Status RequestReader::EncodeText(const std::string& text, std::vector<int32_t>& ids) const {
+absl::StatusOr<std::vector<int32_t>> RequestReader::EncodeText(const std::string& text, bool add_bos) const {
   if (text.size() > kMaxPromptBytes) {
     return FieldViolation("text", absl::StrCat("at most ", kMaxPromptBytes, " bytes, not ", text.size()));
   }
-  auto encoded = model_.tokenizer->Encode(text, {.add_bos = true, .parse_special = true});
-  if (!encoded.ok()) return FieldViolation("text", Message(encoded.status()));
-  ids = *std::move(encoded);
-  return grpc::Status::OK;
+  auto ids = model_.tokenizer->Encode(text, {.add_bos = add_bos, .parse_special = true});
+  if (!ids.ok()) return ViolationOf("text", ids.status());
+  return ids;
 }
 
-grpc::Status RequestReader::EncodeChat(const v1::ChatPrompt& chat, bool add_generation_prompt,
-                                       std::vector<int32_t>& ids) const {
+absl::StatusOr<std::vector<int32_t>> RequestReader::EncodeChat(const ChatPrompt& chat) const {
   if (!model_.chat_template.has_value()) return FieldViolation("chat", "this model has no chat template: send text");
-  if (chat.messages_size() == 0 || chat.messages_size() > kMaxChatMessages) {
+  if (chat.messages.empty() || chat.messages.size() > kMaxChatMessages) {
     return FieldViolation("chat.messages",
-                          absl::StrCat("1 to ", kMaxChatMessages, " messages, not ", chat.messages_size()));
+                          absl::StrCat("1 to ", kMaxChatMessages, " messages, not ", chat.messages.size()));
   }
-  const tokenizer::Tokenizer& tokenizer = *model_.tokenizer;
-  tokenizer::ChatInput input{.messages = {},
-                             .add_generation_prompt = add_generation_prompt,
-                             .bos_token = tokenizer.TokenText(tokenizer.bos_id()),
-                             .eos_token = tokenizer.TokenText(tokenizer.eos_id())};
   size_t bytes = 0;
-  for (const v1::ChatMessage& message : chat.messages()) {
-    bytes += message.role().size() + message.content().size();
-    input.messages.push_back({.role = message.role(), .content = message.content()});
-  }
+  for (const tokenizer::ChatMessage& message : chat.messages) bytes += message.role.size() + message.content.size();
   if (bytes > kMaxPromptBytes) {
     return FieldViolation("chat.messages", absl::StrCat("at most ", kMaxPromptBytes, " bytes, not ", bytes));
   }
-  auto text = model_.chat_template->RenderChat(input);
-  if (!text.ok()) return FieldViolation("chat", Message(text.status()));
-  auto encoded = tokenizer.Encode(*text, {.add_bos = false, .parse_special = true});
-  if (!encoded.ok()) return FieldViolation("chat", Message(encoded.status()));
-  ids = *std::move(encoded);
-  return grpc::Status::OK;
+  const tokenizer::Tokenizer& tokenizer = *model_.tokenizer;
+  const auto text = model_.chat_template->RenderChat({.messages = chat.messages,
+                                                      .add_generation_prompt = true,
+                                                      .bos_token = tokenizer.TokenText(tokenizer.bos_id()),
+                                                      .eos_token = tokenizer.TokenText(tokenizer.eos_id())});
+  if (!text.ok()) return ViolationOf("chat", text.status());
+  auto ids = tokenizer.Encode(*text, {.add_bos = false, .parse_special = true});
+  if (!ids.ok()) return ViolationOf("chat", ids.status());
+  return ids;
 }
 
-grpc::Status RequestReader::ReadPrompt(const v1::GenerateRequest& request, std::vector<int32_t>& ids) const {
-  switch (request.prompt_case()) {
-    case v1::GenerateRequest::kText:
-      BATON_RETURN_IF_GRPC_ERROR(EncodeText(request.text(), ids));
-      break;
-    case v1::GenerateRequest::kChat:
-      BATON_RETURN_IF_GRPC_ERROR(EncodeChat(request.chat(), /*add_generation_prompt=*/true, ids));
-      break;
-    case v1::GenerateRequest::kTokenIds:
-      ids = {request.token_ids().ids().begin(), request.token_ids().ids().end()};
-      break;
-    case v1::GenerateRequest::PROMPT_NOT_SET:
-      return FieldViolation("prompt", "set text, chat or token_ids");
-  }
+absl::StatusOr<std::vector<int32_t>> RequestReader::EncodePrompt(Prompt prompt) const {
+  if (const auto* text = std::get_if<TextPrompt>(&prompt)) return EncodeText(text->text, /*add_bos=*/true);
+  if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) return EncodeChat(*chat);
+  if (auto* tokens = std::get_if<TokenPrompt>(&prompt)) return std::move(tokens->ids);
+  return FieldViolation("prompt", "set text, chat or token_ids");
+}
+
+absl::StatusOr<std::vector<int32_t>> RequestReader::ReadPrompt(Prompt prompt) const {
+  BATON_ASSIGN_OR_RETURN(std::vector<int32_t> ids, EncodePrompt(std::move(prompt)));
   if (ids.empty()) return FieldViolation("prompt", "must not be empty");
   for (int32_t id : ids) {
     if (id < 0 || id >= model_.config.vocab_size) {
@@ -101,69 +104,71 @@ grpc::Status RequestReader::ReadPrompt(const v1::GenerateRequest& request, std::
     return FieldViolation("prompt", absl::StrCat(ids.size(), " tokens leave no room in the model's context of ",
                                                  model_.config.context_length));
   }
-  return grpc::Status::OK;
+  return ids;
 }
 
-grpc::Status RequestReader::ReadSampling(const v1::SamplingParams& proto, SamplingParams& params) const {
-  params = model_.sampling_defaults;
-  if (proto.has_temperature()) params.temperature = proto.temperature();
-  if (proto.has_top_k()) params.top_k = proto.top_k();
-  if (proto.has_top_p()) params.top_p = proto.top_p();
-  if (proto.has_min_p()) params.min_p = proto.min_p();
-  if (proto.has_repetition_penalty()) params.repetition_penalty = proto.repetition_penalty();
-  if (proto.has_frequency_penalty()) params.frequency_penalty = proto.frequency_penalty();
-  if (proto.has_presence_penalty()) params.presence_penalty = proto.presence_penalty();
-  params.seed = proto.has_seed() ? proto.seed() : random_.Next64();
-  if (proto.has_max_tokens()) params.max_tokens = proto.max_tokens();
-  params.min_tokens = proto.min_tokens();
-  params.ignore_eos = proto.ignore_eos();
-  params.stop_token_ids = {proto.stop_token_ids().begin(), proto.stop_token_ids().end()};
-  if (proto.has_logprobs()) {
-    // -1 means "none" inside; a client leaves the field out instead.
-    if (proto.logprobs() < 0) return FieldViolation("sampling.logprobs", "must not be negative");
-    params.logprobs = proto.logprobs();
+absl::StatusOr<SamplingParams> RequestReader::ReadSampling(const SamplingRequest& request) const {
+  SamplingParams params = model_.sampling_defaults;
+  params.temperature = request.temperature.value_or(params.temperature);
+  params.top_k = request.top_k.value_or(params.top_k);
+  params.top_p = request.top_p.value_or(params.top_p);
+  params.min_p = request.min_p.value_or(params.min_p);
+  params.repetition_penalty = request.repetition_penalty.value_or(params.repetition_penalty);
+  params.frequency_penalty = request.frequency_penalty.value_or(params.frequency_penalty);
+  params.presence_penalty = request.presence_penalty.value_or(params.presence_penalty);
+  params.seed = request.seed.has_value() ? *request.seed : random_.Next64();
+  params.max_tokens = request.max_tokens.value_or(params.max_tokens);
+  params.min_tokens = request.min_tokens.value_or(params.min_tokens);
+  params.ignore_eos = request.ignore_eos;
+  params.stop_token_ids = request.stop_token_ids;
+  if (request.logprobs.has_value()) {
+    // SamplingParams says "none" with -1; a client leaves the field out instead.
+    if (*request.logprobs < 0) return FieldViolation("sampling.logprobs", "must not be negative");
+    params.logprobs = *request.logprobs;
   }
   const absl::Status status = ValidateSamplingParams(params, model_.config.vocab_size);
-  if (status.ok()) return grpc::Status::OK;
-  const std::string message = Message(status);
+  if (status.ok()) return params;
+  const std::string message(status.message());
   const size_t colon = message.find(": ");
   return FieldViolation("sampling." + message.substr(0, colon), message.substr(colon + 2));
 }
 
-grpc::Status RequestReader::Read(const v1::GenerateRequest& request, PreparedJob& prepared) const {
-  prepared = {};
-  BATON_RETURN_IF_GRPC_ERROR(CheckModel(request.model()));
-  BATON_RETURN_IF_GRPC_ERROR(CheckStop(request));
-  if (request.tenant().size() > kMaxTenantBytes) {
+absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const {
+  BATON_RETURN_IF_ERROR(CheckModel(request.model));
+  BATON_RETURN_IF_ERROR(CheckUnbuiltFields(request));
+  BATON_RETURN_IF_ERROR(CheckStop(request.stop));
+  if (request.tenant.size() > kMaxTenantBytes) {
     return FieldViolation("tenant", absl::StrCat("at most ", kMaxTenantBytes, " bytes"));
   }
-  BATON_RETURN_IF_GRPC_ERROR(ReadSampling(request.sampling(), prepared.job.sampling));
-  BATON_RETURN_IF_GRPC_ERROR(ReadPrompt(request, prepared.job.prompt));
-  prepared.job.tenant = request.tenant();
-  prepared.job.want_kv_digest = request.return_kv_digest();
-  prepared.stop = {request.stop().begin(), request.stop().end()};
-  return grpc::Status::OK;
+  JobSpec job;
+  BATON_ASSIGN_OR_RETURN(job.sampling, ReadSampling(request.sampling));
+  BATON_ASSIGN_OR_RETURN(job.prompt, ReadPrompt(std::move(request.prompt)));
+  absl::StatusOr<JobOutput> output = JobOutput::Create(*model_.tokenizer, request.stop);
+  if (!output.ok()) return ViolationOf("stop", output.status());
+  job.id = request.id;
+  job.tenant = std::move(request.tenant);
+  job.deadline = request.deadline;
+  job.want_kv_digest = request.want_kv_digest;
+  job.traceparent = std::move(request.trace_context);
+  return PreparedJob{.job = std::move(job), .output = *std::move(output)};
 }
 
-grpc::Status RequestReader::Read(const v1::TokenizeRequest& request, std::vector<int32_t>& token_ids) const {
-  BATON_RETURN_IF_GRPC_ERROR(CheckModel(request.model()));
-  if (request.has_chat()) return EncodeChat(request.chat(), /*add_generation_prompt=*/true, token_ids);
-  if (request.text().size() > kMaxPromptBytes) {
-    return FieldViolation("text", absl::StrCat("at most ", kMaxPromptBytes, " bytes, not ", request.text().size()));
-  }
-  auto encoded = model_.tokenizer->Encode(request.text(), {.add_bos = false, .parse_special = true});
-  if (!encoded.ok()) return FieldViolation("text", Message(encoded.status()));
-  token_ids = *std::move(encoded);
-  return grpc::Status::OK;
+absl::StatusOr<std::vector<int32_t>> RequestReader::Tokenize(const std::string& model, const TextPrompt& prompt) const {
+  BATON_RETURN_IF_ERROR(CheckModel(model));
+  return EncodeText(prompt.text, /*add_bos=*/false);
 }
 
-grpc::Status RequestReader::Read(const v1::DetokenizeRequest& request, std::string& text) const {
-  BATON_RETURN_IF_GRPC_ERROR(CheckModel(request.model()));
-  const std::vector<int32_t> ids(request.token_ids().begin(), request.token_ids().end());
-  auto decoded = model_.tokenizer->Decode(ids, request.skip_special_tokens());
-  if (!decoded.ok()) return FieldViolation("token_ids", Message(decoded.status()));
-  text = *std::move(decoded);
-  return grpc::Status::OK;
+absl::StatusOr<std::vector<int32_t>> RequestReader::Tokenize(const std::string& model, const ChatPrompt& prompt) const {
+  BATON_RETURN_IF_ERROR(CheckModel(model));
+  return EncodeChat(prompt);
+}
+
+absl::StatusOr<std::string> RequestReader::Detokenize(const std::string& model, const std::vector<int32_t>& token_ids,
+                                                      bool skip_special_tokens) const {
+  BATON_RETURN_IF_ERROR(CheckModel(model));
+  auto text = model_.tokenizer->Decode(token_ids, skip_special_tokens);
+  if (!text.ok()) return ViolationOf("token_ids", text.status());
+  return text;
 }
 
 }  // namespace baton::router

@@ -2,42 +2,48 @@
 #ifndef BATON_ROUTER_REQUEST_READER_H_
 #define BATON_ROUTER_REQUEST_READER_H_
 
-#include <grpcpp/grpcpp.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "baton/v1/generation.pb.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/random.h"
+#include "router/generation.h"
 #include "router/job.h"
+#include "router/job_output.h"
 #include "router/served_model.h"
 
 namespace baton::router {
 
-// A request that can be dispatched, once `job.id`, `job.deadline` and `job.traceparent` are filled in.
+// A request that can be dispatched, and what turns its tokens into text.
 struct PreparedJob {
   JobSpec job;
-  std::vector<std::string> stop;
+  JobOutput output;
 };
 
-// Pure but for the seed that it draws when the request has none. Thread-safe.
+// Pure but for the seed that it draws when the request has none. Thread-safe. Its errors are for clients:
+// INVALID_ARGUMENT and UNIMPLEMENTED name the field at fault (error_details.h), NOT_FOUND is another model.
 class RequestReader {
  public:
-  // Both outlive the reader; `random` is thread-safe.
+  // Both outlive the reader, and the model outlives what was prepared; `random` is thread-safe.
   RequestReader(const ServedModel& model, RandomSource& random) : model_(model), random_(random) {}
 
-  // INVALID_ARGUMENT with a BadRequest that names the field; NOT_FOUND for another model.
-  grpc::Status Read(const v1::GenerateRequest& request, PreparedJob& prepared) const;
-  grpc::Status Read(const v1::TokenizeRequest& request, std::vector<int32_t>& token_ids) const;
-  grpc::Status Read(const v1::DetokenizeRequest& request, std::string& text) const;
+  absl::StatusOr<PreparedJob> Read(GenerationRequest request) const;
+
+  // Without BOS. An empty model name means the served one, here and below.
+  absl::StatusOr<std::vector<int32_t>> Tokenize(const std::string& model, const TextPrompt& prompt) const;
+  absl::StatusOr<std::vector<int32_t>> Tokenize(const std::string& model, const ChatPrompt& prompt) const;
+  absl::StatusOr<std::string> Detokenize(const std::string& model, const std::vector<int32_t>& token_ids,
+                                         bool skip_special_tokens) const;
 
  private:
-  grpc::Status CheckModel(const std::string& model) const;
-  grpc::Status EncodeText(const std::string& text, std::vector<int32_t>& ids) const;
-  grpc::Status EncodeChat(const v1::ChatPrompt& chat, bool add_generation_prompt, std::vector<int32_t>& ids) const;
-  grpc::Status ReadPrompt(const v1::GenerateRequest& request, std::vector<int32_t>& ids) const;
-  grpc::Status ReadSampling(const v1::SamplingParams& proto, SamplingParams& params) const;
+  absl::Status CheckModel(const std::string& model) const;
+  absl::StatusOr<std::vector<int32_t>> EncodeText(const std::string& text, bool add_bos) const;
+  absl::StatusOr<std::vector<int32_t>> EncodeChat(const ChatPrompt& chat) const;
+  absl::StatusOr<std::vector<int32_t>> EncodePrompt(Prompt prompt) const;
+  absl::StatusOr<std::vector<int32_t>> ReadPrompt(Prompt prompt) const;
+  absl::StatusOr<SamplingParams> ReadSampling(const SamplingRequest& request) const;
 
   const ServedModel& model_;
   RandomSource& random_;

@@ -2,72 +2,91 @@
 
 #include <cmath>
 #include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/limits.h"
 #include "common/random.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
+#include "common/status.h"
 #include "gtest/gtest.h"
-#include "router/job_output.h"
+#include "router/error_details.h"
 #include "router/testing/tiny_served_model.h"
 
 namespace baton::router {
 namespace {
 
+GenerationRequest Ask(Prompt prompt) {
+  GenerationRequest request;
+  request.prompt = std::move(prompt);
+  return request;
+}
+
+GenerationRequest AskText(const std::string& text) { return Ask(TextPrompt{text}); }
+
+GenerationRequest AskChat(const std::string& content) {
+  return Ask(ChatPrompt{{{.role = "user", .content = content}}});
+}
+
+// "CODE FIELD" of an error that names a field; "CODE" of another one.
+std::string ErrorWords(const absl::Status& status) {
+  const auto error = GetFieldError(status);
+  const std::string code = absl::StatusCodeToString(status.code());
+  return error.has_value() ? code + " " + error->field : code;
+}
+
 class RequestReaderTest : public ::testing::Test {
  protected:
-  grpc::Status Read(const v1::GenerateRequest& request) { return reader_.Read(request, prepared_); }
+  JobSpec Read(const GenerationRequest& request) const { return ReadWith(reader_, request); }
 
-  // The field that the error's BadRequest names; empty for another error or none.
-  std::string RefusedField(const v1::GenerateRequest& request) {
-    const grpc::Status status = Read(request);
-    google::rpc::Status rich;
-    google::rpc::BadRequest detail;
-    if (status.error_code() != grpc::StatusCode::INVALID_ARGUMENT || !rich.ParseFromString(status.error_details()) ||
-        rich.details_size() != 1 || !rich.details(0).UnpackTo(&detail)) {
-      return {};
-    }
-    return detail.field_violations(0).field();
+  static JobSpec ReadWith(const RequestReader& reader, const GenerationRequest& request) {
+    auto prepared = reader.Read(request);
+    EXPECT_TRUE(prepared.ok()) << prepared.status();
+    return prepared.ok() ? std::move(prepared->job) : JobSpec();
   }
 
-  static v1::GenerateRequest Text(const std::string& text) {
-    v1::GenerateRequest request;
-    request.set_text(text);
-    return request;
-  }
+  std::string Refusal(const GenerationRequest& request) const { return ErrorWords(reader_.Read(request).status()); }
 
-  std::string RefusedSampling(const std::function<void(v1::SamplingParams&)>& change) {
-    v1::GenerateRequest request = Text("hello");
-    change(*request.mutable_sampling());
-    return RefusedField(request);
+  std::string RefusalWith(const std::function<void(GenerationRequest&)>& change) const {
+    GenerationRequest request = AskText("hello");
+    change(request);
+    return Refusal(request);
   }
 
   const ServedModel model_ = TestModel();
-  SeededRandom random_{1};
+  mutable SeededRandom random_{1};
   const RequestReader reader_{model_, random_};
-  PreparedJob prepared_;
 };
 
 TEST_F(RequestReaderTest, TextBecomesTokensAndADrawnSeed) {
-  ASSERT_TRUE(Read(Text("hello")).ok());
-  EXPECT_FALSE(prepared_.job.prompt.empty());
-  EXPECT_NE(prepared_.job.sampling.seed, 0u);
+  const JobSpec job = Read(AskText("hello"));
+  EXPECT_FALSE(job.prompt.empty());
+  EXPECT_NE(job.sampling.seed, 0u);
 }
 
 TEST_F(RequestReaderTest, AGivenSeedIsKept) {
-  v1::GenerateRequest request = Text("hello");
-  request.mutable_sampling()->set_seed(42);
-  ASSERT_TRUE(Read(request).ok());
-  EXPECT_EQ(prepared_.job.sampling.seed, 42u);
+  GenerationRequest request = AskText("hello");
+  request.sampling.seed = 42;
+  EXPECT_EQ(Read(request).sampling.seed, 42u);
+}
+
+TEST_F(RequestReaderTest, WhatTheAdapterKnowsOfTheCallGoesIntoTheJob) {
+  GenerationRequest request = AskText("hello");
+  request.id = {.high = 1, .low = 2};
+  request.deadline = 77;
+  request.tenant = "a";
+  request.trace_context = "00-trace";
+  request.want_kv_digest = true;
+  const JobSpec job = Read(request);
+  EXPECT_EQ(job.id, request.id);
+  EXPECT_EQ(job.deadline, 77);
+  EXPECT_EQ(job.tenant, "a");
+  EXPECT_EQ(job.traceparent, "00-trace");
+  EXPECT_TRUE(job.want_kv_digest);
 }
 
 TEST_F(RequestReaderTest, ChatIsRenderedByTheModelsTemplate) {
-  v1::GenerateRequest request;
-  v1::ChatMessage* message = request.mutable_chat()->add_messages();
-  message->set_role("user");
-  message->set_content("hi");
-  ASSERT_TRUE(Read(request).ok());
-  EXPECT_EQ(*model_.tokenizer->Decode(prepared_.job.prompt, false), "user: hi\n");
+  EXPECT_EQ(*model_.tokenizer->Decode(Read(AskChat("hi")).prompt, false), "user: hi\n");
 }
 
 TEST_F(RequestReaderTest, TheModelsSamplingDefaultsCountWhereTheClientSetsNothing) {
@@ -75,19 +94,19 @@ TEST_F(RequestReaderTest, TheModelsSamplingDefaultsCountWhereTheClientSetsNothin
       R"({"do_sample": true, "temperature": 0.5, "top_k": 64, "top_p": 0.75, "repetition_penalty": 1.25})");
   ASSERT_TRUE(model.ok()) << model.status();
   const RequestReader reader(*model, random_);
-  v1::GenerateRequest request = Text("hello");
-  ASSERT_TRUE(reader.Read(request, prepared_).ok());
-  EXPECT_EQ(prepared_.job.sampling.temperature, 0.5f);
-  EXPECT_EQ(prepared_.job.sampling.top_k, 64);
-  EXPECT_EQ(prepared_.job.sampling.top_p, 0.75f);
-  EXPECT_EQ(prepared_.job.sampling.repetition_penalty, 1.25f);
-  EXPECT_EQ(prepared_.job.sampling.min_p, 0.0f);
-  request.mutable_sampling()->set_temperature(0);
-  request.mutable_sampling()->set_top_k(3);
-  ASSERT_TRUE(reader.Read(request, prepared_).ok());
-  EXPECT_EQ(prepared_.job.sampling.temperature, 0.0f);
-  EXPECT_EQ(prepared_.job.sampling.top_k, 3);
-  EXPECT_EQ(prepared_.job.sampling.top_p, 0.75f);
+  GenerationRequest request = AskText("hello");
+  SamplingParams sampling = ReadWith(reader, request).sampling;
+  EXPECT_EQ(sampling.temperature, 0.5f);
+  EXPECT_EQ(sampling.top_k, 64);
+  EXPECT_EQ(sampling.top_p, 0.75f);
+  EXPECT_EQ(sampling.repetition_penalty, 1.25f);
+  EXPECT_EQ(sampling.min_p, 0.0f);
+  request.sampling.temperature = 0;
+  request.sampling.top_k = 3;
+  sampling = ReadWith(reader, request).sampling;
+  EXPECT_EQ(sampling.temperature, 0.0f);
+  EXPECT_EQ(sampling.top_k, 3);
+  EXPECT_EQ(sampling.top_p, 0.75f);
 }
 
 TEST_F(RequestReaderTest, AModelThatIsNotToBeSampledStaysGreedy) {
@@ -107,72 +126,77 @@ TEST_F(RequestReaderTest, BosIsAddedToTextAndNotToWhatTheTemplateWrites) {
   ASSERT_TRUE(model.ok()) << model.status();
   const RequestReader reader(*model, random_);
   const std::vector<int32_t> expected = {modelfile::kTinyBos, modelfile::kTinyFirstByteToken + 'h'};
-  ASSERT_TRUE(reader.Read(Text("h"), prepared_).ok());
-  EXPECT_EQ(prepared_.job.prompt, expected);
-  v1::GenerateRequest request;
-  v1::ChatMessage* message = request.mutable_chat()->add_messages();
-  message->set_role("user");
-  message->set_content("h");
-  ASSERT_TRUE(reader.Read(request, prepared_).ok());
-  EXPECT_EQ(prepared_.job.prompt, expected);
+  EXPECT_EQ(ReadWith(reader, AskText("h")).prompt, expected);
+  EXPECT_EQ(ReadWith(reader, AskChat("h")).prompt, expected);
 }
 
 TEST_F(RequestReaderTest, RefusesWithoutAPromptOrWithAnEmptyOne) {
-  EXPECT_EQ(RefusedField({}), "prompt");
-  EXPECT_EQ(RefusedField(Text("")), "prompt");
-  v1::GenerateRequest request;
-  request.mutable_chat();
-  EXPECT_EQ(RefusedField(request), "chat.messages");
+  EXPECT_EQ(Refusal({}), "INVALID_ARGUMENT prompt");
+  EXPECT_EQ(Refusal(AskText("")), "INVALID_ARGUMENT prompt");
+  EXPECT_EQ(Refusal(Ask(TokenPrompt{})), "INVALID_ARGUMENT prompt");
+  EXPECT_EQ(Refusal(Ask(ChatPrompt{})), "INVALID_ARGUMENT chat.messages");
 }
 
 TEST_F(RequestReaderTest, RefusesAPromptThatFillsTheContextAndTakesOneTokenLess) {
-  v1::GenerateRequest request;
-  for (int i = 0; i + 1 < model_.config.context_length; ++i) request.mutable_token_ids()->add_ids(1);
-  EXPECT_TRUE(Read(request).ok());
-  request.mutable_token_ids()->add_ids(1);
-  EXPECT_EQ(RefusedField(request), "prompt");
+  std::vector<int32_t> ids(model_.config.context_length - 1, 1);
+  EXPECT_EQ(Read(Ask(TokenPrompt{ids})).prompt, ids);
+  ids.push_back(1);
+  EXPECT_EQ(Refusal(Ask(TokenPrompt{ids})), "INVALID_ARGUMENT prompt");
 }
 
 TEST_F(RequestReaderTest, RefusesTokenIdsOutsideTheVocabulary) {
-  v1::GenerateRequest request;
-  request.mutable_token_ids()->add_ids(model_.config.vocab_size);
-  EXPECT_EQ(RefusedField(request), "token_ids");
-  request.mutable_token_ids()->set_ids(0, -1);
-  EXPECT_EQ(RefusedField(request), "token_ids");
+  EXPECT_EQ(Refusal(Ask(TokenPrompt{{model_.config.vocab_size}})), "INVALID_ARGUMENT token_ids");
+  EXPECT_EQ(Refusal(Ask(TokenPrompt{{-1}})), "INVALID_ARGUMENT token_ids");
 }
 
 TEST_F(RequestReaderTest, RefusesSamplingValuesByName) {
-  EXPECT_EQ(RefusedSampling([](auto& s) { s.set_temperature(-1); }), "sampling.temperature");
-  EXPECT_EQ(RefusedSampling([](auto& s) { s.set_temperature(NAN); }), "sampling.temperature");
-  EXPECT_EQ(RefusedSampling([](auto& s) { s.set_top_p(2); }), "sampling.top_p");
-  EXPECT_EQ(RefusedSampling([](auto& s) { s.set_max_tokens(0); }), "sampling.max_tokens");
-  EXPECT_EQ(RefusedSampling([](auto& s) { s.set_logprobs(-1); }), "sampling.logprobs");
-  EXPECT_EQ(RefusedSampling([](auto& s) { s.set_logprobs(kMaxLogprobs + 1); }), "sampling.logprobs");
+  EXPECT_EQ(RefusalWith([](auto& r) { r.sampling.temperature = -1; }), "INVALID_ARGUMENT sampling.temperature");
+  EXPECT_EQ(RefusalWith([](auto& r) { r.sampling.temperature = NAN; }), "INVALID_ARGUMENT sampling.temperature");
+  EXPECT_EQ(RefusalWith([](auto& r) { r.sampling.top_p = 2; }), "INVALID_ARGUMENT sampling.top_p");
+  EXPECT_EQ(RefusalWith([](auto& r) { r.sampling.max_tokens = 0; }), "INVALID_ARGUMENT sampling.max_tokens");
+  EXPECT_EQ(RefusalWith([](auto& r) { r.sampling.logprobs = -1; }), "INVALID_ARGUMENT sampling.logprobs");
+  EXPECT_EQ(RefusalWith([](auto& r) { r.sampling.logprobs = kMaxLogprobs + 1; }), "INVALID_ARGUMENT sampling.logprobs");
+}
+
+TEST_F(RequestReaderTest, RefusesFieldsThatAreNotBuiltYetByName) {
+  EXPECT_EQ(RefusalWith([](auto& r) { r.choices = 2; }), "UNIMPLEMENTED choices");
+  EXPECT_EQ(RefusalWith([](auto& r) { r.choices = 0; }), "UNIMPLEMENTED choices");
+  EXPECT_EQ(RefusalWith([](auto& r) { r.grammar = "root ::= x"; }), "UNIMPLEMENTED grammar");
+  EXPECT_EQ(RefusalWith([](auto& r) { r.priority = -1; }), "UNIMPLEMENTED priority");
+  EXPECT_EQ(RefusalWith([](auto& r) { r.authenticated_tenant = "a"; }), "UNIMPLEMENTED authenticated_tenant");
+  EXPECT_EQ(RefusalWith([](auto& r) { r.idempotency_key = "k"; }), "UNIMPLEMENTED idempotency_key");
+  EXPECT_EQ(RefusalWith([](auto& r) { r.resume_index = 1; }), "UNIMPLEMENTED resume_index");
 }
 
 TEST_F(RequestReaderTest, TakesStopStringsUpToTheirLimits) {
-  v1::GenerateRequest request = Text("hello");
-  for (int i = 0; i < kMaxStopStrings; ++i) request.add_stop(std::string(kMaxStopStringBytes, 'x'));
-  EXPECT_TRUE(Read(request).ok());
-  request.add_stop("one more");
-  EXPECT_EQ(RefusedField(request), "stop");
-  request.clear_stop();
-  request.add_stop(std::string(kMaxStopStringBytes + 1, 'x'));
-  EXPECT_EQ(RefusedField(request), "stop");
-  request.set_stop(0, "");
-  EXPECT_EQ(RefusedField(request), "stop");
+  GenerationRequest request = AskText("hello");
+  request.stop.assign(kMaxStopStrings, std::string(kMaxStopStringBytes, 'x'));
+  Read(request);
+  request.stop.emplace_back("one more");
+  EXPECT_EQ(Refusal(request), "INVALID_ARGUMENT stop");
+  request.stop = {std::string(kMaxStopStringBytes + 1, 'x')};
+  EXPECT_EQ(Refusal(request), "INVALID_ARGUMENT stop");
+  request.stop = {""};
+  EXPECT_EQ(Refusal(request), "INVALID_ARGUMENT stop");
+  request.stop = {"\xff"};
+  EXPECT_EQ(Refusal(request), "INVALID_ARGUMENT stop");
 }
 
 TEST_F(RequestReaderTest, RefusesTextBeyondItsLimit) {
-  EXPECT_EQ(RefusedField(Text(std::string(kMaxPromptBytes + 1, 'a'))), "text");
+  EXPECT_EQ(Refusal(AskText(std::string(kMaxPromptBytes + 1, 'a'))), "INVALID_ARGUMENT text");
 }
 
 TEST_F(RequestReaderTest, AnotherModelIsNotFound) {
-  v1::GenerateRequest request = Text("hello");
-  request.set_model("another");
-  EXPECT_EQ(Read(request).error_code(), grpc::StatusCode::NOT_FOUND);
-  request.set_model("tiny");
-  EXPECT_TRUE(Read(request).ok());
+  EXPECT_EQ(RefusalWith([](auto& r) { r.model = "another"; }), "NOT_FOUND");
+  EXPECT_EQ(RefusalWith([](auto& r) { r.model = "tiny"; }), "OK");
+}
+
+TEST_F(RequestReaderTest, TokenizesAndDetokenizesForTheServedModelAlone) {
+  const auto ids = reader_.Tokenize("tiny", TextPrompt{"hello"});
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_EQ(*reader_.Detokenize("", *ids, false), "hello");
+  EXPECT_EQ(ErrorWords(reader_.Tokenize("another", TextPrompt{"hello"}).status()), "NOT_FOUND");
+  EXPECT_EQ(ErrorWords(reader_.Detokenize("", {-1}, false).status()), "INVALID_ARGUMENT token_ids");
 }
 
 TEST_F(RequestReaderTest, OutputEndsBeforeAStopStringThatSpansTokens) {

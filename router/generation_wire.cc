@@ -1,0 +1,95 @@
+#include "router/generation_wire.h"
+
+#include <string>
+#include <utility>
+
+#include "common/rpc/wire.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "router/error_details.h"
+
+namespace baton::router {
+namespace {
+
+SamplingRequest ReadSampling(const v1::SamplingParams& proto) {
+  SamplingRequest sampling;
+  if (proto.has_temperature()) sampling.temperature = proto.temperature();
+  if (proto.has_top_k()) sampling.top_k = proto.top_k();
+  if (proto.has_top_p()) sampling.top_p = proto.top_p();
+  if (proto.has_min_p()) sampling.min_p = proto.min_p();
+  if (proto.has_repetition_penalty()) sampling.repetition_penalty = proto.repetition_penalty();
+  if (proto.has_frequency_penalty()) sampling.frequency_penalty = proto.frequency_penalty();
+  if (proto.has_presence_penalty()) sampling.presence_penalty = proto.presence_penalty();
+  if (proto.has_seed()) sampling.seed = proto.seed();
+  if (proto.has_max_tokens()) sampling.max_tokens = proto.max_tokens();
+  if (proto.has_min_tokens()) sampling.min_tokens = proto.min_tokens();
+  sampling.ignore_eos = proto.ignore_eos();
+  sampling.stop_token_ids = {proto.stop_token_ids().begin(), proto.stop_token_ids().end()};
+  if (proto.has_logprobs()) sampling.logprobs = proto.logprobs();
+  return sampling;
+}
+
+Prompt TakePrompt(v1::GenerateRequest& proto) {
+  switch (proto.prompt_case()) {
+    case v1::GenerateRequest::kText:
+      return TextPrompt{std::move(*proto.mutable_text())};
+    case v1::GenerateRequest::kChat:
+      return FromProto(std::move(*proto.mutable_chat()));
+    case v1::GenerateRequest::kTokenIds:
+      return TokenPrompt{{proto.token_ids().ids().begin(), proto.token_ids().ids().end()}};
+    case v1::GenerateRequest::PROMPT_NOT_SET:
+      return {};
+  }
+  return {};
+}
+
+grpc::Status WithDetail(const absl::Status& status, const google::protobuf::Message& detail) {
+  google::rpc::Status rich;
+  rich.set_code(static_cast<int>(status.code()));
+  rich.set_message(std::string(status.message()));
+  rich.add_details()->PackFrom(detail);
+  const grpc::Status plain = rpc::ToGrpc(status);
+  return {plain.error_code(), plain.error_message(), rich.SerializeAsString()};
+}
+
+}  // namespace
+
+ChatPrompt FromProto(v1::ChatPrompt&& proto) {
+  ChatPrompt chat;
+  chat.messages.reserve(proto.messages_size());
+  for (v1::ChatMessage& message : *proto.mutable_messages()) {
+    chat.messages.push_back(
+        {.role = std::move(*message.mutable_role()), .content = std::move(*message.mutable_content())});
+  }
+  return chat;
+}
+
+GenerationRequest FromProto(v1::GenerateRequest&& proto) {
+  GenerationRequest request;
+  request.model = std::move(*proto.mutable_model());
+  request.prompt = TakePrompt(proto);
+  request.sampling = ReadSampling(proto.sampling());
+  for (std::string& stop : *proto.mutable_stop()) request.stop.push_back(std::move(stop));
+  request.want_kv_digest = proto.return_kv_digest();
+  request.tenant = std::move(*proto.mutable_tenant());
+  return request;
+}
+
+grpc::Status ToClientStatus(const absl::Status& status) {
+  if (const auto error = GetFieldError(status)) {
+    google::rpc::BadRequest detail;
+    auto* violation = detail.add_field_violations();
+    violation->set_field(error->field);
+    violation->set_description(error->description);
+    return WithDetail(status, detail);
+  }
+  if (const auto retry_after_ms = GetRetryAfterMs(status)) {
+    google::rpc::RetryInfo detail;
+    detail.mutable_retry_delay()->set_seconds(*retry_after_ms / 1000);
+    detail.mutable_retry_delay()->set_nanos(static_cast<int32_t>(*retry_after_ms % 1000 * 1'000'000));
+    return WithDetail(status, detail);
+  }
+  return rpc::ToGrpc(status);
+}
+
+}  // namespace baton::router

@@ -1,0 +1,22 @@
+// What baton.v1.GenerationService says on the wire, to and from the words of generation.h.
+#ifndef BATON_ROUTER_GENERATION_WIRE_H_
+#define BATON_ROUTER_GENERATION_WIRE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include "absl/status/status.h"
+#include "baton/v1/generation.pb.h"
+#include "router/generation.h"
+
+namespace baton::router {
+
+// These take the strings out of the message. The request's id, times and trace context are not on the wire.
+GenerationRequest FromProto(v1::GenerateRequest&& proto);
+ChatPrompt FromProto(v1::ChatPrompt&& proto);
+
+// The details of error_details.h become google.rpc's: BadRequest and RetryInfo.
+grpc::Status ToClientStatus(const absl::Status& status);
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_GENERATION_WIRE_H_

@@ -1,0 +1,130 @@
+#include "router/generation_wire.h"
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "gtest/gtest.h"
+#include "router/error_details.h"
+
+namespace baton::router {
+namespace {
+
+// The detail of the error; a default one, and a failure, when there is none of this type.
+template <typename Detail>
+Detail DetailOf(const grpc::Status& status) {
+  google::rpc::Status rich;
+  Detail detail;
+  EXPECT_TRUE(rich.ParseFromString(status.error_details()));
+  EXPECT_EQ(rich.code(), static_cast<int>(status.error_code()));
+  EXPECT_EQ(rich.message(), status.error_message());
+  EXPECT_EQ(rich.details_size(), 1);
+  EXPECT_TRUE(rich.details_size() == 1 && rich.details(0).UnpackTo(&detail));
+  return detail;
+}
+
+TEST(GenerationWireTest, AFieldThatTheClientDidNotSetHasNoValue) {
+  const GenerationRequest request = FromProto(v1::GenerateRequest());
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(request.prompt));
+  EXPECT_FALSE(request.sampling.temperature.has_value());
+  EXPECT_FALSE(request.sampling.seed.has_value());
+  EXPECT_FALSE(request.sampling.max_tokens.has_value());
+  EXPECT_FALSE(request.sampling.logprobs.has_value());
+}
+
+TEST(GenerationWireTest, EveryFieldOfARequestArrives) {
+  v1::GenerateRequest proto;
+  proto.set_model("m");
+  proto.set_text("hello");
+  proto.add_stop("one");
+  proto.add_stop("two");
+  proto.set_return_kv_digest(true);
+  proto.set_tenant("t");
+  v1::SamplingParams& sampling = *proto.mutable_sampling();
+  sampling.set_temperature(0);
+  sampling.set_top_k(1);
+  sampling.set_top_p(0.2f);
+  sampling.set_min_p(0.3f);
+  sampling.set_repetition_penalty(1.4f);
+  sampling.set_frequency_penalty(0.5f);
+  sampling.set_presence_penalty(0.6f);
+  sampling.set_seed(7);
+  sampling.set_max_tokens(8);
+  sampling.set_min_tokens(9);
+  sampling.set_ignore_eos(true);
+  sampling.add_stop_token_ids(10);
+  sampling.set_logprobs(0);
+
+  const GenerationRequest request = FromProto(std::move(proto));
+  EXPECT_EQ(request.model, "m");
+  EXPECT_EQ(std::get<TextPrompt>(request.prompt).text, "hello");
+  EXPECT_EQ(request.stop, (std::vector<std::string>{"one", "two"}));
+  EXPECT_TRUE(request.want_kv_digest);
+  EXPECT_EQ(request.tenant, "t");
+  EXPECT_EQ(request.sampling.temperature, 0.0f);
+  EXPECT_EQ(request.sampling.top_k, 1);
+  EXPECT_EQ(request.sampling.top_p, 0.2f);
+  EXPECT_EQ(request.sampling.min_p, 0.3f);
+  EXPECT_EQ(request.sampling.repetition_penalty, 1.4f);
+  EXPECT_EQ(request.sampling.frequency_penalty, 0.5f);
+  EXPECT_EQ(request.sampling.presence_penalty, 0.6f);
+  EXPECT_EQ(request.sampling.seed, 7u);
+  EXPECT_EQ(request.sampling.max_tokens, 8);
+  EXPECT_EQ(request.sampling.min_tokens, 9);
+  EXPECT_TRUE(request.sampling.ignore_eos);
+  EXPECT_EQ(request.sampling.stop_token_ids, std::vector<int32_t>{10});
+  EXPECT_EQ(request.sampling.logprobs, 0);
+}
+
+TEST(GenerationWireTest, ChatMessagesAndTokenIdsArriveInOrder) {
+  v1::GenerateRequest chat;
+  for (const char* content : {"a", "b"}) {
+    v1::ChatMessage* message = chat.mutable_chat()->add_messages();
+    message->set_role("user");
+    message->set_content(content);
+  }
+  const GenerationRequest request = FromProto(std::move(chat));
+  const auto& messages = std::get<ChatPrompt>(request.prompt).messages;
+  ASSERT_EQ(messages.size(), 2u);
+  EXPECT_EQ(messages[0].role, "user");
+  EXPECT_EQ(messages[0].content, "a");
+  EXPECT_EQ(messages[1].content, "b");
+
+  v1::GenerateRequest tokens;
+  tokens.mutable_token_ids()->add_ids(3);
+  tokens.mutable_token_ids()->add_ids(1);
+  EXPECT_EQ(std::get<TokenPrompt>(FromProto(std::move(tokens)).prompt).ids, (std::vector<int32_t>{3, 1}));
+}
+
+TEST(GenerationWireTest, AnErrorOfAFieldCarriesABadRequest) {
+  const grpc::Status status = ToClientStatus(FieldViolation("sampling.top_p", "must be in (0, 1]: not 2"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(), "sampling.top_p: must be in (0, 1]: not 2");
+  const auto detail = DetailOf<google::rpc::BadRequest>(status);
+  ASSERT_EQ(detail.field_violations_size(), 1);
+  EXPECT_EQ(detail.field_violations(0).field(), "sampling.top_p");
+  EXPECT_EQ(detail.field_violations(0).description(), "must be in (0, 1]: not 2");
+}
+
+TEST(GenerationWireTest, ResourceExhaustedCarriesTheTimeToWait) {
+  const grpc::Status status = ToClientStatus(WithRetryAfter(absl::ResourceExhaustedError("the queue is full")));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(status.error_message(), "the queue is full");
+  const auto delay = DetailOf<google::rpc::RetryInfo>(status).retry_delay();
+  EXPECT_EQ(delay.seconds(), 0);
+  EXPECT_EQ(delay.nanos(), 500'000'000);
+}
+
+TEST(GenerationWireTest, OtherErrorsKeepCodeAndMessageAndHaveNoDetail) {
+  const grpc::Status status = ToClientStatus(WithRetryAfter(absl::UnavailableError("no worker")));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(status.error_message(), "no worker");
+  EXPECT_TRUE(status.error_details().empty());
+  EXPECT_TRUE(ToClientStatus(absl::OkStatus()).ok());
+}
+
+}  // namespace
+}  // namespace baton::router
