@@ -67,7 +67,7 @@ absl::Status Detokenize(const Flags& flags) {
 }
 
 Json ConfigJson(const modelfile::ModelConfig& config) {
-  Json json = {{"architecture", modelfile::ArchitectureName(config.architecture)},
+  Json json = {{"architecture", config.architecture},
                {"name", config.name},
                {"hidden_size", config.hidden_size},
                {"layers", config.layers},

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "modelfile/gguf_format.h"
-#include "modelfile/model_file.h"
+#include "modelfile/tensor_view.h"
 
 namespace baton::modelfile {
 

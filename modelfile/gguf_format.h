@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include "modelfile/model_file.h"
+#include "modelfile/tensor_view.h"
 
 namespace baton::modelfile {
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "modelfile/architecture.h"
 #include "modelfile/hf_config_reader.h"
 #include "modelfile/limits.h"
 
@@ -83,29 +84,17 @@ absl::StatusOr<std::optional<float>> Float(const JsonFields& fields, std::string
   return static_cast<float>(*value);
 }
 
-struct HfArchitecture {
-  std::string_view model_type;
-  Architecture architecture;
-  // Where head_dim is absent; 0: hidden_size / num_attention_heads.
-  int32_t default_head_dim;
-  absl::Status (*read)(const JsonFields& fields, HfConfig* out);
-};
-constexpr HfArchitecture kArchitectures[] = {
-    {"llama", Architecture::kLlama, 0, ReadHfLlama},
-    {"gemma3_text", Architecture::kGemma3, 256, ReadHfGemma3},
-};
-
-absl::StatusOr<const HfArchitecture*> FindArchitecture(const JsonFields& fields) {
+absl::StatusOr<const Architecture*> FindHfArchitecture(const JsonFields& fields) {
   BATON_ASSIGN_OR_RETURN(const std::optional<std::string> type, fields.String("model_type"));
   if (!type.has_value()) return fields.Refuse("model_type", "the model's architecture, such as \"llama\"");
-  for (const HfArchitecture& entry : kArchitectures) {
-    if (entry.model_type == *type) return &entry;
+  for (const Architecture* const architecture : kArchitectures) {
+    if (architecture->huggingface_type == *type) return architecture;
   }
   return fields.NotBuilt("model_type");
 }
 
 // Variants of any architecture that change the arithmetic: absent, null or false means the plain model.
-absl::Status CheckVariants(const JsonFields& fields) {
+absl::Status CheckHfVariants(const JsonFields& fields) {
   for (const std::string_view key : {"attention_bias", "mlp_bias"}) {
     BATON_ASSIGN_OR_RETURN(const std::optional<bool> set, fields.Bool(key));
     if (set.value_or(false)) return fields.NotBuilt(key);
@@ -139,16 +128,16 @@ absl::Status ReadHfTheta(const JsonFields& fields, std::string_view key, float* 
 
 absl::StatusOr<HfConfig> ReadHfConfig(const Json& config) {
   const JsonFields fields(config, kFile);
-  BATON_ASSIGN_OR_RETURN(const HfArchitecture* const entry, FindArchitecture(fields));
-  BATON_RETURN_IF_ERROR(CheckVariants(fields));
+  BATON_ASSIGN_OR_RETURN(const Architecture* const architecture, FindHfArchitecture(fields));
+  BATON_RETURN_IF_ERROR(CheckHfVariants(fields));
   HfConfig out;
-  out.model.architecture = entry->architecture;
+  out.model.architecture = architecture->name;
   // transformers turns (i, i + head_dim / 2) and keeps the rows of q and k so.
   out.model.rope_interleaved = false;
-  BATON_RETURN_IF_ERROR(ReadSizes(fields, entry->default_head_dim, &out.model));
+  BATON_RETURN_IF_ERROR(ReadSizes(fields, architecture->huggingface_head_dim, &out.model));
   BATON_RETURN_IF_ERROR(ReadNormEps(fields, &out.model));
   BATON_ASSIGN_OR_RETURN(out.tied_head, fields.Bool("tie_word_embeddings"));
-  BATON_RETURN_IF_ERROR(entry->read(fields, &out));
+  BATON_RETURN_IF_ERROR(architecture->read_huggingface(fields, &out));
   BATON_ASSIGN_OR_RETURN(out.eos_ids, ReadIds(fields, "eos_token_id"));
   BATON_ASSIGN_OR_RETURN(const std::vector<int32_t> bos_ids, ReadIds(fields, "bos_token_id"));
   if (!bos_ids.empty()) out.bos_id = bos_ids[0];

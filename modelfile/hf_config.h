@@ -33,11 +33,6 @@ struct HfGeneration {
 // Filters and temperature count only where do_sample is true, as in transformers; temperature is then 1 unless given.
 absl::StatusOr<HfGeneration> ReadHfGeneration(const Json& generation);
 
-// The name that the engine looks a tensor up by (GGUF's), by the architecture's table. Empty: the tensor is derived
-// from the configuration and needs no reading. UNIMPLEMENTED for one that the engine would ignore: the output would be
-// wrong.
-absl::StatusOr<std::string> EngineTensorName(std::string_view huggingface_name, const ModelConfig& config);
-
 }  // namespace baton::modelfile
 
 #endif  // BATON_MODELFILE_HF_CONFIG_H_

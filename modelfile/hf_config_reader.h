@@ -1,4 +1,4 @@
-// What the readers of config.json's architectures share.
+// Bounded values of config.json, for the readers of each architecture.
 #ifndef BATON_MODELFILE_HF_CONFIG_READER_H_
 #define BATON_MODELFILE_HF_CONFIG_READER_H_
 
@@ -8,7 +8,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "modelfile/hf_config.h"
 #include "modelfile/json_reader.h"
 
 namespace baton::modelfile {
@@ -23,10 +22,6 @@ absl::StatusOr<std::optional<int32_t>> OptionalHfInteger(const JsonFields& field
 
 // A base of RoPE's angles, 1 to kMaxRopeTheta; `theta` stays as it is when absent.
 absl::Status ReadHfTheta(const JsonFields& fields, std::string_view key, float* theta);
-
-// What an architecture's configuration says beyond sizes and norms. Requires that those are read.
-absl::Status ReadHfLlama(const JsonFields& fields, HfConfig* out);
-absl::Status ReadHfGemma3(const JsonFields& fields, HfConfig* out);
 
 }  // namespace baton::modelfile
 

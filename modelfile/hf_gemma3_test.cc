@@ -4,6 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "modelfile/hf_config.h"
+#include "modelfile/tensor_names.h"
 #include "modelfile/testing/smallest_llama.h"
 
 namespace baton::modelfile {
@@ -30,7 +31,7 @@ TEST(HfGemma3, ReadsWhatAllSizesShareAndTheirDefaults) {
   const auto config = ReadHfConfig(Config());
   ASSERT_TRUE(config.ok()) << config.status();
   const ModelConfig& model = config->model;
-  EXPECT_EQ(model.architecture, Architecture::kGemma3);
+  EXPECT_EQ(model.architecture, "gemma3");
   EXPECT_EQ(model.head_dim, 32);
   EXPECT_EQ(model.attention_scale, 0.125f);
   EXPECT_EQ(model.embedding_scale, 8.0f);

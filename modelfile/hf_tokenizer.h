@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "modelfile/hf_tokenizer_json.h"
 #include "modelfile/json_reader.h"
-#include "modelfile/model_file.h"
+#include "modelfile/tokenizer_spec.h"
 
 namespace baton::modelfile {
 

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "modelfile/json_reader.h"
-#include "modelfile/model_file.h"
+#include "modelfile/tokenizer_spec.h"
 
 namespace baton::modelfile {
 

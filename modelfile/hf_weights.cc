@@ -14,6 +14,7 @@
 #include "modelfile/json_reader.h"
 #include "modelfile/limits.h"
 #include "modelfile/safetensors_reader.h"
+#include "modelfile/tensor_names.h"
 
 namespace baton::modelfile {
 namespace {

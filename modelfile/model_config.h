@@ -1,23 +1,64 @@
-// What the metadata of a GGUF file says about model and tokenizer, checked for sense.
+// A decoder-only transformer as data: whatever differs between models is a field here, so that the engine asks for
+// features and never for a model by name.
 #ifndef BATON_MODELFILE_MODEL_CONFIG_H_
 #define BATON_MODELFILE_MODEL_CONFIG_H_
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "modelfile/gguf_document.h"
-#include "modelfile/model_file.h"
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace baton::modelfile {
 
-// INVALID_ARGUMENT names the key and the range that it must be in; UNIMPLEMENTED names the architecture or the variant
-// (RoPE scaling, experts, soft caps, ...) that Baton does not run.
-absl::StatusOr<ModelConfig> ReadModelConfig(const GgufDocument& document);
+// What joins gate and up projection: act(gate) * up.
+enum class Activation : uint8_t {
+  kSwiGlu,     // x / (1 + exp(-x))
+  kGeGluTanh,  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+};
 
-// UNIMPLEMENTED for a tensor that the engine would ignore (a bias, a RoPE factor): the output would be wrong.
-absl::Status CheckTensorNames(const GgufDocument& document, const ModelConfig& config);
+struct ModelConfig {
+  // GGUF's name of it ("llama"), in static storage. Empty for synthetic models.
+  std::string_view architecture;
+  std::string name;
+  int32_t hidden_size = 0;
+  int32_t layers = 0;
+  int32_t heads = 0;
+  int32_t kv_heads = 0;
+  // Of query, key and value; heads * head_dim need not be hidden_size.
+  int32_t head_dim = 0;
+  int32_t ffn_size = 0;
+  int32_t vocab_size = 0;
+  // Longest prompt plus output, in tokens.
+  int32_t context_length = 0;
+  float rms_norm_eps = 1e-5f;
 
-// A file without tokenizer.ggml.model has no tokenizer: the result's `model` is empty.
-absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufDocument& document);
+  // RoPE of layers that see everything: element pair i of a head turns by position / rope_scaling_factor *
+  // rope_theta^(-2i / head_dim).
+  float rope_theta = 10000.0f;
+  float rope_scaling_factor = 1.0f;
+  // Llama-family GGUF stores the rows of q and k permuted, so that RoPE turns neighbours (2i, 2i+1) instead of
+  // (i, i + head_dim / 2).
+  bool rope_interleaved = true;
+
+  // A row of a sliding layer sees this many positions, its own among them, and turns by sliding_rope_theta, unscaled.
+  // 0: no layer slides.
+  int32_t sliding_window = 0;
+  float sliding_rope_theta = 10000.0f;
+  // By layer; empty when none slides.
+  std::vector<bool> sliding_layers;
+  bool Slides(int32_t layer) const { return !sliding_layers.empty() && sliding_layers[static_cast<size_t>(layer)]; }
+
+  // What q * k is multiplied with before softmax, and the embedding before the first layer.
+  float attention_scale = 0;
+  float embedding_scale = 1.0f;
+  Activation activation = Activation::kSwiGlu;
+  // RMS norm over every head of q and of k, before RoPE.
+  bool query_key_norm = false;
+  // RMS norm of what attention and feed-forward add to the residual stream ("sandwich").
+  bool post_norms = false;
+  // Norms multiply by 1 + weight. GGUF files have the 1 added in; Gemma's original checkpoints do not.
+  bool norm_weight_plus_one = false;
+};
 
 }  // namespace baton::modelfile
 

@@ -8,10 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "modelfile/gguf_config.h"
 #include "modelfile/gguf_document.h"
+#include "modelfile/gguf_tokenizer.h"
 #include "modelfile/hf_directory.h"
 #include "modelfile/mapped_file.h"
-#include "modelfile/model_config.h"
 
 namespace baton::modelfile {
 namespace {
@@ -26,9 +27,9 @@ class GgufModelFile final : public ModelFile {
   }
 
   absl::Status Interpret() {
-    BATON_ASSIGN_OR_RETURN(config_, ReadModelConfig(document_));
-    BATON_RETURN_IF_ERROR(CheckTensorNames(document_, config_));
-    BATON_ASSIGN_OR_RETURN(tokenizer_, ReadTokenizerSpec(document_));
+    BATON_ASSIGN_OR_RETURN(config_, ReadGgufConfig(document_));
+    BATON_RETURN_IF_ERROR(CheckGgufTensorNames(document_, config_));
+    BATON_ASSIGN_OR_RETURN(tokenizer_, ReadGgufTokenizer(document_));
     return absl::OkStatus();
   }
 

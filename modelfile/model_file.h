@@ -13,110 +13,11 @@
 
 #include "absl/status/statusor.h"
 #include "common/digest.h"
+#include "modelfile/model_config.h"
+#include "modelfile/tensor_view.h"
+#include "modelfile/tokenizer_spec.h"
 
 namespace baton::modelfile {
-
-// The K types are those of ggml's "k-quants": 256 elements share a scale, 16 or 32 of them a small integer factor.
-enum class TensorType : uint8_t { kF32, kF16, kBf16, kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ4_K, kQ5_K, kQ6_K };
-
-std::string_view TensorTypeName(TensorType type);
-
-// Elements of a row are stored in blocks of this many (1 for float types), each of TensorBlockBytes.
-int TensorBlockElements(TensorType type);
-size_t TensorBlockBytes(TensorType type);
-
-// A matrix [rows, cols], cols contiguous, or a vector (rows == 1). `cols` is a multiple of the block's elements.
-// The data lives as long as the ModelFile.
-struct TensorView {
-  std::string name;
-  TensorType type = TensorType::kF32;
-  int64_t rows = 0;
-  int64_t cols = 0;
-  const uint8_t* data = nullptr;
-  size_t bytes = 0;
-};
-
-enum class Architecture : uint8_t { kLlama, kGemma3 };
-
-// "llama", "gemma3": as GGUF names it.
-std::string_view ArchitectureName(Architecture architecture);
-
-// What joins gate and up projection: act(gate) * up.
-enum class Activation : uint8_t {
-  kSwiGlu,     // x / (1 + exp(-x))
-  kGeGluTanh,  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-};
-
-// A decoder-only transformer as data: what an architecture's members differ in is a field here, so that the engine asks
-// for features and never for a name.
-struct ModelConfig {
-  Architecture architecture = Architecture::kLlama;
-  std::string name;
-  int32_t hidden_size = 0;
-  int32_t layers = 0;
-  int32_t heads = 0;
-  int32_t kv_heads = 0;
-  // Of query, key and value; heads * head_dim need not be hidden_size.
-  int32_t head_dim = 0;
-  int32_t ffn_size = 0;
-  int32_t vocab_size = 0;
-  // Longest prompt plus output, in tokens.
-  int32_t context_length = 0;
-  float rms_norm_eps = 1e-5f;
-
-  // RoPE of layers that see everything: element pair i of a head turns by position / rope_scaling_factor *
-  // rope_theta^(-2i / head_dim).
-  float rope_theta = 10000.0f;
-  float rope_scaling_factor = 1.0f;
-  // Llama-family GGUF stores the rows of q and k permuted, so that RoPE turns neighbours (2i, 2i+1) instead of
-  // (i, i + head_dim / 2).
-  bool rope_interleaved = true;
-
-  // A row of a sliding layer sees this many positions, its own among them, and turns by sliding_rope_theta, unscaled.
-  // 0: no layer slides.
-  int32_t sliding_window = 0;
-  float sliding_rope_theta = 10000.0f;
-  // By layer; empty when none slides.
-  std::vector<bool> sliding_layers;
-  bool Slides(int32_t layer) const { return !sliding_layers.empty() && sliding_layers[static_cast<size_t>(layer)]; }
-
-  // What q * k is multiplied with before softmax, and the embedding before the first layer.
-  float attention_scale = 0;
-  float embedding_scale = 1.0f;
-  Activation activation = Activation::kSwiGlu;
-  // RMS norm over every head of q and of k, before RoPE.
-  bool query_key_norm = false;
-  // RMS norm of what attention and feed-forward add to the residual stream ("sandwich").
-  bool post_norms = false;
-  // Norms multiply by 1 + weight. GGUF files have the 1 added in; Gemma's original checkpoints do not.
-  bool norm_weight_plus_one = false;
-};
-
-// GGUF's token types.
-enum class TokenType : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
-
-// Where a SentencePiece-style tokenizer puts a space before text: nowhere, before a text that does not begin with one,
-// or before every piece of it between special tokens.
-enum class SpacePrefix : uint8_t { kNone, kFirst, kEach };
-
-struct TokenizerSpec {
-  std::string model;          // "gpt2" is byte-level BPE, "llama" SentencePiece-style BPE
-  std::string pre_tokenizer;  // of byte-level BPE: "smollm", "llama-bpe", ...
-  std::vector<std::string> tokens;
-  std::vector<TokenType> token_types;  // as many as tokens
-  std::vector<std::string> merges;     // "left right", best first
-  std::vector<float> scores;           // "llama" without merges: as many as tokens, greater is better
-  int32_t bos_id = -1;                 // -1: none
-  int32_t eos_id = -1;
-  std::vector<int32_t> eos_ids;  // every token that ends an answer, eos_id among them
-  int32_t unknown_id = -1;
-  int32_t padding_id = -1;
-  bool add_bos = false;
-  SpacePrefix space_prefix = SpacePrefix::kNone;
-  // Words that are tokens are not merged; none: as the pre-tokenizer's family does.
-  std::optional<bool> ignore_merges;
-  std::string chat_template;  // Jinja; empty: none
-};
 
 // How the model's makers want it sampled; what is not set is left to whoever serves it.
 struct SamplingDefaults {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "modelfile/model_file.h"
+#include "modelfile/tokenizer_spec.h"
 #include "tokenizer/bpe.h"
 
 namespace baton::tokenizer {

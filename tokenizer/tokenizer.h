@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "modelfile/model_file.h"
+#include "modelfile/tokenizer_spec.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/sentencepiece.h"

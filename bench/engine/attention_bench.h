@@ -8,7 +8,7 @@
 #include "bench/machine/machine_limits.h"
 #include "common/kv_layout.h"
 #include "engine/cpu_model.h"
-#include "modelfile/model_file.h"
+#include "modelfile/model_config.h"
 
 namespace baton::bench {
 

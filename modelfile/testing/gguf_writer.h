@@ -12,7 +12,7 @@
 
 #include "absl/types/span.h"
 #include "modelfile/gguf_format.h"
-#include "modelfile/model_file.h"
+#include "modelfile/tensor_view.h"
 
 namespace baton::modelfile {
 

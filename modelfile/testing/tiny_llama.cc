@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/random.h"
+#include "modelfile/tokenizer_spec.h"
 
 namespace baton::modelfile {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "modelfile/model_file.h"
+#include "modelfile/tensor_view.h"
 #include "modelfile/testing/gguf_writer.h"
 
 namespace baton::modelfile {

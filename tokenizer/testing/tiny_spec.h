@@ -2,7 +2,7 @@
 #ifndef BATON_TOKENIZER_TESTING_TINY_SPEC_H_
 #define BATON_TOKENIZER_TESTING_TINY_SPEC_H_
 
-#include "modelfile/model_file.h"
+#include "modelfile/tokenizer_spec.h"
 
 namespace baton::tokenizer {
 

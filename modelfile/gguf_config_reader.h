@@ -1,6 +1,6 @@
-// Typed and bounded values of one architecture's metadata, and the table of architectures.
-#ifndef BATON_MODELFILE_CONFIG_READER_H_
-#define BATON_MODELFILE_CONFIG_READER_H_
+// Typed and bounded values of one architecture's metadata in a GGUF file.
+#ifndef BATON_MODELFILE_GGUF_CONFIG_READER_H_
+#define BATON_MODELFILE_GGUF_CONFIG_READER_H_
 
 #include <cstdint>
 #include <optional>
@@ -9,9 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "modelfile/gguf_document.h"
-#include "modelfile/model_file.h"
 
 namespace baton::modelfile {
 
@@ -20,14 +18,14 @@ absl::Status Refused(std::string_view what);
 absl::Status NotBuilt(std::string_view what);
 
 // Keys are given without the architecture: "block_count" is "llama.block_count" of a llama file.
-class ConfigReader {
+class GgufConfigReader {
  public:
   struct FloatRange {
     double min = 0;
     double max = 0;
   };
 
-  ConfigReader(const GgufDocument& document, std::string_view architecture)
+  GgufConfigReader(const GgufDocument& document, std::string_view architecture)
       : document_(document), prefix_(std::string(architecture) + ".") {}
 
   const GgufDocument& document() const { return document_; }
@@ -46,18 +44,6 @@ class ConfigReader {
   const std::string prefix_;
 };
 
-// One architecture that Baton runs: its name, the tensors of a layer, and what its metadata say beyond the sizes that
-// all architectures share. `read` finds those sizes in `config`.
-struct ArchitectureEntry {
-  Architecture architecture;
-  std::string_view name;
-  absl::Span<const std::string_view> layer_tensors;
-  absl::Status (*read)(const ConfigReader& reader, ModelConfig* config);
-};
-
-// By Architecture.
-absl::Span<const ArchitectureEntry> Architectures();
-
 }  // namespace baton::modelfile
 
-#endif  // BATON_MODELFILE_CONFIG_READER_H_
+#endif  // BATON_MODELFILE_GGUF_CONFIG_READER_H_

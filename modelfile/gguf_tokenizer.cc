@@ -1,3 +1,5 @@
+#include "modelfile/gguf_tokenizer.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -6,26 +8,26 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "modelfile/limits.h"
-#include "modelfile/model_config.h"
 
 namespace baton::modelfile {
 namespace {
 
-absl::Status Refused(std::string_view what) {
+absl::Status RefusedTokenizer(std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("damaged GGUF tokenizer: ", ToAbsl(what),
                                                  "; fetch the file again or use another conversion of the model"));
 }
 
 absl::Status ReadTokens(const GgufDocument& document, TokenizerSpec* spec) {
   BATON_ASSIGN_OR_RETURN(const auto* tokens, document.StringArray("tokenizer.ggml.tokens"));
-  if (tokens == nullptr || tokens->empty()) return Refused("tokenizer.ggml.tokens is missing or empty");
+  if (tokens == nullptr || tokens->empty()) return RefusedTokenizer("tokenizer.ggml.tokens is missing or empty");
   if (tokens->size() > static_cast<size_t>(kMaxVocabSize)) {
-    return Refused(absl::StrCat("tokenizer.ggml.tokens has ", tokens->size(), " tokens, limit ", kMaxVocabSize));
+    return RefusedTokenizer(
+        absl::StrCat("tokenizer.ggml.tokens has ", tokens->size(), " tokens, limit ", kMaxVocabSize));
   }
   spec->tokens.reserve(tokens->size());
   for (const std::string_view token : *tokens) {
     if (token.size() > kMaxTokenBytes) {
-      return Refused(
+      return RefusedTokenizer(
           absl::StrCat("token ", spec->tokens.size(), " has ", token.size(), " bytes, limit ", kMaxTokenBytes));
     }
     spec->tokens.emplace_back(token);
@@ -40,14 +42,15 @@ absl::Status ReadTokenTypes(const GgufDocument& document, TokenizerSpec* spec) {
     return absl::OkStatus();
   }
   if (!types->is_array || types->count != spec->tokens.size()) {
-    return Refused(absl::StrCat("tokenizer.ggml.token_type is ", ShowGgufType(*types), ", must be an array of ",
-                                spec->tokens.size(), " integers"));
+    return RefusedTokenizer(absl::StrCat("tokenizer.ggml.token_type is ", ShowGgufType(*types),
+                                         ", must be an array of ", spec->tokens.size(), " integers"));
   }
   spec->token_types.reserve(types->count);
   for (size_t i = 0; i < types->count; ++i) {
     const int64_t type = GgufInteger(*types, i).value_or(0);
     if (type < static_cast<int64_t>(TokenType::kNormal) || type > static_cast<int64_t>(TokenType::kByte)) {
-      return Refused(absl::StrCat("tokenizer.ggml.token_type of token ", i, " must be an integer from 1 to 6"));
+      return RefusedTokenizer(
+          absl::StrCat("tokenizer.ggml.token_type of token ", i, " must be an integer from 1 to 6"));
     }
     spec->token_types.push_back(static_cast<TokenType>(type));
   }
@@ -58,13 +61,13 @@ absl::Status ReadMerges(const GgufDocument& document, TokenizerSpec* spec) {
   BATON_ASSIGN_OR_RETURN(const auto* merges, document.StringArray("tokenizer.ggml.merges"));
   if (merges == nullptr) return absl::OkStatus();
   if (merges->size() > kMaxMerges) {
-    return Refused(absl::StrCat("tokenizer.ggml.merges has ", merges->size(), " merges, limit ", kMaxMerges));
+    return RefusedTokenizer(absl::StrCat("tokenizer.ggml.merges has ", merges->size(), " merges, limit ", kMaxMerges));
   }
   spec->merges.reserve(merges->size());
   for (const std::string_view merge : *merges) {
     // Two tokens and the space between them.
     if (merge.size() > 2 * kMaxTokenBytes + 1) {
-      return Refused(
+      return RefusedTokenizer(
           absl::StrCat("merge ", spec->merges.size(), " has ", merge.size(), " bytes, limit ", 2 * kMaxTokenBytes + 1));
     }
     spec->merges.emplace_back(merge);
@@ -76,13 +79,14 @@ absl::Status ReadScores(const GgufDocument& document, TokenizerSpec* spec) {
   const GgufValue* scores = document.Find("tokenizer.ggml.scores");
   if (scores == nullptr) return absl::OkStatus();
   if (!scores->is_array || scores->type != GgufType::kF32 || scores->count != spec->tokens.size()) {
-    return Refused(absl::StrCat("tokenizer.ggml.scores is ", ShowGgufType(*scores), ", must be an array of ",
-                                spec->tokens.size(), " f32"));
+    return RefusedTokenizer(absl::StrCat("tokenizer.ggml.scores is ", ShowGgufType(*scores), ", must be an array of ",
+                                         spec->tokens.size(), " f32"));
   }
   spec->scores.resize(scores->count);
   std::memcpy(spec->scores.data(), scores->bytes, scores->count * sizeof(float));
   for (size_t i = 0; i < spec->scores.size(); ++i) {
-    if (!std::isfinite(spec->scores[i])) return Refused(absl::StrCat("the score of token ", i, " is not a number"));
+    if (!std::isfinite(spec->scores[i]))
+      return RefusedTokenizer(absl::StrCat("the score of token ", i, " is not a number"));
   }
   return absl::OkStatus();
 }
@@ -91,7 +95,7 @@ absl::StatusOr<int32_t> ReadTokenId(const GgufDocument& document, std::string_vi
   BATON_ASSIGN_OR_RETURN(const std::optional<int64_t> id, document.Integer(key));
   if (!id.has_value()) return -1;
   if (*id < 0 || *id >= static_cast<int64_t>(vocab_size)) {
-    return Refused(absl::StrCat(ToAbsl(key), " is ", *id, ", the vocabulary has ", vocab_size, " tokens"));
+    return RefusedTokenizer(absl::StrCat(ToAbsl(key), " is ", *id, ", the vocabulary has ", vocab_size, " tokens"));
   }
   return static_cast<int32_t>(*id);
 }
@@ -111,7 +115,8 @@ absl::Status ReadChatTemplate(const GgufDocument& document, TokenizerSpec* spec)
   BATON_ASSIGN_OR_RETURN(const std::optional<std::string_view> text, document.String("tokenizer.chat_template"));
   if (!text.has_value()) return absl::OkStatus();
   if (text->size() > kMaxChatTemplateBytes) {
-    return Refused(absl::StrCat("tokenizer.chat_template has ", text->size(), " bytes, limit ", kMaxChatTemplateBytes));
+    return RefusedTokenizer(
+        absl::StrCat("tokenizer.chat_template has ", text->size(), " bytes, limit ", kMaxChatTemplateBytes));
   }
   spec->chat_template = std::string(*text);
   return absl::OkStatus();
@@ -119,7 +124,7 @@ absl::Status ReadChatTemplate(const GgufDocument& document, TokenizerSpec* spec)
 
 }  // namespace
 
-absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufDocument& document) {
+absl::StatusOr<TokenizerSpec> ReadGgufTokenizer(const GgufDocument& document) {
   TokenizerSpec spec;
   BATON_ASSIGN_OR_RETURN(const std::optional<std::string_view> model, document.String("tokenizer.ggml.model"));
   if (!model.has_value()) return spec;
@@ -139,7 +144,8 @@ absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufDocument& document) {
   // SentencePiece's own defaults hold where a file is silent.
   const bool sentencepiece = spec.model == "llama";
   spec.add_bos = add_bos.value_or(sentencepiece && spec.bos_id >= 0);
-  if (spec.add_bos && spec.bos_id < 0) return Refused("tokenizer.ggml.add_bos_token is set without bos_token_id");
+  if (spec.add_bos && spec.bos_id < 0)
+    return RefusedTokenizer("tokenizer.ggml.add_bos_token is set without bos_token_id");
   BATON_ASSIGN_OR_RETURN(const std::optional<bool> add_space, document.Bool("tokenizer.ggml.add_space_prefix"));
   if (add_space.value_or(sentencepiece)) spec.space_prefix = SpacePrefix::kFirst;
   BATON_RETURN_IF_ERROR(ReadEndTokens(document, &spec));

@@ -1,25 +1,22 @@
-#include "modelfile/model_config.h"
+#include "modelfile/gguf_config.h"
 
-#include <algorithm>
-#include <array>
-#include <charconv>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
-#include "modelfile/config_reader.h"
+#include "modelfile/architecture.h"
+#include "modelfile/gguf_config_reader.h"
 #include "modelfile/limits.h"
+#include "modelfile/tensor_names.h"
 
 namespace baton::modelfile {
 namespace {
 
-constexpr std::string_view kBlockPrefix = "blk.";
-constexpr std::array<std::string_view, 3> kModelTensors = {"token_embd.weight", "output_norm.weight", "output.weight"};
-
-absl::Status ReadFloats(const ConfigReader& reader, ModelConfig* config) {
+absl::Status ReadFloats(const GgufConfigReader& reader, ModelConfig* config) {
   constexpr std::string_view kEps = "attention.layer_norm_rms_epsilon";
   BATON_ASSIGN_OR_RETURN(const std::optional<double> eps, reader.document().Float(reader.Key(kEps)));
   if (!eps.has_value()) return Refused(absl::StrCat(reader.Key(kEps), " is missing"));
@@ -34,7 +31,7 @@ absl::Status ReadFloats(const ConfigReader& reader, ModelConfig* config) {
 }
 
 // None, or linear: positions divided by a factor.
-absl::Status ReadRopeScaling(const ConfigReader& reader, ModelConfig* config) {
+absl::Status ReadRopeScaling(const GgufConfigReader& reader, ModelConfig* config) {
   constexpr std::string_view kPrefix = "rope.scaling.";
   const std::string factor_key = reader.Key("rope.scaling.factor");
   BATON_ASSIGN_OR_RETURN(const std::optional<std::string_view> type,
@@ -57,7 +54,7 @@ absl::Status ReadRopeScaling(const ConfigReader& reader, ModelConfig* config) {
 }
 
 // Variants of an architecture that change the arithmetic: absent or 0 means the plain model.
-absl::Status CheckVariants(const ConfigReader& reader) {
+absl::Status CheckVariants(const GgufConfigReader& reader) {
   for (const std::string_view key : {"expert_count", "expert_used_count"}) {
     BATON_RETURN_IF_ERROR(reader.MustBeZero(key));
   }
@@ -66,7 +63,7 @@ absl::Status CheckVariants(const ConfigReader& reader) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int32_t> ReadHeadDim(const ConfigReader& reader, const ModelConfig& config) {
+absl::StatusOr<int32_t> ReadHeadDim(const GgufConfigReader& reader, const ModelConfig& config) {
   BATON_ASSIGN_OR_RETURN(const std::optional<int32_t> stated, reader.Optional("attention.key_length", kMaxHiddenSize));
   if (!stated.has_value() && config.hidden_size % config.heads != 0) {
     return Refused(absl::StrCat(reader.Key("embedding_length"), " ", config.hidden_size, " is not a multiple of ",
@@ -87,7 +84,7 @@ absl::StatusOr<int32_t> ReadHeadDim(const ConfigReader& reader, const ModelConfi
   return head_dim;
 }
 
-absl::Status ReadHeads(const ConfigReader& reader, ModelConfig* config) {
+absl::Status ReadHeads(const GgufConfigReader& reader, ModelConfig* config) {
   BATON_ASSIGN_OR_RETURN(config->heads, reader.Required("attention.head_count", kMaxHeads));
   BATON_ASSIGN_OR_RETURN(const std::optional<int32_t> kv_heads, reader.Optional("attention.head_count_kv", kMaxHeads));
   config->kv_heads = kv_heads.value_or(config->heads);
@@ -99,7 +96,7 @@ absl::Status ReadHeads(const ConfigReader& reader, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-absl::Status ReadVocabSize(const ConfigReader& reader, ModelConfig* config) {
+absl::Status ReadVocabSize(const GgufConfigReader& reader, ModelConfig* config) {
   const TensorView* embedding = reader.document().FindTensor("token_embd.weight");
   if (embedding == nullptr) {
     return absl::InvalidArgumentError("damaged GGUF file: tensor token_embd.weight is missing; fetch the file again");
@@ -122,40 +119,26 @@ absl::Status ReadVocabSize(const ConfigReader& reader, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<const ArchitectureEntry*> FindArchitecture(const GgufDocument& document) {
+absl::StatusOr<const Architecture*> FindGgufArchitecture(const GgufDocument& document) {
   BATON_ASSIGN_OR_RETURN(const std::optional<std::string_view> name, document.String("general.architecture"));
   if (!name.has_value()) return Refused("general.architecture is missing");
   std::vector<std::string> known;
-  for (const ArchitectureEntry& entry : Architectures()) {
-    if (entry.name == *name) return &entry;
-    known.emplace_back(entry.name);
+  for (const Architecture* const architecture : kArchitectures) {
+    if (architecture->name == *name) return architecture;
+    known.emplace_back(architecture->name);
   }
   return absl::UnimplementedError(absl::StrCat("architecture ", ShowText(*name), ": Baton runs ",
                                                absl::StrJoin(known, " and "), "; use a model of one of these"));
 }
 
-// "blk.12.attn_q.weight" of a layer below `layers`, the number written without sign or leading zeros.
-bool IsLayerTensor(std::string_view name, const ModelConfig& config) {
-  if (!name.starts_with(kBlockPrefix)) return false;
-  name.remove_prefix(kBlockPrefix.size());
-  int32_t layer = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
-  if (error != std::errc() || layer < 0 || layer >= config.layers) return false;
-  const auto digits = static_cast<size_t>(end - name.data());
-  if (digits != absl::StrCat(layer).size() || digits >= name.size() || name[digits] != '.') return false;
-  name.remove_prefix(digits + 1);
-  const auto tensors = Architectures()[static_cast<size_t>(config.architecture)].layer_tensors;
-  return std::find(tensors.begin(), tensors.end(), name) != tensors.end();
-}
-
 }  // namespace
 
-absl::StatusOr<ModelConfig> ReadModelConfig(const GgufDocument& document) {
-  BATON_ASSIGN_OR_RETURN(const ArchitectureEntry* const entry, FindArchitecture(document));
-  const ConfigReader reader(document, entry->name);
+absl::StatusOr<ModelConfig> ReadGgufConfig(const GgufDocument& document) {
+  BATON_ASSIGN_OR_RETURN(const Architecture* const architecture, FindGgufArchitecture(document));
+  const GgufConfigReader reader(document, architecture->name);
   BATON_RETURN_IF_ERROR(CheckVariants(reader));
   ModelConfig config;
-  config.architecture = entry->architecture;
+  config.architecture = architecture->name;
   BATON_ASSIGN_OR_RETURN(const std::optional<std::string_view> name, document.String("general.name"));
   config.name = std::string(name.value_or(""));
   BATON_ASSIGN_OR_RETURN(config.layers, reader.Required("block_count", kMaxLayers));
@@ -166,17 +149,15 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const GgufDocument& document) {
   BATON_RETURN_IF_ERROR(ReadFloats(reader, &config));
   BATON_RETURN_IF_ERROR(ReadRopeScaling(reader, &config));
   BATON_RETURN_IF_ERROR(ReadVocabSize(reader, &config));
-  BATON_RETURN_IF_ERROR(entry->read(reader, &config));
+  BATON_RETURN_IF_ERROR(architecture->read_gguf(reader, &config));
   return config;
 }
 
-absl::Status CheckTensorNames(const GgufDocument& document, const ModelConfig& config) {
+absl::Status CheckGgufTensorNames(const GgufDocument& document, const ModelConfig& config) {
   for (const TensorView& tensor : document.tensors()) {
-    if (std::find(kModelTensors.begin(), kModelTensors.end(), tensor.name) != kModelTensors.end()) continue;
-    if (IsLayerTensor(tensor.name, config)) continue;
+    if (IsEngineTensor(tensor.name, config)) continue;
     return NotBuilt(absl::StrCat("tensor ", ShowText(tensor.name), " is not part of a plain ",
-                                 ToAbsl(ArchitectureName(config.architecture)), " model of ", config.layers,
-                                 " layers"));
+                                 ToAbsl(config.architecture), " model of ", config.layers, " layers"));
   }
   return absl::OkStatus();
 }

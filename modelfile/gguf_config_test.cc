@@ -1,5 +1,5 @@
 // What the metadata may say: every key's range, what must agree, and what Baton does not run.
-#include "modelfile/model_config.h"
+#include "modelfile/gguf_config.h"
 
 #include <limits>
 #include <string>
@@ -172,7 +172,7 @@ TEST(Gemma3Config, HasWhatTheFamilySharesAndTheFileDoesNotSay) {
   const auto file = Parse(bytes);
   ASSERT_TRUE(file.ok()) << file.status();
   const ModelConfig& config = (*file)->config();
-  EXPECT_EQ(config.architecture, Architecture::kGemma3);
+  EXPECT_EQ(config.architecture, "gemma3");
   EXPECT_EQ(config.head_dim, 256);
   EXPECT_EQ(config.attention_scale, 0.0625f);
   EXPECT_EQ(config.embedding_scale, 8.0f);
