@@ -13,7 +13,6 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
-find_package(benchmark REQUIRED)
 find_package(Boost 1.81 REQUIRED)
 
 # UCX 1.22 from the wheel; the rpath keeps Debian's 1.13, which has the same SONAME, out of the process.
