@@ -4,12 +4,12 @@
 #include <functional>
 #include <iostream>
 #include <map>
-#include <queue>
 #include <set>
 #include <string>
 
 #include "common/check.h"
 #include "common/random.h"
+#include "common/testing/virtual_time.h"
 #include "gtest/gtest.h"
 #include "kvtransfer/kv_sink.h"
 #include "kvtransfer/kv_source.h"
@@ -163,21 +163,14 @@ class World {
     std::map<uint64_t, ReadInFlight> reads;
   };
 
-  struct Event {
-    TimeNs time;
-    uint64_t order;
-    std::function<void()> run;
-    bool operator<(const Event& other) const { return time != other.time ? time > other.time : order > other.order; }
-  };
-
   bool Chance(uint64_t percent) { return random_.Below(100) < percent; }
   TimeNs DelayOf(int64_t most_ms) {
     return static_cast<TimeNs>(random_.Below(static_cast<uint64_t>(most_ms * kNsPerMs)));
   }
   // Mostly quick, seldom longer than a lease.
   TimeNs NetworkDelay() { return Chance(2) ? DelayOf(600) : Chance(20) ? DelayOf(60) : DelayOf(2); }
-  void At(TimeNs time, std::function<void()> run) { events_.push({time, ++order_, std::move(run)}); }
-  void After(TimeNs delay, std::function<void()> run) { At(clock_.Now() + delay, std::move(run)); }
+  void At(TimeNs time, std::function<void()> run) { clock_.At(time, std::move(run)); }
+  void After(int64_t delay_ns, std::function<void()> run) { clock_.After(delay_ns, std::move(run)); }
   void Fail(const std::string& what) {
     if (error_.empty()) error_ = what;
   }
@@ -251,16 +244,11 @@ class World {
 
   // One event or timer, then all actions that it causes.
   bool Step() {
-    TimeNs next = events_.empty() ? kNever : events_.top().time;
-    for (auto& source : sources_) next = std::min(next, source->core.NextTimer());
-    for (auto& sink : sinks_) next = std::min(next, sink->core.NextTimer());
-    if (next == kNever) return false;
-    clock_.Set(std::max(clock_.Now(), next));
-    if (!events_.empty() && events_.top().time <= clock_.Now()) {
-      const auto run = events_.top().run;
-      events_.pop();
-      run();
-    } else {
+    TimeNs timer = kNever;
+    for (auto& source : sources_) timer = std::min(timer, source->core.NextTimer());
+    for (auto& sink : sinks_) timer = std::min(timer, sink->core.NextTimer());
+    if (timer == kNever && clock_.empty()) return false;
+    if (!clock_.RunNext(std::max(clock_.Now(), timer))) {
       for (auto& source : sources_) source->core.OnTimer();
       for (auto& sink : sinks_) sink->core.OnTimer();
       // The next timers are served late.
@@ -484,10 +472,8 @@ class World {
     if (started_ != commits_ + failures_) Fail("a fetch has no end");
   }
 
-  ManualClock clock_;
+  VirtualTime clock_;
   SeededRandom random_;
-  uint64_t order_ = 0;
-  std::priority_queue<Event> events_;
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<std::unique_ptr<Sink>> sinks_;
   std::vector<Stream> streams_;

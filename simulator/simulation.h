@@ -13,10 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/ids.h"
 #include "common/random.h"
+#include "common/testing/virtual_time.h"
 #include "engine/testing/fake_model.h"
-#include "simulator/event_queue.h"
 
 namespace baton::simulator {
+
+using Task = VirtualTime::Task;
 
 // Mistakes that a run can be told to make, to prove that the checks see them. The cores are never changed: the
 // simulated process around them misuses them.
@@ -111,7 +113,7 @@ class Simulation {
     if (traces_) std::cout << Millis() << " ms  " << absl::StrCat(args...) << "\n";
   }
 
-  EventQueue queue;
+  VirtualTime queue;
   SeededRandom random;
   const PlantedBug bug;
   Pace pace;
@@ -123,7 +125,7 @@ class Simulation {
   std::set<JobId> cut_jobs;
 
  private:
-  double Millis() const { return NsToMs(queue.Now() - EventQueue::kStart); }
+  double Millis() const { return NsToMs(queue.Now() - VirtualTime::kStart); }
 
   const bool traces_;
   std::string error_;

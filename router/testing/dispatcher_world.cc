@@ -11,7 +11,7 @@ namespace {
 constexpr int kMaxOutput = 12;
 constexpr int64_t kHeartbeatNs = 100 * kNsPerMs;
 // Of virtual time: a world that is not done by then hangs.
-constexpr TimeNs kEndOfWorld = 600 * kNsPerSecond;
+constexpr TimeNs kEndOfWorld = VirtualTime::kStart + 600 * kNsPerSecond;
 
 WorkerUpdate MakeUpdate(WorkerUpdate::Kind kind) {
   WorkerUpdate update;
@@ -33,15 +33,9 @@ WorldResult DispatcherWorld::Run() {
   }
   for (int i = 0; i < options_.crashes; ++i) After(RandomNs(3'000), [this] { CrashOne(); });
   while (!::testing::Test::HasFailure() && (submitted_ < options_.jobs || unended_ > 0 || !calls_.empty())) {
-    const TimeNs timer = dispatcher_.NextTimer();
-    if (timer < events_.begin()->first.first) {
-      clock_.Set(std::max(clock_.Now(), timer));
+    if (!clock_.RunNext(dispatcher_.NextTimer())) {
       dispatcher_.OnTimer();
       EXPECT_GT(dispatcher_.NextTimer(), clock_.Now()) << "the loop would spin";
-    } else {
-      const auto event = events_.extract(events_.begin());
-      clock_.Set(std::max(clock_.Now(), event.key().first));
-      event.mapped()();
     }
     Pump();
     EXPECT_LT(clock_.Now(), kEndOfWorld) << unended_ << " jobs hang, " << calls_.size() << " calls are open";
@@ -230,7 +224,7 @@ void DispatcherWorld::EndCall(FakeCall& call, const absl::Status& status) {
 
 void DispatcherWorld::Deliver(FakeCall& call, std::function<void()> event) {
   call.last_delivery = std::max(call.last_delivery, clock_.Now() + RandomNs(Chance(10) ? 40 : 3));
-  At(call.last_delivery, std::move(event));
+  clock_.At(call.last_delivery, std::move(event));
 }
 
 void DispatcherWorld::SendUpdate(FakeCall& call, const WorkerUpdate& update) {

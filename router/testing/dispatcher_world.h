@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/random.h"
+#include "common/testing/virtual_time.h"
 #include "router/call_ledger.h"
 #include "router/testing/dispatcher_fixture.h"
 
@@ -111,8 +112,7 @@ class DispatcherWorld {
   FakeCall* Find(const CallKey& key);
 
   // Links and time.
-  void At(TimeNs time, std::function<void()> event) { events_[{time, next_event_++}] = std::move(event); }
-  void After(int64_t ns, std::function<void()> event) { At(clock_.Now() + ns, std::move(event)); }
+  void After(int64_t ns, std::function<void()> event) { clock_.After(ns, std::move(event)); }
   // In order after what the call sent before.
   void Deliver(FakeCall& call, std::function<void()> event);
   void SendUpdate(FakeCall& call, const WorkerUpdate& update);
@@ -135,11 +135,9 @@ class DispatcherWorld {
   void CheckLedger();
 
   const WorldOptions options_;
-  ManualClock clock_;
+  VirtualTime clock_;
   SeededRandom random_;
   Dispatcher dispatcher_;
-  std::map<std::pair<TimeNs, uint64_t>, std::function<void()>> events_;
-  uint64_t next_event_ = 0;
   std::map<WorkerId, FakeWorker> workers_;
   uint64_t next_worker_ = 1;
   std::map<JobId, FakeJob> jobs_;

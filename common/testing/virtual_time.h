@@ -1,6 +1,7 @@
-// Virtual time: tasks in order of time, then of arrival. Nothing happens between two of them.
-#ifndef BATON_SIMULATOR_EVENT_QUEUE_H_
-#define BATON_SIMULATOR_EVENT_QUEUE_H_
+// Virtual time for tests that simulate processes and networks: tasks run in order of their time, then of their arrival,
+// and nothing happens between two of them.
+#ifndef BATON_COMMON_TESTING_VIRTUAL_TIME_H_
+#define BATON_COMMON_TESTING_VIRTUAL_TIME_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -10,13 +11,12 @@
 
 #include "common/clock.h"
 
-namespace baton::simulator {
-
-using Task = std::function<void()>;
+namespace baton {
 
 // Used by one thread.
-class EventQueue final : public Clock {
+class VirtualTime final : public Clock {
  public:
+  using Task = std::function<void()>;
   // Far from zero, so that a forgotten zero time shows.
   static constexpr TimeNs kStart = 1'000 * kNsPerSecond;
 
@@ -29,7 +29,9 @@ class EventQueue final : public Clock {
   }
   void After(int64_t delay_ns, Task task) { At(now_ + delay_ns, std::move(task)); }
 
-  // False when nothing is left to do until `limit`; the clock then stands at `limit`.
+  bool empty() const { return events_.empty(); }
+
+  // Runs the next task that is due at `limit` or earlier. False when there is none; the clock then stands at `limit`.
   bool RunNext(TimeNs limit) {
     if (events_.empty() || events_.front().time > limit) {
       now_ = std::max(now_, limit);
@@ -38,10 +40,12 @@ class EventQueue final : public Clock {
     std::pop_heap(events_.begin(), events_.end(), Later);
     const Event event = std::move(events_.back());
     events_.pop_back();
-    now_ = event.time;
+    now_ = std::max(now_, event.time);
     event.task();
     return true;
   }
+  // Time passes without a task: those that were due meanwhile run late.
+  void Advance(int64_t ns) { now_ += ns; }
 
  private:
   struct Event {
@@ -57,6 +61,6 @@ class EventQueue final : public Clock {
   std::vector<Event> events_;
 };
 
-}  // namespace baton::simulator
+}  // namespace baton
 
-#endif  // BATON_SIMULATOR_EVENT_QUEUE_H_
+#endif  // BATON_COMMON_TESTING_VIRTUAL_TIME_H_
