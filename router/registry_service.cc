@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/rpc/protocol.h"
 #include "common/rpc/server_stream.h"
 #include "common/rpc/wire.h"
 #include "common/status.h"
@@ -18,6 +19,8 @@ constexpr int kHeartbeatIntervalMs = 100;
 using JoinStream = rpc::ServerBidi<pb::JoinRequest, pb::JoinResponse>;
 
 absl::StatusOr<WorkerInfo> ReadHello(const pb::WorkerHello& hello, const std::string& model) {
+  // First: the other fields mean what they mean in this version only.
+  BATON_RETURN_IF_ERROR(rpc::CheckProtocolVersion("worker", hello.protocol_version()));
   WorkerInfo info;
   BATON_ASSIGN_OR_RETURN(info.id, Id128::FromHex(hello.incarnation()));
   switch (hello.role()) {
@@ -78,14 +81,18 @@ void Join(RouterLoop& loop, const std::shared_ptr<Membership>& member, const pb:
   if (!info.ok()) return member->stream->Finish(rpc::ToGrpc(info.status()));
   member->id = info->id;
   member->introduced = true;
-  loop.PostWhenRoom([member, stream = member->stream, info = *std::move(info)](Dispatcher& dispatcher) {
+  const uint64_t features = hello.features() & rpc::kProtocolFeatures;
+  loop.PostWhenRoom([member, stream = member->stream, info = *std::move(info), features](Dispatcher& dispatcher) {
     const absl::Status status = dispatcher.OnWorkerJoin(info);
     if (!status.ok()) return stream->Finish(rpc::ToGrpc(status));
     member->joined = true;
     spdlog::info("{} worker {} joined: {} blocks, {}", RoleName(info.role), info.target, info.total_blocks,
                  info.fingerprint);
     pb::JoinResponse response;
-    response.mutable_accepted()->set_heartbeat_interval_ms(kHeartbeatIntervalMs);
+    pb::JoinAccepted* accepted = response.mutable_accepted();
+    accepted->set_heartbeat_interval_ms(kHeartbeatIntervalMs);
+    accepted->set_protocol_version(rpc::kProtocolVersion);
+    accepted->set_features(features);
     stream->Push(std::move(response));
   });
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "baton/internal/v1/worker.grpc.pb.h"
 #include "common/rpc/client_stream.h"
@@ -38,14 +39,23 @@ class RouterLink {
   using Stream = rpc::ClientBidi<internal::v1::JoinRequest, internal::v1::JoinResponse>;
 
   void Run();
-  // One membership: until the stream ends or Stop. Why the router is gone, or "" when it is not.
-  std::string JoinOnce(internal::v1::WorkerRegistryService::Stub& stub);
+  // One membership: until its stream ends or Stop.
+  struct Ended {
+    bool was_accepted = false;
+    // Why the stream ended; FAILED_PRECONDITION also when the router speaks another version of the protocol.
+    absl::Status status;
+  };
+  Ended JoinOnce(internal::v1::WorkerRegistryService::Stub& stub);
+  // On the link's thread.
+  void Log(const Ended& ended);
 
   const Options options_;
   std::atomic<bool> draining_ = false;
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
+  // The link's thread's alone: the last refusal that was logged.
+  std::string logged_refusal_;
 };
 
 }  // namespace baton::worker

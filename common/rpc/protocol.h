@@ -1,0 +1,25 @@
+// The version of the protocol that the processes of one cluster speak to each other (proto/baton/internal/v1).
+#ifndef BATON_COMMON_RPC_PROTOCOL_H_
+#define BATON_COMMON_RPC_PROTOCOL_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace baton::rpc {
+
+// Rises with every change that a process of the former version would misread. Processes of different versions refuse
+// each other. 0: a process that states none.
+inline constexpr uint32_t kProtocolVersion = 1;
+
+// Additions that a peer may do without, one bit each. A process states those that it knows, and ignores bits that it
+// does not know.
+inline constexpr uint64_t kProtocolFeatures = 0;
+
+// FAILED_PRECONDITION, with what to do about it, unless `peer` ("worker", "router") states kProtocolVersion.
+absl::Status CheckProtocolVersion(std::string_view peer, uint32_t stated);
+
+}  // namespace baton::rpc
+
+#endif  // BATON_COMMON_RPC_PROTOCOL_H_
