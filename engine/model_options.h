@@ -3,12 +3,14 @@
 #ifndef BATON_ENGINE_MODEL_OPTIONS_H_
 #define BATON_ENGINE_MODEL_OPTIONS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "common/kv_layout.h"
+#include "engine/step_gate.h"
 #include "modelfile/model_file.h"
 
 namespace baton::engine {
@@ -37,6 +39,30 @@ std::string_view IsaName(Isa isa);
 // What KV is kept in. None asked for: bf16 for exact, f32 for fp32. INVALID_ARGUMENT for a pair that does not go
 // together: exact takes bf16 or int8 (half the bytes, other bits), fp32 takes f32.
 absl::StatusOr<KvDtype> ChooseKvDtype(Numerics numerics, std::optional<KvDtype> asked);
+
+// How far LoadCpuModel is. Any thread may read it meanwhile.
+struct LoadProgress {
+  std::atomic<int64_t> packed_bytes = 0;
+  // 0 until the tensors are known.
+  std::atomic<int64_t> total_bytes = 0;
+};
+
+// How a CpuModel loads and computes.
+struct CpuModelOptions {
+  Numerics numerics = Numerics::kExact;
+  std::optional<KvDtype> kv_dtype;
+  // kFp32 computes with what the quantized blocks stand for.
+  Weights weights = Weights::kAuto;
+  Isa isa = Isa::kAuto;
+  // Kernel threads, the caller's included; 0: one a core.
+  int threads = 0;
+  // Most rows of one Forward: chunk budget plus running sequences. Bounds the scratch.
+  int max_rows = 1024;
+  // Asked between the parts of a step; outlives the model. Null: nobody to share the cores with.
+  StepGate* gate = nullptr;
+  // Outlives the call. Null: nobody watches.
+  LoadProgress* progress = nullptr;
+};
 
 // How a model's KV lies in blocks.
 KvLayout KvLayoutOf(const modelfile::ModelConfig& config, KvDtype dtype);
