@@ -1,4 +1,4 @@
-// One job's tokens to what its client reads: text in whole characters, ended by the first stop string.
+// Turns one job's tokens into the text that its client reads: whole characters, up to the first stop string.
 #ifndef BATON_ROUTER_JOB_OUTPUT_H_
 #define BATON_ROUTER_JOB_OUTPUT_H_
 
@@ -15,14 +15,14 @@ namespace baton::router {
 // Used by one thread at a time.
 class JobOutput {
  public:
-  // INVALID_ARGUMENT for stop strings beyond their limits. The tokenizer outlives this.
+  // INVALID_ARGUMENT for stop strings beyond their limits. The tokenizer outlives the JobOutput.
   static absl::StatusOr<JobOutput> Create(const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& stop);
 
-  // Text that may be shown after this token; none once stopped. An error only for an id outside the vocabulary.
+  // The text that became certain with this token; empty once stopped. The one error is an id outside the vocabulary.
   absl::StatusOr<std::string> Push(int32_t token);
-  // Text held back until now: call it once no more tokens come.
+  // The text that was held back. Call it once, after the last token.
   std::string Flush();
-  // A stop string has ended the text: later tokens are not part of the output.
+  // A stop string has ended the text, so later tokens are not part of the output.
   bool stopped() const { return stopped_; }
 
  private:

@@ -65,13 +65,14 @@ const char* RoleName(WorkerRole role) {
   return role == WorkerRole::kPrefill ? "prefill" : role == WorkerRole::kDecode ? "decode" : "mixed";
 }
 
-// One worker's membership. Its callbacks come one at a time.
+// One worker's membership. gRPC calls its callbacks one at a time.
 struct Membership {
   std::shared_ptr<JoinStream> stream;
   WorkerId id;
-  // Its hello was read.
+  // The worker's hello has been read.
   bool introduced = false;
-  // Set on the loop: a refused worker's end must not take away another one of the same incarnation.
+  // Read and written on the loop only. A worker that was refused as a duplicate must not, when its stream ends, remove
+  // the member that has the same incarnation.
   bool joined = false;
 };
 

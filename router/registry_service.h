@@ -1,4 +1,4 @@
-// baton.internal.v1.WorkerRegistryService and baton.v1.AdminService: who the workers are, in and out.
+// baton.internal.v1.WorkerRegistryService, through which workers join, and baton.v1.AdminService, which lists them.
 #ifndef BATON_ROUTER_REGISTRY_SERVICE_H_
 #define BATON_ROUTER_REGISTRY_SERVICE_H_
 
@@ -14,7 +14,7 @@ namespace baton::router {
 // Thread-safe.
 class RegistryService final : public internal::v1::WorkerRegistryService::CallbackService {
  public:
-  // `model` is the one that this router serves; workers of another are refused.
+  // `model` names the model that this router serves. Workers with another model are refused.
   RegistryService(std::string model, RouterLoop& loop) : model_(std::move(model)), loop_(loop) {}
 
   grpc::ServerBidiReactor<internal::v1::JoinRequest, internal::v1::JoinResponse>* Join(

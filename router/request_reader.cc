@@ -12,10 +12,10 @@ namespace baton::router {
 namespace {
 
 constexpr size_t kMaxTenantBytes = 128;
-// Of a model's name in an error message.
+// An error message shows this much of a model's name.
 constexpr size_t kMaxShownNameBytes = 128;
 
-// The error names `field` and keeps the message alone of `status`.
+// A violation of `field` with the message of `status`.
 absl::Status ViolationOf(std::string_view field, const absl::Status& status) {
   return FieldViolation(field, ToStd(status.message()));
 }

@@ -1,4 +1,4 @@
-// Client requests, checked and turned into jobs. All limits on what a client may ask for are enforced here.
+// Checks client requests and turns them into jobs. It enforces every limit on what a client may ask for.
 #ifndef BATON_ROUTER_REQUEST_READER_H_
 #define BATON_ROUTER_REQUEST_READER_H_
 
@@ -22,16 +22,17 @@ struct PreparedJob {
   JobOutput output;
 };
 
-// Pure but for the seed that it draws when the request has none. Thread-safe. Its errors are for clients:
-// INVALID_ARGUMENT and UNIMPLEMENTED name the field at fault (error_details.h), NOT_FOUND is another model.
+// Thread-safe. Its only side effect is that it draws a seed for a request without one. Its errors are for clients:
+// INVALID_ARGUMENT and UNIMPLEMENTED name the field at fault (error_details.h), NOT_FOUND says that the request names
+// another model.
 class RequestReader {
  public:
-  // Both outlive the reader, and the model outlives what was prepared; `random` is thread-safe.
+  // Both outlive the reader, and the model outlives the prepared jobs; `random` is thread-safe.
   RequestReader(const ServedModel& model, RandomSource& random) : model_(model), random_(random) {}
 
   absl::StatusOr<PreparedJob> Read(GenerationRequest request) const;
 
-  // Without BOS. An empty model name means the served one, here and below.
+  // Adds no BOS. An empty model name means the served model, here and below.
   absl::StatusOr<std::vector<int32_t>> Tokenize(const std::string& model, const TextPrompt& prompt) const;
   absl::StatusOr<std::vector<int32_t>> Tokenize(const std::string& model, const ChatPrompt& prompt) const;
   absl::StatusOr<std::string> Detokenize(const std::string& model, const std::vector<int32_t>& token_ids,

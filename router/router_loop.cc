@@ -8,7 +8,7 @@
 
 namespace baton::router {
 
-// An idle loop looks at its timers at least this often.
+// An idle loop checks its timers at least this often.
 constexpr int64_t kMaxIdleWaitNs = 100 * kNsPerMs;
 
 RouterLoop::RouterLoop(const DispatcherOptions& options, const Clock& clock)
@@ -54,7 +54,7 @@ void RouterLoop::Run() {
   }
 }
 
-// A listener may act on the dispatcher: until nothing follows.
+// A listener may cause further actions, such as a cancellation, so this repeats until there are none.
 void RouterLoop::Apply() {
   for (auto actions = dispatcher_.TakeActions(); !actions.empty(); actions = dispatcher_.TakeActions()) {
     for (const DispatchAction& action : actions) {

@@ -19,12 +19,13 @@ class JobListener {
  public:
   virtual ~JobListener() = default;
   virtual void OnToken(const OutputToken& token) = 0;
-  // Last.
+  // The last call.
   virtual void OnEnd(const JobResult& result) = 0;
 };
 
-// Calls to workers. Called on the loop; must not block. What comes back is posted as OnWorkerUpdate and OnWorkerEnd:
-// every start is answered by one OnWorkerEnd, also when the call could not be made.
+// Calls to workers. Called on the loop; must not block. The implementation posts what a worker answers as OnWorkerUpdate
+// and OnWorkerEnd to the dispatcher. Every start is answered by exactly one OnWorkerEnd, also when the call could not be
+// made.
 class WorkerCalls {
  public:
   virtual ~WorkerCalls() = default;
@@ -43,17 +44,18 @@ class RouterLoop {
 
   // `calls` outlives the loop.
   void Start(WorkerCalls& calls);
-  // Later submits are refused; returns when no job is left, or after the timeout.
+  // Refuses later submits, and returns when no job is left or the timeout has passed.
   void Drain(int64_t timeout_ns);
-  // Waiting tasks are still run; running jobs are not waited for.
+  // Runs the tasks that are posted already, and does not wait for running jobs.
   void Stop();
 
-  // Any thread. False when the loop is overloaded or stopped.
+  // From any thread. False when the loop is overloaded or has stopped.
   [[nodiscard]] bool Post(Task task) { return mailbox_.Post(std::move(task)); }
-  // Slows the caller down instead of losing the task; dropped once the loop has stopped.
+  // From any thread but the loop's: blocks while the loop is overloaded. Drops the task once the loop has stopped.
   void PostWhenRoom(Task task) { mailbox_.PostWhenRoom(std::move(task)); }
 
-  // Within a task: submits the job and keeps its listener until OnEnd. The listener of a refused job is not called.
+  // Called within a task. Submits the job and keeps its listener until OnEnd; the listener of a refused job is never
+  // called.
   absl::Status Submit(std::shared_ptr<const JobSpec> job, std::shared_ptr<JobListener> listener);
 
  private:

@@ -1,4 +1,5 @@
-// What the router knows of the model: its name, its text side, its limits. The weights are the workers' business.
+// What the router knows about the model: its name, its tokenizer and chat template, its limits. Only workers read the
+// weights.
 #ifndef BATON_ROUTER_SERVED_MODEL_H_
 #define BATON_ROUTER_SERVED_MODEL_H_
 
@@ -19,14 +20,15 @@ struct ServedModel {
   std::string name;
   modelfile::ModelConfig config;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
-  // Empty: the model has none, chat prompts are refused.
+  // Empty when the model has no template; the router then refuses chat prompts.
   std::optional<tokenizer::ChatTemplate> chat_template;
 
-  // What counts for the fields of a request that the client did not set: the model's own where its files have them
-  // (ModelFile::sampling_defaults), else those of SamplingParams.
+  // Values for the fields that a client leaves unset. They come from the model's files (ModelFile::sampling_defaults)
+  // where those have them, and from SamplingParams otherwise.
   SamplingParams sampling_defaults;
 
-  // Copies what it needs from `file`. INVALID_ARGUMENT for sampling defaults that no client may ask for.
+  // Copies what it needs from `file`. INVALID_ARGUMENT when the model's sampling defaults are values that a client's
+  // request would be refused for.
   static absl::StatusOr<ServedModel> Create(std::string name, const modelfile::ModelFile& file);
 };
 

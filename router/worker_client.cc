@@ -30,7 +30,7 @@ WorkerClient::~WorkerClient() {
 
 template <typename Request, typename Response, typename StartCall>
 void WorkerClient::Launch(const CallKey& key, Request request, StartCall start) {
-  // Locked over the start: the call's end must find its entry.
+  // The lock is held while the call starts, because the call may end at once and OnDone must find its entry.
   absl::MutexLock lock(&mutex_);
   auto call = rpc::ClientStream<Request, Response>::Create(
       std::move(request), std::move(start),

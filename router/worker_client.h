@@ -1,4 +1,5 @@
-// The router's calls to its workers: the dispatcher's actions to gRPC, and the workers' words back to the loop.
+// The router's calls to its workers: carries out the dispatcher's actions over gRPC and posts the workers' updates to
+// the loop.
 #ifndef BATON_ROUTER_WORKER_CLIENT_H_
 #define BATON_ROUTER_WORKER_CLIENT_H_
 
@@ -17,11 +18,11 @@
 
 namespace baton::router {
 
-// Thread-safe. Outlives the loop and all calls: destroy it after the gRPC channels are quiet.
+// Thread-safe. `loop` outlives it, and the loop's thread, which starts calls, has stopped before it is destroyed.
 class WorkerClient final : public WorkerCalls {
  public:
   WorkerClient(const Clock& clock, RouterLoop& loop) : clock_(clock), loop_(loop) {}
-  // Waits for the end of every call.
+  // Cancels the open calls and waits until every call has ended.
   ~WorkerClient() override;
 
   void Start(const StartPrefill& start) override;
@@ -30,7 +31,7 @@ class WorkerClient final : public WorkerCalls {
 
  private:
   using CallKey = std::pair<Side, JobKey>;
-  // Cancels the call, whatever its message types.
+  // Cancels one call; hides the types of its messages.
   using Canceller = std::function<void()>;
 
   template <typename Request, typename Response, typename StartCall>

@@ -1,4 +1,4 @@
-// Messages that wait for a gRPC stream, which takes one write at a time.
+// Messages that wait for their turn on a gRPC stream, which takes one write at a time.
 #ifndef BATON_COMMON_RPC_WRITE_QUEUE_H_
 #define BATON_COMMON_RPC_WRITE_QUEUE_H_
 
@@ -14,13 +14,13 @@ namespace baton::rpc {
 template <typename Message>
 class WriteQueue {
  public:
-  // False when kMaxUnreadOutputMessages wait already.
+  // False when kMaxUnreadOutputMessages are waiting already.
   bool Push(Message message) {
     if (messages_.size() >= kMaxUnreadOutputMessages) return false;
     messages_.push_back(std::move(message));
     return true;
   }
-  // The message to write now; null while one is being written or none waits.
+  // The message to write now. Null while another is being written, and when none is waiting.
   const Message* Next() {
     if (writing_ || messages_.empty()) return nullptr;
     writing_ = true;

@@ -1,4 +1,4 @@
-// A served model for tests: tiny, in memory, with a chat template.
+// A tiny served model with a chat template, made in memory. For tests.
 #ifndef BATON_ROUTER_TESTING_TINY_SERVED_MODEL_H_
 #define BATON_ROUTER_TESTING_TINY_SERVED_MODEL_H_
 
@@ -21,8 +21,8 @@ inline ServedModel TestModel() {
   return *std::move(model);
 }
 
-// The same from a directory whose makers want it sampled, and whose template writes BOS that the tokenizer adds to
-// text.
+// The same model as a Hugging Face directory with this generation_config.json. Its chat template writes BOS itself; the
+// tokenizer adds BOS to text.
 inline absl::StatusOr<ServedModel> TestModelWithDefaults(const std::string& generation_config) {
   modelfile::HfContents contents =
       modelfile::TinyHf({.matrix_type = modelfile::TensorType::kF32, .embedding_type = modelfile::TensorType::kF32});
