@@ -23,9 +23,9 @@ class JobListener {
   virtual void OnEnd(const JobResult& result) = 0;
 };
 
-// Calls to workers. Called on the loop; must not block. The implementation posts what a worker answers as OnWorkerUpdate
-// and OnWorkerEnd to the dispatcher. Every start is answered by exactly one OnWorkerEnd, also when the call could not be
-// made.
+// Calls to workers. Called on the loop; must not block. The implementation posts what a worker answers as
+// OnWorkerUpdate and OnWorkerEnd to the dispatcher. Every start is answered by exactly one OnWorkerEnd, also when the
+// call could not be made.
 class WorkerCalls {
  public:
   virtual ~WorkerCalls() = default;
