@@ -15,15 +15,16 @@ namespace baton::kvtransfer {
 struct ProbeOptions {
   // At most kMaxProbeBytes.
   size_t bytes = 16u << 20;
-  // The result is the median; one more round goes first, to touch the memory.
+  // The result is the median of these. One more round goes first and is not counted: it touches the memory.
   int rounds = 3;
-  // For all rounds; then DEADLINE_EXCEEDED, and the probe's read may still be in flight: Disconnect ends it.
+  // Time for all rounds together. When it is over, the probe returns DEADLINE_EXCEEDED; its read may still be in flight
+  // then, until Disconnect ends it.
   int64_t timeout_ms = 1'000;
 };
 
 struct ProbeResult {
   double bytes_per_second = 0;
-  // Of one round.
+  // Bytes of one round.
   size_t bytes = 0;
 };
 

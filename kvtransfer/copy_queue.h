@@ -12,7 +12,8 @@
 
 namespace baton::kvtransfer {
 
-// Bytes of one read before the next has its turn, and of one Poll: about 100 us at 10 GB/s.
+// How many bytes one read copies before the next read has its turn, and how many one Poll copies: about 100 us at
+// 10 GB/s.
 inline constexpr size_t kCopySliceBytes = 256u << 10;
 inline constexpr size_t kCopyPollBytes = 1u << 20;
 
@@ -43,7 +44,7 @@ class CopyQueue {
   struct Active {
     CopyJob job;
     size_t next_range = 0;
-    // Of that range, already copied.
+    // Bytes of that range that are copied already.
     uint64_t done_bytes = 0;
   };
 

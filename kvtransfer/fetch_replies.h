@@ -1,4 +1,4 @@
-// How the source's owner answers its readers.
+// How a KvSource's replies reach its readers.
 #ifndef BATON_KVTRANSFER_FETCH_REPLIES_H_
 #define BATON_KVTRANSFER_FETCH_REPLIES_H_
 

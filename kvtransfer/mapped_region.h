@@ -12,8 +12,8 @@ namespace baton::kvtransfer {
 
 class MappedRegion {
  public:
-  // RESOURCE_EXHAUSTED when there is no room in the address space. MAP_NORESERVE: memory that is missing later ends the
-  // process as any overcommitted memory does.
+  // RESOURCE_EXHAUSTED when the address space has no room. The mapping reserves no memory (MAP_NORESERVE): when memory
+  // is missing at the first touch of a page, the kernel ends the process, as with any overcommitted memory.
   static absl::StatusOr<std::unique_ptr<MappedRegion>> Create(size_t bytes);
   ~MappedRegion();
   MappedRegion(const MappedRegion&) = delete;

@@ -1,4 +1,4 @@
-// The transfer thread's connections: one a peer address, shared by the fetches that read from it.
+// The transfer thread's connections: one for each peer address, shared by the fetches that read from it.
 #ifndef BATON_KVTRANSFER_PEER_CACHE_H_
 #define BATON_KVTRANSFER_PEER_CACHE_H_
 
@@ -14,24 +14,24 @@
 
 namespace baton::kvtransfer {
 
-// Connections without a fetch that are kept for the next one, and for how long.
+// How many connections without a fetch are kept for the next fetch, and for how long.
 inline constexpr size_t kMaxIdlePeers = 64;
 inline constexpr int64_t kIdlePeerNs = 60 * kNsPerSecond;
 
-// Not thread-safe: the transfer thread's.
+// Used by the transfer thread alone.
 class PeerCache {
  public:
   PeerCache(Transport& transport, const Clock& clock) : transport_(transport), clock_(clock) {}
 
-  // Connects, or shares the connection of that address. Once a stream.
+  // Connects, or shares the connection of that address. Called once for each stream.
   absl::StatusOr<PeerId> Acquire(FetchStreamId stream, const std::string& address);
   // Streams without a connection are ignored.
   void Release(FetchStreamId stream);
-  // A read said that the peer cannot be reached: the next Acquire of its address connects anew.
+  // A read found that the peer cannot be reached: the next Acquire of its address connects anew.
   void MarkLost(PeerId peer);
-  // Disconnects what is idle for too long, or is one too many.
+  // Disconnects idle connections that are too old or too many.
   void Trim();
-  // All of them, also those in use.
+  // Disconnects all connections, also those in use.
   void DisconnectAll();
 
   size_t size() const { return peers_.size(); }
@@ -49,7 +49,7 @@ class PeerCache {
   Transport& transport_;
   const Clock& clock_;
   absl::flat_hash_map<PeerId, Peer> peers_;
-  // Those that are not lost.
+  // The connections that are not lost, by address.
   absl::flat_hash_map<std::string, PeerId> by_address_;
   absl::flat_hash_map<FetchStreamId, PeerId> by_stream_;
 };

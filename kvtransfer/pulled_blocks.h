@@ -20,29 +20,32 @@
 
 namespace baton::kvtransfer {
 
-// Not thread-safe: the sink's.
+// Used by the sink's thread alone.
 class PulledBlocks {
  public:
   PulledBlocks() = default;
-  // `destinations`: of every block of the prompt, in a pool of blocks of `block_bytes`. Those before `first_block` are
-  // in place already.
+  // `destinations` has a block of this worker's pool for every block of the prompt; all have `block_bytes`. The blocks
+  // before `first_block` are in place already.
   PulledBlocks(std::vector<BlockId> destinations, int32_t first_block, uint64_t block_bytes);
 
-  // INTERNAL when the source names blocks that were not asked for, one twice, or a place that is none.
+  // INTERNAL when the source names a block that was not asked for, names a block twice, or names an offset at which no
+  // block begins.
   absl::Status Announce(const BlocksReady& announced);
 
   bool HasReady() const { return !ready_.empty(); }
-  // A read of at most `max_blocks` that are ready: their indices, and their ranges, joined where both ends touch.
+  // Takes at most `max_blocks` ready blocks for one read: their indices and their ranges. Ranges that touch at both
+  // ends are joined.
   std::vector<int32_t> TakeRead(int32_t max_blocks, std::vector<CopyRange>& ranges);
   // Nothing more will be read.
   void DropReady() { ready_.clear(); }
 
-  // A read of `indices` has ended well. DATA_LOSS when a block has differed once more than `max_rereads` times.
+  // A read of `indices` has ended well. DATA_LOSS when a block has differed from its digest more than `max_rereads`
+  // times.
   absl::Status Verify(absl::Span<const int32_t> indices, absl::Span<const uint8_t> pool, int32_t max_rereads);
 
-  // Of the whole prompt.
+  // Blocks of the whole prompt.
   int32_t count() const { return static_cast<int32_t>(destinations_.size()); }
-  // Not announced yet.
+  // Blocks that are not announced yet.
   int32_t awaited() const { return awaited_; }
   int32_t unverified() const { return unverified_; }
   int64_t verified_bytes() const;
@@ -70,7 +73,7 @@ class PulledBlocks {
   std::deque<int32_t> ready_;
 };
 
-// Whatever a source says that the hand-off does not allow.
+// The error for anything that a source says and the hand-off does not allow.
 absl::Status BrokenRules(std::string_view what);
 
 }  // namespace baton::kvtransfer

@@ -1,4 +1,4 @@
-// Checks of what a reader asks for, shared by the one-sided transports.
+// Checks of what a reader asks for, shared by the transports.
 #ifndef BATON_KVTRANSFER_READ_RANGES_H_
 #define BATON_KVTRANSFER_READ_RANGES_H_
 
@@ -19,7 +19,7 @@ struct RegionSizes {
 // OUT_OF_RANGE when a range leaves either region (also by wrapping around), INVALID_ARGUMENT beyond kMaxRangesPerRead.
 absl::Status CheckRanges(absl::Span<const CopyRange> ranges, const RegionSizes& sizes);
 
-// The same bytes in fewer ranges: drops empty ones and joins each with the one before it where both ends touch.
+// The same bytes in fewer ranges: empty ranges are dropped, and neighbours that touch at both ends are joined.
 std::vector<CopyRange> Coalesce(absl::Span<const CopyRange> ranges);
 
 }  // namespace baton::kvtransfer

@@ -13,10 +13,10 @@
 namespace baton::kvtransfer {
 
 inline constexpr uint64_t kRegionPageBytes = 4096;
-// Keeps every sum of an offset and a size far from wrapping.
+// Small enough that no sum of an offset and a size can overflow.
 inline constexpr uint64_t kMaxRegionBytes = uint64_t{1} << 46;
 
-// Lies at label_offset. A reader compares it with the address before it trusts a mapping.
+// The label of a region, at label_offset. A reader compares it with the address before it trusts a mapping.
 struct RegionLabel {
   uint64_t magic = kMagic;
   Id128 nonce;
@@ -38,8 +38,9 @@ struct RegionLayout {
   uint64_t total_bytes;
 };
 
-// For AllocateRegion: INVALID_ARGUMENT outside of 1 to kMaxRegionBytes, RESOURCE_EXHAUSTED beyond the machine's memory.
-// Asked first, because an allocator that touches what it allocates would take the machine down instead of failing.
+// Checks a size for AllocateRegion: INVALID_ARGUMENT outside of 1 to kMaxRegionBytes, RESOURCE_EXHAUSTED beyond the
+// machine's memory. Backends check before they allocate: an allocator that touches the memory would take the machine
+// down instead of failing.
 absl::Status CheckRegionBytes(uint64_t bytes);
 
 inline void WriteLabel(uint8_t* base, const RegionLayout& layout, const Id128& nonce) {

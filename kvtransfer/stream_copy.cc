@@ -36,7 +36,7 @@ void StreamCopy(uint8_t* to, const uint8_t* from, size_t bytes) {
     StreamLine(to + at, from + at);
   }
   std::memcpy(to + at, from + at, bytes - at);
-  // Streamed stores are ordered with nothing else.
+  // The processor orders streamed stores with no other store: a fence has to follow them.
   _mm_sfence();
 }
 

@@ -7,8 +7,8 @@
 
 namespace baton::kvtransfer {
 
-// As memcpy, with stores that do not read the destination's lines first: two thirds of the memory traffic. The C
-// library does so only for copies of many megabytes at once. The bytes are visible to other threads as after memcpy.
+// Copies like memcpy, but its stores do not read the destination's cache lines first, which saves a third of the memory
+// traffic. The C library does the same only for copies of many megabytes. Other threads see the bytes as after memcpy.
 void StreamCopy(uint8_t* to, const uint8_t* from, size_t bytes);
 
 }  // namespace baton::kvtransfer

@@ -12,7 +12,7 @@
 
 namespace baton::kvtransfer {
 
-// Not thread-safe. Needs no timer: what has expired is not found, and goes when room is needed.
+// Not thread-safe. Needs no timer: an expired name is not found, and is removed when room is needed.
 class Tombstones {
  public:
   // At most `capacity` are kept; the oldest goes first.

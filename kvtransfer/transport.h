@@ -1,5 +1,5 @@
-// Moves bytes between the KV pools of two workers. The reader asks, the owner exposes: only the reader's side writes
-// the reader's memory. Backends live in transports/; one conformance suite (transport_conformance.h) runs against each.
+// Moves bytes between the KV pools of two workers. The owner exposes its pool, the reader reads it: only the reader's
+// side writes the reader's memory. Backends live in transports/; one suite (transport_conformance.h) tests them all.
 //
 //   register   AllocateRegion: memory that peers may read, in the backend's own way of allocating
 //   expose     Address: what a peer needs in order to connect and read
@@ -7,8 +7,8 @@
 //   poll       Poll, or WaitForEvent and then Poll
 //   close      Disconnect, and the destructor
 //
-// Threads: one thread, the owner's transfer thread, makes all calls but AllocateRegion and Address (before it starts)
-// and Wake (any thread).
+// Threads: one thread, the worker's transfer thread, makes all calls. The exceptions are AllocateRegion and Address,
+// which are called before it starts, and Wake, which any thread may call.
 #ifndef BATON_KVTRANSFER_TRANSPORT_H_
 #define BATON_KVTRANSFER_TRANSPORT_H_
 
@@ -39,7 +39,7 @@ struct CopyRange {
 
 struct ReadCompletion {
   ReadId read = 0;
-  // Not OK: the destination holds anything. Either way nothing writes it any more.
+  // When it is not OK, the destination's content is undefined. Either way nothing writes the destination any more.
   absl::Status status;
 };
 
@@ -48,7 +48,7 @@ inline constexpr size_t kMaxRangesPerRead = 4096;
 inline constexpr size_t kMaxReadsInFlight = 64;
 inline constexpr size_t kMaxAddressBytes = 64u << 10;
 inline constexpr size_t kMaxPeers = 4096;
-// Largest StartProbe.
+// The largest read of StartProbe.
 inline constexpr size_t kMaxProbeBytes = 16u << 20;
 
 class Transport {
@@ -58,26 +58,27 @@ class Transport {
   // "inproc", "ucx-shm", "ucx-tcp", "ucx" (which of the two is decided for each connection).
   virtual std::string_view name() const = 0;
 
-  // The region that this transport exposes; once. 4096-byte aligned, lives as long as the transport, zeroed. Pages are
-  // backed when they are first touched or populated: allocating costs nothing, however large. The backend keeps a tail
-  // behind it for probes, which the span leaves out. RESOURCE_EXHAUSTED when the memory cannot be had.
+  // Allocates the region that this transport exposes; called once. It is zeroed, 4096-byte aligned, and lives as long
+  // as the transport. Pages are backed when they are first touched or populated, so allocating costs nothing, however
+  // large the region is. The backend keeps a tail behind the region for probes; the span leaves it out.
+  // RESOURCE_EXHAUSTED when the memory cannot be had.
   virtual absl::StatusOr<absl::Span<uint8_t>> AllocateRegion(size_t bytes) = 0;
 
   // Opaque bytes for Connect in another process, at most kMaxAddressBytes. After AllocateRegion.
   virtual absl::StatusOr<std::string> Address() = 0;
 
-  // UNAVAILABLE when the peer cannot be reached, INVALID_ARGUMENT when the address is damaged. Does not wait for the
-  // peer: over a network a dead one may be noticed by the first read only, which then fails with UNAVAILABLE.
-  // After AllocateRegion. RESOURCE_EXHAUSTED beyond kMaxPeers.
+  // After AllocateRegion. UNAVAILABLE when the peer cannot be reached, INVALID_ARGUMENT when the address is damaged,
+  // RESOURCE_EXHAUSTED beyond kMaxPeers. Does not wait for the peer: over a network, only the first read may notice
+  // that the peer is dead; the read then fails with UNAVAILABLE.
   virtual absl::StatusOr<PeerId> Connect(std::string_view address) = 0;
 
   // How bytes of this peer travel: "inproc", "shm", "tcp", ...; empty when it is not connected.
   virtual std::string_view PathOf(PeerId peer) const = 0;
 
-  // Starts a read of all ranges; completes once, in Poll. Ranges are checked against both regions before a byte moves:
-  // OUT_OF_RANGE. INVALID_ARGUMENT beyond kMaxRangesPerRead, RESOURCE_EXHAUSTED beyond kMaxReadsInFlight, NOT_FOUND
-  // for a peer that is not connected, UNAVAILABLE for one that is known to be lost. Reads take turns, so a long one
-  // does not hold up a short one.
+  // Starts one read of all ranges, which completes once, in Poll. OUT_OF_RANGE when a range leaves either region: all
+  // are checked before a byte moves. INVALID_ARGUMENT beyond kMaxRangesPerRead, RESOURCE_EXHAUSTED beyond
+  // kMaxReadsInFlight, NOT_FOUND for a peer that is not connected, UNAVAILABLE for one that is known to be lost. Reads
+  // take turns, so a long one does not hold up a short one.
   virtual absl::StatusOr<ReadId> StartRead(PeerId peer, absl::Span<const CopyRange> ranges) = 0;
 
   // A read of `bytes` between the two regions' tails, which hold no data: for ProbeBandwidth.
@@ -85,7 +86,7 @@ class Transport {
     return absl::UnimplementedError("this transport has no probe");
   }
 
-  // Makes progress and appends what has completed. Does not block: a call takes a fraction of a millisecond.
+  // Makes progress and appends the reads that have completed. Does not block: a call takes a fraction of a millisecond.
   virtual void Poll(std::vector<ReadCompletion>& completions) = 0;
 
   // Blocks until Poll may have something to do, Wake is called, or the timeout has passed.
@@ -107,7 +108,7 @@ struct TransportOptions {
   TransportKind kind = TransportKind::kAuto;
   // Network interfaces for TCP, separated by commas ("eth0"), or "all".
   std::string net_devices = "all";
-  // A TCP read during which no byte has come for this long has lost its peer.
+  // When no byte of a TCP read has come for this long, its peer counts as lost.
   int64_t stall_timeout_ms = 10'000;
 };
 

@@ -33,7 +33,7 @@ void PutDigest(std::string& out) {
   PutU64(out, digest.low);
 }
 
-// Takes values off the front of the bytes. After the first failure everything is zero or empty.
+// Takes values off the front of the bytes. After the first failure every value that it returns is zero or empty.
 class Cursor {
  public:
   explicit Cursor(std::string_view bytes) : rest_(bytes) {}

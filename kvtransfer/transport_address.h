@@ -1,5 +1,5 @@
-// The bytes of Transport::Address of the one-sided backends. They end in a digest, so damage is told apart from an
-// address; a forged one is not (UCX's own parts cannot be validated): peers belong to one trust domain.
+// The bytes of Transport::Address. They end in a digest, so a damaged address is recognised. A forged one is not,
+// because UCX's own parts cannot be validated: all peers must belong to one trust domain.
 #ifndef BATON_KVTRANSFER_TRANSPORT_ADDRESS_H_
 #define BATON_KVTRANSFER_TRANSPORT_ADDRESS_H_
 
@@ -13,12 +13,12 @@
 namespace baton::kvtransfer {
 
 struct TransportAddress {
-  // Drawn with the region: names it among all regions ever.
+  // Drawn when the region is made: no other region ever has the same.
   Id128 nonce;
   uint64_t region_bytes = 0;
   // The region's first byte in the owner's address space.
   uint64_t base = 0;
-  // Equal for processes that can share memory; see HostIdentity. Empty when unknown.
+  // Equal in processes that can share memory; see HostIdentity. Empty when unknown.
   std::string host;
   // UCX's addresses; empty where the owner does not offer the path. The remote key belongs to shared memory only.
   std::string shm_worker;

@@ -14,7 +14,7 @@
 namespace baton::kvtransfer {
 
 WakeEvent::WakeEvent() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  // Out of descriptors while the process starts: it cannot serve.
+  // The process has run out of descriptors while it starts: it could not serve.
   BATON_CHECK(fd_ >= 0) << "eventfd failed: raise the open-file limit";
 }
 
@@ -22,7 +22,7 @@ WakeEvent::~WakeEvent() { close(fd_); }
 
 void WakeEvent::Wake() {
   const uint64_t one = 1;
-  // Fails only when the counter is full, and then it is readable anyway.
+  // The write fails only when the counter is full, and then the descriptor is readable anyway.
   [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof(one));
 }
 

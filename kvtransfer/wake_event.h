@@ -20,7 +20,7 @@ class WakeEvent {
   // Any thread. Ends the Wait that is running, or the next one.
   void Wake();
 
-  // Until Wake, until one of `descriptors` (at most kMaxWaitDescriptors) is readable, or for `timeout_ns`.
+  // Blocks until Wake, until one of `descriptors` (at most kMaxWaitDescriptors) is readable, or for `timeout_ns`.
   void Wait(absl::Span<const int> descriptors, int64_t timeout_ns);
 
  private:

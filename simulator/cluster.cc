@@ -14,12 +14,12 @@ namespace {
 
 // The longest prompt with all its output.
 constexpr int32_t kMaxTokens = 320;
-// Of each group of layers, beyond what that needs.
+// Blocks of each group of layers beyond what such a prompt needs.
 constexpr int32_t kMaxSpareBlocks = 16;
 constexpr int32_t kWorkersOfARole = 2;
 // After the last thing that a client or a fault does, every request ends within this time.
 constexpr int64_t kMaxEndNs = 12 * kNsPerSecond;
-// Leases, graces, parked messages and unlicensed prompts are over by then.
+// After this time leases, graces, parked messages and unlicensed prompts are over.
 constexpr int64_t kQuietNs = 12 * kNsPerSecond;
 
 class Cluster final : public PeerDirectory {
@@ -55,7 +55,7 @@ class Cluster final : public PeerDirectory {
     const TimeNs end = std::max(workload_.last_event(), crash) + kMaxEndNs;
     while (sim_.error().empty() && !workload_.done() && Next(end)) continue;
     if (sim_.error().empty() && !workload_.done()) sim_.Fail("no end of" + workload_.Open());
-    // The crash comes, even when all have ended before it.
+    // The run goes on until the crash, even when all requests have ended before.
     const TimeNs quiet = std::max(sim_.queue.Now(), crash) + kQuietNs;
     while (sim_.error().empty() && Next(quiet)) continue;
     if (sim_.error().empty()) CheckQuiet();
@@ -78,7 +78,8 @@ class Cluster final : public PeerDirectory {
  private:
   router::DispatcherOptions DrawRouterOptions() {
     router::DispatcherOptions options;
-    // The bug is in what several rows of one sequence at a decode worker mean.
+    // The planted bug takes several rows of one sequence at a decode worker for a recomputation; a local prefill has
+    // several rows too.
     const bool local = sim_.bug != PlantedBug::kResumedTooLate && sim_.Chance(30);
     if (local) options.local_prefill_tokens = 24;
     if (sim_.Chance(50)) options.ttft_target_ms = sim_.Between(1, 100);
@@ -91,7 +92,7 @@ class Cluster final : public PeerDirectory {
     if (sim_.Chance(20)) sim_.pace.max_network_ns = 20 * kNsPerMs;
   }
 
-  // In half of the runs some layers slide, or all.
+  // In half of the runs some or all layers slide.
   void DrawModel() {
     if (sim_.Chance(50)) return;
     sim_.model.full_layers = static_cast<int32_t>(sim_.Between(0, 2));
@@ -136,7 +137,7 @@ class Cluster final : public PeerDirectory {
     WorkerNode* victim = live[static_cast<size_t>(sim_.Between(0, static_cast<int64_t>(live.size()) - 1))];
     sim_.crashed = victim->incarnation();
     victim->Crash();
-    // At the same address, as another incarnation.
+    // The successor has the same address and another incarnation.
     sim_.queue.After(sim_.MsBetween(1, 400), [this, setup = victim->setup()] { StartWorker(setup); });
   }
 
@@ -157,7 +158,7 @@ class Cluster final : public PeerDirectory {
   Workload workload_;
   RouterNode router_;
   std::vector<WorkerSetup> setups_;
-  // Dead ones too: their memory may still be read.
+  // Dead workers stay: their memory may still be read.
   std::vector<std::unique_ptr<PrefillNode>> prefills_;
   std::vector<std::unique_ptr<DecodeNode>> decodes_;
 };

@@ -1,4 +1,5 @@
-// One simulated run: a router, two prefill and two decode workers, clients, one crash. From a seed alone.
+// One simulated run: a router, two prefill and two decode workers, clients and one crash. The seed alone decides what
+// happens.
 #ifndef BATON_SIMULATOR_CLUSTER_H_
 #define BATON_SIMULATOR_CLUSTER_H_
 

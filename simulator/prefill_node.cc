@@ -91,7 +91,7 @@ void PrefillNode::Close(kvtransfer::FetchStreamId id, const absl::Status& status
     stream->to_sink.Send(sim_, [stream, status] {
       if (!stream->cut) stream->sink->OnClosed(stream->at_sink, status);
     });
-    // The transport's own word that the stream is over.
+    // The network reports the end of the stream a little later.
     sim_.queue.After(sim_.NetworkDelay(), [this, id] { PostToLoop([this, id] { core_.OnFetchClosed(id); }); });
   });
 }

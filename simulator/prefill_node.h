@@ -33,10 +33,10 @@ struct FetchStream {
   kvtransfer::FetchStreamId at_source = 0;
   Lane to_source;
   Lane to_sink;
-  // By the network: what is on its way is lost.
+  // Set when the network cuts the stream: messages on their way are lost.
   bool cut = false;
-  // PlantedBug::kLeaseIgnored: the source's core believes that the reader has released; the reader is answered as if
-  // not.
+  // PlantedBug::kLeaseIgnored: the source's core believes that the reader has released its blocks, while the reader
+  // gets answers as if it had not.
   bool muted = false;
 };
 

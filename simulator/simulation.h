@@ -1,5 +1,5 @@
-// What all parts of one simulated run share: virtual time, the seed's randomness, what went wrong, and what was
-// covered.
+// What all parts of one simulated run share: virtual time, the seed's randomness, the first error, and counts of what
+// the run has covered.
 #ifndef BATON_SIMULATOR_SIMULATION_H_
 #define BATON_SIMULATOR_SIMULATION_H_
 
@@ -26,14 +26,14 @@ enum class PlantedBug : uint8_t {
   kNone,
   // P gives a prompt's blocks up as soon as it is computed, whatever its reader's lease says.
   kLeaseIgnored,
-  // D frees the blocks of a cancelled fetch at once, and again (which by then frees another's) when its reads have
-  // ended.
+  // D frees the blocks of a cancelled fetch at once, and again when its reads have ended: by then the blocks belong to
+  // another job.
   kFreedTwice,
   // After a preemption D goes on one position too late.
   kResumedTooLate,
 };
 
-// How often a run met what it is meant to meet.
+// How often a run met each situation that it is meant to meet.
 struct Counts {
   int64_t ok = 0;
   int64_t cancelled = 0;
@@ -67,13 +67,13 @@ struct Counts {
 // Durations drawn for one run, in nanoseconds.
 struct Pace {
   int64_t max_network_ns = 2 * kNsPerMs;
-  // A late message, one in twenty.
+  // One message in twenty is late, by this much at most.
   int64_t max_late_ns = 30 * kNsPerMs;
   int64_t max_step_ns = 4 * kNsPerMs;
 };
 
-// What a job acquires, one after the other. Every attempt does so in this order, and a sequence that waits again (a
-// preempted one) holds nothing: so no cycle of waits can close.
+// What an attempt acquires, in this order. All attempts keep to it, and a preempted sequence waits without holding
+// anything: so no cycle of waits can close.
 enum class Hold : uint8_t { kNothing, kDecodeBlocks, kPrefillBlocks, kPullSlot };
 
 class Simulation {
@@ -90,7 +90,7 @@ class Simulation {
   int64_t MsBetween(int64_t low, int64_t high) { return Between(low * kNsPerMs, high * kNsPerMs); }
   int64_t NetworkDelay() { return Between(20'000, Chance(5) ? pace.max_late_ns : pace.max_network_ns); }
 
-  // The first one counts.
+  // The first failure counts.
   void Fail(const std::string& what) {
     Trace("FAILED: ", what);
     if (error_.empty()) error_ = absl::StrCat("at ", Millis(), " ms: ", what);
@@ -100,7 +100,7 @@ class Simulation {
   void Acquire(const JobKey& key, Hold hold) {
     Hold& held = holds_[key];
     const int step = static_cast<int>(hold) - static_cast<int>(held);
-    // A prompt needs several reads.
+    // A prompt may need several reads.
     if (step != 1 && !(step == 0 && hold == Hold::kPullSlot)) {
       Fail(absl::StrCat("job ", key.ToString(), " acquires ", static_cast<int>(hold), " after ", static_cast<int>(held),
                         ": out of order"));
@@ -129,11 +129,11 @@ class Simulation {
 
   const bool traces_;
   std::string error_;
-  // By job and attempt, with its prefill elsewhere.
+  // By job and attempt; only attempts whose prompt is computed at another worker.
   std::map<JobKey, Hold> holds_;
 };
 
-// One direction of a stream: messages arrive in order, each after a delay of its own.
+// One direction of a stream: each message has a delay of its own, and they arrive in order.
 class Lane {
  public:
   void Send(Simulation& sim, Task deliver) { SendLater(sim, sim.NetworkDelay(), std::move(deliver)); }

@@ -25,7 +25,7 @@ constexpr uint64_t kDefaultSeeds = 100;
 #else
 constexpr uint64_t kDefaultSeeds = 2'000;
 #endif
-// A planted bug shows in one of so many seeds.
+// A planted bug must show within this many seeds.
 constexpr uint64_t kSeedsWithBug = 300;
 
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
@@ -53,7 +53,7 @@ TEST(SimulatorTest, EveryRequestEndsOnceWithRightTokensOrAnErrorAndLeavesNothing
   std::cout << (only > 0 ? 1 : seeds) << " seeds: ";
   Print(all);
   if (only > 0) return;
-  // The runs are about all of these.
+  // A run that never meets one of these tests less than it says.
   const int64_t some = static_cast<int64_t>(seeds) / 10;
   EXPECT_GT(all.ok, some * 50);
   EXPECT_GT(all.cancelled, some);
@@ -76,7 +76,7 @@ TEST(SimulatorTest, ASeedRepeatsItsRun) {
 
 struct Planted {
   PlantedBug bug;
-  // What the test says of it.
+  // Part of the error by which the bug is recognised.
   std::string sign;
   std::string name;
 };

@@ -13,12 +13,12 @@
 namespace baton::worker {
 namespace {
 
-// A fraction of a millisecond's work: so long others wait who change the address space.
+// Populating a piece takes a fraction of a millisecond. Threads that change the address space wait that long at most.
 constexpr size_t kPieceBytes = size_t{256} << 10;
 constexpr int kLowPriority = 10;
 
-// A tenth of a core where others want it. Not the idle class: a thread of it could hold the lock of the address space
-// for seconds.
+// On a busy core this priority gets about a tenth of the time. The idle class would be wrong: an idle thread could hold
+// the lock of the address space for seconds.
 void RunAtLowPriority() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowPriority); }
 
 }  // namespace

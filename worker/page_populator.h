@@ -12,11 +12,12 @@
 
 namespace baton::worker {
 
-// Keeps some pages of a KV pool behind those in use backed, on a thread of low priority: memory that is taken into use
-// from its start on is there when it is needed, and costs nothing before.
+// Backs the pages that follow those in use, on a thread of low priority. The engine takes a pool into use from its
+// start, so it finds backed pages whenever it needs more, and a pool that is hardly used costs hardly any memory.
+// Transfers into unbacked pages take twice as long.
 class PagePopulator {
  public:
-  // `memory` starts at a page and outlives the populator.
+  // `memory` starts at a page's edge and outlives the populator.
   PagePopulator(absl::Span<uint8_t> memory, size_t ahead_bytes);
   ~PagePopulator();
 

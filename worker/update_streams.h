@@ -1,4 +1,4 @@
-// The open Prefill or Decode calls of a worker, by job: carries the loop's updates to the router.
+// The open Prefill or Decode calls of a worker, by job. They carry the loop's updates to the router.
 #ifndef BATON_WORKER_UPDATE_STREAMS_H_
 #define BATON_WORKER_UPDATE_STREAMS_H_
 

@@ -1,4 +1,4 @@
-// One gRPC channel a target, made at first use.
+// One gRPC channel for each target, made at first use.
 #ifndef BATON_COMMON_RPC_CHANNEL_CACHE_H_
 #define BATON_COMMON_RPC_CHANNEL_CACHE_H_
 
@@ -13,13 +13,13 @@
 
 namespace baton::rpc {
 
-// Arguments of every channel and server of ours: message bounds, and a connection that notices a dead peer.
+// The arguments of all our channels and servers: bounds of messages, and keepalive, so that a dead peer is noticed.
 grpc::ChannelArguments ChannelArguments();
-// `max_receive_bytes` 0: as large as our own messages get.
+// A `max_receive_bytes` of 0 means the bound of messages between our own processes.
 void ConfigureServer(grpc::ServerBuilder& builder, int max_receive_bytes = 0);
 
-// Thread-safe. Targets come from the registry: at most kMaxWorkers live at a time; the cache starts anew beyond twice
-// that.
+// Thread-safe. Targets come from the registry, in which at most kMaxWorkers live at a time. The cache is emptied when
+// it holds more than twice as many.
 class ChannelCache {
  public:
   std::shared_ptr<grpc::Channel> Get(const std::string& target) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -17,10 +17,11 @@ namespace baton::rpc {
 
 template <typename Response>
 struct ClientCallbacks {
-  // On gRPC threads, one at a time, in order.
+  // Runs on gRPC threads, one message at a time, in order.
   std::function<void(const Response&)> on_message;
-  // Last, and once. The stream no longer holds itself then: who waits for this and drops its own references knows that
-  // no thread of gRPC drops the last one of the channel. Such a thread would wait for its own end (gRPC 1.51).
+  // Runs last, and once. The stream no longer holds itself by then. An owner that waits for this call before it drops
+  // its own references makes sure that no thread of gRPC drops the last reference to the channel: such a thread would
+  // wait for its own end (gRPC 1.51).
   std::function<void(const grpc::Status&)> on_done;
 };
 
@@ -73,7 +74,7 @@ class ClientBidi final : public grpc::ClientBidiReactor<Request, Response> {
     stream->self_ = stream;
     stream->callbacks_ = std::move(callbacks);
     start(&stream->context_, stream.get());
-    // Held until the read side ends, so that Push may start a write at any time before.
+    // The hold lasts until the read side ends, so that Push may start a write at any time before.
     stream->AddHold();
     stream->StartRead(&stream->response_);
     stream->StartCall();
@@ -87,7 +88,7 @@ class ClientBidi final : public grpc::ClientBidiReactor<Request, Response> {
     Advance();
     return true;
   }
-  // After what was pushed, nothing more will be sent.
+  // Nothing will be sent after the messages that were pushed already.
   void HalfClose() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     if (closed_ || std::exchange(half_closing_, true)) return;

@@ -1,5 +1,5 @@
-// The server's side of a streaming call, usable from any thread. gRPC's callback reactors, with a bounded write queue
-// and shared ownership: the call keeps itself alive until gRPC is done with it, whoever else still holds it.
+// The server's side of a streaming call, usable from any thread: gRPC's callback reactors with a bounded write queue
+// and shared ownership. The call keeps itself alive until gRPC is done with it, whoever else holds it.
 #ifndef BATON_COMMON_RPC_SERVER_STREAM_H_
 #define BATON_COMMON_RPC_SERVER_STREAM_H_
 
@@ -29,8 +29,8 @@ class ServerStreamBase : public Reactor {
     return true;
   }
 
-  // Ends the call once everything is written. The first status counts. Must be called for every stream, also after a
-  // cancellation.
+  // Ends the call once everything is written. The first status counts. Every stream needs this call, also a cancelled
+  // one.
   void Finish(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     if (final_status_.has_value()) return;
@@ -90,7 +90,7 @@ class ServerBidi final : public ServerStreamBase<grpc::ServerBidiReactor<Request
  public:
   struct Callbacks {
     std::function<void(const Request&)> on_message;
-    // No message follows: half-closed, cancelled or cut. Once. Finish is still to be called.
+    // Runs once, when no message can follow: the stream is half-closed, cancelled or cut. Finish is still to be called.
     std::function<void()> on_closed;
   };
 

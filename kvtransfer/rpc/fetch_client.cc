@@ -14,7 +14,7 @@ FetchClient::~FetchClient() {
 
 void FetchClient::Open(FetchStreamId stream, const std::string& target, const FetchOpen& open) {
   pb::KvService::Stub stub(channels_.Get(target));
-  // Locked over the start: an answer must find the stream.
+  // The lock is held while the call starts: an answer that comes at once must find the stream.
   absl::MutexLock lock(&mutex_);
   auto call =
       Stream::Create([&stub](grpc::ClientContext* context, auto* reactor) { stub.async()->Fetch(context, reactor); },

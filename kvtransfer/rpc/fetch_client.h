@@ -19,7 +19,7 @@ namespace baton::kvtransfer {
 // Thread-safe.
 class FetchClient final : public FetchChannel {
  public:
-  // Run on gRPC threads; those of one stream in order, `on_closed` last.
+  // Both run on gRPC threads. The events of one stream come in order, `on_closed` last.
   struct Events {
     std::function<void(FetchStreamId, const FetchReply&)> on_reply;
     std::function<void(FetchStreamId, const absl::Status&)> on_closed;

@@ -18,7 +18,7 @@ namespace baton::kvtransfer {
 // Thread-safe.
 class FetchService final : public internal::v1::KvService::CallbackService, public FetchReplies {
  public:
-  // Run on gRPC threads; those of one stream in order, `on_closed` last.
+  // Both run on gRPC threads. The events of one stream come in order, `on_closed` last.
   struct Events {
     std::function<void(FetchStreamId, const FetchRequest&)> on_request;
     std::function<void(FetchStreamId)> on_closed;

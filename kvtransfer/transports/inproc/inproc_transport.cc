@@ -25,7 +25,7 @@ struct SharedRegion {
 
   const std::unique_ptr<MappedRegion> memory;
   const RegionLayout layout;
-  // The owner is gone; the memory lives as long as this object.
+  // Set when the owner is gone. The memory lives as long as this object.
   std::atomic<bool> closed{false};
 };
 
@@ -51,7 +51,7 @@ class RegionRegistry {
   absl::flat_hash_map<Id128, std::shared_ptr<SharedRegion>> regions_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Never destroyed: transports of static storage may outlive it otherwise.
+// Never destroyed: a transport in static storage could outlive it otherwise.
 RegionRegistry& Registry() {
   static RegionRegistry* const registry = new RegionRegistry;
   return *registry;

@@ -8,8 +8,8 @@
 
 namespace baton::kvtransfer {
 
-// Transports of one process find each other by a registry. A reader keeps its peer's region alive until it disconnects;
-// reads started after the peer is gone are UNAVAILABLE.
+// Transports of one process find each other in a registry. A reader keeps its peer's region alive until it disconnects.
+// Reads that start after the peer is gone are UNAVAILABLE.
 std::unique_ptr<Transport> MakeInprocTransport();
 
 }  // namespace baton::kvtransfer

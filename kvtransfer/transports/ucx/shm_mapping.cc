@@ -15,17 +15,17 @@
 namespace baton::kvtransfer {
 namespace {
 
-// SysV memory and no other: it is backed page by page when touched, needs no room in /dev/shm (64 MiB in a container by
-// default), and its last user frees it however that user ends. UCX's POSIX memory is written through when it is
-// allocated (2 s a GiB, and until /dev/shm or the machine is full when it is too large), and a process killed meanwhile
-// leaves the file behind.
+// Only SysV memory: it is backed page by page when touched, needs no room in /dev/shm (64 MiB in a container by
+// default), and is freed when its last user ends, however that user ends. UCX writes POSIX memory from end to end when
+// it allocates it: that takes 2 s a GiB, fills /dev/shm or the machine when the region is too large, and leaves the
+// file behind when the process is killed meanwhile.
 constexpr char kShmTransports[] = "sysv,self";
 constexpr char kShmAllocators[] = "md:sysv";
 
 constexpr uint64_t kPieceBytes = uint64_t{2} << 20;
 
-// memcpy that fails instead of crashing when the mapping is shorter than its address says: the kernel checks the source
-// of a write to a pipe. `bytes` is at most PIPE_BUF.
+// Copies like memcpy, but fails instead of crashing when the mapping is shorter than its address says: the bytes go
+// through a pipe, and the kernel checks the source of a write. `bytes` is at most PIPE_BUF.
 bool CopyIfMapped(const uint8_t* from, void* to, size_t bytes) {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0) return false;
@@ -72,7 +72,7 @@ absl::Status ShmMapping::Init(const TransportAddress& address) {
   if (status == UCS_OK) status = Ucx().ucp_ep_rkey_unpack(endpoint_, address.shm_rkey.data(), &rkey_);
   void* base = nullptr;
   if (status == UCS_OK) status = Ucx().ucp_rkey_ptr(rkey_, address.base, &base);
-  // Whatever UCX calls it: this peer cannot be reached this way.
+  // Whatever error UCX gives, it means that this peer cannot be reached by shared memory.
   if (status != UCS_OK) {
     return absl::UnavailableError(UcxError("mapping the peer's memory", status).message());
   }

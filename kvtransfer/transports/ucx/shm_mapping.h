@@ -1,5 +1,5 @@
-// The region of a peer on this host, mapped into this process. Reading it needs nothing of the peer, not even that it
-// still lives: the memory stays until the last mapping goes.
+// The region of a peer on this host, mapped into this process. Reading it needs nothing from the peer, which may even
+// be dead: the memory stays until the last mapping goes.
 //
 // The mapping is writable (UCX maps no other way): workers of one host are one trust domain.
 #ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_SHM_MAPPING_H_
@@ -17,8 +17,9 @@
 
 namespace baton::kvtransfer {
 
-// A worker that maps regions of this host, and whose own memory can be mapped. Endpoints over shared memory alone
-// cannot have peer error handling, and ucp_rkey_ptr works on no others: hence a worker of its own.
+// Makes the UCX worker that maps regions of this host and whose own memory can be mapped. It cannot be the worker of
+// the TCP endpoints: ucp_rkey_ptr works only on endpoints over shared memory alone, which cannot have peer error
+// handling.
 absl::StatusOr<std::unique_ptr<UcxWorker>> MakeShmWorker();
 
 class ShmMapping {
@@ -33,8 +34,8 @@ class ShmMapping {
   // The region's first byte; RegionLayout::total_bytes are mapped.
   const uint8_t* base() const { return base_; }
 
-  // Maps the pages of a range that will be read, and their neighbours', in one call for thousands: SysV memory is
-  // otherwise mapped page by page, at a fault each, which took as long as the copy.
+  // Maps the pages of a range that will be read, and their neighbours', thousands in one call. Without it every page of
+  // SysV memory costs a fault of its own, and the faults take as long as the copy.
   void Populate(uint64_t offset, uint64_t bytes);
 
  private:
@@ -46,7 +47,7 @@ class ShmMapping {
   ucp_rkey_h rkey_ = nullptr;
   const uint8_t* base_ = nullptr;
   uint64_t bytes_ = 0;
-  // A flag a piece.
+  // One flag for each piece: whether it is mapped already.
   std::vector<bool> populated_;
 };
 

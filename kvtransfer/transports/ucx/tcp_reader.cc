@@ -18,13 +18,13 @@ constexpr int kProgressCallsPerPoll = 16;
 
 }  // namespace
 
-// A connection to one owner, shared by the peers that Connect made of it.
+// A connection to one owner, shared by all peers that Connect returned for it.
 struct TcpReader::Link {
   ucp_ep_h endpoint = nullptr;
   Id128 nonce;
   int users = 0;
   int pieces_in_flight = 0;
-  // When bytes last came, or the first piece was asked for.
+  // When bytes last came, or when the first piece was asked for.
   TimeNs last_progress = 0;
   // Why reads fail; OK while the owner answers. Then the endpoint is closed, and null.
   absl::Status lost;
@@ -35,7 +35,7 @@ struct TcpReader::Read {
   // Null when it was disconnected: then `status` says so.
   Link* link = nullptr;
   size_t next_range = 0;
-  // Of that range, already asked for.
+  // Bytes of that range that were asked for already.
   uint64_t posted_bytes = 0;
   int pieces_in_flight = 0;
   absl::Status status;
@@ -195,7 +195,7 @@ void TcpReader::PostPiece(Read& read) {
 }
 
 void TcpReader::PostPieces() {
-  // One piece of each read, then its next turn comes after everybody else's.
+  // A read asks for one piece in its turn, and then waits until all other reads have had theirs.
   for (size_t without_piece = 0; pieces_.size() < kMaxTcpPieces && without_piece < reads_.size();) {
     std::unique_ptr<Read> read = std::move(reads_.front());
     reads_.pop_front();

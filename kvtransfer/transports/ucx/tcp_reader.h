@@ -1,8 +1,9 @@
 // The reader's end of TCP reads, with peer error handling: a peer that dies, or sends nothing for the stall timeout,
 // fails its reads. Used by one thread.
 //
-// The endpoint to a healthy owner outlives Disconnect, for the next Connect: UCX 1.22 keeps the socket of an endpoint
-// that one side closed until the other side closes it too, and the owner's side ends with the owner.
+// Disconnect keeps the endpoint to a healthy owner for the next Connect. Closing it would leak sockets: UCX 1.22 keeps
+// the socket of an endpoint that one side closed until the other side closes it too, and the owner's side does so only
+// when the owner ends.
 #ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_READER_H_
 #define BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_READER_H_
 
@@ -36,7 +37,7 @@ class TcpReader {
   static absl::StatusOr<std::unique_ptr<TcpReader>> Create(const std::string& net_devices, int64_t stall_timeout_ms);
   ~TcpReader();
 
-  // UNAVAILABLE when there is no way to the peer. Whether it answers shows in the first read.
+  // UNAVAILABLE when no way leads to the peer. Whether the peer answers shows in the first read.
   absl::Status Connect(PeerId peer, const TransportAddress& address);
   // UNAVAILABLE when the peer is known to be lost.
   absl::Status CheckAlive(PeerId peer) const;
@@ -68,9 +69,9 @@ class TcpReader {
   void PostPieces();
   // Asks for the next piece of the read.
   void PostPiece(Read& read);
-  // The piece is no longer expected: what still comes of it is dropped.
+  // The piece is no longer expected: bytes of it that still come are dropped.
   void EndPiece(uint64_t piece);
-  // Ends the read's pieces; the first error of a read stays.
+  // Ends the read's pieces. The first error of a read is the one that it completes with.
   void FailRead(Read& read, const absl::Status& status);
   void FailReadsOf(const Link& link, const absl::Status& status);
   // Notices stalls, fails the reads of lost links, and closes those.
@@ -79,12 +80,12 @@ class TcpReader {
 
   std::unique_ptr<UcxWorker> worker_;
   const int64_t stall_timeout_ns_;
-  // At most kMaxPeers, used or idle.
+  // Links in use and idle ones; at most kMaxPeers.
   std::vector<std::unique_ptr<Link>> links_;
   absl::flat_hash_map<PeerId, Link*> peers_;
-  // In the order of their turns.
+  // Reads in the order of their turns.
   std::deque<std::unique_ptr<Read>> reads_;
-  // In flight, at most kMaxTcpPieces. Ids are never reused.
+  // Pieces in flight, at most kMaxTcpPieces. Ids are never reused.
   absl::flat_hash_map<uint64_t, Piece> pieces_;
   uint64_t next_piece_ = 1;
 };

@@ -36,7 +36,7 @@ ucs_status_t TcpServer::OnRequest(void* server, const void* header, size_t heade
   return UCS_OK;
 }
 
-// `reader` is UCX's own endpoint, gone when its peer is: it is used within this call and never kept.
+// `reader` is an endpoint that UCX owns and closes with its peer: it is used within this call and never kept.
 void TcpServer::Serve(const void* header, size_t header_bytes, ucp_ep_h reader) const {
   if (header_bytes != sizeof(PieceRequest)) return;
   PieceRequest request;
@@ -45,7 +45,7 @@ void TcpServer::Serve(const void* header, size_t header_bytes, ucp_ep_h reader) 
                       request.bytes <= memory_.size() - request.offset;
   if (request.nonce != nonce_ || !inside) {
     const FragmentHeader refusal = {.piece = request.piece, .offset = 0, .kind = FragmentKind::kRefused};
-    // Not sent: the reader is lost and needs no answer.
+    // When the answer cannot be sent, the reader is lost and needs none.
     SendTcpMessage(reader, refusal, {}).IgnoreError();
     return;
   }

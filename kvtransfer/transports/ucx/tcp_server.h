@@ -1,5 +1,5 @@
-// The owner's end of TCP reads. Keeps nothing about its readers: a request is answered from UCX's progress, and what is
-// queued for a reader that dies goes with UCX's endpoint.
+// The owner's end of TCP reads. It keeps no state about its readers: a request is answered within UCX's progress call,
+// and when a reader dies, UCX drops the queued messages together with the endpoint.
 #ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_SERVER_H_
 #define BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_SERVER_H_
 

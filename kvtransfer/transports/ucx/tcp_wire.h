@@ -26,16 +26,16 @@ namespace baton::kvtransfer {
 inline constexpr unsigned kPieceRequestMessage = 1;
 inline constexpr unsigned kFragmentMessage = 2;
 
-// Most bytes of one request. At most kMaxTcpPieces are in flight at a reader, which bounds what an owner has queued.
+// The most bytes of one request. A reader has at most kMaxTcpPieces in flight, which bounds what an owner has queued.
 inline constexpr size_t kTcpPieceBytes = 512u << 10;
 inline constexpr int kMaxTcpPieces = 8;
-// With its headers it fits UCX's receive segment (64 KiB), so that it is neither split nor copied together.
+// A fragment with its headers fits UCX's receive segment (64 KiB), so UCX neither splits nor reassembles it.
 inline constexpr size_t kTcpFragmentBytes = 60u << 10;
 
 // Headers travel as they lie in memory: KV bytes do as well, so both ends are little-endian anyway.
 struct PieceRequest {
   uint64_t piece = 0;
-  // Of the region that the reader means: an address may be older than the process that now listens there.
+  // The nonce of the region that the reader means: an address may be older than the process that listens at it now.
   Id128 nonce;
   // In the owner's whole region, its tail included.
   uint64_t offset = 0;
@@ -52,7 +52,7 @@ struct FragmentHeader {
 };
 
 // UNAVAILABLE when the peer is known to be lost. A message that is lost later is reported to the endpoint's error
-// handler. Data is sent from where it lies and must stay there; for a region that is as long as the transport.
+// handler. Data is sent from where it lies and must stay unmoved until then; a region does, as long as the transport.
 absl::Status SendTcpMessage(ucp_ep_h endpoint, const PieceRequest& request);
 absl::Status SendTcpMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, absl::Span<const uint8_t> data);
 

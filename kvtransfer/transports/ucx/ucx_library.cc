@@ -34,9 +34,9 @@ constexpr char kLibrary[] = "libucp.so.0";
 
 UcxFunctions functions;  // written once, by SetUpOnce
 
-// At run time, because loading takes UCX 0.4 s unless it is told before that it need not watch the process's memory
-// mappings: it patches libc's functions for that, and waits after each. Its cache of registrations would use it, which
-// our transports do without.
+// Loads UCX at run time, because its environment must be set before. By default UCX watches the process's memory
+// mappings for its cache of registrations, which our transports do not use: it patches functions of libc and waits
+// after each, which takes 0.4 s.
 absl::Status LoadLibrary() {
   setenv("UCX_MEM_MMAP_HOOK_MODE", "none", /*overwrite=*/1);
   // Never closed: UCX does not undo what it sets up at load.
@@ -67,7 +67,8 @@ absl::Status SetUpOnce() {
         ": Debian's libucx has the same SONAME; take it out of LD_LIBRARY_PATH or uninstall it"));
   }
   functions.ucs_log_push_handler(&LogThroughOurs);
-  // UCX takes SIGHUP at load and waits for a debugger on it; a daemon is sent SIGHUP for other reasons.
+  // When it is loaded, UCX installs a handler of SIGHUP that waits for a debugger; daemons are sent SIGHUP for other
+  // reasons.
   functions.ucs_debug_disable_signal(SIGHUP);
   return absl::OkStatus();
 }

@@ -1,4 +1,5 @@
-// The process's UCX: loaded when the first transport needs it, version check, logging through ours, status codes.
+// The process's UCX: loads it when the first transport needs it, checks its version, sends its log lines through our
+// logging, and translates its status codes.
 #ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_UCX_LIBRARY_H_
 #define BATON_KVTRANSFER_TRANSPORTS_UCX_UCX_LIBRARY_H_
 

@@ -50,7 +50,7 @@ class UcxTransport final : public Transport {
  private:
   struct Peer {
     RegionLayout layout;
-    // Null: reads go by TCP.
+    // When null, reads go by TCP.
     std::unique_ptr<ShmMapping> mapping;
   };
 
@@ -61,8 +61,8 @@ class UcxTransport final : public Transport {
 
   const TransportOptions options_;
   WakeEvent wake_;
-  // Destroyed in the opposite order: mappings before the worker that made them, and the server before the memory that
-  // it sends from.
+  // The order matters, as members are destroyed from the last to the first: mappings before the worker that made them,
+  // the server before the memory that it sends from.
   std::unique_ptr<MappedRegion> private_memory_;
   std::unique_ptr<UcxWorker> shm_worker_;
   std::unique_ptr<TcpServer> tcp_server_;

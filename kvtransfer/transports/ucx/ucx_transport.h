@@ -9,8 +9,8 @@
 
 namespace baton::kvtransfer {
 
-// kShm: only shared memory; Connect is UNAVAILABLE where the peer's cannot be mapped. kTcp: never maps.
-// kAuto: maps where it can. FAILED_PRECONDITION when another UCX is loaded, UNAVAILABLE when UCX finds no device.
+// kShm uses shared memory only: Connect is UNAVAILABLE where the peer's memory cannot be mapped. kTcp never maps. kAuto
+// maps where it can. FAILED_PRECONDITION when another UCX is loaded, UNAVAILABLE when UCX finds no device.
 absl::StatusOr<std::unique_ptr<Transport>> MakeUcxTransport(const TransportOptions& options);
 
 }  // namespace baton::kvtransfer

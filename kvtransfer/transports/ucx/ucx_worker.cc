@@ -48,7 +48,7 @@ absl::Status UcxWorker::Init(uint64_t features, const UcxSettings& settings) {
 
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  // The thread that allocates the region is not the transfer thread.
+  // Serialized, because the thread that allocates the region is not the transfer thread.
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   status = Ucx().ucp_worker_create(context_, &worker_params, &worker_);
   if (status != UCS_OK) return UcxError("creating a UCX worker", status);

@@ -24,12 +24,12 @@ class UcxWorker {
  public:
   // `features` are UCX's: UCP_FEATURE_RMA, UCP_FEATURE_AM.
   static absl::StatusOr<std::unique_ptr<UcxWorker>> Create(uint64_t features, const UcxSettings& settings);
-  // Gives endpoints that are still closing a bounded time.
+  // Waits a bounded time for endpoints that are still closing.
   ~UcxWorker();
   UcxWorker(const UcxWorker&) = delete;
   UcxWorker& operator=(const UcxWorker&) = delete;
 
-  // Memory of UCX's choice, zeroed, at least `bytes`; once.
+  // Allocates zeroed memory of UCX's choice, at least `bytes`; called once.
   absl::StatusOr<uint8_t*> AllocateMemory(size_t bytes);
   // What a peer needs to reach that memory.
   absl::StatusOr<std::string> PackRkey();
@@ -39,12 +39,12 @@ class UcxWorker {
 
   // At most `max_calls` rounds of progress.
   void Progress(int max_calls);
-  // False when Progress has something to do already. After true, event_fd() becomes readable when it has.
+  // Returns false when Progress has something to do already. After true, event_fd() becomes readable as soon as it has.
   bool Arm();
   int event_fd() const { return event_fd_; }
 
-  // Takes the endpoint over. `force`: what is in flight completes with an error; only for endpoints with peer error
-  // handling.
+  // Takes ownership of the endpoint. With `force`, which only endpoints with peer error handling allow, requests in
+  // flight complete with an error.
   void CloseEndpoint(ucp_ep_h endpoint, bool force);
 
   ucp_worker_h handle() const { return worker_; }
