@@ -31,6 +31,8 @@ absl::StatusOr<Id128> Id128::FromHex(std::string_view hex) {
   return Id128{words[0], words[1]};
 }
 
-std::string JobKey::ToString() const { return absl::StrCat(job.ToHex(), "/", attempt); }
+std::string ChoiceKey::ToString() const { return choice == 0 ? job.ToHex() : absl::StrCat(job.ToHex(), ":", choice); }
+
+std::string JobKey::ToString() const { return absl::StrCat(choice_key().ToString(), "/", attempt); }
 
 }  // namespace baton

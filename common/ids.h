@@ -35,17 +35,34 @@ using JobId = Id128;
 // Drawn when a process starts: the same address with another incarnation is another process.
 using Incarnation = Id128;
 
-// One try at a job. A retry or a new placement is a new attempt of the same job.
+// One of the outputs that a job asks for, from 0. Each is placed, computed and streamed by itself.
+struct ChoiceKey {
+  JobId job;
+  uint32_t choice = 0;
+
+  // The job's hex digits; with ":" and the choice behind them unless it is the first.
+  std::string ToString() const;
+  friend bool operator==(const ChoiceKey&, const ChoiceKey&) = default;
+  friend auto operator<=>(const ChoiceKey&, const ChoiceKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const ChoiceKey& key) {
+    return H::combine(std::move(h), key.job, key.choice);
+  }
+};
+
+// One try at a choice. A retry or a new placement is a new attempt of the same choice.
 struct JobKey {
   JobId job;
   uint32_t attempt = 0;
+  uint32_t choice = 0;
 
+  ChoiceKey choice_key() const { return {job, choice}; }
   std::string ToString() const;
   friend bool operator==(const JobKey&, const JobKey&) = default;
   friend auto operator<=>(const JobKey&, const JobKey&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const JobKey& key) {
-    return H::combine(std::move(h), key.job, key.attempt);
+    return H::combine(std::move(h), key.job, key.attempt, key.choice);
   }
 };
 

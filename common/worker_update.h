@@ -4,22 +4,10 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
-#include <vector>
+
+#include "common/output_token.h"
 
 namespace baton {
-
-// One output token, wherever it comes from.
-struct OutputToken {
-  int32_t index = 0;
-  int32_t token = 0;
-  float logprob = 0;
-  std::vector<std::pair<int32_t, float>> top;
-
-  friend bool operator==(const OutputToken&, const OutputToken&) = default;
-};
-
-enum class Finish : uint8_t { kNone = 0, kStop = 1, kLength = 2 };
 
 // Durations that a worker measured on its own clock.
 struct WorkerTimes {
@@ -36,13 +24,12 @@ struct WorkerUpdate {
   enum class Kind : uint8_t {
     kStarted,      // P: licensed, blocks reserved, computing. D: reserved (with `cached_tokens`)
     kKvCommitted,  // D: the prompt's KV is verified and in place
-    kToken,
-    kFinished,  // `finish` and `times` are set
+    kToken,        // the last one carries its finish
+    kFinished,     // the worker's report: `times`, and `kv_digest` when asked for
   };
   Kind kind = Kind::kStarted;
   int32_t cached_tokens = 0;
   OutputToken token;
-  Finish finish = Finish::kNone;
   std::string kv_digest;
   WorkerTimes times;
 };

@@ -4,17 +4,6 @@
 #include "common/check.h"
 
 namespace baton::decode_worker {
-namespace {
-
-engine::SampledToken ToSampledToken(const kvtransfer::FirstOutput& first) {
-  engine::SampledToken token{.token = first.token, .logprob = first.logprob, .top = {}};
-  for (size_t i = 0; i < first.top_tokens.size() && i < first.top_logprobs.size(); ++i) {
-    token.top.push_back({first.top_tokens[i], first.top_logprobs[i]});
-  }
-  return token;
-}
-
-}  // namespace
 
 DecodeCore::DecodeCore(const DecodeOptions& options, const Clock& clock, engine::Engine& engine, KvFetcher& fetcher,
                        UpdateSink& updates)
@@ -75,18 +64,18 @@ void DecodeCore::OnCommitted(const kvtransfer::Committed& committed) {
   job.times.digest_ns = committed.digest_ns;
   job.state = State::kRunning;
   job.running_since = clock_.Now();
-  const engine::SampledToken first = ToSampledToken(committed.first);
-  const Finish finish = static_cast<Finish>(committed.first.finish);
-  if (!engine_.AcceptsFirst(job.sequence, first.token, finish != Finish::kNone)) {
+  const OutputToken& first = committed.first;
+  if (!engine_.AcceptsFirst(job.sequence, first)) {
     EndCall(
         committed.key, job.job.deadline,
         absl::InternalError(absl::StrCat("the prefill worker sent token ", first.token, ", which cannot be right")));
     return Forget(committed.key);
   }
-  if (finish == Finish::kNone) updates_.Update(committed.key, {.kind = WorkerUpdate::Kind::kKvCommitted});
-  EmitToken(job, 0, first);
-  if (finish != Finish::kNone) return FinishJob(job, finish);
-  engine_.StartDecode(job.sequence, first);
+  if (!first.is_last()) {
+    updates_.Update(committed.key, {.kind = WorkerUpdate::Kind::kKvCommitted});
+    engine_.StartDecode(job.sequence, first);
+  }
+  OnToken(job, first);
 }
 
 void DecodeCore::OnFetchFailed(const kvtransfer::FetchFailed& failed) {
@@ -112,24 +101,21 @@ bool DecodeCore::OnStepEvent(const engine::StepEvent& event) {
   const auto owner = by_sequence_.find(event.sequence);
   if (owner == by_sequence_.end()) return false;
   Job& job = jobs_.at(owner->second);
-  if (!event.has_token) return true;
+  if (!event.token) return true;
   // Only a local prefill samples index 0 here; the next step would write into the prompt's last block.
-  if (event.token_index == 0 && job.job.want_kv_digest) job.kv_digest = engine_.PromptDigest(job.sequence).ToHex();
-  EmitToken(job, event.token_index, event.token);
-  if (event.finish != engine::FinishReason::kNone) FinishJob(job, static_cast<Finish>(event.finish));
+  if (event.token->index == 0 && job.job.want_kv_digest) job.kv_digest = engine_.PromptDigest(job.sequence).ToHex();
+  OnToken(job, *event.token);
   return true;
 }
 
-void DecodeCore::EmitToken(const Job& job, int32_t index, const engine::SampledToken& token) {
-  WorkerUpdate update{.kind = WorkerUpdate::Kind::kToken};
-  update.token = {.index = index, .token = token.token, .logprob = token.logprob, .top = {}};
-  for (const engine::TokenLogprob& top : token.top) update.token.top.emplace_back(top.token, top.logprob);
-  updates_.Update(job.job.key, update);
+void DecodeCore::OnToken(Job& job, const OutputToken& token) {
+  updates_.Update(job.job.key, {.kind = WorkerUpdate::Kind::kToken, .token = token});
+  if (token.is_last()) FinishJob(job);
 }
 
-void DecodeCore::FinishJob(Job& job, Finish finish) {
+void DecodeCore::FinishJob(Job& job) {
   const JobKey key = job.job.key;
-  WorkerUpdate update{.kind = WorkerUpdate::Kind::kFinished, .finish = finish};
+  WorkerUpdate update{.kind = WorkerUpdate::Kind::kFinished};
   update.kv_digest = job.kv_digest;
   update.times = job.times;
   update.times.queue_ns = job.running_since - job.started;

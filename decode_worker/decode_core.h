@@ -89,8 +89,9 @@ class DecodeCore final : public engine::PhasePolicy {
   };
 
   absl::StatusOr<engine::SequenceId> Admit(const WorkerJob& job, bool pulls_prompt);
-  void EmitToken(const Job& job, int32_t index, const engine::SampledToken& token);
-  void FinishJob(Job& job, Finish finish);
+  // Streams the token; the last one ends the job, which must not be used afterwards.
+  void OnToken(Job& job, const OutputToken& token);
+  void FinishJob(Job& job);
   void EndCall(const JobKey& key, TimeNs deadline, const absl::Status& status);
   void Forget(const JobKey& key);
 

@@ -29,8 +29,8 @@ class Engine::Impl {
   Impl(const EngineOptions& options, ModelRunner& runner, absl::Span<uint8_t> memory);
 
   absl::StatusOr<SequenceId> Reserve(SequenceSpec spec, int32_t headroom_blocks);
-  bool AcceptsFirst(SequenceId id, int32_t token, bool ends);
-  void StartDecode(SequenceId id, const SampledToken& first);
+  bool AcceptsFirst(SequenceId id, const OutputToken& first);
+  void StartDecode(SequenceId id, const OutputToken& first);
   void Stop(SequenceId id);
   void Release(SequenceId id);
   absl::Span<const StepEvent> Step();
@@ -56,7 +56,8 @@ class Engine::Impl {
   void BuildBatch(absl::Span<const PlannedSlice> plan);
   void SampleAll(absl::Span<const PlannedSlice> plan);
   void FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice);
-  FinishReason FinishAfter(const Sequence& sequence) const;
+  // What `next` would be as the output after those that the sequence has.
+  FinishReason FinishOf(const Sequence& sequence, int32_t next) const;
 
   const EngineOptions options_;
   ModelRunner& runner_;
@@ -77,7 +78,7 @@ class Engine::Impl {
   std::vector<SequenceSlice> batch_slices_;
   int32_t logits_count_ = 0;
   // [max_sequences], of which logits_count_ count.
-  std::vector<SampledToken> sampled_;
+  std::vector<OutputToken> sampled_;
   // Mapped, so that rows which no batch has filled take no memory: a large vocabulary times max_sequences is much.
   kernels::AlignedBuffer logits_;
   std::vector<StepEvent> events_;
@@ -174,22 +175,21 @@ void Engine::Impl::ZeroPromptTail(Sequence& sequence) {
   }
 }
 
-bool Engine::Impl::AcceptsFirst(SequenceId id, int32_t token, bool ends) {
-  if (token < 0 || token >= runner_.vocab_size()) return false;
-  Sequence with_first = at(id);
-  with_first.Append(token);
-  return (FinishAfter(with_first) != FinishReason::kNone) == ends;
+bool Engine::Impl::AcceptsFirst(SequenceId id, const OutputToken& first) {
+  if (first.index != 0 || first.token < 0 || first.token >= runner_.vocab_size()) return false;
+  return FinishOf(at(id), first.token) == first.finish;
 }
 
-void Engine::Impl::StartDecode(SequenceId id, const SampledToken& first) {
+void Engine::Impl::StartDecode(SequenceId id, const OutputToken& first) {
   Sequence& sequence = at(id);
   BATON_CHECK(sequence.state == SequenceState::kReserved) << "sequence " << id;
   BATON_CHECK(first.token >= 0 && first.token < runner_.vocab_size()) << first.token;
   BATON_CHECK(groups_.sliding == 0 || sequence.spec().pulls_prompt) << "sequence " << id;
   sequence.set_computed(sequence.prompt_length());
   if (options_.prefix_cache) sequence.PublishFullBlocks(pool_);
+  BATON_CHECK(FinishOf(sequence, first.token) == FinishReason::kNone)
+      << "sequence " << id << " is finished by its first token";
   sequence.Append(first.token);
-  BATON_CHECK(FinishAfter(sequence) == FinishReason::kNone) << "sequence " << id << " is finished by its first token";
   sequence.state = SequenceState::kDecode;
 }
 
@@ -269,26 +269,24 @@ void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice&
   event.computed_tokens = std::min(sequence.computed(), sequence.prompt_length());
   if (!slice.wants_logits) return;
   sequence.ReturnPromised(pool_);
-  event.has_token = true;
-  event.token_index = static_cast<int32_t>(sequence.outputs().size());
-  event.token = std::move(sampled_[static_cast<size_t>(slice.logits_index)]);
-  sequence.Append(event.token.token);
-  event.finish = FinishAfter(sequence);
-  const bool ends = event.finish != FinishReason::kNone || sequence.spec().prefill_only;
+  OutputToken& next = event.token.emplace(std::move(sampled_[static_cast<size_t>(slice.logits_index)]));
+  next.finish = FinishOf(sequence, next.token);
+  sequence.Append(next.token);
+  const bool ends = next.is_last() || sequence.spec().prefill_only;
   sequence.state = ends ? SequenceState::kFinished : SequenceState::kDecode;
 }
 
-FinishReason Engine::Impl::FinishAfter(const Sequence& sequence) const {
+FinishReason Engine::Impl::FinishOf(const Sequence& sequence, int32_t next) const {
   const SamplingParams& sampling = sequence.spec().sampling;
-  const auto contains = [last = sequence.tokens().back()](const std::vector<int32_t>& ids) {
-    return std::find(ids.begin(), ids.end(), last) != ids.end();
+  const auto contains = [next](const std::vector<int32_t>& ids) {
+    return std::find(ids.begin(), ids.end(), next) != ids.end();
   };
   if ((!sampling.ignore_eos && contains(options_.eos_ids)) || contains(sampling.stop_token_ids)) {
     return FinishReason::kStop;
   }
   // Not the sequence's own limit, which ends a prefill worker's half early.
-  const bool at_length = static_cast<int64_t>(sequence.outputs().size()) >= sampling.max_tokens ||
-                         sequence.length() >= runner_.context_length();
+  const bool at_length = static_cast<int64_t>(sequence.outputs().size()) + 1 >= sampling.max_tokens ||
+                         sequence.length() + 1 >= runner_.context_length();
   return at_length ? FinishReason::kLength : FinishReason::kNone;
 }
 
@@ -349,11 +347,9 @@ void Engine::StartPrefill(SequenceId id) {
   sequence.state = SequenceState::kPrefill;
 }
 
-bool Engine::AcceptsFirst(SequenceId id, int32_t token, bool ends) const {
-  return impl_->AcceptsFirst(id, token, ends);
-}
+bool Engine::AcceptsFirst(SequenceId id, const OutputToken& first) const { return impl_->AcceptsFirst(id, first); }
 
-void Engine::StartDecode(SequenceId id, const SampledToken& first) { impl_->StartDecode(id, first); }
+void Engine::StartDecode(SequenceId id, const OutputToken& first) { impl_->StartDecode(id, first); }
 
 void Engine::Stop(SequenceId id) { impl_->Stop(id); }
 

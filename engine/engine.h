@@ -85,11 +85,11 @@ class Engine {
 
   void StartPrefill(SequenceId id);
   // Whether a peer's word about output 0 of a reserved sequence can be true: an id of the vocabulary that ends the
-  // request exactly when the peer says so.
-  bool AcceptsFirst(SequenceId id, int32_t token, bool ends) const;
+  // request exactly as the peer says.
+  bool AcceptsFirst(SequenceId id, const OutputToken& first) const;
   // The KV of the whole prompt is in its blocks, as far as later rows see it, and output 0 is known: in the vocabulary,
   // and not the end of the sequence. The caller checks that of what a peer sent.
-  void StartDecode(SequenceId id, const SampledToken& first);
+  void StartDecode(SequenceId id, const OutputToken& first);
   // Legal in every state: no more rows and no more events; the blocks stay until Release.
   void Stop(SequenceId id);
   // Legal in every state.

@@ -55,7 +55,7 @@ int64_t AllocationsOfSteps(int32_t block_count) {
                 absl::MakeSpan(memory));
   for (int32_t i = 0; i < kSequences; ++i) engine.StartPrefill(engine.Reserve(Spec(i)).value());
   for (int32_t waiting = kSequences; waiting > 0;) {
-    for (const StepEvent& event : engine.Step()) waiting -= event.has_token && event.token_index == 0 ? 1 : 0;
+    for (const StepEvent& event : engine.Step()) waiting -= event.token && event.token->index == 0 ? 1 : 0;
   }
   const int64_t before = allocations;
   for (int step = 0; step < 300; ++step) engine.Step();

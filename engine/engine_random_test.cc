@@ -137,7 +137,7 @@ class RandomRun {
   void StepPrefill() {
     if (!prefill_->engine.HasWork()) return;
     for (const StepEvent& event : prefill_->engine.Step()) {
-      if (!event.has_token) continue;
+      if (!event.token) continue;
       const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& j) {
         return j.state == State::kPrefill && j.prefill_id == event.sequence;
       });
@@ -145,11 +145,11 @@ class RandomRun {
       Pull(*job);
       prefill_->engine.Release(job->prefill_id);
       job->state = State::kRunning;
-      job->tokens = {event.token.token};
-      if (event.finish != FinishReason::kNone) {
-        Finish(*job, event.finish);
+      job->tokens = {event.token->token};
+      if (event.token->finish != FinishReason::kNone) {
+        Finish(*job, event.token->finish);
       } else {
-        decode_->engine.StartDecode(job->decode_id, event.token);
+        decode_->engine.StartDecode(job->decode_id, *event.token);
       }
     }
   }
@@ -175,14 +175,14 @@ class RandomRun {
     const absl::Span<const StepEvent> events = decode_->engine.Step();
     preemptions_ += std::max(decode_->engine.Load().preempted - before, 0);
     for (const StepEvent& event : events) {
-      if (!event.has_token) continue;
+      if (!event.token) continue;
       const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& j) {
         return j.state == State::kRunning && j.decode_id == event.sequence;
       });
       ASSERT_NE(job, jobs_.end());
-      ASSERT_EQ(event.token_index, static_cast<int32_t>(job->tokens.size()));
-      job->tokens.push_back(event.token.token);
-      if (event.finish != FinishReason::kNone) Finish(*job, event.finish);
+      ASSERT_EQ(event.token->index, static_cast<int32_t>(job->tokens.size()));
+      job->tokens.push_back(event.token->token);
+      if (event.token->finish != FinishReason::kNone) Finish(*job, event.token->finish);
     }
   }
 
@@ -268,7 +268,7 @@ TEST(EngineRandom, TokensDoNotDependOnBatchChunksOrCache) {
           std::vector<int32_t> tokens;
           while (test.engine.HasWork()) {
             for (const StepEvent& event : test.engine.Step()) {
-              if (event.has_token && event.sequence == id) tokens.push_back(event.token.token);
+              if (event.token && event.sequence == id) tokens.push_back(event.token->token);
             }
           }
           EXPECT_EQ(tokens, expected) << chunk_tokens << " " << neighbours << " " << prefix_cache;
@@ -293,11 +293,11 @@ TEST(FakeModel, OneFlippedBitInAnyBlockChangesTheTokens) {
       TestEngine test({.block_count = 20}, model);
       const SequenceId id = test.engine.Reserve(spec).value();
       test.engine.StartPrefill(id);
-      std::vector<int32_t> tokens = {test.engine.Step().front().token.token};
+      std::vector<int32_t> tokens = {test.engine.Step().front().token->token};
       ASSERT_GT(test.engine.prompt_blocks(id).size(), block);
       // A cell that the next row sees.
       test.Block(test.engine.prompt_blocks(id)[block])[16 * 11] ^= 1;
-      while (test.engine.HasWork()) tokens.push_back(test.engine.Step().front().token.token);
+      while (test.engine.HasWork()) tokens.push_back(test.engine.Step().front().token->token);
       EXPECT_NE(tokens, expected) << "block " << block;
       EXPECT_EQ(tokens[0], expected[0]);
     }

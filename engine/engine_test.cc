@@ -36,11 +36,11 @@ void Collect(absl::Span<const StepEvent> events, std::map<SequenceId, Outcome>& 
   for (const StepEvent& event : events) {
     Outcome& outcome = outcomes[event.sequence];
     outcome.computed.push_back(event.computed_tokens);
-    if (!event.has_token) continue;
-    ASSERT_EQ(event.token_index, static_cast<int32_t>(outcome.tokens.size()));
+    if (!event.token) continue;
+    ASSERT_EQ(event.token->index, static_cast<int32_t>(outcome.tokens.size()));
     ASSERT_EQ(outcome.finish, FinishReason::kNone);
-    outcome.tokens.push_back(event.token.token);
-    outcome.finish = event.finish;
+    outcome.tokens.push_back(event.token->token);
+    outcome.finish = event.token->finish;
   }
 }
 
@@ -183,8 +183,8 @@ TEST(Engine, DecodeGoesOnFromBlocksThatWereComputedElsewhere) {
   TestEngine source({.block_count = 16});
   TestEngine sink({.block_count = 16});
   const SequenceId p = Start(source.engine, Spec(Prompt(40), 20, true));
-  SampledToken first;
-  while (source.engine.HasWork()) first = source.engine.Step().front().token;
+  OutputToken first;
+  while (source.engine.HasWork()) first = source.engine.Step().front().token.value_or(first);
   const SequenceId d = sink.engine.Reserve(Spec(Prompt(40), 20)).value();
   EXPECT_FALSE(sink.engine.HasWork());
   EXPECT_EQ(sink.engine.Load().pending_prompt_tokens, 40);
@@ -199,8 +199,8 @@ TEST(Engine, DecodeGoesOnFromBlocksThatWereComputedElsewhere) {
   std::vector<int32_t> tokens = {first.token};
   while (sink.engine.HasWork()) {
     const StepEvent event = sink.engine.Step().front();
-    EXPECT_EQ(event.token_index, static_cast<int32_t>(tokens.size()));
-    tokens.push_back(event.token.token);
+    EXPECT_EQ(event.token->index, static_cast<int32_t>(tokens.size()));
+    tokens.push_back(event.token->token);
   }
   EXPECT_EQ(tokens, FakeModelTokens({}, Prompt(40), Spec({}, 20).sampling, {}));
 }

@@ -35,7 +35,7 @@ SequenceId StartOf(Engine& engine, SequenceSpec spec) {
 std::vector<int32_t> RunToEnd(Engine& engine, SequenceId id, std::vector<int32_t> tokens = {}) {
   while (engine.HasWork()) {
     for (const StepEvent& event : engine.Step()) {
-      if (event.has_token && event.sequence == id) tokens.push_back(event.token.token);
+      if (event.token && event.sequence == id) tokens.push_back(event.token->token);
     }
   }
   return tokens;
@@ -56,7 +56,7 @@ TEST(EngineWindow, SequenceOfManyWindowsNeverHoldsMoreThanAWindowAndAChunkOfSlid
     while (test.engine.HasWork()) {
       EXPECT_LE(test.engine.Load().used_blocks, most);
       for (const StepEvent& event : test.engine.Step()) {
-        if (event.has_token) tokens.push_back(event.token.token);
+        if (event.token) tokens.push_back(event.token->token);
       }
       EXPECT_EQ(test.engine.Load().preempted, 0);
     }
@@ -105,8 +105,8 @@ TEST(EngineWindow, DecodeGoesOnFromWhatWasHandedOver) {
   TestEngine sink({.block_count = 100, .chunk_tokens = 16}, kSliding);
   spec.prefill_only = true;
   const SequenceId p = StartOf(source.engine, spec);
-  SampledToken first;
-  while (source.engine.HasWork()) first = source.engine.Step().front().token;
+  OutputToken first;
+  while (source.engine.HasWork()) first = source.engine.Step().front().token.value_or(first);
   spec.prefill_only = false;
   spec.pulls_prompt = true;
   const SequenceId d = sink.engine.Reserve(spec).value();
@@ -177,7 +177,7 @@ TEST(EngineWindow, SequencesThatShareAPrefixEachSlideOn) {
   std::vector<int32_t> first_tokens;
   while (first_tokens.empty()) {
     for (const StepEvent& event : test.engine.Step()) {
-      if (event.has_token) first_tokens.push_back(event.token.token);
+      if (event.token) first_tokens.push_back(event.token->token);
     }
   }
   const SequenceId second = StartOf(test.engine, spec);
@@ -185,8 +185,8 @@ TEST(EngineWindow, SequencesThatShareAPrefixEachSlideOn) {
   std::vector<int32_t> second_tokens;
   while (test.engine.HasWork()) {
     for (const StepEvent& event : test.engine.Step()) {
-      if (!event.has_token) continue;
-      (event.sequence == first ? first_tokens : second_tokens).push_back(event.token.token);
+      if (!event.token) continue;
+      (event.sequence == first ? first_tokens : second_tokens).push_back(event.token->token);
     }
   }
   EXPECT_EQ(first_tokens, OracleTokens(spec));
@@ -207,9 +207,9 @@ TEST(EngineWindow, PreemptedSequenceComesBackWithItsTokens) {
   bool was_preempted = false;
   while (test.engine.HasWork()) {
     for (const StepEvent& event : test.engine.Step()) {
-      if (!event.has_token) continue;
-      (event.sequence == old ? old_tokens : young_tokens).push_back(event.token.token);
-      if (event.sequence == old && event.finish != FinishReason::kNone) test.engine.Stop(old);
+      if (!event.token) continue;
+      (event.sequence == old ? old_tokens : young_tokens).push_back(event.token->token);
+      if (event.sequence == old && event.token->finish != FinishReason::kNone) test.engine.Stop(old);
     }
     was_preempted |= test.engine.Load().preempted > 0;
   }

@@ -107,17 +107,17 @@ void SortKeys(absl::Span<uint64_t> keys, absl::Span<uint64_t> scratch) {
   }
 }
 
-std::vector<TokenLogprob> MostLikely(absl::Span<const float> logits, size_t count, double log_total) {
-  std::vector<TokenLogprob> top;
+std::vector<TopLogprob> MostLikely(absl::Span<const float> logits, size_t count, double log_total) {
+  std::vector<TopLogprob> top;
   for (size_t id = 0; id < logits.size() && count > 0; ++id) {
     const float logit = logits[id];
     if (!(logit > -kInfinity) || (top.size() == count && !(logit > top.back().logprob))) continue;
     if (top.size() == count) top.pop_back();
     const auto place = std::upper_bound(top.begin(), top.end(), logit,
-                                        [](float value, const TokenLogprob& t) { return value > t.logprob; });
+                                        [](float value, const TopLogprob& t) { return value > t.logprob; });
     top.insert(place, {static_cast<int32_t>(id), logit});
   }
-  for (TokenLogprob& t : top) t.logprob = static_cast<float>(t.logprob - log_total);
+  for (TopLogprob& t : top) t.logprob = static_cast<float>(t.logprob - log_total);
   return top;
 }
 
@@ -147,7 +147,7 @@ Sampler::Sampler(int32_t vocab_size) {
   scratch_.resize(static_cast<size_t>(vocab_size));
 }
 
-SampledToken Sampler::Sample(const SamplingParams& params, const SamplingContext& context, absl::Span<float> logits) {
+OutputToken Sampler::Sample(const SamplingParams& params, const SamplingContext& context, absl::Span<float> logits) {
   BATON_CHECK(logits.size() == seen_.size()) << logits.size();
   const uint32_t position = static_cast<uint32_t>(context.outputs.size());
   if (params.logprobs >= 0) raw_.assign(logits.begin(), logits.end());
@@ -156,7 +156,7 @@ SampledToken Sampler::Sample(const SamplingParams& params, const SamplingContext
     MaskTokens(params.stop_token_ids, logits);
   }
   ApplyPenalties(params, context, logits);
-  SampledToken sampled;
+  OutputToken sampled{.index = static_cast<int32_t>(position)};
   sampled.token = params.temperature < kGreedyTemperature
                       ? ArgMax(logits)
                       : Draw(params, UniformDraw(params.seed, {.position = position}), logits);
@@ -164,7 +164,7 @@ SampledToken Sampler::Sample(const SamplingParams& params, const SamplingContext
   return sampled;
 }
 
-void Sampler::AddLogprobs(int32_t count, SampledToken& sampled) const {
+void Sampler::AddLogprobs(int32_t count, OutputToken& sampled) const {
   const float largest = Largest(raw_);
   if (!std::isfinite(largest)) return;
   const double total = TotalWeight({.largest = largest, .floor = largest - kMaxLogitGap}, raw_);

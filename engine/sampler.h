@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/output_token.h"
 #include "common/sampling_params.h"
-#include "engine/sequence_types.h"
 
 namespace baton::engine {
 
@@ -45,21 +45,22 @@ int32_t ArgMax(absl::Span<const float> logits);
 class Sampler {
  public:
   explicit Sampler(int32_t vocab_size);
-  // A copy would lack the room that is reserved.
+  // Copying would lose the reserved capacity.
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
   Sampler(Sampler&&) = default;
 
-  // `logits`: [vocab_size]; overwritten by steps 2 to 4. All token ids are in the vocabulary. Allocates nothing when no
+  // Output token outputs.size(), without a finish, which is the engine's to know. `logits`: [vocab_size]; overwritten
+  // by steps 2 to 4. All token ids are in the vocabulary. Allocates nothing when no
   // log-probabilities are asked for.
-  SampledToken Sample(const SamplingParams& params, const SamplingContext& context, absl::Span<float> logits);
+  OutputToken Sample(const SamplingParams& params, const SamplingContext& context, absl::Span<float> logits);
 
  private:
   void ApplyPenalties(const SamplingParams& params, const SamplingContext& context, absl::Span<float> logits);
   int32_t Draw(const SamplingParams& params, float u, absl::Span<const float> logits);
   // Appends the next lower band of logits to sorted_. False when there is none.
   bool SortNextBand(float largest, float temperature, absl::Span<const float> logits);
-  void AddLogprobs(int32_t count, SampledToken& sampled) const;
+  void AddLogprobs(int32_t count, OutputToken& sampled) const;
 
   // Of each token: whether in the prompt (top bit), and occurrences in the outputs. All 0 between calls.
   std::vector<uint32_t> seen_;

@@ -19,7 +19,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-SampledToken SampleFrom(std::vector<float> logits, const SamplingParams& params, const SamplingContext& context = {}) {
+OutputToken SampleFrom(std::vector<float> logits, const SamplingParams& params, const SamplingContext& context = {}) {
   Sampler sampler(static_cast<int32_t>(logits.size()));
   return sampler.Sample(params, context, absl::MakeSpan(logits));
 }
@@ -254,7 +254,7 @@ TEST(Sampler, LogprobsAreOfTheModelsOwnDistribution) {
   const std::vector<float> logits = {1, 3, 2, 3, -kInfinity, kNan};
   const std::vector<int32_t> outputs = {1};
   const SamplingParams params = {.temperature = 0, .repetition_penalty = 3.0f, .logprobs = 4};
-  const SampledToken sampled = SampleFrom(logits, params, {.outputs = outputs});
+  const OutputToken sampled = SampleFrom(logits, params, {.outputs = outputs});
   const double log_total = std::log(std::exp(1.0) + 2 * std::exp(3.0) + std::exp(2.0));
   EXPECT_EQ(sampled.token, 3);
   EXPECT_NEAR(sampled.logprob, 3 - log_total, 1e-6);
@@ -271,7 +271,7 @@ TEST(Sampler, LogprobsAreOfTheModelsOwnDistribution) {
 TEST(Sampler, LogprobsOfARealSizedVocabularyAddUpToOne) {
   SeededRandom random(8);
   const std::vector<float> logits = RandomLogits(49'152, random);
-  const SampledToken sampled = SampleFrom(logits, {.logprobs = 20});
+  const OutputToken sampled = SampleFrom(logits, {.logprobs = 20});
   double total = 0;
   for (float logit : logits) total += std::exp(static_cast<double>(logit) - logits[static_cast<size_t>(sampled.token)]);
   EXPECT_NEAR(sampled.logprob, -std::log(total), 1e-5);

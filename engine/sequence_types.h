@@ -4,30 +4,17 @@
 #define BATON_ENGINE_SEQUENCE_TYPES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/output_token.h"
 #include "common/sampling_params.h"
 
 namespace baton::engine {
 
 // Never reused within one engine. Smaller is older.
 using SequenceId = uint64_t;
-
-enum class FinishReason : uint8_t { kNone = 0, kStop = 1, kLength = 2 };
-
-struct TokenLogprob {
-  int32_t token = 0;
-  float logprob = 0;
-};
-
-struct SampledToken {
-  int32_t token = 0;
-  // Set when the request asks for log-probabilities: of the chosen token under the model's own distribution (before
-  // temperature and penalties), and of the most likely ones, best first.
-  float logprob = 0;
-  std::vector<TokenLogprob> top = {};
-};
 
 struct SequenceSpec {
   std::vector<int32_t> prompt;
@@ -43,12 +30,10 @@ struct SequenceSpec {
 // What a step did for one sequence.
 struct StepEvent {
   SequenceId sequence = 0;
-  // Prompt tokens whose KV is now in place (also without a token: a chunk in the middle).
+  // Prompt tokens whose KV is now in place.
   int32_t computed_tokens = 0;
-  bool has_token = false;
-  int32_t token_index = 0;
-  SampledToken token;
-  FinishReason finish = FinishReason::kNone;
+  // Nothing after a chunk in the middle of the prompt.
+  std::optional<OutputToken> token;
 };
 
 }  // namespace baton::engine

@@ -20,6 +20,7 @@
 #include "common/digest.h"
 #include "common/ids.h"
 #include "common/kv_layout.h"
+#include "common/output_token.h"
 
 namespace baton::kvtransfer {
 
@@ -61,22 +62,11 @@ struct FetchRenewed {
   uint64_t sequence = 0;
 };
 
-inline constexpr uint8_t kMaxFirstFinish = 2;
-
-// Output 0 of the job, as the prefill worker sampled it. Opaque to the hand-off.
-struct FirstOutput {
-  int32_t token = 0;
-  // 0 none, 1 stop, 2 length: then there is nothing to fetch.
-  uint8_t finish = 0;
-  float logprob = 0;
-  std::vector<int32_t> top_tokens = {};
-  std::vector<float> top_logprobs = {};
-};
-
 struct FetchComplete {
   // Blocks of the whole prompt.
   int32_t block_count = 0;
-  FirstOutput first = {};
+  // Output 0 of the job, as the prefill worker sampled it. When it is the last, there is nothing to fetch.
+  OutputToken first = {};
 };
 
 struct FetchRelease {};

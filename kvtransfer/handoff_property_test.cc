@@ -339,7 +339,7 @@ class World {
     const PlannedJob& job = jobs_.at(action.key);
     ++commits_;
     if (action.first.token != static_cast<int32_t>(NumberOf(action.key))) Fail("wrong first token");
-    for (int32_t i = 0; i < job.blocks() && action.first.finish == 0; ++i) {
+    for (int32_t i = 0; i < job.blocks() && !action.first.is_last(); ++i) {
       const std::vector<uint8_t> want(kPropertyBlockBytes, PlannedByte(job, i));
       if (std::memcmp(sink.pool.At(fetch.blocks[static_cast<size_t>(i)]), want.data(), kPropertyBlockBytes) != 0) {
         Fail("wrong bytes in block " + std::to_string(i));
@@ -395,7 +395,7 @@ class World {
         work.stopped = true;
         FetchComplete complete{.block_count = job.blocks()};
         complete.first.token = static_cast<int32_t>(NumberOf(key));
-        complete.first.finish = job.ends_with_first_token ? 1 : 0;
+        complete.first.finish = job.ends_with_first_token ? FinishReason::kStop : FinishReason::kNone;
         return source.core.OnPromptFinished(key, complete);
       }
     }

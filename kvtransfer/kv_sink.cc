@@ -206,12 +206,10 @@ absl::Status KvSink::Impl::CheckComplete(const Fetch& fetch, const FetchComplete
     return BrokenRules(
         absl::StrCat("the prompt has ", complete.block_count, " blocks there and ", fetch.blocks.count(), " here"));
   }
-  const FirstOutput& first = complete.first;
-  if (first.finish > kMaxFirstFinish || first.top_tokens.size() != first.top_logprobs.size() ||
-      first.top_tokens.size() > static_cast<size_t>(kMaxLogprobs)) {
-    return BrokenRules("FetchComplete has a damaged first token");
+  if (complete.first.index != 0) {
+    return BrokenRules(absl::StrCat("FetchComplete with output token ", complete.first.index, ", not the first"));
   }
-  if (first.finish == 0 && fetch.blocks.awaited() > 0) {
+  if (!complete.first.is_last() && fetch.blocks.awaited() > 0) {
     return BrokenRules(absl::StrCat("FetchComplete with ", fetch.blocks.awaited(), " blocks never ready"));
   }
   return absl::OkStatus();
@@ -337,7 +335,7 @@ void KvSink::Impl::SetTimer(Fetch& fetch) {
 
 void KvSink::Impl::CommitIfDone(Fetch& fetch) {
   if (fetch.state != State::kPulling || !fetch.complete.has_value()) return;
-  if (fetch.complete->first.finish != 0 || fetch.blocks.unverified() == 0) End(fetch, absl::OkStatus());
+  if (fetch.complete->first.is_last() || fetch.blocks.unverified() == 0) End(fetch, absl::OkStatus());
 }
 
 // The first cause counts. Ends now, or with the last read in flight.

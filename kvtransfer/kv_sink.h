@@ -99,7 +99,7 @@ struct StartRead {
 };
 struct Committed {
   JobKey key;
-  FirstOutput first;
+  OutputToken first;
   // Of the blocks that were fetched and verified.
   int64_t bytes = 0;
   // From FetchComplete to commit: what the transfer adds to the request.

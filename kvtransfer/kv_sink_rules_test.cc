@@ -139,7 +139,7 @@ TEST_F(KvSinkTest, ConfirmationOfARenewalThatWasNeverSentBreaksTheRules) {
 
 TEST_F(KvSinkTest, CompleteWithAnotherBlockCountBreaksTheRules) {
   for (int32_t count : {-1, 0, 2, 4, INT32_MAX}) {
-    ExpectBroken(FetchComplete{.block_count = count, .first = {.finish = 1}});
+    ExpectBroken(FetchComplete{.block_count = count, .first = {.finish = FinishReason::kStop}});
   }
 }
 
@@ -153,13 +153,8 @@ TEST_F(KvSinkTest, SecondCompleteBreaksTheRules) {
   EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Fail(1,INTERNAL)");
 }
 
-TEST_F(KvSinkTest, DamagedFirstTokensBreakTheRules) {
-  ExpectBroken(FetchComplete{.block_count = 3, .first = {.finish = kMaxFirstFinish + 1}});
-  ExpectBroken(FetchComplete{.block_count = 3, .first = {.finish = 1, .top_tokens = {1}}});
-  FetchComplete complete{.block_count = 3, .first = {.finish = 1}};
-  complete.first.top_tokens.resize(kMaxLogprobs + 1);
-  complete.first.top_logprobs.resize(kMaxLogprobs + 1);
-  ExpectBroken(complete);
+TEST_F(KvSinkTest, AFirstTokenThatIsNotOutputZeroBreaksTheRules) {
+  ExpectBroken(FetchComplete{.block_count = 3, .first = {.index = 1, .finish = FinishReason::kStop}});
 }
 
 TEST_F(KvSinkTest, MessagesOfUnknownStreamsAreIgnored) {

@@ -129,10 +129,10 @@ TEST_F(KvSinkTest, DamagedBlockHeals) {
 
 TEST_F(KvSinkTest, FirstTokenThatEndsTheJobCommitsWithoutReading) {
   Pull(1, {1, 2, 3});
-  Complete(1, 3, 1);
+  Complete(1, 3, FinishReason::kStop);
   const auto actions = sink_.TakeActions();
   EXPECT_EQ(DescribeAll(actions), "Send(1,Release) Finish(1) Commit(1)");
-  EXPECT_EQ(std::get<Committed>(actions.at(2)).first.finish, 1);
+  EXPECT_EQ(std::get<Committed>(actions.at(2)).first.finish, FinishReason::kStop);
   EXPECT_EQ(std::get<Committed>(actions.at(2)).bytes, 0);
 }
 
@@ -140,7 +140,7 @@ TEST_F(KvSinkTest, FirstTokenThatEndsTheJobWaitsForReadsInFlight) {
   Pull(1, {0, 2, 4, 6, 8, 10});
   Ready(1, {0, 1, 2, 3, 4, 5});
   Actions();
-  Complete(1, 6, 2);
+  Complete(1, 6, FinishReason::kLength);
   EXPECT_EQ(Actions(), "");
   sink_.OnReadDone(1, absl::OkStatus());
   sink_.Cancel(KeyOf(1), absl::AbortedError("too late"));
@@ -209,7 +209,7 @@ TEST_F(KvSinkTest, StreamClosedWithoutAnErrorIsOneToo) {
 
 TEST_F(KvSinkTest, ClosedStreamDoesNotUndoACommit) {
   PullOneBlock();
-  Complete(1, 1, 1);
+  Complete(1, 1, FinishReason::kStop);
   sink_.OnStreamClosed(1, absl::UnavailableError("cut"));
   sink_.OnReadDone(1, absl::OkStatus());
   EXPECT_EQ(Actions(), "Finish(1) Commit(1)");

@@ -206,7 +206,7 @@ TEST_F(KvSourceTest, FinishedPromptIsServedUntilReleased) {
 
 TEST_F(KvSourceTest, PromptThatItsFirstTokenEndsWaitsForTheReader) {
   LicenseAndAnnounce();
-  source_.OnPromptFinished(KeyOf(1), {.block_count = 1, .first = {.token = 5, .finish = 1}});
+  source_.OnPromptFinished(KeyOf(1), {.block_count = 1, .first = {.token = 5, .finish = FinishReason::kStop}});
   EXPECT_EQ(Actions(), "Reply(10,Complete1)");
   source_.OnFetchRelease(10);
   EXPECT_EQ(Actions(), "Close(10,OK) Free(1)");

@@ -10,16 +10,6 @@ namespace baton::prefill_worker {
 
 using engine::StepEvent;
 
-namespace {
-
-OutputToken ToOutputToken(int32_t index, const engine::SampledToken& token) {
-  OutputToken output{.index = index, .token = token.token, .logprob = token.logprob, .top = {}};
-  for (const engine::TokenLogprob& top : token.top) output.top.emplace_back(top.token, top.logprob);
-  return output;
-}
-
-}  // namespace
-
 PrefillCore::PrefillCore(const PrefillOptions& options, const Clock& clock, engine::Engine& engine,
                          kvtransfer::KvSource& source, UpdateSink& updates, kvtransfer::FetchReplies& replies)
     : options_(options), clock_(clock), engine_(engine), source_(source), updates_(updates), replies_(replies) {}
@@ -154,7 +144,7 @@ bool PrefillCore::OnStepEvent(const StepEvent& event) {
   Job& job = jobs_.at(owner->second);
   if (job.state != State::kComputing) return true;
   Announce(job, event.computed_tokens);
-  if (event.has_token) OnFirstToken(job, event);
+  if (event.token) OnFirstToken(job, *event.token);
   Apply();
   return true;
 }
@@ -181,26 +171,16 @@ void PrefillCore::Announce(Job& job, int32_t computed_tokens) {
   if (!message.blocks.empty()) source_.OnBlocksComputed(job.job.key, std::move(message));
 }
 
-void PrefillCore::OnFirstToken(Job& job, const StepEvent& event) {
+void PrefillCore::OnFirstToken(Job& job, const OutputToken& first) {
   const JobKey key = job.job.key;
-  updates_.Update(key, {.kind = WorkerUpdate::Kind::kToken, .token = ToOutputToken(event.token_index, event.token)});
-  WorkerUpdate finished{.kind = WorkerUpdate::Kind::kFinished, .finish = static_cast<Finish>(event.finish)};
+  updates_.Update(key, {.kind = WorkerUpdate::Kind::kToken, .token = first});
+  WorkerUpdate finished{.kind = WorkerUpdate::Kind::kFinished};
   finished.times.queue_ns = job.started - job.arrived;
   finished.times.compute_ns = clock_.Now() - job.started;
   if (job.job.want_kv_digest) finished.kv_digest = engine_.PromptDigest(job.sequence).ToHex();
   updates_.Update(key, finished);
   EndCall(job, absl::OkStatus());
-
-  kvtransfer::FetchComplete complete;
-  complete.block_count = HandedOver(job);
-  complete.first.token = event.token.token;
-  complete.first.finish = static_cast<uint8_t>(event.finish);
-  complete.first.logprob = event.token.logprob;
-  for (const engine::TokenLogprob& top : event.token.top) {
-    complete.first.top_tokens.push_back(top.token);
-    complete.first.top_logprobs.push_back(top.logprob);
-  }
-  source_.OnPromptFinished(key, complete);
+  source_.OnPromptFinished(key, {.block_count = HandedOver(job), .first = first});
 }
 
 void PrefillCore::EndCall(Job& job, const absl::Status& status) {

@@ -82,7 +82,7 @@ class PrefillCore final : public engine::PhasePolicy {
   // Blocks of the job's prompt that a reader gets.
   int32_t HandedOver(const Job& job) const;
   void Announce(Job& job, int32_t computed_tokens);
-  void OnFirstToken(Job& job, const engine::StepEvent& event);
+  void OnFirstToken(Job& job, const OutputToken& first);
   void EndCall(Job& job, const absl::Status& status);
 
   const PrefillOptions options_;

@@ -13,20 +13,20 @@ namespace baton::router {
 void ClientStreamListener::OnToken(const OutputToken& token) {
   if (output_.stopped()) return;
   absl::StatusOr<std::string> text = output_.Push(token.token);
-  if (!text.ok()) return dispatcher_.Cancel(call_.job->id, absl::InternalError(text.status().message()));
+  if (!text.ok()) return dispatcher_.Cancel(call_.job->key(), absl::InternalError(text.status().message()));
   v1::GenerateResponse response;
   response.mutable_output()->set_text(*std::move(text));
   v1::OutputToken* proto = response.mutable_output()->add_tokens();
   proto->set_index(token.index);
   proto->set_id(token.token);
   if (call_.job->sampling.logprobs >= 0) proto->set_logprob(token.logprob);
-  for (const auto& [id, logprob] : token.top) {
+  for (const TopLogprob& likely : token.top) {
     v1::TopLogprob* top = proto->add_top_logprobs();
-    top->set_id(id);
-    top->set_logprob(logprob);
+    top->set_id(likely.token);
+    top->set_logprob(likely.logprob);
   }
   Push(response);
-  if (output_.stopped()) dispatcher_.Cancel(call_.job->id, absl::OkStatus());
+  if (output_.stopped()) dispatcher_.Cancel(call_.job->key(), absl::OkStatus());
 }
 
 void ClientStreamListener::OnEnd(const JobResult& result) {
@@ -51,13 +51,13 @@ void ClientStreamListener::Push(const v1::GenerateResponse& response) {
   if (call_.stream->Push(std::move(bytes))) return;
   const absl::Status slow = absl::ResourceExhaustedError("the client does not read its stream: the job was cancelled");
   call_.stream->Finish(ToClientStatus(WithRetryAfter(slow)));
-  dispatcher_.Cancel(call_.job->id, slow);
+  dispatcher_.Cancel(call_.job->key(), slow);
 }
 
 v1::Finished ClientStreamListener::MakeFinished(const JobResult& result) const {
   v1::Finished finished;
   // A stop string in the flushed tail ends the text like any other.
-  const bool stop = result.finish == Finish::kStop || output_.stopped();
+  const bool stop = result.finish == FinishReason::kStop || output_.stopped();
   finished.set_reason(stop ? v1::FINISH_REASON_STOP : v1::FINISH_REASON_LENGTH);
   finished.mutable_usage()->set_prompt_tokens(result.prompt_tokens);
   finished.mutable_usage()->set_output_tokens(result.output_tokens);

@@ -37,12 +37,12 @@ struct CancelAttempt {
   JobKey key;
 };
 struct EmitToken {
-  JobId job;
+  ChoiceKey key;
   OutputToken token;
 };
-// The last action of a job.
+// The last action of a choice.
 struct EndJob {
-  JobId job;
+  ChoiceKey key;
   JobResult result;
 };
 using DispatchAction = std::variant<StartPrefill, StartDecode, CancelAttempt, EmitToken, EndJob>;

@@ -77,9 +77,11 @@ struct DispatchJob {
   // Output so far: next_index tokens.
   int32_t next_index = 0;
   OutputToken first;
+  // The side that sent the last token and still owes its report. Set in kFinishing, but not after a stop string.
+  std::optional<Side> last_token_from;
   JobResult result;
 
-  JobKey key() const { return {spec->id, attempt}; }
+  JobKey key() const { return {.job = spec->id, .attempt = attempt, .choice = spec->choice}; }
   Side prompt_side() const { return kind == AttemptKind::kLocal ? Side::kDecode : Side::kPrefill; }
 };
 

@@ -22,6 +22,10 @@ bool MaybeEcho(Side side, const absl::Status& status) {
   return side == Side::kDecode && (absl::IsUnavailable(status) || absl::IsNotFound(status));
 }
 
+std::string TokenText(const OutputToken& token) {
+  return absl::StrCat(token.token, token.is_last() ? " as the last" : "");
+}
+
 absl::Status TokenError(const OutputToken& token, int32_t expected) {
   return absl::InternalError(absl::StrCat("output token ", token.index, " came where ", expected, " was due"));
 }
@@ -29,20 +33,20 @@ absl::Status TokenError(const OutputToken& token, int32_t expected) {
 }  // namespace
 
 DispatchJob* Dispatcher::Impl::FindJob(const JobKey& key) {
-  const auto it = jobs_.find(key.job);
+  const auto it = jobs_.find(key.choice_key());
   if (it == jobs_.end()) return nullptr;
   DispatchJob* job = it->second.get();
   return job->attempt == key.attempt && job->state != JobState::kQueued ? job : nullptr;
 }
 
-void Dispatcher::Impl::Cancel(const JobId& id, const absl::Status& why) {
-  const auto it = jobs_.find(id);
+void Dispatcher::Impl::Cancel(const ChoiceKey& key, const absl::Status& why) {
+  const auto it = jobs_.find(key);
   if (it == jobs_.end()) return;
   DispatchJob& job = *it->second;
   if (!why.ok()) {
     End(job, why);
   } else if (job.state != JobState::kFinishing) {
-    Finish(job, baton::Finish::kStop);
+    Finish(job, FinishReason::kStop);
   }
   PlaceQueued();
 }
@@ -93,8 +97,8 @@ void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& t
   if (token.index < job.next_index) {
     if (token.index != 0) return End(job, TokenError(token, job.next_index));
     if (token == job.first) return;
-    return End(job, absl::InternalError(absl::StrCat("prefill and decode disagree on output token 0: ", job.first.token,
-                                                     " then ", token.token)));
+    return End(job, absl::InternalError(absl::StrCat("prefill and decode disagree on output token 0: ",
+                                                     TokenText(job.first), " then ", TokenText(token))));
   }
   if (token.index == 0) {
     job.state = JobState::kStreaming;
@@ -108,27 +112,24 @@ void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& t
     }
   }
   ++job.next_index;
-  actions_.push_back(EmitToken{.job = job.spec->id, .token = token});
+  actions_.push_back(EmitToken{.key = job.spec->key(), .token = token});
+  if (!token.is_last()) return;
+  job.last_token_from = side;
+  // Token 0 is the only one: nothing is transferred.
+  if (side == Side::kPrefill) job.marks.committed = job.marks.first_token;
+  Finish(job, token.finish);
 }
 
 void Dispatcher::Impl::OnFinishedUpdate(DispatchJob& job, Side side, const WorkerUpdate& update) {
   (side == Side::kPrefill ? job.result.prefill : job.result.decode) = update.times;
-  if (job.state == JobState::kFinishing) return End(job, absl::OkStatus());
+  if (job.state == JobState::kFinishing) return EndIfReported(job);
   const Worker* worker = registry_.Find(side == Side::kPrefill ? job.pair.prefill : job.pair.decode);
   const std::string who = worker == nullptr ? "a lost worker" : worker->info.target;
   if (job.next_index == 0) return End(job, absl::InternalError(absl::StrCat(who, " finished without a token")));
-  const bool ends_job = update.finish != baton::Finish::kNone;
-  if (!ends_job && (side == Side::kDecode || job.kind == AttemptKind::kSolo)) {
-    return End(job, absl::InternalError(absl::StrCat(who, " finished without a reason")));
+  if (side == Side::kDecode || job.kind == AttemptKind::kSolo) {
+    return End(job, absl::InternalError(absl::StrCat(who, " finished without a last token")));
   }
-  if (!ends_job && job.echo) return End(job, *job.echo);
-  if (!ends_job) return;
-  if (side == Side::kPrefill && job.next_index > 1) {
-    return End(job, absl::InternalError(absl::StrCat(who, " ended the output at token 0, but more came")));
-  }
-  // Ended by token 0: nothing is transferred.
-  if (side == Side::kPrefill) job.marks.committed = job.marks.first_token;
-  Finish(job, update.finish);
+  if (job.echo) End(job, *job.echo);
 }
 
 void Dispatcher::Impl::OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status) {
@@ -149,7 +150,7 @@ void Dispatcher::Impl::OnWorkerEnd(Side side, const JobKey& key, const absl::Sta
 
 // The call of a running job has ended without kFinished.
 void Dispatcher::Impl::OnCallEnd(DispatchJob& job, Side side, const Call& call, const absl::Status& status) {
-  if (job.state == JobState::kFinishing) return End(job, absl::OkStatus());
+  if (job.state == JobState::kFinishing) return EndIfReported(job);
   const absl::Status what =
       Describe(side, call.worker, status.ok() ? absl::InternalError("it ended its call too early") : status);
   if (job.echo) {
@@ -209,24 +210,31 @@ void Dispatcher::Impl::OnLossOf(DispatchJob& job, const WorkerId& worker, const 
   const bool decodes = job.pair.decode == worker;
   if (!decodes && job.pair.prefill != worker) return;
   if (job.state == JobState::kFinishing) {
-    if (job.pair.prefill == worker) End(job, absl::OkStatus());
-    return;
+    if (job.pair.prefill == worker) CancelCall(Side::kPrefill, job.key());
+    if (decodes) CancelCall(Side::kDecode, job.key());
+    return EndIfReported(job);
   }
   if (!decodes && job.kind == AttemptKind::kPair && job.committed) return;
   End(job, what);
 }
 
-void Dispatcher::Impl::Finish(DispatchJob& job, baton::Finish finish) {
+void Dispatcher::Impl::Finish(DispatchJob& job, FinishReason finish) {
   job.result.finish = finish;
-  if (!AwaitsDigest(job)) return End(job, absl::OkStatus());
+  if (job.state != JobState::kStreaming) return End(job, absl::OkStatus());
   job.state = JobState::kFinishing;
-  CancelCall(Side::kDecode, job.key());
+  if (job.last_token_from != Side::kDecode) CancelCall(Side::kDecode, job.key());
+  SetTimer(job, std::min(job.spec->deadline, After(clock_.Now(), options_.report_wait_ms)));
+  EndIfReported(job);
 }
 
-// P says it right behind its token, which may travel slower than D's.
+void Dispatcher::Impl::EndIfReported(DispatchJob& job) {
+  const bool reported = !job.last_token_from || !IsLive(*job.last_token_from, job.key());
+  if (reported && !AwaitsDigest(job)) End(job, absl::OkStatus());
+}
+
+// P reports the digest right behind its token, which may travel slower than D's tokens.
 bool Dispatcher::Impl::AwaitsDigest(const DispatchJob& job) {
-  return job.spec->want_kv_digest && job.state == JobState::kStreaming && job.result.kv_digest.empty() &&
-         IsLive(Side::kPrefill, job.key());
+  return job.spec->want_kv_digest && job.result.kv_digest.empty() && IsLive(Side::kPrefill, job.key());
 }
 
 void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
@@ -237,11 +245,11 @@ void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
   result.output_tokens = job.next_index;
   result.attempts = static_cast<int32_t>(job.attempt);
   result.phases = ComputePhases(job.marks, clock_.Now());
-  actions_.push_back(EndJob{.job = job.spec->id, .result = std::move(result)});
+  actions_.push_back(EndJob{.key = job.spec->key(), .result = std::move(result)});
   SetTimer(job, kNever);
   if (job.state == JobState::kQueued) line_.Remove(job);
   needs_placing_ = true;
-  jobs_.erase(JobId(job.spec->id));
+  jobs_.erase(job.spec->key());
 }
 
 void Dispatcher::Impl::CancelCalls(const DispatchJob& job) {
@@ -275,7 +283,7 @@ Dispatcher::Dispatcher(const DispatcherOptions& options, const Clock& clock)
 Dispatcher::~Dispatcher() = default;
 
 absl::Status Dispatcher::Submit(std::shared_ptr<const JobSpec> job) { return impl_->Submit(std::move(job)); }
-void Dispatcher::Cancel(const JobId& job, const absl::Status& why) { impl_->Cancel(job, why); }
+void Dispatcher::Cancel(const ChoiceKey& key, const absl::Status& why) { impl_->Cancel(key, why); }
 void Dispatcher::OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update) {
   impl_->OnWorkerUpdate(side, key, update);
 }

@@ -16,16 +16,20 @@
 //   kPlaced     | first token of P, or of D      | kStreaming  | Emit(0)
 //   kStreaming  | token i of D                   | kStreaming  | Emit(i) after i - 1; token 0 again must be equal, else
 //               |                                |             | INTERNAL
-//   kStreaming  | finish of P (solo, or ended by | ended       | End(OK)
-//               | token 0) or of D; Cancel(OK)   |             |
-//   kStreaming  | likewise, but the digest that  | kFinishing  | CancelDecode where still open
-//               | was asked for is still with P  |             |
-//   kFinishing  | P has finished or is gone      | ended       | End(OK)
-//   not queued  | an error of P or D             | ended       | End(it); what may be the echo of the other side's
-//               |                                |             | failure or refusal waits a moment for that
+//   kPlaced,    | the last token, of P or of D   | kFinishing  | Emit it; CancelDecode where it is P's
+//   kStreaming  |                                |             |
+//   kStreaming  | Cancel(OK): a stop string      | kFinishing  | CancelDecode
+//   kFinishing  | nothing is awaited any more:   | ended       | End(OK)
+//               | the sender of the last token   |             |
+//               | has reported or is gone, and   |             |
+//               | so has P where its digest was  |             |
+//               | asked for; or after            |             |
+//               | report_wait_ms                 |             |
+//   kPlaced,    | an error of P or D             | ended       | End(it); what may be the echo of the other side's
+//   kStreaming  |                                |             | failure or refusal waits a moment for that
 //   kStreaming  | an error of P after token 0    | kStreaming  | (D will say whether it has the KV)
-//   not queued  | D lost, or P lost before the   | ended       | End(UNAVAILABLE)
-//               | KV was committed at D          |             |
+//   kPlaced,    | D lost, or P lost before the   | ended       | End(UNAVAILABLE)
+//   kStreaming  | KV was committed at D          |             |
 //   any         | Cancel, deadline               | ended       | End(status)
 //
 // End cancels the calls of the job that are open and have not said kFinished, then gives EndJob, the job's last action.
@@ -72,6 +76,8 @@ struct DispatcherOptions {
   int64_t no_worker_wait_ms = 2'000;
   // After an error of one worker that may be an echo, this long for the other one's word.
   int64_t echo_wait_ms = 200;
+  // After the last token, this long for the workers' reports: the job then ends well without them.
+  int64_t report_wait_ms = 5'000;
   // A worker that sends nothing for so long is lost.
   int64_t worker_silence_ms = 5'000;
 };
@@ -81,11 +87,12 @@ class Dispatcher {
   Dispatcher(const DispatcherOptions& options, const Clock& clock);
   ~Dispatcher();
 
-  // RESOURCE_EXHAUSTED when the queue is full, INVALID_ARGUMENT for an empty prompt, ALREADY_EXISTS for a job that is
-  // here: then there is no job and no EndJob.
+  // RESOURCE_EXHAUSTED when the queue is full, INVALID_ARGUMENT for an empty prompt, ALREADY_EXISTS for a choice
+  // that is here: then nothing is queued and no EndJob follows.
   absl::Status Submit(std::shared_ptr<const JobSpec> job);
-  // Ends the job with `why`; unknown jobs are ignored. An OK status ends it as Finish::kStop (a stop string matched).
-  void Cancel(const JobId& job, const absl::Status& why);
+  // Ends the choice with `why`; unknown ones are ignored. An OK status ends it as FinishReason::kStop (a stop string
+  // matched).
+  void Cancel(const ChoiceKey& key, const absl::Status& why);
 
   void OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update);
   // The call ended; OK after kFinished. Nothing more comes from it.

@@ -41,8 +41,8 @@ TEST_F(DispatcherFailureTest, AnErrorOfPrefillAfterItsTokenIsForDecodeToJudge) {
   Actions();
   CallEnd(kP, KeyOf(1), kBroken);
   EXPECT_THAT(Actions(), IsEmpty());
-  Token(kD, KeyOf(1), 1, 71);
-  Finished(kD, KeyOf(1), Finish::kLength);
+  Token(kD, KeyOf(1), 1, 71, FinishReason::kLength);
+  Finished(kD, KeyOf(1));
   EXPECT_THAT(Actions(), ElementsAre("1:1=71", "1:OK"));
 }
 
@@ -105,7 +105,7 @@ TEST_F(DispatcherFailureTest, PrefillThatFinishesWellEndsTheWaitForItsWord) {
   CallEnd(kD, KeyOf(1), kBroken);
   Token(kP, KeyOf(1), 0, 70);
   EXPECT_THAT(Actions(), ElementsAre("1:0=70"));
-  Finished(kP, KeyOf(1), Finish::kNone);
+  Finished(kP, KeyOf(1));
   EXPECT_THAT(Actions(), ElementsAre("1:UNAVAILABLE"));
   EXPECT_EQ(LastResult().status.message(), "decode worker host:2: connection reset");
 }

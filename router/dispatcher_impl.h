@@ -23,7 +23,7 @@ class Dispatcher::Impl {
   Impl(const DispatcherOptions& options, const Clock& clock);
 
   absl::Status Submit(std::shared_ptr<const JobSpec> spec);
-  void Cancel(const JobId& id, const absl::Status& why);
+  void Cancel(const ChoiceKey& key, const absl::Status& why);
   void OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update);
   void OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status);
   absl::Status OnWorkerJoin(const WorkerInfo& info);
@@ -50,8 +50,10 @@ class Dispatcher::Impl {
   void OnCallEnd(DispatchJob& job, Side side, const Call& call, const absl::Status& status);
   void OnRefusal(DispatchJob& job, const Call& call, const absl::Status& status);
   void OnLossOf(DispatchJob& job, const WorkerId& worker, const absl::Status& what);
-  // The output is complete.
-  void Finish(DispatchJob& job, baton::Finish finish);
+  // The output is complete: from here on the job ends well, whatever becomes of its workers.
+  void Finish(DispatchJob& job, FinishReason finish);
+  // Ends a job in kFinishing unless a worker still owes it something.
+  void EndIfReported(DispatchJob& job);
   bool AwaitsDigest(const DispatchJob& job);
   // Forgets the job: it must not be used afterwards.
   void End(DispatchJob& job, const absl::Status& status);
@@ -86,11 +88,11 @@ class Dispatcher::Impl {
   const Clock& clock_;
   WorkerRegistry registry_;
   CallLedger ledger_;
-  std::map<JobId, std::unique_ptr<DispatchJob>> jobs_;
+  std::map<ChoiceKey, std::unique_ptr<DispatchJob>> jobs_;
   // Jobs in state kQueued.
   WaitingLine line_;
   uint64_t next_place_ = 0;
-  std::set<std::pair<TimeNs, JobId>> timers_;
+  std::set<std::pair<TimeNs, ChoiceKey>> timers_;
   // Counts, per registered worker, how often room may have come.
   std::map<WorkerId, uint64_t> load_epochs_;
   // Something has changed since placing was last tried that could let a waiting job be placed.

@@ -29,7 +29,9 @@ Dispatcher::Impl::Impl(const DispatcherOptions& options, const Clock& clock)
 
 absl::Status Dispatcher::Impl::Submit(std::shared_ptr<const JobSpec> spec) {
   if (spec->prompt.empty()) return absl::InvalidArgumentError("prompt: must hold at least one token");
-  if (jobs_.contains(spec->id)) return absl::AlreadyExistsError(absl::StrCat("job ", spec->id.ToHex(), " is here"));
+  if (jobs_.contains(spec->key())) {
+    return absl::AlreadyExistsError(absl::StrCat("job ", spec->key().ToString(), " is here"));
+  }
   if (queued_jobs() >= options_.max_queued_jobs) {
     return absl::ResourceExhaustedError(
         absl::StrCat("all ", options_.max_queued_jobs, " places in the queue are taken"));
@@ -40,7 +42,7 @@ absl::Status Dispatcher::Impl::Submit(std::shared_ptr<const JobSpec> spec) {
   job.spec = std::move(spec);
   job.place_in_line = next_place_++;
   job.marks.submitted = now;
-  jobs_.emplace(job.spec->id, std::move(owned));
+  jobs_.emplace(job.spec->key(), std::move(owned));
   line_.Add(job);
   if (job.spec->deadline <= now) {
     End(job, absl::DeadlineExceededError("the deadline had passed when the request came"));
@@ -280,9 +282,9 @@ void Dispatcher::Impl::EndSilentWorkers() {
 }
 
 void Dispatcher::Impl::SetTimer(DispatchJob& job, TimeNs at) {
-  if (job.timer != kNever) timers_.erase({job.timer, job.spec->id});
+  if (job.timer != kNever) timers_.erase({job.timer, job.spec->key()});
   job.timer = at;
-  if (at != kNever) timers_.emplace(at, job.spec->id);
+  if (at != kNever) timers_.emplace(at, job.spec->key());
 }
 
 void Dispatcher::Impl::OnJobTimer(DispatchJob& job) {

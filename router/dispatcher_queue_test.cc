@@ -19,8 +19,7 @@ class DispatcherQueueTest : public DispatcherTest {
   // Its call of prefill and of decode end well.
   void RunToEnd(const JobKey& key) {
     PrefillDone(key, 70);
-    Finished(kD, key, Finish::kStop);
-    CallEnd(kD, key);
+    DecodeDone(key);
   }
 };
 
@@ -31,7 +30,7 @@ TEST_F(DispatcherQueueTest, TheQueueIsBounded) {
   const absl::Status status = dispatcher().Submit(MakeJob(3));
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_EQ(dispatcher().queued_jobs(), 2);
-  dispatcher().Cancel(KeyOf(3).job, absl::CancelledError(""));
+  dispatcher().Cancel(KeyOf(3).choice_key(), absl::CancelledError(""));
   EXPECT_THAT(Actions(), IsEmpty());
 }
 
@@ -58,7 +57,7 @@ TEST_F(DispatcherQueueTest, RunningJobsAreBounded) {
   Submit(2);
   EXPECT_THAT(Actions(), ElementsAre("P1 1/1", "D2 1/1"));
   RunToEnd(KeyOf(1));
-  EXPECT_THAT(Actions(), ElementsAre("1:0=70", "1:OK", "P1 2/1", "D2 2/1"));
+  EXPECT_THAT(Actions(), ElementsAre("1:0=70", "1:1=71", "1:OK", "P1 2/1", "D2 2/1"));
 }
 
 TEST_F(DispatcherQueueTest, WithoutWorkersAJobEndsUnavailable) {
@@ -139,13 +138,11 @@ TEST_F(DispatcherQueueTest, TheHeadIsPassedOverABoundedNumberOfTimes) {
   Submit(5);
   EXPECT_THAT(Actions(), IsEmpty()) << "the decode worker drains for job 2, late as it is";
   for (const uint64_t job : {1, 3}) {
-    Finished(kD, KeyOf(job), Finish::kStop);
-    CallEnd(kD, KeyOf(job));
+    DecodeDone(KeyOf(job));
   }
-  EXPECT_THAT(Actions(), ElementsAre("1:OK", "3:OK"));
-  Finished(kD, KeyOf(4), Finish::kStop);
-  CallEnd(kD, KeyOf(4));
-  EXPECT_THAT(Actions(), ElementsAre("4:OK", "P1 2/1", "D2 2/1"));
+  EXPECT_THAT(Actions(), ElementsAre("1:1=71", "1:OK", "3:1=71", "3:OK"));
+  DecodeDone(KeyOf(4));
+  EXPECT_THAT(Actions(), ElementsAre("4:1=71", "4:OK", "P1 2/1", "D2 2/1"));
 }
 
 TEST_F(DispatcherQueueTest, ARefusedJobGoesBackAheadOfAllThatCameLater) {
@@ -176,9 +173,8 @@ TEST_F(DispatcherQueueTest, AWorkersFreedRoomEndsTheWaitAfterItsRefusal) {
   Refuse(kD, KeyOf(2));
   CallEnd(kP, KeyOf(2), absl::CancelledError(""));
   Actions();
-  Finished(kD, KeyOf(1), Finish::kStop);
-  CallEnd(kD, KeyOf(1));
-  EXPECT_THAT(Actions(), ElementsAre("1:OK", "P1 2/2", "D2 2/2"));
+  DecodeDone(KeyOf(1));
+  EXPECT_THAT(Actions(), ElementsAre("1:1=71", "1:OK", "P1 2/2", "D2 2/2"));
 }
 
 TEST_F(DispatcherQueueTest, AnIdlePrefillWorkerTakesAPromptOfAnyLengthAndThenNoMore) {

@@ -19,10 +19,11 @@ TEST_F(DispatcherTest, APairIsCalledAtOnceAndItsTokensComeInOrder) {
   Committed(KeyOf(1));
   Token(kD, KeyOf(1), 0, 70);
   Token(kD, KeyOf(1), 1, 71);
-  Token(kD, KeyOf(1), 2, 72);
-  Finished(kD, KeyOf(1), Finish::kLength);
-  EXPECT_THAT(Actions(), ElementsAre("1:1=71", "1:2=72", "1:OK"));
-  EXPECT_EQ(LastResult().finish, Finish::kLength);
+  Token(kD, KeyOf(1), 2, 72, FinishReason::kLength);
+  EXPECT_THAT(Actions(), ElementsAre("1:1=71", "1:2=72"));
+  Finished(kD, KeyOf(1));
+  EXPECT_THAT(Actions(), ElementsAre("1:OK"));
+  EXPECT_EQ(LastResult().finish, FinishReason::kLength);
   EXPECT_EQ(LastResult().output_tokens, 3);
   EXPECT_EQ(LastResult().prompt_tokens, 40);
   EXPECT_EQ(LastResult().attempts, 1);
@@ -48,10 +49,10 @@ TEST_F(DispatcherTest, OneOutputTokenNeedsNoDecodeWorker) {
   Submit(1, {.max_tokens = 1});
   EXPECT_THAT(Actions(), ElementsAre("solo1 1/1"));
   Started(kP, KeyOf(1));
-  Token(kP, KeyOf(1), 0, 70);
-  Finished(kP, KeyOf(1), Finish::kLength);
+  Token(kP, KeyOf(1), 0, 70, FinishReason::kLength);
+  Finished(kP, KeyOf(1));
   EXPECT_THAT(Actions(), ElementsAre("1:0=70", "1:OK"));
-  EXPECT_EQ(LastResult().finish, Finish::kLength);
+  EXPECT_EQ(LastResult().finish, FinishReason::kLength);
   EXPECT_EQ(LastResult().phases.transfer_ns, 0);
 }
 
@@ -63,8 +64,8 @@ TEST_F(DispatcherTest, AShortPromptIsPrefilledByTheDecodeWorker) {
   Submit(2, {.prompt_tokens = 41});
   EXPECT_THAT(Actions(), ElementsAre("P1 2/1", "D2 2/1"));
   Started(kD, KeyOf(1), 16);
-  Token(kD, KeyOf(1), 0, 70);
-  Finished(kD, KeyOf(1), Finish::kStop);
+  Token(kD, KeyOf(1), 0, 70, FinishReason::kStop);
+  Finished(kD, KeyOf(1));
   EXPECT_THAT(Actions(), ElementsAre("1:0=70", "1:OK"));
   EXPECT_EQ(LastResult().cached_tokens, 16);
 }
@@ -165,8 +166,8 @@ TEST_F(DispatcherTest, WordsOfAnEarlierAttemptAreIgnored) {
   Refuse(kD, KeyOf(1));
   Actions();
   Started(kP, KeyOf(1, 1));
-  Token(kP, KeyOf(1, 1), 0, 99);
-  Finished(kP, KeyOf(1, 1), Finish::kStop);
+  Token(kP, KeyOf(1, 1), 0, 99, FinishReason::kStop);
+  Finished(kP, KeyOf(1, 1));
   CallEnd(kP, KeyOf(1, 1), absl::InternalError("late"));
   EXPECT_THAT(Actions(), IsEmpty());
   PrefillDone(KeyOf(1, 2), 70);
@@ -176,7 +177,7 @@ TEST_F(DispatcherTest, WordsOfAnEarlierAttemptAreIgnored) {
 TEST_F(DispatcherTest, ACancelledAttemptCountsUntilItsWorkerEndedTheCall) {
   JoinPair();
   Submit(1);
-  dispatcher().Cancel(KeyOf(1).job, absl::CancelledError("by the client"));
+  dispatcher().Cancel(KeyOf(1).choice_key(), absl::CancelledError("by the client"));
   EXPECT_EQ(dispatcher().running_jobs(), 0);
   EXPECT_EQ(dispatcher().assigned().at(MakeWorkerId(1)).uncomputed_prompt_tokens, 40);
   EXPECT_EQ(dispatcher().assigned().at(MakeWorkerId(2)).reserved_blocks, 3);
@@ -195,7 +196,7 @@ TEST_F(DispatcherTest, TokenZeroOfTheDecodeWorkerMayComeFirst) {
   Token(kD, KeyOf(1), 1, 71);
   Started(kP, KeyOf(1));
   Token(kP, KeyOf(1), 0, 70);
-  Finished(kP, KeyOf(1), Finish::kNone);
+  Finished(kP, KeyOf(1));
   CallEnd(kP, KeyOf(1));
   EXPECT_THAT(Actions(), ElementsAre("1:0=70", "1:1=71"));
 }
@@ -251,35 +252,106 @@ TEST_F(DispatcherTest, TokenZeroEndsTheJobAtPrefill) {
   Started(kP, KeyOf(1));
   Actions();
   AdvanceMs(3);
-  Token(kP, KeyOf(1), 0, 70);
+  Token(kP, KeyOf(1), 0, 70, FinishReason::kStop);
+  EXPECT_THAT(Actions(), ElementsAre("1:0=70", "-D2 1/1"));
   AdvanceMs(2);
-  Finished(kP, KeyOf(1), Finish::kStop);
-  EXPECT_THAT(Actions(), ElementsAre("1:0=70", "-D2 1/1", "1:OK"));
-  EXPECT_EQ(LastResult().finish, Finish::kStop);
+  Finished(kP, KeyOf(1));
+  EXPECT_THAT(Actions(), ElementsAre("1:OK"));
+  EXPECT_EQ(LastResult().finish, FinishReason::kStop);
   EXPECT_EQ(LastResult().phases.transfer_ns, 0);
-  Finished(kD, KeyOf(1), Finish::kStop);
+  Finished(kD, KeyOf(1));
   CallEnd(kD, KeyOf(1));
   CallEnd(kP, KeyOf(1));
   EXPECT_THAT(Actions(), IsEmpty());
   ExpectNothingLeft();
 }
 
-TEST_F(DispatcherTest, FinishedWithoutATokenOrAReasonIsInternal) {
+TEST_F(DispatcherTest, FinishedWithoutALastTokenIsInternal) {
   JoinPair();
   Submit(1);
   Actions();
-  Finished(kD, KeyOf(1), Finish::kLength);
+  Finished(kD, KeyOf(1));
   EXPECT_THAT(Actions(), ElementsAre("-P1 1/1", "1:INTERNAL"));
   Submit(2);
   PrefillDone(KeyOf(2), 70);
   Actions();
-  Finished(kD, KeyOf(2), Finish::kNone);
+  Finished(kD, KeyOf(2));
   EXPECT_THAT(Actions(), ElementsAre("2:INTERNAL"));
   Submit(3, {.max_tokens = 1});
   Token(kP, KeyOf(3), 0, 70);
   Actions();
-  Finished(kP, KeyOf(3), Finish::kNone);
+  Finished(kP, KeyOf(3));
   EXPECT_THAT(Actions(), ElementsAre("3:INTERNAL"));
+}
+
+TEST_F(DispatcherTest, AfterTheLastTokenAJobEndsWellWhateverBecomesOfItsReport) {
+  options_.worker_silence_ms = 60'000;
+  JoinPair();
+  const auto run_to_last_token = [this](uint64_t n) {
+    Submit(n);
+    PrefillDone(KeyOf(n), 70);
+    Token(kD, KeyOf(n), 1, 71, FinishReason::kStop);
+    Actions();
+  };
+  run_to_last_token(1);
+  CallEnd(kD, KeyOf(1), absl::InternalError("it broke"));
+  EXPECT_THAT(Actions(), ElementsAre("1:OK"));
+  run_to_last_token(2);
+  RunMs(options_.report_wait_ms - 1);
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("-D2 2/1", "2:OK"));
+  run_to_last_token(3);
+  dispatcher().OnWorkerLost(MakeWorkerId(2), kBroken);
+  EXPECT_THAT(Actions(), ElementsAre("-D2 3/1", "3:OK"));
+  EXPECT_EQ(LastResult().finish, FinishReason::kStop);
+  EXPECT_EQ(LastResult().output_tokens, 2);
+}
+
+TEST_F(DispatcherTest, TokensAfterTheLastAreIgnored) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  Token(kD, KeyOf(1), 1, 71, FinishReason::kStop);
+  Token(kD, KeyOf(1), 2, 72);
+  Finished(kD, KeyOf(1));
+  Actions();
+  EXPECT_EQ(LastResult().output_tokens, 2);
+  EXPECT_TRUE(LastResult().status.ok());
+}
+
+TEST_F(DispatcherTest, AStopStringInTheLastTokenLetsTheReportCome) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  Token(kD, KeyOf(1), 1, 71, FinishReason::kLength);
+  dispatcher().Cancel(KeyOf(1).choice_key(), absl::OkStatus());
+  Finished(kD, KeyOf(1));
+  Actions();
+  EXPECT_TRUE(LastResult().status.ok());
+  EXPECT_EQ(LastResult().decode.compute_ns, 22);
+}
+
+TEST_F(DispatcherTest, PrefillAndDecodeThatDisagreeOnTheEndAreInternal) {
+  JoinPair();
+  Submit(1);
+  Token(kD, KeyOf(1), 0, 70);
+  Actions();
+  Token(kP, KeyOf(1), 0, 70, FinishReason::kStop);
+  EXPECT_THAT(Actions(), ElementsAre("-P1 1/1", "-D2 1/1", "1:INTERNAL"));
+  EXPECT_EQ(LastResult().status.message(), "prefill and decode disagree on output token 0: 70 then 70 as the last");
+}
+
+TEST_F(DispatcherTest, ChoicesOfAJobRunAndEndByThemselves) {
+  JoinPair();
+  Submit(1);
+  Submit(1, {.choice = 1});
+  EXPECT_TRUE(absl::IsAlreadyExists(dispatcher().Submit(MakeJob(1, {.choice = 1}))));
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/1", "D2 1/1", "P1 1.1/1", "D2 1.1/1"));
+  PrefillDone(KeyOf(1, 1, 1), 80);
+  dispatcher().Cancel(KeyOf(1).choice_key(), absl::CancelledError("the client wants the other one"));
+  DecodeDone(KeyOf(1, 1, 1));
+  EXPECT_THAT(Actions(), ElementsAre("1.1:0=80", "-P1 1/1", "-D2 1/1", "1:CANCELLED", "1.1:1=71", "1.1:OK"));
 }
 
 TEST_F(DispatcherTest, ACallThatEndsTooEarlyIsInternal) {
@@ -300,17 +372,17 @@ TEST_F(DispatcherTest, CancelEndsAJobInEveryStateOnce) {
   const absl::Status why = absl::CancelledError("the client left");
   Submit(1);
   Actions();
-  dispatcher().Cancel(KeyOf(1).job, why);
-  dispatcher().Cancel(KeyOf(1).job, why);
+  dispatcher().Cancel(KeyOf(1).choice_key(), why);
+  dispatcher().Cancel(KeyOf(1).choice_key(), why);
   EXPECT_THAT(Actions(), ElementsAre("-P1 1/1", "-D2 1/1", "1:CANCELLED"));
   Submit(2);
   PrefillDone(KeyOf(2), 70);
   Actions();
-  dispatcher().Cancel(KeyOf(2).job, why);
+  dispatcher().Cancel(KeyOf(2).choice_key(), why);
   EXPECT_THAT(Actions(), ElementsAre("-D2 2/1", "2:CANCELLED"));
   dispatcher().OnWorkerLost(MakeWorkerId(2), kBroken);
   Submit(3);
-  dispatcher().Cancel(KeyOf(3).job, why);
+  dispatcher().Cancel(KeyOf(3).choice_key(), why);
   EXPECT_THAT(Actions(), ElementsAre("3:CANCELLED"));
   EXPECT_EQ(LastResult().attempts, 0);
 }
@@ -321,9 +393,9 @@ TEST_F(DispatcherTest, CancelWithOkEndsTheJobAsStopped) {
   PrefillDone(KeyOf(1), 70);
   Token(kD, KeyOf(1), 1, 71);
   Actions();
-  dispatcher().Cancel(KeyOf(1).job, absl::OkStatus());
+  dispatcher().Cancel(KeyOf(1).choice_key(), absl::OkStatus());
   EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:OK"));
-  EXPECT_EQ(LastResult().finish, Finish::kStop);
+  EXPECT_EQ(LastResult().finish, FinishReason::kStop);
   EXPECT_EQ(LastResult().output_tokens, 2);
 }
 
@@ -348,13 +420,13 @@ TEST_F(DispatcherTest, TheDigestIsWaitedForAfterTheLastToken) {
   Started(kD, KeyOf(1));
   Actions();
   Token(kD, KeyOf(1), 0, 70);
-  Token(kD, KeyOf(1), 1, 71);
-  Finished(kD, KeyOf(1), Finish::kLength);
+  Token(kD, KeyOf(1), 1, 71, FinishReason::kLength);
+  Finished(kD, KeyOf(1));
   CallEnd(kD, KeyOf(1));
   EXPECT_THAT(Actions(), ElementsAre("1:0=70", "1:1=71"));
   Started(kP, KeyOf(1));
   Token(kP, KeyOf(1), 0, 70);
-  Finished(kP, KeyOf(1), Finish::kNone, "abc");
+  Finished(kP, KeyOf(1), "abc");
   EXPECT_THAT(Actions(), ElementsAre("1:OK"));
   EXPECT_EQ(LastResult().kv_digest, "abc");
   CallEnd(kP, KeyOf(1));
@@ -367,7 +439,7 @@ TEST_F(DispatcherTest, ACompleteOutputIsNotHarmedByTheLossOfItsDigest) {
   Started(kP, KeyOf(1));
   Token(kP, KeyOf(1), 0, 70);
   Actions();
-  dispatcher().Cancel(KeyOf(1).job, absl::OkStatus());
+  dispatcher().Cancel(KeyOf(1).choice_key(), absl::OkStatus());
   EXPECT_THAT(Actions(), ElementsAre("-D2 1/1"));
   CallEnd(kD, KeyOf(1), kCancelledCall);
   EXPECT_THAT(Actions(), IsEmpty());
@@ -392,8 +464,8 @@ TEST_F(DispatcherTest, PhasesAreContiguousAndAddUp) {
   AdvanceMs(4);
   Committed(KeyOf(1, 2));
   AdvanceMs(7);
-  Token(kD, KeyOf(1, 2), 1, 71);
-  Finished(kD, KeyOf(1, 2), Finish::kLength);
+  Token(kD, KeyOf(1, 2), 1, 71, FinishReason::kLength);
+  Finished(kD, KeyOf(1, 2));
   Actions();
   const PhaseTimes& phases = LastResult().phases;
   EXPECT_EQ(phases.queue_ns, 21 * kNsPerMs);

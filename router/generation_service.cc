@@ -65,9 +65,9 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(grpc::Ca
   if (!prepared.ok()) return Refuse(prepared.status());
 
   auto job = std::make_shared<const JobSpec>(std::move(prepared->job));
-  auto stream = GenerateStream::Create([this, id = job->id] {
-    loop_.PostWhenRoom([id](Dispatcher& dispatcher) {
-      dispatcher.Cancel(id, absl::CancelledError("the client cancelled or is gone"));
+  auto stream = GenerateStream::Create([this, key = job->key()] {
+    loop_.PostWhenRoom([key](Dispatcher& dispatcher) {
+      dispatcher.Cancel(key, absl::CancelledError("the client cancelled or is gone"));
     });
   });
   auto shared_output = std::make_shared<JobOutput>(std::move(prepared->output));

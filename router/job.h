@@ -14,9 +14,10 @@
 
 namespace baton::router {
 
-// What a client asked for, checked and tokenized. Immutable, shared by everyone who works on the job.
+// One choice of what a client asked for, checked and tokenized. Immutable, shared by all parts that work on it.
 struct JobSpec {
   JobId id;
+  uint32_t choice = 0;
   std::vector<int32_t> prompt;
   SamplingParams sampling;
   std::string tenant;
@@ -24,6 +25,8 @@ struct JobSpec {
   bool want_kv_digest = false;
   // W3C trace context of the client, carried through.
   std::string traceparent;
+
+  ChoiceKey key() const { return {id, choice}; }
 };
 
 enum class Side : uint8_t { kPrefill, kDecode };
@@ -39,7 +42,7 @@ struct PhaseTimes {
 
 struct JobResult {
   absl::Status status;
-  Finish finish = Finish::kNone;
+  FinishReason finish = FinishReason::kNone;
   int32_t prompt_tokens = 0;
   int32_t output_tokens = 0;
   // Prompt tokens that were not computed again, at P.

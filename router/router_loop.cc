@@ -28,9 +28,9 @@ void RouterLoop::Stop() {
 
 absl::Status RouterLoop::Submit(std::shared_ptr<const JobSpec> job, std::shared_ptr<JobListener> listener) {
   if (draining_) return absl::UnavailableError("the router is shutting down: use another one");
-  const JobId id = job->id;
+  const ChoiceKey key = job->key();
   const absl::Status status = dispatcher_.Submit(std::move(job));
-  if (status.ok()) listeners_[id] = std::move(listener);
+  if (status.ok()) listeners_[key] = std::move(listener);
   return status;
 }
 
@@ -64,11 +64,11 @@ void RouterLoop::Apply() {
 }
 
 void RouterLoop::Handle(const EmitToken& action) {
-  if (const auto it = listeners_.find(action.job); it != listeners_.end()) it->second->OnToken(action.token);
+  if (const auto it = listeners_.find(action.key); it != listeners_.end()) it->second->OnToken(action.token);
 }
 
 void RouterLoop::Handle(const EndJob& action) {
-  const auto it = listeners_.find(action.job);
+  const auto it = listeners_.find(action.key);
   if (it == listeners_.end()) return;
   const std::shared_ptr<JobListener> listener = std::move(it->second);
   listeners_.erase(it);

@@ -14,7 +14,7 @@
 
 namespace baton::router {
 
-// The client's side of a job. Called on the loop; must not block.
+// The client's side of one choice of a job. Called on the loop; must not block.
 class JobListener {
  public:
   virtual ~JobListener() = default;
@@ -70,7 +70,7 @@ class RouterLoop {
   const Clock& clock_;
   Dispatcher dispatcher_;
   WorkerCalls* calls_ = nullptr;
-  absl::flat_hash_map<JobId, std::shared_ptr<JobListener>> listeners_;
+  absl::flat_hash_map<ChoiceKey, std::shared_ptr<JobListener>> listeners_;
   bool draining_ = false;
   absl::Notification drained_;
   Mailbox<Task> mailbox_;

@@ -35,8 +35,8 @@ class JobListener {
   virtual ~JobListener() = default;
   // The router gave an attempt to this worker.
   virtual void OnPlaced(const JobKey& key, const Incarnation& worker) = 0;
-  virtual void OnToken(const JobId& job, const OutputToken& token) = 0;
-  virtual void OnEnd(const JobId& job, const router::JobResult& result) = 0;
+  virtual void OnToken(const ChoiceKey& key, const OutputToken& token) = 0;
+  virtual void OnEnd(const ChoiceKey& key, const router::JobResult& result) = 0;
 };
 
 class RouterNode {
@@ -63,8 +63,8 @@ class RouterNode {
   void Handle(const router::StartPrefill& action);
   void Handle(const router::StartDecode& action);
   void Handle(const router::CancelAttempt& action);
-  void Handle(const router::EmitToken& action) { listener_.OnToken(action.job, action.token); }
-  void Handle(const router::EndJob& action) { listener_.OnEnd(action.job, action.result); }
+  void Handle(const router::EmitToken& action) { listener_.OnToken(action.key, action.token); }
+  void Handle(const router::EndJob& action) { listener_.OnEnd(action.key, action.result); }
   // `start` runs at the worker, when the call reaches the process that it is meant for.
   void Open(router::Side side, const JobKey& key, const std::string& target, const Incarnation& incarnation,
             std::function<void(WorkerNode&, const std::shared_ptr<Call>&)> start);

@@ -67,39 +67,39 @@ void Workload::Schedule(RouterNode& router) {
     Job job;
     job.spec = DrawSpec(submitted);
     job.expected = engine::FakeModelTokens(sim_.model, job.spec->prompt, job.spec->sampling, {kEosId});
-    const JobId id = job.spec->id;
-    jobs_.emplace(id, std::move(job));
+    const ChoiceKey key = job.spec->key();
+    jobs_.emplace(key, std::move(job));
     ++open_;
-    sim_.queue.At(submitted, [this, &router, id] { Submit(router, id); });
+    sim_.queue.At(submitted, [this, &router, key] { Submit(router, key); });
     last_event_ = std::max(last_event_, submitted);
     if (!sim_.Chance(33)) continue;
     const TimeNs given_up = submitted + sim_.MsBetween(0, sim_.Chance(50) ? 300 : 30);
     // A stop string that matched ends a request well.
     const absl::Status why = sim_.Chance(20) ? absl::OkStatus() : absl::CancelledError("the client left");
-    sim_.queue.At(given_up, [this, &router, id, why] { GiveUp(router, id, why); });
+    sim_.queue.At(given_up, [this, &router, key, why] { GiveUp(router, key, why); });
     last_event_ = std::max(last_event_, given_up);
   }
 }
 
-void Workload::Submit(RouterNode& router, const JobId& id) {
-  const Job& job = jobs_.at(id);
-  sim_.Trace("client: ", id.ToHex(), " submits ", job.spec->prompt.size(), " tokens for ", job.expected.size());
+void Workload::Submit(RouterNode& router, const ChoiceKey& key) {
+  const Job& job = jobs_.at(key);
+  sim_.Trace("client: ", key.ToString(), " submits ", job.spec->prompt.size(), " tokens for ", job.expected.size());
   router.Post([this, spec = job.spec](router::Dispatcher& dispatcher) {
     if (absl::Status status = dispatcher.Submit(spec); !status.ok()) sim_.Fail("refused: " + status.ToString());
   });
 }
 
-void Workload::GiveUp(RouterNode& router, const JobId& id, const absl::Status& why) {
-  Job& job = jobs_.at(id);
+void Workload::GiveUp(RouterNode& router, const ChoiceKey& key, const absl::Status& why) {
+  Job& job = jobs_.at(key);
   if (job.ended) return;
-  sim_.Trace("client: ", id.ToHex(), " gives up");
+  sim_.Trace("client: ", key.ToString(), " gives up");
   job.gave_up = true;
   job.why = why;
-  router.Post([id, why](router::Dispatcher& dispatcher) { dispatcher.Cancel(id, why); });
+  router.Post([key, why](router::Dispatcher& dispatcher) { dispatcher.Cancel(key, why); });
 }
 
 void Workload::OnPlaced(const JobKey& key, const Incarnation& worker) {
-  Job& job = jobs_.at(key.job);
+  Job& job = jobs_.at(key.choice_key());
   if (job.attempt != key.attempt) job.workers.clear();
   job.attempt = key.attempt;
   job.workers.push_back(worker);
@@ -110,8 +110,8 @@ bool Workload::MayBeLost(const Job& job) const {
   return std::find(job.workers.begin(), job.workers.end(), sim_.crashed) != job.workers.end();
 }
 
-void Workload::OnToken(const JobId& id, const OutputToken& token) {
-  Job& job = jobs_.at(id);
+void Workload::OnToken(const ChoiceKey& key, const OutputToken& token) {
+  Job& job = jobs_.at(key);
   ++sim_.counts.tokens;
   const size_t index = job.got.size();
   if (job.ended) return Wrong(job, "a token after the end");
@@ -120,12 +120,14 @@ void Workload::OnToken(const JobId& id, const OutputToken& token) {
   if (token.token != job.expected[index]) {
     Wrong(job, absl::StrCat("token ", index, " is ", token.token, ", not ", job.expected[index]));
   }
+  if (token.is_last() != (index + 1 == job.expected.size()))
+    Wrong(job, absl::StrCat("token ", index, " ends it wrongly"));
   job.got.push_back(token.token);
 }
 
-void Workload::OnEnd(const JobId& id, const router::JobResult& result) {
-  Job& job = jobs_.at(id);
-  sim_.Trace("client: ", id.ToHex(), " ends after ", job.got.size(), " tokens: ", result.status.ToString());
+void Workload::OnEnd(const ChoiceKey& key, const router::JobResult& result) {
+  Job& job = jobs_.at(key);
+  sim_.Trace("client: ", key.ToString(), " ends after ", job.got.size(), " tokens: ", result.status.ToString());
   if (job.ended) return Wrong(job, "ends twice");
   job.ended = true;
   --open_;
@@ -141,13 +143,14 @@ void Workload::CheckOk(const Job& job, const router::JobResult& result) {
   if (job.spec->want_kv_digest && result.kv_digest.empty() && in_time && !MayBeLost(job) && !job.gave_up) {
     Wrong(job, "ends without its digest");
   }
-  if (job.gave_up && job.why.ok() && result.finish == Finish::kStop) return;
+  if (job.gave_up && job.why.ok() && result.finish == FinishReason::kStop) return;
   if (job.got.size() != job.expected.size()) return Wrong(job, "ends too early, and well");
   const std::vector<int32_t>& stops = job.spec->sampling.stop_token_ids;
   const int32_t last = job.got.back();
   const bool stopped =
       (last == kEosId && !job.spec->sampling.ignore_eos) || std::find(stops.begin(), stops.end(), last) != stops.end();
-  if (result.finish != (stopped ? Finish::kStop : Finish::kLength)) Wrong(job, "has the wrong finish reason");
+  if (result.finish != (stopped ? FinishReason::kStop : FinishReason::kLength))
+    Wrong(job, "has the wrong finish reason");
 }
 
 // Of equal prompts they are equal, whoever computed them.
@@ -182,8 +185,8 @@ void Workload::CheckError(const Job& job, const absl::Status& status) {
 
 std::string Workload::Open() const {
   std::string open;
-  for (const auto& [id, job] : jobs_) {
-    if (!job.ended) absl::StrAppend(&open, " ", id.ToHex(), " after ", job.got.size(), " tokens");
+  for (const auto& [key, job] : jobs_) {
+    if (!job.ended) absl::StrAppend(&open, " ", key.ToString(), " after ", job.got.size(), " tokens");
   }
   return open;
 }

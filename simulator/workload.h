@@ -23,8 +23,8 @@ class Workload final : public JobListener {
   void Schedule(RouterNode& router);
 
   void OnPlaced(const JobKey& key, const Incarnation& worker) override;
-  void OnToken(const JobId& job, const OutputToken& token) override;
-  void OnEnd(const JobId& job, const router::JobResult& result) override;
+  void OnToken(const ChoiceKey& key, const OutputToken& token) override;
+  void OnEnd(const ChoiceKey& key, const router::JobResult& result) override;
 
   bool done() const { return open_ == 0; }
   // No client does anything of itself after this time.
@@ -50,8 +50,8 @@ class Workload final : public JobListener {
   std::shared_ptr<const router::JobSpec> DrawSpec(TimeNs submitted);
   std::vector<int32_t> DrawPrompt();
   SamplingParams DrawSampling();
-  void Submit(RouterNode& router, const JobId& id);
-  void GiveUp(RouterNode& router, const JobId& id, const absl::Status& why);
+  void Submit(RouterNode& router, const ChoiceKey& key);
+  void GiveUp(RouterNode& router, const ChoiceKey& key, const absl::Status& why);
   void CheckOk(const Job& job, const router::JobResult& result);
   void CheckDigest(const Job& job, const std::string& digest);
   void CheckError(const Job& job, const absl::Status& status);
@@ -62,7 +62,7 @@ class Workload final : public JobListener {
   Simulation& sim_;
   // Beginnings that prompts share.
   std::vector<std::vector<int32_t>> bases_;
-  std::map<JobId, Job> jobs_;
+  std::map<ChoiceKey, Job> jobs_;
   // Of prompts whose digest is known.
   std::map<std::vector<int32_t>, std::string> digests_;
   int open_ = 0;

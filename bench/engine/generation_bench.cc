@@ -53,7 +53,7 @@ class Session {
     size_t waiting = live_.size();
     while (waiting > 0) {
       for (const engine::StepEvent& event : engine_.Step()) {
-        if (event.has_token && event.token_index == 0) --waiting;
+        if (event.token && event.token->index == 0) --waiting;
       }
     }
   }

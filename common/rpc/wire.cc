@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "common/status.h"
 
 namespace baton::rpc {
@@ -19,11 +20,12 @@ absl::Status FromGrpc(const grpc::Status& status) {
 void ToProto(const JobKey& key, pb::JobKey* proto) {
   proto->set_job(key.job.ToHex());
   proto->set_attempt(key.attempt);
+  proto->set_choice(key.choice);
 }
 
 absl::StatusOr<JobKey> FromProto(const pb::JobKey& proto) {
   BATON_ASSIGN_OR_RETURN(const Id128 job, Id128::FromHex(proto.job()));
-  return JobKey{job, proto.attempt()};
+  return JobKey{.job = job, .attempt = proto.attempt(), .choice = proto.choice()};
 }
 
 namespace {
@@ -87,17 +89,31 @@ absl::StatusOr<WorkerJob> FromProto(const pb::JobParams& proto, TimeNs now) {
 void ToProto(const OutputToken& token, pb::Token* proto) {
   proto->set_index(token.index);
   proto->set_id(token.token);
+  proto->set_finish(static_cast<pb::Finish>(token.finish));
   proto->set_logprob(token.logprob);
-  for (const auto& [id, logprob] : token.top) {
-    proto->add_top_ids(id);
-    proto->add_top_logprobs(logprob);
+  for (const TopLogprob& top : token.top) {
+    proto->add_top_ids(top.token);
+    proto->add_top_logprobs(top.logprob);
   }
 }
 
-OutputToken FromProto(const pb::Token& proto) {
-  OutputToken token{.index = proto.index(), .token = proto.id(), .logprob = proto.logprob(), .top = {}};
-  const int count = std::min(proto.top_ids_size(), proto.top_logprobs_size());
-  for (int i = 0; i < count; ++i) token.top.emplace_back(proto.top_ids(i), proto.top_logprobs(i));
+absl::StatusOr<OutputToken> FromProto(const pb::Token& proto) {
+  if (!pb::Finish_IsValid(proto.finish())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("output token ", proto.index(), " has the unknown finish ", static_cast<int>(proto.finish())));
+  }
+  const int top_count = proto.top_ids_size();
+  if (top_count != proto.top_logprobs_size() || top_count > kMaxLogprobs) {
+    return absl::InvalidArgumentError(absl::StrCat("output token ", proto.index(), " has ", top_count,
+                                                   " likely tokens and ", proto.top_logprobs_size(),
+                                                   " log-probabilities of them"));
+  }
+  OutputToken token{.index = proto.index(),
+                    .token = proto.id(),
+                    .finish = static_cast<FinishReason>(proto.finish()),
+                    .logprob = proto.logprob()};
+  token.top.reserve(static_cast<size_t>(top_count));
+  for (int i = 0; i < top_count; ++i) token.top.push_back({proto.top_ids(i), proto.top_logprobs(i)});
   return token;
 }
 
@@ -115,7 +131,6 @@ void ToProto(const WorkerUpdate& update, pb::WorkerUpdate* proto) {
       break;
   }
   pb::JobFinished* finished = proto->mutable_finished();
-  finished->set_finish(static_cast<pb::Finish>(update.finish));
   finished->set_kv_digest(update.kv_digest);
   finished->set_queue_ns(update.times.queue_ns);
   finished->set_compute_ns(update.times.compute_ns);
@@ -135,21 +150,18 @@ absl::StatusOr<WorkerUpdate> FromProto(const pb::WorkerUpdate& proto) {
     case pb::WorkerUpdate::kKvCommitted:
       update.kind = WorkerUpdate::Kind::kKvCommitted;
       return update;
-    case pb::WorkerUpdate::kToken:
+    case pb::WorkerUpdate::kToken: {
       update.kind = WorkerUpdate::Kind::kToken;
-      update.token = FromProto(proto.token());
+      BATON_ASSIGN_OR_RETURN(update.token, FromProto(proto.token()));
       return update;
+    }
     case pb::WorkerUpdate::kFinished:
       break;
     case pb::WorkerUpdate::UPDATE_NOT_SET:
       return absl::InvalidArgumentError("a worker update without content");
   }
   const pb::JobFinished& finished = proto.finished();
-  if (finished.finish() > pb::FINISH_LENGTH || finished.finish() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("unknown finish ", finished.finish()));
-  }
   update.kind = WorkerUpdate::Kind::kFinished;
-  update.finish = static_cast<Finish>(finished.finish());
   update.kv_digest = finished.kv_digest();
   update.times = {.queue_ns = finished.queue_ns(),
                   .compute_ns = finished.compute_ns(),

@@ -23,7 +23,8 @@ void ToProto(const WorkerJob& job, TimeNs now, internal::v1::JobParams* proto);
 absl::StatusOr<WorkerJob> FromProto(const internal::v1::JobParams& proto, TimeNs now);
 
 void ToProto(const OutputToken& token, internal::v1::Token* proto);
-OutputToken FromProto(const internal::v1::Token& proto);
+// INVALID_ARGUMENT for an unknown finish, or log-probabilities that do not match their ids or exceed kMaxLogprobs.
+absl::StatusOr<OutputToken> FromProto(const internal::v1::Token& proto);
 
 void ToProto(const WorkerUpdate& update, internal::v1::WorkerUpdate* proto);
 absl::StatusOr<WorkerUpdate> FromProto(const internal::v1::WorkerUpdate& proto);

@@ -39,12 +39,7 @@ void Fill(const FetchRenewed& renewed, pb::FetchResponse& proto) {
 void Fill(const FetchComplete& complete, pb::FetchResponse& proto) {
   pb::FetchComplete* message = proto.mutable_complete();
   message->set_block_count(complete.block_count);
-  message->set_finish(static_cast<pb::Finish>(complete.first.finish));
-  OutputToken token{.index = 0, .token = complete.first.token, .logprob = complete.first.logprob, .top = {}};
-  for (size_t i = 0; i < complete.first.top_tokens.size(); ++i) {
-    token.top.emplace_back(complete.first.top_tokens[i], complete.first.top_logprobs[i]);
-  }
-  rpc::ToProto(token, message->mutable_first());
+  rpc::ToProto(complete.first, message->mutable_first());
 }
 
 absl::StatusOr<FetchRequest> ReadOpen(const pb::FetchOpen& proto) {
@@ -58,19 +53,8 @@ absl::StatusOr<FetchRequest> ReadOpen(const pb::FetchOpen& proto) {
 }
 
 absl::StatusOr<FetchReply> ReadComplete(const pb::FetchComplete& proto) {
-  if (proto.finish() < 0 || proto.finish() > pb::FINISH_LENGTH) {
-    return absl::InvalidArgumentError("FetchComplete has an unknown finish");
-  }
-  OutputToken token = rpc::FromProto(proto.first());
-  FetchComplete complete;
-  complete.block_count = proto.block_count();
-  complete.first.token = token.token;
-  complete.first.finish = static_cast<uint8_t>(proto.finish());
-  complete.first.logprob = token.logprob;
-  for (const auto& [id, logprob] : token.top) {
-    complete.first.top_tokens.push_back(id);
-    complete.first.top_logprobs.push_back(logprob);
-  }
+  FetchComplete complete{.block_count = proto.block_count()};
+  BATON_ASSIGN_OR_RETURN(complete.first, rpc::FromProto(proto.first()));
   return complete;
 }
 

@@ -82,7 +82,7 @@ class KvSinkTest : public testing::Test {
       std::memset(pool_.data() + block * kBlockBytes, ByteOf(job, index), kBlockBytes);
     }
   }
-  void Complete(uint64_t job, int32_t blocks, uint8_t finish = 0) {
+  void Complete(uint64_t job, int32_t blocks, FinishReason finish = FinishReason::kNone) {
     sink_.OnReply(job, FetchComplete{.block_count = blocks, .first = {.token = 5, .finish = finish}});
   }
   // Job 1 of one block with read 1 in flight.

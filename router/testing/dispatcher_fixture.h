@@ -36,6 +36,7 @@ inline WorkerInfo MakeWorker(uint64_t n, WorkerRole role) {
 struct JobShape {
   int prompt_tokens = 40;
   int max_tokens = 8;
+  uint32_t choice = 0;
   TimeNs deadline = kNever;
   bool want_kv_digest = false;
 };
@@ -43,6 +44,7 @@ struct JobShape {
 inline std::shared_ptr<const JobSpec> MakeJob(uint64_t n, const JobShape& shape = {}) {
   auto spec = std::make_shared<JobSpec>();
   spec->id = {.high = 2, .low = n};
+  spec->choice = shape.choice;
   spec->prompt.assign(static_cast<size_t>(shape.prompt_tokens), 7);
   spec->sampling.max_tokens = shape.max_tokens;
   spec->deadline = shape.deadline;
@@ -50,10 +52,13 @@ inline std::shared_ptr<const JobSpec> MakeJob(uint64_t n, const JobShape& shape 
   return spec;
 }
 
-inline JobKey KeyOf(uint64_t n, uint32_t attempt = 1) { return {{.high = 2, .low = n}, attempt}; }
+inline JobKey KeyOf(uint64_t n, uint32_t attempt = 1, uint32_t choice = 0) {
+  return {.job = {.high = 2, .low = n}, .attempt = attempt, .choice = choice};
+}
 
 // Words of actions, in order: "P2 1/1" starts prefill of job 1, attempt 1 at worker 2; "solo2", "D", "local" likewise;
 // "-P2 1/1" cancels; "1:0=70" emits token 70 as output 0 of job 1; "1:OK" ends it.
+// Choice 2 of job 1 is "1.2".
 class ActionWords {
  public:
   std::string operator()(const StartPrefill& a) const { return (a.solo ? "solo" : "P") + At(a.worker, a.key); }
@@ -62,15 +67,18 @@ class ActionWords {
     return (a.side == Side::kPrefill ? "-P" : "-D") + At(a.worker, a.key);
   }
   std::string operator()(const EmitToken& a) const {
-    return std::to_string(a.job.low) + ":" + std::to_string(a.token.index) + "=" + std::to_string(a.token.token);
+    return Name(a.key) + ":" + std::to_string(a.token.index) + "=" + std::to_string(a.token.token);
   }
   std::string operator()(const EndJob& a) const {
-    return std::to_string(a.job.low) + ":" + absl::StatusCodeToString(a.result.status.code());
+    return Name(a.key) + ":" + absl::StatusCodeToString(a.result.status.code());
   }
 
  private:
   static std::string At(const WorkerId& worker, const JobKey& key) {
-    return std::to_string(worker.low) + " " + std::to_string(key.job.low) + "/" + std::to_string(key.attempt);
+    return std::to_string(worker.low) + " " + Name(key.choice_key()) + "/" + std::to_string(key.attempt);
+  }
+  static std::string Name(const ChoiceKey& key) {
+    return std::to_string(key.job.low) + (key.choice == 0 ? "" : "." + std::to_string(key.choice));
   }
 };
 
@@ -106,17 +114,22 @@ class DispatcherTest : public ::testing::Test {
   void Committed(const JobKey& key) {
     dispatcher().OnWorkerUpdate(kD, key, MakeUpdate(WorkerUpdate::Kind::kKvCommitted));
   }
-  void Token(Side side, const JobKey& key, int32_t index, int32_t token) {
+  void Token(Side side, const JobKey& key, int32_t index, int32_t token, FinishReason finish = FinishReason::kNone) {
     WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kToken);
-    update.token = {.index = index, .token = token, .logprob = -0.5f, .top = {}};
+    update.token = {.index = index, .token = token, .finish = finish, .logprob = -0.5f};
     dispatcher().OnWorkerUpdate(side, key, update);
   }
-  void Finished(Side side, const JobKey& key, Finish finish, std::string digest = "") {
+  void Finished(Side side, const JobKey& key, std::string digest = "") {
     WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kFinished);
-    update.finish = finish;
     update.kv_digest = std::move(digest);
     update.times.compute_ns = side == kP ? 11 : 22;
     dispatcher().OnWorkerUpdate(side, key, update);
+  }
+  // Output 1 is D's last; its call ends well.
+  void DecodeDone(const JobKey& key) {
+    Token(kD, key, 1, 71, FinishReason::kStop);
+    Finished(kD, key);
+    CallEnd(kD, key);
   }
   void CallEnd(Side side, const JobKey& key, const absl::Status& status = absl::OkStatus()) {
     dispatcher().OnWorkerEnd(side, key, status);
@@ -127,7 +140,7 @@ class DispatcherTest : public ::testing::Test {
     Started(kD, key);
     Started(kP, key);
     Token(kP, key, 0, token);
-    Finished(kP, key, Finish::kNone);
+    Finished(kP, key);
     CallEnd(kP, key);
   }
 

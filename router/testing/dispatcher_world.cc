@@ -61,19 +61,20 @@ void DispatcherWorld::SubmitOne(uint64_t n) {
   EXPECT_EQ(status.ok(), !full) << status;
   ++(full ? result_.refused : result_.accepted);
   if (full) return;
-  const JobId id = job.spec->id;
-  jobs_.emplace(id, std::move(job));
+  const ChoiceKey key = job.spec->key();
+  jobs_.emplace(key, std::move(job));
   ++unended_;
   if (!Chance(options_.cancel_percent)) return;
-  After(RandomNs(400), [this, id] { dispatcher_.Cancel(id, absl::CancelledError("the client left")); });
+  After(RandomNs(400), [this, key] { dispatcher_.Cancel(key, absl::CancelledError("the client left")); });
 }
 
 int32_t DispatcherWorld::OutputLength(const JobSpec& spec) {
   return std::min(spec.sampling.max_tokens, 1 + static_cast<int32_t>(spec.id.low * 2654435761u % (2 * kMaxOutput)));
 }
 
-Finish DispatcherWorld::FinishOf(const JobSpec& spec) {
-  return OutputLength(spec) < spec.sampling.max_tokens ? Finish::kStop : Finish::kLength;
+FinishReason DispatcherWorld::FinishAt(const JobSpec& spec, int32_t index) {
+  if (index + 1 < OutputLength(spec)) return FinishReason::kNone;
+  return OutputLength(spec) < spec.sampling.max_tokens ? FinishReason::kStop : FinishReason::kLength;
 }
 
 void DispatcherWorld::AddWorker(WorkerRole role) {
@@ -170,8 +171,6 @@ void DispatcherWorld::Compute(FakeCall& call) {
     if (Chance(options_.error_percent)) return EndCall(*prefill, absl::InternalError("prefill broke"));
     SendToken(*prefill, 0);
     WorkerUpdate finished = MakeUpdate(WorkerUpdate::Kind::kFinished);
-    const bool last = OutputLength(*prefill->job) == 1;
-    finished.finish = last ? FinishOf(*prefill->job) : Finish::kNone;
     if (prefill->job->want_kv_digest) finished.kv_digest = "digest";
     SendUpdate(*prefill, finished);
     attempts_[key.key].handed_over = true;
@@ -198,9 +197,7 @@ void DispatcherWorld::DecodeFrom(const CallKey& key, int32_t index) {
 }
 
 void DispatcherWorld::FinishCall(FakeCall& call) {
-  WorkerUpdate finished = MakeUpdate(WorkerUpdate::Kind::kFinished);
-  finished.finish = FinishOf(*call.job);
-  SendUpdate(call, finished);
+  SendUpdate(call, MakeUpdate(WorkerUpdate::Kind::kFinished));
   EndCall(call, absl::OkStatus());
 }
 
@@ -235,6 +232,7 @@ void DispatcherWorld::SendToken(FakeCall& call, int32_t index) {
   WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kToken);
   update.token.index = index;
   update.token.token = TokenAt(*call.job, index);
+  update.token.finish = FinishAt(*call.job, index);
   SendUpdate(call, update);
 }
 
@@ -247,18 +245,18 @@ void DispatcherWorld::Pump() {
   CheckBounds();
 }
 
-DispatcherWorld::FakeJob& DispatcherWorld::LiveJob(const JobId& id) {
-  FakeJob& job = jobs_.at(id);
-  EXPECT_FALSE(job.ended) << "job " << id.low << " lives on after its end";
+DispatcherWorld::FakeJob& DispatcherWorld::LiveJob(const ChoiceKey& key) {
+  FakeJob& job = jobs_.at(key);
+  EXPECT_FALSE(job.ended) << "job " << key.ToString() << " lives on after its end";
   return job;
 }
 
 void DispatcherWorld::StartCall(FakeCall call, const std::string& target) {
-  FakeJob& job = LiveJob(call.key.key.job);
+  FakeJob& job = LiveJob(call.key.key.choice_key());
   EXPECT_GE(call.key.key.attempt, job.attempts);
   for (uint32_t attempt = 1; attempt < call.key.key.attempt; ++attempt) {
     for (const Side side : {Side::kPrefill, Side::kDecode}) {
-      const auto earlier = calls_.find({side, {job.spec->id, attempt}});
+      const auto earlier = calls_.find({side, {.job = job.spec->id, .attempt = attempt, .choice = job.spec->choice}});
       EXPECT_TRUE(earlier == calls_.end() || earlier->second.cancel_asked) << "two attempts at once";
     }
   }
@@ -297,18 +295,18 @@ void DispatcherWorld::Handle(const CancelAttempt& cancel) {
 }
 
 void DispatcherWorld::Handle(const EmitToken& emit) {
-  FakeJob& job = LiveJob(emit.job);
-  EXPECT_EQ(emit.token.index, job.tokens) << "job " << emit.job.low;
+  FakeJob& job = LiveJob(emit.key);
+  EXPECT_EQ(emit.token.index, job.tokens) << "job " << emit.key.ToString();
   EXPECT_EQ(emit.token.token, TokenAt(*job.spec, emit.token.index));
   ++job.tokens;
   // What may still come before the end is cut off by the client's listener.
   if (job.tokens != job.stop_after) return;
   job.stopped = true;
-  dispatcher_.Cancel(emit.job, absl::OkStatus());
+  dispatcher_.Cancel(emit.key, absl::OkStatus());
 }
 
 void DispatcherWorld::Handle(const EndJob& end) {
-  FakeJob& job = LiveJob(end.job);
+  FakeJob& job = LiveJob(end.key);
   job.ended = true;
   --unended_;
   const JobResult& result = end.result;
@@ -324,10 +322,10 @@ void DispatcherWorld::Handle(const EndJob& end) {
     EXPECT_TRUE(!absl::IsDeadlineExceeded(result.status) || clock_.Now() >= job.spec->deadline);
     return;
   }
-  EXPECT_TRUE(job.stopped || job.tokens == OutputLength(*job.spec)) << "job " << end.job.low << " is cut short";
-  EXPECT_NE(result.finish, Finish::kNone);
+  EXPECT_TRUE(job.stopped || job.tokens == OutputLength(*job.spec)) << "job " << end.key.ToString() << " is cut short";
+  EXPECT_NE(result.finish, FinishReason::kNone);
   if (options_.error_percent > 0 || options_.crashes > 0) return;
-  EXPECT_EQ(result.kv_digest, job.spec->want_kv_digest && !job.local ? "digest" : "") << "job " << end.job.low;
+  EXPECT_EQ(result.kv_digest, job.spec->want_kv_digest && !job.local ? "digest" : "") << "job " << end.key.ToString();
 }
 
 void DispatcherWorld::CheckBounds() {

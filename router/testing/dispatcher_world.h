@@ -90,7 +90,7 @@ class DispatcherWorld {
   void SubmitOne(uint64_t n);
   // The output that the job must have, and why it ends there.
   static int32_t OutputLength(const JobSpec& spec);
-  static Finish FinishOf(const JobSpec& spec);
+  static FinishReason FinishAt(const JobSpec& spec, int32_t index);
   static int32_t TokenAt(const JobSpec& spec, int32_t index) {
     return static_cast<int32_t>((spec.id.low * 31 + static_cast<uint64_t>(index) * 7) % 1000);
   }
@@ -129,7 +129,7 @@ class DispatcherWorld {
   void Handle(const CancelAttempt& cancel);
   void Handle(const EmitToken& emit);
   void Handle(const EndJob& end);
-  FakeJob& LiveJob(const JobId& id);
+  FakeJob& LiveJob(const ChoiceKey& key);
   void StartCall(FakeCall call, const std::string& target);
   void CheckBounds();
   void CheckLedger();
@@ -140,7 +140,7 @@ class DispatcherWorld {
   Dispatcher dispatcher_;
   std::map<WorkerId, FakeWorker> workers_;
   uint64_t next_worker_ = 1;
-  std::map<JobId, FakeJob> jobs_;
+  std::map<ChoiceKey, FakeJob> jobs_;
   // Open at the router: OnWorkerEnd has not come.
   std::map<CallKey, FakeCall> calls_;
   std::map<JobKey, FakeAttempt> attempts_;
