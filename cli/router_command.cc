@@ -39,8 +39,8 @@ absl::Status Run(const Flags& flags) {
   BATON_ASSIGN_OR_RETURN(const router::ServedModel model, LoadServedModel(flags.model));
   router::DispatcherOptions options;
   options.max_queued_jobs = flags.router.max_queued_jobs;
-  options.local_prefill_tokens = flags.router.local_prefill_tokens;
-  options.ttft_target_ms = flags.router.ttft_target_ms;
+  options.placing.local_prefill_tokens = flags.router.local_prefill_tokens;
+  options.placing.ttft_target_ms = flags.router.ttft_target_ms;
   router::RouterLoop loop(options, MonotonicClock());
   router::WorkerClient workers(MonotonicClock(), loop);
   router::GenerationService generation(model, MonotonicClock(), SystemRandom(), loop);

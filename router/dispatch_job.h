@@ -19,16 +19,6 @@ enum class JobState : uint8_t { kQueued, kPlaced, kStreaming, kFinishing };
 // Who goes first in the line: the table is in waiting_line.h.
 enum class LineRank : uint8_t { kOverdue, kOnTime, kLate };
 
-// Who computes what, in one attempt.
-enum class AttemptKind : uint8_t {
-  // P the prompt, D the output.
-  kPair,
-  // P the only token.
-  kSolo,
-  // D both.
-  kLocal,
-};
-
 // Moments of the current attempt; unset ones have not come.
 struct PhaseMarks {
   TimeNs submitted = 0;
@@ -42,10 +32,11 @@ struct PhaseMarks {
 // rest.
 PhaseTimes ComputePhases(const PhaseMarks& marks, TimeNs end);
 
-// A worker that had no room for the job, and when it may be asked again, unless `load_epoch` passes first.
+// A worker that had no room for the job. The worker may be asked again at `retry_at`, or once its room epoch has moved
+// on.
 struct Refusal {
   WorkerId worker;
-  uint64_t load_epoch = 0;
+  uint64_t room_epoch = 0;
   TimeNs retry_at = 0;
 };
 

@@ -66,7 +66,7 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
       if (!job->marks.admitted) job->marks.admitted = clock_.Now();
       job->result.cached_tokens = update.cached_tokens;
       ledger_.OnComputed(*call, update.cached_tokens);
-      needs_placing_ = true;
+      queue_.OnRoomChanged();
       break;
     case WorkerUpdate::Kind::kKvCommitted:
       if (side == Side::kPrefill || job->committed) break;
@@ -76,7 +76,7 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
     case WorkerUpdate::Kind::kToken:
       if (computes_prompt && call->prompt_tokens > 0) {
         ledger_.OnComputed(*call, call->prompt_tokens);
-        needs_placing_ = true;
+        queue_.OnRoomChanged();
       }
       OnToken(*job, side, update.token);
       break;
@@ -104,7 +104,7 @@ void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& t
     job.state = JobState::kStreaming;
     job.first = token;
     job.marks.first_token = clock_.Now();
-    line_.OnFirstToken(*job.marks.first_token - *job.marks.placed, job.tokens_to_first);
+    queue_.OnFirstToken(job, *job.marks.first_token - *job.marks.placed);
     // Nothing is transferred in these; a token of D means that it has the KV.
     if (job.kind != AttemptKind::kPair || side == Side::kDecode) {
       job.committed = true;
@@ -136,10 +136,9 @@ void Dispatcher::Impl::OnWorkerEnd(Side side, const JobKey& key, const absl::Sta
   const std::optional<Call> call = ledger_.Close({side, key});
   if (!call) return;
   if (registry_.Find(call->worker) == nullptr) ledger_.OnWorkerGone(call->worker);
-  needs_placing_ = true;
   DispatchJob* job = call->cancelled ? nullptr : FindJob(key);
   const bool no_room = absl::IsResourceExhausted(status) && !call->started && !call->finished;
-  if (!no_room) OnRoom(call->worker);
+  no_room ? queue_.OnRoomChanged() : queue_.OnRoomChanged(call->worker);
   if (job != nullptr && no_room && job->state == JobState::kPlaced) {
     OnRefusal(*job, *call, status);
   } else if (job != nullptr && !call->finished) {
@@ -174,10 +173,7 @@ void Dispatcher::Impl::OnRefusal(DispatchJob& job, const Call& call, const absl:
                                                               " attempts, the last one: ", status.message())));
   }
   CancelCalls(job);
-  const TimeNs retry_at = After(clock_.Now(), options_.refusal_backoff_ms);
-  if (const auto epoch = load_epochs_.find(call.worker); epoch != load_epochs_.end()) {
-    job.refused_by.push_back({call.worker, epoch->second, retry_at});
-  }
+  queue_.OnRefusal(job, call.worker);
   Requeue(job);
 }
 
@@ -187,7 +183,6 @@ void Dispatcher::Impl::OnWorkerLost(const WorkerId& id, const absl::Status& why)
   const absl::Status what =
       absl::UnavailableError(absl::StrCat("worker ", worker->info.target, " was lost: ", why.message()));
   registry_.Leave(id);
-  load_epochs_.erase(id);
   ledger_.OnWorkerGone(id);
   for (const CallKey& call : ledger_.CallsOf(id)) {
     // Its job may have ended by an earlier one of these.
@@ -202,7 +197,7 @@ void Dispatcher::Impl::OnWorkerLost(const WorkerId& id, const absl::Status& why)
     if (job->state != JobState::kQueued && job->pair.prefill == id) readers.push_back(job.get());
   }
   for (DispatchJob* job : readers) OnLossOf(*job, id, what);
-  OnWorkersChanged();
+  queue_.OnWorkersChanged();
   PlaceQueued();
 }
 
@@ -247,8 +242,8 @@ void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
   result.phases = ComputePhases(job.marks, clock_.Now());
   actions_.push_back(EndJob{.key = job.spec->key(), .result = std::move(result)});
   SetTimer(job, kNever);
-  if (job.state == JobState::kQueued) line_.Remove(job);
-  needs_placing_ = true;
+  if (job.state == JobState::kQueued) queue_.Remove(job);
+  queue_.OnRoomChanged();
   jobs_.erase(job.spec->key());
 }
 

@@ -33,8 +33,7 @@
 //   any         | Cancel, deadline               | ended       | End(status)
 //
 // End cancels the calls of the job that are open and have not said kFinished, then gives EndJob, the job's last action.
-// The order of the line is waiting_line.h's. A job at its head may be passed over max_passed_over times by jobs that
-// fit; then it is hurried, and nothing is placed before it.
+// Which waiting job goes next, and to which workers, is placing_queue.h's.
 // A cancelled attempt keeps counting as assigned until its worker ended the call.
 #ifndef BATON_ROUTER_DISPATCHER_H_
 #define BATON_ROUTER_DISPATCHER_H_
@@ -52,28 +51,19 @@
 #include "router/dispatch_actions.h"
 #include "router/job.h"
 #include "router/placement.h"
+#include "router/placing_queue.h"
 #include "router/worker_registry.h"
 
 namespace baton::router {
 
 struct DispatcherOptions {
-  PlacementOptions placement;
+  PlacingOptions placing;
   // Waiting jobs beyond which new ones are refused; jobs that come back from a worker are not.
   int32_t max_queued_jobs = kMaxQueuedJobs;
   // Open calls are bounded by twice this.
   int32_t max_running_jobs = kMaxRunningJobs;
-  // Prompts shorter than this are prefilled by the decode worker itself; 0: never.
-  int32_t local_prefill_tokens = 0;
-  int32_t max_passed_over = 8;
-  // Jobs that may have their first token so soon after they came go before those that may not; 0: in order of
-  // submission.
-  int64_t ttft_target_ms = 0;
   // Attempts that were refused for lack of room before the job fails with RESOURCE_EXHAUSTED.
   int32_t max_refusals = 10'000;
-  // A worker that refused a job gets it again after this time, or once its load has changed.
-  int64_t refusal_backoff_ms = 20;
-  // A job waits this long for the workers it needs to exist before UNAVAILABLE.
-  int64_t no_worker_wait_ms = 2'000;
   // After an error of one worker that may be an echo, this long for the other one's word.
   int64_t echo_wait_ms = 200;
   // After the last token, this long for the workers' reports: the job then ends well without them.

@@ -1,8 +1,7 @@
-// The dispatcher's inside: dispatcher.cc follows a placed job, dispatcher_queue.cc the line, placing and time.
+// The dispatcher's inside: dispatcher.cc follows a placed job, dispatcher_queue.cc begins attempts and watches time.
 #ifndef BATON_ROUTER_DISPATCHER_IMPL_H_
 #define BATON_ROUTER_DISPATCHER_IMPL_H_
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -14,7 +13,6 @@
 #include "router/call_ledger.h"
 #include "router/dispatch_job.h"
 #include "router/dispatcher.h"
-#include "router/waiting_line.h"
 
 namespace baton::router {
 
@@ -34,15 +32,12 @@ class Dispatcher::Impl {
   std::vector<DispatchAction> TakeActions() { return std::exchange(actions_, {}); }
 
   const WorkerRegistry& registry() const { return registry_; }
-  int32_t queued_jobs() const { return static_cast<int32_t>(line_.size()); }
-  int32_t running_jobs() const { return static_cast<int32_t>(jobs_.size() - line_.size()); }
+  int32_t queued_jobs() const { return static_cast<int32_t>(queue_.size()); }
+  int32_t running_jobs() const { return static_cast<int32_t>(jobs_.size() - queue_.size()); }
   int32_t open_calls() const { return static_cast<int32_t>(ledger_.size()); }
   const std::map<WorkerId, WorkerAssignment>& assigned() const { return ledger_.assigned(); }
 
  private:
-  // Kinds of attempts, which need different workers.
-  static constexpr size_t kKinds = 3;
-
   // dispatcher.cc: a placed job.
   DispatchJob* FindJob(const JobKey& key);
   void OnToken(DispatchJob& job, Side side, const OutputToken& token);
@@ -62,26 +57,15 @@ class Dispatcher::Impl {
   bool IsLive(Side side, const JobKey& key);
   absl::Status Describe(Side side, const WorkerId& worker, const absl::Status& status) const;
 
-  // dispatcher_queue.cc: the line, placing, time.
+  // dispatcher_queue.cc: attempts begin, time passes.
   void PlaceQueued();
-  void RankQueued(TimeNs now);
-  // Prompt tokens that the worker has yet to compute.
-  int64_t Uncomputed(const WorkerId& worker) const;
-  PlacementResult PlaceNow(DispatchJob& job);
-  void StartAttempt(DispatchJob& job, const Pair& pair);
+  void StartAttempt(DispatchJob& job);
   void Requeue(DispatchJob& job);
-  AttemptKind KindOf(const JobSpec& spec) const;
-  std::vector<WorkerId> Avoided(DispatchJob& job);
   absl::Status Impossible(const JobSpec& spec) const;
-  // Room may have come at the worker.
-  void OnRoom(const WorkerId& worker);
-  void OnWorkersChanged();
   void OnJobTimer(DispatchJob& job);
   void SetTimer(DispatchJob& job, TimeNs at);
   void EndSilentWorkers();
   void EndUnservedJobs();
-  // When a job stops waiting for workers; kNever while there are some for it.
-  TimeNs GiveUpTime(const DispatchJob& job) const;
   bool HasCallRoom() const;
 
   const DispatcherOptions options_;
@@ -90,19 +74,9 @@ class Dispatcher::Impl {
   CallLedger ledger_;
   std::map<ChoiceKey, std::unique_ptr<DispatchJob>> jobs_;
   // Jobs in state kQueued.
-  WaitingLine line_;
+  PlacingQueue queue_;
   uint64_t next_place_ = 0;
   std::set<std::pair<TimeNs, ChoiceKey>> timers_;
-  // Counts, per registered worker, how often room may have come.
-  std::map<WorkerId, uint64_t> load_epochs_;
-  // Something has changed since placing was last tried that could let a waiting job be placed.
-  bool needs_placing_ = false;
-  // When a refused worker may be asked again, the earliest one.
-  TimeNs next_retry_ = kNever;
-  // Since when no workers for this AttemptKind are there; kNever: there are.
-  std::array<TimeNs, kKinds> missing_since_;
-  // Not after the first job that must give up waiting for workers.
-  TimeNs next_give_up_ = kNever;
   // Not after the first worker that falls silent.
   TimeNs next_silence_ = kNever;
   std::vector<DispatchAction> actions_;

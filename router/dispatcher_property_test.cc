@@ -21,9 +21,9 @@ WorldOptions Faulty(uint64_t seed) {
   options.crashes = 4;
   options.dispatcher.max_queued_jobs = 20;
   options.dispatcher.max_running_jobs = 12;
-  options.dispatcher.local_prefill_tokens = seed % 4 == 0 ? 30 : 0;
+  options.dispatcher.placing.local_prefill_tokens = seed % 4 == 0 ? 30 : 0;
   options.dispatcher.worker_silence_ms = 1'000;
-  options.dispatcher.ttft_target_ms = seed % 2 == 0 ? 20 : 0;
+  options.dispatcher.placing.ttft_target_ms = seed % 2 == 0 ? 20 : 0;
   return options;
 }
 

@@ -76,7 +76,7 @@ TEST_F(DispatcherQueueTest, WithoutWorkersAJobEndsUnavailable) {
 }
 
 TEST_F(DispatcherQueueTest, AJobThatIsTooLateForTheTargetLetsOthersGoFirst) {
-  options_.ttft_target_ms = 100;
+  options_.placing.ttft_target_ms = 100;
   JoinPair();
   Submit(1, {.prompt_tokens = 128});
   Submit(2, {.prompt_tokens = 64});
@@ -122,8 +122,8 @@ TEST_F(DispatcherQueueTest, APromptLargerThanEveryPoolEndsAtOnce) {
 }
 
 TEST_F(DispatcherQueueTest, TheHeadIsPassedOverABoundedNumberOfTimes) {
-  options_.max_passed_over = 2;
-  options_.ttft_target_ms = 100;
+  options_.placing.max_passed_over = 2;
+  options_.placing.ttft_target_ms = 100;
   JoinPair();
   Submit(1, {.prompt_tokens = kHalfPrompt});
   PrefillDone(KeyOf(1), 70);

@@ -57,7 +57,7 @@ TEST_F(DispatcherTest, OneOutputTokenNeedsNoDecodeWorker) {
 }
 
 TEST_F(DispatcherTest, AShortPromptIsPrefilledByTheDecodeWorker) {
-  options_.local_prefill_tokens = 41;
+  options_.placing.local_prefill_tokens = 41;
   JoinPair();
   Submit(1);
   EXPECT_THAT(Actions(), ElementsAre("local2 1/1"));
@@ -400,7 +400,7 @@ TEST_F(DispatcherTest, CancelWithOkEndsTheJobAsStopped) {
 }
 
 TEST_F(DispatcherTest, DeadlinesEndQueuedAndRunningJobs) {
-  options_.no_worker_wait_ms = 60'000;
+  options_.placing.no_worker_wait_ms = 60'000;
   Submit(1, {.deadline = clock_.Now() + 5 * kNsPerMs});
   RunMs(5);
   EXPECT_THAT(Actions(), ElementsAre("1:DEADLINE_EXCEEDED"));

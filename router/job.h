@@ -27,6 +27,7 @@ struct JobSpec {
   std::string traceparent;
 
   ChoiceKey key() const { return {id, choice}; }
+  int64_t prompt_tokens() const { return static_cast<int64_t>(prompt.size()); }
 };
 
 enum class Side : uint8_t { kPrefill, kDecode };

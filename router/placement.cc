@@ -1,7 +1,6 @@
 #include "router/placement.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 namespace baton::router {
@@ -10,8 +9,7 @@ namespace {
 PlacementVerdict Worse(PlacementVerdict a, PlacementVerdict b) { return std::max(a, b); }
 PlacementVerdict Better(PlacementVerdict a, PlacementVerdict b) { return std::min(a, b); }
 
-// Workers of one fingerprint, in order of id.
-using Group = std::vector<const Worker*>;
+using Group = WorkerRegistry::Group;
 
 struct GroupResult {
   PlacementResult result;
@@ -31,7 +29,9 @@ class Placer {
          const std::vector<WorkerId>& avoid)
       : assigned_(assigned), needs_(needs), options_(options), avoid_(avoid) {}
 
-  GroupResult PlaceIn(const Group& group) const { return needs_.solo ? PlaceSolo(group) : PlacePair(group); }
+  GroupResult PlaceIn(const Group& group) const {
+    return needs_.kind == AttemptKind::kSolo ? PlaceSolo(group) : PlacePair(group);
+  }
 
  private:
   GroupResult PlaceSolo(const Group& group) const;
@@ -135,7 +135,7 @@ GroupResult Placer::PlacePair(const Group& group) const {
   const Choice prefill = ChoosePrefillFor(group, dedicated);
   for (const Worker* worker : group) {
     if (!worker->can_decode()) continue;
-    const bool alone = needs_.local || (worker->info.role == WorkerRole::kMixed && !dedicated);
+    const bool alone = needs_.kind == AttemptKind::kLocal || (worker->info.role == WorkerRole::kMixed && !dedicated);
     const PlacementVerdict verdict = Worse(DecodeVerdict(*worker), alone ? PrefillVerdict(*worker) : prefill.verdict);
     if (verdict == PlacementVerdict::kPlaced) {
       const Worker& prefiller = alone ? *worker : *prefill.worker;
@@ -159,13 +159,9 @@ const WorkerAssignment& AssignmentOf(const std::map<WorkerId, WorkerAssignment>&
 
 PlacementResult Place(const WorkerRegistry& registry, const std::map<WorkerId, WorkerAssignment>& assigned,
                       const JobNeeds& needs, const PlacementOptions& options, const std::vector<WorkerId>& avoid) {
-  std::map<std::string_view, Group> groups;
-  for (const auto& [id, worker] : registry.workers()) {
-    if (worker.load.state == WorkerState::kServing) groups[worker.info.fingerprint].push_back(&worker);
-  }
   const Placer placer(assigned, needs, options, avoid);
   GroupResult best;
-  for (const auto& [fingerprint, group] : groups) {
+  for (const auto& [fingerprint, group] : registry.serving_groups()) {
     const GroupResult placed = placer.PlaceIn(group);
     const bool equal = placed.result.verdict == best.result.verdict;
     if (placed.result.verdict < best.result.verdict || (equal && placed.cost < best.cost)) best = placed;

@@ -17,6 +17,7 @@
 #ifndef BATON_ROUTER_PLACEMENT_H_
 #define BATON_ROUTER_PLACEMENT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -46,12 +47,17 @@ struct PlacementOptions {
   int32_t max_pending_chunks = 2;
 };
 
+// Who computes what in one attempt, and so which workers it needs.
+enum class AttemptKind : uint8_t {
+  kPair,   // P computes the prompt, D the output
+  kSolo,   // P computes the only output token
+  kLocal,  // D computes both
+};
+inline constexpr size_t kAttemptKinds = 3;
+
 struct JobNeeds {
   int64_t prompt_tokens = 0;
-  // One output token: no decode worker is needed.
-  bool solo = false;
-  // The decode worker computes the prompt: no prefill worker is needed. Not together with `solo`.
-  bool local = false;
+  AttemptKind kind = AttemptKind::kPair;
 };
 
 struct Pair {

@@ -14,16 +14,8 @@ constexpr WorkerRole kDecode = WorkerRole::kDecode;
 constexpr WorkerRole kMixed = WorkerRole::kMixed;
 
 JobNeeds Prompt(int64_t tokens) { return {.prompt_tokens = tokens}; }
-JobNeeds Solo(int64_t tokens) {
-  JobNeeds needs = Prompt(tokens);
-  needs.solo = true;
-  return needs;
-}
-JobNeeds Local(int64_t tokens) {
-  JobNeeds needs = Prompt(tokens);
-  needs.local = true;
-  return needs;
-}
+JobNeeds Solo(int64_t tokens) { return {.prompt_tokens = tokens, .kind = AttemptKind::kSolo}; }
+JobNeeds Local(int64_t tokens) { return {.prompt_tokens = tokens, .kind = AttemptKind::kLocal}; }
 
 class PlacementTest : public ::testing::Test {
  protected:

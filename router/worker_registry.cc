@@ -43,18 +43,33 @@ absl::Status WorkerRegistry::Join(const WorkerInfo& info, TimeNs now) {
   Worker worker{.info = info, .load = {}, .last_heard = now};
   worker.load.free_blocks = info.total_blocks;
   workers_.emplace(info.id, std::move(worker));
+  Regroup();
   return absl::OkStatus();
 }
 
 bool WorkerRegistry::Heartbeat(const WorkerId& id, const WorkerLoad& load, TimeNs now) {
   const auto it = workers_.find(id);
   if (it == workers_.end()) return false;
+  const bool state_changed = it->second.load.state != load.state;
   it->second.load = load;
   it->second.last_heard = now;
+  if (state_changed) Regroup();
   return true;
 }
 
-bool WorkerRegistry::Leave(const WorkerId& id) { return workers_.erase(id) > 0; }
+bool WorkerRegistry::Leave(const WorkerId& id) {
+  if (workers_.erase(id) == 0) return false;
+  Regroup();
+  return true;
+}
+
+// Membership and state change rarely, placements look at the groups all the time.
+void WorkerRegistry::Regroup() {
+  serving_groups_.clear();
+  for (const auto& [id, worker] : workers_) {
+    if (worker.load.state == WorkerState::kServing) serving_groups_[worker.info.fingerprint].push_back(&worker);
+  }
+}
 
 std::vector<WorkerId> WorkerRegistry::Silent(TimeNs before) const {
   std::vector<WorkerId> silent;

@@ -61,6 +61,9 @@ struct Worker {
 
 class WorkerRegistry {
  public:
+  // In order of id.
+  using Group = std::vector<const Worker*>;
+
   // A new worker counts as idle until its first heartbeat. ALREADY_EXISTS for a known incarnation, RESOURCE_EXHAUSTED
   // beyond kMaxWorkers, INVALID_ARGUMENT for nonsense (no target, no fingerprint, a capacity of zero, a zero
   // incarnation).
@@ -74,9 +77,14 @@ class WorkerRegistry {
   const Worker* Find(const WorkerId& id) const;
   // In order of id, so that equal loads are resolved the same way everywhere.
   const std::map<WorkerId, Worker>& workers() const { return workers_; }
+  // The workers that take new jobs, by fingerprint: KV moves only within one of these. Valid until the next change.
+  const std::map<std::string, Group>& serving_groups() const { return serving_groups_; }
 
  private:
+  void Regroup();
+
   std::map<WorkerId, Worker> workers_;
+  std::map<std::string, Group> serving_groups_;
 };
 
 }  // namespace baton::router

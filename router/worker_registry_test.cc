@@ -51,6 +51,30 @@ TEST(WorkerRegistryTest, WorkersAreBounded) {
   EXPECT_TRUE(absl::IsResourceExhausted(registry.Join(MakeWorker(kMaxWorkers + 1, WorkerRole::kDecode), 0)));
 }
 
+TEST(WorkerRegistryTest, ServingWorkersAreGroupedByFingerprintInOrderOfId) {
+  WorkerRegistry registry;
+  for (const uint64_t n : {3, 1, 2}) {
+    WorkerInfo info = MakeWorker(n, WorkerRole::kDecode);
+    info.fingerprint = n == 2 ? "g" : "f";
+    ASSERT_TRUE(registry.Join(info, 0).ok());
+  }
+  const auto ids_of = [&](const char* fingerprint) {
+    std::vector<uint64_t> ids;
+    const auto it = registry.serving_groups().find(fingerprint);
+    if (it == registry.serving_groups().end()) return ids;
+    for (const Worker* worker : it->second) ids.push_back(worker->info.id.low);
+    return ids;
+  };
+  EXPECT_THAT(ids_of("f"), ElementsAre(1, 3));
+  EXPECT_THAT(ids_of("g"), ElementsAre(2));
+  registry.Heartbeat(MakeWorkerId(1), {.state = WorkerState::kDraining}, 1);
+  EXPECT_THAT(ids_of("f"), ElementsAre(3));
+  registry.Heartbeat(MakeWorkerId(1), {.state = WorkerState::kServing}, 2);
+  EXPECT_THAT(ids_of("f"), ElementsAre(1, 3));
+  registry.Leave(MakeWorkerId(2));
+  EXPECT_THAT(ids_of("g"), ElementsAre());
+}
+
 TEST(WorkerRegistryTest, SilentAreThoseNotHeardSince) {
   WorkerRegistry registry;
   for (uint64_t n = 1; n <= 3; ++n) ASSERT_TRUE(registry.Join(MakeWorker(n, WorkerRole::kDecode), 10).ok());

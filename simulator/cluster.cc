@@ -81,8 +81,8 @@ class Cluster final : public PeerDirectory {
     // The planted bug takes several rows of one sequence at a decode worker for a recomputation; a local prefill has
     // several rows too.
     const bool local = sim_.bug != PlantedBug::kResumedTooLate && sim_.Chance(30);
-    if (local) options.local_prefill_tokens = 24;
-    if (sim_.Chance(50)) options.ttft_target_ms = sim_.Between(1, 100);
+    if (local) options.placing.local_prefill_tokens = 24;
+    if (sim_.Chance(50)) options.placing.ttft_target_ms = sim_.Between(1, 100);
     return options;
   }
 
