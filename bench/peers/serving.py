@@ -101,9 +101,9 @@ def vllm_server(python, model, threads, log):
     return OpenAiServer(command, port, log)
 
 
-def load(binary, server, flags):
-    command = [binary, "bench", "serve", "--json", *server.load_flags, "--slo-ttft-ms", SLO_TTFT_MS, "--slo-tpot-ms",
-               SLO_TPOT_MS, *flags]
+def load(binary, server, flags, niceness=0):
+    command = ["nice", "-n", niceness, binary, "bench", "serve", "--json", *server.load_flags, "--slo-ttft-ms",
+               SLO_TTFT_MS, "--slo-tpot-ms", SLO_TPOT_MS, *flags]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=LOAD_TIMEOUT_S,
                           check=False)
     if not done.stdout:

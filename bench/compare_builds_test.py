@@ -1,0 +1,55 @@
+"""python3 -m unittest compare_builds_test: ratios, intervals and verdicts of runs that are given."""
+
+import unittest
+
+import compare_builds
+from paired_ratios import median_interval
+
+
+def run(value, unit="tokens/s", cpu=None):
+    given = {"times": {"prefill_512": {"value": value, "unit": unit}}}
+    return given if cpu is None else {**given, "cpu_ms_per_1000_tokens": cpu}
+
+
+def row(pairs):
+    return compare_builds.summarize({"prefill_512": pairs})[0]
+
+
+class CompareBuildsTest(unittest.TestCase):
+    def test_the_interval_of_twelve_ratios_leaves_out_two_at_each_end(self):
+        self.assertEqual(median_interval(list(range(12, 0, -1))), (3, 10, True))
+
+    def test_six_ratios_are_the_fewest_with_an_interval(self):
+        self.assertEqual(median_interval([1, 2, 3, 4, 5, 6]), (1, 6, True))
+        self.assertEqual(median_interval([1, 2, 3, 4, 5]), (1, 5, False))
+        self.assertEqual(median_interval([1]), (1, 1, False))
+
+    def test_fewer_than_six_pairs_have_no_verdict(self):
+        self.assertEqual(row([(run(100), run(100))] * 5)["verdict"], "too few pairs")
+
+    def test_half_the_rate_is_twice_the_time(self):
+        compared = row([(run(100), run(50))] * 6)
+        self.assertEqual(compared["time"]["ratio"], 2)
+        self.assertEqual((compared["time"]["old"], compared["time"]["new"]), (100, 50))
+        self.assertEqual(compared["verdict"], "slower")
+
+    def test_a_figure_in_ms_is_a_time_already(self):
+        self.assertEqual(row([(run(10, "ms"), run(20, "ms"))] * 6)["time"]["ratio"], 2)
+
+    def test_cpu_time_decides_when_the_interval_is_too_wide(self):
+        noisy = [(100, 80), (100, 120)] * 6
+        equal = row([(run(old, cpu=10), run(new, cpu=10.1)) for old, new in noisy])
+        more = row([(run(old, cpu=10), run(new, cpu=12)) for old, new in noisy])
+        unknown = row([(run(old), run(new)) for old, new in noisy])
+        self.assertEqual([given["verdict"] for given in (equal, more, unknown)],
+                         ["not slower (CPU time)", "slower (CPU time)", "cannot tell"])
+
+    def test_the_busiest_threads_of_a_worker_count_as_its_kernel_threads(self):
+        second = 10**9
+        before = {(True, "7"): {"70": second}, (False, "8"): {"80": 0}}
+        after = {(True, "7"): {"70": 2 * second, "71": 9 * second, "72": 8 * second}, (False, "8"): {"80": 5 * second}}
+        self.assertEqual(compare_builds.spent_besides_kernels_s(before, after, 2), 6)
+
+
+if __name__ == "__main__":
+    unittest.main()
