@@ -1,5 +1,5 @@
-// The router's open calls to workers, and what they have assigned to each worker. A call stays on the ledger until the
-// worker has ended it, also when its job is long over: the worker may still hold what it was given.
+// The router's open calls to workers, and the load that they assign to each worker. A call stays on the ledger until
+// the worker has ended it, even if its job is over, because the worker may still hold the blocks.
 #ifndef BATON_ROUTER_CALL_LEDGER_H_
 #define BATON_ROUTER_CALL_LEDGER_H_
 
@@ -24,12 +24,12 @@ struct CallKey {
 
 struct Call {
   WorkerId worker;
-  // Charged to the worker: prompt tokens until their first token comes, blocks until the end.
+  // The load charged to the worker: prompt tokens until the first output token comes, blocks until the call ends.
   int64_t prompt_tokens = 0;
   int64_t blocks = 0;
-  // kStarted came: RESOURCE_EXHAUSTED is no refusal any more.
+  // kStarted came, so RESOURCE_EXHAUSTED is no longer a refusal.
   bool started = false;
-  // kFinished came: the call ends by itself.
+  // kFinished came, so the call ends by itself.
   bool finished = false;
   bool cancelled = false;
 
@@ -40,14 +40,14 @@ struct Call {
 class CallLedger {
  public:
   void Open(const CallKey& key, const Call& call);
-  // Null for a call that is not open. Valid until it is closed.
+  // Null for a call that is not open. The result is valid until the call is closed.
   Call* Find(const CallKey& key);
-  // `tokens` more of the call's prompt need no computing any more.
+  // The worker has computed `tokens` more of the call's prompt, or found them in its cache.
   void OnComputed(Call& call, int64_t tokens);
   std::optional<Call> Close(const CallKey& key);
-  // The worker's heartbeat shows what was assigned before.
+  // A heartbeat came, which shows all that was assigned before it.
   void OnLoadHeard(const WorkerId& worker);
-  // The worker is no longer registered: it is forgotten with its last call.
+  // The worker is no longer registered. The ledger forgets it with its last call.
   void OnWorkerGone(const WorkerId& worker);
 
   std::vector<CallKey> CallsOf(const WorkerId& worker) const;
@@ -55,9 +55,9 @@ class CallLedger {
   size_t size() const { return calls_.size(); }
 
  private:
-  // In order, so that equal events give equal actions.
+  // Ordered, so that equal events give equal actions.
   std::map<CallKey, Call> calls_;
-  // Workers with an open call, or one that has ended since their last heartbeat.
+  // Workers that have an open call, or had one since their last heartbeat.
   std::map<WorkerId, WorkerAssignment> assigned_;
 };
 

@@ -16,10 +16,10 @@ namespace baton::router {
 
 enum class JobState : uint8_t { kQueued, kPlaced, kStreaming, kFinishing };
 
-// Who goes first in the line: the table is in waiting_line.h.
+// Which jobs go first in the line; waiting_line.h has the table.
 enum class LineRank : uint8_t { kOverdue, kOnTime, kLate };
 
-// Moments of the current attempt; unset ones have not come.
+// Moments of the current attempt. A moment that has not come yet is unset.
 struct PhaseMarks {
   TimeNs submitted = 0;
   std::optional<TimeNs> placed;
@@ -28,8 +28,8 @@ struct PhaseMarks {
   std::optional<TimeNs> committed;
 };
 
-// Contiguous from `submitted` to `end`, whatever is unset or out of order: the phase that a job ended in takes the
-// rest.
+// The phases are contiguous from `submitted` to `end`, even if marks are unset or out of order: the phase in which the
+// job ended takes the rest.
 PhaseTimes ComputePhases(const PhaseMarks& marks, TimeNs end);
 
 // A worker that had no room for the job. The worker may be asked again at `retry_at`, or once its room epoch has moved
@@ -42,12 +42,12 @@ struct Refusal {
 
 struct DispatchJob {
   std::shared_ptr<const JobSpec> spec;
-  // Order of submission; a job that comes back takes its old place.
+  // Number in the order of submission. A job that comes back takes its old place.
   uint64_t place_in_line = 0;
   LineRank line_rank = LineRank::kOnTime;
   JobState state = JobState::kQueued;
   PhaseMarks marks;
-  // The next event of time: the deadline, or the end of the wait for the reason behind `echo`.
+  // When OnTimer looks at the job: its deadline, or earlier while it waits for the cause behind `echo` or for reports.
   TimeNs timer = kNever;
 
   int32_t passed_over = 0;
@@ -58,11 +58,11 @@ struct DispatchJob {
   uint32_t attempt = 0;
   AttemptKind kind = AttemptKind::kPair;
   Pair pair;
-  // What the prompt's worker had to compute when it got this prompt, with it.
+  // Tokens that the prompt's worker had to compute when it got this prompt, including the prompt itself.
   int64_t tokens_to_first = 0;
-  // D has the prompt's KV: P may go.
+  // D has the prompt's KV, so the loss of P does no harm.
   bool committed = false;
-  // What a side said that was only cancelled.
+  // An error that may only echo the other side's failure, kept until that one is known.
   std::optional<absl::Status> echo;
 
   // Output so far: next_index tokens.

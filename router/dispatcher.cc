@@ -15,8 +15,8 @@ namespace {
 
 Side Other(Side side) { return side == Side::kPrefill ? Side::kDecode : Side::kPrefill; }
 
-// Perhaps only what the other side's failure looks like from here: a cancelled call; and a fetch that broke or found
-// nothing, which is all that D knows of a P that has refused or died.
+// Whether the error may be a mere consequence of the other side's failure. A cancelled call may be one. So may a fetch
+// that broke or found nothing, because D learns no more than that of a P that has refused or died.
 bool MaybeEcho(Side side, const absl::Status& status) {
   if (absl::IsCancelled(status)) return true;
   return side == Side::kDecode && (absl::IsUnavailable(status) || absl::IsNotFound(status));
@@ -55,7 +55,7 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
   Call* call = ledger_.Find({side, key});
   if (call == nullptr || !call->live()) return;
   DispatchJob* job = FindJob(key);
-  // The call of a job that has ended is cancelled or finished.
+  // A live call has its job: the end of a job leaves its calls cancelled or finished.
   BATON_CHECK(job != nullptr) << key.ToString();
   const bool computes_prompt = side == job->prompt_side();
   if (!update.kv_digest.empty()) job->result.kv_digest = update.kv_digest;
@@ -105,7 +105,7 @@ void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& t
     job.first = token;
     job.marks.first_token = clock_.Now();
     queue_.OnFirstToken(job, *job.marks.first_token - *job.marks.placed);
-    // Nothing is transferred in these; a token of D means that it has the KV.
+    // Attempts of one worker transfer nothing, and a token of D means that D has the KV.
     if (job.kind != AttemptKind::kPair || side == Side::kDecode) {
       job.committed = true;
       if (!job.marks.committed) job.marks.committed = clock_.Now();
@@ -156,7 +156,7 @@ void Dispatcher::Impl::OnCallEnd(DispatchJob& job, Side side, const Call& call, 
     const bool root = !status.ok() && !absl::IsCancelled(status);
     return End(job, root ? what : *job.echo);
   }
-  // P has done its part for the router; whether D has the KV is D's to say, and its call is open.
+  // P has done its part for the router. D's call is open and will tell whether D has the KV.
   if (side == Side::kPrefill && job.kind == AttemptKind::kPair && job.next_index > 0) return;
   if (MaybeEcho(side, status) && IsLive(Other(side), job.key())) {
     job.echo = what;
@@ -185,9 +185,9 @@ void Dispatcher::Impl::OnWorkerLost(const WorkerId& id, const absl::Status& why)
   registry_.Leave(id);
   ledger_.OnWorkerGone(id);
   for (const CallKey& call : ledger_.CallsOf(id)) {
-    // Its job may have ended by an earlier one of these.
+    // The loss of an earlier call in this loop may have ended the job.
     if (DispatchJob* job = FindJob(call.key)) OnLossOf(*job, id, what);
-    // Nothing more is believed of it, not even that it ends a finished call.
+    // A lost worker cannot be trusted to end even a finished call.
     ledger_.Find(call)->finished = false;
     CancelCall(call.side, call.key);
   }
@@ -264,7 +264,7 @@ bool Dispatcher::Impl::IsLive(Side side, const JobKey& key) {
   return call != nullptr && call->live();
 }
 
-// The client's CANCELLED is its own: a worker's is an outage.
+// CANCELLED is what a client gets for its own cancellation, so a worker's CANCELLED becomes UNAVAILABLE.
 absl::Status Dispatcher::Impl::Describe(Side side, const WorkerId& worker, const absl::Status& status) const {
   const Worker* known = registry_.Find(worker);
   const absl::StatusCode code = absl::IsCancelled(status) ? absl::StatusCode::kUnavailable : status.code();

@@ -1,6 +1,6 @@
 // The life of every job at the router, and the one owner of failure: workers return a Status, the dispatcher alone
 // requeues, cancels or ends. Events in, actions out; used by one thread, the router's loop. P and D are the prefill and
-// the decode worker of the job's current attempt; what earlier attempts still say is ignored.
+// the decode worker of the job's current attempt; updates of earlier attempts are ignored.
 //
 //   state       | event                          | next        | actions
 //   ------------+--------------------------------+-------------+-------------------------------------------------------
@@ -25,16 +25,16 @@
 //               | so has P where its digest was  |             |
 //               | asked for; or after            |             |
 //               | report_wait_ms                 |             |
-//   kPlaced,    | an error of P or D             | ended       | End(it); what may be the echo of the other side's
-//   kStreaming  |                                |             | failure or refusal waits a moment for that
+//   kPlaced,    | an error of P or D             | ended       | End(it); an error that may only echo the other side's
+//   kStreaming  |                                |             | failure or refusal waits echo_wait_ms for that one
 //   kStreaming  | an error of P after token 0    | kStreaming  | (D will say whether it has the KV)
 //   kPlaced,    | D lost, or P lost before the   | ended       | End(UNAVAILABLE)
 //   kStreaming  | KV was committed at D          |             |
 //   any         | Cancel, deadline               | ended       | End(status)
 //
-// End cancels the calls of the job that are open and have not said kFinished, then gives EndJob, the job's last action.
-// Which waiting job goes next, and to which workers, is placing_queue.h's.
-// A cancelled attempt keeps counting as assigned until its worker ended the call.
+// End cancels the job's open calls that have not reported kFinished, then emits EndJob, the job's last action.
+// placing_queue.h decides which waiting job goes next, and to which workers.
+// A cancelled attempt counts as assigned until its worker has ended the call.
 #ifndef BATON_ROUTER_DISPATCHER_H_
 #define BATON_ROUTER_DISPATCHER_H_
 
@@ -58,17 +58,17 @@ namespace baton::router {
 
 struct DispatcherOptions {
   PlacingOptions placing;
-  // Waiting jobs beyond which new ones are refused; jobs that come back from a worker are not.
+  // New jobs are refused while this many wait. Jobs that come back from a worker are never refused.
   int32_t max_queued_jobs = kMaxQueuedJobs;
   // Open calls are bounded by twice this.
   int32_t max_running_jobs = kMaxRunningJobs;
-  // Attempts that were refused for lack of room before the job fails with RESOURCE_EXHAUSTED.
+  // A job fails with RESOURCE_EXHAUSTED after this many attempts that workers refused for lack of room.
   int32_t max_refusals = 10'000;
-  // After an error of one worker that may be an echo, this long for the other one's word.
+  // An error of one worker that may be an echo waits this long for the other worker's error.
   int64_t echo_wait_ms = 200;
-  // After the last token, this long for the workers' reports: the job then ends well without them.
+  // After the last token the job waits this long for the workers' reports, then ends well without them.
   int64_t report_wait_ms = 5'000;
-  // A worker that sends nothing for so long is lost.
+  // A worker that sends nothing for this time is lost.
   int64_t worker_silence_ms = 5'000;
 };
 
@@ -85,13 +85,13 @@ class Dispatcher {
   void Cancel(const ChoiceKey& key, const absl::Status& why);
 
   void OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update);
-  // The call ended; OK after kFinished. Nothing more comes from it.
+  // The call has ended, with OK after kFinished. Nothing more comes from it.
   void OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status);
 
   absl::Status OnWorkerJoin(const WorkerInfo& info);
   void OnWorkerLoad(const WorkerId& id, const WorkerLoad& load);
-  // Its registration stream broke or it said goodbye: its attempts end with UNAVAILABLE, but for those whose KV another
-  // worker holds already. Unknown workers are ignored.
+  // The worker's registration stream broke, or the worker said goodbye. Its attempts end with UNAVAILABLE, except those
+  // whose KV another worker already holds. Unknown workers are ignored.
   void OnWorkerLost(const WorkerId& id, const absl::Status& why);
   void OnTimer();
 
@@ -101,9 +101,9 @@ class Dispatcher {
   const WorkerRegistry& registry() const;
   int32_t queued_jobs() const;
   int32_t running_jobs() const;
-  // Calls to workers that have not ended, of whatever job.
+  // Calls to workers that have not ended; their jobs may have.
   int32_t open_calls() const;
-  // Per worker, what it has been given and not given back.
+  // What each worker has been given and has not given back.
   const std::map<WorkerId, WorkerAssignment>& assigned() const;
 
  private:

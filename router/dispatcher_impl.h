@@ -77,7 +77,7 @@ class Dispatcher::Impl {
   PlacingQueue queue_;
   uint64_t next_place_ = 0;
   std::set<std::pair<TimeNs, ChoiceKey>> timers_;
-  // Not after the first worker that falls silent.
+  // When to look for silent workers next: no worker falls silent before this.
   TimeNs next_silence_ = kNever;
   std::vector<DispatchAction> actions_;
 };

@@ -42,7 +42,7 @@ TEST(DispatcherPropertyTest, EveryAcceptedJobEndsOnceUnderEveryFault) {
   }
   std::cout << "seeds 1.." << kSeeds << ": " << all.accepted << " accepted, " << all.refused << " refused, " << all.ok
             << " ok, " << all.failed << " failed, " << all.attempts << " attempts\n";
-  // The faults were there, and so was the service.
+  // The run had faults and still served.
   EXPECT_GT(all.refused, 0);
   EXPECT_GT(all.failed, 100);
   EXPECT_GT(all.ok, 1000);

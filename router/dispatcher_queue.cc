@@ -32,7 +32,7 @@ absl::Status Dispatcher::Impl::Submit(std::shared_ptr<const JobSpec> spec) {
     return absl::OkStatus();
   }
   SetTimer(job, job.spec->deadline);
-  // Told at once, however long the line is.
+  // The client learns this at once, however long the line is.
   if (queue_.FitsNoWorker(job)) {
     End(job, Impossible(*job.spec));
     return absl::OkStatus();

@@ -13,7 +13,7 @@ using Group = WorkerRegistry::Group;
 
 struct GroupResult {
   PlacementResult result;
-  // Pending prompt tokens of the one, reserved blocks of the other: the smaller, the better.
+  // The prefill worker's pending prompt tokens, then the decode worker's reserved blocks. Smaller is better.
   std::pair<int64_t, int64_t> cost;
 };
 
@@ -110,7 +110,7 @@ Choice Placer::ChoosePrefillFor(const Group& group, bool dedicated) const {
   const WorkerRole role = dedicated ? WorkerRole::kPrefill : WorkerRole::kMixed;
   const Choice choice = ChoosePrefill(group, [role](const Worker& worker) { return worker.info.role == role; });
   if (choice.verdict != PlacementVerdict::kNoWorkers) return choice;
-  // Only prefill workers that are too small: the verdict shall say so.
+  // All prefill workers of this role are too small, or there are none: the verdict then comes from the others.
   return ChoosePrefill(group, [](const Worker& worker) { return worker.can_prefill(); });
 }
 

@@ -1,17 +1,17 @@
-// Which pair of workers serves a job: prefill by the least pending prompt tokens, decode by the least reserved blocks,
-// only between equal fingerprints. A pure function of what it is given.
+// Chooses the pair of workers that serves a job: the prefill worker with the least pending prompt tokens and the decode
+// worker with the least reserved blocks, of equal fingerprints. A pure function of its arguments.
 //
-// Load is known twice: by heartbeats, which are late, and by what the dispatcher itself has assigned, which misses what
-// outputs and leases hold. Each is below the truth at times, so the larger one counts. The bound on uncomputed
-// prompt tokens looks at the assignments alone: a late heartbeat must not keep an idle prefill worker idle.
+// There are two measures of load. Heartbeats are late. The dispatcher's own assignments miss the blocks that outputs
+// and leases hold. Each may be too low, so the larger one counts. The bound on uncomputed prompt tokens looks at the
+// assignments alone, because a late heartbeat must not keep an idle prefill worker idle.
 //
 //   a job                         | goes to
 //   ------------------------------+----------------------------------------------------------------------------------
 //   solo (one output token)       | the prefill or mixed worker with the least pending prompt tokens
-//   local (a short prompt)        | the decode or mixed worker with the least reserved blocks, which prefills it, too
+//   local (a short prompt)        | the decode or mixed worker with the least reserved blocks, which also prefills it
 //   any other, where a dedicated  | that group's dedicated prefill worker with the least pending prompt tokens, and its
 //   prefill worker can hold it    | decode or mixed worker with the least reserved blocks
-//   any other, without one        | a mixed worker, which prefills it, too; or a decode worker and a mixed one for it
+//   any other, without one        | a mixed worker, which also prefills it; or a decode worker and a mixed one
 //
 // Draining workers get nothing.
 #ifndef BATON_ROUTER_PLACEMENT_H_
@@ -28,18 +28,18 @@ namespace baton::router {
 
 // What the dispatcher has given a worker and not got back.
 struct WorkerAssignment {
-  // Prompt tokens sent to it whose first token has not come back.
+  // Tokens of prompts that it was sent and that have no first token yet.
   int64_t uncomputed_prompt_tokens = 0;
-  // Prompt blocks of jobs sent to it for decode that have not ended.
+  // Prompt blocks of the jobs that it decodes.
   int64_t reserved_blocks = 0;
   // Open calls, prefill and decode.
   int32_t jobs = 0;
-  // How far the two sums above have moved since its last heartbeat, which therefore does not show it.
+  // How much the two sums above have changed since its last heartbeat, which cannot show that change.
   int64_t unheard_prompt_tokens = 0;
   int64_t unheard_blocks = 0;
 };
 
-// Nothing for a worker that `assigned` does not hold. Valid as long as `assigned`.
+// An empty assignment for a worker that `assigned` does not hold. The result is valid as long as `assigned`.
 const WorkerAssignment& AssignmentOf(const std::map<WorkerId, WorkerAssignment>& assigned, const WorkerId& worker);
 
 struct PlacementOptions {
@@ -71,8 +71,8 @@ enum class PlacementVerdict : uint8_t {
   kPlaced,
   // Workers exist that could serve it, but not now.
   kBusy,
-  // Workers of the needed roles exist, but the prompt is larger than every pool or context of theirs. A decode worker
-  // needs blocks of one more row at least.
+  // Workers of the needed roles exist, but the prompt is too large for the pool or the context of each. A decode worker
+  // needs room for at least one more row.
   kImpossible,
   // No serving workers of the needed roles with equal fingerprints.
   kNoWorkers,

@@ -1,14 +1,14 @@
-// The jobs that wait for workers: which of them goes to which workers next, whom a refused job avoids, and how long a
-// job waits for workers that do not exist. Works on what the registry and the ledger say; the dispatcher carries out.
+// The jobs that wait for workers. The queue decides which job goes next and to which workers, which workers a refused
+// job avoids, and how long a job waits for workers that do not exist. It reads registry and ledger; the dispatcher acts.
 //
-//   a waiting job                            | is
-//   -----------------------------------------+--------------------------------------------------------------------------
-//   fits a pair now                          | started, in the order of waiting_line.h
-//   does not fit now                         | passed over by at most max_passed_over jobs that fit; then it is hurried,
-//                                            | and nothing is started before it
-//   was refused by a worker                  | not sent there for refusal_backoff_ms, or until room may have come there
-//   fits no worker at all                    | refused
-//   has no workers for its kind of attempt   | given up after no_worker_wait_ms
+//   a waiting job                           | is
+//   ----------------------------------------+-------------------------------------------------------------------------
+//   fits a pair now                         | started, in the order of waiting_line.h
+//   does not fit now                        | passed over by at most max_passed_over jobs that fit; then it is hurried,
+//                                           | and nothing is started before it
+//   was refused by a worker                 | not sent there for refusal_backoff_ms, or until room may have come there
+//   fits no worker at all                   | refused
+//   has no workers for its kind of attempt  | given up after no_worker_wait_ms
 #ifndef BATON_ROUTER_PLACING_QUEUE_H_
 #define BATON_ROUTER_PLACING_QUEUE_H_
 

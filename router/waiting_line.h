@@ -1,6 +1,7 @@
-// The jobs that wait for workers, in the order in which they are tried. What counts is how many get their first token
-// (TTFT) within a target: a job that will not lets those go first that may. So a burst makes a few wait longer instead
-// of everybody behind it; after kMaxLateTargets targets it is the other way round.
+// The jobs that wait for workers, in the order in which they are tried. The order serves the number of jobs that get
+// their first token (TTFT) within a target: a job that is too late for the target lets jobs go first that are not. A
+// burst then delays a few jobs much instead of all jobs behind it. A job that has waited kMaxLateTargets targets goes
+// before all others.
 //
 //   rank     | event                                                                | next
 //   ---------+----------------------------------------------------------------------+---------
@@ -9,8 +10,8 @@
 //   kLate    | it is the first of its rank, submitted kMaxLateTargets targets ago   | kOverdue
 //   any      | Hurry                                                                | kOverdue
 //
-// Order: kOverdue, kOnTime, kLate; within a rank by submission. A job that comes back from a worker has its rank and
-// place again. When a first token would come is estimated from what prompts took.
+// Order: kOverdue, kOnTime, kLate; within a rank by submission. A job that comes back from a worker keeps its rank and
+// its place. The time of a first token is estimated from how long earlier prompts took.
 #ifndef BATON_ROUTER_WAITING_LINE_H_
 #define BATON_ROUTER_WAITING_LINE_H_
 
@@ -31,16 +32,16 @@ class WaitingLine {
  public:
   using Jobs = std::map<std::pair<LineRank, uint64_t>, DispatchJob*>;
 
-  // 0: by submission alone.
+  // A target of 0 orders by submission alone.
   explicit WaitingLine(int64_t ttft_target_ns) : ttft_target_ns_(ttft_target_ns) {}
 
   void Add(DispatchJob& job) { jobs_.emplace(Key(job), &job); }
   void Remove(const DispatchJob& job) { jobs_.erase(Key(job)); }
-  // Brings the ranks up to date. `tokens_ahead`: prompt tokens that the next prompt's worker computes before.
+  // Brings the ranks up to date. The worker of the next prompt computes `tokens_ahead` prompt tokens before it.
   void Rank(TimeNs now, int64_t tokens_ahead);
   void Hurry(DispatchJob& job) { Move(job, LineRank::kOverdue); }
-  // A prompt's first token came so long after it was placed; its worker then had `prompt_tokens` to compute, its own
-  // ones among them.
+  // A first token came `elapsed_ns` after its prompt was placed on a worker that then had `prompt_tokens` to compute,
+  // including those of this prompt.
   void OnFirstToken(int64_t elapsed_ns, int64_t prompt_tokens);
   bool AmongFirst(const DispatchJob& job, size_t count) const;
 
@@ -51,13 +52,14 @@ class WaitingLine {
  private:
   static Jobs::key_type Key(const DispatchJob& job) { return {job.line_rank, job.place_in_line}; }
   void Move(DispatchJob& job, LineRank rank);
-  // Null when there is none.
+  // The first job of this rank, or null.
   DispatchJob* First(LineRank rank) const;
 
   const int64_t ttft_target_ns_;
   Jobs jobs_;
-  // Of a prompt, smoothed apart: their quotient weighs every token alike, so that a short prompt which waited for
-  // something else does not count for all.
+  // Moving averages of a prompt's time to its first token, and of the tokens computed for it. The estimate is their
+  // ratio, in which every token has the same weight. An average of each prompt's own ratio would let one short prompt
+  // that waited for something else outweigh all others.
   double elapsed_ns_ = 0;
   double prompt_tokens_ = 1;
 };

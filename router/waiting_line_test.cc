@@ -30,14 +30,14 @@ class WaitingLineTest : public ::testing::Test {
     for (const auto& [key, job] : line_.jobs()) order.push_back(job->place_in_line);
     return order;
   }
-  // A prompt took so long for each token that had to be computed.
+  // A prompt took `ns` for each token that had to be computed.
   void SawNsPerToken(int64_t ns) { line_.OnFirstToken(ns * 64, 64); }
   std::vector<uint64_t> Order(TimeNs now, int64_t tokens_ahead = 0) {
     line_.Rank(now, tokens_ahead);
     return Order();
   }
 
-  // Whose addresses stay.
+  // A deque, because the line keeps the jobs' addresses.
   std::deque<DispatchJob> jobs_;
   WaitingLine line_{kTargetNs};
 };

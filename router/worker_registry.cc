@@ -7,7 +7,7 @@
 namespace baton::router {
 namespace {
 
-// Far more than any model has.
+// A bound far above the number of groups in any model.
 constexpr int32_t kMaxLayerGroups = 1024;
 
 absl::Status Validate(const WorkerInfo& info) {

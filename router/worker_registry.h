@@ -35,7 +35,7 @@ struct WorkerInfo {
   int64_t pid = 0;
   KvGroups groups = {};
 
-  // Most blocks that a prompt takes there; with the first outputs as well.
+  // The most blocks that a prompt takes at this worker, without and with its first outputs.
   int32_t PromptBlocks(int64_t tokens) const { return groups.MostBlocks(tokens, chunk_tokens); }
   int32_t DecodeBlocks(int64_t tokens) const { return PromptBlocks(tokens + kBlockTokens); }
 };
@@ -71,7 +71,7 @@ class WorkerRegistry {
   // False for an unknown worker.
   bool Heartbeat(const WorkerId& id, const WorkerLoad& load, TimeNs now);
   bool Leave(const WorkerId& id);
-  // Last heard at `before` or earlier: they are as good as gone.
+  // The workers last heard at `before` or earlier.
   std::vector<WorkerId> Silent(TimeNs before) const;
 
   const Worker* Find(const WorkerId& id) const;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kMaxOutput = 12;
 constexpr int64_t kHeartbeatNs = 100 * kNsPerMs;
-// Of virtual time: a world that is not done by then hangs.
+// Virtual time after which a world that is not done counts as hanging.
 constexpr TimeNs kEndOfWorld = VirtualTime::kStart + 600 * kNsPerSecond;
 
 WorkerUpdate MakeUpdate(WorkerUpdate::Kind kind) {
@@ -96,7 +96,7 @@ void DispatcherWorld::Heartbeat(const WorkerId& id) {
   After(kHeartbeatNs, [this, id] { Heartbeat(id); });
 }
 
-// The router hears of it, or has to notice the silence. Another process takes its place.
+// The router hears of the crash, or has to notice the silence. Another process takes the worker's place.
 void DispatcherWorld::CrashOne() {
   std::vector<WorkerId> alive;
   for (const auto& [id, worker] : workers_) {
@@ -201,7 +201,7 @@ void DispatcherWorld::FinishCall(FakeCall& call) {
   EndCall(call, absl::OkStatus());
 }
 
-// One side's failure before the hand-over reaches the other one, unless it was never started.
+// A failure of one side before the hand-over reaches the other side, unless that one was never started.
 void DispatcherWorld::EndCall(FakeCall& call, const absl::Status& status) {
   if (call.ended) return;
   call.ended = true;
@@ -299,7 +299,7 @@ void DispatcherWorld::Handle(const EmitToken& emit) {
   EXPECT_EQ(emit.token.index, job.tokens) << "job " << emit.key.ToString();
   EXPECT_EQ(emit.token.token, TokenAt(*job.spec, emit.token.index));
   ++job.tokens;
-  // What may still come before the end is cut off by the client's listener.
+  // The client's listener drops tokens that come between the stop and the end.
   if (job.tokens != job.stop_after) return;
   job.stopped = true;
   dispatcher_.Cancel(emit.key, absl::OkStatus());
