@@ -1,4 +1,4 @@
-# Flags and the three target kinds of this tree: one library a folder, tests and fuzzers beside their sources.
+# Flags, and the three kinds of targets in this tree: libraries, tests and fuzzers, which lie beside their sources.
 
 add_library(baton_flags INTERFACE)
 target_include_directories(baton_flags INTERFACE ${CMAKE_SOURCE_DIR})
@@ -12,15 +12,19 @@ if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(baton_flags INTERFACE -Wthread-safety -Wno-deprecated-declarations)
 endif()
 if(BATON_SANITIZE)
-  # Fewer, larger translation units: a quarter less to compile.
-  set(CMAKE_UNITY_BUILD ON)
   add_compile_options(-fsanitize=${BATON_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${BATON_SANITIZE} -fno-sanitize-recover=all)
 endif()
 
-if(BATON_FUZZERS)
-  # Coverage for libFuzzer in everything that a fuzzer may link.
-  add_compile_options(-fsanitize=fuzzer-no-link)
+# A dozen sources at a time make one translation unit, because headers cost more than the sources themselves. Names in
+# unnamed namespaces are therefore unique in a library. The preset `index` compiles each source by itself, for editors.
+option(BATON_UNITY "Compile several sources as one translation unit" ON)
+set(CMAKE_UNITY_BUILD ${BATON_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+
+# lld links a sanitizer's binaries in a fraction of the time of GNU ld.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  add_link_options(-fuse-ld=lld)
 endif()
 
 find_program(BATON_CCACHE ccache)
@@ -31,17 +35,31 @@ endif()
 # What the sanitizer presets build and run: unit tests and fuzzers, without the processes.
 add_custom_target(unit_tests)
 
-# baton_library(NAME SRCS a.cc ... DEPS x y ...): static library `baton_NAME`. DEPS are public.
+# baton_library(NAME SRCS a.cc ... DEPS x y ... [FUZZED] [MEASURED]): static library `baton_NAME`. DEPS are public. A
+# FUZZED library reports coverage to libFuzzer where BATON_FUZZERS is on. The speed of a MEASURED library matters: outside
+# the sanitizers each of its sources is compiled by itself, so that what is inlined does not depend on its neighbours.
 function(baton_library NAME)
-  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "FUZZED;MEASURED" "" "SRCS;DEPS" ${ARGN})
   add_library(baton_${NAME} STATIC ${ARG_SRCS})
   target_link_libraries(baton_${NAME} PUBLIC baton_flags ${ARG_DEPS})
+  if(ARG_FUZZED AND BATON_FUZZERS)
+    target_compile_options(baton_${NAME} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+  if(ARG_MEASURED AND NOT BATON_SANITIZE)
+    set_target_properties(baton_${NAME} PROPERTIES UNITY_BUILD OFF)
+  endif()
 endfunction()
 
-# baton_test(NAME SRCS a_test.cc ... DEPS x y ... [PROCESSORS n] [TIMEOUT s] [LABELS l ...]): GoogleTest binary NAME,
-# registered with ctest as one test that loads n cores (1). Sanitizer runs select tests by the label `unit`, the default.
+# baton_test(NAME SRCS a_test.cc ... DEPS x y ... [THREADS] [OPTIMIZED] [PROCESSORS n] [TIMEOUT s] [LABELS l ...]):
+# GoogleTest binary NAME, registered with ctest as one test that loads n cores (1). asan runs the tests with the label
+# `unit`, the default. tsan builds and runs only those with THREADS, because a test of one thread cannot race. A test's own
+# sources are compiled without optimization, which takes a third of the time, unless it is OPTIMIZED because it computes
+# much in them.
 function(baton_test NAME)
-  cmake_parse_arguments(ARG "" "PROCESSORS;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "THREADS;OPTIMIZED" "PROCESSORS;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  if(BATON_SANITIZE MATCHES "thread" AND NOT ARG_THREADS)
+    return()
+  endif()
   if(NOT ARG_PROCESSORS)
     set(ARG_PROCESSORS 1)
   endif()
@@ -54,8 +72,10 @@ function(baton_test NAME)
   add_executable(${NAME} ${ARG_SRCS})
   target_link_libraries(${NAME} PRIVATE baton_flags ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
   target_compile_definitions(${NAME} PRIVATE BATON_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  # Headers cost more than the tests themselves: one translation unit a test, so names are unique in its sources.
-  set_target_properties(${NAME} PROPERTIES UNITY_BUILD ON RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(NOT ARG_OPTIMIZED)
+    target_compile_options(${NAME} PRIVATE -O0)
+  endif()
+  set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${NAME} COMMAND ${NAME})
   if("unit" IN_LIST ARG_LABELS)
     add_dependencies(unit_tests ${NAME})
@@ -74,6 +94,7 @@ function(baton_fuzzer NAME)
   add_executable(${NAME} ${ARG_SRCS})
   target_link_libraries(${NAME} PRIVATE baton_flags ${ARG_DEPS})
   target_compile_definitions(${NAME} PRIVATE BATON_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_compile_options(${NAME} PRIVATE -fsanitize=fuzzer-no-link)
   target_link_options(${NAME} PRIVATE -fsanitize=fuzzer)
   set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
   add_dependencies(unit_tests ${NAME})

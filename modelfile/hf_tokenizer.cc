@@ -15,7 +15,7 @@
 namespace baton::modelfile {
 namespace {
 
-absl::Status Refused(std::string_view what) {
+absl::Status BadTokenizer(std::string_view what) {
   return absl::InvalidArgumentError(
       absl::StrCat(ToAbsl(kTokenizerFile), ": ", ToAbsl(what), "; fetch the model again or correct the file"));
 }
@@ -23,17 +23,19 @@ absl::Status Refused(std::string_view what) {
 // Sets the token of an id that has none, or has the same.
 absl::Status SetToken(std::string_view text, const Json* id, TokenizerSpec* spec, size_t* index) {
   if (text.empty() || text.size() > kMaxTokenBytes) {
-    return Refused(absl::StrCat("a token has ", text.size(), " bytes, must have 1 to ", kMaxTokenBytes));
+    return BadTokenizer(absl::StrCat("a token has ", text.size(), " bytes, must have 1 to ", kMaxTokenBytes));
   }
   const auto* number = id == nullptr ? nullptr : id->get_ptr<const Json::number_unsigned_t*>();
   if (number == nullptr || *number >= spec->tokens.size()) {
-    return Refused(absl::StrCat("the id of token ", ShowText(text), " is ", id == nullptr ? "missing" : ShowJson(*id),
-                                ", must be below config.json's vocab_size ", spec->tokens.size()));
+    return BadTokenizer(absl::StrCat("the id of token ", ShowText(text), " is ",
+                                     id == nullptr ? "missing" : ShowJson(*id),
+                                     ", must be below config.json's vocab_size ", spec->tokens.size()));
   }
   *index = static_cast<size_t>(*number);
   std::string& token = spec->tokens[*index];
   if (!token.empty() && token != text) {
-    return Refused(absl::StrCat("tokens ", ShowText(token), " and ", ShowText(text), " have the same id ", *number));
+    return BadTokenizer(
+        absl::StrCat("tokens ", ShowText(token), " and ", ShowText(text), " have the same id ", *number));
   }
   token = std::string(text);
   return absl::OkStatus();
@@ -64,7 +66,7 @@ absl::Status ReadVocab(const HfTokenizerJson& file, const JsonFields& fields, To
 
 absl::Status AddMerge(std::string text, TokenizerSpec* spec) {
   if (std::count(text.begin(), text.end(), ' ') != 1 || text.size() > 2 * kMaxTokenBytes + 1) {
-    return Refused(absl::StrCat("merge ", spec->merges.size(), " is not two tokens without spaces"));
+    return BadTokenizer(absl::StrCat("merge ", spec->merges.size(), " is not two tokens without spaces"));
   }
   spec->merges.push_back(std::move(text));
   return absl::OkStatus();
@@ -199,7 +201,8 @@ absl::StatusOr<TokenizerSpec> ReadHfTokenizer(const HfTokenizerJson& file, int32
   BATON_ASSIGN_OR_RETURN(const std::string bos, ReadAddedBos(fields));
   if (bos.empty()) return spec;
   spec.bos_id = FindToken(spec, bos);
-  if (spec.bos_id < 0) return Refused(absl::StrCat("the post-processor adds ", ShowText(bos), ", which is no token"));
+  if (spec.bos_id < 0)
+    return BadTokenizer(absl::StrCat("the post-processor adds ", ShowText(bos), ", which is no token"));
   spec.add_bos = true;
   return spec;
 }

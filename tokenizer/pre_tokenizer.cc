@@ -48,17 +48,6 @@ std::string ExpandClasses(std::string_view pattern) {
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kDepthLimit = 1'000;
 
-template <auto Free>
-struct FreeWith {
-  template <typename T>
-  void operator()(T* p) const {
-    Free(p);
-  }
-};
-using CodePtr = std::unique_ptr<pcre2_code, FreeWith<pcre2_code_free>>;
-using MatchDataPtr = std::unique_ptr<pcre2_match_data, FreeWith<pcre2_match_data_free>>;
-using MatchContextPtr = std::unique_ptr<pcre2_match_context, FreeWith<pcre2_match_context_free>>;
-
 std::string PcreMessage(int code) {
   PCRE2_UCHAR buffer[256];
   pcre2_get_error_message(code, buffer, sizeof(buffer));
@@ -66,6 +55,17 @@ std::string PcreMessage(int code) {
 }
 
 }  // namespace
+
+template <auto Free>
+struct FreePcre {
+  template <typename T>
+  void operator()(T* p) const {
+    Free(p);
+  }
+};
+using CodePtr = std::unique_ptr<pcre2_code, FreePcre<pcre2_code_free>>;
+using MatchDataPtr = std::unique_ptr<pcre2_match_data, FreePcre<pcre2_match_data_free>>;
+using MatchContextPtr = std::unique_ptr<pcre2_match_context, FreePcre<pcre2_match_context_free>>;
 
 struct PreTokenizer::Stage {
   CodePtr code;
