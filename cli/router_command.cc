@@ -12,6 +12,7 @@
 #include "common/random.h"
 #include "common/status.h"
 #include "router/generation_service.h"
+#include "router/generator.h"
 #include "router/registry_service.h"
 #include "router/router_loop.h"
 #include "router/served_model.h"
@@ -43,7 +44,8 @@ absl::Status Run(const Flags& flags) {
   options.placing.ttft_target_ms = flags.router.ttft_target_ms;
   router::RouterLoop loop(options, MonotonicClock());
   router::WorkerClient workers(MonotonicClock(), loop);
-  router::GenerationService generation(model, MonotonicClock(), SystemRandom(), loop);
+  router::Generator generator(model, MonotonicClock(), SystemRandom(), loop);
+  router::GenerationService generation(model, MonotonicClock(), SystemRandom(), generator);
   router::RegistryService registry(model.name, loop);
   router::AdminService admin(loop);
   loop.Start(workers);

@@ -1,5 +1,5 @@
-// What a client may ask of the router, in the words of no protocol. Adapters (gRPC's is generation_service) turn their
-// own messages into these.
+// What a client may ask of the router and what it hears, in the words of no protocol. Adapters (gRPC's is
+// generation_service) turn their own messages into requests for the Generator, and its events into their own messages.
 #ifndef BATON_ROUTER_GENERATION_H_
 #define BATON_ROUTER_GENERATION_H_
 
@@ -9,8 +9,11 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/clock.h"
 #include "common/ids.h"
+#include "common/output_token.h"
+#include "router/job.h"
 #include "tokenizer/chat_template.h"
 
 namespace baton::router {
@@ -26,7 +29,7 @@ struct ChatPrompt {
 struct TokenPrompt {
   std::vector<int32_t> ids;
 };
-// std::monostate: the client sent no prompt.
+// std::monostate stands for a request without a prompt.
 using Prompt = std::variant<std::monostate, TextPrompt, ChatPrompt, TokenPrompt>;
 
 // SamplingParams (common/sampling_params.h) as a client states them. A field without a value takes the served model's
@@ -44,12 +47,12 @@ struct SamplingRequest {
   std::optional<int32_t> min_tokens;
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids;
-  // No value: no log-probabilities.
+  // Without a value, tokens come without log-probabilities.
   std::optional<int32_t> logprobs;
 };
 
 struct GenerationRequest {
-  // The adapter draws it (RandomSource::NextId), so that it can cancel the request at any time.
+  // Drawn by the adapter (RandomSource::NextId), which names the request with it to Generator::Cancel.
   JobId id;
   // Empty: the one model that is served.
   std::string model;
@@ -58,9 +61,9 @@ struct GenerationRequest {
   // The output ends before the first of these strings.
   std::vector<std::string> stop;
   bool want_kv_digest = false;
-  // Prefix blocks are shared only within one tenant. The client states it; nobody has verified it.
+  // Prefix blocks are shared only within one tenant. This is what the client states; nobody has verified it.
   std::string tenant;
-  // W3C traceparent of the client, carried through; empty: none.
+  // The client's W3C traceparent, which goes with the job; empty when there is none.
   std::string trace_context;
   // When the request reached the adapter, and when its client stops waiting.
   TimeNs arrived = 0;
@@ -73,8 +76,73 @@ struct GenerationRequest {
   // The tenant that an adapter has verified.
   std::string authenticated_tenant;
   std::string idempotency_key;
-  // Index of the first token that the client has not seen.
+  // The index of the first token that the client has not seen.
   int32_t resume_index = 0;
+};
+
+// The router has taken the request. This event comes at once, also when the prompt has to wait for a worker.
+struct GenerationAccepted {
+  JobId id;
+  // The seed that the client stated, or that the router drew.
+  uint64_t seed = 0;
+  int32_t prompt_tokens = 0;
+};
+
+// Tokens as they are made, each once and in order, and the text that has become certain with them.
+struct GenerationDelta {
+  // Whole characters. Text that may begin a stop string waits for a later delta.
+  std::string text;
+  std::vector<OutputToken> tokens = {};
+  // The request asked for log-probabilities, so the tokens have them.
+  bool has_logprobs = false;
+};
+
+struct GenerationUsage {
+  int32_t prompt_tokens = 0;
+  int32_t output_tokens = 0;
+  // Prompt tokens whose KV came from the prefix cache.
+  int32_t cached_prompt_tokens = 0;
+};
+
+// Measured on the router's clock since the request arrived. The phases and the network add up to the total.
+struct GenerationTiming {
+  PhaseTimes phases;
+  int64_t network_ns = 0;
+  int64_t total_ns = 0;
+};
+
+struct GenerationFinished {
+  JobId id;
+  uint64_t seed = 0;
+  FinishReason reason = FinishReason::kLength;
+  GenerationUsage usage;
+  // 32 hex digits; empty when the request did not ask for it.
+  std::string kv_digest;
+  GenerationTiming timing;
+  // The hand-off as the decode worker measured it.
+  WorkerTimes decode;
+};
+
+// The status is not OK; error_details.h has its details.
+struct GenerationFailed {
+  absl::Status status;
+};
+
+using GenerationEvent = std::variant<GenerationAccepted, GenerationDelta, GenerationFinished, GenerationFailed>;
+
+// The client's end of one request, which an adapter implements. It hears GenerationAccepted, any number of
+// GenerationDelta, and then either GenerationFinished or GenerationFailed, which is the last event. A request that is
+// refused hears GenerationFailed alone. Calls come from one thread at a time and must not block: they run on the thread
+// that called Generator::Generate and on the router's loop.
+class GenerationSink {
+ public:
+  virtual ~GenerationSink() = default;
+
+  // False when the client has left kMaxUnreadOutputMessages events unread: the event is then dropped, and
+  // GenerationFailed follows, for which there is always room.
+  [[nodiscard]] virtual bool Write(GenerationEvent event) = 0;
+  // The client cancelled or is gone. Its adapter says so before it calls Generator::Cancel.
+  virtual bool cancelled() const = 0;
 };
 
 }  // namespace baton::router

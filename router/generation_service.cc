@@ -7,9 +7,10 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 
-#include "router/client_stream_listener.h"
-#include "router/error_details.h"
+#include "common/check.h"
+#include "common/rpc/server_stream.h"
 #include "router/generation_wire.h"
 
 namespace baton::router {
@@ -34,11 +35,43 @@ std::string ReadTraceparent(const grpc::CallbackServerContext& context) {
   return std::string(it->second.data(), it->second.size());
 }
 
-GenerateStream* Refuse(const absl::Status& status) {
-  auto stream = GenerateStream::Create([] {});
-  stream->Finish(ToClientStatus(status));
-  return stream.get();
+// The service takes and gives raw messages.
+using GenerateStream = rpc::ServerStream<grpc::ByteBuffer>;
+
+grpc::ByteBuffer Serialize(const v1::GenerateResponse& response) {
+  grpc::ByteBuffer bytes;
+  bool own_buffer = false;
+  const grpc::Status status = grpc::SerializationTraits<v1::GenerateResponse>::Serialize(response, &bytes, &own_buffer);
+  BATON_CHECK(status.ok()) << status.error_message();
+  return bytes;
 }
+
+// The events of one call as messages of its stream, which keeps itself alive until gRPC is done with it.
+class StreamSink final : public GenerationSink {
+ public:
+  explicit StreamSink(std::shared_ptr<GenerateStream> stream) : stream_(std::move(stream)) {}
+
+  bool Write(GenerationEvent event) override {
+    return std::visit([this](const auto& e) { return Take(e); }, event);
+  }
+  bool cancelled() const override { return stream_->cancelled(); }
+
+ private:
+  // The API has no message for it.
+  bool Take(const GenerationAccepted&) { return true; }
+  bool Take(const GenerationDelta& delta) { return stream_->Push(Serialize(ToProto(delta))); }
+  bool Take(const GenerationFinished& finished) {
+    if (!stream_->Push(Serialize(ToProto(finished)))) return false;
+    stream_->Finish(grpc::Status::OK);
+    return true;
+  }
+  bool Take(const GenerationFailed& failed) {
+    stream_->Finish(ToClientStatus(failed.status));
+    return true;
+  }
+
+  const std::shared_ptr<GenerateStream> stream_;
+};
 
 grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -51,35 +84,20 @@ grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const abs
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(grpc::CallbackServerContext* context,
                                                                         const grpc::ByteBuffer* message) {
   const TimeNs arrived = clock_.Now();
+  const JobId id = random_.NextId();
+  auto stream = GenerateStream::Create([this, id] { generator_.Cancel(id); });
   v1::GenerateRequest proto;
   grpc::ByteBuffer bytes = *message;
   if (!grpc::SerializationTraits<v1::GenerateRequest>::Deserialize(&bytes, &proto).ok()) {
-    return Refuse(absl::InvalidArgumentError("this is no GenerateRequest: is every string in it UTF-8?"));
+    stream->Finish({grpc::StatusCode::INVALID_ARGUMENT, "this is no GenerateRequest: is every string in it UTF-8?"});
+    return stream.get();
   }
   GenerationRequest request = FromProto(std::move(proto));
-  request.id = random_.NextId();
+  request.id = id;
   request.trace_context = ReadTraceparent(*context);
   request.arrived = arrived;
   request.deadline = ReadDeadline(*context, arrived);
-  absl::StatusOr<PreparedJob> prepared = reader_.Read(std::move(request));
-  if (!prepared.ok()) return Refuse(prepared.status());
-
-  auto job = std::make_shared<const JobSpec>(std::move(prepared->job));
-  auto stream = GenerateStream::Create([this, key = job->key()] {
-    loop_.PostWhenRoom([key](Dispatcher& dispatcher) {
-      dispatcher.Cancel(key, absl::CancelledError("the client cancelled or is gone"));
-    });
-  });
-  auto shared_output = std::make_shared<JobOutput>(std::move(prepared->output));
-  const bool posted = loop_.Post([this, job, stream, shared_output, arrived](Dispatcher& dispatcher) {
-    auto listener = std::make_shared<ClientStreamListener>(ClientCall{.stream = stream, .job = job, .arrived = arrived},
-                                                           std::move(*shared_output), clock_, dispatcher);
-    const absl::Status status = loop_.Submit(job, std::move(listener));
-    if (!status.ok()) stream->Finish(ToClientStatus(WithRetryAfter(status)));
-  });
-  if (!posted) {
-    stream->Finish(ToClientStatus(WithRetryAfter(absl::ResourceExhaustedError("the router is overloaded: try again"))));
-  }
+  generator_.Generate(std::move(request), std::make_shared<StreamSink>(stream));
   return stream.get();
 }
 
@@ -87,8 +105,8 @@ grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContex
                                                       const v1::TokenizeRequest* request,
                                                       v1::TokenizeResponse* response) {
   const absl::StatusOr<std::vector<int32_t>> ids =
-      request->has_chat() ? reader_.Tokenize(request->model(), FromProto(v1::ChatPrompt(request->chat())))
-                          : reader_.Tokenize(request->model(), TextPrompt{request->text()});
+      request->has_chat() ? generator_.reader().Tokenize(request->model(), FromProto(v1::ChatPrompt(request->chat())))
+                          : generator_.reader().Tokenize(request->model(), TextPrompt{request->text()});
   if (ids.ok()) *response->mutable_token_ids() = {ids->begin(), ids->end()};
   return Finish(context, ids.status());
 }
@@ -97,7 +115,8 @@ grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerCont
                                                         const v1::DetokenizeRequest* request,
                                                         v1::DetokenizeResponse* response) {
   const std::vector<int32_t> ids(request->token_ids().begin(), request->token_ids().end());
-  absl::StatusOr<std::string> text = reader_.Detokenize(request->model(), ids, request->skip_special_tokens());
+  absl::StatusOr<std::string> text =
+      generator_.reader().Detokenize(request->model(), ids, request->skip_special_tokens());
   if (text.ok()) response->set_text(*std::move(text));
   return Finish(context, text.status());
 }

@@ -1,27 +1,27 @@
-// baton.v1.GenerationService: what clients call.
+// baton.v1.GenerationService: the adapter of clients that speak gRPC.
 #ifndef BATON_ROUTER_GENERATION_SERVICE_H_
 #define BATON_ROUTER_GENERATION_SERVICE_H_
 
 #include "baton/v1/generation.grpc.pb.h"
 #include "common/clock.h"
 #include "common/random.h"
-#include "router/request_reader.h"
-#include "router/router_loop.h"
+#include "router/generator.h"
 #include "router/served_model.h"
 
 namespace baton::router {
 
-// Generate takes the raw message: gRPC answers one that cannot be parsed (a string that is not UTF-8) without a word.
+// Generate takes the raw message, because gRPC itself refuses one that it cannot parse (a string that is not UTF-8)
+// without saying why.
 using GenerationServiceBase = v1::GenerationService::WithRawCallbackMethod_Generate<
     v1::GenerationService::WithCallbackMethod_Tokenize<v1::GenerationService::WithCallbackMethod_Detokenize<
         v1::GenerationService::WithCallbackMethod_ListModels<v1::GenerationService::Service>>>>;
 
-// Thread-safe. Requests are read and tokenized on gRPC's threads; everything after runs on the loop.
+// Thread-safe. Requests are read and tokenized on gRPC's threads.
 class GenerationService final : public GenerationServiceBase {
  public:
   // All references outlive the service; `random` is thread-safe.
-  GenerationService(const ServedModel& model, const Clock& clock, RandomSource& random, RouterLoop& loop)
-      : model_(model), clock_(clock), random_(random), loop_(loop), reader_(model, random) {}
+  GenerationService(const ServedModel& model, const Clock& clock, RandomSource& random, Generator& generator)
+      : model_(model), clock_(clock), random_(random), generator_(generator) {}
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* message) override;
@@ -36,8 +36,7 @@ class GenerationService final : public GenerationServiceBase {
   const ServedModel& model_;
   const Clock& clock_;
   RandomSource& random_;
-  RouterLoop& loop_;
-  const RequestReader reader_;
+  Generator& generator_;
 };
 
 }  // namespace baton::router

@@ -43,6 +43,16 @@ Prompt TakePrompt(v1::GenerateRequest& proto) {
   return {};
 }
 
+void WriteTiming(const GenerationTiming& timing, v1::PhaseTimes* proto) {
+  proto->set_queue_ms(NsToMs(timing.phases.queue_ns));
+  proto->set_admission_ms(NsToMs(timing.phases.admission_ns));
+  proto->set_prefill_ms(NsToMs(timing.phases.prefill_ns));
+  proto->set_transfer_ms(NsToMs(timing.phases.transfer_ns));
+  proto->set_decode_ms(NsToMs(timing.phases.decode_ns));
+  proto->set_network_ms(NsToMs(timing.network_ns));
+  proto->set_total_ms(NsToMs(timing.total_ns));
+}
+
 grpc::Status WithDetail(const absl::Status& status, const google::protobuf::Message& detail) {
   google::rpc::Status rich;
   rich.set_code(static_cast<int>(status.code()));
@@ -73,6 +83,41 @@ GenerationRequest FromProto(v1::GenerateRequest&& proto) {
   request.want_kv_digest = proto.return_kv_digest();
   request.tenant = std::move(*proto.mutable_tenant());
   return request;
+}
+
+v1::GenerateResponse ToProto(const GenerationDelta& delta) {
+  v1::GenerateResponse response;
+  response.mutable_output()->set_text(delta.text);
+  for (const OutputToken& token : delta.tokens) {
+    v1::OutputToken* proto = response.mutable_output()->add_tokens();
+    proto->set_index(token.index);
+    proto->set_id(token.token);
+    if (delta.has_logprobs) proto->set_logprob(token.logprob);
+    for (const TopLogprob& likely : token.top) {
+      v1::TopLogprob* top = proto->add_top_logprobs();
+      top->set_id(likely.token);
+      top->set_logprob(likely.logprob);
+    }
+  }
+  return response;
+}
+
+v1::GenerateResponse ToProto(const GenerationFinished& finished) {
+  v1::GenerateResponse response;
+  v1::Finished* proto = response.mutable_finished();
+  proto->set_reason(finished.reason == FinishReason::kStop ? v1::FINISH_REASON_STOP : v1::FINISH_REASON_LENGTH);
+  proto->mutable_usage()->set_prompt_tokens(finished.usage.prompt_tokens);
+  proto->mutable_usage()->set_output_tokens(finished.usage.output_tokens);
+  proto->mutable_usage()->set_cached_prompt_tokens(finished.usage.cached_prompt_tokens);
+  proto->set_kv_digest(finished.kv_digest);
+  proto->set_job_id(finished.id.ToHex());
+  proto->set_seed(finished.seed);
+  WriteTiming(finished.timing, proto->mutable_timing());
+  proto->mutable_transfer()->set_bytes(finished.decode.transfer_bytes);
+  proto->mutable_transfer()->set_read_ms(NsToMs(finished.decode.read_ns));
+  proto->mutable_transfer()->set_digest_ms(NsToMs(finished.decode.digest_ns));
+  proto->mutable_transfer()->set_tail_ms(NsToMs(finished.decode.transfer_tail_ns));
+  return response;
 }
 
 grpc::Status ToClientStatus(const absl::Status& status) {

@@ -14,6 +14,9 @@ namespace baton::router {
 GenerationRequest FromProto(v1::GenerateRequest&& proto);
 ChatPrompt FromProto(v1::ChatPrompt&& proto);
 
+v1::GenerateResponse ToProto(const GenerationDelta& delta);
+v1::GenerateResponse ToProto(const GenerationFinished& finished);
+
 // The details of error_details.h become google.rpc's: BadRequest and RetryInfo.
 grpc::Status ToClientStatus(const absl::Status& status);
 

@@ -99,6 +99,67 @@ TEST(GenerationWireTest, ChatMessagesAndTokenIdsArriveInOrder) {
   EXPECT_EQ(std::get<TokenPrompt>(FromProto(std::move(tokens)).prompt).ids, (std::vector<int32_t>{3, 1}));
 }
 
+TEST(GenerationWireTest, ADeltaIsOneOutputWithLogProbabilitiesOnlyWhenTheRequestAskedForThem) {
+  GenerationDelta delta{.text = "ab"};
+  delta.tokens.push_back({.index = 0, .token = 5, .logprob = -0.5f, .top = {{.token = 5, .logprob = -0.5f}}});
+  delta.tokens.push_back({.index = 1, .token = 6});
+  v1::Output output = ToProto(delta).output();
+  EXPECT_EQ(output.text(), "ab");
+  ASSERT_EQ(output.tokens_size(), 2);
+  EXPECT_EQ(output.tokens(1).index(), 1);
+  EXPECT_EQ(output.tokens(1).id(), 6);
+  EXPECT_FALSE(output.tokens(0).has_logprob());
+  delta.has_logprobs = true;
+  output = ToProto(delta).output();
+  EXPECT_EQ(output.tokens(0).logprob(), -0.5f);
+  ASSERT_EQ(output.tokens(0).top_logprobs_size(), 1);
+  EXPECT_EQ(output.tokens(0).top_logprobs(0).id(), 5);
+  EXPECT_EQ(output.tokens(0).top_logprobs(0).logprob(), -0.5f);
+  EXPECT_TRUE(output.tokens(1).has_logprob()) << "0 is a log-probability too";
+}
+
+TEST(GenerationWireTest, EveryFieldOfTheEndArrives) {
+  GenerationFinished end;
+  end.id = {.high = 1, .low = 2};
+  end.seed = 3;
+  end.reason = FinishReason::kStop;
+  end.usage = {.prompt_tokens = 4, .output_tokens = 5, .cached_prompt_tokens = 6};
+  end.kv_digest = "d";
+  end.timing.phases = {.queue_ns = 1 * kNsPerMs,
+                       .admission_ns = 2 * kNsPerMs,
+                       .prefill_ns = 3 * kNsPerMs,
+                       .transfer_ns = 4 * kNsPerMs,
+                       .decode_ns = 5 * kNsPerMs};
+  end.timing.network_ns = 6 * kNsPerMs;
+  end.timing.total_ns = 21 * kNsPerMs;
+  end.decode.transfer_bytes = 7;
+  end.decode.read_ns = 8 * kNsPerMs;
+  end.decode.digest_ns = 9 * kNsPerMs;
+  end.decode.transfer_tail_ns = 10 * kNsPerMs;
+
+  const v1::Finished proto = ToProto(end).finished();
+  EXPECT_EQ(proto.job_id(), end.id.ToHex());
+  EXPECT_EQ(proto.seed(), 3u);
+  EXPECT_EQ(proto.reason(), v1::FINISH_REASON_STOP);
+  EXPECT_EQ(proto.usage().prompt_tokens(), 4);
+  EXPECT_EQ(proto.usage().output_tokens(), 5);
+  EXPECT_EQ(proto.usage().cached_prompt_tokens(), 6);
+  EXPECT_EQ(proto.kv_digest(), "d");
+  EXPECT_EQ(proto.timing().queue_ms(), 1);
+  EXPECT_EQ(proto.timing().admission_ms(), 2);
+  EXPECT_EQ(proto.timing().prefill_ms(), 3);
+  EXPECT_EQ(proto.timing().transfer_ms(), 4);
+  EXPECT_EQ(proto.timing().decode_ms(), 5);
+  EXPECT_EQ(proto.timing().network_ms(), 6);
+  EXPECT_EQ(proto.timing().total_ms(), 21);
+  EXPECT_EQ(proto.transfer().bytes(), 7);
+  EXPECT_EQ(proto.transfer().read_ms(), 8);
+  EXPECT_EQ(proto.transfer().digest_ms(), 9);
+  EXPECT_EQ(proto.transfer().tail_ms(), 10);
+  end.reason = FinishReason::kLength;
+  EXPECT_EQ(ToProto(end).finished().reason(), v1::FINISH_REASON_LENGTH);
+}
+
 TEST(GenerationWireTest, AnErrorOfAFieldCarriesABadRequest) {
   const grpc::Status status = ToClientStatus(FieldViolation("sampling.top_p", "must be in (0, 1]: not 2"));
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);

@@ -8,6 +8,7 @@ The tables are read from ARCHITECTURE.md, so that the page and the check cannot 
 - The row `FOLDER/testing/`: only tests, benchmarks, the simulator and testing/ itself may include such a file.
 - "Cores without I/O" gives the headers of the cores. A core is that header, the headers of its folder that it reaches
   by includes, and their sources. It uses neither gRPC nor threads nor sockets nor the machine's clock.
+The generator, taken in the same way as a core, knows no protocol: it uses neither gRPC nor protobuf.
 Inside a folder, files may not include each other in a circle; a header and its source count as one file.
 """
 import argparse
@@ -20,6 +21,9 @@ PROTO = "proto"
 # In a core. The engine's loop and others that own a thread are not part of a core even where a core's folder has them.
 CORE_BANS = re.compile(r"#include <(thread|chrono|mutex|condition_variable|grpcpp/|sys/socket)"
                        r"|MonotonicClock\(|SystemRandom\(")
+# What adapters turn their protocols into must know none of them.
+NO_PROTOCOL = ("router/error_details.h", "router/generation_listener.h", "router/generator.h")
+PROTOCOL = re.compile(r'#include (<(grpcpp|google/protobuf)/|"(baton|google|common/rpc)/)')
 # The only places that read the machine's clock or its randomness by themselves.
 WALL_CLOCK = re.compile(r"std::chrono::(steady|system|high_resolution)_clock::now|std::random_device|clock_gettime")
 WALL_CLOCK_FILES = ("common/clock.cc", "common/random.cc", "router/generation_service.cc", "router/router_loop.cc",
@@ -129,11 +133,11 @@ class Tree:
                 edges[source.stem] |= (targets & units) - {source.stem}
         return edges
 
-    def core_files(self):
-        """Paths of the files that make up the cores."""
+    def files_of(self, headers_of_parts):
+        """Paths of the files that make up these parts of the tree, such as the cores, each named by its header."""
         files = set()
-        for core in self.table.cores:
-            folder, todo, headers = core.split("/")[0], [core], set()
+        for part in headers_of_parts:
+            folder, todo, headers = part.split("/")[0], [part], set()
             while todo:
                 header = todo.pop()
                 source = self.by_path.get(header)
@@ -193,11 +197,13 @@ def include_breaches(tree, source):
                 yield f"{where} only tests, benchmarks and the simulator may include {include}"
 
 
-def line_breaches(source, is_core):
+def line_breaches(source, is_core, is_neutral):
     for number, line in enumerate(source.lines, 1):
         where = f"{source.path}:{number}:"
         if is_core and CORE_BANS.search(line):
             yield f"{where} a core without I/O may not use: {line.strip()}"
+        if is_neutral and PROTOCOL.search(line):
+            yield f"{where} the generator knows no protocol and may not use: {line.strip()}"
         if not source.is_test and WALL_CLOCK.search(line) and not source.path.startswith(WALL_CLOCK_FILES):
             yield f"{where} inject common/clock.h instead of: {line.strip()}"
 
@@ -206,11 +212,12 @@ def breaches(tree):
     yield from tree.table.problems
     yield from (f"ARCHITECTURE.md: {core} is named as a core but is not there"
                 for core in tree.table.cores if core not in tree.by_path)
-    cores = tree.core_files()
+    cores = tree.files_of(tree.table.cores)
+    neutral = tree.files_of(NO_PROTOCOL)
     for source in tree.sources:
         yield from include_breaches(tree, source)
         if source.folder in tree.table.allowed:
-            yield from line_breaches(source, source.path in cores)
+            yield from line_breaches(source, source.path in cores, source.path in neutral)
     for folder in tree.table.allowed:
         for circle in circles(tree.unit_edges(folder)):
             yield f"{folder}: these include each other in a circle: {', '.join(circle)}"

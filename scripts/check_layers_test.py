@@ -76,6 +76,14 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(breaches({"engine/loop.cc": '#include <thread>\n#include "engine/line.h"',
                                    "engine/line_test.cc": "#include <thread>"}), [])
 
+    def test_the_generator_may_use_no_protocol_in_any_of_its_files(self):
+        table = ARCHITECTURE.replace("| `left/`", "| `router/` | the router | common, proto |\n| `left/`")
+        files = {"ARCHITECTURE.md": table, "router/generator.h": '#include "router/events.h"', "router/events.h": "",
+                 "router/service.cc": "#include <grpcpp/grpcpp.h>"}
+        self.assertEqual(breaches(files), [])
+        for include in ("<grpcpp/grpcpp.h>", '"baton/v1/generation.pb.h"', '"common/rpc/wire.h"'):
+            self.assert_one_breach({**files, "router/events.cc": f"#include {include}"}, "the generator knows no protocol")
+
     def test_only_the_clock_reads_the_time(self):
         self.assert_one_breach({"engine/loop.cc": "now = std::chrono::steady_clock::now();"}, "inject common/clock.h")
 

@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,11 +18,11 @@
 
 namespace baton::rpc {
 
-// Push and Finish of both kinds of server stream. `Reactor` is ServerWriteReactor or ServerBidiReactor.
+// Has Push and Finish of both kinds of server stream. `Reactor` is ServerWriteReactor or ServerBidiReactor.
 template <typename Reactor, typename Response>
 class ServerStreamBase : public Reactor {
  public:
-  // False when the reader is too slow, or the call is over: the message is dropped.
+  // Drops the message and returns false when the reader is too slow or the call is over.
   bool Push(Response response) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     if (final_status_.has_value() || !queue_.Push(std::move(response))) return false;
@@ -62,7 +63,7 @@ class ServerStreamBase : public Reactor {
   WriteQueue<Response> queue_ ABSL_GUARDED_BY(mutex_);
   std::optional<grpc::Status> final_status_ ABSL_GUARDED_BY(mutex_);
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  // Set before the call starts, cleared by OnDone alone.
+  // Set before the call starts; only OnDone clears it.
   std::shared_ptr<ServerStreamBase> self_;
 };
 
@@ -78,10 +79,17 @@ class ServerStream final : public ServerStreamBase<grpc::ServerWriteReactor<Resp
     return stream;
   }
 
-  void OnCancel() override { on_cancel_(); }
+  // The client cancelled or is gone; true before `on_cancel` runs.
+  bool cancelled() const { return cancelled_.load(); }
+
+  void OnCancel() override {
+    cancelled_.store(true);
+    on_cancel_();
+  }
 
  private:
   std::function<void()> on_cancel_;
+  std::atomic<bool> cancelled_{false};
 };
 
 // Many requests, many responses.
@@ -100,7 +108,7 @@ class ServerBidi final : public ServerStreamBase<grpc::ServerBidiReactor<Request
     return stream;
   }
 
-  // Reading begins; the callbacks run on gRPC threads, one at a time.
+  // Starts to read. The callbacks run on gRPC threads, one at a time.
   void Start(Callbacks callbacks) {
     callbacks_ = std::move(callbacks);
     this->StartRead(&request_);

@@ -1,0 +1,64 @@
+#include "router/generation_listener.h"
+
+#include <string>
+#include <utility>
+
+#include "common/check.h"
+#include "router/error_details.h"
+
+namespace baton::router {
+
+void WriteFailed(const absl::Status& status, GenerationSink& sink) {
+  BATON_CHECK(sink.Write(GenerationFailed{WithRetryAfter(status)})) << "a sink has room for the end";
+}
+
+void GenerationListener::OnAccepted() {
+  const JobSpec& job = *call_.job;
+  Write(GenerationAccepted{
+      .id = job.id, .seed = job.sampling.seed, .prompt_tokens = static_cast<int32_t>(job.prompt.size())});
+}
+
+void GenerationListener::OnToken(const OutputToken& token) {
+  if (closed_ || output_.stopped()) return;
+  absl::StatusOr<std::string> text = output_.Push(token.token);
+  if (!text.ok()) return dispatcher_.Cancel(call_.job->key(), absl::InternalError(text.status().message()));
+  Write(
+      GenerationDelta{.text = *std::move(text), .tokens = {token}, .has_logprobs = call_.job->sampling.logprobs >= 0});
+  if (output_.stopped()) dispatcher_.Cancel(call_.job->key(), absl::OkStatus());
+}
+
+void GenerationListener::OnEnd(const JobResult& result) {
+  if (closed_) return;
+  if (!result.status.ok()) return WriteFailed(result.status, *call_.sink);
+  if (std::string text = output_.Flush(); !text.empty()) Write(GenerationDelta{.text = std::move(text)});
+  Write(MakeFinished(result));
+}
+
+void GenerationListener::Write(GenerationEvent event) {
+  if (closed_ || call_.sink->Write(std::move(event))) return;
+  closed_ = true;
+  const absl::Status slow = absl::ResourceExhaustedError("the client does not read its stream: the job was cancelled");
+  WriteFailed(slow, *call_.sink);
+  dispatcher_.Cancel(call_.job->key(), slow);
+}
+
+GenerationFinished GenerationListener::MakeFinished(const JobResult& result) const {
+  // A stop string in the flushed tail ends the text like any other.
+  const bool stop = result.finish == FinishReason::kStop || output_.stopped();
+  const PhaseTimes& phases = result.phases;
+  const int64_t total_ns = clock_.Now() - call_.arrived;
+  return {.id = call_.job->id,
+          .seed = call_.job->sampling.seed,
+          .reason = stop ? FinishReason::kStop : FinishReason::kLength,
+          .usage = {.prompt_tokens = result.prompt_tokens,
+                    .output_tokens = result.output_tokens,
+                    .cached_prompt_tokens = result.cached_tokens},
+          .kv_digest = result.kv_digest,
+          .timing = {.phases = phases,
+                     .network_ns = total_ns - phases.queue_ns - phases.admission_ns - phases.prefill_ns -
+                                   phases.transfer_ns - phases.decode_ns,
+                     .total_ns = total_ns},
+          .decode = result.decode};
+}
+
+}  // namespace baton::router

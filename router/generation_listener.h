@@ -1,0 +1,52 @@
+// One request on the router's loop: the job's tokens and end, as events of its client's sink.
+#ifndef BATON_ROUTER_GENERATION_LISTENER_H_
+#define BATON_ROUTER_GENERATION_LISTENER_H_
+
+#include <memory>
+#include <utility>
+
+#include "common/clock.h"
+#include "router/generation.h"
+#include "router/job_output.h"
+#include "router/router_loop.h"
+
+namespace baton::router {
+
+struct GenerationCall {
+  std::shared_ptr<const JobSpec> job;
+  std::shared_ptr<GenerationSink> sink;
+  // When the request reached its adapter.
+  TimeNs arrived = 0;
+};
+
+// Writes GenerationFailed with WithRetryAfter(status).
+void WriteFailed(const absl::Status& status, GenerationSink& sink);
+
+// Used by the loop alone.
+class GenerationListener final : public JobListener {
+ public:
+  // `clock` and `dispatcher` outlive it.
+  GenerationListener(GenerationCall call, JobOutput output, const Clock& clock, Dispatcher& dispatcher)
+      : call_(std::move(call)), output_(std::move(output)), clock_(clock), dispatcher_(dispatcher) {}
+
+  // Before any token.
+  void OnAccepted();
+  void OnToken(const OutputToken& token) override;
+  void OnEnd(const JobResult& result) override;
+
+ private:
+  // Cancels the job when the client does not read.
+  void Write(GenerationEvent event);
+  GenerationFinished MakeFinished(const JobResult& result) const;
+
+  const GenerationCall call_;
+  JobOutput output_;
+  const Clock& clock_;
+  Dispatcher& dispatcher_;
+  // The sink has had its last event.
+  bool closed_ = false;
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_GENERATION_LISTENER_H_

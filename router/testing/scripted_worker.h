@@ -1,0 +1,104 @@
+// A worker of the router's loop that answers every job with the output of a script. For tests.
+#ifndef BATON_ROUTER_TESTING_SCRIPTED_WORKER_H_
+#define BATON_ROUTER_TESTING_SCRIPTED_WORKER_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "common/check.h"
+#include "router/router_loop.h"
+
+namespace baton::router {
+
+struct WorkerScript {
+  std::vector<int32_t> tokens = {};
+  float logprob = 0;
+  // Of the last token. kNone: the worker goes on computing until the router cancels the call.
+  FinishReason finish = FinishReason::kStop;
+  // Instead of all that, the call ends with this error.
+  absl::Status error = absl::OkStatus();
+};
+
+// One mixed worker, which computes prompt and output. Its words come back through the loop's mailbox, as a real
+// worker's do.
+class ScriptedWorker final : public WorkerCalls {
+ public:
+  ScriptedWorker(RouterLoop& loop, WorkerScript script) : loop_(loop), script_(std::move(script)) {}
+
+  // Blocks until the loop knows the worker, so that a job finds it.
+  void Join() {
+    absl::Status joined;
+    absl::Notification done;
+    WorkerInfo info;
+    info.id = {.high = 1, .low = 1};
+    info.target = "worker";
+    info.fingerprint = "f";
+    info.total_blocks = 100;
+    info.max_sequences = 16;
+    info.chunk_tokens = 64;
+    info.context_length = 4096;
+    loop_.PostWhenRoom([&](Dispatcher& dispatcher) {
+      joined = dispatcher.OnWorkerJoin(info);
+      done.Notify();
+    });
+    done.WaitForNotification();
+    BATON_CHECK(joined.ok()) << joined;
+  }
+
+  void Start(const StartPrefill&) override { BATON_CHECK(false) << "a mixed worker computes its prompts itself"; }
+  void Start(const StartDecode& start) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      started_.push_back(start.job);
+    }
+    if (!script_.error.ok()) return End(start.key, script_.error);
+    Say(start.key, MakeUpdate(WorkerUpdate::Kind::kStarted));
+    for (size_t i = 0; i < script_.tokens.size(); ++i) {
+      const bool last = i + 1 == script_.tokens.size();
+      WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kToken);
+      update.token = {.index = static_cast<int32_t>(i),
+                      .token = script_.tokens[i],
+                      .finish = last ? script_.finish : FinishReason::kNone,
+                      .logprob = script_.logprob};
+      Say(start.key, update);
+    }
+    if (script_.finish == FinishReason::kNone) return;
+    Say(start.key, MakeUpdate(WorkerUpdate::Kind::kFinished));
+    End(start.key, absl::OkStatus());
+  }
+  void Cancel(const CancelAttempt& cancel) override { End(cancel.key, absl::CancelledError("the router cancelled")); }
+
+  // Jobs that were started so far.
+  std::vector<std::shared_ptr<const JobSpec>> started() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return started_;
+  }
+
+ private:
+  static WorkerUpdate MakeUpdate(WorkerUpdate::Kind kind) {
+    WorkerUpdate update;
+    update.kind = kind;
+    return update;
+  }
+  void Say(const JobKey& key, const WorkerUpdate& update) {
+    BATON_CHECK(loop_.Post([key, update](Dispatcher& d) { d.OnWorkerUpdate(Side::kDecode, key, update); }));
+  }
+  void End(const JobKey& key, const absl::Status& status) {
+    BATON_CHECK(loop_.Post([key, status](Dispatcher& d) { d.OnWorkerEnd(Side::kDecode, key, status); }));
+  }
+
+  RouterLoop& loop_;
+  const WorkerScript script_;
+  mutable absl::Mutex mutex_;
+  std::vector<std::shared_ptr<const JobSpec>> started_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_TESTING_SCRIPTED_WORKER_H_
