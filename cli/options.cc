@@ -141,9 +141,10 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
 
 void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port) {
   flags.grpc_port = default_grpc_port;
-  app.add_option("--bind", flags.bind, "address to listen on")->capture_default_str();
+  app.add_option("--bind", flags.bind, "address to listen on")->group(kAddressGroup)->capture_default_str();
   app.add_option("--grpc-port", flags.grpc_port, "0: any free port")
       ->check(CLI::Range(0, 65535))
+      ->group(kAddressGroup)
       ->capture_default_str();
   app.add_option("--log-level", flags.log_level)
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))

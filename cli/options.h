@@ -20,6 +20,9 @@ inline constexpr int kExitUsage = 2;
 
 inline constexpr int kDefaultGrpcPort = 50051;
 
+// Where a process listens: the options that `serve` keeps to itself and does not forward to its workers.
+inline constexpr char kAddressGroup[] = "Address";
+
 // What MODEL may be (modelfile::ResolveModel).
 inline constexpr char kModelHelp[] = "a .gguf file, a Hugging Face directory, or a name from the model store";
 

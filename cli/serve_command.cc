@@ -3,7 +3,9 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "cli/forwarded_options.h"
 #include "cli/options.h"
 #include "cli/process.h"
 #include "cli/supervisor.h"
@@ -28,28 +30,6 @@ struct Flags {
   std::string core_sharing = "auto";
 };
 
-std::vector<std::string> EngineArgs(const Flags& flags) {
-  const EngineFlags& engine = flags.engine;
-  const std::pair<const char*, std::string> values[] = {
-      {"--model", engine.model},
-      {"--threads", std::to_string(engine.threads)},
-      {"--numerics", engine.numerics},
-      {"--kv-dtype", engine.kv_dtype},
-      {"--isa", engine.isa},
-      {"--weights", engine.weights},
-      {"--kv-memory", engine.kv_memory},
-      {"--max-seqs", std::to_string(engine.max_seqs)},
-      {"--chunk-tokens", std::to_string(engine.chunk_tokens)},
-      {"--transport", engine.transport},
-      {"--decode-period-ms", std::to_string(engine.decode_period_ms)},
-      {"--log-level", flags.listen.log_level},
-  };
-  std::vector<std::string> args;
-  for (const auto& [flag, value] : values) args.insert(args.end(), {flag, value});
-  if (engine.no_prefix_cache) args.push_back("--no-prefix-cache");
-  return args;
-}
-
 // Whether the workers' kernel threads are more than the cores.
 bool SharesCores(const Flags& flags) {
   if (flags.core_sharing != "auto") return flags.core_sharing == "on";
@@ -57,38 +37,36 @@ bool SharesCores(const Flags& flags) {
   return workers > 1 && workers * engine::KernelThreads(flags.engine.threads) > engine::KernelThreads(0);
 }
 
-absl::StatusOr<SupervisorOptions> MakeOptions(const Flags& flags) {
+// `serve` is the parsed command.
+absl::StatusOr<SupervisorOptions> MakeOptions(const CLI::App& serve, const Flags& flags) {
+  const CLI::App& all = *serve.get_parent();
   SupervisorOptions options;
   options.bind = flags.listen.bind;
   options.grpc_port = flags.listen.grpc_port;
-  options.router_args = {"--model",
-                         flags.engine.model,
-                         "--max-queued-jobs",
-                         std::to_string(flags.router.max_queued_jobs),
-                         "--local-prefill-tokens",
-                         std::to_string(flags.router.local_prefill_tokens),
-                         "--ttft-target-ms",
-                         std::to_string(flags.router.ttft_target_ms),
-                         "--log-level",
-                         flags.listen.log_level};
-  std::vector<std::string> args = EngineArgs(flags);
+  options.router_args = ForwardedArgs(serve, *all.get_subcommand("router"));
+  std::vector<std::string> shared;
   if (SharesCores(flags)) {
-    // Open as long as this process: every child, restarted ones too, inherits it.
+    // Stays open as long as this process, because restarted children inherit it too.
     BATON_ASSIGN_OR_RETURN(const int arbiter_fd, engine::CreateCoreArbiter());
-    args.insert(args.end(), {"--core-arbiter-fd", std::to_string(arbiter_fd)});
+    shared = {"--core-arbiter-fd", std::to_string(arbiter_fd)};
   }
-  for (int i = 0; i < flags.prefill; ++i) options.workers.push_back({"prefill-worker", args});
-  for (int i = 0; i < flags.decode; ++i) options.workers.push_back({"decode-worker", args});
-  for (int i = 0; i < flags.mixed; ++i) options.workers.push_back({"mixed-worker", args});
+  const auto add_workers = [&](const char* role, int count) {
+    std::vector<std::string> args = ForwardedArgs(serve, *all.get_subcommand(role));
+    args.insert(args.end(), shared.begin(), shared.end());
+    options.workers.insert(options.workers.end(), static_cast<size_t>(count), {role, args});
+  };
+  add_workers("prefill-worker", flags.prefill);
+  add_workers("decode-worker", flags.decode);
+  add_workers("mixed-worker", flags.mixed);
   return options;
 }
 
-int Serve(const Flags& flags) {
+int Serve(const CLI::App& command, const Flags& flags) {
   if (flags.mixed == 0 && (flags.prefill == 0 || flags.decode == 0)) {
     PrintError(absl::InvalidArgumentError("serve needs --prefill and --decode workers, or --mixed ones"));
     return kExitUsage;
   }
-  absl::StatusOr<SupervisorOptions> options = MakeOptions(flags);
+  absl::StatusOr<SupervisorOptions> options = MakeOptions(command, flags);
   if (!options.ok()) {
     PrintError(options.status());
     return kExitFailed;
@@ -112,7 +90,7 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<Flags>();
   flags->engine.model = modelfile::kDefaultModel;
   CLI::App* command = app.add_subcommand("serve", "a local cluster: a router and its workers under one supervisor");
-  command->add_option("MODEL", flags->engine.model, kModelHelp)->capture_default_str();
+  command->add_option("MODEL,--model", flags->engine.model, kModelHelp)->capture_default_str();
   const CLI::Range count(0, kMaxLocalWorkers);
   command->add_option("--prefill", flags->prefill, "prefill workers")->check(count)->capture_default_str();
   command->add_option("--decode", flags->decode, "decode workers")->check(count)->capture_default_str();
@@ -125,10 +103,10 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
   AddListenFlags(*command, flags->listen, kDefaultGrpcPort);
   AddEngineFlags(*command, flags->engine);
   AddRouterFlags(*command, flags->router);
-  command->callback([flags, &exit_code] {
+  command->callback([command, flags, &exit_code] {
     BlockSignals();
     InitLogging("supervisor", flags->listen.log_level);
-    exit_code = Serve(*flags);
+    exit_code = Serve(*command, *flags);
   });
 }
 

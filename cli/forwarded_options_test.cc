@@ -1,0 +1,138 @@
+#include "cli/forwarded_options.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/config_file.h"
+#include "cli/options.h"
+#include "cli/router_command.h"
+#include "cli/serve_command.h"
+#include "cli/worker_command.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace baton::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+using Args = std::vector<std::string>;
+
+// The commands of a cluster with main's options. They parse and then do nothing.
+class Commands {
+ public:
+  Commands() {
+    AddServeCommand(app_, exit_code_);
+    AddRouterCommand(app_, exit_code_);
+    AddWorkerCommands(app_, exit_code_);
+    for (CLI::App* command : app_.get_subcommands([](CLI::App*) { return true; })) command->callback([] {});
+  }
+
+  CLI::App& Command(const std::string& name) { return *app_.get_subcommand(name); }
+
+  // Whether CLI11 accepts the arguments.
+  bool Parse(const std::string& command, Args args) {
+    FinishOptions(app_);
+    args.insert(args.begin(), command);
+    try {
+      app_.parse(Args(args.rbegin(), args.rend()));
+    } catch (const CLI::ParseError&) {
+      return false;
+    }
+    return true;
+  }
+
+ private:
+  int exit_code_ = 0;
+  CLI::App app_;
+};
+
+// What `role` gets of a serve with these arguments.
+Args Forward(const Args& serve_args, const std::string& role) {
+  Commands commands;
+  EXPECT_TRUE(commands.Parse("serve", serve_args));
+  return ForwardedArgs(commands.Command("serve"), commands.Command(role));
+}
+
+// A value that `serve` takes for the option and that is not its default.
+std::optional<std::string> OtherValue(const CLI::Option& option) {
+  for (const char* const value : {"true", "7", "128", "fp32", "int8", "scalar", "tcp", "debug", "3MiB"}) {
+    if (option.get_default_str() == value) continue;
+    if (Commands().Parse("serve", {option.get_name() + "=" + value})) return value;
+  }
+  return std::nullopt;
+}
+
+// What every worker computes with.
+std::vector<const CLI::Option*> EngineOptions(CLI::App& app, EngineFlags& flags) {
+  AddModelFlag(app, flags.model);
+  AddEngineFlags(app, flags);
+  return static_cast<const CLI::App&>(app).get_options(
+      [](const CLI::Option* option) { return !option->check_lname("help"); });
+}
+
+class ForwardedOptions : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ForwardedOptions, EveryEngineOptionSetOnServeReachesTheWorkersParsedOptions) {
+  CLI::App engine;
+  EngineFlags flags;
+  for (const CLI::Option* const option : EngineOptions(engine, flags)) {
+    const std::optional<std::string> value = OtherValue(*option);
+    ASSERT_TRUE(value.has_value()) << "add a value that " << option->get_name() << " takes";
+    const Args forwarded = Forward({option->get_name() + "=" + *value}, GetParam());
+    Commands worker;
+    ASSERT_TRUE(worker.Parse(GetParam(), forwarded)) << option->get_name();
+    EXPECT_THAT(worker.Command(GetParam()).get_option(option->get_name())->results(), ElementsAre(*value))
+        << option->get_name();
+  }
+}
+
+TEST_P(ForwardedOptions, AnOptionAddedToServeAndTheWorkerNeedsNoOtherPlace) {
+  Commands commands;
+  std::string value;
+  for (const std::string& name : {std::string("serve"), std::string(GetParam())}) {
+    commands.Command(name).add_option("--new-option", value);
+  }
+  ASSERT_TRUE(commands.Parse("serve", {"--new-option", "x"}));
+  EXPECT_THAT(ForwardedArgs(commands.Command("serve"), commands.Command(GetParam())), ElementsAre("--new-option=x"));
+}
+
+TEST_P(ForwardedOptions, WhatTheUserDidNotSetAndAddressesStayWithServe) {
+  EXPECT_THAT(Forward({}, GetParam()), IsEmpty());
+  EXPECT_THAT(Forward({"--grpc-port", "0", "--bind", "0.0.0.0", "--prefill", "2"}, GetParam()), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Roles, ForwardedOptions, ::testing::Values("prefill-worker", "decode-worker", "mixed-worker"));
+
+TEST(ForwardedArgs, TheModelMayBeAPositionOrAFlag) {
+  EXPECT_THAT(Forward({"tiny.gguf"}, "router"), ElementsAre("--model=tiny.gguf"));
+  EXPECT_THAT(Forward({"--model", "tiny.gguf"}, "mixed-worker"), ElementsAre("--model=tiny.gguf"));
+}
+
+TEST(ForwardedArgs, TheRouterGetsItsOwnOptionsAndNoneOfTheEngines) {
+  EXPECT_THAT(Forward({"--max-queued-jobs=9", "--threads=1", "--log-level=debug"}, "router"),
+              UnorderedElementsAre("--max-queued-jobs=9", "--log-level=debug"));
+}
+
+TEST(ForwardedArgs, TheEnvironmentCountsAsSet) {
+  setenv("BATON_ARG_MAX_SEQS", "5", 1);
+  const Args forwarded = Forward({}, "decode-worker");
+  unsetenv("BATON_ARG_MAX_SEQS");
+  EXPECT_THAT(forwarded, ElementsAre("--max-seqs=5"));
+}
+
+TEST(ForwardedArgs, AConfigFileCountsAsSet) {
+  const std::string path = ::testing::TempDir() + "/forwarded_options.yaml";
+  std::ofstream(path) << "no-prefix-cache: true\nkv-memory: 64MiB\n";
+  const auto args = ExpandConfig({"--config", path});
+  ASSERT_TRUE(args.ok()) << args.status();
+  EXPECT_THAT(Forward(*args, "prefill-worker"), UnorderedElementsAre("--no-prefix-cache=true", "--kv-memory=64MiB"));
+}
+
+}  // namespace
+}  // namespace baton::cli
