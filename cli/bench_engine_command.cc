@@ -48,7 +48,7 @@ struct Flags : KernelFlags {
   bool json = false;
 };
 
-// Prompts and their length, of "512" or "8x2048".
+// Reads the number of prompts and their length from "512" or "8x2048".
 bool ParsePrompts(const std::string& text, bench::PrefillShape& shape) {
   const std::vector<std::string> parts = absl::StrSplit(text, 'x');
   shape.prompts = 1;
@@ -81,7 +81,7 @@ class EngineBench {
     const TimeNs begin = MonotonicClock().Now();
     BATON_ASSIGN_OR_RETURN(model_, LoadModelFile(flags_.model));
     open_s_ = static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond;
-    // First, because it forks.
+    // The hand-off comes first because it forks, which must happen before the first thread starts.
     if (Wants("handoff")) BATON_RETURN_IF_ERROR(MeasureHandoff());
     limits_ = bench::MeasureLimits({.threads = flags_.threads, .read_bytes = int64_t{flags_.read_mib} << 20});
     if (Wants("scheduling")) Add(bench::BenchScheduling({.vocab_size = model_.file->config().vocab_size}));
@@ -140,7 +140,7 @@ class EngineBench {
       ParsePrompts(prompts, shape);
       BATON_RETURN_IF_ERROR(CheckContext(shape.prompt_tokens + 1));
       for (int chunk : flags_.chunk_tokens) {
-        // A chunk longer than the prompts is the prompts in one.
+        // A chunk longer than a prompt computes the prompt in one step.
         shape.chunk_tokens = chunk;
         bench::Figure figure = bench::BenchPrefill(*runner_, shape, {.rounds = flags_.rounds, .seed = flags_.seed});
         const double tokens = static_cast<double>(shape.prompts) * shape.prompt_tokens;
@@ -180,7 +180,7 @@ class EngineBench {
     for (bench::Figure& figure : figures) figures_.push_back(std::move(figure));
   }
 
-  // What is resident and neither weights nor KV.
+  // Resident bytes that are neither weights nor KV.
   int64_t OtherBytes() const { return memory_.resident_bytes - weight_bytes_ - memory_.kv_pool_bytes; }
 
   Json ToJson() const {
@@ -223,7 +223,7 @@ class EngineBench {
   bench::MachineLimits limits_;
   std::unique_ptr<engine::ModelRunner> runner_;
   double open_s_ = 0;
-  // With open_s_.
+  // Includes open_s_.
   double load_s_ = 0;
   int64_t weight_bytes_ = 0;
   bench::MemoryUse memory_;

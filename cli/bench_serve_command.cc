@@ -28,7 +28,7 @@ namespace baton::cli {
 namespace {
 
 constexpr int kShownErrors = 5;
-// Open loop: so many may wait for a slow server before the generator itself holds requests back.
+// In an open loop, this many requests may wait for a slow server before the generator holds further ones back.
 constexpr int kOpenLoopConcurrency = 256;
 constexpr int kOpenAiVocabulary = 32000;
 
@@ -113,7 +113,7 @@ int Concurrency(const Flags& flags) {
   return flags.request_rate > 0 || !flags.trace.empty() ? kOpenLoopConcurrency : 1;
 }
 
-// The first requests of the plan, all due at once: not counted.
+// Runs the first requests of the plan, all due at once. They do not count.
 absl::Status WarmUp(const Flags& flags, absl::Span<const bench::PlannedRequest> plan, bench::LoadRunOptions options,
                     bench::LoadClient& client) {
   std::vector<bench::PlannedRequest> first(plan.begin(), plan.begin() + std::min<size_t>(plan.size(), flags.warmup));

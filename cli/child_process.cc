@@ -43,7 +43,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   if (pid < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(errno)));
   if (pid == 0) {
     dup2(fds[1], STDOUT_FILENO);
-    // Group signals (Ctrl-C) are the supervisor's: it drains its children in order.
+    // Signals to the process group, such as Ctrl-C, must reach the supervisor alone: it drains its children in order.
     setpgid(0, 0);
     sigset_t none;
     sigemptyset(&none);

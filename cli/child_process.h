@@ -12,10 +12,10 @@
 
 namespace baton::cli {
 
-// Used by one thread. The destructor kills and reaps.
+// Used by one thread. The destructor kills the child and reaps it.
 class ChildProcess {
  public:
-  // Starts `baton ARGS`. From the main thread only: the kernel ties the child to the thread that made it.
+  // Starts `baton ARGS`. Only the main thread may call it, because the child ends with the thread that made it.
   static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& args);
 
   ChildProcess(ChildProcess&& other) noexcept;
@@ -24,12 +24,13 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
 
-  // The address of its ready line. UNAVAILABLE when it ended before; DEADLINE_EXCEEDED.
+  // The address in the child's ready line. UNAVAILABLE when the child ended before it wrote one, DEADLINE_EXCEEDED when
+  // it took too long.
   absl::StatusOr<std::string> WaitReady(int64_t timeout_ms);
-  // How it ended, once it has: an exit code, or 128 plus the signal's number.
+  // The child's exit code, or 128 plus the number of the signal that ended it. None while it runs.
   std::optional<int> Poll();
   void Signal(int signal_number) const;
-  // False when it still runs after the timeout.
+  // False when the child still runs after the timeout.
   bool WaitExit(int64_t timeout_ms);
 
  private:

@@ -25,7 +25,7 @@ void AppendFlag(const std::string& flag, const YAML::Node& value, std::vector<st
 
 absl::StatusOr<std::vector<std::string>> ReadFlags(const std::string& path, const std::vector<std::string>& args) {
   std::vector<std::string> flags;
-  // yaml-cpp speaks in exceptions; they end here.
+  // yaml-cpp reports errors by exception. None leaves this function.
   try {
     const YAML::Node root = YAML::LoadFile(path);
     if (!root.IsMap()) return absl::InvalidArgumentError(absl::StrCat(path, " is not a map of flags to values"));

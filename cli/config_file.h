@@ -9,10 +9,10 @@
 
 namespace baton::cli {
 
-// BATON_ARG_GRPC_PORT of "grpc-port".
+// "grpc-port" gives BATON_ARG_GRPC_PORT.
 std::string EnvironmentName(const std::string& flag);
 
-// `args` as given, with `--config FILE` replaced by the file's flags that neither `args` nor the environment set.
+// Returns `args` with `--config FILE` replaced by those flags of the file that neither `args` nor the environment set.
 // NOT_FOUND for a file that cannot be read, INVALID_ARGUMENT for one that is not a map of flags to values or lists.
 absl::StatusOr<std::vector<std::string>> ExpandConfig(const std::vector<std::string>& args);
 

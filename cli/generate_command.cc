@@ -90,7 +90,7 @@ absl::Status FillPrompt(const Flags& flags, v1::GenerateRequest& request) {
   return absl::OkStatus();
 }
 
-// The wire takes no other text; said here, the user reads why.
+// The protocol carries nothing but UTF-8. Checked here, so that the user reads why.
 absl::Status CheckUtf8(const std::string& text) {
   const size_t valid = tokenizer::ValidUtf8Bytes(text);
   if (valid == text.size()) return absl::OkStatus();
@@ -113,7 +113,7 @@ Json TimingJson(const v1::PhaseTimes& timing) {
 
 const char* ReasonName(v1::FinishReason reason) { return reason == v1::FINISH_REASON_STOP ? "stop" : "length"; }
 
-// Text may end inside a character only where the model wrote invalid bytes, already replaced: valid UTF-8.
+// The text is valid UTF-8: the router has replaced whatever invalid bytes the model wrote.
 Json FinishedJson(const v1::Finished& finished) {
   Json json;
   json["finish_reason"] = ReasonName(finished.reason());
@@ -154,7 +154,7 @@ void PrintJsonLine(const v1::Output& output) {
   std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
 }
 
-// Where the time went, for people; on stderr so that stdout is the text alone.
+// Tells people where the time went. It goes to stderr, so that stdout has nothing but the text.
 void PrintTiming(const v1::Finished& finished) {
   const v1::PhaseTimes& t = finished.timing();
   std::fprintf(stderr,

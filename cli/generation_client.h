@@ -12,7 +12,7 @@
 
 namespace baton::cli {
 
-// All that one Generate call gave.
+// Everything that one Generate call returned.
 struct Generation {
   std::vector<v1::OutputToken> tokens;
   std::string text;
@@ -23,7 +23,8 @@ class GenerationClient {
  public:
   explicit GenerationClient(const std::string& target);
 
-  // `on_output` sees each message as it comes. `timeout_ms` 0: none. Errors name the target when it cannot be reached.
+  // Calls `on_output` with each message as it arrives. A `timeout_ms` of 0 means none. Errors name a target that cannot
+  // be reached.
   absl::StatusOr<Generation> Generate(const v1::GenerateRequest& request, int64_t timeout_ms,
                                       const std::function<void(const v1::Output&)>& on_output);
 
@@ -32,7 +33,7 @@ class GenerationClient {
   std::unique_ptr<v1::GenerationService::Stub> stub_;
 };
 
-// `status` as the user reads it: what, where, what to do.
+// Rewords `status` for the user: what happened, where, and what to do.
 absl::Status ExplainRpcError(const grpc::Status& status, const std::string& target);
 
 }  // namespace baton::cli

@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
   AddWorkerCommands(app, exit_code);
   AddVersionCommand(app, exit_code);
   FinishOptions(app);
-  // CLI11 reports by exception; help and the like are no errors.
+  // CLI11 reports by exception, even a request for help, which is no error.
   try {
     app.parse(std::vector<std::string>(args->rbegin(), args->rend()));
   } catch (const CLI::ParseError& error) {

@@ -17,7 +17,7 @@ constexpr absl::Duration kLongLoad = absl::Seconds(1);
 absl::StatusOr<LoadedModelFile> LoadModelFile(const std::string& model) {
   BATON_ASSIGN_OR_RETURN(const std::string path, modelfile::ResolveModel(model));
   LoadedModelFile loaded;
-  // "." and "models/name/" have no last part of their own.
+  // "." and "models/name/" have no file name; the name of their folder stands for it.
   std::filesystem::path file = std::filesystem::absolute(path).lexically_normal();
   if (file.filename().empty()) file = file.parent_path();
   loaded.name = (file.extension() == ".gguf" ? file.stem() : file.filename()).string();

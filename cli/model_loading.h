@@ -1,4 +1,4 @@
-// MODEL of the command line to an opened file and the name by which clients ask for it, and on to the engine.
+// From MODEL on the command line to an opened file, to the name by which clients ask for it, and to the engine.
 #ifndef BATON_CLI_MODEL_LOADING_H_
 #define BATON_CLI_MODEL_LOADING_H_
 
@@ -12,18 +12,18 @@
 namespace baton::cli {
 
 struct LoadedModelFile {
-  // The store's name, or the file's without folder and ".gguf", or the directory's: the same in every process of a
-  // cluster.
+  // The name in the store, the name of the file without folder and ".gguf", or the name of the directory. Every process
+  // of a cluster gets the same.
   std::string name;
   std::unique_ptr<modelfile::ModelFile> file;
 };
 
 absl::StatusOr<LoadedModelFile> LoadModelFile(const std::string& model);
 
-// What options.weights does to the file, as one line; empty when nothing was asked for.
+// One line about what options.weights does to the file; empty when the option is not set.
 std::string DescribeWeights(const LoadedModelFile& loaded, const engine::CpuModelOptions& options);
 
-// engine::LoadCpuModel, with a progress line when that is wanted and loading takes long.
+// Calls engine::LoadCpuModel. Shows a progress line if asked to and if loading takes long.
 absl::StatusOr<std::unique_ptr<engine::ModelRunner>> LoadRunner(const LoadedModelFile& loaded,
                                                                 engine::CpuModelOptions options, bool shows_progress);
 

@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kMaxThreads = 256;
 
-// "bench-engine-" of a command within another, so that its flags do not take the twins of the plain commands.
+// `prefix` is "bench-engine-" for a command within another, so that its flags have other twins than the same flags of a
+// plain command.
 void NameTwins(CLI::App& command, const std::string& prefix) {
   for (CLI::Option* option : command.get_options()) {
     const std::vector<std::string>& names = option->get_lnames();
@@ -24,7 +25,7 @@ void NameTwins(CLI::App& command, const std::string& prefix) {
   }
 }
 
-// A group of options is a subcommand without a name.
+// CLI11 keeps a group of options as a subcommand without a name.
 bool IsNamed(const CLI::App* command) { return !command->get_name().empty(); }
 
 void FinishCommands(CLI::App& app, const std::string& prefix) {
@@ -95,7 +96,7 @@ void AddKernelFlags(CLI::App& app, KernelFlags& flags) {
   app.add_option("--weights", flags.weights, "float matrices of the file: as they are (auto), or quantized at load")
       ->check(CLI::IsMember({"auto", "int8", "int4"}))
       ->capture_default_str();
-  // Two flags together, which no check of one sees.
+  // A check of one flag cannot see whether the two fit together.
   app.parse_complete_callback([&flags] {
     const absl::StatusOr<KvDtype> chosen = Choose(flags);
     if (!chosen.ok()) throw CLI::ValidationError("--kv-dtype", std::string(chosen.status().message()));

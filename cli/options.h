@@ -40,7 +40,7 @@ struct EngineFlags : KernelFlags {
   std::string model;
   std::string kv_memory = "512MiB";
   int max_seqs = 64;
-  // 0: the worker's role decides.
+  // 0 leaves the choice to the worker's role.
   int chunk_tokens = 0;
   bool no_prefix_cache = false;
   std::string transport = "auto";
@@ -65,7 +65,7 @@ inline constexpr int kMinChunkTokens = 16;
 inline constexpr int kMaxChunkTokens = 8192;
 inline constexpr int kMaxDecodePeriodMs = 1000;
 inline constexpr int kMaxTtftTargetMs = 600'000;
-// Larger chunks compute faster; where streams run in the same steps, smaller ones let them stutter less.
+// Larger chunks compute faster. In a worker that also decodes, smaller ones make its streams stutter less.
 inline constexpr int kPrefillWorkerChunkTokens = 512;
 inline constexpr int kDecodingWorkerChunkTokens = 256;
 
@@ -73,22 +73,22 @@ inline constexpr int kDecodingWorkerChunkTokens = 256;
 void AddKernelFlags(CLI::App& app, KernelFlags& flags);
 engine::Isa ParseIsa(const std::string& name);
 engine::Numerics ParseNumerics(const std::string& name);
-// Of flags that were parsed.
+// Requires flags that passed the parser's checks.
 KvDtype ParseKvDtype(const KernelFlags& flags);
 engine::Weights ParseWeights(const std::string& name);
 void AddEngineFlags(CLI::App& app, EngineFlags& flags);
 void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port);
 void AddRouterFlags(CLI::App& app, RouterFlags& flags);
-// --model MODEL, for commands that are not asked for one by position.
+// Adds --model MODEL, for commands that do not take MODEL as a position.
 void AddModelFlag(CLI::App& app, std::string& model);
 void AddTargetFlag(CLI::App& app, std::string& target);
 
-// Gives every option of `app` and its subcommands the twin BATON_ARG_... (BATON_ARG_BENCH_ENGINE_... of a command
-// within another), and each subcommand `--config FILE.yaml`. A flag wins over the environment, the environment over the
-// file.
+// Gives every option of `app` and its subcommands an environment variable, its twin: BATON_ARG_..., or
+// BATON_ARG_BENCH_ENGINE_... for a command within another. Gives each subcommand `--config FILE.yaml`. A flag wins over
+// the environment, the environment over the file.
 void FinishOptions(CLI::App& app);
 
-// "512MiB", "2GiB", "1000000". INVALID_ARGUMENT text is for the user.
+// Accept "512MiB", "2GiB", "1000000". ParseByteSize returns 0 for what is not a size.
 CLI::Validator ByteSize();
 uint64_t ParseByteSize(const std::string& text);
 

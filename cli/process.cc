@@ -51,7 +51,7 @@ void WaitForSignal() {
 
 void DieWithParent() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have ended before the call.
+  // The parent may have ended before prctl took effect.
   if (getppid() == 1) _exit(1);
 }
 
@@ -88,7 +88,7 @@ absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options) {
   for (const std::string& name : options.health_names) {
     result.server->GetHealthCheckService()->SetServingStatus(name, true);
   }
-  // Others on this host reach a wildcard address by loopback.
+  // Processes on this host reach a wildcard address by loopback.
   const bool wildcard = bind == "0.0.0.0" || bind == "[::]";
   result.address = absl::StrCat(wildcard ? "127.0.0.1" : bind, ":", bound_port);
   return result;

@@ -1,4 +1,4 @@
-// What every long-running process of ours does: says that it is ready, waits for its end, listens on a port.
+// What every long-running process of ours does: it says that it is ready, waits for its end and listens on a port.
 #ifndef BATON_CLI_PROCESS_H_
 #define BATON_CLI_PROCESS_H_
 
@@ -12,14 +12,14 @@
 
 namespace baton::cli {
 
-// Errors are ours to tell, in one line: gRPC then logs only why it ends the process. The environment's GRPC_VERBOSITY
-// brings the rest back. Before the first call of gRPC.
+// Reduces gRPC's own log to the reasons why it ends the process: our errors are one line each. GRPC_VERBOSITY in the
+// environment brings the rest back. Call it before any other function of gRPC.
 void QuietGrpc();
-// Before the first thread: SIGINT and SIGTERM are taken by WaitForSignal alone.
+// Leaves SIGINT and SIGTERM to WaitForSignal. Call it before the first thread starts.
 void BlockSignals();
-// Returns when SIGINT or SIGTERM came.
+// Returns when SIGINT or SIGTERM arrives.
 void WaitForSignal();
-// The kernel kills this process when the parent ends. For children of a supervisor.
+// Asks the kernel to kill this process when its parent ends. For children of a supervisor.
 void DieWithParent();
 
 // One line on stdout: `ready {"grpc": "127.0.0.1:50051"}`.
@@ -27,12 +27,12 @@ void PrintReady(const std::string& grpc_address);
 
 // One line on stderr.
 void PrintError(const absl::Status& status);
-// A command's exit code; an error is printed.
+// Prints an error, if `status` is one, and returns the command's exit code.
 int Report(const absl::Status& status);
 
 struct GrpcServer {
   std::unique_ptr<grpc::Server> server;
-  // host:port that others can reach.
+  // host:port at which others reach the server.
   std::string address;
 };
 
@@ -40,13 +40,13 @@ struct GrpcServerOptions {
   std::string bind;
   int port = 0;
   std::vector<grpc::Service*> services;
-  // Full names that the health service answers for, besides the server as a whole.
+  // Full names of services that the health service answers for, besides the server as a whole.
   std::vector<std::string> health_names;
-  // 0: as large as messages between our own processes get.
+  // 0 allows the largest message that our own processes send each other.
   int max_receive_bytes = 0;
 };
 
-// Health and reflection come with it. UNAVAILABLE when the port is taken, saying which.
+// Adds the health and reflection services. UNAVAILABLE, naming the port, when the port is taken.
 absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options);
 
 }  // namespace baton::cli

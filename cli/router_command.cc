@@ -35,7 +35,7 @@ absl::StatusOr<router::ServedModel> LoadServedModel(const std::string& model) {
   return router::ServedModel::Create(loaded.name, *loaded.file);
 }
 
-// Running jobs are given time to end; gRPC then cuts what is left.
+// Running jobs have some time to end. gRPC then cuts those that are left.
 absl::Status Run(const Flags& flags) {
   BATON_ASSIGN_OR_RETURN(const router::ServedModel model, LoadServedModel(flags.model));
   router::DispatcherOptions options;

@@ -1,4 +1,4 @@
-// Sampling flags of `generate` and `chat`, straight into the request.
+// The sampling flags of `generate` and `chat`. They write straight into the request.
 #ifndef BATON_CLI_SAMPLING_FLAGS_H_
 #define BATON_CLI_SAMPLING_FLAGS_H_
 
@@ -12,7 +12,7 @@
 
 namespace baton::cli {
 
-// Unset flags leave the field out: the server's default counts. Range errors are the server's to find.
+// A flag that is not set leaves its field out, and the server's default holds. The server checks the ranges.
 struct SamplingFlags {
   std::optional<float> temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
   std::optional<int32_t> top_k, max_tokens, min_tokens, logprobs;

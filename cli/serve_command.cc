@@ -30,7 +30,7 @@ struct Flags {
   std::string core_sharing = "auto";
 };
 
-// Whether the workers' kernel threads are more than the cores.
+// Whether there are more kernel threads in all workers than cores.
 bool SharesCores(const Flags& flags) {
   if (flags.core_sharing != "auto") return flags.core_sharing == "on";
   const int workers = flags.prefill + flags.decode + flags.mixed;

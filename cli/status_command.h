@@ -12,7 +12,7 @@ namespace baton::cli {
 
 void AddStatusCommand(CLI::App& app, int& exit_code);
 
-// Asks the router, which must answer in time.
+// Asks the router. DEADLINE_EXCEEDED when it does not answer in time.
 absl::StatusOr<v1::GetStatusResponse> GetStatus(const std::string& target);
 
 }  // namespace baton::cli

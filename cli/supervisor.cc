@@ -20,7 +20,7 @@ constexpr int64_t kExitTimeoutMs = 1'000;
 constexpr int64_t kWatchIntervalMs = 100;
 constexpr int64_t kFirstBackoffMs = 200;
 constexpr int64_t kMaxBackoffMs = 10'000;
-// A process that lived so long starts its back-off anew.
+// The back-off starts anew for a process that has lived this long.
 constexpr int64_t kHealthyMs = 30'000;
 constexpr int64_t kRouterDrainMs = 35'000;
 constexpr int64_t kWorkerDrainMs = 10'000;
@@ -68,7 +68,7 @@ absl::Status Supervisor::Start() {
     slots_.push_back({.index = static_cast<int>(i), .child = std::nullopt});
     BATON_RETURN_IF_ERROR(Launch(slots_.back()));
   }
-  // They load side by side.
+  // All workers load their model at the same time, so the first wait covers most of the others.
   for (size_t i = 1; i < slots_.size(); ++i) {
     std::string address;
     BATON_RETURN_IF_ERROR(WaitReady(slots_[i], address));
@@ -124,7 +124,7 @@ void Supervisor::Stop() {
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (!slots_[i].child.has_value()) continue;
     slots_[i].child->Signal(SIGTERM);
-    // The workers serve what the router still drains.
+    // The workers keep serving the requests that the router drains.
     if (i == 0) slots_[i].child->WaitExit(kRouterDrainMs);
   }
   for (Slot& slot : slots_) {

@@ -20,28 +20,28 @@ struct WorkerCommand {
 
 struct SupervisorOptions {
   std::vector<std::string> router_args;
-  // host:port 0 means any: the first router's choice is kept for its successors.
+  // Port 0 means any free one. A restarted router then gets the port that the first one chose.
   std::string bind;
   int grpc_port = 0;
   std::vector<WorkerCommand> workers;
 };
 
-// Used by the main thread.
+// Only the main thread may use it.
 class Supervisor {
  public:
   explicit Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
 
-  // Returns when every worker has joined the router. ABORTED when a child ended after it had told why.
+  // Returns when every worker has joined the router. ABORTED when a child ended and has printed the reason itself.
   absl::Status Start();
   // host:port of the router.
   const std::string& address() const { return address_; }
-  // Restarts what ended, with back-off, until SIGINT or SIGTERM.
+  // Restarts children that end, with back-off, until SIGINT or SIGTERM arrives.
   void Watch();
-  // The router first, so that running requests can end; then the workers. Kills what does not end in time.
+  // Ends the router first, so that running requests can finish, and then the workers. Kills whoever takes too long.
   void Stop();
 
  private:
-  // -1 is the router, others index options_.workers.
+  // -1 for the router; for a worker its index in options_.workers.
   struct Slot {
     int index = -1;
     std::optional<ChildProcess> child;

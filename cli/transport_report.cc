@@ -38,7 +38,7 @@ absl::StatusOr<Report> Probe(kvtransfer::Transport& peer, const std::string& add
 absl::StatusOr<Report> ProbeFromPeer(kvtransfer::Transport& transport, kvtransfer::TransportKind kind) {
   BATON_ASSIGN_OR_RETURN(const std::string address, transport.Address());
   BATON_ASSIGN_OR_RETURN(const auto peer, kvtransfer::MakeTransport({.kind = kind}));
-  // Over a network the owner has a part in each read.
+  // Over a network, the owner takes part in each read.
   std::atomic<bool> done = false;
   std::thread owner([&] {
     std::vector<kvtransfer::ReadCompletion> none;

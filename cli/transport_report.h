@@ -1,4 +1,4 @@
-// What an operator reads at start about the path that KV takes.
+// What the log tells an operator at start about the path that KV takes.
 #ifndef BATON_CLI_TRANSPORT_REPORT_H_
 #define BATON_CLI_TRANSPORT_REPORT_H_
 
@@ -6,8 +6,8 @@
 
 namespace baton::cli {
 
-// Reads from `transport`, which has its region and no thread yet, as a peer on this host would, and logs the path that
-// was chosen and the bandwidth that was reached, beside this machine's memcpy.
+// Reads from `transport` as a peer on this host would. Logs the path that the transport chose and the bandwidth that it
+// reached beside this machine's memcpy. `transport` must have its region, and no thread may use it yet.
 void LogBandwidth(kvtransfer::Transport& transport, kvtransfer::TransportKind kind);
 
 }  // namespace baton::cli

@@ -21,7 +21,7 @@ namespace {
 namespace kernels = engine::kernels;
 using kernels::AlignedBuffer;
 
-// 1.0 as bf16. Read as f32 or as int8 and scales it is ordinary too.
+// 1.0 as bf16. The same bytes are ordinary values when they are read as f32, or as int8 and scales.
 constexpr uint16_t kOne = 0x3f80;
 
 const kernels::KernelTable& FindKernels(engine::Isa isa) {
@@ -63,7 +63,7 @@ class Layer {
 
   size_t kv_bytes() const { return kv_.bytes(); }
 
-  // Seconds of `items` calls of run(item, thread), dealt to the threads in turn.
+  // Seconds that run(item, thread) takes for all items, which are dealt to the threads in turn.
   double Time(int items, absl::FunctionRef<void(int item, int thread)> run) {
     const TimeNs begin = MonotonicClock().Now();
     pool_.Run([&](int thread) {
@@ -72,7 +72,7 @@ class Layer {
     return static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond;
   }
 
-  // `rows` query rows from `first_position` of a stream, for one KV head.
+  // Attends with `rows` query rows of a stream, from `first_position` on, for one KV head.
   void Attend(int stream, int kv_head, int first_position, int rows, int thread) {
     const size_t head_elements = static_cast<size_t>(heads_per_kv_) * config_.head_dim;
     kernels::AttentionCall call{};

@@ -1,4 +1,4 @@
-// The attention kernel by itself, on KV in the engine's own layout.
+// Measures the attention kernel by itself, on KV in the engine's own layout.
 #ifndef BATON_BENCH_ENGINE_ATTENTION_BENCH_H_
 #define BATON_BENCH_ENGINE_ATTENTION_BENCH_H_
 
@@ -17,13 +17,13 @@ struct AttentionOptions {
   KvDtype kv_dtype = KvDtype::kBf16;
   int threads = 1;
   int context_tokens = 2048;
-  // Of decode: one query row each.
+  // Streams of the decode figure, with one query row each.
   int streams = 32;
   int rounds = 3;
 };
 
-// Decode: KV bytes read a second, of one layer of all streams (more than the caches hold). Prefill: multiply-adds a
-// second, of one layer of one whole prompt.
+// Two figures of one layer. Decode: KV bytes read per second for all streams, which are more than the caches hold.
+// Prefill: multiply-adds per second for one whole prompt.
 std::vector<Figure> BenchAttention(const modelfile::ModelConfig& config, const AttentionOptions& options,
                                    const MachineLimits& limits);
 

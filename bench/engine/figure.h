@@ -14,7 +14,7 @@ struct Figure {
   std::string part;
   // For people: "prompt 512, chunks of 256".
   std::string name;
-  // The same for programs.
+  // What `name` says, for programs.
   nlohmann::ordered_json parameters = nlohmann::ordered_json::object();
   // Median and best of the rounds.
   double value = 0;
@@ -26,7 +26,7 @@ struct Figure {
   std::string bound = {};
 };
 
-// Rates of several rounds as a figure's median and best.
+// Sets the figure's median and best from the rates of several rounds.
 void SetRates(std::vector<double> rates, Figure& figure);
 
 nlohmann::ordered_json FigureJson(const Figure& figure);

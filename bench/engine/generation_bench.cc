@@ -15,14 +15,14 @@
 namespace baton::bench {
 namespace {
 
-// Of each step that fills the contexts of decode streams, besides a row for each stream.
+// Tokens of each step that fills the contexts of decode streams. Each stream has one row more.
 constexpr int kPrefillRows = 512;
 
 int BlocksEach(const KvGroups& groups, int tokens, int chunk_tokens) {
   return groups.MostBlocks(tokens, chunk_tokens) + groups.count();
 }
 
-// An engine with just the blocks that it needs, and prompts that nobody has seen before.
+// An engine with just the blocks that it needs, and prompts that no prefix cache can know.
 class Session {
  public:
   Session(engine::ModelRunner& runner, int sequences, int tokens_each, int chunk_tokens, uint64_t seed)
@@ -59,7 +59,7 @@ class Session {
   }
 
   void Step() { engine_.Step(); }
-  // Makes the whole pool resident, as a worker's is in the end.
+  // Makes the whole pool resident, as the pool of a worker is after a while.
   void TouchPool() { std::memset(kv_.data(), 0, kv_.bytes()); }
   int64_t pool_bytes() const { return static_cast<int64_t>(kv_.bytes()); }
 
@@ -85,7 +85,7 @@ double Seconds(TimeNs begin) { return static_cast<double>(MonotonicClock().Now()
 int DecodeChunkTokens(int streams) { return kPrefillRows + streams; }
 
 int DecodeTokens(const DecodeShape& shape) {
-  // Chunks end with a block, so that a step may leave some of its rows unused; never half of them.
+  // A chunk ends with a block, so a step may leave some of its rows unused, though never half of them.
   const int prefill_steps = shape.streams * shape.context_tokens / (kPrefillRows / 2) + 2;
   return shape.context_tokens + shape.steps + prefill_steps;
 }
@@ -114,7 +114,7 @@ Figure BenchPrefill(engine::ModelRunner& runner, const PrefillShape& shape, cons
 Figure BenchDecode(engine::ModelRunner& runner, const DecodeShape& shape, const GenerationOptions& options) {
   const int max_tokens = DecodeTokens(shape) - shape.context_tokens;
   Session session(runner, shape.streams, DecodeTokens(shape), DecodeChunkTokens(shape.streams), options.seed);
-  // Else the first round measures how fast the system finds memory.
+  // Without this, the first round would measure how fast the system backs memory.
   session.TouchPool();
   std::vector<double> rates;
   for (int round = 0; round < options.rounds; ++round) {

@@ -11,7 +11,7 @@
 namespace baton::bench {
 namespace {
 
-// Counts what it is asked to run.
+// Counts the rows that it is asked to run.
 class CountingModel final : public engine::ModelRunner {
  public:
   int32_t vocab_size() const override { return model_.vocab_size(); }
@@ -56,7 +56,7 @@ TEST(BenchDecode, TimesStepsWithOneRowAStream) {
   EXPECT_GT(figure.value, 0);
 }
 
-// The prompts take several steps: the first streams decode meanwhile.
+// The prompts take several steps, in which the first streams decode already.
 TEST(BenchDecode, FitsStreamsWhosePromptsTakeManySteps) {
   CountingModel model;
   const DecodeShape shape{.streams = 7, .context_tokens = 300, .steps = 5};
@@ -78,7 +78,7 @@ TEST(MeasureMemory, CountsThePoolAndWhatTheProcessHolds) {
   EXPECT_GE(use.kv_pool_bytes, 2 * static_cast<int64_t>(model.kv_layout().block_bytes()));
   const int64_t before = ResidentBytesBesidesFiles();
   const std::vector<char> held(64 << 20, 1);
-  // Or a compiler leaves the vector out.
+  // Without this use a compiler may leave the vector out.
   asm volatile("" : : "r"(held.data()) : "memory");
   EXPECT_GE(ResidentBytesBesidesFiles() - before, static_cast<int64_t>(held.size()) * 9 / 10);
 }

@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeKind(const std::string& kind) {
   return kvtransfer::MakeTransport(options);
 }
 
-// A forked owner that serves until it is killed.
+// A forked process that owns the blocks and serves them until it is killed.
 class OwnerProcess {
  public:
   OwnerProcess(const std::string& kind, uint64_t bytes) {
@@ -54,7 +54,7 @@ class OwnerProcess {
   OwnerProcess(const OwnerProcess&) = delete;
   OwnerProcess& operator=(const OwnerProcess&) = delete;
 
-  // Empty when the owner could not serve.
+  // Empty when the owner cannot serve.
   const std::string& address() const { return address_; }
 
  private:
@@ -108,7 +108,7 @@ double GbPerSecond(uint64_t bytes, int64_t time_ns) {
 
 absl::StatusOr<std::vector<Figure>> BenchKind(const std::string& kind, const HandoffOptions& options) {
   const uint64_t bytes = static_cast<uint64_t>(options.blocks) * options.block_bytes;
-  // Twice as many blocks as are read: every other one.
+  // The region has twice as many blocks as are read, because every other one is read.
   const OwnerProcess owner(kind, 2 * bytes);
   if (owner.address().empty()) {
     return absl::UnavailableError(
@@ -124,7 +124,7 @@ absl::StatusOr<std::vector<Figure>> BenchKind(const std::string& kind, const Han
   }
   BATON_RETURN_IF_ERROR(ReadNs(*transport, peer, ranges).status());
   std::vector<double> memcpy_rates, read_rates, digest_rates;
-  // Turn by turn, so that whatever else the machine does slows all of them.
+  // The three take turns, so that other load on the machine slows all of them.
   for (int round = 0; round < options.rounds; ++round) {
     memcpy_rates.push_back(kvtransfer::MemcpyBytesPerSecond(bytes, 1) / 1e9);
     BATON_ASSIGN_OR_RETURN(const int64_t read_ns, ReadNs(*transport, peer, ranges));

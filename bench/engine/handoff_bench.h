@@ -14,15 +14,16 @@ namespace baton::bench {
 struct HandoffOptions {
   // "shm", "tcp".
   std::vector<std::string> kinds = {"shm", "tcp"};
-  // 94 of SmolLM2's hold a prompt of 1,500 tokens.
+  // 94 blocks of SmolLM2 hold a prompt of 1,500 tokens.
   int blocks = 94;
   uint64_t block_bytes = 360u << 10;
   int rounds = 10;
 };
 
-// For each kind: GB/s of reading `blocks` blocks from another process, none beside another at either end, with the
-// memcpy of the same rounds as limit; and GB/s of digesting them. Memory is touched beforehand. Forks the process that
-// owns the blocks: call it before the first thread starts. UNAVAILABLE when a transport does not work here.
+// Two figures for each kind. The first is the rate of reading `blocks` blocks, no two of them neighbours, from another
+// process in GB/s; its limit is the memcpy of the same rounds. The second is the rate of digesting them. Memory is
+// touched beforehand. Forks the process that owns the blocks, so call it before the first thread starts. UNAVAILABLE
+// when a transport does not work here.
 absl::StatusOr<std::vector<Figure>> BenchHandoff(const HandoffOptions& options);
 
 }  // namespace baton::bench

@@ -9,10 +9,10 @@ namespace {
 constexpr std::string_view kEmbedding = "token_embd.weight";
 constexpr std::string_view kHead = "output.weight";
 
-// Tokens attended to by rows [0, tokens) together.
+// How many tokens the rows [0, tokens) attend to together.
 int64_t CausalPairs(int64_t tokens) { return tokens * (tokens + 1) / 2; }
 
-// The same, as the mean of all layers.
+// The same as a mean over all layers.
 int64_t PairsALayer(const ModelCost& cost, int64_t tokens) {
   const int64_t seen = std::min<int64_t>(tokens, cost.window);
   const int64_t windowed = CausalPairs(seen) + (tokens - seen) * cost.window;
@@ -28,7 +28,7 @@ ModelCost CostOf(const modelfile::ModelFile& file, const engine::CpuModelOptions
   cost.kv_token_bytes = kv_token_bytes;
   const std::string_view head = file.Find(kHead) != nullptr ? kHead : kEmbedding;
   for (const modelfile::TensorView& tensor : file.tensors()) {
-    // Norms are vectors; an embedding that is not the head is looked up, not multiplied.
+    // Norms are vectors. An embedding that is not also the head is looked up, not multiplied.
     if (tensor.rows == 1 || (tensor.name == kEmbedding && head != kEmbedding)) continue;
     const int64_t macs = tensor.rows * tensor.cols;
     const modelfile::TensorType type = engine::PackedType(tensor, options.weights);

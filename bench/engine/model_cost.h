@@ -1,4 +1,4 @@
-// What a step of a model has to read and to multiply, and so how fast the machine's limits let it be.
+// How much a step of a model has to read and to multiply, and how fast the machine's limits let it be.
 #ifndef BATON_BENCH_ENGINE_MODEL_COST_H_
 #define BATON_BENCH_ENGINE_MODEL_COST_H_
 
@@ -11,19 +11,19 @@
 
 namespace baton::bench {
 
-// Of all layers' matrices, and of the head apart: prefill needs it for the last row only.
+// Counts of all layers' matrices, and of the head by itself: prefill needs the head for the last row only.
 struct ModelCost {
   int64_t layer_bytes = 0;
   int64_t layer_macs = 0;
   int64_t head_bytes = 0;
   int64_t head_macs = 0;
-  // Matrices are multiplied as int8; attention is always floating point.
+  // Whether matrices are multiplied as int8. Attention is always in floating point.
   bool is_int8 = true;
-  // KV of one token, all layers.
+  // KV bytes of one token in all layers.
   int64_t kv_token_bytes = 0;
-  // Of one row over one token of context, all layers: scores and values.
+  // Multiply-adds of one row over one token of context in all layers: scores and values.
   int64_t attention_macs = 0;
-  // Of `layers`, those whose rows see the last `window` tokens only.
+  // How many of `layers` are sliding, so that their rows see only the last `window` tokens.
   int layers = 1;
   int sliding_layers = 0;
   int window = 0;
@@ -46,7 +46,7 @@ Work PrefillWork(const ModelCost& cost, const PrefillShape& shape);
 
 struct DecodeShape {
   int streams = 1;
-  // Before the first timed step.
+  // Tokens of a stream before the first timed step.
   int context_tokens = 0;
   int steps = 0;
 };
@@ -54,12 +54,12 @@ Work DecodeWork(const ModelCost& cost, const DecodeShape& shape);
 
 struct LimitTime {
   double seconds = 0;
-  // "memory" or "compute": the longer of the two, each as if the other were free.
+  // "memory" or "compute", whichever takes longer. Each is counted as if the other were free.
   std::string bound;
 };
 LimitTime LimitOf(const Work& work, const MachineLimits& limits);
 
-// The fastest floating-point dot: bf16 where the machine has the instruction, else fp32.
+// The rate of the fastest floating-point dot: of bf16 when the machine has the instruction, else of fp32.
 double FloatMacsPerSecond(const MachineLimits& limits);
 
 }  // namespace baton::bench

@@ -15,9 +15,9 @@ namespace {
 constexpr int kPromptTokens = 32;
 constexpr int kSmallVocabulary = 64;
 constexpr int kWarmSteps = 20;
-// The vocabulary of a real model is slow to fake.
+// A fake model is slow with the vocabulary of a real one.
 constexpr int kMaxSampledSteps = 50;
-// The first so many ids of a vocabulary exist in every one.
+// Every vocabulary has these first ids.
 constexpr int kPromptIds = 60;
 
 // A fake model that measures its own time.
@@ -36,7 +36,7 @@ class TimedModel final : public engine::ModelRunner {
     forward_ns_ = MonotonicClock().Now() - begin;
   }
 
-  // Of the last step.
+  // Time of the last step.
   int64_t forward_ns() const { return forward_ns_; }
 
  private:
@@ -58,7 +58,7 @@ std::vector<double> StepMicroseconds(int sequences, int steps, int vocab_size) {
     spec.sampling.ignore_eos = true;
     engine.StartPrefill(engine.Reserve(std::move(spec)).value());
   }
-  // Until every prompt is through.
+  // Steps until every prompt has been computed.
   while (engine.Load().pending_prompt_tokens > 0) engine.Step();
   for (int step = 0; step < kWarmSteps; ++step) engine.Step();
   std::vector<double> times_us;

@@ -1,4 +1,4 @@
-// What an engine's step costs besides the model: planning, block tables, events, sampling.
+// What a step of the engine costs besides the model: planning, block tables, events, sampling.
 #ifndef BATON_BENCH_ENGINE_SCHEDULING_BENCH_H_
 #define BATON_BENCH_ENGINE_SCHEDULING_BENCH_H_
 
@@ -9,14 +9,15 @@
 namespace baton::bench {
 
 struct SchedulingOptions {
-  // Running, one decode row each.
+  // Running sequences, with one decode row each.
   int sequences = 64;
   int steps = 400;
-  // Of the second figure: greedy sampling goes through all of it.
+  // The vocabulary of the second figure. Greedy sampling reads the logits of all of it.
   int vocab_size = 49152;
 };
 
-// Microseconds a step outside Forward: over a vocabulary of 64, which leaves scheduling alone, and over `vocab_size`.
+// Microseconds per step outside Forward. The first figure has a vocabulary of 64, which leaves scheduling alone; the
+// second has one of `vocab_size`.
 std::vector<Figure> BenchScheduling(const SchedulingOptions& options);
 
 }  // namespace baton::bench

@@ -16,9 +16,9 @@ namespace baton::bench {
 struct GrpcClientOptions {
   // HOST:PORT of the router.
   std::string target;
-  // Empty: the one model that is served.
+  // Empty for the one model that is served.
   std::string model;
-  // Of each request; 0: none.
+  // Deadline of each request; 0 for none.
   int64_t timeout_ms = 0;
 };
 
@@ -26,7 +26,7 @@ class GrpcClient final : public LoadClient {
  public:
   explicit GrpcClient(const GrpcClientOptions& options);
 
-  // The served model. UNAVAILABLE when nobody listens, NOT_FOUND for a model that is not served.
+  // The served model. UNAVAILABLE when nothing listens, NOT_FOUND when the server does not serve that model.
   absl::StatusOr<v1::Model> FindModel();
 
   absl::StatusOr<int> Generate(const LoadRequest& request, const std::function<void()>& on_output) override;

@@ -17,7 +17,7 @@ constexpr double kPanelHeight = 240;
 constexpr double kMargin = 50;
 constexpr double kTitleHeight = 40;
 constexpr int kTicks = 4;
-// A curve of more points shows no more.
+// More points would not show on the curve.
 constexpr size_t kMaxPoints = 400;
 constexpr int kTimeBins = 80;
 
@@ -41,7 +41,7 @@ std::string Escape(const std::string& text) {
   return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}});
 }
 
-// The least of 1, 2, 5 times a power of ten that is not below `value`.
+// The least number that is not below `value` and is 1, 2 or 5 times a power of ten.
 double RoundUp(double value) {
   if (value <= 0) return 1;
   const double power = std::pow(10, std::floor(std::log10(value)));

@@ -1,4 +1,5 @@
-// Latencies of a run as a picture: their distributions, and tokens a second over time. SVG, without scripts or fonts.
+// Draws the latencies of a run: their distributions, and output messages per second over time. The SVG has no scripts
+// and no fonts.
 #ifndef BATON_BENCH_LOAD_LATENCY_PLOT_H_
 #define BATON_BENCH_LOAD_LATENCY_PLOT_H_
 
@@ -10,8 +11,8 @@
 
 namespace baton::bench {
 
-// One panel each: TTFT, TPOT and ITL as cumulative shares, with the objective as a dashed line, and output messages a
-// second over the run.
+// TTFT, TPOT and ITL have a panel each, which shows cumulative shares and the objective as a dashed line. One more
+// panel shows output messages per second over the run.
 std::string LatencySvg(const std::string& title, absl::Span<const RequestRecord> records, const Slo& slo);
 
 }  // namespace baton::bench

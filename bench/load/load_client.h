@@ -19,8 +19,9 @@ class LoadClient {
  public:
   virtual ~LoadClient() = default;
 
-  // Runs one greedy request to the end of its stream and returns how many tokens the server says it made; end tokens do
-  // not end it. `on_output` is called as each message with output comes. Blocks; any number of threads at once.
+  // Runs one greedy request to the end of its stream and returns how many tokens the server says it generated. End
+  // tokens do not end the request. Calls `on_output` for each message with output as it arrives. Blocks; any number of
+  // threads may call it at once.
   virtual absl::StatusOr<int> Generate(const LoadRequest& request, const std::function<void()>& on_output) = 0;
 };
 

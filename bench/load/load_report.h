@@ -1,4 +1,4 @@
-// A summary for people and for programs.
+// The summary of a run, for people and for programs.
 #ifndef BATON_BENCH_LOAD_LOAD_REPORT_H_
 #define BATON_BENCH_LOAD_LOAD_REPORT_H_
 
@@ -12,7 +12,7 @@
 
 namespace baton::bench {
 
-// What the figures were measured with.
+// How the figures were measured.
 struct LoadSetting {
   std::string backend;
   std::string target;
@@ -27,7 +27,7 @@ struct LoadSetting {
   double generator_cores = 0;
 };
 
-// Keys as `vllm bench serve` writes them, and some of our own. `with_records` adds the lists of every request.
+// Uses the keys of `vllm bench serve` and some of our own. `with_records` adds lists with an entry for each request.
 nlohmann::ordered_json LoadJson(const LoadSetting& setting, const LoadSummary& summary,
                                 absl::Span<const RequestRecord> records, bool with_records);
 

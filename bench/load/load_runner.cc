@@ -31,7 +31,8 @@ class Runner {
   }
 
  private:
-  // Takes the next of the plan until there is none: requests are sent in order, and never more at once than threads.
+  // Takes the next request of the plan until none is left. Requests are therefore sent in order, and no more are in
+  // flight than there are threads.
   void Work() {
     while (true) {
       const size_t index = next_.fetch_add(1, std::memory_order_relaxed);

@@ -14,10 +14,10 @@
 
 namespace baton::bench {
 
-// One thread each.
+// Each request in flight has one thread.
 inline constexpr int kMaxConcurrency = 1024;
 
-// Written by the runner, read by whoever shows it.
+// The runner writes it; any thread may read it.
 struct LoadProgress {
   std::atomic<int> ended{0};
   std::atomic<int> failed{0};
@@ -29,13 +29,13 @@ struct LoadRunOptions {
   int concurrency = 1;
   uint64_t seed = 0;
   int32_t vocab_size = 0;
-  // Prompts are drawn for indices from here on: warm-up and run have different ones.
+  // The index of the first prompt that is drawn, so that warm-up and run have different prompts.
   int first_index = 0;
 };
 
-// Returns the records in the order of the plan when the last request has ended. A request that is due when all
-// `concurrency` are in flight waits, and its latencies include that wait; in a closed loop, where everything is due at
-// once, they start when it is sent.
+// Returns when the last request has ended, with the records in the order of the plan. A request that is due while
+// `concurrency` others are in flight waits, and its latencies include the wait. In a closed loop all requests are due
+// at once; there the latencies of a request start when it is sent.
 std::vector<RequestRecord> RunLoad(absl::Span<const PlannedRequest> plan, const LoadRunOptions& options,
                                    LoadClient& client, const Clock& clock, LoadProgress& progress);
 

@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Answers at once; every third request fails. Notes what it was asked, and blocks until `expected` are in flight.
+// Fails every third request and notes what it was asked. Answers at once, or once `gather` requests are in flight.
 class FakeClient final : public LoadClient {
  public:
   explicit FakeClient(int gather = 0) : gather_(gather) {}

@@ -27,8 +27,8 @@ constexpr size_t kMaxBodyBytes = 64u << 20;
 constexpr size_t kPieceBytes = 16u << 10;
 constexpr size_t kShownErrorBytes = 200;
 
-// One exchange over a connection of its own. Each operation runs the context until it is done, so that a deadline
-// holds.
+// One request and its answer over a connection of its own. Each operation runs the context until the operation is done,
+// so that the deadline holds for it.
 class Exchange {
  public:
   Exchange(const BaseUrl& base, int64_t timeout_ms) : base_(base), stream_(context_) {
@@ -36,7 +36,7 @@ class Exchange {
     parser_.body_limit(kMaxBodyBytes);
   }
 
-  // What each operation ends with. Above its uses: its type is deduced.
+  // The handler that each operation ends with. It stands above its uses because its type is deduced.
   auto Done() {
     return [this](beast::error_code error, size_t) { error_ = error; };
   }
@@ -57,7 +57,7 @@ class Exchange {
 
   int status() { return parser_.get().result_int(); }
 
-  // Calls `on_piece` for the body as it comes.
+  // Calls `on_piece` with each piece of the body as it arrives.
   template <typename OnPiece>
   absl::Status ReadBody(OnPiece on_piece) {
     std::array<char, kPieceBytes> piece;
@@ -127,7 +127,7 @@ absl::StatusOr<std::string> ReadWhole(Exchange& exchange) {
   return body;
 }
 
-// The stream's events so far.
+// What the events of the stream have said so far.
 struct Completion {
   int pieces = 0;
   std::optional<int> usage;
@@ -149,7 +149,7 @@ void TakeEvent(std::string_view data, const std::function<void()>& on_output, Co
   const auto choices = event.find("choices");
   if (choices != event.end() && choices->is_array() && !choices->empty()) {
     const Json& choice = choices->front();
-    // The last event of a stream may bring the reason of its end alone.
+    // The last event of a stream may say nothing but why the stream ends.
     if (choice.contains("text") && (choice["text"] != "" || choice.value("finish_reason", Json()).is_null())) {
       ++completion.pieces;
       on_output();

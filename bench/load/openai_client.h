@@ -15,7 +15,7 @@ namespace baton::bench {
 struct OpenAiClientOptions {
   BaseUrl base;
   std::string model;
-  // Of each request; 0: none.
+  // Deadline of each request; 0 for none.
   int64_t timeout_ms = 0;
 };
 
@@ -23,11 +23,11 @@ class OpenAiClient final : public LoadClient {
  public:
   explicit OpenAiClient(const OpenAiClientOptions& options) : options_(options) {}
 
-  // The first model that GET models names; UNAVAILABLE when nobody listens.
+  // The first model that GET models names. UNAVAILABLE when nothing listens.
   absl::StatusOr<std::string> FindModel();
   void set_model(const std::string& model) { options_.model = model; }
 
-  // One connection a request. The prompt goes as token ids, which both llama-server and vLLM take.
+  // Opens one connection per request. The prompt is sent as token ids, which both llama-server and vLLM accept.
   absl::StatusOr<int> Generate(const LoadRequest& request, const std::function<void()>& on_output) override;
 
  private:

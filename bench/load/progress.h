@@ -10,7 +10,7 @@
 
 namespace baton::bench {
 
-// Shows `progress` until it is destroyed.
+// Shows `progress` until this object is destroyed.
 class LoadProgressLine {
  public:
   LoadProgressLine(std::string label, int total, const LoadProgress& progress, const Clock& clock);

@@ -1,4 +1,4 @@
-// What a load generator noted of one request.
+// What the load generator notes about one request.
 #ifndef BATON_BENCH_LOAD_REQUEST_RECORD_H_
 #define BATON_BENCH_LOAD_REQUEST_RECORD_H_
 
@@ -11,12 +11,12 @@ namespace baton::bench {
 
 struct RequestRecord {
   int prompt_tokens = 0;
-  // As the server counts them.
+  // Output tokens as the server counts them.
   int output_tokens = 0;
-  // When the plan wanted it sent: a generator that fell behind counts as waiting.
+  // When the request was due by the plan. A generator that falls behind counts as waiting time.
   TimeNs start = 0;
   TimeNs end = 0;
-  // When each message with output came, in order.
+  // When each message with output arrived, in order.
   std::vector<TimeNs> outputs;
   absl::Status status;
 };

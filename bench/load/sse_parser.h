@@ -1,4 +1,5 @@
-// Server-sent events, as the OpenAI API streams them: `data: ...` lines, in pieces as the network cuts them.
+// Parses server-sent events as the OpenAI API streams them: lines of `data: ...`, in whatever pieces the network
+// delivers.
 #ifndef BATON_BENCH_LOAD_SSE_PARSER_H_
 #define BATON_BENCH_LOAD_SSE_PARSER_H_
 
@@ -14,8 +15,8 @@ inline constexpr size_t kMaxSseLineBytes = 4u << 20;
 
 class SseParser {
  public:
-  // Calls `on_data` with the value of each whole `data` line in what came so far; other fields and comments are
-  // skipped. RESOURCE_EXHAUSTED for a line longer than kMaxSseLineBytes.
+  // Calls `on_data` with the value of each `data` line that `bytes` complete. Skips other fields and comments.
+  // RESOURCE_EXHAUSTED for a line longer than kMaxSseLineBytes.
   absl::Status Feed(std::string_view bytes, const std::function<void(std::string_view)>& on_data);
 
  private:

@@ -20,7 +20,7 @@ bool MeetsSlo(const RequestRecord& record, const Slo& slo) {
   return slo.tpot_ms <= 0 || !HasTpot(record) || TpotMs(record) <= slo.tpot_ms;
 }
 
-// A stream that ended well but brought nothing has no latency to speak of.
+// A stream that ended well but had no output has no latencies.
 bool IsCompleted(const RequestRecord& record) { return record.status.ok() && !record.outputs.empty(); }
 
 int MaxConcurrent(absl::Span<const RequestRecord> records) {

@@ -1,8 +1,8 @@
 // Latencies and throughput of a run, from its records. Names and definitions are those of `vllm bench serve`:
 //
 //   TTFT   from the start of a request to its first output
-//   TPOT   (E2E - TTFT) / (output tokens - 1); of requests with at least two
-//   ITL    between neighbouring messages of output, over all requests
+//   TPOT   (E2E - TTFT) / (output tokens - 1), for requests with at least two output tokens
+//   ITL    from one message with output to the next, over all requests
 //   E2EL   from the start of a request to the end of its stream
 #ifndef BATON_BENCH_LOAD_SUMMARY_H_
 #define BATON_BENCH_LOAD_SUMMARY_H_
@@ -15,21 +15,22 @@
 
 namespace baton::bench {
 
-// Of nothing: all zero.
+// All zero when there are no values.
 struct Distribution {
   double mean = 0;
   double median = 0;
-  // Of the population.
+  // Standard deviation of the population, not of a sample.
   double std = 0;
   double p90 = 0;
   double p99 = 0;
 };
 
-// Linear between neighbours, as numpy's default. `sorted` is ascending and not empty; `percent` in [0, 100].
+// Interpolates linearly between neighbours, as numpy does by default. `sorted` is ascending and not empty; `percent` is
+// in [0, 100].
 double Percentile(absl::Span<const double> sorted, double percent);
 Distribution Describe(std::vector<double> values);
 
-// 0: no bound.
+// A bound of 0 is none.
 struct Slo {
   double ttft_ms = 0;
   double tpot_ms = 0;
@@ -43,7 +44,7 @@ struct LoadSummary {
   int64_t total_input_tokens = 0;
   int64_t total_output_tokens = 0;
   double request_throughput = 0;
-  // Completed requests a second that met the objective.
+  // Completed requests per second that met the objective.
   double request_goodput = 0;
   double output_throughput = 0;
   double total_token_throughput = 0;

@@ -16,7 +16,7 @@ const std::vector<double> kValues = {12.5, 3.25, 7.75, 101.0, 55.5, 18.125, 9.0,
 
 TimeNs Ms(double ms) { return static_cast<TimeNs>(ms * kNsPerMs); }
 
-// Outputs at start + the given milliseconds; it ends `tail_ms` after the last.
+// A request with outputs at the given milliseconds after its start. It ends `tail_ms` after the last one.
 RequestRecord Record(double start_ms, const std::vector<double>& outputs_ms, double tail_ms = 0) {
   RequestRecord record{
       .prompt_tokens = 10, .output_tokens = static_cast<int>(outputs_ms.size()), .start = Ms(start_ms)};

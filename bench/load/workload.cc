@@ -15,7 +15,7 @@
 namespace baton::bench {
 namespace {
 
-// Streams of one seed that do not overlap: the plan, and each prompt by its index.
+// One seed gives streams that do not overlap: one for the plan and one for each prompt.
 constexpr uint64_t kStreamStep = 0x9e3779b97f4a7c15;
 constexpr double kMaxTraceSeconds = 1e6;
 

@@ -5,22 +5,23 @@
 namespace baton::bench {
 namespace {
 
-// Assembly by hand: a compiler would fold loops whose result nobody reads. Twelve independent accumulators hide the
-// latency of every instruction here (at most five cycles, at most two a cycle).
+// The loops are assembly because a compiler would remove loops whose result nobody reads. Twelve independent
+// accumulators hide the latency of every instruction here: it is at most five cycles, and at most two instructions
+// issue per cycle.
 constexpr int kChains = 12;
 
-#define BATON_CHAINS(OP, REG)                                                                              \
-  OP(REG, "0")                                                                                             \
-  OP(REG, "1")                                                                                             \
-  OP(REG, "2")                                                                                             \
-  OP(REG, "3") OP(REG, "4") OP(REG, "5") OP(REG, "6") OP(REG, "7") OP(REG, "8") OP(REG, "9") OP(REG, "10") \
-      OP(REG, "11")
+// The formatter would break this macro in another way each time.
+// clang-format off
+#define BATON_CHAINS(OP, REG)                                                    \
+  OP(REG, "0") OP(REG, "1") OP(REG, "2") OP(REG, "3") OP(REG, "4") OP(REG, "5")  \
+  OP(REG, "6") OP(REG, "7") OP(REG, "8") OP(REG, "9") OP(REG, "10") OP(REG, "11")
+// clang-format on
 #define BATON_CLOBBERS(REG)                                                                                     \
   REG "0", REG "1", REG "2", REG "3", REG "4", REG "5", REG "6", REG "7", REG "8", REG "9", REG "10", REG "11", \
       REG "12", REG "13", REG "14", REG "15"
 
 #define BATON_ZERO(REG, I) "vpxor %%xmm" I ", %%xmm" I ", %%xmm" I "\n"
-// Products of bytes, summed in pairs, into 16-bit sums: what the AVX2 kernels do.
+// Adds pairs of byte products to 16-bit sums, as the AVX2 kernels do.
 #define BATON_MADDUBS(REG, I) "vpmaddubsw %%ymm14, %%ymm15, %%ymm12\nvpaddw %%ymm12, %%ymm" I ", %%ymm" I "\n"
 #define BATON_MADDWD(REG, I) "vpmaddwd %%ymm14, %%ymm15, %%ymm12\nvpaddd %%ymm12, %%ymm" I ", %%ymm" I "\n"
 #define BATON_FMA(REG, I) "vfmadd231ps %%" REG "14, %%" REG "15, %%" REG I "\n"

@@ -1,4 +1,4 @@
-// How fast one thread issues the instructions that the kernels live on, from registers alone.
+// How fast one thread issues the instructions that the kernels depend on, with all operands in registers.
 #ifndef BATON_BENCH_MACHINE_INSTRUCTION_RATES_H_
 #define BATON_BENCH_MACHINE_INSTRUCTION_RATES_H_
 
@@ -8,7 +8,7 @@
 
 namespace baton::bench {
 
-// What a loop's multiply-adds are of.
+// The type of a loop's multiply-adds.
 enum class Arithmetic : uint8_t { kInt8, kFp32, kBf16 };
 
 struct InstructionLoop {
@@ -20,11 +20,11 @@ struct InstructionLoop {
   void (*run)(int64_t iterations);
 };
 
-// Those that this processor has. Any thread may run one.
+// The loops that this processor can run. Any thread may run one.
 std::vector<InstructionLoop> SupportedLoops();
 
-// Reads `streams` equal parts of [data, data + bytes) side by side with the widest loads that the processor has. `data`
-// is 64-byte aligned, `bytes` a multiple of 256 * streams; streams is 1 to 4.
+// Reads `streams` equal parts of [data, data + bytes) in turn, with the widest loads that the processor has. `data` is
+// 64-byte aligned, `bytes` is a multiple of 256 * streams, and streams is 1 to 4.
 void ReadMemory(const uint8_t* data, int64_t bytes, int streams);
 
 }  // namespace baton::bench

@@ -26,13 +26,13 @@ using engine::kernels::ThreadPool;
 constexpr int kMaxStreams = 4;
 // Divisible into 256-byte steps of one to four streams.
 constexpr int64_t kReadUnit = 12 * 256;
-// About 10 ms of the fastest loop.
+// The fastest loop takes about 10 ms.
 constexpr int64_t kLoopIterations = 2'000'000;
 constexpr int kBarriers = 10'000;
 constexpr size_t kMemcpyBytes = 256u << 20;
 constexpr int kMemcpyRounds = 3;
 
-// Seconds of job(thread) on all threads of the pool; the best of `rounds`.
+// Seconds that job(thread) takes on all threads of the pool; the best of `rounds`.
 double BestSeconds(ThreadPool& pool, int rounds, absl::FunctionRef<void(int thread)> job) {
   double best = 1e9;
   for (int round = 0; round < rounds; ++round) {
@@ -80,7 +80,7 @@ void MeasureRead(ThreadPool& pool, const LimitOptions& options, MachineLimits& l
   const int64_t part = options.read_bytes / pool.size() / kReadUnit * kReadUnit;
   BATON_CHECK(part > 0) << options.read_bytes;
   const AlignedBuffer buffer(static_cast<size_t>(part * pool.size()));
-  // Touched by those who read it: that decides whose memory it is.
+  // The threads that read a part touch it first: on a machine with several memory nodes that decides where it lies.
   BestSeconds(pool, 1, [&](int thread) { std::memset(buffer.data() + thread * part, 1, static_cast<size_t>(part)); });
   for (int streams = 1; streams <= kMaxStreams; ++streams) {
     const double seconds = BestSeconds(pool, options.rounds,

@@ -1,4 +1,4 @@
-// What this machine can do at most: the yardstick of every figure of `baton bench engine`.
+// What this machine can do at most. `baton bench engine` shows every figure as a share of it.
 #ifndef BATON_BENCH_MACHINE_MACHINE_LIMITS_H_
 #define BATON_BENCH_MACHINE_MACHINE_LIMITS_H_
 
@@ -14,38 +14,39 @@ struct InstructionRate {
   std::string name;
   // "int8", "fp32" or "bf16".
   std::string arithmetic;
-  // All threads together.
+  // Rate of all threads together.
   double macs_per_s = 0;
 };
 
 struct MachineLimits {
   std::string processor;
   int cores = 0;
-  // That measured.
+  // How many threads measured.
   int threads = 0;
   std::vector<std::string> instruction_sets;
-  // By all threads, of a buffer larger than the caches; the best number of streams a thread.
+  // Rate at which all threads together read a buffer larger than the caches, with the number of streams per thread that
+  // is fastest.
   double read_bytes_per_s = 0;
   int read_streams = 0;
-  // Bytes copied, by one thread.
+  // Rate at which one thread copies.
   double memcpy_bytes_per_s = 0;
   std::vector<InstructionRate> instructions;
-  // Of the kernel threads' pool, all threads arriving at once.
+  // Time of a barrier of the kernel threads' pool at which all threads arrive at once.
   double barrier_us = 0;
 };
 
 struct LimitOptions {
-  // As the kernels have; 0: one a core.
+  // As many threads as the kernels have; 0: one per core.
   int threads = 0;
-  // Read by all threads together.
+  // Size of the buffer that all threads read together.
   int64_t read_bytes = 512ll << 20;
-  // Each measurement is the best of so many.
+  // Each measurement is the best of this many.
   int rounds = 5;
 };
 
 MachineLimits MeasureLimits(const LimitOptions& options);
 
-// The fastest instruction of an arithmetic; 0 when the machine has none.
+// The rate of the fastest instruction of an arithmetic; 0 when the machine has none.
 double BestMacsPerSecond(const MachineLimits& limits, const std::string& arithmetic);
 
 nlohmann::ordered_json LimitsJson(const MachineLimits& limits);
