@@ -1,5 +1,6 @@
 // The jobs that wait for workers. The queue decides which job goes next and to which workers, which workers a refused
-// job avoids, and how long a job waits for workers that do not exist. It reads registry and ledger; the dispatcher acts.
+// job avoids, and how long a job waits for workers that do not exist. It reads registry and ledger; the dispatcher
+// acts.
 //
 //   a waiting job                           | is
 //   ----------------------------------------+-------------------------------------------------------------------------
