@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
 #include "common/clock.h"
 #include "common/random.h"
@@ -162,6 +163,13 @@ struct Reader {
     const auto read = transport->StartRead(peer, {{0, 0, kRegionBytes}});
     return read.ok() ? Await(*read) : read.status();
   }
+  // A peer from which a first small read has come, so that the connection stands.
+  absl::StatusOr<PeerId> ConnectAndRead(const std::string& address) {
+    BATON_ASSIGN_OR_RETURN(const PeerId peer, transport->Connect(address));
+    BATON_ASSIGN_OR_RETURN(const ReadId first_read, transport->StartRead(peer, {{0, 0, 4096}}));
+    BATON_RETURN_IF_ERROR(Await(first_read));
+    return peer;
+  }
   bool HasPattern() const {
     std::vector<uint8_t> expected(kRegionBytes);
     FillPattern(absl::MakeSpan(expected));
@@ -189,11 +197,8 @@ TEST_P(UcxProcessTest, OwnerKilledWhileReadingEndsTheRead) {
   Child owner({"--owner", GetParam()});
   Reader reader(GetParam());
   const std::string address = AddressOf(owner);
-  const auto peer = reader.transport->Connect(address);
+  const auto peer = reader.ConnectAndRead(address);
   ASSERT_TRUE(peer.ok()) << peer.status();
-  const auto warm_up = reader.transport->StartRead(*peer, {{0, 0, 4096}});
-  ASSERT_TRUE(warm_up.ok()) << warm_up.status();
-  EXPECT_EQ(reader.Await(*warm_up), absl::OkStatus());
 
   const auto read = reader.transport->StartRead(*peer, {{0, 0, kRegionBytes}});
   ASSERT_TRUE(read.ok()) << read.status();
@@ -223,11 +228,8 @@ TEST_P(UcxProcessTest, StoppedOwnerIsReadFromMemoryOrGivenUpByTimeout) {
   Child owner({"--owner", GetParam()});
   Reader reader(GetParam());
   const std::string address = AddressOf(owner);
-  const auto peer = reader.transport->Connect(address);
+  const auto peer = reader.ConnectAndRead(address);
   ASSERT_TRUE(peer.ok()) << peer.status();
-  const auto warm_up = reader.transport->StartRead(*peer, {{0, 0, 4096}});
-  ASSERT_TRUE(warm_up.ok()) << warm_up.status();
-  EXPECT_EQ(reader.Await(*warm_up), absl::OkStatus());
 
   owner.Signal(SIGSTOP);
   const absl::Status status = reader.ReadAll(*peer);
