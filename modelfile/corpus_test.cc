@@ -1,4 +1,4 @@
-// The seeds of the fuzzers are the output of the writers: set BATON_WRITE_CORPUS=1 to write them again.
+// The seeds of the fuzzers are what the writers write. Set BATON_WRITE_CORPUS=1 to write them again.
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -47,7 +47,7 @@ std::vector<Seed> Seeds() {
   return seeds;
 }
 
-// hf_fuzz.cc's: the number of the file, then the file.
+// The format of hf_fuzz.cc: the number of the file, then the file.
 std::vector<Seed> HfSeeds() {
   TinyLlamaOptions options = Smallest();
   options.hidden_size = options.ffn_size = 8;

@@ -30,7 +30,7 @@ absl::Status ReadFloats(const GgufConfigReader& reader, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// None, or linear: positions divided by a factor.
+// Accepts no scaling, and linear scaling, which divides positions by a factor.
 absl::Status ReadRopeScaling(const GgufConfigReader& reader, ModelConfig* config) {
   constexpr std::string_view kPrefix = "rope.scaling.";
   const std::string factor_key = reader.Key("rope.scaling.factor");
@@ -53,7 +53,7 @@ absl::Status ReadRopeScaling(const GgufConfigReader& reader, ModelConfig* config
   return absl::OkStatus();
 }
 
-// Variants of an architecture that change the arithmetic: absent or 0 means the plain model.
+// Refuses variants that change the arithmetic. An absent key, or 0, means the plain model.
 absl::Status CheckVariants(const GgufConfigReader& reader) {
   for (const std::string_view key : {"expert_count", "expert_used_count"}) {
     BATON_RETURN_IF_ERROR(reader.MustBeZero(key));

@@ -1,4 +1,4 @@
-// Reads little-endian values from the bytes of a GGUF file. No read passes the end; a failed one says where.
+// Reads little-endian values from the bytes of a GGUF file. No read passes the end; the error of one says where it was.
 #ifndef BATON_MODELFILE_GGUF_CURSOR_H_
 #define BATON_MODELFILE_GGUF_CURSOR_H_
 
@@ -16,7 +16,7 @@ namespace baton::modelfile {
 
 static_assert(std::endian::native == std::endian::little, "the reader copies little-endian values as they lie");
 
-// INVALID_ARGUMENT: what, where, what to do.
+// INVALID_ARGUMENT with what is damaged, where, and what to do.
 absl::Status DamagedAt(size_t offset, std::string_view what);
 
 bool IsValidUtf8(std::string_view text);
@@ -38,13 +38,13 @@ class GgufCursor {
     return value;
   }
 
-  // `count` values of `size_bytes` each; returns where they begin.
+  // Skips `count` values of `size_bytes` each and returns where they begin.
   absl::StatusOr<const uint8_t*> Skip(uint64_t count, size_t size_bytes, std::string_view what);
 
-  // A u64 length, then that many bytes of UTF-8.
+  // Reads a u64 length and then that many bytes of UTF-8.
   absl::StatusOr<std::string_view> ReadString(uint64_t max_bytes, std::string_view what);
 
-  // A u64 count of things that take at least `min_bytes` each, so that memory for them is in proportion to the file.
+  // Reads a u64 count of things that take at least `min_bytes` each. The bound keeps memory in proportion to the file.
   absl::StatusOr<size_t> ReadCount(uint64_t max_count, size_t min_bytes, std::string_view what);
 
  private:

@@ -1,5 +1,5 @@
-// The container level of a GGUF v3 file: keys, values and tensors, checked against the bytes at hand and limits.h, but
-// without any knowledge of models. All views point into the bytes that were parsed; the caller keeps them alive.
+// The container of a GGUF v3 file: keys, values and tensors. They are checked against the file's length and limits.h,
+// but not against any model. All views point into the bytes that were parsed; the caller keeps these alive.
 #ifndef BATON_MODELFILE_GGUF_DOCUMENT_H_
 #define BATON_MODELFILE_GGUF_DOCUMENT_H_
 
@@ -20,11 +20,11 @@ namespace baton::modelfile {
 
 // A scalar, a string, or an array of scalars or strings (nested arrays are refused).
 struct GgufValue {
-  GgufType type = GgufType::kU8;  // of the elements where is_array
+  GgufType type = GgufType::kU8;  // the type of the elements if is_array
   bool is_array = false;
-  size_t count = 1;                       // elements; 1 for what is not an array
-  const uint8_t* bytes = nullptr;         // scalars: `count` little-endian values, unaligned
-  std::vector<std::string_view> strings;  // strings: `count` of them, valid UTF-8
+  size_t count = 1;                       // number of elements; 1 unless is_array
+  const uint8_t* bytes = nullptr;         // `count` unaligned little-endian values, unless they are strings
+  std::vector<std::string_view> strings;  // `count` strings of valid UTF-8
 };
 
 struct GgufEntry {
@@ -35,8 +35,8 @@ struct GgufEntry {
 // Immutable, so thread-safe, after Parse.
 class GgufDocument {
  public:
-  // INVALID_ARGUMENT with what is damaged and at which byte; UNIMPLEMENTED for another version, byte order, tensor type
-  // or number of dimensions.
+  // INVALID_ARGUMENT says what is damaged and at which byte. UNIMPLEMENTED is for a version, byte order, tensor type or
+  // number of dimensions that Baton does not read.
   static absl::StatusOr<GgufDocument> Parse(const uint8_t* data, size_t bytes);
 
   const std::vector<GgufEntry>& entries() const { return entries_; }
@@ -44,7 +44,7 @@ class GgufDocument {
   const GgufValue* Find(std::string_view key) const;
   const TensorView* FindTensor(std::string_view name) const;
 
-  // Typed values: none when the key is absent, INVALID_ARGUMENT when its type or its range does not fit.
+  // The typed value of a key. None when the key is absent, INVALID_ARGUMENT when its type or range does not fit.
   absl::StatusOr<std::optional<int64_t>> Integer(std::string_view key) const;
   absl::StatusOr<std::optional<double>> Float(std::string_view key) const;
   absl::StatusOr<std::optional<bool>> Bool(std::string_view key) const;
@@ -61,12 +61,12 @@ class GgufDocument {
   absl::flat_hash_map<std::string, size_t> tensor_index_;
 };
 
-// Element `index` of an integer value; none for other types and for u64 beyond int64.
+// Element `index` of a value of integers. None for other types, and for a u64 that exceeds int64.
 std::optional<int64_t> GgufInteger(const GgufValue& value, size_t index);
 
-// One line for people: escaped and shortened.
+// The value as one line for people, escaped and shortened.
 std::string ShowGgufValue(const GgufValue& value);
-// "array of 49152 string", "u32".
+// Such as "array of 49152 string" or "u32".
 std::string ShowGgufType(const GgufValue& value);
 // Text from a file, made safe for an error message: escaped and shortened.
 std::string ShowText(std::string_view text);

@@ -14,10 +14,10 @@ struct TypeFacts {
   uint32_t gguf_id;
 };
 
-// By TensorType. Q8_0: fp16 scale and 32 int8; Q4_0: fp16 scale and 32 nibbles; Q4_1: fp16 scale, fp16 minimum,
-// nibbles; Q5_0: fp16 scale, 32 fifth bits, nibbles. Of 256 elements: Q4_K and Q5_K: fp16 scale and minimum, 8 factors
-// of 6 bits for each in 12 bytes, for Q5_K the fifth bits, nibbles; Q6_K: nibbles, the upper 2 bits, 16 int8 factors,
-// fp16 scale.
+// By TensorType. A block of 32 elements has, in Q8_0, an fp16 scale and 32 int8; in Q4_0 an fp16 scale and 32 nibbles,
+// to which Q4_1 adds an fp16 minimum and Q5_0 adds 32 fifth bits. A block of 256 elements has, in Q4_K and Q5_K, an
+// fp16 scale and minimum, 8 factors of 6 bits for each of these in 12 bytes, in Q5_K the fifth bits, and nibbles; in
+// Q6_K nibbles, the upper 2 bits, 16 int8 factors and an fp16 scale.
 constexpr std::array<TypeFacts, 10> kTypes = {{
     {"F32", 1, 4, 0},
     {"F16", 1, 2, 1},
@@ -31,7 +31,7 @@ constexpr std::array<TypeFacts, 10> kTypes = {{
     {"Q6_K", 256, 210, 14},
 }};
 
-// By ggml's number; "" where ggml has none or has taken it away.
+// By ggml's number; "" for a number that ggml does not use or no longer uses.
 constexpr std::array<std::string_view, 40> kGgmlNames = {
     "F32",    "F16",   "Q4_0",  "Q4_1",   "",      "",      "Q5_0",    "Q5_1",   "Q8_0",    "Q8_1",
     "Q2_K",   "Q3_K",  "Q4_K",  "Q5_K",   "Q6_K",  "Q8_K",  "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S",

@@ -1,4 +1,4 @@
-// The numbers of the GGUF container (github.com/ggml-org/ggml, docs/gguf.md): shared by reader and writer.
+// The numbers of the GGUF container (github.com/ggml-org/ggml, docs/gguf.md), for its reader and its writer.
 #ifndef BATON_MODELFILE_GGUF_FORMAT_H_
 #define BATON_MODELFILE_GGUF_FORMAT_H_
 
@@ -33,12 +33,12 @@ inline constexpr uint32_t kGgufTypes = 13;
 
 std::string_view GgufTypeName(GgufType type);
 
-// Bytes of one value; 0 for strings and arrays, whose size is in the file.
+// Bytes of one value; 0 for strings and arrays, because the file states their size.
 size_t GgufTypeBytes(GgufType type);
 
 // The number that stands for `type` in a file.
 uint32_t GgufTensorTypeId(TensorType type);
-// None for a number that Baton does not run; GgufTensorTypeIdName then gives ggml's name, or "" if it has none.
+// None for a type that Baton does not run; GgufTensorTypeIdName then gives ggml's name for it, or "" if it has none.
 std::optional<TensorType> TensorTypeFromGguf(uint32_t id);
 std::string_view GgufTensorTypeIdName(uint32_t id);
 

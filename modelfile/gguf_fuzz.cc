@@ -1,5 +1,5 @@
-// libFuzzer over whole GGUF files: whatever the bytes, opening ends in a model or in one error, and a model that opens
-// keeps its promises.
+// libFuzzer over whole GGUF files. Whatever the bytes are, opening them gives a model or one error, and a model that
+// opens keeps its promises.
 #include <cstddef>
 #include <cstdint>
 

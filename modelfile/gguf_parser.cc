@@ -14,9 +14,9 @@
 namespace baton::modelfile {
 namespace {
 
-// A key of one byte, a type, a value of one byte.
+// The smallest entry has a key of one byte, a type and a value of one byte.
 constexpr size_t kMinEntryBytes = 8 + 1 + 4 + 1;
-// A name of one byte, the number of dimensions, one dimension, type, offset.
+// The smallest tensor info has a name of one byte, the number of dimensions, one dimension, a type and an offset.
 constexpr size_t kMinTensorInfoBytes = 8 + 1 + 4 + 8 + 4 + 8;
 constexpr size_t kMinStringBytes = 8;
 
@@ -35,7 +35,7 @@ class GgufParser {
   }
 
  private:
-  // Where a tensor's data lies, relative to the data section.
+  // Offset of the tensor's data in the data section.
   struct Extent {
     uint64_t begin = 0;
     uint64_t end = 0;
@@ -84,7 +84,7 @@ absl::Status GgufParser::ParseHeader() {
     return absl::UnimplementedError(
         absl::StrCat("GGUF version ", version, ": Baton reads version ", kGgufVersion, "; convert the model again"));
   }
-  // The counts are checked against what is left of the file after both.
+  // Both counts are read before either is checked against what is left of the file.
   const size_t counts_offset = cursor_.offset();
   BATON_ASSIGN_OR_RETURN(const uint64_t tensors, cursor_.Read<uint64_t>("the tensor count"));
   BATON_ASSIGN_OR_RETURN(entry_count_,
@@ -226,7 +226,7 @@ absl::Status GgufParser::ParseTensorInfo() {
   return absl::OkStatus();
 }
 
-// Dimensions are stored fastest first: columns, rows, and beyond them only ones.
+// A file stores the fastest dimension first: columns, then rows. Any further dimension must be 1.
 absl::StatusOr<GgufParser::Shape> GgufParser::ParseShape(std::string_view what) {
   const size_t offset = cursor_.offset();
   BATON_ASSIGN_OR_RETURN(const uint32_t dims,

@@ -65,7 +65,7 @@ absl::Status ReadMerges(const GgufDocument& document, TokenizerSpec* spec) {
   }
   spec->merges.reserve(merges->size());
   for (const std::string_view merge : *merges) {
-    // Two tokens and the space between them.
+    // A merge is two tokens with a space between them.
     if (merge.size() > 2 * kMaxTokenBytes + 1) {
       return RefusedTokenizer(
           absl::StrCat("merge ", spec->merges.size(), " has ", merge.size(), " bytes, limit ", 2 * kMaxTokenBytes + 1));
@@ -100,7 +100,7 @@ absl::StatusOr<int32_t> ReadTokenId(const GgufDocument& document, std::string_vi
   return static_cast<int32_t>(*id);
 }
 
-// Chat models end an answer with a token of its own (end of turn), which not all files call EOS.
+// Chat models end an answer with a special token, end of turn, which not all files call EOS.
 absl::Status ReadEndTokens(const GgufDocument& document, TokenizerSpec* spec) {
   for (const std::string_view key :
        {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
@@ -141,7 +141,7 @@ absl::StatusOr<TokenizerSpec> ReadGgufTokenizer(const GgufDocument& document) {
   BATON_ASSIGN_OR_RETURN(spec.unknown_id, ReadTokenId(document, "tokenizer.ggml.unknown_token_id", vocab_size));
   BATON_ASSIGN_OR_RETURN(spec.padding_id, ReadTokenId(document, "tokenizer.ggml.padding_token_id", vocab_size));
   BATON_ASSIGN_OR_RETURN(const std::optional<bool> add_bos, document.Bool("tokenizer.ggml.add_bos_token"));
-  // SentencePiece's own defaults hold where a file is silent.
+  // A file that leaves a setting out means SentencePiece's default.
   const bool sentencepiece = spec.model == "llama";
   spec.add_bos = add_bos.value_or(sentencepiece && spec.bos_id >= 0);
   if (spec.add_bos && spec.bos_id < 0)

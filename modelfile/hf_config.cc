@@ -56,7 +56,7 @@ absl::Status ReadNormEps(const JsonFields& fields, ModelConfig* model) {
   return absl::OkStatus();
 }
 
-// One id or a list of them.
+// The value may be one id or a list of ids.
 absl::StatusOr<std::vector<int32_t>> ReadIds(const JsonFields& fields, std::string_view key) {
   const std::string wanted = absl::StrCat("a token id or at most ", kMaxEosIds, " of them");
   const Json* value = fields.Find(key);
@@ -93,7 +93,7 @@ absl::StatusOr<const Architecture*> FindHfArchitecture(const JsonFields& fields)
   return fields.NotBuilt("model_type");
 }
 
-// Variants of any architecture that change the arithmetic: absent, null or false means the plain model.
+// Refuses variants that change the arithmetic. An absent key, null or false means the plain model.
 absl::Status CheckHfVariants(const JsonFields& fields) {
   for (const std::string_view key : {"attention_bias", "mlp_bias"}) {
     BATON_ASSIGN_OR_RETURN(const std::optional<bool> set, fields.Bool(key));
@@ -132,7 +132,7 @@ absl::StatusOr<HfConfig> ReadHfConfig(const Json& config) {
   BATON_RETURN_IF_ERROR(CheckHfVariants(fields));
   HfConfig out;
   out.model.architecture = architecture->name;
-  // transformers turns (i, i + head_dim / 2) and keeps the rows of q and k so.
+  // transformers rotates the pairs (i, i + head_dim / 2) and stores the rows of q and k in that order.
   out.model.rope_interleaved = false;
   BATON_RETURN_IF_ERROR(ReadSizes(fields, architecture->huggingface_head_dim, &out.model));
   BATON_RETURN_IF_ERROR(ReadNormEps(fields, &out.model));

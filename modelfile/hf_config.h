@@ -15,7 +15,7 @@ namespace baton::modelfile {
 
 struct HfConfig {
   ModelConfig model;
-  // Whether the head is the embedding; none: as the weights are.
+  // Whether the head is the embedding. None: it is if the weights have no head.
   std::optional<bool> tied_head;
   int32_t bos_id = -1;
   std::vector<int32_t> eos_ids;
@@ -27,10 +27,10 @@ absl::StatusOr<HfConfig> ReadHfConfig(const Json& config);
 
 struct HfGeneration {
   SamplingDefaults sampling;
-  std::vector<int32_t> eos_ids;  // empty: config.json's count
+  std::vector<int32_t> eos_ids;  // empty: those of config.json hold
 };
 
-// Filters and temperature count only where do_sample is true, as in transformers; temperature is then 1 unless given.
+// As in transformers, filters and temperature hold only if do_sample is true; the default of temperature is then 1.
 absl::StatusOr<HfGeneration> ReadHfGeneration(const Json& generation);
 
 }  // namespace baton::modelfile

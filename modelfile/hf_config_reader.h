@@ -17,10 +17,10 @@ struct HfIntegerRule {
   int32_t max = 0;
 };
 
-// 1 to rule.max; none when absent.
+// An integer from 1 to rule.max. None when the key is absent.
 absl::StatusOr<std::optional<int32_t>> OptionalHfInteger(const JsonFields& fields, HfIntegerRule rule);
 
-// A base of RoPE's angles, 1 to kMaxRopeTheta; `theta` stays as it is when absent.
+// Reads a base of RoPE's angles from 1 to kMaxRopeTheta. An absent key leaves `theta` as it is.
 absl::Status ReadHfTheta(const JsonFields& fields, std::string_view key, float* theta);
 
 }  // namespace baton::modelfile

@@ -134,7 +134,7 @@ class HfModelFile final : public ModelFile {
     return SetEndTokens(config);
   }
 
-  // The tokenizer's EOS first, then what generation stops at.
+  // The tokenizer's EOS comes first, then the ids that end generation by the configuration.
   absl::Status SetEndTokens(const HfConfig& config) {
     std::vector<int32_t>& ids = tokenizer_.eos_ids;
     if (tokenizer_.eos_id >= 0) ids.push_back(tokenizer_.eos_id);

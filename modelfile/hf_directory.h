@@ -19,16 +19,16 @@ class HfFiles {
   virtual ~HfFiles() = default;
   // NOT_FOUND when there is no such file. The bytes live as long as this object.
   virtual absl::StatusOr<std::string_view> Open(const std::string& name) = 0;
-  // All that end in ".safetensors", sorted.
+  // The names that end in ".safetensors", sorted.
   virtual std::vector<std::string> WeightFiles() = 0;
 };
 
-// The weights are those of the index, else of model.safetensors, else of every *.safetensors file. Tensors in F32, F16
-// and BF16. Errors as of OpenModelFile. A directory without tokenizer.json opens, with an empty TokenizerSpec::model;
-// config.json and weights must be there.
+// The weights are in the files that the index names, else in model.safetensors, else in every *.safetensors file.
+// Tensors may be F32, F16 or BF16. config.json and weights are required; without tokenizer.json, TokenizerSpec::model
+// is empty. Errors are those of OpenModelFile.
 absl::StatusOr<std::unique_ptr<ModelFile>> OpenHfDirectory(const std::string& path);
 
-// The same over files from anywhere; for tests and fuzzers. `name` is what ModelConfig::name becomes.
+// The same for files from anywhere, for tests and fuzzers. `name` becomes ModelConfig::name.
 absl::StatusOr<std::unique_ptr<ModelFile>> ParseHfModel(std::unique_ptr<HfFiles> files, const std::string& name);
 
 }  // namespace baton::modelfile

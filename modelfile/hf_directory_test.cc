@@ -1,4 +1,4 @@
-// Hugging Face directories: what is read, and one clear line for each way in which one may be damaged.
+// Hugging Face directories: what is read from them, and the error of each kind of damage.
 #include "modelfile/hf_directory.h"
 
 #include <cstdlib>
@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "modelfile/json_reader.h"
 #include "modelfile/limits.h"
-#include "modelfile/testing/smallest_llama.h"
+#include "modelfile/testing/error_text.h"
 #include "modelfile/testing/tiny_hf.h"
 
 namespace baton::modelfile {
@@ -32,15 +32,11 @@ TinyLlamaOptions Floats(bool tied_head = true) {
 
 HfContents Tiny() { return TinyHf(Floats()); }
 
-// The message of a directory that must not open, which is one line and has this code.
 std::string HfError(const HfContents& contents, absl::StatusCode code = kInvalid) {
-  const auto file = ParseHf(contents);
-  EXPECT_EQ(file.status().code(), code) << file.status();
-  EXPECT_EQ(file.status().message().find('\n'), std::string::npos);
-  return std::string(file.status().message());
+  return ErrorText(ParseHf(contents), code);
 }
 
-// One member of one file's object replaced; a path with '/' leads into nested objects.
+// Replaces one member of one file's object. A pointer with '/' leads into nested objects.
 HfContents With(const std::string& file, const std::string& pointer, const Json& value) {
   HfContents contents = Tiny();
   Json json = Json::parse(contents.at(file));

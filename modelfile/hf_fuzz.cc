@@ -1,5 +1,5 @@
-// libFuzzer over the JSON of a Hugging Face directory: byte 0 chooses the file, the rest is what is in it, the other
-// files are a tiny model's. Opening ends in a model that keeps its promises or in one error.
+// libFuzzer over the JSON of a Hugging Face directory. Byte 0 chooses the file and the rest is its content; the other
+// files are those of a tiny model. Opening gives a model that keeps its promises, or one error.
 #include <cstddef>
 #include <cstdint>
 #include <iterator>

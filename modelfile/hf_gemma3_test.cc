@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "modelfile/hf_config.h"
 #include "modelfile/tensor_names.h"
-#include "modelfile/testing/smallest_llama.h"
+#include "modelfile/testing/error_text.h"
 
 namespace baton::modelfile {
 namespace {
@@ -22,9 +22,7 @@ Json Config() {
 std::string GemmaError(const std::string& key, const Json& value, absl::StatusCode code) {
   Json config = Config();
   config[key] = value;
-  const auto read = ReadHfConfig(config);
-  EXPECT_EQ(read.status().code(), code) << read.status();
-  return std::string(read.status().message());
+  return ErrorText(ReadHfConfig(config), code);
 }
 
 TEST(HfGemma3, ReadsWhatAllSizesShareAndTheirDefaults) {

@@ -20,7 +20,7 @@ absl::Status BadTokenizer(std::string_view what) {
       absl::StrCat(ToAbsl(kTokenizerFile), ": ", ToAbsl(what), "; fetch the model again or correct the file"));
 }
 
-// Sets the token of an id that has none, or has the same.
+// Sets the token of an id. Fails if the id has another token already.
 absl::Status SetToken(std::string_view text, const Json* id, TokenizerSpec* spec, size_t* index) {
   if (text.empty() || text.size() > kMaxTokenBytes) {
     return BadTokenizer(absl::StrCat("a token has ", text.size(), " bytes, must have 1 to ", kMaxTokenBytes));
@@ -72,7 +72,7 @@ absl::Status AddMerge(std::string text, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
-// "left right": one string, or a pair of strings since tokenizers 0.20. Else empty.
+// The merge as "left right". Files write it so, or since tokenizers 0.20 as a pair of strings. Empty for anything else.
 std::string MergeText(const Json& merge) {
   if (merge.is_string()) return merge.get<std::string>();
   if (!merge.is_array() || merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string()) return "";
@@ -113,7 +113,7 @@ absl::Status ReadAddedToken(const Json& entry, bool normalizes, TokenizerSpec* s
   BATON_RETURN_IF_ERROR(SetToken(content.value_or(""), fields.Find("id"), spec, &index));
   for (const std::string_view key : {"single_word", "lstrip", "rstrip", "normalized"}) {
     BATON_ASSIGN_OR_RETURN(const std::optional<bool> set, fields.Bool(key));
-    // Looked for in the normalized text, which is the text where nothing normalizes it.
+    // Such a token is looked for in the normalized text, which is the text itself if there is no normalizer.
     const bool harmless = key == "normalized" && !normalizes;
     if (set.value_or(false) && !harmless) {
       return absl::UnimplementedError(absl::StrCat(ToAbsl(kTokenizerFile), ": added token ", ShowText(*content), " is ",
@@ -139,7 +139,7 @@ int32_t FindToken(const TokenizerSpec& spec, std::string_view text) {
   return it == spec.tokens.end() ? -1 : static_cast<int32_t>(it - spec.tokens.begin());
 }
 
-// A special token is named by its text, alone or as the content of an object. Leaves `id` where there is none.
+// A special token is given by its text, either plain or as the content of an object. Keeps `id` if there is none.
 absl::Status ReadSpecialToken(const JsonFields& fields, std::string_view key, const TokenizerSpec& spec, int32_t* id) {
   const Json* value = fields.Find(key);
   if (value == nullptr) return absl::OkStatus();
@@ -152,7 +152,7 @@ absl::Status ReadSpecialToken(const JsonFields& fields, std::string_view key, co
   return absl::OkStatus();
 }
 
-// One template, or several by name, of which "default" is the one for chats.
+// A file has one template, or several with names; "default" is then the one for chats.
 absl::Status ReadTemplates(const JsonFields& fields, TokenizerSpec* spec) {
   const Json* value = fields.Find("chat_template");
   if (value == nullptr) return absl::OkStatus();
@@ -185,7 +185,7 @@ absl::StatusOr<TokenizerSpec> ReadHfTokenizer(const HfTokenizerJson& file, int32
   BATON_RETURN_IF_ERROR(ReadMerges(file, model_fields, &spec));
   BATON_RETURN_IF_ERROR(ReadAddedTokens(fields, &spec));
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
-    // The embedding has rows that no text leads to.
+    // The embedding has rows for ids that no text leads to.
     if (spec.tokens[id].empty()) spec.tokens[id] = absl::StrCat("[PAD", id, "]");
   }
   BATON_ASSIGN_OR_RETURN(const std::optional<bool> byte_fallback, model_fields.Bool("byte_fallback"));

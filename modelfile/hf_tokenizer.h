@@ -12,12 +12,12 @@
 
 namespace baton::modelfile {
 
-// Vocabulary, merges, added tokens, and which steps turn text into tokens. The result has `vocab_size` tokens: ids that
-// the file leaves out are unused ones. INVALID_ARGUMENT names what is damaged; UNIMPLEMENTED names a step (normalizer,
-// pre-tokenizer, ...) that Baton does not know: guessing would change the tokens.
+// Reads vocabulary, merges, added tokens, and the steps that turn text into tokens. The result has `vocab_size` tokens;
+// ids that the file leaves out become unused tokens. INVALID_ARGUMENT names what is damaged. UNIMPLEMENTED names a step
+// (normalizer, pre-tokenizer, ...) that Baton does not know, because guessing would change the tokens.
 absl::StatusOr<TokenizerSpec> ReadHfTokenizer(const HfTokenizerJson& file, int32_t vocab_size);
 
-// Special tokens by their text, whether BOS is added, the chat template. Needs the tokens of ReadHfTokenizer.
+// Reads which tokens are special, whether BOS is added, and the chat template. `spec` must come from ReadHfTokenizer.
 absl::Status ReadHfTokenizerConfig(const Json& config, TokenizerSpec* spec);
 
 }  // namespace baton::modelfile

@@ -8,8 +8,8 @@
 namespace baton::modelfile {
 namespace {
 
-// Events of the parser, which ends where a function returns false: at damaged text, and at what has another form than
-// HfTokenizerJson.
+// Receives the parser's events. Parsing ends when a function returns false: for damaged text, and for a form that does
+// not fit HfTokenizerJson.
 class TokenizerHandler {
  public:
   bool null() { return Add(nullptr); }
@@ -47,7 +47,7 @@ class TokenizerHandler {
     if (where_ != Where::kJson) return false;
     if (!InModel() || key_ != "vocab") return Open(Json::object());
     where_ = Where::kVocab;
-    // Of members with the same name only the last would count.
+    // JSON keeps only the last of two members with the same name; this parser would join them.
     if (file_.vocab.has_value()) return false;
     file_.vocab.emplace();
     return true;
@@ -96,7 +96,7 @@ class TokenizerHandler {
 
   bool InModel() const { return open_.size() == 2 && open_.back() == model_; }
 
-  // Into the innermost open value.
+  // Adds a value to the innermost open one.
   bool Add(Json value) {
     if (where_ != Where::kJson || open_.empty()) return false;
     Place(std::move(value));
@@ -117,7 +117,7 @@ class TokenizerHandler {
     return true;
   }
 
-  // The result stays where it is until the open value it is in gets another one.
+  // The returned value stays valid until another one is added to the same open value.
   Json* Place(Json value) {
     Json& top = *open_.back();
     if (top.is_array()) {
@@ -133,7 +133,7 @@ class TokenizerHandler {
   Where where_ = Where::kJson;
   std::string key_;
   int pair_parts_ = 0;
-  // From the root inwards.
+  // The open values, from the root inwards.
   std::vector<Json*> open_;
   const Json* model_ = nullptr;
 };
@@ -144,7 +144,7 @@ absl::StatusOr<HfTokenizerJson> ParseHfTokenizer(std::string_view text) {
   BATON_RETURN_IF_ERROR(CheckJsonText(text, kTokenizerFile, kMaxHfTokenizerBytes));
   TokenizerHandler handler;
   if (Json::sax_parse(text.begin(), text.end(), &handler)) return std::move(handler).Take();
-  // Unusual or damaged: whoever reads the values says what is wrong with them.
+  // The text is unusual or damaged. Whoever reads the values says what is wrong with them.
   BATON_ASSIGN_OR_RETURN(Json json, ParseJsonObject(text, kTokenizerFile, kMaxHfTokenizerBytes));
   return HfTokenizerJson{.json = std::move(json)};
 }

@@ -1,4 +1,4 @@
-// tokenizer.json as it was read, vocabulary and merges apart.
+// tokenizer.json as JSON, with vocabulary and merges kept separately.
 #ifndef BATON_MODELFILE_HF_TOKENIZER_JSON_H_
 #define BATON_MODELFILE_HF_TOKENIZER_JSON_H_
 
@@ -14,18 +14,18 @@
 
 namespace baton::modelfile {
 
-// As JSON values the hundreds of thousands of entries of model.vocab and model.merges would take most of the time in
-// which a model is opened.
+// model.vocab and model.merges have hundreds of thousands of entries. As JSON values they would take most of the time
+// of opening a model.
 struct HfTokenizerJson {
-  // Without the two members below, where these are set.
+  // The file without the two members below, if these are set.
   Json json;
-  // model.vocab, in the file's order: tokens and their ids.
+  // The tokens of model.vocab and their ids, in the file's order.
   std::optional<std::vector<std::pair<std::string, uint64_t>>> vocab = {};
-  // model.merges, best first: "left right", whichever of its two forms the file uses.
+  // model.merges as "left right", best first. A file may write them in two forms.
   std::optional<std::vector<std::string>> merges = {};
 };
 
-// INVALID_ARGUMENT as of ParseJsonObject. A vocabulary or merges of another form than the usual ones stay in `json`.
+// Errors are those of ParseJsonObject. A vocabulary or merges in an unusual form stay in `json`.
 absl::StatusOr<HfTokenizerJson> ParseHfTokenizer(std::string_view text);
 
 }  // namespace baton::modelfile

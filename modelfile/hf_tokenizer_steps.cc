@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::string_view kWrittenSpace = "\xE2\x96\x81";
 
-// Regular expressions of Split steps, as the files spell them, and the row of tokenizer/pre_tokenizer_table.cc that
-// splits the same.
+// Maps the regular expression of a Split step, as files spell it, to the row of tokenizer/pre_tokenizer_table.cc that
+// splits in the same way.
 struct SplitPattern {
   std::string_view regex;
   std::string_view family;
@@ -28,7 +28,7 @@ constexpr SplitPattern kSplitPatterns[] = {
     {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", "gpt-2"},
 };
 
-// A step's member; null when the step is no object or lacks it.
+// A member of a step. Null when the step is not an object or has no such member.
 const Json* Member(const Json* step, const char* key) {
   if (step == nullptr || !step->is_object()) return nullptr;
   const auto it = step->find(key);
@@ -44,7 +44,7 @@ std::string_view TypeOf(const Json* step) { return Text(Member(step, "type")); }
 
 bool IsTrue(const Json* value) { return value != nullptr && value->is_boolean() && value->get<bool>(); }
 
-// A step's own steps where it is a Sequence, else itself; none for null.
+// The steps of a Sequence; any other step by itself; nothing for null.
 std::vector<const Json*> Flatten(const Json* step, const char* list) {
   if (step == nullptr) return {};
   if (TypeOf(step) != "Sequence") return {step};
@@ -61,13 +61,13 @@ absl::Status NotBuilt(std::string_view step, std::string_view what) {
 }
 
 bool IsByteLevel(const Json* step, bool use_regex) {
-  // Both flags are true where a file leaves them out.
+  // Both flags default to true.
   const Json* regex = Member(step, "use_regex");
   return TypeOf(step) == "ByteLevel" && !IsTrue(Member(step, "add_prefix_space")) &&
          Member(step, "add_prefix_space") != nullptr && (regex == nullptr || IsTrue(regex)) == use_regex;
 }
 
-// Empty when the step is no Split into isolated matches of a known pattern.
+// Empty unless the step is a Split into isolated matches of a known pattern.
 std::string_view SplitFamily(const Json* step) {
   if (TypeOf(step) != "Split" || Text(Member(step, "behavior")) != "Isolated" || IsTrue(Member(step, "invert")))
     return "";
@@ -102,12 +102,13 @@ std::optional<SpacePrefix> MetaspacePrefix(const Json* step) {
   return std::nullopt;
 }
 
-// After the normalizer wrote spaces otherwise, a split at spaces does nothing.
+// A split at spaces does nothing when the normalizer has replaced all spaces.
 bool SplitsAtSpaces(const Json* step) {
   return TypeOf(step) == "Split" && Text(Member(Member(step, "pattern"), "String")) == " ";
 }
 
-// Written spaces to spaces, bytes to characters, one text, and where a space was put before it, that space off.
+// The decoder must turn written spaces into spaces and bytes into characters, join the tokens, and remove the space
+// that the normalizer may have put before the text.
 bool UndoesPieces(const std::vector<const Json*>& steps, SpacePrefix prefix) {
   const size_t expected = prefix == SpacePrefix::kNone ? 3 : 4;
   if (steps.size() != expected || !IsReplace(steps[0], kWrittenSpace, " ")) return false;

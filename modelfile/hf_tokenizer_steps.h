@@ -13,12 +13,12 @@ namespace baton::modelfile {
 
 inline constexpr std::string_view kTokenizerFile = "tokenizer.json";
 
-// Byte-level BPE: sets pre_tokenizer. SentencePiece-style BPE: sets space_prefix. `fields` is the whole file.
-// UNIMPLEMENTED for any step that is not known to give the tokens that Baton's tokenizer gives.
+// Sets pre_tokenizer for byte-level BPE and space_prefix for SentencePiece-style BPE. `fields` is the whole file.
+// UNIMPLEMENTED for any step that may give other tokens than Baton's tokenizer.
 absl::Status ReadByteLevelSteps(const JsonFields& fields, TokenizerSpec* spec);
 absl::Status ReadSentencePieceSteps(const JsonFields& fields, TokenizerSpec* spec);
 
-// The text of the special token that the post-processor puts before every text; empty for none. UNIMPLEMENTED when it
+// The text of the special token that the post-processor puts before every text; empty if none. UNIMPLEMENTED when it
 // adds anything else.
 absl::StatusOr<std::string> ReadAddedBos(const JsonFields& fields);
 

@@ -24,7 +24,7 @@ constexpr char kSingleFile[] = "model.safetensors";
 constexpr std::string_view kWeightSuffix = ".safetensors";
 constexpr std::string_view kHead = "output.weight";
 
-// Names come from a file: none may lead out of the directory.
+// Names come from a file, and none of them may lead out of the directory.
 bool IsPlainFileName(std::string_view name) {
   return name.size() <= kMaxHfFileNameBytes && name.ends_with(kWeightSuffix) && name.front() != '.' &&
          std::all_of(name.begin(), name.end(), [](char c) {
@@ -40,7 +40,7 @@ std::optional<TensorType> TypeOf(std::string_view dtype) {
   return std::nullopt;
 }
 
-// Hugging Face's name of a tensor to the file that the index says it is in.
+// Maps Hugging Face's name of a tensor to the file that has it by the index.
 using WeightMap = std::map<std::string, std::string>;
 
 absl::StatusOr<WeightMap> ReadIndex(std::string_view text) {

@@ -16,7 +16,7 @@ absl::Status RefusedFile(std::string_view file, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(ToAbsl(file), ": ", ToAbsl(what), ToAbsl(kRemedy)));
 }
 
-// Brackets open at once, strings left out. The parser itself does not recurse, but what walks its result does.
+// Counts nested brackets outside strings. The parser does not recurse, but the code that walks its result does.
 size_t DepthOf(std::string_view text) {
   size_t depth = 0;
   size_t deepest = 0;

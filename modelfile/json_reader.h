@@ -1,5 +1,5 @@
-// JSON of model directories, which anyone may have written: bounded, without exceptions, with errors that name the file
-// and the key.
+// Reads the JSON of model directories, which anyone may have written. Reading is bounded and throws nothing, and errors
+// name the file and the key.
 #ifndef BATON_MODELFILE_JSON_READER_H_
 #define BATON_MODELFILE_JSON_READER_H_
 
@@ -23,11 +23,11 @@ absl::Status CheckJsonText(std::string_view text, std::string_view file, uint64_
 // deeper than kMaxJsonDepth.
 absl::StatusOr<Json> ParseJsonObject(std::string_view text, std::string_view file, uint64_t max_bytes);
 
-// One line for people: escaped and shortened.
+// The value as one line for people, escaped and shortened.
 std::string ShowJson(const Json& value);
 
-// Typed members of an object. An absent member and null are the same: none. INVALID_ARGUMENT when the type does not
-// fit. The object must outlive it.
+// Typed members of an object. An absent member and null both read as none. INVALID_ARGUMENT when the type does not fit.
+// The object must outlive this reader.
 class JsonFields {
  public:
   JsonFields(const Json& object, std::string_view file) : object_(object), file_(file) {}

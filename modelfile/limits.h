@@ -1,5 +1,5 @@
-// The named bounds on what a model file may state. Each has a test at the limit and one beyond; allocations while
-// reading are at most a small multiple of the bytes of the file itself.
+// The named bounds on what a model file may state. Each has a test at the limit and one beyond it. Reading a file
+// allocates at most a small multiple of its bytes.
 #ifndef BATON_MODELFILE_LIMITS_H_
 #define BATON_MODELFILE_LIMITS_H_
 

@@ -47,7 +47,7 @@ absl::StatusOr<MappedFile> MappedFile::MapDescriptor(int fd) {
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  // O_NONBLOCK: opening a pipe returns at once and is refused as no regular file.
+  // With O_NONBLOCK, opening a pipe returns at once; the check for a regular file then refuses it.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return ErrnoStatus("open the model file", errno);
   absl::StatusOr<MappedFile> file = MapDescriptor(fd);

@@ -13,11 +13,11 @@
 
 namespace baton::modelfile {
 
-// Whoever shortens the file while it is mapped ends this process (SIGBUS). Movable; the bytes stay where they are.
+// If someone shortens the file while it is mapped, SIGBUS ends this process. Moving it does not move the bytes.
 class MappedFile {
  public:
-  // NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT for what is no regular file or longer than kMaxFileBytes,
-  // UNAVAILABLE for what the system refuses. Messages do not name the path.
+  // NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT if it is not a regular file or longer than kMaxFileBytes,
+  // UNAVAILABLE if the system refuses otherwise. Messages do not name the path.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile() = default;

@@ -10,7 +10,7 @@
 
 namespace baton::modelfile {
 
-// What joins gate and up projection: act(gate) * up.
+// The function that joins gate and up projection: act(gate) * up.
 enum class Activation : uint8_t {
   kSwiGlu,     // x / (1 + exp(-x))
   kGeGluTanh,  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
@@ -24,7 +24,7 @@ struct ModelConfig {
   int32_t layers = 0;
   int32_t heads = 0;
   int32_t kv_heads = 0;
-  // Of query, key and value; heads * head_dim need not be hidden_size.
+  // The size of query, key and value; heads * head_dim need not be hidden_size.
   int32_t head_dim = 0;
   int32_t ffn_size = 0;
   int32_t vocab_size = 0;
@@ -32,31 +32,31 @@ struct ModelConfig {
   int32_t context_length = 0;
   float rms_norm_eps = 1e-5f;
 
-  // RoPE of layers that see everything: element pair i of a head turns by position / rope_scaling_factor *
+  // RoPE of full layers rotates element pair i of a head by position / rope_scaling_factor *
   // rope_theta^(-2i / head_dim).
   float rope_theta = 10000.0f;
   float rope_scaling_factor = 1.0f;
-  // Llama-family GGUF stores the rows of q and k permuted, so that RoPE turns neighbours (2i, 2i+1) instead of
+  // GGUF files of the Llama family permute the rows of q and k, so that RoPE rotates neighbours (2i, 2i+1) instead of
   // (i, i + head_dim / 2).
   bool rope_interleaved = true;
 
-  // A row of a sliding layer sees this many positions, its own among them, and turns by sliding_rope_theta, unscaled.
-  // 0: no layer slides.
+  // A row of a sliding layer sees this many positions, its own among them. Its RoPE has the base sliding_rope_theta and
+  // no scaling. 0: no layer slides.
   int32_t sliding_window = 0;
   float sliding_rope_theta = 10000.0f;
   // By layer; empty when none slides.
   std::vector<bool> sliding_layers;
   bool Slides(int32_t layer) const { return !sliding_layers.empty() && sliding_layers[static_cast<size_t>(layer)]; }
 
-  // What q * k is multiplied with before softmax, and the embedding before the first layer.
+  // The factors of q * k before softmax and of the embedding before the first layer.
   float attention_scale = 0;
   float embedding_scale = 1.0f;
   Activation activation = Activation::kSwiGlu;
   // RMS norm over every head of q and of k, before RoPE.
   bool query_key_norm = false;
-  // RMS norm of what attention and feed-forward add to the residual stream ("sandwich").
+  // RMS norm of the outputs of attention and feed-forward before they join the residual stream ("sandwich").
   bool post_norms = false;
-  // Norms multiply by 1 + weight. GGUF files have the 1 added in; Gemma's original checkpoints do not.
+  // Norms multiply by 1 + weight. GGUF files include the 1 in the weight; Gemma's original checkpoints do not.
   bool norm_weight_plus_one = false;
 };
 

@@ -76,7 +76,7 @@ const SamplingDefaults& ModelFile::sampling_defaults() const {
   return kNone;
 }
 
-// In the order of names, so that two files with the same tensors in another order are equal.
+// Tensors are digested in the order of their names, so that their order in the file does not matter.
 Digest128 DigestOfTensors(const std::vector<TensorView>& tensors) {
   std::vector<const TensorView*> sorted;
   for (const TensorView& tensor : tensors) sorted.push_back(&tensor);

@@ -1,4 +1,4 @@
-// A model as it lies on disk: configuration, tensors as views into mapped memory, tokenizer metadata.
+// A model on disk: its configuration, its tensors as views of mapped memory, and its tokenizer.
 // Every length, offset and count that a file states is checked against the file and a named limit before use.
 #ifndef BATON_MODELFILE_MODEL_FILE_H_
 #define BATON_MODELFILE_MODEL_FILE_H_
@@ -19,7 +19,7 @@
 
 namespace baton::modelfile {
 
-// How the model's makers want it sampled; what is not set is left to whoever serves it.
+// How the model's makers want it sampled. A value that is not set is left to the server.
 struct SamplingDefaults {
   std::optional<float> temperature;
   std::optional<int32_t> top_k;
@@ -28,7 +28,7 @@ struct SamplingDefaults {
   std::optional<float> repetition_penalty;
 };
 
-// One line of `baton inspect`: arrays are shortened.
+// One line of `baton inspect`, which shortens arrays.
 struct MetadataEntry {
   std::string key;
   std::string type;
@@ -42,26 +42,26 @@ class ModelFile {
 
   virtual const ModelConfig& config() const = 0;
   virtual const TokenizerSpec& tokenizer() const = 0;
-  // Not checked against any range. GGUF files have none.
+  // The values are not checked against any range. GGUF files have none.
   virtual const SamplingDefaults& sampling_defaults() const;
   virtual const std::vector<MetadataEntry>& metadata() const = 0;
   virtual const std::vector<TensorView>& tensors() const = 0;
-  // By GGUF's name ("blk.0.attn_q.weight"); null when absent.
+  // Looks a tensor up by GGUF's name ("blk.0.attn_q.weight"); null when absent.
   virtual const TensorView* Find(std::string_view name) const = 0;
-  // Of every tensor's name, type, shape and bytes, in the order of names: part of the fingerprint. The first call reads
-  // the whole file, later ones and concurrent ones get its result.
+  // Covers every tensor's name, type, shape and bytes in the order of names, and is part of the fingerprint. The first
+  // call reads the whole file; later and concurrent calls get its result.
   virtual Digest128 WeightsDigest() const = 0;
 };
 
 // Opens a GGUF v3 file or a Hugging Face directory (hf_directory.h). Weights are memory-mapped: no file may be
 // shortened while it is open. NOT_FOUND when there is none, INVALID_ARGUMENT with one line that says what is damaged
 // and where, UNIMPLEMENTED for an architecture, a variant of it or a tensor type that Baton does not run,
-// PERMISSION_DENIED and UNAVAILABLE as the system says. A file without a tokenizer opens: its TokenizerSpec::model is
-// empty. Tensor names are checked against the architecture's, their shapes by the engine. Tensor data of a GGUF file is
-// aligned to the file's alignment (32 bytes by default, at least 8), of a directory not at all.
+// PERMISSION_DENIED and UNAVAILABLE as the system says. TokenizerSpec::model is empty for a file without a tokenizer.
+// Tensor names are checked here, their shapes by the engine. The tensor data of a GGUF file has the file's alignment
+// (32 bytes by default, at least 8), that of a directory has none.
 absl::StatusOr<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path);
 
-// A GGUF file over bytes that the caller keeps alive; for tests and fuzzers. Alignment is then relative to `data`.
+// Reads a GGUF file from bytes that the caller keeps alive, for tests and fuzzers. Alignment is relative to `data`.
 absl::StatusOr<std::unique_ptr<ModelFile>> ParseGguf(const uint8_t* data, size_t bytes);
 
 // The digest that WeightsDigest gives of these tensors.
@@ -69,8 +69,8 @@ Digest128 DigestOfTensors(const std::vector<TensorView>& tensors);
 
 // MODEL of the command line: the path of a GGUF file or of a Hugging Face directory, or a name from the model store
 // ($BATON_MODEL_STORE, else $XDG_DATA_HOME/baton/models, else ~/.local/share/baton/models), where NAME.gguf or the
-// directory NAME lies. NOT_FOUND says how to fetch it. What contains a slash or ends in ".gguf" is a path; a name is
-// looked for in the store first.
+// directory NAME lies. NOT_FOUND says how to fetch it. A MODEL with a slash or the ending ".gguf" is a path; any other
+// is looked for in the store first.
 absl::StatusOr<std::string> ResolveModel(std::string_view model);
 
 inline constexpr std::string_view kDefaultModel = "smollm2-135m-instruct";

@@ -1,4 +1,4 @@
-// Opening whole models: what is read, damage, digests, and the facts of the default model.
+// Opening whole models: what is read, damage, digests, and the sizes of the default model.
 #include "modelfile/model_file.h"
 
 #include <string>
@@ -96,7 +96,7 @@ TEST(ParseGguf, RandomByteFlipsNeverReadOutsideTheFile) {
       EXPECT_LE(tensor.data + tensor.bytes, bytes.data() + bytes.size());
     }
   }
-  // Both must happen: weights may hold any value, structure may not.
+  // Some flips must pass and some must fail: weights may hold any value, but the structure may not.
   EXPECT_GT(opened, 100);
   EXPECT_GT(refused, 100);
 }
@@ -113,7 +113,7 @@ TEST(WeightsDigest, DependsOnNamesShapesTypesAndBytesAlone) {
   std::vector<uint8_t> changed = base;
   changed.back() ^= 1;
   EXPECT_NE(digest(base), digest(changed));
-  // The same bytes at another name, shape, type and place in the file.
+  // The same bytes with another name, shape, type and place in the file.
   const auto with = [&](const std::vector<GgufTensorSpec>& tensors) {
     TinyLlamaOptions options = Smallest();
     options.leave_out = {"output.weight"};
@@ -174,7 +174,7 @@ TEST(DefaultModel, IsSmolLm2) {
   for (const TensorView& tensor : (*file)->tensors()) {
     f32 += tensor.type == TensorType::kF32;
     q4_1 += tensor.type == TensorType::kQ4_1;
-    // What the kernels may rely on.
+    // The kernels rely on this alignment.
     EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data) % kDefaultAlignment, 0u) << tensor.name;
   }
   EXPECT_EQ(f32, 61);

@@ -1,4 +1,4 @@
-// Files on disk and names of the model store.
+// How MODEL is resolved to files on disk and names of the model store.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A fresh directory, and the environment as it was afterwards.
+// A fresh directory. The destructor restores the environment.
 class ModelStoreTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
-// libFuzzer over whole safetensors files: whatever the bytes, opening ends in tensors or in one error, and tensors lie
-// one after the other within the file.
+// libFuzzer over whole safetensors files. Whatever the bytes are, opening gives tensors or one error, and the tensors
+// lie one after the other within the file.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

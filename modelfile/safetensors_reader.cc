@@ -31,7 +31,7 @@ absl::Status Damaged(std::string_view file, std::string_view what) {
       absl::StrCat(ToAbsl(file), ": damaged safetensors file: ", ToAbsl(what), "; fetch the file again"));
 }
 
-// Bytes of so many elements; none when the product passes the largest file or does not end at a byte.
+// Bytes of this many elements. None when they exceed the largest file or do not end at a byte.
 std::optional<uint64_t> BytesOf(const std::vector<int64_t>& shape, size_t bits) {
   uint64_t total_bits = bits;
   for (const int64_t dim : shape) {
@@ -110,7 +110,7 @@ class HeaderReader {
   const std::string_view payload_;
 };
 
-// Sorts by place and checks that every byte belongs to one tensor.
+// Sorts the tensors by place and checks that every byte belongs to exactly one.
 absl::Status CheckCoverage(std::string_view file, std::string_view payload, std::vector<SafetensorsTensor>* tensors) {
   std::sort(tensors->begin(), tensors->end(), [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
     return std::make_pair(a.data, a.bytes) < std::make_pair(b.data, b.bytes);

@@ -15,15 +15,15 @@ namespace baton::modelfile {
 
 struct SafetensorsTensor {
   std::string name;
-  std::string dtype;  // "F32", "BF16", ...: one of the format's
+  std::string dtype;  // one of the format's names: "F32", "BF16", ...
   std::vector<int64_t> shape;
   const uint8_t* data = nullptr;  // into the bytes that were parsed; not aligned
   size_t bytes = 0;
 };
 
-// In the order of their bytes. INVALID_ARGUMENT, naming `file`, for whatever does not fit: the header's length, its
-// JSON, a name, type or shape beyond limits.h, and bytes that overlap, leave a hole, pass the end of the file or are
-// not as many as type and shape say. `data` must outlive the views.
+// Returns the tensors in the order of their bytes. INVALID_ARGUMENT, naming `file`, for a wrong header length, damaged
+// JSON, a name, type or shape beyond limits.h, and bytes that overlap, leave a hole, pass the end of the file or differ
+// in number from what type and shape say. `data` must outlive the views.
 absl::StatusOr<std::vector<SafetensorsTensor>> ParseSafetensors(std::string_view data, std::string_view file);
 
 }  // namespace baton::modelfile

@@ -41,7 +41,8 @@ struct NameInLayer {
   std::string_view name;
 };
 
-// Splits PREFIX "12.attn_q.weight". None unless the layer exists and its number has neither sign nor leading zeros.
+// Splits a name such as PREFIX12.attn_q.weight. None unless the layer exists and its number has neither sign nor
+// leading zeros.
 std::optional<NameInLayer> SplitLayer(std::string_view text, std::string_view prefix, const ModelConfig& config) {
   if (!text.starts_with(prefix)) return std::nullopt;
   text.remove_prefix(prefix.size());

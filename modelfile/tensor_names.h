@@ -10,12 +10,12 @@
 
 namespace baton::modelfile {
 
-// Both functions require a config that a reader of model files filled in.
+// The config of both functions must come from a reader of model files.
 
 // Whether the engine reads a tensor of this name ("blk.12.attn_q.weight").
 bool IsEngineTensor(std::string_view name, const ModelConfig& config);
 
-// The engine's name for Hugging Face's. Empty: the tensor is derived from the configuration and needs no reading.
+// The engine's name of the tensor. Empty when the tensor follows from the configuration and need not be read.
 // UNIMPLEMENTED for a tensor that the engine would ignore: the output would be wrong.
 absl::StatusOr<std::string> EngineTensorName(std::string_view huggingface_name, const ModelConfig& config);
 

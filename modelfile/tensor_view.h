@@ -9,7 +9,7 @@
 
 namespace baton::modelfile {
 
-// The K types are those of ggml's "k-quants": 256 elements share a scale, 16 or 32 of them a small integer factor.
+// The K types are ggml's "k-quants": 256 elements share a scale, and 16 or 32 of these share a small integer factor.
 enum class TensorType : uint8_t { kF32, kF16, kBf16, kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ4_K, kQ5_K, kQ6_K };
 
 std::string_view TensorTypeName(TensorType type);

@@ -12,13 +12,13 @@ namespace baton::modelfile {
 // GGUF's token types.
 enum class TokenType : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
-// Where a SentencePiece-style tokenizer puts a space before text: nowhere, before a text that does not begin with one,
-// or before every piece of it between special tokens.
+// Where a SentencePiece-style tokenizer puts a space: nowhere, before a text that does not begin with one, or before
+// every piece of the text between special tokens.
 enum class SpacePrefix : uint8_t { kNone, kFirst, kEach };
 
 struct TokenizerSpec {
   std::string model;          // "gpt2" is byte-level BPE, "llama" SentencePiece-style BPE
-  std::string pre_tokenizer;  // of byte-level BPE: "smollm", "llama-bpe", ...
+  std::string pre_tokenizer;  // for byte-level BPE: "smollm", "llama-bpe", ...
   std::vector<std::string> tokens;
   std::vector<TokenType> token_types;  // as many as tokens
   std::vector<std::string> merges;     // "left right", best first
@@ -30,7 +30,7 @@ struct TokenizerSpec {
   int32_t padding_id = -1;
   bool add_bos = false;
   SpacePrefix space_prefix = SpacePrefix::kNone;
-  // Words that are tokens are not merged; none: as the pre-tokenizer's family does.
+  // Whether a word that is a token is taken without merging. None: as the pre-tokenizer's family does.
   std::optional<bool> ignore_merges;
   std::string chat_template;  // Jinja; empty: none
 };

@@ -78,8 +78,8 @@ absl::Status MergeRules::AddAll(const Vocabulary& vocab, const std::vector<std::
   return absl::OkStatus();
 }
 
-// A doubly linked list in a vector: neighbours by index, -1 at the ends. A symbol that was merged into its left
-// neighbour has id -1.
+// An element of a doubly linked list in a vector. Neighbours are indices, -1 at the ends. A symbol that was merged into
+// its left neighbour has id -1.
 struct MergeRules::Symbol {
   int32_t id;
   int32_t prev;
@@ -119,7 +119,7 @@ void MergeRules::MergeSymbols(std::vector<Symbol>* symbols) const {
     queue.pop();
     Symbol& left = list[best.left];
     if (left.id < 0 || left.next < 0) continue;
-    // The neighbours may have changed since the candidate was queued; then another candidate stands for them.
+    // If the neighbours have changed since the candidate was queued, another candidate stands for them.
     const Merged* rule = Find(left.id, list[left.next].id);
     if (rule == nullptr || rule->id != best.merged_id) continue;
     Symbol& right = list[left.next];

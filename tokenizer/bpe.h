@@ -14,16 +14,16 @@
 
 namespace baton::tokenizer {
 
-// A token's text in a byte-level vocabulary, where each byte is written as one printable character (GPT-2's table), as
-// bytes. A text with characters outside the table stands for itself.
+// The bytes of a token from its text in a byte-level vocabulary, which writes each byte as one printable character
+// (GPT-2's table). A text with characters outside the table stands for itself.
 std::string ByteLevelToBytes(std::string_view written);
 // The written form of bytes.
 std::string BytesToByteLevel(std::string_view bytes);
 
-// Written form to id.
+// From a token's written form to its id.
 using Vocabulary = absl::flat_hash_map<std::string, int32_t>;
 
-// Which neighbours merge, and which first. Immutable once filled; thread-safe.
+// Which neighbours merge, and in which order. Immutable once filled; thread-safe.
 class MergeRules {
  public:
   // `merges` are "left right" pairs in written form, best first. INVALID_ARGUMENT when one is malformed or names a
@@ -36,11 +36,11 @@ class MergeRules {
     int32_t merged;
   };
   void Reserve(size_t rules) { rules_.reserve(rules); }
-  // Ranks after every rule added before. A pair that is added twice keeps its last rank, as in tokenizers.
+  // The new rule ranks after all earlier ones. A pair that is added twice has its last rank, as in tokenizers.
   void Add(const Rule& rule);
 
-  // Merges `symbols`, token ids in the order of the text, best rule first and leftmost among equals, and appends what
-  // is left to `ids`. O(n log n).
+  // Merges `symbols`, which are token ids in the order of the text, and appends the result to `ids`. The best rule is
+  // applied first, and the leftmost pair among equals. O(n log n).
   void Merge(absl::Span<const int32_t> symbols, std::vector<int32_t>* ids) const;
 
  private:
@@ -60,14 +60,14 @@ class MergeRules {
 // Byte-level BPE. Immutable after Build; thread-safe.
 class BpeMerger {
  public:
-  // Errors as of MergeRules::AddAll.
+  // Errors are those of MergeRules::AddAll.
   absl::Status Build(const Vocabulary& vocab, const std::vector<std::string>& merges);
 
-  // Whole words that are tokens are taken without merging (the `ignore_merges` of tokenizers).
+  // A whole word that is a token is taken without merging (`ignore_merges` of tokenizers).
   void SetWholeWords(Vocabulary words) { whole_words_ = std::move(words); }
 
-  // Appends the ids of one pre-token. Bytes that are no token by themselves are dropped, as tokenizers does without an
-  // unknown token. O(n log n).
+  // Appends the ids of one pre-token. A byte that is not a token by itself is dropped, as tokenizers does when there is
+  // no unknown token. O(n log n).
   void Merge(std::string_view word, std::vector<int32_t>* ids) const;
 
  private:

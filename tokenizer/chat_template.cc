@@ -34,7 +34,7 @@ absl::StatusOr<std::string> ChatTemplate::RenderChat(const ChatInput& input, con
     variables["messages"].push_back({{"role", message.role}, {"content", message.content}});
   }
   variables["add_generation_prompt"] = input.add_generation_prompt;
-  // transformers passes these also when a chat has none.
+  // transformers passes these variables even if a chat has none.
   variables["tools"] = nullptr;
   variables["documents"] = nullptr;
   if (!input.bos_token.empty()) variables["bos_token"] = input.bos_token;

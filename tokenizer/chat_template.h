@@ -1,4 +1,4 @@
-// Chat messages to a prompt, by the model's own template: a Jinja subset, rendered as transformers does.
+// Turns chat messages into a prompt with the model's own template: a subset of Jinja, rendered as transformers does.
 #ifndef BATON_TOKENIZER_CHAT_TEMPLATE_H_
 #define BATON_TOKENIZER_CHAT_TEMPLATE_H_
 
@@ -24,35 +24,35 @@ struct ChatMessage {
 struct ChatInput {
   std::vector<ChatMessage> messages;
   bool add_generation_prompt = false;
-  // Written forms (Tokenizer::TokenText). Empty: the template sees them as undefined.
+  // Written forms (Tokenizer::TokenText). The template sees empty ones as undefined.
   std::string bos_token;
   std::string eos_token;
 };
 
-// What a render may use and see of the world.
+// What a render may use and what it sees of the outside world.
 struct RenderOptions {
   jinja::Limits limits;
-  // Bounds the time; must outlive the call.
+  // Measures the time against its bound; must outlive the call.
   const Clock* clock = &MonotonicClock();
-  // strftime_now(format) of the template; null: calling it is an error, so that a prompt depends on its input alone.
+  // The template's strftime_now(format). If null, calling it is an error, so that a prompt depends on its input alone.
   std::function<absl::StatusOr<std::string>(std::string_view format)> strftime_now;
 };
 
 // Immutable and thread-safe after Parse.
 class ChatTemplate {
  public:
-  // INVALID_ARGUMENT for a template that Baton cannot read, RESOURCE_EXHAUSTED for one beyond the limits; both name
-  // the line.
+  // INVALID_ARGUMENT for a template that Baton cannot read, RESOURCE_EXHAUSTED for one beyond the limits. Both errors
+  // name the line.
   static absl::StatusOr<ChatTemplate> Parse(std::string_view source, const jinja::Limits& limits = {});
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
   // INVALID_ARGUMENT: the template refuses the chat or fails on it, or a message is not valid UTF-8.
-  // RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED: a limit was met.
+  // RESOURCE_EXHAUSTED or DEADLINE_EXCEEDED: the render reached a limit.
   absl::StatusOr<std::string> RenderChat(const ChatInput& input, const RenderOptions& options = {}) const;
 
-  // With any variables: `variables` is an object whose members the template sees by name.
+  // The same with any variables: the template sees the members of the object `variables` by name.
   absl::StatusOr<std::string> Render(const nlohmann::ordered_json& variables, const RenderOptions& options = {}) const;
 
  private:

@@ -1,4 +1,4 @@
-// libFuzzer over template texts: parsing and rendering end in valid UTF-8 within the limits, or in one error.
+// libFuzzer over template texts. Parsing and rendering give valid UTF-8 within the limits, or one error.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// Low enough that one input takes milliseconds also with sanitizers.
+// These limits are so low that one input takes milliseconds even with sanitizers.
 baton::tokenizer::jinja::Limits FuzzLimits() {
   baton::tokenizer::jinja::Limits limits;
   limits.steps = 20'000;

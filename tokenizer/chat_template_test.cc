@@ -1,4 +1,4 @@
-// What the oracle cannot say: limits, errors and their lines, the clock, and the input of a chat.
+// What the oracle does not cover: limits, errors and their lines, the clock, and the input of a chat.
 #include "tokenizer/chat_template.h"
 
 #include <string>
@@ -14,7 +14,7 @@ using absl::StatusCode;
 using testing::HasSubstr;
 using Json = nlohmann::ordered_json;
 
-// Each look at the clock finds it `tick_ms` later.
+// Every reading of the clock is `tick_ms` after the one before.
 class TickingClock : public Clock {
  public:
   explicit TickingClock(int64_t tick_ms) : tick_ms_(tick_ms) {}
@@ -38,7 +38,7 @@ std::string Rendered(const std::string& source, const Json& variables = Json::ob
   return text.ok() ? *text : "";
 }
 
-// Time stands still, so that a slow machine meets the limit under test and not that of time.
+// The clock stands still, so that a slow machine reaches the limit under test and not the time limit.
 RenderOptions Untimed() {
   static const TickingClock clock(/*tick_ms=*/0);
   return {.limits = {}, .clock = &clock, .strftime_now = nullptr};
@@ -134,7 +134,7 @@ TEST(ChatTemplateLimitsTest, NestingOfTheTextIsBounded) {
         std::pair("1 if ", " else 2"), std::pair("f(", ")"), std::pair("1 ** ", "")}) {
     ExpectError("{{ " + Repeat(open, 2000) + "1" + Repeat(close, 2000) + " }}", StatusCode::kResourceExhausted, "");
   }
-  // Left-associative chains make the tree deep without nesting in the text.
+  // Chains of left-associative operators make the tree deep without nesting in the text.
   for (const char* const part : {" + 1", ".a", "[0]", "()", " | abs", " and 1"}) {
     ExpectError("{{ 1" + Repeat(part, 2000) + " }}", StatusCode::kResourceExhausted, "");
   }

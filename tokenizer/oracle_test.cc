@@ -25,8 +25,8 @@ struct Model {
   const char* oracle;  // in tests/data/tokenizer
 };
 
-// Reads the model and what the libraries said about it. Tests are skipped where the store lacks a model that is not the
-// default one.
+// Reads the model and the recorded answers of the libraries. Tests are skipped if the store lacks a model other than
+// the default one.
 class OracleTest : public testing::Test {
  protected:
   explicit OracleTest(const Model& model) : model_(model) {}

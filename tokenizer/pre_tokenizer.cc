@@ -14,9 +14,9 @@
 namespace baton::tokenizer {
 namespace {
 
-// Characters that Unicode 15 and 16 added to the letters, which `tokenizers` 0.23 knows and PCRE2 10.42 (Unicode 14)
-// does not. Found by asking the library about every code point; scripts/oracles/tokenizer_oracle.py --classes repeats
-// that. A PCRE2 that knows them matches the same.
+// Letters that Unicode 15 and 16 added. `tokenizers` 0.23 knows them, PCRE2 10.42 (Unicode 14) does not; a PCRE2 that
+// knows them matches the same. The list was found by asking the library about every code point:
+// scripts/oracles/tokenizer_oracle.py --classes repeats that.
 constexpr char kNewLetters[] =
     R"(\x{1C89}-\x{1C8A}\x{A7CB}-\x{A7CD}\x{A7DA}-\x{A7DC}\x{105C0}-\x{105F3}\x{10D4A}-\x{10D65}\x{10D6F}-\x{10D85})"
     R"(\x{10EC2}-\x{10EC4}\x{1123F}-\x{11240}\x{11380}-\x{11389}\x{1138B}\x{1138E}\x{11390}-\x{113B5}\x{113B7})"
@@ -24,18 +24,18 @@ constexpr char kNewLetters[] =
     R"(\x{13441}-\x{13446}\x{13460}-\x{143FA}\x{16100}-\x{1611D}\x{16D40}-\x{16D6C}\x{18CFF}\x{1B132}\x{1B155})"
     R"(\x{1DF25}-\x{1DF2A}\x{1E030}-\x{1E06D}\x{1E4D0}-\x{1E4EB}\x{1E5D0}-\x{1E5ED}\x{1E5F0}\x{2B739})"
     R"(\x{2EBF0}-\x{2EE5D}\x{31350}-\x{323AF})";
-// The same for numbers.
+// The numbers that Unicode 15 and 16 added.
 constexpr char kNewNumbers[] =
     R"(\x{10D40}-\x{10D49}\x{116D0}-\x{116E3}\x{11BF0}-\x{11BF9}\x{11F50}-\x{11F59}\x{16130}-\x{16139})"
     R"(\x{16D70}-\x{16D79}\x{1CCF0}-\x{1CCF9}\x{1D2C0}-\x{1D2D3}\x{1E4F0}-\x{1E4F9}\x{1E5F1}-\x{1E5FA})";
 // The Digits pre-tokenizer asks Rust's standard library, which knows Unicode 17.
 constexpr char kNewDigits[] = R"(\x{11DE0}-\x{11DE9}\x{16FF4}-\x{16FF6})";
-// White_Space. PCRE2's \s adds U+180E, which is no space since Unicode 6.3.
+// The property White_Space. PCRE2's \s also has U+180E, which is not a space since Unicode 6.3.
 constexpr char kSpaces[] =
     R"(\t-\r\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 
-// {L} letters, {N} numbers and {S} spaces as the library's regular expressions see them, {D} numbers as its Digits
-// does: contents of character classes.
+// Expands {L}, {N} and {S} to the letters, numbers and spaces of the library's regular expressions, and {D} to the
+// numbers of its Digits step. The result is the content of a character class.
 std::string ExpandClasses(std::string_view pattern) {
   const std::string numbers = absl::StrCat(R"(\p{N})", kNewNumbers);
   return absl::StrReplaceAll(ToAbsl(pattern), {{"{L}", absl::StrCat(R"(\p{L})", kNewLetters)},
@@ -44,7 +44,7 @@ std::string ExpandClasses(std::string_view pattern) {
                                                {"{D}", absl::StrCat(numbers, kNewDigits)}});
 }
 
-// Bounds of one match attempt; far above what the table's patterns need, which do not nest repeats.
+// The bound of one match attempt. The table's patterns do not nest repeats and need far less.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kDepthLimit = 1'000;
 
@@ -69,8 +69,8 @@ using MatchContextPtr = std::unique_ptr<pcre2_match_context, FreePcre<pcre2_matc
 
 struct PreTokenizer::Stage {
   CodePtr code;
-  // Shared by all threads, which only read it. JIT code runs on the 32 KiB that PCRE2 takes of the thread's own stack:
-  // repeats of a class need none of it, however long the match.
+  // All threads share it and only read it. JIT code runs in 32 KiB of the thread's own stack; that suffices because a
+  // repeat of a class needs no stack, however long the match is.
   MatchContextPtr context;
 
   absl::Status Split(std::string_view piece, pcre2_match_data* data, std::vector<std::string_view>* out) const;
@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(const PreToke
     BATON_CHECK(stage->context != nullptr) << "out of memory";
     pcre2_set_match_limit(stage->context.get(), kMatchLimit);
     pcre2_set_depth_limit(stage->context.get(), kDepthLimit);
-    // Without JIT, where the machine forbids executable memory, matching is slower and the same.
+    // Where the machine forbids executable memory, matching runs without JIT: slower, with the same result.
     (void)pcre2_jit_compile(stage->code.get(), PCRE2_JIT_COMPLETE);
     result->stages_.push_back(std::move(stage));
   }
@@ -108,7 +108,7 @@ absl::Status PreTokenizer::Stage::Split(std::string_view piece, pcre2_match_data
   size_t done = 0;
   size_t search_from = 0;
   while (search_from < piece.size()) {
-    // The piece is valid UTF-8, checked once by the caller: checking it for each match would be quadratic.
+    // The caller has checked once that the piece is valid UTF-8. A check per match would take quadratic time.
     const int matches = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(piece.data()), piece.size(), search_from,
                                     PCRE2_NO_UTF_CHECK, data, context.get());
     if (matches == PCRE2_ERROR_NOMATCH) break;
@@ -119,7 +119,7 @@ absl::Status PreTokenizer::Stage::Split(std::string_view piece, pcre2_match_data
     const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(data);
     const size_t begin = range[0];
     const size_t end = range[1];
-    // No pattern of the table matches nothing.
+    // No pattern of the table has an empty match.
     BATON_CHECK(begin >= done && end > begin && end <= piece.size());
     if (begin > done) out->push_back(piece.substr(done, begin - done));
     out->push_back(piece.substr(begin, end - begin));

@@ -15,10 +15,10 @@ namespace baton::tokenizer {
 struct PreTokenizerFamily {
   // GGUF's tokenizer.ggml.pre.
   std::string_view name;
-  // Each stage cuts every piece of the stage before into matches and the text between them. A stage sees its piece
-  // alone, so \s+(?!\S) holds at the end of a piece. Empty: no such stage.
+  // Each stage cuts every piece of the stage before it into matches and the text between them. A stage sees only its
+  // own piece, so \s+(?!\S) matches at the end of a piece. An empty pattern is no stage.
   std::string_view stages[3];
-  // Words that are tokens are not merged.
+  // A word that is a token is taken without merging.
   bool ignore_merges = false;
 };
 

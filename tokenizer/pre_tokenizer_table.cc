@@ -1,6 +1,6 @@
-// The families' patterns, from the tokenizer.json files of the models; another family is another row.
+// The patterns of each family, from the tokenizer.json files of the models. A further family is a further row.
 //
-// {L}, {N}, {S} and {D} stand for the contents of a character class, see ExpandClasses in pre_tokenizer.cc.
+// {L}, {N}, {S} and {D} stand for the contents of a character class: see ExpandClasses in pre_tokenizer.cc.
 #include "tokenizer/pre_tokenizer.h"
 
 namespace baton::tokenizer {
@@ -10,15 +10,15 @@ namespace {
 constexpr std::string_view kGpt2 =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?[{L}]+| ?[{N}]+| ?[^{S}{L}{N}]+|[{S}]+(?![^{S}])|[{S}]+)";
 
-// Digits(individual_digits=True): each numeric character by itself.
+// Digits(individual_digits=True) cuts out each numeric character by itself.
 constexpr std::string_view kSingleDigits = "[{D}]";
 
-// Llama 3: numbers in groups of at most three, punctuation takes a following line end.
+// Llama 3 groups at most three digits, and punctuation takes the line end that follows it.
 constexpr std::string_view kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n{L}{N}]?[{L}]+|[{N}]{1,3}| ?[^{S}{L}{N}]+[\r\n]*|[{S}]*[\r\n]+|)"
     R"([{S}]+(?![^{S}])|[{S}]+)";
 
-// Qwen2: as Llama 3 with single digits.
+// Qwen2 is like Llama 3 with single digits.
 constexpr std::string_view kQwen2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n{L}{N}]?[{L}]+|[{N}]| ?[^{S}{L}{N}]+[\r\n]*|[{S}]*[\r\n]+|)"
     R"([{S}]+(?![^{S}])|[{S}]+)";

@@ -19,7 +19,7 @@ std::string EscapeSpaces(std::string_view text) {
   return absl::StrReplaceAll(ToAbsl(text), {{" ", ToAbsl(kWrittenSpace)}});
 }
 
-// Bytes of the character that begins with this byte of valid UTF-8.
+// How many bytes the character has that begins with this byte of valid UTF-8.
 size_t CharacterBytes(char lead) {
   const auto byte = static_cast<uint8_t>(lead);
   if (byte < 0x80) return 1;
@@ -32,7 +32,7 @@ std::optional<int32_t> FindToken(const Vocabulary& vocab, std::string_view writt
   return it->second;
 }
 
-// Ids of the tokens that derived rules may make, in the order of their ranks.
+// The ids of the tokens that derived rules may make, in the order of the rules' ranks.
 std::vector<int32_t> MergeableTokens(const TokenizerSpec& spec) {
   std::vector<int32_t> ids;
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
@@ -40,7 +40,7 @@ std::vector<int32_t> MergeableTokens(const TokenizerSpec& spec) {
       ids.push_back(static_cast<int32_t>(id));
     }
   }
-  // Converters give user-defined tokens a score of no meaning; in the model's own file it is 0, the best.
+  // Converters give user-defined tokens a meaningless score. In the model's own file it is 0, the best.
   const auto score = [&spec](int32_t id) {
     const auto i = static_cast<size_t>(id);
     return spec.token_types[i] == TokenType::kNormal ? spec.scores[i] : 0.0f;
@@ -96,7 +96,7 @@ void SentencePieceEncoder::DeriveRules(const TokenizerSpec& spec, const Vocabula
   rules_.Reserve(2 * spec.tokens.size());
   for (const int32_t merged : MergeableTokens(spec)) {
     const std::string written = EscapeSpaces(spec.tokens[static_cast<size_t>(merged)]);
-    // Of the cuts of one token, those with the longer left part rank first.
+    // Among the cuts of one token, the one with the longer left part ranks first.
     for (size_t cut = written.size() - 1; cut > 0; --cut) {
       const bool inside_character = (static_cast<uint8_t>(written[cut]) & 0xC0) == 0x80;
       if (inside_character) continue;

@@ -1,4 +1,4 @@
-// SentencePiece-style tokenizers on a tiny vocabulary; equality with the libraries is oracle_test.cc's.
+// SentencePiece-style tokenizers with a tiny vocabulary. oracle_test.cc compares with the libraries.
 #include "tokenizer/sentencepiece.h"
 
 #include <chrono>
@@ -98,7 +98,7 @@ TEST(SentencePieceTest, MergesAMebibyteInNearLinearTime) {
     while (text.size() < (1u << 20)) text += unit;
     const auto start = std::chrono::steady_clock::now();
     const Ids ids = Encode(*tokenizer, text);
-    // A quadratic step would take minutes; a sanitizer costs a factor of ten.
+    // A quadratic step would take minutes. The bound allows for sanitizers, which cost a factor of ten.
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << unit;
     EXPECT_EQ(*tokenizer->Decode(ids, false), text);
   }

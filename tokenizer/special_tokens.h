@@ -11,15 +11,15 @@
 
 namespace baton::tokenizer {
 
-// Leftmost match first, and the longest of those, as tokenizers does. Immutable once filled; thread-safe.
+// Finds the leftmost match, and the longest one there, as tokenizers does. Immutable once filled; thread-safe.
 class SpecialTokenMatcher {
  public:
-  // Requires that `text` is not empty. A later token with the same text wins.
+  // `text` must not be empty. A later token with the same text replaces an earlier one.
   void Add(std::string_view text, int32_t id);
 
   struct Match {
     size_t begin = 0;
-    size_t end = 0;  // begin == end: nothing found
+    size_t end = 0;  // equal to begin if there is no match
     int32_t id = -1;
   };
   // O(bytes scanned x longest token).
@@ -29,7 +29,7 @@ class SpecialTokenMatcher {
   // A trie over bytes; node 0 is the root. Key of next_: node << 8 | byte.
   absl::flat_hash_map<uint64_t, int32_t> next_;
   std::vector<int32_t> id_{-1};
-  // Which bytes can begin a token: most of a text is skipped by this alone.
+  // Which bytes can begin a token. This alone skips most of a text.
   bool begins_[256] = {};
 };
 

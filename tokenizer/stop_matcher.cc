@@ -52,7 +52,7 @@ void StopMatcher::LinkFailures() {
   for (size_t i = 0; i < queue.size(); ++i) {
     const int32_t node = queue[i];
     for (const auto& [byte, child] : nodes_[node].next) {
-      // Of a node's parent every suffix is linked already: breadth first.
+      // The order is breadth first, so every suffix of the node's parent is linked already.
       nodes_[child].fail = node == 0 ? 0 : Step(nodes_[node].fail, byte);
       if (nodes_[child].stop_index < 0) nodes_[child].stop_index = nodes_[nodes_[child].fail].stop_index;
       queue.push_back(child);
@@ -83,7 +83,7 @@ StopMatcher::Output StopMatcher::Push(std::string_view piece) {
     output.stop_index = stop_index;
     return output;
   }
-  // The automaton's state is the longest end of the text that begins a stop string: only that may still be taken back.
+  // The automaton's state is the longest end of the text that begins a stop string. Only that part must be held back.
   const size_t held_bytes = nodes_[state_].depth_bytes;
   held_ = output.text.substr(output.text.size() - held_bytes);
   output.text.resize(output.text.size() - held_bytes);

@@ -13,27 +13,27 @@
 
 namespace baton::tokenizer {
 
-// An Aho-Corasick automaton over bytes: linear in the text, whatever the stop strings. The stop that ends first wins,
-// and of those that end together the longest, so the emitted text ends where the earliest of them begins. Holds back
-// less than kMaxStopStringBytes bytes. Text that is certain comes out cut at character edges when text and stops are
-// valid UTF-8. One stream, one thread at a time.
+// An Aho-Corasick automaton over bytes, so that time is linear in the text whatever the stop strings are. The stop
+// string that ends first wins, and among several that end together the longest; the emitted text ends where that one
+// begins. Holds back less than kMaxStopStringBytes bytes. If text and stops are valid UTF-8, the emitted text is cut at
+// character edges. For one stream; one thread at a time.
 class StopMatcher {
  public:
-  // No stop strings: everything passes through. INVALID_ARGUMENT beyond kMaxStopStrings or kMaxStopStringBytes
+  // Without stop strings everything passes through. INVALID_ARGUMENT beyond kMaxStopStrings or kMaxStopStringBytes
   // (common/limits.h), for an empty string, and for one that is not valid UTF-8.
   static absl::StatusOr<StopMatcher> Create(const std::vector<std::string>& stops);
 
   struct Output {
     std::string text;  // safe to show
     bool stopped = false;
-    // Which stop string, an index into Create's list; -1 while not stopped.
+    // The index of the stop string in Create's list; -1 while not stopped.
     int stop_index = -1;
   };
 
-  // Requires that no earlier call said stopped; text after a stop is dropped.
+  // No earlier call may have returned stopped. Drops the text after a stop.
   Output Push(std::string_view piece);
 
-  // The end of the text: what was held back is no stop string.
+  // Ends the text and returns what was held back, which is then not a stop string.
   std::string Flush();
 
   size_t held_bytes() const { return held_.size(); }
@@ -44,7 +44,7 @@ class StopMatcher {
     absl::flat_hash_map<uint8_t, int32_t> next;
     int32_t fail = 0;
     int32_t depth_bytes = 0;
-    // The longest stop string that ends here, -1 for none.
+    // The longest stop string that ends here; -1 if none does.
     int32_t stop_index = -1;
   };
 
@@ -55,7 +55,7 @@ class StopMatcher {
   std::vector<Node> nodes_;
   std::vector<size_t> stop_bytes_;
   int32_t state_ = 0;
-  // The text of the automaton's current match: always depth_bytes of state_, rounded to whole characters by nature.
+  // The text of the automaton's current match. It has depth_bytes of state_, which are always whole characters.
   std::string held_;
   bool stopped_ = false;
 };

@@ -22,7 +22,7 @@ struct Result {
   bool operator==(const Result&) const = default;
 };
 
-// Feeds `text` in the given pieces and collects what comes out.
+// Feeds the pieces and collects the emitted text.
 Result Feed(StopMatcher matcher, const std::vector<std::string>& pieces) {
   Result result;
   for (const std::string& piece : pieces) {
@@ -38,7 +38,7 @@ Result Feed(StopMatcher matcher, const std::vector<std::string>& pieces) {
   return result;
 }
 
-// The definition: the stop that ends first; of those that end together the longest.
+// The definition: the stop string that ends first wins, and among several that end together the longest.
 Result Reference(const std::vector<std::string>& stops, const std::string& text) {
   for (size_t end = 1; end <= text.size(); ++end) {
     int best = -1;

@@ -17,9 +17,9 @@ using modelfile::TokenType;
 constexpr std::string_view kByteLevel = "gpt2";
 constexpr std::string_view kSentencePiece = "llama";
 
-// Tokens that are found as written, before any splitting or merging.
+// Whether the token is found as written, before any splitting or merging.
 bool IsAdded(TokenType type) { return type == TokenType::kControl || type == TokenType::kUserDefined; }
-// Tokens that are no part of the answer's text.
+// Whether the token is left out of the answer's text.
 bool IsSpecialType(TokenType type) { return type == TokenType::kControl; }
 
 absl::Status CheckId(std::string_view name, int32_t id, size_t vocab_size) {
@@ -52,7 +52,7 @@ absl::Status CheckSpec(const TokenizerSpec& spec) {
   return absl::OkStatus();
 }
 
-// How rules and special tokens name the token.
+// The form in which rules and special tokens name the token.
 std::string WrittenForm(const TokenizerSpec& spec, size_t id) {
   const std::string& token = spec.tokens[id];
   if (spec.model != kSentencePiece || !IsSpaceRun(token)) return token;
@@ -127,7 +127,7 @@ absl::Status Tokenizer::InitByteLevel(const TokenizerSpec& spec, const Vocabular
 absl::Status Tokenizer::InitSentencePiece(const TokenizerSpec& spec, const Vocabulary& vocab) {
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
     const std::string written = WrittenForm(spec, id);
-    // The unknown token is a special token to transformers.
+    // transformers treats the unknown token as a special token.
     const TokenType type = spec.token_types[id] == TokenType::kUnknown ? TokenType::kControl : spec.token_types[id];
     AddToken(PieceToBytes(written), type);
     byte_token_.push_back(ByteOfToken(written).has_value());

@@ -1,6 +1,6 @@
-// Text to token ids and back, as the Hugging Face `tokenizers` library does it. Two kinds: byte-level BPE ("gpt2") and
-// SentencePiece-style BPE ("llama"). The steps of Encode: cut out added tokens, then pre-tokenize by the family's
-// patterns (pre_tokenizer.h) and merge bytes, or merge characters (sentencepiece.h).
+// Turns text into token ids and back, as the Hugging Face `tokenizers` library does, for byte-level BPE ("gpt2") and
+// SentencePiece-style BPE ("llama"). Encode cuts out added tokens. The first kind then pre-tokenizes by the family's
+// patterns (pre_tokenizer.h) and merges bytes; the second merges characters (sentencepiece.h).
 #ifndef BATON_TOKENIZER_TOKENIZER_H_
 #define BATON_TOKENIZER_TOKENIZER_H_
 
@@ -21,14 +21,15 @@
 
 namespace baton::tokenizer {
 
-// Longest text that one Encode takes. Requests are bounded far below it (kMaxPromptBytes); a chat template may add.
+// The longest text that one Encode takes. Requests have a far lower bound (kMaxPromptBytes), but a chat template may
+// add.
 inline constexpr size_t kMaxEncodeBytes = 8u << 20;
 
 struct EncodeOptions {
-  // Prepends BOS if the model's metadata asks for it (Tokenizer::adds_bos). Off for rendered chat templates: they
-  // write BOS themselves.
+  // Prepends BOS if the model's metadata asks for it (Tokenizer::adds_bos). It is off for rendered chat templates,
+  // which write BOS themselves.
   bool add_bos = false;
-  // Special tokens written out in the text become their ids. When off they are plain text; user-defined tokens, which
+  // Special tokens written out in the text become their ids. If off, they are plain text; user-defined tokens, which
   // are not special, are found either way.
   bool parse_special = true;
 };
@@ -40,34 +41,34 @@ class Tokenizer {
   // pre-tokenizer that Baton does not know.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(const modelfile::TokenizerSpec& spec);
 
-  // INVALID_ARGUMENT for text that is not valid UTF-8 (says at which byte) or longer than kMaxEncodeBytes.
+  // INVALID_ARGUMENT for text that is not valid UTF-8, naming the byte, or longer than kMaxEncodeBytes.
   // Time is O(n log n) in the bytes of the text. An empty text gives no ids (or BOS alone).
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, const EncodeOptions& options = {}) const;
 
-  // The text of `ids`. Of byte-level tokens each maximal invalid piece of UTF-8 becomes one U+FFFD; of byte tokens see
-  // ByteRunDecoder. INVALID_ARGUMENT for an id outside the vocabulary.
+  // The text of `ids`. In byte-level tokens each maximal invalid piece of UTF-8 becomes one U+FFFD; ByteRunDecoder says
+  // what becomes of byte tokens. INVALID_ARGUMENT for an id outside the vocabulary.
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids, bool skip_special) const;
 
   // The raw bytes of a token, which need not be whole UTF-8 characters. Requires IsValidId(id).
   const std::string& TokenBytes(int32_t id) const;
   bool IsValidId(int32_t id) const { return id >= 0 && id < vocab_size(); }
-  // A control token such as <|im_end|>; false for ids outside the vocabulary.
+  // Whether the id is a control token such as <|im_end|>. False for ids outside the vocabulary.
   bool IsSpecial(int32_t id) const { return IsValidId(id) && special_[id]; }
 
   int32_t vocab_size() const { return static_cast<int32_t>(token_bytes_.size()); }
-  // -1: the model has none.
+  // -1 if the model has none.
   int32_t bos_id() const { return bos_id_; }
   int32_t eos_id() const { return eos_id_; }
   int32_t unknown_id() const { return unknown_id_; }
   int32_t padding_id() const { return padding_id_; }
   bool adds_bos() const { return adds_bos_; }
-  // The written form of a token for chat templates (bos_token, eos_token): empty for -1.
+  // The written form of a token for chat templates (bos_token, eos_token). Empty for -1.
   std::string TokenText(int32_t id) const { return IsValidId(id) ? TokenBytes(id) : std::string(); }
 
-  // The token is one byte among tokens of text (ByteRunDecoder). Never so in a byte-level vocabulary.
+  // Whether the token is one byte among tokens of text (ByteRunDecoder). Never true for a byte-level vocabulary.
   bool IsByteToken(int32_t id) const { return pieces_ != nullptr && IsValidId(id) && byte_token_[id]; }
   bool is_byte_level() const { return pieces_ == nullptr; }
-  // Encode put a space before the text, so Decode takes one away.
+  // Whether Encode puts a space before the text, so that Decode removes one.
   bool strips_space_prefix() const { return strips_space_prefix_; }
 
  private:
@@ -85,10 +86,10 @@ class Tokenizer {
   int32_t padding_id_ = -1;
   bool adds_bos_ = false;
   bool strips_space_prefix_ = false;
-  // Byte-level.
+  // Set for byte-level BPE.
   std::unique_ptr<PreTokenizer> pre_tokenizer_;
   BpeMerger bpe_;
-  // SentencePiece-style; null for byte-level.
+  // Set for SentencePiece-style BPE, else null.
   std::unique_ptr<SentencePieceEncoder> pieces_;
   std::vector<bool> byte_token_;
   SpecialTokenMatcher all_added_;

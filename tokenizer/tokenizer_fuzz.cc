@@ -1,5 +1,5 @@
-// libFuzzer over text and ids: what encodes decodes to itself, and pieces of a stream add up to the whole.
-// Byte 0 chooses the tokenizer and the options; the rest is the text, and then each of its bytes an id.
+// libFuzzer over text and ids. A text that encodes must decode to itself, and the pieces of a stream must add up to the
+// whole. Byte 0 chooses the tokenizer and the options. The rest is used as text, and then each of its bytes as an id.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -41,7 +41,7 @@ void CheckDecoding(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, 
   BATON_CHECK(streamed == *whole);
 }
 
-// A written space in the text of a SentencePiece-style tokenizer is a space to it.
+// A SentencePiece-style tokenizer reads a written space in the text as a space.
 std::string AsDecoded(const Tokenizer& tokenizer, std::string_view text) {
   return tokenizer.is_byte_level() ? std::string(text)
                                    : absl::StrReplaceAll(ToAbsl(text), {{ToAbsl(kWrittenSpace), " "}});

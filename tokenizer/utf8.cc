@@ -5,8 +5,8 @@
 namespace baton::tokenizer {
 namespace {
 
-// How many bytes a character with this first byte has (0: none begins so), and the range of its second byte, which is
-// where overlong forms, surrogates and values beyond U+10FFFF show (Unicode 15, table 3-7).
+// How many bytes a character with this first byte has (0 if no character begins with it), and the range of its second
+// byte. That range excludes overlong forms, surrogates and values beyond U+10FFFF (Unicode 15, table 3-7).
 struct LeadByte {
   size_t bytes;
   uint8_t second_min;
@@ -94,7 +94,7 @@ size_t CountCodePoints(std::string_view text) {
 }
 
 void Utf8LossyDecoder::Push(std::string_view bytes, std::string* out) {
-  // Joining costs a copy of at most three bytes plus the piece, and pieces are tokens.
+  // Joining copies at most three bytes and the piece, which is as short as a token.
   std::string joined;
   if (!pending_.empty()) {
     joined = pending_;

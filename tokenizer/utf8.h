@@ -1,4 +1,4 @@
-// UTF-8: validation, and lossy decoding that replaces invalid bytes as Rust's String::from_utf8_lossy does (Unicode
+// Validation of UTF-8, and lossy decoding that replaces invalid bytes as Rust's String::from_utf8_lossy does (Unicode
 // 15, section 3.9, "substitution of maximal subparts").
 #ifndef BATON_TOKENIZER_UTF8_H_
 #define BATON_TOKENIZER_UTF8_H_
@@ -15,8 +15,8 @@ inline constexpr size_t kMaxUtf8Bytes = 4;
 
 enum class Utf8Kind : uint8_t { kValid, kInvalid, kIncomplete };
 
-// The first character of a text that is not empty. kValid: `bytes` is its length. kInvalid: `bytes` is the maximal
-// subpart that one U+FFFD replaces. kIncomplete: the whole rest of the text may still become a character.
+// Describes the first character of a text that is not empty. kValid: `bytes` is its length. kInvalid: `bytes` is the
+// length of the maximal subpart that one U+FFFD replaces. kIncomplete: the whole text may still become a character.
 struct Utf8Prefix {
   Utf8Kind kind;
   size_t bytes;
@@ -27,17 +27,17 @@ Utf8Prefix ClassifyUtf8Prefix(std::string_view text);
 size_t ValidUtf8Bytes(std::string_view text);
 inline bool IsValidUtf8(std::string_view text) { return ValidUtf8Bytes(text) == text.size(); }
 
-// Requires valid UTF-8 at `offset`. Advances `offset` past the character.
+// Decodes the character at `offset`, which must be valid UTF-8, and advances `offset` past it.
 uint32_t NextCodePoint(std::string_view text, size_t* offset);
 // Requires a Unicode scalar value.
 void AppendUtf8(uint32_t code_point, std::string* out);
-// Characters of valid UTF-8.
+// How many characters a text of valid UTF-8 has.
 size_t CountCodePoints(std::string_view text);
 
-// Bytes in, whole characters out.
+// Takes bytes and emits whole characters.
 class Utf8LossyDecoder {
  public:
-  // Appends to `out` what is certain.
+  // Appends the text that has become certain to `out`.
   void Push(std::string_view bytes, std::string* out);
   // Appends one U+FFFD if a character is unfinished, and forgets it.
   void Flush(std::string* out);

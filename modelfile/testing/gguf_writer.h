@@ -25,7 +25,7 @@ struct GgufTensorSpec {
   std::vector<uint8_t> bytes = {};
 };
 
-// A tensor's entry as it stands in the file.
+// The entry of a tensor as the file has it.
 struct GgufRawTensor {
   std::string name = {};
   std::vector<uint64_t> dims = {};
@@ -42,19 +42,19 @@ class GgufWriter {
   GgufWriter& AddStringArray(std::string_view key, absl::Span<const std::string> values);
   GgufWriter& AddI32Array(std::string_view key, absl::Span<const int32_t> values);
   GgufWriter& AddF32Array(std::string_view key, absl::Span<const float> values);
-  // `payload` follows the type's number as it is.
+  // Writes `payload` after the type's number, unchanged.
   GgufWriter& AddRaw(std::string_view key, uint32_t type, absl::Span<const uint8_t> payload);
 
-  // The data is laid out by Finish in the order of these calls.
+  // Finish lays the data out in the order of these calls.
   GgufWriter& AddTensor(GgufTensorSpec tensor);
   GgufWriter& AddF32Tensor(std::string_view name, int64_t rows, int64_t cols, absl::Span<const float> values);
-  // An entry without data of its own.
+  // Adds an entry without data.
   GgufWriter& AddRawTensor(GgufRawTensor tensor);
 
   // The alignment used for the layout; a value other than 32 must also be added as `general.alignment`.
   GgufWriter& SetAlignment(uint32_t alignment);
 
-  // No padding after the last tensor, so that each byte of the file matters.
+  // The file has no padding after the last tensor, so that every byte matters.
   std::vector<uint8_t> Finish() const;
 
  private:
@@ -75,7 +75,7 @@ void AppendLittleEndian(std::vector<uint8_t>* out, T value) {
   std::memcpy(out->data() + offset, &value, sizeof(T));
 }
 
-// A u64 length, then the text.
+// Appends a u64 length and then the text.
 void AppendGgufString(std::vector<uint8_t>* out, std::string_view text);
 
 }  // namespace baton::modelfile

@@ -29,7 +29,7 @@ constexpr NamePair kNames[] = {
     {"ffn_down.weight", "mlp.down_proj.weight"},
 };
 
-// "blk.3.attn_q.weight" to "model.layers.3.self_attn.q_proj.weight".
+// Turns "blk.3.attn_q.weight" into "model.layers.3.self_attn.q_proj.weight".
 std::string HuggingFaceName(std::string_view engine) {
   std::string prefix;
   if (engine.starts_with("blk.")) {

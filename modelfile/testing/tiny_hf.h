@@ -16,7 +16,7 @@
 
 namespace baton::modelfile {
 
-// Contents by file name.
+// The contents of each file by its name.
 using HfContents = std::map<std::string, std::string>;
 
 class MemoryHfFiles final : public HfFiles {
@@ -38,7 +38,7 @@ struct SafetensorsSpec {
 // Checks nothing, so that it can write damaged files as well.
 std::string WriteSafetensors(const std::vector<SafetensorsSpec>& tensors);
 
-// Requires float types. The rows of q and k lie as transformers wants them.
+// Requires float types. The rows of q and k are in transformers' order.
 std::vector<SafetensorsSpec> TinyHfTensors(const TinyLlamaOptions& options);
 // config.json, generation_config.json, tokenizer.json, tokenizer_config.json, model.safetensors.
 HfContents TinyHf(const TinyLlamaOptions& options);

@@ -14,7 +14,7 @@
 namespace baton::modelfile {
 namespace {
 
-// Exact for the values used here: below 65504, flushed to zero below 2^-14, cut rather than rounded.
+// Works for values below 65504. Flushes values below 2^-14 to zero and cuts instead of rounding.
 uint16_t ToHalf(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
@@ -24,7 +24,7 @@ uint16_t ToHalf(float value) {
   return static_cast<uint16_t>(sign | exponent << 10 | (bits >> 13 & 0x3FF));
 }
 
-// GPT-2's printable stand-in for a byte, as UTF-8: itself where it is printable, else U+0100 and up.
+// GPT-2's printable character for a byte, as UTF-8: the byte itself if it is printable, else one from U+0100 on.
 std::string ByteToken(int byte) {
   const auto printable = [](int b) { return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174; };
   int code = byte;
@@ -123,9 +123,9 @@ void Builder::AppendFloat(std::vector<uint8_t>* out, TensorType type, float valu
   }
 }
 
-// One block of weights of about +-amplitude: scales that bring the largest quant there, the rest random.
+// One block of random weights of about +-amplitude. Its scales map the largest quant to that amplitude.
 void Builder::AppendBlock(std::vector<uint8_t>* out, TensorType type, float amplitude) {
-  // Largest quant, and largest 6-bit or 8-bit factor beside it; where the quants are unsigned a minimum centres them.
+  // The largest quant and the largest 6-bit or 8-bit factor. Unsigned quants also have a minimum that centres them.
   float steps = 7.5f, factor = 1.0f;
   bool has_minimum = false;
   switch (type) {
@@ -154,7 +154,7 @@ void Builder::AppendBlock(std::vector<uint8_t>* out, TensorType type, float ampl
   const float scale = amplitude * (0.75f + 0.25f * NextFloat()) / (steps * factor);
   const bool scale_is_last = type == TensorType::kQ6_K;
   if (!scale_is_last) AppendLittleEndian(out, ToHalf(scale));
-  // Q4_1 adds its minimum, the others take theirs away.
+  // Q4_1 adds its minimum, the other types subtract it.
   if (has_minimum) AppendLittleEndian(out, ToHalf((type == TensorType::kQ4_1 ? -scale : scale) * steps));
   const size_t scale_bytes = has_minimum ? 4 : 2;
   for (size_t i = scale_bytes; i < TensorBlockBytes(type); ++i) {

@@ -19,17 +19,17 @@ inline constexpr int32_t kTinyVocabSize = 258;
 
 struct TinyLlamaOptions {
   int32_t layers = 2;
-  // Sizes of rows must be multiples of 32 where the types are quantized.
+  // The sizes of rows must be multiples of 32 if the types are quantized.
   int32_t hidden_size = 64;
   int32_t heads = 4;
   int32_t kv_heads = 2;
   int32_t ffn_size = 96;
-  // Below kTinyVocabSize the last bytes have no token; above it there are filler tokens.
+  // A smaller vocabulary than kTinyVocabSize has no token for the last bytes; a larger one has filler tokens.
   int32_t vocab_size = kTinyVocabSize;
   int32_t context_length = 256;
   TensorType matrix_type = TensorType::kQ4_1;
   TensorType embedding_type = TensorType::kQ8_0;
-  // Without: a separate output.weight of embedding_type.
+  // If false, the file has an output.weight of embedding_type.
   bool tied_head = true;
   bool tokenizer = true;
   // The same seed gives the same bytes.

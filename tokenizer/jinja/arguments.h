@@ -19,10 +19,10 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> named;
 };
 
-// Arguments under the names of the parameters, in their order.
+// The arguments by the names of the parameters, in their order.
 class BoundArguments {
  public:
-  // An error for too many arguments, an unknown name, and a parameter given twice. `function` is for the message.
+  // An error for too many arguments, an unknown name, or a parameter given twice. The message names `function`.
   static absl::StatusOr<BoundArguments> Bind(std::string_view function, const Arguments& arguments,
                                              const std::vector<std::string_view>& parameters);
 

@@ -14,7 +14,7 @@ namespace baton::tokenizer::jinja {
 struct Expression;
 using ExpressionPtr = std::unique_ptr<Expression>;
 
-// `name` and `children` mean:
+// What `name` and `children` are for each kind:
 struct Expression {
   enum class Kind : uint8_t {
     kLiteral,
@@ -37,13 +37,13 @@ struct Expression {
 
   Kind kind;
   int line = 0;
-  // 1 + that of the deepest child.
+  // 1 + the depth of the deepest child.
   int depth = 1;
   Value literal;
   std::string name;
   std::vector<ExpressionPtr> children;
-  // kCompare: its operators. kCall, kFilter, kTest: for each child after the first the argument's name, empty for a
-  // positional one.
+  // The operators of kCompare. For kCall, kFilter and kTest the argument names of all children after the first; empty
+  // for a positional argument.
   std::vector<std::string> names;
 };
 
@@ -53,7 +53,7 @@ using Body = std::vector<std::unique_ptr<Statement>>;
 // Where a value goes: a variable, or an attribute of a namespace.
 struct Target {
   std::string name;
-  std::string attribute;  // empty: the variable itself
+  std::string attribute;  // empty if the target is the variable itself
 };
 
 struct Statement {
@@ -76,7 +76,7 @@ struct Statement {
   std::vector<ExpressionPtr> expressions;
   std::vector<Body> bodies;
   std::vector<Target> targets;
-  // One target takes the whole value; otherwise it is unpacked.
+  // A single target takes the whole value. With several, the value is unpacked.
   bool unpack = false;
 };
 

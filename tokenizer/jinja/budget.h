@@ -1,5 +1,5 @@
-// What one render may use. A template is a program that somebody else wrote: every evaluation, copy and allocation is
-// charged here before it happens.
+// What one render may use. A template is a program that somebody else wrote, so every evaluation, copy and allocation
+// is charged here before it happens.
 #ifndef BATON_TOKENIZER_JINJA_BUDGET_H_
 #define BATON_TOKENIZER_JINJA_BUDGET_H_
 
@@ -13,20 +13,20 @@ namespace baton::tokenizer::jinja {
 
 struct Limits {
   size_t template_bytes = 256u << 10;
-  // Nesting of expressions and statements in the template's text, and so of its syntax tree.
+  // The nesting of expressions and statements in the template's text, and thus the depth of its syntax tree.
   int syntax_depth = 192;
-  // Evaluations inside evaluations while rendering, through macros too: bounds the C++ stack.
+  // How deep evaluations may nest while rendering, also through macros. This bounds the C++ stack.
   int evaluation_depth = 384;
-  // Lists in lists.
+  // How deep lists may nest in lists.
   int value_depth = 64;
   int64_t steps = 20'000'000;
   size_t output_bytes = 16u << 20;
-  // Of all values made, whether or not they live at the same time.
+  // Bytes of all values that are made, whether or not they live at the same time.
   size_t allocated_bytes = 256u << 20;
   int64_t time_ms = 2'000;
 };
 
-// One render, one thread.
+// For one render; one thread.
 class Budget {
  public:
   // `clock` must outlive the budget.
@@ -34,9 +34,9 @@ class Budget {
 
   // RESOURCE_EXHAUSTED when steps are spent, DEADLINE_EXCEEDED when time is.
   absl::Status Step(int64_t steps = 1);
-  // Bytes read: comparing, searching and counting are cheaper than evaluating.
+  // Charges bytes that are read: comparing, searching and counting cost less than evaluating.
   absl::Status Scan(size_t bytes) { return Step(1 + static_cast<int64_t>(bytes / kScannedBytesPerStep)); }
-  // Before a string or a list of that size is made. Counts as a scan too.
+  // Charges a string or list of this size before it is made. It counts as a scan too.
   absl::Status Allocate(size_t bytes);
   absl::Status CheckOutput(size_t output_bytes) const;
   absl::Status CheckValueDepth(int depth) const;

@@ -7,7 +7,7 @@
 namespace baton::tokenizer::jinja {
 namespace {
 
-// Tests that look at the value alone.
+// Tests that need nothing but the value.
 std::optional<bool> KindTest(std::string_view name, const Value& value) {
   if (name == "defined") return !value.Is(Kind::kUndefined);
   if (name == "undefined") return value.Is(Kind::kUndefined);
@@ -27,7 +27,7 @@ std::optional<bool> KindTest(std::string_view name, const Value& value) {
   return std::nullopt;
 }
 
-// Names of comparisons, as the operators they are.
+// Maps the names of comparisons to their operators.
 std::string_view ComparisonOperator(std::string_view name) {
   if (name == "equalto" || name == "eq") return "==";
   if (name == "ne") return "!=";

@@ -11,17 +11,17 @@
 
 namespace baton::tokenizer::jinja {
 
-// value | name(arguments). Sequence filters give lists where Jinja gives generators.
+// Applies value | name(arguments). Sequence filters return lists where Jinja returns generators.
 absl::StatusOr<Value> ApplyFilter(Budget* budget, std::string_view name, const Value& value,
                                   const Arguments& arguments);
-// The filters on text and on single values (text_filters.cc) and on sequences (sequence_filters.cc): nullopt when the
-// name is none of theirs.
+// The filters on text and single values (text_filters.cc) and those on sequences (sequence_filters.cc). nullopt if the
+// name is not among them.
 absl::StatusOr<std::optional<Value>> ApplyTextFilter(Budget* budget, std::string_view name, const Value& value,
                                                      const Arguments& arguments);
 absl::StatusOr<std::optional<Value>> ApplySequenceFilter(Budget* budget, std::string_view name, const Value& value,
                                                          const Arguments& arguments);
 
-// value is name(arguments).
+// Tests `value is name(arguments)`.
 absl::StatusOr<bool> ApplyTest(Budget* budget, std::string_view name, const Value& value, const Arguments& arguments);
 
 bool HasMethod(const Value& receiver, std::string_view name);
@@ -29,9 +29,9 @@ bool HasMethod(const Value& receiver, std::string_view name);
 absl::StatusOr<Value> CallMethod(Budget* budget, const Value& receiver, std::string_view name,
                                  const Arguments& arguments);
 
-// [[key, value], ...] as tuples.
+// The entries of a dict as tuples (key, value).
 absl::StatusOr<Value> DictItems(Budget* budget, const DictData& dict);
-// The characters of a string, items of a list or keys of a dict, counted; 0 for undefined.
+// How many characters a string, items a list or keys a dict has; 0 for undefined.
 absl::StatusOr<int64_t> Length(Budget* budget, const Value& value);
 
 }  // namespace baton::tokenizer::jinja

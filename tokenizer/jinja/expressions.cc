@@ -220,7 +220,7 @@ absl::StatusOr<Value> Interpreter::CallRange(const Arguments& arguments) {
   BATON_ASSIGN_OR_RETURN(const int64_t step, bound.IntOr(2, 1));
   if (!bound.Has(1)) std::swap(start, stop);
   if (step == 0) return TemplateError("the step of range is zero");
-  // Jinja's own bound in its sandbox.
+  // Jinja's sandbox has the same bound.
   constexpr uint64_t kMaxRange = 100'000;
   std::vector<Value> items;
   if (step > 0 ? start < stop : start > stop) {
@@ -241,7 +241,7 @@ absl::StatusOr<Value> Interpreter::CallMacro(const Statement& macro, const Argum
   std::vector<std::string_view> parameters;
   for (const Target& target : macro.targets) parameters.push_back(target.name);
   BATON_ASSIGN_OR_RETURN(const BoundArguments bound, BoundArguments::Bind(macro.text, arguments, parameters));
-  // A macro sees the template's own variables and its parameters, not those of its caller.
+  // A macro sees the template's own variables and its parameters, but not the variables of its caller.
   std::vector<Scope> callers;
   callers.assign(std::make_move_iterator(scopes_.begin() + 1), std::make_move_iterator(scopes_.end()));
   scopes_.resize(1);

@@ -8,7 +8,7 @@
 namespace baton::tokenizer::jinja {
 namespace {
 
-// The innermost statement names its line; those around it leave the message alone.
+// The innermost statement adds its line. The statements around it leave the message alone.
 absl::Status WithLine(const absl::Status& status, int line) {
   static constexpr char kPrefix[] = "chat template, line ";
   if (absl::StartsWith(status.message(), kPrefix)) return status;

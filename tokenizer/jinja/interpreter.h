@@ -19,13 +19,13 @@ namespace baton::tokenizer::jinja {
 // strftime_now(format): the local time as text.
 using StrftimeNow = std::function<absl::StatusOr<std::string>(std::string_view format)>;
 
-// One render, one thread. The template must outlive it.
+// For one render; one thread. The template must outlive it.
 class Interpreter {
  public:
   Interpreter(Budget* budget, StrftimeNow strftime_now);
 
   void SetVariable(std::string name, Value value);
-  // Errors say the line where they arose.
+  // Errors name the line where they arose.
   absl::StatusOr<std::string> Render(const Body& body);
 
  private:
@@ -67,7 +67,7 @@ class Interpreter {
 
   Budget* const budget_;
   const StrftimeNow strftime_now_;
-  // The first is the template's own; the last the innermost.
+  // The first scope is the template's own, the last one the innermost.
   std::vector<Scope> scopes_;
   std::vector<std::unique_ptr<NamespaceData>> namespaces_;
   std::string* out_ = nullptr;

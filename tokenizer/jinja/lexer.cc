@@ -61,8 +61,8 @@ class Lexer {
 
   void Add(TokenKind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }
 
-  // Text as the tag after it leaves it: `{%-` takes all white space before it, a plain block tag the indentation that
-  // it stands behind on its line.
+  // Cuts the end of the text as the tag after it demands: `{%-` takes all white space before it, and a plain block tag
+  // takes its own indentation if nothing else stands before it on the line.
   void AddText(std::string_view text, char sign, bool is_block) {
     if (sign == '-') {
       text = StripRight(text);
@@ -103,7 +103,7 @@ class Lexer {
     return LexTag(type == '{' ? "}}" : "%}", type == '{' ? TokenKind::kPrintEnd : TokenKind::kBlockEnd);
   }
 
-  // After a block or a comment: `-` takes all white space, otherwise one line end goes.
+  // Skips white space after a block or a comment: all of it after `-`, otherwise one line end.
   void TrimAfterBlock(char sign) {
     const size_t begin = pos_;
     if (sign == '-') {
@@ -154,7 +154,7 @@ class Lexer {
   }
 
   absl::Status LexTag(std::string_view end, TokenKind end_kind) {
-    std::string brackets;  // the closing ones that are due
+    std::string brackets;  // the closing brackets that must follow
     while (true) {
       SkipSpaces();
       if (pos_ >= source_.size()) return Error(absl::StrCat("the tag is not closed with ", ToAbsl(end)));
@@ -255,7 +255,7 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // Python's escapes, without \N{...}; an unknown one stays as it is.
+  // Resolves Python's escapes except \N{...}. An unknown escape stays as it is.
   static bool Unescape(std::string_view raw, std::string* out) {
     static constexpr std::pair<char, char> kSimple[] = {{'n', '\n'},  {'t', '\t'}, {'r', '\r'}, {'\\', '\\'},
                                                         {'\'', '\''}, {'"', '"'},  {'a', '\a'}, {'b', '\b'},
@@ -303,7 +303,7 @@ class Lexer {
   const std::string source_;
   size_t pos_ = 0;
   int line_ = 1;
-  // Whether the tag before took a line end, so that the text after it starts a line.
+  // Whether the tag before the text took a line end, so that the text begins a line.
   bool line_starting_ = true;
   std::vector<Token> tokens_;
 };

@@ -1,4 +1,5 @@
-// Template text to tokens, with Jinja's rules for white space as transformers sets them (trim_blocks, lstrip_blocks).
+// Cuts a template into tokens, with Jinja's rules for white space as transformers sets them (trim_blocks,
+// lstrip_blocks).
 #ifndef BATON_TOKENIZER_JINJA_LEXER_H_
 #define BATON_TOKENIZER_JINJA_LEXER_H_
 
@@ -27,14 +28,14 @@ enum class TokenKind : uint8_t {
 
 struct Token {
   TokenKind kind;
-  std::string text;  // strings: with escapes resolved
+  std::string text;  // strings have their escapes resolved
   int line;          // from 1
   int64_t int_value = 0;
   double float_value = 0;
 };
 
-// Always ends with kEnd. Line ends become \n and one at the very end is dropped, as Jinja does. Requires valid UTF-8.
-// INVALID_ARGUMENT names the line of an error.
+// The result always ends with kEnd. As in Jinja, line ends become \n, and one at the very end is dropped. `text` must
+// be valid UTF-8. INVALID_ARGUMENT names the line of an error.
 absl::StatusOr<std::vector<Token>> Tokenize(std::string_view source);
 
 }  // namespace baton::tokenizer::jinja

@@ -36,7 +36,7 @@ absl::StatusOr<Value> MakeStrings(Budget* budget, const std::vector<std::string_
   return MakeList(budget, std::move(items));
 }
 
-// Searching backwards, and for sets of characters, compares every pair in the worst case.
+// Searches backwards and searches for sets of characters compare every pair in the worst case.
 absl::Status ChargePairs(Budget* budget, size_t text_bytes, size_t part_bytes) {
   size_t pairs = 0;
   if (__builtin_mul_overflow(text_bytes, part_bytes, &pairs)) pairs = SIZE_MAX / 2;
@@ -154,10 +154,10 @@ absl::StatusOr<Value> CallJoin(Budget* budget, const std::string& separator, con
   return Value::String(std::move(text));
 }
 
-// The methods that take nothing.
+// The methods without arguments.
 absl::StatusOr<Value> CallPlain(Budget* budget, const std::string& text, std::string_view name, const Arguments& args) {
   BATON_RETURN_IF_ERROR(BoundArguments::Bind(name, args, {}).status());
-  // Changed case can take more bytes, at most three for one.
+  // A change of case may need more bytes: at most three for one.
   BATON_RETURN_IF_ERROR(budget->Allocate(text.size() * 3));
   if (name == "upper") return Value::String(Upper(text));
   if (name == "lower") return Value::String(Lower(text));

@@ -109,7 +109,7 @@ absl::StatusOr<Value> GetLoopAttribute(const LoopData& loop, std::string_view na
   if (name == "first") return Value::Bool(loop.index0 == 0);
   if (name == "last") return Value::Bool(loop.index0 + 1 == length);
   if (name == "length") return Value::Int(length);
-  // Jinja counts recursive loops only, which the parser refuses.
+  // Jinja counts the depth of recursive loops only, and the parser refuses these.
   if (name == "depth") return Value::Int(1);
   if (name == "depth0") return Value::Int(0);
   if (name == "previtem" && loop.index0 > 0) return items[loop.index0 - 1];
@@ -117,7 +117,7 @@ absl::StatusOr<Value> GetLoopAttribute(const LoopData& loop, std::string_view na
   return Value::MakeUndefined(name);
 }
 
-// Python's clamping of slice bounds, then the picked indices in order.
+// Clamps the slice bounds as Python does and returns the picked indices in order.
 std::vector<size_t> SliceIndices(int64_t length, const SliceBounds& bounds, int64_t step) {
   const int64_t low = step > 0 ? 0 : -1;
   const int64_t high = step > 0 ? length : length - 1;
@@ -234,7 +234,7 @@ absl::StatusOr<Value> GetItem(Budget* budget, const Value& object, const Value& 
     return MakeString(budget, text.substr(begin, end - begin));
   }
   if (key.Is(Kind::kString)) {
-    // What is no item may be an attribute.
+    // A name that is not an item may be an attribute.
     if (object.Is(Kind::kDict) && !HasMethod(object, key.AsString())) return Value::MakeUndefined(key.AsString());
     return GetAttribute(budget, object, key.AsString());
   }
@@ -264,14 +264,14 @@ absl::StatusOr<Value> GetAttribute(Budget* budget, const Value& object, std::str
 
 absl::StatusOr<Value> GetSlice(Budget* budget, const Value& object, const SliceBounds& bounds) {
   if (object.Is(Kind::kUndefined)) return UndefinedError(object);
-  // Jinja takes a failed lookup for an absent item.
+  // Jinja treats a failed lookup as an absent item.
   if (!object.Is(Kind::kString) && !object.Is(Kind::kList)) return Value::MakeUndefined("");
   const int64_t step = bounds.step.value_or(1);
   if (step == 0) return TemplateError("the step of a slice is zero");
   if (object.Is(Kind::kString)) {
     const std::string& text = object.AsString();
     BATON_RETURN_IF_ERROR(budget->Allocate(text.size() * 2 * sizeof(size_t)));
-    std::vector<size_t> offsets;  // of characters, and the end
+    std::vector<size_t> offsets;  // where each character begins, and the end
     for (size_t offset = 0; offset < text.size(); (void)NextCodePoint(text, &offset)) offsets.push_back(offset);
     offsets.push_back(text.size());
     std::string out;

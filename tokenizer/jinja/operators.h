@@ -10,17 +10,17 @@
 
 namespace baton::tokenizer::jinja {
 
-// + - * / // % ** ~. Integers are int64: what does not fit is an error.
+// The operators + - * / // % ** ~. Integers are int64, and a result that does not fit is an error.
 absl::StatusOr<Value> ApplyBinary(Budget* budget, std::string_view op, const Value& left, const Value& right);
-// + and -.
+// The unary operators + and -.
 absl::StatusOr<Value> ApplySign(std::string_view op, const Value& operand);
-// == != < <= > >= in, not in.
+// The comparisons == != < <= > >= in, not in.
 absl::StatusOr<bool> ApplyCompare(Budget* budget, std::string_view op, const Value& left, const Value& right);
 absl::StatusOr<bool> Contains(Budget* budget, const Value& container, const Value& item);
 
-// object[key]: undefined when it has no such item.
+// object[key]. Undefined if the object has no such item.
 absl::StatusOr<Value> GetItem(Budget* budget, const Value& object, const Value& key);
-// object.name: methods before items. An error for undefined objects.
+// object.name. Methods take precedence over items. An error if the object is undefined.
 absl::StatusOr<Value> GetAttribute(Budget* budget, const Value& object, std::string_view name);
 
 struct SliceBounds {

@@ -363,7 +363,7 @@ absl::StatusOr<ExpressionPtr> Parser::ParseTest(ExpressionPtr operand) {
   if (AtOperator("(")) {
     BATON_RETURN_IF_ERROR(ParseArguments(test.get()));
   } else if (takes_literal || takes_name) {
-    // `x is divisibleby 3`: one argument without parentheses.
+    // A test may have one argument without parentheses: `x is divisibleby 3`.
     if (AtName("is")) return Error("tests cannot be chained");
     BATON_ASSIGN_OR_RETURN(ExpressionPtr argument, ParsePrimary());
     BATON_ASSIGN_OR_RETURN(argument, ParsePostfix(std::move(argument)));

@@ -1,4 +1,4 @@
-// Tokens to a syntax tree: recursive descent with Jinja's precedence.
+// Turns tokens into a syntax tree by recursive descent with Jinja's precedence.
 #ifndef BATON_TOKENIZER_JINJA_PARSER_H_
 #define BATON_TOKENIZER_JINJA_PARSER_H_
 
@@ -13,8 +13,8 @@
 
 namespace baton::tokenizer::jinja {
 
-// INVALID_ARGUMENT names the line of an error, also of a tag that Baton does not support (include, import, extends,
-// block, call, filter, with, do). RESOURCE_EXHAUSTED beyond `limits.template_bytes` and `limits.syntax_depth`.
+// INVALID_ARGUMENT names the line of an error. It also refuses tags that Baton does not support (include, import,
+// extends, block, call, filter, with, do). RESOURCE_EXHAUSTED beyond `limits.template_bytes` and `limits.syntax_depth`.
 absl::StatusOr<Body> ParseTemplate(std::string_view source, const Limits& limits);
 
 class Parser {
@@ -36,7 +36,7 @@ class Parser {
   absl::StatusOr<std::unique_ptr<Statement>> ParseGeneration();
   absl::Status ParseTargets(bool with_namespace, Statement* statement);
   absl::Status ExpectBlockEnd() { return Expect(TokenKind::kBlockEnd, ""); }
-  // `{% name %}`, when the parser stands at it.
+  // Whether the parser stands at `{% name %}`.
   absl::Status ExpectClosing(std::string_view name);
 
   // Expressions (parser.cc), from the loosest binding to the tightest.
@@ -69,7 +69,7 @@ class Parser {
   absl::Status Error(std::string_view what) const;
 
   ExpressionPtr NewNode(Kind kind, std::string name = "") const;
-  // Children are added through this, which keeps `depth` and its bound.
+  // Adds a child, updates `depth` and checks its bound.
   absl::Status Adopt(Expression* parent, ExpressionPtr child) const;
   absl::StatusOr<ExpressionPtr> Join(Kind kind, std::string name, ExpressionPtr left, ExpressionPtr right) const;
   absl::Status DepthError() const;

@@ -12,7 +12,7 @@
 namespace baton::tokenizer::jinja {
 namespace {
 
-// "a.b.0": attributes and items, one after the other. An empty path is the value itself.
+// Follows a path such as "a.b.0" through attributes and items. An empty path leads to the value itself.
 absl::StatusOr<Value> FollowPath(Budget* budget, Value value, const Value& path) {
   if (path.IsIntegral()) return GetItem(budget, value, path);
   if (!path.Is(Kind::kString)) return TemplateError("an attribute must be named by a string");
@@ -26,7 +26,7 @@ absl::StatusOr<Value> FollowPath(Budget* budget, Value value, const Value& path)
   return value;
 }
 
-// What sort, min, max, unique, join and sum look at: an attribute, or the item; without case unless asked.
+// What sort, min, max, unique, join and sum look at: an attribute or the item. They ignore case unless asked not to.
 struct KeyStyle {
   std::optional<Value> attribute;
   bool case_sensitive = false;
@@ -159,7 +159,7 @@ absl::StatusOr<Value> FilterMap(Budget* budget, const Value& value, const Argume
   return MakeList(budget, std::move(items));
 }
 
-// select, reject, selectattr, rejectattr: items for which a test, or their truth, holds or not.
+// select, reject, selectattr and rejectattr keep the items for which a test, or their truth, holds or fails.
 absl::StatusOr<Value> FilterSelect(Budget* budget, const Value& value, const Arguments& args, std::string_view name) {
   const bool by_attribute = name == "selectattr" || name == "rejectattr";
   const bool keep = name == "select" || name == "selectattr";

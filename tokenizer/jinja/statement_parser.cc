@@ -193,7 +193,7 @@ absl::StatusOr<std::unique_ptr<Statement>> Parser::ParseMacro() {
   }
   BATON_RETURN_IF_ERROR(Expect(TokenKind::kOperator, ")"));
   BATON_RETURN_IF_ERROR(ExpectBlockEnd());
-  // A loop around the macro is not the macro's.
+  // A loop around the macro does not reach into it.
   const int loop_depth = std::exchange(loop_depth_, 0);
   absl::StatusOr<Body> body = ParseBody({"endmacro"});
   loop_depth_ = loop_depth;

@@ -48,7 +48,7 @@ bool IsLetter(uint32_t c) {
   return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
 }
 
-// Letters that have case: str.title begins a new word after anything else.
+// Whether the letter has case. str.title begins a new word after any other character.
 bool IsCased(uint32_t c) {
   const utf8proc_category_t category = Category(c);
   return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LT;
@@ -227,7 +227,7 @@ std::string Replace(std::string_view text, std::string_view from, std::string_vi
   std::string out;
   size_t offset = 0;
   if (from.empty()) {
-    // Between all characters, and at both ends.
+    // An empty part occurs between all characters and at both ends.
     while (max_count != 0) {
       out.append(to);
       --max_count;

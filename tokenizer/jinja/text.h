@@ -1,4 +1,4 @@
-// Python's string operations over UTF-8. All take and give valid UTF-8; positions count characters.
+// Python's string operations for UTF-8. All take and return valid UTF-8. Positions count characters.
 #ifndef BATON_TOKENIZER_JINJA_TEXT_H_
 #define BATON_TOKENIZER_JINJA_TEXT_H_
 
@@ -10,35 +10,35 @@
 
 namespace baton::tokenizer::jinja {
 
-// str.isspace of one character.
+// str.isspace for one character.
 bool IsSpace(uint32_t code_point);
 
 std::string_view StripLeft(std::string_view text);
 std::string_view StripRight(std::string_view text);
 inline std::string_view Strip(std::string_view text) { return StripLeft(StripRight(text)); }
-// Characters that are in `chars`, as str.strip(chars) does.
+// Removes characters that are in `chars`, as str.strip(chars) does.
 std::string_view StripLeft(std::string_view text, std::string_view chars);
 std::string_view StripRight(std::string_view text, std::string_view chars);
 
 std::string Upper(std::string_view text);
 std::string Lower(std::string_view text);
-// str.title: each word's first letter.
+// str.title, which changes the first letter of each word.
 std::string Title(std::string_view text);
 std::string Capitalize(std::string_view text);
 
-// At most `max_splits` cuts; negative: no bound. An empty separator is the caller's error.
+// Cuts at most `max_splits` times; a negative number means no bound. `separator` must not be empty.
 std::vector<std::string_view> Split(std::string_view text, std::string_view separator, int64_t max_splits);
-// At runs of white space; leading and trailing ones give nothing.
+// Cuts at runs of white space. Leading and trailing runs give no empty parts.
 std::vector<std::string_view> SplitSpaces(std::string_view text, int64_t max_splits);
 std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
-// As string_view::find, in linear time: a template chooses both strings.
+// Like string_view::find, but in linear time, because a template chooses both strings.
 size_t Find(std::string_view text, std::string_view part, size_t from = 0);
-// How often `part` occurs without overlap; an empty part occurs between all characters.
+// How often `part` occurs without overlap. An empty part occurs between all characters.
 size_t CountParts(std::string_view text, std::string_view part);
-// At most `max_count` replacements; negative: all.
+// Replaces at most `max_count` times; a negative number means always.
 std::string Replace(std::string_view text, std::string_view from, std::string_view to, int64_t max_count);
 
-// Byte offset of a character's position, or text.size() beyond the end.
+// The byte offset of a character position, or text.size() beyond the end.
 size_t ByteOffset(std::string_view text, size_t position);
 
 // The properties of str.isdigit and its like; `kAlnum` is isalnum.

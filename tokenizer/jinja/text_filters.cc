@@ -21,7 +21,7 @@ absl::StatusOr<Value> FilterDefault(const Value& value, const Arguments& args) {
   return bound.Has(0) ? bound[0] : Value::String("");
 }
 
-// int(text) of Python, in base 10: white space around, one sign.
+// Python's int(text) in base 10, with white space around it and one sign.
 bool ParseInt(std::string_view text, int64_t* out) {
   text = Strip(text);
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
@@ -66,7 +66,7 @@ absl::StatusOr<Value> FilterRound(const Value& value, const Arguments& args) {
   BATON_ASSIGN_OR_RETURN(const int64_t precision, bound.IntOr(0, 0));
   BATON_ASSIGN_OR_RETURN(const std::string method, bound.StringOr(1, "common"));
   if (!value.IsNumber()) return TemplateError("round takes a number");
-  constexpr int64_t kMaxPrecision = 15;  // of a double's decimal digits
+  constexpr int64_t kMaxPrecision = 15;  // decimal digits that a double holds
   if (precision < 0 || precision > kMaxPrecision) return TemplateError("round: the precision must be 0 to 15");
   if (method != "common" && method != "floor" && method != "ceil") return TemplateError("round: unknown method");
   const double scale = std::pow(10.0, static_cast<double>(precision));
@@ -130,7 +130,7 @@ absl::StatusOr<Value> FilterIndent(Budget* budget, const std::string& text, cons
     indent = std::string(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
   }
   BATON_RETURN_IF_ERROR(budget->Allocate(text.size() * sizeof(std::string_view)));
-  // As Jinja does: a line end is added first, so that the last line counts even when it is empty.
+  // Like Jinja, adds a line end first, so that the last line counts even if it is empty.
   const std::string padded = text + "\n";
   std::string out;
   bool first = true;
@@ -172,7 +172,7 @@ absl::StatusOr<Value> FilterEscape(Budget* budget, const std::string& text) {
   return Value::String(std::move(out));
 }
 
-// A filter that is a string's method by another name, on the text of any value.
+// Applies a string method under the name of a filter to the text of any value.
 absl::StatusOr<std::optional<Value>> AsMethod(Budget* budget, std::string_view method, const Value& value,
                                               const Arguments& args) {
   BATON_ASSIGN_OR_RETURN(std::string text, ToText(budget, value));

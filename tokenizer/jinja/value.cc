@@ -176,7 +176,7 @@ absl::StatusOr<int> Compare(Budget* budget, const Value& a, const Value& b) {
   if (a.IsNumber() && b.IsNumber()) return Order(a.AsDouble(), b.AsDouble());
   if (a.Is(Kind::kString) && b.Is(Kind::kString)) {
     BATON_RETURN_IF_ERROR(budget->Scan(std::min(a.AsString().size(), b.AsString().size())));
-    // The order of UTF-8's bytes is the order of code points.
+    // Bytes of UTF-8 sort in the order of code points.
     return a.AsString().compare(b.AsString());
   }
   if (a.Is(Kind::kList) && b.Is(Kind::kList) && a.AsList().is_tuple == b.AsList().is_tuple) {
@@ -208,7 +208,7 @@ absl::StatusOr<Value> ToList(Budget* budget, const Value& value) {
       break;
     case Kind::kString: {
       const std::string& text = value.AsString();
-      // A value for each character: far more memory than the text.
+      // Every character becomes a value, which takes far more memory than the text.
       BATON_RETURN_IF_ERROR(budget->Allocate(text.size() * sizeof(std::string)));
       for (size_t offset = 0; offset < text.size();) {
         const size_t begin = offset;

@@ -45,7 +45,7 @@ enum class Kind : uint8_t {
   kCallable,
 };
 
-// Cheap to copy: big contents are shared.
+// Cheap to copy, because big contents are shared.
 class Value {
  public:
   Value() : data_(std::make_shared<const Undefined>()) {}
@@ -54,7 +54,7 @@ class Value {
   static Value Bool(bool b) { return Value(b); }
   static Value Int(int64_t i) { return Value(i); }
   static Value Float(double d) { return Value(d); }
-  // Not charged to a budget: for the template's own text and the caller's input.
+  // Charges no budget. For the template's own text and the caller's input.
   static Value String(std::string s) { return Value(std::make_shared<const std::string>(std::move(s))); }
   static Value Callable(std::shared_ptr<const CallableData> c) { return Value(std::move(c)); }
   static Value Loop(std::shared_ptr<LoopData> loop) { return Value(std::move(loop)); }
@@ -66,10 +66,10 @@ class Value {
   Kind kind() const { return static_cast<Kind>(data_.index()); }
   bool Is(Kind k) const { return kind() == k; }
   bool IsNumber() const { return Is(Kind::kBool) || Is(Kind::kInt) || Is(Kind::kFloat); }
-  // int or bool, which Python counts among the ints.
+  // Whether it is an int or a bool, which is an int in Python.
   bool IsIntegral() const { return Is(Kind::kBool) || Is(Kind::kInt); }
 
-  // Each requires its kind.
+  // Each of these requires its kind.
   const std::string& undefined_name() const { return std::get<0>(data_)->name; }
   bool AsBool() const { return std::get<bool>(data_); }
   int64_t AsInt() const { return Is(Kind::kBool) ? static_cast<int64_t>(AsBool()) : std::get<int64_t>(data_); }
@@ -81,13 +81,13 @@ class Value {
   const LoopData& AsLoop() const { return *std::get<std::shared_ptr<LoopData>>(data_); }
   const CallableData& AsCallable() const { return *std::get<std::shared_ptr<const CallableData>>(data_); }
 
-  // Containers around other containers; 0 for what holds nothing.
+  // How deep containers nest in this value; 0 if it is not a container.
   int depth() const;
-  // Python's truth.
+  // The truth of the value in Python.
   bool Truthy() const;
   // Python's type name, for messages.
   std::string_view TypeName() const;
-  // The same object: shared contents, or equal plain values of the same kind.
+  // Whether both are the same object: with shared contents, or equal plain values of the same kind.
   bool SameObject(const Value& other) const { return data_ == other.data_; }
 
  private:
@@ -107,7 +107,7 @@ struct ListData {
   int depth = 1;
 };
 
-// In order of insertion. Lookup is linear: the dicts of chats have a handful of keys, and each step is charged.
+// Entries in order of insertion. Lookup is linear, since the dicts of chats have few keys and each step is charged.
 struct DictData {
   std::vector<std::pair<Value, Value>> entries;
   int depth = 1;
@@ -134,7 +134,7 @@ struct CallableData {
 // A key-value list that keeps the order of insertion.
 using Entries = std::vector<std::pair<Value, Value>>;
 
-// These charge the budget; RESOURCE_EXHAUSTED says which limit was met.
+// These functions charge the budget. RESOURCE_EXHAUSTED says which limit was reached.
 absl::StatusOr<Value> MakeString(Budget* budget, std::string text);
 absl::StatusOr<Value> MakeList(Budget* budget, std::vector<Value> items, bool is_tuple = false);
 // A later entry replaces the value of an earlier one with an equal key.
@@ -142,14 +142,14 @@ absl::StatusOr<Value> MakeDict(Budget* budget, Entries entries);
 
 // Python's ==.
 absl::StatusOr<bool> Equal(Budget* budget, const Value& a, const Value& b);
-// Negative, zero or positive as a is less than, equal to or greater than b; an error where Python has no order.
+// Negative, zero or positive if a is less than, equal to or greater than b. An error if Python does not order them.
 absl::StatusOr<int> Compare(Budget* budget, const Value& a, const Value& b);
-// Null when there is no such key.
+// Null if there is no such key.
 absl::StatusOr<const Value*> FindKey(Budget* budget, const DictData& dict, const Value& key);
-// The items of a list, characters of a string, keys of a dict; nothing for undefined; an error for others.
+// The items of a list, the characters of a string, or the keys of a dict. Nothing for undefined, an error for others.
 absl::StatusOr<Value> ToList(Budget* budget, const Value& value);
 
-// All errors of a template's own making.
+// The error of a template that does something wrong.
 absl::Status TemplateError(std::string_view message);
 absl::Status UndefinedError(const Value& value);
 

@@ -12,9 +12,9 @@ namespace baton::tokenizer {
 inline constexpr int32_t kTinyFirstByteId = 4;
 modelfile::TokenizerSpec TinySpec();
 
-// SentencePiece-style, with scores and no merges. Ids: 0 <unk>, 1 <bos>, 2 <eos> (control), 3 a run of two spaces and
-// 4 "\n\n" (user-defined), then every byte as "<0x..>" from kTinyFirstByteTokenId, then the written space, "h", "e",
-// "l", "o", "\n", "he", "ll", "hell", "hello" and " hello".
+// A SentencePiece-style tokenizer with scores and no merges. Ids: 0 <unk>, 1 <bos>, 2 <eos> (control), 3 a run of two
+// spaces and 4 "\n\n" (user-defined), then every byte as "<0x..>" from kTinyFirstByteTokenId, then the written space,
+// "h", "e", "l", "o", "\n", "he", "ll", "hell", "hello" and " hello".
 inline constexpr int32_t kTinyFirstByteTokenId = 5;
 inline constexpr int32_t kTinyWrittenSpaceId = kTinyFirstByteTokenId + 256;
 modelfile::TokenizerSpec TinyPieceSpec();
