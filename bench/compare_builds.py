@@ -2,7 +2,7 @@
 """Compares the speed of two builds of Baton in alternating pairs.
 
     python3 bench/compare_builds.py OLD/bin/baton NEW/bin/baton
-    python3 bench/compare_builds.py OLD NEW --figures prefill_512,serve_16 --pairs 4 --json >result.json
+    python3 bench/compare_builds.py OLD NEW --figures prefill_512 serve_16 --pairs 4 --json >result.json
 
 In each pair both builds measure the same figure, one right after the other; every second pair begins with the new
 build. The ratio of a pair is the time that the new build takes over the time of the old one: 1.02 means that the new
@@ -30,6 +30,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
@@ -40,8 +41,8 @@ ENGINE_TIMEOUT_S = 600
 PREFILL_TOKENS, PREFILL_ROUNDS = 512, 5
 DECODE_CONTEXT, DECODE_STEPS, DECODE_ROUNDS = 32, 128, 3
 GENERATOR_NICENESS = 19
-# A failed measurement is repeated: on a busy machine a connection may time out.
-ATTEMPTS = 3
+# A failed measurement is repeated: on a busy machine the generator, at its niceness, may not connect in time.
+ATTEMPTS, PAUSE_S = 3, 5
 
 
 def say(text):
@@ -172,6 +173,7 @@ def measure(name, label, options, seed):
             say(f"{name}, {label}, attempt {attempt} of {ATTEMPTS}: {error}")
             if attempt == ATTEMPTS:
                 raise
+            time.sleep(PAUSE_S)
 
 
 def measure_pairs(options, runs):
@@ -187,20 +189,12 @@ def measure_pairs(options, runs):
             runs[name].append((pair["old"], pair["new"]))
 
 
-def figure_list(text):
-    names = text.split(",")
-    unknown = [name for name in names if name not in MEASURES]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"unknown figure {unknown[0]}: choose from {', '.join(MEASURES)}")
-    return names
-
-
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", help="the baton binary to compare with")
     parser.add_argument("new", help="the baton binary under test")
-    parser.add_argument("--figures", type=figure_list, default=list(MEASURES),
-                        help=f"comma-separated, from {','.join(MEASURES)} (all)")
+    parser.add_argument("--figures", nargs="+", choices=list(MEASURES), default=list(MEASURES), metavar="FIGURE",
+                        help=f"which to measure, from {', '.join(MEASURES)} (all)")
     parser.add_argument("--pairs", type=int, default=12, help="pairs of each figure (12)")
     parser.add_argument("--model", default="smollm2-135m-instruct", help="a model file, directory or store name")
     parser.add_argument("--threads", type=int, default=0, help="kernel threads of each process; 0: one a core (0)")

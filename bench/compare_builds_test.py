@@ -1,4 +1,4 @@
-"""python3 -m unittest compare_builds_test: ratios, intervals and verdicts of runs that are given."""
+"""python3 -m unittest compare_builds_test: ratios, intervals and verdicts of given runs."""
 
 import unittest
 

@@ -16,7 +16,7 @@ CACHE = Path(
     os.environ.get("BATON_CACHE_DIR") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "baton"
 )
 PEERS = CACHE / "peers"
-# llama.cpp as its Python package carries it: the newest on PyPI, built for this processor.
+# The source of llama.cpp comes from its newest Python package and is built for this processor.
 LLAMA_CPP = "llama_cpp_python==0.3.36"
 LLAMA_TARGETS = ["llama-batched-bench", "llama-server"]
 LLAMA_OPTIONS = [
@@ -37,7 +37,7 @@ def run(command):
 def make_environment(name):
     """A virtual environment that holds what requirements_NAME.txt asks for; returns its Python.
 
-    Lines after `# without dependencies` are installed without theirs: what the package asks for is not on the index.
+    Packages after the line `# without dependencies` are installed without theirs, which are not on the index.
     """
     wanted, folder = HERE / f"requirements_{name}.txt", PEERS / name
     stamp, python = folder / ".requirements", folder / "bin/python"
@@ -79,7 +79,7 @@ def unpack_llama_cpp(folder):
     if not source.exists():
         archive = folder / f"{name}.tar.gz"
         if not archive.exists():
-            # Without isolation: pip asks the package's build system for metadata, which `tools` has.
+            # pip asks the package's build system for metadata. Without isolation it uses the one of `tools`.
             run([make_environment("tools"), "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps",
                  "--no-build-isolation", "--no-binary", ":all:", "-d", folder, LLAMA_CPP])
         with tarfile.open(archive) as tar:

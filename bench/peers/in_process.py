@@ -1,4 +1,4 @@
-"""Prefill and decode inside each system's own process: the same shapes, in turns.
+"""Measures prefill and decode inside each system's own process: the same shapes, in turns.
 
 A shape is (streams, prompt tokens, new tokens). Prefill is all prompt tokens over the time to the first token of the
 last prompt; decode is all tokens after the first of each stream over the time they took.
@@ -24,7 +24,7 @@ TITLES = {
     "decode_1": "decode, 1 stream",
     "decode_32": "decode, 32 streams",
 }
-# A measurement of a second or two differs by half from the next on a shared machine: so many more rounds of these.
+# On a shared machine, measurements of a second or two differ by half, so these parts have this many times the rounds.
 TIMES_THE_ROUNDS = {"prefill_512": 3, "decode_1": 3}
 MEASURE_TIMEOUT_S = 300
 END_TIMEOUT_S = 30
@@ -38,7 +38,7 @@ def tokens_per_s(shape, first_s, rest_s):
 class Child:
     """A peer in a child process that stays up between rounds, so that its model is compiled once.
 
-    It stands still while others are measured: threads of some peers spin when they have nothing to do.
+    It is stopped while others are measured, because threads of some peers spin when they have nothing to do.
     """
 
     def __init__(self, python, script, model, threads, seed):
@@ -48,7 +48,7 @@ class Child:
         self.signal(signal.SIGSTOP)
 
     def signal(self, number):
-        """To the child and its own children."""
+        """Sends a signal to the child and to its own children."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.child.pid, number)
 
@@ -78,7 +78,7 @@ class Child:
 
 
 class LlamaCpp:
-    """llama.cpp's own benchmark of batches; it leaves sampling out, to its own advantage."""
+    """llama.cpp's own benchmark of batches. It leaves sampling out, which is to its advantage."""
 
     def __init__(self, folder, model, threads):
         self.command = [folder / "llama-batched-bench", "-m", model, "-t", threads, "-tb", threads, "-b", 2048,
@@ -123,7 +123,7 @@ class Baton:
 
 
 def measure(systems, part, rounds, turn):
-    """Tokens a second of every system, round by round; who goes first changes. `turn` guards each measurement."""
+    """Tokens per second of every system, round by round. The order changes. `turn` guards each measurement."""
     runs = {name: [] for name in systems}
     order = list(systems)
     rounds *= TIMES_THE_ROUNDS.get(part, 1)

@@ -17,7 +17,7 @@ import openvino
 import openvino_genai
 
 FIRST_ORDINARY_ID, VOCABULARY = 17, 49152
-# The prompts of 32 short streams go in one step, a long prompt in one: this peer's best.
+# One step takes the prompts of 32 short streams, or one long prompt. With this bound the peer is fastest.
 STEP_TOKENS = 2048
 CACHE_GB = 2
 

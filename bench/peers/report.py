@@ -1,4 +1,4 @@
-"""The results as one Markdown table a part, with the ratio to the best peer."""
+"""Shows the results of each part as a Markdown table with the ratio to the best peer."""
 
 import statistics
 
@@ -80,7 +80,7 @@ def fastest(limits, arithmetic):
 
 
 def machine_lines(about, machine):
-    """A row for each time that the limits were measured, and their medians last."""
+    """One row per measurement of the limits, and a last row with their medians."""
     limits = machine[0]["limits"]
     columns = {"memory read, GB/s": [m["limits"]["read_gb_per_s"] for m in machine]}
     for kind in dict.fromkeys(instruction["arithmetic"] for instruction in limits["instructions"]):

@@ -1,4 +1,4 @@
-"""python3 -m unittest report_test: the table and the ratios of results that are given."""
+"""python3 -m unittest report_test: the tables and ratios of given results."""
 
 import unittest
 

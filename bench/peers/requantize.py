@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes a GGUF file's weights again in another quantization, for peers that cannot read the original's.
+"""Rewrites the weights of a GGUF file in another quantization, for peers that cannot read the original one.
 
     python requantize.py FROM.gguf TO.gguf Q8_0|Q4_0|BF16
 
@@ -23,7 +23,7 @@ FILE_TYPES = {"Q8_0": gguf.LlamaFileType.MOSTLY_Q8_0, "Q4_0": gguf.LlamaFileType
 def copy_metadata(reader, writer, file_type):
     for field in reader.fields.values():
         if field.name.startswith("GGUF.") or field.name == "general.architecture":
-            continue  # the writer makes its own
+            continue  # the writer adds its own
         kind = field.types[0]
         element = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
         value = int(file_type) if field.name == "general.file_type" else field.contents()

@@ -45,7 +45,7 @@ STORE = Path(
 )
 MODEL = "smollm2-135m-instruct"
 PARTS = [*in_process.SHAPES, "serve_16", "open_loop"]
-# Formats that a system is tried in; "own" is the file as it is.
+# The formats in which each system is measured; "own" is the file as it is.
 BATON_TYPES = ["own", "Q4_0"]
 LLAMA_TYPES = ["own", "Q4_0", "Q8_0", "BF16"]
 OPENVINO_TYPES = ["Q4_0", "Q8_0"]
@@ -66,7 +66,7 @@ def busy_cores():
 
 
 class Turn:
-    """`with turn() as busy:` one measurement: the lock, then a wait for a quiet machine; what others took before it."""
+    """`with turn() as busy:` takes the lock and waits for a quiet machine. `busy`: cores that others used before it."""
 
     def __init__(self, lock, wait_s):
         self.lock, self.wait_s = lock, wait_s
@@ -84,7 +84,7 @@ class Turn:
 
 
 class Bench:
-    """The systems of one run, made when first needed."""
+    """The systems of one run. Each is made when it is first needed."""
 
     def __init__(self, arguments, seed):
         self.arguments, self.seed = arguments, seed
@@ -98,7 +98,7 @@ class Bench:
         return model if kind == "own" else environments.make_copy(self.tools(), model, kind)
 
     def in_process_starters(self):
-        """{name: function that makes it}."""
+        """{name: function that makes the system}."""
         arguments = self.arguments
         threads = arguments.threads
         starters = {}
@@ -118,12 +118,12 @@ class Bench:
         return starters
 
     def vllm(self, *words):
-        """Its Python, `words` and its model."""
+        """The command line of a peer: its Python, `words` and its model."""
         python = environments.make_environment("vllm")
         return python, *[HERE / word for word in words], environments.make_bf16_folder(python, self.arguments.model)
 
     def server_starters(self):
-        """{name: function that starts it}."""
+        """{name: function that starts the server}."""
         arguments = self.arguments
         threads = arguments.threads
         logs = PEERS / "logs"
@@ -140,7 +140,7 @@ class Bench:
         return starters
 
     def wanted(self, starters):
-        """Those whose name starts with one of --systems."""
+        """Keeps the systems whose name starts with one of --systems."""
         names = self.arguments.systems
         return {n: start for n, start in starters.items() if not names or any(n.startswith(name) for name in names)}
 
@@ -158,7 +158,7 @@ class Bench:
             return in_process.measure(systems, part, arguments.rounds, self.turn)
 
     def machine(self, when):
-        """What the machine allows at the moment, and the attention kernels' own rates: what bounds are made of."""
+        """Measures the machine's limits and the rates of the attention kernels, from which the bounds are computed."""
         with self.turn():
             command = [self.arguments.baton, "bench", "engine", "--only", "attention", "--threads",
                        str(self.arguments.threads), "--model", self.arguments.model, "--json"]
@@ -183,7 +183,7 @@ def versions(arguments):
 
 
 def merge(results, model, part, runs):
-    """Runs of a system add to those of the same part that are there already."""
+    """Adds the runs of a system to those that the file already has for the same part."""
     parts = results.setdefault("models", {}).setdefault(model, {})
     if part in in_process.SHAPES:
         parts = parts.setdefault("in_process", {})
@@ -231,7 +231,7 @@ def parse_arguments():
 
 
 def main():
-    # So that a run that is ended ends its peers.
+    # A run that is terminated must end its peers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("peers: ended"))
     arguments = parse_arguments()
     results = json.loads(arguments.out.read_text()) if arguments.out and arguments.out.is_file() else {}

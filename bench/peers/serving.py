@@ -1,4 +1,4 @@
-"""Servers under the load of `baton bench serve`: a closed loop, and an open one at rising rates."""
+"""Loads servers with `baton bench serve`: in a closed loop, and in an open loop at rising rates."""
 
 import contextlib
 import json
@@ -10,14 +10,14 @@ import urllib.request
 
 from environments import say
 
-# A first start of vLLM compiles for minutes.
+# At its first start, vLLM compiles for minutes.
 READY_TIMEOUT_S = 400
 STOP_TIMEOUT_S = 60
 LOAD_TIMEOUT_S = 900
 VOCABULARY = 49152
 SLO_TTFT_MS, SLO_TPOT_MS, SLO_SHARE = 1500, 40, 0.9
-# Requests a second, up to the first rate that a system misses. The highest held lies between that and the one before:
-# so many times the middle is tried.
+# Requests per second. A system tries these rates up to the first that it misses. The highest rate that it holds lies
+# between that one and the one before: REFINEMENTS times the middle is tried.
 REFINEMENTS = 3
 RATES = [0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 8, 10]
 OPEN_LOOP_S = 30
@@ -34,7 +34,7 @@ def free_port():
 
 
 class Server:
-    """A server process; `load_flags` tell `baton bench serve` how to reach it."""
+    """A server process. `load_flags` tell `baton bench serve` how to reach it."""
 
     def __init__(self, command, log):
         self.log = open(log, "w", encoding="utf-8")
@@ -62,7 +62,7 @@ class BatonServer(Server):
 
 
 class OpenAiServer(Server):
-    """A server that speaks OpenAI's completions API on `port`; its stdout goes to the log."""
+    """A server that speaks OpenAI's completions API on `port`. Its stdout goes to the log."""
 
     def __init__(self, command, port, log):
         super().__init__(["sh", "-c", 'exec "$@" >&2', "sh", *command], log)
@@ -128,7 +128,7 @@ def holds(result):
 
 
 def measure_closed(starters, binary, rounds, seed, turn):
-    """{name: [result, ...]}: every system once a round, its server started anew."""
+    """Returns {name: [result, ...]}. Every round starts and loads the server of each system once."""
     runs = {name: [] for name in starters}
     order = list(starters)
     for number in range(rounds):
@@ -143,7 +143,7 @@ def measure_closed(starters, binary, rounds, seed, turn):
 
 
 def next_rate(results, rates):
-    """What to try after `results`: the next of `rates`, and once one is missed the middle between held and missed.
+    """The rate to try after `results`: the next of `rates` or, once one is missed, the middle between held and missed.
 
     None when that is done.
     """
@@ -156,7 +156,7 @@ def next_rate(results, rates):
 
 
 def measure_open(starters, binary, rates, seed, turn):
-    """{name: [result, ...]} of the rates that next_rate names, system by system in turns."""
+    """Returns {name: [result, ...]} for the rates that next_rate names. The systems take turns."""
     runs = {name: [] for name in starters}
     while wanted := {name: rate for name in runs if (rate := next_rate(runs[name], rates)) is not None}:
         for name, rate in wanted.items():

@@ -16,7 +16,7 @@ def main(source, target):
     part = target + ".part"
     model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.bfloat16,
                                                  quantization_config=GgufConfig(dequantize=True))
-    # Dense now: it is to be saved as such.
+    # The model is dense now and must be saved as such.
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config

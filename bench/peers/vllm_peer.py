@@ -10,7 +10,7 @@ import sys
 import time
 
 THREADS = int(sys.argv[2])
-# Before vLLM is imported. One process: its own step loop is what is timed.
+# Set before vLLM is imported. vLLM must run in one process, because its own step loop is timed.
 os.environ.update(VLLM_CPU_KVCACHE_SPACE="2", VLLM_CPU_OMP_THREADS_BIND=f"0-{THREADS - 1}",
                   VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_LOGGING_LEVEL="ERROR")
 
