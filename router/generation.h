@@ -33,7 +33,7 @@ struct TokenPrompt {
 using Prompt = std::variant<std::monostate, TextPrompt, ChatPrompt, TokenPrompt>;
 
 // SamplingParams (common/sampling_params.h) as a client states them. A field without a value takes the served model's
-// default, except that the router draws a seed.
+// default; a missing seed is drawn by the router.
 struct SamplingRequest {
   std::optional<float> temperature;
   std::optional<int32_t> top_k;
@@ -88,7 +88,7 @@ struct GenerationAccepted {
   int32_t prompt_tokens = 0;
 };
 
-// Tokens as they are made, each once and in order, and the text that has become certain with them.
+// The next tokens of the output, and the text that has become certain with them.
 struct GenerationDelta {
   // Whole characters. Text that may begin a stop string waits for a later delta.
   std::string text;

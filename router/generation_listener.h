@@ -1,4 +1,4 @@
-// One request on the router's loop: the job's tokens and end, as events of its client's sink.
+// Follows one request on the router's loop: writes the job's tokens and its end as events to the client's sink.
 #ifndef BATON_ROUTER_GENERATION_LISTENER_H_
 #define BATON_ROUTER_GENERATION_LISTENER_H_
 
@@ -43,7 +43,7 @@ class GenerationListener final : public JobListener {
   JobOutput output_;
   const Clock& clock_;
   Dispatcher& dispatcher_;
-  // The sink has had its last event.
+  // The sink has its last event.
   bool closed_ = false;
 };
 

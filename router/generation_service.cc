@@ -17,7 +17,7 @@ namespace baton::router {
 namespace {
 
 constexpr char kTraceparent[] = "traceparent";
-// Version, trace id, parent id and flags in hex, with dashes.
+// The version, trace id, parent id and flags are hex digits with dashes between them.
 constexpr size_t kTraceparentBytes = 55;
 
 TimeNs ReadDeadline(const grpc::CallbackServerContext& context, TimeNs now) {
@@ -35,7 +35,7 @@ std::string ReadTraceparent(const grpc::CallbackServerContext& context) {
   return std::string(it->second.data(), it->second.size());
 }
 
-// The service takes and gives raw messages.
+// A stream of serialized GenerateResponses.
 using GenerateStream = rpc::ServerStream<grpc::ByteBuffer>;
 
 grpc::ByteBuffer Serialize(const v1::GenerateResponse& response) {
@@ -46,7 +46,7 @@ grpc::ByteBuffer Serialize(const v1::GenerateResponse& response) {
   return bytes;
 }
 
-// The events of one call as messages of its stream, which keeps itself alive until gRPC is done with it.
+// Writes the events of one call as messages to its stream, which keeps itself alive until gRPC is done with it.
 class StreamSink final : public GenerationSink {
  public:
   explicit StreamSink(std::shared_ptr<GenerateStream> stream) : stream_(std::move(stream)) {}
@@ -57,7 +57,7 @@ class StreamSink final : public GenerationSink {
   bool cancelled() const override { return stream_->cancelled(); }
 
  private:
-  // The API has no message for it.
+  // The API has no message that says so.
   bool Take(const GenerationAccepted&) { return true; }
   bool Take(const GenerationDelta& delta) { return stream_->Push(Serialize(ToProto(delta))); }
   bool Take(const GenerationFinished& finished) {

@@ -1,4 +1,4 @@
-// What baton.v1.GenerationService says on the wire, to and from the words of generation.h.
+// Converts the messages of baton.v1.GenerationService to and from the types of generation.h.
 #ifndef BATON_ROUTER_GENERATION_WIRE_H_
 #define BATON_ROUTER_GENERATION_WIRE_H_
 

@@ -18,7 +18,7 @@ namespace baton::router {
 // Thread-safe.
 class MemorySink final : public GenerationSink {
  public:
-  // The client reads nothing: an event beyond `room` is dropped.
+  // The client reads nothing, so events beyond `room` are dropped.
   explicit MemorySink(size_t room = kMaxUnreadOutputMessages) : room_(room) {}
 
   bool Write(GenerationEvent event) override ABSL_LOCKS_EXCLUDED(mutex_) {

@@ -19,14 +19,13 @@ namespace baton::router {
 struct WorkerScript {
   std::vector<int32_t> tokens = {};
   float logprob = 0;
-  // Of the last token. kNone: the worker goes on computing until the router cancels the call.
+  // The finish of the last token. With kNone the worker goes on computing until the router cancels the call.
   FinishReason finish = FinishReason::kStop;
-  // Instead of all that, the call ends with this error.
+  // When this is an error, the call ends with it at once.
   absl::Status error = absl::OkStatus();
 };
 
-// One mixed worker, which computes prompt and output. Its words come back through the loop's mailbox, as a real
-// worker's do.
+// One mixed worker, which computes prompt and output. It posts its updates to the loop, as calls to real workers do.
 class ScriptedWorker final : public WorkerCalls {
  public:
   ScriptedWorker(RouterLoop& loop, WorkerScript script) : loop_(loop), script_(std::move(script)) {}
@@ -74,7 +73,7 @@ class ScriptedWorker final : public WorkerCalls {
   }
   void Cancel(const CancelAttempt& cancel) override { End(cancel.key, absl::CancelledError("the router cancelled")); }
 
-  // Jobs that were started so far.
+  // The jobs that the router has started so far.
   std::vector<std::shared_ptr<const JobSpec>> started() const ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return started_;
