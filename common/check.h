@@ -1,5 +1,5 @@
-// BATON_CHECK for what only a bug can break: prints the condition, the place and the streamed message, then aborts.
-// What the world can do wrong is an absl::Status instead.
+// BATON_CHECK guards conditions that only a bug can break: it prints the condition, the place and the streamed message,
+// then aborts. Whatever the outside world can break is an absl::Status instead.
 #ifndef BATON_COMMON_CHECK_H_
 #define BATON_COMMON_CHECK_H_
 

@@ -1,4 +1,4 @@
-// Time as the cores see it: monotonic, injected. Only common/clock.cc reads the machine's clock.
+// The time of the cores: monotonic and injected. Only common/clock.cc reads the machine's clock.
 #ifndef BATON_COMMON_CLOCK_H_
 #define BATON_COMMON_CLOCK_H_
 
@@ -7,7 +7,7 @@
 
 namespace baton {
 
-// Monotonic nanoseconds of one process. Never sent to another process: durations are.
+// Monotonic nanoseconds of one process. They mean nothing to other processes, which get durations instead.
 using TimeNs = int64_t;
 
 inline constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();

@@ -34,7 +34,7 @@ TEST(KvLayout, BlockOfTheDefaultModelIs360KiB) {
   EXPECT_EQ(BlocksForTokens(17), 2);
 }
 
-// Five of six layers slide, as Gemma 3's.
+// Five of six layers slide, as in Gemma 3.
 KvLayout Gemma() {
   KvLayout layout{.layers = 18, .kv_heads = 1, .head_dim = 256, .window = 512};
   for (int i = 0; i < 18; ++i) layout.sliding_layers.push_back(i % 6 != 5);
@@ -82,7 +82,7 @@ TEST(KvGroups, HandsOverWhatTheRowAfterThePromptSees) {
   EXPECT_EQ(groups.HandedOverBefore(5, 100), 5 + 5);
   EXPECT_EQ(groups.HandedOver(20), 6 * 2);
   EXPECT_EQ(KvGroups{}.HandedOver(100), 7);
-  // Row 47 sees 16..47, row 46 sees 15, too.
+  // Row 47 sees 16..47, and row 46 also sees 15.
   EXPECT_EQ(groups.FirstSeen(47), 1);
   EXPECT_EQ(groups.FirstSeen(46), 0);
 }

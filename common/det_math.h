@@ -1,6 +1,6 @@
 // exp and log whose bits are the same on every machine, compiler and instruction set: additions, multiplications and
-// one division in a fixed order, nothing from libm. (No fused multiply-add either: without hardware support std::fma is
-// a library call. The tree is built with -ffp-contract=off, so the compiler adds none.)
+// one division in a fixed order, nothing from libm. Fused multiply-adds are left out because std::fma is a library call
+// on machines without them; the tree is built with -ffp-contract=off, so the compiler adds none either.
 //
 // DetExp works on a float or on a vector of floats (vector extension of GCC and Clang): each lane gets the bits that
 // the scalar gets. Pure functions, any thread; rounding mode to nearest.

@@ -32,7 +32,7 @@ struct Id128 {
 
 // One client request, minted by the router.
 using JobId = Id128;
-// Drawn when a process starts: the same address with another incarnation is another process.
+// Drawn when a process starts. The same address with another incarnation is another process.
 using Incarnation = Id128;
 
 // One of the outputs that a job asks for, from 0. Each is placed, computed and streamed by itself.

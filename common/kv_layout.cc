@@ -29,7 +29,7 @@ KvGroups KvLayout::groups() const {
   return {.full = (layers - sliding) / size, .sliding = sliding / size, .window = window};
 }
 
-// Layers of a kind go to its groups in order.
+// The full layers fill the full groups in order, the sliding layers the sliding ones.
 std::vector<KvLayout::Place> KvLayout::Places() const {
   const KvGroups kinds = groups();
   const int32_t size = group_layers();

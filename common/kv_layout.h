@@ -1,13 +1,13 @@
 // The shape of one KV block in memory, and which blocks a sequence has. Both ends of a hand-off compare layouts before
 // a byte moves.
 //
-// A pool is block-major: [block][layer of the group][K|V][kv_head][...], kBlockTokens tokens a block, so that one block
-// is one contiguous range of `block_bytes()` and neighbouring blocks coalesce. What lies inside a head's part belongs
-// to the engine's kernels and is named by `inner_format`.
+// A pool is block-major: [block][layer of the group][K|V][kv_head][...] with kBlockTokens tokens in a block. One block
+// is therefore one contiguous range of `block_bytes()`, and neighbouring blocks coalesce. The engine's kernels decide
+// what lies inside a head's part; `inner_format` names their choice.
 //
-// Layers that slide see the last `window` tokens only. So that what lies before can be given back, the layers of a
-// model are divided into groups of equal size, each either of layers that see everything (full) or of such that slide,
-// and a block holds tokens of one group. A model without sliding layers has one group, of all its layers.
+// A full layer sees every token, a sliding layer only the last `window` tokens. The layers of a model are divided into
+// groups of equal size, each full or sliding, and a block holds tokens of one group. So a sequence can return the
+// blocks that no window reaches any more. A model without sliding layers has one group with all its layers.
 #ifndef BATON_COMMON_KV_LAYOUT_H_
 #define BATON_COMMON_KV_LAYOUT_H_
 
@@ -31,33 +31,33 @@ inline constexpr int BlocksForTokens(int64_t tokens) {
   return static_cast<int>((tokens + kBlockTokens - 1) / kBlockTokens);
 }
 
-// The groups of layers, full ones first, and what of a sequence is kept in each. The blocks of index i, one a group,
-// hold the tokens from i * kBlockTokens on.
+// The groups of layers, full ones first, and which blocks of a sequence each of them keeps. In every group, the block
+// of index i holds the kBlockTokens tokens that begin at i * kBlockTokens.
 struct KvGroups {
   int32_t full = 1;
   int32_t sliding = 0;
-  // Tokens that a row of a sliding layer sees, its own among them. Positive where a group slides.
+  // How many tokens a row of a sliding layer sees, its own among them. Positive when there is a sliding group.
   int32_t window = 0;
 
   int32_t count() const { return full + sliding; }
-  // Index of the first block that the row at `position` sees of a sliding group. Later rows see none before it.
+  // Index of the first block of a sliding group that the row at `position` sees. No later row sees an earlier block.
   int32_t FirstSeen(int64_t position) const {
     return static_cast<int32_t>(std::max<int64_t>(position - window + 1, 0) / kBlockTokens);
   }
-  // A prompt is handed over as a list of blocks: index by index, the full groups' and then, where the row after the
-  // prompt sees them, the sliding groups'. So many of them come before index `end`.
+  // The hand-off of a prompt lists blocks by index: at each index first those of the full groups and then, if the row
+  // after the prompt sees them, those of the sliding groups. Returns how many of them have an index below `end`.
   int32_t HandedOverBefore(int32_t end, int64_t prompt_tokens) const {
     return full * end + sliding * std::max(end - FirstSeen(prompt_tokens), 0);
   }
   int32_t HandedOver(int64_t prompt_tokens) const {
     return HandedOverBefore(BlocksForTokens(prompt_tokens), prompt_tokens);
   }
-  // Most blocks of one sliding group that a sequence of `tokens` holds, when at most `chunk_tokens` are computed at
-  // once.
+  // The most blocks of one sliding group that a sequence of `tokens` holds if a step computes at most `chunk_tokens` of
+  // them.
   int32_t MostSlidingBlocks(int64_t tokens, int32_t chunk_tokens) const {
     return std::min(BlocksForTokens(tokens), BlocksForTokens(window - 1) + BlocksForTokens(chunk_tokens));
   }
-  // Of all groups.
+  // The same for all groups together.
   int32_t MostBlocks(int64_t tokens, int32_t chunk_tokens) const {
     const int32_t slid = sliding == 0 ? 0 : sliding * MostSlidingBlocks(tokens, chunk_tokens);
     return full * BlocksForTokens(tokens) + slid;
@@ -76,22 +76,23 @@ struct KvLayout {
   KvDtype dtype = KvDtype::kBf16;
   // Version of the arrangement inside [kv_head], raised by the engine whenever it changes.
   uint32_t inner_format = 0;
-  // Tokens that a sliding layer sees, and which layers those are; empty: none.
+  // How many tokens a sliding layer sees, and for each layer whether it slides; empty when none does.
   int32_t window = 0;
   std::vector<bool> sliding_layers = {};
 
-  // Where a layer's part lies.
+  // The group of a layer, and the layer's index in that group.
   struct Place {
     int32_t group = 0;
     int32_t index = 0;
   };
   KvGroups groups() const;
-  // Of a group, and so of a block.
+  // How many layers a group has, and therefore a block.
   int32_t group_layers() const { return layers / groups().count(); }
-  // Of each layer.
+  // The place of each layer.
   std::vector<Place> Places() const;
 
-  // K, or V, of one layer and head: the values, and behind those of int8 an f32 scale a token, padded to 64 bytes.
+  // Bytes of K or V for one layer and head: the values; for int8 an f32 scale per token behind them, padded to 64
+  // bytes.
   size_t head_part_bytes() const {
     const size_t values = static_cast<size_t>(kBlockTokens) * static_cast<size_t>(head_dim);
     if (dtype == KvDtype::kInt8) {
@@ -103,7 +104,7 @@ struct KvLayout {
   size_t block_bytes() const {
     return static_cast<size_t>(group_layers()) * 2 * static_cast<size_t>(kv_heads) * head_part_bytes();
   }
-  // A token's share of the blocks of all groups.
+  // What one token takes in the blocks of all groups together.
   size_t token_bytes() const { return static_cast<size_t>(groups().count()) * block_bytes() / kBlockTokens; }
   std::string ToString() const;
   friend bool operator==(const KvLayout&, const KvLayout&) = default;

@@ -22,7 +22,7 @@ inline constexpr int kMaxTopK = 1 << 20;
 inline constexpr int kMaxQueuedJobs = 1024;
 inline constexpr int kMaxRunningJobs = 4096;
 inline constexpr int kMaxWorkers = 1024;
-// Output that a slow reader has not taken yet; beyond it the job is cancelled.
+// How much output may wait for a slow reader. Beyond it the job is cancelled.
 inline constexpr size_t kMaxUnreadOutputMessages = 4096;
 
 // A worker.

@@ -1,4 +1,4 @@
-// One logger for the process: lines on stderr, `time level role message`. stdout belongs to the command's output.
+// The one logger of a process writes lines `time level role message` to stderr. stdout is for the command's output.
 #ifndef BATON_COMMON_LOG_H_
 #define BATON_COMMON_LOG_H_
 
@@ -8,7 +8,7 @@
 
 namespace baton {
 
-// Call once, before the first thread. `role` names the process in each line; `level` is trace|debug|info|warn|error.
+// Call it once, before the first thread. `role` names the process in each line; `level` is trace|debug|info|warn|error.
 void InitLogging(std::string_view role, std::string_view level);
 
 }  // namespace baton

@@ -13,13 +13,13 @@
 
 namespace baton {
 
-// Post from any thread; Take and Wait from the owner alone.
+// Any thread may call Post; only the owner may call Take and Wait.
 template <typename Event>
 class Mailbox {
  public:
   explicit Mailbox(size_t capacity) : capacity_(capacity) {}
 
-  // False when the mailbox is full or closed; the event is then untouched by the owner.
+  // False when the mailbox is full or closed; the owner then never sees the event.
   [[nodiscard]] bool Post(Event event) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     if (closed_ || events_.size() >= capacity_) return false;
@@ -27,7 +27,7 @@ class Mailbox {
     return true;
   }
 
-  // Waits for room; false when the mailbox is closed. For threads that may be slowed down, never for the owner.
+  // Waits for room and returns false when the mailbox is closed. The owner must not call it: it would wait for itself.
   bool PostWhenRoom(Event event) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(this, &Mailbox::HasRoomOrClosed));

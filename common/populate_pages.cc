@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-// Of Linux 5.14; Debian 12's C library has no names for them.
+// Linux has these since 5.14; Debian 12's C library has no names for them.
 constexpr int kPopulateRead = 22;
 constexpr int kPopulateWrite = 23;
 
@@ -16,7 +16,7 @@ constexpr int kPopulateWrite = 23;
 
 absl::Status PopulatePages(absl::Span<uint8_t> memory) {
   if (madvise(memory.data(), memory.size(), kPopulateWrite) == 0) return absl::OkStatus();
-  // Pages then come when they are touched. EINVAL: an older kernel.
+  // The system then backs each page when it is touched. An older kernel answers EINVAL.
   if (errno == EINVAL || errno == EAGAIN || errno == EINTR) return absl::OkStatus();
   return absl::ResourceExhaustedError(std::strerror(errno));
 }

@@ -1,4 +1,4 @@
-// Memory whose pages are there before they are touched.
+// Backs and maps pages of memory before their first use.
 #ifndef BATON_COMMON_POPULATE_PAGES_H_
 #define BATON_COMMON_POPULATE_PAGES_H_
 
@@ -9,13 +9,13 @@
 
 namespace baton {
 
-// Has the system back every page of `memory`, which starts at a page, and changes no byte. Others may use the memory
-// meanwhile: a page that they touch first costs them a fault, as it does without this call. RESOURCE_EXHAUSTED when
-// memory runs out.
+// Makes the system back every page of `memory`, which must begin at a page. No byte changes. Other threads may use the
+// memory meanwhile; a page that they touch first costs them a fault, as it would without this call. RESOURCE_EXHAUSTED
+// when memory runs out.
 absl::Status PopulatePages(absl::Span<uint8_t> memory);
 
-// Maps the pages of `memory`, which starts at a page and is there already, for reading: one call instead of a fault
-// each. Best effort: what it does not map is mapped when it is read.
+// Maps the pages of `memory` for reading: one call instead of one fault per page. `memory` must begin at a page and be
+// backed already. Best effort: a page that it does not map is mapped when it is first read.
 void MapPages(absl::Span<const uint8_t> memory);
 
 }  // namespace baton

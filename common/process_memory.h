@@ -1,4 +1,4 @@
-// What memory this process takes.
+// How much memory this process uses.
 #ifndef BATON_COMMON_PROCESS_MEMORY_H_
 #define BATON_COMMON_PROCESS_MEMORY_H_
 
@@ -6,8 +6,8 @@
 
 namespace baton {
 
-// Resident bytes that no file backs, shared memory included: heap, packed weights, KV pools. The pages of mapped model
-// files are not among them, nor those of the program. 0 when the system does not tell.
+// Resident bytes that no file backs: heap, packed weights, KV pools, shared memory. Pages of mapped model files and of
+// the program do not count. 0 when the system does not tell.
 int64_t ResidentBytesBesidesFiles();
 
 }  // namespace baton

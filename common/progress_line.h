@@ -1,4 +1,4 @@
-// A progress line on stderr while something takes its time; nothing where stderr is no terminal.
+// A progress line on stderr while something takes long. It shows nothing when stderr is not a terminal.
 #ifndef BATON_COMMON_PROGRESS_LINE_H_
 #define BATON_COMMON_PROGRESS_LINE_H_
 
@@ -12,8 +12,8 @@
 
 namespace baton {
 
-// Shows text() until it is destroyed; then the line is wiped. `text` is called on a thread of its own, first after
-// `delay`.
+// Shows text() until this object is destroyed, and then wipes the line. The object's own thread calls `text`, for the
+// first time after `delay`.
 class ProgressLine {
  public:
   explicit ProgressLine(std::function<std::string()> text, absl::Duration delay = absl::ZeroDuration());

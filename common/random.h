@@ -1,4 +1,4 @@
-// Randomness as the cores see it: injected, so that a seed repeats a run.
+// The randomness of the cores. It is injected, so that a seed repeats a run.
 #ifndef BATON_COMMON_RANDOM_H_
 #define BATON_COMMON_RANDOM_H_
 

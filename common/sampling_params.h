@@ -31,7 +31,7 @@ struct SamplingParams {
   // End-of-sequence tokens of the model do not end the request.
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids;
-  // -1: no log-probabilities; n >= 0: the chosen token's and the n most likely ones'.
+  // -1: no log-probabilities. n >= 0: those of the chosen token and of the n most likely tokens.
   int32_t logprobs = -1;
 
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;

@@ -1,4 +1,4 @@
-// The two macros for passing an absl::Status up, and conversion at abseil's own string_view.
+// Two macros that pass an absl::Status up, and conversions to and from abseil's own string_view.
 #ifndef BATON_COMMON_STATUS_H_
 #define BATON_COMMON_STATUS_H_
 
@@ -29,7 +29,7 @@
 
 namespace baton {
 
-// Debian's absl::string_view is not std::string_view and does not convert: these do, at the border.
+// Debian's absl::string_view is a type of its own, which does not convert to std::string_view. These functions do.
 inline absl::string_view ToAbsl(std::string_view s) { return {s.data(), s.size()}; }
 inline std::string_view ToStd(absl::string_view s) { return {s.data(), s.size()}; }
 

@@ -1,7 +1,7 @@
 // Thread sanitizer builds only. Debian's abseil is a shared library built without annotations, so the sanitizer does
 // not see that its locks order anything and reports every guarded access as a race. These definitions stand in front of
-// the library's, call them, and say what they order. Conditions are evaluated by whichever thread unlocks, inside the
-// library and under the lock: those reads are left out.
+// the library's, call them, and say what they order. The thread that unlocks evaluates the conditions of others inside
+// the library, under the lock; the sanitizer is told to ignore these reads.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 
@@ -28,7 +28,7 @@ Function* FindNext(const char* name) {
 
 enum class Order { kAcquire, kRelease, kBoth };
 
-// Calls `function`, which waits for or gives up what others do under `lock`.
+// Calls `function`, which acquires `lock`, releases it, or both.
 template <Order kOrder, typename Function, typename... Args>
 auto Call(Function* function, void* lock, Args... args) {
   struct Scope {
@@ -48,7 +48,7 @@ auto Call(Function* function, void* lock, Args... args) {
 }  // namespace
 }  // namespace baton
 
-// The references of a Status are counted inside the library, too: what it deletes last looks like a race.
+// The library also counts the references of a Status inside, so that deleting the last one looks like a race.
 extern "C" const char* __tsan_default_suppressions() {
   return "race:absl/status/status.h\nrace:absl::debian3::Status::UnrefNonInlined\n";
 }

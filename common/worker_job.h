@@ -1,4 +1,4 @@
-// One attempt at a job as both workers of its pair receive it: all that decides the tokens.
+// One attempt at a job, as both workers of its pair receive it. It holds everything that decides the tokens.
 #ifndef BATON_COMMON_WORKER_JOB_H_
 #define BATON_COMMON_WORKER_JOB_H_
 
@@ -19,17 +19,17 @@ struct WorkerJob {
   std::vector<int32_t> prompt;
   SamplingParams sampling;
   std::string tenant;
-  // On this process's clock.
+  // A time on this process's clock.
   TimeNs deadline = kNever;
   bool want_kv_digest = false;
 };
 
-// Where a worker's loop sends what the router should hear. Called by the loop's thread; must not block.
+// A worker's loop sends through this what the router must learn. Only the loop's thread calls it; it must not block.
 class UpdateSink {
  public:
   virtual ~UpdateSink() = default;
   virtual void Update(const JobKey& key, const WorkerUpdate& update) = 0;
-  // The call is over; nothing follows.
+  // Ends the call; nothing follows.
   virtual void End(const JobKey& key, const absl::Status& status) = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a worker tells the router about one attempt at a job. Prefill and decode speak the same words.
+// What a worker tells the router about one attempt at a job. Prefill and decode workers use the same messages.
 #ifndef BATON_COMMON_WORKER_UPDATE_H_
 #define BATON_COMMON_WORKER_UPDATE_H_
 
@@ -13,7 +13,7 @@ namespace baton {
 struct WorkerTimes {
   int64_t queue_ns = 0;
   int64_t compute_ns = 0;
-  // Decode: reading blocks, digests, and from the last block being ready to the commit.
+  // Decode only: reading blocks, digesting them, and the time from the last block's readiness to the commit.
   int64_t read_ns = 0;
   int64_t digest_ns = 0;
   int64_t transfer_tail_ns = 0;

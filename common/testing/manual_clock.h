@@ -1,4 +1,4 @@
-// Time that a test moves. Any thread may read and move it.
+// A clock that the test moves. Any thread may read and move it.
 #ifndef BATON_COMMON_TESTING_MANUAL_CLOCK_H_
 #define BATON_COMMON_TESTING_MANUAL_CLOCK_H_
 

@@ -1,4 +1,4 @@
-// A test's own mapping of some pages, none of them backed yet.
+// A mapping of some pages for a test. None of them is backed yet.
 #ifndef BATON_COMMON_TESTING_MAPPED_PAGES_H_
 #define BATON_COMMON_TESTING_MAPPED_PAGES_H_
 
