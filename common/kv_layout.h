@@ -91,8 +91,7 @@ struct KvLayout {
   // The place of each layer.
   std::vector<Place> Places() const;
 
-  // Bytes of K or V for one layer and head: the values; for int8 an f32 scale per token behind them, padded to 64
-  // bytes.
+  // Bytes of K or V for one layer and head: values, for int8 also an f32 scale per token, padded to 64 bytes.
   size_t head_part_bytes() const {
     const size_t values = static_cast<size_t>(kBlockTokens) * static_cast<size_t>(head_dim);
     if (dtype == KvDtype::kInt8) {
