@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(pb::WorkerRo
   BATON_RETURN_IF_ERROR(worker->Serve());
   spdlog::info("started in {:.2f} s: {:.1f} MiB resident besides mapped files, of weights {:.1f}; a KV pool of {:.1f}",
                static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond, Mib(ResidentBytesBesidesFiles()),
-               Mib(worker->weight_bytes_), Mib(static_cast<int64_t>(worker->pool_.size())));
+               Mib(worker->weight_bytes_), Mib(static_cast<int64_t>(worker->kv_memory_.size())));
   return worker;
 }
 
@@ -97,27 +97,23 @@ absl::Status WorkerProcess::MakePool() {
     return absl::InvalidArgumentError(absl::StrCat("--kv-memory ", flags_.engine.kv_memory, " holds ", blocks,
                                                    " blocks of ", block_bytes, " bytes: give at least ", least));
   }
-  block_count_ = static_cast<int32_t>(blocks);
-  BATON_ASSIGN_OR_RETURN(pool_, transport_->AllocateRegion(blocks * block_bytes));
-  runner_->SetKvPool(pool_.data(), block_count_);
+  BATON_ASSIGN_OR_RETURN(kv_memory_, transport_->AllocateRegion(blocks * block_bytes));
+  pool_.emplace(kv_memory_, block_bytes);
   LogBandwidth(*transport_, kind);
   return absl::OkStatus();
 }
 
 void WorkerProcess::MakeEngine() {
-  populator_ = std::make_unique<worker::PagePopulator>(pool_, kPopulateAheadBytes);
-  engine_ = std::make_unique<engine::Engine>(engine::EngineOptions{.block_count = block_count_,
-                                                                   .chunk_tokens = flags_.engine.chunk_tokens,
+  populator_ = std::make_unique<worker::PagePopulator>(kv_memory_, kPopulateAheadBytes);
+  engine_ = std::make_unique<engine::Engine>(engine::EngineOptions{.chunk_tokens = flags_.engine.chunk_tokens,
                                                                    .max_sequences = flags_.engine.max_seqs,
                                                                    .eos_ids = eos_ids_,
                                                                    .prefix_cache = !flags_.engine.no_prefix_cache},
-                                             *runner_, pool_);
+                                             *runner_, *pool_);
   const KvLayout& layout = runner_->kv_layout();
   transfer_ = std::make_unique<kvtransfer::TransferThread>(
-      *transport_,
-      kvtransfer::KvSinkOptions{.block_bytes = layout.block_bytes(),
-                                .max_blocks_per_read = kTokenBlocksPerRead * layout.groups().count()},
-      MonotonicClock(), pool_,
+      *transport_, kvtransfer::KvSinkOptions{.max_blocks_per_read = kTokenBlocksPerRead * layout.groups().count()},
+      MonotonicClock(), *pool_,
       kvtransfer::TransferThread::Callbacks{
           .committed =
               [this](const kvtransfer::Committed& done) {
@@ -159,7 +155,7 @@ void WorkerProcess::MakePrefill() {
             prefill_worker::PostFetchClosed(*loop_, *prefill_core_, stream);
           }});
   prefill_core_ = std::make_unique<prefill_worker::PrefillCore>(
-      prefill_worker::PrefillOptions{.max_unfetched_blocks = block_count_ / kUnfetchedShare}, MonotonicClock(),
+      prefill_worker::PrefillOptions{.max_unfetched_blocks = pool_->block_count() / kUnfetchedShare}, MonotonicClock(),
       *engine_, *source_, prefill_streams_, *fetch_service_);
 }
 
@@ -167,7 +163,7 @@ void WorkerProcess::MakeDecode() {
   fetcher_ = std::make_unique<TransferFetcher>(*transfer_);
   const int32_t prompt_blocks =
       runner_->kv_layout().groups().MostBlocks(runner_->context_length(), flags_.engine.chunk_tokens);
-  const int32_t maximal_prompt = std::min(prompt_blocks, block_count_ / 2);
+  const int32_t maximal_prompt = std::min(prompt_blocks, pool_->block_count() / 2);
   decode_core_ = std::make_unique<decode_worker::DecodeCore>(
       decode_worker::DecodeOptions{.max_sequences = flags_.engine.max_seqs,
                                    .headroom_blocks = prefills() ? maximal_prompt : 0,
@@ -210,7 +206,7 @@ absl::Status WorkerProcess::Serve() {
   link.hello.set_target(server_.address);
   link.hello.set_model(model_name_);
   link.hello.set_fingerprint(runner_->fingerprint());
-  link.hello.set_total_blocks(block_count_);
+  link.hello.set_total_blocks(pool_->block_count());
   link.hello.set_max_sequences(flags_.engine.max_seqs);
   link.hello.set_chunk_tokens(flags_.engine.chunk_tokens);
   link.hello.set_context_length(runner_->context_length());

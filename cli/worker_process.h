@@ -3,6 +3,7 @@
 #define BATON_CLI_WORKER_PROCESS_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -11,6 +12,7 @@
 #include "baton/internal/v1/worker.pb.h"
 #include "cli/options.h"
 #include "cli/process.h"
+#include "common/kv_pool.h"
 #include "common/random.h"
 #include "decode_worker/decode_core.h"
 #include "decode_worker/decode_service.h"
@@ -76,8 +78,8 @@ class WorkerProcess {
   std::unique_ptr<engine::CoreArbiter> arbiter_;
   std::unique_ptr<engine::ModelRunner> runner_;
   std::unique_ptr<kvtransfer::Transport> transport_;
-  absl::Span<uint8_t> pool_;
-  int32_t block_count_ = 0;
+  absl::Span<uint8_t> kv_memory_;
+  std::optional<HostKvPool> pool_;
   std::unique_ptr<engine::Engine> engine_;
 
   prefill_worker::PrefillService::Streams prefill_streams_;

@@ -1,7 +1,6 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -26,7 +25,7 @@ constexpr int kSamplers = 4;
 
 class Engine::Impl {
  public:
-  Impl(const EngineOptions& options, ModelRunner& runner, absl::Span<uint8_t> memory);
+  Impl(const EngineOptions& options, ModelRunner& runner, KvPool& memory);
 
   absl::StatusOr<SequenceId> Reserve(SequenceSpec spec, int32_t headroom_blocks);
   bool AcceptsFirst(SequenceId id, const OutputToken& first);
@@ -35,7 +34,7 @@ class Engine::Impl {
   void Release(SequenceId id);
   absl::Span<const StepEvent> Step();
   EngineLoad Load() const;
-  Digest128 BlockDigest(BlockId block) const;
+  Digest128 BlockDigest(BlockId block) const { return memory_.Digest(block); }
   Digest128 PromptDigest(Sequence& sequence) const;
 
   Sequence& at(SequenceId id) { return **Position(id); }
@@ -48,7 +47,6 @@ class Engine::Impl {
   Sequences::iterator Position(SequenceId id);
   absl::Status Validate(const SequenceSpec& spec, int32_t token_limit) const;
   int32_t TokenLimit(const SequenceSpec& spec) const;
-  uint8_t* BlockMemory(BlockId block) const { return memory_.data() + static_cast<size_t>(block) * block_bytes_; }
   absl::Span<float> Logits(int32_t first, int32_t count) {
     return {logits_.as<float>() + static_cast<size_t>(first) * vocab_size_, static_cast<size_t>(count) * vocab_size_};
   }
@@ -61,9 +59,8 @@ class Engine::Impl {
 
   const EngineOptions options_;
   ModelRunner& runner_;
-  const absl::Span<uint8_t> memory_;
+  KvPool& memory_;
   const KvGroups groups_;
-  const size_t block_bytes_;
   const size_t vocab_size_;
   BlockPool pool_;
   BatchScheduler scheduler_;
@@ -84,19 +81,18 @@ class Engine::Impl {
   std::vector<StepEvent> events_;
 };
 
-Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, absl::Span<uint8_t> memory)
+Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& memory)
     : options_(options),
       runner_(runner),
       memory_(memory),
       groups_(runner.kv_layout().groups()),
-      block_bytes_(runner.kv_layout().block_bytes()),
       vocab_size_(static_cast<size_t>(runner.vocab_size())),
-      pool_(options.block_count),
+      pool_(memory.block_count()),
       scheduler_({.chunk_tokens = options.chunk_tokens,
                   .max_sequences = options.max_sequences,
                   .prefix_cache = options.prefix_cache},
                  pool_) {
-  BATON_CHECK(memory.size() == static_cast<size_t>(options.block_count) * block_bytes_) << memory.size();
+  BATON_CHECK(memory.block_bytes() == runner.kv_layout().block_bytes()) << memory.block_bytes();
   for (int32_t id : options.eos_ids) BATON_CHECK(id >= 0 && id < runner.vocab_size()) << "eos id " << id;
   const size_t max_sequences = static_cast<size_t>(options.max_sequences);
   samplers_.reserve(kSamplers);
@@ -107,7 +103,7 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, absl::Span
   sampled_.resize(max_sequences);
   logits_ = kernels::AlignedBuffer(max_sequences * vocab_size_ * sizeof(float));
   events_.reserve(max_sequences);
-  runner.SetKvPool(memory.data(), options.block_count);
+  runner.SetKvPool(memory);
 }
 
 // Prompt and outputs never exceed the context, nor what the request allows.
@@ -132,9 +128,9 @@ absl::Status Engine::Impl::Validate(const SequenceSpec& spec, int32_t token_limi
   }
   // The last token's own row is never run.
   const int32_t blocks = groups_.MostBlocks(token_limit - 1, options_.chunk_tokens);
-  if (blocks > options_.block_count) {
+  if (blocks > pool_.total()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("prompt: with its output it needs ", blocks, " KV blocks of a pool of ", options_.block_count));
+        absl::StrCat("prompt: with its output it needs ", blocks, " KV blocks of a pool of ", pool_.total()));
   }
   return ValidateSamplingParams(spec.sampling, runner_.vocab_size());
 }
@@ -170,7 +166,7 @@ void Engine::Impl::ZeroPromptTail(Sequence& sequence) {
     if (tail == kNoBlock) {
       sequence.tail_is_zero = false;
     } else {
-      std::memset(BlockMemory(tail), 0, block_bytes_);
+      memory_.Zero(tail);
     }
   }
 }
@@ -308,11 +304,6 @@ EngineLoad Engine::Impl::Load() const {
   return load;
 }
 
-Digest128 Engine::Impl::BlockDigest(BlockId block) const {
-  BATON_CHECK(block >= 0 && block < options_.block_count) << block;
-  return DigestBytes(BlockMemory(block), block_bytes_);
-}
-
 Digest128 Engine::Impl::PromptDigest(Sequence& sequence) const {
   Digest128 chain;
   for (BlockId block : sequence.HandedOver()) {
@@ -329,8 +320,8 @@ Engine::Impl::Sequences::iterator Engine::Impl::Position(SequenceId id) {
   return position;
 }
 
-Engine::Engine(const EngineOptions& options, ModelRunner& runner, absl::Span<uint8_t> pool)
-    : impl_(std::make_unique<Impl>(options, runner, pool)) {}
+Engine::Engine(const EngineOptions& options, ModelRunner& runner, KvPool& memory)
+    : impl_(std::make_unique<Impl>(options, runner, memory)) {}
 Engine::~Engine() = default;
 
 absl::StatusOr<SequenceId> Engine::Reserve(SequenceSpec spec, int32_t headroom_blocks) {

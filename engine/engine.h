@@ -33,13 +33,13 @@
 #include "absl/types/span.h"
 #include "common/digest.h"
 #include "common/kv_layout.h"
+#include "common/kv_pool.h"
 #include "engine/model_runner.h"
 #include "engine/sequence_types.h"
 
 namespace baton::engine {
 
 struct EngineOptions {
-  int32_t block_count = 0;
   // Rows of a step: decode rows first, the rest for prefill chunks.
   int32_t chunk_tokens = 256;
   // Sequences in one step.
@@ -68,8 +68,9 @@ struct EngineLoad {
 // Used by one thread.
 class Engine {
  public:
-  // `pool` is block_count * runner.kv_layout().block_bytes() bytes, owned by the caller, as is the runner.
-  Engine(const EngineOptions& options, ModelRunner& runner, absl::Span<uint8_t> pool);
+  // `memory` has blocks of runner.kv_layout().block_bytes(). The caller owns it and the runner; both outlive the
+  // engine.
+  Engine(const EngineOptions& options, ModelRunner& runner, KvPool& memory);
   ~Engine();
 
   // INVALID_ARGUMENT when the prompt is empty, holds ids outside the vocabulary, leaves the context no room for an

@@ -51,8 +51,8 @@ SequenceSpec Spec(int32_t i) {
 int64_t AllocationsOfSteps(int32_t block_count) {
   FakeModel model({});
   std::vector<uint8_t> memory(static_cast<size_t>(block_count) * model.kv_layout().block_bytes());
-  Engine engine({.block_count = block_count, .chunk_tokens = 256, .max_sequences = kSequences}, model,
-                absl::MakeSpan(memory));
+  HostKvPool pool(absl::MakeSpan(memory), model.kv_layout().block_bytes());
+  Engine engine({.chunk_tokens = 256, .max_sequences = kSequences}, model, pool);
   for (int32_t i = 0; i < kSequences; ++i) engine.StartPrefill(engine.Reserve(Spec(i)).value());
   for (int32_t waiting = kSequences; waiting > 0;) {
     for (const StepEvent& event : engine.Step()) waiting -= event.token && event.token->index == 0 ? 1 : 0;

@@ -46,7 +46,7 @@ class NotingPolicy final : public PhasePolicy {
 
 class EngineLoopTest : public testing::Test {
  protected:
-  EngineLoopTest() : engine_({.block_count = 16, .chunk_tokens = 64, .max_sequences = 4}) {}
+  EngineLoopTest() : engine_(16, {.chunk_tokens = 64, .max_sequences = 4}) {}
 
   SequenceId Reserve() { return engine_.engine.Reserve({.prompt = {1, 2, 3}, .sampling = {.max_tokens = 4}}).value(); }
 

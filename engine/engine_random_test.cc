@@ -34,16 +34,16 @@ class RandomRun {
     const KvGroups groups = FakeModel(model_).kv_layout().groups();
     const int32_t chunk_tokens = 16 << random_.Below(6);
     // Just enough for the longest request, or somewhat more.
+    const int32_t block_count = groups.MostBlocks(model_.context_length - 1, chunk_tokens) +
+                                static_cast<int32_t>(random_.Below(12)) * groups.count();
     const EngineOptions options = {
-        .block_count = groups.MostBlocks(model_.context_length - 1, chunk_tokens) +
-                       static_cast<int32_t>(random_.Below(12)) * groups.count(),
         .chunk_tokens = chunk_tokens,
         .max_sequences = 1 + static_cast<int32_t>(random_.Below(8)),
         .eos_ids = random_.Below(2) == 0 ? std::vector<int32_t>{} : std::vector<int32_t>{3, 40},
         .prefix_cache = random_.Below(3) != 0};
     eos_ids_ = options.eos_ids;
-    decode_ = std::make_unique<TestEngine>(options, model_);
-    if (disaggregated_) prefill_ = std::make_unique<TestEngine>(options, model_);
+    decode_ = std::make_unique<TestEngine>(block_count, options, model_);
+    if (disaggregated_) prefill_ = std::make_unique<TestEngine>(block_count, options, model_);
     const size_t jobs = 5 + random_.Below(20);
     for (size_t i = 0; i < jobs; ++i) jobs_.push_back({.spec = RandomSpec()});
   }
@@ -254,7 +254,7 @@ TEST(EngineRandom, TokensDoNotDependOnBatchChunksOrCache) {
     for (int32_t chunk_tokens : {16, 32, 48, 100, 512}) {
       for (int32_t neighbours : {0, 1, 7}) {
         for (bool prefix_cache : {false, true}) {
-          TestEngine test({.block_count = 300, .chunk_tokens = chunk_tokens, .prefix_cache = prefix_cache}, model);
+          TestEngine test(300, {.chunk_tokens = chunk_tokens, .prefix_cache = prefix_cache}, model);
           SequenceId id = 0;
           for (int32_t i = 0; i <= neighbours; ++i) {
             SequenceSpec other = spec;
@@ -290,7 +290,7 @@ TEST(FakeModel, OneFlippedBitInAnyBlockChangesTheTokens) {
     const std::vector<int32_t> expected = FakeModelTokens(model, spec.prompt, spec.sampling, {});
     // Of a sliding layer those of tokens 16 on are there: row 60 sees 21 to 60.
     for (size_t block = 0; block < (model.sliding_layers > 0 ? 7u : 4u); ++block) {
-      TestEngine test({.block_count = 20}, model);
+      TestEngine test(20, {}, model);
       const SequenceId id = test.engine.Reserve(spec).value();
       test.engine.StartPrefill(id);
       std::vector<int32_t> tokens = {test.engine.Step().front().token->token};

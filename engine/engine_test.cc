@@ -58,7 +58,7 @@ SequenceId Start(Engine& engine, SequenceSpec spec) {
 }
 
 TEST(Engine, RefusesWhatCanNeverRun) {
-  TestEngine test({.block_count = 8}, {.context_length = 100});
+  TestEngine test(8, {}, {.context_length = 100});
   const auto refusal = [&](SequenceSpec spec) { return test.engine.Reserve(std::move(spec)).status(); };
   EXPECT_TRUE(absl::IsInvalidArgument(refusal(Spec({}, 1))));
   EXPECT_TRUE(absl::IsInvalidArgument(refusal(Spec({64}, 1))));
@@ -71,14 +71,14 @@ TEST(Engine, RefusesWhatCanNeverRun) {
 }
 
 TEST(Engine, RefusesAPromptWhoseOutputDoesNotFitThePool) {
-  TestEngine test({.block_count = 4});
+  TestEngine test(4);
   // 64 rows fit; the last output's row is never run.
   EXPECT_TRUE(absl::IsInvalidArgument(test.engine.Reserve(Spec(Prompt(60), 6)).status()));
   EXPECT_TRUE(test.engine.Reserve(Spec(Prompt(60), 5)).ok());
 }
 
 TEST(Engine, ReserveRefusesWhenThePoolIsFullAndTakesNothing) {
-  TestEngine test({.block_count = 4});
+  TestEngine test(4);
   EXPECT_TRUE(absl::IsResourceExhausted(test.engine.Reserve(Spec(Prompt(40), 1), 2).status()));
   EXPECT_EQ(test.engine.Load().used_blocks, 0);
   const SequenceId id = test.engine.Reserve(Spec(Prompt(40), 1), 1).value();
@@ -90,7 +90,7 @@ TEST(Engine, ReserveRefusesWhenThePoolIsFullAndTakesNothing) {
 }
 
 TEST(Engine, TokensAreTheModelsOwn) {
-  TestEngine test({.block_count = 16, .chunk_tokens = 16});
+  TestEngine test(16, {.chunk_tokens = 16});
   const SequenceId id = Start(test.engine, Spec(Prompt(50), 20));
   const Outcome outcome = RunAll(test.engine)[id];
   EXPECT_EQ(outcome.tokens, FakeModelTokens({}, Prompt(50), Spec({}, 20).sampling, {}));
@@ -100,7 +100,7 @@ TEST(Engine, TokensAreTheModelsOwn) {
 }
 
 TEST(Engine, EndsWithTheContext) {
-  TestEngine test({.block_count = 16}, {.context_length = 40});
+  TestEngine test(16, {}, {.context_length = 40});
   const SequenceId id = Start(test.engine, Spec(Prompt(33), 1000));
   const Outcome outcome = RunAll(test.engine)[id];
   EXPECT_EQ(outcome.tokens.size(), 7u);
@@ -112,7 +112,7 @@ TEST(Engine, EndsWithEosOrAStopTokenAndEmitsIt) {
   const int32_t third = free_run[2];
   ASSERT_EQ(std::find(free_run.begin(), free_run.begin() + 2, third), free_run.begin() + 2);
   const auto run = [&](std::vector<int32_t> eos_ids, auto change) {
-    TestEngine test({.block_count = 16, .eos_ids = std::move(eos_ids)});
+    TestEngine test(16, {.eos_ids = std::move(eos_ids)});
     SequenceSpec spec = Spec(Prompt(20), 40);
     change(spec.sampling);
     const SequenceId id = Start(test.engine, spec);
@@ -132,7 +132,7 @@ TEST(Engine, EndsWithEosOrAStopTokenAndEmitsIt) {
 }
 
 TEST(Engine, PrefillOnlyEndsAfterItsFirstTokenAndKeepsItsBlocks) {
-  TestEngine test({.block_count = 16});
+  TestEngine test(16);
   const SequenceId id = Start(test.engine, Spec(Prompt(50), 20, true));
   const Outcome outcome = RunAll(test.engine)[id];
   EXPECT_EQ(outcome.tokens.size(), 1u);
@@ -147,7 +147,7 @@ TEST(Engine, PrefillOnlyEndsAfterItsFirstTokenAndKeepsItsBlocks) {
 }
 
 TEST(Engine, PrefixHitsSkipComputedBlocksWithoutChangingTokens) {
-  TestEngine test({.block_count = 32});
+  TestEngine test(32);
   const SequenceId first = Start(test.engine, Spec(Prompt(48), 20));
   const std::vector<int32_t> tokens = RunAll(test.engine)[first].tokens;
   const Digest128 digest = test.engine.PromptDigest(first);
@@ -165,13 +165,13 @@ TEST(Engine, PrefixHitsSkipComputedBlocksWithoutChangingTokens) {
 }
 
 TEST(Engine, PrefixIsNotSharedBetweenTenantsNorWithTheCacheOff) {
-  TestEngine test({.block_count = 32});
+  TestEngine test(32);
   SequenceSpec spec = Spec(Prompt(48), 2);
   Start(test.engine, spec);
   RunAll(test.engine);
   spec.tenant = "other";
   EXPECT_EQ(test.engine.cached_tokens(Start(test.engine, spec)), 0);
-  TestEngine off({.block_count = 32, .prefix_cache = false});
+  TestEngine off(32, {.prefix_cache = false});
   const SequenceId first = Start(off.engine, Spec(Prompt(48), 2));
   RunAll(off.engine);
   EXPECT_EQ(off.engine.cached_tokens(Start(off.engine, Spec(Prompt(48), 2))), 0);
@@ -180,8 +180,8 @@ TEST(Engine, PrefixIsNotSharedBetweenTenantsNorWithTheCacheOff) {
 }
 
 TEST(Engine, DecodeGoesOnFromBlocksThatWereComputedElsewhere) {
-  TestEngine source({.block_count = 16});
-  TestEngine sink({.block_count = 16});
+  TestEngine source(16);
+  TestEngine sink(16);
   const SequenceId p = Start(source.engine, Spec(Prompt(40), 20, true));
   OutputToken first;
   while (source.engine.HasWork()) first = source.engine.Step().front().token.value_or(first);
@@ -206,8 +206,8 @@ TEST(Engine, DecodeGoesOnFromBlocksThatWereComputedElsewhere) {
 }
 
 TEST(Engine, PromptDigestDoesNotDependOnWhatTheBlocksHeldBefore) {
-  TestEngine one({.block_count = 8});
-  TestEngine other({.block_count = 8});
+  TestEngine one(8);
+  TestEngine other(8);
   std::fill(other.memory.begin(), other.memory.end(), 0x11);
   const SequenceId a = Start(one.engine, Spec(Prompt(21), 5, true));
   const SequenceId b = Start(other.engine, Spec(Prompt(21), 5, true));
@@ -217,7 +217,7 @@ TEST(Engine, PromptDigestDoesNotDependOnWhatTheBlocksHeldBefore) {
 }
 
 TEST(Engine, UnusedRowsOfThePromptsLastBlockAreZeroFromReservationOn) {
-  TestEngine test({.block_count = 8});
+  TestEngine test(8);
   const SequenceId id = test.engine.Reserve(Spec(Prompt(21), 5)).value();
   const absl::Span<const uint8_t> tail = test.Block(test.engine.prompt_blocks(id)[1]);
   EXPECT_EQ(std::count(tail.begin(), tail.end(), 0), static_cast<ptrdiff_t>(tail.size()));
@@ -225,13 +225,13 @@ TEST(Engine, UnusedRowsOfThePromptsLastBlockAreZeroFromReservationOn) {
 
 TEST(Engine, PromptDigestSurvivesPreemptionInTheMiddleOfThePrompt) {
   const Digest128 expected = [] {
-    TestEngine alone({.block_count = 8});
+    TestEngine alone(8);
     const SequenceId id = Start(alone.engine, Spec(Prompt(53, 9), 1));
     alone.engine.Step();
     return alone.engine.PromptDigest(id);
   }();
   // The old sequence needs its third block while the young one is at its prompt.
-  TestEngine test({.block_count = 6, .chunk_tokens = 16, .prefix_cache = false});
+  TestEngine test(6, {.chunk_tokens = 16, .prefix_cache = false});
   std::map<SequenceId, Outcome> outcomes;
   const SequenceId old = Start(test.engine, Spec(Prompt(31), 4));
   for (int i = 0; i < 2; ++i) Collect(test.engine.Step(), outcomes);
@@ -248,7 +248,7 @@ TEST(Engine, PromptDigestSurvivesPreemptionInTheMiddleOfThePrompt) {
 }
 
 TEST(Engine, PreemptsTheYoungestAndBothFinishWithTheirTokens) {
-  TestEngine test({.block_count = 5, .chunk_tokens = 64});
+  TestEngine test(5, {.chunk_tokens = 64});
   const SequenceId old = Start(test.engine, Spec(Prompt(30), 30));
   const SequenceId young = Start(test.engine, Spec(Prompt(30, 9), 30));
   std::map<SequenceId, Outcome> outcomes;
@@ -277,7 +277,7 @@ TEST(Engine, PreemptsTheYoungestAndBothFinishWithTheirTokens) {
 }
 
 TEST(Engine, SequenceThatAPeerReadsIsNeverPreempted) {
-  TestEngine test({.block_count = 5, .chunk_tokens = 16});
+  TestEngine test(5, {.chunk_tokens = 16});
   std::map<SequenceId, Outcome> outcomes;
   const SequenceId old = Start(test.engine, Spec(Prompt(30), 40));
   for (int i = 0; i < 2; ++i) Collect(test.engine.Step(), outcomes);
@@ -296,7 +296,7 @@ TEST(Engine, SequenceThatAPeerReadsIsNeverPreempted) {
 }
 
 TEST(Engine, StopAndReleaseAreLegalInEveryState) {
-  TestEngine test({.block_count = 8, .chunk_tokens = 16});
+  TestEngine test(8, {.chunk_tokens = 16});
   const SequenceId reserved = test.engine.Reserve(Spec(Prompt(20), 30)).value();
   test.engine.Stop(reserved);
   test.engine.Release(reserved);
@@ -314,7 +314,7 @@ TEST(Engine, StopAndReleaseAreLegalInEveryState) {
 }
 
 TEST(Engine, LoadCountsWhatItSays) {
-  TestEngine test({.block_count = 10, .chunk_tokens = 16});
+  TestEngine test(10, {.chunk_tokens = 16});
   Start(test.engine, Spec(Prompt(40), 30));
   test.engine.Reserve(Spec(Prompt(20, 3), 30)).value();
   test.engine.Step();
@@ -328,7 +328,7 @@ TEST(Engine, LoadCountsWhatItSays) {
 }
 
 TEST(Engine, ChunksEndAtBlocksWhileOthersDecode) {
-  TestEngine test({.block_count = 64, .chunk_tokens = 64});
+  TestEngine test(64, {.chunk_tokens = 64});
   for (int32_t i = 0; i < 3; ++i) Start(test.engine, Spec(Prompt(10, i), 20));
   std::map<SequenceId, Outcome> outcomes;
   Collect(test.engine.Step(), outcomes);
@@ -338,7 +338,7 @@ TEST(Engine, ChunksEndAtBlocksWhileOthersDecode) {
 }
 
 TEST(Engine, PrefillAndDecodeShareASlotLimit) {
-  TestEngine test({.block_count = 64, .chunk_tokens = 16, .max_sequences = 2});
+  TestEngine test(64, {.chunk_tokens = 16, .max_sequences = 2});
   for (int32_t i = 0; i < 3; ++i) Start(test.engine, Spec(Prompt(10, i), 50));
   std::map<SequenceId, Outcome> outcomes;
   while (test.engine.HasWork()) {
@@ -350,7 +350,7 @@ TEST(Engine, PrefillAndDecodeShareASlotLimit) {
 }
 
 TEST(EngineDeathTest, UnknownSequenceIsABug) {
-  TestEngine test({.block_count = 8});
+  TestEngine test(8);
   EXPECT_DEATH(test.engine.StartPrefill(7), "no sequence 7");
 }
 

@@ -50,7 +50,7 @@ TEST(EngineWindow, SequenceOfManyWindowsNeverHoldsMoreThanAWindowAndAChunkOfSlid
     const SequenceSpec spec = Asks(TextOf(10 * kWindow + 5), 6 * kWindow);
     const int32_t rows = static_cast<int32_t>(spec.prompt.size()) + spec.sampling.max_tokens;
     const int32_t most = BlocksForTokens(rows) + 5 * (kWindow / kBlockTokens + chunk / kBlockTokens + 2);
-    TestEngine test({.block_count = most, .chunk_tokens = chunk, .prefix_cache = false}, kSliding);
+    TestEngine test(most, {.chunk_tokens = chunk, .prefix_cache = false}, kSliding);
     const SequenceId id = StartOf(test.engine, spec);
     std::vector<int32_t> tokens;
     while (test.engine.HasWork()) {
@@ -70,13 +70,13 @@ TEST(EngineWindow, SequenceOfManyWindowsNeverHoldsMoreThanAWindowAndAChunkOfSlid
 
 TEST(EngineWindow, RefusesWhatCanNeverRunByTheBlocksThatItHoldsAtOnce) {
   // 160 rows in chunks of 32: 10 of the full group, 4 + 2 of each sliding one.
-  TestEngine test({.block_count = 10 + 5 * 6, .chunk_tokens = 32}, kSliding);
+  TestEngine test(10 + 5 * 6, {.chunk_tokens = 32}, kSliding);
   EXPECT_TRUE(absl::IsInvalidArgument(test.engine.Reserve(Asks(TextOf(160), 2)).status()));
   EXPECT_TRUE(test.engine.Reserve(Asks(TextOf(160), 1)).ok());
 }
 
 TEST(EngineWindow, ReservedSequenceCountsAllThatItWillHold) {
-  TestEngine test({.block_count = 50, .chunk_tokens = 32}, kSliding);
+  TestEngine test(50, {.chunk_tokens = 32}, kSliding);
   const SequenceId id = test.engine.Reserve(Asks(TextOf(160), 1)).value();
   EXPECT_EQ(test.engine.Load().used_blocks, 10 + 5 * 6);
   EXPECT_EQ(test.engine.Load().free_blocks, 10);
@@ -88,7 +88,7 @@ TEST(EngineWindow, ReservedSequenceCountsAllThatItWillHold) {
 }
 
 TEST(EngineWindow, PrefillOnlyKeepsWhatIsHandedOver) {
-  TestEngine test({.block_count = 100, .chunk_tokens = 32}, kSliding);
+  TestEngine test(100, {.chunk_tokens = 32}, kSliding);
   SequenceSpec spec = Asks(TextOf(200), 20);
   spec.prefill_only = true;
   const SequenceId id = StartOf(test.engine, spec);
@@ -101,8 +101,8 @@ TEST(EngineWindow, PrefillOnlyKeepsWhatIsHandedOver) {
 
 TEST(EngineWindow, DecodeGoesOnFromWhatWasHandedOver) {
   SequenceSpec spec = Asks(TextOf(200), 150);
-  TestEngine source({.block_count = 100, .chunk_tokens = 48}, kSliding);
-  TestEngine sink({.block_count = 100, .chunk_tokens = 16}, kSliding);
+  TestEngine source(100, {.chunk_tokens = 48}, kSliding);
+  TestEngine sink(100, {.chunk_tokens = 16}, kSliding);
   spec.prefill_only = true;
   const SequenceId p = StartOf(source.engine, spec);
   OutputToken first;
@@ -128,7 +128,7 @@ TEST(EngineWindow, PromptDigestDependsOnThePromptAlone) {
   for (const int32_t length : {1, 63, 64, 65, 80, 333}) {
     Digest128 expected;
     for (const int32_t chunk : {512, 16, 48}) {
-      TestEngine test({.block_count = 300, .chunk_tokens = chunk}, kSliding);
+      TestEngine test(300, {.chunk_tokens = chunk}, kSliding);
       std::fill(test.memory.begin(), test.memory.end(), static_cast<uint8_t>(chunk));
       // The second time with prefix hits.
       for (int round = 0; round < 2; ++round) {
@@ -143,7 +143,7 @@ TEST(EngineWindow, PromptDigestDependsOnThePromptAlone) {
 }
 
 TEST(EngineWindow, PrefixHitNeedsTheSlidingBlocksOfItsWindowAlone) {
-  TestEngine test({.block_count = 200, .chunk_tokens = 32}, kSliding);
+  TestEngine test(200, {.chunk_tokens = 32}, kSliding);
   const SequenceId first = StartOf(test.engine, Asks(TextOf(320), 1));
   RunToEnd(test.engine, first);
   test.engine.Release(first);
@@ -159,7 +159,7 @@ TEST(EngineWindow, PrefixHitNeedsTheSlidingBlocksOfItsWindowAlone) {
 
 TEST(EngineWindow, PrefixOfWhichTheWindowIsGoneIsComputedAgain) {
   // What slides is given back first, and evicted first.
-  TestEngine test({.block_count = 20 + 5 * 6, .chunk_tokens = 32}, kSliding);
+  TestEngine test(20 + 5 * 6, {.chunk_tokens = 32}, kSliding);
   RunToEnd(test.engine, StartOf(test.engine, Asks(TextOf(320), 1)));
   test.engine.Release(1);
   const SequenceSpec shorter = Asks(TextOf(160), 20);
@@ -171,7 +171,7 @@ TEST(EngineWindow, PrefixOfWhichTheWindowIsGoneIsComputedAgain) {
 TEST(EngineWindow, SequencesThatShareAPrefixEachSlideOn) {
   const KvGroups groups = FakeModel(kSliding).kv_layout().groups();
   // Room for two as they are, one block of each group to spare.
-  TestEngine test({.block_count = 2 * groups.MostBlocks(400, 32) - 15 + groups.count(), .chunk_tokens = 32}, kSliding);
+  TestEngine test(2 * groups.MostBlocks(400, 32) - 15 + groups.count(), {.chunk_tokens = 32}, kSliding);
   const SequenceSpec spec = Asks(TextOf(320), 60);
   const SequenceId first = StartOf(test.engine, spec);
   std::vector<int32_t> first_tokens;
@@ -198,7 +198,7 @@ TEST(EngineWindow, SequencesThatShareAPrefixEachSlideOn) {
 
 TEST(EngineWindow, PreemptedSequenceComesBackWithItsTokens) {
   const KvGroups groups = FakeModel(kSliding).kv_layout().groups();
-  TestEngine test({.block_count = groups.MostBlocks(350, 32) + 30, .chunk_tokens = 32}, kSliding);
+  TestEngine test(groups.MostBlocks(350, 32) + 30, {.chunk_tokens = 32}, kSliding);
   const SequenceSpec old_spec = Asks(TextOf(100), 250);
   const SequenceSpec young_spec = Asks(TextOf(40, 9), 250);
   const SequenceId old = StartOf(test.engine, old_spec);
@@ -221,7 +221,7 @@ TEST(EngineWindow, PreemptedSequenceComesBackWithItsTokens) {
 }
 
 TEST(EngineWindowDeathTest, PulledPromptIsNotComputedNorTheOtherWayRound) {
-  TestEngine test({.block_count = 50}, kSliding);
+  TestEngine test(50, {}, kSliding);
   SequenceSpec spec = Asks(TextOf(40), 5);
   const SequenceId computed = test.engine.Reserve(spec).value();
   spec.pulls_prompt = true;

@@ -10,6 +10,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "common/kv_layout.h"
+#include "common/kv_pool.h"
 
 namespace baton::engine {
 
@@ -53,9 +54,9 @@ class ModelRunner {
   // KV and logits computed on this machine. KV moves only between equal fingerprints.
   virtual const std::string& fingerprint() const = 0;
 
-  // The pool: block_count * kv_layout().block_bytes() bytes, 64-byte aligned, owned by the caller, set once before
-  // Forward.
-  virtual void SetKvPool(uint8_t* base, int32_t block_count) = 0;
+  // Where blocks are read and written; once, before the first step. Blocks of kv_layout().block_bytes(), 64-byte
+  // aligned, in memory that the runner computes in. The caller owns the pool, which outlives the last step.
+  virtual void SetKvPool(KvPool& pool) = 0;
 
   // Runs one step. `logits` has logits_count rows of vocab_size() floats.
   virtual void Forward(const StepBatch& batch, absl::Span<float> logits) = 0;

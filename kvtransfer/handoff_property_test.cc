@@ -50,6 +50,7 @@ uint8_t PlannedByte(const PlannedJob& job, int32_t index) {
 
 struct Pool {
   std::vector<uint8_t> bytes = std::vector<uint8_t>(kPoolBlocks * kPropertyBlockBytes);
+  HostKvPool blocks{absl::MakeSpan(bytes), kPropertyBlockBytes};
   std::set<BlockId> free;
 
   Pool() {
@@ -147,10 +148,9 @@ class World {
     std::map<uint64_t, TimeNs> renewals = {};
   };
   struct Sink {
-    explicit Sink(const Clock& clock) : core(Options(), clock, pool.bytes) {}
+    explicit Sink(const Clock& clock) : core(Options(), clock, pool.blocks) {}
     static KvSinkOptions Options() {
       KvSinkOptions options;
-      options.block_bytes = kPropertyBlockBytes;
       options.lease_ms = kPropertyLeaseMs;
       options.renew_ms = 50;
       options.max_blocks_per_read = 3;
@@ -388,7 +388,7 @@ class World {
         std::memset(source.pool.At(block), PlannedByte(job, work.computed), kPropertyBlockBytes);
         ready.blocks.push_back({.index = work.computed,
                                 .offset = static_cast<uint64_t>(block) * kPropertyBlockBytes,
-                                .digest = DigestBytes(source.pool.At(block), kPropertyBlockBytes)});
+                                .digest = source.pool.blocks.Digest(block)});
       }
       if (!ready.blocks.empty()) source.core.OnBlocksComputed(key, ready);
       if (work.computed_tokens == token_blocks) {

@@ -23,7 +23,7 @@ constexpr size_t kMaxUnansweredRenewals = 64;
 
 class KvSink::Impl {
  public:
-  Impl(const KvSinkOptions& options, const Clock& clock, absl::Span<const uint8_t> pool);
+  Impl(const KvSinkOptions& options, const Clock& clock, const KvPool& pool);
 
   void Start(const FetchSpec& spec);
   void Cancel(const JobKey& key, const absl::Status& why);
@@ -94,7 +94,7 @@ class KvSink::Impl {
 
   const KvSinkOptions options_;
   const Clock& clock_;
-  const absl::Span<const uint8_t> pool_;
+  const KvPool& pool_;
   FetchStreamId last_stream_ = 0;
   uint64_t last_tag_ = 0;
   absl::flat_hash_map<FetchStreamId, Fetch> fetches_;
@@ -106,9 +106,9 @@ class KvSink::Impl {
   std::vector<SinkAction> actions_;
 };
 
-KvSink::Impl::Impl(const KvSinkOptions& options, const Clock& clock, absl::Span<const uint8_t> pool)
+KvSink::Impl::Impl(const KvSinkOptions& options, const Clock& clock, const KvPool& pool)
     : options_(options), clock_(clock), pool_(pool) {
-  BATON_CHECK(options.block_bytes > 0 && options.max_blocks_per_read > 0 && options.max_reads_in_flight > 0);
+  BATON_CHECK(options.max_blocks_per_read > 0 && options.max_reads_in_flight > 0);
   BATON_CHECK(options.max_blocks_per_read <= static_cast<int32_t>(kMaxRangesPerRead));
   BATON_CHECK(options.lease_ms > 0 && options.renew_ms > 0);
 }
@@ -118,13 +118,13 @@ void KvSink::Impl::Start(const FetchSpec& spec) {
   const int32_t block_count = static_cast<int32_t>(spec.blocks.size());
   BATON_CHECK(spec.first_block >= 0 && spec.first_block <= block_count) << spec.first_block;
   for (BlockId block : spec.blocks) {
-    BATON_CHECK(block >= 0 && static_cast<uint64_t>(block) < pool_.size() / options_.block_bytes) << block;
+    BATON_CHECK(block >= 0 && block < pool_.block_count()) << block;
   }
   const FetchStreamId stream = ++last_stream_;
   Fetch& fetch = fetches_[stream];
   fetch.stream = stream;
   fetch.spec = spec;
-  fetch.blocks = PulledBlocks(spec.blocks, spec.first_block, options_.block_bytes);
+  fetch.blocks = PulledBlocks(spec.blocks, spec.first_block, pool_.block_bytes());
   fetch.confirmed = clock_.Now();
   fetch.next_renewal = After(fetch.confirmed, options_.renew_ms);
   by_key_[spec.key] = stream;
@@ -159,9 +159,9 @@ void KvSink::Impl::OnReply(FetchStreamId stream, const FetchReply& reply) {
 
 absl::Status KvSink::Impl::Handle(Fetch& fetch, const FetchAccepted& accepted) {
   if (fetch.state != State::kOpening) return BrokenRules("a second FetchAccepted");
-  if (accepted.block_bytes != options_.block_bytes) {
+  if (accepted.block_bytes != pool_.block_bytes()) {
     return absl::FailedPreconditionError(absl::StrCat("the prefill worker's blocks have ", accepted.block_bytes,
-                                                      " bytes, this decode worker's have ", options_.block_bytes));
+                                                      " bytes, this decode worker's have ", pool_.block_bytes()));
   }
   if (accepted.transport_address.empty() || accepted.transport_address.size() > kMaxAddressBytes) {
     return BrokenRules(absl::StrCat("a transport address of ", accepted.transport_address.size(), " bytes"));
@@ -377,7 +377,7 @@ KvSink::Impl::Fetch* KvSink::Impl::FindByStream(FetchStreamId stream) {
   return it == fetches_.end() ? nullptr : &it->second;
 }
 
-KvSink::KvSink(const KvSinkOptions& options, const Clock& clock, absl::Span<const uint8_t> pool)
+KvSink::KvSink(const KvSinkOptions& options, const Clock& clock, const KvPool& pool)
     : impl_(std::make_unique<Impl>(options, clock, pool)) {}
 KvSink::~KvSink() = default;
 

@@ -37,17 +37,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/kv_layout.h"
+#include "common/kv_pool.h"
 #include "kvtransfer/fetch_messages.h"
 #include "kvtransfer/transport.h"
 
 namespace baton::kvtransfer {
 
 struct KvSinkOptions {
-  uint64_t block_bytes = 0;
   // Much longer than a step of the prefill worker, which answers renewals between its steps.
   int64_t lease_ms = 15'000;
   // Renewals are sent this often.
@@ -116,8 +115,8 @@ using SinkAction = std::variant<OpenStream, SendRequest, FinishStream, ConnectPe
 
 class KvSink {
  public:
-  // `pool` is this worker's region: only read here, for digests.
-  KvSink(const KvSinkOptions& options, const Clock& clock, absl::Span<const uint8_t> pool);
+  // `pool` is what the blocks of this worker lie in, and outlives the sink, which only takes digests of it.
+  KvSink(const KvSinkOptions& options, const Clock& clock, const KvPool& pool);
   ~KvSink();
 
   // Ends in one Committed or FetchFailed. The key must not be there yet, and the blocks must lie in the pool.

@@ -1,6 +1,9 @@
 #include "kvtransfer/kv_sink.h"
 
+#include <cstring>
+
 #include "common/limits.h"
+#include "common/testing/fenced_kv_pool.h"
 #include "gtest/gtest.h"
 #include "kvtransfer/testing/describe_handoff.h"
 #include "kvtransfer/testing/sink_fixture.h"
@@ -75,6 +78,27 @@ TEST_F(KvSinkTest, CommitsWithTheCompleteMessageWhenAllWasRead) {
   EXPECT_EQ(Actions(), "");
   Complete(1, 1);
   EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Commit(1)");
+}
+
+TEST_F(KvSinkTest, BlocksInADevicesMemoryAreVerifiedThere) {
+  FencedKvPool device(8, kBlockBytes);
+  KvSink sink(SinkOptions(), clock_, device);
+  FetchSpec spec;
+  spec.key = KeyOf(1);
+  spec.blocks = {5, 2};
+  sink.Start(spec);
+  sink.OnReply(1, FetchAccepted{"address", kBlockBytes});
+  sink.OnConnected(1, kPeer);
+  sink.OnReply(1, BlocksReady{{ReadyOf(1, 0, 0), ReadyOf(1, 1, kBlockBytes)}});
+  sink.OnReply(1, FetchComplete{.block_count = 2, .first = {.token = 5}});
+  EXPECT_EQ(DescribeAll(sink.TakeActions()), "Open(1) Connect(1,address) Read(1,#1,0>320+64,64>128+64)");
+  device.OnDevice([](absl::Span<uint8_t> bytes) {
+    std::memset(bytes.data() + 5 * kBlockBytes, ByteOf(1, 0), kBlockBytes);
+    std::memset(bytes.data() + 2 * kBlockBytes, ByteOf(1, 1), kBlockBytes);
+  });
+  sink.OnReadDone(1, absl::OkStatus());
+  EXPECT_EQ(DescribeAll(sink.TakeActions()), "Send(1,Release) Finish(1) Commit(1)");
+  EXPECT_EQ(device.digested(), 2);
 }
 
 TEST_F(KvSinkTest, PromptThatIsInPlaceAlreadyCommitsWithoutARead) {

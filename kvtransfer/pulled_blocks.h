@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "common/digest.h"
 #include "common/kv_layout.h"
+#include "common/kv_pool.h"
 #include "kvtransfer/fetch_messages.h"
 #include "kvtransfer/transport.h"
 
@@ -41,7 +42,7 @@ class PulledBlocks {
 
   // A read of `indices` has ended well. DATA_LOSS when a block has differed from its digest more than `max_rereads`
   // times.
-  absl::Status Verify(absl::Span<const int32_t> indices, absl::Span<const uint8_t> pool, int32_t max_rereads);
+  absl::Status Verify(absl::Span<const int32_t> indices, const KvPool& pool, int32_t max_rereads);
 
   // Blocks of the whole prompt.
   int32_t count() const { return static_cast<int32_t>(destinations_.size()); }

@@ -30,7 +30,7 @@ bool PeerIsLost(const absl::Status& status) { return absl::IsUnavailable(status)
 }  // namespace
 
 TransferThread::TransferThread(Transport& transport, const KvSinkOptions& options, const Clock& clock,
-                               absl::Span<const uint8_t> pool, Callbacks callbacks)
+                               const KvPool& pool, Callbacks callbacks)
     : transport_(transport),
       clock_(clock),
       callbacks_(std::move(callbacks)),

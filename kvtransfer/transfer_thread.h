@@ -48,7 +48,7 @@ class TransferThread {
   static constexpr int64_t kStopNs = 2 * kNsPerSecond;
 
   // `transport` has its region, `pool` is that region (or its first part); both outlive the thread.
-  TransferThread(Transport& transport, const KvSinkOptions& options, const Clock& clock, absl::Span<const uint8_t> pool,
+  TransferThread(Transport& transport, const KvSinkOptions& options, const Clock& clock, const KvPool& pool,
                  Callbacks callbacks);
   ~TransferThread();
   TransferThread(const TransferThread&) = delete;

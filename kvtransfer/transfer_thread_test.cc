@@ -25,12 +25,6 @@ constexpr uint64_t kBlockBytes = 4096;
 constexpr int32_t kPoolBlocks = 512;
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
-KvSinkOptions SinkOptions() {
-  KvSinkOptions options;
-  options.block_bytes = kBlockBytes;
-  return options;
-}
-
 FetchSpec SpecOf(uint64_t job, std::vector<BlockId> blocks) {
   FetchSpec spec;
   spec.key = KeyOf(job);
@@ -280,10 +274,11 @@ TEST(TransferThreadTest, FetchesManyPromptsAndTheSourceGetsItsBlocksBack) {
   auto sink_transport = MakeInproc();
   const auto source_pool = *source_transport->AllocateRegion(kPoolBlocks * kBlockBytes);
   const auto sink_pool = *sink_transport->AllocateRegion(kPoolBlocks * kBlockBytes);
+  const HostKvPool pool(sink_pool, kBlockBytes);
   for (size_t i = 0; i < source_pool.size(); ++i) source_pool[i] = static_cast<uint8_t>(i * 31 / 7 + i / kBlockBytes);
   Outcomes outcomes;
   SourceHost source(*source_transport, source_pool);
-  TransferThread thread(*sink_transport, SinkOptions(), MonotonicClock(), sink_pool, outcomes.Callbacks());
+  TransferThread thread(*sink_transport, KvSinkOptions(), MonotonicClock(), pool, outcomes.Callbacks());
   source.AnswerTo(thread);
   thread.Launch(source);
   // Block i of the pool moves to block kPoolBlocks - 1 - i.
@@ -312,9 +307,10 @@ TEST(TransferThreadTest, RefusedFetchFailsWithTheSourcesReason) {
   auto sink_transport = MakeInproc();
   const auto source_pool = *source_transport->AllocateRegion(kPoolBlocks * kBlockBytes);
   const auto sink_pool = *sink_transport->AllocateRegion(kPoolBlocks * kBlockBytes);
+  const HostKvPool pool(sink_pool, kBlockBytes);
   Outcomes outcomes;
   SourceHost source(*source_transport, source_pool);
-  TransferThread thread(*sink_transport, SinkOptions(), MonotonicClock(), sink_pool, outcomes.Callbacks());
+  TransferThread thread(*sink_transport, KvSinkOptions(), MonotonicClock(), pool, outcomes.Callbacks());
   source.AnswerTo(thread);
   thread.Launch(source);
   FetchSpec spec = SpecOf(1, {0});
@@ -327,8 +323,8 @@ TEST(TransferThreadTest, RefusedFetchFailsWithTheSourcesReason) {
 class TransferThreadFakeTest : public testing::Test {
  protected:
   TransferThreadFakeTest()
-      : pool_(*transport_.AllocateRegion(kPoolBlocks * kBlockBytes)),
-        thread_(transport_, SinkOptions(), transport_.clock, pool_, outcomes_.Callbacks()) {
+      : pool_(*transport_.AllocateRegion(kPoolBlocks * kBlockBytes), kBlockBytes),
+        thread_(transport_, KvSinkOptions(), transport_.clock, pool_, outcomes_.Callbacks()) {
     thread_.Launch(channel_);
   }
   // Until a read of job `job` starts, or is refused.
@@ -341,7 +337,7 @@ class TransferThreadFakeTest : public testing::Test {
   }
 
   FakeTransport transport_;
-  absl::Span<uint8_t> pool_;
+  const HostKvPool pool_;
   Outcomes outcomes_;
   SilentChannel channel_;
   TransferThread thread_;

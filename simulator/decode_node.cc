@@ -24,8 +24,7 @@ constexpr uint64_t kPieceBytes = 160;
 DecodeNode::DecodeNode(Simulation& sim, RouterNode& router, PeerDirectory& directory, const WorkerSetup& setup)
     : WorkerNode(sim, router, setup),
       directory_(directory),
-      sink_({.block_bytes = model_->kv_layout().block_bytes(), .lease_ms = setup.lease_ms, .renew_ms = setup.renew_ms},
-            sim.queue, pool()),
+      sink_({.lease_ms = setup.lease_ms, .renew_ms = setup.renew_ms}, sim.queue, pool_),
       core_({.max_sequences = setup.max_sequences, .headroom_blocks = 0, .fingerprint = model_->fingerprint()},
             sim.queue, *engine_, *this, *this) {
   MakeLoop(core_);
@@ -160,7 +159,7 @@ void DecodeNode::Handle(const kvtransfer::StartRead& action) {
 
 void DecodeNode::Copy(PrefillNode& peer, const kvtransfer::CopyRange& range) {
   if (!alive()) return;
-  std::memcpy(pool().data() + range.local_offset, peer.pool().data() + range.remote_offset, range.bytes);
+  std::memcpy(memory().data() + range.local_offset, peer.memory().data() + range.remote_offset, range.bytes);
 }
 
 void DecodeNode::Handle(const kvtransfer::Committed& action) {

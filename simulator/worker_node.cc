@@ -15,15 +15,9 @@ constexpr uint8_t kGarbage = 0xa5;
 
 // PlantedBug::kResumedTooLate. A decode worker that prefills nothing itself runs several rows of one sequence only
 // after a preemption: the first of them is skipped, as if it had been computed already.
-class TooLateModel final : public engine::ModelRunner {
+class TooLateModel final : public engine::FakeModel {
  public:
-  explicit TooLateModel(const engine::FakeModelOptions& options) : model_(options) {}
-
-  int32_t vocab_size() const override { return model_.vocab_size(); }
-  int32_t context_length() const override { return model_.context_length(); }
-  const KvLayout& kv_layout() const override { return model_.kv_layout(); }
-  const std::string& fingerprint() const override { return model_.fingerprint(); }
-  void SetKvPool(uint8_t* base, int32_t block_count) override { model_.SetKvPool(base, block_count); }
+  using FakeModel::FakeModel;
 
   void Forward(const engine::StepBatch& batch, absl::Span<float> logits) override {
     std::vector<engine::SequenceSlice> slices(batch.slices.begin(), batch.slices.end());
@@ -33,11 +27,8 @@ class TooLateModel final : public engine::ModelRunner {
       ++slice.first_position;
       --slice.row_count;
     }
-    model_.Forward({.tokens = batch.tokens, .slices = slices, .logits_count = batch.logits_count}, logits);
+    FakeModel::Forward({.tokens = batch.tokens, .slices = slices, .logits_count = batch.logits_count}, logits);
   }
-
- private:
-  engine::FakeModel model_;
 };
 
 std::unique_ptr<engine::ModelRunner> MakeModel(const Simulation& sim, router::WorkerRole role) {
@@ -55,12 +46,12 @@ WorkerNode::WorkerNode(Simulation& sim, RouterNode& router, const WorkerSetup& s
       setup_(setup),
       incarnation_(sim.random.NextId()),
       model_(MakeModel(sim, setup.role)),
-      pool_(static_cast<size_t>(setup.block_count) * model_->kv_layout().block_bytes(), kGarbage),
-      engine_(std::make_unique<engine::Engine>(engine::EngineOptions{.block_count = setup.block_count,
-                                                                     .chunk_tokens = setup.chunk_tokens,
-                                                                     .max_sequences = setup.max_sequences,
-                                                                     .eos_ids = {kEosId}},
-                                               *model_, absl::MakeSpan(pool_))) {}
+      memory_(static_cast<size_t>(setup.block_count) * model_->kv_layout().block_bytes(), kGarbage),
+      pool_(absl::MakeSpan(memory_), model_->kv_layout().block_bytes()),
+      engine_(std::make_unique<engine::Engine>(
+          engine::EngineOptions{
+              .chunk_tokens = setup.chunk_tokens, .max_sequences = setup.max_sequences, .eos_ids = {kEosId}},
+          *model_, pool_)) {}
 
 void WorkerNode::MakeLoop(engine::PhasePolicy& policy) {
   loop_ = std::make_unique<engine::EngineLoop>(*engine_, sim_.queue, std::vector<engine::PhasePolicy*>{&policy});

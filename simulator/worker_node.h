@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/kv_pool.h"
 #include "common/worker_job.h"
 #include "decode_worker/decode_core.h"
 #include "engine/engine.h"
@@ -61,7 +62,7 @@ class WorkerNode : public UpdateSink {
   bool alive() const { return alive_; }
   const Incarnation& incarnation() const { return incarnation_; }
   const WorkerSetup& setup() const { return setup_; }
-  absl::Span<uint8_t> pool() { return absl::MakeSpan(pool_); }
+  absl::Span<uint8_t> memory() { return absl::MakeSpan(memory_); }
 
  protected:
   // The derived node calls it last in its constructor.
@@ -80,7 +81,8 @@ class WorkerNode : public UpdateSink {
   const WorkerSetup setup_;
   const Incarnation incarnation_;
   std::unique_ptr<engine::ModelRunner> model_;
-  std::vector<uint8_t> pool_;
+  std::vector<uint8_t> memory_;
+  HostKvPool pool_;
   std::unique_ptr<engine::Engine> engine_;
 
  private:

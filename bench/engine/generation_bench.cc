@@ -30,9 +30,8 @@ class Session {
         seed_(seed),
         blocks_(sequences * BlocksEach(runner.kv_layout().groups(), tokens_each, chunk_tokens)),
         kv_(static_cast<size_t>(blocks_) * runner.kv_layout().block_bytes()),
-        engine_(
-            {.block_count = blocks_, .chunk_tokens = chunk_tokens, .max_sequences = sequences, .prefix_cache = false},
-            runner, absl::MakeSpan(kv_.data(), kv_.bytes())) {}
+        pool_(absl::MakeSpan(kv_.data(), kv_.bytes()), runner.kv_layout().block_bytes()),
+        engine_({.chunk_tokens = chunk_tokens, .max_sequences = sequences, .prefix_cache = false}, runner, pool_) {}
 
   // Submits `count` prompts.
   void Submit(int count, int prompt_tokens, int max_tokens) {
@@ -73,6 +72,7 @@ class Session {
   const uint64_t seed_;
   const int blocks_;
   const engine::kernels::AlignedBuffer kv_;
+  HostKvPool pool_;
   engine::Engine engine_;
   int drawn_ = 0;
   std::vector<engine::SequenceId> live_;

@@ -12,18 +12,15 @@ namespace baton::bench {
 namespace {
 
 // Counts the rows that it is asked to run.
-class CountingModel final : public engine::ModelRunner {
+class CountingModel final : public engine::FakeModel {
  public:
-  int32_t vocab_size() const override { return model_.vocab_size(); }
-  int32_t context_length() const override { return model_.context_length(); }
-  const KvLayout& kv_layout() const override { return model_.kv_layout(); }
-  const std::string& fingerprint() const override { return model_.fingerprint(); }
-  void SetKvPool(uint8_t* base, int32_t block_count) override { model_.SetKvPool(base, block_count); }
+  CountingModel() : FakeModel({}) {}
+
   void Forward(const engine::StepBatch& batch, absl::Span<float> logits) override {
     rows_ += static_cast<int64_t>(batch.tokens.size());
     most_rows_ = std::max(most_rows_, static_cast<int64_t>(batch.tokens.size()));
     if (batch.tokens.size() == batch.slices.size()) ++decode_steps_;
-    model_.Forward(batch, logits);
+    FakeModel::Forward(batch, logits);
   }
 
   int64_t rows() const { return rows_; }
@@ -31,7 +28,6 @@ class CountingModel final : public engine::ModelRunner {
   int64_t decode_steps() const { return decode_steps_; }
 
  private:
-  engine::FakeModel model_{{}};
   int64_t rows_ = 0;
   int64_t most_rows_ = 0;
   int64_t decode_steps_ = 0;

@@ -21,18 +21,13 @@ constexpr int kMaxSampledSteps = 50;
 constexpr int kPromptIds = 60;
 
 // A fake model that measures its own time.
-class TimedModel final : public engine::ModelRunner {
+class TimedModel final : public engine::FakeModel {
  public:
-  explicit TimedModel(int vocab_size) : model_({.vocab_size = vocab_size}) {}
+  explicit TimedModel(int vocab_size) : FakeModel({.vocab_size = vocab_size}) {}
 
-  int32_t vocab_size() const override { return model_.vocab_size(); }
-  int32_t context_length() const override { return model_.context_length(); }
-  const KvLayout& kv_layout() const override { return model_.kv_layout(); }
-  const std::string& fingerprint() const override { return model_.fingerprint(); }
-  void SetKvPool(uint8_t* base, int32_t block_count) override { model_.SetKvPool(base, block_count); }
   void Forward(const engine::StepBatch& batch, absl::Span<float> logits) override {
     const TimeNs begin = MonotonicClock().Now();
-    model_.Forward(batch, logits);
+    FakeModel::Forward(batch, logits);
     forward_ns_ = MonotonicClock().Now() - begin;
   }
 
@@ -40,7 +35,6 @@ class TimedModel final : public engine::ModelRunner {
   int64_t forward_ns() const { return forward_ns_; }
 
  private:
-  engine::FakeModel model_;
   int64_t forward_ns_ = 0;
 };
 
@@ -49,8 +43,8 @@ std::vector<double> StepMicroseconds(int sequences, int steps, int vocab_size) {
   const int max_tokens = steps + kWarmSteps + sequences + 2;
   const int blocks = sequences * (BlocksForTokens(kPromptTokens + max_tokens) + 1);
   std::vector<uint8_t> memory(static_cast<size_t>(blocks) * model.kv_layout().block_bytes());
-  engine::Engine engine({.block_count = blocks, .chunk_tokens = 256, .max_sequences = sequences}, model,
-                        absl::MakeSpan(memory));
+  HostKvPool pool(absl::MakeSpan(memory), model.kv_layout().block_bytes());
+  engine::Engine engine({.chunk_tokens = 256, .max_sequences = sequences}, model, pool);
   for (int i = 0; i < sequences; ++i) {
     engine::SequenceSpec spec;
     spec.prompt.assign(kPromptTokens, i % kPromptIds);

@@ -65,7 +65,8 @@ Digest128 ProbeModel(const SyntheticSpec& spec, Numerics numerics, KvDtype kv_dt
   constexpr int32_t kStride = BlocksForTokens(kProbeTokens);
   const std::vector<BlockId> blocks = ProbeBlocks(runner.kv_layout(), kStride);
   kernels::AlignedBuffer kv(blocks.size() * runner.kv_layout().block_bytes());
-  runner.SetKvPool(kv.data(), static_cast<int32_t>(blocks.size()));
+  HostKvPool kv_pool(absl::MakeSpan(kv.data(), kv.bytes()), runner.kv_layout().block_bytes());
+  runner.SetKvPool(kv_pool);
   std::vector<int32_t> tokens(static_cast<size_t>(kProbeTokens));
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 31 % file->config().vocab_size);
 

@@ -34,8 +34,10 @@ Generated GenerateGreedily(const modelfile::ModelFile& file, Numerics numerics, 
       file, {.numerics = numerics, .weights = weights, .threads = 1, .max_rows = kPromptTokens, .progress = &progress});
   EXPECT_TRUE(runner.ok()) << runner.status();
   if (!runner.ok()) return {};
-  kernels::AlignedBuffer pool(kBlocks * (*runner)->kv_layout().block_bytes());
-  (*runner)->SetKvPool(pool.data(), kBlocks);
+  const size_t block_bytes = (*runner)->kv_layout().block_bytes();
+  kernels::AlignedBuffer memory(kBlocks * block_bytes);
+  HostKvPool pool(absl::MakeSpan(memory.data(), memory.bytes()), block_bytes);
+  (*runner)->SetKvPool(pool);
   std::vector<BlockId> blocks;
   for (int i = 0; i < kBlocks; ++i) blocks.push_back(i);
   std::vector<int32_t> rows;

@@ -115,10 +115,12 @@ void TransformerRunner::AllocateScratch(int max_rows) {
   carve(scratch_.data());
 }
 
-void TransformerRunner::SetKvPool(uint8_t* base, int32_t block_count) {
+void TransformerRunner::SetKvPool(KvPool& pool) {
+  uint8_t* const base = pool.memory().host().data();
   BATON_CHECK(reinterpret_cast<uintptr_t>(base) % 64 == 0) << "the KV pool must be 64-byte aligned";
+  BATON_CHECK(pool.block_bytes() == block_bytes_) << pool.block_bytes();
   kv_.SetPool(base);
-  kv_blocks_ = block_count;
+  kv_blocks_ = pool.block_count();
 }
 
 void TransformerRunner::Forward(const StepBatch& batch, absl::Span<float> logits) {

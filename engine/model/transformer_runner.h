@@ -36,7 +36,7 @@ class TransformerRunner final : public ModelRunner {
   int32_t context_length() const override { return config_.context_length; }
   const KvLayout& kv_layout() const override { return layout_; }
   const std::string& fingerprint() const override { return fingerprint_; }
-  void SetKvPool(uint8_t* base, int32_t block_count) override;
+  void SetKvPool(KvPool& pool) override;
   void Forward(const StepBatch& batch, absl::Span<float> logits) override;
   void ForEach(int count, absl::FunctionRef<void(int)> fn) override;
 

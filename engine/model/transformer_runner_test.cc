@@ -262,9 +262,10 @@ TEST_P(EveryNumerics, BytesOfOtherTokensNeverMatter) {
   std::vector<int32_t> tokens(21, 3);
   std::vector<std::vector<float>> logits;
   for (const int fill : {0x00, 0xff}) {
-    kernels::AlignedBuffer pool(2 * runner->kv_layout().block_bytes());
-    std::memset(pool.data(), fill, pool.bytes());
-    runner->SetKvPool(pool.data(), 2);
+    kernels::AlignedBuffer memory(2 * runner->kv_layout().block_bytes());
+    std::memset(memory.data(), fill, memory.bytes());
+    HostKvPool pool(absl::MakeSpan(memory.data(), memory.bytes()), runner->kv_layout().block_bytes());
+    runner->SetKvPool(pool);
     const BlockId blocks[] = {1, 0};
     SequenceSlice slice;
     slice.row_count = 21;

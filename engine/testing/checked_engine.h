@@ -17,15 +17,9 @@ namespace baton::engine {
 
 // Aborts when a step writes a block that another slice of the step refers to, runs more rows than it may, ends a chunk
 // inside a block, or when a slice has more blocks than its rows see.
-class CheckedModel final : public ModelRunner {
+class CheckedModel final : public FakeModel {
  public:
-  CheckedModel(const FakeModelOptions& options, int32_t max_rows) : model_(options), max_rows_(max_rows) {}
-
-  int32_t vocab_size() const override { return model_.vocab_size(); }
-  int32_t context_length() const override { return model_.context_length(); }
-  const KvLayout& kv_layout() const override { return model_.kv_layout(); }
-  const std::string& fingerprint() const override { return model_.fingerprint(); }
-  void SetKvPool(uint8_t* base, int32_t block_count) override { model_.SetKvPool(base, block_count); }
+  CheckedModel(const FakeModelOptions& options, int32_t max_rows) : FakeModel(options), max_rows_(max_rows) {}
 
   void Forward(const StepBatch& batch, absl::Span<float> logits) override {
     BATON_CHECK(static_cast<int32_t>(batch.tokens.size()) <= max_rows_) << batch.tokens.size();
@@ -40,7 +34,7 @@ class CheckedModel final : public ModelRunner {
       CheckBlocks(slice, BlocksForTokens(end), referring);
     }
     rows_ += static_cast<int64_t>(batch.tokens.size());
-    model_.Forward(batch, logits);
+    FakeModel::Forward(batch, logits);
   }
 
   // Each call on a thread of its own.
@@ -69,17 +63,18 @@ class CheckedModel final : public ModelRunner {
     }
   }
 
-  FakeModel model_;
   const int32_t max_rows_;
   int64_t rows_ = 0;
 };
 
 class TestEngine {
  public:
-  explicit TestEngine(const EngineOptions& options, const FakeModelOptions& model_options = {})
+  explicit TestEngine(int32_t block_count, const EngineOptions& options = {},
+                      const FakeModelOptions& model_options = {})
       : model(model_options, options.chunk_tokens + options.max_sequences),
-        memory(static_cast<size_t>(options.block_count) * model.kv_layout().block_bytes(), 0xa5),
-        engine(options, model, absl::MakeSpan(memory)) {}
+        memory(static_cast<size_t>(block_count) * model.kv_layout().block_bytes(), 0xa5),
+        pool(absl::MakeSpan(memory), model.kv_layout().block_bytes()),
+        engine(options, model, pool) {}
 
   absl::Span<uint8_t> Block(BlockId block) {
     const size_t bytes = model.kv_layout().block_bytes();
@@ -88,6 +83,7 @@ class TestEngine {
 
   CheckedModel model;
   std::vector<uint8_t> memory;
+  HostKvPool pool;
   Engine engine;
 };
 

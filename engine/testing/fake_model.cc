@@ -87,9 +87,10 @@ FakeModel::FakeModel(const FakeModelOptions& options)
   BATON_CHECK(options.layers() > 0 && (options.sliding_layers == 0 || options.window > 1));
 }
 
-void FakeModel::SetKvPool(uint8_t* base, int32_t block_count) {
-  base_ = base;
-  block_count_ = block_count;
+void FakeModel::SetKvPool(KvPool& pool) {
+  BATON_CHECK(pool.block_bytes() == block_bytes_) << pool.block_bytes();
+  base_ = pool.memory().base;
+  block_count_ = pool.block_count();
 }
 
 uint8_t* FakeModel::Cell(const SequenceSlice& slice, int32_t layer, int32_t position) const {

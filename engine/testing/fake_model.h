@@ -35,7 +35,7 @@ struct FakeModelOptions {
   }
 };
 
-class FakeModel final : public ModelRunner {
+class FakeModel : public ModelRunner {
  public:
   explicit FakeModel(const FakeModelOptions& options);
 
@@ -44,7 +44,7 @@ class FakeModel final : public ModelRunner {
   // 16 bytes a token and layer.
   const KvLayout& kv_layout() const override { return layout_; }
   const std::string& fingerprint() const override { return fingerprint_; }
-  void SetKvPool(uint8_t* base, int32_t block_count) override;
+  void SetKvPool(KvPool& pool) override;
   void Forward(const StepBatch& batch, absl::Span<float> logits) override;
 
  private:

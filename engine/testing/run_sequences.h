@@ -25,17 +25,19 @@ struct Outcome {
 class TestBlocks {
  public:
   TestBlocks(ModelRunner& runner, int count, RandomSource& random)
-      : bytes_(runner.kv_layout().block_bytes()), pool_(static_cast<size_t>(count) * bytes_) {
+      : bytes_(runner.kv_layout().block_bytes()),
+        memory_(static_cast<size_t>(count) * bytes_),
+        pool_(absl::MakeSpan(memory_.data(), memory_.bytes()), bytes_) {
     free_.resize(static_cast<size_t>(count));
     std::iota(free_.begin(), free_.end(), 0);
     for (size_t i = free_.size(); i > 1; --i) std::swap(free_[i - 1], free_[random.Below(i)]);
-    runner.SetKvPool(pool_.data(), count);
+    runner.SetKvPool(pool_);
   }
 
   BlockId Take() {
     const BlockId block = free_.back();
     free_.pop_back();
-    std::memset(At(block), 0, bytes_);
+    pool_.Zero(block);
     return block;
   }
   // What it held.
@@ -47,10 +49,11 @@ class TestBlocks {
   }
 
  private:
-  uint8_t* At(BlockId block) { return pool_.data() + static_cast<size_t>(block) * bytes_; }
+  uint8_t* At(BlockId block) { return memory_.data() + static_cast<size_t>(block) * bytes_; }
 
   const size_t bytes_;
-  kernels::AlignedBuffer pool_;
+  kernels::AlignedBuffer memory_;
+  HostKvPool pool_;
   std::vector<BlockId> free_;
 };
 

@@ -21,7 +21,6 @@ inline constexpr PeerId kPeer = 77;
 
 inline KvSinkOptions SinkOptions() {
   KvSinkOptions options;
-  options.block_bytes = kBlockBytes;
   options.lease_ms = 4'000;
   options.renew_ms = 500;
   options.max_blocks_per_read = 2;
@@ -79,7 +78,7 @@ class KvSinkTest : public testing::Test {
   void Fill(uint64_t job, std::vector<int32_t> indices) {
     for (int32_t index : indices) {
       const auto block = static_cast<size_t>(blocks_.at(job)[static_cast<size_t>(index)]);
-      std::memset(pool_.data() + block * kBlockBytes, ByteOf(job, index), kBlockBytes);
+      std::memset(memory_.data() + block * kBlockBytes, ByteOf(job, index), kBlockBytes);
     }
   }
   void Complete(uint64_t job, int32_t blocks, FinishReason finish = FinishReason::kNone) {
@@ -101,7 +100,8 @@ class KvSinkTest : public testing::Test {
   }
 
   ManualClock clock_;
-  std::vector<uint8_t> pool_ = std::vector<uint8_t>(kBlockBytes * 32);
+  std::vector<uint8_t> memory_ = std::vector<uint8_t>(kBlockBytes * 32);
+  HostKvPool pool_{absl::MakeSpan(memory_), kBlockBytes};
   KvSink sink_{SinkOptions(), clock_, pool_};
   std::map<uint64_t, std::vector<BlockId>> blocks_;
   uint64_t last_job_ = 0;

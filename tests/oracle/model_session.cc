@@ -40,9 +40,10 @@ ModelSession::ModelSession(std::unique_ptr<engine::ModelRunner> runner, int32_t 
       blocks_(static_cast<size_t>(runner_->kv_layout().groups().count() * block_stride_)) {
   std::iota(blocks_.begin(), blocks_.end(), 0);
   const size_t bytes = blocks_.size() * runner_->kv_layout().block_bytes();
-  pool_.reset(
+  memory_.reset(
       static_cast<uint8_t*>(std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment)));
-  runner_->SetKvPool(pool_.get(), static_cast<int32_t>(blocks_.size()));
+  pool_.emplace(absl::MakeSpan(memory_.get(), bytes), runner_->kv_layout().block_bytes());
+  runner_->SetKvPool(*pool_);
   logits_.resize(static_cast<size_t>(kChunkTokens) * static_cast<size_t>(runner_->vocab_size()));
 }
 

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/kv_pool.h"
 #include "engine/cpu_model.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -41,7 +43,8 @@ class ModelSession {
   struct Free {
     void operator()(uint8_t* memory) const;
   };
-  std::unique_ptr<uint8_t[], Free> pool_;
+  std::unique_ptr<uint8_t[], Free> memory_;
+  std::optional<HostKvPool> pool_;
   std::vector<float> logits_;
 };
 
