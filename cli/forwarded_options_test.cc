@@ -23,14 +23,15 @@ using ::testing::UnorderedElementsAre;
 
 using Args = std::vector<std::string>;
 
-// The commands of a cluster with main's options. They parse and then do nothing.
+// The commands of a cluster with main's options. They are parsed but not run.
 class Commands {
  public:
   Commands() {
     AddServeCommand(app_, exit_code_);
     AddRouterCommand(app_, exit_code_);
     AddWorkerCommands(app_, exit_code_);
-    for (CLI::App* command : app_.get_subcommands([](CLI::App*) { return true; })) command->callback([] {});
+    // Runs after the parser and before the callback of the command.
+    app_.parse_complete_callback([] { throw CLI::Success(); });
   }
 
   CLI::App& Command(const std::string& name) { return *app_.get_subcommand(name); }
@@ -41,10 +42,12 @@ class Commands {
     args.insert(args.begin(), command);
     try {
       app_.parse(Args(args.rbegin(), args.rend()));
+    } catch (const CLI::Success&) {
+      return true;
     } catch (const CLI::ParseError&) {
       return false;
     }
-    return true;
+    return false;
   }
 
  private:
