@@ -34,7 +34,7 @@ constexpr int kMaxPromptTokens = 1 << 16;
 constexpr int kMaxPrompts = 256;
 constexpr int kMaxRounds = 100;
 
-struct Flags : KernelFlags {
+struct EngineBenchFlags : KernelFlags {
   std::string model;
   std::vector<std::string> only = {"limits", "handoff", "scheduling", "attention", "prefill", "decode"};
   std::vector<std::string> prefill = {"512", "2048"};
@@ -60,7 +60,9 @@ bool ParsePrompts(const std::string& text, bench::PrefillShape& shape) {
 // One run of the command: what was asked for, and what was measured so far.
 class EngineBench {
  public:
-  explicit EngineBench(const Flags& flags) : flags_(flags) { flags_.threads = engine::KernelThreads(flags_.threads); }
+  explicit EngineBench(const EngineBenchFlags& flags) : flags_(flags) {
+    flags_.threads = engine::KernelThreads(flags_.threads);
+  }
 
   absl::Status Run() {
     BATON_RETURN_IF_ERROR(Measure());
@@ -218,7 +220,7 @@ class EngineBench {
     std::cout << std::flush;
   }
 
-  Flags flags_;
+  EngineBenchFlags flags_;
   LoadedModelFile model_;
   bench::MachineLimits limits_;
   std::unique_ptr<engine::ModelRunner> runner_;
@@ -243,7 +245,7 @@ CLI::Validator Prompts() {
 }  // namespace
 
 void AddBenchEngineCommand(CLI::App& bench, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<EngineBenchFlags>();
   CLI::App* command = bench.add_subcommand("engine", "the engine and its parts beside what this machine allows");
   AddModelFlag(*command, flags->model);
   AddKernelFlags(*command, *flags);

@@ -32,7 +32,7 @@ constexpr int kShownErrors = 5;
 constexpr int kOpenLoopConcurrency = 256;
 constexpr int kOpenAiVocabulary = 32000;
 
-struct Flags {
+struct ServeBenchFlags {
   std::string backend = "grpc";
   std::string target;
   std::string base_url = "http://127.0.0.1:8080/v1";
@@ -61,7 +61,7 @@ struct Connection {
   int32_t vocab_size = 0;
 };
 
-absl::StatusOr<Connection> ConnectGrpc(const Flags& flags) {
+absl::StatusOr<Connection> ConnectGrpc(const ServeBenchFlags& flags) {
   auto client = std::make_unique<bench::GrpcClient>(
       bench::GrpcClientOptions{.target = flags.target, .model = flags.model, .timeout_ms = flags.timeout_ms});
   BATON_ASSIGN_OR_RETURN(const v1::Model model, client->FindModel());
@@ -71,7 +71,7 @@ absl::StatusOr<Connection> ConnectGrpc(const Flags& flags) {
                     .vocab_size = flags.vocab_size > 0 ? flags.vocab_size : model.vocab_size()};
 }
 
-absl::StatusOr<Connection> ConnectOpenAi(const Flags& flags) {
+absl::StatusOr<Connection> ConnectOpenAi(const ServeBenchFlags& flags) {
   bench::OpenAiClientOptions options{.model = flags.model, .timeout_ms = flags.timeout_ms};
   BATON_ASSIGN_OR_RETURN(options.base, bench::ParseBaseUrl(flags.base_url));
   auto client = std::make_unique<bench::OpenAiClient>(options);
@@ -85,7 +85,7 @@ absl::StatusOr<Connection> ConnectOpenAi(const Flags& flags) {
                     .vocab_size = flags.vocab_size > 0 ? flags.vocab_size : kOpenAiVocabulary};
 }
 
-absl::StatusOr<std::vector<bench::PlannedRequest>> MakePlan(const Flags& flags) {
+absl::StatusOr<std::vector<bench::PlannedRequest>> MakePlan(const ServeBenchFlags& flags) {
   if (!flags.trace.empty()) {
     std::ifstream file(flags.trace, std::ios::binary);
     if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", flags.trace, ": check the path"));
@@ -108,14 +108,14 @@ double CpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-int Concurrency(const Flags& flags) {
+int Concurrency(const ServeBenchFlags& flags) {
   if (flags.concurrency > 0) return flags.concurrency;
   return flags.request_rate > 0 || !flags.trace.empty() ? kOpenLoopConcurrency : 1;
 }
 
 // Runs the first requests of the plan, all due at once. They do not count.
-absl::Status WarmUp(const Flags& flags, absl::Span<const bench::PlannedRequest> plan, bench::LoadRunOptions options,
-                    bench::LoadClient& client) {
+absl::Status WarmUp(const ServeBenchFlags& flags, absl::Span<const bench::PlannedRequest> plan,
+                    bench::LoadRunOptions options, bench::LoadClient& client) {
   std::vector<bench::PlannedRequest> first(plan.begin(), plan.begin() + std::min<size_t>(plan.size(), flags.warmup));
   for (bench::PlannedRequest& request : first) request.arrival_ns = 0;
   options.first_index = static_cast<int>(plan.size());
@@ -134,7 +134,7 @@ absl::Status WritePlot(const std::string& path, const std::string& svg) {
   return absl::OkStatus();
 }
 
-absl::Status Serve(const Flags& flags) {
+absl::Status Serve(const ServeBenchFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const std::vector<bench::PlannedRequest> plan, MakePlan(flags));
   BATON_ASSIGN_OR_RETURN(const Connection connection,
                          flags.backend == "grpc" ? ConnectGrpc(flags) : ConnectOpenAi(flags));
@@ -189,7 +189,7 @@ CLI::Validator Url() {
       "URL");
 }
 
-void AddWorkloadFlags(CLI::App& command, Flags& flags) {
+void AddWorkloadFlags(CLI::App& command, ServeBenchFlags& flags) {
   command.add_option("--requests", flags.requests)->check(CLI::Range(1, bench::kMaxRequests))->capture_default_str();
   command.add_option("--concurrency", flags.concurrency, "most in flight; 0: 1, or 256 with a rate or a trace")
       ->check(CLI::Range(0, bench::kMaxConcurrency))
@@ -214,7 +214,7 @@ void AddWorkloadFlags(CLI::App& command, Flags& flags) {
 }  // namespace
 
 void AddBenchServeCommand(CLI::App& bench, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ServeBenchFlags>();
   CLI::App* command = bench.add_subcommand("serve", "loads a server and says how it held up");
   command->add_option("--backend", flags->backend, "grpc (Baton) or openai (any completions server)")
       ->check(CLI::IsMember({"grpc", "openai"}))

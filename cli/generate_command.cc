@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Flags {
+struct GenerateFlags {
   std::string target;
   std::string model;
   std::optional<std::string> prompt, prompt_file, token_ids, token_ids_file, messages;
@@ -73,7 +73,7 @@ absl::Status ParseMessages(const std::string& text, v1::ChatPrompt& chat) {
   return absl::OkStatus();
 }
 
-absl::Status FillPrompt(const Flags& flags, v1::GenerateRequest& request) {
+absl::Status FillPrompt(const GenerateFlags& flags, v1::GenerateRequest& request) {
   if (flags.prompt) {
     request.set_text(*flags.prompt);
   } else if (flags.prompt_file) {
@@ -165,7 +165,7 @@ void PrintTiming(const v1::Finished& finished) {
                t.network_ms());
 }
 
-absl::Status Generate(const Flags& flags) {
+absl::Status Generate(const GenerateFlags& flags) {
   v1::GenerateRequest request;
   request.set_model(flags.model);
   request.set_tenant(flags.tenant);
@@ -190,7 +190,7 @@ absl::Status Generate(const Flags& flags) {
   return absl::OkStatus();
 }
 
-absl::Status Chat(const Flags& flags) {
+absl::Status Chat(const GenerateFlags& flags) {
   GenerationClient client(flags.target);
   v1::GenerateRequest request;
   request.set_model(flags.model);
@@ -213,7 +213,7 @@ absl::Status Chat(const Flags& flags) {
   return absl::OkStatus();
 }
 
-void AddClientFlags(CLI::App& command, Flags& flags) {
+void AddClientFlags(CLI::App& command, GenerateFlags& flags) {
   AddTargetFlag(command, flags.target);
   command.add_option("--model", flags.model, "name of the served model [the only one]");
   command.add_option("--timeout-ms", flags.timeout_ms, "0: none")->check(CLI::NonNegativeNumber);
@@ -223,7 +223,7 @@ void AddClientFlags(CLI::App& command, Flags& flags) {
 }  // namespace
 
 void AddGenerateCommand(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<GenerateFlags>();
   CLI::App* command = app.add_subcommand("generate", "generates from a prompt and streams the text");
   AddClientFlags(*command, *flags);
   CLI::Option_group* prompt = command->add_option_group("prompt");
@@ -241,7 +241,7 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
 }
 
 void AddChatCommand(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<GenerateFlags>();
   CLI::App* command = app.add_subcommand("chat", "talks with the model, a line at a time");
   AddClientFlags(*command, *flags);
   command->callback([flags, &exit_code] { exit_code = Report(Chat(*flags)); });

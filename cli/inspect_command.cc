@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Flags {
+struct InspectFlags {
   std::string model;
   std::optional<std::string> text, file;
   std::vector<int32_t> token_ids;
@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const std::s
   return tokenizer::Tokenizer::Create(loaded.file->tokenizer());
 }
 
-absl::Status Tokenize(const Flags& flags) {
+absl::Status Tokenize(const InspectFlags& flags) {
   std::string text = flags.text.value_or("");
   if (flags.file) {
     std::ifstream file(*flags.file, std::ios::binary);
@@ -55,7 +55,7 @@ absl::Status Tokenize(const Flags& flags) {
   return absl::OkStatus();
 }
 
-absl::Status Detokenize(const Flags& flags) {
+absl::Status Detokenize(const InspectFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(flags.model));
   BATON_ASSIGN_OR_RETURN(const std::string text, tokenizer->Decode(flags.token_ids, /*skip_special=*/false));
   if (flags.json) {
@@ -102,7 +102,7 @@ Json InspectJson(const LoadedModelFile& loaded) {
   return json;
 }
 
-absl::Status Inspect(const Flags& flags) {
+absl::Status Inspect(const InspectFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags.model));
   const Json json = InspectJson(loaded);
   if (flags.json) {
@@ -126,15 +126,15 @@ absl::Status Inspect(const Flags& flags) {
   return absl::OkStatus();
 }
 
-void SetCallback(CLI::App& command, const std::shared_ptr<Flags>& flags, absl::Status (*run)(const Flags&),
-                 int& exit_code) {
+void SetCallback(CLI::App& command, const std::shared_ptr<InspectFlags>& flags,
+                 absl::Status (*run)(const InspectFlags&), int& exit_code) {
   command.callback([flags, run, &exit_code] { exit_code = Report(run(*flags)); });
 }
 
 }  // namespace
 
 void AddTokenizeCommands(CLI::App& app, int& exit_code) {
-  auto encode = std::make_shared<Flags>();
+  auto encode = std::make_shared<InspectFlags>();
   CLI::App* tokenize = app.add_subcommand("tokenize", "text to token ids, without special tokens added");
   AddModelFlag(*tokenize, encode->model);
   CLI::Option_group* input = tokenize->add_option_group("input");
@@ -144,7 +144,7 @@ void AddTokenizeCommands(CLI::App& app, int& exit_code) {
   tokenize->add_flag("--json", encode->json);
   SetCallback(*tokenize, encode, Tokenize, exit_code);
 
-  auto decode = std::make_shared<Flags>();
+  auto decode = std::make_shared<InspectFlags>();
   CLI::App* detokenize = app.add_subcommand("detokenize", "token ids to text");
   AddModelFlag(*detokenize, decode->model);
   detokenize->add_option("--token-ids", decode->token_ids, "1,2,3")->delimiter(',')->required();
@@ -153,7 +153,7 @@ void AddTokenizeCommands(CLI::App& app, int& exit_code) {
 }
 
 void AddInspectCommand(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<InspectFlags>();
   CLI::App* command = app.add_subcommand("inspect", "architecture, sizes, types and metadata of a model");
   flags->model = modelfile::kDefaultModel;
   command->add_option("MODEL", flags->model, kModelHelp)->capture_default_str();

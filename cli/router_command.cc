@@ -23,7 +23,7 @@ namespace {
 
 constexpr absl::Duration kDrainTime = absl::Seconds(30);
 
-struct Flags {
+struct RouterCommandFlags {
   ListenFlags listen;
   RouterFlags router;
   std::string model;
@@ -36,7 +36,7 @@ absl::StatusOr<router::ServedModel> LoadServedModel(const std::string& model) {
 }
 
 // Running jobs have some time to end. gRPC then cuts those that are left.
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const RouterCommandFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const router::ServedModel model, LoadServedModel(flags.model));
   router::DispatcherOptions options;
   options.max_queued_jobs = flags.router.max_queued_jobs;
@@ -68,7 +68,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 void AddRouterCommand(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<RouterCommandFlags>();
   CLI::App* command = app.add_subcommand("router", "the process that clients talk to");
   AddListenFlags(*command, flags->listen, kDefaultGrpcPort);
   AddRouterFlags(*command, flags->router);

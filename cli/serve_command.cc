@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kMaxLocalWorkers = 64;
 
-struct Flags {
+struct ServeFlags {
   ListenFlags listen;
   EngineFlags engine;
   RouterFlags router;
@@ -31,14 +31,14 @@ struct Flags {
 };
 
 // Whether there are more kernel threads in all workers than cores.
-bool SharesCores(const Flags& flags) {
+bool SharesCores(const ServeFlags& flags) {
   if (flags.core_sharing != "auto") return flags.core_sharing == "on";
   const int workers = flags.prefill + flags.decode + flags.mixed;
   return workers > 1 && workers * engine::KernelThreads(flags.engine.threads) > engine::KernelThreads(0);
 }
 
 // `serve` is the parsed command.
-absl::StatusOr<SupervisorOptions> MakeOptions(const CLI::App& serve, const Flags& flags) {
+absl::StatusOr<SupervisorOptions> MakeOptions(const CLI::App& serve, const ServeFlags& flags) {
   const CLI::App& all = *serve.get_parent();
   SupervisorOptions options;
   options.bind = flags.listen.bind;
@@ -61,7 +61,7 @@ absl::StatusOr<SupervisorOptions> MakeOptions(const CLI::App& serve, const Flags
   return options;
 }
 
-int Serve(const CLI::App& command, const Flags& flags) {
+int Serve(const CLI::App& command, const ServeFlags& flags) {
   if (flags.mixed == 0 && (flags.prefill == 0 || flags.decode == 0)) {
     PrintError(absl::InvalidArgumentError("serve needs --prefill and --decode workers, or --mixed ones"));
     return kExitUsage;
@@ -87,7 +87,7 @@ int Serve(const CLI::App& command, const Flags& flags) {
 }  // namespace
 
 void AddServeCommand(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ServeFlags>();
   flags->engine.model = modelfile::kDefaultModel;
   CLI::App* command = app.add_subcommand("serve", "a local cluster: a router and its workers under one supervisor");
   command->add_option("MODEL,--model", flags->engine.model, kModelHelp)->capture_default_str();

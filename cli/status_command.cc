@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{5};
 
-struct Flags {
+struct StatusFlags {
   std::string target;
   bool json = false;
 };
@@ -39,7 +39,7 @@ nlohmann::ordered_json WorkerJson(const v1::WorkerStatus& worker) {
           {"fingerprint", worker.fingerprint()}};
 }
 
-absl::Status Status(const Flags& flags) {
+absl::Status Status(const StatusFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, GetStatus(flags.target));
   if (flags.json) {
     nlohmann::ordered_json json = {{"version", status.version()},
@@ -76,7 +76,7 @@ absl::StatusOr<v1::GetStatusResponse> GetStatus(const std::string& target) {
 }
 
 void AddStatusCommand(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<StatusFlags>();
   CLI::App* command = app.add_subcommand("status", "the workers of a running router");
   AddTargetFlag(*command, flags->target);
   command->add_flag("--json", flags->json);

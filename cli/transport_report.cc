@@ -18,15 +18,15 @@ constexpr int kProbeRounds = 3;
 constexpr size_t kPeerRegionBytes = 4096;
 constexpr int64_t kOwnerWaitNs = kNsPerMs;
 
-struct Report {
+struct ProbeReport {
   std::string path;
   double bytes_per_second = 0;
 };
 
-absl::StatusOr<Report> Probe(kvtransfer::Transport& peer, const std::string& address) {
+absl::StatusOr<ProbeReport> Probe(kvtransfer::Transport& peer, const std::string& address) {
   BATON_RETURN_IF_ERROR(peer.AllocateRegion(kPeerRegionBytes).status());
   BATON_ASSIGN_OR_RETURN(const kvtransfer::PeerId id, peer.Connect(address));
-  Report report{.path = std::string(peer.PathOf(id))};
+  ProbeReport report{.path = std::string(peer.PathOf(id))};
   std::vector<kvtransfer::ReadCompletion> others;
   const auto probe = kvtransfer::ProbeBandwidth(peer, id, {.bytes = kProbeBytes, .rounds = kProbeRounds}, others);
   peer.Disconnect(id);
@@ -35,7 +35,7 @@ absl::StatusOr<Report> Probe(kvtransfer::Transport& peer, const std::string& add
   return report;
 }
 
-absl::StatusOr<Report> ProbeFromPeer(kvtransfer::Transport& transport, kvtransfer::TransportKind kind) {
+absl::StatusOr<ProbeReport> ProbeFromPeer(kvtransfer::Transport& transport, kvtransfer::TransportKind kind) {
   BATON_ASSIGN_OR_RETURN(const std::string address, transport.Address());
   BATON_ASSIGN_OR_RETURN(const auto peer, kvtransfer::MakeTransport({.kind = kind}));
   // Over a network, the owner takes part in each read.
@@ -47,7 +47,7 @@ absl::StatusOr<Report> ProbeFromPeer(kvtransfer::Transport& transport, kvtransfe
       transport.Poll(none);
     }
   });
-  absl::StatusOr<Report> report = Probe(*peer, address);
+  absl::StatusOr<ProbeReport> report = Probe(*peer, address);
   done = true;
   owner.join();
   return report;
@@ -56,7 +56,7 @@ absl::StatusOr<Report> ProbeFromPeer(kvtransfer::Transport& transport, kvtransfe
 }  // namespace
 
 void LogBandwidth(kvtransfer::Transport& transport, kvtransfer::TransportKind kind) {
-  const absl::StatusOr<Report> report = ProbeFromPeer(transport, kind);
+  const absl::StatusOr<ProbeReport> report = ProbeFromPeer(transport, kind);
   if (!report.ok()) {
     spdlog::warn("KV transport {}: the probe failed: {}", std::string(transport.name()),
                  std::string(report.status().message()));

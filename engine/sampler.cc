@@ -15,7 +15,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr uint32_t kInPrompt = 1u << 31;
-constexpr size_t kLanes = 16;
+constexpr size_t kVocabLanes = 16;
 // How far below the largest logit each further round of sorting reaches, in units of the temperature. Most draws need
 // only the first rounds.
 constexpr std::array<float, 6> kBandEdges = {1, 2, 4, 8, 16, kMaxLogitGap};
@@ -27,8 +27,8 @@ DetFloat4 Load4(const float* p) {
 }
 
 template <typename T>
-T FoldLanes(std::array<T, kLanes> lanes) {
-  for (size_t width = kLanes / 2; width > 0; width /= 2) {
+T FoldLanes(std::array<T, kVocabLanes> lanes) {
+  for (size_t width = kVocabLanes / 2; width > 0; width /= 2) {
     for (size_t i = 0; i < width; ++i) lanes[i] = lanes[i] + lanes[i + width];
   }
   return lanes[0];
@@ -38,7 +38,7 @@ float Largest(absl::Span<const float> logits) {
   DetFloat4 lanes[4];
   for (DetFloat4& lane : lanes) lane = DetFloat4{} - kInfinity;
   size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
+  for (; i + kVocabLanes <= logits.size(); i += kVocabLanes) {
     for (size_t k = 0; k < 4; ++k) {
       const DetFloat4 x = Load4(&logits[i + 4 * k]);
       lanes[k] = x > lanes[k] ? x : lanes[k];
@@ -62,10 +62,10 @@ struct Softmax {
 
 // Sum of the weights of the whole row: the same operations a lane as Softmax::Weight.
 double TotalWeight(const Softmax& softmax, absl::Span<const float> logits) {
-  std::array<double, kLanes> lanes{};
+  std::array<double, kVocabLanes> lanes{};
   size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    for (size_t k = 0; k < kLanes; k += 4) {
+  for (; i + kVocabLanes <= logits.size(); i += kVocabLanes) {
+    for (size_t k = 0; k < kVocabLanes; k += 4) {
       const DetFloat4 x = Load4(&logits[i + k]);
       const DetInt4 kept = x >= softmax.floor;
       if ((kept[0] | kept[1] | kept[2] | kept[3]) == 0) continue;
@@ -77,7 +77,7 @@ double TotalWeight(const Softmax& softmax, absl::Span<const float> logits) {
       }
     }
   }
-  for (; i < logits.size(); ++i) lanes[i % kLanes] += static_cast<double>(softmax.Weight(logits[i]));
+  for (; i < logits.size(); ++i) lanes[i % kVocabLanes] += static_cast<double>(softmax.Weight(logits[i]));
   return FoldLanes(lanes);
 }
 
@@ -130,9 +130,9 @@ void MaskTokens(absl::Span<const int32_t> ids, absl::Span<float> logits) {
 int32_t ArgMax(absl::Span<const float> logits) {
   const float largest = Largest(logits);
   size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
+  for (; i + kVocabLanes <= logits.size(); i += kVocabLanes) {
     DetInt4 found{};
-    for (size_t k = 0; k < kLanes; k += 4) found |= Load4(&logits[i + k]) == largest;
+    for (size_t k = 0; k < kVocabLanes; k += 4) found |= Load4(&logits[i + k]) == largest;
     if ((found[0] | found[1] | found[2] | found[3]) != 0) break;
   }
   for (; i < logits.size(); ++i) {
@@ -243,11 +243,11 @@ bool Sampler::SortNextBand(float largest, float temperature, absl::Span<const fl
   ++bands_;
   const size_t begin = sorted_.size();
   size_t id = 0;
-  for (; id + kLanes <= logits.size(); id += kLanes) {
+  for (; id + kVocabLanes <= logits.size(); id += kVocabLanes) {
     DetInt4 found{};
-    for (size_t k = 0; k < kLanes; k += 4) found |= Load4(&logits[id + k]) >= low;
+    for (size_t k = 0; k < kVocabLanes; k += 4) found |= Load4(&logits[id + k]) >= low;
     if ((found[0] | found[1] | found[2] | found[3]) == 0) continue;
-    for (size_t k = id; k < id + kLanes; ++k) {
+    for (size_t k = id; k < id + kVocabLanes; ++k) {
       if (logits[k] >= low && logits[k] < high) sorted_.push_back(SortKey(logits[k], k));
     }
   }

@@ -11,9 +11,9 @@
 namespace baton::bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-void AddDistribution(const std::string& name, const Distribution& of, Json& json) {
+void AddDistribution(const std::string& name, const Distribution& of, OrderedJson& json) {
   json["mean_" + name] = of.mean;
   json["median_" + name] = of.median;
   json["std_" + name] = of.std;
@@ -21,9 +21,9 @@ void AddDistribution(const std::string& name, const Distribution& of, Json& json
   json["p99_" + name] = of.p99;
 }
 
-void AddRecords(absl::Span<const RequestRecord> records, Json& json) {
+void AddRecords(absl::Span<const RequestRecord> records, OrderedJson& json) {
   for (const char* key : {"input_lens", "output_lens", "start_times_ms", "ttfts", "itls", "e2els", "errors"}) {
-    json[key] = Json::array();
+    json[key] = OrderedJson::array();
   }
   if (records.empty()) return;
   const TimeNs begin = std::min_element(records.begin(), records.end(), [](const auto& a, const auto& b) {
@@ -34,7 +34,7 @@ void AddRecords(absl::Span<const RequestRecord> records, Json& json) {
     json["output_lens"].push_back(record.output_tokens);
     json["start_times_ms"].push_back(NsToMs(record.start - begin));
     json["ttfts"].push_back(record.outputs.empty() ? 0 : NsToMs(record.outputs.front() - record.start) / 1e3);
-    Json gaps = Json::array();
+    OrderedJson gaps = OrderedJson::array();
     for (size_t i = 1; i < record.outputs.size(); ++i) {
       gaps.push_back(NsToMs(record.outputs[i] - record.outputs[i - 1]) / 1e3);
     }
@@ -50,29 +50,30 @@ std::string Line(const char* name, const Distribution& of) {
 
 }  // namespace
 
-Json LoadJson(const LoadSetting& setting, const LoadSummary& summary, absl::Span<const RequestRecord> records,
-              bool with_records) {
-  Json json = {{"backend", setting.backend},
-               {"target", setting.target},
-               {"model_id", setting.model},
-               {"num_prompts", setting.num_prompts},
-               {"request_rate", setting.request_rate > 0 ? Json(setting.request_rate) : Json("inf")},
-               {"max_concurrency", setting.max_concurrency},
-               {"seed", setting.seed},
-               {"slo_ttft_ms", setting.slo.ttft_ms},
-               {"slo_tpot_ms", setting.slo.tpot_ms},
-               {"duration", summary.duration_s},
-               {"completed", summary.completed},
-               {"failed", summary.failed},
-               {"total_input_tokens", summary.total_input_tokens},
-               {"total_output_tokens", summary.total_output_tokens},
-               {"request_throughput", summary.request_throughput},
-               {"request_goodput", summary.request_goodput},
-               {"slo_attainment", summary.slo_attainment},
-               {"output_throughput", summary.output_throughput},
-               {"total_token_throughput", summary.total_token_throughput},
-               {"max_concurrent_requests", summary.max_concurrent_requests},
-               {"generator_cores", setting.generator_cores}};
+OrderedJson LoadJson(const LoadSetting& setting, const LoadSummary& summary, absl::Span<const RequestRecord> records,
+                     bool with_records) {
+  OrderedJson json = {
+      {"backend", setting.backend},
+      {"target", setting.target},
+      {"model_id", setting.model},
+      {"num_prompts", setting.num_prompts},
+      {"request_rate", setting.request_rate > 0 ? OrderedJson(setting.request_rate) : OrderedJson("inf")},
+      {"max_concurrency", setting.max_concurrency},
+      {"seed", setting.seed},
+      {"slo_ttft_ms", setting.slo.ttft_ms},
+      {"slo_tpot_ms", setting.slo.tpot_ms},
+      {"duration", summary.duration_s},
+      {"completed", summary.completed},
+      {"failed", summary.failed},
+      {"total_input_tokens", summary.total_input_tokens},
+      {"total_output_tokens", summary.total_output_tokens},
+      {"request_throughput", summary.request_throughput},
+      {"request_goodput", summary.request_goodput},
+      {"slo_attainment", summary.slo_attainment},
+      {"output_throughput", summary.output_throughput},
+      {"total_token_throughput", summary.total_token_throughput},
+      {"max_concurrent_requests", summary.max_concurrent_requests},
+      {"generator_cores", setting.generator_cores}};
   AddDistribution("ttft_ms", summary.ttft_ms, json);
   AddDistribution("tpot_ms", summary.tpot_ms, json);
   AddDistribution("itl_ms", summary.itl_ms, json);
