@@ -74,7 +74,7 @@ def make_case(model, ids):
     best = forced.topk(2, dim=-1)
     gaps = best.values[:, 0] - best.values[:, 1]
     chosen = torch.tensor(tokens)
-    # A reference that disagreed with itself away from a tie would be no reference.
+    # A reference that contradicts itself where there is no tie is useless.
     assert torch.all((best.indices[:, 0] == chosen) | (gaps < TIE_GAP / 2))
     logprobs = forced.log_softmax(-1)[torch.arange(TOKENS), chosen]
     case = {

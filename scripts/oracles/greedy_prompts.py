@@ -1,4 +1,4 @@
-"""Prompts of the greedy oracle: what a reference must be right on, by kind. Every text is our own."""
+"""Prompts of the greedy oracle by kind of text. Every text is our own."""
 
 import os
 import random

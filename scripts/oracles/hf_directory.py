@@ -92,7 +92,7 @@ def write_gguf(state, config, source, file_type, path):
 
 @torch.inference_mode()
 def greedy(folder):
-    """From the directory alone, as anyone would load it."""
+    """Loads the directory alone, as anyone would."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     prompt = tokenizer(PROMPT)["input_ids"]

@@ -79,7 +79,7 @@ def check_weights(model, path):
         got = state[name].numpy()
         assert got.dtype == np.float32 and np.array_equal(got, want), f"{tensor.name} differs from {name}"
         checked.add(name)
-    # The head is the embedding where the file has none of its own.
+    # The embedding serves as head where the file has no head of its own.
     missing = set(state) - checked - {"lm_head.weight"}
     assert not missing, f"not in the file: {sorted(missing)}"
     if "lm_head.weight" not in checked:
@@ -107,11 +107,11 @@ def load(path):
 
 
 def encode(tokenizer, text):
-    """Without BOS."""
+    """Token ids of a text, without BOS."""
     return tokenizer.encode(text, add_special_tokens=False).ids
 
 
 @torch.inference_mode()
 def logits(model, ids):
-    """[len(ids), vocabulary] float32, without a cache."""
+    """Logits, [len(ids), vocabulary] float32, computed without a cache."""
     return model(torch.tensor([ids])).logits[0].float()
