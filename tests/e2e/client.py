@@ -14,7 +14,7 @@ MAX_MESSAGE_BYTES = 64 << 20
 
 @dataclasses.dataclass
 class Generation:
-    """What a stream brought. `error` is None, or the RpcError that ended it."""
+    """Everything that a stream delivered. `error` is None or the RpcError that ended it."""
     token_ids: list = dataclasses.field(default_factory=list)
     text: str = ""
     finished: object = None
@@ -52,7 +52,7 @@ class Client:
         request = message_factory.GetMessageClass(descriptor.input_type)
         response = message_factory.GetMessageClass(descriptor.output_type)
         make = self.channel.unary_stream if descriptor.server_streaming else self.channel.unary_unary
-        # Bytes pass as they are: tests of malformed requests write their own.
+        # Bytes are sent as they are, because tests of malformed requests write their own.
         serialize = lambda value: value if isinstance(value, bytes) else value.SerializeToString()
         call = make(f"/{service}/{name}", request_serializer=serialize, response_deserializer=response.FromString)
         return call, request

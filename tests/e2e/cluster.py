@@ -52,7 +52,7 @@ def tokenize_prose(*flags):
 
 
 def is_running(pid):
-    """False for a zombie: whoever inherited it has not reaped it yet, but it has ended."""
+    """False also for a zombie, which has ended although its parent has not reaped it yet."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -92,7 +92,7 @@ class Cluster:
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=self._log, env=self.env)
         Cluster.live.append(self)
-        # It reads to the end, so that the server never blocks on a full pipe.
+        # The thread reads to the end, so that the server never blocks on a full pipe.
         self._reader = threading.Thread(target=self._read_stdout, daemon=True)
         self._reader.start()
         try:
@@ -146,7 +146,7 @@ class Cluster:
         self.process.send_signal(number)
 
     def stop(self):
-        """SIGTERM, once; the exit code. A process that already ended keeps its own."""
+        """Sends SIGTERM once and returns the exit code. A process that has already ended keeps its own code."""
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
         try:
@@ -156,7 +156,7 @@ class Cluster:
             raise AssertionError(f"did not drain in {STOP_TIMEOUT_S} s:\n{self.log()}") from None
 
     def kill(self):
-        """SIGKILL to the supervisor alone, for tests of what its children do then."""
+        """Sends SIGKILL to the supervisor alone, for tests of what its children do then."""
         self.signal(signal.SIGKILL)
         self.process.wait()
         self.process.returncode = 0

@@ -15,7 +15,7 @@ MESSAGE_LIMIT_BYTES = 4 << 20
 PROMPT_LIMIT_BYTES = 1 << 20
 NAN = float("nan")
 INFINITY = float("inf")
-# 96 blocks of 16 tokens and 360 KiB.
+# Room for 96 blocks, each of 16 tokens and 360 KiB.
 SMALL_POOL = "34MiB"
 SMALL_POOL_TOKENS = 96 * 16
 
@@ -144,7 +144,7 @@ def test_more_requests_than_the_queue_holds():
     with Cluster("--threads", 1, "--max-seqs", 1, "--max-queued-jobs", 1) as small, Client(small.target) as client:
         running = client.start(client.generate_request(PROMPT, {"max_tokens": 4000, "ignore_eos": True}))
         next(iter(running))
-        # One of them waits. The others are refused while it does.
+        # One of the requests waits, and the others are refused meanwhile.
         waiting = [client.start(client.generate_request(PROMPT, {"max_tokens": 4})) for _ in range(8)]
         refused = wait_until(lambda: [stream for stream in waiting if stream.done()], 30, "a refusal")
         for stream in refused:
@@ -172,7 +172,7 @@ def fail(exit_code, *args, words=(), **kwargs):
 
 @pytest.fixture
 def refused_port():
-    """A port that was free a moment ago: bound, but nobody listens."""
+    """A bound port at which nobody listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]

@@ -174,7 +174,7 @@ def test_engine_figures_are_shares_of_measured_limits():
     memory = report["memory"]
     assert report["load_s"] > 0 and memory["weight_bytes"] > 90e6
     assert memory["other_bytes"] == memory["resident_bytes"] - memory["weight_bytes"] - memory["kv_pool_bytes"]
-    # Nothing of the size of the weights is held twice.
+    # The process holds nothing as large as the weights twice.
     assert 0 < memory["other_bytes"] < 150 << 20
     assert parts.count("prefill") == 2 and parts.count("decode") == 2
     for figure in report["figures"]:

@@ -96,7 +96,7 @@ def test_logprobs_of_the_chosen_and_the_top_tokens(client):
     for token in tokens:
         top = [entry.logprob for entry in token.top_logprobs]
         assert len(top) == 3 and top == sorted(top, reverse=True) and top[0] < 0
-        # Greedy: the chosen is the most likely.
+        # Greedy sampling chooses the most likely token.
         assert token.id == token.top_logprobs[0].id and token.logprob == top[0]
 
 

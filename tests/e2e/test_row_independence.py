@@ -33,9 +33,9 @@ class Model:
     """A model of the store and what is asked of it."""
     name: str
     requests: int
-    # Beyond it a row of a sliding layer does not see the whole prompt; None: no layer slides.
+    # Rows of a sliding layer that lie beyond it do not see the whole prompt. None means that no layer slides.
     window: int | None
-    # The scalar kernels are the definition, not fast.
+    # The scalar kernels define the result; they are slow.
     max_scalar_prompt_tokens: int
 
     def draw_length(self, rng, number):
@@ -44,7 +44,8 @@ class Model:
         return round(MAX_PROMPT_TOKENS ** rng.random())
 
 
-# Between them: Q4_1, Q4_K, Q5_0, Q6_K, Q8_0; every layer sees everything, five of six slide.
+# Between them the models have weights in Q4_1, Q4_K, Q5_0, Q6_K and Q8_0. In the first every layer sees everything;
+# in the second five of six layers slide.
 MODELS = [Model("smollm2-135m-instruct", 200 if FULL else 40, window=None, max_scalar_prompt_tokens=48),
           Model("gemma-3-270m", 40 if FULL else 12, window=512, max_scalar_prompt_tokens=24)]
 
@@ -83,7 +84,7 @@ class Drawn:
     """One request as it is to run in a configuration."""
     request: Request
     alone: bool
-    # So many first tokens of the prompt are sent before it as a request of their own; 0: none.
+    # Number of tokens at the start of the prompt that are sent before it as a request of their own.
     warm_tokens: int
 
 
@@ -169,7 +170,7 @@ def run_drawn(client, drawn):
 
 
 def run_all(client, items):
-    """{request number: generation}; those that are not to be alone run BATCH at a time."""
+    """{request number: generation}. Requests that need not be alone run BATCH at a time."""
     results = {item.request.number: run_drawn(client, item) for item in items if item.alone}
     together = [item for item in items if not item.alone]
     with concurrent.futures.ThreadPoolExecutor(BATCH) as pool:

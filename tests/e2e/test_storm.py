@@ -37,7 +37,7 @@ class Request:
     max_tokens: int
     expected: list = None
     timeout_s: float = STREAM_TIMEOUT_S
-    # Cancelled so long after its start, or when so many tokens have come; None: not so.
+    # The stream is cancelled this long after its start, or when this many tokens have come; None means that it is not.
     cancel_after_s: float = None
     cancel_after_tokens: int = None
 
@@ -72,7 +72,7 @@ def disturb(rng, requests, span_s):
 
 
 def run_stream(client, request, started):
-    """Starts together with the others, and ends as drawn."""
+    """Starts together with the others and ends the way that was drawn for it."""
     started.wait()
     stream = client.start(client.generate_request(request.prompt, request.sampling(), tenant="storm"),
                           request.timeout_s)
@@ -137,7 +137,7 @@ def test_storm_of_streams_cancels_and_deadlines(storm_cluster, prose_ids):
     room = sum(w["total_blocks"] for w in storm_cluster.workers() if w["role"] == "decode")
     assert sum(map(blocks_of, requests)) > 3 * room, "the pools are not too small for all at once"
     with Client(storm_cluster.target) as client:
-        # Alone, and for another tenant: the storm finds none of its prefixes.
+        # These run alone and for another tenant, so the storm finds none of their prefixes.
         began = time.monotonic()
         for request in requests:
             request.expected = client.generate(request.prompt, request.sampling(), tenant="quiet").token_ids
@@ -157,14 +157,14 @@ def test_storm_of_streams_cancels_and_deadlines(storm_cluster, prose_ids):
     ends = [g.error.code() if g.error else "finished" for g in generations]
     print(f"{ends.count('finished')} finished, {ends.count(grpc.StatusCode.CANCELLED)} cancelled, "
           f"{ends.count(grpc.StatusCode.DEADLINE_EXCEEDED)} past their deadline in {ended - began:.1f} s")
-    # The storm was one: some were cancelled under way, some ran out of time, and no undisturbed one failed.
+    # The storm did disturb: some streams were cancelled, some ran out of time, and no other stream failed.
     assert ends.count(grpc.StatusCode.CANCELLED) >= CANCELLED // 3
     assert ends.count(grpc.StatusCode.DEADLINE_EXCEEDED) >= 2
     assert ends.count("finished") >= STREAMS - CANCELLED - PAST_DEADLINE
 
 
 def test_cancel_in_every_phase_frees_its_blocks(storm_cluster, prose_ids):
-    """Cancelled in steps of the time that the whole request takes: queue, prefill, transfer and decode are all hit."""
+    """Cancels at many moments of a request's life, so that queue, prefill, transfer and decode are all hit."""
     request = Request(0, prose_ids[:700], 24)
     with Client(storm_cluster.target) as client:
         message = lambda tenant: client.generate_request(request.prompt, request.sampling(), tenant=tenant)

@@ -50,7 +50,7 @@ def test_killed_worker_ends_its_stream_and_comes_back(role):
         os.kill(victim, signal.SIGKILL)
         generation = running.result()
         if role == "prefill":
-            # Its part may be done: then nothing is lost.
+            # The worker may have done its part already; then nothing is lost.
             assert generation.error is None or generation.error.code() == grpc.StatusCode.UNAVAILABLE
         else:
             assert generation.error is not None and generation.error.code() == grpc.StatusCode.UNAVAILABLE
@@ -166,7 +166,7 @@ def test_bad_environment_value_is_wrong_usage(name):
 
 
 def test_roles_run_as_processes_of_their_own(tmp_path):
-    """As deployed: a router, then workers that join it; a worker that leaves by SIGTERM is no longer listed."""
+    """A router starts first and workers join it, as in a deployment. A worker that SIGTERM ends is no longer listed."""
     with RoleProcess("router", "--grpc-port", 0) as router:
         workers = [RoleProcess(role, "--router", router.target, "--grpc-port", 0, "--threads", 1)
                    for role in ("prefill-worker", "decode-worker")]

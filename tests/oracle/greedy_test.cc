@@ -12,7 +12,7 @@ namespace baton::tests {
 namespace {
 
 constexpr int32_t kMaxTokens = 2048;
-// Prompts recorded of each model at least.
+// Each model has at least this many recorded prompts.
 constexpr size_t kMinCases = 20;
 
 class Greedy : public testing::TestWithParam<const char*> {};

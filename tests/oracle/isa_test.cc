@@ -7,7 +7,7 @@
 namespace baton::tests {
 namespace {
 
-// Few, because the scalar definition is slow; more than one tile of activations, and not whole ones.
+// Few tokens, because the scalar definition is slow, but more than one tile of activations and no whole number of them.
 constexpr int32_t kTokens = 37;
 
 std::vector<float> LastLogits(const char* model, engine::Isa isa, absl::Span<const int32_t> tokens) {

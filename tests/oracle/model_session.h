@@ -21,10 +21,10 @@ namespace baton::tests {
 
 class ModelSession {
  public:
-  // A model of the store; NOT_FOUND says how to fetch it.
+  // Opens a model of the store; NOT_FOUND says how to fetch it.
   static absl::StatusOr<std::unique_ptr<ModelSession>> Open(std::string_view model, engine::CpuModelOptions options,
                                                             int32_t max_tokens);
-  // Any file.
+  // Opens any file.
   static absl::StatusOr<std::unique_ptr<ModelSession>> Load(const modelfile::ModelFile& file,
                                                             engine::CpuModelOptions options, int32_t max_tokens);
 
@@ -38,7 +38,7 @@ class ModelSession {
 
   std::unique_ptr<engine::ModelRunner> runner_;
   const int32_t block_stride_;
-  // Of all groups: every position keeps its own.
+  // Blocks of all groups: every position keeps its own.
   std::vector<BlockId> blocks_;
   struct Free {
     void operator()(uint8_t* memory) const;
@@ -48,7 +48,7 @@ class ModelSession {
   std::vector<float> logits_;
 };
 
-// Models of the store that have recorded references, as the parameter of a test; and a test's name by it.
+// Models of the store that have recorded references, as the parameter of a test, and the name of such a test.
 inline auto RecordedModels() { return testing::Values("smollm2-135m-instruct", "gemma-3-270m"); }
 std::string ModelTestName(const testing::TestParamInfo<const char*>& info);
 

@@ -11,16 +11,16 @@ namespace {
 
 constexpr int32_t kMinTokens = 4000;
 constexpr double kModeTolerance = 0.01;
-// Rounding of the reference's own figures.
+// The reference's figures are rounded to this.
 constexpr double kReferenceTolerance = 0.0005;
 
 struct Text {
-  std::vector<int32_t> start;  // of every window
+  std::vector<int32_t> start;  // Ids with which every window begins.
   std::vector<int32_t> ids;
   size_t window = 0;
 };
 
-// As scripts/oracles/perplexity_oracle.py counts it: windows by themselves, each scored from its second token.
+// Counts as scripts/oracles/perplexity_oracle.py does: each window by itself, scored from its second token.
 double Perplexity(ModelSession& session, const Text& text) {
   double total = 0;
   int scored = 0;

@@ -24,7 +24,7 @@ double Perplexity(const modelfile::ModelFile& file, engine::CpuModelOptions opti
   return std::exp(total / static_cast<double>(tokens.size() - 1));
 }
 
-// The layers were of 4 bits before they were floats, so int4 has nothing left to lose there; a model of real floats
+// The layers had 4 bits before they became floats, so int4 has nothing left to lose in them. A model of real floats
 // loses more (docs/models.md).
 TEST(QuantizedAtLoad, KeepsThePerplexityOfTheModel) {
   const auto path = modelfile::ResolveModel(kModel);
