@@ -15,14 +15,14 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 find_package(Boost 1.81 REQUIRED)
 
-# UCX 1.22 from the wheel; the rpath keeps Debian's 1.13, which has the same SONAME, out of the process.
+# UCX 1.22 from the wheel. The rpath keeps Debian's 1.13, which has the same SONAME, out of the process.
 set(BATON_UCX_DIR ${BATON_DEPS_DIR}/ucx/libucx)
 if(NOT EXISTS ${BATON_UCX_DIR}/include/ucp/api/ucp.h)
   message(FATAL_ERROR "UCX is not in ${BATON_UCX_DIR}: run scripts/setup.sh")
 endif()
 add_library(baton_ucx INTERFACE)
 target_include_directories(baton_ucx SYSTEM INTERFACE ${BATON_UCX_DIR}/include)
-target_link_options(baton_ucx INTERFACE -Wl,-rpath,${BATON_UCX_DIR}/lib)
+set(CMAKE_BUILD_RPATH ${BATON_UCX_DIR}/lib)
 
 set(BATON_GOOGLEAPIS_DIR ${BATON_DEPS_DIR}/googleapis)
 if(NOT EXISTS ${BATON_GOOGLEAPIS_DIR}/google/rpc/error_details.proto)
