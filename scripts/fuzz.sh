@@ -5,4 +5,4 @@ cd "$(dirname "$0")/.."
 source scripts/lib.sh
 scripts/setup.sh
 scripts/build.sh asan --target unit_tests
-BATON_FUZZ_SECONDS=${1:-300} ctest --test-dir build/asan -L fuzz -j 2 --output-on-failure --no-tests=error
+BATON_FUZZ_SECONDS=${1:-300} ctest --preset fuzz
