@@ -23,7 +23,24 @@ void AppendFlag(const std::string& flag, const YAML::Node& value, std::vector<st
   for (const YAML::Node& item : value) args.push_back(absl::StrCat("--", flag, "=", item.as<std::string>()));
 }
 
-absl::StatusOr<std::vector<std::string>> ReadFlags(const std::string& path, const std::vector<std::string>& args) {
+// The command that the first words of `args` name.
+const CLI::App& CommandOf(const CLI::App& app, const std::vector<std::string>& args) {
+  const CLI::App* command = &app;
+  for (const std::string& arg : args) {
+    const auto named = command->get_subcommands([&arg](const CLI::App* sub) { return sub->get_name() == arg; });
+    if (named.empty()) break;
+    command = named.front();
+  }
+  return *command;
+}
+
+bool IsInEnvironment(const CLI::App& command, const std::string& flag) {
+  const CLI::Option* const option = command.get_option_no_throw("--" + flag);
+  return option != nullptr && std::getenv(option->get_envname().c_str()) != nullptr;
+}
+
+absl::StatusOr<std::vector<std::string>> ReadFlags(const CLI::App& command, const std::string& path,
+                                                   const std::vector<std::string>& args) {
   std::vector<std::string> flags;
   // yaml-cpp reports errors by exception. None leaves this function.
   try {
@@ -32,9 +49,8 @@ absl::StatusOr<std::vector<std::string>> ReadFlags(const std::string& path, cons
     for (const auto& entry : root) {
       const std::string flag = entry.first.as<std::string>();
       const auto given = [&](const std::string& arg) { return Names(arg, "--" + flag); };
-      if (std::any_of(args.begin(), args.end(), given) || std::getenv(EnvironmentName(flag).c_str()) != nullptr)
-        continue;
-      AppendFlag(flag, entry.second, flags);
+      const bool is_set = std::any_of(args.begin(), args.end(), given) || IsInEnvironment(command, flag);
+      if (!is_set) AppendFlag(flag, entry.second, flags);
     }
   } catch (const YAML::BadFile&) {
     return absl::NotFoundError(absl::StrCat("--config: cannot read ", path));
@@ -52,7 +68,7 @@ std::string EnvironmentName(const std::string& flag) {
   return name;
 }
 
-absl::StatusOr<std::vector<std::string>> ExpandConfig(const std::vector<std::string>& args) {
+absl::StatusOr<std::vector<std::string>> ExpandConfig(const CLI::App& app, const std::vector<std::string>& args) {
   const auto config = std::find_if(args.begin(), args.end(), [](const auto& arg) { return Names(arg, kConfigFlag); });
   if (config == args.end()) return args;
   const bool joined = *config != kConfigFlag;
@@ -60,7 +76,7 @@ absl::StatusOr<std::vector<std::string>> ExpandConfig(const std::vector<std::str
   const std::string path = joined ? config->substr(sizeof(kConfigFlag)) : *(config + 1);
   std::vector<std::string> expanded(args.begin(), config);
   expanded.insert(expanded.end(), config + (joined ? 1 : 2), args.end());
-  BATON_ASSIGN_OR_RETURN(const std::vector<std::string> flags, ReadFlags(path, expanded));
+  BATON_ASSIGN_OR_RETURN(const std::vector<std::string> flags, ReadFlags(CommandOf(app, expanded), path, expanded));
   expanded.insert(expanded.end(), flags.begin(), flags.end());
   return expanded;
 }

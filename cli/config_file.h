@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 
 namespace baton::cli {
@@ -13,8 +14,9 @@ namespace baton::cli {
 std::string EnvironmentName(const std::string& flag);
 
 // Returns `args` with `--config FILE` replaced by those flags of the file that neither `args` nor the environment set.
-// NOT_FOUND for a file that cannot be read, INVALID_ARGUMENT for one that is not a map of flags to values or lists.
-absl::StatusOr<std::vector<std::string>> ExpandConfig(const std::vector<std::string>& args);
+// `app` has the commands and the names of their environment variables. NOT_FOUND for a file that cannot be read,
+// INVALID_ARGUMENT for one that is not a map of flags to values or lists.
+absl::StatusOr<std::vector<std::string>> ExpandConfig(const CLI::App& app, const std::vector<std::string>& args);
 
 }  // namespace baton::cli
 

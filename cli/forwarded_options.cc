@@ -10,7 +10,7 @@ std::vector<std::string> ForwardedArgs(const CLI::App& from, const CLI::App& to)
     if (option->get_lnames().empty() || option->get_group() == kAddressGroup) continue;
     const std::string flag = "--" + option->get_lnames().front();
     if (to.get_option_no_throw(flag) == nullptr) continue;
-    for (const std::string& value : option->results()) args.push_back(flag + "=" + value);
+    for (const std::string& value : option->reduced_results()) args.push_back(flag + "=" + value);
   }
   return args;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench_engine_command.h"
 #include "cli/config_file.h"
 #include "cli/options.h"
 #include "cli/router_command.h"
@@ -30,16 +31,22 @@ class Commands {
     AddServeCommand(app_, exit_code_);
     AddRouterCommand(app_, exit_code_);
     AddWorkerCommands(app_, exit_code_);
+    AddBenchEngineCommand(*app_.add_subcommand("bench"), exit_code_);
     // Runs after the parser and before the callback of the command.
     app_.parse_complete_callback([] { throw CLI::Success(); });
   }
 
   CLI::App& Command(const std::string& name) { return *app_.get_subcommand(name); }
 
-  // Whether CLI11 accepts the arguments.
-  bool Parse(const std::string& command, Args args) {
+  // Adds what main adds last, then replaces --config.
+  absl::StatusOr<Args> Expand(const Args& args) {
     FinishOptions(app_);
-    args.insert(args.begin(), command);
+    return ExpandConfig(app_, args);
+  }
+
+  // Whether CLI11 accepts the arguments, which begin with the command.
+  bool Parse(const Args& args) {
+    FinishOptions(app_);
     try {
       app_.parse(Args(args.rbegin(), args.rend()));
     } catch (const CLI::Success&) {
@@ -56,17 +63,27 @@ class Commands {
 };
 
 // What `role` gets of a serve with these arguments.
-Args Forward(const Args& serve_args, const std::string& role) {
+Args Forward(const Args& args, const std::string& role) {
   Commands commands;
-  EXPECT_TRUE(commands.Parse("serve", serve_args));
+  EXPECT_TRUE(commands.Parse(args));
   return ForwardedArgs(commands.Command("serve"), commands.Command(role));
+}
+
+// `args` and the flags of a file with this text that they and the environment leave out.
+Args WithConfig(const std::string& text, Args args) {
+  const std::string path = ::testing::TempDir() + "/forwarded_options.yaml";
+  std::ofstream(path) << text;
+  args.insert(args.end(), {"--config", path});
+  const absl::StatusOr<Args> expanded = Commands().Expand(args);
+  EXPECT_TRUE(expanded.ok()) << expanded.status();
+  return expanded.value_or(Args());
 }
 
 // A value that `serve` takes for the option and that is not its default.
 std::optional<std::string> OtherValue(const CLI::Option& option) {
   for (const char* const value : {"true", "7", "128", "fp32", "int8", "scalar", "tcp", "debug", "3MiB"}) {
     if (option.get_default_str() == value) continue;
-    if (Commands().Parse("serve", {option.get_name() + "=" + value})) return value;
+    if (Commands().Parse({"serve", option.get_name() + "=" + value})) return value;
   }
   return std::nullopt;
 }
@@ -87,9 +104,10 @@ TEST_P(ForwardedOptions, EveryEngineOptionSetOnServeReachesTheWorkersParsedOptio
   for (const CLI::Option* const option : EngineOptions(engine, flags)) {
     const std::optional<std::string> value = OtherValue(*option);
     ASSERT_TRUE(value.has_value()) << "add a value that " << option->get_name() << " takes";
-    const Args forwarded = Forward({option->get_name() + "=" + *value}, GetParam());
+    Args forwarded = Forward({"serve", option->get_name() + "=" + *value}, GetParam());
+    forwarded.insert(forwarded.begin(), GetParam());
     Commands worker;
-    ASSERT_TRUE(worker.Parse(GetParam(), forwarded)) << option->get_name();
+    ASSERT_TRUE(worker.Parse(forwarded)) << option->get_name();
     EXPECT_THAT(worker.Command(GetParam()).get_option(option->get_name())->results(), ElementsAre(*value))
         << option->get_name();
   }
@@ -101,40 +119,56 @@ TEST_P(ForwardedOptions, AnOptionAddedToServeAndTheWorkerNeedsNoOtherPlace) {
   for (const std::string& name : {std::string("serve"), std::string(GetParam())}) {
     commands.Command(name).add_option("--new-option", value);
   }
-  ASSERT_TRUE(commands.Parse("serve", {"--new-option", "x"}));
+  ASSERT_TRUE(commands.Parse({"serve", "--new-option", "x"}));
   EXPECT_THAT(ForwardedArgs(commands.Command("serve"), commands.Command(GetParam())), ElementsAre("--new-option=x"));
 }
 
 TEST_P(ForwardedOptions, WhatTheUserDidNotSetAndAddressesStayWithServe) {
-  EXPECT_THAT(Forward({}, GetParam()), IsEmpty());
-  EXPECT_THAT(Forward({"--grpc-port", "0", "--bind", "0.0.0.0", "--prefill", "2"}, GetParam()), IsEmpty());
+  EXPECT_THAT(Forward({"serve"}, GetParam()), IsEmpty());
+  EXPECT_THAT(Forward({"serve", "--grpc-port", "0", "--bind", "0.0.0.0", "--prefill", "2"}, GetParam()), IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Roles, ForwardedOptions, ::testing::Values("prefill-worker", "decode-worker", "mixed-worker"));
 
 TEST(ForwardedArgs, TheModelMayBeAPositionOrAFlag) {
-  EXPECT_THAT(Forward({"tiny.gguf"}, "router"), ElementsAre("--model=tiny.gguf"));
-  EXPECT_THAT(Forward({"--model", "tiny.gguf"}, "mixed-worker"), ElementsAre("--model=tiny.gguf"));
+  EXPECT_THAT(Forward({"serve", "tiny.gguf"}, "router"), ElementsAre("--model=tiny.gguf"));
+  EXPECT_THAT(Forward({"serve", "--model", "tiny.gguf"}, "mixed-worker"), ElementsAre("--model=tiny.gguf"));
 }
 
 TEST(ForwardedArgs, TheRouterGetsItsOwnOptionsAndNoneOfTheEngines) {
-  EXPECT_THAT(Forward({"--max-queued-jobs=9", "--threads=1", "--log-level=debug"}, "router"),
+  EXPECT_THAT(Forward({"serve", "--max-queued-jobs=9", "--threads=1", "--log-level=debug"}, "router"),
               UnorderedElementsAre("--max-queued-jobs=9", "--log-level=debug"));
 }
 
 TEST(ForwardedArgs, TheEnvironmentCountsAsSet) {
   setenv("BATON_ARG_MAX_SEQS", "5", 1);
-  const Args forwarded = Forward({}, "decode-worker");
+  const Args forwarded = Forward({"serve"}, "decode-worker");
   unsetenv("BATON_ARG_MAX_SEQS");
   EXPECT_THAT(forwarded, ElementsAre("--max-seqs=5"));
 }
 
 TEST(ForwardedArgs, AConfigFileCountsAsSet) {
-  const std::string path = ::testing::TempDir() + "/forwarded_options.yaml";
-  std::ofstream(path) << "no-prefix-cache: true\nkv-memory: 64MiB\n";
-  const auto args = ExpandConfig({"--config", path});
-  ASSERT_TRUE(args.ok()) << args.status();
-  EXPECT_THAT(Forward(*args, "prefill-worker"), UnorderedElementsAre("--no-prefix-cache=true", "--kv-memory=64MiB"));
+  const Args args = WithConfig("no-prefix-cache: true\nkv-memory: 64MiB\n", {"serve"});
+  EXPECT_THAT(Forward(args, "prefill-worker"), UnorderedElementsAre("--no-prefix-cache=true", "--kv-memory=64MiB"));
+}
+
+TEST(ForwardedArgs, AModelByPositionWinsOverTheConfigFile) {
+  const Args args = WithConfig("model: file.gguf\n", {"serve", "position.gguf"});
+  EXPECT_THAT(Forward(args, "router"), ElementsAre("--model=position.gguf"));
+}
+
+TEST(ExpandConfig, TheEnvironmentOfANestedCommandWinsOverTheFile) {
+  setenv("BATON_ARG_BENCH_ENGINE_THREADS", "3", 1);
+  const Args args = WithConfig("threads: 2\nseed: 4\n", {"bench", "engine"});
+  unsetenv("BATON_ARG_BENCH_ENGINE_THREADS");
+  EXPECT_THAT(args, ElementsAre("bench", "engine", "--seed=4"));
+}
+
+TEST(ExpandConfig, TheEnvironmentOfAPlainCommandDoesNotCountForANestedOne) {
+  setenv("BATON_ARG_THREADS", "3", 1);
+  const Args args = WithConfig("threads: 2\n", {"bench", "engine"});
+  unsetenv("BATON_ARG_THREADS");
+  EXPECT_THAT(args, ElementsAre("bench", "engine", "--threads=2"));
 }
 
 }  // namespace

@@ -20,11 +20,6 @@ int main(int argc, char** argv) {
   using namespace baton::cli;
   QuietGrpc();
   google::protobuf::SetLogHandler(nullptr);
-  absl::StatusOr<std::vector<std::string>> args = ExpandConfig(std::vector<std::string>(argv + 1, argv + argc));
-  if (!args.ok()) {
-    PrintError(args.status());
-    return kExitUsage;
-  }
   CLI::App app{"Baton serves large language models with prefill and decode on separate workers."};
   app.require_subcommand(1);
   int exit_code = kExitDone;
@@ -41,6 +36,11 @@ int main(int argc, char** argv) {
   AddWorkerCommands(app, exit_code);
   AddVersionCommand(app, exit_code);
   FinishOptions(app);
+  absl::StatusOr<std::vector<std::string>> args = ExpandConfig(app, std::vector<std::string>(argv + 1, argv + argc));
+  if (!args.ok()) {
+    PrintError(args.status());
+    return kExitUsage;
+  }
   // CLI11 reports by exception, even a request for help, which is no error.
   try {
     app.parse(std::vector<std::string>(args->rbegin(), args->rend()));

@@ -90,7 +90,8 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ServeFlags>();
   flags->engine.model = modelfile::kDefaultModel;
   CLI::App* command = app.add_subcommand("serve", "a local cluster: a router and its workers under one supervisor");
-  command->add_option("MODEL,--model", flags->engine.model, kModelHelp)->capture_default_str();
+  // The position comes before the flag that a --config file adds.
+  command->add_option("MODEL,--model", flags->engine.model, kModelHelp)->take_first()->capture_default_str();
   const CLI::Range count(0, kMaxLocalWorkers);
   command->add_option("--prefill", flags->prefill, "prefill workers")->check(count)->capture_default_str();
   command->add_option("--decode", flags->decode, "decode workers")->check(count)->capture_default_str();
