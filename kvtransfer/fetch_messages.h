@@ -26,7 +26,7 @@ namespace baton::kvtransfer {
 
 struct FetchOpen {
   JobKey key;
-  // The process that the router named; another one at the same address refuses.
+  // The process that the router named. Another process at the same address refuses.
   Incarnation source;
   std::string fingerprint;
   // Index within the prompt of the first block that the reader does not hold.
@@ -38,14 +38,14 @@ struct FetchOpen {
 struct FetchAccepted {
   // For Transport::Connect.
   std::string transport_address;
-  // Bytes of the whole prompt's blocks lie in one region, each block_bytes long.
+  // The length of every block. All blocks of the prompt lie in one region.
   uint64_t block_bytes = 0;
 };
 
 struct BlockReady {
-  // Within the prompt.
+  // The block's place within the prompt.
   int32_t index = 0;
-  // Of the block's first byte in the source's region.
+  // Where the block begins in the source's region.
   uint64_t offset = 0;
   Digest128 digest = {};
 };

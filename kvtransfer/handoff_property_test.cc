@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kPropertyBlockBytes = 64;
 constexpr int32_t kPoolBlocks = 40;
-// Of a job.
+// The most blocks of one job.
 constexpr int32_t kMaxBlocks = 8;
 constexpr int kJobs = 30;
 constexpr int kSources = 2;
@@ -63,7 +63,7 @@ struct Pool {
     while (static_cast<int32_t>(taken.size()) < count) taken.push_back(free.extract(free.begin()).value());
     return taken;
   }
-  // What follows writes over them at once.
+  // Writes over the blocks at once, as their next owner would.
   void Free(const std::vector<BlockId>& blocks) {
     for (BlockId block : blocks) {
       BATON_CHECK(free.insert(block).second) << "block " << block << " is freed twice";
@@ -79,7 +79,7 @@ struct Stream {
   FetchStreamId at_sink = 0;
   FetchStreamId at_source = 0;
   bool cut = false;
-  // The next message of a direction arrives after the one before it.
+  // When the last message of each direction arrives: the next one arrives later.
   TimeNs last_to_source = 0;
   TimeNs last_to_sink = 0;
 };
@@ -143,7 +143,7 @@ class World {
     size_t stream = 0;
     int reads = 0;
     bool over = false;
-    // As the reader may believe it: when the last renewal with an answer was sent.
+    // When the last renewal that was answered was sent: the reader counts the lease from it.
     TimeNs confirmed = 0;
     std::map<uint64_t, TimeNs> renewals = {};
   };
@@ -222,7 +222,7 @@ class World {
     spec.deadline = job.deadline;
     spec.first_block = job.first_block();
     spec.blocks = sink.pool.Take(job.blocks());
-    // The decode worker refuses: its router cancels the other half.
+    // The decode worker refuses the job, so the router cancels its prefill.
     if (spec.blocks.empty()) {
       return sources_[static_cast<size_t>(job.source)]->core.OnCancel(job.key, absl::AbortedError("refused"));
     }
@@ -251,7 +251,7 @@ class World {
     if (!clock_.RunNext(std::max(clock_.Now(), timer))) {
       for (auto& source : sources_) source->core.OnTimer();
       for (auto& sink : sinks_) sink->core.OnTimer();
-      // The next timers are served late.
+      // Sometimes the next timers are served late.
       if (Chance(30)) clock_.Advance(DelayOf(10));
     }
     for (size_t i = 0; i < sinks_.size(); ++i) {
@@ -452,7 +452,7 @@ class World {
       if (!streams_[id].cut) run();
     });
   }
-  // Each end notices in its own time; what is on the way is lost.
+  // Each end notices in its own time. Messages on their way are lost.
   void Cut(size_t id) {
     if (streams_[id].cut) return;
     streams_[id].cut = true;
@@ -498,7 +498,7 @@ TEST(HandoffPropertyTest, RulesHoldUnderRandomInterleavings) {
     failures += world.failures();
   }
   std::cout << kSeeds << " seeds from 1: " << commits << " commits, " << failures << " failures\n";
-  // The test is about both.
+  // The test needs many of both.
   EXPECT_GT(commits, static_cast<int>(kSeeds) * 5);
   EXPECT_GT(failures, static_cast<int>(kSeeds) * 5);
 }

@@ -16,7 +16,7 @@
 namespace baton::kvtransfer {
 namespace {
 
-// Renewals without an answer that are remembered; the oldest go first.
+// How many unanswered renewals are remembered. The oldest are forgotten first.
 constexpr size_t kMaxUnansweredRenewals = 64;
 
 }  // namespace
@@ -45,7 +45,7 @@ class KvSink::Impl {
     State state = State::kOpening;
     bool stream_lives = true;
     PulledBlocks blocks;
-    // Listed in turns_.
+    // Whether the fetch is listed in turns_.
     bool in_turns = false;
     std::optional<PeerId> peer;
     int32_t reads_in_flight = 0;
@@ -54,12 +54,12 @@ class KvSink::Impl {
     TimeNs confirmed = 0;
     TimeNs next_renewal = 0;
     uint64_t last_sequence = 0;
-    // Sequence and sending time of those without an answer.
+    // Sequence and sending time of unanswered renewals.
     std::deque<std::pair<uint64_t, TimeNs>> unanswered;
 
     std::optional<FetchComplete> complete;
     TimeNs completed = 0;
-    // What Failed says, from kClosing on; OK when the job ends in Committed.
+    // From kClosing on: what FetchFailed will say, or OK when the job will end in Committed.
     absl::Status outcome;
     int64_t read_ns = 0;
     int64_t digest_ns = 0;
@@ -100,7 +100,7 @@ class KvSink::Impl {
   absl::flat_hash_map<FetchStreamId, Fetch> fetches_;
   absl::flat_hash_map<JobKey, FetchStreamId> by_key_;
   absl::flat_hash_map<uint64_t, Read> reads_;
-  // Streams that may have something to read, next first.
+  // Streams that may have something to read, in the order of their turns.
   std::deque<FetchStreamId> turns_;
   std::set<std::pair<TimeNs, FetchStreamId>> timers_;
   std::vector<SinkAction> actions_;
@@ -146,7 +146,7 @@ void KvSink::Impl::Cancel(const JobKey& key, const absl::Status& why) {
 
 void KvSink::Impl::OnReply(FetchStreamId stream, const FetchReply& reply) {
   Fetch* fetch = FindByStream(stream);
-  // What comes after the end has crossed with it.
+  // The reply was on its way when the fetch ended.
   if (fetch == nullptr || fetch->state == State::kClosing) return;
   const absl::Status status = std::visit([&](const auto& message) { return Handle(*fetch, message); }, reply);
   if (status.ok()) {
@@ -270,7 +270,8 @@ bool KvSink::Impl::MayStartRead(const Fetch& fetch) const {
          clock_.Now() < fetch.confirmed + options_.lease_ms * kNsPerMs / 4 * 3;
 }
 
-// Whatever makes a read possible calls this; what is in the way is looked at when the turn comes.
+// Called whenever something happens that may make a read possible. What still forbids the read is checked when its turn
+// comes.
 void KvSink::Impl::TakeTurn(Fetch& fetch) {
   if (fetch.in_turns || !MayStartRead(fetch)) return;
   fetch.in_turns = true;
@@ -338,7 +339,7 @@ void KvSink::Impl::CommitIfDone(Fetch& fetch) {
   if (fetch.complete->first.is_last() || fetch.blocks.unverified() == 0) End(fetch, absl::OkStatus());
 }
 
-// The first cause counts. Ends now, or with the last read in flight.
+// Ends the fetch now, or with its last read in flight. The first cause counts.
 void KvSink::Impl::End(Fetch& fetch, const absl::Status& outcome) {
   if (fetch.state == State::kClosing) return;
   fetch.state = State::kClosing;

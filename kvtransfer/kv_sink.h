@@ -21,12 +21,12 @@
 //   not yet  | OnReply(FetchRenewed)                   | the same | the lease counts from when that renewal was sent
 //   closing  |                                         |          |
 //
-// Replies come from another machine: whatever breaks this table, or names blocks that were not asked for, ends the
-// fetch with INTERNAL.
+// Replies come from another machine: a reply that breaks this table, or that names blocks that were not asked for, ends
+// the fetch with INTERNAL.
 //
-// No read starts in the last quarter of the lease, counted from when the last renewal that the source confirmed was
-// sent. The destination blocks belong to the sink from Start until Committed or FetchFailed: nobody else may touch or
-// free them. After Committed of a job that its first token ends, they hold anything.
+// The lease counts from the moment at which the last renewal that the source confirmed was sent. No read starts in its
+// last quarter. The destination blocks belong to the sink from Start until Committed or FetchFailed: nobody else may
+// touch or free them. When a job's first token ends it, their content is undefined after Committed.
 #ifndef BATON_KVTRANSFER_KV_SINK_H_
 #define BATON_KVTRANSFER_KV_SINK_H_
 
@@ -51,7 +51,7 @@ struct KvSinkOptions {
   int64_t lease_ms = 15'000;
   // Renewals are sent this often.
   int64_t renew_ms = 500;
-  // Blocks of one read, so that jobs take turns.
+  // Bounds one read, so that jobs take turns.
   int32_t max_blocks_per_read = 8;
   int32_t max_reads_in_flight = 4;
   int32_t max_rereads = 2;
@@ -65,7 +65,7 @@ struct FetchSpec {
   Incarnation source;
   std::string fingerprint;
   TimeNs deadline = kNever;
-  // Blocks before it are already in place.
+  // The blocks before this one are in place already.
   int32_t first_block = 0;
   // Destination of every block of the prompt.
   std::vector<BlockId> blocks;
@@ -80,7 +80,8 @@ struct SendRequest {
   FetchStreamId stream = 0;
   FetchRequest request;
 };
-// No more will be sent: half-close it and forget it. Last action of every stream, also of one that the source closed.
+// Nothing more will be sent: half-close the stream and forget it. This is the last action of every stream, also of one
+// that the source closed.
 struct FinishStream {
   FetchStreamId stream = 0;
 };
@@ -99,11 +100,11 @@ struct StartRead {
 struct Committed {
   JobKey key;
   OutputToken first;
-  // Of the blocks that were fetched and verified.
+  // Bytes of the blocks that were fetched and verified.
   int64_t bytes = 0;
-  // From FetchComplete to commit: what the transfer adds to the request.
+  // Time from FetchComplete to the commit: what the transfer adds to the request's latency.
   int64_t tail_ns = 0;
-  // Time with a read of this job in flight, and time spent on its digests.
+  // Time during which a read of this job was in flight, and time spent on digests of its blocks.
   int64_t read_ns = 0;
   int64_t digest_ns = 0;
 };
@@ -121,12 +122,13 @@ class KvSink {
 
   // Ends in one Committed or FetchFailed. The key must not be there yet, and the blocks must lie in the pool.
   void Start(const FetchSpec& spec);
-  // The job ends as soon as no read is in flight. Unknown jobs are ignored: the message crossed with the end.
+  // The job ends as soon as no read of it is in flight. An unknown job is ignored: it ended while the call was on its
+  // way.
   void Cancel(const JobKey& key, const absl::Status& why);
   void OnReply(FetchStreamId stream, const FetchReply& reply);
   void OnStreamClosed(FetchStreamId stream, const absl::Status& status);
   void OnConnected(FetchStreamId stream, const absl::StatusOr<PeerId>& peer);
-  // Completion of the StartRead with this tag, also when it could not be started.
+  // The StartRead with this tag has completed, or could not be started.
   void OnReadDone(uint64_t tag, const absl::Status& status);
   void OnTimer();
 

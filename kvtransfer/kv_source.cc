@@ -13,7 +13,7 @@
 namespace baton::kvtransfer {
 namespace {
 
-// A fingerprint from a peer, cut so that it fits into a message.
+// A fingerprint from a peer, shortened so that it fits into an error message.
 std::string Shown(const std::string& text) {
   return text.size() <= 80 ? text : absl::StrCat(text.substr(0, 80), "...");
 }
@@ -48,16 +48,16 @@ class KvSource::Impl {
     JobKey key;
     State state = State::kUnlicensed;
     bool solo = false;
-    // The reader was told where blocks lie, so that it may be reading.
+    // The reader was told where blocks lie, so it may be reading.
     bool announced = false;
-    // Of the Prefill; of the FetchOpen while parked.
+    // While parked, the FetchOpen's; else the Prefill's.
     TimeNs arrived = 0;
     TimeNs deadline = kNever;
-    // Zero: no reader.
+    // Zero when the job has no reader.
     FetchStreamId stream = 0;
     int32_t first_block = 0;
     int64_t lease_ms = 0;
-    // When the last message came that prolonged the lease.
+    // When the last message that prolonged the lease arrived.
     TimeNs renewed = 0;
     // What the reader is told at the end of kDraining.
     absl::Status ended;
@@ -91,7 +91,7 @@ class KvSource::Impl {
   std::set<std::pair<TimeNs, JobKey>> timers_;
   Tombstones tombstones_;
   int32_t parked_ = 0;
-  // GrantLicence without its ReleaseBlocks yet.
+  // Jobs with a GrantLicence and without their ReleaseBlocks so far.
   int32_t licensed_ = 0;
   std::vector<SourceAction> actions_;
 };
@@ -160,7 +160,7 @@ absl::Status KvSource::Impl::CheckOpen(FetchStreamId stream, const FetchOpen& op
 
 void KvSource::Impl::OnFetchOpen(FetchStreamId stream, const FetchOpen& open) {
   if (absl::Status refused = CheckOpen(stream, open); !refused.ok()) {
-    // The stream may be that of a job, which then loses its reader.
+    // The stream may already belong to a job, which then loses its reader.
     OnFetchClosed(stream);
     Close(stream, refused);
     return;
@@ -179,7 +179,7 @@ void KvSource::Impl::OnFetchOpen(FetchStreamId stream, const FetchOpen& open) {
 void KvSource::Impl::OnFetchRenew(FetchStreamId stream, const FetchRenew& renew) {
   Job* job = FindByStream(stream);
   if (job == nullptr) return Close(stream, absl::CancelledError("no Fetch is open on this stream"));
-  // Unanswered, so that a draining job ends when its lease does, whatever the reader goes on to do.
+  // The renewal stays unanswered, so that a draining job ends with its lease, whatever the reader does.
   if (job->state == State::kDraining) return;
   job->renewed = clock_.Now();
   EnterState(*job, job->state);
@@ -228,7 +228,7 @@ void KvSource::Impl::OnPromptFinished(const JobKey& key, const FetchComplete& co
 void KvSource::Impl::OnEnded(const JobKey& key, const absl::Status& why) {
   Job* job = Find(key);
   if (job == nullptr) {
-    // Its Fetch, or a second Prefill, may still be on the way.
+    // The job's Fetch, or a second Prefill of it, may still be on the way.
     tombstones_.Add(key, After(clock_.Now(), options_.max_tombstone_ms), clock_.Now());
     return;
   }
@@ -246,7 +246,7 @@ void KvSource::Impl::OnEnded(const JobKey& key, const absl::Status& why) {
         job->ended = why;
         return EnterState(*job, State::kDraining);
       }
-      // Nobody knows where the blocks are.
+      // The reader was not told where the blocks lie.
       if (job->stream != 0) Close(job->stream, why);
       return ReleaseAndBury(*job);
     case State::kDraining:
@@ -348,7 +348,7 @@ TimeNs KvSource::Impl::TimerOf(const Job& job) const {
   return kNever;
 }
 
-// The stream is gone, and with it the reader's way to say that it no longer reads.
+// The stream is gone, so the reader can no longer say that it has stopped reading.
 void KvSource::Impl::LoseReader(Job& job, const absl::Status& why) {
   streams_.erase(job.stream);
   job.stream = 0;
@@ -367,7 +367,8 @@ void KvSource::Impl::ReleaseAndBury(Job& job) {
   Bury(job);
 }
 
-// The last thing done to a job. A late message is expected until the deadline, or for a moment after a passed one.
+// The last step of every job. Late messages about it are expected until its deadline, or for a moment when that has
+// passed.
 void KvSource::Impl::Bury(Job& job) {
   const TimeNs now = clock_.Now();
   const TimeNs expires =

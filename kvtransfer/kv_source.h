@@ -38,8 +38,8 @@
 //               | same stream                 | closed      |
 //   tombstone   | any                         | tombstone   | the late message is answered at once: CANCELLED
 //
-// Where kDraining or kQuarantine would follow and no block was announced to the reader, nobody can be reading: then
-// ReleaseBlocks comes at once (with CloseStream, if the stream lives) and the job is a tombstone.
+// As long as no block was announced to the reader, it cannot be reading. Instead of kDraining or kQuarantine, such a
+// job then becomes a tombstone at once, with ReleaseBlocks (and CloseStream, if the stream lives).
 //
 // A lease is a duration on this process's clock, counted from the last message that prolonged it: the open, or a
 // renewal that was answered. Blocks are given up only by the reader's release, or lease plus grace after that message.
@@ -65,15 +65,16 @@ struct KvSourceOptions {
   std::string fingerprint;
   std::string transport_address;
   uint64_t block_bytes = 0;
-  // A shorter lease is made this long. A longer one is refused: the reader would count on all of it.
+  // A shorter lease is extended to min_lease_ms. One beyond max_lease_ms is refused: the reader would count on all of
+  // it.
   int64_t min_lease_ms = 200;
   int64_t max_lease_ms = 30'000;
   int64_t grace_ms = 250;
   // A Fetch waits this long for its Prefill, and a Prefill this long for its Fetch.
   int64_t parked_ms = 1'000;
   int64_t unlicensed_ms = 10'000;
-  // Tombstones kept, the oldest go first; each until its job's deadline, but for this long at most and for parked_ms
-  // at least.
+  // Bounds of the tombstones. When there are too many, the oldest are dropped first. Each is kept until its job's
+  // deadline, but at most for max_tombstone_ms and at least for parked_ms.
   int32_t max_tombstones = 4096;
   int64_t max_tombstone_ms = 60'000;
   int32_t max_parked = 256;
@@ -84,8 +85,8 @@ struct GrantLicence {
   JobKey key;
   int32_t first_block = 0;
 };
-// The worker's loop drops the prompt at the next chunk edge and ends the Prefill call with `status`. Blocks that it
-// holds stay until ReleaseBlocks, which follows, at once or later. An unlicensed job holds none and is over.
+// The worker's loop drops the prompt at the next chunk edge and ends the Prefill call with `status`. A licensed job
+// keeps its blocks until ReleaseBlocks, which follows at once or later. An unlicensed job holds no blocks and is over.
 struct Revoke {
   JobKey key;
   absl::Status status;
@@ -119,7 +120,7 @@ class KvSource {
   void OnFetchRelease(FetchStreamId stream);
   // The stream ended without a release: cut, or the reader is gone.
   void OnFetchClosed(FetchStreamId stream);
-  // A chunk is done. Blocks before the reader's first are left out here.
+  // A chunk is done. The reader is not told of blocks before its first one.
   void OnBlocksComputed(const JobKey& key, BlocksReady blocks);
   void OnPromptFinished(const JobKey& key, const FetchComplete& complete);
   // The worker cannot go on with the job.
@@ -128,12 +129,12 @@ class KvSource {
   void OnCancel(const JobKey& key, const absl::Status& why);
   void OnTimer();
 
-  // When OnTimer next has something to do; kNever if nothing is timed.
+  // When OnTimer next has something to do. kNever when no timer runs.
   TimeNs NextTimer() const;
   // Actions since the last call, in order. The caller carries out all of them.
   std::vector<SourceAction> TakeActions();
 
-  // Licensed or later, not yet released: for the ledger and the watermark of unfetched blocks.
+  // Jobs that are licensed and not yet released.
   int32_t open_jobs() const;
 
  private:

@@ -15,11 +15,11 @@
 namespace baton::kvtransfer {
 namespace {
 
-// The longest sleep: idle connections are looked at that often.
+// The longest sleep. Idle connections are checked at least this often.
 constexpr int64_t kMaxSleepNs = kNsPerSecond;
 
-// Above kernel threads, so that a copy does not wait behind arithmetic. Not permitted everywhere, and not needed to be
-// right.
+// Raises the thread above the kernel threads, so that a copy does not wait behind arithmetic. Where that is not
+// permitted, transfers are slower but still right.
 void RaisePriority() {
   constexpr int kNice = -5;
   (void)setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
@@ -83,7 +83,7 @@ void TransferThread::Run() {
   RunToStop();
 }
 
-// Every fetch is given up; memory that a read still writes is waited for.
+// Gives up every fetch, and waits until no read writes memory any more.
 void TransferThread::RunToStop() {
   TakeMail();
   const std::vector<JobKey> jobs(jobs_.begin(), jobs_.end());
@@ -131,7 +131,7 @@ void TransferThread::FinishRead(const ReadInFlight& read, const absl::Status& st
   sink_.OnReadDone(read.tag, status);
 }
 
-// An action may cause further ones: until none is left.
+// Runs until no action is left, because one action may cause others.
 void TransferThread::Apply() {
   for (auto actions = sink_.TakeActions(); !actions.empty(); actions = sink_.TakeActions()) {
     for (const SinkAction& action : actions) std::visit([this](const auto& a) { Handle(a); }, action);

@@ -1,6 +1,6 @@
-// The thread that moves KV: owns the sink and makes all calls to the transport, so that neither the engine's loop nor
-// gRPC's threads ever wait for a copy. A worker that is a source only runs one too: over a network its peers' reads
-// progress here.
+// The thread that moves KV. It owns the sink and makes all calls to the transport, so that neither the engine's loop
+// nor gRPC's threads ever wait for a copy. A worker that only serves blocks runs one too: over a network, its readers'
+// reads progress on it.
 #ifndef BATON_KVTRANSFER_TRANSFER_THREAD_H_
 #define BATON_KVTRANSFER_TRANSFER_THREAD_H_
 
@@ -25,8 +25,8 @@
 
 namespace baton::kvtransfer {
 
-// The Fetch streams, as the transfer thread opens them. Answers go to TransferThread::OnReply and OnStreamClosed, from
-// any thread, those of one stream in order.
+// The Fetch streams that the transfer thread opens. Answers go to TransferThread::OnReply and OnStreamClosed, from any
+// thread; the answers of one stream come in order.
 class FetchChannel {
  public:
   virtual ~FetchChannel() = default;
@@ -38,7 +38,7 @@ class FetchChannel {
 
 class TransferThread {
  public:
-  // Called on the transfer thread; must not block. `failed` also on the thread of a Start that comes after Stop.
+  // Called on the transfer thread; must not block. After Stop, `failed` is called on the thread that calls Start.
   struct Callbacks {
     std::function<void(const Committed&)> committed;
     std::function<void(const FetchFailed&)> failed;
@@ -63,7 +63,7 @@ class TransferThread {
   // Any thread. Each Start is answered by one committed or failed.
   void Start(FetchSpec spec);
   void Cancel(const JobKey& key, const absl::Status& why);
-  // Any thread but the worker's loop: these wait when the transfer thread is far behind. Ignored after Stop.
+  // Any thread but the engine's loop: these calls wait when the transfer thread is far behind. Ignored after Stop.
   void OnReply(FetchStreamId stream, const FetchReply& reply);
   void OnStreamClosed(FetchStreamId stream, const absl::Status& status);
 
@@ -89,7 +89,7 @@ class TransferThread {
 
   void Run();
   void RunToStop();
-  // One turn of the loop; waits until `until` at most.
+  // One round of the loop. Waits until `until` at most.
   void RunOnce(TimeNs until);
   void TakeMail();
   void TakeCompletions();
@@ -114,7 +114,7 @@ class TransferThread {
   Mailbox<StreamEvent> stream_events_;
   std::atomic<bool> stopping_ = false;
 
-  // The transfer thread's alone.
+  // These belong to the transfer thread alone.
   KvSink sink_;
   PeerCache peers_;
   FetchChannel* channel_ = nullptr;

@@ -7,7 +7,7 @@
 namespace baton::simulator {
 namespace {
 
-// Calls that are cancelled before they reach the worker never start there, some of them.
+// This share of the calls that are cancelled before they reach their worker never starts at the worker.
 constexpr int kLostStartPercent = 30;
 
 WorkerJob JobAt(const router::JobSpec& spec, const JobKey& key, int64_t time_left_ns, TimeNs now) {
@@ -94,7 +94,7 @@ void RouterNode::Handle(const router::StartDecode& action) {
        });
 }
 
-// As gRPC does it: the caller's end is over at once, the worker hears of it in its own time.
+// As with gRPC, the caller's end is over at once, while the worker hears of it in its own time.
 void RouterNode::Handle(const router::CancelAttempt& action) {
   const auto it = calls_.find({action.side, action.key});
   if (it == calls_.end()) return;

@@ -25,7 +25,7 @@ struct Call {
   // The worker that took it.
   WorkerNode* worker = nullptr;
   bool cancelled = false;
-  // The router has heard its end: what still comes is dropped.
+  // Set when the router has heard the call's end: what still comes is dropped.
   bool over = false;
 };
 
@@ -46,7 +46,7 @@ class RouterNode {
 
   RouterNode(Simulation& sim, const router::DispatcherOptions& options, FindWorker find, JobListener& listener);
 
-  // The loop takes it in its next turn.
+  // The loop runs the task in its next round.
   void Post(std::function<void(router::Dispatcher&)> task);
 
   // From the network.
@@ -65,7 +65,7 @@ class RouterNode {
   void Handle(const router::CancelAttempt& action);
   void Handle(const router::EmitToken& action) { listener_.OnToken(action.key, action.token); }
   void Handle(const router::EndJob& action) { listener_.OnEnd(action.key, action.result); }
-  // `start` runs at the worker, when the call reaches the process that it is meant for.
+  // `start` runs at the worker, when the call reaches the process for which it is meant.
   void Open(router::Side side, const JobKey& key, const std::string& target, const Incarnation& incarnation,
             std::function<void(WorkerNode&, const std::shared_ptr<Call>&)> start);
 

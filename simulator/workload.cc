@@ -10,9 +10,9 @@ namespace {
 constexpr int kBases = 2;
 constexpr int32_t kMaxPrompt = 200;
 constexpr int32_t kMaxOutput = 40;
-// Of one request in five: decode outgrows its pool.
+// The longest output of one request in five, so that decode outgrows its pool.
 constexpr int32_t kMaxLongOutput = 120;
-// All requests of a run come within this time, or nearly at once.
+// All requests of a run come within the first of these times, or nearly at once, within the second.
 constexpr int64_t kMaxArrivalMs = 500;
 constexpr int64_t kMaxBurstMs = 40;
 
@@ -74,7 +74,7 @@ void Workload::Schedule(RouterNode& router) {
     last_event_ = std::max(last_event_, submitted);
     if (!sim_.Chance(33)) continue;
     const TimeNs given_up = submitted + sim_.MsBetween(0, sim_.Chance(50) ? 300 : 30);
-    // A stop string that matched ends a request well.
+    // OK stands for a stop string that matched.
     const absl::Status why = sim_.Chance(20) ? absl::OkStatus() : absl::CancelledError("the client left");
     sim_.queue.At(given_up, [this, &router, key, why] { GiveUp(router, key, why); });
     last_event_ = std::max(last_event_, given_up);
@@ -138,7 +138,7 @@ void Workload::OnEnd(const ChoiceKey& key, const router::JobResult& result) {
 void Workload::CheckOk(const Job& job, const router::JobResult& result) {
   ++sim_.counts.ok;
   if (!result.kv_digest.empty()) CheckDigest(job, result.kv_digest);
-  // The router waits for it until the deadline.
+  // The router waits for the digest until the deadline.
   const bool in_time = sim_.queue.Now() < job.spec->deadline;
   if (job.spec->want_kv_digest && result.kv_digest.empty() && in_time && !MayBeLost(job) && !job.gave_up) {
     Wrong(job, "ends without its digest");
@@ -153,14 +153,14 @@ void Workload::CheckOk(const Job& job, const router::JobResult& result) {
     Wrong(job, "has the wrong finish reason");
 }
 
-// Of equal prompts they are equal, whoever computed them.
+// Equal prompts have equal digests, whoever computed them.
 void Workload::CheckDigest(const Job& job, const std::string& digest) {
   const std::string& known = digests_.emplace(job.spec->prompt, digest).first->second;
   if (known != digest) Wrong(job, "has another digest than the same prompt before");
 }
 
-// Every error has a reason that the client gave, or a fault that befell the job itself. A wait that nothing but
-// its own timer has ended shows here as UNAVAILABLE or NOT_FOUND.
+// Every error must have a reason that the client gave, or a fault that befell the job itself. A wait that only a timer
+// has ended shows here as UNAVAILABLE or NOT_FOUND.
 void Workload::CheckError(const Job& job, const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kCancelled:

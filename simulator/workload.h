@@ -1,4 +1,4 @@
-// The simulated clients: what they ask for and when, when they change their mind, and whether what they get is right.
+// The simulated clients: what they ask for and when, when they give up, and whether they get what is right.
 #ifndef BATON_SIMULATOR_WORKLOAD_H_
 #define BATON_SIMULATOR_WORKLOAD_H_
 
@@ -27,9 +27,9 @@ class Workload final : public JobListener {
   void OnEnd(const ChoiceKey& key, const router::JobResult& result) override;
 
   bool done() const { return open_ == 0; }
-  // No client does anything of itself after this time.
+  // The last time at which a client does something of its own accord.
   TimeNs last_event() const { return last_event_; }
-  // "" or the jobs without an end.
+  // The jobs that have not ended; empty when there are none.
   std::string Open() const;
 
  private:
@@ -38,11 +38,11 @@ class Workload final : public JobListener {
     // All that it may get.
     std::vector<int32_t> expected;
     std::vector<int32_t> got;
-    // Of its last attempt.
+    // The workers of its last attempt.
     uint32_t attempt = 0;
     std::vector<Incarnation> workers;
     bool ended = false;
-    // What the client said when it gave up; `gave_up` counts from then on.
+    // The status with which the client gave up; set with `gave_up`.
     bool gave_up = false;
     absl::Status why;
   };
@@ -55,7 +55,7 @@ class Workload final : public JobListener {
   void CheckOk(const Job& job, const router::JobResult& result);
   void CheckDigest(const Job& job, const std::string& digest);
   void CheckError(const Job& job, const absl::Status& status);
-  // One of its workers has crashed, or its Fetch stream was cut.
+  // Whether one of its workers has crashed or its Fetch stream was cut.
   bool MayBeLost(const Job& job) const;
   void Wrong(const Job& job, const std::string& what) { sim_.Fail(absl::StrCat(job.spec->id.ToHex(), ": ", what)); }
 
@@ -63,7 +63,7 @@ class Workload final : public JobListener {
   // Beginnings that prompts share.
   std::vector<std::vector<int32_t>> bases_;
   std::map<ChoiceKey, Job> jobs_;
-  // Of prompts whose digest is known.
+  // Digests by prompt, as far as they are known.
   std::map<std::vector<int32_t>, std::string> digests_;
   int open_ = 0;
   TimeNs last_event_ = 0;

@@ -21,7 +21,7 @@ class UpdateStreams final : public UpdateSink {
  public:
   using Stream = rpc::ServerStream<Response>;
 
-  // The stream of a call whose job could not even be read: it ends at once.
+  // The stream of a call whose job could not even be read. It ends at once.
   static std::shared_ptr<Stream> Refuse(const absl::Status& status) {
     auto stream = Stream::Create([] {});
     stream->Finish(rpc::ToGrpc(status));

@@ -74,7 +74,7 @@ void ToProto(const WorkerJob& job, TimeNs now, pb::JobParams* proto) {
 }
 
 absl::StatusOr<WorkerJob> FromProto(const pb::JobParams& proto, TimeNs now) {
-  // Longest deadline that a worker believes in: a week.
+  // The longest deadline that a worker accepts: a week.
   constexpr int64_t kMaxTimeoutMs = int64_t{7} * 24 * 3600 * 1000;
   WorkerJob job;
   BATON_ASSIGN_OR_RETURN(job.key, FromProto(proto.key()));
