@@ -1,8 +1,6 @@
 #include "cli/process.h"
 
 #include <grpc/support/log.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -11,9 +9,7 @@
 #include <cstdlib>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "cli/options.h"
-#include "common/rpc/channel_cache.h"
 
 namespace baton::cli {
 namespace {
@@ -68,30 +64,6 @@ int Report(const absl::Status& status) {
   if (status.ok()) return kExitDone;
   PrintError(status);
   return kExitFailed;
-}
-
-absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options) {
-  const std::string& bind = options.bind;
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::ServerBuilder builder;
-  rpc::ConfigureServer(builder, options.max_receive_bytes);
-  int bound_port = 0;
-  builder.AddListeningPort(absl::StrCat(bind, ":", options.port), grpc::InsecureServerCredentials(), &bound_port);
-  for (grpc::Service* service : options.services) builder.RegisterService(service);
-  GrpcServer result;
-  result.server = builder.BuildAndStart();
-  if (result.server == nullptr || bound_port == 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", bind, ":", options.port,
-                                               ": the port is in use or not ours; choose another --grpc-port"));
-  }
-  for (const std::string& name : options.health_names) {
-    result.server->GetHealthCheckService()->SetServingStatus(name, true);
-  }
-  // Processes on this host reach a wildcard address by loopback.
-  const bool wildcard = bind == "0.0.0.0" || bind == "[::]";
-  result.address = absl::StrCat(wildcard ? "127.0.0.1" : bind, ":", bound_port);
-  return result;
 }
 
 }  // namespace baton::cli

@@ -1,14 +1,10 @@
-// What every long-running process of ours does: it says that it is ready, waits for its end and listens on a port.
+// What every long-running process of ours does: it says that it is ready, and waits for its end.
 #ifndef BATON_CLI_PROCESS_H_
 #define BATON_CLI_PROCESS_H_
 
-#include <grpcpp/grpcpp.h>
-
-#include <memory>
 #include <string>
-#include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 
 namespace baton::cli {
 
@@ -29,25 +25,6 @@ void PrintReady(const std::string& grpc_address);
 void PrintError(const absl::Status& status);
 // Prints an error, if `status` is one, and returns the command's exit code.
 int Report(const absl::Status& status);
-
-struct GrpcServer {
-  std::unique_ptr<grpc::Server> server;
-  // host:port at which others reach the server.
-  std::string address;
-};
-
-struct GrpcServerOptions {
-  std::string bind;
-  int port = 0;
-  std::vector<grpc::Service*> services;
-  // Full names of services that the health service answers for, besides the server as a whole.
-  std::vector<std::string> health_names;
-  // 0 allows the largest message that our own processes send each other.
-  int max_receive_bytes = 0;
-};
-
-// Adds the health and reflection services. UNAVAILABLE, naming the port, when the port is taken.
-absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options);
 
 }  // namespace baton::cli
 

@@ -10,6 +10,7 @@
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/random.h"
+#include "common/rpc/grpc_server.h"
 #include "common/status.h"
 #include "router/generation_service.h"
 #include "router/generator.h"
@@ -22,6 +23,7 @@ namespace baton::cli {
 namespace {
 
 constexpr absl::Duration kDrainTime = absl::Seconds(30);
+constexpr int64_t kServerStopMs = 1'000;
 
 struct RouterCommandFlags {
   ListenFlags listen;
@@ -49,18 +51,18 @@ absl::Status Run(const RouterCommandFlags& flags) {
   router::RegistryService registry(model.name, loop);
   router::AdminService admin(loop);
   loop.Start(workers);
-  BATON_ASSIGN_OR_RETURN(GrpcServer server,
-                         StartGrpcServer({.bind = flags.listen.bind,
-                                          .port = flags.listen.grpc_port,
-                                          .services = {&generation, &registry, &admin},
-                                          .health_names = {v1::GenerationService::service_full_name()},
-                                          .max_receive_bytes = kMaxMessageBytes}));
+  BATON_ASSIGN_OR_RETURN(rpc::GrpcServer server,
+                         rpc::StartGrpcServer({.bind = flags.listen.bind,
+                                               .port = flags.listen.grpc_port,
+                                               .services = {&generation, &registry, &admin},
+                                               .health_names = {v1::GenerationService::service_full_name()},
+                                               .max_receive_bytes = kMaxMessageBytes}));
   spdlog::info("serving {} on {}", model.name, server.address);
   PrintReady(server.address);
   WaitForSignal();
   spdlog::info("draining");
   loop.Drain(absl::ToInt64Nanoseconds(kDrainTime));
-  server.server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  rpc::StopGrpcServer(*server.server, kServerStopMs);
   loop.Stop();
   return absl::OkStatus();
 }

@@ -5,7 +5,7 @@
 
 #include "cli/options.h"
 #include "cli/process.h"
-#include "cli/worker_process.h"
+#include "cli/start_worker.h"
 #include "common/log.h"
 
 namespace baton::cli {
@@ -16,7 +16,7 @@ namespace pb = internal::v1;
 constexpr int64_t kDrainTimeMs = 8'000;
 
 int Run(pb::WorkerRole role, const WorkerFlags& flags) {
-  auto worker = WorkerProcess::Start(role, flags);
+  auto worker = StartWorker(role, flags);
   if (!worker.ok()) {
     PrintError(worker.status());
     return kExitFailed;

@@ -1,13 +1,33 @@
 #include "decode_worker/decode_core.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 
 namespace baton::decode_worker {
+namespace {
 
-DecodeCore::DecodeCore(const DecodeOptions& options, const Clock& clock, engine::Engine& engine, KvFetcher& fetcher,
-                       UpdateSink& updates)
-    : options_(options), clock_(clock), engine_(engine), fetcher_(fetcher), updates_(updates) {}
+// What a maximal prompt takes, but at most half of the pool.
+int32_t HeadroomBlocks(worker::WorkerCore& worker) {
+  const engine::ModelRunner& runner = worker.engine().runner();
+  const int32_t prompt_blocks =
+      runner.kv_layout().groups().MostBlocks(runner.context_length(), worker.options().engine.chunk_tokens);
+  return std::min(prompt_blocks, worker.pool().block_count() / 2);
+}
+
+}  // namespace
+
+DecodeCore::DecodeCore(const DecodeOptions& options, worker::WorkerCore& worker, UpdateSink& updates)
+    : clock_(worker.clock()),
+      engine_(worker.engine()),
+      fetcher_(worker.fetcher()),
+      max_sequences_(worker.options().engine.max_sequences),
+      headroom_blocks_(options.leaves_room_for_prompt ? HeadroomBlocks(worker) : 0),
+      updates_(updates) {
+  worker.AddPhase(*this);
+  worker.SetReceiver(*this);
+}
 
 void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
   const JobKey key = job.key;
@@ -33,7 +53,7 @@ void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
   fetcher_.Start({.key = key,
                   .source_target = source.prefill_target,
                   .source = source.prefill_incarnation,
-                  .fingerprint = options_.fingerprint,
+                  .fingerprint = engine_.runner().fingerprint(),
                   .deadline = entry.job.deadline,
                   .first_block = groups.HandedOverBefore(cached_tokens / kBlockTokens,
                                                          static_cast<int64_t>(entry.job.prompt.size())),
@@ -42,15 +62,15 @@ void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
 
 absl::StatusOr<engine::SequenceId> DecodeCore::Admit(const WorkerJob& job, bool pulls_prompt) {
   if (jobs_.contains(job.key)) return absl::AlreadyExistsError(absl::StrCat("job ", job.key.ToString(), " is here"));
-  if (job_count() >= options_.max_sequences) {
-    return absl::ResourceExhaustedError(absl::StrCat("all ", options_.max_sequences, " decode slots are taken"));
+  if (job_count() >= max_sequences_) {
+    return absl::ResourceExhaustedError(absl::StrCat("all ", max_sequences_, " decode slots are taken"));
   }
   const engine::EngineLoad load = engine_.Load();
-  // Jobs that lost their blocks come first.
+  // Preempted jobs get blocks before new ones.
   if (load.preempted > 0) return absl::ResourceExhaustedError("preempted requests wait for KV blocks");
   return engine_.Reserve(
       {.prompt = job.prompt, .sampling = job.sampling, .tenant = job.tenant, .pulls_prompt = pulls_prompt},
-      load.used_blocks == 0 ? 0 : options_.headroom_blocks);
+      load.used_blocks == 0 ? 0 : headroom_blocks_);
 }
 
 void DecodeCore::OnCommitted(const kvtransfer::Committed& committed) {
@@ -127,7 +147,7 @@ void DecodeCore::FinishJob(Job& job) {
 
 void DecodeCore::OnTimer() {
   while (!deadlines_.empty() && deadlines_.begin()->first <= clock_.Now()) {
-    // A copy: the entry goes away on the way.
+    // A copy, because OnCancel erases the entry.
     const JobKey key = deadlines_.begin()->second;
     OnCancel(key, absl::DeadlineExceededError("the deadline passed at the decode worker"));
   }

@@ -27,27 +27,15 @@
 #include "common/clock.h"
 #include "common/worker_job.h"
 #include "engine/engine.h"
-#include "engine/engine_loop.h"
 #include "kvtransfer/kv_sink.h"
+#include "worker/kv_fetcher.h"
+#include "worker/worker_core.h"
 
 namespace baton::decode_worker {
 
-// The transfer thread as the loop sees it. Each Start is answered by one OnCommitted or OnFetchFailed, posted to the
-// loop.
-class KvFetcher {
- public:
-  virtual ~KvFetcher() = default;
-  virtual void Start(const kvtransfer::FetchSpec& spec) = 0;
-  virtual void Cancel(const JobKey& key, const absl::Status& why) = 0;
-};
-
 struct DecodeOptions {
-  // Jobs at once, whatever their state.
-  int32_t max_sequences = 0;
-  // Blocks that must stay free beyond a new job's prompt, unless the pool is idle. A mixed worker's is one maximal
-  // prompt.
-  int32_t headroom_blocks = 0;
-  std::string fingerprint;
+  // On a mixed worker: blocks for one maximal prompt stay free beyond a new job's, unless the pool is idle.
+  bool leaves_room_for_prompt = false;
 };
 
 // Where the prompt's KV comes from.
@@ -58,17 +46,16 @@ struct DecodeSource {
   Incarnation prefill_incarnation;
 };
 
-class DecodeCore final : public engine::PhasePolicy {
+class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver {
  public:
-  // All references outlive the core.
-  DecodeCore(const DecodeOptions& options, const Clock& clock, engine::Engine& engine, KvFetcher& fetcher,
-             UpdateSink& updates);
+  // Adds itself to `worker` as a phase and as the receiver of what is fetched. Both references outlive the core.
+  DecodeCore(const DecodeOptions& options, worker::WorkerCore& worker, UpdateSink& updates);
 
   // Ends the call at once, through the UpdateSink, when the job is refused.
   void OnDecode(WorkerJob job, const DecodeSource& source);
   void OnCancel(const JobKey& key, const absl::Status& why);
-  void OnCommitted(const kvtransfer::Committed& committed);
-  void OnFetchFailed(const kvtransfer::FetchFailed& failed);
+  void OnCommitted(const kvtransfer::Committed& committed) override;
+  void OnFetchFailed(const kvtransfer::FetchFailed& failed) override;
 
   bool OnStepEvent(const engine::StepEvent& event) override;
   void OnTimer() override;
@@ -95,14 +82,17 @@ class DecodeCore final : public engine::PhasePolicy {
   void EndCall(const JobKey& key, TimeNs deadline, const absl::Status& status);
   void Forget(const JobKey& key);
 
-  const DecodeOptions options_;
   const Clock& clock_;
   engine::Engine& engine_;
-  KvFetcher& fetcher_;
+  worker::KvFetcher& fetcher_;
+  // Jobs at once, whatever their state.
+  const int32_t max_sequences_;
+  // Blocks that stay free beyond a new job's prompt, unless the pool is idle.
+  const int32_t headroom_blocks_;
   UpdateSink& updates_;
   absl::flat_hash_map<JobKey, Job> jobs_;
   absl::flat_hash_map<engine::SequenceId, JobKey> by_sequence_;
-  // Of jobs whose call is open.
+  // Deadlines of the jobs whose call is open.
   std::set<std::pair<TimeNs, JobKey>> deadlines_;
 };
 

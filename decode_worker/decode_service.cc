@@ -7,8 +7,8 @@ namespace baton::decode_worker {
 namespace pb = internal::v1;
 
 absl::StatusOr<std::pair<WorkerJob, DecodeSource>> DecodeService::Read(const pb::DecodeRequest& request) const {
-  BATON_RETURN_IF_ERROR(rpc::CheckIncarnation(request.job().worker_incarnation(), incarnation_));
-  BATON_ASSIGN_OR_RETURN(WorkerJob job, rpc::FromProto(request.job(), clock_.Now()));
+  BATON_RETURN_IF_ERROR(rpc::CheckIncarnation(request.job().worker_incarnation(), worker_.options().incarnation));
+  BATON_ASSIGN_OR_RETURN(WorkerJob job, rpc::FromProto(request.job(), worker_.clock().Now()));
   DecodeSource source{.local = request.local_prefill(), .prefill_target = request.prefill_target()};
   if (!source.local) {
     BATON_ASSIGN_OR_RETURN(source.prefill_incarnation, Id128::FromHex(request.prefill_incarnation()));
@@ -26,13 +26,13 @@ grpc::ServerWriteReactor<pb::DecodeResponse>* DecodeService::Decode(grpc::Callba
       key,
       [this, key] {
         const bool posted =
-            loop_.Post([this, key] { core_.OnCancel(key, absl::CancelledError("the router cancelled")); });
+            worker_.loop().Post([this, key] { core_.OnCancel(key, absl::CancelledError("the router cancelled")); });
         if (!posted) spdlog::warn("the decode loop takes no more events: a cancellation waits for its deadline");
       },
       opened);
   if (!opened) return stream.get();
-  const bool posted =
-      loop_.Post([this, read = *std::move(read)]() mutable { core_.OnDecode(std::move(read.first), read.second); });
+  const bool posted = worker_.loop().Post(
+      [this, read = *std::move(read)]() mutable { core_.OnDecode(std::move(read.first), read.second); });
   if (!posted) streams_.End(key, absl::ResourceExhaustedError("the decode worker is overloaded"));
   return stream.get();
 }

@@ -5,10 +5,9 @@
 #include <utility>
 
 #include "baton/internal/v1/worker.grpc.pb.h"
-#include "common/clock.h"
 #include "decode_worker/decode_core.h"
-#include "engine/engine_loop.h"
 #include "worker/update_streams.h"
+#include "worker/worker_core.h"
 
 namespace baton::decode_worker {
 
@@ -18,9 +17,8 @@ class DecodeService final : public internal::v1::DecodeService::CallbackService 
   using Streams = worker::UpdateStreams<internal::v1::DecodeResponse>;
 
   // All references outlive the service; `streams` is the core's UpdateSink.
-  DecodeService(const Incarnation& incarnation, const Clock& clock, engine::EngineLoop& loop, DecodeCore& core,
-                Streams& streams)
-      : incarnation_(incarnation), clock_(clock), loop_(loop), core_(core), streams_(streams) {}
+  DecodeService(worker::WorkerCore& worker, DecodeCore& core, Streams& streams)
+      : worker_(worker), core_(core), streams_(streams) {}
 
   grpc::ServerWriteReactor<internal::v1::DecodeResponse>* Decode(grpc::CallbackServerContext* context,
                                                                  const internal::v1::DecodeRequest* request) override;
@@ -28,9 +26,7 @@ class DecodeService final : public internal::v1::DecodeService::CallbackService 
  private:
   absl::StatusOr<std::pair<WorkerJob, DecodeSource>> Read(const internal::v1::DecodeRequest& request) const;
 
-  const Incarnation incarnation_;
-  const Clock& clock_;
-  engine::EngineLoop& loop_;
+  worker::WorkerCore& worker_;
   DecodeCore& core_;
   Streams& streams_;
 };

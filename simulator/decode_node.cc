@@ -8,15 +8,15 @@
 namespace baton::simulator {
 namespace {
 
-// The other end of a broken stream notices within this time: perhaps later than the lease is over.
+// The other end of a broken stream notices within this time, perhaps only after the lease is over.
 constexpr int64_t kMaxDecodeNoticeMs = 700;
-// The network cuts a Fetch stream, so many in a hundred, within this time.
+// The network cuts this share of the Fetch streams, each within kMaxCutMs of its opening.
 constexpr int kCutPercent = 5;
 constexpr int64_t kMaxCutMs = 60;
 // A read takes this long, one in twenty much longer.
 constexpr int64_t kMaxReadNs = 4 * kNsPerMs;
 constexpr int64_t kMaxSlowReadNs = 600 * kNsPerMs;
-// A piece of a copy, so that a block is read in several.
+// The piece of a copy, smaller than a block, so that a block is read in several pieces.
 constexpr uint64_t kPieceBytes = 160;
 
 }  // namespace
@@ -25,9 +25,8 @@ DecodeNode::DecodeNode(Simulation& sim, RouterNode& router, PeerDirectory& direc
     : WorkerNode(sim, router, setup),
       directory_(directory),
       sink_({.lease_ms = setup.lease_ms, .renew_ms = setup.renew_ms}, sim.queue, pool_),
-      core_({.max_sequences = setup.max_sequences, .headroom_blocks = 0, .fingerprint = model_->fingerprint()},
-            sim.queue, *engine_, *this, *this) {
-  MakeLoop(core_);
+      core_({}, worker_, *this) {
+  worker_.MakeLoop();
 }
 
 void DecodeNode::OpenPrefill(const std::shared_ptr<Call>&, WorkerJob, bool) {
@@ -79,7 +78,7 @@ void DecodeNode::ScheduleSinkTimer() {
   const TimeNs at = std::max(sink_.NextTimer(), sim_.queue.Now());
   if (at >= next_sink_timer_) return;
   next_sink_timer_ = at;
-  // Served a little late at times.
+  // At times the timer is served a little late.
   sim_.queue.At(at + (sim_.Chance(20) ? sim_.MsBetween(0, 5) : 0), [this, at] {
     if (!alive() || next_sink_timer_ != at) return;
     next_sink_timer_ = kNever;

@@ -1,5 +1,5 @@
 // A simulated decode worker: the real decode core and sink, and a transfer thread whose reads copy the peer's memory
-// bit by bit, at moments of their own.
+// piece by piece, each at a moment of its own.
 #ifndef BATON_SIMULATOR_DECODE_NODE_H_
 #define BATON_SIMULATOR_DECODE_NODE_H_
 
@@ -21,11 +21,11 @@ class PeerDirectory {
   virtual ~PeerDirectory() = default;
   // The live process that listens there, or nullptr.
   virtual PrefillNode* FindPrefill(const std::string& target) = 0;
-  // By transport address; also a dead one, whose memory may still be mapped.
+  // The process with that transport address, even a dead one: its memory may still be mapped.
   virtual PrefillNode* FindMemory(const std::string& address) = 0;
 };
 
-class DecodeNode final : public WorkerNode, public decode_worker::KvFetcher, public FetchListener {
+class DecodeNode final : public WorkerNode, public FetchListener {
  public:
   DecodeNode(Simulation& sim, RouterNode& router, PeerDirectory& directory, const WorkerSetup& setup);
 
@@ -46,7 +46,7 @@ class DecodeNode final : public WorkerNode, public decode_worker::KvFetcher, pub
   void CancelJob(const JobKey& key) override;
   void CutStreams() override;
 
-  // The network's doing.
+  // The network cuts a stream.
   void CutFetch(const std::shared_ptr<FetchStream>& stream);
 
   // The transfer thread.

@@ -14,14 +14,8 @@ constexpr int64_t kMaxPrefillNoticeMs = 500;
 }  // namespace
 
 PrefillNode::PrefillNode(Simulation& sim, RouterNode& router, const WorkerSetup& setup)
-    : WorkerNode(sim, router, setup),
-      source_({.incarnation = incarnation_,
-               .fingerprint = model_->fingerprint(),
-               .transport_address = incarnation_.ToHex(),
-               .block_bytes = model_->kv_layout().block_bytes()},
-              sim.queue),
-      core_({.max_unfetched_blocks = setup.block_count / 2}, sim.queue, *engine_, source_, *this, *this) {
-  MakeLoop(core_);
+    : WorkerNode(sim, router, setup), core_(worker_, *this) {
+  worker_.MakeLoop();
 }
 
 void PrefillNode::OpenPrefill(const std::shared_ptr<Call>& call, WorkerJob job, bool solo) {
@@ -45,7 +39,7 @@ void PrefillNode::OpenFetch(const std::shared_ptr<FetchStream>& stream, const kv
   stream->source = this;
   stream->at_source = ++last_stream_;
   streams_[stream->at_source] = stream;
-  PostToLoop([this, id = stream->at_source, open] { core_.OnFetchOpen(id, open); });
+  PostToLoop([this, id = stream->at_source, open] { worker_.kv_server().OnFetchRequest(id, open); });
 }
 
 void PrefillNode::OnFetchRequest(const std::shared_ptr<FetchStream>& stream, const kvtransfer::FetchRequest& request) {
@@ -55,21 +49,18 @@ void PrefillNode::OnFetchRequest(const std::shared_ptr<FetchStream>& stream, con
     });
     return;
   }
-  PostToLoop([this, id = stream->at_source, request] {
-    if (const auto* renew = std::get_if<kvtransfer::FetchRenew>(&request)) return core_.OnFetchRenew(id, *renew);
-    core_.OnFetchRelease(id);
-  });
+  PostToLoop([this, id = stream->at_source, request] { worker_.kv_server().OnFetchRequest(id, request); });
 }
 
 void PrefillNode::OnFetchFinished(const std::shared_ptr<FetchStream>& stream) {
   if (!alive() || streams_.erase(stream->at_source) == 0) return;
-  PostToLoop([this, id = stream->at_source] { core_.OnFetchClosed(id); });
+  PostToLoop([this, id = stream->at_source] { worker_.kv_server().OnFetchClosed(id); });
 }
 
 void PrefillNode::Reply(kvtransfer::FetchStreamId id, const kvtransfer::FetchReply& reply) {
   if (sim_.bug == PlantedBug::kLeaseIgnored && std::holds_alternative<kvtransfer::FetchComplete>(reply)) {
     if (const auto it = streams_.find(id); it != streams_.end()) it->second->muted = true;
-    PostToLoop([this, id] { core_.OnFetchRelease(id); });
+    PostToLoop([this, id] { worker_.kv_server().OnFetchRequest(id, kvtransfer::FetchRelease{}); });
   }
   Emit([this, id, reply] {
     const auto it = streams_.find(id);
@@ -92,7 +83,8 @@ void PrefillNode::Close(kvtransfer::FetchStreamId id, const absl::Status& status
       if (!stream->cut) stream->sink->OnClosed(stream->at_sink, status);
     });
     // The network reports the end of the stream a little later.
-    sim_.queue.After(sim_.NetworkDelay(), [this, id] { PostToLoop([this, id] { core_.OnFetchClosed(id); }); });
+    sim_.queue.After(sim_.NetworkDelay(),
+                     [this, id] { PostToLoop([this, id] { worker_.kv_server().OnFetchClosed(id); }); });
   });
 }
 
@@ -107,7 +99,8 @@ void PrefillNode::CutStreams() {
 
 void PrefillNode::CheckQuiet() const {
   WorkerNode::CheckQuiet();
-  if (source_.open_jobs() != 0) sim_.Fail(absl::StrCat(setup_.target, " has a licence without its release"));
+  if (worker_.kv_server().open_jobs() != 0)
+    sim_.Fail(absl::StrCat(setup_.target, " has a licence without its release"));
   if (core_.waiting_prompt_tokens() != 0) sim_.Fail(absl::StrCat(setup_.target, " still counts waiting tokens"));
   if (!streams_.empty()) sim_.Fail(absl::StrCat(setup_.target, " has ", streams_.size(), " Fetch streams open"));
 }

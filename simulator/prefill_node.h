@@ -1,4 +1,4 @@
-// A simulated prefill worker: the real prefill core and source, and the server's end of Fetch streams.
+// A simulated prefill worker: the real prefill core, and the server's end of Fetch streams.
 #ifndef BATON_SIMULATOR_PREFILL_NODE_H_
 #define BATON_SIMULATOR_PREFILL_NODE_H_
 
@@ -6,8 +6,6 @@
 #include <memory>
 #include <set>
 
-#include "kvtransfer/fetch_replies.h"
-#include "kvtransfer/kv_source.h"
 #include "prefill_worker/prefill_core.h"
 #include "simulator/worker_node.h"
 
@@ -40,7 +38,7 @@ struct FetchStream {
   bool muted = false;
 };
 
-class PrefillNode final : public WorkerNode, public kvtransfer::FetchReplies {
+class PrefillNode final : public WorkerNode {
  public:
   PrefillNode(Simulation& sim, RouterNode& router, const WorkerSetup& setup);
 
@@ -64,9 +62,7 @@ class PrefillNode final : public WorkerNode, public kvtransfer::FetchReplies {
  private:
   void CancelJob(const JobKey& key) override;
   void CutStreams() override;
-  int64_t WaitingPromptTokens() const override { return core_.waiting_prompt_tokens(); }
 
-  kvtransfer::KvSource source_;
   prefill_worker::PrefillCore core_;
   // Jobs without a reader.
   std::set<JobKey> solo_;

@@ -38,27 +38,27 @@ std::unique_ptr<engine::ModelRunner> MakeModel(const Simulation& sim, router::Wo
   return std::make_unique<engine::FakeModel>(sim.model);
 }
 
+// Readers find the memory by the incarnation.
+worker::WorkerCoreOptions CoreOptions(const Incarnation& incarnation, const WorkerSetup& setup) {
+  return {.incarnation = incarnation,
+          .engine = {.chunk_tokens = setup.chunk_tokens, .max_sequences = setup.max_sequences, .eos_ids = {kEosId}},
+          .transport_address = incarnation.ToHex()};
+}
+
 }  // namespace
 
 WorkerNode::WorkerNode(Simulation& sim, RouterNode& router, const WorkerSetup& setup)
     : sim_(sim),
       router_(router),
       setup_(setup),
-      incarnation_(sim.random.NextId()),
       model_(MakeModel(sim, setup.role)),
       memory_(static_cast<size_t>(setup.block_count) * model_->kv_layout().block_bytes(), kGarbage),
       pool_(absl::MakeSpan(memory_), model_->kv_layout().block_bytes()),
-      engine_(std::make_unique<engine::Engine>(
-          engine::EngineOptions{
-              .chunk_tokens = setup.chunk_tokens, .max_sequences = setup.max_sequences, .eos_ids = {kEosId}},
-          *model_, pool_)) {}
-
-void WorkerNode::MakeLoop(engine::PhasePolicy& policy) {
-  loop_ = std::make_unique<engine::EngineLoop>(*engine_, sim_.queue, std::vector<engine::PhasePolicy*>{&policy});
-}
+      worker_(CoreOptions(sim.random.NextId(), setup),
+              {.clock = sim.queue, .runner = *model_, .pool = pool_, .replies = *this, .fetcher = *this}) {}
 
 void WorkerNode::Join() {
-  const router::WorkerInfo info{.id = incarnation_,
+  const router::WorkerInfo info{.id = incarnation(),
                                 .role = setup_.role,
                                 .target = setup_.target,
                                 .model = "fake",
@@ -80,7 +80,7 @@ void WorkerNode::Join() {
 void WorkerNode::Heartbeat() {
   if (!alive_) return;
   join_.Send(sim_, [this, load = load_] {
-    router_.Post([id = incarnation_, load](router::Dispatcher& dispatcher) { dispatcher.OnWorkerLoad(id, load); });
+    router_.Post([id = incarnation(), load](router::Dispatcher& dispatcher) { dispatcher.OnWorkerLoad(id, load); });
   });
   sim_.queue.After(kHeartbeatNs, [this] { Heartbeat(); });
 }
@@ -93,7 +93,7 @@ void WorkerNode::Crash() {
     const auto notice = [this, call = call] {
       router_.DeliverEnd(call, absl::UnavailableError("the connection broke"));
     };
-    // With or without what was still on its way.
+    // Messages on their way arrive before the notice, or are lost.
     if (sim_.Chance(50)) {
       call->to_router.SendLater(sim_, sim_.MsBetween(0, kMaxWorkerNoticeMs), notice);
     } else {
@@ -102,7 +102,7 @@ void WorkerNode::Crash() {
   }
   calls_.clear();
   join_.SendLater(sim_, sim_.MsBetween(0, kMaxWorkerNoticeMs), [this] {
-    router_.Post([id = incarnation_](router::Dispatcher& dispatcher) {
+    router_.Post([id = incarnation()](router::Dispatcher& dispatcher) {
       dispatcher.OnWorkerLost(id, absl::UnavailableError("the join stream broke"));
     });
   });
@@ -136,7 +136,7 @@ void WorkerNode::End(const JobKey& key, const absl::Status& status) {
 
 void WorkerNode::PostToLoop(Task task) {
   if (!alive_) return;
-  if (!loop_->Post(std::move(task))) return sim_.Fail("a worker's mailbox is full");
+  if (!worker_.loop().Post(std::move(task))) return sim_.Fail("a worker's mailbox is full");
   ScheduleRun(std::max(sim_.queue.Now(), busy_until_));
 }
 
@@ -146,14 +146,14 @@ void WorkerNode::ScheduleRun(TimeNs at) {
   sim_.queue.At(at, [this, at] {
     if (!alive_ || next_run_ != at) return;
     next_run_ = kNever;
-    // Posted by a turn that is not over yet.
+    // The task was posted by a round that is not over yet.
     if (busy_until_ > at) return ScheduleRun(busy_until_);
     RunOnce();
   });
 }
 
 void WorkerNode::RunOnce() {
-  const bool stepped = loop_->RunOnce();
+  const bool stepped = worker_.loop().RunOnce();
   busy_until_ = sim_.queue.Now();
   if (stepped) busy_until_ += sim_.Between(10'000, sim_.pace.max_step_ns * (sim_.Chance(2) ? 10 : 1));
   if (!effects_.empty()) {
@@ -162,19 +162,31 @@ void WorkerNode::RunOnce() {
       for (const Task& effect : effects) effect();
     });
   }
-  const engine::EngineLoad load = engine_->Load();
+  const worker::WorkerLoad load = worker_.Load();
   load_ = {.free_blocks = load.free_blocks,
            .used_blocks = load.used_blocks,
            .cached_blocks = load.cached_blocks,
            .running = load.running + load.preempted,
-           .pending_prompt_tokens = load.pending_prompt_tokens + WaitingPromptTokens()};
+           .pending_prompt_tokens = load.pending_prompt_tokens};
   sim_.counts.preemptions += std::max(0, load.preempted - preempted_);
   preempted_ = load.preempted;
-  if (const TimeNs next = loop_->NextRun(); next != kNever) ScheduleRun(std::max(next, busy_until_));
+  if (const TimeNs next = worker_.loop().NextRun(); next != kNever) ScheduleRun(std::max(next, busy_until_));
 }
 
+void WorkerNode::Reply(kvtransfer::FetchStreamId, const kvtransfer::FetchReply&) {
+  sim_.Fail("a worker that serves no blocks answers a reader");
+}
+
+void WorkerNode::Close(kvtransfer::FetchStreamId, const absl::Status&) {
+  sim_.Fail("a worker that serves no blocks answers a reader");
+}
+
+void WorkerNode::Start(const kvtransfer::FetchSpec&) { sim_.Fail("a worker that pulls nothing fetches"); }
+
+void WorkerNode::Cancel(const JobKey&, const absl::Status&) { sim_.Fail("a worker that pulls nothing fetches"); }
+
 void WorkerNode::CheckQuiet() const {
-  const engine::EngineLoad load = engine_->Load();
+  const worker::WorkerLoad load = worker_.Load();
   if (load.used_blocks != 0) sim_.Fail(absl::StrCat(setup_.target, " still uses ", load.used_blocks, " blocks"));
   if (load.running + load.preempted != 0) sim_.Fail(absl::StrCat(setup_.target, " still runs a sequence"));
   if (!calls_.empty()) sim_.Fail(absl::StrCat(setup_.target, " has ", calls_.size(), " calls open"));

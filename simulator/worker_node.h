@@ -1,5 +1,5 @@
-// A simulated worker process: the real engine and its loop over the fake model. A turn of the loop takes virtual time;
-// what it says is heard when it is over, and what comes meanwhile waits in its mailbox.
+// A simulated worker process: the real worker::WorkerCore over the fake model. A round of its loop takes virtual time:
+// what the round says is heard when it is over, and what comes meanwhile waits in the loop's mailbox.
 #ifndef BATON_SIMULATOR_WORKER_NODE_H_
 #define BATON_SIMULATOR_WORKER_NODE_H_
 
@@ -12,12 +12,13 @@
 #include "common/kv_pool.h"
 #include "common/worker_job.h"
 #include "decode_worker/decode_core.h"
-#include "engine/engine.h"
-#include "engine/engine_loop.h"
 #include "engine/model_runner.h"
+#include "kvtransfer/fetch_replies.h"
 #include "router/worker_registry.h"
 #include "simulator/router_node.h"
 #include "simulator/simulation.h"
+#include "worker/kv_fetcher.h"
+#include "worker/worker_core.h"
 
 namespace baton::simulator {
 
@@ -27,7 +28,7 @@ struct WorkerSetup {
   int32_t block_count = 0;
   int32_t chunk_tokens = 64;
   int32_t max_sequences = 4;
-  // Of the Fetch streams.
+  // The lease of the Fetch streams, and how often it is renewed.
   int64_t lease_ms = 4'000;
   int64_t renew_ms = 500;
 };
@@ -35,7 +36,7 @@ struct WorkerSetup {
 // Ends-of-sequence of the simulated model.
 inline constexpr int32_t kEosId = 63;
 
-class WorkerNode : public UpdateSink {
+class WorkerNode : public UpdateSink, public kvtransfer::FetchReplies, public worker::KvFetcher {
  public:
   WorkerNode(Simulation& sim, RouterNode& router, const WorkerSetup& setup);
   ~WorkerNode() override = default;
@@ -56,34 +57,37 @@ class WorkerNode : public UpdateSink {
   void Update(const JobKey& key, const WorkerUpdate& update) override;
   void End(const JobKey& key, const absl::Status& status) override;
 
+  // FetchReplies and KvFetcher, for the phases that have them.
+  void Reply(kvtransfer::FetchStreamId stream, const kvtransfer::FetchReply& reply) override;
+  void Close(kvtransfer::FetchStreamId stream, const absl::Status& status) override;
+  void Start(const kvtransfer::FetchSpec& spec) override;
+  void Cancel(const JobKey& key, const absl::Status& why) override;
+
   // Fails the run when anything is left that a request referred to.
   virtual void CheckQuiet() const;
 
   bool alive() const { return alive_; }
-  const Incarnation& incarnation() const { return incarnation_; }
+  const Incarnation& incarnation() const { return worker_.options().incarnation; }
   const WorkerSetup& setup() const { return setup_; }
   absl::Span<uint8_t> memory() { return absl::MakeSpan(memory_); }
 
  protected:
-  // The derived node calls it last in its constructor.
-  void MakeLoop(engine::PhasePolicy& policy);
   void AddCall(const std::shared_ptr<Call>& call) { calls_[call->key] = call; }
-  // To the loop; any event of the simulation.
+  // Any event of the simulation may post to the loop.
   void PostToLoop(Task task);
-  // Within a turn: happens when the turn is over.
+  // Called within a round of the loop: the effect happens when the round is over.
   void Emit(Task effect) { effects_.push_back(std::move(effect)); }
   virtual void CancelJob(const JobKey& key) = 0;
   virtual void CutStreams() = 0;
-  virtual int64_t WaitingPromptTokens() const { return 0; }
 
   Simulation& sim_;
   RouterNode& router_;
   const WorkerSetup setup_;
-  const Incarnation incarnation_;
   std::unique_ptr<engine::ModelRunner> model_;
   std::vector<uint8_t> memory_;
   HostKvPool pool_;
-  std::unique_ptr<engine::Engine> engine_;
+  // The derived node adds its phase and makes the loop.
+  worker::WorkerCore worker_;
 
  private:
   void ScheduleRun(TimeNs at);
@@ -91,7 +95,6 @@ class WorkerNode : public UpdateSink {
   void Heartbeat();
 
   bool alive_ = true;
-  std::unique_ptr<engine::EngineLoop> loop_;
   std::vector<Task> effects_;
   TimeNs next_run_ = kNever;
   TimeNs busy_until_ = 0;

@@ -1,0 +1,111 @@
+#include "cli/start_worker.h"
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/model_loading.h"
+#include "cli/transport_report.h"
+#include "common/log.h"
+#include "common/process_memory.h"
+#include "common/status.h"
+#include "decode_worker/decode_phase.h"
+#include "engine/core_arbiter.h"
+#include "engine/cpu_model.h"
+#include "prefill_worker/prefill_phase.h"
+
+namespace baton::cli {
+namespace pb = internal::v1;
+namespace {
+
+bool Prefills(pb::WorkerRole role) { return role != pb::WORKER_ROLE_DECODE; }
+bool Decodes(pb::WorkerRole role) { return role != pb::WORKER_ROLE_PREFILL; }
+
+// In this order a mixed worker's phases are asked whose a sequence is.
+std::vector<std::unique_ptr<worker::Phase>> MakePhases(pb::WorkerRole role) {
+  std::vector<std::unique_ptr<worker::Phase>> phases;
+  if (Prefills(role)) phases.push_back(std::make_unique<prefill_worker::PrefillPhase>());
+  if (Decodes(role)) {
+    phases.push_back(std::make_unique<decode_worker::DecodePhase>(
+        decode_worker::DecodeOptions{.leaves_room_for_prompt = Prefills(role)}));
+  }
+  return phases;
+}
+
+struct LoadedWorker {
+  std::string model;
+  std::vector<int32_t> eos_ids;
+  int64_t weight_bytes = 0;
+  worker::WorkerParts parts;
+};
+
+absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWorker& worker) {
+  BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags.engine.model));
+  worker.model = loaded.name;
+  worker.eos_ids = loaded.file->tokenizer().eos_ids;
+  engine::CpuModelOptions options;
+  options.numerics = ParseNumerics(flags.engine.numerics);
+  options.kv_dtype = ParseKvDtype(flags.engine);
+  options.isa = ParseIsa(flags.engine.isa);
+  options.weights = ParseWeights(flags.engine.weights);
+  options.threads = flags.engine.threads;
+  if (flags.core_arbiter_fd >= 0) {
+    const engine::CoreArbiterOptions arbiter{.yields = !Decodes(role),
+                                             .period_ns = flags.engine.decode_period_ms * kNsPerMs};
+    BATON_ASSIGN_OR_RETURN(worker.parts.gate,
+                           engine::CoreArbiter::Open(flags.core_arbiter_fd, arbiter, MonotonicClock()));
+    options.gate = worker.parts.gate.get();
+  }
+  options.max_rows = flags.engine.chunk_tokens + flags.engine.max_seqs;
+  if (const std::string line = DescribeWeights(loaded, options); !line.empty()) spdlog::info(line);
+  worker.weight_bytes = engine::PackedWeightBytes(*loaded.file, options.numerics, options.weights);
+  // Workers of one supervisor would draw over each other.
+  BATON_ASSIGN_OR_RETURN(worker.parts.runner, LoadRunner(loaded, options, /*shows_progress=*/!flags.supervised));
+  return absl::OkStatus();
+}
+
+absl::Status AllocateKvMemory(const EngineFlags& flags, worker::WorkerParts& parts) {
+  BATON_ASSIGN_OR_RETURN(const kvtransfer::TransportKind kind, kvtransfer::ParseTransportKind(flags.transport));
+  BATON_ASSIGN_OR_RETURN(parts.transport, kvtransfer::MakeTransport({.kind = kind}));
+  const uint64_t block_bytes = parts.runner->kv_layout().block_bytes();
+  const uint64_t blocks = ParseByteSize(flags.kv_memory) / block_bytes;
+  const uint64_t least = 2 * static_cast<uint64_t>(parts.runner->kv_layout().groups().count());
+  if (blocks < least || blocks > static_cast<uint64_t>(std::numeric_limits<int32_t>::max())) {
+    return absl::InvalidArgumentError(absl::StrCat("--kv-memory ", flags.kv_memory, " holds ", blocks, " blocks of ",
+                                                   block_bytes, " bytes: give at least ", least));
+  }
+  BATON_ASSIGN_OR_RETURN(parts.kv_memory, parts.transport->AllocateRegion(blocks * block_bytes));
+  LogBandwidth(*parts.transport, kind);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(pb::WorkerRole role, WorkerFlags flags) {
+  const TimeNs begin = MonotonicClock().Now();
+  if (flags.engine.chunk_tokens == 0) {
+    flags.engine.chunk_tokens = Decodes(role) ? kDecodingWorkerChunkTokens : kPrefillWorkerChunkTokens;
+  }
+  LoadedWorker loaded;
+  BATON_RETURN_IF_ERROR(LoadModel(role, flags, loaded));
+  BATON_RETURN_IF_ERROR(AllocateKvMemory(flags.engine, loaded.parts));
+  const int64_t kv_bytes = static_cast<int64_t>(loaded.parts.kv_memory.size());
+  BATON_ASSIGN_OR_RETURN(auto worker,
+                         worker::WorkerProcess::Start({.role = role,
+                                                       .model = loaded.model,
+                                                       .router = flags.router,
+                                                       .bind = flags.listen.bind,
+                                                       .port = flags.listen.grpc_port,
+                                                       .engine = {.chunk_tokens = flags.engine.chunk_tokens,
+                                                                  .max_sequences = flags.engine.max_seqs,
+                                                                  .eos_ids = loaded.eos_ids,
+                                                                  .prefix_cache = !flags.engine.no_prefix_cache}},
+                                                      std::move(loaded.parts), MakePhases(role)));
+  spdlog::info("started in {:.2f} s: {:.1f} MiB resident besides mapped files, of weights {:.1f}; a KV pool of {:.1f}",
+               static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond, Mib(ResidentBytesBesidesFiles()),
+               Mib(loaded.weight_bytes), Mib(kv_bytes));
+  return worker;
+}
+
+}  // namespace baton::cli

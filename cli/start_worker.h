@@ -1,0 +1,31 @@
+// A worker's flags to a running worker::WorkerProcess: the one place that knows the model's file, the transport and
+// which phases make up which kind of worker.
+#ifndef BATON_CLI_START_WORKER_H_
+#define BATON_CLI_START_WORKER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "baton/internal/v1/worker.pb.h"
+#include "cli/options.h"
+#include "worker/worker_process.h"
+
+namespace baton::cli {
+
+struct WorkerFlags {
+  EngineFlags engine;
+  ListenFlags listen;
+  // host:port of the router.
+  std::string router;
+  bool supervised = false;
+  // What CreateCoreArbiter made, inherited from the supervisor; -1: none.
+  int core_arbiter_fd = -1;
+};
+
+// Loads the model and starts to serve.
+absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(internal::v1::WorkerRole role, WorkerFlags flags);
+
+}  // namespace baton::cli
+
+#endif  // BATON_CLI_START_WORKER_H_

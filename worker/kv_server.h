@@ -1,0 +1,83 @@
+// Serves KV blocks of a worker's engine to readers: joins kvtransfer::KvSource, which knows licences and leases, to the
+// blocks and to whoever owns them. Any phase may be the owner. Free of I/O; a policy on the engine's loop.
+#ifndef BATON_WORKER_KV_SERVER_H_
+#define BATON_WORKER_KV_SERVER_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "common/ids.h"
+#include "engine/engine.h"
+#include "engine/engine_loop.h"
+#include "kvtransfer/fetch_messages.h"
+#include "kvtransfer/fetch_replies.h"
+#include "kvtransfer/kv_source.h"
+
+namespace baton::worker {
+
+// The phase whose blocks are served. Called on the loop, by KvServer::Settle.
+class KvOwner {
+ public:
+  virtual ~KvOwner() = default;
+  // An offered job has its reader, or needs none. Blocks of the prompt before `first_block` are at the reader already.
+  virtual void OnLicence(const JobKey& key, int32_t first_block) = 0;
+  // The job ends with `why`. A licensed job keeps its blocks until OnRelease; one without a licence is over.
+  virtual void OnRevoke(const JobKey& key, const absl::Status& why) = 0;
+  // No reader is left: the blocks may be given up. Once for every OnLicence.
+  virtual void OnRelease(const JobKey& key) = 0;
+  // Some of the calls above are done. Further ones may follow, when this one causes them.
+  virtual void OnSettled() = 0;
+};
+
+class KvServer final : public engine::PhasePolicy {
+ public:
+  // All references outlive the server.
+  KvServer(const kvtransfer::KvSourceOptions& options, const Clock& clock, engine::Engine& engine,
+           kvtransfer::FetchReplies& replies);
+
+  // Once, before the first job. The owner outlives the server's last call.
+  void SetOwner(KvOwner& owner);
+  bool has_owner() const { return owner_ != nullptr; }
+
+  // The owner's calls, as in KvSource. What they cause happens in Settle, which the owner calls when it is done.
+  absl::Status Offer(const JobKey& key, TimeNs deadline, bool solo) { return source_.OnPrefill(key, deadline, solo); }
+  void Cancel(const JobKey& key, const absl::Status& why) { source_.OnCancel(key, why); }
+  void Fail(const JobKey& key, const absl::Status& status) { source_.OnFailed(key, status); }
+  // Blocks [begin, end) of the prompt's `blocks` hold what the reader is to get, and stay as they are until OnRelease:
+  // the digests are taken now.
+  void Announce(const JobKey& key, absl::Span<const BlockId> blocks, int32_t begin, int32_t end);
+  void Complete(const JobKey& key, const kvtransfer::FetchComplete& complete) {
+    source_.OnPromptFinished(key, complete);
+  }
+  // Carries out what has been caused, until nothing is left.
+  void Settle();
+
+  // From the Fetch streams, on the loop.
+  void OnFetchRequest(kvtransfer::FetchStreamId stream, const kvtransfer::FetchRequest& request);
+  void OnFetchClosed(kvtransfer::FetchStreamId stream);
+
+  bool OnStepEvent(const engine::StepEvent&) override { return false; }
+  void OnTimer() override;
+  TimeNs NextTimer() const override { return source_.NextTimer(); }
+
+  // Licensed jobs that are not released.
+  int32_t open_jobs() const { return source_.open_jobs(); }
+
+ private:
+  void Handle(const kvtransfer::GrantLicence& action) { owner_->OnLicence(action.key, action.first_block); }
+  void Handle(const kvtransfer::Revoke& action) { owner_->OnRevoke(action.key, action.status); }
+  void Handle(const kvtransfer::ReleaseBlocks& action) { owner_->OnRelease(action.key); }
+  void Handle(const kvtransfer::SendReply& action) { replies_.Reply(action.stream, action.reply); }
+  void Handle(const kvtransfer::CloseStream& action) { replies_.Close(action.stream, action.status); }
+
+  engine::Engine& engine_;
+  kvtransfer::KvSource source_;
+  kvtransfer::FetchReplies& replies_;
+  KvOwner* owner_ = nullptr;
+};
+
+}  // namespace baton::worker
+
+#endif  // BATON_WORKER_KV_SERVER_H_

@@ -1,0 +1,32 @@
+#include "worker/transfer_fetcher.h"
+
+namespace baton::worker {
+
+TransferFetcher::TransferFetcher(kvtransfer::Transport& transport, const kvtransfer::KvSinkOptions& options,
+                                 const Clock& clock, KvPool& pool)
+    : thread_(transport, options, clock, pool,
+              {.committed =
+                   [this](const kvtransfer::Committed& done) {
+                     core_->loop().PostWhenRoom([core = core_, done] { core->receiver().OnCommitted(done); });
+                   },
+               .failed =
+                   [this](const kvtransfer::FetchFailed& failed) {
+                     core_->loop().PostWhenRoom([core = core_, failed] { core->receiver().OnFetchFailed(failed); });
+                   }}) {}
+
+void TransferFetcher::Launch(WorkerCore& core) {
+  core_ = &core;
+  streams_ = std::make_unique<kvtransfer::FetchClient>(kvtransfer::FetchClient::Events{
+      .on_reply = [this](kvtransfer::FetchStreamId stream,
+                         const kvtransfer::FetchReply& reply) { thread_.OnReply(stream, reply); },
+      .on_closed = [this](kvtransfer::FetchStreamId stream,
+                          const absl::Status& status) { thread_.OnStreamClosed(stream, status); }});
+  thread_.Launch(*streams_);
+}
+
+void TransferFetcher::Stop() {
+  thread_.Stop();
+  streams_.reset();
+}
+
+}  // namespace baton::worker

@@ -1,0 +1,51 @@
+#include "worker/worker_core.h"
+
+#include <utility>
+
+#include "common/check.h"
+
+namespace baton::worker {
+namespace {
+
+kvtransfer::KvSourceOptions SourceOptions(const WorkerCoreOptions& options, const WorkerSurroundings& surroundings) {
+  return {.incarnation = options.incarnation,
+          .fingerprint = surroundings.runner.fingerprint(),
+          .transport_address = options.transport_address,
+          .block_bytes = surroundings.pool.block_bytes()};
+}
+
+}  // namespace
+
+WorkerCore::WorkerCore(const WorkerCoreOptions& options, const WorkerSurroundings& surroundings)
+    : options_(options),
+      clock_(surroundings.clock),
+      pool_(surroundings.pool),
+      fetcher_(surroundings.fetcher),
+      engine_(options.engine, surroundings.runner, surroundings.pool),
+      kv_server_(SourceOptions(options, surroundings), surroundings.clock, engine_, surroundings.replies) {}
+
+void WorkerCore::SetReceiver(KvReceiver& receiver) {
+  BATON_CHECK(receiver_ == nullptr) << "one phase of a worker pulls";
+  receiver_ = &receiver;
+}
+
+void WorkerCore::MakeLoop(std::function<void()> after_round, engine::StepGate* gate) {
+  std::vector<engine::PhasePolicy*> policies = {&kv_server_};
+  policies.insert(policies.end(), phases_.begin(), phases_.end());
+  loop_.emplace(engine_, clock_, std::move(policies), std::move(after_round), gate);
+}
+
+WorkerLoad WorkerCore::Load() const {
+  const engine::EngineLoad load = engine_.Load();
+  int64_t pending_prompt_tokens = load.pending_prompt_tokens;
+  for (const PhaseCore* phase : phases_) pending_prompt_tokens += phase->waiting_prompt_tokens();
+  return {.free_blocks = load.free_blocks,
+          .used_blocks = load.used_blocks,
+          .cached_blocks = load.cached_blocks,
+          .running = load.running,
+          .preempted = load.preempted,
+          .pending_prompt_tokens = pending_prompt_tokens,
+          .touched_end = load.touched_end};
+}
+
+}  // namespace baton::worker

@@ -1,0 +1,94 @@
+// A worker as a process: a WorkerCore with its threads, the transport, the services and the link to the router. What
+// the worker does is up to its phases.
+#ifndef BATON_WORKER_WORKER_PROCESS_H_
+#define BATON_WORKER_WORKER_PROCESS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "baton/internal/v1/worker.pb.h"
+#include "common/ids.h"
+#include "common/kv_pool.h"
+#include "common/rpc/grpc_server.h"
+#include "engine/engine.h"
+#include "engine/model_runner.h"
+#include "engine/step_gate.h"
+#include "kvtransfer/transport.h"
+#include "worker/fetch_endpoint.h"
+#include "worker/page_populator.h"
+#include "worker/phase.h"
+#include "worker/router_link.h"
+#include "worker/transfer_fetcher.h"
+#include "worker/worker_core.h"
+
+namespace baton::worker {
+
+struct WorkerProcessOptions {
+  internal::v1::WorkerRole role = internal::v1::WORKER_ROLE_UNSPECIFIED;
+  // The name by which clients ask for the model.
+  std::string model;
+  // host:port.
+  std::string router;
+  std::string bind;
+  int port = 0;
+  engine::EngineOptions engine;
+};
+
+// What a worker computes with and what it copies with.
+struct WorkerParts {
+  // May be null. The runner may refer to it.
+  std::unique_ptr<engine::StepGate> gate;
+  std::unique_ptr<engine::ModelRunner> runner;
+  std::unique_ptr<kvtransfer::Transport> transport;
+  // The transport's region: a whole number of the runner's blocks.
+  absl::Span<uint8_t> kv_memory;
+};
+
+// Used by the main thread; owns every other thread of the process but the runner's.
+class WorkerProcess {
+ public:
+  // Starts to serve, and to join the router.
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(const WorkerProcessOptions& options, WorkerParts parts,
+                                                              std::vector<std::unique_ptr<Phase>> phases);
+  ~WorkerProcess();
+
+  // host:port of the worker's services.
+  const std::string& address() const { return server_.address; }
+  // Tells the router, then waits until no job is left or the time is over.
+  void Drain(int64_t timeout_ms);
+
+ private:
+  WorkerProcess(const WorkerProcessOptions& options, WorkerParts parts, const std::string& transport_address,
+                std::vector<std::unique_ptr<Phase>> phases);
+
+  absl::Status Serve();
+  internal::v1::WorkerHello Hello() const;
+  // On the loop.
+  void PublishLoad();
+  internal::v1::WorkerHeartbeat Load();
+
+  const WorkerProcessOptions options_;
+  const WorkerParts parts_;
+  HostKvPool pool_;
+  PagePopulator populator_;
+  FetchEndpoint fetch_endpoint_;
+  TransferFetcher fetcher_;
+  WorkerCore core_;
+  const std::vector<std::unique_ptr<Phase>> phases_;
+  std::thread loop_thread_;
+  rpc::GrpcServer server_;
+  std::unique_ptr<RouterLink> link_;
+  absl::Mutex load_mutex_;
+  internal::v1::WorkerHeartbeat load_ ABSL_GUARDED_BY(load_mutex_);
+};
+
+}  // namespace baton::worker
+
+#endif  // BATON_WORKER_WORKER_PROCESS_H_
