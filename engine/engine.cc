@@ -10,18 +10,9 @@
 #include "common/status.h"
 #include "engine/batch_scheduler.h"
 #include "engine/block_pool.h"
-#include "engine/kernels/aligned_buffer.h"
-#include "engine/sampler.h"
 #include "engine/sequence.h"
 
 namespace baton::engine {
-
-namespace {
-
-// That sample the rows of one step side by side. Each holds 20 bytes a token of the vocabulary.
-constexpr int kSamplers = 4;
-
-}  // namespace
 
 class Engine::Impl {
  public:
@@ -47,12 +38,9 @@ class Engine::Impl {
   Sequences::iterator Position(SequenceId id);
   absl::Status Validate(const SequenceSpec& spec, int32_t token_limit) const;
   int32_t TokenLimit(const SequenceSpec& spec) const;
-  absl::Span<float> Logits(int32_t first, int32_t count) {
-    return {logits_.as<float>() + static_cast<size_t>(first) * vocab_size_, static_cast<size_t>(count) * vocab_size_};
-  }
   void ZeroPromptTail(Sequence& sequence);
   void BuildBatch(absl::Span<const PlannedSlice> plan);
-  void SampleAll(absl::Span<const PlannedSlice> plan);
+  void NoteComputed(const PlannedSlice& planned);
   void FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice);
   // What `next` would be as the output after those that the sequence has.
   FinishReason FinishOf(const Sequence& sequence, int32_t next) const;
@@ -61,11 +49,8 @@ class Engine::Impl {
   ModelRunner& runner_;
   KvPool& memory_;
   const KvGroups groups_;
-  const size_t vocab_size_;
   BlockPool pool_;
   BatchScheduler scheduler_;
-  // [kSamplers], each used by one thread at a time.
-  std::vector<Sampler> samplers_;
   // Oldest first, which is in order of id.
   Sequences sequences_;
   SequenceId next_id_ = 1;
@@ -73,11 +58,10 @@ class Engine::Impl {
   // Of the step at hand.
   std::vector<int32_t> batch_tokens_;
   std::vector<SequenceSlice> batch_slices_;
-  int32_t logits_count_ = 0;
-  // [max_sequences], of which logits_count_ count.
-  std::vector<OutputToken> sampled_;
-  // Mapped, so that rows which no batch has filled take no memory: a large vocabulary times max_sequences is much.
-  kernels::AlignedBuffer logits_;
+  // One per slice that ends with the last token of its sequence.
+  std::vector<TokenChoice> choices_;
+  // [max_sequences], of which the first choices_.size() are in use.
+  std::vector<OutputToken> chosen_;
   std::vector<StepEvent> events_;
 };
 
@@ -86,7 +70,6 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& me
       runner_(runner),
       memory_(memory),
       groups_(runner.kv_layout().groups()),
-      vocab_size_(static_cast<size_t>(runner.vocab_size())),
       pool_(memory.block_count()),
       scheduler_({.chunk_tokens = options.chunk_tokens,
                   .max_sequences = options.max_sequences,
@@ -95,13 +78,11 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& me
   BATON_CHECK(memory.block_bytes() == runner.kv_layout().block_bytes()) << memory.block_bytes();
   for (int32_t id : options.eos_ids) BATON_CHECK(id >= 0 && id < runner.vocab_size()) << "eos id " << id;
   const size_t max_sequences = static_cast<size_t>(options.max_sequences);
-  samplers_.reserve(kSamplers);
-  for (int i = 0; i < kSamplers; ++i) samplers_.emplace_back(runner.vocab_size());
   sequences_.reserve(static_cast<size_t>(kMaxSequences));
   batch_tokens_.reserve(static_cast<size_t>(scheduler_.max_rows()));
   batch_slices_.reserve(max_sequences);
-  sampled_.resize(max_sequences);
-  logits_ = kernels::AlignedBuffer(max_sequences * vocab_size_ * sizeof(float));
+  choices_.reserve(max_sequences);
+  chosen_.resize(max_sequences);
   events_.reserve(max_sequences);
   runner.SetKvPool(memory);
 }
@@ -206,9 +187,14 @@ absl::Span<const StepEvent> Engine::Impl::Step() {
   const absl::Span<const PlannedSlice> plan = scheduler_.Plan(sequences_);
   if (plan.empty()) return {};
   BuildBatch(plan);
-  runner_.Forward({.tokens = batch_tokens_, .slices = batch_slices_, .logits_count = logits_count_},
-                  Logits(0, logits_count_));
-  SampleAll(plan);
+  runner_.Submit({.tokens = batch_tokens_,
+                  .slices = batch_slices_,
+                  .output_count = static_cast<int32_t>(choices_.size()),
+                  .choices = choices_},
+                 {.tokens = absl::MakeSpan(chosen_).first(choices_.size())});
+  // What depends on no token is done while the step is in flight.
+  for (const PlannedSlice& planned : plan) NoteComputed(planned);
+  runner_.Complete();
   for (size_t i = 0; i < plan.size(); ++i) FinishSlice(plan[i], batch_slices_[i]);
   return events_;
 }
@@ -216,21 +202,26 @@ absl::Span<const StepEvent> Engine::Impl::Step() {
 void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
   batch_tokens_.clear();
   batch_slices_.clear();
-  logits_count_ = 0;
+  choices_.clear();
   for (const PlannedSlice& planned : plan) {
     Sequence& sequence = *planned.sequence;
     const int32_t end = planned.first_position + planned.row_count;
     // The chunk that begins the prompt's last block, before it is written.
     if (!sequence.tail_is_zero && sequence.outputs().empty() && end >= sequence.length()) ZeroPromptTail(sequence);
     const int32_t last_group = (groups_.count() - 1) * sequence.block_stride();
-    SequenceSlice slice = {.first_row = static_cast<int32_t>(batch_tokens_.size()),
-                           .row_count = planned.row_count,
-                           .first_position = planned.first_position,
-                           .blocks = sequence.blocks().first(static_cast<size_t>(last_group + BlocksForTokens(end))),
-                           .group_stride = sequence.block_stride()};
+    SequenceSlice slice = {
+        .first_row = static_cast<int32_t>(batch_tokens_.size()),
+        .row_count = planned.row_count,
+        .first_position = planned.first_position,
+        .blocks = sequence.blocks().first(static_cast<size_t>(last_group + BlocksForTokens(end))),
+        .group_stride = sequence.block_stride(),
+        .row_class = sequence.state == SequenceState::kDecode ? RowClass::kDecode : RowClass::kPrefill};
     if (end == sequence.length()) {
-      slice.wants_logits = true;
-      slice.logits_index = logits_count_++;
+      slice.output_rows = OutputRows::kLast;
+      slice.first_output = static_cast<int32_t>(choices_.size());
+      choices_.push_back(
+          {.sampling = &sequence.spec().sampling,
+           .context = {.prompt = sequence.spec().prompt, .outputs = sequence.outputs(), .eos_ids = options_.eos_ids}});
     }
     const absl::Span<const int32_t> rows =
         sequence.tokens().subspan(static_cast<size_t>(planned.first_position), static_cast<size_t>(planned.row_count));
@@ -239,33 +230,21 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
   }
 }
 
-// Samplers take rows in turn.
-void Engine::Impl::SampleAll(absl::Span<const PlannedSlice> plan) {
-  const int samplers = std::min(kSamplers, logits_count_);
-  runner_.ForEach(samplers, [&](int sampler) {
-    for (size_t i = 0; i < plan.size(); ++i) {
-      const int32_t row = batch_slices_[i].logits_index;
-      if (!batch_slices_[i].wants_logits || row % samplers != sampler) continue;
-      const Sequence& sequence = *plan[i].sequence;
-      sampled_[static_cast<size_t>(row)] = samplers_[static_cast<size_t>(sampler)].Sample(
-          sequence.spec().sampling,
-          {.prompt = sequence.spec().prompt, .outputs = sequence.outputs(), .eos_ids = options_.eos_ids},
-          Logits(row, 1));
-    }
-  });
+// Ahead of the runner: nobody looks a block up before the next plan, and then the KV is in place.
+void Engine::Impl::NoteComputed(const PlannedSlice& planned) {
+  planned.sequence->set_computed(planned.first_position + planned.row_count);
+  if (options_.prefix_cache) planned.sequence->PublishFullBlocks(pool_);
 }
 
 void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice) {
   Sequence& sequence = *planned.sequence;
-  sequence.set_computed(planned.first_position + planned.row_count);
-  if (options_.prefix_cache) sequence.PublishFullBlocks(pool_);
   sequence.Slide(pool_);
   StepEvent& event = events_.emplace_back();
   event.sequence = sequence.id();
   event.computed_tokens = std::min(sequence.computed(), sequence.prompt_length());
-  if (!slice.wants_logits) return;
+  if (slice.output_rows == OutputRows::kNone) return;
   sequence.ReturnPromised(pool_);
-  OutputToken& next = event.token.emplace(std::move(sampled_[static_cast<size_t>(slice.logits_index)]));
+  OutputToken& next = event.token.emplace(std::move(chosen_[static_cast<size_t>(slice.first_output)]));
   next.finish = FinishOf(sequence, next.token);
   sequence.Append(next.token);
   const bool ends = next.is_last() || sequence.spec().prefill_only;

@@ -19,8 +19,8 @@ constexpr int32_t kDevicePromptTokens = 40;
 class DeviceModel final : public FakeModel {
  public:
   explicit DeviceModel(const FencedKvPool& pool) : FakeModel({}), pool_(pool) {}
-  void Forward(const StepBatch& batch, absl::Span<float> logits) override {
-    pool_.OnDevice([&](absl::Span<uint8_t>) { FakeModel::Forward(batch, logits); });
+  void Forward(const StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) override {
+    pool_.OnDevice([&](absl::Span<uint8_t>) { FakeModel::Forward(batch, logits, hidden_states); });
   }
 
  private:

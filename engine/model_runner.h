@@ -1,18 +1,37 @@
 // The seam between the engine's bookkeeping and its arithmetic. The CPU engine, a CUDA engine and the simulator's fake
 // model stand behind it.
+//
+// A step is submitted, and completed later. In between it is in flight: the runner computes while its caller does other
+// work. The runner also chooses the tokens, so that logits stay in the memory where they were computed.
 #ifndef BATON_ENGINE_MODEL_RUNNER_H_
 #define BATON_ENGINE_MODEL_RUNNER_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
-#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "common/kv_layout.h"
 #include "common/kv_pool.h"
+#include "common/output_token.h"
+#include "engine/sampler.h"
 
 namespace baton::engine {
+
+// What the rows of a slice are for. A runner may run the classes in different ways; no result depends on them.
+enum class RowClass : uint8_t {
+  // Tokens of a prompt, or tokens whose KV was given up and is computed again.
+  kPrefill,
+  // One row: the token that was chosen last.
+  kDecode,
+};
+
+// The rows of a slice that have outputs.
+enum class OutputRows : uint8_t {
+  kNone,
+  kLast,
+  // For perplexity, and for the verification of drafts.
+  kAll,
+};
 
 // Rows of one sequence in a step: tokens at positions [first_position, first_position + row_count).
 struct SequenceSlice {
@@ -21,24 +40,41 @@ struct SequenceSlice {
   int32_t row_count = 0;
   int32_t first_position = 0;
   // Block of position p in layer group g is blocks[g * group_stride + p / kBlockTokens]; covers every position up to
-  // the last row of the slice. KV of all earlier positions is there, in a sliding group that of those which the slice's
-  // rows see, with kNoBlock before it; the runner writes that of the slice's rows. Blocks shared with others are never
-  // among those written.
+  // the last row of the slice. In full groups the KV of all earlier positions is in place; in sliding groups the KV
+  // that the slice's rows see is, and blocks before it are kNoBlock. The runner writes the KV of the slice's rows. It
+  // never writes a block that others share.
   absl::Span<const BlockId> blocks;
   int32_t group_stride = 0;
-  // Whether the logits after the slice's last row are wanted, and if so at which index of the output.
-  bool wants_logits = false;
-  // Logits after every row of the slice are wanted (perplexity, verification of drafts): row_count outputs.
-  bool wants_all_logits = false;
-  int32_t logits_index = -1;
+  RowClass row_class = RowClass::kPrefill;
+  OutputRows output_rows = OutputRows::kNone;
+  // Index of the first output row among those of the step.
+  int32_t first_output = -1;
+};
+
+// How the token after an output row is chosen.
+struct TokenChoice {
+  const SamplingParams* sampling = nullptr;
+  SamplingContext context;
 };
 
 // One step: every slice's rows go through all layers together. A row's result depends on its own sequence alone.
 struct StepBatch {
   absl::Span<const int32_t> tokens;
   absl::Span<const SequenceSlice> slices;
-  // Rows of logits wanted in all.
-  int32_t logits_count = 0;
+  // Output rows of all slices.
+  int32_t output_count = 0;
+  // [output_count] when tokens are wanted.
+  absl::Span<const TokenChoice> choices = {};
+};
+
+// What is wanted of the output rows, and where the runner writes it. An empty span: not wanted.
+struct StepOutputs {
+  // [output_count], chosen by StepBatch::choices.
+  absl::Span<OutputToken> tokens = {};
+  // [output_count][vocab_size()].
+  absl::Span<float> logits = {};
+  // [output_count][hidden_size()]: the last layer's output after its norm, which the LM head multiplies.
+  absl::Span<float> hidden_states = {};
 };
 
 // Called by one thread, the engine's owner.
@@ -48,23 +84,29 @@ class ModelRunner {
 
   virtual int32_t vocab_size() const = 0;
   virtual int32_t context_length() const = 0;
+  // 0: the runner gives no hidden states, which must not be asked for then.
+  virtual int32_t hidden_size() const = 0;
   virtual const KvLayout& kv_layout() const = 0;
 
   // Names everything a row's bits depend on: weights, layout, KV type, numerics, and a digest of a small fixed model's
   // KV and logits computed on this machine. KV moves only between equal fingerprints.
   virtual const std::string& fingerprint() const = 0;
 
-  // Where blocks are read and written; once, before the first step. Blocks of kv_layout().block_bytes(), 64-byte
-  // aligned, in memory that the runner computes in. The caller owns the pool, which outlives the last step.
+  // Where blocks are read and written; called once, before the first step. Blocks have kv_layout().block_bytes() bytes,
+  // are 64-byte aligned and lie in memory that the runner computes in. The caller owns the pool, which outlives the
+  // last step.
   virtual void SetKvPool(KvPool& pool) = 0;
 
-  // Runs one step. `logits` has logits_count rows of vocab_size() floats.
-  virtual void Forward(const StepBatch& batch, absl::Span<float> logits) = 0;
+  // Starts a step. At most one is in flight: Submit and Complete alternate. Whatever `batch` and `outputs` refer to
+  // stays as it is until Complete returns.
+  virtual void Submit(const StepBatch& batch, const StepOutputs& outputs) = 0;
+  // Returns when the step has ended: its KV and its outputs are in place.
+  virtual void Complete() = 0;
 
-  // Calls fn(i) once for each i of [0, count), on any threads and in any order, and returns when all have returned. For
-  // what belongs to a step besides Forward; the runner may lend its kernel threads.
-  virtual void ForEach(int count, absl::FunctionRef<void(int)> fn) {
-    for (int i = 0; i < count; ++i) fn(i);
+  // A whole step at once.
+  void Run(const StepBatch& batch, const StepOutputs& outputs) {
+    Submit(batch, outputs);
+    Complete();
   }
 };
 

@@ -19,7 +19,7 @@ class TooLateModel final : public engine::FakeModel {
  public:
   using FakeModel::FakeModel;
 
-  void Forward(const engine::StepBatch& batch, absl::Span<float> logits) override {
+  void Forward(const engine::StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) override {
     std::vector<engine::SequenceSlice> slices(batch.slices.begin(), batch.slices.end());
     for (engine::SequenceSlice& slice : slices) {
       if (slice.row_count < 2) continue;
@@ -27,7 +27,9 @@ class TooLateModel final : public engine::FakeModel {
       ++slice.first_position;
       --slice.row_count;
     }
-    FakeModel::Forward({.tokens = batch.tokens, .slices = slices, .logits_count = batch.logits_count}, logits);
+    engine::StepBatch late = batch;
+    late.slices = slices;
+    FakeModel::Forward(late, logits, hidden_states);
   }
 };
 

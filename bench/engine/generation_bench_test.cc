@@ -16,11 +16,11 @@ class CountingModel final : public engine::FakeModel {
  public:
   CountingModel() : FakeModel({}) {}
 
-  void Forward(const engine::StepBatch& batch, absl::Span<float> logits) override {
+  void Forward(const engine::StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) override {
     rows_ += static_cast<int64_t>(batch.tokens.size());
     most_rows_ = std::max(most_rows_, static_cast<int64_t>(batch.tokens.size()));
     if (batch.tokens.size() == batch.slices.size()) ++decode_steps_;
-    FakeModel::Forward(batch, logits);
+    FakeModel::Forward(batch, logits, hidden_states);
   }
 
   int64_t rows() const { return rows_; }

@@ -25,9 +25,9 @@ class TimedModel final : public engine::FakeModel {
  public:
   explicit TimedModel(int vocab_size) : FakeModel({.vocab_size = vocab_size}) {}
 
-  void Forward(const engine::StepBatch& batch, absl::Span<float> logits) override {
+  void Forward(const engine::StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) override {
     const TimeNs begin = MonotonicClock().Now();
-    FakeModel::Forward(batch, logits);
+    FakeModel::Forward(batch, logits, hidden_states);
     forward_ns_ = MonotonicClock().Now() - begin;
   }
 

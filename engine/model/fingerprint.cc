@@ -78,14 +78,14 @@ Digest128 ProbeModel(const SyntheticSpec& spec, Numerics numerics, KvDtype kv_dt
     slice.first_position = start;
     slice.blocks = blocks;
     slice.group_stride = kStride;
-    slice.wants_logits = true;
-    slice.logits_index = 0;
+    slice.output_rows = OutputRows::kLast;
+    slice.first_output = 0;
     StepBatch batch;
     batch.tokens =
         absl::MakeConstSpan(tokens).subspan(static_cast<size_t>(start), static_cast<size_t>(slice.row_count));
     batch.slices = absl::MakeConstSpan(&slice, 1);
-    batch.logits_count = 1;
-    runner.Forward(batch, absl::MakeSpan(logits));
+    batch.output_count = 1;
+    runner.Run(batch, {.logits = absl::MakeSpan(logits)});
     digest = DigestChain(digest, logits.data(), logits.size() * sizeof(float));
   }
   return DigestChain(digest, kv.data(), kv.bytes());

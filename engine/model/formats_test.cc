@@ -53,13 +53,13 @@ Generated GenerateGreedily(const modelfile::ModelFile& file, Numerics numerics, 
     slice.row_count = static_cast<int32_t>(rows.size());
     slice.first_position = position;
     slice.blocks = blocks;
-    slice.wants_logits = true;
-    slice.logits_index = 0;
+    slice.output_rows = OutputRows::kLast;
+    slice.first_output = 0;
     StepBatch batch;
     batch.tokens = rows;
     batch.slices = absl::MakeConstSpan(&slice, 1);
-    batch.logits_count = 1;
-    (*runner)->Forward(batch, absl::MakeSpan(logits));
+    batch.output_count = 1;
+    (*runner)->Run(batch, {.logits = absl::MakeSpan(logits)});
     position += slice.row_count;
     out.logits.insert(out.logits.end(), logits.begin(), logits.end());
     out.tokens.push_back(static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));

@@ -6,13 +6,28 @@
 #include "engine/kernels/kernel_table.h"
 
 namespace baton::engine {
+namespace {
+
+int32_t OutputCount(const SequenceSlice& slice) {
+  switch (slice.output_rows) {
+    case OutputRows::kNone:
+      return 0;
+    case OutputRows::kLast:
+      return 1;
+    case OutputRows::kAll:
+      return slice.row_count;
+  }
+  return 0;
+}
+
+}  // namespace
 
 StepPlan::StepPlan(int max_rows, const KvGroups& kv_groups)
     : max_rows_(static_cast<size_t>(max_rows)), groups_(kv_groups) {
   rows.reserve(max_rows_);
   row_blocks.resize(max_rows_ * static_cast<size_t>(kv_groups.count()));
   tiles.reserve(max_rows_);
-  logits_rows.reserve(max_rows_);
+  output_rows.reserve(max_rows_);
 }
 
 void StepPlan::CheckSlice(const SequenceSlice& slice, int32_t context_length) const {
@@ -32,11 +47,11 @@ void StepPlan::CheckSlice(const SequenceSlice& slice, int32_t context_length) co
 
 void StepPlan::Fill(const StepBatch& batch, int32_t vocab_size, int32_t context_length) {
   BATON_CHECK(batch.tokens.size() <= max_rows_) << batch.tokens.size() << " rows";
-  BATON_CHECK(batch.logits_count >= 0 && static_cast<size_t>(batch.logits_count) <= batch.tokens.size())
-      << batch.logits_count << " logits";
+  BATON_CHECK(batch.output_count >= 0 && static_cast<size_t>(batch.output_count) <= batch.tokens.size())
+      << batch.output_count << " outputs";
   rows.assign(batch.tokens.size(), Row{});
   tiles.clear();
-  logits_rows.assign(static_cast<size_t>(batch.logits_count), -1);
+  output_rows.assign(static_cast<size_t>(batch.output_count), -1);
   int32_t next_row = 0;
   for (const SequenceSlice& slice : batch.slices) {
     BATON_CHECK(slice.first_row == next_row) << "slices must follow each other";
@@ -56,13 +71,13 @@ void StepPlan::Fill(const StepBatch& batch, int32_t vocab_size, int32_t context_
       tiles.push_back({slice.first_row + i, std::min(slice.row_count - i, kernels::kMaxQueryRows),
                        slice.first_position + i, slice.blocks.data(), slice.group_stride});
     }
-    const int32_t wanted = slice.wants_all_logits ? slice.row_count : slice.wants_logits ? 1 : 0;
+    const int32_t wanted = OutputCount(slice);
     for (int32_t i = 0; i < wanted; ++i) {
-      logits_rows.at(static_cast<size_t>(slice.logits_index + i)) = slice.first_row + slice.row_count - wanted + i;
+      output_rows.at(static_cast<size_t>(slice.first_output + i)) = slice.first_row + slice.row_count - wanted + i;
     }
   }
   BATON_CHECK(static_cast<size_t>(next_row) == rows.size()) << next_row << " rows in slices";
-  for (const int32_t row : logits_rows) BATON_CHECK(row >= 0) << "an output without a row";
+  for (const int32_t row : output_rows) BATON_CHECK(row >= 0) << "an output without a row";
 }
 
 }  // namespace baton::engine

@@ -31,8 +31,8 @@ struct StepPlan {
   // Blocks of the pool that rows are written to: [group][max_rows].
   std::vector<BlockId> row_blocks;
   std::vector<QueryTile> tiles;
-  // Row whose logits go to output i.
-  std::vector<int32_t> logits_rows;
+  // The row of output i.
+  std::vector<int32_t> output_rows;
 
   StepPlan(int max_rows, const KvGroups& kv_groups);
 

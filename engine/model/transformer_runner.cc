@@ -65,7 +65,8 @@ ActivationKinds KindsOf(const TransformerWeights& w) {
 
 TransformerRunner::TransformerRunner(TransformerWeights weights, KvDtype kv_dtype, const kernels::KernelTable& table,
                                      std::unique_ptr<kernels::ThreadPool> pool, int max_rows)
-    : weights_(std::move(weights)),
+    : HostModelRunner(weights.config.vocab_size, max_rows),
+      weights_(std::move(weights)),
       config_(weights_.config),
       table_(table),
       layout_(KvLayoutOf(config_, kv_dtype)),
@@ -123,10 +124,8 @@ void TransformerRunner::SetKvPool(KvPool& pool) {
   kv_blocks_ = pool.block_count();
 }
 
-void TransformerRunner::Forward(const StepBatch& batch, absl::Span<float> logits) {
+void TransformerRunner::Forward(const StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) {
   BATON_CHECK(kv_blocks_ > 0) << "SetKvPool comes first";
-  BATON_CHECK(logits.size() == static_cast<size_t>(batch.logits_count) * static_cast<size_t>(config_.vocab_size))
-      << logits.size();
   plan_.Fill(batch, config_.vocab_size, config_.context_length);
   for (int group = 0; group < layout_.groups().count(); ++group) {
     for (int row = 0; row < rows(); ++row) {
@@ -136,13 +135,14 @@ void TransformerRunner::Forward(const StepBatch& batch, absl::Span<float> logits
   }
   if (plan_.rows.empty()) return;
   logits_ = logits;
+  hidden_states_ = hidden_states;
   for (Claim& claim : claims_) claim.next.store(0, std::memory_order_relaxed);
   pause_.store(-1, std::memory_order_relaxed);
   pool_->Run([this](int thread) { RunStep(thread); });
 }
 
 void TransformerRunner::ForEach(int count, absl::FunctionRef<void(int)> fn) {
-  if (count <= 1) return ModelRunner::ForEach(count, fn);
+  if (count <= 1) return HostModelRunner::ForEach(count, fn);
   std::atomic<int> next{0};
   pool_->Run([&](int) {
     for (int i = next.fetch_add(1); i < count; i = next.fetch_add(1)) fn(i);
@@ -225,7 +225,7 @@ void TransformerRunner::RunStep(int thread) {
   for (int r = rotated.begin; r < rotated.end; ++r) kv_.PrepareRotation(r);
   pool_->Barrier();
   for (int layer = 0; layer < config_.layers; ++layer) RunLayer(cursor, layer);
-  if (!plan_.logits_rows.empty()) Logits(cursor);
+  if (!plan_.output_rows.empty()) StoreOutputs(cursor);
 }
 
 void TransformerRunner::RunLayer(Cursor& cursor, int index) {
@@ -442,23 +442,27 @@ void TransformerRunner::StoreActivatedGroup(const Part& part, const float* value
   }
 }
 
-void TransformerRunner::Logits(Cursor& cursor) {
-  const int count = static_cast<int>(plan_.logits_rows.size());
+void TransformerRunner::StoreOutputs(Cursor& cursor) {
+  const int count = static_cast<int>(plan_.output_rows.size());
   ThreadScratch& scratch = threads_[static_cast<size_t>(cursor.thread)];
   // Other threads added the last branch to the rows.
   if (!few_rows()) pool_->Barrier();
   for (int i = cursor.thread; i < count; i += pool_->size()) {
-    const float* const hidden = Residual(cursor, plan_.logits_rows[static_cast<size_t>(i)]);
+    const float* const hidden = Residual(cursor, plan_.output_rows[static_cast<size_t>(i)]);
     table_.rms_norm(hidden, weights_.output_norm.data(), config_.hidden_size, config_.rms_norm_eps, scratch.row);
     StoreActivations(norm_, i, 0, scratch.row, config_.hidden_size);
+    if (hidden_states_.empty()) continue;
+    std::memcpy(hidden_states_.data() + static_cast<size_t>(i) * config_.hidden_size, scratch.row,
+                static_cast<size_t>(config_.hidden_size) * sizeof(float));
   }
+  if (logits_.empty()) return;
   pool_->Barrier();
   Share(cursor, (weights_.head.col_blocks + kUnitBlocks - 1) / kUnitBlocks,
         [&](int unit) { LogitsUnit(cursor, unit); });
 }
 
 void TransformerRunner::LogitsUnit(const Cursor& cursor, int unit) {
-  const int count = static_cast<int>(plan_.logits_rows.size());
+  const int count = static_cast<int>(plan_.output_rows.size());
   float* const product = threads_[static_cast<size_t>(cursor.thread)].product;
   const int block = unit * kUnitBlocks;
   const int blocks = std::min(kUnitBlocks, weights_.head.col_blocks - block);

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "engine/host_model_runner.h"
 #include "engine/kernels/aligned_buffer.h"
 #include "engine/kernels/kernel_table.h"
 #include "engine/kernels/thread_pool.h"
 #include "engine/model/kv_writer.h"
 #include "engine/model/step_plan.h"
 #include "engine/model/transformer_weights.h"
-#include "engine/model_runner.h"
 #include "engine/step_gate.h"
 
 namespace baton::engine {
@@ -26,7 +26,7 @@ struct Activations {
   float* values = nullptr;               // [tiles][depth][16 rows]
 };
 
-class TransformerRunner final : public ModelRunner {
+class TransformerRunner final : public HostModelRunner {
  public:
   // `kv_dtype` is one that ChooseKvDtype gives.
   TransformerRunner(TransformerWeights weights, KvDtype kv_dtype, const kernels::KernelTable& table,
@@ -34,11 +34,10 @@ class TransformerRunner final : public ModelRunner {
 
   int32_t vocab_size() const override { return config_.vocab_size; }
   int32_t context_length() const override { return config_.context_length; }
+  int32_t hidden_size() const override { return config_.hidden_size; }
   const KvLayout& kv_layout() const override { return layout_; }
   const std::string& fingerprint() const override { return fingerprint_; }
   void SetKvPool(KvPool& pool) override;
-  void Forward(const StepBatch& batch, absl::Span<float> logits) override;
-  void ForEach(int count, absl::FunctionRef<void(int)> fn) override;
 
   // What a step yields to. Null: nothing. Outlives the runner.
   void set_gate(StepGate* gate) { gate_ = gate; }
@@ -85,6 +84,9 @@ class TransformerRunner final : public ModelRunner {
     const std::vector<float>& post_norm;
   };
 
+  void Forward(const StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) override;
+  void ForEach(int count, absl::FunctionRef<void(int)> fn) override;
+
   void AllocateScratch(int max_rows);
   void RunStep(int thread);
   void RunLayer(Cursor& cursor, int index);
@@ -125,7 +127,7 @@ class TransformerRunner final : public ModelRunner {
   void StoreBranch(const Cursor& cursor, const Branch& branch, const Part& part);
   void FeedForward(const Cursor& cursor, const TransformerLayer& layer, const Activations& acts, const Part& part);
   void StoreActivatedGroup(const Part& part, const float* values) const;
-  void Logits(Cursor& cursor);
+  void StoreOutputs(Cursor& cursor);
   void LogitsUnit(const Cursor& cursor, int unit);
 
   int rows() const { return static_cast<int>(plan_.rows.size()); }
@@ -160,7 +162,9 @@ class TransformerRunner final : public ModelRunner {
   std::atomic<int> pause_{-1};
 
   int32_t kv_blocks_ = 0;  // 0: no pool yet
+  // Of the step at hand; empty where not wanted.
   absl::Span<float> logits_;
+  absl::Span<float> hidden_states_;
   std::unique_ptr<kernels::ThreadPool> pool_;
 };
 

@@ -21,7 +21,7 @@ class CheckedModel final : public FakeModel {
  public:
   CheckedModel(const FakeModelOptions& options, int32_t max_rows) : FakeModel(options), max_rows_(max_rows) {}
 
-  void Forward(const StepBatch& batch, absl::Span<float> logits) override {
+  void Forward(const StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) override {
     BATON_CHECK(static_cast<int32_t>(batch.tokens.size()) <= max_rows_) << batch.tokens.size();
     std::map<BlockId, int> referring;
     for (const SequenceSlice& slice : batch.slices) {
@@ -30,11 +30,12 @@ class CheckedModel final : public FakeModel {
     referring.erase(kNoBlock);
     for (const SequenceSlice& slice : batch.slices) {
       const int32_t end = slice.first_position + slice.row_count;
-      BATON_CHECK(slice.wants_logits || end % kBlockTokens == 0) << "a chunk ends at " << end;
+      BATON_CHECK(slice.output_rows == OutputRows::kLast || end % kBlockTokens == 0) << "a chunk ends at " << end;
+      BATON_CHECK(slice.row_class == RowClass::kPrefill || slice.row_count == 1) << slice.row_count << " decode rows";
       CheckBlocks(slice, BlocksForTokens(end), referring);
     }
     rows_ += static_cast<int64_t>(batch.tokens.size());
-    FakeModel::Forward(batch, logits);
+    FakeModel::Forward(batch, logits, hidden_states);
   }
 
   // Each call on a thread of its own.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/limits.h"
 #include "engine/sampler.h"
 
 namespace baton::engine {
@@ -75,7 +76,8 @@ std::string FingerprintOf(const FakeModelOptions& options, const KvLayout& layou
 }  // namespace
 
 FakeModel::FakeModel(const FakeModelOptions& options)
-    : options_(options),
+    : HostModelRunner(options.vocab_size, kMaxSequences),
+      options_(options),
       layout_(LayoutOf(options)),
       places_(layout_.Places()),
       groups_(layout_.groups().count()),
@@ -102,21 +104,21 @@ uint8_t* FakeModel::Cell(const SequenceSlice& slice, int32_t layer, int32_t posi
   return base_ + static_cast<size_t>(block) * block_bytes_ + static_cast<size_t>(cell) * sizeof(FakeCell);
 }
 
-void FakeModel::Forward(const StepBatch& batch, absl::Span<float> logits) {
-  BATON_CHECK(logits.size() >= static_cast<size_t>(batch.logits_count) * static_cast<size_t>(options_.vocab_size));
+void FakeModel::Forward(const StepBatch& batch, absl::Span<float> logits, absl::Span<float> /*hidden_states*/) {
   for (const SequenceSlice& slice : batch.slices) RunSlice(batch, slice, logits);
 }
 
 void FakeModel::RunSlice(const StepBatch& batch, const SequenceSlice& slice, absl::Span<float> logits) {
   const size_t vocab_size = static_cast<size_t>(options_.vocab_size);
-  int32_t logits_index = slice.logits_index;
+  int32_t output = slice.first_output;
   for (int32_t row = 0; row < slice.row_count; ++row) {
     const int32_t position = slice.first_position + row;
     const int32_t token = batch.tokens.at(static_cast<size_t>(slice.first_row + row));
     BATON_CHECK(token >= 0 && token < options_.vocab_size) << token;
     RunRow(slice, position, token);
-    if (slice.wants_all_logits || (slice.wants_logits && row + 1 == slice.row_count)) {
-      const size_t begin = static_cast<size_t>(logits_index++) * vocab_size;
+    if (slice.output_rows == OutputRows::kAll ||
+        (slice.output_rows == OutputRows::kLast && row + 1 == slice.row_count)) {
+      const size_t begin = static_cast<size_t>(output++) * vocab_size;
       WriteLogits(slice, position, logits.subspan(begin, vocab_size));
     }
   }

@@ -14,7 +14,7 @@
 
 #include "absl/types/span.h"
 #include "common/sampling_params.h"
-#include "engine/model_runner.h"
+#include "engine/host_model_runner.h"
 
 namespace baton::engine {
 
@@ -35,17 +35,20 @@ struct FakeModelOptions {
   }
 };
 
-class FakeModel : public ModelRunner {
+class FakeModel : public HostModelRunner {
  public:
   explicit FakeModel(const FakeModelOptions& options);
 
   int32_t vocab_size() const override { return options_.vocab_size; }
   int32_t context_length() const override { return options_.context_length; }
+  int32_t hidden_size() const override { return 0; }
   // 16 bytes a token and layer.
   const KvLayout& kv_layout() const override { return layout_; }
   const std::string& fingerprint() const override { return fingerprint_; }
   void SetKvPool(KvPool& pool) override;
-  void Forward(const StepBatch& batch, absl::Span<float> logits) override;
+
+ protected:
+  void Forward(const StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) override;
 
  private:
   uint8_t* Cell(const SequenceSlice& slice, int32_t layer, int32_t position) const;

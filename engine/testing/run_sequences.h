@@ -73,7 +73,7 @@ class TestSequence {
   // Its next rows, which come after those of `tokens`.
   SequenceSlice Advance(size_t rows, std::vector<int32_t>& tokens) {
     SequenceSlice slice;
-    slice.first_row = slice.logits_index = static_cast<int32_t>(tokens.size());
+    slice.first_row = slice.first_output = static_cast<int32_t>(tokens.size());
     slice.row_count = static_cast<int32_t>(rows);
     slice.first_position = static_cast<int32_t>(done_);
     for (int group = groups_.full; group < groups_.count(); ++group) {
@@ -87,7 +87,7 @@ class TestSequence {
     }
     slice.blocks = blocks_;
     slice.group_stride = stride_;
-    slice.wants_all_logits = true;
+    slice.output_rows = OutputRows::kAll;
     tokens.insert(tokens.end(), tokens_.begin() + static_cast<long>(done_),
                   tokens_.begin() + static_cast<long>(done_ + rows));
     done_ += rows;
@@ -150,8 +150,8 @@ std::vector<Outcome> RunSequences(ModelRunner& runner, const std::vector<std::ve
     StepBatch batch;
     batch.tokens = tokens;
     batch.slices = slices;
-    batch.logits_count = static_cast<int32_t>(tokens.size());
-    runner.Forward(batch, absl::MakeSpan(logits));
+    batch.output_count = static_cast<int32_t>(tokens.size());
+    runner.Run(batch, {.logits = absl::MakeSpan(logits)});
     for (size_t s = 0; s < slices.size(); ++s) {
       const auto begin = logits.begin() + static_cast<long>(static_cast<size_t>(slices[s].first_row) * vocab);
       auto& all = outcomes[owners[s]].logits;

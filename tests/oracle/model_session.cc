@@ -59,13 +59,13 @@ void ModelSession::Run(absl::Span<const int32_t> tokens, size_t first_visited, c
                                       .first_position = static_cast<int32_t>(first),
                                       .blocks = blocks_,
                                       .group_stride = block_stride_,
-                                      .wants_all_logits = is_visited,
-                                      .logits_index = 0};
+                                      .output_rows = is_visited ? engine::OutputRows::kAll : engine::OutputRows::kNone,
+                                      .first_output = 0};
     const size_t visited = is_visited ? count : 0;
-    runner_->Forward({.tokens = tokens.subspan(first, count),
-                      .slices = absl::MakeSpan(&slice, 1),
-                      .logits_count = static_cast<int32_t>(visited)},
-                     absl::MakeSpan(logits_).first(visited * vocab));
+    runner_->Run({.tokens = tokens.subspan(first, count),
+                  .slices = absl::MakeSpan(&slice, 1),
+                  .output_count = static_cast<int32_t>(visited)},
+                 {.logits = absl::MakeSpan(logits_).first(visited * vocab)});
     for (size_t row = 0; row < visited; ++row) {
       visit(first + row, absl::MakeConstSpan(logits_).subspan(row * vocab, vocab));
     }
