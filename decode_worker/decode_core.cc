@@ -48,7 +48,6 @@ void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
     engine_.StartPrefill(*sequence);
     return;
   }
-  const absl::Span<const BlockId> blocks = engine_.prompt_blocks(*sequence);
   const KvGroups groups = engine_.runner().kv_layout().groups();
   fetcher_.Start({.key = key,
                   .source_target = source.prefill_target,
@@ -57,7 +56,7 @@ void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
                   .deadline = entry.job.deadline,
                   .first_block = groups.HandedOverBefore(cached_tokens / kBlockTokens,
                                                          static_cast<int64_t>(entry.job.prompt.size())),
-                  .blocks = {blocks.begin(), blocks.end()}});
+                  .blocks = engine_.PromptBlocks(*sequence)});
 }
 
 absl::StatusOr<engine::SequenceId> DecodeCore::Admit(const WorkerJob& job, bool pulls_prompt) {

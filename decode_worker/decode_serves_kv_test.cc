@@ -107,7 +107,7 @@ class TakeOverOwner final : public worker::PhaseCore, public worker::KvOwner {
   TimeNs NextTimer() const override { return kNever; }
 
   void OnLicence(const JobKey& key, int32_t first_block) override {
-    const absl::Span<const BlockId> blocks = engine_.prompt_blocks(sequence_);
+    const std::vector<BlockId> blocks = engine_.PromptBlocks(sequence_);
     const int32_t count = static_cast<int32_t>(blocks.size());
     kv_server_.Announce(key, blocks, first_block, count);
     damage_(blocks.back());

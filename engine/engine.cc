@@ -26,7 +26,7 @@ class Engine::Impl {
   absl::Span<const StepEvent> Step();
   EngineLoad Load() const;
   Digest128 BlockDigest(BlockId block) const { return memory_.Digest(block); }
-  Digest128 PromptDigest(Sequence& sequence) const;
+  Digest128 PromptDigest(const Sequence& sequence) const;
 
   Sequence& at(SequenceId id) { return **Position(id); }
   bool HasWork() const { return scheduler_.HasWork(sequences_); }
@@ -283,7 +283,7 @@ EngineLoad Engine::Impl::Load() const {
   return load;
 }
 
-Digest128 Engine::Impl::PromptDigest(Sequence& sequence) const {
+Digest128 Engine::Impl::PromptDigest(const Sequence& sequence) const {
   Digest128 chain;
   for (BlockId block : sequence.HandedOver()) {
     const Digest128 digest = BlockDigest(block);
@@ -309,7 +309,7 @@ absl::StatusOr<SequenceId> Engine::Reserve(SequenceSpec spec, int32_t headroom_b
 
 int32_t Engine::cached_tokens(SequenceId id) const { return impl_->at(id).cached_tokens(); }
 
-absl::Span<const BlockId> Engine::prompt_blocks(SequenceId id) const { return impl_->at(id).HandedOver(); }
+std::vector<BlockId> Engine::PromptBlocks(SequenceId id) const { return impl_->at(id).HandedOver(); }
 
 void Engine::StartPrefill(SequenceId id) {
   Sequence& sequence = impl_->at(id);

@@ -81,8 +81,8 @@ class Engine {
   // Prompt tokens found in the prefix cache at Reserve: whole blocks, at most prompt length - 1.
   int32_t cached_tokens(SequenceId id) const;
   // Blocks of the prompt that are handed over, in the order of KvGroups; kNoBlock for one of a sliding group that has
-  // not been computed. Valid until the next call that changes the sequence.
-  absl::Span<const BlockId> prompt_blocks(SequenceId id) const;
+  // not been computed.
+  std::vector<BlockId> PromptBlocks(SequenceId id) const;
 
   void StartPrefill(SequenceId id);
   // Whether a peer's word about output 0 of a reserved sequence can be true: an id of the vocabulary that ends the

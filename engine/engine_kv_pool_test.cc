@@ -84,10 +84,10 @@ TEST(EngineOverDeviceMemory, DecodesWhatAnEngineOverHostMemoryHandsOver) {
   while (source.engine.HasWork()) first = source.engine.Step().front().token.value_or(first);
   const SequenceId d = sink.engine.Reserve(DeviceSpec()).value();
   sink.pool.OnDevice([&](absl::Span<uint8_t> bytes) {
-    for (size_t i = 0; i < sink.engine.prompt_blocks(d).size(); ++i) {
-      const absl::Span<uint8_t> from = source.Block(source.engine.prompt_blocks(p)[i]);
+    for (size_t i = 0; i < sink.engine.PromptBlocks(d).size(); ++i) {
+      const absl::Span<uint8_t> from = source.Block(source.engine.PromptBlocks(p)[i]);
       std::copy(from.begin(), from.end(),
-                bytes.begin() + static_cast<ptrdiff_t>(from.size()) * sink.engine.prompt_blocks(d)[i]);
+                bytes.begin() + static_cast<ptrdiff_t>(from.size()) * sink.engine.PromptBlocks(d)[i]);
     }
   });
   EXPECT_EQ(sink.engine.PromptDigest(d), source.engine.PromptDigest(p));

@@ -156,8 +156,8 @@ class RandomRun {
 
   // The blocks that the decode side has no hit for.
   void Pull(const Job& job) {
-    const absl::Span<const BlockId> from = prefill_->engine.prompt_blocks(job.prefill_id);
-    const absl::Span<const BlockId> to = decode_->engine.prompt_blocks(job.decode_id);
+    const std::vector<BlockId> from = prefill_->engine.PromptBlocks(job.prefill_id);
+    const std::vector<BlockId> to = decode_->engine.PromptBlocks(job.decode_id);
     ASSERT_EQ(from.size(), to.size());
     const int32_t cached = decode_->engine.cached_tokens(job.decode_id) / kBlockTokens;
     const int32_t first =
@@ -294,9 +294,9 @@ TEST(FakeModel, OneFlippedBitInAnyBlockChangesTheTokens) {
       const SequenceId id = test.engine.Reserve(spec).value();
       test.engine.StartPrefill(id);
       std::vector<int32_t> tokens = {test.engine.Step().front().token->token};
-      ASSERT_GT(test.engine.prompt_blocks(id).size(), block);
+      ASSERT_GT(test.engine.PromptBlocks(id).size(), block);
       // A cell that the next row sees.
-      test.Block(test.engine.prompt_blocks(id)[block])[16 * 11] ^= 1;
+      test.Block(test.engine.PromptBlocks(id)[block])[16 * 11] ^= 1;
       while (test.engine.HasWork()) tokens.push_back(test.engine.Step().front().token->token);
       EXPECT_NE(tokens, expected) << "block " << block;
       EXPECT_EQ(tokens[0], expected[0]);

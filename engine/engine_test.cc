@@ -189,8 +189,8 @@ TEST(Engine, DecodeGoesOnFromBlocksThatWereComputedElsewhere) {
   EXPECT_FALSE(sink.engine.HasWork());
   EXPECT_EQ(sink.engine.Load().pending_prompt_tokens, 40);
   for (size_t i = 0; i < 3; ++i) {
-    const absl::Span<uint8_t> from = source.Block(source.engine.prompt_blocks(p)[i]);
-    std::copy(from.begin(), from.end(), sink.Block(sink.engine.prompt_blocks(d)[i]).begin());
+    const absl::Span<uint8_t> from = source.Block(source.engine.PromptBlocks(p)[i]);
+    std::copy(from.begin(), from.end(), sink.Block(sink.engine.PromptBlocks(d)[i]).begin());
   }
   EXPECT_EQ(sink.engine.PromptDigest(d), source.engine.PromptDigest(p));
   sink.engine.StartDecode(d, first);
@@ -219,7 +219,7 @@ TEST(Engine, PromptDigestDoesNotDependOnWhatTheBlocksHeldBefore) {
 TEST(Engine, UnusedRowsOfThePromptsLastBlockAreZeroFromReservationOn) {
   TestEngine test(8);
   const SequenceId id = test.engine.Reserve(Spec(Prompt(21), 5)).value();
-  const absl::Span<const uint8_t> tail = test.Block(test.engine.prompt_blocks(id)[1]);
+  const absl::Span<const uint8_t> tail = test.Block(test.engine.PromptBlocks(id)[1]);
   EXPECT_EQ(std::count(tail.begin(), tail.end(), 0), static_cast<ptrdiff_t>(tail.size()));
 }
 
@@ -282,11 +282,10 @@ TEST(Engine, SequenceThatAPeerReadsIsNeverPreempted) {
   const SequenceId old = Start(test.engine, Spec(Prompt(30), 40));
   for (int i = 0; i < 2; ++i) Collect(test.engine.Step(), outcomes);
   const SequenceId held = Start(test.engine, Spec(Prompt(40, 9), 1, true));
-  const std::vector<BlockId> blocks(test.engine.prompt_blocks(held).begin(), test.engine.prompt_blocks(held).end());
+  const std::vector<BlockId> blocks = test.engine.PromptBlocks(held);
   while (test.engine.HasWork()) {
     Collect(test.engine.Step(), outcomes);
-    const absl::Span<const BlockId> now = test.engine.prompt_blocks(held);
-    ASSERT_EQ(std::vector<BlockId>(now.begin(), now.end()), blocks);
+    ASSERT_EQ(test.engine.PromptBlocks(held), blocks);
   }
   EXPECT_EQ(outcomes[held].tokens.size(), 1u);
   EXPECT_EQ(test.engine.Load().preempted, 1);

@@ -94,8 +94,9 @@ TEST(EngineWindow, PrefillOnlyKeepsWhatIsHandedOver) {
   const SequenceId id = StartOf(test.engine, spec);
   RunToEnd(test.engine, id);
   // Row 200 sees 137 to 200: blocks 8 to 12 of 13.
-  EXPECT_EQ(test.engine.prompt_blocks(id).size(), 13u + 5 * 5);
-  EXPECT_EQ(std::count(test.engine.prompt_blocks(id).begin(), test.engine.prompt_blocks(id).end(), kNoBlock), 0);
+  const std::vector<BlockId> blocks = test.engine.PromptBlocks(id);
+  EXPECT_EQ(blocks.size(), 13u + 5 * 5);
+  EXPECT_EQ(std::count(blocks.begin(), blocks.end(), kNoBlock), 0);
   EXPECT_EQ(test.engine.Load().used_blocks, 13 + 5 * 5);
 }
 
@@ -111,10 +112,10 @@ TEST(EngineWindow, DecodeGoesOnFromWhatWasHandedOver) {
   spec.pulls_prompt = true;
   const SequenceId d = sink.engine.Reserve(spec).value();
   EXPECT_EQ(sink.engine.Load().used_blocks, 13 + 5 * 5);
-  ASSERT_EQ(sink.engine.prompt_blocks(d).size(), source.engine.prompt_blocks(p).size());
-  for (size_t i = 0; i < source.engine.prompt_blocks(p).size(); ++i) {
-    const absl::Span<uint8_t> from = source.Block(source.engine.prompt_blocks(p)[i]);
-    std::copy(from.begin(), from.end(), sink.Block(sink.engine.prompt_blocks(d)[i]).begin());
+  ASSERT_EQ(sink.engine.PromptBlocks(d).size(), source.engine.PromptBlocks(p).size());
+  for (size_t i = 0; i < source.engine.PromptBlocks(p).size(); ++i) {
+    const absl::Span<uint8_t> from = source.Block(source.engine.PromptBlocks(p)[i]);
+    std::copy(from.begin(), from.end(), sink.Block(sink.engine.PromptBlocks(d)[i]).begin());
   }
   EXPECT_EQ(sink.engine.PromptDigest(d), source.engine.PromptDigest(p));
   sink.engine.StartDecode(d, first);

@@ -29,19 +29,18 @@ Sequence::Sequence(SequenceId id, SequenceSpec spec, int32_t token_limit, const 
   tokens_.assign(spec_.prompt.begin(), spec_.prompt.end());
   blocks_.assign(At(groups.count(), 0), kNoBlock);
   names_.reserve(static_cast<size_t>(block_stride_));
-  if (groups.sliding > 0) handed_over_.reserve(static_cast<size_t>(groups.HandedOver(prompt_length())));
 }
 
-absl::Span<const BlockId> Sequence::HandedOver() {
+std::vector<BlockId> Sequence::HandedOver() const {
   const int32_t end = std::min(block_end_, BlocksForTokens(prompt_length()));
-  if (groups_.sliding == 0) return blocks().first(static_cast<size_t>(end));
-  handed_over_.clear();
-  const int32_t first_seen = groups_.FirstSeen(prompt_length());
+  std::vector<BlockId> handed_over;
+  handed_over.reserve(static_cast<size_t>(groups_.HandedOverBefore(end, prompt_length())));
+  const int32_t first_seen = groups_.sliding == 0 ? end : groups_.FirstSeen(prompt_length());
   for (int32_t i = 0; i < end; ++i) {
     const int32_t count = i < first_seen ? groups_.full : groups_.count();
-    for (int32_t group = 0; group < count; ++group) handed_over_.push_back(block(group, i));
+    for (int32_t group = 0; group < count; ++group) handed_over.push_back(block(group, i));
   }
-  return handed_over_;
+  return handed_over;
 }
 
 int32_t Sequence::blocks_to_resume() const { return BlocksForTokens(std::min(length() + 1, token_limit_ - 1)); }

@@ -46,9 +46,9 @@ class Sequence {
   absl::Span<const BlockId> blocks() const { return blocks_; }
   int32_t block_stride() const { return block_stride_; }
   BlockId block(int32_t group, int32_t index) const { return blocks_[At(group, index)]; }
-  // What of the prompt is handed over, in order; kNoBlock for what is not computed yet. Fewer while the sequence is
-  // preempted. Valid until the sequence changes.
-  absl::Span<const BlockId> HandedOver();
+  // The blocks of the prompt that are handed over, in the order of KvGroups; kNoBlock for what is not computed yet.
+  // Fewer while the sequence is preempted.
+  std::vector<BlockId> HandedOver() const;
   // Of sliding groups, to come.
   int32_t promised() const { return promised_; }
   // KV of positions [0, computed) is in the blocks.
@@ -108,7 +108,6 @@ class Sequence {
   const int32_t block_stride_;
   std::vector<int32_t> tokens_;
   std::vector<BlockId> blocks_;
-  std::vector<BlockId> handed_over_;
   // After the last index of which it has a block, and before which it has none of sliding groups.
   int32_t block_end_ = 0;
   int32_t sliding_begin_ = 0;

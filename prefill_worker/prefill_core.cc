@@ -130,7 +130,7 @@ void PrefillCore::Announce(Job& job, int32_t computed_tokens) {
   const bool complete = computed_tokens >= prompt_tokens;
   const int32_t end = complete ? BlocksForTokens(computed_tokens) : computed_tokens / kBlockTokens;
   const int32_t ready = engine_.runner().kv_layout().groups().HandedOverBefore(end, prompt_tokens);
-  kv_server_.Announce(job.job.key, engine_.prompt_blocks(job.sequence), std::max(job.announced_blocks, job.first_block),
+  kv_server_.Announce(job.job.key, engine_.PromptBlocks(job.sequence), std::max(job.announced_blocks, job.first_block),
                       ready);
   job.announced_blocks = std::max(job.announced_blocks, ready);
 }
