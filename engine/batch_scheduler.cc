@@ -12,7 +12,7 @@ void Preempt(Sequence& sequence, BlockPool& pool) {
   sequence.state = SequenceState::kPreempted;
 }
 
-// The youngest that may be preempted, or null.
+// The youngest sequence that may be preempted, or null.
 Sequence* Youngest(BatchScheduler::Sequences sequences) {
   for (auto it = sequences.rbegin(); it != sequences.rend(); ++it) {
     if ((*it)->preemptible()) return it->get();

@@ -2,14 +2,16 @@
 //
 // One plan, in this order:
 //
-//   1. Decode rows, oldest sequence first. A row that needs a block and finds none takes those of the youngest sequence
-//      that may be preempted; when the asking one is the youngest itself, it is preempted.
-//   2. The oldest preempted sequence comes back, when blocks for all its tokens and one more can be had, and one of
-//      each group to spare for every running sequence (else the next decode step would take them away again).
-//   3. Prefill chunks, oldest first, in what decode leaves of chunk_tokens. A chunk ends at a multiple of kBlockTokens
-//      or with the prompt. Prefill always gets one block's rows, and one slot of two or more: decode cannot starve it.
+//   1. Decode rows, oldest sequence first. When a row needs a block and the pool has none, the youngest sequence that
+//      may be preempted gives its blocks up. This can be the asking sequence itself.
+//   2. The oldest preempted sequence comes back when the pool has blocks for all its tokens and one more, and beyond
+//      them one block of each group for every running sequence: with fewer to spare, the next decode step would take
+//      the blocks away again.
+//   3. Prefill chunks, oldest first, in the rows of chunk_tokens that decode leaves. A chunk ends at a multiple of
+//      kBlockTokens or with the prompt. Decode cannot starve prefill, which always gets the rows of one block and, of
+//      two or more slots, one.
 //
-// So the oldest decode sequence and the oldest prefill are in every plan, unless sequences that may not be preempted
+// So every plan contains the oldest decode sequence and the oldest prefill, unless sequences that may not be preempted
 // hold all blocks.
 //
 // Plan allocates nothing. Used by one thread.

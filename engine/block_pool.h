@@ -1,5 +1,5 @@
-// Which blocks of the KV pool are used, by how many, and which hold a named prefix. Bookkeeping only: it never sees the
-// bytes.
+// Knows which blocks of the KV pool are used, how many references each has, and which hold a named prefix. This is
+// bookkeeping only: it never sees the bytes.
 //
 //   a block is | refs | named    | event          | becomes
 //   -----------+------+----------+----------------+-----------------------------------------------
@@ -9,10 +9,11 @@
 //   cached     | 0    | yes      | Acquire(name)  | used, refs 1
 //   cached     | 0    | yes      | Allocate       | used, refs 1, name forgotten: the least recently used goes first
 //
-// A sequence gives blocks of sliding groups back while it is computed, and must get others in their place. It is
-// promised as many as it will hold of them at once; a promise holds back free or cached blocks, whichever. It gets its
-// promise back with a block that it gives back, also when somebody else still refers to that: so each reference to a
-// block of a sliding group takes one from available(), shared or not.
+// While a sequence is computed, it gives blocks of sliding groups back and needs others in their place. The pool
+// promises it as many blocks as it will hold of these groups at once. A promise names no blocks: it lowers available()
+// by a number. When the sequence gives a block back, it gets the promise of one in return, even if another sequence
+// still refers to this block. Hence each reference to a block of a sliding group lowers available() by one, whether the
+// block is shared or not.
 //
 // Every operation is O(1) and allocates nothing after construction. Used by one thread.
 #ifndef BATON_ENGINE_BLOCK_POOL_H_
@@ -26,7 +27,7 @@
 
 namespace baton::engine {
 
-// Of which kind of group a block is.
+// The kind of group that a block belongs to.
 enum class BlockKind : uint8_t { kFull, kSliding };
 
 class BlockPool {
@@ -35,14 +36,14 @@ class BlockPool {
 
   // One reference to a block of unspecified content; kNoBlock when all are used or promised.
   BlockId Allocate(BlockKind kind = BlockKind::kFull);
-  // So many, at most available(), will be had by TakePromised, or not be needed after all.
+  // Holds back `count` blocks, at most available(), until TakePromised takes them or ReturnPromised gives them up.
   void Promise(int32_t count);
   void ReturnPromised(int32_t count);
   // One reference to a block of a sliding group.
   BlockId TakePromised();
   // Adds a reference to a used block.
   void Ref(BlockId block);
-  // Drops one. Of a block that has none it is a bug, which aborts.
+  // Drops a reference. Aborts when the block has none, which is a bug.
   void Unref(BlockId block);
 
   // Names a used block whose content is complete and will not change any more. False when another block has the name
@@ -50,7 +51,8 @@ class BlockPool {
   bool Publish(BlockId block, const Digest128& name);
   // The block of that name, used or cached, or kNoBlock.
   BlockId Find(const Digest128& name) const;
-  // Find, and a reference to what is found. Whatever it takes from available() must be there.
+  // Find, and a reference to the block that is found. The caller makes sure that available() covers what the reference
+  // takes.
   BlockId Acquire(const Digest128& name);
 
   int32_t refs(BlockId block) const { return at(block).refs; }
@@ -58,10 +60,10 @@ class BlockPool {
   int32_t free_count() const { return free_.count; }
   int32_t cached_count() const { return lru_.count; }
   int32_t used_count() const { return total() - free_count() - cached_count(); }
-  // Blocks below it were given out before, no other was.
+  // The blocks below this one have been given out at least once, the others never.
   int32_t touched_end() const { return touched_end_; }
   int32_t promised_count() const { return promised_; }
-  // What Allocate can give.
+  // Blocks that Allocate can still give.
   int32_t available() const { return free_count() + cached_count() - promised_ - shared_; }
 
  private:
@@ -69,10 +71,10 @@ class BlockPool {
     int32_t refs = 0;
     BlockKind kind = BlockKind::kFull;
     bool named = false;
-    // In the free list or the LRU list, whichever it is in.
+    // Neighbours in the list that the block is in: the free list or the LRU list.
     BlockId previous = kNoBlock;
     BlockId next = kNoBlock;
-    // Of the same bucket of the index.
+    // The next block in the same bucket of the index.
     BlockId next_in_bucket = kNoBlock;
     Digest128 name;
   };
@@ -94,15 +96,16 @@ class BlockPool {
   void Forget(BlockId block);
 
   std::vector<Block> blocks_;
-  // Power of two, at least one bucket a block.
+  // The index of names: a power of two, at least one bucket per block.
   std::vector<BlockId> buckets_;
-  // Last given back first: its memory is there, and may still be in a cache. Those never given out are last, ascending.
+  // The block that was given back last comes first: its memory is backed, and may still be in a cache. Blocks that were
+  // never given out come last, in ascending order.
   List free_;
   // Named blocks without a reference, least recently used first.
   List lru_;
   int32_t promised_ = 0;
   int32_t touched_end_ = 0;
-  // References to blocks of sliding groups beyond the first one of each.
+  // References to blocks of sliding groups, beyond the first reference to each block.
   int32_t shared_ = 0;
 };
 

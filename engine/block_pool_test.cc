@@ -103,7 +103,7 @@ TEST(BlockPool, EvictsACachedBlockForAPromise) {
   EXPECT_EQ(pool.Find(Name(1)), kNoBlock);
 }
 
-// Who gives such a block back can have another one for it, whoever still refers to it.
+// A sequence that gives such a block back can have another one for it, whoever still refers to the first.
 TEST(BlockPool, EachReferenceToABlockOfASlidingGroupTakesOne) {
   BlockPool pool(3);
   const BlockId sliding = pool.Allocate(BlockKind::kSliding);
@@ -160,7 +160,7 @@ class PoolModel {
     }
     return free - shared - promised_;
   }
-  // What a reference to a block takes from it.
+  // By how much a reference to a block lowers it.
   bool TakesOne(BlockId b) { return refs(b) == 0 || sliding_[static_cast<size_t>(b)]; }
   void OnPromise(int32_t count) { promised_ += count; }
   int32_t promised() const { return promised_; }

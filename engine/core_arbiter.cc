@@ -25,7 +25,7 @@ void InitMutex(pthread_mutex_t& mutex) {
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  // The death of a holder hands the mutex on.
+  // When a holder dies, the next process gets the mutex.
   pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
   BATON_CHECK(pthread_mutex_init(&mutex, &attributes) == 0);
   pthread_mutexattr_destroy(&attributes);
@@ -45,8 +45,8 @@ bool Lock(pthread_mutex_t& mutex, int64_t max_wait_ns) {
 
 }  // namespace
 
-// Whoever wants the cores holds `next` while it waits for them. So one process at a time is next, a mutex that is taken
-// says that somebody is, and a holder that yields queues behind it.
+// A process that wants the cores holds `next` while it waits for them. So one process at a time is next; the others can
+// tell by the mutex that there is one, and a holder that yields queues behind it.
 struct CoreArbiter::Shared {
   uint64_t magic;
   alignas(64) pthread_mutex_t next;

@@ -1,5 +1,5 @@
-// Grants the cores of a small machine to one worker at a time. Two workers with a kernel thread a core would otherwise
-// stall each other at every barrier: one thread of each waits for another that has no core.
+// Grants the cores of a small machine to one worker at a time. Two workers with a kernel thread per core would
+// otherwise stall each other at every barrier, where a thread of each waits for one that has no core.
 //
 //   state of the cores | event                                             | next   | action
 //   -------------------+---------------------------------------------------+--------+--------------------------------
@@ -9,10 +9,10 @@
 //                      |                                                   |        | yields computes decode_tokens_pause_ns after
 //                      |                                                   |        | one that does not has left
 //   held               | Yield, which ShouldYield asks for once somebody   | free   | the next one enters; the holder
-//                      | is next and the quantum of one that yields over   |        | queues behind it
+//                      | is next and the holder's quantum is over          |        | queues behind it
 //   held               | the holder dies                                   | free   | the next one enters
 //
-// A lone request so uses all cores in each phase. While prefill and decode compete, the quantum lasts until a period
+// So a lone request uses all cores in each phase. While prefill and decode compete, prefill's quantum ends one period
 // after decode's last turn began, so that streams run evenly however long a turn takes.
 #ifndef BATON_ENGINE_CORE_ARBITER_H_
 #define BATON_ENGINE_CORE_ARBITER_H_
@@ -26,24 +26,26 @@
 
 namespace baton::engine {
 
-// Measured in the open loop of docs/performance.md: a longer one holds no more requests, a shorter one fewer.
+// The period was measured in the open loop of docs/performance.md: a longer one lets no more requests keep their
+// limits, a shorter one fewer.
 inline constexpr int kDecodePeriodMs = 20;
 
-// After a step of decode, for its tokens: a dozen short wake-ups in three processes bring them to the clients, and
-// beside threads that compute without a pause some of these wait for the timer's next tick, up to 4 ms. With the pause
-// p90 of the gaps between tokens is 21 ms, without it 24, at a period of 20.
+// The pause after a step of decode lets its tokens leave. A dozen short wake-ups in three processes bring them to the
+// clients; beside threads that compute without a pause, some of these wait up to 4 ms for the timer's next tick. At a
+// period of 20 ms, p90 of the gaps between tokens is 21 ms with the pause and 24 ms without it.
 inline constexpr int kDecodeTokensPauseMs = 1;
 
 struct CoreArbiterOptions {
   // Lets others in during a step: prefill does, decode does not.
   bool yields = false;
-  // How often those that do not yield have their turn while a yielding one computes.
+  // How often a worker that does not yield gets its turn while one that yields computes.
   int64_t period_ns = kDecodePeriodMs * kNsPerMs;
-  // What a yielding holder computes at least before it lets others in, however long their turns are.
+  // How long a holder that yields computes at least before it lets others in, however long their turns are.
   int64_t min_quantum_ns = 10 * kNsPerMs;
-  // How long one that yields leaves the cores idle after one that does not has left.
+  // How long a worker that yields leaves the cores idle after one that does not yield has left them.
   int64_t decode_tokens_pause_ns = kDecodeTokensPauseMs * kNsPerMs;
-  // After so long a wait the step runs without a grant: a stopped process slows its neighbours down, no more.
+  // After a wait of this length the step runs without a grant, so that a stopped process only slows its neighbours
+  // down.
   int64_t max_wait_ns = 2 * kNsPerSecond;
 };
 
@@ -71,13 +73,13 @@ class CoreArbiter final : public StepGate {
   CoreArbiter(Shared& shared, const CoreArbiterOptions& options, const Clock& clock)
       : shared_(shared), options_(options), clock_(clock) {}
 
-  // Sleeps until the tokens of decode's last step are on their way.
+  // Sleeps until the pause after decode's last step is over.
   void PauseForDecodeTokens() const;
 
   Shared& shared_;
   const CoreArbiterOptions options_;
   const Clock& clock_;
-  // Since when this process computes.
+  // When this process began to compute.
   TimeNs entered_ = 0;
   // False when the wait was given up.
   bool granted_ = false;

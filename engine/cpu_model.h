@@ -1,4 +1,4 @@
-// The CPU engine's model: weights repacked for the instruction set at hand, threads, scratch; a ModelRunner.
+// The CPU engine's model runner: weights repacked for the instruction set at hand, threads and scratch.
 #ifndef BATON_ENGINE_CPU_MODEL_H_
 #define BATON_ENGINE_CPU_MODEL_H_
 
@@ -14,10 +14,10 @@
 
 namespace baton::engine {
 
-// Those that this machine runs, without kAuto; kScalar is always among them.
+// The instruction sets that this machine runs, without kAuto; kScalar is always among them.
 std::vector<Isa> SupportedIsas();
 
-// What CpuModelOptions::threads asks for: 0 is one a core.
+// The number of threads that CpuModelOptions::threads asks for: 0 is one per core.
 int KernelThreads(int threads);
 
 // Bytes of the packed matrices of a model.

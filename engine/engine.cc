@@ -42,7 +42,7 @@ class Engine::Impl {
   void BuildBatch(absl::Span<const PlannedSlice> plan);
   void NoteComputed(const PlannedSlice& planned);
   void FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice);
-  // What `next` would be as the output after those that the sequence has.
+  // How the sequence would finish if its next output were `next`.
   FinishReason FinishOf(const Sequence& sequence, int32_t next) const;
 
   const EngineOptions options_;
@@ -55,7 +55,7 @@ class Engine::Impl {
   Sequences sequences_;
   SequenceId next_id_ = 1;
 
-  // Of the step at hand.
+  // The step at hand.
   std::vector<int32_t> batch_tokens_;
   std::vector<SequenceSlice> batch_slices_;
   // One per slice that ends with the last token of its sequence.
@@ -87,7 +87,7 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& me
   runner.SetKvPool(memory);
 }
 
-// Prompt and outputs never exceed the context, nor what the request allows.
+// Prompt and outputs exceed neither the context nor the request's max_tokens.
 int32_t Engine::Impl::TokenLimit(const SequenceSpec& spec) const {
   const int64_t outputs = spec.prefill_only ? 1 : spec.sampling.max_tokens;
   return static_cast<int32_t>(
@@ -107,7 +107,7 @@ absl::Status Engine::Impl::Validate(const SequenceSpec& spec, int32_t token_limi
           absl::StrCat("prompt: token id ", token, " is not in the vocabulary of ", runner_.vocab_size()));
     }
   }
-  // The last token's own row is never run.
+  // The row of the last token is never run, so it needs no block.
   const int32_t blocks = groups_.MostBlocks(token_limit - 1, options_.chunk_tokens);
   if (blocks > pool_.total()) {
     return absl::InvalidArgumentError(
@@ -138,7 +138,7 @@ absl::StatusOr<SequenceId> Engine::Impl::Reserve(SequenceSpec spec, int32_t head
   return sequences_.back()->id();
 }
 
-// The digest of a partial block covers its unused rows, too.
+// The digest of a partial block covers its unused rows as well, so these must hold the same bytes at both ends.
 void Engine::Impl::ZeroPromptTail(Sequence& sequence) {
   sequence.tail_is_zero = true;
   if (sequence.prompt_length() % kBlockTokens == 0) return;
@@ -192,7 +192,7 @@ absl::Span<const StepEvent> Engine::Impl::Step() {
                   .output_count = static_cast<int32_t>(choices_.size()),
                   .choices = choices_},
                  {.tokens = absl::MakeSpan(chosen_).first(choices_.size())});
-  // What depends on no token is done while the step is in flight.
+  // The bookkeeping that needs no token is done while the step is in flight.
   for (const PlannedSlice& planned : plan) NoteComputed(planned);
   runner_.Complete();
   for (size_t i = 0; i < plan.size(); ++i) FinishSlice(plan[i], batch_slices_[i]);
@@ -206,7 +206,7 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
   for (const PlannedSlice& planned : plan) {
     Sequence& sequence = *planned.sequence;
     const int32_t end = planned.first_position + planned.row_count;
-    // The chunk that begins the prompt's last block, before it is written.
+    // This chunk begins the last block of the prompt, which is not written yet.
     if (!sequence.tail_is_zero && sequence.outputs().empty() && end >= sequence.length()) ZeroPromptTail(sequence);
     const int32_t last_group = (groups_.count() - 1) * sequence.block_stride();
     SequenceSlice slice = {
@@ -230,7 +230,7 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
   }
 }
 
-// Ahead of the runner: nobody looks a block up before the next plan, and then the KV is in place.
+// Runs ahead of the runner. No block is looked up before the next plan, and by then the KV is in place.
 void Engine::Impl::NoteComputed(const PlannedSlice& planned) {
   planned.sequence->set_computed(planned.first_position + planned.row_count);
   if (options_.prefix_cache) planned.sequence->PublishFullBlocks(pool_);
@@ -259,14 +259,14 @@ FinishReason Engine::Impl::FinishOf(const Sequence& sequence, int32_t next) cons
   if ((!sampling.ignore_eos && contains(options_.eos_ids)) || contains(sampling.stop_token_ids)) {
     return FinishReason::kStop;
   }
-  // Not the sequence's own limit, which ends a prefill worker's half early.
+  // The sequence's own limit does not count here: it ends a prefill worker's half early.
   const bool at_length = static_cast<int64_t>(sequence.outputs().size()) + 1 >= sampling.max_tokens ||
                          sequence.length() + 1 >= runner_.context_length();
   return at_length ? FinishReason::kLength : FinishReason::kNone;
 }
 
 EngineLoad Engine::Impl::Load() const {
-  // Promised blocks are free or cached, and as good as used.
+  // Promised blocks are still free or cached, but count as used.
   const int32_t promised_free = std::min(pool_.promised_count(), pool_.free_count());
   EngineLoad load = {.total_blocks = pool_.total(),
                      .free_blocks = pool_.free_count() - promised_free,

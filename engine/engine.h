@@ -1,14 +1,14 @@
-// The engine of one worker: sequences over one block pool, one batch a step. Mechanism only: which sequences to
-// reserve, start, hold or drop is the worker's policy. No thread, clock or socket of its own; the model runner is
-// injected.
+// The engine of one worker: sequences over one block pool, one batch per step. It is mechanism only: the worker's
+// policy decides which sequences to reserve, start, hold or drop. It has no thread, clock or socket of its own; the
+// model runner and the memory are injected.
 //
 // A sequence:
 //
 //   state      | event                     | next       | action
 //   -----------+---------------------------+------------+----------------------------------------------------------
-//   -          | Reserve                   | kReserved  | pins prefix hits, takes fresh blocks for the whole prompt; of
-//              |                           |            | sliding groups (KvGroups) a promise of as many as it needs at
-//              |                           |            | once, or what is handed over when the prompt is pulled
+//   -          | Reserve                   | kReserved  | pins prefix hits, takes fresh blocks for the whole prompt; in
+//              |                           |            | sliding groups (KvGroups) it takes a promise of as many as it
+//              |                           |            | needs at once, or, to pull the prompt, the blocks handed over
 //   kReserved  | StartPrefill              | kPrefill   | its rows join the batches, from the first uncached token
 //   kReserved  | StartDecode(token 0)      | kDecode    | publishes the prompt's full blocks; one row a step
 //   kPrefill   | Step runs the last row    | kDecode    | samples the next token; kFinished when that ends it
@@ -18,7 +18,7 @@
 //   any        | Stop                      | kFinished  | joins no batch any more, keeps its blocks for readers
 //   any        | Release                   | -          | gives its blocks back
 //
-// After each of its rows a sequence gives back the blocks of sliding groups that its next row does not see.
+// After each of its rows a sequence gives back the blocks of sliding groups that its next row does not see any more.
 //
 // The youngest runnable sequence is preempted for an older one, so the oldest always makes progress.
 #ifndef BATON_ENGINE_ENGINE_H_
@@ -40,9 +40,9 @@
 namespace baton::engine {
 
 struct EngineOptions {
-  // Rows of a step: decode rows first, the rest for prefill chunks.
+  // Rows of a step. Decode rows come first; prefill chunks get the rest.
   int32_t chunk_tokens = 256;
-  // Sequences in one step.
+  // Most sequences in one step.
   int32_t max_sequences = 64;
   // End-of-sequence tokens of the model.
   std::vector<int32_t> eos_ids = {};
@@ -51,17 +51,17 @@ struct EngineOptions {
 
 struct EngineLoad {
   int32_t total_blocks = 0;
-  // Neither referred to nor cached nor promised.
+  // Blocks that are neither referred to nor cached nor promised.
   int32_t free_blocks = 0;
-  // Distinct blocks that a sequence refers to, and those promised.
+  // Distinct blocks that sequences refer to, and promised ones.
   int32_t used_blocks = 0;
-  // Held by the prefix cache alone: given up when needed.
+  // Blocks that the prefix cache alone holds, and gives up when they are needed.
   int32_t cached_blocks = 0;
   int32_t running = 0;
   int32_t preempted = 0;
   // Blocks from this one on were never used.
   int32_t touched_end = 0;
-  // Prompt tokens of reserved and running sequences not computed yet.
+  // Prompt tokens of reserved and running sequences that are not computed yet.
   int64_t pending_prompt_tokens = 0;
 };
 
@@ -74,24 +74,25 @@ class Engine {
   ~Engine();
 
   // INVALID_ARGUMENT when the prompt is empty, holds ids outside the vocabulary, leaves the context no room for an
-  // output, or with all its output (as far as the context goes) can never fit the whole pool; or for sampling
-  // parameters out of range. RESOURCE_EXHAUSTED when it does not fit now; `headroom_blocks` must stay free beyond it.
+  // output, or needs more blocks than the whole pool has once its output is as long as request and context allow; also
+  // for sampling parameters out of range. RESOURCE_EXHAUSTED when the sequence does not fit now, with `headroom_blocks`
+  // left free beyond it.
   absl::StatusOr<SequenceId> Reserve(SequenceSpec spec, int32_t headroom_blocks = 0);
 
   // Prompt tokens found in the prefix cache at Reserve: whole blocks, at most prompt length - 1.
   int32_t cached_tokens(SequenceId id) const;
-  // Blocks of the prompt that are handed over, in the order of KvGroups; kNoBlock for one of a sliding group that has
-  // not been computed.
+  // The blocks of the prompt that are handed over, in the order of KvGroups; kNoBlock for a block of a sliding group
+  // that has not been computed.
   std::vector<BlockId> PromptBlocks(SequenceId id) const;
 
   void StartPrefill(SequenceId id);
-  // Whether a peer's word about output 0 of a reserved sequence can be true: an id of the vocabulary that ends the
+  // Whether a peer's claim about output 0 of a reserved sequence can be true: the id is in the vocabulary, and ends the
   // request exactly as the peer says.
   bool AcceptsFirst(SequenceId id, const OutputToken& first) const;
-  // The KV of the whole prompt is in its blocks, as far as later rows see it, and output 0 is known: in the vocabulary,
-  // and not the end of the sequence. The caller checks that of what a peer sent.
+  // The KV of the whole prompt is in its blocks, as far as later rows see it, and output 0 is known. This token is in
+  // the vocabulary and does not end the sequence; the caller checks a peer's token with AcceptsFirst.
   void StartDecode(SequenceId id, const OutputToken& first);
-  // Legal in every state: no more rows and no more events; the blocks stay until Release.
+  // Legal in every state. The sequence gets no more rows and no more events; its blocks stay until Release.
   void Stop(SequenceId id);
   // Legal in every state.
   void Release(SequenceId id);
@@ -105,7 +106,7 @@ class Engine {
 
   // Digest of one block's bytes as they are now.
   Digest128 BlockDigest(BlockId block) const;
-  // Chain of the digests of prompt_blocks, in order; call it when prefill is complete and before a decode step.
+  // Chain of the digests of PromptBlocks, in order. Call it when prefill is complete and before a decode step.
   Digest128 PromptDigest(SequenceId id) const;
 
   ModelRunner& runner();

@@ -47,7 +47,8 @@ SequenceSpec Spec(int32_t i) {
   return spec;
 }
 
-// Of those that follow the last prompt: what is used for the first time must have its room already.
+// Counts the allocations of the steps that follow the last prompt. A buffer that is used for the first time must have
+// its capacity already.
 int64_t AllocationsOfSteps(int32_t block_count) {
   FakeModel model({});
   std::vector<uint8_t> memory(static_cast<size_t>(block_count) * model.kv_layout().block_bytes());
@@ -70,7 +71,7 @@ TEST(EngineStep, AllocatesNothingWhilePreemptingAndEvicting) { EXPECT_EQ(Allocat
 TEST(Sampler, AllocatesNothingInItsFirstDrawHoweverDeep) {
   constexpr int32_t kVocabSize = 50'000;
   Sampler sampler(kVocabSize);
-  // Equal ones: the draw sorts nine tenths of the vocabulary.
+  // With equal logits the draw sorts nine tenths of the vocabulary.
   std::vector<float> logits(kVocabSize, 1.0f);
   SamplingParams params;
   params.temperature = 1.0f;
@@ -91,7 +92,7 @@ TEST(BatchScheduler, PlansSixtyFourDecodeRowsInUnderTwentyMicroseconds) {
     sequence.set_computed(sequence.length() - 1);
     sequence.state = SequenceState::kDecode;
   }
-  // The fastest of many: what the code costs, not what the machine does besides.
+  // The fastest of many runs shows what the code costs, not what the machine does besides.
   auto best = std::chrono::nanoseconds::max();
   for (int i = 0; i < 300; ++i) {
     const auto begin = std::chrono::steady_clock::now();

@@ -1,4 +1,5 @@
-// The thread that owns an engine. Phase policies (prefill, decode) hang on it; others post work to it.
+// The loop of the thread that owns an engine. It calls the phase policies (prefill, decode); other threads post work to
+// it.
 #ifndef BATON_ENGINE_ENGINE_LOOP_H_
 #define BATON_ENGINE_ENGINE_LOOP_H_
 
@@ -28,8 +29,8 @@ class EngineLoop {
  public:
   using Task = std::function<void()>;
 
-  // The engine, the policies and the gate outlive the loop. `after_round` runs on the loop's thread, for reports of
-  // load. Each step waits at the gate, if there is one.
+  // The engine, the policies and the gate outlive the loop. `after_round` runs on the loop's thread after every round,
+  // for reports of load. Each step waits at the gate, if there is one.
   EngineLoop(
       Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_round = [] {},
       StepGate* gate = nullptr);
@@ -37,12 +38,13 @@ class EngineLoop {
   // Any thread. False when the loop is overloaded or stopped: the task will not run.
   [[nodiscard]] bool Post(Task task) { return mailbox_.Post(std::move(task)); }
 
-  // Slows the caller down instead of losing the task; dropped once the loop has stopped. Never from the loop itself.
+  // Waits for room instead of losing the task, which is dropped only when the loop has stopped. Any thread but the
+  // loop's own.
   void PostWhenRoom(Task task) { mailbox_.PostWhenRoom(std::move(task)); }
 
   // One round without blocking: waiting tasks, due timers, one step. True when a step ran.
   bool RunOnce();
-  // When RunOnce next has something to do by itself: now, when the engine has work.
+  // When RunOnce next has something to do without a new task. This is now if the engine has work.
   TimeNs NextRun() const;
 
   // Runs rounds until Stop.

@@ -78,7 +78,7 @@ class RandomRun {
     SequenceSpec spec;
     spec.tenant = random_.Below(4) == 0 ? "other" : "";
     const size_t length = 1 + random_.Below(random_.Below(2) == 0 ? 20 : 149);
-    // One of three texts, and now and then an own ending.
+    // One of three texts, and now and then an ending of its own.
     const int32_t text = static_cast<int32_t>(random_.Below(3));
     const size_t common = random_.Below(length + 1);
     for (size_t i = 0; i < length; ++i) {
@@ -236,7 +236,7 @@ TEST(EngineRandom, EverySequenceGetsItsOracleTokensInTinyPools) {
     cached_tokens += run.cached_tokens();
   }
   std::cout << kSeeds << " seeds: " << preemptions << " preemptions, " << cached_tokens << " tokens from the cache\n";
-  // Otherwise the test tests less than it says.
+  // Otherwise the test would cover less than it says.
   EXPECT_GT(preemptions, 100);
   EXPECT_GT(cached_tokens, 5'000);
 }
@@ -288,7 +288,7 @@ TEST(FakeModel, OneFlippedBitInAnyBlockChangesTheTokens) {
   spec.sampling.max_tokens = 30;
   for (const FakeModelOptions& model : {kModel, sliding}) {
     const std::vector<int32_t> expected = FakeModelTokens(model, spec.prompt, spec.sampling, {});
-    // Of a sliding layer those of tokens 16 on are there: row 60 sees 21 to 60.
+    // In a sliding layer the blocks of tokens 16 on are there: row 60 sees 21 to 60.
     for (size_t block = 0; block < (model.sliding_layers > 0 ? 7u : 4u); ++block) {
       TestEngine test(20, {}, model);
       const SequenceId id = test.engine.Reserve(spec).value();

@@ -1,5 +1,5 @@
-// What model runners share whose logits lie in host memory: a step runs in Complete, on the caller's thread and on
-// those that the runner adds, and a few samplers then choose the tokens, several rows in parallel.
+// The common part of model runners whose logits lie in host memory. A step runs in Complete, on the caller's thread and
+// on the threads that the runner adds. Then samplers choose the tokens of several rows in parallel.
 #ifndef BATON_ENGINE_HOST_MODEL_RUNNER_H_
 #define BATON_ENGINE_HOST_MODEL_RUNNER_H_
 
@@ -22,8 +22,7 @@ class HostModelRunner : public ModelRunner {
   // Tokens are wanted of at most `max_tokens` output rows in a step.
   HostModelRunner(int32_t vocab_size, int32_t max_tokens);
 
-  // Runs all rows of a step and writes what is wanted of its output rows, as StepOutputs has it. An empty span: not
-  // wanted.
+  // Runs all rows of a step and writes the outputs, as StepOutputs describes them. An empty span: not wanted.
   virtual void Forward(const StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) = 0;
 
   // Calls fn(i) once for each i of [0, count), on any threads and in any order, and returns when all have returned.
@@ -41,8 +40,8 @@ class HostModelRunner : public ModelRunner {
   const int32_t vocab_size_;
   const int32_t max_tokens_;
   std::vector<Sampler> samplers_;
-  // [max_tokens][vocab_size]: samplers overwrite them. Mapped, so that rows which no step has filled take no memory: a
-  // large vocabulary times many rows is much.
+  // [max_tokens][vocab_size]: samplers overwrite them. The buffer is mapped, so that rows which no step
+  // has filled take no memory: with a large vocabulary all rows would be a gigabyte.
   const kernels::AlignedBuffer logits_;
 
   bool in_flight_ = false;

@@ -1,5 +1,5 @@
-// How a model is to be computed: numerics, type of weights and of KV, instruction set. Data that the command line, the
-// loader and the runner share.
+// How a model is computed: numerics, type of weights and of KV, instruction set. The command line, the loader and the
+// runner share this data.
 #ifndef BATON_ENGINE_MODEL_OPTIONS_H_
 #define BATON_ENGINE_MODEL_OPTIONS_H_
 
@@ -19,9 +19,9 @@ namespace baton::engine {
 // `fp32`: dequantized weights, float activations and float KV; the reference.
 enum class Numerics : uint8_t { kExact, kFp32 };
 
-// What becomes of a float matrix at load: nothing (kAuto), or blocks of 32 as a file of Q8_0 (kInt8) or Q4_1 (kInt4)
-// has them. With kInt4 embedding and head become Q8_0: they lose most by rounding. Matrices that the file holds
-// quantized stay as they are, and so do vectors.
+// How float matrices are packed at load: as they are (kAuto), or in blocks of 32 like those of a file in Q8_0 (kInt8)
+// or Q4_1 (kInt4). With kInt4 embedding and head become Q8_0, because they lose most by rounding. Matrices that the
+// file holds quantized stay as they are, and so do vectors.
 enum class Weights : uint8_t { kAuto, kInt8, kInt4 };
 
 std::string_view WeightsName(Weights weights);
@@ -36,8 +36,8 @@ bool IsRounded(const modelfile::ModelFile& file, Weights weights);
 enum class Isa : uint8_t { kAuto, kScalar, kAvx2, kAvx512Vnni };
 
 std::string_view IsaName(Isa isa);
-// What KV is kept in. None asked for: bf16 for exact, f32 for fp32. INVALID_ARGUMENT for a pair that does not go
-// together: exact takes bf16 or int8 (half the bytes, other bits), fp32 takes f32.
+// The type in which KV is kept. Without a type asked for, it is bf16 for exact and f32 for fp32. INVALID_ARGUMENT for a
+// pair that does not go together: exact takes bf16 or int8 (half the bytes, other bits), fp32 takes f32.
 absl::StatusOr<KvDtype> ChooseKvDtype(Numerics numerics, std::optional<KvDtype> asked);
 
 // How far LoadCpuModel is. Any thread may read it meanwhile.
@@ -54,11 +54,11 @@ struct CpuModelOptions {
   // kFp32 computes with what the quantized blocks stand for.
   Weights weights = Weights::kAuto;
   Isa isa = Isa::kAuto;
-  // Kernel threads, the caller's included; 0: one a core.
+  // Kernel threads, the caller's included; 0: one per core.
   int threads = 0;
-  // Most rows of one Forward: chunk budget plus running sequences. Bounds the scratch.
+  // Most rows of one step: chunk budget plus running sequences. Bounds the scratch.
   int max_rows = 1024;
-  // Asked between the parts of a step; outlives the model. Null: nobody to share the cores with.
+  // Asked between the parts of a step; outlives the model. Null: the cores are not shared.
   StepGate* gate = nullptr;
   // Outlives the call. Null: nobody watches.
   LoadProgress* progress = nullptr;

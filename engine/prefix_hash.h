@@ -1,6 +1,6 @@
-// Names of full KV blocks: a hash chain over the tenant and all tokens up to the block's end, and the group of layers.
-// Equal names mean equal bytes (row independence), so the same names serve prefix reuse, skipped transfers and routing
-// by cache content.
+// Names of full KV blocks: a hash chain over the tenant, all tokens up to the block's end, and the group of layers.
+// Because of row independence equal names mean equal bytes. So the same names serve prefix reuse, skipped transfers and
+// routing by cache content.
 #ifndef BATON_ENGINE_PREFIX_HASH_H_
 #define BATON_ENGINE_PREFIX_HASH_H_
 
@@ -13,10 +13,11 @@
 
 namespace baton::engine {
 
-// Where a tenant's chains begin: blocks of different tenants never share a name.
+// The beginning of a tenant's chains. Blocks of different tenants never share a name.
 Digest128 PrefixRoot(std::string_view tenant);
 
-// Name of group 0's block after `parent`, holding exactly kBlockTokens tokens. Equals DigestChain; allocates nothing.
+// Name of group 0's block that follows `parent` and holds exactly kBlockTokens tokens. Equals DigestChain; allocates
+// nothing.
 Digest128 NextBlockName(const Digest128& parent, absl::Span<const int32_t> tokens);
 
 // Name of another group's block of the same tokens.

@@ -60,7 +60,7 @@ struct Softmax {
   float Weight(float logit) const { return logit >= floor ? DetExp((logit - largest) * per_temperature) : 0.0f; }
 };
 
-// Sum of the weights of the whole row: the same operations a lane as Softmax::Weight.
+// Sum of the weights of the whole row, with the same operations in each lane as in Softmax::Weight.
 double TotalWeight(const Softmax& softmax, absl::Span<const float> logits) {
   std::array<double, kVocabLanes> lanes{};
   size_t i = 0;
@@ -90,7 +90,7 @@ uint64_t SortKey(float logit, size_t id) {
 
 size_t IdOf(uint64_t key) { return key & 0xffffffffu; }
 
-// Keys whose lower halves ascend already. `scratch` is at least as long.
+// Sorts keys whose lower halves ascend already. `scratch` is at least as long.
 void SortKeys(absl::Span<uint64_t> keys, absl::Span<uint64_t> scratch) {
   constexpr size_t kRadixThreshold = 512;
   if (keys.size() < kRadixThreshold) {

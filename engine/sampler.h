@@ -1,14 +1,14 @@
-// Chooses the next token from a row of logits. A pure function of logits, tokens so far, parameters and seed: the same
-// wherever and whenever it runs.
+// Chooses the next token from a row of logits. It is a pure function of logits, tokens so far, parameters and seed, so
+// it gives the same token wherever and whenever it runs.
 //
 // In this order:
-//   1. Log-probabilities, when asked, of the logits as the model gave them.
+//   1. Log-probabilities, when asked for, are taken of the logits as the model gave them.
 //   2. Before min_tokens outputs: end-of-sequence tokens (unless ignore_eos) and stop tokens become -infinity.
 //   3. Repetition penalty of every token in prompt or output: a positive logit is divided by it, another multiplied.
 //   4. Frequency penalty times occurrences in the output, then presence penalty once, are subtracted.
-//   5. Temperature below kGreedyTemperature: the largest logit, the smallest id among equals. Done.
+//   5. Temperature below kGreedyTemperature: the largest logit, the smallest id among equals, and no further step.
 //   6. Order: logit descending, then id ascending. Weight: exp((logit - largest) / temperature); 0 for tokens more than
-//      kMaxLogitGap below, which together weigh less than one step of the draw; so they are never even sorted.
+//      kMaxLogitGap below. Together these weigh less than one step of the draw, so they are not even sorted.
 //   7. top_k keeps the first k. top_p then keeps the shortest beginning with at least top_p of the weight left. min_p
 //      keeps tokens of at least min_p times the largest weight.
 //   8. u = UniformDraw(seed, output position); the first token at which the running weight exceeds u * (weight kept).
@@ -50,9 +50,8 @@ class Sampler {
   Sampler& operator=(const Sampler&) = delete;
   Sampler(Sampler&&) = default;
 
-  // Output token outputs.size(), without a finish, which is the engine's to know. `logits`: [vocab_size]; overwritten
-  // by steps 2 to 4. All token ids are in the vocabulary. Allocates nothing when no
-  // log-probabilities are asked for.
+  // Output token outputs.size(), without a finish, which only the engine knows. `logits`: [vocab_size]; overwritten by
+  // steps 2 to 4. All token ids are in the vocabulary. Allocates nothing when no log-probabilities are asked for.
   OutputToken Sample(const SamplingParams& params, const SamplingContext& context, absl::Span<float> logits);
 
  private:
@@ -62,9 +61,9 @@ class Sampler {
   bool SortNextBand(float largest, float temperature, absl::Span<const float> logits);
   void AddLogprobs(int32_t count, OutputToken& sampled) const;
 
-  // Of each token: whether in the prompt (top bit), and occurrences in the outputs. All 0 between calls.
+  // For each token: whether it is in the prompt (top bit), and how often in the outputs. All 0 between calls.
   std::vector<uint32_t> seen_;
-  // Tokens of the row at hand, in order, as far down as the draw needed them; and how many bands that is.
+  // The tokens of the row at hand in order, as far down as the draw needed them, and the number of bands sorted.
   std::vector<uint64_t> sorted_;
   size_t bands_ = 0;
   std::vector<uint64_t> scratch_;

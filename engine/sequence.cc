@@ -94,7 +94,7 @@ void Sequence::TakePromised(int32_t end, BlockPool& pool) {
 void Sequence::ReturnPromised(BlockPool& pool) { pool.ReturnPromised(std::exchange(promised_, 0)); }
 
 bool Sequence::Grow(BlockPool& pool) {
-  // A row within a block has what the row before it had.
+  // A row within a block needs no more blocks than the row before it.
   if (computed_ % kBlockTokens != 0) return true;
   const int32_t index = computed_ / kBlockTokens;
   for (int32_t group = 0; group < groups_.count(); ++group) {

@@ -1,5 +1,5 @@
-// What a sequence is asked for and what a step says of it: the words that the engine shares with its parts and with the
-// workers' policies.
+// What a sequence is asked to produce and what a step reports of it: the types that the engine shares with its parts
+// and with the workers' policies.
 #ifndef BATON_ENGINE_SEQUENCE_TYPES_H_
 #define BATON_ENGINE_SEQUENCE_TYPES_H_
 
@@ -21,7 +21,7 @@ struct SequenceSpec {
   SamplingParams sampling;
   // Prefix blocks are shared only within one tenant.
   std::string tenant;
-  // The sequence ends after its first output (a prefill worker's half). What is handed over stays until Release.
+  // The sequence ends after its first output (a prefill worker's half). The blocks to hand over stay until Release.
   bool prefill_only = false;
   // The prompt's KV comes from another engine (a decode worker's half): StartDecode follows, not StartPrefill.
   bool pulls_prompt = false;

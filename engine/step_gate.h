@@ -1,4 +1,4 @@
-// When a step may use the cores: the seam between a model runner and whatever shares the machine with it.
+// Decides when a step may use the cores: the seam between a model runner and whatever shares the machine with it.
 #ifndef BATON_ENGINE_STEP_GATE_H_
 #define BATON_ENGINE_STEP_GATE_H_
 
@@ -12,9 +12,10 @@ class StepGate {
 
   // Returns when the step may start.
   virtual void Enter() = 0;
-  // Whether ShouldYield is ever true; else no step need ask. The same at every call.
+  // Whether ShouldYield is ever true; if not, no step need ask. The same at every call.
   virtual bool yields() const = 0;
-  // Whether others wait and it is their turn. Costs a look at the clock: a step may ask thousands of times.
+  // Whether others wait and it is their turn. It costs no more than a look at the clock, so a step may ask thousands of
+  // times.
   virtual bool ShouldYield() = 0;
   // Lets others compute first. No thread of the step computes meanwhile.
   virtual void Yield() = 0;

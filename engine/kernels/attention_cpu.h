@@ -107,7 +107,7 @@ struct SeenTokens {
   bool All(int t, int count) const { return t >= from && t + count <= end; }
 };
 
-// Scores of kVectors vectors from token t on to probabilities; kAll: every token of them is seen.
+// Turns scores of kVectors vectors from token t on into probabilities. kAll: the query sees every token of them.
 template <Kv kKv, int kVectors, bool kAll>
 BATON_INLINE void ScoresToProbabilities(const AttentionState<kKv>& s, int i, const SeenTokens& seen, int t,
                                         Simd::F& sum) {
@@ -127,7 +127,7 @@ BATON_INLINE void ScoresToProbabilities(const AttentionState<kKv>& s, int i, con
     Simd::F p = keep_seen(each[v]);
     if constexpr (kKv == Kv::kInt8) {
       sum = Simd::Add(sum, p);
-      // Again: the scale of a token that is not seen may be anything.
+      // Masked once more: the scale of a token that is not seen may be anything.
       p = keep_seen(Simd::Mul(p, Simd::Load(s.Scales(s.Values((seen.start + at) / kBlock)))));
     }
     p = Operands<kKv>::StoreProbabilities(probs + at * kTokenBytes, p);
@@ -135,8 +135,8 @@ BATON_INLINE void ScoresToProbabilities(const AttentionState<kKv>& s, int i, con
   }
 }
 
-// Scores of one query to probabilities of the tokens it sees, zero from the start of their first block to the end of
-// their last.
+// Turns scores of one query into probabilities of the tokens that it sees, with zeros for the other tokens from the
+// start of the first block to the end of the last.
 template <Kv kKv>
 void Softmax(const AttentionState<kKv>& s, int i, const SeenTokens& seen) {
   constexpr int kVectors = 4;
@@ -216,8 +216,8 @@ void ValueRows(const AttentionState<kKv>& s, int first, int block, int begin, in
   for (; v < s.vectors; ++v) ValueTile<kKv, kQueries, 1>(s, first, block, begin, end, v);
 }
 
-// A pair of tokens of which query i sees one: the even one, whose neighbour has a later position, or the odd one, whose
-// neighbour lies before the window. The other counts as zero.
+// Handles a pair of tokens of which query i sees only one: the even one when its neighbour has a later position, or the
+// odd one when its neighbour lies before the window. The other token counts as zero.
 template <bool kOdd, Kv kKv>
 void HalfValue(const AttentionState<kKv>& s, int i, int block, int step) {
   float* const out = s.split + static_cast<size_t>(i) * s.call.head_dim;
@@ -248,7 +248,7 @@ template <Kv kKv>
 void WeighValues(const AttentionState<kKv>& s, int first, int last, int start) {
   constexpr int kPerWord = AttentionState<kKv>::kPerWord;
   const int block = start / kBlock;
-  // Visible tokens grow with the row, and so do hidden ones: these steps are whole for every query.
+  // The first and the last token that a row sees grow with the row, so these steps are whole for every query.
   const int hidden = s.Hidden(last - 1, start);
   const int begin = (hidden + kPerWord - 1) / kPerWord;
   const int visible = s.Visible(first, start) / kPerWord;
@@ -316,7 +316,7 @@ void Attention(const AttentionCall& call) {
   s.PrefetchKeys(s.FirstSeen(0) / kBlock, s.end);
   s.TakeQueries();
   for (int start = s.FirstSeen(0) / kSplitTokens * kSplitTokens; start <= last_position; start += kSplitTokens) {
-    // The queries that see some of it.
+    // The queries that see some of the split.
     int first = 0;
     while (s.Visible(first, start) <= 0) ++first;
     int last = s.queries;

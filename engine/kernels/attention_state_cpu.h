@@ -1,4 +1,4 @@
-// Attention: what a step multiplies, and what a call carries through its splits. A part of attention_cpu.h.
+// Attention: the operands of a step, and the state that a call carries through its splits. A part of attention_cpu.h.
 #ifndef BATON_ENGINE_KERNELS_ATTENTION_STATE_CPU_H_
 #define BATON_ENGINE_KERNELS_ATTENTION_STATE_CPU_H_
 
@@ -9,17 +9,18 @@ namespace {
 
 inline constexpr int kBlock = 16;
 inline constexpr int kWord = 4;
-// Blocks of K, and of V, that all queries meet before the next ones: they stay in the first-level cache meanwhile. The
-// accumulators of V are loaded and stored once for each chunk, so theirs are larger.
+// Blocks of K, and of V, that all queries go through before the next blocks, which keeps them in the first-level cache.
+// The accumulators of V are loaded and stored once per chunk, so chunks of V are larger.
 inline constexpr int kChunkBlocks = 4;
 inline constexpr int kValueChunkBlocks = 8;
-// So few queries are one tile, as in decode, and meet each part of the cache once. Such a tile asks for the lines of
-// kChunkBlocks parts ahead as it goes: a burst of a whole chunk would wait for the memory while nothing is computed.
+// At most this many queries are one tile, as in decode, which reads each part of the cache once. Such a tile asks for
+// lines kChunkBlocks parts ahead as it goes: a burst for a whole chunk would wait for the memory while nothing is
+// computed.
 inline constexpr int kStreamedQueries = 4;
 
 enum class Kv { kF32, kBf16, kInt8 };
 
-// Scores are multiplied by it, beside the call's scale, so that probabilities are powers of 2.
+// Scores are multiplied by log2 e besides the call's scale, so that probabilities are powers of 2.
 inline constexpr float kLog2E = 1.44269504f;
 
 // The left side of a dot step (a query's or the probabilities' word, to all lanes) and the right side (a vector of KV
@@ -174,8 +175,8 @@ struct AttentionState {
       }
     }
   }
-  // Ask for the chunk from `block` on, which ends at `end` at the latest. Blocks lie apart in the pool, so the hardware
-  // does not foresee them.
+  // These ask for the chunk from `block` on, which ends at `end` at the latest. Blocks lie apart in the pool, so the
+  // hardware does not foresee them.
   void PrefetchKeys(int block, int end) const {
     for (int b = block; b < end && b < block + kChunkBlocks; ++b) Prefetch(Keys(b));
   }
@@ -191,7 +192,7 @@ struct AttentionState {
     const int bytes = kStepsPerBlock * vectors * Op::kVectorBytes + scale_bytes;
     for (int i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(part + i);
   }
-  // What a streaming tile reads kChunkBlocks parts after those of `block`: the split's keys, its values, the next keys.
+  // Asks for what a streaming tile reads kChunkBlocks parts later: the split's keys, its values, then the next keys.
   const uint8_t* AfterKeys(int block) const {
     const int next = block + kChunkBlocks;
     if (next < split_end) return Keys(next);
@@ -206,7 +207,7 @@ struct AttentionState {
   bool streams() const { return queries <= kStreamedQueries; }
   const uint8_t* Keys(int block) const { return call.keys + call.blocks[block] * call.block_stride; }
   const uint8_t* Values(int block) const { return call.values + call.blocks[block] * call.block_stride; }
-  // Of int8: a block's scales, one a token.
+  // For int8: a block's scales, one per token.
   const float* Scales(const uint8_t* part) const {
     return reinterpret_cast<const float*>(part + kBlock * call.head_dim);
   }

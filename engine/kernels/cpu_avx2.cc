@@ -1,5 +1,5 @@
-// The operators for AVX2, FMA and F16C. Outside an unnamed namespace this file defines its table alone, lest
-// the linker keep for all machines what was compiled for one.
+// The operators for AVX2, FMA and F16C. Outside an unnamed namespace this file defines only its table: of an inline
+// function in several files the linker would keep any one copy, perhaps one that other machines cannot run.
 #include <immintrin.h>
 
 #include "engine/kernels/simd_avx2.h"

@@ -9,14 +9,14 @@
 
 namespace baton::engine::kernels {
 
-// By the processor's and the operating system's word; the scalar table first, the fastest last.
+// The tables that processor and operating system support: the scalar table first, the fastest last.
 const std::vector<const KernelTable*>& SupportedKernels();
 
 // The attention of a table over KV of a type.
 using AttentionKernel = void (*)(const AttentionCall& call);
 AttentionKernel AttentionOver(KvDtype dtype, const KernelTable& table);
 
-// Puts the calling thread's floating point into the state that every kernel assumes, and restores it at the end.
+// Puts the calling thread's floating-point unit into the state that every kernel assumes, and restores it at the end.
 class FpStateGuard {
  public:
   FpStateGuard();

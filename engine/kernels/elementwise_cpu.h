@@ -5,8 +5,8 @@
 namespace baton::engine::kernels {
 namespace {
 
-// p = the polynomial of r, by its coefficients from the highest power down. Of kCount vectors step by step, because one
-// alone waits for each of its steps.
+// p = the polynomial of r, given its coefficients from the highest power down. kCount vectors go through it step by
+// step, because a single one would wait for each of its steps.
 template <int kCount, int kTerms>
 BATON_INLINE void Polynomial(const float (&coefficients)[kTerms], const Simd::F* r, Simd::F* p) {
   BATON_UNROLL for (int i = 0; i < kCount; ++i) p[i] = Simd::Set1(coefficients[0]);
@@ -38,9 +38,9 @@ BATON_INLINE void ExpEach(Simd::F* x) {
   }
 }
 
-// 2^x of x up to 0, = 2^n * 2^r, n = round(x), |r| <= 1/2. Below -125 it is 2^-125. Precise: Taylor to degree 7
-// (relative error 5e-9). Else the degree 3 that errs least among those that are 1 at 0 (1e-4, where rounding to bf16
-// errs by 2e-3).
+// 2^x for x up to 0: 2^n * 2^r, n = round(x), |r| <= 1/2. Below -125 it is 2^-125. When precise, 2^r is Taylor to degree
+// 7 (relative error 5e-9). Otherwise it is the polynomial of degree 3 that errs least among those that are 1 at 0
+// (1e-4, where rounding to bf16 errs by 2e-3).
 template <bool kPrecise, int kCount>
 BATON_INLINE void Exp2Each(Simd::F* x) {
   constexpr float kTaylor[] = {1.52527338e-5f, 1.54035304e-4f, 1.33335581e-3f, 9.61812911e-3f,
@@ -90,7 +90,8 @@ BATON_INLINE Simd::I QuantizeLanes(const Simd::F& x, const Simd::F& inverse) {
   return Simd::ToInt(Simd::Min(Simd::Max(scaled, Simd::Set1(-127.0f)), Simd::Set1(127.0f)));
 }
 
-// What values of a group are multiplied by to become integers, and what those then stand for; of up to 16 groups.
+// By what the values of a group are multiplied to become integers, and the scale of these integers; for up to 16
+// groups.
 struct QuantScales {
   alignas(64) float inverse[kLanes];
   alignas(64) float scale[kLanes];
@@ -104,7 +105,7 @@ BATON_INLINE void QuantScalesOf(const float* max, QuantScales& of) {
   Simd::Store(of.scale, Simd::SelectLess(least, m, Simd::Div(m, Simd::Set1(127.0f)), Simd::Zero()));
 }
 
-// A row's part of one group: its halves, and where it goes.
+// A row's part of one group: its two halves, and its destination.
 struct GroupRow {
   const float* first;
   const float* last;
@@ -112,7 +113,7 @@ struct GroupRow {
   int slot;
 };
 
-// at(0) .. at(count - 1), up to 16 of them: their scales are divided together.
+// Quantizes at(0) .. at(count - 1), up to 16 parts, whose scales are divided together.
 template <typename At>
 BATON_INLINE void QuantizeTogether(int count, At at) {
   alignas(64) float max[kLanes] = {};

@@ -14,7 +14,7 @@ constexpr int kSpins = 600;
 
 }  // namespace
 
-// Sequentially consistent, as in Park: either this sees the sleeper, or the sleeper sees the new value.
+// Sequentially consistent, as in Park: either this thread sees the sleeper, or the sleeper sees the new value.
 void FutexCounter::Raise() {
   value_.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
@@ -23,7 +23,7 @@ void FutexCounter::Raise() {
 
 void FutexCounter::Park(uint32_t old) {
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
-  // Returns at once when the value has changed, and for nothing now and then.
+  // Returns at once when the value has changed, and now and then without a reason.
   while (value_.load(std::memory_order_seq_cst) == old) {
     syscall(SYS_futex, &value_, FUTEX_WAIT_PRIVATE, old, nullptr, nullptr, 0);
   }

@@ -1,7 +1,7 @@
-// Every CPU operator of the engine as one table of functions an instruction set. The scalar table is the definition;
-// the others equal it bit for bit (kernels_test.cc). AMX and CUDA variants join here.
+// Every CPU operator of the engine: one table of functions per instruction set. The scalar table is the definition, and
+// the other tables equal it bit for bit (matmul_test.cc, attention_test.cc, elementwise_test.cc).
 //
-// All of them run under the floating-point state of FpStateGuard (round to nearest even, denormals are zero, flush to
+// All operators run under the floating-point state of FpStateGuard (round to nearest even, denormals are zero, flush to
 // zero). They are pure functions of their arguments: any thread may call them, on outputs that do not overlap.
 //
 // "16 lanes" below: element i goes to lane i mod 16, each lane runs through its elements in ascending order, then the
@@ -20,7 +20,7 @@ inline constexpr int kLanes = 16;
 inline constexpr int kGroup = 32;
 // Tokens of one attention split. Part of the numerics.
 inline constexpr int kSplitTokens = 256;
-// Query rows of one attention call at most.
+// Most query rows of one attention call.
 inline constexpr int kMaxQueryRows = 8;
 
 // How a packed matrix stores its weights; see packed_matrix.h.
@@ -31,11 +31,11 @@ enum class WeightFormat : uint8_t { kQ4_1, kQ4_0, kQ5_0, kQ4_K, kQ5_K, kQ6_K, kQ
 struct alignas(64) QuantGroup {
   int8_t q[kLanes][kGroup];
   float scale[kLanes];
-  // scale * sum(q): what a weight group's minimum is multiplied by.
+  // scale * sum(q), by which a weight group's minimum is multiplied.
   float scaled_sum[kLanes];
   // -8 * sum(q): takes the offset of unsigned weights out of an integer dot.
   int32_t neg8_sum[kLanes];
-  // The same of the first and of the last 16, within +-16,256.
+  // The same for the first and for the last 16 activations, within +-16,256.
   int16_t neg8_halves[kLanes][2];
 };
 
@@ -57,7 +57,7 @@ struct QuantMatmul {
   float* out;              // [col_blocks][rows][16]
 };
 
-// The same of float activations: one chain fma(x, w, acc) over k in ascending order. Formats kF32, kF16, kBf16.
+// The same for float activations: one chain fma(x, w, acc) over k in ascending order. Formats kF32, kF16, kBf16.
 struct FloatMatmul {
   WeightFormat format;
   int depth;  // K
@@ -69,24 +69,25 @@ struct FloatMatmul {
   float* out;  // [col_blocks][rows][16]
 };
 
-// Causal attention of consecutive query rows of one sequence and one KV head, for all its query heads. With a window a
-// row sees the last `window` positions, its own among them.
+// Causal attention of consecutive query rows of one sequence over one KV head, for all query heads of that KV head.
+// With a window a row sees the last `window` positions, its own among them.
 //
-// A head's part of a KV block is vectors of 16 words, a word being two bf16 (lower half first), one f32 or two int8:
+// A head's part of a KV block consists of vectors of 16 words. A word is two bf16 (lower half first), one f32 or two
+// int8:
 //   K: [head_dim / per_word][16 tokens], a word holding neighbours in head_dim
 //   V: [16 / per_word][head_dim], a word holding neighbouring tokens
-// A vector of int8 is its 16 lower halves, then its 16 upper ones. Behind the vectors of K, and of V, are 16 f32: what
-// each token's integers are multiplied by.
+// A vector of int8 holds its 16 lower halves, then its 16 upper ones. Behind the vectors of K, and behind those of V,
+// are 16 f32: the scale of each token, by which its integers are multiplied.
 //
 // A dot step is fma(low, low', fma(high, high', acc)) for bf16 (as VDPBF16PS does) and fma for f32, in ascending order.
 // Each split of 256 tokens starts from zero: scores, maximum, p = 2^((score - maximum) * (scale * log2 e)) (rounded to
-// bf16 in bf16), sum of p in 16 lanes, PV. Tokens that the row does not see count as p = +0, v = +0; splits without any
-// that it sees are left out. Then splits, which start at multiples of 256 whatever the window, fold in ascending order:
-// with m the larger maximum, a = 2^((M - m) * (scale * log2 e)), b the same of m_split, each of sum and PV becomes
-// fma(split, b, total * a). elementwise_cpu.h says how 2^x is computed.
+// bf16 for bf16), sum of p in 16 lanes, PV. Tokens that the row does not see count as p = +0, v = +0; a split is left
+// out when the row sees none of it. Then the splits, which start at multiples of 256 whatever the window, fold in
+// ascending order: with m the larger maximum, a = 2^((M - m) * (scale * log2 e)), b the same of m_split, each of sum
+// and PV becomes fma(split, b, total * a). elementwise_cpu.h says how 2^x is computed.
 //
-// int8 is computed as bf16, which holds its integers exactly, but for the tokens' scales: a score is dot * K's, and p
-// enters its sum unrounded and PV as p * V's, rounded to bf16.
+// int8 is computed as bf16, which holds its integers exactly, except for the tokens' scales: a score is dot * K's
+// scale; p enters its sum unrounded, and PV as p * V's scale, rounded to bf16.
 struct AttentionCall {
   int query_rows;
   int first_position;
@@ -134,8 +135,8 @@ struct KernelTable {
   // x[r * stride + i] += y[16 * r + i], for i < 16 of each row. With a stride of 16 they are arrays.
   void (*add)(float* x, size_t stride, const float* y, int rows);
 
-  // Rotates x[16 r .. 16 r + 16) by what is stride * r floats behind cosine and sine: x = fma(x, cosine, swap(x) *
-  // sine), where swap exchanges 2i and 2i+1, and sine is (-s, +s).
+  // Rotates x[16 r .. 16 r + 16) by the 16 values that lie stride * r floats behind cosine and sine: x = fma(x, cosine,
+  // swap(x) * sine), where swap exchanges 2i and 2i+1, and sine is (-s, +s).
   void (*rope)(const float* cosine, const float* sine, size_t stride, float* x, int rows);
 
   // Rounds n floats (multiple of 16) to bf16, to nearest even.

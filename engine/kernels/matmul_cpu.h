@@ -43,16 +43,16 @@ struct QuantTail {
 template <WeightFormat kFormat>
 inline constexpr int kGroupShare = static_cast<int>(TailOf(kFormat, kSuperGroups).bytes / kSuperGroups);
 
-// The weights come from memory, once a step: the processor's own prefetcher stops at every page and does not foresee
-// a block's tail. So each group asks for its share of what lies one and a half blocks ahead, where the next column
-// blocks follow.
+// The weights come from memory once per step. The processor's own prefetcher stops at every page and does not foresee a
+// block's tail. So each group asks for its share of the bytes one and a half blocks ahead, where the next column blocks
+// lie.
 template <WeightFormat kFormat>
 BATON_INLINE void PrefetchShare(const uint8_t* block, int groups, int g) {
   const uint8_t* const ahead = block + (3 * groups / 2 + g) * kGroupShare<kFormat>;
   BATON_UNROLL for (int i = 0; i < kGroupShare<kFormat>; i += kCacheLine) PrefetchToSecondLevel(ahead + i);
 }
 
-// Adds the second chain, of formats with minima, to kRows rows of `out`.
+// Adds the second chain, which formats with minima have, to kRows rows of `out`.
 template <WeightFormat kFormat, int kRows>
 BATON_INLINE void AddMinima(const QuantGroup* acts, int first, const QuantTail<kFormat>& tail, int groups, float* out) {
   Simd::F low[kRows];
@@ -114,7 +114,7 @@ BATON_INLINE void TileRows(int rows, Fn fn) {
 template <WeightFormat kFormat>
 void QuantRows(const QuantGroup* acts, int rows, const uint8_t* weights, int groups, float* out) {
   TileRows<Simd::kQuantRows>(rows, [&]<int kRows>(int r) {
-    // Known to the compiler: a whole tile starts at its first row.
+    // The compiler knows these arguments: a whole tile starts at its first row.
     const int first = kRows == kLanes ? 0 : r;
     QuantTile<kFormat, kRows>(acts, first, weights, groups, out + first * kLanes);
   });

@@ -15,7 +15,7 @@ namespace {
 
 using modelfile::TensorType;
 
-// Formats whose quants lie in the file almost as they do here; the others are read group by group.
+// Whether a format's quants lie in the file almost as they do here. The other formats are read group by group.
 bool IsPlain(WeightFormat format) { return format == WeightFormat::kQ8_0 || format <= WeightFormat::kQ4_0; }
 
 // Bytes before the quants in a block of the file: f16 scale, for Q4_1 f16 minimum.
@@ -56,7 +56,7 @@ void PackPlainRow(const uint8_t* file, const PackedMatrix& matrix, int lane, uin
   }
 }
 
-// The quants of one group into their places, whose bytes start as zero. `to` is the row's byte of k = 0.
+// Puts the quants of one group into their places, whose bytes are zero before. `to` is the row's byte of k = 0.
 void PlaceQuants(const uint8_t* q, int upper_bits, uint8_t* to) {
   for (int k = 0; k < kGroup; ++k) {
     uint8_t* const place = to + k % 16 / 4 * 64 + k % 4;
@@ -121,7 +121,7 @@ class RoundedRow {
     blocks_.resize(cols / kGroup * TensorBlockBytes(source.type));
   }
 
-  // A tensor of that row alone, until the next call.
+  // A tensor of that row alone, valid until the next call.
   modelfile::TensorView Read(int64_t index) {
     const modelfile::TensorView& tensor = *source_.tensor;
     modelfile::TensorView row{.name = {}, .type = source_.type, .rows = 1, .cols = tensor.cols};

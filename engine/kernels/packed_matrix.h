@@ -37,15 +37,16 @@ struct PackedMatrix {
   const uint8_t* block(int b) const { return data + static_cast<size_t>(b) * block_stride; }
 };
 
-// The format that keeps a file's type as it is.
+// The packed format that keeps the type of a file's tensor.
 WeightFormat FormatOf(modelfile::TensorType type);
 
-// Shape without data.
+// The shape of a matrix, without data.
 PackedMatrix ShapeOf(WeightFormat format, int rows, int cols);
 
 // Which row of the file becomes row r of the packed matrix.
 struct RowOrder {
-  // 0: the same. Else RoPE partners (i, i + head_dim / 2) of each head become neighbours (2i, 2i + 1).
+  // 0: rows keep their order. Otherwise RoPE partners (i, i + head_dim / 2) of each head become neighbours (2i, 2i +
+  // 1).
   int split_head_dim = 0;
 
   int Source(int r) const {

@@ -1,4 +1,4 @@
-// Asking for memory before it is read. Internal linkage: files of every instruction set use it.
+// Asks for memory before it is read. Internal linkage: files of every instruction set use it.
 #ifndef BATON_ENGINE_KERNELS_PREFETCH_H_
 #define BATON_ENGINE_KERNELS_PREFETCH_H_
 

@@ -20,9 +20,9 @@ using WideInt = int32_t __attribute__((vector_size(16)));
 
 constexpr float kMaxHalf = 65504.0f;
 constexpr float kMaxNibble = 15.0f;
-// Below it scales are denormal halves, in which a fit is lost.
+// Below this value scales are denormal halves, which are too coarse for a fit.
 constexpr float kLeastUnit = 0x1p-14f;
-// Lines tried on each side of minimum to maximum, and how much each stretches the one before.
+// How many lines are tried on each side of the one from minimum to maximum, and how much each stretches the one before.
 constexpr int kFitSteps = 4;
 constexpr float kFitStep = 1.0f / 60;
 
@@ -42,7 +42,7 @@ float Min(float x, float y) { return x < y ? x : y; }
 
 float Sum(Wide x) { return (x[0] + x[1]) + (x[2] + x[3]); }
 
-// To nearest even within [low, high], both below 2^22; what is not a number gives `low`.
+// Rounds to nearest even within [low, high], both below 2^22. A NaN gives `low`.
 Wide RoundWithin(Wide x, float low, float high) {
   const Wide integers_only = All(12582912.0f);  // 1.5 * 2^23
   return (Min(Max(x, All(low)), All(high)) + integers_only) - integers_only;
@@ -80,8 +80,8 @@ struct Line {
   float minimum;
 };
 
-// Of lines through quants that span a little less or more than minimum to maximum, each the least squares' for its
-// quants, the one with the least squared error.
+// Tries lines whose quants span a little less or more than minimum to maximum, fits each to its quants by least
+// squares, and returns the line with the least squared error.
 Line FitLine(const float* x) {
   Wide low = Load(x);
   Wide high = low;

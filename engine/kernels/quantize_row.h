@@ -1,5 +1,5 @@
-// Float weights to blocks of 32 as GGUF files hold them (github.com/ggml-org/ggml, ggml-common.h): what is quantized at
-// load has the bits of a file with these blocks.
+// Turns float weights into blocks of 32 as GGUF files hold them (github.com/ggml-org/ggml, ggml-common.h), so that
+// weights quantized at load have the bits of a file with these blocks.
 #ifndef BATON_ENGINE_KERNELS_QUANTIZE_ROW_H_
 #define BATON_ENGINE_KERNELS_QUANTIZE_ROW_H_
 
@@ -13,7 +13,7 @@ namespace baton::engine::kernels {
 // minimum as they are stored, rounded to nearest even.
 //   kQ8_0: scale max|x| / 127
 //   kQ4_1: scale and minimum of the least squared error among nine fits around the line from min(x) to max(x)
-// Scales and minima beyond the range of f16 become its largest values; what is not a number becomes the least quant.
+// Scales and minima beyond the range of f16 become its largest values. A NaN becomes the least quant.
 void QuantizeRow(const float* values, int64_t cols, modelfile::TensorType type, uint8_t* blocks);
 
 }  // namespace baton::engine::kernels

@@ -27,7 +27,8 @@ struct Simd {
   static constexpr int kPanelRows = 12;
   static constexpr int kFloatRows = 4;
   static constexpr int kFloatCols = 1;
-  // Queries of an attention tile, and blocks or vectors beside them; with up to kFewQueries queries more of these.
+  // Queries of an attention tile, and the blocks or vectors beside them. With up to kFewQueries queries there are more
+  // blocks or vectors.
   static constexpr int kQueryTile = 5;
   static constexpr int kFewQueries = 3;
   static constexpr int kBlockTile = 1;

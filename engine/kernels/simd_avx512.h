@@ -24,7 +24,8 @@ struct Simd {
   static constexpr int kPanelRows = 0;
   static constexpr int kFloatRows = 8;
   static constexpr int kFloatCols = 2;
-  // Queries of an attention tile, and blocks or vectors beside them; with up to kFewQueries queries more of these.
+  // Queries of an attention tile, and the blocks or vectors beside them. With up to kFewQueries queries there are more
+  // blocks or vectors.
   static constexpr int kQueryTile = 12;
   static constexpr int kFewQueries = 4;
   static constexpr int kBlockTile = 2;

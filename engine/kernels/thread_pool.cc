@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kSliceNs = 10'000'000;
 
-// Of the calling thread; none when there are more than a cpu_set_t holds.
+// The cores of the calling thread; none when there are more than a cpu_set_t holds.
 std::vector<int> UsableCores() {
   cpu_set_t set;
   std::vector<int> cores;
@@ -24,7 +24,7 @@ std::vector<int> UsableCores() {
   return cores;
 }
 
-// Fails when cores were taken away since: the calling thread then runs where it may.
+// Fails when cores were taken away in the meantime. The calling thread then runs where it may.
 void RunOn(absl::Span<const int> cores) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -32,7 +32,7 @@ void RunOn(absl::Span<const int> cores) {
   sched_setaffinity(0, sizeof(set), &set);
 }
 
-// As sched_setattr(2) has it; older C libraries do not declare it.
+// The argument of sched_setattr(2), which older C libraries do not declare.
 struct SchedulingAttributes {
   uint32_t size = sizeof(SchedulingAttributes);
   uint32_t policy = 0;
@@ -44,7 +44,7 @@ struct SchedulingAttributes {
   uint64_t period = 0;
 };
 
-// Of the calling thread. Systems that know no slices of a thread's own ignore it.
+// Sets the calling thread's time slice. Systems without slices per thread ignore it.
 void TakeLongSlices() {
   SchedulingAttributes attributes;
   if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0) return;

@@ -16,11 +16,11 @@ namespace {
 
 // Raised whenever the definition of an operator changes.
 constexpr int kNumericsVersion = 2;
-// Past the first attention split, in chunks that end inside blocks.
+// The probe's tokens go past the first attention split, in chunks that end inside blocks.
 constexpr int kProbeTokens = kernels::kSplitTokens + 11;
 constexpr int kProbeChunk = 89;
 
-// The probe's models: between them every format of quantized weights and every feature of ModelConfig.
+// The probe's models, which together have every format of quantized weights and every feature of ModelConfig.
 std::vector<SyntheticSpec> ProbeSpecs() {
   using modelfile::TensorType;
   const SyntheticSpec gemma{.rope_interleaved = false,

@@ -1,4 +1,4 @@
-// What a row's bits depend on, as one string.
+// The fingerprint: everything that a row's bits depend on, as one string.
 #ifndef BATON_ENGINE_MODEL_FINGERPRINT_H_
 #define BATON_ENGINE_MODEL_FINGERPRINT_H_
 
@@ -12,12 +12,12 @@
 
 namespace baton::engine {
 
-// Digest of KV and logits of a small fixed model, computed here and now: machines that would differ in a bit differ in
-// it.
+// Digest of KV and logits of a small fixed model, computed here and now. Machines whose bits would differ have
+// different digests.
 Digest128 ProbeNumerics(Numerics numerics, KvDtype kv_dtype, const kernels::KernelTable& table);
 
 struct WeightsIdentity {
-  // Of the file.
+  // Digest of the file's weights.
   Digest128 digest;
   // The precision to which its float matrices are rounded at load; empty: none is.
   std::string_view rounded_to;

@@ -93,7 +93,7 @@ float* KvWriter::Scale(uint8_t* head, int slot) const {
 }
 
 void KvWriter::Prefetch(const Part& part, bool value) const {
-  // Of K one run of lines; of V one for each vector of tokens.
+  // K has one run of lines; V has one for each vector of tokens.
   const int word_bytes = layout_.dtype == KvDtype::kInt8 ? 2 : 4;
   const int vectors = is_f32_ ? kBlockTokens : kBlockTokens / 2;
   const int run = part.width * word_bytes * (value ? 1 : vectors);
@@ -131,7 +131,7 @@ void KvWriter::StoreKey(const Part& part, float* y) {
 void KvWriter::StoreValue(const Part& part, const float* y) {
   const int width = part.width;
   const int offset = part.column % config_.head_dim;
-  // Two tokens share the words of int8 and bf16.
+  // In int8 and bf16 a word holds two tokens.
   ForRows(part, true, [&](int r, uint8_t* head, int slot) {
     const float* const value = y + static_cast<size_t>(r) * width;
     if (layout_.dtype == KvDtype::kInt8) {

@@ -1,7 +1,7 @@
-// Lays q, k and v of a step's rows where attention reads them: q into a buffer of the step, k and v into the blocks of
-// the pool, q and k rotated by RoPE first. AttentionCall has the layouts.
+// Writes q, k and v of a step's rows to where attention reads them: q into a buffer of the step, k and v into the
+// blocks of the pool. RoPE rotates q and k first. AttentionCall describes the layouts.
 //
-// Any thread may store any part of any row, each once a layer, once the row was rotated.
+// Any thread may store any part of any row after PrepareRotation of the row. Each part is stored once per layer.
 #ifndef BATON_ENGINE_MODEL_KV_WRITER_H_
 #define BATON_ENGINE_MODEL_KV_WRITER_H_
 
@@ -18,8 +18,8 @@ namespace baton::engine {
 
 class KvWriter {
  public:
-  // Columns [column, column + width) of q, k or v, of rows [row, row + rows). The width is 16 or a head's; of k and v
-  // for int8 it is a head's.
+  // Columns [column, column + width) of q, k or v, of rows [row, row + rows). The width is 16 or head_dim; k and v in
+  // int8 need head_dim.
   struct Part {
     int layer;
     int row;
@@ -28,7 +28,7 @@ class KvWriter {
     int width;
   };
 
-  // What is referred to outlives it. At most `max_rows` rows a step.
+  // The arguments outlive the writer. At most `max_rows` rows per step.
   KvWriter(const modelfile::ModelConfig& config, const KvLayout& layout, const kernels::KernelTable& table,
            const StepPlan& plan, int max_rows);
 
@@ -40,12 +40,12 @@ class KvWriter {
   // Asks for the lines of the pool that StoreKey, or StoreValue, is about to write.
   void Prefetch(const Part& part, bool value) const;
 
-  // As the projections give them: y is [rows][width]. That of q and k is rotated in place.
+  // y is [rows][width], as the projections give it. Of q and k it is rotated in place.
   void StoreQuery(const Part& part, float* y);
   void StoreKey(const Part& part, float* y);
   void StoreValue(const Part& part, const float* y);
 
-  // A row's q from `head` on; bytes between rows.
+  // A row's q from `head` on, and the bytes between rows.
   const uint8_t* Query(int row, int head) const;
   size_t query_stride() const { return query_stride_; }
   // Group of layers whose blocks a layer's KV is in.
@@ -64,7 +64,7 @@ class KvWriter {
 
   Rope MakeRope(float theta, float scaling_factor, int max_rows) const;
   void Rotate(const Part& part, float* y) const;
-  // Of a token in a head's part of a block, which holds int8.
+  // The scale of a token in a head's part of an int8 block.
   float* Scale(uint8_t* head, int slot) const;
   uint8_t* HeadPart(int layer, bool value, int head) const;
   // Calls fn(i, head's part of the row's block, slot in it) for every row, the part's i-th.

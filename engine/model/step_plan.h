@@ -1,4 +1,4 @@
-// One step as the kernels walk through it: where every row reads and writes. Sized once, filled each step.
+// A step as the kernels need it: where every row reads and writes. It is sized once and filled for each step.
 #ifndef BATON_ENGINE_MODEL_STEP_PLAN_H_
 #define BATON_ENGINE_MODEL_STEP_PLAN_H_
 
@@ -14,7 +14,7 @@ struct StepPlan {
   struct Row {
     int32_t token;
     int32_t position;
-    // Its KV: token inside each of its blocks.
+    // The place of its KV inside each of its blocks, in tokens.
     int32_t slot;
   };
   // Consecutive rows of one sequence, at most kernels::kMaxQueryRows, attended to together.
@@ -22,7 +22,7 @@ struct StepPlan {
     int32_t first_row;
     int32_t row_count;
     int32_t first_position;
-    // Of layer group 0; those of group g lie g * group_stride further.
+    // The blocks of layer group 0; those of group g lie g * group_stride further.
     const BlockId* blocks;
     int32_t group_stride;
   };
@@ -36,7 +36,7 @@ struct StepPlan {
 
   StepPlan(int max_rows, const KvGroups& kv_groups);
 
-  // Of a row, in layer group `group`.
+  // The block that a row writes in layer group `group`.
   BlockId& RowBlock(int group, int row) {
     return row_blocks[static_cast<size_t>(group) * max_rows_ + static_cast<size_t>(row)];
   }
@@ -44,7 +44,7 @@ struct StepPlan {
     return row_blocks[static_cast<size_t>(group) * max_rows_ + static_cast<size_t>(row)];
   }
 
-  // The spans of `batch` must outlive the step. Checks its shape: a bad batch is the engine's bug.
+  // The spans of `batch` must outlive the step. CHECKs the shape of the batch: a bad one is the engine's bug.
   void Fill(const StepBatch& batch, int32_t vocab_size, int32_t context_length);
 
  private:

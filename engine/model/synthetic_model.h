@@ -1,4 +1,4 @@
-// A small model made from a seed: the fingerprint's probe runs it at start, tests run variations of it.
+// A small model made from a seed. The fingerprint's probe runs it at start; tests run variations of it.
 #ifndef BATON_ENGINE_MODEL_SYNTHETIC_MODEL_H_
 #define BATON_ENGINE_MODEL_SYNTHETIC_MODEL_H_
 
@@ -22,10 +22,10 @@ struct SyntheticSpec {
   float rope_scaling_factor = 1.0f;
   // 0: no layer slides.
   int sliding_window = 0;
-  // Of so many layers that follow each other the last one does not slide.
+  // The last of every full_every layers does not slide.
   int full_every = 2;
-  // Norms of q and k, norms after attention and feed-forward, GeGLU, a scaled embedding, weights that lack a 1: what
-  // sets Gemma apart.
+  // The features that set Gemma apart: norms of q and k, norms after attention and feed-forward, GeGLU, a scaled
+  // embedding, norm weights stored less 1.
   bool gemma = false;
   modelfile::TensorType attention = modelfile::TensorType::kQ4_1;
   modelfile::TensorType ffn = modelfile::TensorType::kQ4_0;

@@ -14,21 +14,22 @@ using kernels::kGroup;
 using kernels::kLanes;
 using kernels::PackedMatrix;
 
-// Rows that meet all weights of a product before the next rows do: their activations stay in the second-level cache.
+// Rows that go through all weights of a product before the next rows do, so that their activations stay in the
+// second-level cache.
 constexpr int kRowChunk = 64;
-// Column blocks of one product call at most.
+// Most column blocks of one product call.
 constexpr int kUnitBlocks = 4;
-// With so few rows every thread norms them all for itself, which is cheaper than a barrier. It then needs the residual
-// stream for itself as well: others may be a norm behind.
+// With at most this many rows every thread norms all of them for itself, which is cheaper than a barrier. It then needs
+// its own copy of the residual stream as well, because other threads may be a norm behind.
 constexpr int kFewRows = 4;
-// Parts that a thread's share of a phase is claimed in: late threads leave theirs to the others.
+// A thread's share of a phase is claimed in this many parts, so that others can take parts of a late thread's share.
 constexpr int kClaimsPerThread = 64;
-// Calls of Share: q, k and v; attention; output; gate and up; down. And one for the logits.
+// Calls of Share in a layer: q, k and v; attention; output; gate and up; down. The logits are one more phase.
 constexpr int kPhasesPerLayer = 5;
 
 int Tiles(int rows) { return (rows + kLanes - 1) / kLanes; }
 
-// Carves aligned arrays out of one buffer: counts first, then hands out.
+// Carves aligned arrays out of one buffer. A first pass without a buffer counts the bytes.
 class Carver {
  public:
   explicit Carver(uint8_t* base) : base_(base) {}
@@ -45,7 +46,7 @@ class Carver {
   size_t used_ = 0;
 };
 
-// What the products of a model read activations as.
+// The forms in which the products of a model read activations.
 struct ActivationKinds {
   bool quantized = false;
   bool floats = false;
@@ -175,7 +176,7 @@ void TransformerRunner::DoUnits(const Cursor& cursor, int units, Fn fn) {
     const int part = std::max(1, count / kClaimsPerThread);
     for (int begin = next.fetch_add(part); begin < count; begin = next.fetch_add(part)) {
       for (int unit = begin; unit < std::min(begin + part, count); ++unit) fn(share.begin + unit);
-      // Only now: thread 0 gets on, however soon the gate wants the cores back.
+      // Asked only now, after some work, so that thread 0 makes progress however soon the gate wants the cores back.
       if (PauseIsDue(cursor)) return;
     }
   }
@@ -263,7 +264,7 @@ bool TransformerRunner::BranchesAddThemselves(const std::vector<float>& post_nor
   return !few_rows() && post_norm.empty();
 }
 
-// residual += branch, normed first where the model says so.
+// residual += branch, which is normed first where the model says so.
 void TransformerRunner::AddBranch(const Cursor& cursor, const std::vector<float>& post_norm) {
   if (BranchesAddThemselves(post_norm)) return;
   const ThreadScratch& scratch = threads_[static_cast<size_t>(cursor.thread)];
@@ -290,8 +291,8 @@ const Activations& TransformerRunner::Normalize(Cursor& cursor, const std::vecto
   return to;
 }
 
-// What attention gave, as the output projection reads it. Not where a head is computed: rows of one tile share cache
-// lines, and their heads are on several threads.
+// Stores the output of attention in the form that the output projection reads. This is not done where a head is
+// computed, because rows of one tile share cache lines while their heads are on several threads.
 const Activations& TransformerRunner::TakeAttended(const Cursor& cursor) {
   const Range range = ResidualRows(cursor);
   const Activations& to = few_rows() ? threads_[static_cast<size_t>(cursor.thread)].attended : attended_;
@@ -358,7 +359,7 @@ void TransformerRunner::StoreQkv(const Cursor& cursor, int layer, const Activati
   };
   if (key >= 0) kv_.Prefetch(columns(part.row, part.rows), value >= 0);
   Product(matrix, acts, {first, blocks, part.row, part.rows}, scratch.product);
-  // A head has at least two blocks, so nothing is normed here.
+  // A head has at least two blocks, so a single block is never normed.
   if (blocks == 1) return store(part.row, part.rows, scratch.product);
   const std::vector<float>& norm = key < 0 ? w.query_norm : w.key_norm;
   const bool is_normed = config_.query_key_norm && value < 0;

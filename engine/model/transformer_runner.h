@@ -1,5 +1,5 @@
-// A decoder-only transformer on CPU kernels, as its ModelConfig describes it. One job of the thread pool per step;
-// between barriers each thread owns the outputs that it writes, so results do not depend on how work was shared.
+// A decoder-only transformer on CPU kernels, as its ModelConfig describes it. A step is one job of the thread pool.
+// Between barriers each thread owns the outputs that it writes, so results do not depend on how the work was shared.
 #ifndef BATON_ENGINE_MODEL_TRANSFORMER_RUNNER_H_
 #define BATON_ENGINE_MODEL_TRANSFORMER_RUNNER_H_
 
@@ -19,7 +19,7 @@
 
 namespace baton::engine {
 
-// Activations as a matrix product reads them: tiles of 16 rows, quantized, float or both, as its weights need.
+// Activations as matrix products read them: tiles of 16 rows, quantized, as floats or both, as the weights need.
 struct Activations {
   int depth = 0;
   kernels::QuantGroup* quant = nullptr;  // [tiles][depth / 32]
@@ -28,7 +28,7 @@ struct Activations {
 
 class TransformerRunner final : public HostModelRunner {
  public:
-  // `kv_dtype` is one that ChooseKvDtype gives.
+  // `kv_dtype` is a result of ChooseKvDtype.
   TransformerRunner(TransformerWeights weights, KvDtype kv_dtype, const kernels::KernelTable& table,
                     std::unique_ptr<kernels::ThreadPool> pool, int max_rows);
 
@@ -39,26 +39,26 @@ class TransformerRunner final : public HostModelRunner {
   const std::string& fingerprint() const override { return fingerprint_; }
   void SetKvPool(KvPool& pool) override;
 
-  // What a step yields to. Null: nothing. Outlives the runner.
+  // The gate that a step yields to; outlives the runner. Null: none.
   void set_gate(StepGate* gate) { gate_ = gate; }
   void set_fingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
 
  private:
-  // What one thread alone writes.
+  // Scratch that only one thread writes.
   struct ThreadScratch {
     float* product;   // [blocks of a unit][row chunk][16]
     float* row;       // one row, the widest
     float* residual;  // [kFewRows][hidden]: the residual stream of steps of few rows
     uint8_t* attention;
-    // One tile each, for steps of few rows.
+    // A tile of each, for steps of few rows.
     Activations norm;
     Activations attended;
   };
-  // Where a thread is in the step. All threads go through the same phases.
+  // How far a thread is in the step. All threads go through the same phases.
   struct Cursor {
     int thread;
     int phase = 0;
-    // How often all threads met at the end of a phase or at a pause of it.
+    // How often all threads have met, at the end of a phase or at a pause.
     int meetings = 0;
   };
   struct Range {
@@ -93,24 +93,24 @@ class TransformerRunner final : public HostModelRunner {
 
   // A thread's share of [0, units).
   Range ShareOf(int units, int thread) const;
-  // Calls fn(unit) until all threads together have done [0, units); then meets at a barrier. Each thread does its own
-  // share, whose weights follow in memory, then what others left of theirs.
+  // Calls fn(unit) until all threads together have done [0, units), and then meets the others at a barrier. Each thread
+  // does its own share, whose weights are contiguous in memory, and then units that others have left of their shares.
   template <typename Fn>
   void Share(Cursor& cursor, int units, Fn fn);
-  // The same of fn(Part): `units` of columns for every chunk of rows.
+  // The same for fn(Part), with `units` of columns for every chunk of rows.
   template <typename Fn>
   void ShareProduct(Cursor& cursor, int units, Fn fn);
   // Claims units and does them until all are claimed, or a pause is due.
   template <typename Fn>
   void DoUnits(const Cursor& cursor, int units, Fn fn);
-  // Whether the threads shall meet early, because the gate wants the cores back. Thread 0 asks it.
+  // Whether the threads shall meet early because the gate wants the cores back. Thread 0 asks the gate.
   bool PauseIsDue(const Cursor& cursor);
-  // Called by all threads once they met: whether it was for a pause, which is over then.
+  // All threads call it after they have met. Returns whether they met for a pause, which is over when it returns.
   bool Paused(Cursor& cursor);
 
-  // Steps of few rows, in which every thread norms all rows for itself and keeps its own copy of the residual stream.
+  // Whether every thread norms all rows for itself and keeps its own copy of the residual stream.
   bool few_rows() const;
-  // Whose residual stream a thread works on.
+  // The rows whose residual stream a thread works on.
   Range ResidualRows(const Cursor& cursor) const;
   float* Residual(const Cursor& cursor, int row) const;
 
@@ -122,7 +122,8 @@ class TransformerRunner final : public HostModelRunner {
   void Product(const kernels::PackedMatrix& matrix, const Activations& acts, const Extent& at, float* out) const;
   void StoreQkv(const Cursor& cursor, int layer, const Activations& acts, const Part& part);
   void Attend(const Cursor& cursor, int layer, int item);
-  // Whether products go into the residual stream at once: no norm comes between, and there is one stream for all.
+  // Whether products are added to the residual stream at once: there is no norm between, and one stream for all
+  // threads.
   bool BranchesAddThemselves(const std::vector<float>& post_norm) const;
   void StoreBranch(const Cursor& cursor, const Branch& branch, const Part& part);
   void FeedForward(const Cursor& cursor, const TransformerLayer& layer, const Activations& acts, const Part& part);
@@ -139,8 +140,8 @@ class TransformerRunner final : public HostModelRunner {
   const size_t block_bytes_;
   std::string fingerprint_;
   StepGate* gate_ = nullptr;
-  // Blocks of 16 columns of q, k and v that are computed together: a whole head where it is normed or has one scale,
-  // else one.
+  // Blocks of 16 columns of q, k and v that are computed together: a whole head where heads are normed or have one
+  // scale, else one block.
   const int qkv_unit_blocks_;
   StepPlan plan_;
   KvWriter kv_;
@@ -153,16 +154,17 @@ class TransformerRunner final : public HostModelRunner {
   Activations attended_;            // the same, as a product reads it
   Activations activated_;           // [rows][ffn]
   std::vector<ThreadScratch> threads_;
-  // Of each phase and thread: the next unit of its share. A cache line each.
+  // For each phase and thread the next unit of its share, in a cache line of its own.
   struct alignas(64) Claim {
     std::atomic<int32_t> next{0};
   };
   std::vector<Claim> claims_;
-  // The meeting that is a pause. Thread 0 writes it, and not again before all have left that meeting.
+  // The number of the meeting that is a pause. Thread 0 writes it, and does not write it again before all threads have
+  // left that meeting.
   std::atomic<int> pause_{-1};
 
   int32_t kv_blocks_ = 0;  // 0: no pool yet
-  // Of the step at hand; empty where not wanted.
+  // Outputs of the step at hand; empty where not wanted.
   absl::Span<float> logits_;
   absl::Span<float> hidden_states_;
   std::unique_ptr<kernels::ThreadPool> pool_;

@@ -163,7 +163,7 @@ TEST_P(EveryNumerics, ARowsBitsDependOnItsOwnSequenceAlone) {
   }
 }
 
-// Wants the cores back at every so manieth question.
+// Wants the cores back at every `every`-th question.
 class ImpatientGate final : public StepGate {
  public:
   explicit ImpatientGate(int every) : every_(every) {}
@@ -391,7 +391,8 @@ TEST(CpuModel, FingerprintNamesWeightsAndNumerics) {
   EXPECT_THAT(int8, testing::HasSubstr("-int8-"));
 }
 
-// The bits themselves, whatever the compiler. Who changes an operator's definition raises kNumericsVersion and these.
+// The bits themselves, whatever the compiler. A change of an operator's definition raises kNumericsVersion and changes
+// these digests.
 TEST(CpuModel, NumericsAreThoseOfTheirVersion) {
   for (const kernels::KernelTable* table : kernels::SupportedKernels()) {
     EXPECT_EQ(ProbeNumerics(Numerics::kExact, KvDtype::kBf16, *table).ToHex(), "d4b341c660ac25f18ae2577ea2642ef9")

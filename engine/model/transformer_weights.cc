@@ -15,7 +15,7 @@ using kernels::PackedMatrix;
 using modelfile::ModelConfig;
 using modelfile::TensorView;
 
-// Blocks of 16 rows that a thread packs at a time.
+// A thread packs this many blocks of 16 rows at a time.
 constexpr int kPackBlocks = 16;
 
 absl::Status CheckMultiple(const char* what, int64_t value, int64_t unit) {

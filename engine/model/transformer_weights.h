@@ -42,8 +42,8 @@ struct TransformerWeights {
 // The format in which a matrix is packed.
 kernels::WeightFormat PackedFormat(const modelfile::TensorView& matrix, Numerics numerics, Weights weights);
 
-// Packs every matrix on the pool's threads. RoPE partners become neighbours. Of the options numerics, weights and
-// progress count. Errors as of LoadCpuModel.
+// Packs every matrix on the pool's threads. RoPE partners become neighbours. Only the options numerics, weights and
+// progress matter here. The errors are those of LoadCpuModel.
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(const modelfile::ModelFile& file,
                                                           const CpuModelOptions& options, kernels::ThreadPool& pool);
 

@@ -12,7 +12,8 @@
 
 namespace baton::engine {
 
-// A step begins no sooner than its Complete: whoever reads outputs or KV before that finds what was there before.
+// A step begins no sooner than its Complete, so a caller that reads outputs or KV too early finds what was there
+// before.
 class BehindRunner final : public ModelRunner {
  public:
   // `model` outlives the runner.
