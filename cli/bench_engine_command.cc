@@ -246,10 +246,11 @@ CLI::Validator Prompts() {
 
 void AddBenchEngineCommand(CLI::App& bench, int& exit_code) {
   auto flags = std::make_shared<EngineBenchFlags>();
-  CLI::App* command = bench.add_subcommand("engine", "the engine and its parts beside what this machine allows");
+  CLI::App* command =
+      bench.add_subcommand("engine", "measures the engine and its parts beside the limits of this machine");
   AddModelFlag(*command, flags->model);
   AddKernelFlags(*command, *flags);
-  command->add_option("--only", flags->only, "parts to measure; the limits always are")
+  command->add_option("--only", flags->only, "parts to measure besides the limits")
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<std::string>(flags->only)))
       ->capture_default_str();
@@ -257,11 +258,11 @@ void AddBenchEngineCommand(CLI::App& bench, int& exit_code) {
       ->delimiter(',')
       ->check(Prompts())
       ->capture_default_str();
-  command->add_option("--chunk-tokens", flags->chunk_tokens, "of prefill; each is measured")
+  command->add_option("--chunk-tokens", flags->chunk_tokens, "chunk sizes of prefill; each is measured")
       ->delimiter(',')
       ->check(CLI::Range(kMinChunkTokens, kMaxChunkTokens))
       ->capture_default_str();
-  command->add_option("--decode", flags->decode, "streams; each is measured")
+  command->add_option("--decode", flags->decode, "numbers of decode streams; each is measured")
       ->delimiter(',')
       ->check(CLI::Range(1, kMaxSequences))
       ->capture_default_str();
@@ -271,13 +272,14 @@ void AddBenchEngineCommand(CLI::App& bench, int& exit_code) {
   command->add_option("--decode-steps", flags->decode_steps)
       ->check(CLI::Range(1, kMaxPromptTokens))
       ->capture_default_str();
-  command->add_option("--rounds", flags->rounds, "the median counts")
+  command->add_option("--rounds", flags->rounds, "rounds of each figure, of which the median counts")
       ->check(CLI::Range(1, kMaxRounds))
       ->capture_default_str();
-  command->add_option("--read-mib", flags->read_mib, "buffer of the memory limit; more than the caches hold")
+  command
+      ->add_option("--read-mib", flags->read_mib, "size of the buffer that measures memory; it must exceed the caches")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
-  command->add_option("--seed", flags->seed, "of the prompts")->capture_default_str();
+  command->add_option("--seed", flags->seed, "seed of the prompts")->capture_default_str();
   command->add_flag("--json", flags->json);
   command->callback([flags, &exit_code] { exit_code = Report(EngineBench(*flags).Run()); });
 }

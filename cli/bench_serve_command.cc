@@ -191,49 +191,53 @@ CLI::Validator Url() {
 
 void AddWorkloadFlags(CLI::App& command, ServeBenchFlags& flags) {
   command.add_option("--requests", flags.requests)->check(CLI::Range(1, bench::kMaxRequests))->capture_default_str();
-  command.add_option("--concurrency", flags.concurrency, "most in flight; 0: 1, or 256 with a rate or a trace")
+  command
+      .add_option("--concurrency", flags.concurrency, "most requests in flight; 0: 1, or 256 with a rate or a trace")
       ->check(CLI::Range(0, bench::kMaxConcurrency))
       ->capture_default_str();
   CLI::Option* rate =
-      command.add_option("--request-rate", flags.request_rate, "Poisson arrivals a second; 0: closed loop")
+      command.add_option("--request-rate", flags.request_rate, "rate of Poisson arrivals per second; 0: closed loop")
           ->check(CLI::Range(0.0, 1e6))
           ->capture_default_str();
   command.add_option("--trace", flags.trace, "a file of arrival_s,prompt_tokens,output_tokens")->excludes(rate);
-  command.add_option("--prompt-tokens", flags.prompt_tokens, "of each request, or a range to draw from")
+  command.add_option("--prompt-tokens", flags.prompt_tokens, "prompt tokens of each request, or a range to draw from")
       ->check(Lengths())
       ->capture_default_str();
-  command.add_option("--output-tokens", flags.output_tokens, "of each request; end tokens do not end it")
+  command.add_option("--output-tokens", flags.output_tokens, "output tokens of each request; end tokens do not end it")
       ->check(Lengths())
       ->capture_default_str();
-  command.add_option("--warmup", flags.warmup, "requests before those that count")
+  command.add_option("--warmup", flags.warmup, "requests that run first and do not count")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
-  command.add_option("--seed", flags.seed, "of arrivals, lengths and prompts")->capture_default_str();
+  command.add_option("--seed", flags.seed, "seed of arrivals, lengths and prompts")->capture_default_str();
 }
 
 }  // namespace
 
 void AddBenchServeCommand(CLI::App& bench, int& exit_code) {
   auto flags = std::make_shared<ServeBenchFlags>();
-  CLI::App* command = bench.add_subcommand("serve", "loads a server and says how it held up");
+  CLI::App* command = bench.add_subcommand("serve", "loads a server and measures its latencies and throughput");
   command->add_option("--backend", flags->backend, "grpc (Baton) or openai (any completions server)")
       ->check(CLI::IsMember({"grpc", "openai"}))
       ->capture_default_str();
   AddTargetFlag(*command, flags->target);
-  command->add_option("--base-url", flags->base_url, "of an openai backend")->check(Url())->capture_default_str();
+  command->add_option("--base-url", flags->base_url, "address of an openai backend")
+      ->check(Url())
+      ->capture_default_str();
   command->add_option("--model", flags->model, "name of the served model [the first]");
-  command->add_option("--vocab-size", flags->vocab_size, "prompt ids are below it [the model's; openai: 32000]")
+  command
+      ->add_option("--vocab-size", flags->vocab_size, "prompt ids are below this number [the model's; openai: 32000]")
       ->check(CLI::PositiveNumber);
   AddWorkloadFlags(*command, *flags);
-  command->add_option("--slo-ttft-ms", flags->slo.ttft_ms, "objective of goodput; 0: none")
+  command->add_option("--slo-ttft-ms", flags->slo.ttft_ms, "objective for goodput; 0: none")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--slo-tpot-ms", flags->slo.tpot_ms, "objective of goodput; 0: none")
+  command->add_option("--slo-tpot-ms", flags->slo.tpot_ms, "objective for goodput; 0: none")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--timeout-ms", flags->timeout_ms, "of each request; 0: none")
+  command->add_option("--timeout-ms", flags->timeout_ms, "deadline of each request; 0: none")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--plot", flags->plot, "write latencies as an SVG file");
-  command->add_flag("--records", flags->records, "with --json: every request's lengths and latencies too");
+  command->add_flag("--records", flags->records, "with --json: also the lengths and latencies of every request");
   command->add_flag("--json", flags->json);
   command->callback([flags, &exit_code] { exit_code = Report(Serve(*flags)); });
 }

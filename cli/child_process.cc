@@ -97,7 +97,7 @@ absl::StatusOr<std::string> ChildProcess::WaitReady(int64_t timeout_ms) {
       return *std::move(address);
     }
   }
-  return absl::InternalError("a process prints something else than its ready line");
+  return absl::InternalError("a process printed something other than its ready line");
 }
 
 std::optional<int> ChildProcess::Poll() {

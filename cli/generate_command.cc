@@ -216,7 +216,8 @@ absl::Status Chat(const GenerateFlags& flags) {
 void AddClientFlags(CLI::App& command, GenerateFlags& flags) {
   AddTargetFlag(command, flags.target);
   command.add_option("--model", flags.model, "name of the served model [the only one]");
-  command.add_option("--timeout-ms", flags.timeout_ms, "0: none")->check(CLI::NonNegativeNumber);
+  command.add_option("--timeout-ms", flags.timeout_ms, "deadline of each request; 0: none")
+      ->check(CLI::NonNegativeNumber);
   AddSamplingFlags(command, flags.sampling);
 }
 
@@ -233,16 +234,16 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
   prompt->add_option("--token-ids-file", flags->token_ids_file, "a file of token ids; - is stdin");
   prompt->add_option("--messages", flags->messages, "a JSON file of chat messages; - is stdin");
   prompt->require_option(1);
-  command->add_option("--tenant", flags->tenant, "whose prefix cache is used");
+  command->add_option("--tenant", flags->tenant, "the tenant whose prefix cache is used");
   command->add_flag("--kv-digest", flags->kv_digest, "ask for the digest of the prompt's KV blocks");
   command->add_flag("--json", flags->json, "print one JSON object at the end");
-  command->add_flag("--jsonl", flags->jsonl, "print one JSON object a message");
+  command->add_flag("--jsonl", flags->jsonl, "print one JSON object per message");
   command->callback([flags, &exit_code] { exit_code = Report(Generate(*flags)); });
 }
 
 void AddChatCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<GenerateFlags>();
-  CLI::App* command = app.add_subcommand("chat", "talks with the model, a line at a time");
+  CLI::App* command = app.add_subcommand("chat", "talks with the model, one line at a time");
   AddClientFlags(*command, *flags);
   command->callback([flags, &exit_code] { exit_code = Report(Chat(*flags)); });
 }

@@ -135,7 +135,7 @@ void SetCallback(CLI::App& command, const std::shared_ptr<InspectFlags>& flags,
 
 void AddTokenizeCommands(CLI::App& app, int& exit_code) {
   auto encode = std::make_shared<InspectFlags>();
-  CLI::App* tokenize = app.add_subcommand("tokenize", "text to token ids, without special tokens added");
+  CLI::App* tokenize = app.add_subcommand("tokenize", "turns text into token ids and adds no special tokens");
   AddModelFlag(*tokenize, encode->model);
   CLI::Option_group* input = tokenize->add_option_group("input");
   input->add_option("--text", encode->text);
@@ -145,7 +145,7 @@ void AddTokenizeCommands(CLI::App& app, int& exit_code) {
   SetCallback(*tokenize, encode, Tokenize, exit_code);
 
   auto decode = std::make_shared<InspectFlags>();
-  CLI::App* detokenize = app.add_subcommand("detokenize", "token ids to text");
+  CLI::App* detokenize = app.add_subcommand("detokenize", "turns token ids into text");
   AddModelFlag(*detokenize, decode->model);
   detokenize->add_option("--token-ids", decode->token_ids, "1,2,3")->delimiter(',')->required();
   detokenize->add_flag("--json", decode->json);
@@ -154,7 +154,7 @@ void AddTokenizeCommands(CLI::App& app, int& exit_code) {
 
 void AddInspectCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<InspectFlags>();
-  CLI::App* command = app.add_subcommand("inspect", "architecture, sizes, types and metadata of a model");
+  CLI::App* command = app.add_subcommand("inspect", "shows the architecture, sizes, types and metadata of a model");
   flags->model = modelfile::kDefaultModel;
   command->add_option("MODEL", flags->model, kModelHelp)->capture_default_str();
   command->add_flag("--json", flags->json);

@@ -81,19 +81,20 @@ void AddTargetFlag(CLI::App& app, std::string& target) {
 }
 
 void AddKernelFlags(CLI::App& app, KernelFlags& flags) {
-  app.add_option("--threads", flags.threads, "kernel threads a worker; 0: one a core")
+  app.add_option("--threads", flags.threads, "kernel threads per worker; 0: one per core")
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
   app.add_option("--numerics", flags.numerics, "exact (the same bits everywhere) or fp32 (the reference)")
       ->check(CLI::IsMember({"exact", "fp32"}))
       ->capture_default_str();
-  app.add_option("--kv-dtype", flags.kv_dtype, "of the KV cache: bf16 or int8 of exact, f32 of fp32; auto: the first")
+  app.add_option("--kv-dtype", flags.kv_dtype,
+                 "type of the KV cache: bf16 or int8 with exact, f32 with fp32; auto: bf16 or f32")
       ->check(CLI::IsMember({"auto", "bf16", "int8", "f32"}))
       ->capture_default_str();
   app.add_option("--isa", flags.isa, "instruction set of the kernels")
       ->check(CLI::IsMember({"auto", "scalar", "avx2", "avx512"}))
       ->capture_default_str();
-  app.add_option("--weights", flags.weights, "float matrices of the file: as they are (auto), or quantized at load")
+  app.add_option("--weights", flags.weights, "float matrices of the file: kept as they are (auto) or quantized at load")
       ->check(CLI::IsMember({"auto", "int8", "int4"}))
       ->capture_default_str();
   // A check of one flag cannot see whether the two fit together.
@@ -122,20 +123,22 @@ engine::Weights ParseWeights(const std::string& name) {
 
 void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
   AddKernelFlags(app, flags);
-  app.add_option("--kv-memory", flags.kv_memory, "KV pool of a worker")->check(ByteSize())->capture_default_str();
-  app.add_option("--max-seqs", flags.max_seqs, "sequences in one batch")
+  app.add_option("--kv-memory", flags.kv_memory, "size of a worker's KV pool")
+      ->check(ByteSize())
+      ->capture_default_str();
+  app.add_option("--max-seqs", flags.max_seqs, "most sequences in one batch")
       ->check(CLI::Range(1, kMaxSequences))
       ->capture_default_str();
   app.add_option("--chunk-tokens", flags.chunk_tokens,
-                 "prompt tokens of one step; 0: 512 of a prefill worker, 256 of one that decodes")
+                 "prompt tokens per step; 0: 512 for a prefill worker, 256 for a worker that decodes")
       ->check(CLI::IsMember({0}) | CLI::Range(kMinChunkTokens, kMaxChunkTokens))
       ->capture_default_str();
   app.add_flag("--no-prefix-cache", flags.no_prefix_cache, "compute every prompt from its first token");
-  app.add_option("--transport", flags.transport, "of KV blocks: auto, shm or tcp")
+  app.add_option("--transport", flags.transport, "how KV blocks travel: auto, shm or tcp")
       ->check(CLI::IsMember({"auto", "shm", "tcp"}))
       ->capture_default_str();
   app.add_option("--decode-period-ms", flags.decode_period_ms,
-                 "where workers share cores: how often running streams have a step while prompts are computed")
+                 "on shared cores: how often running streams get a step while prompts are computed")
       ->check(CLI::Range(1, kMaxDecodePeriodMs))
       ->capture_default_str();
 }
@@ -153,15 +156,16 @@ void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port) {
 }
 
 void AddRouterFlags(CLI::App& app, RouterFlags& flags) {
-  app.add_option("--max-queued-jobs", flags.max_queued_jobs, "beyond it RESOURCE_EXHAUSTED")
+  app.add_option("--max-queued-jobs", flags.max_queued_jobs,
+                 "most requests that may wait; further ones get RESOURCE_EXHAUSTED")
       ->check(CLI::Range(1, kMaxRunningJobs))
       ->capture_default_str();
   app.add_option("--local-prefill-tokens", flags.local_prefill_tokens,
-                 "prompts shorter than this are computed by the decode worker itself; 0: none")
+                 "the decode worker itself computes prompts shorter than this; 0: none")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   app.add_option("--ttft-target-ms", flags.ttft_target_ms,
-                 "a request that can no longer have its first token within this lets others go first; 0: none does")
+                 "a request that can no longer get its first token within this time lets others go first; 0: off")
       ->check(CLI::Range(0, kMaxTtftTargetMs))
       ->capture_default_str();
 }

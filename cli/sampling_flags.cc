@@ -4,7 +4,7 @@ namespace baton::cli {
 
 void AddSamplingFlags(CLI::App& app, SamplingFlags& flags) {
   app.add_option("--max-tokens", flags.max_tokens, "most tokens to generate [128]");
-  app.add_option("--min-tokens", flags.min_tokens, "no end before so many tokens [0]");
+  app.add_option("--min-tokens", flags.min_tokens, "the output does not end before this many tokens [0]");
   app.add_option("--temperature", flags.temperature, "0 is greedy [0]");
   app.add_option("--top-k", flags.top_k, "0 keeps all [0]");
   app.add_option("--top-p", flags.top_p, "in (0, 1] [1]");
@@ -12,8 +12,8 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags& flags) {
   app.add_option("--repetition-penalty", flags.repetition_penalty, "[1]");
   app.add_option("--frequency-penalty", flags.frequency_penalty, "in [-2, 2] [0]");
   app.add_option("--presence-penalty", flags.presence_penalty, "in [-2, 2] [0]");
-  app.add_option("--seed", flags.seed, "repeats a sampled output [drawn by the router]");
-  app.add_option("--logprobs", flags.logprobs, "log-probabilities of the chosen and so many top tokens");
+  app.add_option("--seed", flags.seed, "the same seed repeats a sampled output [drawn by the router]");
+  app.add_option("--logprobs", flags.logprobs, "log-probabilities of the chosen token and of this many top tokens");
   app.add_option("--stop", flags.stop, "text before which the output ends; may be repeated");
   app.add_option("--stop-token-ids", flags.stop_token_ids, "token ids that end the output")->delimiter(',');
   app.add_flag("--ignore-eos", flags.ignore_eos, "do not end at the model's end token");

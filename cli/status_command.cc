@@ -77,7 +77,7 @@ absl::StatusOr<v1::GetStatusResponse> GetStatus(const std::string& target) {
 
 void AddStatusCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<StatusFlags>();
-  CLI::App* command = app.add_subcommand("status", "the workers of a running router");
+  CLI::App* command = app.add_subcommand("status", "shows the workers of a running router");
   AddTargetFlag(*command, flags->target);
   command->add_flag("--json", flags->json);
   command->callback([flags, &exit_code] { exit_code = Report(Status(*flags)); });

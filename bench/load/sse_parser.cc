@@ -14,7 +14,7 @@ absl::Status SseParser::Feed(std::string_view bytes, const std::function<void(st
     const size_t end = bytes.find('\n');
     line_.append(bytes.substr(0, end));
     if (line_.size() > kMaxSseLineBytes) {
-      return absl::ResourceExhaustedError(absl::StrCat("an event longer than ", kMaxSseLineBytes, " bytes"));
+      return absl::ResourceExhaustedError(absl::StrCat("an event is longer than ", kMaxSseLineBytes, " bytes"));
     }
     if (end == std::string_view::npos) break;
     bytes.remove_prefix(end + 1);

@@ -71,14 +71,14 @@ absl::StatusOr<std::vector<PlannedRequest>> ParseTrace(std::string_view text) {
     if (line.empty() || (plan.empty() && IsHeader(line))) continue;
     BATON_ASSIGN_OR_RETURN(const PlannedRequest request, ParseTraceLine(line, number));
     if (!plan.empty() && request.arrival_ns < plan.back().arrival_ns) {
-      return absl::InvalidArgumentError(absl::StrCat("line ", number, ": arrives before the line above it"));
+      return absl::InvalidArgumentError(absl::StrCat("line ", number, ": the request arrives before the one above it"));
     }
     if (plan.size() >= static_cast<size_t>(kMaxRequests)) {
-      return absl::InvalidArgumentError(absl::StrCat("more than ", kMaxRequests, " requests"));
+      return absl::InvalidArgumentError(absl::StrCat("the trace has more than ", kMaxRequests, " requests"));
     }
     plan.push_back(request);
   }
-  if (plan.empty()) return absl::InvalidArgumentError("holds no request");
+  if (plan.empty()) return absl::InvalidArgumentError("the trace has no requests");
   return plan;
 }
 
