@@ -1,5 +1,6 @@
 #include "cli/forwarded_options.h"
 
+#include "absl/strings/str_cat.h"
 #include "cli/options.h"
 
 namespace baton::cli {
@@ -10,7 +11,7 @@ std::vector<std::string> ForwardedArgs(const CLI::App& from, const CLI::App& to)
     if (option->get_lnames().empty() || option->get_group() == kAddressGroup) continue;
     const std::string flag = "--" + option->get_lnames().front();
     if (to.get_option_no_throw(flag) == nullptr) continue;
-    for (const std::string& value : option->reduced_results()) args.push_back(flag + "=" + value);
+    for (const std::string& value : option->reduced_results()) args.push_back(absl::StrCat(flag, "=", value));
   }
   return args;
 }

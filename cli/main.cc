@@ -16,8 +16,10 @@
 #include "cli/worker_command.h"
 #include "google/protobuf/stubs/logging.h"
 
-int main(int argc, char** argv) {
-  using namespace baton::cli;
+namespace baton::cli {
+namespace {
+
+int Main(int argc, char** argv) {
   QuietGrpc();
   google::protobuf::SetLogHandler(nullptr);
   CLI::App app{"Baton serves large language models with prefill and decode on separate workers."};
@@ -49,3 +51,8 @@ int main(int argc, char** argv) {
   }
   return exit_code;
 }
+
+}  // namespace
+}  // namespace baton::cli
+
+int main(int argc, char** argv) { return baton::cli::Main(argc, argv); }

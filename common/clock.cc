@@ -16,8 +16,8 @@ class SteadyClock final : public Clock {
 }  // namespace
 
 const Clock& MonotonicClock() {
-  static const SteadyClock clock;
-  return clock;
+  static const SteadyClock kClock;
+  return kClock;
 }
 
 }  // namespace baton

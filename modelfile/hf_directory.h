@@ -5,23 +5,12 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "modelfile/hf_files.h"
 #include "modelfile/model_file.h"
 
 namespace baton::modelfile {
-
-// The files of one directory, by plain names.
-class HfFiles {
- public:
-  virtual ~HfFiles() = default;
-  // NOT_FOUND when there is no such file. The bytes live as long as this object.
-  virtual absl::StatusOr<std::string_view> Open(const std::string& name) = 0;
-  // The names that end in ".safetensors", sorted.
-  virtual std::vector<std::string> WeightFiles() = 0;
-};
 
 // The weights are in the files that the index names, else in model.safetensors, else in every *.safetensors file.
 // Tensors may be F32, F16 or BF16. config.json and weights are required; without tokenizer.json, TokenizerSpec::model

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "modelfile/hf_config.h"
-#include "modelfile/hf_directory.h"
+#include "modelfile/hf_files.h"
 #include "modelfile/tensor_view.h"
 
 namespace baton::modelfile {

@@ -79,6 +79,7 @@ const SamplingDefaults& ModelFile::sampling_defaults() const {
 // Tensors are digested in the order of their names, so that their order in the file does not matter.
 Digest128 DigestOfTensors(const std::vector<TensorView>& tensors) {
   std::vector<const TensorView*> sorted;
+  sorted.reserve(tensors.size());
   for (const TensorView& tensor : tensors) sorted.push_back(&tensor);
   std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
   Digest128 digest;

@@ -117,8 +117,9 @@ grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerCont
   const std::vector<int32_t> ids(request->token_ids().begin(), request->token_ids().end());
   absl::StatusOr<std::string> text =
       generator_.reader().Detokenize(request->model(), ids, request->skip_special_tokens());
-  if (text.ok()) response->set_text(*std::move(text));
-  return Finish(context, text.status());
+  if (!text.ok()) return Finish(context, text.status());
+  response->set_text(*std::move(text));
+  return Finish(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* GenerationService::ListModels(grpc::CallbackServerContext* context,

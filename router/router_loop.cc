@@ -29,7 +29,7 @@ void RouterLoop::Stop() {
 absl::Status RouterLoop::Submit(std::shared_ptr<const JobSpec> job, std::shared_ptr<JobListener> listener) {
   if (draining_) return absl::UnavailableError("the router is shutting down: use another one");
   const ChoiceKey key = job->key();
-  const absl::Status status = dispatcher_.Submit(std::move(job));
+  absl::Status status = dispatcher_.Submit(std::move(job));
   if (status.ok()) listeners_[key] = std::move(listener);
   return status;
 }

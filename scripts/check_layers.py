@@ -33,8 +33,7 @@ UNCHECKED = ("simulator", "tests")
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"')
 # Sources that create the implementations of the interface in their header, which include that header in turn. Such a
 # circle concerns linking, not types, so the includes of these sources do not count.
-FACTORIES = ("kvtransfer/transport.cc", "modelfile/hf_config.cc", "modelfile/hf_directory.cc",
-             "modelfile/model_file.cc", "tokenizer/tokenizer.cc")
+FACTORIES = ("kvtransfer/transport.cc", "modelfile/hf_config.cc", "modelfile/model_file.cc", "tokenizer/tokenizer.cc")
 TEST_SUFFIXES = ("_test", "_fuzz", "_bench")
 # Folders whose inner edges --graph counts.
 GRAPH_INSIDE = ("router", "engine", "worker")

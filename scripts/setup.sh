@@ -6,7 +6,8 @@ cd "$(dirname "$0")/.."
 source scripts/lib.sh
 
 APT_PACKAGES=(
-  g++ clang-14 libclang-rt-14-dev lld-14 cmake ninja-build ccache pkg-config python3 python3-venv python3-pip unzip
+  g++ clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev lld-14 cmake ninja-build ccache pkg-config
+  python3 python3-venv python3-pip unzip
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   nlohmann-json3-dev libcli11-dev libspdlog-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev
   libgtest-dev libgmock-dev libboost1.81-dev

@@ -26,8 +26,8 @@ struct ByteAlphabet {
 };
 
 const ByteAlphabet& Alphabet() {
-  static const ByteAlphabet* const alphabet = new ByteAlphabet();
-  return *alphabet;
+  static const ByteAlphabet* const kAlphabet = new ByteAlphabet();
+  return *kAlphabet;
 }
 
 uint64_t PairKey(int32_t left, int32_t right) {

@@ -110,6 +110,7 @@ std::string ErrorLines(absl::Span<const RequestRecord> records, int limit) {
     }
   }
   std::vector<std::pair<int, std::string>> lines;
+  lines.reserve(counts.size());
   for (const auto& [text, count] : counts) lines.emplace_back(count, text);
   std::sort(lines.rbegin(), lines.rend());
   std::string out;

@@ -25,6 +25,7 @@ class Runner {
     const int count = std::min(options_.concurrency, static_cast<int>(plan_.size()));
     begin_ = clock_.Now();
     std::vector<std::thread> threads;
+    threads.reserve(count);
     for (int i = 0; i < count; ++i) threads.emplace_back([this] { Work(); });
     for (std::thread& thread : threads) thread.join();
     return std::move(records_);

@@ -41,8 +41,8 @@ std::vector<const KernelTable*> Detect() {
 }  // namespace
 
 const std::vector<const KernelTable*>& SupportedKernels() {
-  static const auto* const tables = new std::vector<const KernelTable*>(Detect());
-  return *tables;
+  static const auto* const kTables = new std::vector<const KernelTable*>(Detect());
+  return *kTables;
 }
 
 AttentionKernel AttentionOver(KvDtype dtype, const KernelTable& table) {

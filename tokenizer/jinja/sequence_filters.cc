@@ -68,6 +68,7 @@ absl::StatusOr<Value> FilterSort(Budget* budget, const Value& value, const Argum
   });
   BATON_RETURN_IF_ERROR(status);
   std::vector<Value> items;
+  items.reserve(keyed.size());
   for (auto& [key, item] : keyed) items.push_back(std::move(item));
   return MakeList(budget, std::move(items));
 }
@@ -154,7 +155,8 @@ absl::StatusOr<Value> FilterMap(Budget* budget, const Value& value, const Argume
   BATON_ASSIGN_OR_RETURN(const Value path, bound.Required(0));
   for (const Value& item : list.AsList().items) {
     BATON_ASSIGN_OR_RETURN(Value mapped, FollowPath(budget, item, path));
-    items.push_back(mapped.Is(Kind::kUndefined) && bound.Has(1) ? bound[1] : std::move(mapped));
+    if (mapped.Is(Kind::kUndefined) && bound.Has(1)) mapped = bound[1];
+    items.push_back(std::move(mapped));
   }
   return MakeList(budget, std::move(items));
 }

@@ -53,8 +53,8 @@ class RegionRegistry {
 
 // Never destroyed: a transport in static storage could outlive it otherwise.
 RegionRegistry& Registry() {
-  static RegionRegistry* const registry = new RegionRegistry;
-  return *registry;
+  static RegionRegistry* const kRegistry = new RegionRegistry;
+  return *kRegistry;
 }
 
 class InprocTransport final : public Transport {

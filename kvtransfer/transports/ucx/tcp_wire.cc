@@ -43,7 +43,7 @@ absl::Status Send(ucp_ep_h endpoint, const Message& message, absl::Span<const ui
   if (UCS_PTR_IS_ERR(request)) {
     return absl::UnavailableError(UcxError("sending by TCP", UCS_PTR_STATUS(request)).message());
   }
-  if (request != nullptr) pending.release();  // OnSent takes it.
+  if (request != nullptr) static_cast<void>(pending.release());  // OnSent takes it.
   return absl::OkStatus();
 }
 

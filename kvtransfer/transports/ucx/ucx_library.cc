@@ -76,8 +76,8 @@ absl::Status SetUpOnce() {
 }  // namespace
 
 absl::Status SetUpUcx() {
-  static const absl::Status* const result = new absl::Status(SetUpOnce());
-  return *result;
+  static const absl::Status* const kResult = new absl::Status(SetUpOnce());
+  return *kResult;
 }
 
 const UcxFunctions& Ucx() { return functions; }
