@@ -27,7 +27,7 @@ namespace {
 
 constexpr int32_t kPoolBlocks = 512;
 constexpr int32_t kTestEosId = 63;
-// Not a whole number of blocks: the last one also holds outputs.
+// Not a whole number of blocks, so the last block also holds outputs.
 constexpr int32_t kPromptTokens = 40;
 constexpr int32_t kPromptBlocks = 3;
 // The serving worker has decoded this far when another worker takes the job over.

@@ -167,7 +167,7 @@ class World {
   TimeNs DelayOf(int64_t most_ms) {
     return static_cast<TimeNs>(random_.Below(static_cast<uint64_t>(most_ms * kNsPerMs)));
   }
-  // Mostly quick, seldom longer than a lease.
+  // Most messages are quick, and few take longer than a lease.
   TimeNs NetworkDelay() { return Chance(2) ? DelayOf(600) : Chance(20) ? DelayOf(60) : DelayOf(2); }
   void At(TimeNs time, std::function<void()> run) { clock_.At(time, std::move(run)); }
   void After(int64_t delay_ns, std::function<void()> run) { clock_.After(delay_ns, std::move(run)); }
@@ -445,7 +445,7 @@ class World {
   }
   void ToSource(size_t id, std::function<void()> run) { Deliver(id, streams_[id].last_to_source, std::move(run)); }
   void ToSink(size_t id, std::function<void()> run) { Deliver(id, streams_[id].last_to_sink, std::move(run)); }
-  // In order, unless the stream is cut meanwhile.
+  // Messages of one direction arrive in order. Those on their way when the stream is cut are lost.
   void Deliver(size_t id, TimeNs& last, std::function<void()> run) {
     last = std::max(last, clock_.Now() + NetworkDelay());
     At(last, [this, id, run = std::move(run)] {

@@ -1,5 +1,6 @@
-// The decode worker's end of the hand-off: pulls the blocks of many jobs, round-robin, verifies each, commits whole
-// prompts. Events in, actions out. Used by one thread, the transfer thread.
+// The reading worker's end of the hand-off: it pulls the blocks of many jobs in turns, verifies each block and commits
+// whole prompts. In the hand-off of a prompt that is the decode worker. Events in, actions out. Used by one thread, the
+// transfer thread.
 //
 //   state    | event                                   | next     | actions
 //   ---------+-----------------------------------------+----------+-------------------------------------------------

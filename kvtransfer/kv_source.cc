@@ -322,7 +322,7 @@ void KvSource::Impl::License(Job& job) {
   EnterState(job, State::kLicensed);
 }
 
-// Also sets the timer, so that it follows every change that matters to it.
+// Every change of state goes through here, because the job's timer depends on the state.
 void KvSource::Impl::EnterState(Job& job, State state) {
   if (job.state == State::kParked && state != State::kParked) --parked_;
   job.state = state;

@@ -1,5 +1,5 @@
-// The prefill worker's end of the hand-off: who may compute, who may read, and when a block may be used again.
-// Events in, actions out. Used by one thread, the worker's loop.
+// The serving worker's end of the hand-off: who may compute, who may read, and when a block may be used again. In the
+// hand-off of a prompt that is the prefill worker. Events in, actions out. Used by one thread, the engine's loop.
 //
 //   state       | event                       | next        | actions
 //   ------------+-----------------------------+-------------+---------------------------------------------------------

@@ -35,7 +35,7 @@ FetchSpec SpecOf(uint64_t job, std::vector<BlockId> blocks) {
   return spec;
 }
 
-// Ends of fetches, from any thread.
+// Collects how fetches ended. Any thread.
 class Outcomes {
  public:
   TransferThread::Callbacks Callbacks() {
@@ -327,7 +327,7 @@ class TransferThreadFakeTest : public testing::Test {
         thread_(transport_, KvSinkOptions(), transport_.clock, pool_, outcomes_.Callbacks()) {
     thread_.Launch(channel_);
   }
-  // Until a read of job `job` starts, or is refused.
+  // Waits until a read of job `job` starts or is refused.
   FetchStreamId StartAndAnnounce(uint64_t job, const std::string& address = "fake") {
     thread_.Start(SpecOf(job, {static_cast<BlockId>(job)}));
     const FetchStreamId stream = channel_.AwaitOpen();

@@ -48,7 +48,7 @@ class PrefillCore final : public worker::PhaseCore, public worker::KvOwner {
   void OnTimer() override {}
   TimeNs NextTimer() const override { return kNever; }
 
-  // Of jobs that wait for a licence or for blocks.
+  // Tokens of the jobs that wait for a licence or for blocks.
   int64_t waiting_prompt_tokens() const override { return waiting_prompt_tokens_; }
 
  private:

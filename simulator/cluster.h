@@ -13,7 +13,7 @@ namespace baton::simulator {
 struct RunOptions {
   uint64_t seed = 0;
   PlantedBug bug = PlantedBug::kNone;
-  // To stdout.
+  // Prints what happens to stdout.
   bool traces = false;
 };
 

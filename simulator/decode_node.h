@@ -36,7 +36,7 @@ class DecodeNode final : public WorkerNode, public FetchListener {
   void Start(const kvtransfer::FetchSpec& spec) override;
   void Cancel(const JobKey& key, const absl::Status& why) override;
 
-  // FetchListener: from the network, in order for each stream.
+  // FetchListener: what the network delivers, in order for each stream.
   void OnReply(kvtransfer::FetchStreamId stream, const kvtransfer::FetchReply& reply) override;
   void OnClosed(kvtransfer::FetchStreamId stream, const absl::Status& status) override;
 

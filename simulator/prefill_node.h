@@ -45,7 +45,7 @@ class PrefillNode final : public WorkerNode {
   void OpenPrefill(const std::shared_ptr<Call>& call, WorkerJob job, bool solo) override;
   void OpenDecode(const std::shared_ptr<Call>& call, WorkerJob job, const decode_worker::DecodeSource& source) override;
 
-  // From the network, in order for each stream.
+  // What the network delivers, in order for each stream.
   void OpenFetch(const std::shared_ptr<FetchStream>& stream, const kvtransfer::FetchOpen& open);
   void OnFetchRequest(const std::shared_ptr<FetchStream>& stream, const kvtransfer::FetchRequest& request);
   void OnFetchFinished(const std::shared_ptr<FetchStream>& stream);

@@ -49,7 +49,7 @@ class RouterNode {
   // The loop runs the task in its next round.
   void Post(std::function<void(router::Dispatcher&)> task);
 
-  // From the network.
+  // What the network delivers.
   void DeliverUpdate(const std::shared_ptr<Call>& call, const WorkerUpdate& update);
   void DeliverEnd(const std::shared_ptr<Call>& call, const absl::Status& status);
 

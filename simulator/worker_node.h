@@ -47,7 +47,7 @@ class WorkerNode : public UpdateSink, public kvtransfer::FetchReplies, public wo
   // of a dead process's memory does.
   void Crash();
 
-  // From the router.
+  // Calls of the router arrive.
   virtual void OpenPrefill(const std::shared_ptr<Call>& call, WorkerJob job, bool solo) = 0;
   virtual void OpenDecode(const std::shared_ptr<Call>& call, WorkerJob job,
                           const decode_worker::DecodeSource& source) = 0;

@@ -54,7 +54,7 @@ class KvServer final : public engine::PhasePolicy {
   // Carries out what has been caused, until nothing is left.
   void Settle();
 
-  // From the Fetch streams, on the loop.
+  // What the Fetch streams say. Called on the loop.
   void OnFetchRequest(kvtransfer::FetchStreamId stream, const kvtransfer::FetchRequest& request);
   void OnFetchClosed(kvtransfer::FetchStreamId stream);
 

@@ -24,7 +24,7 @@ class FakeRouter final : public pb::WorkerRegistryService::CallbackService {
   struct Seen {
     int hellos = 0;
     pb::WorkerHello last_hello;
-    // Of the last membership, after its answer.
+    // Heartbeats of the last membership, counted from its answer.
     int heartbeats = 0;
     int closed = 0;
   };

@@ -111,7 +111,7 @@ void WorkerProcess::Drain(int64_t timeout_ms) {
     absl::SleepFor(absl::Milliseconds(kDrainPollMs));
 }
 
-// From the outside in: nobody calls, then nobody computes, then nobody copies.
+// The process ends from the outside in: first nobody calls, then nobody computes, then nobody copies.
 WorkerProcess::~WorkerProcess() {
   if (link_ != nullptr) link_->Stop();
   if (server_.server != nullptr) rpc::StopGrpcServer(*server_.server, kServerStopMs);

@@ -14,7 +14,6 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "baton/internal/v1/worker.pb.h"
-#include "common/ids.h"
 #include "common/kv_pool.h"
 #include "common/rpc/grpc_server.h"
 #include "engine/engine.h"

@@ -26,7 +26,7 @@ struct Message {
   unsigned id = 0;
   const void* header = nullptr;
   size_t header_bytes = 0;
-  // Of UCX, besides UCP_AM_SEND_FLAG_EAGER.
+  // Flags of UCX, besides UCP_AM_SEND_FLAG_EAGER.
   uint32_t flags = 0;
 };
 

@@ -37,7 +37,7 @@ struct PieceRequest {
   uint64_t piece = 0;
   // The nonce of the region that the reader means: an address may be older than the process that listens at it now.
   Id128 nonce;
-  // In the owner's whole region, its tail included.
+  // Where the piece begins in the owner's whole region, which includes its tail.
   uint64_t offset = 0;
   uint64_t bytes = 0;
 };
@@ -46,13 +46,14 @@ enum class FragmentKind : uint64_t { kData = 0, kRefused = 1 };
 
 struct FragmentHeader {
   uint64_t piece = 0;
-  // In the piece.
+  // Where the fragment begins in its piece.
   uint64_t offset = 0;
   FragmentKind kind = FragmentKind::kData;
 };
 
 // UNAVAILABLE when the peer is known to be lost. A message that is lost later is reported to the endpoint's error
-// handler. Data is sent from where it lies and must stay unmoved until then; a region does, as long as the transport.
+// handler. Data is sent from where it lies, so it must stay there until it is sent: a region stays as long as the
+// transport.
 absl::Status SendTcpMessage(ucp_ep_h endpoint, const PieceRequest& request);
 absl::Status SendTcpMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, absl::Span<const uint8_t> data);
 

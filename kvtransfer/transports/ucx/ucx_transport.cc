@@ -102,7 +102,7 @@ std::string_view UcxTransport::name() const {
   return shm_worker_ == nullptr ? "ucx-tcp" : "ucx";
 }
 
-// Also decides whether peers may map it.
+// The allocator that is used decides whether peers may map the memory.
 absl::StatusOr<uint8_t*> UcxTransport::AllocateBytes(size_t bytes) {
   if (shm_worker_ != nullptr) {
     absl::StatusOr<uint8_t*> base = shm_worker_->AllocateMemory(bytes);

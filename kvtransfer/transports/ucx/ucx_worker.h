@@ -37,7 +37,7 @@ class UcxWorker {
   // What a peer needs to create an endpoint to this worker.
   absl::StatusOr<std::string> Address();
 
-  // At most `max_calls` rounds of progress.
+  // Runs at most `max_calls` rounds of progress.
   void Progress(int max_calls);
   // Returns false when Progress has something to do already. After true, event_fd() becomes readable as soon as it has.
   bool Arm();
