@@ -34,9 +34,11 @@ class Parser {
   absl::StatusOr<std::unique_ptr<Statement>> ParseSet();
   absl::StatusOr<std::unique_ptr<Statement>> ParseMacro();
   absl::StatusOr<std::unique_ptr<Statement>> ParseGeneration();
+  // Takes the else block if there is one, and then `end`.
+  absl::Status ParseElse(std::string_view end, Statement* statement);
   absl::Status ParseTargets(bool with_namespace, Statement* statement);
   absl::Status ExpectBlockEnd() { return Expect(TokenKind::kBlockEnd, ""); }
-  // Whether the parser stands at `{% name %}`.
+  // Takes `{% name %}`, which must come next.
   absl::Status ExpectClosing(std::string_view name);
 
   // Expressions (parser.cc), from the loosest binding to the tightest.

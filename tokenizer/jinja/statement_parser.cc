@@ -95,15 +95,19 @@ absl::StatusOr<std::unique_ptr<Statement>> Parser::ParseIf() {
     (void)Next();
     if (!TakeName("elif")) break;
   }
+  BATON_RETURN_IF_ERROR(ParseElse("endif", statement.get()));
+  return statement;
+}
+
+absl::Status Parser::ParseElse(std::string_view end, Statement* statement) {
   if (TakeName("else")) {
     BATON_RETURN_IF_ERROR(ExpectBlockEnd());
-    BATON_ASSIGN_OR_RETURN(Body body, ParseBody({"endif"}));
+    BATON_ASSIGN_OR_RETURN(Body body, ParseBody({end}));
     statement->bodies.push_back(std::move(body));
     (void)Next();
   }
-  BATON_RETURN_IF_ERROR(Expect(TokenKind::kName, "endif"));
-  BATON_RETURN_IF_ERROR(ExpectBlockEnd());
-  return statement;
+  BATON_RETURN_IF_ERROR(Expect(TokenKind::kName, end));
+  return ExpectBlockEnd();
 }
 
 absl::Status Parser::ParseTargets(bool with_namespace, Statement* statement) {
@@ -144,14 +148,7 @@ absl::StatusOr<std::unique_ptr<Statement>> Parser::ParseFor() {
   BATON_RETURN_IF_ERROR(body.status());
   statement->bodies.push_back(*std::move(body));
   (void)Next();
-  if (TakeName("else")) {
-    BATON_RETURN_IF_ERROR(ExpectBlockEnd());
-    BATON_ASSIGN_OR_RETURN(Body otherwise, ParseBody({"endfor"}));
-    statement->bodies.push_back(std::move(otherwise));
-    (void)Next();
-  }
-  BATON_RETURN_IF_ERROR(Expect(TokenKind::kName, "endfor"));
-  BATON_RETURN_IF_ERROR(ExpectBlockEnd());
+  BATON_RETURN_IF_ERROR(ParseElse("endfor", statement.get()));
   return statement;
 }
 
