@@ -226,9 +226,10 @@ def print_graph(tree):
     between = collections.Counter()
     for source in tree.sources:
         for _, include in source.includes:
-            if not source.is_test and not source.is_testing and folder_of(include) != source.folder:
-                between[source.folder, folder_of(include)] += 1
-    print("includes between folders, without tests")
+            target = folder_of(include)
+            if not source.is_test and not source.is_testing and target != source.folder and target in tree.folders:
+                between[source.folder, target] += 1
+    print(f"{sum(between.values())} includes between folders, without tests")
     for (folder, target), count in sorted(between.items()):
         print(f"  {folder:>15} -> {target:<12} {count:4}")
     for folder in GRAPH_INSIDE:
