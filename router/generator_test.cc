@@ -73,7 +73,7 @@ class GeneratorTest : public ::testing::Test {
   }
 
   const ServedModel model_ = TestModel();
-  const ManualClock clock_;
+  const ManualClock clock_{};
   SeededRandom random_{1};
   RouterLoop loop_{DispatcherOptions{}, clock_};
   std::unique_ptr<ScriptedWorker> worker_;

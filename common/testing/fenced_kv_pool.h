@@ -21,7 +21,7 @@ class FencedKvPool final : public KvPool {
  public:
   FencedKvPool(int32_t block_count, size_t block_bytes)
       : KvPool(Map(static_cast<size_t>(block_count) * block_bytes), block_bytes) {
-    OnDevice([this](absl::Span<uint8_t> bytes) { std::memset(bytes.data(), 0xa5, bytes.size()); });
+    OnDevice([](absl::Span<uint8_t> bytes) { std::memset(bytes.data(), 0xa5, bytes.size()); });
   }
   ~FencedKvPool() override { munmap(memory().base, memory().bytes); }
 
