@@ -22,9 +22,7 @@ constexpr int kUnitBlocks = 4;
 // With at most this many rows every thread norms all of them for itself, which is cheaper than a barrier. It then needs
 // its own copy of the residual stream as well, because other threads may be a norm behind.
 constexpr int kFewRows = 4;
-// A thread's share of a phase is claimed in this many parts, so that others can take parts of a late thread's share.
-constexpr int kClaimsPerThread = 64;
-// Calls of Share in a layer: q, k and v; attention; output; gate and up; down. The logits are one more phase.
+// Phases of a layer: q, k and v; attention; output; gate and up; down. The logits are one more.
 constexpr int kPhasesPerLayer = 5;
 
 int Tiles(int rows) { return (rows + kLanes - 1) / kLanes; }
@@ -75,8 +73,7 @@ TransformerRunner::TransformerRunner(TransformerWeights weights, KvDtype kv_dtyp
       qkv_unit_blocks_(config_.query_key_norm || kv_dtype == KvDtype::kInt8 ? config_.head_dim / kLanes : 1),
       plan_(max_rows, layout_.groups()),
       kv_(config_, layout_, table_, plan_, max_rows),
-      claims_(static_cast<size_t>(config_.layers * kPhasesPerLayer + 1) * static_cast<size_t>(pool->size())),
-      pool_(std::move(pool)) {
+      phases_(std::move(pool), config_.layers * kPhasesPerLayer + 1) {
   AllocateScratch(max_rows);
 }
 
@@ -87,7 +84,7 @@ void TransformerRunner::AllocateScratch(int max_rows) {
   const size_t query = static_cast<size_t>(config_.heads) * static_cast<size_t>(config_.head_dim);
   const size_t widest = std::max({hidden, query, static_cast<size_t>(config_.ffn_size)});
   const int group = config_.heads / config_.kv_heads;
-  threads_.resize(static_cast<size_t>(pool_->size()));
+  threads_.resize(static_cast<size_t>(phases_.threads()));
   const auto carve = [&](uint8_t* base) {
     Carver c(base);
     const auto activations = [&](size_t depth, int for_rows) {
@@ -137,72 +134,18 @@ void TransformerRunner::Forward(const StepBatch& batch, absl::Span<float> logits
   if (plan_.rows.empty()) return;
   logits_ = logits;
   hidden_states_ = hidden_states;
-  for (Claim& claim : claims_) claim.next.store(0, std::memory_order_relaxed);
-  pause_.store(-1, std::memory_order_relaxed);
-  pool_->Run([this](int thread) { RunStep(thread); });
+  phases_.Run([this](Cursor& cursor) { RunStep(cursor); });
 }
 
 void TransformerRunner::ForEach(int count, absl::FunctionRef<void(int)> fn) {
   if (count <= 1) return HostModelRunner::ForEach(count, fn);
-  std::atomic<int> next{0};
-  pool_->Run([&](int) {
-    for (int i = next.fetch_add(1); i < count; i = next.fetch_add(1)) fn(i);
-  });
-}
-
-TransformerRunner::Range TransformerRunner::ShareOf(int units, int thread) const {
-  const int64_t threads = pool_->size();
-  return {static_cast<int>(int64_t{units} * thread / threads),
-          static_cast<int>(int64_t{units} * (thread + 1) / threads)};
-}
-
-template <typename Fn>
-void TransformerRunner::Share(Cursor& cursor, int units, Fn fn) {
-  do {
-    DoUnits(cursor, units, fn);
-    pool_->Barrier();
-  } while (Paused(cursor));
-  ++cursor.phase;
-}
-
-template <typename Fn>
-void TransformerRunner::DoUnits(const Cursor& cursor, int units, Fn fn) {
-  const int threads = pool_->size();
-  for (int i = 0; i < threads; ++i) {
-    const int owner = (cursor.thread + i) % threads;
-    const Range share = ShareOf(units, owner);
-    std::atomic<int32_t>& next = claims_[static_cast<size_t>(cursor.phase * threads + owner)].next;
-    const int count = share.end - share.begin;
-    const int part = std::max(1, count / kClaimsPerThread);
-    for (int begin = next.fetch_add(part); begin < count; begin = next.fetch_add(part)) {
-      for (int unit = begin; unit < std::min(begin + part, count); ++unit) fn(share.begin + unit);
-      // Asked only now, after some work, so that thread 0 makes progress however soon the gate wants the cores back.
-      if (PauseIsDue(cursor)) return;
-    }
-  }
-}
-
-bool TransformerRunner::PauseIsDue(const Cursor& cursor) {
-  if (gate_ == nullptr || !gate_->yields()) return false;
-  if (cursor.thread == 0 && pause_.load(std::memory_order_relaxed) != cursor.meetings && gate_->ShouldYield()) {
-    pause_.store(cursor.meetings, std::memory_order_relaxed);
-  }
-  return pause_.load(std::memory_order_relaxed) == cursor.meetings;
-}
-
-bool TransformerRunner::Paused(Cursor& cursor) {
-  const bool paused = pause_.load(std::memory_order_relaxed) == cursor.meetings;
-  ++cursor.meetings;
-  if (!paused) return false;
-  if (cursor.thread == 0) pool_->OnCaller([this] { gate_->Yield(); });
-  pool_->Barrier();
-  return true;
+  phases_.ForEach(count, fn);
 }
 
 template <typename Fn>
 void TransformerRunner::ShareProduct(Cursor& cursor, int units, Fn fn) {
   const int chunks = (rows() + kRowChunk - 1) / kRowChunk;
-  Share(cursor, units * chunks, [&](int i) {
+  phases_.Share(cursor, units * chunks, [&](int i) {
     const int row = i / units * kRowChunk;
     fn(Part{.unit = i % units, .row = row, .rows = std::min(kRowChunk, rows() - row)});
   });
@@ -210,8 +153,8 @@ void TransformerRunner::ShareProduct(Cursor& cursor, int units, Fn fn) {
 
 bool TransformerRunner::few_rows() const { return rows() <= kFewRows; }
 
-TransformerRunner::Range TransformerRunner::ResidualRows(const Cursor& cursor) const {
-  return few_rows() ? Range{0, rows()} : ShareOf(rows(), cursor.thread);
+SharedPhases::Range TransformerRunner::ResidualRows(const Cursor& cursor) const {
+  return few_rows() ? Range{0, rows()} : phases_.ShareOf(rows(), cursor.thread);
 }
 
 float* TransformerRunner::Residual(const Cursor& cursor, int row) const {
@@ -219,12 +162,11 @@ float* TransformerRunner::Residual(const Cursor& cursor, int row) const {
   return first + static_cast<size_t>(row) * config_.hidden_size;
 }
 
-void TransformerRunner::RunStep(int thread) {
-  Cursor cursor{.thread = thread};
+void TransformerRunner::RunStep(Cursor& cursor) {
   Embed(cursor);
-  const Range rotated = ShareOf(rows(), thread);
+  const Range rotated = phases_.ShareOf(rows(), cursor.thread);
   for (int r = rotated.begin; r < rotated.end; ++r) kv_.PrepareRotation(r);
-  pool_->Barrier();
+  phases_.Barrier();
   for (int layer = 0; layer < config_.layers; ++layer) RunLayer(cursor, layer);
   if (!plan_.output_rows.empty()) StoreOutputs(cursor);
 }
@@ -235,8 +177,8 @@ void TransformerRunner::RunLayer(Cursor& cursor, int index) {
   const int qkv_blocks = layer.query.col_blocks + layer.key.col_blocks + layer.value.col_blocks;
   ShareProduct(cursor, qkv_blocks / qkv_unit_blocks_,
                [&](const Part& part) { StoreQkv(cursor, index, attention_in, part); });
-  Share(cursor, static_cast<int>(plan_.tiles.size()) * config_.kv_heads,
-        [&](int item) { Attend(cursor, index, item); });
+  phases_.Share(cursor, static_cast<int>(plan_.tiles.size()) * config_.kv_heads,
+                [&](int item) { Attend(cursor, index, item); });
   const Activations& attended = TakeAttended(cursor);
   ShareProduct(cursor, layer.output.col_blocks, [&](const Part& part) {
     StoreBranch(cursor, {layer.output, attended, layer.attention_post_norm}, part);
@@ -287,7 +229,7 @@ const Activations& TransformerRunner::Normalize(Cursor& cursor, const std::vecto
     table_.rms_norm(Residual(cursor, r), weight.data(), config_.hidden_size, config_.rms_norm_eps, scratch.row);
     StoreActivations(to, r, 0, scratch.row, config_.hidden_size);
   }
-  if (!few_rows()) pool_->Barrier();
+  if (!few_rows()) phases_.Barrier();
   return to;
 }
 
@@ -299,7 +241,7 @@ const Activations& TransformerRunner::TakeAttended(const Cursor& cursor) {
   for (int r = range.begin; r < range.end; ++r) {
     StoreActivations(to, r, 0, attention_out_ + static_cast<size_t>(r) * to.depth, to.depth);
   }
-  if (!few_rows()) pool_->Barrier();
+  if (!few_rows()) phases_.Barrier();
   return to;
 }
 
@@ -447,8 +389,8 @@ void TransformerRunner::StoreOutputs(Cursor& cursor) {
   const int count = static_cast<int>(plan_.output_rows.size());
   ThreadScratch& scratch = threads_[static_cast<size_t>(cursor.thread)];
   // Other threads added the last branch to the rows.
-  if (!few_rows()) pool_->Barrier();
-  for (int i = cursor.thread; i < count; i += pool_->size()) {
+  if (!few_rows()) phases_.Barrier();
+  for (int i = cursor.thread; i < count; i += phases_.threads()) {
     const float* const hidden = Residual(cursor, plan_.output_rows[static_cast<size_t>(i)]);
     table_.rms_norm(hidden, weights_.output_norm.data(), config_.hidden_size, config_.rms_norm_eps, scratch.row);
     StoreActivations(norm_, i, 0, scratch.row, config_.hidden_size);
@@ -457,9 +399,9 @@ void TransformerRunner::StoreOutputs(Cursor& cursor) {
                 static_cast<size_t>(config_.hidden_size) * sizeof(float));
   }
   if (logits_.empty()) return;
-  pool_->Barrier();
-  Share(cursor, (weights_.head.col_blocks + kUnitBlocks - 1) / kUnitBlocks,
-        [&](int unit) { LogitsUnit(cursor, unit); });
+  phases_.Barrier();
+  phases_.Share(cursor, (weights_.head.col_blocks + kUnitBlocks - 1) / kUnitBlocks,
+                [&](int unit) { LogitsUnit(cursor, unit); });
 }
 
 void TransformerRunner::LogitsUnit(const Cursor& cursor, int unit) {

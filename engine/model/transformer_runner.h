@@ -3,7 +3,6 @@
 #ifndef BATON_ENGINE_MODEL_TRANSFORMER_RUNNER_H_
 #define BATON_ENGINE_MODEL_TRANSFORMER_RUNNER_H_
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,9 +12,9 @@
 #include "engine/kernels/kernel_table.h"
 #include "engine/kernels/thread_pool.h"
 #include "engine/model/kv_writer.h"
+#include "engine/model/shared_phases.h"
 #include "engine/model/step_plan.h"
 #include "engine/model/transformer_weights.h"
-#include "engine/step_gate.h"
 
 namespace baton::engine {
 
@@ -40,7 +39,7 @@ class TransformerRunner final : public HostModelRunner {
   void SetKvPool(KvPool& pool) override;
 
   // The gate that a step yields to; outlives the runner. Null: none.
-  void set_gate(StepGate* gate) { gate_ = gate; }
+  void set_gate(StepGate* gate) { phases_.set_gate(gate); }
   void set_fingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
 
  private:
@@ -54,17 +53,8 @@ class TransformerRunner final : public HostModelRunner {
     Activations norm;
     Activations attended;
   };
-  // How far a thread is in the step. All threads go through the same phases.
-  struct Cursor {
-    int thread;
-    int phase = 0;
-    // How often all threads have met, at the end of a phase or at a pause.
-    int meetings = 0;
-  };
-  struct Range {
-    int begin;
-    int end;
-  };
+  using Cursor = SharedPhases::Cursor;
+  using Range = SharedPhases::Range;
   // A unit of a product's columns, for some rows; the first is a multiple of 16.
   struct Part {
     int unit;
@@ -88,26 +78,12 @@ class TransformerRunner final : public HostModelRunner {
   void ForEach(int count, absl::FunctionRef<void(int)> fn) override;
 
   void AllocateScratch(int max_rows);
-  void RunStep(int thread);
+  void RunStep(Cursor& cursor);
   void RunLayer(Cursor& cursor, int index);
 
-  // A thread's share of [0, units).
-  Range ShareOf(int units, int thread) const;
-  // Calls fn(unit) until all threads together have done [0, units), and then meets the others at a barrier. Each thread
-  // does its own share, whose weights are contiguous in memory, and then units that others have left of their shares.
-  template <typename Fn>
-  void Share(Cursor& cursor, int units, Fn fn);
-  // The same for fn(Part), with `units` of columns for every chunk of rows.
+  // A phase of a product: fn(Part) for `units` of columns and every chunk of rows.
   template <typename Fn>
   void ShareProduct(Cursor& cursor, int units, Fn fn);
-  // Claims units and does them until all are claimed, or a pause is due.
-  template <typename Fn>
-  void DoUnits(const Cursor& cursor, int units, Fn fn);
-  // Whether the threads shall meet early because the gate wants the cores back. Thread 0 asks the gate.
-  bool PauseIsDue(const Cursor& cursor);
-  // All threads call it after they have met. Returns whether they met for a pause, which is over when it returns.
-  bool Paused(Cursor& cursor);
-
   // Whether every thread norms all rows for itself and keeps its own copy of the residual stream.
   bool few_rows() const;
   // The rows whose residual stream a thread works on.
@@ -139,7 +115,6 @@ class TransformerRunner final : public HostModelRunner {
   const KvLayout layout_;
   const size_t block_bytes_;
   std::string fingerprint_;
-  StepGate* gate_ = nullptr;
   // Blocks of 16 columns of q, k and v that are computed together: a whole head where heads are normed or have one
   // scale, else one block.
   const int qkv_unit_blocks_;
@@ -154,20 +129,11 @@ class TransformerRunner final : public HostModelRunner {
   Activations attended_;            // the same, as a product reads it
   Activations activated_;           // [rows][ffn]
   std::vector<ThreadScratch> threads_;
-  // For each phase and thread the next unit of its share, in a cache line of its own.
-  struct alignas(64) Claim {
-    std::atomic<int32_t> next{0};
-  };
-  std::vector<Claim> claims_;
-  // The number of the meeting that is a pause. Thread 0 writes it, and does not write it again before all threads have
-  // left that meeting.
-  std::atomic<int> pause_{-1};
-
   int32_t kv_blocks_ = 0;  // 0: no pool yet
   // Outputs of the step at hand; empty where not wanted.
   absl::Span<float> logits_;
   absl::Span<float> hidden_states_;
-  std::unique_ptr<kernels::ThreadPool> pool_;
+  SharedPhases phases_;
 };
 
 }  // namespace baton::engine
