@@ -1,9 +1,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <numeric>
 
-#include "common/random.h"
 #include "engine/cpu_model.h"
 #include "engine/kernels/aligned_buffer.h"
 #include "engine/kernels/dispatch.h"
@@ -11,21 +9,12 @@
 #include "engine/model/synthetic_model.h"
 #include "engine/testing/naive_transformer.h"
 #include "engine/testing/run_sequences.h"
+#include "engine/testing/synthetic_variants.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace baton::engine {
 namespace {
-
-using modelfile::TensorType;
-
-constexpr uint64_t kSeed = 7001;
-
-std::unique_ptr<ModelRunner> Load(const modelfile::ModelFile& file, const CpuModelOptions& options) {
-  auto runner = LoadCpuModel(file, options);
-  EXPECT_TRUE(runner.ok()) << runner.status();
-  return runner.ok() ? *std::move(runner) : nullptr;
-}
 
 int64_t FirstDifference(const Outcome& a, const Outcome& b) {
   if (a.kv.size() != b.kv.size() || a.logits.size() != b.logits.size()) return 0;
@@ -33,70 +22,6 @@ int64_t FirstDifference(const Outcome& a, const Outcome& b) {
     if (std::memcmp(&a.logits[i], &b.logits[i], sizeof(float)) != 0) return static_cast<int64_t>(i);
   }
   return std::memcmp(a.kv.data(), b.kv.data(), a.kv.size()) == 0 ? -1 : static_cast<int64_t>(a.logits.size());
-}
-
-std::vector<int32_t> RandomTokens(RandomSource& random, int count, int vocab) {
-  std::vector<int32_t> tokens(static_cast<size_t>(count));
-  for (int32_t& t : tokens) t = static_cast<int32_t>(random.Below(static_cast<uint64_t>(vocab)));
-  return tokens;
-}
-
-struct Variant {
-  const char* name;
-  SyntheticSpec spec;
-  // Long tests take it with int8 KV too.
-  bool with_int8_kv = false;
-};
-
-std::vector<Variant> Variants() {
-  return {
-      {"q4_1 and q4_0", {}},
-      {"q8_0, partners apart, two KV heads",
-       {.seed = 2,
-        .heads = 6,
-        .kv_heads = 2,
-        .rope_interleaved = false,
-        .attention = TensorType::kQ8_0,
-        .ffn = TensorType::kQ4_1,
-        .embedding = TensorType::kQ4_0},
-       true},
-      {"f16 and bf16",
-       {.seed = 3,
-        .layers = 1,
-        .heads = 3,
-        .attention = TensorType::kF16,
-        .ffn = TensorType::kBf16,
-        .embedding = TensorType::kF16}},
-      {"quantized and float mixed",
-       {.seed = 4, .layers = 1, .attention = TensorType::kF32, .embedding = TensorType::kBf16}},
-      {"gemma, q5_0, RoPE scaled",
-       {.seed = 5,
-        .heads = 4,
-        .rope_interleaved = false,
-        .rope_scaling_factor = 8.0f,
-        .sliding_window = 100,
-        .gemma = true,
-        .attention = TensorType::kQ5_0,
-        .ffn = TensorType::kQ5_0}},
-      {"gemma, K formats, two KV heads, a window smaller than a tile of queries",
-       {.seed = 6,
-        .layers = 1,
-        .hidden_size = 256,
-        .heads = 4,
-        .kv_heads = 2,
-        .head_dim = 64,
-        .ffn_size = 256,
-        .sliding_window = 7,
-        .gemma = true,
-        .attention = TensorType::kQ4_K,
-        .ffn = TensorType::kQ6_K,
-        .embedding = TensorType::kQ5_K},
-       true},
-      {"a window without the rest of gemma", {.seed = 8, .sliding_window = 33}},
-      {"two groups of layers that slide, of two layers each",
-       {.seed = 9, .layers = 6, .sliding_window = 40, .full_every = 3},
-       true},
-  };
 }
 
 struct Mode {
@@ -197,111 +122,6 @@ TEST(CpuModel, PausesOfAStepDoNotShowInItsBits) {
       ImpatientGate gate(every);
       EXPECT_EQ(FirstDifference(run(threads, &gate), want), -1) << threads << " threads, every " << every;
       EXPECT_GT(gate.pauses(), 0);
-    }
-  }
-}
-
-// The rows of one sequence in a single step, with whatever output is asked for.
-class OneStep {
- public:
-  OneStep(ModelRunner& runner, std::vector<int32_t> tokens)
-      : tokens_(std::move(tokens)),
-        blocks_(static_cast<size_t>(runner.kv_layout().groups().count() * Stride())),
-        memory_(blocks_.size() * runner.kv_layout().block_bytes()),
-        pool_(absl::MakeSpan(memory_.data(), memory_.bytes()), runner.kv_layout().block_bytes()) {
-    std::iota(blocks_.begin(), blocks_.end(), 0);
-    slice_ = {.row_count = static_cast<int32_t>(tokens_.size()),
-              .blocks = blocks_,
-              .group_stride = Stride(),
-              .output_rows = OutputRows::kAll,
-              .first_output = 0};
-    runner.SetKvPool(pool_);
-  }
-
-  StepBatch batch(absl::Span<const TokenChoice> choices = {}) const {
-    return {.tokens = tokens_,
-            .slices = absl::MakeConstSpan(&slice_, 1),
-            .output_count = static_cast<int32_t>(tokens_.size()),
-            .choices = choices};
-  }
-
- private:
-  int32_t Stride() const { return BlocksForTokens(static_cast<int64_t>(tokens_.size())); }
-
-  const std::vector<int32_t> tokens_;
-  std::vector<BlockId> blocks_;
-  kernels::AlignedBuffer memory_;
-  HostKvPool pool_;
-  SequenceSlice slice_;
-};
-
-TEST(CpuModel, ChoosesTheTokensThatASamplerDrawsFromItsLogits) {
-  const auto file = MakeSyntheticModel({});
-  SeededRandom random(kSeed);
-  for (const int threads : {1, 2, 3}) {
-    for (const int count : {1, 2, 50}) {
-      const auto runner = Load(*file, {.threads = threads, .max_rows = 50});
-      const OneStep step(*runner, RandomTokens(random, count, runner->vocab_size()));
-      const size_t rows = static_cast<size_t>(count);
-      const size_t vocab = static_cast<size_t>(runner->vocab_size());
-      const SamplingParams sampling{.temperature = 1.0f, .seed = kSeed};
-      std::vector<TokenChoice> choices(rows, {.sampling = &sampling});
-      std::vector<OutputToken> tokens(rows);
-      std::vector<float> logits(rows * vocab);
-      runner->Run(step.batch(choices), {.tokens = absl::MakeSpan(tokens), .logits = absl::MakeSpan(logits)});
-      Sampler sampler(runner->vocab_size());
-      for (size_t row = 0; row < rows; ++row) {
-        const absl::Span<float> of_row = absl::MakeSpan(logits).subspan(row * vocab, vocab);
-        EXPECT_EQ(tokens[row].token, sampler.Sample(sampling, {}, of_row).token) << threads << " threads, row " << row;
-      }
-    }
-  }
-}
-
-TEST(CpuModel, HiddenStatesTimesTheHeadAreTheLogits) {
-  for (const Variant& variant : Variants()) {
-    const auto file = MakeSyntheticModel(variant.spec);
-    SeededRandom random(kSeed);
-    constexpr size_t kRows = 20;
-    const auto runner = Load(*file, {.numerics = Numerics::kFp32, .threads = 2, .max_rows = kRows});
-    const OneStep step(*runner, RandomTokens(random, kRows, runner->vocab_size()));
-    const size_t width = static_cast<size_t>(runner->hidden_size());
-    std::vector<float> hidden(kRows * width), logits(kRows * static_cast<size_t>(runner->vocab_size()));
-    runner->Run(step.batch(), {.logits = absl::MakeSpan(logits), .hidden_states = absl::MakeSpan(hidden)});
-    double error = 0, size = 0;
-    for (size_t row = 0; row < kRows; ++row) {
-      const auto begin = hidden.begin() + static_cast<ptrdiff_t>(row * width);
-      const NaiveVector want = NaiveProduct(*file, "token_embd.weight", {begin, begin + static_cast<ptrdiff_t>(width)});
-      for (size_t i = 0; i < want.size(); ++i) {
-        const double difference = logits[row * want.size() + i] - want[i];
-        error += difference * difference;
-        size += want[i] * want[i];
-      }
-    }
-    EXPECT_LT(std::sqrt(error / size), 2e-6) << variant.name;
-  }
-}
-
-TEST_P(EveryNumerics, HiddenStatesHaveTheSameBitsWithoutLogitsAndInAnyBatch) {
-  const auto file = MakeSyntheticModel({});
-  SeededRandom random(kSeed);
-  // More than a few rows take another path through the runner.
-  constexpr int kRows = 21;
-  const std::vector<int32_t> tokens = RandomTokens(random, kRows, SyntheticSpec().vocab_size);
-  const auto run = [&](int threads, int rows, bool with_logits) {
-    const auto runner = LoadInMode(*file, {.threads = threads, .max_rows = kRows});
-    const OneStep step(*runner, {tokens.begin(), tokens.begin() + rows});
-    std::vector<float> hidden(static_cast<size_t>(rows * runner->hidden_size()));
-    std::vector<float> logits(with_logits ? static_cast<size_t>(rows * runner->vocab_size()) : 0);
-    runner->Run(step.batch(), {.logits = absl::MakeSpan(logits), .hidden_states = absl::MakeSpan(hidden)});
-    return hidden;
-  };
-  const std::vector<float> want = run(1, kRows, true);
-  for (const int threads : {1, 3}) {
-    for (const int rows : {1, 3, kRows}) {
-      const std::vector<float> got = run(threads, rows, false);
-      EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0)
-          << threads << " threads, " << rows << " rows";
     }
   }
 }
