@@ -30,9 +30,9 @@ inline constexpr float kLog2E = 1.44269504f;
 template <Kv kKv, typename S = Simd>
 struct Operands {
   static constexpr bool kWiden = kKv != Kv::kF32 && !Simd::kHasBf16Dot;
-  // Of one vector of KV words in memory.
+  // Bytes of one vector of KV words in memory.
   static constexpr int kVectorBytes = kKv == Kv::kInt8 ? 2 * kLanes : kLanes * kWord;
-  // Of one step's left side in memory: (odd, even) floats when widened.
+  // Bytes of one step's left side in memory: (odd, even) floats when widened.
   static constexpr int kLeftBytes = kWiden ? 2 * kWord : kWord;
 
   struct Right {

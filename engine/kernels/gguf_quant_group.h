@@ -1,5 +1,5 @@
-// Groups of 32 weights as GGUF files hold those types whose quants are spread over several arrays: Q5_0, Q4_K, Q5_K,
-// Q6_K (github.com/ggml-org/ggml, ggml-common.h names the arrays).
+// Groups of 32 weights in the GGUF types whose quants are spread over several arrays: Q5_0, Q4_K, Q5_K, Q6_K
+// (github.com/ggml-org/ggml, ggml-common.h names the arrays).
 #ifndef BATON_ENGINE_KERNELS_GGUF_QUANT_GROUP_H_
 #define BATON_ENGINE_KERNELS_GGUF_QUANT_GROUP_H_
 
@@ -17,7 +17,7 @@ struct GgufQuantGroup {
   int offset;
   uint16_t scale;
   uint16_t minimum;
-  // Of the first and of the last 16 weights; equal but for Q6_K.
+  // The factors of the first and of the last 16 weights, which differ only in Q6_K.
   int8_t factors[2];
   uint8_t minimum_factor;
 };

@@ -49,7 +49,7 @@ struct RandomTensor {
       uint8_t* const p = data.data() + i * block;
       const uint16_t half = static_cast<uint16_t>(0x1800 | (random.Next64() & 0x83ff));
       const float value = RandomFloat(random, 0.5f);
-      // Of the K formats minima are subtracted.
+      // The K formats subtract their minima.
       const uint16_t sign = type == TensorType::kQ4_1 ? 0x8000 : 0;
       const uint16_t minimum = static_cast<uint16_t>(0x2400 | sign | (random.Next64() & 0x3ff));
       const uint16_t short_value = FloatToBf16(value);

@@ -40,7 +40,7 @@ class KvWriter {
   // Asks for the lines of the pool that StoreKey, or StoreValue, is about to write.
   void Prefetch(const Part& part, bool value) const;
 
-  // y is [rows][width], as the projections give it. Of q and k it is rotated in place.
+  // y is [rows][width], as the projections give it. For q and k it is rotated in place.
   void StoreQuery(const Part& part, float* y);
   void StoreKey(const Part& part, float* y);
   void StoreValue(const Part& part, const float* y);

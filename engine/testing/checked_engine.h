@@ -46,7 +46,7 @@ class CheckedModel final : public FakeModel {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // Run so far.
+  // Rows run so far.
   int64_t rows() const { return rows_; }
 
  private:

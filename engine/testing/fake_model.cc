@@ -29,7 +29,7 @@ FakeCell NextCell(const FakeCell& previous, int32_t token, uint64_t weights_seed
   return {Mix(previous.a + t * 0x9e3779b97f4a7c15 + weights_seed), Mix(previous.b ^ (previous.a + t))};
 }
 
-// Of a sliding layer.
+// The cell of a sliding layer.
 FakeCell NextCell(const FakeCell& previous, const FakeCell& first_seen, int32_t token, uint64_t weights_seed) {
   FakeCell cell = NextCell(previous, token, weights_seed);
   cell.a ^= Mix(first_seen.a + 1);
@@ -50,7 +50,7 @@ FakeCell CellOfLayer(const FakeModelOptions& options, int32_t layer, const FakeC
 
 uint64_t FoldCell(uint64_t sum, const FakeCell& cell) { return sum * 0xda942042e4dd58b5 + cell.a + (cell.b >> 7); }
 
-// In [-4, 4): every token has a chance at temperature 1, and greedy has a clear winner.
+// Logits lie in [-4, 4): every token has a chance at temperature 1, and greedy has a clear winner.
 void LogitsOf(uint64_t sum, absl::Span<float> logits) {
   for (size_t id = 0; id < logits.size(); ++id) {
     const uint64_t bits = Mix(sum + (id + 1) * 0x9e3779b97f4a7c15) >> 40;

@@ -21,10 +21,10 @@ namespace baton::engine {
 struct FakeModelOptions {
   int32_t vocab_size = 64;
   int32_t context_length = 4096;
-  // Another value is another model.
+  // A model with another seed has other weights.
   uint64_t weights_seed = 1;
   int32_t full_layers = 1;
-  // These come first, and see the last `window` tokens; at least two.
+  // Sliding layers come first and see the last `window` tokens, which are at least two.
   int32_t sliding_layers = 0;
   int32_t window = 0;
 
