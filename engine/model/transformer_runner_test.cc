@@ -121,7 +121,11 @@ TEST(CpuModel, PausesOfAStepDoNotShowInItsBits) {
     for (const int every : {1, 2, 7}) {
       ImpatientGate gate(every);
       EXPECT_EQ(FirstDifference(run(threads, &gate), want), -1) << threads << " threads, every " << every;
-      EXPECT_GT(gate.pauses(), 0);
+      // Only one thread asks, and only about units that it takes itself. With others beside it the machine's load
+      // decides how many those are, but there are always some.
+      if (threads == 1 || every == 1) {
+        EXPECT_GT(gate.pauses(), 0) << threads << " threads, every " << every;
+      }
     }
   }
 }
