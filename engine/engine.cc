@@ -30,6 +30,7 @@ class Engine::Impl {
 
   Sequence& at(SequenceId id) { return **Position(id); }
   bool HasWork() const { return scheduler_.HasWork(sequences_); }
+  int32_t available_blocks() const { return pool_.available(); }
   ModelRunner& runner() { return runner_; }
 
  private:
@@ -330,6 +331,8 @@ bool Engine::HasWork() const { return impl_->HasWork(); }
 absl::Span<const StepEvent> Engine::Step() { return impl_->Step(); }
 
 EngineLoad Engine::Load() const { return impl_->Load(); }
+
+int32_t Engine::available_blocks() const { return impl_->available_blocks(); }
 
 Digest128 Engine::BlockDigest(BlockId block) const { return impl_->BlockDigest(block); }
 

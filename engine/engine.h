@@ -103,6 +103,8 @@ class Engine {
   absl::Span<const StepEvent> Step();
 
   EngineLoad Load() const;
+  // Blocks that Reserve can take now.
+  int32_t available_blocks() const;
 
   // Digest of one block's bytes as they are now.
   Digest128 BlockDigest(BlockId block) const;

@@ -84,10 +84,24 @@ void PrefillCore::StartReady() {
   while (!ready_.empty() && unfetched_blocks_ <= max_unfetched_blocks_) {
     const JobKey key = ready_.front();
     const absl::Status status = Start(jobs_.at(key));
-    if (absl::IsResourceExhausted(status)) return;
+    if (absl::IsResourceExhausted(status)) {
+      available_when_refused_ = engine_.available_blocks();
+      return;
+    }
     ready_.pop_front();
     if (!status.ok()) kv_server_.Fail(key, status);
   }
+}
+
+TimeNs PrefillCore::NextTimer() const {
+  const bool has_more_blocks = engine_.available_blocks() > available_when_refused_;
+  const bool may_start = !ready_.empty() && has_more_blocks && unfetched_blocks_ <= max_unfetched_blocks_;
+  return may_start ? clock_.Now() : kNever;
+}
+
+void PrefillCore::OnTimer() {
+  StartReady();
+  kv_server_.Settle();
 }
 
 absl::Status PrefillCore::Start(Job& job) {

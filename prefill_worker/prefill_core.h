@@ -44,9 +44,10 @@ class PrefillCore final : public worker::PhaseCore, public worker::KvOwner {
   void OnSettled() override { StartReady(); }
 
   bool OnStepEvent(const engine::StepEvent& event) override;
-  // KvServer has the timers of every job.
-  void OnTimer() override {}
-  TimeNs NextTimer() const override { return kNever; }
+  // Now, when a prompt that was refused for lack of blocks may find them: other phases of the worker give blocks back
+  // without telling this one. KvServer has the timers of every job.
+  TimeNs NextTimer() const override;
+  void OnTimer() override;
 
   // Tokens of the jobs that wait for a licence or for blocks.
   int64_t waiting_prompt_tokens() const override { return waiting_prompt_tokens_; }
@@ -83,6 +84,8 @@ class PrefillCore final : public worker::PhaseCore, public worker::KvOwner {
   absl::flat_hash_map<JobKey, Job> jobs_;
   absl::flat_hash_map<engine::SequenceId, JobKey> by_sequence_;
   std::deque<JobKey> ready_;
+  // Blocks that the engine could give when the first prompt in `ready_` was last refused.
+  int32_t available_when_refused_ = 0;
   int32_t unfetched_blocks_ = 0;
   int64_t waiting_prompt_tokens_ = 0;
 };
