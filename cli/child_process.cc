@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,9 +40,14 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   argv.push_back(name.data());
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
+  const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(errno)));
   if (pid == 0) {
+    // The child ends with its parent, even when that is killed. The parent may have ended before prctl took effect, and
+    // then the child has another one by now. A parent with pid 1, as in a container, is a parent like any other.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
     dup2(fds[1], STDOUT_FILENO);
     // Signals to the process group, such as Ctrl-C, must reach the supervisor alone: it drains its children in order.
     setpgid(0, 0);

@@ -15,7 +15,8 @@ namespace baton::cli {
 // Used by one thread. The destructor kills the child and reaps it.
 class ChildProcess {
  public:
-  // Starts `baton ARGS`. Only the main thread may call it, because the child ends with the thread that made it.
+  // Starts `baton ARGS`. Only the main thread may call it, because the child is killed when
+  // the thread that made it ends.
   static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& args);
 
   ChildProcess(ChildProcess&& other) noexcept;

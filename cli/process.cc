@@ -2,8 +2,6 @@
 
 #include <grpc/support/log.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -43,12 +41,6 @@ void WaitForSignal() {
   const sigset_t signals = EndSignals();
   int signal_number = 0;
   sigwait(&signals, &signal_number);
-}
-
-void DieWithParent() {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have ended before prctl took effect.
-  if (getppid() == 1) _exit(1);
 }
 
 void PrintReady(const std::string& grpc_address) {

@@ -15,8 +15,6 @@ void QuietGrpc();
 void BlockSignals();
 // Returns when SIGINT or SIGTERM arrives.
 void WaitForSignal();
-// Asks the kernel to kill this process when its parent ends. For children of a supervisor.
-void DieWithParent();
 
 // One line on stdout: `ready {"grpc": "127.0.0.1:50051"}`.
 void PrintReady(const std::string& grpc_address);

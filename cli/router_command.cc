@@ -29,7 +29,6 @@ struct RouterCommandFlags {
   ListenFlags listen;
   RouterFlags router;
   std::string model;
-  bool supervised = false;
 };
 
 absl::StatusOr<router::ServedModel> LoadServedModel(const std::string& model) {
@@ -75,9 +74,7 @@ void AddRouterCommand(CLI::App& app, int& exit_code) {
   AddListenFlags(*command, flags->listen, kDefaultGrpcPort);
   AddRouterFlags(*command, flags->router);
   AddModelFlag(*command, flags->model);
-  command->add_flag("--supervised", flags->supervised, "end when the parent process ends");
   command->callback([flags, &exit_code] {
-    if (flags->supervised) DieWithParent();
     BlockSignals();
     InitLogging("router", flags->listen.log_level);
     exit_code = Report(Run(*flags));

@@ -42,8 +42,8 @@ int PortOf(const std::string& address) { return std::atoi(address.substr(address
 std::vector<std::string> Supervisor::Args(int index) const {
   std::vector<std::string> args;
   if (index < 0) {
-    args = {"router",      "--supervised", "--bind",
-            options_.bind, "--grpc-port",  std::to_string(address_.empty() ? options_.grpc_port : PortOf(address_))};
+    args = {"router", "--bind", options_.bind, "--grpc-port",
+            std::to_string(address_.empty() ? options_.grpc_port : PortOf(address_))};
     args.insert(args.end(), options_.router_args.begin(), options_.router_args.end());
   } else {
     const WorkerCommand& worker = options_.workers[static_cast<size_t>(index)];

@@ -42,11 +42,10 @@ void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
   AddModelFlag(*command, flags->engine.model);
   AddEngineFlags(*command, flags->engine);
   AddListenFlags(*command, flags->listen, 0);
-  command->add_flag("--supervised", flags->supervised, "end when the parent process ends");
+  command->add_flag("--supervised", flags->supervised, "show no progress of loading: `baton serve` shows its own");
   command->add_option("--core-arbiter-fd", flags->core_arbiter_fd, "descriptor by which a supervisor shares the cores")
       ->capture_default_str();
   command->callback([flags, role, &exit_code] {
-    if (flags->supervised) DieWithParent();
     BlockSignals();
     InitLogging(role.command, flags->listen.log_level);
     exit_code = Run(role.role, *flags);

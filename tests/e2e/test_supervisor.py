@@ -1,7 +1,9 @@
 """Processes: who restarts whom, who ends with whom, and how flags, environment and file set them up."""
 
 import os
+import pathlib
 import signal
+import subprocess
 import threading
 
 import grpc
@@ -193,6 +195,42 @@ def test_workers_of_different_kv_types_are_never_paired():
             with worker("decode-worker", "int8"):
                 wait_until(lambda: len(roles(router)) == 3, RESTART_TIMEOUT_S, "a worker of the same type")
                 assert "Paris" in client.generate(PROMPT, {"max_tokens": 4}).text
+
+
+def test_serve_as_pid_1_serves_restarts_its_children_and_ends_on_sigterm():
+    """Every container runs its command as process 1 of a PID namespace."""
+    if subprocess.run([*AS_PID_1, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this machine does not let the test make a PID namespace")
+    with ContainerCluster("--threads", 1, *MIXED) as cluster, Client(cluster.target) as client:
+        assert "Paris" in client.generate(PROMPT, {"max_tokens": 4}).text
+        before = children_of(cluster.init_pid)
+        assert len(before) == 2, "the router and the mixed worker"
+        incarnation = cluster.workers()[0]["incarnation"]
+        # Processes have other pids in the namespace, so the worker is known by its command line.
+        worker = next(pid for pid in before if b"mixed-worker" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes())
+        os.kill(worker, signal.SIGKILL)
+        wait_until(lambda: [w["incarnation"] for w in cluster.workers()] not in ([], [incarnation]), RESTART_TIMEOUT_S,
+                   "a new worker")
+        assert not pathlib.Path(f"/proc/{worker}").exists(), "the killed child was not reaped"
+        assert "Paris" in client.generate(PROMPT, {"max_tokens": 4}).text
+
+
+AS_PID_1 = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+
+
+class ContainerCluster(Cluster):
+    """`baton serve` as process 1 of a PID namespace of its own."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.command = [*AS_PID_1, *self.command]
+
+    @property
+    def init_pid(self):
+        return children_of(self.process.pid)[0]
+
+    def signal(self, number):
+        os.kill(self.init_pid, number)
 
 
 class RoleProcess(Cluster):
