@@ -49,7 +49,7 @@ class KvPool {
   KvPool(const MemoryRange& memory, size_t block_bytes);
 
  private:
-  // Of the block that begins at `offset`.
+  // Both act on the block that begins at `offset`.
   virtual void DoZero(size_t offset) = 0;
   virtual Digest128 DoDigest(size_t offset) const = 0;
 

@@ -85,7 +85,7 @@ class HostModelRunnerTest : public testing::Test {
 
 TEST_F(HostModelRunnerTest, LogitsBesideATokenAreThoseThatTheModelGave) {
   model_.Run(row_.batch(), {.logits = absl::MakeSpan(logits_)});
-  // Which the sampler would overwrite.
+  // A penalty makes the sampler overwrite its own copy of the logits.
   row_.sampling.frequency_penalty = 2;
   const std::vector<int32_t> outputs = {ArgMax(logits_)};
   row_.choice.context.outputs = outputs;

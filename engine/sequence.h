@@ -62,7 +62,7 @@ class Sequence {
   // Blocks in each full group that a preempted sequence must get before it comes back: enough for all its tokens and
   // one more, as far as the limit lets that one's row run.
   int32_t blocks_to_resume() const;
-  // Index of the first block that it needs in sliding groups once `cached` whole blocks of tokens are there.
+  // Index of the first block that it needs in sliding groups when `cached` whole blocks of tokens are cached.
   int32_t FirstNeeded(int32_t cached) const;
   // Most blocks of one sliding group that it holds at once until `end` blocks of tokens are computed, when the first
   // `cached` of them are there already.
