@@ -1,7 +1,7 @@
 #include "decode_worker/decode_service.h"
 
-#include "common/log.h"
 #include "common/status.h"
+#include "worker/accept_call.h"
 
 namespace baton::decode_worker {
 namespace pb = internal::v1;
@@ -21,20 +21,10 @@ grpc::ServerWriteReactor<pb::DecodeResponse>* DecodeService::Decode(grpc::Callba
   auto read = Read(*request);
   if (!read.ok()) return Streams::Refuse(read.status()).get();
   const JobKey key = read->first.key;
-  bool opened = false;
-  auto stream = streams_.Open(
-      key,
-      [this, key] {
-        const bool posted =
-            worker_.loop().Post([this, key] { core_.OnCancel(key, absl::CancelledError("the router cancelled")); });
-        if (!posted) spdlog::warn("the decode loop takes no more events: a cancellation waits for its deadline");
-      },
-      opened);
-  if (!opened) return stream.get();
-  const bool posted = worker_.loop().Post(
-      [this, read = *std::move(read)]() mutable { core_.OnDecode(std::move(read.first), read.second); });
-  if (!posted) streams_.End(key, absl::ResourceExhaustedError("the decode worker is overloaded"));
-  return stream.get();
+  return worker::AcceptCall(
+      worker::CallTarget<DecodeCore, pb::DecodeResponse>{
+          .phase = "decode", .worker = worker_, .core = core_, .streams = streams_},
+      key, [this, read = *std::move(read)]() mutable { core_.OnDecode(std::move(read.first), read.second); });
 }
 
 }  // namespace baton::decode_worker

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "common/log.h"
 #include "common/status.h"
+#include "worker/accept_call.h"
 
 namespace baton::prefill_worker {
 namespace pb = internal::v1;
@@ -18,20 +18,10 @@ grpc::ServerWriteReactor<pb::PrefillResponse>* PrefillService::Prefill(grpc::Cal
   absl::StatusOr<WorkerJob> job = Read(*request);
   if (!job.ok()) return Streams::Refuse(job.status()).get();
   const JobKey key = job->key;
-  bool opened = false;
-  auto stream = streams_.Open(
-      key,
-      [this, key] {
-        const bool posted =
-            worker_.loop().Post([this, key] { core_.OnCancel(key, absl::CancelledError("the router cancelled")); });
-        if (!posted) spdlog::warn("the prefill loop takes no more events: a cancellation waits for its deadline");
-      },
-      opened);
-  if (!opened) return stream.get();
-  const bool posted = worker_.loop().Post(
-      [this, job = *std::move(job), solo = request->solo()]() mutable { core_.OnPrefill(std::move(job), solo); });
-  if (!posted) streams_.End(key, absl::ResourceExhaustedError("the prefill worker is overloaded"));
-  return stream.get();
+  return worker::AcceptCall(
+      worker::CallTarget<PrefillCore, pb::PrefillResponse>{
+          .phase = "prefill", .worker = worker_, .core = core_, .streams = streams_},
+      key, [this, job = *std::move(job), solo = request->solo()]() mutable { core_.OnPrefill(std::move(job), solo); });
 }
 
 }  // namespace baton::prefill_worker

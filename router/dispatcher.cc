@@ -236,7 +236,7 @@ void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
   CancelCalls(job);
   JobResult result = std::move(job.result);
   result.status = status;
-  result.prompt_tokens = static_cast<int32_t>(job.spec->prompt.size());
+  result.prompt_tokens = static_cast<int32_t>(job.spec->prompt_tokens());
   result.output_tokens = job.next_index;
   result.attempts = static_cast<int32_t>(job.attempt);
   result.phases = ComputePhases(job.marks, clock_.Now());

@@ -7,6 +7,7 @@
 #include "router/dispatcher_impl.h"
 
 namespace baton::router {
+
 Dispatcher::Impl::Impl(const DispatcherOptions& options, const Clock& clock)
     : options_(options), clock_(clock), queue_(options.placing, clock, registry_, ledger_) {}
 

@@ -15,7 +15,7 @@ void WriteFailed(const absl::Status& status, GenerationSink& sink) {
 void GenerationListener::OnAccepted() {
   const JobSpec& job = *call_.job;
   Write(GenerationAccepted{
-      .id = job.id, .seed = job.sampling.seed, .prompt_tokens = static_cast<int32_t>(job.prompt.size())});
+      .id = job.id, .seed = job.sampling.seed, .prompt_tokens = static_cast<int32_t>(job.prompt_tokens())});
 }
 
 void GenerationListener::OnToken(const OutputToken& token) {

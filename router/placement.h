@@ -47,7 +47,7 @@ struct PlacementOptions {
   int32_t max_pending_chunks = 2;
 };
 
-// Who computes what in one attempt, and so which workers it needs.
+// An attempt is of one of these kinds. The kind says who computes what, and so which workers the attempt needs.
 enum class AttemptKind : uint8_t {
   kPair,   // P computes the prompt, D the output
   kSolo,   // P computes the only output token
