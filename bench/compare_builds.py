@@ -13,6 +13,9 @@ CPU time is given per 1,000 tokens. For prefill and decode it is the time of the
 serve_16 it is the time of the router's and the workers' threads without the kernel threads, whose time varies with the
 machine: the busiest threads of each worker, --threads of them, count as its kernel threads.
 
+router_N is the CPU time of the router's process for a token of N concurrent streams, router_idle the share of a core
+that the router takes while its workers have nothing to do.
+
 A figure is not slower when the upper end of its interval is below 1.03. When the interval is too wide to tell, that is
 when it also reaches below 1.03, CPU time decides by the same rule. The exit status is 0 when no figure is slower. It
 is 1 when one is, when that cannot be told, or when a measurement failed; 2 is wrong usage. What was measured until a
@@ -41,6 +44,9 @@ ENGINE_TIMEOUT_S = 600
 PREFILL_TOKENS, PREFILL_ROUNDS = 512, 5
 DECODE_CONTEXT, DECODE_STEPS, DECODE_ROUNDS = 32, 128, 3
 GENERATOR_NICENESS = 19
+# Short prompts, so that nearly all the work of the router is for output tokens.
+ROUTER_PROMPT_TOKENS, ROUTER_OUTPUT_TOKENS, ROUTER_MIN_REQUESTS = 32, 96, 8
+IDLE_S = 5
 # A failed measurement is repeated: on a busy machine the generator, at its niceness, may not connect in time.
 ATTEMPTS, PAUSE_S = 3, 5
 
@@ -109,13 +115,61 @@ def measure_serve(binary, options, seed):
     return {**with_cpu(times, cpu_s, tokens), "generator_cores": loaded["generator_cores"]}
 
 
+def measure_router(streams):
+    def measure_streams(binary, options, seed):
+        with router_under_test(binary, options, max_seqs=max(streams, 64)) as server:
+            load(options.old, server, router_load(1, 8, seed), niceness=GENERATOR_NICENESS)
+            before = router_ns(server)
+            loaded = load(options.old, server, router_load(streams, ROUTER_OUTPUT_TOKENS, seed),
+                          niceness=GENERATOR_NICENESS)
+            spent_ns = router_ns(server) - before
+        if loaded["failed"]:
+            raise RuntimeError(f"{loaded['failed']} of the requests to {binary} failed")
+        return {"times": {f"router_{streams}": {"value": spent_ns / 1e3 / loaded["total_output_tokens"], "unit": "us"}}}
+
+    return measure_streams
+
+
+def measure_idle_router(binary, options, _seed):
+    with router_under_test(binary, options, max_seqs=64) as server:
+        begin, before = time.monotonic(), router_ns(server)
+        time.sleep(IDLE_S)
+        spent_s, elapsed_s = (router_ns(server) - before) / 1e9, time.monotonic() - begin
+    return {"times": {"router_idle": {"value": 100 * spent_s / elapsed_s, "unit": "% of a core"}}}
+
+
+@contextlib.contextmanager
+def router_under_test(binary, options, max_seqs):
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "serve.log"
+        server = BatonServer(binary, options.model, options.threads, options.roles, log, max_seqs)
+        with contextlib.closing(server):
+            yield server
+
+
+def router_load(streams, output_tokens, seed):
+    return ["--concurrency", streams, "--requests", max(streams, ROUTER_MIN_REQUESTS), "--prompt-tokens",
+            ROUTER_PROMPT_TOKENS, "--output-tokens", output_tokens, "--warmup", 0, "--seed", seed]
+
+
+def router_ns(server):
+    return sum(sum(threads.values()) for (is_worker, _), threads in busy_ns(server.process.pid).items()
+               if not is_worker)
+
+
 MEASURES = {
     "prefill_512": measure_prefill,
     "decode_1": measure_decode(1),
     "decode_32": measure_decode(32),
     "serve_16": measure_serve,
     "handoff": measure_handoff,
+    "router_1": measure_router(1),
+    "router_16": measure_router(16),
+    "router_64": measure_router(64),
+    "router_192": measure_router(192),
+    "router_idle": measure_idle_router,
 }
+TIME_UNITS = ("ms", "us", "% of a core")
 
 
 def time_of(figure):
@@ -144,7 +198,7 @@ def spent_besides_kernels_s(before, after, kernel_threads):
 
 
 def as_time(entry):
-    return entry["value"] if entry["unit"] == "ms" else 1 / entry["value"]
+    return entry["value"] if entry["unit"] in TIME_UNITS else 1 / entry["value"]
 
 
 def summarize(pairs):
@@ -157,7 +211,7 @@ def summarize(pairs):
         for name, first in runs[0][0]["times"].items():
             wall = compare([tuple(as_time(run["times"][name]) for run in pair) for pair in runs])
             for label in ("old", "new"):
-                if first["unit"] != "ms":
+                if first["unit"] not in TIME_UNITS:
                     wall[label] = 1 / wall[label]
             rows.append({"figure": name, "unit": first["unit"], "time": wall, "cpu_ms_per_1000_tokens": cpu,
                          "verdict": verdict(wall, cpu)})

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,14 +22,6 @@ constexpr int64_t kPollIntervalMs = 10;
 constexpr size_t kMaxReadyLineBytes = 4096;
 
 int DecodeExit(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
-
-// The value of "grpc" in `ready {"grpc": "host:port"}`.
-std::optional<std::string> ParseReady(const std::string& line) {
-  constexpr char kPrefix[] = "ready {\"grpc\": \"";
-  if (line.compare(0, sizeof(kPrefix) - 1, kPrefix) != 0) return std::nullopt;
-  const size_t begin = sizeof(kPrefix) - 1;
-  return line.substr(begin, line.find('"', begin) - begin);
-}
 
 }  // namespace
 
@@ -58,12 +51,15 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
     _exit(127);
   }
   close(fds[1]);
+  // The child's end of the pipe stays a blocking one.
+  fcntl(fds[0], F_SETFL, O_NONBLOCK);
   return ChildProcess(pid, fds[0]);
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
       stdout_fd_(std::exchange(other.stdout_fd_, -1)),
+      line_(std::move(other.line_)),
       exit_code_(other.exit_code_) {}
 
 ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
@@ -71,6 +67,7 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   Kill();
   pid_ = std::exchange(other.pid_, -1);
   stdout_fd_ = std::exchange(other.stdout_fd_, -1);
+  line_ = std::move(other.line_);
   exit_code_ = other.exit_code_;
   return *this;
 }
@@ -87,29 +84,34 @@ void ChildProcess::Kill() {
   pid_ = -1;
 }
 
-absl::StatusOr<std::string> ChildProcess::WaitReady(int64_t timeout_ms) {
-  const TimeNs deadline = After(MonotonicClock().Now(), timeout_ms);
-  std::string line;
-  while (line.size() < kMaxReadyLineBytes) {
-    const int64_t left_ms = (deadline - MonotonicClock().Now()) / kNsPerMs;
-    if (left_ms <= 0) return absl::DeadlineExceededError("a process did not become ready in time");
-    pollfd descriptor{.fd = stdout_fd_, .events = POLLIN, .revents = 0};
-    if (poll(&descriptor, 1, static_cast<int>(left_ms)) <= 0) continue;
-    char c = 0;
-    if (read(stdout_fd_, &c, 1) != 1) return absl::UnavailableError("a process ended before it was ready");
+std::optional<ReadyAddresses> ChildProcess::PollReady() {
+  char c = 0;
+  while (read(stdout_fd_, &c, 1) == 1) {
     if (c != '\n') {
-      line += c;
-    } else if (std::optional<std::string> address = ParseReady(std::exchange(line, {})); address.has_value()) {
-      return *std::move(address);
+      // A longer line is no ready line.
+      if (line_.size() < kMaxReadyLineBytes) line_ += c;
+    } else if (std::optional<ReadyAddresses> addresses = ParseReady(std::exchange(line_, {})); addresses.has_value()) {
+      return addresses;
     }
   }
-  return absl::InternalError("a process printed something other than its ready line");
+  return std::nullopt;
 }
 
 std::optional<int> ChildProcess::Poll() {
   int status = 0;
   if (!exit_code_.has_value() && waitpid(pid_, &status, WNOHANG) == pid_) exit_code_ = DecodeExit(status);
   return exit_code_;
+}
+
+bool ChildProcess::IsStopped() const {
+  std::ifstream stat(absl::StrCat("/proc/", pid_, "/stat"));
+  std::string text;
+  std::getline(stat, text);
+  // The name of the process is in parentheses and may hold anything; its state follows.
+  const size_t end_of_name = text.rfind(") ");
+  if (end_of_name == std::string::npos || end_of_name + 2 >= text.size()) return false;
+  const char state = text[end_of_name + 2];
+  return state == 'T' || state == 't';
 }
 
 void ChildProcess::Signal(int signal_number) const {

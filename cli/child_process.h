@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/process.h"
 
 namespace baton::cli {
 
@@ -25,11 +26,12 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
 
-  // The address in the child's ready line. UNAVAILABLE when the child ended before it wrote one, DEADLINE_EXCEEDED when
-  // it took too long.
-  absl::StatusOr<std::string> WaitReady(int64_t timeout_ms);
+  // Reads what the child has written, without waiting; the addresses in its ready line once that has come.
+  std::optional<ReadyAddresses> PollReady();
   // The child's exit code, or 128 plus the number of the signal that ended it. None while it runs.
   std::optional<int> Poll();
+  // Whether a signal or a debugger has stopped the child.
+  bool IsStopped() const;
   void Signal(int signal_number) const;
   // False when the child still runs after the timeout.
   bool WaitExit(int64_t timeout_ms);
@@ -40,6 +42,8 @@ class ChildProcess {
 
   pid_t pid_ = -1;
   int stdout_fd_ = -1;
+  // What the child has written since its last whole line.
+  std::string line_;
   std::optional<int> exit_code_;
 };
 

@@ -19,7 +19,7 @@ absl::Status ExplainRpcError(const grpc::Status& status, const std::string& targ
 GenerationClient::GenerationClient(const std::string& target)
     : target_(target),
       stub_(v1::GenerationService::NewStub(
-          grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), rpc::ChannelArguments()))) {}
+          grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), rpc::ClientChannelArguments()))) {}
 
 absl::StatusOr<Generation> GenerationClient::Generate(const v1::GenerateRequest& request, int64_t timeout_ms,
                                                       const std::function<void(const v1::Output&)>& on_output) {

@@ -155,6 +155,15 @@ void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port) {
       ->capture_default_str();
 }
 
+void AddRouterListenFlags(CLI::App& app, RouterListenFlags& flags) {
+  AddListenFlags(app, flags, kDefaultGrpcPort);
+  app.add_option("--cluster-port", flags.cluster_port,
+                 "workers join here; 0, or --grpc-port 0 without this flag: any free port")
+      ->check(CLI::Range(0, 65535))
+      ->group(kAddressGroup)
+      ->default_str(std::to_string(kDefaultClusterPort));
+}
+
 void AddRouterFlags(CLI::App& app, RouterFlags& flags) {
   app.add_option("--max-queued-jobs", flags.max_queued_jobs,
                  "most requests that may wait; further ones get RESOURCE_EXHAUSTED")

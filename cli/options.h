@@ -3,6 +3,7 @@
 #define BATON_CLI_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "CLI/CLI.hpp"
@@ -19,6 +20,7 @@ inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 
 inline constexpr int kDefaultGrpcPort = 50051;
+inline constexpr int kDefaultClusterPort = 50050;
 
 // Where a process listens: the options that `serve` keeps to itself and does not forward to its workers.
 inline constexpr char kAddressGroup[] = "Address";
@@ -54,6 +56,14 @@ struct ListenFlags {
   std::string log_level = "info";
 };
 
+// Where a router listens.
+struct RouterListenFlags : ListenFlags {
+  std::optional<int> cluster_port;
+
+  // Where nothing is said, any free port if --grpc-port takes any: several clusters then run on one host.
+  int ClusterPort() const { return cluster_port.value_or(grpc_port == 0 ? 0 : kDefaultClusterPort); }
+};
+
 // What a router decides.
 struct RouterFlags {
   int max_queued_jobs = kMaxQueuedJobs;
@@ -78,6 +88,8 @@ KvDtype ParseKvDtype(const KernelFlags& flags);
 engine::Weights ParseWeights(const std::string& name);
 void AddEngineFlags(CLI::App& app, EngineFlags& flags);
 void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port);
+// The same for a router, whose gRPC port is kDefaultGrpcPort unless another is named, and --cluster-port.
+void AddRouterListenFlags(CLI::App& app, RouterListenFlags& flags);
 void AddRouterFlags(CLI::App& app, RouterFlags& flags);
 // Adds --model MODEL, for commands that do not take MODEL as a position.
 void AddModelFlag(CLI::App& app, std::string& model);

@@ -2,15 +2,24 @@
 
 #include <grpc/support/log.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "cli/options.h"
+#include "common/log.h"
 
 namespace baton::cli {
 namespace {
+
+constexpr char kReady[] = "ready ";
 
 sigset_t EndSignals() {
   sigset_t signals;
@@ -18,6 +27,35 @@ sigset_t EndSignals() {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   return signals;
+}
+
+// The first SIGINT or SIGTERM.
+struct EndSignal {
+  absl::Mutex mutex;
+  bool awaited ABSL_GUARDED_BY(mutex) = false;
+  bool came ABSL_GUARDED_BY(mutex) = false;
+};
+
+// Never destroyed, because the thread of the signals uses it to the end.
+EndSignal& TheEndSignal() {
+  static auto* end = new EndSignal;
+  return *end;
+}
+
+void TakeSignals() {
+  const sigset_t signals = EndSignals();
+  EndSignal& end = TheEndSignal();
+  while (true) {
+    int signal_number = 0;
+    if (sigwait(&signals, &signal_number) != 0) continue;
+    absl::MutexLock lock(&end.mutex);
+    if (end.came) {
+      spdlog::warn("a second signal came: ending without waiting for what is running");
+      _exit(kExitFailed);
+    }
+    if (!end.awaited) _exit(kExitDone);
+    end.came = true;
+  }
 }
 
 void LogAssertion(gpr_log_func_args* line) {
@@ -31,21 +69,46 @@ void QuietGrpc() {
   if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function(&LogAssertion);
 }
 
-void BlockSignals() {
+void HandleSignals() {
   const sigset_t signals = EndSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  std::thread(&TakeSignals).detach();
 }
 
 void WaitForSignal() {
-  const sigset_t signals = EndSignals();
-  int signal_number = 0;
-  sigwait(&signals, &signal_number);
+  EndSignal& end = TheEndSignal();
+  absl::MutexLock lock(&end.mutex);
+  end.awaited = true;
+  end.mutex.Await(absl::Condition(&end.came));
 }
 
-void PrintReady(const std::string& grpc_address) {
-  std::printf("ready {\"grpc\": \"%s\"}\n", grpc_address.c_str());
+bool SignalCame(int64_t timeout_ms) {
+  EndSignal& end = TheEndSignal();
+  absl::MutexLock lock(&end.mutex);
+  end.awaited = true;
+  return end.mutex.AwaitWithTimeout(absl::Condition(&end.came), absl::Milliseconds(timeout_ms));
+}
+
+void PrintReady(const ReadyAddresses& addresses) {
+  std::string line = absl::StrCat(kReady, "{\"grpc\": \"", addresses.grpc, "\"");
+  if (!addresses.cluster.empty()) absl::StrAppend(&line, ", \"cluster\": \"", addresses.cluster, "\"");
+  std::printf("%s}\n", line.c_str());
   std::fflush(stdout);
+}
+
+std::optional<ReadyAddresses> ParseReady(const std::string& line) {
+  if (!absl::StartsWith(line, kReady)) return std::nullopt;
+  const auto value = [&line](const std::string& name) {
+    const std::string key = absl::StrCat("\"", name, "\": \"");
+    const size_t at = line.find(key);
+    if (at == std::string::npos) return std::string();
+    const size_t begin = at + key.size();
+    return line.substr(begin, line.find('"', begin) - begin);
+  };
+  ReadyAddresses addresses = {.grpc = value("grpc"), .cluster = value("cluster")};
+  if (addresses.grpc.empty()) return std::nullopt;
+  return addresses;
 }
 
 void PrintError(const absl::Status& status) {

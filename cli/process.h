@@ -2,6 +2,8 @@
 #ifndef BATON_CLI_PROCESS_H_
 #define BATON_CLI_PROCESS_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,13 +13,26 @@ namespace baton::cli {
 // Reduces gRPC's own log to the reasons why it ends the process: our errors are one line each. GRPC_VERBOSITY in the
 // environment brings the rest back. Call it before any other function of gRPC.
 void QuietGrpc();
-// Leaves SIGINT and SIGTERM to WaitForSignal. Call it before the first thread starts.
-void BlockSignals();
-// Returns when SIGINT or SIGTERM arrives.
+// From now on a thread of its own takes SIGINT and SIGTERM. The first of them is left to the two functions below. When
+// it comes before one of them was called, the process is still loading, so that it has nothing to finish, and ends at
+// once with kExitDone. A second signal ends the process at once with kExitFailed. Call it before any other thread
+// starts.
+void HandleSignals();
+// Returns when SIGINT or SIGTERM has come.
 void WaitForSignal();
+// False when neither has come within the time.
+bool SignalCame(int64_t timeout_ms);
 
-// One line on stdout: `ready {"grpc": "127.0.0.1:50051"}`.
-void PrintReady(const std::string& grpc_address);
+// Where a process can be reached, as its ready line says it: host:port.
+struct ReadyAddresses {
+  std::string grpc;
+  // Where workers join; empty: nowhere.
+  std::string cluster;
+};
+// One line on stdout: `ready {"grpc": "127.0.0.1:50051"}`, with "cluster" when there is one.
+void PrintReady(const ReadyAddresses& addresses);
+// None when the line is no ready line.
+std::optional<ReadyAddresses> ParseReady(const std::string& line);
 
 // One line on stderr.
 void PrintError(const absl::Status& status);

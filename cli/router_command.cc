@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/time/time.h"
 #include "cli/model_loading.h"
 #include "cli/options.h"
@@ -12,12 +13,13 @@
 #include "common/random.h"
 #include "common/rpc/grpc_server.h"
 #include "common/status.h"
+#include "router/admin_service.h"
+#include "router/client_work.h"
+#include "router/cluster_server.h"
 #include "router/generation_service.h"
 #include "router/generator.h"
-#include "router/registry_service.h"
 #include "router/router_loop.h"
 #include "router/served_model.h"
-#include "router/worker_client.h"
 
 namespace baton::cli {
 namespace {
@@ -26,7 +28,7 @@ constexpr absl::Duration kDrainTime = absl::Seconds(30);
 constexpr int64_t kServerStopMs = 1'000;
 
 struct RouterCommandFlags {
-  ListenFlags listen;
+  RouterListenFlags listen;
   RouterFlags router;
   std::string model;
 };
@@ -43,26 +45,37 @@ absl::Status Run(const RouterCommandFlags& flags) {
   options.max_queued_jobs = flags.router.max_queued_jobs;
   options.placing.local_prefill_tokens = flags.router.local_prefill_tokens;
   options.placing.ttft_target_ms = flags.router.ttft_target_ms;
-  router::RouterLoop loop(options, MonotonicClock());
-  router::WorkerClient workers(MonotonicClock(), loop);
+  router::RouterLoop loop(options, MonotonicClock(), SystemRandom());
   router::Generator generator(model, MonotonicClock(), SystemRandom(), loop);
-  router::GenerationService generation(model, MonotonicClock(), SystemRandom(), generator);
-  router::RegistryService registry(model.name, loop);
+  router::ClientWork work(MonotonicClock());
+  router::GenerationService generation(model, MonotonicClock(), SystemRandom(), generator, work);
   router::AdminService admin(loop);
-  loop.Start(workers);
+  rpc::ServingState serving;
   BATON_ASSIGN_OR_RETURN(rpc::GrpcServer server,
                          rpc::StartGrpcServer({.bind = flags.listen.bind,
                                                .port = flags.listen.grpc_port,
-                                               .services = {&generation, &registry, &admin},
+                                               .services = {&generation, &admin},
                                                .health_names = {v1::GenerationService::service_full_name()},
-                                               .max_receive_bytes = kMaxMessageBytes}));
-  spdlog::info("serving {} on {}", model.name, server.address);
-  PrintReady(server.address);
+                                               .serving = &serving,
+                                               .max_receive_bytes = kMaxMessageBytes,
+                                               .clients = rpc::ClientCaps()}));
+  // The loop runs as long as the cluster server, and clients are served until then.
+  router::ClusterServer cluster(
+      {.bind = flags.listen.bind,
+       .port = flags.listen.ClusterPort(),
+       .members = {.model = model.name, .on_serving = [&serving](bool can_serve) { serving.Set(can_serve); }}},
+      MonotonicClock(), SystemRandom(), loop);
+  const absl::Cleanup stop_clients = [&server] {
+    server.gate.reset();
+    rpc::StopGrpcServer(*server.server, kServerStopMs);
+  };
+  BATON_RETURN_IF_ERROR(cluster.Listen());
+  spdlog::info("serving {} on {}; workers join at {}", model.name, server.address, cluster.address());
+  PrintReady({.grpc = server.address, .cluster = cluster.address()});
   WaitForSignal();
   spdlog::info("draining");
+  serving.Shut();
   loop.Drain(absl::ToInt64Nanoseconds(kDrainTime));
-  rpc::StopGrpcServer(*server.server, kServerStopMs);
-  loop.Stop();
   return absl::OkStatus();
 }
 
@@ -71,11 +84,11 @@ absl::Status Run(const RouterCommandFlags& flags) {
 void AddRouterCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<RouterCommandFlags>();
   CLI::App* command = app.add_subcommand("router", "the process that clients talk to");
-  AddListenFlags(*command, flags->listen, kDefaultGrpcPort);
+  AddRouterListenFlags(*command, flags->listen);
   AddRouterFlags(*command, flags->router);
   AddModelFlag(*command, flags->model);
   command->callback([flags, &exit_code] {
-    BlockSignals();
+    HandleSignals();
     InitLogging("router", flags->listen.log_level);
     exit_code = Report(Run(*flags));
   });

@@ -21,7 +21,7 @@ namespace {
 constexpr int kMaxLocalWorkers = 64;
 
 struct ServeFlags {
-  ListenFlags listen;
+  RouterListenFlags listen;
   EngineFlags engine;
   RouterFlags router;
   int prefill = 1;
@@ -43,6 +43,7 @@ absl::StatusOr<SupervisorOptions> MakeOptions(const CLI::App& serve, const Serve
   SupervisorOptions options;
   options.bind = flags.listen.bind;
   options.grpc_port = flags.listen.grpc_port;
+  options.cluster_port = flags.listen.ClusterPort();
   options.router_args = ForwardedArgs(serve, *all.get_subcommand("router"));
   std::vector<std::string> shared;
   if (SharesCores(flags)) {
@@ -76,9 +77,9 @@ int Serve(const CLI::App& command, const ServeFlags& flags) {
   if (!started.ok()) {
     if (!absl::IsAborted(started)) PrintError(started);
     supervisor.Stop();
-    return kExitFailed;
+    return absl::IsCancelled(started) ? kExitDone : kExitFailed;
   }
-  PrintReady(supervisor.address());
+  PrintReady({.grpc = supervisor.address()});
   supervisor.Watch();
   supervisor.Stop();
   return kExitDone;
@@ -101,11 +102,11 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
                    "workers take turns on the cores; auto: when they have more threads than there are cores")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
-  AddListenFlags(*command, flags->listen, kDefaultGrpcPort);
+  AddRouterListenFlags(*command, flags->listen);
   AddEngineFlags(*command, flags->engine);
   AddRouterFlags(*command, flags->router);
   command->callback([command, flags, &exit_code] {
-    BlockSignals();
+    HandleSignals();
     InitLogging("supervisor", flags->listen.log_level);
     exit_code = Serve(*command, *flags);
   });

@@ -65,9 +65,10 @@ absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWork
   return absl::OkStatus();
 }
 
-absl::Status AllocateKvMemory(const EngineFlags& flags, worker::WorkerParts& parts) {
-  BATON_ASSIGN_OR_RETURN(const kvtransfer::TransportKind kind, kvtransfer::ParseTransportKind(flags.transport));
-  BATON_ASSIGN_OR_RETURN(parts.transport, kvtransfer::MakeTransport({.kind = kind}));
+absl::Status AllocateKvMemory(const EngineFlags& flags, const std::string& bind, worker::WorkerParts& parts) {
+  kvtransfer::TransportOptions transport{.bind = bind};
+  BATON_ASSIGN_OR_RETURN(transport.kind, kvtransfer::ParseTransportKind(flags.transport));
+  BATON_ASSIGN_OR_RETURN(parts.transport, kvtransfer::MakeTransport(transport));
   const uint64_t block_bytes = parts.runner->kv_layout().block_bytes();
   const uint64_t blocks = ParseByteSize(flags.kv_memory) / block_bytes;
   const uint64_t least = 2 * static_cast<uint64_t>(parts.runner->kv_layout().groups().count());
@@ -76,7 +77,7 @@ absl::Status AllocateKvMemory(const EngineFlags& flags, worker::WorkerParts& par
                                                    block_bytes, " bytes: give at least ", least));
   }
   BATON_ASSIGN_OR_RETURN(parts.kv_memory, parts.transport->AllocateRegion(blocks * block_bytes));
-  LogBandwidth(*parts.transport, kind);
+  LogBandwidth(*parts.transport, transport);
   return absl::OkStatus();
 }
 
@@ -89,7 +90,7 @@ absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(pb::WorkerRol
   }
   LoadedWorker loaded;
   BATON_RETURN_IF_ERROR(LoadModel(role, flags, loaded));
-  BATON_RETURN_IF_ERROR(AllocateKvMemory(flags.engine, loaded.parts));
+  BATON_RETURN_IF_ERROR(AllocateKvMemory(flags.engine, flags.listen.bind, loaded.parts));
   const int64_t kv_bytes = static_cast<int64_t>(loaded.parts.kv_memory.size());
   BATON_ASSIGN_OR_RETURN(auto worker,
                          worker::WorkerProcess::Start({.role = role,

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <iostream>
 #include <memory>
+#include <string>
 
 #include "absl/strings/str_format.h"
 #include "baton/v1/admin.grpc.pb.h"
@@ -39,6 +40,17 @@ nlohmann::ordered_json WorkerJson(const v1::WorkerStatus& worker) {
           {"fingerprint", worker.fingerprint()}};
 }
 
+absl::StatusOr<v1::GetStatusResponse> GetStatus(const std::string& target) {
+  const auto stub = v1::AdminService::NewStub(
+      grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), rpc::ClientChannelArguments()));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kTimeout);
+  v1::GetStatusResponse response;
+  const grpc::Status status = stub->GetStatus(&context, {}, &response);
+  if (!status.ok()) return ExplainRpcError(status, target);
+  return response;
+}
+
 absl::Status Status(const StatusFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, GetStatus(flags.target));
   if (flags.json) {
@@ -63,17 +75,6 @@ absl::Status Status(const StatusFlags& flags) {
 }
 
 }  // namespace
-
-absl::StatusOr<v1::GetStatusResponse> GetStatus(const std::string& target) {
-  const auto stub = v1::AdminService::NewStub(
-      grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), rpc::ChannelArguments()));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kTimeout);
-  v1::GetStatusResponse response;
-  const grpc::Status status = stub->GetStatus(&context, {}, &response);
-  if (!status.ok()) return ExplainRpcError(status, target);
-  return response;
-}
 
 void AddStatusCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<StatusFlags>();

@@ -1,131 +1,198 @@
 #include "cli/supervisor.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cli/options.h"
-#include "cli/status_command.h"
+#include "cli/process.h"
+#include "common/clock.h"
 #include "common/log.h"
+#include "common/random.h"
 #include "common/status.h"
 
 namespace baton::cli {
 namespace {
 
-constexpr int64_t kReadyTimeoutMs = 120'000;
-constexpr int64_t kExitTimeoutMs = 1'000;
-constexpr int64_t kWatchIntervalMs = 100;
-constexpr int64_t kFirstBackoffMs = 200;
-constexpr int64_t kMaxBackoffMs = 10'000;
-// The back-off starts anew for a process that has lived this long.
-constexpr int64_t kHealthyMs = 30'000;
+constexpr RestartPolicyOptions kRestarts;
+constexpr int64_t kStartTurnMs = 25;
+constexpr int64_t kWatchTurnMs = 100;
+constexpr int64_t kWatchProbeMs = 1'000;
 constexpr int64_t kRouterDrainMs = 35'000;
 constexpr int64_t kWorkerDrainMs = 10'000;
-
-// False when no signal came within the time.
-bool SignalCame(int64_t timeout_ms) {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  const timespec timeout{.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * kNsPerMs};
-  return sigtimedwait(&signals, nullptr, &timeout) > 0;
-}
 
 int PortOf(const std::string& address) { return std::atoi(address.substr(address.rfind(':') + 1).c_str()); }
 
 }  // namespace
 
+Supervisor::Supervisor(SupervisorOptions options) : options_(std::move(options)) {
+  for (int index = -1; index < static_cast<int>(options_.workers.size()); ++index) {
+    slots_.push_back({.index = index, .policy = {kRestarts, MonotonicClock(), SystemRandom()}, .child = std::nullopt});
+  }
+}
+
 std::vector<std::string> Supervisor::Args(int index) const {
   std::vector<std::string> args;
   if (index < 0) {
-    args = {"router", "--bind", options_.bind, "--grpc-port",
-            std::to_string(address_.empty() ? options_.grpc_port : PortOf(address_))};
+    // A restarted router gets the ports that the first one chose.
+    const bool first = router_.grpc.empty();
+    args = {"router",
+            "--bind",
+            options_.bind,
+            "--grpc-port",
+            std::to_string(first ? options_.grpc_port : PortOf(router_.grpc)),
+            "--cluster-port",
+            std::to_string(first ? options_.cluster_port : PortOf(router_.cluster))};
     args.insert(args.end(), options_.router_args.begin(), options_.router_args.end());
   } else {
     const WorkerCommand& worker = options_.workers[static_cast<size_t>(index)];
-    args = {worker.role, "--supervised", "--router", address_, "--grpc-port", "0"};
+    args = {worker.role, "--supervised", "--router", router_.cluster, "--grpc-port", "0"};
     args.insert(args.end(), worker.args.begin(), worker.args.end());
   }
   return args;
 }
 
-absl::Status Supervisor::Launch(Slot& slot) {
-  slot.started = MonotonicClock().Now();
-  BATON_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Start(Args(slot.index)));
-  slot.child.emplace(std::move(child));
-  return absl::OkStatus();
+const std::string& Supervisor::Name(const Slot& slot) const {
+  static const auto* router = new std::string("router");
+  return slot.index < 0 ? *router : options_.workers[static_cast<size_t>(slot.index)].role;
 }
 
 absl::Status Supervisor::Start() {
-  slots_.push_back({});
-  BATON_RETURN_IF_ERROR(Launch(slots_.front()));
-  BATON_RETURN_IF_ERROR(WaitReady(slots_.front(), address_));
-  for (size_t i = 0; i < options_.workers.size(); ++i) {
-    slots_.push_back({.index = static_cast<int>(i), .child = std::nullopt});
-    BATON_RETURN_IF_ERROR(Launch(slots_.back()));
+  while (!AllJoined()) {
+    if (SignalCame(kStartTurnMs)) return absl::CancelledError("stopped while starting");
+    BATON_RETURN_IF_ERROR(Turn());
   }
-  // All workers load their model at the same time, so the first wait covers most of the others.
-  for (size_t i = 1; i < slots_.size(); ++i) {
-    std::string address;
-    BATON_RETURN_IF_ERROR(WaitReady(slots_[i], address));
-  }
-  return WaitForWorkers();
-}
-
-absl::Status Supervisor::WaitReady(Slot& slot, std::string& address) {
-  absl::StatusOr<std::string> ready = slot.child->WaitReady(kReadyTimeoutMs);
-  if (!ready.ok()) {
-    const bool told_why = slot.child->WaitExit(kExitTimeoutMs) && slot.child->Poll() == kExitFailed;
-    return told_why ? absl::AbortedError("a child said why") : ready.status();
-  }
-  address = *std::move(ready);
+  started_ = true;
   return absl::OkStatus();
 }
 
-absl::Status Supervisor::WaitForWorkers() {
-  const TimeNs deadline = After(MonotonicClock().Now(), kReadyTimeoutMs);
-  while (MonotonicClock().Now() < deadline) {
-    BATON_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, GetStatus(address_));
-    if (status.workers_size() >= static_cast<int>(options_.workers.size())) return absl::OkStatus();
-    if (SignalCame(kWatchIntervalMs / 4)) return absl::CancelledError("stopped while starting");
-  }
-  return absl::DeadlineExceededError("the workers did not join the router in time");
-}
-
 void Supervisor::Watch() {
-  while (!SignalCame(kWatchIntervalMs)) {
-    for (Slot& slot : slots_) Check(slot);
+  while (!SignalCame(kWatchTurnMs)) {
+    // Once the cluster has started, a child's end is logged where it is seen.
+    Turn().IgnoreError();
   }
 }
 
-void Supervisor::Check(Slot& slot) {
-  const TimeNs now = MonotonicClock().Now();
+absl::Status Supervisor::Turn() {
+  ReapEnded();
+  if (probe_.has_value()) probe_->Poll(started_ ? kWatchProbeMs : kStartTurnMs);
+  for (Slot& slot : slots_) BATON_RETURN_IF_ERROR(Check(slot));
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::Check(Slot& slot) {
   if (slot.child.has_value()) {
-    const std::optional<int> exit_code = slot.child->Poll();
-    if (!exit_code.has_value()) return;
-    slot.failures = now - slot.started > kHealthyMs * kNsPerMs ? 1 : slot.failures + 1;
-    const int64_t backoff_ms = std::min(kMaxBackoffMs, kFirstBackoffMs << std::min(slot.failures - 1, 10));
-    slot.restart_at = After(now, backoff_ms);
-    slot.child.reset();
-    spdlog::warn("{} ended with {}: restart in {} ms",
-                 slot.index < 0 ? "router" : options_.workers[static_cast<size_t>(slot.index)].role, *exit_code,
-                 backoff_ms);
-  } else if (now >= slot.restart_at) {
-    const absl::Status status = Launch(slot);
-    if (!status.ok()) spdlog::error("cannot restart: {}", std::string(status.message()));
+    if (const std::optional<int> exit_code = slot.child->Poll(); exit_code.has_value()) {
+      BATON_RETURN_IF_ERROR(OnEnd(slot, *exit_code));
+    } else if (slot.policy.loading()) {
+      if (std::optional<ReadyAddresses> ready = slot.child->PollReady()) OnReady(slot, *std::move(ready));
+    }
   }
+  // A worker is told the router's address, which is known when the router is ready for the first time.
+  if (slot.index >= 0 && router_.cluster.empty()) return absl::OkStatus();
+  switch (slot.policy.Tick(HealthOf(slot))) {
+    case RestartPolicy::Action::kNone:
+      return absl::OkStatus();
+    case RestartPolicy::Action::kStart:
+      return Launch(slot);
+    case RestartPolicy::Action::kKill:
+      return Kill(slot);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::OnEnd(Slot& slot, int exit_code) {
+  const bool was_loading = slot.policy.loading();
+  slot.policy.OnEnd();
+  slot.child.reset();
+  if (slot.index < 0) probe_.reset();
+  if (!started_ && was_loading) {
+    if (exit_code == kExitFailed) return absl::AbortedError("a child said why");
+    return absl::UnavailableError(absl::StrCat(Name(slot), " ended with ", exit_code, " before it was ready"));
+  }
+  const int64_t backoff_ms = slot.policy.backoff_ms();
+  spdlog::warn("{} ended with {}: restart {}", Name(slot), exit_code,
+               backoff_ms == 0 ? "at once" : absl::StrCat("in ", backoff_ms, " ms"));
+  return absl::OkStatus();
+}
+
+void Supervisor::OnReady(Slot& slot, ReadyAddresses addresses) {
+  slot.policy.OnReady();
+  if (slot.index >= 0) return;
+  router_ = std::move(addresses);
+  probe_.emplace(router_.grpc);
+}
+
+absl::Status Supervisor::Launch(Slot& slot) {
+  absl::StatusOr<ChildProcess> child = ChildProcess::Start(Args(slot.index));
+  if (child.ok()) {
+    slot.child.emplace(*std::move(child));
+    return absl::OkStatus();
+  }
+  slot.policy.OnEnd();
+  if (!started_) return child.status();
+  spdlog::error("cannot restart {}: {}", Name(slot), std::string(child.status().message()));
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::Kill(Slot& slot) {
+  // The next turns see its end.
+  slot.child->Signal(SIGKILL);
+  const std::string why = absl::StrCat(
+      Name(slot), " with pid ", slot.child->pid(),
+      slot.policy.was_ready() ? " is alive but out of service for too long" : " did not become ready in time");
+  if (!started_) return absl::DeadlineExceededError(why);
+  spdlog::error("{}: killed", why);
+  return absl::OkStatus();
+}
+
+void Supervisor::ReapEnded() {
+  siginfo_t info{};
+  while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+    const auto slot = std::find_if(slots_.begin(), slots_.end(), [&info](const Slot& each) {
+      return each.child.has_value() && each.child->pid() == info.si_pid;
+    });
+    // A child's own object keeps its exit code.
+    if (slot != slots_.end()) {
+      slot->child->Poll();
+    } else {
+      waitpid(info.si_pid, nullptr, WNOHANG);
+    }
+    info.si_pid = 0;
+  }
+}
+
+ChildHealth Supervisor::HealthOf(const Slot& slot) const {
+  if (!slot.child.has_value()) return ChildHealth::kUnknown;
+  ChildHealth health = ChildHealth::kUnknown;
+  if (slot.policy.serving() && probe_.has_value() && probe_->has_result()) {
+    const bool answers = probe_->answer().has_value();
+    if (slot.index < 0) {
+      health = answers ? ChildHealth::kWell : ChildHealth::kAmiss;
+    } else if (answers) {
+      health = probe_->Lists(slot.child->pid()) ? ChildHealth::kWell : ChildHealth::kAmiss;
+    }
+  }
+  return health != ChildHealth::kWell && slot.child->IsStopped() ? ChildHealth::kStopped : health;
+}
+
+bool Supervisor::AllJoined() const {
+  return std::all_of(slots_.begin(), slots_.end(),
+                     [this](const Slot& slot) { return HealthOf(slot) == ChildHealth::kWell; });
 }
 
 void Supervisor::Stop() {
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (!slots_[i].child.has_value()) continue;
-    slots_[i].child->Signal(SIGTERM);
-    // The workers keep serving the requests that the router drains.
-    if (i == 0) slots_[i].child->WaitExit(kRouterDrainMs);
+  for (Slot& slot : slots_) {
+    if (!slot.policy.serving()) slot.child.reset();
+  }
+  // The workers keep serving the requests that the router drains.
+  for (Slot& slot : slots_) {
+    if (!slot.child.has_value()) continue;
+    slot.child->Signal(SIGTERM);
+    if (slot.index < 0) slot.child->WaitExit(kRouterDrainMs);
   }
   for (Slot& slot : slots_) {
     if (slot.child.has_value()) slot.child->WaitExit(kWorkerDrainMs);

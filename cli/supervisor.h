@@ -1,4 +1,4 @@
-// Starts the processes of a local cluster, restarts those that end, and ends them in order.
+// Starts the processes of a local cluster, restarts those that end or hang, and ends them in order.
 #ifndef BATON_CLI_SUPERVISOR_H_
 #define BATON_CLI_SUPERVISOR_H_
 
@@ -8,7 +8,8 @@
 
 #include "absl/status/status.h"
 #include "cli/child_process.h"
-#include "common/clock.h"
+#include "cli/restart_policy.h"
+#include "cli/status_probe.h"
 
 namespace baton::cli {
 
@@ -20,45 +21,58 @@ struct WorkerCommand {
 
 struct SupervisorOptions {
   std::vector<std::string> router_args;
-  // Port 0 means any free one. A restarted router then gets the port that the first one chose.
+  // Port 0 means any free one. A restarted router then gets the ports that the first one chose.
   std::string bind;
   int grpc_port = 0;
+  int cluster_port = 0;
   std::vector<WorkerCommand> workers;
 };
 
-// Only the main thread may use it.
+// Carries out what the RestartPolicy of each child decides. Only the main thread may use it.
 class Supervisor {
  public:
-  explicit Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
+  explicit Supervisor(SupervisorOptions options);
 
-  // Returns when every worker has joined the router. ABORTED when a child ended and has printed the reason itself.
+  // Returns when every worker has joined the router. ABORTED when a child ended and has printed the reason itself,
+  // CANCELLED when SIGINT or SIGTERM came first.
   absl::Status Start();
   // host:port of the router.
-  const std::string& address() const { return address_; }
-  // Restarts children that end, with back-off, until SIGINT or SIGTERM arrives.
+  const std::string& address() const { return router_.grpc; }
+  // Restarts children until SIGINT or SIGTERM comes.
   void Watch();
-  // Ends the router first, so that running requests can finish, and then the workers. Kills whoever takes too long.
+  // Ends the router first, so that running requests can finish, and then the workers. Kills whoever takes too long, and
+  // whoever is still loading at once.
   void Stop();
 
  private:
   // -1 for the router; for a worker its index in options_.workers.
   struct Slot {
     int index = -1;
+    RestartPolicy policy;
     std::optional<ChildProcess> child;
-    int failures = 0;
-    TimeNs started = 0;
-    TimeNs restart_at = 0;
   };
 
   std::vector<std::string> Args(int index) const;
+  const std::string& Name(const Slot& slot) const;
+  // One round over all children. While the cluster starts, a child that does not get ready is an error.
+  absl::Status Turn();
+  absl::Status Check(Slot& slot);
+  absl::Status OnEnd(Slot& slot, int exit_code);
+  void OnReady(Slot& slot, ReadyAddresses addresses);
   absl::Status Launch(Slot& slot);
-  static absl::Status WaitReady(Slot& slot, std::string& address);
-  absl::Status WaitForWorkers();
-  void Check(Slot& slot);
+  absl::Status Kill(Slot& slot);
+  // Also of children that it did not start: process 1 of a container inherits all orphans.
+  void ReapEnded();
+  ChildHealth HealthOf(const Slot& slot) const;
+  bool AllJoined() const;
 
   const SupervisorOptions options_;
-  std::string address_;
   std::vector<Slot> slots_;
+  ReadyAddresses router_;
+  // Every worker has joined once.
+  bool started_ = false;
+  // While the router serves.
+  std::optional<StatusProbe> probe_;
 };
 
 }  // namespace baton::cli

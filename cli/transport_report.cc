@@ -35,9 +35,10 @@ absl::StatusOr<ProbeReport> Probe(kvtransfer::Transport& peer, const std::string
   return report;
 }
 
-absl::StatusOr<ProbeReport> ProbeFromPeer(kvtransfer::Transport& transport, kvtransfer::TransportKind kind) {
+absl::StatusOr<ProbeReport> ProbeFromPeer(kvtransfer::Transport& transport,
+                                          const kvtransfer::TransportOptions& options) {
   BATON_ASSIGN_OR_RETURN(const std::string address, transport.Address());
-  BATON_ASSIGN_OR_RETURN(const auto peer, kvtransfer::MakeTransport({.kind = kind}));
+  BATON_ASSIGN_OR_RETURN(const auto peer, kvtransfer::MakeTransport(options));
   // Over a network, the owner takes part in each read.
   std::atomic<bool> done = false;
   std::thread owner([&] {
@@ -55,8 +56,8 @@ absl::StatusOr<ProbeReport> ProbeFromPeer(kvtransfer::Transport& transport, kvtr
 
 }  // namespace
 
-void LogBandwidth(kvtransfer::Transport& transport, kvtransfer::TransportKind kind) {
-  const absl::StatusOr<ProbeReport> report = ProbeFromPeer(transport, kind);
+void LogBandwidth(kvtransfer::Transport& transport, const kvtransfer::TransportOptions& options) {
+  const absl::StatusOr<ProbeReport> report = ProbeFromPeer(transport, options);
   if (!report.ok()) {
     spdlog::warn("KV transport {}: the probe failed: {}", std::string(transport.name()),
                  std::string(report.status().message()));

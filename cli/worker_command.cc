@@ -21,7 +21,7 @@ int Run(pb::WorkerRole role, const WorkerFlags& flags) {
     PrintError(worker.status());
     return kExitFailed;
   }
-  PrintReady((*worker)->address());
+  PrintReady({.grpc = (*worker)->address()});
   WaitForSignal();
   spdlog::info("draining");
   (*worker)->Drain(kDrainTimeMs);
@@ -36,9 +36,9 @@ struct Role {
 
 void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
   auto flags = std::make_shared<WorkerFlags>();
-  flags->router = "127.0.0.1:" + std::to_string(kDefaultGrpcPort);
+  flags->router = "127.0.0.1:" + std::to_string(kDefaultClusterPort);
   CLI::App* command = app.add_subcommand(role.command, role.description);
-  command->add_option("--router", flags->router, "HOST:PORT of the router to join")->capture_default_str();
+  command->add_option("--router", flags->router, "HOST:PORT of the router's cluster port")->capture_default_str();
   AddModelFlag(*command, flags->engine.model);
   AddEngineFlags(*command, flags->engine);
   AddListenFlags(*command, flags->listen, 0);
@@ -46,7 +46,7 @@ void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
   command->add_option("--core-arbiter-fd", flags->core_arbiter_fd, "descriptor by which a supervisor shares the cores")
       ->capture_default_str();
   command->callback([flags, role, &exit_code] {
-    BlockSignals();
+    HandleSignals();
     InitLogging(role.command, flags->listen.log_level);
     exit_code = Run(role.role, *flags);
   });

@@ -159,6 +159,17 @@ TEST(SamplingParams, RefusesNegativeNanAndOutOfRangeByFieldName) {
   EXPECT_TRUE(refused([](auto& p) { p.logprobs = kMaxLogprobs + 1; }, "logprobs"));
   EXPECT_TRUE(refused([](auto& p) { p.stop_token_ids = {kVocab}; }, "stop_token_ids"));
   EXPECT_TRUE(refused([](auto& p) { p.stop_token_ids.assign(kMaxStopTokenIds + 1, 1); }, "stop_token_ids"));
+  EXPECT_TRUE(refused([](auto& p) { p.max_tokens = kMaxOutputTokens + 1; }, "max_tokens"));
+  EXPECT_TRUE(refused([](auto& p) { p.top_k = kMaxTopK + 1; }, "top_k"));
+}
+
+TEST(SamplingParams, TakesEachValueAtItsLimit) {
+  SamplingParams params;
+  params.top_k = kMaxTopK;
+  params.max_tokens = kMaxOutputTokens;
+  params.logprobs = kMaxLogprobs;
+  params.stop_token_ids.assign(kMaxStopTokenIds, kVocab - 1);
+  EXPECT_EQ(ValidateSamplingParams(params, kVocab), absl::OkStatus());
 }
 
 }  // namespace

@@ -34,6 +34,9 @@ struct Id128 {
 using JobId = Id128;
 // Drawn when a process starts. The same address with another incarnation is another process.
 using Incarnation = Id128;
+// One stay of a worker with a router, which draws it when the worker joins. The worker and the router alone know it, so
+// that it proves who speaks: it appears in no status, log or error.
+using MembershipId = Id128;
 
 // One of the outputs that a job asks for, from 0. Each is placed, computed and streamed by itself.
 struct ChoiceKey {

@@ -11,6 +11,8 @@ namespace baton {
 inline constexpr int kMaxMessageBytes = 4 << 20;
 inline constexpr size_t kMaxPromptBytes = 1u << 20;
 inline constexpr int kMaxChatMessages = 1024;
+// The text that Detokenize gives back. It fits the message that a client takes by default.
+inline constexpr size_t kMaxDetokenizedBytes = 2u << 20;
 inline constexpr int kMaxStopStrings = 16;
 inline constexpr size_t kMaxStopStringBytes = 256;
 inline constexpr int kMaxStopTokenIds = 64;
@@ -20,14 +22,47 @@ inline constexpr int kMaxTopK = 1 << 20;
 
 // The router.
 inline constexpr int kMaxQueuedJobs = 1024;
-inline constexpr int kMaxRunningJobs = 4096;
+inline constexpr int kMaxRunningJobs = 1 << 15;
 inline constexpr int kMaxWorkers = 1024;
-// How much output may wait for a slow reader. Beyond it the job is cancelled.
-inline constexpr size_t kMaxUnreadOutputMessages = 4096;
+// Each text by which a worker introduces itself: address, model, fingerprint.
+inline constexpr size_t kMaxWorkerTextBytes = 512;
+// The cluster port: streams that have not said hello, and how long each may take to say it.
+inline constexpr int kMaxJoiningStreams = 64;
+inline constexpr int64_t kHelloTimeoutMs = 5'000;
+// What a worker may say in one message, which is also how much may wait at the worker until the router reads it.
+inline constexpr size_t kMaxWorkerMessageBytes = size_t{4} << 20;
+// What may wait at the router until a worker reads it. A start has its whole prompt.
+inline constexpr size_t kMaxUnwrittenRouterBytes = size_t{32} << 20;
+// Messages that wait on a stream between two workers. Beyond it the stream is broken.
+inline constexpr size_t kMaxUnsentMessages = 4096;
+
+// Clients of the router. A request is small or large by the bytes of its message; each kind waits in a queue of its own
+// for threads of its own, so that a small one never waits for a large one.
+inline constexpr size_t kMaxSmallRequestBytes = 32u << 10;
+inline constexpr size_t kMaxQueuedSmallRequestBytes = 4u << 20;
+inline constexpr size_t kMaxQueuedLargeRequestBytes = 32u << 20;
+// How much output of a stream may wait for its client. Beyond either bound the job is cancelled.
+inline constexpr size_t kMaxUnreadOutputTokens = 4096;
+inline constexpr size_t kMaxUnreadOutputBytes = 2u << 20;
+// What waits on all streams together. Beyond it those with the most are cut.
+inline constexpr size_t kMaxUnreadOutputBytesOfAll = 64u << 20;
+// Streams whose job has ended while their client has not read all of it, and how long they stay.
+inline constexpr size_t kMaxUnreadEndedStreams = 1024;
+inline constexpr int64_t kMaxUnreadEndedMs = 30'000;
+// Connections (common/rpc/client_caps.h).
+inline constexpr int kMaxClientConnections = 4096;
+inline constexpr int kMaxStreamsPerConnection = 1024;
+inline constexpr int kMaxIdleConnectionMs = 300'000;
+inline constexpr int kMaxHandshakeMs = 10'000;
+inline constexpr size_t kMaxGrpcMemoryBytes = 512u << 20;
+inline constexpr int kMaxGrpcThreads = 64;
 
 // A worker.
 inline constexpr int kMaxSequences = 1024;
 inline constexpr int kMaxPendingJobs = 1024;
+// The router gives a worker up whose engine has been in one step for longer than this, and the worker itself does not
+// join.
+inline constexpr int64_t kEngineStallMs = 30'000;
 inline constexpr size_t kMaxMailboxEvents = 1u << 16;
 
 }  // namespace baton

@@ -16,12 +16,16 @@ namespace baton {
 
 struct WorkerJob {
   JobKey key;
+  // Drawn by the router for this attempt, known to both workers of the pair and to nobody else.
+  Id128 secret;
   std::vector<int32_t> prompt;
   SamplingParams sampling;
   std::string tenant;
   // A time on this process's clock.
   TimeNs deadline = kNever;
   bool want_kv_digest = false;
+  // W3C trace context of the client, carried through.
+  std::string traceparent;
 };
 
 // A worker's loop sends through this what the router must learn. Only the loop's thread calls it; it must not block.

@@ -50,6 +50,7 @@ void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
   }
   const KvGroups groups = engine_.runner().kv_layout().groups();
   fetcher_.Start({.key = key,
+                  .secret = entry.job.secret,
                   .source_target = source.prefill_target,
                   .source = source.prefill_incarnation,
                   .fingerprint = engine_.runner().fingerprint(),

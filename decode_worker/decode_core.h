@@ -61,6 +61,8 @@ class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver {
   void OnTimer() override;
   TimeNs NextTimer() const override;
 
+  int32_t headroom_blocks() const override { return headroom_blocks_; }
+
   int32_t job_count() const { return static_cast<int32_t>(jobs_.size()); }
 
  private:
@@ -87,7 +89,6 @@ class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver {
   worker::KvFetcher& fetcher_;
   // Jobs at once, whatever their state.
   const int32_t max_sequences_;
-  // Blocks that stay free beyond a new job's prompt, unless the pool is idle.
   const int32_t headroom_blocks_;
   UpdateSink& updates_;
   absl::flat_hash_map<JobKey, Job> jobs_;

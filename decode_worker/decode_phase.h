@@ -3,10 +3,8 @@
 #define BATON_DECODE_WORKER_DECODE_PHASE_H_
 
 #include <optional>
-#include <string>
 
 #include "decode_worker/decode_core.h"
-#include "decode_worker/decode_service.h"
 #include "worker/phase.h"
 
 namespace baton::decode_worker {
@@ -15,18 +13,14 @@ class DecodePhase final : public worker::Phase {
  public:
   explicit DecodePhase(const DecodeOptions& options) : options_(options) {}
 
-  void AddTo(worker::WorkerCore& worker) override {
-    core_.emplace(options_, worker, streams_);
-    service_.emplace(worker, *core_, streams_);
-  }
-  grpc::Service& service() override { return *service_; }
-  std::string service_name() const override { return internal::v1::DecodeService::service_full_name(); }
+  void AddTo(worker::WorkerCore& worker, UpdateSink& updates) override { core_.emplace(options_, worker, updates); }
+  internal::v1::CallStart::SideCase side() const override { return internal::v1::CallStart::kDecode; }
+  absl::Status Start(WorkerJob job, const internal::v1::CallStart& start) override;
+  void Cancel(const JobKey& key, const absl::Status& why) override { core_->OnCancel(key, why); }
 
  private:
   const DecodeOptions options_;
-  DecodeService::Streams streams_;
   std::optional<DecodeCore> core_;
-  std::optional<DecodeService> service_;
 };
 
 }  // namespace baton::decode_worker

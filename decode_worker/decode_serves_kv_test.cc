@@ -18,6 +18,7 @@
 #include "engine/testing/fake_model.h"
 #include "gtest/gtest.h"
 #include "kvtransfer/transport.h"
+#include "kvtransfer/transport_access.h"
 #include "worker/fetch_endpoint.h"
 #include "worker/transfer_fetcher.h"
 #include "worker/worker_core.h"
@@ -97,7 +98,7 @@ class TakeOverOwner final : public worker::PhaseCore, public worker::KvOwner {
     if (event.token->index + 1 == kTokensBefore) {
       sequence_ = event.sequence;
       engine_.Stop(sequence_);
-      BATON_CHECK(kv_server_.Offer(kTakenOver, kNever, /*solo=*/false).ok());
+      BATON_CHECK(kv_server_.Offer(kTakenOver, Id128{}, kNever, /*solo=*/false).ok());
       kv_server_.Settle();
       offered.Notify();
     }
@@ -173,14 +174,17 @@ class DecodeWorker {
       : transport_(std::move(transport)),
         memory_(*transport_->AllocateRegion(kPoolBlocks * model_.kv_layout().block_bytes())),
         pool_(memory_, model_.kv_layout().block_bytes()),
+        access_(*transport_),
         fetcher_(*transport_, {}, MonotonicClock(), pool_),
         core_({.incarnation = {id, id},
                .engine = {.chunk_tokens = 16, .max_sequences = 4, .eos_ids = {kTestEosId}},
                .transport_address = *transport_->Address()},
               {.clock = MonotonicClock(),
+               .random = SystemRandom(),
                .runner = model_,
                .pool = pool_,
                .replies = endpoint_.replies(),
+               .access = access_,
                .fetcher = fetcher_}) {}
 
   static std::unique_ptr<kvtransfer::Transport> MakeTransport() {
@@ -192,6 +196,7 @@ class DecodeWorker {
   const absl::Span<uint8_t> memory_;
   HostKvPool pool_;
   worker::FetchEndpoint endpoint_;
+  kvtransfer::TransportAccess access_;
   worker::TransferFetcher fetcher_;
   worker::WorkerCore core_;
   Updates updates_;

@@ -21,9 +21,15 @@ namespace {
 
 constexpr uint64_t kMagic = 0x6261746f6e617262;
 
-void InitMutex(pthread_mutex_t& mutex) {
+// A holder that computes shows life this often.
+constexpr int64_t kShowLifeNs = kNsPerMs;
+
+// `fair`: whoever gives the mutex up hands it to the one that has waited longest, as the kernel does for mutexes that
+// inherit priority (futex(2), FUTEX_UNLOCK_PI). Otherwise a process that runs takes it before one that has to wake up.
+void InitMutex(pthread_mutex_t& mutex, bool fair) {
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
+  if (fair) pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   // When a holder dies, the next process gets the mutex.
   pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
@@ -38,6 +44,7 @@ bool Took(pthread_mutex_t& mutex, int result) {
 }
 
 bool Lock(pthread_mutex_t& mutex, int64_t max_wait_ns) {
+  if (max_wait_ns <= 0) return Took(mutex, pthread_mutex_trylock(&mutex));
   const TimeNs until = MonotonicClock().Now() + max_wait_ns;
   const timespec time{.tv_sec = until / kNsPerSecond, .tv_nsec = until % kNsPerSecond};
   return Took(mutex, pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &time));
@@ -45,12 +52,27 @@ bool Lock(pthread_mutex_t& mutex, int64_t max_wait_ns) {
 
 }  // namespace
 
+// What one process at a time can hold.
+struct CoreArbiter::Place {
+  pthread_mutex_t mutex;
+  // Raised by the holder: signs of its life. Starts at 1.
+  std::atomic<uint64_t> signs;
+
+  void ShowLife() { signs.fetch_add(1, std::memory_order_relaxed); }
+  void Give() {
+    ShowLife();
+    pthread_mutex_unlock(&mutex);
+  }
+};
+
 // A process that wants the cores holds `next` while it waits for them. So one process at a time is next; the others can
-// tell by the mutex that there is one, and a holder that yields queues behind it.
+// tell by the mutex that there is one, and a holder that yields queues behind it. They become next in the order in
+// which they came, so that two workers whose steps follow each other without a pause cannot keep a third from the
+// cores.
 struct CoreArbiter::Shared {
   uint64_t magic;
-  alignas(64) pthread_mutex_t next;
-  alignas(64) pthread_mutex_t cores;
+  alignas(64) Place next;
+  alignas(64) Place cores;
   // When a holder that does not yield last entered, and last left.
   alignas(64) std::atomic<TimeNs> turn_began;
   std::atomic<TimeNs> turn_ended;
@@ -66,8 +88,11 @@ absl::StatusOr<int> CreateCoreArbiter() {
   void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) return absl::InternalError(absl::StrCat("sharing the cores: ", std::strerror(errno)));
   auto* const shared = static_cast<Shared*>(memory);
-  InitMutex(shared->next);
-  InitMutex(shared->cores);
+  InitMutex(shared->next.mutex, /*fair=*/true);
+  // Only the one that is next waits for the cores.
+  InitMutex(shared->cores.mutex, /*fair=*/false);
+  shared->next.signs = 1;
+  shared->cores.signs = 1;
   shared->magic = kMagic;
   munmap(memory, sizeof(Shared));
   return fd;
@@ -90,18 +115,32 @@ absl::StatusOr<std::unique_ptr<CoreArbiter>> CoreArbiter::Open(int fd, const Cor
 CoreArbiter::~CoreArbiter() { munmap(&shared_, sizeof(Shared)); }
 
 void CoreArbiter::Enter() {
-  granted_ = false;
-  if (Lock(shared_.next, options_.max_wait_ns)) {
-    granted_ = Lock(shared_.cores, options_.max_wait_ns);
-    pthread_mutex_unlock(&shared_.next);
-  }
-  if (!granted_) {
-    spdlog::warn("no grant of the cores after {} s: is a worker stopped? Computing without",
-                 options_.max_wait_ns / kNsPerSecond);
-  }
+  const bool is_next = Take(shared_.next, next_holder_, options_.max_wait_ns);
+  // One that is not next has others before it, who may take the cores again and again: it waits for one period.
+  granted_ = Take(shared_.cores, cores_holder_, is_next ? options_.max_wait_ns : options_.period_ns);
+  if (is_next) shared_.next.Give();
   if (options_.yields) PauseForDecodeTokens();
   entered_ = clock_.Now();
   if (!options_.yields) shared_.turn_began.store(entered_, std::memory_order_relaxed);
+}
+
+bool CoreArbiter::Take(Place& place, Holder& holder, int64_t max_wait_ns) {
+  const bool was_stopped = IsStopped(place, holder);
+  if (!Lock(place.mutex, was_stopped ? 0 : max_wait_ns)) {
+    if (was_stopped) return false;
+    holder.signs_when_given_up = place.signs.load(std::memory_order_relaxed);
+    if (max_wait_ns == options_.max_wait_ns) {
+      spdlog::warn("no grant of the cores after {} ms: is a worker stopped? Computing without until it goes on",
+                   max_wait_ns / kNsPerMs);
+    }
+    return false;
+  }
+  place.ShowLife();
+  return true;
+}
+
+bool CoreArbiter::IsStopped(const Place& place, const Holder& holder) {
+  return holder.signs_when_given_up == place.signs.load(std::memory_order_relaxed);
 }
 
 void CoreArbiter::PauseForDecodeTokens() const {
@@ -115,10 +154,20 @@ void CoreArbiter::PauseForDecodeTokens() const {
 
 bool CoreArbiter::ShouldYield() {
   if (!options_.yields) return false;
+  const TimeNs now = clock_.Now();
+  if (granted_ && now - showed_life_ >= kShowLifeNs) {
+    showed_life_ = now;
+    shared_.cores.ShowLife();
+  }
   const TimeNs period_end = shared_.turn_began.load(std::memory_order_relaxed) + options_.period_ns;
-  if (clock_.Now() < std::max(entered_ + options_.min_quantum_ns, period_end)) return false;
-  if (!Took(shared_.next, pthread_mutex_trylock(&shared_.next))) return true;
-  pthread_mutex_unlock(&shared_.next);
+  if (now < std::max(entered_ + options_.min_quantum_ns, period_end)) return false;
+  // Without a grant, a step makes way as soon as the holder of the cores goes on.
+  return SomebodyIsNext() || (!granted_ && !IsStopped(shared_.cores, cores_holder_));
+}
+
+bool CoreArbiter::SomebodyIsNext() {
+  if (!Lock(shared_.next.mutex, 0)) return true;
+  pthread_mutex_unlock(&shared_.next.mutex);
   return false;
 }
 
@@ -129,7 +178,7 @@ void CoreArbiter::Yield() {
 
 void CoreArbiter::Leave() {
   if (!options_.yields) shared_.turn_ended.store(clock_.Now(), std::memory_order_relaxed);
-  if (granted_) pthread_mutex_unlock(&shared_.cores);
+  if (granted_) shared_.cores.Give();
   granted_ = false;
 }
 

@@ -4,13 +4,20 @@
 //   state of the cores | event                                             | next   | action
 //   -------------------+---------------------------------------------------+--------+--------------------------------
 //   free               | Enter                                             | held   |
-//   held               | Enter of another                                  | held   | it queues; one at a time is next
+//   held               | Enter of another                                  | held   | it queues; one at a time is next,
+//                      |                                                   |        | in the order of their coming
 //   held               | Leave                                             | free   | the next one enters; one that
 //                      |                                                   |        | yields computes decode_tokens_pause_ns after
 //                      |                                                   |        | one that does not has left
 //   held               | Yield, which ShouldYield asks for once somebody   | free   | the next one enters; the holder
 //                      | is next and the holder's quantum is over          |        | queues behind it
 //   held               | the holder dies                                   | free   | the next one enters
+//   held               | one waits max_wait_ns in vain                     | held   | it computes without a grant; until the
+//                      |                                                   |        | holder shows life, it only looks whether
+//                      |                                                   |        | the cores are free and waits no more
+//
+// A holder shows life when it enters, when it leaves and, while it computes, with every ShouldYield. So a stopped
+// process costs its neighbours one long wait, and the cores have one holder at a time again once it goes on.
 //
 // So a lone request uses all cores in each phase. While prefill and decode compete, prefill's quantum ends one period
 // after decode's last turn began, so that streams run evenly however long a turn takes.
@@ -44,8 +51,7 @@ struct CoreArbiterOptions {
   int64_t min_quantum_ns = 10 * kNsPerMs;
   // How long a worker that yields leaves the cores idle after one that does not yield has left them.
   int64_t decode_tokens_pause_ns = kDecodeTokensPauseMs * kNsPerMs;
-  // After a wait of this length the step runs without a grant, so that a stopped process only slows its neighbours
-  // down.
+  // After a wait of this length the step runs without a grant: the holder counts as stopped.
   int64_t max_wait_ns = 2 * kNsPerSecond;
 };
 
@@ -66,13 +72,28 @@ class CoreArbiter final : public StepGate {
   void Yield() override;
   void Leave() override;
 
+  // Whether this process holds the cores: false outside of steps, and in a step that runs without a grant.
+  bool granted() const { return granted_; }
+  // Whether a process waits for the cores, and is next.
+  bool SomebodyIsNext();
+
  private:
   struct Shared;
+  struct Place;
+  // What this process knows of the one that holds a place.
+  struct Holder {
+    // The place's count of signs of life when a wait for it was given up; 0 when none was.
+    uint64_t signs_when_given_up = 0;
+  };
   friend absl::StatusOr<int> CreateCoreArbiter();
 
   CoreArbiter(Shared& shared, const CoreArbiterOptions& options, const Clock& clock)
       : shared_(shared), options_(options), clock_(clock) {}
 
+  // Waits for the place, at most max_wait_ns; not at all while its holder has shown no life since a wait for it was
+  // given up.
+  bool Take(Place& place, Holder& holder, int64_t max_wait_ns);
+  static bool IsStopped(const Place& place, const Holder& holder);
   // Sleeps until the pause after decode's last step is over.
   void PauseForDecodeTokens() const;
 
@@ -81,8 +102,11 @@ class CoreArbiter final : public StepGate {
   const Clock& clock_;
   // When this process began to compute.
   TimeNs entered_ = 0;
-  // False when the wait was given up.
   bool granted_ = false;
+  Holder next_holder_;
+  Holder cores_holder_;
+  // When this process last showed life while it computed.
+  TimeNs showed_life_ = 0;
 };
 
 }  // namespace baton::engine

@@ -3,8 +3,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <csignal>
+#include <functional>
+#include <memory>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "common/testing/manual_clock.h"
 #include "gtest/gtest.h"
@@ -12,8 +19,12 @@
 namespace baton::engine {
 namespace {
 
-constexpr int64_t kPatientNs = 20 * kNsPerSecond;
+constexpr int64_t kPatientNs = 10 * kNsPerSecond;
 constexpr int kManyTimes = 10'000;
+// The bound of the tests that reach it.
+constexpr int64_t kMaxWaitNs = 300 * kNsPerMs;
+constexpr int kSomeSteps = 10;
+constexpr int64_t kStepNs = kNsPerMs / 2;
 
 void YieldIfAsked(StepGate& gate) {
   if (gate.ShouldYield()) gate.Yield();
@@ -23,17 +34,53 @@ void YieldIfAsked(StepGate& gate) {
 class WaitingDecode {
  public:
   explicit WaitingDecode(std::unique_ptr<CoreArbiter> arbiter) : arbiter_(std::move(arbiter)) {}
-  ~WaitingDecode() { thread_.join(); }
+  ~WaitingDecode() {
+    if (thread_.joinable()) thread_.join();
+  }
   bool has_entered() const { return entered_; }
+  // Waits until the step has ended. False when it ran because its wait was given up.
+  bool WasGranted() {
+    thread_.join();
+    return granted_;
+  }
 
  private:
   const std::unique_ptr<CoreArbiter> arbiter_;
   std::atomic<bool> entered_{false};
+  std::atomic<bool> granted_{false};
   std::thread thread_{[this] {
     arbiter_->Enter();
+    granted_ = arbiter_->granted();
     entered_ = true;
     arbiter_->Leave();
   }};
+};
+
+// A process of its own that can be stopped.
+class Child {
+ public:
+  explicit Child(const std::function<void()>& run) : pid_(fork()) {
+    if (pid_ != 0) return;
+    run();
+    _exit(0);
+  }
+  ~Child() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  void AwaitStop() const {
+    int status = 0;
+    ASSERT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
+    ASSERT_TRUE(WIFSTOPPED(status));
+  }
+  void Stop() const {
+    kill(pid_, SIGSTOP);
+    AwaitStop();
+  }
+  void GoOn() const { kill(pid_, SIGCONT); }
+
+ private:
+  const pid_t pid_;
 };
 
 class CoreArbiterTest : public testing::Test {
@@ -52,17 +99,40 @@ class CoreArbiterTest : public testing::Test {
     clock_.Advance(turn_ns);
     decode->Leave();
   }
+  void AwaitWaiter() {
+    const auto observer = Open({});
+    while (!observer->SomebodyIsNext()) std::this_thread::yield();
+  }
   // A prefill that has held the cores for held_ns keeps them, and lets decode in after quantum_ns.
   void ExpectQuantum(const CoreArbiterOptions& options, int64_t held_ns, int64_t quantum_ns) {
     const auto prefill = Open(options);
     prefill->Enter();
-    const WaitingDecode waiting(Open({.max_wait_ns = kPatientNs}));
+    WaitingDecode waiting(Open({.max_wait_ns = kPatientNs}));
+    AwaitWaiter();
     clock_.Advance(held_ns);
-    for (int i = 0; i < kManyTimes; ++i) YieldIfAsked(*prefill);
+    for (int i = 0; i < kManyTimes; ++i) EXPECT_FALSE(prefill->ShouldYield());
     EXPECT_FALSE(waiting.has_entered());
     clock_.Advance(quantum_ns - held_ns);
-    while (!waiting.has_entered()) YieldIfAsked(*prefill);
+    EXPECT_TRUE(prefill->ShouldYield());
+    prefill->Yield();
+    EXPECT_TRUE(waiting.has_entered()) << "the one that yields queues behind the one that waits";
+    EXPECT_TRUE(waiting.WasGranted());
     prefill->Leave();
+  }
+  // Runs a step; how long it waited for the cores.
+  static int64_t WaitOf(CoreArbiter& arbiter, bool expect_granted) {
+    const TimeNs asked = MonotonicClock().Now();
+    arbiter.Enter();
+    const int64_t waited_ns = MonotonicClock().Now() - asked;
+    EXPECT_EQ(arbiter.granted(), expect_granted);
+    arbiter.Leave();
+    return waited_ns;
+  }
+  // The steps of a neighbour that has given one wait up for a stopped process.
+  static void ExpectNoMoreWaits(CoreArbiter& arbiter, bool expect_granted) {
+    int64_t waited_ns = 0;
+    for (int i = 0; i < kSomeSteps; ++i) waited_ns += WaitOf(arbiter, expect_granted);
+    EXPECT_LT(waited_ns, kMaxWaitNs) << kSomeSteps << " steps";
   }
 
   const int fd_;
@@ -95,9 +165,9 @@ TEST_F(CoreArbiterTest, OneHolderAtATime) {
 TEST_F(CoreArbiterTest, DecodeEntersDuringALongPrefill) {
   const auto prefill = Open({.yields = true, .period_ns = 0, .min_quantum_ns = 0});
   prefill->Enter();
-  const WaitingDecode waiting(Open({}));
-  // Ends only when prefill lets the other in.
+  WaitingDecode waiting(Open({.max_wait_ns = kPatientNs}));
   while (!waiting.has_entered()) YieldIfAsked(*prefill);
+  EXPECT_TRUE(waiting.WasGranted());
   prefill->Leave();
 }
 
@@ -105,8 +175,9 @@ TEST_F(CoreArbiterTest, DecodeDoesNotYield) {
   const auto decode = Open({.period_ns = 0, .min_quantum_ns = 0});
   decode->Enter();
   const WaitingDecode waiting(Open({.max_wait_ns = kPatientNs}));
+  AwaitWaiter();
   clock_.Advance(kNsPerSecond);
-  for (int i = 0; i < kManyTimes; ++i) EXPECT_FALSE(decode->ShouldYield());
+  EXPECT_FALSE(decode->ShouldYield());
   decode->Leave();
 }
 
@@ -133,6 +204,47 @@ TEST_F(CoreArbiterTest, PrefillLeavesTheCoresToTheTokensOfADecodeStep) {
   prefill->Leave();
 }
 
+TEST_F(CoreArbiterTest, TwoWorkersThatDecodeWithoutAPauseDoNotKeepPrefillFromTheCores) {
+  std::atomic<bool> stopping{false};
+  std::atomic<int> turns{0};
+  // A step is long enough for the others to fall asleep while they wait.
+  const auto compute = [] {
+    const TimeNs end = MonotonicClock().Now() + kStepNs;
+    while (MonotonicClock().Now() < end) {
+    }
+  };
+  const auto decode = [&](std::atomic<bool>& began) {
+    const auto arbiter = Open({.max_wait_ns = kPatientNs});
+    while (!stopping) {
+      arbiter->Enter();
+      began = true;
+      ++turns;
+      compute();
+      arbiter->Leave();
+    }
+  };
+  std::array<std::atomic<bool>, 2> began = {false, false};
+  std::thread first(decode, std::ref(began[0]));
+  std::thread second(decode, std::ref(began[1]));
+  while (!began[0] || !began[1]) std::this_thread::yield();
+  const auto prefill = Open({.yields = true, .max_wait_ns = kPatientNs});
+  std::vector<int> turns_before_prefill;
+  for (int step = 0; step < kSomeSteps; ++step) {
+    const int before = turns;
+    prefill->Enter();
+    turns_before_prefill.push_back(turns - before);
+    EXPECT_TRUE(prefill->granted());
+    compute();
+    prefill->Leave();
+  }
+  stopping = true;
+  first.join();
+  second.join();
+  // A busy machine may let others enter before this thread has queued, but not in most steps.
+  std::sort(turns_before_prefill.begin(), turns_before_prefill.end());
+  EXPECT_LE(turns_before_prefill[kSomeSteps / 2], 4);
+}
+
 TEST_F(CoreArbiterTest, ADeadHolderHandsTheCoresOn) {
   const pid_t child = fork();
   if (child == 0) {
@@ -144,7 +256,7 @@ TEST_F(CoreArbiterTest, ADeadHolderHandsTheCoresOn) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_EQ(status, 0);
-  const auto arbiter = Open({.max_wait_ns = 20 * kNsPerSecond});
+  const auto arbiter = Open({.max_wait_ns = kPatientNs});
   arbiter->Enter();
   arbiter->Leave();
 }
@@ -152,13 +264,83 @@ TEST_F(CoreArbiterTest, ADeadHolderHandsTheCoresOn) {
 TEST_F(CoreArbiterTest, AHolderThatNeverLeavesDelaysOthersForTheBoundOnly) {
   const auto holder = Open({});
   holder->Enter();
-  std::thread other([&] {
-    const auto arbiter = Open({.max_wait_ns = kNsPerMs});
+  ASSERT_TRUE(holder->granted());
+  const auto other = Open({.max_wait_ns = kMaxWaitNs});
+  EXPECT_GE(WaitOf(*other, /*expect_granted=*/false), kMaxWaitNs);
+  ExpectNoMoreWaits(*other, /*expect_granted=*/false);
+  holder->Leave();
+  EXPECT_LT(WaitOf(*other, /*expect_granted=*/true), kMaxWaitNs);
+}
+
+TEST_F(CoreArbiterTest, AStoppedHolderCostsOneWaitUntilItGoesOn) {
+  const Child prefill([&] {
+    const auto arbiter = *CoreArbiter::Open(fd_, {.yields = true, .period_ns = 0, .min_quantum_ns = 0}, clock_);
+    arbiter->Enter();
+    raise(SIGSTOP);
+    while (true) YieldIfAsked(*arbiter);
+  });
+  prefill.AwaitStop();
+  const auto decode = Open({.max_wait_ns = kMaxWaitNs});
+  EXPECT_GE(WaitOf(*decode, /*expect_granted=*/false), kMaxWaitNs);
+  ExpectNoMoreWaits(*decode, /*expect_granted=*/false);
+
+  prefill.GoOn();
+  // Not at once, because the other process has to be scheduled first.
+  const auto is_granted = [&] {
+    decode->Enter();
+    const bool granted = decode->granted();
+    decode->Leave();
+    return granted;
+  };
+  const TimeNs until = MonotonicClock().Now() + kPatientNs;
+  while (!is_granted() && MonotonicClock().Now() < until) std::this_thread::yield();
+  for (int i = 0; i < kSomeSteps; ++i) WaitOf(*decode, /*expect_granted=*/true);
+}
+
+TEST_F(CoreArbiterTest, AStoppedWaiterCostsOneWaitAndTheCoresAreStillGranted) {
+  const auto holder = Open({});
+  holder->Enter();
+  const Child waiter([&] {
+    const auto arbiter = *CoreArbiter::Open(fd_, {.max_wait_ns = kPatientNs}, clock_);
     arbiter->Enter();
     arbiter->Leave();
+    while (true) pause();
   });
-  other.join();
+  AwaitWaiter();
+  waiter.Stop();
   holder->Leave();
+  const auto decode = Open({.max_wait_ns = kMaxWaitNs});
+  EXPECT_GE(WaitOf(*decode, /*expect_granted=*/true), kMaxWaitNs);
+  ExpectNoMoreWaits(*decode, /*expect_granted=*/true);
+
+  waiter.GoOn();
+  while (decode->SomebodyIsNext()) std::this_thread::yield();
+}
+
+TEST_F(CoreArbiterTest, AHolderThatComputesIsWaitedForAgain) {
+  const auto prefill = Open({.yields = true, .min_quantum_ns = kNsPerSecond});
+  prefill->Enter();
+  const auto decode = Open({.max_wait_ns = kMaxWaitNs});
+  WaitOf(*decode, /*expect_granted=*/false);
+  clock_.Advance(kNsPerMs);
+  EXPECT_FALSE(prefill->ShouldYield());
+  EXPECT_GE(WaitOf(*decode, /*expect_granted=*/false), kMaxWaitNs);
+  prefill->Leave();
+}
+
+TEST_F(CoreArbiterTest, AStepWithoutAGrantMakesWayWhenTheHolderGoesOn) {
+  const auto decode = Open({});
+  decode->Enter();
+  const auto prefill = Open({.yields = true, .period_ns = 5, .min_quantum_ns = 5, .max_wait_ns = kNsPerMs});
+  prefill->Enter();
+  ASSERT_FALSE(prefill->granted());
+  clock_.Advance(10);
+  EXPECT_FALSE(prefill->ShouldYield()) << "the holder is still stopped";
+  decode->Leave();
+  EXPECT_TRUE(prefill->ShouldYield());
+  prefill->Yield();
+  EXPECT_TRUE(prefill->granted());
+  prefill->Leave();
 }
 
 TEST_F(CoreArbiterTest, RefusesWhatIsNotAnArbiter) {

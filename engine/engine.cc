@@ -16,7 +16,7 @@ namespace baton::engine {
 
 class Engine::Impl {
  public:
-  Impl(const EngineOptions& options, ModelRunner& runner, KvPool& memory);
+  Impl(const EngineOptions& options, ModelRunner& runner, KvPool& memory, const PrefixNames& prefix_names);
 
   absl::StatusOr<SequenceId> Reserve(SequenceSpec spec, int32_t headroom_blocks);
   bool AcceptsFirst(SequenceId id, const OutputToken& first);
@@ -50,6 +50,7 @@ class Engine::Impl {
   ModelRunner& runner_;
   KvPool& memory_;
   const KvGroups groups_;
+  const PrefixNames prefix_names_;
   BlockPool pool_;
   BatchScheduler scheduler_;
   // Oldest first, which is in order of id.
@@ -66,11 +67,12 @@ class Engine::Impl {
   std::vector<StepEvent> events_;
 };
 
-Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& memory)
+Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& memory, const PrefixNames& prefix_names)
     : options_(options),
       runner_(runner),
       memory_(memory),
       groups_(runner.kv_layout().groups()),
+      prefix_names_(prefix_names),
       pool_(memory.block_count()),
       scheduler_({.chunk_tokens = options.chunk_tokens,
                   .max_sequences = options.max_sequences,
@@ -123,7 +125,8 @@ absl::StatusOr<SequenceId> Engine::Impl::Reserve(SequenceSpec spec, int32_t head
   if (sequences_.size() >= static_cast<size_t>(kMaxSequences)) {
     return absl::ResourceExhaustedError(absl::StrCat("all ", kMaxSequences, " sequences of the worker are taken"));
   }
-  auto sequence = std::make_unique<Sequence>(next_id_, std::move(spec), token_limit, groups_, options_.chunk_tokens);
+  auto sequence =
+      std::make_unique<Sequence>(next_id_, std::move(spec), token_limit, prefix_names_, groups_, options_.chunk_tokens);
   const PrefixHits hits = options_.prefix_cache ? FindPrefix(*sequence, pool_) : PrefixHits{};
   const int32_t blocks = BlocksForTokens(sequence->prompt_length());
   const int32_t wanted = BlocksToTake(*sequence, hits, blocks);
@@ -300,8 +303,8 @@ Engine::Impl::Sequences::iterator Engine::Impl::Position(SequenceId id) {
   return position;
 }
 
-Engine::Engine(const EngineOptions& options, ModelRunner& runner, KvPool& memory)
-    : impl_(std::make_unique<Impl>(options, runner, memory)) {}
+Engine::Engine(const EngineOptions& options, ModelRunner& runner, KvPool& memory, const PrefixNames& prefix_names)
+    : impl_(std::make_unique<Impl>(options, runner, memory, prefix_names)) {}
 Engine::~Engine() = default;
 
 absl::StatusOr<SequenceId> Engine::Reserve(SequenceSpec spec, int32_t headroom_blocks) {

@@ -35,6 +35,7 @@
 #include "common/kv_layout.h"
 #include "common/kv_pool.h"
 #include "engine/model_runner.h"
+#include "engine/prefix_hash.h"
 #include "engine/sequence_types.h"
 
 namespace baton::engine {
@@ -69,8 +70,8 @@ struct EngineLoad {
 class Engine {
  public:
   // `memory` has blocks of runner.kv_layout().block_bytes(). The caller owns it and the runner; both outlive the
-  // engine.
-  Engine(const EngineOptions& options, ModelRunner& runner, KvPool& memory);
+  // engine. `prefix_names` are this engine's own.
+  Engine(const EngineOptions& options, ModelRunner& runner, KvPool& memory, const PrefixNames& prefix_names);
   ~Engine();
 
   // INVALID_ARGUMENT when the prompt is empty, holds ids outside the vocabulary, leaves the context no room for an

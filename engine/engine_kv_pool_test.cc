@@ -30,7 +30,7 @@ class DeviceModel final : public FakeModel {
 struct DeviceEngine {
   FencedKvPool pool{kDeviceBlocks, FakeModel({}).kv_layout().block_bytes()};
   DeviceModel model{pool};
-  Engine engine{{}, model, pool};
+  Engine engine{{}, model, pool, PrefixNames({1, 2})};
 };
 
 SequenceSpec DeviceSpec(bool prefill_only = false) {
@@ -81,7 +81,7 @@ TEST(EngineOverDeviceMemory, DecodesWhatAnEngineOverHostMemoryHandsOver) {
   DeviceEngine sink;
   const SequenceId p = StartOnlyPrefill(source.engine);
   OutputToken first;
-  while (source.engine.HasWork()) first = source.engine.Step().front().token.value_or(first);
+  while (source.HasWork()) first = source.engine.Step().front().token.value_or(first);
   const SequenceId d = sink.engine.Reserve(DeviceSpec()).value();
   sink.pool.OnDevice([&](absl::Span<uint8_t> bytes) {
     for (size_t i = 0; i < sink.engine.PromptBlocks(d).size(); ++i) {

@@ -10,12 +10,12 @@ namespace baton::engine {
 // An idle loop looks at its timers at least this often.
 constexpr int64_t kMaxIdleWaitNs = 100 * kNsPerMs;
 
-EngineLoop::EngineLoop(Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_round,
+EngineLoop::EngineLoop(Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task report,
                        StepGate* gate)
     : engine_(engine),
       clock_(clock),
       policies_(std::move(policies)),
-      after_round_(std::move(after_round)),
+      report_(std::move(report)),
       gate_(gate),
       mailbox_(kMaxMailboxEvents) {}
 
@@ -29,10 +29,20 @@ void EngineLoop::RunTasks() {
 bool EngineLoop::RunOnce() {
   RunTasks();
   if (!engine_.HasWork()) return false;
+  report_();
+  step_began_.store(clock_.Now(), std::memory_order_relaxed);
+  RunStep();
+  steps_.fetch_add(1, std::memory_order_relaxed);
+  step_began_.store(kNever, std::memory_order_relaxed);
+  return true;
+}
+
+void EngineLoop::RunStep() {
   if (gate_ != nullptr) {
     gate_->Enter();
     // A sequence that became ready during the wait joins this very step.
     RunTasks();
+    report_();
   }
   const absl::Span<const StepEvent> events = engine_.Step();
   if (gate_ != nullptr) gate_->Leave();
@@ -41,7 +51,12 @@ bool EngineLoop::RunOnce() {
       if (policy->OnStepEvent(event)) break;
     }
   }
-  return true;
+}
+
+LoopProgress EngineLoop::Progress() const {
+  const TimeNs began = step_began_.load(std::memory_order_relaxed);
+  return {.steps = steps_.load(std::memory_order_relaxed),
+          .step_began = began == kNever ? std::nullopt : std::optional(began)};
 }
 
 TimeNs EngineLoop::NextRun() const {
@@ -54,7 +69,7 @@ TimeNs EngineLoop::NextRun() const {
 void EngineLoop::Run() {
   while (!mailbox_.closed()) {
     const bool stepped = RunOnce();
-    after_round_();
+    report_();
     if (stepped) continue;
     const TimeNs now = clock_.Now();
     const TimeNs next = NextRun();

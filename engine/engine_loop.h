@@ -3,7 +3,10 @@
 #ifndef BATON_ENGINE_ENGINE_LOOP_H_
 #define BATON_ENGINE_ENGINE_LOOP_H_
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,14 +28,22 @@ class PhasePolicy {
   virtual TimeNs NextTimer() const = 0;
 };
 
+// What tells a busy loop from one that hangs.
+struct LoopProgress {
+  // Steps that have ended.
+  int64_t steps = 0;
+  // When the step under way began, its wait at the gate included; none while the loop is idle.
+  std::optional<TimeNs> step_began;
+};
+
 class EngineLoop {
  public:
   using Task = std::function<void()>;
 
-  // The engine, the policies and the gate outlive the loop. `after_round` runs on the loop's thread after every round,
-  // for reports of load. Each step waits at the gate, if there is one.
+  // The engine, the policies and the gate outlive the loop. `report` runs on the loop's thread before every step, so
+  // that nothing that was said waits for the step, and after every round. Each step waits at the gate, if there is one.
   EngineLoop(
-      Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task after_round = [] {},
+      Engine& engine, const Clock& clock, std::vector<PhasePolicy*> policies, Task report = [] {},
       StepGate* gate = nullptr);
 
   // Any thread. False when the loop is overloaded or stopped: the task will not run.
@@ -47,6 +58,9 @@ class EngineLoop {
   // When RunOnce next has something to do without a new task. This is now if the engine has work.
   TimeNs NextRun() const;
 
+  // Any thread. Two relaxed loads, which may be of moments just before and just after a step's end.
+  LoopProgress Progress() const;
+
   // Runs rounds until Stop.
   void Run();
   // Any thread.
@@ -54,13 +68,17 @@ class EngineLoop {
 
  private:
   void RunTasks();
+  void RunStep();
 
   Engine& engine_;
   const Clock& clock_;
   const std::vector<PhasePolicy*> policies_;
-  const Task after_round_;
+  const Task report_;
   StepGate* const gate_;
   Mailbox<Task> mailbox_;
+  std::atomic<int64_t> steps_{0};
+  // kNever while no step is under way.
+  std::atomic<TimeNs> step_began_{kNever};
 };
 
 }  // namespace baton::engine

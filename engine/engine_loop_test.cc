@@ -1,9 +1,12 @@
 #include "engine/engine_loop.h"
 
 #include <functional>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "common/limits.h"
 #include "common/testing/manual_clock.h"
 #include "engine/step_gate.h"
 #include "engine/testing/checked_engine.h"
@@ -36,12 +39,13 @@ class NotingPolicy final : public PhasePolicy {
  public:
   bool OnStepEvent(const StepEvent& event) override {
     seen.push_back(event.sequence);
-    return true;
+    return event.sequence != not_mine;
   }
   void OnTimer() override {}
   TimeNs NextTimer() const override { return kNever; }
 
   std::vector<SequenceId> seen;
+  SequenceId not_mine = 0;
 };
 
 class EngineLoopTest : public testing::Test {
@@ -54,7 +58,8 @@ class EngineLoopTest : public testing::Test {
   ManualClock clock_;
   NotingPolicy policy_;
   FakeGate gate_;
-  EngineLoop loop_{engine_.engine, clock_, {&policy_}, [] {}, &gate_};
+  NotingPolicy last_policy_;
+  EngineLoop loop_{engine_.engine, clock_, {&policy_, &last_policy_}, [] {}, &gate_};
 };
 
 TEST_F(EngineLoopTest, WhatBecomesReadyWhileTheLoopWaitsForTheCoresIsInThatVeryStep) {
@@ -65,6 +70,30 @@ TEST_F(EngineLoopTest, WhatBecomesReadyWhileTheLoopWaitsForTheCoresIsInThatVeryS
   EXPECT_TRUE(loop_.RunOnce());
   EXPECT_THAT(policy_.seen, UnorderedElementsAre(first, late));
   EXPECT_THAT(gate_.calls, ElementsAre('e', 'l'));
+}
+
+TEST_F(EngineLoopTest, WhatIsSaidBeforeAStepIsReportedBeforeItsWaitAndBeforeIt) {
+  EngineLoop loop(
+      engine_.engine, clock_, {&policy_}, [this] { gate_.calls.push_back('r'); }, &gate_);
+  engine_.engine.StartPrefill(Reserve());
+  EXPECT_TRUE(loop.RunOnce());
+  EXPECT_THAT(gate_.calls, ElementsAre('r', 'e', 'r', 'l'));
+}
+
+TEST_F(EngineLoopTest, AnEventGoesToTheFirstPolicyThatTakesIt) {
+  const SequenceId first = Reserve();
+  policy_.not_mine = Reserve();
+  engine_.engine.StartPrefill(first);
+  engine_.engine.StartPrefill(policy_.not_mine);
+  loop_.RunOnce();
+  EXPECT_THAT(policy_.seen, UnorderedElementsAre(first, policy_.not_mine));
+  EXPECT_THAT(last_policy_.seen, ElementsAre(policy_.not_mine));
+}
+
+TEST_F(EngineLoopTest, WhileTheEngineHasWorkTheNextRoundIsDueNow) {
+  EXPECT_EQ(loop_.NextRun(), kNever);
+  engine_.engine.StartPrefill(Reserve());
+  EXPECT_EQ(loop_.NextRun(), clock_.Now());
 }
 
 TEST_F(EngineLoopTest, WithoutWorkTheCoresAreNotAskedFor) {
@@ -79,6 +108,36 @@ TEST_F(EngineLoopTest, WorkThatIsCancelledDuringTheWaitGivesTheCoresBack) {
   loop_.RunOnce();
   EXPECT_THAT(policy_.seen, ElementsAre());
   EXPECT_THAT(gate_.calls, ElementsAre('e', 'l'));
+}
+
+TEST_F(EngineLoopTest, TasksThatWaitForTheLoopAreBounded) {
+  int64_t ran = 0;
+  for (size_t i = 0; i < kMaxMailboxEvents; ++i) ASSERT_TRUE(loop_.Post([&] { ++ran; }));
+  EXPECT_FALSE(loop_.Post([&] { ++ran; }));
+  loop_.RunOnce();
+  EXPECT_EQ(ran, static_cast<int64_t>(kMaxMailboxEvents));
+  EXPECT_TRUE(loop_.Post([] {}));
+}
+
+TEST_F(EngineLoopTest, ProgressShowsTheStepUnderWayAndCountsThoseThatHaveEnded) {
+  EXPECT_EQ(loop_.Progress().step_began, std::nullopt);
+  loop_.RunOnce();
+  EXPECT_EQ(loop_.Progress().steps, 0) << "an idle round is not a step";
+  engine_.engine.StartPrefill(Reserve());
+  const TimeNs began = clock_.Now();
+  LoopProgress during;
+  gate_.during_wait = [&] {
+    clock_.Advance(kNsPerSecond);
+    // As the thread that watches the loop would.
+    std::thread([&] { during = loop_.Progress(); }).join();
+  };
+  loop_.RunOnce();
+  EXPECT_EQ(during.step_began, began) << "a step that hangs at the gate grows old too";
+  EXPECT_EQ(during.steps, 0);
+  EXPECT_EQ(loop_.Progress().step_began, std::nullopt);
+  EXPECT_EQ(loop_.Progress().steps, 1);
+  loop_.RunOnce();
+  EXPECT_EQ(loop_.Progress().steps, 2);
 }
 
 }  // namespace

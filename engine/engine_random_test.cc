@@ -266,7 +266,7 @@ TEST(EngineRandom, TokensDoNotDependOnBatchChunksOrCache) {
             for (int32_t step = 0; step < i && i < neighbours; ++step) test.engine.Step();
           }
           std::vector<int32_t> tokens;
-          while (test.engine.HasWork()) {
+          while (test.HasWork()) {
             for (const StepEvent& event : test.engine.Step()) {
               if (event.token && event.sequence == id) tokens.push_back(event.token->token);
             }
@@ -297,7 +297,7 @@ TEST(FakeModel, OneFlippedBitInAnyBlockChangesTheTokens) {
       ASSERT_GT(test.engine.PromptBlocks(id).size(), block);
       // A cell that the next row sees.
       test.Block(test.engine.PromptBlocks(id)[block])[16 * 11] ^= 1;
-      while (test.engine.HasWork()) tokens.push_back(test.engine.Step().front().token->token);
+      while (test.HasWork()) tokens.push_back(test.engine.Step().front().token->token);
       EXPECT_NE(tokens, expected) << "block " << block;
       EXPECT_EQ(tokens[0], expected[0]);
     }

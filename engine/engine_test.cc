@@ -6,56 +6,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/limits.h"
 #include "engine/testing/checked_engine.h"
+#include "engine/testing/run_engine.h"
 #include "gtest/gtest.h"
 
 namespace baton::engine {
 namespace {
-
-std::vector<int32_t> Prompt(int32_t length, int32_t first = 1) {
-  std::vector<int32_t> prompt(static_cast<size_t>(length));
-  for (int32_t i = 0; i < length; ++i) prompt[static_cast<size_t>(i)] = (first + i * 7) % 64;
-  return prompt;
-}
-
-SequenceSpec Spec(std::vector<int32_t> prompt, int32_t max_tokens, bool prefill_only = false) {
-  SequenceSpec spec;
-  spec.prompt = std::move(prompt);
-  spec.sampling.max_tokens = max_tokens;
-  spec.prefill_only = prefill_only;
-  return spec;
-}
-
-struct Outcome {
-  std::vector<int32_t> tokens;
-  FinishReason finish = FinishReason::kNone;
-  std::vector<int32_t> computed;
-};
-
-void Collect(absl::Span<const StepEvent> events, std::map<SequenceId, Outcome>& outcomes) {
-  for (const StepEvent& event : events) {
-    Outcome& outcome = outcomes[event.sequence];
-    outcome.computed.push_back(event.computed_tokens);
-    if (!event.token) continue;
-    ASSERT_EQ(event.token->index, static_cast<int32_t>(outcome.tokens.size()));
-    ASSERT_EQ(outcome.finish, FinishReason::kNone);
-    outcome.tokens.push_back(event.token->token);
-    outcome.finish = event.token->finish;
-  }
-}
-
-std::map<SequenceId, Outcome> RunAll(Engine& engine, std::map<SequenceId, Outcome> outcomes = {}) {
-  constexpr int kMaxSteps = 100'000;
-  for (int step = 0; engine.HasWork() && step < kMaxSteps; ++step) Collect(engine.Step(), outcomes);
-  EXPECT_FALSE(engine.HasWork()) << "no progress";
-  return outcomes;
-}
-
-SequenceId Start(Engine& engine, SequenceSpec spec) {
-  const SequenceId id = engine.Reserve(std::move(spec)).value();
-  engine.StartPrefill(id);
-  return id;
-}
 
 TEST(Engine, RefusesWhatCanNeverRun) {
   TestEngine test(8, {}, {.context_length = 100});
@@ -87,6 +44,19 @@ TEST(Engine, ReserveRefusesWhenThePoolIsFullAndTakesNothing) {
   test.engine.Release(id);
   EXPECT_EQ(test.engine.Load().used_blocks, 0);
   EXPECT_TRUE(test.engine.Reserve(Spec(Prompt(17, 5), 1)).ok());
+}
+
+TEST(Engine, SequencesAreBounded) {
+  TestEngine test(kMaxSequences + 1);
+  SequenceId last = 0;
+  for (int32_t i = 0; i < kMaxSequences; ++i) {
+    const absl::StatusOr<SequenceId> id = test.engine.Reserve(Spec(Prompt(3), 1));
+    ASSERT_TRUE(id.ok()) << id.status();
+    last = *id;
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(test.engine.Reserve(Spec(Prompt(3), 1)).status()));
+  test.engine.Release(last);
+  EXPECT_TRUE(test.engine.Reserve(Spec(Prompt(3), 1)).ok());
 }
 
 TEST(Engine, TokensAreTheModelsOwn) {
@@ -184,7 +154,7 @@ TEST(Engine, DecodeGoesOnFromBlocksThatWereComputedElsewhere) {
   TestEngine sink(16);
   const SequenceId p = Start(source.engine, Spec(Prompt(40), 20, true));
   OutputToken first;
-  while (source.engine.HasWork()) first = source.engine.Step().front().token.value_or(first);
+  while (source.HasWork()) first = source.engine.Step().front().token.value_or(first);
   const SequenceId d = sink.engine.Reserve(Spec(Prompt(40), 20)).value();
   EXPECT_FALSE(sink.engine.HasWork());
   EXPECT_EQ(sink.engine.Load().pending_prompt_tokens, 40);
@@ -197,12 +167,30 @@ TEST(Engine, DecodeGoesOnFromBlocksThatWereComputedElsewhere) {
   // Others find the prompt at once.
   EXPECT_EQ(sink.engine.cached_tokens(sink.engine.Reserve(Spec(Prompt(40), 20)).value()), 32);
   std::vector<int32_t> tokens = {first.token};
-  while (sink.engine.HasWork()) {
+  while (sink.HasWork()) {
     const StepEvent event = sink.engine.Step().front();
     EXPECT_EQ(event.token->index, static_cast<int32_t>(tokens.size()));
     tokens.push_back(event.token->token);
   }
   EXPECT_EQ(tokens, FakeModelTokens({}, Prompt(40), Spec({}, 20).sampling, {}));
+}
+
+TEST(Engine, APeersFirstTokenIsAcceptedOnlyAsTheRequestWouldHaveIt) {
+  TestEngine test(16, {.eos_ids = {9}});
+  const SequenceId longer = test.engine.Reserve(Spec(Prompt(20), 2)).value();
+  const SequenceId one = test.engine.Reserve(Spec(Prompt(20), 1)).value();
+  const auto accepts = [&](SequenceId id, int32_t token, FinishReason finish, int32_t index = 0) {
+    return test.engine.AcceptsFirst(id, {.index = index, .token = token, .finish = finish});
+  };
+  EXPECT_TRUE(accepts(longer, 63, FinishReason::kNone));
+  EXPECT_TRUE(accepts(longer, 9, FinishReason::kStop));
+  EXPECT_TRUE(accepts(one, 63, FinishReason::kLength));
+  EXPECT_FALSE(accepts(longer, 63, FinishReason::kLength));
+  EXPECT_FALSE(accepts(longer, 9, FinishReason::kNone));
+  EXPECT_FALSE(accepts(one, 63, FinishReason::kNone));
+  EXPECT_FALSE(accepts(longer, 64, FinishReason::kNone));
+  EXPECT_FALSE(accepts(longer, -1, FinishReason::kNone));
+  EXPECT_FALSE(accepts(longer, 5, FinishReason::kNone, 1));
 }
 
 TEST(Engine, PromptDigestDoesNotDependOnWhatTheBlocksHeldBefore) {
@@ -221,77 +209,6 @@ TEST(Engine, UnusedRowsOfThePromptsLastBlockAreZeroFromReservationOn) {
   const SequenceId id = test.engine.Reserve(Spec(Prompt(21), 5)).value();
   const absl::Span<const uint8_t> tail = test.Block(test.engine.PromptBlocks(id)[1]);
   EXPECT_EQ(std::count(tail.begin(), tail.end(), 0), static_cast<ptrdiff_t>(tail.size()));
-}
-
-TEST(Engine, PromptDigestSurvivesPreemptionInTheMiddleOfThePrompt) {
-  const Digest128 expected = [] {
-    TestEngine alone(8);
-    const SequenceId id = Start(alone.engine, Spec(Prompt(53, 9), 1));
-    alone.engine.Step();
-    return alone.engine.PromptDigest(id);
-  }();
-  // The old sequence needs its third block while the young one is at its prompt.
-  TestEngine test(6, {.chunk_tokens = 16, .prefix_cache = false});
-  std::map<SequenceId, Outcome> outcomes;
-  const SequenceId old = Start(test.engine, Spec(Prompt(31), 4));
-  for (int i = 0; i < 2; ++i) Collect(test.engine.Step(), outcomes);
-  const SequenceId young = Start(test.engine, Spec(Prompt(53, 9), 1));
-  Collect(test.engine.Step(), outcomes);
-  EXPECT_EQ(outcomes[young].computed, (std::vector<int32_t>{16}));
-  Collect(test.engine.Step(), outcomes);
-  ASSERT_EQ(test.engine.Load().preempted, 1);
-  outcomes = RunAll(test.engine, outcomes);
-  for (BlockId block = 0; block < 6; ++block) std::fill(test.Block(block).begin(), test.Block(block).end(), 0x77);
-  test.engine.Release(old);
-  RunAll(test.engine, outcomes);
-  EXPECT_EQ(test.engine.PromptDigest(young), expected);
-}
-
-TEST(Engine, PreemptsTheYoungestAndBothFinishWithTheirTokens) {
-  TestEngine test(5, {.chunk_tokens = 64});
-  const SequenceId old = Start(test.engine, Spec(Prompt(30), 30));
-  const SequenceId young = Start(test.engine, Spec(Prompt(30, 9), 30));
-  std::map<SequenceId, Outcome> outcomes;
-  bool young_was_preempted = false;
-  while (test.engine.HasWork()) {
-    Collect(test.engine.Step(), outcomes);
-    if (test.engine.Load().preempted > 0) {
-      young_was_preempted = true;
-      EXPECT_LT(outcomes[young].tokens.size(), 30u);
-    }
-    if (outcomes[old].finish != FinishReason::kNone && outcomes[young].finish == FinishReason::kNone) {
-      test.engine.Stop(old);
-    }
-    if (outcomes[old].finish != FinishReason::kNone && test.engine.Load().preempted > 0) break;
-  }
-  EXPECT_TRUE(young_was_preempted);
-  EXPECT_EQ(outcomes[old].tokens, FakeModelTokens({}, Prompt(30), Spec({}, 30).sampling, {}));
-  // A finished sequence keeps its blocks; without them the young one has no room.
-  EXPECT_FALSE(test.engine.HasWork());
-  test.engine.Release(old);
-  EXPECT_TRUE(test.engine.HasWork());
-  while (test.engine.HasWork()) Collect(test.engine.Step(), outcomes);
-  EXPECT_EQ(outcomes[young].tokens, FakeModelTokens({}, Prompt(30, 9), Spec({}, 30).sampling, {}));
-  test.engine.Release(young);
-  EXPECT_EQ(test.engine.Load().used_blocks, 0);
-}
-
-TEST(Engine, SequenceThatAPeerReadsIsNeverPreempted) {
-  TestEngine test(5, {.chunk_tokens = 16});
-  std::map<SequenceId, Outcome> outcomes;
-  const SequenceId old = Start(test.engine, Spec(Prompt(30), 40));
-  for (int i = 0; i < 2; ++i) Collect(test.engine.Step(), outcomes);
-  const SequenceId held = Start(test.engine, Spec(Prompt(40, 9), 1, true));
-  const std::vector<BlockId> blocks = test.engine.PromptBlocks(held);
-  while (test.engine.HasWork()) {
-    Collect(test.engine.Step(), outcomes);
-    ASSERT_EQ(test.engine.PromptBlocks(held), blocks);
-  }
-  EXPECT_EQ(outcomes[held].tokens.size(), 1u);
-  EXPECT_EQ(test.engine.Load().preempted, 1);
-  test.engine.Release(held);
-  while (test.engine.HasWork()) Collect(test.engine.Step(), outcomes);
-  EXPECT_EQ(outcomes[old].tokens, FakeModelTokens({}, Prompt(30), Spec({}, 40).sampling, {}));
 }
 
 TEST(Engine, StopAndReleaseAreLegalInEveryState) {
@@ -324,28 +241,6 @@ TEST(Engine, LoadCountsWhatItSays) {
   EXPECT_EQ(load.cached_blocks, 0);
   EXPECT_EQ(load.running, 1);
   EXPECT_EQ(load.pending_prompt_tokens, 24 + 20);
-}
-
-TEST(Engine, ChunksEndAtBlocksWhileOthersDecode) {
-  TestEngine test(64, {.chunk_tokens = 64});
-  for (int32_t i = 0; i < 3; ++i) Start(test.engine, Spec(Prompt(10, i), 20));
-  std::map<SequenceId, Outcome> outcomes;
-  Collect(test.engine.Step(), outcomes);
-  // CheckedModel looks at the ends; three decode rows leave 61 rows, which is 48.
-  const SequenceId id = Start(test.engine, Spec(Prompt(100, 9), 1));
-  EXPECT_EQ(RunAll(test.engine, outcomes)[id].computed, (std::vector<int32_t>{48, 100}));
-}
-
-TEST(Engine, PrefillAndDecodeShareASlotLimit) {
-  TestEngine test(64, {.chunk_tokens = 16, .max_sequences = 2});
-  for (int32_t i = 0; i < 3; ++i) Start(test.engine, Spec(Prompt(10, i), 50));
-  std::map<SequenceId, Outcome> outcomes;
-  while (test.engine.HasWork()) {
-    const absl::Span<const StepEvent> events = test.engine.Step();
-    EXPECT_LE(events.size(), 2u);
-    Collect(events, outcomes);
-  }
-  for (const auto& [id, outcome] : outcomes) EXPECT_EQ(outcome.tokens.size(), 50u);
 }
 
 TEST(EngineDeathTest, UnknownSequenceIsABug) {

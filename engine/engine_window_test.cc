@@ -45,6 +45,15 @@ std::vector<int32_t> OracleTokens(const SequenceSpec& spec) {
   return FakeModelTokens(kSliding, spec.prompt, spec.sampling, {});
 }
 
+TEST(EngineWindow, APromptThatIsReleasedBeforeItsEndGivesItsPromiseBack) {
+  TestEngine test(100, {.chunk_tokens = 16}, kSliding);
+  const SequenceId id = StartOf(test.engine, Asks(TextOf(5 * kWindow), 1));
+  test.engine.Step();
+  ASSERT_GT(test.engine.Load().used_blocks, 0);
+  test.engine.Release(id);
+  EXPECT_EQ(test.engine.Load().used_blocks, 0);
+}
+
 TEST(EngineWindow, SequenceOfManyWindowsNeverHoldsMoreThanAWindowAndAChunkOfSlidingGroups) {
   for (const int32_t chunk : {16, 48, 256}) {
     const SequenceSpec spec = Asks(TextOf(10 * kWindow + 5), 6 * kWindow);
@@ -53,7 +62,7 @@ TEST(EngineWindow, SequenceOfManyWindowsNeverHoldsMoreThanAWindowAndAChunkOfSlid
     TestEngine test(most, {.chunk_tokens = chunk, .prefix_cache = false}, kSliding);
     const SequenceId id = StartOf(test.engine, spec);
     std::vector<int32_t> tokens;
-    while (test.engine.HasWork()) {
+    while (test.HasWork()) {
       EXPECT_LE(test.engine.Load().used_blocks, most);
       for (const StepEvent& event : test.engine.Step()) {
         if (event.token) tokens.push_back(event.token->token);
@@ -107,7 +116,7 @@ TEST(EngineWindow, DecodeGoesOnFromWhatWasHandedOver) {
   spec.prefill_only = true;
   const SequenceId p = StartOf(source.engine, spec);
   OutputToken first;
-  while (source.engine.HasWork()) first = source.engine.Step().front().token.value_or(first);
+  while (source.HasWork()) first = source.engine.Step().front().token.value_or(first);
   spec.prefill_only = false;
   spec.pulls_prompt = true;
   const SequenceId d = sink.engine.Reserve(spec).value();
@@ -184,7 +193,7 @@ TEST(EngineWindow, SequencesThatShareAPrefixEachSlideOn) {
   const SequenceId second = StartOf(test.engine, spec);
   EXPECT_EQ(test.engine.cached_tokens(second), 304);
   std::vector<int32_t> second_tokens;
-  while (test.engine.HasWork()) {
+  while (test.HasWork()) {
     for (const StepEvent& event : test.engine.Step()) {
       if (!event.token) continue;
       (event.sequence == first ? first_tokens : second_tokens).push_back(event.token->token);
@@ -206,7 +215,7 @@ TEST(EngineWindow, PreemptedSequenceComesBackWithItsTokens) {
   const SequenceId young = StartOf(test.engine, young_spec);
   std::vector<int32_t> old_tokens, young_tokens;
   bool was_preempted = false;
-  while (test.engine.HasWork()) {
+  while (test.HasWork()) {
     for (const StepEvent& event : test.engine.Step()) {
       if (!event.token) continue;
       (event.sequence == old ? old_tokens : young_tokens).push_back(event.token->token);

@@ -29,7 +29,7 @@ TEST(EngineOverARunnerBehind, TokensAreThoseOfARunnerThatIsWaitedFor) {
   // So few blocks that sequences are preempted and prefixes found again.
   std::vector<uint8_t> memory(20 * model.kv_layout().block_bytes());
   HostKvPool pool(absl::MakeSpan(memory), model.kv_layout().block_bytes());
-  Engine engine(options, runner, pool);
+  Engine engine(options, runner, pool, PrefixNames({1, 2}));
   std::map<SequenceId, int32_t> running;
   std::map<int32_t, std::vector<int32_t>> tokens;
   int32_t next = 0;

@@ -6,9 +6,9 @@
 
 namespace baton::engine {
 
-Digest128 PrefixRoot(std::string_view tenant) { return DigestBytes(tenant.data(), tenant.size()); }
+Digest128 PrefixNames::Root(std::string_view tenant) const { return SipHash128(key_, tenant.data(), tenant.size()); }
 
-Digest128 NextBlockName(const Digest128& parent, absl::Span<const int32_t> tokens) {
+Digest128 PrefixNames::Next(const Digest128& parent, absl::Span<const int32_t> tokens) const {
   BATON_CHECK(tokens.size() == kBlockTokens) << tokens.size();
   struct {
     uint64_t high;
@@ -17,7 +17,7 @@ Digest128 NextBlockName(const Digest128& parent, absl::Span<const int32_t> token
   } link = {parent.high, parent.low, {}};
   static_assert(sizeof(link) == 16 + 4 * kBlockTokens, "padding would be hashed");
   std::memcpy(link.tokens, tokens.data(), sizeof(link.tokens));
-  return DigestBytes(&link, sizeof(link));
+  return SipHash128(key_, &link, sizeof(link));
 }
 
 }  // namespace baton::engine

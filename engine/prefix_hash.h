@@ -1,6 +1,8 @@
-// Names of full KV blocks: a hash chain over the tenant, all tokens up to the block's end, and the group of layers.
-// Because of row independence equal names mean equal bytes. So the same names serve prefix reuse, skipped transfers and
-// routing by cache content.
+// Names of full KV blocks: a chain of keyed hashes over the tenant, all tokens up to the block's end, and the group of
+// layers. Because of row independence equal names mean equal bytes, so the cache compares no tokens.
+//
+// Every worker draws a key of its own. Clients choose the tokens; without the key nobody can make two prompts whose
+// blocks have the same name. Names therefore mean something to their own worker only, and never leave it.
 #ifndef BATON_ENGINE_PREFIX_HASH_H_
 #define BATON_ENGINE_PREFIX_HASH_H_
 
@@ -10,15 +12,23 @@
 #include "absl/types/span.h"
 #include "common/digest.h"
 #include "common/kv_layout.h"
+#include "common/sip_hash.h"
 
 namespace baton::engine {
 
-// The beginning of a tenant's chains. Blocks of different tenants never share a name.
-Digest128 PrefixRoot(std::string_view tenant);
+class PrefixNames {
+ public:
+  explicit PrefixNames(const SipKey& key) : key_(key) {}
 
-// Name of group 0's block that follows `parent` and holds exactly kBlockTokens tokens. Equals DigestChain; allocates
-// nothing.
-Digest128 NextBlockName(const Digest128& parent, absl::Span<const int32_t> tokens);
+  // The beginning of a tenant's chains. Blocks of different tenants never share a name.
+  Digest128 Root(std::string_view tenant) const;
+
+  // Name of group 0's block that follows `parent` and holds exactly kBlockTokens tokens. Allocates nothing.
+  Digest128 Next(const Digest128& parent, absl::Span<const int32_t> tokens) const;
+
+ private:
+  SipKey key_;
+};
 
 // Name of another group's block of the same tokens.
 inline Digest128 NameInGroup(const Digest128& name, int32_t group) {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/check.h"
-#include "engine/prefix_hash.h"
 
 namespace baton::engine {
 namespace {
@@ -18,10 +17,12 @@ bool HasSlidingBlocks(const KvGroups& groups, const Digest128& name, const Block
 
 }  // namespace
 
-Sequence::Sequence(SequenceId id, SequenceSpec spec, int32_t token_limit, const KvGroups& groups, int32_t chunk_tokens)
+Sequence::Sequence(SequenceId id, SequenceSpec spec, int32_t token_limit, const PrefixNames& names,
+                   const KvGroups& groups, int32_t chunk_tokens)
     : id_(id),
       spec_(std::move(spec)),
       token_limit_(token_limit),
+      prefix_names_(names),
       groups_(groups),
       chunk_tokens_(chunk_tokens),
       block_stride_(BlocksForTokens(token_limit)) {
@@ -59,8 +60,8 @@ int32_t Sequence::SlidingBlocks(int32_t cached, int32_t end) const {
 absl::Span<const Digest128> Sequence::BlockNames(int32_t count) {
   BATON_CHECK(count * kBlockTokens <= length()) << count << " blocks of " << length() << " tokens";
   while (static_cast<int32_t>(names_.size()) < count) {
-    const Digest128 parent = names_.empty() ? PrefixRoot(spec_.tenant) : names_.back();
-    names_.push_back(NextBlockName(parent, tokens().subspan(names_.size() * kBlockTokens, kBlockTokens)));
+    const Digest128 parent = names_.empty() ? prefix_names_.Root(spec_.tenant) : names_.back();
+    names_.push_back(prefix_names_.Next(parent, tokens().subspan(names_.size() * kBlockTokens, kBlockTokens)));
   }
   return absl::MakeConstSpan(names_).first(static_cast<size_t>(count));
 }

@@ -18,6 +18,7 @@
 #include "common/digest.h"
 #include "common/kv_layout.h"
 #include "engine/block_pool.h"
+#include "engine/prefix_hash.h"
 #include "engine/sequence_types.h"
 
 namespace baton::engine {
@@ -29,7 +30,7 @@ class Sequence {
  public:
   // Prompt and outputs never exceed `token_limit`. At most `chunk_tokens` rows of the sequence run in a step. Allocates
   // everything that the sequence will need.
-  Sequence(SequenceId id, SequenceSpec spec, int32_t token_limit, const KvGroups& groups = {},
+  Sequence(SequenceId id, SequenceSpec spec, int32_t token_limit, const PrefixNames& names, const KvGroups& groups = {},
            int32_t chunk_tokens = kBlockTokens);
 
   SequenceId id() const { return id_; }
@@ -102,6 +103,7 @@ class Sequence {
   const SequenceId id_;
   const SequenceSpec spec_;
   const int32_t token_limit_;
+  const PrefixNames prefix_names_;
   const KvGroups groups_;
   const int32_t chunk_tokens_;
   const int32_t block_stride_;

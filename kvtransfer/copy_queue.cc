@@ -43,6 +43,11 @@ void CopyQueue::Poll(std::vector<ReadCompletion>& completions) {
   }
 }
 
+size_t CopyQueue::in_flight(PeerId peer) const {
+  return static_cast<size_t>(
+      std::count_if(active_.begin(), active_.end(), [&](const Active& active) { return active.job.peer == peer; }));
+}
+
 void CopyQueue::CancelPeer(PeerId peer) {
   std::erase_if(active_, [&](const Active& active) {
     if (active.job.peer != peer) return false;

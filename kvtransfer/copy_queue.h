@@ -39,6 +39,8 @@ class CopyQueue {
 
   // Reads that have not been reported yet.
   size_t in_flight() const { return active_.size() + cancelled_.size(); }
+  // Those of this peer that still copy.
+  size_t in_flight(PeerId peer) const;
 
  private:
   struct Active {

@@ -24,8 +24,19 @@
 
 namespace baton::kvtransfer {
 
+// Where a reader runs. What is not known is empty or 0.
+struct ReaderProcess {
+  // Equal in processes that can share memory: HostIdentity (transport_address.h).
+  std::string host;
+  // Numbers of processes mean the same in one namespace alone.
+  std::string pid_namespace;
+  int32_t pid = 0;
+};
+
 struct FetchOpen {
   JobKey key;
+  // What the router gave both workers of the attempt: it proves that the reader is the one that was named.
+  Id128 secret;
   // The process that the router named. Another process at the same address refuses.
   Incarnation source;
   std::string fingerprint;
@@ -33,6 +44,8 @@ struct FetchOpen {
   int32_t first_block = 0;
   // How long the source keeps blocks after it last heard from the reader.
   int64_t lease_ms = 0;
+  // Tells the source when the reader cannot be reading any more.
+  ReaderProcess reader = {};
 };
 
 struct FetchAccepted {

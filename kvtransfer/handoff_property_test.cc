@@ -14,6 +14,7 @@
 #include "kvtransfer/kv_sink.h"
 #include "kvtransfer/kv_source.h"
 #include "kvtransfer/testing/describe_handoff.h"
+#include "kvtransfer/testing/fake_block_access.h"
 
 namespace baton::kvtransfer {
 namespace {
@@ -86,8 +87,11 @@ struct Stream {
 
 class World {
  public:
-  explicit World(uint64_t seed) : random_(seed) {
-    for (int i = 0; i < kSources; ++i) sources_.push_back(std::make_unique<Source>(clock_));
+  explicit World(uint64_t seed) : random_(seed), owners_serve_reads_(seed % 3 == 0) {
+    for (int i = 0; i < kSources; ++i) {
+      sources_.push_back(std::make_unique<Source>(clock_));
+      sources_.back()->access.stops_readers = owners_serve_reads_;
+    }
     for (int i = 0; i < kSinks; ++i) sinks_.push_back(std::make_unique<Sink>(clock_));
   }
 
@@ -113,7 +117,7 @@ class World {
     bool stopped = false;
   };
   struct Source {
-    explicit Source(const Clock& clock) : core(Options(), clock) {}
+    explicit Source(const Clock& clock) : core(Options(), clock, access) {}
     static KvSourceOptions Options() {
       KvSourceOptions options;
       options.incarnation = kSourceIncarnation;
@@ -127,6 +131,7 @@ class World {
       return options;
     }
     Pool pool;
+    FakeBlockAccess access;
     KvSource core;
     std::map<JobKey, Licensed> licensed;
     std::set<JobKey> ever_licensed;
@@ -135,7 +140,10 @@ class World {
   };
   struct ReadInFlight {
     FetchStreamId stream = 0;
+    Id128 fetch;
     std::vector<CopyRange> ranges;
+    // The owner no longer served it.
+    bool refused = false;
   };
   struct Fetching {
     JobKey key;
@@ -154,7 +162,7 @@ class World {
       options.lease_ms = kPropertyLeaseMs;
       options.renew_ms = 50;
       options.max_blocks_per_read = 3;
-      options.max_reads_in_flight = 3;
+      options.max_reads_per_peer = 3;
       return options;
     }
     Pool pool;
@@ -208,7 +216,7 @@ class World {
 
   void Prefill(const PlannedJob& job) {
     const absl::Status status =
-        sources_[static_cast<size_t>(job.source)]->core.OnPrefill(job.key, job.deadline, job.solo);
+        sources_[static_cast<size_t>(job.source)]->core.OnPrefill(job.key, SecretOf(job.key), job.deadline, job.solo);
     if (!status.ok() && !absl::IsCancelled(status)) Fail("Prefill: " + status.ToString());
   }
 
@@ -216,6 +224,7 @@ class World {
     Sink& sink = *sinks_[static_cast<size_t>(job.sink)];
     FetchSpec spec;
     spec.key = job.key;
+    spec.secret = SecretOf(job.key);
     spec.source_target = std::to_string(job.source);
     spec.source = kSourceIncarnation;
     spec.fingerprint = "same";
@@ -310,7 +319,7 @@ class World {
     if (clock_.Now() >= fetch.confirmed + kPropertyLeaseMs * kNsPerMs / 4 * 3)
       Fail("a read starts in the lease's last quarter");
     ++fetch.reads;
-    sink.reads[action.tag] = {action.stream, action.ranges};
+    sink.reads[action.tag] = {.stream = action.stream, .fetch = action.fetch, .ranges = action.ranges};
     const TimeNs duration = Chance(3) ? DelayOf(800) : DelayOf(10);
     const bool fails = Chance(2);
     // The bytes move at two moments, so that memory may change between them.
@@ -318,15 +327,18 @@ class World {
     After(duration, [this, sink_index, tag = action.tag, fails] {
       CopyHalf(sink_index, tag, 1);
       Sink& reader = *sinks_[static_cast<size_t>(sink_index)];
+      const bool refused = reader.reads.at(tag).refused;
       --reader.fetches.at(reader.reads.at(tag).stream).reads;
       reader.reads.erase(tag);
-      reader.core.OnReadDone(tag, fails ? absl::UnavailableError("lost") : absl::OkStatus());
+      reader.core.OnReadDone(tag, fails || refused ? absl::UnavailableError("lost") : absl::OkStatus());
     });
   }
   void CopyHalf(int sink_index, uint64_t tag, size_t half) {
     Sink& sink = *sinks_[static_cast<size_t>(sink_index)];
-    const ReadInFlight& read = sink.reads.at(tag);
+    ReadInFlight& read = sink.reads.at(tag);
     Source& source = *sources_[static_cast<size_t>(streams_[sink.fetches.at(read.stream).stream].source)];
+    if (owners_serve_reads_ && !source.access.allowed.contains(read.fetch)) read.refused = true;
+    if (read.refused) return;
     for (size_t i = half; i < read.ranges.size(); i += 2) {
       const CopyRange& range = read.ranges[i];
       std::memcpy(sink.pool.bytes.data() + range.local_offset, source.pool.bytes.data() + range.remote_offset,
@@ -411,10 +423,11 @@ class World {
       for (const auto& [tag, read] : sink->reads) {
         const Fetching& fetch = sink->fetches.at(read.stream);
         if (fetch.key != action.key || streams_[fetch.stream].source != source_index) continue;
-        if (clock_.Now() < fetch.confirmed + kPropertyLeaseMs * kNsPerMs)
+        if (!owners_serve_reads_ && clock_.Now() < fetch.confirmed + kPropertyLeaseMs * kNsPerMs)
           Fail("blocks are released under a reader's lease");
       }
     }
+    if (source.access.allowed.contains(SecretOf(action.key))) Fail("blocks are released that may still be read");
     source.pool.Free(it->second.blocks);
     source.licensed.erase(it);
   }
@@ -474,6 +487,8 @@ class World {
 
   VirtualTime clock_;
   SeededRandom random_;
+  // As over a network: a source that has stopped a reader gives its blocks up at once.
+  const bool owners_serve_reads_;
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<std::unique_ptr<Sink>> sinks_;
   std::vector<Stream> streams_;

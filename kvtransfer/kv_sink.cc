@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -45,7 +47,7 @@ class KvSink::Impl {
     State state = State::kOpening;
     bool stream_lives = true;
     PulledBlocks blocks;
-    // Whether the fetch is listed in turns_.
+    // Whether the fetch is listed in its peer's turns.
     bool in_turns = false;
     std::optional<PeerId> peer;
     int32_t reads_in_flight = 0;
@@ -69,7 +71,13 @@ class KvSink::Impl {
 
   struct Read {
     FetchStreamId stream = 0;
+    PeerId peer = 0;
     std::vector<int32_t> indices;
+  };
+  struct Peer {
+    int32_t reads_in_flight = 0;
+    // Streams that may have something to read, in the order of their turns.
+    std::deque<FetchStreamId> turns;
   };
 
   Fetch* FindByStream(FetchStreamId stream);
@@ -83,6 +91,7 @@ class KvSink::Impl {
   bool MayStartRead(const Fetch& fetch) const;
   void TakeTurn(Fetch& fetch);
   void StartReads();
+  void StartReadsFrom(Peer& peer);
   void StartOneRead(Fetch& fetch);
   void Renew(Fetch& fetch);
   void OnTimerOf(Fetch& fetch);
@@ -100,15 +109,15 @@ class KvSink::Impl {
   absl::flat_hash_map<FetchStreamId, Fetch> fetches_;
   absl::flat_hash_map<JobKey, FetchStreamId> by_key_;
   absl::flat_hash_map<uint64_t, Read> reads_;
-  // Streams that may have something to read, in the order of their turns.
-  std::deque<FetchStreamId> turns_;
+  // Those with turns or with reads in flight. Ordered, so that a run repeats.
+  std::map<PeerId, Peer> peers_;
   std::set<std::pair<TimeNs, FetchStreamId>> timers_;
   std::vector<SinkAction> actions_;
 };
 
 KvSink::Impl::Impl(const KvSinkOptions& options, const Clock& clock, const KvPool& pool)
     : options_(options), clock_(clock), pool_(pool) {
-  BATON_CHECK(options.max_blocks_per_read > 0 && options.max_reads_in_flight > 0);
+  BATON_CHECK(options.max_blocks_per_read > 0 && options.max_reads_per_peer > 0);
   BATON_CHECK(options.max_blocks_per_read <= static_cast<int32_t>(kMaxRangesPerRead));
   BATON_CHECK(options.lease_ms > 0 && options.renew_ms > 0);
 }
@@ -130,10 +139,12 @@ void KvSink::Impl::Start(const FetchSpec& spec) {
   by_key_[spec.key] = stream;
   actions_.emplace_back(OpenStream{stream, spec.source_target,
                                    FetchOpen{.key = spec.key,
+                                             .secret = spec.secret,
                                              .source = spec.source,
                                              .fingerprint = spec.fingerprint,
                                              .first_block = spec.first_block,
-                                             .lease_ms = options_.lease_ms}});
+                                             .lease_ms = options_.lease_ms,
+                                             .reader = options_.reader}});
   SetTimer(fetch);
 }
 
@@ -243,6 +254,7 @@ void KvSink::Impl::OnReadDone(uint64_t tag, const absl::Status& status) {
   BATON_CHECK(it != reads_.end()) << tag;
   const Read read = std::move(it->second);
   reads_.erase(it);
+  --peers_.at(read.peer).reads_in_flight;
   Fetch& fetch = fetches_.at(read.stream);
   if (--fetch.reads_in_flight == 0) fetch.read_ns += clock_.Now() - fetch.reading_since;
   if (fetch.state == State::kClosing) {
@@ -275,16 +287,25 @@ bool KvSink::Impl::MayStartRead(const Fetch& fetch) const {
 void KvSink::Impl::TakeTurn(Fetch& fetch) {
   if (fetch.in_turns || !MayStartRead(fetch)) return;
   fetch.in_turns = true;
-  turns_.push_back(fetch.stream);
+  peers_[*fetch.peer].turns.push_back(fetch.stream);
 }
 
 void KvSink::Impl::StartReads() {
-  while (!turns_.empty() && static_cast<int32_t>(reads_.size()) < options_.max_reads_in_flight) {
-    Fetch* fetch = FindByStream(turns_.front());
-    turns_.pop_front();
+  for (auto it = peers_.begin(); it != peers_.end();) {
+    Peer& peer = it->second;
+    StartReadsFrom(peer);
+    it = peer.turns.empty() && peer.reads_in_flight == 0 ? peers_.erase(it) : std::next(it);
+  }
+}
+
+void KvSink::Impl::StartReadsFrom(Peer& peer) {
+  while (!peer.turns.empty() && peer.reads_in_flight < options_.max_reads_per_peer) {
+    Fetch* fetch = FindByStream(peer.turns.front());
+    peer.turns.pop_front();
     if (fetch == nullptr) continue;
     fetch->in_turns = false;
     if (!MayStartRead(*fetch)) continue;
+    ++peer.reads_in_flight;
     StartOneRead(*fetch);
     TakeTurn(*fetch);
   }
@@ -292,11 +313,13 @@ void KvSink::Impl::StartReads() {
 
 void KvSink::Impl::StartOneRead(Fetch& fetch) {
   std::vector<CopyRange> ranges;
-  Read read{.stream = fetch.stream, .indices = fetch.blocks.TakeRead(options_.max_blocks_per_read, ranges)};
+  Read read{.stream = fetch.stream,
+            .peer = *fetch.peer,
+            .indices = fetch.blocks.TakeRead(options_.max_blocks_per_read, ranges)};
   if (fetch.reads_in_flight++ == 0) fetch.reading_since = clock_.Now();
   const uint64_t tag = ++last_tag_;
   reads_[tag] = std::move(read);
-  actions_.emplace_back(StartRead{fetch.stream, tag, *fetch.peer, std::move(ranges)});
+  actions_.emplace_back(StartRead{fetch.stream, tag, *fetch.peer, fetch.spec.secret, std::move(ranges)});
 }
 
 void KvSink::Impl::OnTimer() {

@@ -54,13 +54,18 @@ struct KvSinkOptions {
   int64_t renew_ms = 500;
   // Bounds one read, so that jobs take turns.
   int32_t max_blocks_per_read = 8;
-  int32_t max_reads_in_flight = 4;
+  // Reads in flight from one peer. Peers share no bound: one that has stopped holds up its own jobs alone.
+  int32_t max_reads_per_peer = 4;
   int32_t max_rereads = 2;
+  // What the source is told of this process.
+  ReaderProcess reader = {};
 };
 
 // What the decode worker wants fetched.
 struct FetchSpec {
   JobKey key;
+  // The attempt's, as the router gave it.
+  Id128 secret;
   // The prefill worker's gRPC address, and its incarnation.
   std::string source_target;
   Incarnation source;
@@ -96,6 +101,8 @@ struct StartRead {
   FetchStreamId stream = 0;
   uint64_t tag = 0;
   PeerId peer = 0;
+  // The fetch's secret, by which the owner knows what it granted.
+  Id128 fetch;
   std::vector<CopyRange> ranges;
 };
 struct Committed {

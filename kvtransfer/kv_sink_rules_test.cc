@@ -50,6 +50,33 @@ TEST_F(KvSinkTest, ReadStartsJustBeforeTheLastQuarter) {
   EXPECT_EQ(Actions(), "Read(1,#1,640>64+64)");
 }
 
+TEST_F(KvSinkTest, PeersShareNoReadSlots) {
+  Pull(1, {0, 1, 2, 3, 4, 5});
+  Ready(1, {0, 1, 2, 3, 4, 5});
+  // Both slots of the first peer, whose reads never end.
+  EXPECT_EQ(Actions(), "Read(1,#1,640>0+128) Read(1,#2,768>128+128)");
+  constexpr PeerId kOtherPeer = kPeer + 1;
+  for (uint64_t job : {2, 3}) {
+    const auto first = static_cast<BlockId>(6 * (job - 1));
+    Start(job, {first, first + 1});
+    Accept(job);
+    sink_.OnConnected(job, kOtherPeer);
+  }
+  Actions();
+  Ready(2, {0, 1});
+  EXPECT_EQ(Actions(), "Read(2,#3,640>384+128)");
+  Ready(3, {0, 1});
+  EXPECT_EQ(Actions(), "Read(3,#4,640>768+128)");
+  Fill(2, {0, 1});
+  sink_.OnReadDone(3, absl::OkStatus());
+  Complete(2, 2);
+  EXPECT_EQ(Actions(), "Send(2,Release) Finish(2) Commit(2)");
+  // A slot of the first peer serves that peer again.
+  Fill(1, {0, 1});
+  sink_.OnReadDone(1, absl::OkStatus());
+  EXPECT_EQ(Actions(), "Read(1,#5,896>256+128)");
+}
+
 TEST_F(KvSinkTest, LeaseThatEndsDuringAReadFailsWithItsEnd) {
   PullOneBlock();
   clock_.AdvanceMs(4'000);

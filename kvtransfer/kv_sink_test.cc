@@ -18,6 +18,7 @@ TEST_F(KvSinkTest, StartOpensTheStream) {
   const auto& open = std::get<OpenStream>(actions[0]);
   EXPECT_EQ(open.target, "prefill:1");
   EXPECT_EQ(open.open.key, KeyOf(1));
+  EXPECT_EQ(open.open.secret, SecretOf(KeyOf(1)));
   EXPECT_EQ(open.open.source, kSourceIncarnation);
   EXPECT_EQ(open.open.fingerprint, "weights-1");
   EXPECT_EQ(open.open.first_block, 1);
@@ -181,6 +182,13 @@ TEST_F(KvSinkTest, CancelWithoutReadsEndsAtOnce) {
   sink_.Cancel(KeyOf(1), absl::AbortedError("again"));
   sink_.Cancel(KeyOf(2), absl::AbortedError("unknown"));
   EXPECT_EQ(Actions(), "");
+}
+
+TEST_F(KvSinkTest, CancelWithoutAnErrorIsNoSuccess) {
+  Start(1, {1});
+  Actions();
+  sink_.Cancel(KeyOf(1), absl::OkStatus());
+  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Fail(1,CANCELLED)");
 }
 
 TEST_F(KvSinkTest, CancelWaitsForReadsInFlightAndStartsNone) {

@@ -18,17 +18,24 @@ std::string Shown(const std::string& text) {
   return text.size() <= 80 ? text : absl::StrCat(text.substr(0, 80), "...");
 }
 
+absl::Status WrongSecret(const JobKey& key) {
+  return absl::PermissionDeniedError(absl::StrCat("the Fetch of job ", key.ToString(), " does not know its secret"));
+}
+
 }  // namespace
 
 class KvSource::Impl {
  public:
-  Impl(KvSourceOptions options, const Clock& clock)
-      : options_(std::move(options)), clock_(clock), tombstones_(static_cast<size_t>(options_.max_tombstones)) {
+  Impl(KvSourceOptions options, const Clock& clock, BlockAccess& access)
+      : options_(std::move(options)),
+        clock_(clock),
+        access_(access),
+        tombstones_(static_cast<size_t>(options_.max_tombstones)) {
     BATON_CHECK(options_.parked_ms <= options_.max_tombstone_ms);
     BATON_CHECK(options_.min_lease_ms <= options_.max_lease_ms);
   }
 
-  absl::Status OnPrefill(const JobKey& key, TimeNs deadline, bool solo);
+  absl::Status OnPrefill(const JobKey& key, const Id128& secret, TimeNs deadline, bool solo);
   void OnFetchOpen(FetchStreamId stream, const FetchOpen& open);
   void OnFetchRenew(FetchStreamId stream, const FetchRenew& renew);
   void OnFetchRelease(FetchStreamId stream);
@@ -46,6 +53,8 @@ class KvSource::Impl {
 
   struct Job {
     JobKey key;
+    // While parked, the FetchOpen's; else the Prefill's.
+    Id128 secret;
     State state = State::kUnlicensed;
     bool solo = false;
     // The reader was told where blocks lie, so it may be reading.
@@ -55,6 +64,7 @@ class KvSource::Impl {
     TimeNs deadline = kNever;
     // Zero when the job has no reader.
     FetchStreamId stream = 0;
+    ReaderProcess reader;
     int32_t first_block = 0;
     int64_t lease_ms = 0;
     // When the last message that prolonged the lease arrived.
@@ -73,9 +83,12 @@ class KvSource::Impl {
   Job* FindByStream(FetchStreamId stream);
   Job& Insert(const JobKey& key, State state);
   void BindReader(Job& job, FetchStreamId stream, const FetchOpen& open);
+  void UnbindReader(Job& job, const absl::Status& why);
   void License(Job& job);
   void EnterState(Job& job, State state);
   void LoseReader(Job& job, const absl::Status& why);
+  // Stops the reader. False when it cannot be reading: it was not told where the blocks lie, or it is known to be over.
+  bool MayBeRead(const Job& job) const { return job.announced && !access_.Stop(job.secret, job.reader); }
   void OnTimerOf(Job& job);
   void Revoke(Job& job, const absl::Status& why);
   void ReleaseAndBury(Job& job);
@@ -86,6 +99,7 @@ class KvSource::Impl {
 
   const KvSourceOptions options_;
   const Clock& clock_;
+  BlockAccess& access_;
   absl::flat_hash_map<JobKey, Job> jobs_;
   absl::flat_hash_map<FetchStreamId, JobKey> streams_;
   std::set<std::pair<TimeNs, JobKey>> timers_;
@@ -96,7 +110,7 @@ class KvSource::Impl {
   std::vector<SourceAction> actions_;
 };
 
-absl::Status KvSource::Impl::OnPrefill(const JobKey& key, TimeNs deadline, bool solo) {
+absl::Status KvSource::Impl::OnPrefill(const JobKey& key, const Id128& secret, TimeNs deadline, bool solo) {
   if (tombstones_.Contains(key, clock_.Now())) {
     return absl::CancelledError(absl::StrCat("job ", key.ToString(), " is over at this prefill worker"));
   }
@@ -116,7 +130,9 @@ absl::Status KvSource::Impl::OnPrefill(const JobKey& key, TimeNs deadline, bool 
     Bury(*job);
     return refused;
   }
+  if (job != nullptr && job->secret != secret) UnbindReader(*job, WrongSecret(key));
   if (job == nullptr) job = &Insert(key, State::kUnlicensed);
+  job->secret = secret;
   job->deadline = deadline;
   job->solo = solo;
   job->arrived = clock_.Now();
@@ -152,6 +168,7 @@ absl::Status KvSource::Impl::CheckOpen(FetchStreamId stream, const FetchOpen& op
     if (parked_ < options_.max_parked) return absl::OkStatus();
     return absl::ResourceExhaustedError(absl::StrCat(options_.max_parked, " Fetches wait for their Prefill"));
   }
+  if (it->second.HasPrefill() && it->second.secret != open.secret) return WrongSecret(open.key);
   if (it->second.state == State::kUnlicensed) return absl::OkStatus();
   if (it->second.solo) return absl::FailedPreconditionError("this job needs no reader");
   if (it->second.state == State::kQuarantine) return absl::CancelledError("this job has lost its reader");
@@ -171,6 +188,7 @@ void KvSource::Impl::OnFetchOpen(FetchStreamId stream, const FetchOpen& open) {
     return;
   }
   Job& parked = Insert(open.key, State::kParked);
+  parked.secret = open.secret;
   parked.arrived = clock_.Now();
   BindReader(parked, stream, open);
   EnterState(parked, State::kParked);
@@ -208,6 +226,7 @@ void KvSource::Impl::OnBlocksComputed(const JobKey& key, BlocksReady blocks) {
   std::erase_if(blocks.blocks, [&](const BlockReady& block) { return block.index < job->first_block; });
   if (blocks.blocks.empty()) return;
   job->announced = true;
+  access_.Allow(job->secret, blocks.blocks, options_.block_bytes);
   Reply(*job, std::move(blocks));
 }
 
@@ -242,11 +261,10 @@ void KvSource::Impl::OnEnded(const JobKey& key, const absl::Status& why) {
     case State::kLicensed:
     case State::kServing:
       if (job->state == State::kLicensed) Revoke(*job, why);
-      if (job->announced) {
+      if (MayBeRead(*job)) {
         job->ended = why;
         return EnterState(*job, State::kDraining);
       }
-      // The reader was not told where the blocks lie.
       if (job->stream != 0) Close(job->stream, why);
       return ReleaseAndBury(*job);
     case State::kDraining:
@@ -279,11 +297,17 @@ void KvSource::Impl::OnTimerOf(Job& job) {
       }
       [[fallthrough]];
     case State::kDraining: {
+      if (job.state == State::kDraining && !MayBeRead(job)) {
+        Close(job.stream, job.ended);
+        return ReleaseAndBury(job);
+      }
+      if (now < job.LeaseEnd()) return EnterState(job, job.state);
       const absl::Status over = absl::UnavailableError("the decode worker's lease is over");
       Close(job.stream, job.state == State::kDraining ? job.ended : over);
       return LoseReader(job, over);
     }
     case State::kQuarantine:
+      if (now < After(job.LeaseEnd(), options_.grace_ms) && MayBeRead(job)) return EnterState(job, job.state);
       return ReleaseAndBury(job);
   }
 }
@@ -309,10 +333,17 @@ KvSource::Impl::Job& KvSource::Impl::Insert(const JobKey& key, State state) {
 
 void KvSource::Impl::BindReader(Job& job, FetchStreamId stream, const FetchOpen& open) {
   job.stream = stream;
+  job.reader = open.reader;
   job.first_block = open.first_block;
   job.lease_ms = std::max(open.lease_ms, options_.min_lease_ms);
   job.renewed = clock_.Now();
   streams_[stream] = job.key;
+}
+
+void KvSource::Impl::UnbindReader(Job& job, const absl::Status& why) {
+  Close(job.stream, why);
+  streams_.erase(job.stream);
+  job.stream = 0;
 }
 
 void KvSource::Impl::License(Job& job) {
@@ -341,9 +372,9 @@ TimeNs KvSource::Impl::TimerOf(const Job& job) const {
     case State::kServing:
       return job.solo ? job.deadline : std::min(job.deadline, job.LeaseEnd());
     case State::kDraining:
-      return job.LeaseEnd();
+      return std::min(job.LeaseEnd(), After(clock_.Now(), options_.lost_reader_check_ms));
     case State::kQuarantine:
-      return After(job.LeaseEnd(), options_.grace_ms);
+      return std::min(After(job.LeaseEnd(), options_.grace_ms), After(clock_.Now(), options_.lost_reader_check_ms));
   }
   return kNever;
 }
@@ -353,7 +384,7 @@ void KvSource::Impl::LoseReader(Job& job, const absl::Status& why) {
   streams_.erase(job.stream);
   job.stream = 0;
   if (job.state == State::kLicensed) Revoke(job, why);
-  if (!job.announced) return ReleaseAndBury(job);
+  if (!MayBeRead(job)) return ReleaseAndBury(job);
   EnterState(job, State::kQuarantine);
 }
 
@@ -362,6 +393,7 @@ void KvSource::Impl::Revoke(Job& job, const absl::Status& why) {
 }
 
 void KvSource::Impl::ReleaseAndBury(Job& job) {
+  if (job.announced) access_.Stop(job.secret, job.reader);
   actions_.emplace_back(ReleaseBlocks{job.key});
   --licensed_;
   Bury(job);
@@ -384,12 +416,12 @@ void KvSource::Impl::Close(FetchStreamId stream, const absl::Status& status) {
   actions_.emplace_back(CloseStream{stream, status});
 }
 
-KvSource::KvSource(KvSourceOptions options, const Clock& clock)
-    : impl_(std::make_unique<Impl>(std::move(options), clock)) {}
+KvSource::KvSource(KvSourceOptions options, const Clock& clock, BlockAccess& access)
+    : impl_(std::make_unique<Impl>(std::move(options), clock, access)) {}
 KvSource::~KvSource() = default;
 
-absl::Status KvSource::OnPrefill(const JobKey& key, TimeNs deadline, bool solo) {
-  return impl_->OnPrefill(key, deadline, solo);
+absl::Status KvSource::OnPrefill(const JobKey& key, const Id128& secret, TimeNs deadline, bool solo) {
+  return impl_->OnPrefill(key, secret, deadline, solo);
 }
 void KvSource::OnFetchOpen(FetchStreamId stream, const FetchOpen& open) { impl_->OnFetchOpen(stream, open); }
 void KvSource::OnFetchRenew(FetchStreamId stream, const FetchRenew& renew) { impl_->OnFetchRenew(stream, renew); }

@@ -11,6 +11,7 @@
 //   kUnlicensed | timer, deadline, OnCancel   | tombstone   | Revoke
 //   kParked     | OnPrefill                   | kLicensed   | Reply(FetchAccepted), GrantLicence
 //   kParked     | OnPrefill that is refused   | tombstone   | CloseStream(the refusal)
+//   kParked     | OnPrefill, other secret     | kUnlicensed | CloseStream(PERMISSION_DENIED)
 //   kParked     | timer                       | tombstone   | CloseStream(NOT_FOUND)
 //   kParked     | OnFetchRelease, OnCancel    | tombstone   | CloseStream
 //   kParked     | OnFetchClosed               | tombstone   |
@@ -24,25 +25,34 @@
 //   kServing    | OnFetchRelease              | tombstone   | CloseStream(OK), ReleaseBlocks
 //   kLicensed,  | OnCancel, OnFailed,         | kDraining   | Revoke when licensed; renewals are answered no more
 //   kServing    | deadline                    |             |
+//   kDraining   | the reader cannot be        | tombstone   | CloseStream(why it ended), ReleaseBlocks
+//               | reading any more            |             |
 //   kDraining   | OnFetchRelease              | tombstone   | CloseStream(why it ended), ReleaseBlocks
 //   kLicensed,  | OnFetchClosed               | kQuarantine | Revoke when licensed
 //   kServing,   | lease over                  | kQuarantine | Revoke when licensed, CloseStream(UNAVAILABLE; when
 //   kDraining   |                             |             | draining, why it ended)
-//   kQuarantine | lease + grace over          | tombstone   | ReleaseBlocks
+//   kQuarantine | lease + grace over, or the  | tombstone   | ReleaseBlocks
+//               | reader cannot be reading    |             |
+//               | any more                    |             |
 //   parked,     | OnFetchRenew                | the same    | Reply(FetchRenewed)
 //   licensed,   |                             |             |
 //   serving     |                             |             |
 //   any with a  | OnFetchOpen of the same job | the same    | CloseStream(ALREADY_EXISTS; solo FAILED_PRECONDITION;
 //   reader      | on another stream           |             | quarantined CANCELLED)
+//   any with a  | OnFetchOpen, other secret   | the same    | CloseStream(PERMISSION_DENIED)
+//   Prefill     |                             |             |
 //   any         | a second FetchOpen on the   | as if       | CloseStream(INVALID_ARGUMENT)
 //               | same stream                 | closed      |
 //   tombstone   | any                         | tombstone   | the late message is answered at once: CANCELLED
 //
-// As long as no block was announced to the reader, it cannot be reading. Instead of kDraining or kQuarantine, such a
-// job then becomes a tombstone at once, with ReleaseBlocks (and CloseStream, if the stream lives).
+// A job that would become kDraining or kQuarantine becomes a tombstone at once, with ReleaseBlocks (and CloseStream, if
+// the stream lives), when its reader cannot be reading. BlockAccess knows that: over a network this process serves the
+// reads and stops, over shared memory a process that has ended reads no more, but a paused one may. As long as no block
+// was announced to the reader, it cannot be reading either. Otherwise the source asks again every lost_reader_check_ms.
 //
 // A lease is a duration on this process's clock, counted from the last message that prolonged it: the open, or a
-// renewal that was answered. Blocks are given up only by the reader's release, or lease plus grace after that message.
+// renewal that was answered. Blocks under a reader that may be reading are given up only by its release, or lease plus
+// grace after that message.
 // Digests catch what slips through.
 #ifndef BATON_KVTRANSFER_KV_SOURCE_H_
 #define BATON_KVTRANSFER_KV_SOURCE_H_
@@ -56,6 +66,7 @@
 #include "absl/status/status.h"
 #include "common/clock.h"
 #include "common/ids.h"
+#include "kvtransfer/block_access.h"
 #include "kvtransfer/fetch_messages.h"
 
 namespace baton::kvtransfer {
@@ -72,6 +83,8 @@ struct KvSourceOptions {
   int64_t grace_ms = 250;
   // A Fetch waits this long for its Prefill, and a Prefill this long for its Fetch.
   int64_t parked_ms = 1'000;
+  // How often a source asks whether a lost reader may still be reading.
+  int64_t lost_reader_check_ms = 100;
   int64_t unlicensed_ms = 10'000;
   // Bounds of the tombstones. When there are too many, the oldest are dropped first. Each is kept until its job's
   // deadline, but at most for max_tombstone_ms and at least for parked_ms.
@@ -108,13 +121,14 @@ using SourceAction = std::variant<GrantLicence, Revoke, ReleaseBlocks, SendReply
 
 class KvSource {
  public:
-  KvSource(KvSourceOptions options, const Clock& clock);
+  // `clock` and `access` outlive the source.
+  KvSource(KvSourceOptions options, const Clock& clock, BlockAccess& access);
   ~KvSource();
 
   // A Prefill came from the router. ALREADY_EXISTS for a job that is there, CANCELLED for a tombstone,
   // RESOURCE_EXHAUSTED beyond kMaxPendingJobs, FAILED_PRECONDITION for a solo job that has a reader: then there is no
-  // new job. `solo`: no reader will come (one output token).
-  absl::Status OnPrefill(const JobKey& key, TimeNs deadline, bool solo);
+  // new job. A Fetch with another secret is not this job's. `solo`: no reader will come (one output token).
+  absl::Status OnPrefill(const JobKey& key, const Id128& secret, TimeNs deadline, bool solo);
   void OnFetchOpen(FetchStreamId stream, const FetchOpen& open);
   void OnFetchRenew(FetchStreamId stream, const FetchRenew& renew);
   void OnFetchRelease(FetchStreamId stream);

@@ -5,6 +5,7 @@
 #include "common/limits.h"
 #include "gtest/gtest.h"
 #include "kvtransfer/testing/describe_handoff.h"
+#include "kvtransfer/testing/fake_block_access.h"
 #include "kvtransfer/tombstones.h"
 
 namespace baton::kvtransfer {
@@ -33,10 +34,11 @@ class KvSourceTest : public testing::Test {
     return Actions();
   }
   absl::Status Prefill(uint64_t job, bool solo = false, TimeNs deadline = kNever) {
-    return source_.OnPrefill(KeyOf(job), deadline, solo);
+    return source_.OnPrefill(KeyOf(job), SecretOf(KeyOf(job)), deadline, solo);
   }
   FetchOpen OpenOf(uint64_t job, int32_t first_block = 0) {
     return {.key = KeyOf(job),
+            .secret = SecretOf(KeyOf(job)),
             .source = kSourceIncarnation,
             .fingerprint = "weights-1",
             .first_block = first_block,
@@ -84,7 +86,8 @@ class KvSourceTest : public testing::Test {
   }
 
   ManualClock clock_;
-  KvSource source_{Options(), clock_};
+  FakeBlockAccess access_;
+  KvSource source_{Options(), clock_, access_};
 };
 
 TEST_F(KvSourceTest, PrefillWithoutAFetchHoldsNothing) {
@@ -184,6 +187,36 @@ TEST_F(KvSourceTest, ParkedFetchesAreBounded) {
   Actions();
   Open(5, 15);
   EXPECT_EQ(Actions(), "");
+}
+
+TEST_F(KvSourceTest, FetchThatDoesNotKnowTheSecretIsRefused) {
+  ASSERT_TRUE(Prefill(1).ok());
+  FetchOpen forged = OpenOf(1);
+  ++forged.secret.low;
+  source_.OnFetchOpen(9, forged);
+  EXPECT_EQ(Actions(), "Close(9,PERMISSION_DENIED)");
+  forged.secret = {};
+  source_.OnFetchOpen(8, forged);
+  EXPECT_EQ(Actions(), "Close(8,PERMISSION_DENIED)");
+  Open(1, 10);
+  EXPECT_EQ(Actions(), "Reply(10,Accepted) Grant(1,0)");
+  // Nor does it learn that the job has a reader, or disturb it.
+  source_.OnFetchOpen(7, forged);
+  EXPECT_EQ(Actions(), "Close(7,PERMISSION_DENIED)");
+  Compute(1, {0});
+  EXPECT_EQ(Actions(), "Reply(10,Ready:0)");
+}
+
+TEST_F(KvSourceTest, ParkedFetchThatDoesNotKnowTheSecretMakesRoomForTheJobsOwn) {
+  FetchOpen forged = OpenOf(1);
+  ++forged.secret.high;
+  source_.OnFetchOpen(9, forged);
+  EXPECT_EQ(Actions(), "");
+  ASSERT_TRUE(Prefill(1).ok());
+  EXPECT_EQ(Actions(), "Close(9,PERMISSION_DENIED)");
+  EXPECT_EQ(source_.NextTimer(), clock_.Now() + Options().unlicensed_ms * kNsPerMs);
+  Open(1, 10);
+  EXPECT_EQ(Actions(), "Reply(10,Accepted) Grant(1,0)");
 }
 
 TEST_F(KvSourceTest, BlocksAreAnnouncedFromTheReadersFirst) {
@@ -317,6 +350,62 @@ TEST_F(KvSourceTest, ClosedStreamOfADrainingJobQuarantines) {
   source_.OnFetchClosed(10);
   EXPECT_EQ(AfterMs(kLeaseMs + Options().grace_ms - 1), "");
   EXPECT_EQ(AfterMs(1), "Free(1)");
+}
+
+TEST_F(KvSourceTest, ReaderMayReadWhatWasAnnouncedUntilItsRelease) {
+  ASSERT_TRUE(Prefill(1).ok());
+  Open(1, 10, 1);
+  EXPECT_TRUE(access_.allowed.empty());
+  Compute(1, {0, 1});
+  Compute(1, {2});
+  EXPECT_EQ(access_.allowed.at(SecretOf(KeyOf(1))), (std::vector<int32_t>{1, 2}));
+  Complete(1, 3);
+  source_.OnFetchRelease(10);
+  EXPECT_TRUE(access_.allowed.empty());
+}
+
+TEST_F(KvSourceTest, LostReaderThatCannotBeReadingCostsNoLease) {
+  access_.stops_readers = true;
+  LicenseAndAnnounce();
+  source_.OnFetchClosed(10);
+  EXPECT_EQ(Actions(), "Revoke(1,UNAVAILABLE) Free(1)");
+  EXPECT_TRUE(access_.allowed.empty());
+  ExpectOver();
+}
+
+TEST_F(KvSourceTest, CancelledReaderThatCannotBeReadingIsToldAtOnce) {
+  access_.stops_readers = true;
+  Serve();
+  source_.OnCancel(KeyOf(1), absl::AbortedError("the router"));
+  EXPECT_EQ(Actions(), "Close(10,ABORTED) Free(1)");
+  ExpectOver();
+}
+
+TEST_F(KvSourceTest, LeaseOverOfAReaderThatCannotBeReadingNeedsNoGrace) {
+  access_.stops_readers = true;
+  Serve();
+  EXPECT_EQ(AfterMs(kLeaseMs), "Close(10,UNAVAILABLE) Free(1)");
+  ExpectOver();
+}
+
+TEST_F(KvSourceTest, LostReaderIsAskedAfterUntilItCannotBeReading) {
+  Serve();
+  source_.OnFetchClosed(10);
+  // It may read nothing more, but over shared memory it may not have heard.
+  EXPECT_TRUE(access_.allowed.empty());
+  EXPECT_EQ(AfterMs(Options().lost_reader_check_ms), "");
+  access_.stops_readers = true;
+  EXPECT_EQ(AfterMs(Options().lost_reader_check_ms - 1), "");
+  EXPECT_EQ(AfterMs(1), "Free(1)");
+  ExpectOver();
+}
+
+TEST_F(KvSourceTest, DrainingReaderIsAskedAfterUntilItCannotBeReading) {
+  Drain();
+  EXPECT_EQ(AfterMs(Options().lost_reader_check_ms), "");
+  access_.stops_readers = true;
+  EXPECT_EQ(AfterMs(Options().lost_reader_check_ms), "Close(10,ABORTED) Free(1)");
+  ExpectOver();
 }
 
 TEST_F(KvSourceTest, LeaseWithoutRenewalEndsAndIsProlongedByOne) {

@@ -41,6 +41,11 @@ void PeerCache::MarkLost(PeerId peer) {
   if (it->second.users == 0) Disconnect(peer);
 }
 
+void PeerCache::MarkLostOf(FetchStreamId stream) {
+  const auto it = by_stream_.find(stream);
+  if (it != by_stream_.end()) MarkLost(it->second);
+}
+
 void PeerCache::Trim() {
   const TimeNs now = clock_.Now();
   std::vector<std::pair<TimeNs, PeerId>> idle;

@@ -14,9 +14,10 @@
 
 namespace baton::kvtransfer {
 
-// How many connections without a fetch are kept for the next fetch, and for how long.
+// How many connections without a fetch are kept for the next fetch, and for how long: a connection by shared memory
+// keeps the whole pool of a process alive, even of one that has ended.
 inline constexpr size_t kMaxIdlePeers = 64;
-inline constexpr int64_t kIdlePeerNs = 60 * kNsPerSecond;
+inline constexpr int64_t kIdlePeerNs = 5 * kNsPerSecond;
 
 // Used by the transfer thread alone.
 class PeerCache {
@@ -27,8 +28,11 @@ class PeerCache {
   absl::StatusOr<PeerId> Acquire(FetchStreamId stream, const std::string& address);
   // Streams without a connection are ignored.
   void Release(FetchStreamId stream);
-  // A read found that the peer cannot be reached: the next Acquire of its address connects anew.
+  // A read found that the peer cannot be reached: the next Acquire of its address connects anew, and the connection
+  // ends with its last fetch.
   void MarkLost(PeerId peer);
+  // The same for the stream's connection, because the stream broke: its source may have ended.
+  void MarkLostOf(FetchStreamId stream);
   // Disconnects idle connections that are too old or too many.
   void Trim();
   // Disconnects all connections, also those in use.

@@ -25,6 +25,7 @@ void RaisePriority() {
   (void)setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
 }
 
+// Whether a read or a Fetch stream that ended so says that the peer may have ended.
 bool PeerIsLost(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsNotFound(status); }
 
 }  // namespace
@@ -143,6 +144,11 @@ void TransferThread::Handle(const FetchSpec& spec) {
   sink_.Start(spec);
 }
 
+void TransferThread::Handle(const ClosedEvent& event) {
+  if (PeerIsLost(event.status)) peers_.MarkLostOf(event.stream);
+  sink_.OnStreamClosed(event.stream, event.status);
+}
+
 void TransferThread::Handle(const OpenStream& action) { channel_->Open(action.stream, action.target, action.open); }
 
 void TransferThread::Handle(const SendRequest& action) { channel_->Send(action.stream, action.request); }
@@ -157,7 +163,7 @@ void TransferThread::Handle(const ConnectPeer& action) {
 }
 
 void TransferThread::Handle(const StartRead& action) {
-  const absl::StatusOr<ReadId> read = transport_.StartRead(action.peer, action.ranges);
+  const absl::StatusOr<ReadId> read = transport_.StartRead(action.peer, action.fetch, action.ranges);
   if (read.ok()) {
     reads_[*read] = {action.tag, action.peer};
   } else {

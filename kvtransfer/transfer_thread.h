@@ -98,7 +98,7 @@ class TransferThread {
   void Handle(const FetchSpec& spec);
   void Handle(const CancelCommand& cancel) { sink_.Cancel(cancel.key, cancel.why); }
   void Handle(const ReplyEvent& event) { sink_.OnReply(event.stream, event.reply); }
-  void Handle(const ClosedEvent& event) { sink_.OnStreamClosed(event.stream, event.status); }
+  void Handle(const ClosedEvent& event);
   void Handle(const OpenStream& action);
   void Handle(const SendRequest& action);
   void Handle(const FinishStream& action);

@@ -17,6 +17,7 @@
 #include "kvtransfer/kv_source.h"
 #include "kvtransfer/peer_cache.h"
 #include "kvtransfer/testing/describe_handoff.h"
+#include "kvtransfer/transport_access.h"
 
 namespace baton::kvtransfer {
 namespace {
@@ -28,6 +29,7 @@ constexpr absl::Duration kPatience = absl::Seconds(60);
 FetchSpec SpecOf(uint64_t job, std::vector<BlockId> blocks) {
   FetchSpec spec;
   spec.key = KeyOf(job);
+  spec.secret = SecretOf(spec.key);
   spec.source_target = "prefill:1";
   spec.source = kSourceIncarnation;
   spec.fingerprint = "same";
@@ -78,7 +80,8 @@ class FakeTransport final : public Transport {
     return ++last_peer_;
   }
   std::string_view PathOf(PeerId) const override { return "fake"; }
-  absl::StatusOr<ReadId> StartRead(PeerId peer, absl::Span<const CopyRange>) override {
+  bool shares_memory() const override { return true; }
+  absl::StatusOr<ReadId> StartRead(PeerId peer, const Id128&, absl::Span<const CopyRange>) override {
     absl::MutexLock lock(&mutex_);
     if (!refuse_.ok()) return refuse_;
     reads_[++last_read_] = peer;
@@ -180,7 +183,10 @@ class SilentChannel final : public FetchChannel {
 class SourceHost final : public FetchChannel {
  public:
   SourceHost(Transport& transport, absl::Span<uint8_t> pool)
-      : pool_(pool), core_(Options(transport), MonotonicClock()), thread_([this] { Loop(); }) {}
+      : pool_(pool),
+        access_(transport),
+        core_(Options(transport), MonotonicClock(), access_),
+        thread_([this] { Loop(); }) {}
   ~SourceHost() override {
     mail_.Close();
     thread_.join();
@@ -190,7 +196,7 @@ class SourceHost final : public FetchChannel {
   void Prefill(uint64_t job, std::vector<BlockId> blocks) {
     Post([this, job, blocks = std::move(blocks)] {
       prompts_[KeyOf(job)] = blocks;
-      EXPECT_TRUE(core_.OnPrefill(KeyOf(job), kNever, false).ok());
+      EXPECT_TRUE(core_.OnPrefill(KeyOf(job), SecretOf(KeyOf(job)), kNever, false).ok());
     });
   }
   void Open(FetchStreamId stream, const std::string&, const FetchOpen& open) override {
@@ -255,6 +261,7 @@ class SourceHost final : public FetchChannel {
 
   absl::Span<uint8_t> pool_;
   std::atomic<TransferThread*> reader_ = nullptr;
+  TransportAccess access_;
   KvSource core_;
   std::map<JobKey, std::vector<BlockId>> prompts_;
   Mailbox<std::function<void()>> mail_{1u << 16};
@@ -379,6 +386,28 @@ TEST_F(TransferThreadFakeTest, LostPeerIsConnectedAnew) {
   EXPECT_EQ(transport_.connects(), 2);
 }
 
+TEST_F(TransferThreadFakeTest, PeerWhoseStreamBreaksIsConnectedAnew) {
+  const FetchStreamId first = StartAndAnnounce(1);
+  transport_.AwaitRead();
+  transport_.Refuse(absl::OutOfRangeError("no further read"));
+  thread_.OnStreamClosed(first, absl::UnavailableError("connection reset"));
+  StartAndAnnounce(2);
+  outcomes_.Wait(1);
+  EXPECT_EQ(transport_.connects(), 2);
+  transport_.AdvanceTimeInsteadOfWaiting();
+}
+
+TEST_F(TransferThreadFakeTest, StreamThatTheSourceClosesKeepsTheConnection) {
+  const FetchStreamId first = StartAndAnnounce(1);
+  transport_.AwaitRead();
+  transport_.Refuse(absl::OutOfRangeError("no further read"));
+  thread_.OnStreamClosed(first, absl::CancelledError("the router cancelled"));
+  StartAndAnnounce(2);
+  outcomes_.Wait(1);
+  EXPECT_EQ(transport_.connects(), 1);
+  transport_.AdvanceTimeInsteadOfWaiting();
+}
+
 TEST_F(TransferThreadFakeTest, StopFailsWhatIsOpenAndLaterStartsAtOnce) {
   for (uint64_t job = 1; job <= 3; ++job) thread_.Start(SpecOf(job, {0}));
   thread_.Stop();
@@ -416,6 +445,18 @@ TEST_F(PeerCacheTest, FetchesOfOneAddressShareAConnection) {
 TEST_F(PeerCacheTest, FailedConnectionLeavesNothing) {
   EXPECT_FALSE(cache_.Acquire(1, "nowhere").ok());
   cache_.Release(1);
+  EXPECT_EQ(cache_.size(), 0u);
+}
+
+TEST_F(PeerCacheTest, ConnectionOfABrokenStreamEndsWithItsLastFetch) {
+  const PeerId peer = *cache_.Acquire(1, "a");
+  cache_.MarkLostOf(7);
+  EXPECT_EQ(*cache_.Acquire(2, "a"), peer);
+  cache_.MarkLostOf(1);
+  cache_.Release(1);
+  EXPECT_TRUE(transport_.disconnected().empty());
+  cache_.Release(2);
+  EXPECT_EQ(transport_.disconnected(), std::vector<PeerId>{peer});
   EXPECT_EQ(cache_.size(), 0u);
 }
 

@@ -3,12 +3,13 @@
 //
 //   register   AllocateRegion: memory that peers may read, in the backend's own way of allocating
 //   expose     Address: what a peer needs in order to connect and read
+//   grant      grants(): what readers may read over a network
 //   read       Connect, StartRead; StartProbe to measure
 //   poll       Poll, or WaitForEvent and then Poll
 //   close      Disconnect, and the destructor
 //
 // Threads: one thread, the worker's transfer thread, makes all calls. The exceptions are AllocateRegion and Address,
-// which are called before it starts, and Wake, which any thread may call.
+// which are called before it starts, and Wake and grants(), which any thread may call.
 #ifndef BATON_KVTRANSFER_TRANSPORT_H_
 #define BATON_KVTRANSFER_TRANSPORT_H_
 
@@ -22,6 +23,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/ids.h"
+#include "kvtransfer/read_grants.h"
 
 namespace baton::kvtransfer {
 
@@ -43,7 +46,8 @@ struct ReadCompletion {
   absl::Status status;
 };
 
-// Bounds of one read.
+// Bounds of one read, and of the reads of one peer: peers share no bound, so that a stalled one costs no other
+// anything.
 inline constexpr size_t kMaxRangesPerRead = 4096;
 inline constexpr size_t kMaxReadsInFlight = 64;
 inline constexpr size_t kMaxAddressBytes = 64u << 10;
@@ -75,11 +79,17 @@ class Transport {
   // How bytes of this peer travel: "inproc", "shm", "tcp", ...; empty when it is not connected.
   virtual std::string_view PathOf(PeerId peer) const = 0;
 
+  // Whether a peer on this host may map the region and then reads it without this process.
+  virtual bool shares_memory() const = 0;
+  // What this process serves of its region to readers that do not map it.
+  ReadGrants& grants() { return grants_; }
+
   // Starts one read of all ranges, which completes once, in Poll. OUT_OF_RANGE when a range leaves either region: all
   // are checked before a byte moves. INVALID_ARGUMENT beyond kMaxRangesPerRead, RESOURCE_EXHAUSTED beyond
-  // kMaxReadsInFlight, NOT_FOUND for a peer that is not connected, UNAVAILABLE for one that is known to be lost. Reads
-  // take turns, so a long one does not hold up a short one.
-  virtual absl::StatusOr<ReadId> StartRead(PeerId peer, absl::Span<const CopyRange> ranges) = 0;
+  // kMaxReadsInFlight of the peer, NOT_FOUND for a peer that is not connected, UNAVAILABLE for one that is known to be
+  // lost. Reads take turns, so a long one does not hold up a short one. `fetch` is the id under which the owner granted
+  // the bytes: a read that the owner serves completes with UNAVAILABLE when a byte of it was not granted.
+  virtual absl::StatusOr<ReadId> StartRead(PeerId peer, const Id128& fetch, absl::Span<const CopyRange> ranges) = 0;
 
   // A read of `bytes` between the two regions' tails, which hold no data: for ProbeBandwidth.
   virtual absl::StatusOr<ReadId> StartProbe(PeerId peer, size_t bytes) {
@@ -96,6 +106,9 @@ class Transport {
   // Reads of this peer still in flight complete with CANCELLED or with their result, in Poll, once nothing writes their
   // destination any more. Does not wait for the peer.
   virtual void Disconnect(PeerId peer) = 0;
+
+ private:
+  ReadGrants grants_;
 };
 
 enum class TransportKind : uint8_t { kAuto, kInproc, kShm, kTcp };
@@ -106,8 +119,8 @@ absl::StatusOr<TransportKind> ParseTransportKind(std::string_view name);
 
 struct TransportOptions {
   TransportKind kind = TransportKind::kAuto;
-  // Network interfaces for TCP, separated by commas ("eth0"), or "all".
-  std::string net_devices = "all";
+  // The address of this host, or a name of it, that TCP uses and listens on; 0.0.0.0 for all.
+  std::string bind = "127.0.0.1";
   // When no byte of a TCP read has come for this long, its peer counts as lost.
   int64_t stall_timeout_ms = 10'000;
 };

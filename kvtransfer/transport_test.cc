@@ -107,7 +107,9 @@ TEST(TransportPathTest, TcpOwnerRefusesReadersOfARegionThatIsGone) {
   ++address.nonce.low;
   const auto peer = reader->Connect(EncodeAddress(address));
   ASSERT_TRUE(peer.ok()) << peer.status();
-  ASSERT_TRUE(reader->StartRead(*peer, {{0, 0, 4096}}).ok());
+  constexpr Id128 kGranted{.high = 1, .low = 1};
+  owner->grants().Grant(kGranted, {{.offset = 0, .bytes = 4096}});
+  ASSERT_TRUE(reader->StartRead(*peer, kGranted, {{0, 0, 4096}}).ok());
   std::vector<ReadCompletion> completions;
   while (completions.empty()) {
     reader->Poll(completions);

@@ -34,13 +34,14 @@ namespace {
 
 constexpr size_t kRegionBytes = 64u << 20;
 constexpr uint64_t kSeed = 7;
+constexpr Id128 kFetch{.high = 3, .low = 4};
 constexpr int64_t kPatienceNs = 60 * kNsPerSecond;
 constexpr int64_t kStallTimeoutMs = 500;
 
-std::unique_ptr<Transport> MakeOrDie(std::string_view kind) {
+std::unique_ptr<Transport> MakeOrDie(std::string_view kind, int64_t stall_timeout_ms = kStallTimeoutMs) {
   TransportOptions options;
   options.kind = *ParseTransportKind(kind);
-  options.stall_timeout_ms = kStallTimeoutMs;
+  options.stall_timeout_ms = stall_timeout_ms;
   auto transport = MakeTransport(options);
   if (!transport.ok()) {
     std::cerr << transport.status() << std::endl;
@@ -63,6 +64,7 @@ void FillPattern(absl::Span<uint8_t> region) {
 int RunOwner(const std::string& kind) {
   const auto transport = MakeOrDie(kind);
   FillPattern(*transport->AllocateRegion(kRegionBytes));
+  transport->grants().Grant(kFetch, {{.offset = 0, .bytes = kRegionBytes}});
   std::cout << absl::BytesToHexString(ToAbsl(*transport->Address())) << std::endl;
   std::vector<ReadCompletion> completions;
   while (true) {
@@ -80,7 +82,7 @@ int RunReader(const std::string& kind, const std::string& address_hex) {
   std::vector<ReadCompletion> completions;
   for (int round = 0;; ++round) {
     completions.clear();
-    if (!transport->StartRead(*peer, {{0, 0, kRegionBytes}}).ok()) return 1;
+    if (!transport->StartRead(*peer, kFetch, {{0, 0, kRegionBytes}}).ok()) return 1;
     while (completions.empty()) {
       transport->WaitForEvent(kNsPerSecond);
       transport->Poll(completions);
@@ -143,7 +145,8 @@ std::string AddressOf(Child& owner) { return absl::HexStringToBytes(owner.ReadLi
 
 // The parent's end as a reader of a child.
 struct Reader {
-  explicit Reader(const std::string& kind) : transport(MakeOrDie(kind)) {
+  explicit Reader(const std::string& kind, int64_t stall_timeout_ms = kStallTimeoutMs)
+      : transport(MakeOrDie(kind, stall_timeout_ms)) {
     region = *transport->AllocateRegion(kRegionBytes);
   }
 
@@ -160,15 +163,25 @@ struct Reader {
     return absl::DeadlineExceededError("the read did not complete");
   }
   absl::Status ReadAll(PeerId peer) {
-    const auto read = transport->StartRead(peer, {{0, 0, kRegionBytes}});
+    const auto read = transport->StartRead(peer, kFetch, {{0, 0, kRegionBytes}});
     return read.ok() ? Await(*read) : read.status();
   }
   // A peer from which a first small read has come, so that the connection stands.
   absl::StatusOr<PeerId> ConnectAndRead(const std::string& address) {
     BATON_ASSIGN_OR_RETURN(const PeerId peer, transport->Connect(address));
-    BATON_ASSIGN_OR_RETURN(const ReadId first_read, transport->StartRead(peer, {{0, 0, 4096}}));
+    BATON_ASSIGN_OR_RETURN(const ReadId first_read, transport->StartRead(peer, kFetch, {{0, 0, 4096}}));
     BATON_RETURN_IF_ERROR(Await(first_read));
     return peer;
+  }
+  // The shortest of a few reads of the whole region: other load on the machine lengthens some of them.
+  int64_t ReadAllNs(PeerId peer) {
+    int64_t shortest_ns = kNever;
+    for (int i = 0; i < 5; ++i) {
+      const TimeNs begin = MonotonicClock().Now();
+      EXPECT_EQ(ReadAll(peer), absl::OkStatus());
+      shortest_ns = std::min(shortest_ns, MonotonicClock().Now() - begin);
+    }
+    return shortest_ns;
   }
   bool HasPattern() const {
     std::vector<uint8_t> expected(kRegionBytes);
@@ -200,7 +213,7 @@ TEST_P(UcxProcessTest, OwnerKilledWhileReadingEndsTheRead) {
   const auto peer = reader.ConnectAndRead(address);
   ASSERT_TRUE(peer.ok()) << peer.status();
 
-  const auto read = reader.transport->StartRead(*peer, {{0, 0, kRegionBytes}});
+  const auto read = reader.transport->StartRead(*peer, kFetch, {{0, 0, kRegionBytes}});
   ASSERT_TRUE(read.ok()) << read.status();
   reader.transport->Poll(reader.completions);
   owner.Kill();
@@ -235,7 +248,7 @@ TEST_P(UcxProcessTest, StoppedOwnerIsReadFromMemoryOrGivenUpByTimeout) {
   const absl::Status status = reader.ReadAll(*peer);
   if (GetParam() == "tcp") {
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
-    EXPECT_TRUE(absl::IsUnavailable(reader.transport->StartRead(*peer, {{0, 0, 64}}).status()));
+    EXPECT_TRUE(absl::IsUnavailable(reader.transport->StartRead(*peer, kFetch, {{0, 0, 64}}).status()));
   } else {
     EXPECT_EQ(status, absl::OkStatus());
     EXPECT_TRUE(reader.HasPattern());
@@ -248,9 +261,35 @@ TEST_P(UcxProcessTest, StoppedOwnerIsReadFromMemoryOrGivenUpByTimeout) {
   EXPECT_TRUE(reader.HasPattern());
 }
 
+TEST(UcxTcpProcessTest, OwnerStoppedInMidTransferSlowsDownNoOther) {
+  Child stopped({"--owner", "tcp"});
+  Child living({"--owner", "tcp"});
+  // The stopped owner is not given up before the end.
+  Reader reader("tcp", 60'000);
+  const auto stopped_peer = reader.ConnectAndRead(AddressOf(stopped));
+  const auto living_peer = reader.ConnectAndRead(AddressOf(living));
+  ASSERT_TRUE(stopped_peer.ok() && living_peer.ok()) << stopped_peer.status() << living_peer.status();
+  const int64_t usual_ns = reader.ReadAllNs(*living_peer);
+
+  std::vector<ReadId> held_up;
+  for (int i = 0; i < 8; ++i) {
+    const auto read = reader.transport->StartRead(*stopped_peer, kFetch, {{0, 0, kRegionBytes}});
+    ASSERT_TRUE(read.ok()) << read.status();
+    held_up.push_back(*read);
+  }
+  reader.transport->Poll(reader.completions);
+  stopped.Signal(SIGSTOP);
+  EXPECT_LE(reader.ReadAllNs(*living_peer), 2 * usual_ns);
+  const auto is_held_up = [&](const ReadCompletion& done) {
+    return std::find(held_up.begin(), held_up.end(), done.read) != held_up.end();
+  };
+  EXPECT_TRUE(std::none_of(reader.completions.begin(), reader.completions.end(), is_held_up));
+}
+
 TEST_P(UcxProcessTest, OwnerSurvivesReadersThatAreKilled) {
   const auto transport = MakeOrDie(GetParam());
   FillPattern(*transport->AllocateRegion(kRegionBytes));
+  transport->grants().Grant(kFetch, {{.offset = 0, .bytes = kRegionBytes}});
   const std::string address = *transport->Address();
   std::atomic<bool> stop{false};
   std::thread owner_thread([&] {

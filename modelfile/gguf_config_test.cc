@@ -1,6 +1,7 @@
 // What the metadata may say: the range of every key, which keys must agree, and which variants Baton does not run.
 #include "modelfile/gguf_config.h"
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -90,13 +91,17 @@ TEST(ModelConfig, FloatsAreFiniteAndBounded) {
   const std::string theta = "llama.rope.freq_base";
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
-  for (const float bad : {0.0f, -1e-5f, 0.2f, nan, infinity}) EXPECT_THAT(ErrorOf(WithF32(eps, bad)), HasSubstr(eps));
-  for (const float bad : {0.0f, -1.0f, 1e13f, nan, infinity}) {
+  const float over_eps = std::nextafter(static_cast<float>(kMaxNormEps), infinity);
+  for (const float bad : {0.0f, -1e-5f, over_eps, nan, infinity}) {
+    EXPECT_THAT(ErrorOf(WithF32(eps, bad)), HasSubstr(eps));
+  }
+  const float over_theta = std::nextafter(static_cast<float>(kMaxRopeTheta), infinity);
+  for (const float bad : {0.0f, -1.0f, over_theta, nan, infinity}) {
     EXPECT_THAT(ErrorOf(WithF32(theta, bad)), HasSubstr(theta));
   }
-  EXPECT_TRUE(Parse(WithF32(eps, 0.0999f)).ok());
+  EXPECT_TRUE(Parse(WithF32(eps, std::nextafter(static_cast<float>(kMaxNormEps), 0.0f))).ok());
   EXPECT_TRUE(Parse(WithF32(theta, 1.0f)).ok());
-  EXPECT_TRUE(Parse(WithF32(theta, 9.9e11f)).ok());
+  EXPECT_TRUE(Parse(WithF32(theta, std::nextafter(static_cast<float>(kMaxRopeTheta), 0.0f))).ok());
 }
 
 TEST(ModelConfig, VocabularyMustAgreeWithTokensAndEmbedding) {

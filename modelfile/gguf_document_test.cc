@@ -264,7 +264,8 @@ TEST(GgufDocument, DimensionsAreBounded) {
   EXPECT_TRUE(ParseDocument(shaped({2, 3})).ok());
   EXPECT_TRUE(ParseDocument(shaped({2, 3, 1, 1})).ok());
   EXPECT_THAT(DocumentError(shaped({})), HasSubstr("0 dimensions"));
-  EXPECT_THAT(DocumentError(shaped({1, 1, 1, 1, 1})), HasSubstr("5 dimensions"));
+  EXPECT_TRUE(ParseDocument(shaped(std::vector<uint64_t>(kMaxTensorDims, 1))).ok());
+  EXPECT_THAT(DocumentError(shaped(std::vector<uint64_t>(kMaxTensorDims + 1, 1))), HasSubstr("5 dimensions"));
   EXPECT_THAT(DocumentError(shaped({2, 0})), HasSubstr("dimension of 0"));
   EXPECT_THAT(DocumentError(shaped({2, 2, 2}), absl::StatusCode::kUnimplemented), HasSubstr("3 dimensions"));
   // At the limit, the error is that the file is too small.
@@ -330,6 +331,41 @@ TEST(GgufDocument, RefusesTensorsOutsideTheFileMisalignedOrOverlapping) {
   EXPECT_THAT(DocumentError(placed(0, 65)), HasSubstr("alignment"));
   EXPECT_THAT(DocumentError(placed(0, 32)), HasSubstr("tensors a and b overlap"));
   EXPECT_THAT(DocumentError(placed(32, 32)), HasSubstr("overlap"));
+}
+
+// The memory goes on behind the file, so that only the cursor's own check can refuse.
+TEST(GgufCursor, NothingIsReadBehindTheEndOfTheFile) {
+  constexpr size_t kFileBytes = 12;
+  const std::vector<uint8_t> memory(64, 0);
+  GgufCursor values(memory.data(), kFileBytes);
+  EXPECT_FALSE(values.Skip(13, 1, "values").ok());
+  EXPECT_FALSE(values.Skip(4, 4, "values").ok());
+  EXPECT_FALSE(values.Skip(~uint64_t{0}, 2, "values").ok());
+  EXPECT_EQ(values.offset(), 0u);
+  ASSERT_TRUE(values.Skip(3, 4, "values").ok());
+  EXPECT_EQ(values.left(), 0u);
+  EXPECT_FALSE(values.Read<uint8_t>("byte").ok());
+
+  const auto text_of = [](uint8_t length) {
+    std::vector<uint8_t> bytes(64, 'x');
+    std::fill_n(bytes.begin(), sizeof(uint64_t), uint8_t{0});
+    bytes[0] = length;
+    GgufCursor cursor(bytes.data(), kFileBytes);
+    return cursor.ReadString(kMaxStringBytes, "text").ok();
+  };
+  EXPECT_TRUE(text_of(4));
+  EXPECT_FALSE(text_of(5));
+}
+
+TEST(GgufDocument, ALongArrayIsShownByItsFirstElements) {
+  const auto shown = [](size_t elements) {
+    const std::vector<int32_t> values(elements, 7);
+    const std::vector<uint8_t> bytes = GgufWriter().AddI32Array("k", values).Finish();
+    const auto document = ParseDocument(bytes);
+    return ShowGgufValue(*document->Find("k"));
+  };
+  EXPECT_EQ(shown(kMaxShownElements), "[7, 7, 7, 7]");
+  EXPECT_EQ(shown(kMaxShownElements + 1), "[7, 7, 7, 7, ...]");
 }
 
 TEST(GgufCursor, Utf8FollowsRfc3629) {

@@ -137,6 +137,48 @@ TEST(HfDirectory, ReadsShardsByTheirIndexAndWithoutOne) {
   EXPECT_THAT(HfError(contents), HasSubstr("is in another file too"));
 }
 
+// JSON may be followed by any number of spaces.
+HfContents Padded(HfContents contents, const std::string& file, size_t bytes) {
+  contents.at(file).resize(bytes, ' ');
+  return contents;
+}
+
+TEST(HfDirectory, FilesOfJsonAtAndOverTheirLimits) {
+  EXPECT_TRUE(ParseHf(Padded(Tiny(), "config.json", kMaxHfJsonBytes)).ok());
+  EXPECT_THAT(HfError(Padded(Tiny(), "config.json", kMaxHfJsonBytes + 1)), HasSubstr("limit 1048576"));
+  EXPECT_THAT(HfError(Padded(Tiny(), "generation_config.json", kMaxHfJsonBytes + 1)), HasSubstr("limit 1048576"));
+  // The others take seconds to read at their limits.
+  HfContents indexed = Tiny();
+  indexed["model.safetensors.index.json"] = "{}";
+  EXPECT_THAT(HfError(Padded(indexed, "model.safetensors.index.json", kMaxHfIndexBytes + 1)),
+              HasSubstr("limit 67108864"));
+  EXPECT_THAT(HfError(Padded(Tiny(), "tokenizer.json", kMaxHfTokenizerBytes + 1)), HasSubstr("limit 134217728"));
+}
+
+TEST(HfDirectory, FilesOfWeightsAtAndOverTheirLimits) {
+  HfContents contents = Tiny();
+  contents["0.safetensors"] = contents.at("model.safetensors");
+  contents.erase("model.safetensors");
+  for (size_t i = 1; i < kMaxHfShards; ++i) contents[std::to_string(i) + ".safetensors"] = WriteSafetensors({});
+  EXPECT_TRUE(ParseHf(contents).ok());
+  contents["one_more.safetensors"] = WriteSafetensors({});
+  EXPECT_THAT(HfError(contents), HasSubstr("1025 files, limit 1024"));
+
+  const auto named = [](size_t name_bytes) {
+    const std::string suffix = ".safetensors";
+    const std::string name = std::string(name_bytes - suffix.size(), 'w') + suffix;
+    HfContents renamed = Tiny();
+    renamed[name] = renamed.at("model.safetensors");
+    renamed.erase("model.safetensors");
+    Json map;
+    for (const SafetensorsSpec& tensor : TinyHfTensors(Floats())) map[tensor.name] = name;
+    renamed["model.safetensors.index.json"] = Json({{"weight_map", map}}).dump();
+    return renamed;
+  };
+  EXPECT_TRUE(ParseHf(named(kMaxHfFileNameBytes)).ok());
+  EXPECT_THAT(HfError(named(kMaxHfFileNameBytes + 1)), HasSubstr("must be a plain name"));
+}
+
 TEST(HfDirectory, NeedsConfigAndWeightsButNoTokenizer) {
   HfContents contents = Tiny();
   contents.erase("tokenizer.json");

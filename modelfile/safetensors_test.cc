@@ -88,6 +88,15 @@ TEST(Safetensors, RefusesEntriesThatDoNotFit) {
               HasSubstr("name has 257 bytes"));
 }
 
+TEST(Safetensors, DimensionsAtAndOverTheLimit) {
+  const auto entry = [](size_t dims) {
+    const Json shape(std::vector<int>(dims, 1));
+    return Json({{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {0, 4}}}).dump();
+  };
+  EXPECT_TRUE(ParseSafetensors(WithHeader(R"({"a": )" + entry(kMaxHfTensorDims) + "}", "1234"), "w").ok());
+  EXPECT_THAT(EntryError(entry(kMaxHfTensorDims + 1)), HasSubstr("at most 8 sizes"));
+}
+
 TEST(Safetensors, EveryByteBelongsToOneTensor) {
   const auto two = [](const char* first, const char* second, const std::string& data) {
     return TableError(WithHeader(std::string(R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": )") + first +

@@ -28,7 +28,7 @@ PrefillCore::PrefillCore(worker::WorkerCore& worker, UpdateSink& updates)
 
 void PrefillCore::OnPrefill(WorkerJob job, bool solo) {
   const JobKey key = job.key;
-  if (absl::Status refused = kv_server_.Offer(key, job.deadline, solo); !refused.ok()) {
+  if (absl::Status refused = kv_server_.Offer(key, job.secret, job.deadline, solo); !refused.ok()) {
     updates_.End(key, refused);
     kv_server_.Settle();
     return;
@@ -70,7 +70,7 @@ void PrefillCore::OnRelease(const JobKey& key) {
   auto it = jobs_.find(key);
   BATON_CHECK(it != jobs_.end()) << key.ToString();
   Job& job = it->second;
-  if (job.state != State::kHeld) EndCall(job, absl::CancelledError("released by the decode worker"));
+  BATON_CHECK(job.state == State::kHeld) << key.ToString() << " is released before its call has ended";
   if (job.has_sequence) {
     unfetched_blocks_ -= HandedOver(job);
     by_sequence_.erase(job.sequence);

@@ -3,27 +3,21 @@
 #define BATON_PREFILL_WORKER_PREFILL_PHASE_H_
 
 #include <optional>
-#include <string>
 
 #include "prefill_worker/prefill_core.h"
-#include "prefill_worker/prefill_service.h"
 #include "worker/phase.h"
 
 namespace baton::prefill_worker {
 
 class PrefillPhase final : public worker::Phase {
  public:
-  void AddTo(worker::WorkerCore& worker) override {
-    core_.emplace(worker, streams_);
-    service_.emplace(worker, *core_, streams_);
-  }
-  grpc::Service& service() override { return *service_; }
-  std::string service_name() const override { return internal::v1::PrefillService::service_full_name(); }
+  void AddTo(worker::WorkerCore& worker, UpdateSink& updates) override { core_.emplace(worker, updates); }
+  internal::v1::CallStart::SideCase side() const override { return internal::v1::CallStart::kPrefill; }
+  absl::Status Start(WorkerJob job, const internal::v1::CallStart& start) override;
+  void Cancel(const JobKey& key, const absl::Status& why) override { core_->OnCancel(key, why); }
 
  private:
-  PrefillService::Streams streams_;
   std::optional<PrefillCore> core_;
-  std::optional<PrefillService> service_;
 };
 
 }  // namespace baton::prefill_worker

@@ -54,17 +54,9 @@ void CallLedger::OnLoadHeard(const WorkerId& worker) {
   if (it->second.jobs == 0) assigned_.erase(it);
 }
 
-void CallLedger::OnWorkerGone(const WorkerId& worker) {
-  const auto it = assigned_.find(worker);
-  if (it != assigned_.end() && it->second.jobs == 0) assigned_.erase(it);
-}
-
-std::vector<CallKey> CallLedger::CallsOf(const WorkerId& worker) const {
-  std::vector<CallKey> keys;
-  for (const auto& [key, call] : calls_) {
-    if (call.worker == worker) keys.push_back(key);
-  }
-  return keys;
+void CallLedger::OnWorkerLost(const WorkerId& worker) {
+  std::erase_if(calls_, [&worker](const auto& entry) { return entry.second.worker == worker; });
+  assigned_.erase(worker);
 }
 
 }  // namespace baton::router

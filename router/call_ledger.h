@@ -1,5 +1,6 @@
 // The router's open calls to workers, and the load that they assign to each worker. A call stays on the ledger until
-// the worker has ended it, even if its job is over, because the worker may still hold the blocks.
+// the worker has ended it, even if its job is over, because the worker may still hold the blocks. The loss of a worker
+// closes all its calls at once.
 #ifndef BATON_ROUTER_CALL_LEDGER_H_
 #define BATON_ROUTER_CALL_LEDGER_H_
 
@@ -7,7 +8,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <vector>
 
 #include "common/ids.h"
 #include "router/job.h"
@@ -47,10 +47,9 @@ class CallLedger {
   std::optional<Call> Close(const CallKey& key);
   // A heartbeat came, which shows all that was assigned before it.
   void OnLoadHeard(const WorkerId& worker);
-  // The worker is no longer registered. The ledger forgets it with its last call.
-  void OnWorkerGone(const WorkerId& worker);
+  // Closes all calls of the worker and forgets it.
+  void OnWorkerLost(const WorkerId& worker);
 
-  std::vector<CallKey> CallsOf(const WorkerId& worker) const;
   const std::map<WorkerId, WorkerAssignment>& assigned() const { return assigned_; }
   size_t size() const { return calls_.size(); }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <variant>
 
+#include "absl/status/status.h"
 #include "common/ids.h"
 #include "common/worker_update.h"
 #include "router/job.h"
@@ -13,28 +14,40 @@
 
 namespace baton::router {
 
+// Both calls of an attempt carry the same secret, which proves to P that a reader of the attempt's KV is the D that the
+// router named.
 struct StartPrefill {
   WorkerId worker;
+  Incarnation incarnation;
   std::string target;
   JobKey key;
+  Id128 secret;
   std::shared_ptr<const JobSpec> job;
   bool solo = false;
 };
 struct StartDecode {
   WorkerId worker;
+  Incarnation incarnation;
   std::string target;
   JobKey key;
+  Id128 secret;
   std::shared_ptr<const JobSpec> job;
   // D computes the prompt itself; no prefill worker.
   bool local_prefill = false;
-  WorkerId prefill_worker;
+  Incarnation prefill_incarnation;
   std::string prefill_target;
 };
-// The worker's call is cancelled; OnWorkerEnd follows.
+// The worker's call is cancelled; OnWorkerEnd follows, unless the worker is lost first.
 struct CancelAttempt {
   Side side = Side::kPrefill;
   WorkerId worker;
   JobKey key;
+};
+// The dispatcher has given the worker up, and has forgotten all its calls. The owner ends the membership's stream with
+// this status: a worker that is alive learns so that its jobs are over, and joins anew.
+struct EndMembership {
+  WorkerId worker;
+  absl::Status why;
 };
 struct EmitToken {
   ChoiceKey key;
@@ -45,7 +58,7 @@ struct EndJob {
   ChoiceKey key;
   JobResult result;
 };
-using DispatchAction = std::variant<StartPrefill, StartDecode, CancelAttempt, EmitToken, EndJob>;
+using DispatchAction = std::variant<StartPrefill, StartDecode, CancelAttempt, EndMembership, EmitToken, EndJob>;
 
 }  // namespace baton::router
 

@@ -62,6 +62,7 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
   switch (update.kind) {
     case WorkerUpdate::Kind::kStarted:
       call->started = true;
+      if (side == Side::kDecode || job->kind == AttemptKind::kSolo) queue_.OnAdmitted(*job);
       if (!computes_prompt) break;
       if (!job->marks.admitted) job->marks.admitted = clock_.Now();
       job->result.cached_tokens = update.cached_tokens;
@@ -135,7 +136,6 @@ void Dispatcher::Impl::OnFinishedUpdate(DispatchJob& job, Side side, const Worke
 void Dispatcher::Impl::OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status) {
   const std::optional<Call> call = ledger_.Close({side, key});
   if (!call) return;
-  if (registry_.Find(call->worker) == nullptr) ledger_.OnWorkerGone(call->worker);
   DispatchJob* job = call->cancelled ? nullptr : FindJob(key);
   const bool no_room = absl::IsResourceExhausted(status) && !call->started && !call->finished;
   no_room ? queue_.OnRoomChanged() : queue_.OnRoomChanged(call->worker);
@@ -178,39 +178,42 @@ void Dispatcher::Impl::OnRefusal(DispatchJob& job, const Call& call, const absl:
 }
 
 void Dispatcher::Impl::OnWorkerLost(const WorkerId& id, const absl::Status& why) {
-  const Worker* worker = registry_.Find(id);
-  if (worker == nullptr) return;
-  const absl::Status what =
-      absl::UnavailableError(absl::StrCat("worker ", worker->info.target, " was lost: ", why.message()));
-  registry_.Leave(id);
-  ledger_.OnWorkerGone(id);
-  for (const CallKey& call : ledger_.CallsOf(id)) {
-    // The loss of an earlier call in this loop may have ended the job.
-    if (DispatchJob* job = FindJob(call.key)) OnLossOf(*job, id, what);
-    // A lost worker cannot be trusted to end even a finished call.
-    ledger_.Find(call)->finished = false;
-    CancelCall(call.side, call.key);
-  }
-  // P's call may be over while D still reads from it.
-  std::vector<DispatchJob*> readers;
-  for (const auto& [job_id, job] : jobs_) {
-    if (job->state != JobState::kQueued && job->pair.prefill == id) readers.push_back(job.get());
-  }
-  for (DispatchJob* job : readers) OnLossOf(*job, id, what);
-  queue_.OnWorkersChanged();
+  Lose(id, why);
   PlaceQueued();
 }
 
-void Dispatcher::Impl::OnLossOf(DispatchJob& job, const WorkerId& worker, const absl::Status& what) {
-  const bool decodes = job.pair.decode == worker;
-  if (!decodes && job.pair.prefill != worker) return;
-  if (job.state == JobState::kFinishing) {
-    if (job.pair.prefill == worker) CancelCall(Side::kPrefill, job.key());
-    if (decodes) CancelCall(Side::kDecode, job.key());
-    return EndIfReported(job);
+void Dispatcher::Impl::GiveUp(WorkerId id, const absl::Status& why) {
+  actions_.push_back(EndMembership{.worker = id, .why = why});
+  Lose(id, why);
+}
+
+void Dispatcher::Impl::Lose(WorkerId id, const absl::Status& why) {
+  const Worker* worker = registry_.Find(id);
+  if (worker == nullptr) return;
+  const WorkerLoss loss = {
+      .worker = id,
+      .drained = worker->load.state == WorkerState::kDraining,
+      .what = absl::UnavailableError(absl::StrCat("worker ", worker->info.target, " was lost: ", why.message()))};
+  if (!loss.drained) queue_.OnWorkerLost(worker->info);
+  registry_.Leave(id);
+  // First, so that no job cancels a call that is over.
+  ledger_.OnWorkerLost(id);
+  std::vector<DispatchJob*> jobs;
+  for (const auto& [key, job] : jobs_) {
+    const bool has_it = job->pair.prefill == id || job->pair.decode == id;
+    if (job->state != JobState::kQueued && has_it) jobs.push_back(job.get());
   }
-  if (!decodes && job.kind == AttemptKind::kPair && job.committed) return;
-  End(job, what);
+  for (DispatchJob* job : jobs) OnLossOf(*job, loss);
+  queue_.OnWorkersChanged();
+}
+
+void Dispatcher::Impl::OnLossOf(DispatchJob& job, const WorkerLoss& loss) {
+  if (job.state == JobState::kFinishing) return EndIfReported(job);
+  if (job.pair.decode != loss.worker && job.kind == AttemptKind::kPair) {
+    // A worker that drains leaves when its readers have all that they need, which D may not have reported yet.
+    if (job.committed || (loss.drained && job.next_index > 0)) return;
+  }
+  End(job, loss.what);
 }
 
 void Dispatcher::Impl::Finish(DispatchJob& job, FinishReason finish) {
@@ -242,8 +245,7 @@ void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
   result.phases = ComputePhases(job.marks, clock_.Now());
   actions_.push_back(EndJob{.key = job.spec->key(), .result = std::move(result)});
   SetTimer(job, kNever);
-  if (job.state == JobState::kQueued) queue_.Remove(job);
-  queue_.OnRoomChanged();
+  queue_.OnEnd(job);
   jobs_.erase(job.spec->key());
 }
 
@@ -270,11 +272,11 @@ absl::Status Dispatcher::Impl::Describe(Side side, const WorkerId& worker, const
   const absl::StatusCode code = absl::IsCancelled(status) ? absl::StatusCode::kUnavailable : status.code();
   return absl::Status(code,
                       absl::StrCat(side == Side::kPrefill ? "prefill" : "decode", " worker ",
-                                   known == nullptr ? worker.ToHex() : known->info.target, ": ", status.message()));
+                                   known == nullptr ? "that has left" : known->info.target, ": ", status.message()));
 }
 
-Dispatcher::Dispatcher(const DispatcherOptions& options, const Clock& clock)
-    : impl_(std::make_unique<Impl>(options, clock)) {}
+Dispatcher::Dispatcher(const DispatcherOptions& options, const Clock& clock, RandomSource& random)
+    : impl_(std::make_unique<Impl>(options, clock, random)) {}
 Dispatcher::~Dispatcher() = default;
 
 absl::Status Dispatcher::Submit(std::shared_ptr<const JobSpec> job) { return impl_->Submit(std::move(job)); }

@@ -8,7 +8,8 @@
 //   kQueued     | a pair is free                 | kPlaced     | StartPrefill and StartDecode at once; solo:
 //               |                                |             | StartPrefill; one worker for both: StartDecode(local)
 //   kQueued     | the prompt fits no worker      | ended       | End(INVALID_ARGUMENT)
-//   kQueued     | no workers for too long        | ended       | End(UNAVAILABLE)
+//   kQueued     | no workers for too long; lost  | ended       | End(UNAVAILABLE)
+//               | ones are waited for longer     |             |
 //   kPlaced     | D refuses: RESOURCE_EXHAUSTED  | kQueued     | CancelPrefill in the same step; back to its place in
 //               | before kStarted                |             | line, ahead of all that came later; attempt + 1
 //   kPlaced     | P refuses likewise             | kQueued     | CancelDecode likewise
@@ -30,7 +31,25 @@
 //   kStreaming  | an error of P after token 0    | kStreaming  | (D will say whether it has the KV)
 //   kPlaced,    | D lost, or P lost before the   | ended       | End(UNAVAILABLE)
 //   kStreaming  | KV was committed at D          |             |
+//   kStreaming  | P lost that was draining       | kStreaming  | (D will say whether it has the KV)
+//   kFinishing  | the worker lost from which a   | ended       | End(OK)
+//               | report is awaited              |             |
 //   any         | Cancel, deadline               | ended       | End(status)
+//
+//   a worker is | event                          | next        | actions
+//   ------------+--------------------------------+-------------+-------------------------------------------------------
+//   -           | OnWorkerJoin                   | member      | (a member that it resumes is given up before)
+//   member      | its load says that it drains   | member      | (nothing is placed there any more)
+//   member      | OnWorkerLost: its stream broke | lost        | the rows above for all its jobs, at once
+//   member      | not heard for                  | lost        | likewise, and EndMembership
+//               | worker_silence_ms              |             |
+//   member      | a step of its engine takes     | lost        | likewise, and EndMembership
+//               | longer than engine_stall_ms    |             |
+//   member      | its process joins anew         | lost        | likewise, and EndMembership
+//   lost        | whatever comes from it         | lost        | (ignored: a worker is its membership)
+//
+// The loss of a worker is one event: it closes all calls of the worker, and no OnWorkerEnd follows for them. The
+// silence of a worker counts from the dispatcher's waking when the dispatcher itself did not run before (pause_ms).
 //
 // End cancels the job's open calls that have not reported kFinished, then emits EndJob, the job's last action.
 // placing_queue.h decides which waiting job goes next, and to which workers.
@@ -47,6 +66,7 @@
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/limits.h"
+#include "common/random.h"
 #include "common/worker_update.h"
 #include "router/dispatch_actions.h"
 #include "router/job.h"
@@ -70,11 +90,16 @@ struct DispatcherOptions {
   int64_t report_wait_ms = 5'000;
   // A worker that sends nothing for this time is lost.
   int64_t worker_silence_ms = 5'000;
+  // A worker is lost whose engine has been in one step for longer than this.
+  int64_t engine_stall_ms = kEngineStallMs;
+  // The dispatcher was paused, and not its workers silent, when OnTimer comes later than it was due by more than this.
+  int64_t pause_ms = 1'000;
 };
 
 class Dispatcher {
  public:
-  Dispatcher(const DispatcherOptions& options, const Clock& clock);
+  // `clock` and `random`, which draws the secrets of the attempts, outlive the dispatcher.
+  Dispatcher(const DispatcherOptions& options, const Clock& clock, RandomSource& random);
   ~Dispatcher();
 
   // RESOURCE_EXHAUSTED when the queue is full, INVALID_ARGUMENT for an empty prompt, ALREADY_EXISTS for a choice
@@ -88,10 +113,12 @@ class Dispatcher {
   // The call has ended, with OK after kFinished. Nothing more comes from it.
   void OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status);
 
+  // `info.id` is a membership that the owner has drawn for this join. Fails as WorkerRegistry::CheckJoin does.
   absl::Status OnWorkerJoin(const WorkerInfo& info);
+  // This and the next ignore unknown memberships.
   void OnWorkerLoad(const WorkerId& id, const WorkerLoad& load);
-  // The worker's registration stream broke, or the worker said goodbye. Its attempts end with UNAVAILABLE, except those
-  // whose KV another worker already holds. Unknown workers are ignored.
+  // The membership's stream broke, or the worker said goodbye. Its attempts end with UNAVAILABLE, except those whose KV
+  // another worker already holds.
   void OnWorkerLost(const WorkerId& id, const absl::Status& why);
   void OnTimer();
 

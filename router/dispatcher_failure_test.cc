@@ -129,13 +129,12 @@ TEST_F(DispatcherFailureTest, ALostDecodeWorkerEndsItsJobs) {
   Submit(2);
   Actions();
   dispatcher().OnWorkerLost(MakeWorkerId(2), kBroken);
-  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:UNAVAILABLE", "-P1 2/1", "-D2 2/1", "2:UNAVAILABLE"));
+  EXPECT_THAT(Actions(), ElementsAre("1:UNAVAILABLE", "-P1 2/1", "2:UNAVAILABLE"));
   EXPECT_THAT(LastResult().status.message(), HasSubstr("host:2"));
-  CallEnd(kD, KeyOf(1), kBroken);
-  CallEnd(kD, KeyOf(2), kBroken);
+  EXPECT_EQ(dispatcher().open_calls(), 1) << "the lost worker's calls are over, the other's is cancelled";
+  EXPECT_FALSE(dispatcher().assigned().contains(MakeWorkerId(2)));
   CallEnd(kP, KeyOf(2), kCancelledCall);
   ExpectNothingLeft();
-  EXPECT_FALSE(dispatcher().assigned().contains(MakeWorkerId(2)));
 }
 
 TEST_F(DispatcherFailureTest, ALostPrefillWorkerEndsJobsWhoseKvIsNotCommitted) {
@@ -148,9 +147,25 @@ TEST_F(DispatcherFailureTest, ALostPrefillWorkerEndsJobsWhoseKvIsNotCommitted) {
   Submit(3);
   Actions();
   dispatcher().OnWorkerLost(MakeWorkerId(1), kBroken);
-  EXPECT_THAT(Actions(), ElementsAre("-P1 3/1", "-D2 3/1", "3:UNAVAILABLE", "-D2 2/1", "2:UNAVAILABLE"));
+  EXPECT_THAT(Actions(), ElementsAre("-D2 2/1", "2:UNAVAILABLE", "-D2 3/1", "3:UNAVAILABLE"));
   Token(kD, KeyOf(1), 1, 71);
   EXPECT_THAT(Actions(), ElementsAre("1:1=71"));
+}
+
+TEST_F(DispatcherFailureTest, APrefillWorkerThatLeavesAfterItsDrainLeavesItsPromptsToDecode) {
+  JoinPair();
+  Submit(1, {.max_tokens = 2});
+  PrefillDone(KeyOf(1), 70);
+  Submit(2);
+  Actions();
+  dispatcher().OnWorkerLoad(MakeWorkerId(1), {.state = WorkerState::kDraining});
+  dispatcher().OnWorkerLost(MakeWorkerId(1), absl::UnavailableError("it has left"));
+  EXPECT_THAT(Actions(), ElementsAre("-D2 2/1", "2:UNAVAILABLE"));
+  CallEnd(kD, KeyOf(2), kCancelledCall);
+  Token(kD, KeyOf(1), 0, 70);
+  DecodeDone(KeyOf(1));
+  EXPECT_THAT(Actions(), ElementsAre("1:1=71", "1:OK"));
+  ExpectNothingLeft();
 }
 
 TEST_F(DispatcherFailureTest, ASilentWorkerIsLost) {
@@ -162,9 +177,27 @@ TEST_F(DispatcherFailureTest, ASilentWorkerIsLost) {
   RunMs(1999);
   EXPECT_THAT(Actions(), IsEmpty());
   RunMs(1);
-  EXPECT_THAT(Actions(), ElementsAre("-P1 1/1", "-D2 1/1", "1:UNAVAILABLE"));
+  EXPECT_THAT(Actions(), ElementsAre("end2", "-P1 1/1", "1:UNAVAILABLE"));
   EXPECT_THAT(LastResult().status.message(), HasSubstr("host:2 was lost: not heard for 5000 ms"));
   EXPECT_EQ(dispatcher().registry().workers().size(), 1u);
+}
+
+TEST_F(DispatcherFailureTest, WhatALostWorkerStillSaysIsIgnored) {
+  JoinPair();
+  Submit(1);
+  Started(kD, KeyOf(1));
+  Started(kP, KeyOf(1));
+  dispatcher().OnWorkerLost(MakeWorkerId(2), kBroken);
+  CallEnd(kP, KeyOf(1), kCancelledCall);
+  Actions();
+  Token(kD, KeyOf(1), 0, 70);
+  Finished(kD, KeyOf(1));
+  CallEnd(kD, KeyOf(1), kBroken);
+  dispatcher().OnWorkerLoad(MakeWorkerId(2), {});
+  dispatcher().OnWorkerLost(MakeWorkerId(2), kBroken);
+  EXPECT_THAT(Actions(), IsEmpty());
+  EXPECT_EQ(dispatcher().registry().workers().size(), 1u);
+  ExpectNothingLeft();
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ TEST_F(DispatcherFinishTest, AfterTheLastTokenAJobEndsWellWhateverBecomesOfItsRe
   EXPECT_THAT(Actions(), ElementsAre("-D2 2/1", "2:OK"));
   run_to_last_token(3);
   dispatcher().OnWorkerLost(MakeWorkerId(2), kBroken);
-  EXPECT_THAT(Actions(), ElementsAre("-D2 3/1", "3:OK"));
+  EXPECT_THAT(Actions(), ElementsAre("3:OK"));
   EXPECT_EQ(LastResult().finish, FinishReason::kStop);
   EXPECT_EQ(LastResult().output_tokens, 2);
 }
@@ -198,7 +198,7 @@ TEST_F(DispatcherFinishTest, ACompleteOutputIsNotHarmedByTheLossOfItsDigest) {
   CallEnd(kD, KeyOf(1), kCancelledCall);
   EXPECT_THAT(Actions(), IsEmpty());
   dispatcher().OnWorkerLost(MakeWorkerId(1), kBroken);
-  EXPECT_THAT(Actions(), ElementsAre("-P1 1/1", "1:OK"));
+  EXPECT_THAT(Actions(), ElementsAre("1:OK"));
 }
 
 }  // namespace

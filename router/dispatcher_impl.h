@@ -18,7 +18,7 @@ namespace baton::router {
 
 class Dispatcher::Impl {
  public:
-  Impl(const DispatcherOptions& options, const Clock& clock);
+  Impl(const DispatcherOptions& options, const Clock& clock, RandomSource& random);
 
   absl::Status Submit(std::shared_ptr<const JobSpec> spec);
   void Cancel(const ChoiceKey& key, const absl::Status& why);
@@ -44,7 +44,17 @@ class Dispatcher::Impl {
   void OnFinishedUpdate(DispatchJob& job, Side side, const WorkerUpdate& update);
   void OnCallEnd(DispatchJob& job, Side side, const Call& call, const absl::Status& status);
   void OnRefusal(DispatchJob& job, const Call& call, const absl::Status& status);
-  void OnLossOf(DispatchJob& job, const WorkerId& worker, const absl::Status& what);
+  // These two place no job: that is for the caller, once all is told. The id is a copy, because the registry's dies.
+  void Lose(WorkerId id, const absl::Status& why);
+  // Loses the worker by the dispatcher's own judgement.
+  void GiveUp(WorkerId id, const absl::Status& why);
+  // The worker has left registry and ledger.
+  struct WorkerLoss {
+    WorkerId worker;
+    bool drained = false;
+    absl::Status what;
+  };
+  void OnLossOf(DispatchJob& job, const WorkerLoss& loss);
   // The output is complete: from here on the job ends well, whatever becomes of its workers.
   void Finish(DispatchJob& job, FinishReason finish);
   // Ends a job in kFinishing unless a worker still owes it something.
@@ -64,12 +74,13 @@ class Dispatcher::Impl {
   absl::Status Impossible(const JobSpec& spec) const;
   void OnJobTimer(DispatchJob& job);
   void SetTimer(DispatchJob& job, TimeNs at);
-  void EndSilentWorkers();
+  void WatchWorkers(TimeNs now);
   void EndUnservedJobs();
   bool HasCallRoom() const;
 
   const DispatcherOptions options_;
   const Clock& clock_;
+  RandomSource& random_;
   WorkerRegistry registry_;
   CallLedger ledger_;
   std::map<ChoiceKey, std::unique_ptr<DispatchJob>> jobs_;
@@ -77,8 +88,10 @@ class Dispatcher::Impl {
   PlacingQueue queue_;
   uint64_t next_place_ = 0;
   std::set<std::pair<TimeNs, ChoiceKey>> timers_;
-  // When to look for silent workers next: no worker falls silent before this.
-  TimeNs next_silence_ = kNever;
+  // When to look for silent workers next; kNever without workers. Also the clock of the dispatcher's own pauses.
+  TimeNs next_watch_ = kNever;
+  // The end of the dispatcher's last pause.
+  TimeNs woke_at_ = 0;
   std::vector<DispatchAction> actions_;
 };
 

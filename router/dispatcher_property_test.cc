@@ -18,7 +18,7 @@ WorldOptions Faulty(uint64_t seed) {
   options.cancel_percent = 15;
   options.stop_percent = 15;
   options.deadline_percent = 15;
-  options.crashes = 4;
+  options.faults = 4;
   options.dispatcher.max_queued_jobs = 20;
   options.dispatcher.max_running_jobs = 12;
   options.dispatcher.placing.local_prefill_tokens = seed % 4 == 0 ? 30 : 0;

@@ -7,9 +7,15 @@
 #include "router/dispatcher_impl.h"
 
 namespace baton::router {
+namespace {
 
-Dispatcher::Impl::Impl(const DispatcherOptions& options, const Clock& clock)
-    : options_(options), clock_(clock), queue_(options.placing, clock, registry_, ledger_) {}
+// How often the dispatcher looks for silent workers.
+constexpr int64_t kWatchIntervalMs = 100;
+
+}  // namespace
+
+Dispatcher::Impl::Impl(const DispatcherOptions& options, const Clock& clock, RandomSource& random)
+    : options_(options), clock_(clock), random_(random), queue_(options.placing, clock, registry_, ledger_) {}
 
 absl::Status Dispatcher::Impl::Submit(std::shared_ptr<const JobSpec> spec) {
   if (spec->prompt.empty()) return absl::InvalidArgumentError("prompt: must hold at least one token");
@@ -44,8 +50,13 @@ absl::Status Dispatcher::Impl::Submit(std::shared_ptr<const JobSpec> spec) {
 
 absl::Status Dispatcher::Impl::OnWorkerJoin(const WorkerInfo& info) {
   const TimeNs now = clock_.Now();
+  BATON_RETURN_IF_ERROR(registry_.CheckJoin(info));
+  if (const Worker* before = registry_.FindProcess(info.incarnation)) {
+    GiveUp(before->info.id, absl::UnavailableError("it joined anew"));
+  }
   BATON_RETURN_IF_ERROR(registry_.Join(info, now));
-  next_silence_ = std::min(next_silence_, After(now, options_.worker_silence_ms));
+  next_watch_ = std::min(next_watch_, After(now, kWatchIntervalMs));
+  queue_.OnWorkerJoined(info);
   queue_.OnWorkersChanged();
   PlaceQueued();
   return absl::OkStatus();
@@ -54,6 +65,11 @@ absl::Status Dispatcher::Impl::OnWorkerJoin(const WorkerInfo& info) {
 void Dispatcher::Impl::OnWorkerLoad(const WorkerId& id, const WorkerLoad& load) {
   const Worker* worker = registry_.Find(id);
   if (worker == nullptr) return;
+  if (load.step_age_ms > options_.engine_stall_ms) {
+    GiveUp(id, absl::UnavailableError(absl::StrCat("its engine has been in one step for ", load.step_age_ms,
+                                                   " ms, longer than ", options_.engine_stall_ms)));
+    return PlaceQueued();
+  }
   const bool state_changed = worker->load.state != load.state;
   registry_.Heartbeat(id, load, clock_.Now());
   ledger_.OnLoadHeard(id);
@@ -79,12 +95,15 @@ void Dispatcher::Impl::StartAttempt(DispatchJob& job) {
   const int64_t tokens = job.spec->prompt_tokens();
   job.tokens_to_first = AssignmentOf(ledger_.assigned(), pair.prefill).uncomputed_prompt_tokens + tokens;
   const JobKey key = job.key();
+  const Id128 secret = random_.NextId();
   const Worker* prefill = registry_.Find(pair.prefill);
   if (job.kind != AttemptKind::kLocal) {
     ledger_.Open({Side::kPrefill, key}, {.worker = pair.prefill, .prompt_tokens = tokens});
     actions_.push_back(StartPrefill{.worker = pair.prefill,
+                                    .incarnation = prefill->info.incarnation,
                                     .target = prefill->info.target,
                                     .key = key,
+                                    .secret = secret,
                                     .job = job.spec,
                                     .solo = job.kind == AttemptKind::kSolo});
   }
@@ -95,14 +114,16 @@ void Dispatcher::Impl::StartAttempt(DispatchJob& job) {
       {Side::kDecode, key},
       {.worker = pair.decode, .prompt_tokens = local ? tokens : 0, .blocks = decode->info.PromptBlocks(tokens)});
   StartDecode start{.worker = pair.decode,
+                    .incarnation = decode->info.incarnation,
                     .target = decode->info.target,
                     .key = key,
+                    .secret = secret,
                     .job = job.spec,
                     .local_prefill = local,
-                    .prefill_worker = {},
+                    .prefill_incarnation = {},
                     .prefill_target = {}};
   if (!local) {
-    start.prefill_worker = pair.prefill;
+    start.prefill_incarnation = prefill->info.incarnation;
     start.prefill_target = prefill->info.target;
   }
   actions_.push_back(std::move(start));
@@ -135,22 +156,23 @@ absl::Status Dispatcher::Impl::Impossible(const JobSpec& spec) const {
 
 void Dispatcher::Impl::EndUnservedJobs() {
   for (DispatchJob* job : queue_.UnservedJobs()) {
+    const int64_t waited_ms = (clock_.Now() - job->marks.submitted) / kNsPerMs;
     End(*job, absl::UnavailableError(
-                  absl::StrCat("no workers for this request within ", options_.placing.no_worker_wait_ms, " ms (",
-                               registry_.workers().size(),
+                  absl::StrCat("no workers for this request within ", waited_ms, " ms (", registry_.workers().size(),
                                " joined): start prefill and decode workers, or mixed ones, of equal fingerprints")));
   }
 }
 
-void Dispatcher::Impl::EndSilentWorkers() {
-  const int64_t silence_ns = options_.worker_silence_ms * kNsPerMs;
-  for (const WorkerId& id : registry_.Silent(clock_.Now() - silence_ns)) {
-    OnWorkerLost(id, absl::UnavailableError(absl::StrCat("not heard for ", options_.worker_silence_ms, " ms")));
+// A paused router has heard nobody. Its workers have the whole bound again, in which it reads what they sent.
+void Dispatcher::Impl::WatchWorkers(TimeNs now) {
+  if (now - next_watch_ > options_.pause_ms * kNsPerMs) woke_at_ = now;
+  const TimeNs before = now - options_.worker_silence_ms * kNsPerMs;
+  if (woke_at_ <= before) {
+    for (const WorkerId& id : registry_.Silent(before)) {
+      GiveUp(id, absl::UnavailableError(absl::StrCat("not heard for ", options_.worker_silence_ms, " ms")));
+    }
   }
-  next_silence_ = kNever;
-  for (const auto& [id, worker] : registry_.workers()) {
-    next_silence_ = std::min(next_silence_, worker.last_heard + silence_ns);
-  }
+  next_watch_ = registry_.workers().empty() ? kNever : After(now, kWatchIntervalMs);
 }
 
 void Dispatcher::Impl::SetTimer(DispatchJob& job, TimeNs at) {
@@ -171,15 +193,15 @@ void Dispatcher::Impl::OnJobTimer(DispatchJob& job) {
 void Dispatcher::Impl::OnTimer() {
   const TimeNs now = clock_.Now();
   while (!timers_.empty() && timers_.begin()->first <= now) OnJobTimer(*jobs_.at(timers_.begin()->second));
-  if (next_silence_ <= now) EndSilentWorkers();
-  EndUnservedJobs();
+  if (next_watch_ <= now) WatchWorkers(now);
   queue_.OnTimer();
+  EndUnservedJobs();
   PlaceQueued();
 }
 
 TimeNs Dispatcher::Impl::NextTimer() const {
   const TimeNs job = timers_.empty() ? kNever : timers_.begin()->first;
-  return std::min({job, queue_.NextTimer(), next_silence_});
+  return std::min({job, queue_.NextTimer(), next_watch_});
 }
 
 }  // namespace baton::router

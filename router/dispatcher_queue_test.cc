@@ -1,4 +1,5 @@
 // The line: its bound, its order, passing over, waiting for workers.
+#include "common/limits.h"
 #include "gmock/gmock.h"
 #include "router/dispatcher.h"
 #include "router/testing/dispatcher_fixture.h"
@@ -34,6 +35,11 @@ TEST_F(DispatcherQueueTest, TheQueueIsBounded) {
   EXPECT_THAT(Actions(), IsEmpty());
 }
 
+TEST_F(DispatcherQueueTest, TheQueueHoldsAThousandJobsUnlessTheOptionSaysOtherwise) {
+  for (uint64_t n = 1; n <= kMaxQueuedJobs; ++n) Submit(n);
+  EXPECT_TRUE(absl::IsResourceExhausted(dispatcher().Submit(MakeJob(kMaxQueuedJobs + 1))));
+}
+
 TEST_F(DispatcherQueueTest, NonsenseIsNotAccepted) {
   EXPECT_TRUE(absl::IsInvalidArgument(dispatcher().Submit(MakeJob(1, {.prompt_tokens = 0}))));
   Submit(2);
@@ -60,6 +66,34 @@ TEST_F(DispatcherQueueTest, RunningJobsAreBounded) {
   EXPECT_THAT(Actions(), ElementsAre("1:0=70", "1:1=71", "1:OK", "P1 2/1", "D2 2/1"));
 }
 
+TEST_F(DispatcherQueueTest, FourThousandJobsRunAtOnceUnlessTheOptionSaysOtherwise) {
+  WorkerInfo prefill = MakeWorker(1, WorkerRole::kPrefill);
+  WorkerInfo decode = MakeWorker(2, WorkerRole::kDecode);
+  for (WorkerInfo* worker : {&prefill, &decode}) {
+    worker->total_blocks = worker->max_sequences = worker->chunk_tokens = 1 << 20;
+    Join(*worker);
+  }
+  // Each job starts as it comes, so none stays in the queue.
+  for (uint64_t n = 1; n <= kMaxRunningJobs; ++n) Submit(n);
+  EXPECT_EQ(dispatcher().queued_jobs(), 0);
+  Submit(kMaxRunningJobs + 1);
+  EXPECT_EQ(dispatcher().queued_jobs(), 1);
+}
+
+TEST_F(DispatcherQueueTest, CallsThatWorkersDoNotEndAreBounded) {
+  options_.max_running_jobs = 1;
+  JoinPair();
+  Submit(1);
+  dispatcher().Cancel(KeyOf(1).choice_key(), absl::CancelledError("the client left"));
+  Actions();
+  Submit(2);
+  EXPECT_THAT(Actions(), IsEmpty()) << "both calls of job 1 are still open";
+  CallEnd(kP, KeyOf(1), kCancelledCall);
+  EXPECT_THAT(Actions(), IsEmpty());
+  CallEnd(kD, KeyOf(1), kCancelledCall);
+  EXPECT_THAT(Actions(), ElementsAre("P1 2/1", "D2 2/1"));
+}
+
 TEST_F(DispatcherQueueTest, WithoutWorkersAJobEndsUnavailable) {
   Submit(1);
   RunMs(1000);
@@ -73,6 +107,67 @@ TEST_F(DispatcherQueueTest, WithoutWorkersAJobEndsUnavailable) {
   EXPECT_THAT(Actions(), IsEmpty());
   RunMs(1);
   EXPECT_THAT(Actions(), ElementsAre("2:UNAVAILABLE")) << "a prefill worker alone is no pair";
+}
+
+TEST_F(DispatcherQueueTest, JobsWaitForLostWorkersToComeBack) {
+  JoinPair();
+  dispatcher().OnWorkerLost(MakeWorkerId(2), kBroken);
+  Submit(1);
+  Submit(2, {.deadline = clock_.Now() + 20'000 * kNsPerMs});
+  Submit(3, {.max_tokens = 1});
+  EXPECT_THAT(Actions(), ElementsAre("solo1 3/1"));
+  RunMs(4'900);
+  EXPECT_THAT(Actions(), IsEmpty());
+  Join(3, WorkerRole::kDecode);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/1", "D3 1/1", "P1 2/1", "D3 2/1"));
+}
+
+TEST_F(DispatcherQueueTest, TheWaitForLostWorkersEndsWithTheDeadlineOrWhenTheyAreOverdue) {
+  Join(1, WorkerRole::kMixed);
+  RunMs(1'000);
+  dispatcher().OnWorkerLost(MakeWorkerId(1), kBroken);
+  Submit(1);
+  Submit(2, {.deadline = clock_.Now() + 20'000 * kNsPerMs});
+  RunMs(19'999);
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("2:DEADLINE_EXCEEDED"));
+  RunMs(39'999);
+  Submit(3);
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("1:UNAVAILABLE"));
+  RunMs(1'998);
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("3:UNAVAILABLE"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("within 2000 ms"));
+}
+
+TEST_F(DispatcherQueueTest, AWorkerThatDrainedIsNotWaitedFor) {
+  Join(1, WorkerRole::kMixed);
+  dispatcher().OnWorkerLoad(MakeWorkerId(1), {.state = WorkerState::kDraining});
+  dispatcher().OnWorkerLost(MakeWorkerId(1), absl::UnavailableError("the worker left"));
+  Submit(1);
+  RunMs(2'000);
+  EXPECT_THAT(Actions(), ElementsAre("1:UNAVAILABLE"));
+}
+
+TEST_F(DispatcherQueueTest, AJobThatFitsOnlyALostWorkerWaitsForItToo) {
+  options_.worker_silence_ms = 1'000'000;
+  WorkerInfo small = MakeWorker(1, WorkerRole::kMixed);
+  small.total_blocks = 10;
+  Join(small);
+  Join(2, WorkerRole::kMixed);
+  dispatcher().OnWorkerLost(MakeWorkerId(2), kBroken);
+  Submit(1, {.prompt_tokens = 1000});
+  EXPECT_THAT(Actions(), IsEmpty());
+  Submit(2, {.prompt_tokens = 99 * 16 + 1});
+  EXPECT_THAT(Actions(), ElementsAre("2:INVALID_ARGUMENT")) << "that one never fitted";
+  RunMs(59'999);
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("1:INVALID_ARGUMENT"));
 }
 
 TEST_F(DispatcherQueueTest, AJobThatIsTooLateForTheTargetLetsOthersGoFirst) {
@@ -163,6 +258,17 @@ TEST_F(DispatcherQueueTest, ARefusedJobGoesBackAheadOfAllThatCameLater) {
   CallEnd(kP, KeyOf(4), absl::InternalError(""));
   RunMs(20);
   EXPECT_THAT(Actions(), ElementsAre("-D2 4/1", "4:INTERNAL", "P1 1/2", "D2 1/2"));
+}
+
+TEST_F(DispatcherQueueTest, ARefusedJobKeepsItsPlaceBeforeThoseThatWaitedBehindIt) {
+  JoinPair();
+  for (const uint64_t job : {1, 2, 3}) Submit(job, {.prompt_tokens = 128});
+  Refuse(kD, KeyOf(1));
+  CallEnd(kP, KeyOf(1), kCancelledCall);
+  RunMs(20);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/1", "D2 1/1", "-P1 1/1", "P1 2/1", "D2 2/1"));
+  PrefillDone(KeyOf(2), 70);
+  EXPECT_THAT(Actions(), ElementsAre("2:0=70", "P1 1/2", "D2 1/2"));
 }
 
 TEST_F(DispatcherQueueTest, AWorkersFreedRoomEndsTheWaitAfterItsRefusal) {

@@ -39,9 +39,28 @@ TEST_F(DispatcherTest, StartDecodeNamesThePrefillWorker) {
   Submit(1);
   const std::vector<DispatchAction> actions = dispatcher().TakeActions();
   const auto& start = std::get<StartDecode>(actions.at(1));
-  EXPECT_EQ(start.prefill_worker, MakeWorkerId(1));
+  EXPECT_EQ(start.prefill_incarnation, MakeIncarnation(1));
   EXPECT_EQ(start.prefill_target, "host:1");
   EXPECT_EQ(start.target, "host:2");
+  EXPECT_EQ(start.incarnation, MakeIncarnation(2));
+}
+
+TEST_F(DispatcherTest, EveryAttemptHasASecretOfItsOwnThatBothItsWorkersKnow) {
+  JoinPair();
+  Submit(1);
+  const std::vector<DispatchAction> first = dispatcher().TakeActions();
+  Refuse(kD, KeyOf(1));
+  CallEnd(kP, KeyOf(1), kCancelledCall);
+  dispatcher().TakeActions();
+  RunMs(20);
+  const std::vector<DispatchAction> second = dispatcher().TakeActions();
+  ASSERT_EQ(first.size(), 2u);
+  ASSERT_EQ(second.size(), 2u);
+  const Id128 secret = std::get<StartPrefill>(first[0]).secret;
+  EXPECT_FALSE(secret.is_zero());
+  EXPECT_EQ(std::get<StartDecode>(first[1]).secret, secret);
+  EXPECT_NE(std::get<StartPrefill>(second[0]).secret, secret);
+  EXPECT_EQ(std::get<StartDecode>(second[1]).secret, std::get<StartPrefill>(second[0]).secret);
 }
 
 TEST_F(DispatcherTest, OneOutputTokenNeedsNoDecodeWorker) {

@@ -138,8 +138,8 @@ class GenerationSink {
  public:
   virtual ~GenerationSink() = default;
 
-  // False when the client has left kMaxUnreadOutputMessages events unread: the event is then dropped, and
-  // GenerationFailed follows, for which there is always room.
+  // False when the client has left kMaxUnreadOutputTokens or kMaxUnreadOutputBytes unread: the event is then dropped,
+  // and GenerationFailed follows, for which there is always room. A sink may merge the deltas that wait for the client.
   [[nodiscard]] virtual bool Write(GenerationEvent event) = 0;
   // The client cancelled or is gone. Its adapter says so before it calls Generator::Cancel.
   virtual bool cancelled() const = 0;

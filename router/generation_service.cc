@@ -7,15 +7,20 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <variant>
+#include <vector>
 
-#include "common/check.h"
-#include "common/rpc/server_stream.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "router/error_details.h"
+#include "router/generate_stream.h"
+#include "router/generation_listener.h"
 #include "router/generation_wire.h"
 
 namespace baton::router {
 namespace {
 
+// A stream that nobody reads is cut late by at most this part of its time.
+constexpr int kSweepsPerTimeout = 8;
 constexpr char kTraceparent[] = "traceparent";
 // The version, trace id, parent id and flags are hex digits with dashes between them.
 constexpr size_t kTraceparentBytes = 55;
@@ -35,42 +40,38 @@ std::string ReadTraceparent(const grpc::CallbackServerContext& context) {
   return std::string(it->second.data(), it->second.size());
 }
 
-// A stream of serialized GenerateResponses.
-using GenerateStream = rpc::ServerStream<grpc::ByteBuffer>;
+absl::Status Overloaded() { return absl::ResourceExhaustedError("too many requests wait to be read: try again"); }
 
-grpc::ByteBuffer Serialize(const v1::GenerateResponse& response) {
+absl::Status Unparsable(const std::string& name) {
+  return absl::InvalidArgumentError(absl::StrCat("this is no ", name, ": is every string in it UTF-8?"));
+}
+
+// Takes the bytes out of gRPC's own object, which otherwise holds them until the call ends. gRPC no longer reads it.
+grpc::ByteBuffer TakeMessage(const grpc::ByteBuffer* message) {
   grpc::ByteBuffer bytes;
-  bool own_buffer = false;
-  const grpc::Status status = grpc::SerializationTraits<v1::GenerateResponse>::Serialize(response, &bytes, &own_buffer);
-  BATON_CHECK(status.ok()) << status.error_message();
+  bytes.Swap(const_cast<grpc::ByteBuffer*>(message));
   return bytes;
 }
 
-// Writes the events of one call as messages to its stream, which keeps itself alive until gRPC is done with it.
-class StreamSink final : public GenerationSink {
- public:
-  explicit StreamSink(std::shared_ptr<GenerateStream> stream) : stream_(std::move(stream)) {}
+// Empties `bytes`.
+template <typename Message>
+bool Parse(grpc::ByteBuffer& bytes, Message* message) {
+  return grpc::SerializationTraits<Message>::Deserialize(&bytes, message).ok();
+}
 
-  bool Write(GenerationEvent event) override {
-    return std::visit([this](const auto& e) { return Take(e); }, event);
+// A unary call whose request waits for its turn. Exactly one of the task and a Drop that succeeds finishes it.
+class QueuedUnaryCall final : public grpc::ServerUnaryReactor {
+ public:
+  QueuedUnaryCall(ClientWork& work, const Id128& id) : work_(work), id_(id) {}
+
+  void OnCancel() override {
+    if (work_.Drop(id_)) Finish(grpc::Status::CANCELLED);
   }
-  bool cancelled() const override { return stream_->cancelled(); }
+  void OnDone() override { delete this; }
 
  private:
-  // The API has no message that says so.
-  bool Take(const GenerationAccepted&) { return true; }
-  bool Take(const GenerationDelta& delta) { return stream_->Push(Serialize(ToProto(delta))); }
-  bool Take(const GenerationFinished& finished) {
-    if (!stream_->Push(Serialize(ToProto(finished)))) return false;
-    stream_->Finish(grpc::Status::OK);
-    return true;
-  }
-  bool Take(const GenerationFailed& failed) {
-    stream_->Finish(ToClientStatus(failed.status));
-    return true;
-  }
-
-  const std::shared_ptr<GenerateStream> stream_;
+  ClientWork& work_;
+  const Id128 id_;
 };
 
 grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
@@ -81,45 +82,91 @@ grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const abs
 
 }  // namespace
 
+GenerationService::GenerationService(const ServedModel& model, const Clock& clock, RandomSource& random,
+                                     Generator& generator, ClientWork& work, const UnreadOutputLimits& unread)
+    : model_(model), clock_(clock), random_(random), generator_(generator), work_(work), unread_(unread, clock) {
+  const absl::Duration interval = absl::Milliseconds(unread.ended_ms) / kSweepsPerTimeout;
+  sweeper_ = std::thread([this, interval] {
+    while (!stopping_.WaitForNotificationWithTimeout(interval)) unread_.Sweep();
+  });
+}
+
+GenerationService::~GenerationService() {
+  stopping_.Notify();
+  sweeper_.join();
+}
+
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(grpc::CallbackServerContext* context,
                                                                         const grpc::ByteBuffer* message) {
-  const TimeNs arrived = clock_.Now();
-  const JobId id = random_.NextId();
-  auto stream = GenerateStream::Create([this, id] { generator_.Cancel(id); });
-  v1::GenerateRequest proto;
-  grpc::ByteBuffer bytes = *message;
-  if (!grpc::SerializationTraits<v1::GenerateRequest>::Deserialize(&bytes, &proto).ok()) {
-    stream->Finish({grpc::StatusCode::INVALID_ARGUMENT, "this is no GenerateRequest: is every string in it UTF-8?"});
-    return stream.get();
-  }
-  GenerationRequest request = FromProto(std::move(proto));
-  request.id = id;
-  request.trace_context = ReadTraceparent(*context);
-  request.arrived = arrived;
-  request.deadline = ReadDeadline(*context, arrived);
-  generator_.Generate(std::move(request), std::make_shared<StreamSink>(stream));
+  GenerationRequest call;
+  call.id = random_.NextId();
+  call.trace_context = ReadTraceparent(*context);
+  call.arrived = clock_.Now();
+  call.deadline = ReadDeadline(*context, call.arrived);
+  const auto stream = GenerateStream::Create(*context, unread_, [this, id = call.id](GenerateStream& cancelled) {
+    if (!work_.Drop(id)) return generator_.Cancel(id);
+    WriteFailed(absl::CancelledError("the client cancelled or is gone"), cancelled);
+  });
+  WorkTask task = {.id = call.id, .bytes = message->Length(), .deadline = call.deadline};
+  task.run = [this, stream, call = std::move(call), bytes = TakeMessage(message)](const absl::Status& status) mutable {
+    if (!status.ok()) return WriteFailed(status, *stream);
+    v1::GenerateRequest proto;
+    if (!Parse(bytes, &proto)) return WriteFailed(Unparsable("GenerateRequest"), *stream);
+    GenerationRequest request = FromProto(std::move(proto));
+    request.id = call.id;
+    request.trace_context = std::move(call.trace_context);
+    request.arrived = call.arrived;
+    request.deadline = call.deadline;
+    generator_.Generate(std::move(request), stream);
+  };
+  if (!work_.Post(std::move(task))) WriteFailed(Overloaded(), *stream);
   return stream.get();
 }
 
+template <typename Request, typename Answer>
+grpc::ServerUnaryReactor* GenerationService::QueueUnary(const grpc::CallbackServerContext& context,
+                                                        const grpc::ByteBuffer* message, grpc::ByteBuffer* response,
+                                                        Answer answer) {
+  const Id128 id = random_.NextId();
+  auto* const call = new QueuedUnaryCall(work_, id);
+  WorkTask task = {.id = id, .bytes = message->Length(), .deadline = ReadDeadline(context, clock_.Now())};
+  task.run = [call, response, answer, bytes = TakeMessage(message)](const absl::Status& status) mutable {
+    if (!status.ok()) return call->Finish(ToClientStatus(status));
+    Request request;
+    if (!Parse(bytes, &request)) return call->Finish(ToClientStatus(Unparsable(Request::descriptor()->name())));
+    const auto answered = answer(request);
+    if (answered.ok()) *response = Serialize(*answered);
+    call->Finish(ToClientStatus(answered.status()));
+  };
+  if (!work_.Post(std::move(task))) call->Finish(ToClientStatus(WithRetryAfter(Overloaded())));
+  return call;
+}
+
 grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContext* context,
-                                                      const v1::TokenizeRequest* request,
-                                                      v1::TokenizeResponse* response) {
-  const absl::StatusOr<std::vector<int32_t>> ids =
-      request->has_chat() ? generator_.reader().Tokenize(request->model(), FromProto(v1::ChatPrompt(request->chat())))
-                          : generator_.reader().Tokenize(request->model(), TextPrompt{request->text()});
-  if (ids.ok()) *response->mutable_token_ids() = {ids->begin(), ids->end()};
-  return Finish(context, ids.status());
+                                                      const grpc::ByteBuffer* message, grpc::ByteBuffer* response) {
+  const auto answer = [this](v1::TokenizeRequest& request) -> absl::StatusOr<v1::TokenizeResponse> {
+    const RequestReader& reader = generator_.reader();
+    const absl::StatusOr<std::vector<int32_t>> ids =
+        request.has_chat() ? reader.Tokenize(request.model(), FromProto(std::move(*request.mutable_chat())))
+                           : reader.Tokenize(request.model(), TextPrompt{std::move(*request.mutable_text())});
+    if (!ids.ok()) return ids.status();
+    v1::TokenizeResponse result;
+    *result.mutable_token_ids() = {ids->begin(), ids->end()};
+    return result;
+  };
+  return QueueUnary<v1::TokenizeRequest>(*context, message, response, answer);
 }
 
 grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerContext* context,
-                                                        const v1::DetokenizeRequest* request,
-                                                        v1::DetokenizeResponse* response) {
-  const std::vector<int32_t> ids(request->token_ids().begin(), request->token_ids().end());
-  absl::StatusOr<std::string> text =
-      generator_.reader().Detokenize(request->model(), ids, request->skip_special_tokens());
-  if (!text.ok()) return Finish(context, text.status());
-  response->set_text(*std::move(text));
-  return Finish(context, absl::OkStatus());
+                                                        const grpc::ByteBuffer* message, grpc::ByteBuffer* response) {
+  const auto answer = [this](v1::DetokenizeRequest& request) -> absl::StatusOr<v1::DetokenizeResponse> {
+    BATON_ASSIGN_OR_RETURN(std::string text, generator_.reader().Detokenize(request.model(), request.token_ids(),
+                                                                            request.skip_special_tokens()));
+    v1::DetokenizeResponse result;
+    result.set_text(std::move(text));
+    return result;
+  };
+  return QueueUnary<v1::DetokenizeRequest>(*context, message, response, answer);
 }
 
 grpc::ServerUnaryReactor* GenerationService::ListModels(grpc::CallbackServerContext* context,

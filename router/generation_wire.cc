@@ -1,8 +1,11 @@
 #include "router/generation_wire.h"
 
+#include <grpcpp/impl/codegen/proto_utils.h>
+
 #include <string>
 #include <utility>
 
+#include "common/check.h"
 #include "common/rpc/wire.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -34,7 +37,7 @@ Prompt TakePrompt(v1::GenerateRequest& proto) {
     case v1::GenerateRequest::kText:
       return TextPrompt{std::move(*proto.mutable_text())};
     case v1::GenerateRequest::kChat:
-      return FromProto(std::move(*proto.mutable_chat()));
+      return router::FromProto(std::move(*proto.mutable_chat()));
     case v1::GenerateRequest::kTokenIds:
       return TokenPrompt{{proto.token_ids().ids().begin(), proto.token_ids().ids().end()}};
     case v1::GenerateRequest::PROMPT_NOT_SET:
@@ -118,6 +121,15 @@ v1::GenerateResponse ToProto(const GenerationFinished& finished) {
   proto->mutable_transfer()->set_digest_ms(NsToMs(finished.decode.digest_ns));
   proto->mutable_transfer()->set_tail_ms(NsToMs(finished.decode.transfer_tail_ns));
   return response;
+}
+
+grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message) {
+  grpc::ByteBuffer bytes;
+  bool own_buffer = false;
+  const grpc::Status status =
+      grpc::GenericSerialize<grpc::ProtoBufferWriter, google::protobuf::MessageLite>(message, &bytes, &own_buffer);
+  BATON_CHECK(status.ok()) << status.error_message();
+  return bytes;
 }
 
 grpc::Status ToClientStatus(const absl::Status& status) {

@@ -17,6 +17,8 @@ ChatPrompt FromProto(v1::ChatPrompt&& proto);
 v1::GenerateResponse ToProto(const GenerationDelta& delta);
 v1::GenerateResponse ToProto(const GenerationFinished& finished);
 
+grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message);
+
 // The details of error_details.h become google.rpc's: BadRequest and RetryInfo.
 grpc::Status ToClientStatus(const absl::Status& status);
 

@@ -75,7 +75,7 @@ class GeneratorTest : public ::testing::Test {
   const ServedModel model_ = TestModel();
   const ManualClock clock_{};
   SeededRandom random_{1};
-  RouterLoop loop_{DispatcherOptions{}, clock_};
+  RouterLoop loop_{DispatcherOptions{}, clock_, SystemRandom()};
   std::unique_ptr<ScriptedWorker> worker_;
   Generator generator_{model_, clock_, random_, loop_};
   std::shared_ptr<MemorySink> sink_ = std::make_shared<MemorySink>();

@@ -43,6 +43,7 @@ class Placer {
   bool Avoided(const Worker& worker) const;
   int64_t PendingTokens(const Worker& worker) const;
   int64_t ReservedBlocks(const Worker& worker) const;
+  bool HasBlocks(const Worker& worker, int64_t blocks) const;
   PlacementVerdict PrefillVerdict(const Worker& worker) const;
   PlacementVerdict DecodeVerdict(const Worker& worker) const;
 
@@ -79,8 +80,17 @@ PlacementVerdict Placer::PrefillVerdict(const Worker& worker) const {
   }
   const int64_t uncomputed = AssignmentOf(worker).uncomputed_prompt_tokens;
   const int64_t bound = static_cast<int64_t>(options_.max_pending_chunks) * worker.info.chunk_tokens;
-  const bool room = uncomputed == 0 || uncomputed + needs_.prompt_tokens <= bound;
+  const bool room = needs_.idle != CountsAsIdle::kNone || uncomputed == 0 || uncomputed + needs_.prompt_tokens <= bound;
   return room && !Avoided(worker) ? PlacementVerdict::kPlaced : PlacementVerdict::kBusy;
+}
+
+// The headroom is asked of the blocks that are in use, as the worker itself asks: prompts with a common beginning share
+// blocks, which assignments do not know.
+bool Placer::HasBlocks(const Worker& worker, int64_t blocks) const {
+  const int64_t reserved = ReservedBlocks(worker);
+  const int64_t used = worker.load.used_blocks + AssignmentOf(worker).unheard_blocks;
+  const int64_t total = worker.info.total_blocks;
+  return reserved + blocks <= total && (reserved == 0 || used + blocks + worker.info.headroom_blocks <= total);
 }
 
 PlacementVerdict Placer::DecodeVerdict(const Worker& worker) const {
@@ -88,8 +98,8 @@ PlacementVerdict Placer::DecodeVerdict(const Worker& worker) const {
   if (blocks > worker.info.total_blocks || needs_.prompt_tokens >= worker.info.context_length) {
     return PlacementVerdict::kImpossible;
   }
-  const bool room = ReservedBlocks(worker) + blocks <= worker.info.total_blocks &&
-                    AssignmentOf(worker).jobs < worker.info.max_sequences;
+  const bool room = needs_.idle == CountsAsIdle::kAll ||
+                    (HasBlocks(worker, blocks) && AssignmentOf(worker).jobs < worker.info.max_sequences);
   return room && !Avoided(worker) ? PlacementVerdict::kPlaced : PlacementVerdict::kBusy;
 }
 

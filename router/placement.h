@@ -5,6 +5,9 @@
 // and leases hold. Each may be too low, so the larger one counts. The bound on uncomputed prompt tokens looks at the
 // assignments alone, because a late heartbeat must not keep an idle prefill worker idle.
 //
+// A decode worker has room for a job when it holds no other, or when it keeps its headroom besides the job's blocks. A
+// mixed worker states a headroom, which leaves its prompts room in the pool that they share with the outputs.
+//
 //   a job                         | goes to
 //   ------------------------------+----------------------------------------------------------------------------------
 //   solo (one output token)       | the prefill or mixed worker with the least pending prompt tokens
@@ -55,9 +58,13 @@ enum class AttemptKind : uint8_t {
 };
 inline constexpr size_t kAttemptKinds = 3;
 
+// Which workers count as idle, whatever they have to do.
+enum class CountsAsIdle : uint8_t { kNone, kPrefill, kAll };
+
 struct JobNeeds {
   int64_t prompt_tokens = 0;
   AttemptKind kind = AttemptKind::kPair;
+  CountsAsIdle idle = CountsAsIdle::kNone;
 };
 
 struct Pair {

@@ -115,6 +115,44 @@ TEST_F(PlacementTest, DecodeNeedsRoomForThePromptAndOneBlockMore) {
   EXPECT_EQ(Place(Prompt(48)), "busy");
 }
 
+TEST_F(PlacementTest, AMixedWorkerKeepsItsHeadroomUnlessItIsIdle) {
+  WorkerInfo& worker = Add(1, kMixed);
+  worker.headroom_blocks = 50;
+  EXPECT_EQ(Place(Prompt(99 * 16)), "1/1") << "an idle worker takes any prompt";
+  Load(1, {.used_blocks = 1});
+  EXPECT_EQ(Place(Prompt(48 * 16)), "1/1") << "its 48 blocks, one for output, 50 to spare";
+  EXPECT_EQ(Place(Prompt(48 * 16 + 1)), "busy");
+  Load(1, {});
+  assigned_[1] = {.reserved_blocks = 1, .jobs = 1, .unheard_blocks = 1};
+  EXPECT_EQ(Place(Prompt(48 * 16)), "1/1");
+  EXPECT_EQ(Place(Prompt(48 * 16 + 1)), "busy");
+  Load(1, {.used_blocks = 9});
+  assigned_[1] = {.reserved_blocks = 40, .jobs = 5};
+  EXPECT_EQ(Place(Prompt(40 * 16)), "1/1") << "its five prompts share most of their blocks";
+  EXPECT_EQ(Place(Prompt(40 * 16 + 1)), "busy");
+}
+
+TEST_F(PlacementTest, WhoWouldServeAJobIsKnownWhileAllAreBusy) {
+  Add(1, kPrefill);
+  Add(2, kDecode);
+  Add(3, kDecode);
+  assigned_[1] = {.uncomputed_prompt_tokens = 500, .jobs = 1};
+  assigned_[2] = {.reserved_blocks = 90, .jobs = 2};
+  assigned_[3] = {.reserved_blocks = 80, .jobs = 16};
+  JobNeeds needs = Prompt(40 * 16);
+  EXPECT_EQ(Place(needs), "busy");
+  needs.idle = CountsAsIdle::kPrefill;
+  EXPECT_EQ(Place(needs), "busy");
+  needs.idle = CountsAsIdle::kAll;
+  EXPECT_EQ(Place(needs), "1/3");
+  assigned_[2].reserved_blocks = 59;
+  needs.idle = CountsAsIdle::kPrefill;
+  EXPECT_EQ(Place(needs), "1/2") << "decode has room";
+  needs.prompt_tokens = 100 * 16;
+  needs.idle = CountsAsIdle::kAll;
+  EXPECT_EQ(Place(needs), "impossible");
+}
+
 TEST_F(PlacementTest, DecodeNeedsAFreeSequence) {
   Add(1, kPrefill);
   Add(2, kDecode).max_sequences = 3;
@@ -132,6 +170,9 @@ TEST_F(PlacementTest, PrefillTakesAboutTwoChunksOrOnePromptWhenIdle) {
   EXPECT_EQ(Place(Prompt(100)), "1/2");
   EXPECT_EQ(Place(Prompt(101)), "busy");
   EXPECT_EQ(Place(Solo(101)), "busy");
+  assigned_[1] = {};
+  Load(1, {.pending_prompt_tokens = 1000});
+  EXPECT_EQ(Place(Prompt(1000)), "1/2") << "a late heartbeat keeps no idle worker idle";
 }
 
 TEST_F(PlacementTest, OnlyEqualFingerprintsArePaired) {

@@ -6,21 +6,47 @@
 namespace baton::router {
 namespace {
 
-// Jobs behind the head that are tried while the head does not fit.
-constexpr int kMaxLookAhead = 32;
+// Jobs that are tried in one round and do not fit. Those that cannot fit are not tried, but for the first of the line,
+// so these are jobs that a worker has refused just now.
+constexpr int kMaxFailedTries = 32;
 
 }  // namespace
 
 PlacingQueue::PlacingQueue(const PlacingOptions& options, const Clock& clock, const WorkerRegistry& registry,
                            const CallLedger& ledger)
-    : options_(options), clock_(clock), registry_(registry), ledger_(ledger), line_(options.ttft_target_ms * kNsPerMs) {
+    : options_(options),
+      clock_(clock),
+      registry_(registry),
+      ledger_(ledger),
+      line_(options.ttft_target_ms * kNsPerMs),
+      returning_(options.worker_return_ms) {
   missing_since_.fill(clock.Now());
 }
 
 void PlacingQueue::Add(DispatchJob& job) {
+  if (job.passed_over >= options_.max_passed_over) job.line_rank = LineRank::kOverdue;
   line_.Add(job);
+  const JobNeeds needs = NeedsOf(job);
+  waiting_prompts_[static_cast<size_t>(needs.kind)].insert(needs.prompt_tokens);
   next_give_up_ = std::min(next_give_up_, GiveUpTime(job));
-  if (line_.AmongFirst(job, kMaxLookAhead + 1)) needs_placing_ = true;
+  const bool is_first = line_.jobs().begin()->second == &job;
+  // The others did not fit the last time, and nothing has changed since.
+  if (!needs_placing_) {
+    longest_fitting_.fill(std::nullopt);
+    needs_placing_ = is_first || held() == &job || needs.prompt_tokens <= LongestFitting(needs.kind);
+  }
+}
+
+void PlacingQueue::Take(const DispatchJob& job) {
+  if (!line_.Remove(job)) return;
+  std::multiset<int64_t>& prompts = waiting_prompts_[static_cast<size_t>(KindOf(*job.spec))];
+  prompts.erase(prompts.find(job.spec->prompt_tokens()));
+}
+
+void PlacingQueue::OnEnd(const DispatchJob& job) {
+  Take(job);
+  EndHold(job);
+  needs_placing_ = true;
 }
 
 void PlacingQueue::OnRoomChanged(const WorkerId& worker) {
@@ -30,21 +56,25 @@ void PlacingQueue::OnRoomChanged(const WorkerId& worker) {
 
 void PlacingQueue::OnWorkersChanged() {
   const TimeNs now = clock_.Now();
+  expected_until_ = returning_.ExpectedUntil(registry_);
+  everybody_.reset();
   for (size_t kind = 0; kind < kAttemptKinds; ++kind) {
     const JobNeeds needs = {.prompt_tokens = 0, .kind = static_cast<AttemptKind>(kind)};
     const bool missing = Place(registry_, {}, needs, options_.placement, {}).verdict == PlacementVerdict::kNoWorkers;
     if (!missing) {
       missing_since_[kind] = kNever;
-    } else if (missing_since_[kind] == kNever) {
-      missing_since_[kind] = now;
-      next_give_up_ = std::min(next_give_up_, After(now, options_.no_worker_wait_ms));
+      continue;
     }
+    missing_since_[kind] = std::min(missing_since_[kind], now);
+    // The next timer finds out how long its jobs may still wait.
+    next_give_up_ = now;
   }
   std::erase_if(room_epochs_, [this](const auto& entry) { return registry_.Find(entry.first) == nullptr; });
   needs_placing_ = true;
 }
 
 void PlacingQueue::OnRefusal(DispatchJob& job, const WorkerId& worker) {
+  ++job.passed_over;
   if (registry_.Find(worker) == nullptr) return;
   job.refused_by.push_back({.worker = worker,
                             .room_epoch = RoomEpoch(worker),
@@ -61,35 +91,86 @@ void PlacingQueue::PlaceJobs(absl::FunctionRef<bool()> has_room, absl::FunctionR
   if (!needs_placing_) return;
   const TimeNs now = clock_.Now();
   RankJobs(now);
+  longest_fitting_.fill(std::nullopt);
+  UpdateHold();
+  int failed_tries = 0;
+  const auto try_job = [&](DispatchJob& job) {
+    DispatchJob& head = *line_.jobs().begin()->second;
+    const PlacementResult placed = TryPlace(job);
+    if (placed.verdict == PlacementVerdict::kImpossible) return refuse(job);
+    if (placed.verdict != PlacementVerdict::kPlaced) {
+      ++failed_tries;
+      return;
+    }
+    if (&job != &head) PassOver(head);
+    Take(job);
+    job.kind = placed.pair.prefill == placed.pair.decode ? AttemptKind::kLocal : KindOf(*job.spec);
+    job.pair = placed.pair;
+    start(job);
+    longest_fitting_.fill(std::nullopt);
+  };
+  if (hold_ && line_.Contains(*hold_->job) && has_room()) try_job(*hold_->job);
   const WaitingLine::Jobs& line = line_.jobs();
-  int waiting = 0;
-  for (auto it = line.begin(); it != line.end() && waiting <= kMaxLookAhead && has_room();) {
+  for (auto it = line.begin(); it != line.end() && failed_tries <= kMaxFailedTries && has_room();) {
     DispatchJob& head = *line.begin()->second;
+    BeginHold(head, now);
     DispatchJob& job = *it->second;
-    if (&job != &head && head.passed_over >= options_.max_passed_over) break;
     ++it;
     // The dispatcher's timer ends a job whose deadline has passed.
-    const bool late = job.spec->deadline <= now;
-    const PlacementResult placed = late ? PlacementResult{} : TryPlace(job);
-    switch (placed.verdict) {
-      case PlacementVerdict::kPlaced:
-        if (&job != &head && ++head.passed_over == options_.max_passed_over) line_.Hurry(head);
-        line_.Remove(job);
-        job.kind = placed.pair.prefill == placed.pair.decode ? AttemptKind::kLocal : KindOf(*job.spec);
-        job.pair = placed.pair;
-        start(job);
-        break;
-      case PlacementVerdict::kImpossible:
-        refuse(job);
-        break;
-      case PlacementVerdict::kBusy:
-      case PlacementVerdict::kNoWorkers:
-        ++waiting;
-        break;
+    if (job.spec->deadline <= now) continue;
+    if (&job != &head) {
+      if (!SomeMayFit()) break;
+      const JobNeeds needs = NeedsOf(job);
+      if (needs.prompt_tokens > LongestFitting(needs.kind)) continue;
     }
+    try_job(job);
   }
   // Whatever was started or refused on the way has been taken into account.
   needs_placing_ = false;
+}
+
+void PlacingQueue::PassOver(DispatchJob& job) {
+  if (++job.passed_over == options_.max_passed_over) line_.Hurry(job);
+}
+
+void PlacingQueue::BeginHold(DispatchJob& job, TimeNs now) {
+  if (hold_ || job.passed_over < options_.max_passed_over || now < next_hold_) return;
+  hold_ = Hold{.job = &job, .pair = {}, .since = now, .workers = {}};
+  UpdateHold();
+}
+
+// P is held only while D has room, so that it does not wait idle for a D that drains.
+void PlacingQueue::UpdateHold() {
+  if (!hold_) return;
+  JobNeeds needs = NeedsOf(*hold_->job);
+  const auto place = [&](CountsAsIdle idle) {
+    needs.idle = idle;
+    return Place(registry_, ledger_.assigned(), needs, options_.placement, {});
+  };
+  const auto serves = [this](const WorkerId& id) {
+    const Worker* worker = registry_.Find(id);
+    return id.is_zero() || (worker != nullptr && worker->load.state == WorkerState::kServing);
+  };
+  if (hold_->pair.prefill.is_zero() || !serves(hold_->pair.prefill) || !serves(hold_->pair.decode)) {
+    const PlacementResult chosen = place(CountsAsIdle::kAll);
+    if (chosen.verdict != PlacementVerdict::kPlaced) return EndHold(*hold_->job);
+    hold_->pair = chosen.pair;
+  }
+  hold_->workers.clear();
+  const bool solo = hold_->pair.decode.is_zero();
+  if (!solo) hold_->workers.push_back(hold_->pair.decode);
+  if (solo || place(CountsAsIdle::kPrefill).verdict == PlacementVerdict::kPlaced) {
+    hold_->workers.push_back(hold_->pair.prefill);
+  }
+  longest_fitting_.fill(std::nullopt);
+}
+
+void PlacingQueue::EndHold(const DispatchJob& job) {
+  if (held() != &job) return;
+  const TimeNs now = clock_.Now();
+  next_hold_ = now + (now - hold_->since);
+  hold_.reset();
+  needs_placing_ = true;
 }
 
 // Ranks as if the next prompt went to the prefill worker with the least to compute. That takes short prompts, which a
@@ -106,8 +187,48 @@ void PlacingQueue::RankJobs(TimeNs now) {
 }
 
 PlacementResult PlacingQueue::TryPlace(DispatchJob& job) {
-  const JobNeeds needs = {.prompt_tokens = job.spec->prompt_tokens(), .kind = KindOf(*job.spec)};
-  return Place(registry_, ledger_.assigned(), needs, options_.placement, AvoidedWorkers(job));
+  PlacementResult placed = Place(registry_, ledger_.assigned(), NeedsOf(job), options_.placement, AvoidedWorkers(job));
+  if (placed.verdict == PlacementVerdict::kImpossible && FitsReturningWorkers(job)) {
+    placed.verdict = PlacementVerdict::kBusy;
+  }
+  return placed;
+}
+
+bool PlacingQueue::FitsReturningWorkers(const DispatchJob& job) {
+  if (returning_.empty()) return false;
+  if (!everybody_) everybody_ = returning_.Everybody(registry_);
+  return Place(*everybody_, {}, NeedsOf(job), options_.placement, {}).verdict == PlacementVerdict::kPlaced;
+}
+
+int64_t PlacingQueue::LongestFitting(AttemptKind kind) {
+  std::optional<int64_t>& longest = longest_fitting_[static_cast<size_t>(kind)];
+  if (longest) return *longest;
+  longest = 0;
+  const std::multiset<int64_t>& waiting = waiting_prompts_[static_cast<size_t>(kind)];
+  if (waiting.empty()) return 0;
+  const std::vector<WorkerId> avoid = hold_ ? hold_->workers : std::vector<WorkerId>();
+  const auto fits = [&](int64_t prompt_tokens) {
+    const JobNeeds needs = {.prompt_tokens = prompt_tokens, .kind = kind};
+    return Place(registry_, ledger_.assigned(), needs, options_.placement, avoid).verdict == PlacementVerdict::kPlaced;
+  };
+  if (!fits(*waiting.begin())) return 0;
+  longest = *waiting.begin();
+  for (int64_t too_long = *waiting.rbegin() + 1; *longest + 1 < too_long;) {
+    const int64_t middle = (*longest + too_long) / 2;
+    (fits(middle) ? *longest : too_long) = middle;
+  }
+  return *longest;
+}
+
+bool PlacingQueue::SomeMayFit() {
+  for (size_t kind = 0; kind < kAttemptKinds; ++kind) {
+    if (LongestFitting(static_cast<AttemptKind>(kind)) > 0) return true;
+  }
+  return false;
+}
+
+JobNeeds PlacingQueue::NeedsOf(const DispatchJob& job) const {
+  return {.prompt_tokens = job.spec->prompt_tokens(), .kind = KindOf(*job.spec)};
 }
 
 AttemptKind PlacingQueue::KindOf(const JobSpec& spec) const {
@@ -122,6 +243,7 @@ std::vector<WorkerId> PlacingQueue::AvoidedWorkers(DispatchJob& job) {
            RoomEpoch(refusal.worker) != refusal.room_epoch;
   });
   std::vector<WorkerId> avoided;
+  if (hold_ && hold_->job != &job) avoided = hold_->workers;
   for (const Refusal& refusal : job.refused_by) {
     avoided.push_back(refusal.worker);
     next_retry_ = std::min(next_retry_, refusal.retry_at);
@@ -132,7 +254,8 @@ std::vector<WorkerId> PlacingQueue::AvoidedWorkers(DispatchJob& job) {
 TimeNs PlacingQueue::GiveUpTime(const DispatchJob& job) const {
   const TimeNs since = missing_since_[static_cast<size_t>(KindOf(*job.spec))];
   if (since == kNever) return kNever;
-  return After(std::max(since, job.marks.submitted), options_.no_worker_wait_ms);
+  return std::max(After(std::max(since, job.marks.submitted), options_.no_worker_wait_ms),
+                  expected_until_[static_cast<size_t>(KindOf(*job.spec))]);
 }
 
 std::vector<DispatchJob*> PlacingQueue::UnservedJobs() {
@@ -152,11 +275,15 @@ std::vector<DispatchJob*> PlacingQueue::UnservedJobs() {
 }
 
 void PlacingQueue::OnTimer() {
+  if (returning_.NextExpiry() <= clock_.Now()) {
+    returning_.Expire(clock_.Now());
+    OnWorkersChanged();
+  }
   if (next_retry_ > clock_.Now()) return;
   next_retry_ = kNever;
   needs_placing_ = true;
 }
 
-TimeNs PlacingQueue::NextTimer() const { return std::min(next_retry_, next_give_up_); }
+TimeNs PlacingQueue::NextTimer() const { return std::min({next_retry_, next_give_up_, returning_.NextExpiry()}); }
 
 }  // namespace baton::router

@@ -5,17 +5,35 @@
 //   a waiting job                           | is
 //   ----------------------------------------+-------------------------------------------------------------------------
 //   fits a pair now                         | started, in the order of waiting_line.h
-//   does not fit now                        | passed over by at most max_passed_over jobs that fit; then it is hurried,
-//                                           | and nothing is started before it
-//   was refused by a worker                 | not sent there for refusal_backoff_ms, or until room may have come there
-//   fits no worker at all                   | refused
-//   has no workers for its kind of attempt  | given up after no_worker_wait_ms
+//   is first and does not fit now           | passed over by jobs that fit
+//   was refused by a worker                 | back at its place, which counts as being passed over; not sent to that
+//                                           | worker for refusal_backoff_ms, or until room may have come there
+//   was passed over max_passed_over times   | hurried: before all that are not, and first in turn for the hold
+//   has the hold                            | the only job that is started at the hold's workers, until its worker has
+//                                           | admitted it or it has ended
+//   fits no worker at all, nor one that is  | refused
+//   expected back                           |
+//   has no workers for its kind of attempt, | given up after no_worker_wait_ms
+//   and none are known                      |
+//   has none now, because some were lost    | kept until its deadline, and given up when these are no longer expected
+//                                           | back: worker_return_ms after their loss (returning_workers.h)
+//
+// The hold lets workers drain for a job that needs more room than ever comes by itself. Its bounds:
+// - One job at a time has it, on one decode worker, and while that one has room also on one prefill worker. Every other
+//   worker serves on.
+// - A held worker gets nothing else, so it admits the job at the latest when it is idle. In this way the turn of a
+//   refused job comes, however busy the workers are.
+// - After a hold of some duration nobody gets one for the same duration. So a client with prompts as large as the pools
+//   keeps even the only worker from the other clients' jobs for at most half of the time, besides the time in which its
+//   own jobs run.
 #ifndef BATON_ROUTER_PLACING_QUEUE_H_
 #define BATON_ROUTER_PLACING_QUEUE_H_
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -23,6 +41,7 @@
 #include "router/call_ledger.h"
 #include "router/dispatch_job.h"
 #include "router/placement.h"
+#include "router/returning_workers.h"
 #include "router/waiting_line.h"
 #include "router/worker_registry.h"
 
@@ -40,6 +59,8 @@ struct PlacingOptions {
   int64_t refusal_backoff_ms = 20;
   // A job waits this long for the workers it needs to exist before UNAVAILABLE.
   int64_t no_worker_wait_ms = 2'000;
+  // Workers that were lost are expected back for this time, in which their jobs wait.
+  int64_t worker_return_ms = 60'000;
 };
 
 // Used by one thread. Jobs outlive their stay; registry, ledger and clock outlive the queue.
@@ -50,14 +71,21 @@ class PlacingQueue {
 
   // A new job, or one that comes back to its old place.
   void Add(DispatchJob& job);
-  void Remove(const DispatchJob& job) { line_.Remove(job); }
   size_t size() const { return line_.size(); }
+
+  // A job that was placed or waits has ended.
+  void OnEnd(const DispatchJob& job);
+  // The worker whose room the job needed has taken it.
+  void OnAdmitted(const DispatchJob& job) { EndHold(job); }
 
   // Something has changed that could let a waiting job be started. At a worker: also a job that it refused.
   void OnRoomChanged() { needs_placing_ = true; }
   void OnRoomChanged(const WorkerId& worker);
-  // Workers have joined, left or begun to drain.
+  // The registry's workers have joined, left, or changed their state.
   void OnWorkersChanged();
+  // These two go before OnWorkersChanged. A worker that drained is not lost.
+  void OnWorkerJoined(const WorkerInfo& info) { returning_.OnJoined(info); }
+  void OnWorkerLost(const WorkerInfo& info) { returning_.OnLost(info, clock_.Now()); }
   void OnRefusal(DispatchJob& job, const WorkerId& worker);
   // The prompt's worker took `elapsed_ns` for the job's first token.
   void OnFirstToken(const DispatchJob& job, int64_t elapsed_ns) { line_.OnFirstToken(elapsed_ns, job.tokens_to_first); }
@@ -65,21 +93,47 @@ class PlacingQueue {
   bool FitsNoWorker(DispatchJob& job) { return TryPlace(job).verdict == PlacementVerdict::kImpossible; }
   // Tries the waiting jobs if something has changed since the last time. `start` gets each job that can go, taken out
   // of the queue, with its kind and pair set, for as long as `has_room`. `refuse` gets each that fits no worker; it
-  // removes the job.
+  // ends the job.
   void PlaceJobs(absl::FunctionRef<bool()> has_room, absl::FunctionRef<void(DispatchJob&)> start,
                  absl::FunctionRef<void(DispatchJob&)> refuse);
-  // Jobs that have waited too long for workers to exist. The caller removes them.
+  // The job for which workers drain; null when there is none.
+  const DispatchJob* held() const { return hold_ ? hold_->job : nullptr; }
+  // Jobs that have waited too long for workers to exist. The caller ends them.
   std::vector<DispatchJob*> UnservedJobs();
 
   void OnTimer();
   TimeNs NextTimer() const;
 
  private:
+  struct Hold {
+    DispatchJob* job = nullptr;
+    Pair pair;
+    TimeNs since = 0;
+    // The workers that no other job may use now.
+    std::vector<WorkerId> workers;
+  };
+
   AttemptKind KindOf(const JobSpec& spec) const;
+  JobNeeds NeedsOf(const DispatchJob& job) const;
   void RankJobs(TimeNs now);
   PlacementResult TryPlace(DispatchJob& job);
+  // The longest prompt of this kind that could be placed now for a job without refusals and without the hold; 0 when no
+  // waiting one could. A comparison with it costs next to nothing, so jobs that do not fit keep nobody behind them from
+  // being tried.
+  int64_t LongestFitting(AttemptKind kind);
+  // Whether some job could be placed that has no refusals and not the hold.
+  bool SomeMayFit();
+  void Take(const DispatchJob& job);
   std::vector<WorkerId> AvoidedWorkers(DispatchJob& job);
+  void PassOver(DispatchJob& job);
+  // Gives the hold to the job if it is due.
+  void BeginHold(DispatchJob& job, TimeNs now);
+  // Brings the hold's workers up to date; the hold ends when there are none for its job.
+  void UpdateHold();
+  void EndHold(const DispatchJob& job);
   uint64_t RoomEpoch(const WorkerId& worker) const;
+  // Whether the job would fit if all workers were there that are expected back.
+  bool FitsReturningWorkers(const DispatchJob& job);
   // When a job stops waiting for workers; kNever while there are some for it.
   TimeNs GiveUpTime(const DispatchJob& job) const;
 
@@ -91,10 +145,21 @@ class PlacingQueue {
   // How often room may have come at a registered worker; absent: never.
   std::map<WorkerId, uint64_t> room_epochs_;
   bool needs_placing_ = false;
+  std::optional<Hold> hold_;
+  // Nobody gets the hold before this.
+  TimeNs next_hold_ = 0;
+  // The lengths of the waiting prompts, and the results of LongestFitting that still hold, by AttemptKind.
+  std::array<std::multiset<int64_t>, kAttemptKinds> waiting_prompts_;
+  std::array<std::optional<int64_t>, kAttemptKinds> longest_fitting_;
   // The earliest time at which a worker may be asked again that refused a job.
   TimeNs next_retry_ = kNever;
   // Since when there have been no workers for each AttemptKind; kNever: there are some.
   std::array<TimeNs, kAttemptKinds> missing_since_;
+  // Until when lost workers are expected that would make up each AttemptKind.
+  std::array<TimeNs, kAttemptKinds> expected_until_ = {};
+  ReturningWorkers returning_;
+  // ReturningWorkers::Everybody; unset where that is not known.
+  std::optional<WorkerRegistry> everybody_;
   // Not after the first job that must give up waiting for workers.
   TimeNs next_give_up_ = kNever;
 };

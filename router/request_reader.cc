@@ -1,5 +1,6 @@
 #include "router/request_reader.h"
 
+#include <limits>
 #include <utility>
 #include <variant>
 
@@ -14,6 +15,7 @@ namespace {
 constexpr size_t kMaxTenantBytes = 128;
 // An error message shows this much of a model's name.
 constexpr size_t kMaxShownNameBytes = 128;
+constexpr size_t kNoBound = std::numeric_limits<size_t>::max();
 
 // A violation of `field` with the message of `status`.
 absl::Status ViolationOf(std::string_view field, const absl::Status& status) {
@@ -32,6 +34,11 @@ absl::Status CheckUnbuiltFields(const GenerationRequest& request) {
   BATON_RETURN_IF_ERROR(RefuseUnless(request.authenticated_tenant.empty(), "authenticated_tenant"));
   BATON_RETURN_IF_ERROR(RefuseUnless(request.idempotency_key.empty(), "idempotency_key"));
   return RefuseUnless(request.resume_index == 0, "resume_index");
+}
+
+absl::Status BeyondContext(const std::string& how_many, int32_t context_length) {
+  return FieldViolation("prompt",
+                        absl::StrCat(how_many, " tokens leave no room in the model's context of ", context_length));
 }
 
 absl::Status CheckStop(const std::vector<std::string>& stops) {
@@ -54,16 +61,29 @@ absl::Status RequestReader::CheckModel(const std::string& model) const {
       absl::StrCat("model ", model.substr(0, kMaxShownNameBytes), " is not served here; ", model_.name, " is"));
 }
 
-absl::StatusOr<std::vector<int32_t>> RequestReader::EncodeText(const std::string& text, bool add_bos) const {
-  if (text.size() > kMaxPromptBytes) {
-    return FieldViolation("text", absl::StrCat("at most ", kMaxPromptBytes, " bytes, not ", text.size()));
+absl::StatusOr<std::vector<int32_t>> RequestReader::Encode(const std::string& text, const char* field,
+                                                           const tokenizer::EncodeOptions& options) const {
+  const tokenizer::Tokenizer& tokenizer = *model_.tokenizer;
+  if (const size_t least = tokenizer.MinTokens(text); least > options.max_ids) {
+    return BeyondContext(absl::StrCat("at least ", least), model_.config.context_length);
   }
-  auto ids = model_.tokenizer->Encode(text, {.add_bos = add_bos, .parse_special = true});
-  if (!ids.ok()) return ViolationOf("text", ids.status());
+  auto ids = tokenizer.Encode(text, options);
+  if (absl::IsOutOfRange(ids.status())) {
+    return BeyondContext(absl::StrCat("more than ", options.max_ids), model_.config.context_length);
+  }
+  if (!ids.ok()) return ViolationOf(field, ids.status());
   return ids;
 }
 
-absl::StatusOr<std::vector<int32_t>> RequestReader::EncodeChat(const ChatPrompt& chat) const {
+absl::StatusOr<std::vector<int32_t>> RequestReader::EncodeText(const std::string& text, bool add_bos,
+                                                               size_t max_ids) const {
+  if (text.size() > kMaxPromptBytes) {
+    return FieldViolation("text", absl::StrCat("at most ", kMaxPromptBytes, " bytes, not ", text.size()));
+  }
+  return Encode(text, "text", {.add_bos = add_bos, .parse_special = true, .max_ids = max_ids});
+}
+
+absl::StatusOr<std::vector<int32_t>> RequestReader::EncodeChat(const ChatPrompt& chat, size_t max_ids) const {
   if (!model_.chat_template.has_value()) return FieldViolation("chat", "this model has no chat template: send text");
   if (chat.messages.empty() || chat.messages.size() > kMaxChatMessages) {
     return FieldViolation("chat.messages",
@@ -80,15 +100,18 @@ absl::StatusOr<std::vector<int32_t>> RequestReader::EncodeChat(const ChatPrompt&
                                                       .bos_token = tokenizer.TokenText(tokenizer.bos_id()),
                                                       .eos_token = tokenizer.TokenText(tokenizer.eos_id())});
   if (!text.ok()) return ViolationOf("chat", text.status());
-  auto ids = tokenizer.Encode(*text, {.add_bos = false, .parse_special = true});
-  if (!ids.ok()) return ViolationOf("chat", ids.status());
-  return ids;
+  return Encode(*text, "chat", {.add_bos = false, .parse_special = true, .max_ids = max_ids});
 }
 
 absl::StatusOr<std::vector<int32_t>> RequestReader::EncodePrompt(Prompt prompt) const {
-  if (const auto* text = std::get_if<TextPrompt>(&prompt)) return EncodeText(text->text, /*add_bos=*/true);
-  if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) return EncodeChat(*chat);
-  if (auto* tokens = std::get_if<TokenPrompt>(&prompt)) return std::move(tokens->ids);
+  // One token of the context is left for the output.
+  const auto max_ids = static_cast<size_t>(model_.config.context_length) - 1;
+  if (const auto* text = std::get_if<TextPrompt>(&prompt)) return EncodeText(text->text, /*add_bos=*/true, max_ids);
+  if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) return EncodeChat(*chat, max_ids);
+  if (auto* tokens = std::get_if<TokenPrompt>(&prompt)) {
+    if (tokens->ids.size() <= max_ids) return std::move(tokens->ids);
+    return BeyondContext(absl::StrCat(tokens->ids.size()), model_.config.context_length);
+  }
   return FieldViolation("prompt", "set text, chat or token_ids");
 }
 
@@ -99,10 +122,6 @@ absl::StatusOr<std::vector<int32_t>> RequestReader::ReadPrompt(Prompt prompt) co
     if (id < 0 || id >= model_.config.vocab_size) {
       return FieldViolation("token_ids", absl::StrCat("id ", id, " is not in [0, ", model_.config.vocab_size, ")"));
     }
-  }
-  if (static_cast<int64_t>(ids.size()) >= model_.config.context_length) {
-    return FieldViolation("prompt", absl::StrCat(ids.size(), " tokens leave no room in the model's context of ",
-                                                 model_.config.context_length));
   }
   return ids;
 }
@@ -155,18 +174,18 @@ absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const
 
 absl::StatusOr<std::vector<int32_t>> RequestReader::Tokenize(const std::string& model, const TextPrompt& prompt) const {
   BATON_RETURN_IF_ERROR(CheckModel(model));
-  return EncodeText(prompt.text, /*add_bos=*/false);
+  return EncodeText(prompt.text, /*add_bos=*/false, kNoBound);
 }
 
 absl::StatusOr<std::vector<int32_t>> RequestReader::Tokenize(const std::string& model, const ChatPrompt& prompt) const {
   BATON_RETURN_IF_ERROR(CheckModel(model));
-  return EncodeChat(prompt);
+  return EncodeChat(prompt, kNoBound);
 }
 
-absl::StatusOr<std::string> RequestReader::Detokenize(const std::string& model, const std::vector<int32_t>& token_ids,
+absl::StatusOr<std::string> RequestReader::Detokenize(const std::string& model, absl::Span<const int32_t> token_ids,
                                                       bool skip_special_tokens) const {
   BATON_RETURN_IF_ERROR(CheckModel(model));
-  auto text = model_.tokenizer->Decode(token_ids, skip_special_tokens);
+  auto text = model_.tokenizer->Decode(token_ids, skip_special_tokens, kMaxDetokenizedBytes);
   if (!text.ok()) return ViolationOf("token_ids", text.status());
   return text;
 }

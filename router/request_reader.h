@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/random.h"
 #include "router/generation.h"
 #include "router/job.h"
@@ -32,16 +33,22 @@ class RequestReader {
 
   absl::StatusOr<PreparedJob> Read(GenerationRequest request) const;
 
-  // Adds no BOS. An empty model name means the served model, here and below.
+  // Adds no BOS, and takes prompts beyond the model's context. An empty model name means the served model, here and
+  // below.
   absl::StatusOr<std::vector<int32_t>> Tokenize(const std::string& model, const TextPrompt& prompt) const;
   absl::StatusOr<std::vector<int32_t>> Tokenize(const std::string& model, const ChatPrompt& prompt) const;
-  absl::StatusOr<std::string> Detokenize(const std::string& model, const std::vector<int32_t>& token_ids,
+  // Refuses tokens whose text is longer than kMaxDetokenizedBytes.
+  absl::StatusOr<std::string> Detokenize(const std::string& model, absl::Span<const int32_t> token_ids,
                                          bool skip_special_tokens) const;
 
  private:
   absl::Status CheckModel(const std::string& model) const;
-  absl::StatusOr<std::vector<int32_t>> EncodeText(const std::string& text, bool add_bos) const;
-  absl::StatusOr<std::vector<int32_t>> EncodeChat(const ChatPrompt& chat) const;
+  // These two give up beyond `max_ids` with "prompt" as the field at fault. A text that is too long by its bytes alone
+  // is not tokenized.
+  absl::StatusOr<std::vector<int32_t>> EncodeText(const std::string& text, bool add_bos, size_t max_ids) const;
+  absl::StatusOr<std::vector<int32_t>> EncodeChat(const ChatPrompt& chat, size_t max_ids) const;
+  absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text, const char* field,
+                                              const tokenizer::EncodeOptions& options) const;
   absl::StatusOr<std::vector<int32_t>> EncodePrompt(Prompt prompt) const;
   absl::StatusOr<std::vector<int32_t>> ReadPrompt(Prompt prompt) const;
   absl::StatusOr<SamplingParams> ReadSampling(const SamplingRequest& request) const;

@@ -144,6 +144,34 @@ TEST_F(RequestReaderTest, RefusesAPromptThatFillsTheContextAndTakesOneTokenLess)
   EXPECT_EQ(Refusal(Ask(TokenPrompt{ids})), "INVALID_ARGUMENT prompt");
 }
 
+TEST_F(RequestReaderTest, RefusesATextThatFillsTheContextAndTakesOneTokenLess) {
+  // Each of these letters is a token.
+  std::string text(model_.config.context_length - 1, 'x');
+  EXPECT_EQ(Read(AskText(text)).prompt.size(), text.size());
+  EXPECT_EQ(Refusal(AskText(text + "x")), "INVALID_ARGUMENT prompt");
+  EXPECT_EQ(Refusal(AskChat(text)), "INVALID_ARGUMENT prompt") << "the template adds to the message";
+}
+
+TEST_F(RequestReaderTest, RefusesAPromptThatIsTooLongByItsBytesBeforeItIsTokenized) {
+  // This is not UTF-8, which the tokenizer would say first.
+  const absl::Status status = reader_.Read(AskText(std::string(kMaxPromptBytes - 1, 'x') + "\xff")).status();
+  EXPECT_EQ(ErrorWords(status), "INVALID_ARGUMENT prompt");
+  EXPECT_NE(status.message().find("at least"), absl::string_view::npos) << status;
+}
+
+TEST_F(RequestReaderTest, TokenizesATextBeyondTheContext) {
+  const std::string text(2 * model_.config.context_length, 'x');
+  EXPECT_EQ(reader_.Tokenize("tiny", TextPrompt{text})->size(), text.size());
+}
+
+TEST_F(RequestReaderTest, DetokenizesUpToALimit) {
+  const int32_t letter = modelfile::kTinyFirstByteToken + 'x';
+  std::vector<int32_t> ids(kMaxDetokenizedBytes, letter);
+  EXPECT_EQ(reader_.Detokenize("", ids, false)->size(), kMaxDetokenizedBytes);
+  ids.push_back(letter);
+  EXPECT_EQ(ErrorWords(reader_.Detokenize("", ids, false).status()), "INVALID_ARGUMENT token_ids");
+}
+
 TEST_F(RequestReaderTest, RefusesTokenIdsOutsideTheVocabulary) {
   EXPECT_EQ(Refusal(Ask(TokenPrompt{{model_.config.vocab_size}})), "INVALID_ARGUMENT token_ids");
   EXPECT_EQ(Refusal(Ask(TokenPrompt{{-1}})), "INVALID_ARGUMENT token_ids");
@@ -184,6 +212,14 @@ TEST_F(RequestReaderTest, TakesStopStringsUpToTheirLimits) {
 
 TEST_F(RequestReaderTest, RefusesTextBeyondItsLimit) {
   EXPECT_EQ(Refusal(AskText(std::string(kMaxPromptBytes + 1, 'a'))), "INVALID_ARGUMENT text");
+}
+
+TEST_F(RequestReaderTest, RefusesMoreMessagesOfAChatThanTheirLimit) {
+  ChatPrompt chat;
+  chat.messages.assign(kMaxChatMessages, {.role = "user", .content = "hi"});
+  EXPECT_NE(Refusal(Ask(chat)), "INVALID_ARGUMENT chat.messages") << "only the context may be too short for them";
+  chat.messages.push_back(chat.messages.front());
+  EXPECT_EQ(Refusal(Ask(chat)), "INVALID_ARGUMENT chat.messages");
 }
 
 TEST_F(RequestReaderTest, AnotherModelIsNotFound) {

@@ -11,8 +11,8 @@ namespace baton::router {
 // An idle loop checks its timers at least this often.
 constexpr int64_t kMaxIdleWaitNs = 100 * kNsPerMs;
 
-RouterLoop::RouterLoop(const DispatcherOptions& options, const Clock& clock)
-    : clock_(clock), dispatcher_(options, clock), mailbox_(kMaxMailboxEvents) {}
+RouterLoop::RouterLoop(const DispatcherOptions& options, const Clock& clock, RandomSource& random)
+    : clock_(clock), dispatcher_(options, clock, random), mailbox_(kMaxMailboxEvents) {}
 
 RouterLoop::~RouterLoop() { Stop(); }
 

@@ -25,13 +25,14 @@ class JobListener {
 
 // Calls to workers. Called on the loop; must not block. The implementation posts what a worker answers as
 // OnWorkerUpdate and OnWorkerEnd to the dispatcher. Every start is answered by exactly one OnWorkerEnd, also when the
-// call could not be made.
+// call could not be made, or by the loss of the worker.
 class WorkerCalls {
  public:
   virtual ~WorkerCalls() = default;
   virtual void Start(const StartPrefill& start) = 0;
   virtual void Start(const StartDecode& start) = 0;
   virtual void Cancel(const CancelAttempt& cancel) = 0;
+  virtual void End(const EndMembership& end) = 0;
 };
 
 class RouterLoop {
@@ -39,7 +40,8 @@ class RouterLoop {
   // Runs on the loop's thread, the only one that touches the dispatcher.
   using Task = std::function<void(Dispatcher&)>;
 
-  RouterLoop(const DispatcherOptions& options, const Clock& clock);
+  // `clock` and `random` outlive the loop, which alone uses `random` unless it is thread-safe.
+  RouterLoop(const DispatcherOptions& options, const Clock& clock, RandomSource& random);
   ~RouterLoop();
 
   // `calls` outlives the loop.
@@ -64,6 +66,7 @@ class RouterLoop {
   void Handle(const StartPrefill& action) { calls_->Start(action); }
   void Handle(const StartDecode& action) { calls_->Start(action); }
   void Handle(const CancelAttempt& action) { calls_->Cancel(action); }
+  void Handle(const EndMembership& action) { calls_->End(action); }
   void Handle(const EmitToken& action);
   void Handle(const EndJob& action);
 

@@ -34,15 +34,6 @@ void WaitingLine::OnFirstToken(int64_t elapsed_ns, int64_t prompt_tokens) {
   prompt_tokens_ += (tokens - prompt_tokens_) / kSmoothedOver;
 }
 
-bool WaitingLine::AmongFirst(const DispatchJob& job, size_t count) const {
-  for (const auto& [key, other] : jobs_) {
-    if (count == 0) return false;
-    if (other == &job) return true;
-    --count;
-  }
-  return false;
-}
-
 void WaitingLine::Move(DispatchJob& job, LineRank rank) {
   Remove(job);
   job.line_rank = rank;

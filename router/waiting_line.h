@@ -36,14 +36,15 @@ class WaitingLine {
   explicit WaitingLine(int64_t ttft_target_ns) : ttft_target_ns_(ttft_target_ns) {}
 
   void Add(DispatchJob& job) { jobs_.emplace(Key(job), &job); }
-  void Remove(const DispatchJob& job) { jobs_.erase(Key(job)); }
+  // False for a job that does not wait.
+  bool Remove(const DispatchJob& job) { return jobs_.erase(Key(job)) > 0; }
+  bool Contains(const DispatchJob& job) const { return jobs_.contains(Key(job)); }
   // Brings the ranks up to date. The worker of the next prompt computes `tokens_ahead` prompt tokens before it.
   void Rank(TimeNs now, int64_t tokens_ahead);
   void Hurry(DispatchJob& job) { Move(job, LineRank::kOverdue); }
   // A first token came `elapsed_ns` after its prompt was placed on a worker that then had `prompt_tokens` to compute,
   // including those of this prompt.
   void OnFirstToken(int64_t elapsed_ns, int64_t prompt_tokens);
-  bool AmongFirst(const DispatchJob& job, size_t count) const;
 
   // In order.
   const Jobs& jobs() const { return jobs_; }

@@ -111,15 +111,6 @@ TEST_F(WaitingLineTest, AShortPromptThatTookLongCountsForItsTokensAlone) {
   EXPECT_THAT(Order(950), ElementsAre(0, 1)) << "10 tokens take 24 ns and not 800";
 }
 
-TEST_F(WaitingLineTest, KnowsWhoIsAmongTheFirst) {
-  Add(0);
-  Add(900);
-  Order(1001);
-  EXPECT_TRUE(line_.AmongFirst(jobs_[1], 1));
-  EXPECT_FALSE(line_.AmongFirst(jobs_[0], 1));
-  EXPECT_TRUE(line_.AmongFirst(jobs_[0], 2));
-}
-
 TEST_F(WaitingLineTest, WithoutATargetTheOrderIsThatOfSubmission) {
   WaitingLine line(0);
   DispatchJob first;

@@ -1,6 +1,7 @@
 #include "router/worker_registry.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "common/limits.h"
 #include "common/status.h"
 
@@ -11,11 +12,21 @@ namespace {
 constexpr int32_t kMaxLayerGroups = 1024;
 
 absl::Status Validate(const WorkerInfo& info) {
-  if (info.id.is_zero()) return absl::InvalidArgumentError("the worker has no incarnation");
+  if (info.id.is_zero()) return absl::InvalidArgumentError("the worker has no membership");
+  if (info.incarnation.is_zero()) return absl::InvalidArgumentError("the worker has no incarnation");
+  for (const std::string* text : {&info.target, &info.model, &info.fingerprint}) {
+    if (text->size() > kMaxWorkerTextBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("the worker states an address, model or fingerprint of ",
+                                                     text->size(), " bytes, more than ", kMaxWorkerTextBytes));
+    }
+  }
   if (info.target.empty()) return absl::InvalidArgumentError("the worker states no address");
   const std::string who = absl::StrCat("worker ", info.target, " states ");
   if (info.fingerprint.empty()) return absl::InvalidArgumentError(absl::StrCat(who, "no fingerprint"));
   if (info.total_blocks <= 0) return absl::InvalidArgumentError(absl::StrCat(who, info.total_blocks, " KV blocks"));
+  if (info.headroom_blocks < 0 || info.headroom_blocks > info.total_blocks) {
+    return absl::InvalidArgumentError(absl::StrCat(who, info.headroom_blocks, " blocks of headroom"));
+  }
   if (info.max_sequences <= 0) return absl::InvalidArgumentError(absl::StrCat(who, info.max_sequences, " sequences"));
   if (info.chunk_tokens <= 0) return absl::InvalidArgumentError(absl::StrCat(who, info.chunk_tokens, " chunk tokens"));
   if (info.context_length <= 0) {
@@ -32,14 +43,28 @@ absl::Status Validate(const WorkerInfo& info) {
 
 }  // namespace
 
-absl::Status WorkerRegistry::Join(const WorkerInfo& info, TimeNs now) {
+const char* RoleName(WorkerRole role) {
+  return role == WorkerRole::kPrefill ? "prefill" : role == WorkerRole::kDecode ? "decode" : "mixed";
+}
+
+absl::Status WorkerRegistry::CheckJoin(const WorkerInfo& info) const {
   BATON_RETURN_IF_ERROR(Validate(info));
-  if (workers_.contains(info.id)) {
-    return absl::AlreadyExistsError(absl::StrCat("worker ", info.target, " has joined already: ", info.id.ToHex()));
+  BATON_CHECK(!workers_.contains(info.id)) << "the router has drawn a membership twice";
+  const Worker* before = FindProcess(info.incarnation);
+  if (before != nullptr) {
+    if (before->info.id == info.resumes) return absl::OkStatus();
+    return absl::AlreadyExistsError(
+        absl::StrCat("worker ", info.target, " has joined already: ", info.incarnation.ToHex()));
   }
   if (workers_.size() >= static_cast<size_t>(kMaxWorkers)) {
     return absl::ResourceExhaustedError(absl::StrCat("the router has its ", kMaxWorkers, " workers"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRegistry::Join(const WorkerInfo& info, TimeNs now) {
+  BATON_RETURN_IF_ERROR(CheckJoin(info));
+  BATON_CHECK(FindProcess(info.incarnation) == nullptr) << "the membership before has not left";
   Worker worker{.info = info, .load = {}, .last_heard = now};
   worker.load.free_blocks = info.total_blocks;
   workers_.emplace(info.id, std::move(worker));
@@ -82,6 +107,13 @@ std::vector<WorkerId> WorkerRegistry::Silent(TimeNs before) const {
 const Worker* WorkerRegistry::Find(const WorkerId& id) const {
   const auto it = workers_.find(id);
   return it == workers_.end() ? nullptr : &it->second;
+}
+
+const Worker* WorkerRegistry::FindProcess(const Incarnation& incarnation) const {
+  for (const auto& [id, worker] : workers_) {
+    if (worker.info.incarnation == incarnation) return &worker;
+  }
+  return nullptr;
 }
 
 }  // namespace baton::router

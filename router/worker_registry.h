@@ -15,14 +15,21 @@
 
 namespace baton::router {
 
-// A worker is its incarnation: a restarted process is another worker.
-using WorkerId = Incarnation;
+// A worker is its membership: a process that joins again is another worker.
+using WorkerId = MembershipId;
 
 enum class WorkerRole : uint8_t { kPrefill, kDecode, kMixed };
 enum class WorkerState : uint8_t { kServing, kDraining };
 
+// "prefill", "decode" or "mixed".
+const char* RoleName(WorkerRole role);
+
 struct WorkerInfo {
   WorkerId id;
+  // The process behind the membership.
+  Incarnation incarnation;
+  // The membership that this process had before; zero: none.
+  WorkerId resumes;
   WorkerRole role = WorkerRole::kMixed;
   // host:port of its gRPC server.
   std::string target;
@@ -34,6 +41,8 @@ struct WorkerInfo {
   int32_t context_length = 0;
   int64_t pid = 0;
   KvGroups groups = {};
+  // KV blocks that must stay free beyond those of a job that comes to decode, unless the worker holds no other job.
+  int32_t headroom_blocks = 0;
 
   // The most blocks that a prompt takes at this worker, without and with its first outputs.
   int32_t PromptBlocks(int64_t tokens) const { return groups.MostBlocks(tokens, chunk_tokens); }
@@ -48,6 +57,9 @@ struct WorkerLoad {
   int32_t cached_blocks = 0;
   int32_t running = 0;
   int64_t pending_prompt_tokens = 0;
+  // Steps that the engine has completed, and the age of the step under way; 0 when there is none.
+  int64_t steps = 0;
+  int64_t step_age_ms = 0;
 };
 
 struct Worker {
@@ -64,9 +76,12 @@ class WorkerRegistry {
   // In order of id.
   using Group = std::vector<const Worker*>;
 
-  // A new worker counts as idle until its first heartbeat. ALREADY_EXISTS for a known incarnation, RESOURCE_EXHAUSTED
-  // beyond kMaxWorkers, INVALID_ARGUMENT for nonsense (no target, no fingerprint, a capacity of zero, a zero
-  // incarnation).
+  // Whether the worker may join. ALREADY_EXISTS when a member has its incarnation, unless the worker resumes that very
+  // membership; RESOURCE_EXHAUSTED beyond kMaxWorkers; INVALID_ARGUMENT for nonsense (no target, no fingerprint, a text
+  // beyond kMaxWorkerTextBytes, a capacity of zero, a zero id or incarnation).
+  absl::Status CheckJoin(const WorkerInfo& info) const;
+  // Fails as CheckJoin does. A member that the worker resumes has to leave first. A new worker counts as idle until its
+  // first heartbeat.
   absl::Status Join(const WorkerInfo& info, TimeNs now);
   // False for an unknown worker.
   bool Heartbeat(const WorkerId& id, const WorkerLoad& load, TimeNs now);
@@ -75,6 +90,8 @@ class WorkerRegistry {
   std::vector<WorkerId> Silent(TimeNs before) const;
 
   const Worker* Find(const WorkerId& id) const;
+  // The member that this process has; null when it has none.
+  const Worker* FindProcess(const Incarnation& incarnation) const;
   // In order of id, so that equal loads are resolved the same way everywhere.
   const std::map<WorkerId, Worker>& workers() const { return workers_; }
   // The workers that take new jobs, by fingerprint: KV moves only within one of these. Valid until the next change.

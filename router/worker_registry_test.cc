@@ -13,7 +13,6 @@ TEST(WorkerRegistryTest, AWorkerJoinsOnceAndLeaves) {
   WorkerRegistry registry;
   const WorkerInfo info = MakeWorker(1, WorkerRole::kMixed);
   EXPECT_TRUE(registry.Join(info, 0).ok());
-  EXPECT_TRUE(absl::IsAlreadyExists(registry.Join(info, 0)));
   ASSERT_NE(registry.Find(info.id), nullptr);
   EXPECT_EQ(registry.Find(info.id)->load.free_blocks, 100);
   EXPECT_TRUE(registry.Leave(info.id));
@@ -31,9 +30,12 @@ TEST(WorkerRegistryTest, NonsenseIsRefused) {
   };
   EXPECT_FALSE(refused([](WorkerInfo&) {}));
   EXPECT_TRUE(refused([](WorkerInfo& info) { info.id = {}; }));
+  EXPECT_TRUE(refused([](WorkerInfo& info) { info.incarnation = {}; }));
   EXPECT_TRUE(refused([](WorkerInfo& info) { info.target.clear(); }));
   EXPECT_TRUE(refused([](WorkerInfo& info) { info.fingerprint.clear(); }));
   EXPECT_TRUE(refused([](WorkerInfo& info) { info.total_blocks = 0; }));
+  EXPECT_TRUE(refused([](WorkerInfo& info) { info.headroom_blocks = -1; }));
+  EXPECT_TRUE(refused([](WorkerInfo& info) { info.headroom_blocks = info.total_blocks + 1; }));
   EXPECT_TRUE(refused([](WorkerInfo& info) { info.max_sequences = 0; }));
   EXPECT_TRUE(refused([](WorkerInfo& info) { info.chunk_tokens = -1; }));
   EXPECT_TRUE(refused([](WorkerInfo& info) { info.context_length = 0; }));
@@ -41,6 +43,48 @@ TEST(WorkerRegistryTest, NonsenseIsRefused) {
   EXPECT_TRUE(refused([](WorkerInfo& info) { info.groups = {.full = -1, .sliding = 3, .window = 16}; }));
   EXPECT_TRUE(refused([](WorkerInfo& info) { info.groups = {.full = 1, .sliding = 1}; }));
   EXPECT_TRUE(refused([](WorkerInfo& info) { info.groups = {.full = 1 << 20}; }));
+}
+
+TEST(WorkerRegistryTest, TheTextsOfAWorkerAreBounded) {
+  const std::string longest(kMaxWorkerTextBytes, 'x');
+  WorkerInfo info = MakeWorker(1, WorkerRole::kDecode);
+  info.target = info.model = info.fingerprint = longest;
+  EXPECT_TRUE(WorkerRegistry().CheckJoin(info).ok());
+  for (std::string* text : {&info.target, &info.model, &info.fingerprint}) {
+    *text += 'x';
+    EXPECT_TRUE(absl::IsInvalidArgument(WorkerRegistry().CheckJoin(info)));
+    *text = longest;
+  }
+}
+
+TEST(WorkerRegistryTest, AProcessJoinsOnceUnlessItResumesItsMembership) {
+  WorkerRegistry registry;
+  const WorkerInfo info = MakeWorker(1, WorkerRole::kMixed);
+  ASSERT_TRUE(registry.Join(info, 0).ok());
+  WorkerInfo again = MakeWorker(2, WorkerRole::kMixed);
+  again.incarnation = info.incarnation;
+  const absl::Status refused = registry.Join(again, 0);
+  EXPECT_TRUE(absl::IsAlreadyExists(refused)) << refused;
+  EXPECT_EQ(refused.ToString().find(info.id.ToHex()), std::string::npos) << "a membership is secret: " << refused;
+  again.resumes = MakeWorkerId(7);
+  EXPECT_TRUE(absl::IsAlreadyExists(registry.CheckJoin(again))) << "that is not its membership";
+  again.resumes = info.id;
+  EXPECT_TRUE(registry.CheckJoin(again).ok());
+  registry.Leave(info.id);
+  EXPECT_TRUE(registry.Join(again, 0).ok());
+  EXPECT_EQ(registry.FindProcess(info.incarnation)->info.id, again.id);
+}
+
+TEST(WorkerRegistryTest, AResumedMembershipNeedsNoPlaceOfItsOwn) {
+  WorkerRegistry registry;
+  for (uint64_t n = 1; n <= kMaxWorkers; ++n) {
+    ASSERT_TRUE(registry.Join(MakeWorker(n, WorkerRole::kDecode), 0).ok());
+  }
+  WorkerInfo again = MakeWorker(kMaxWorkers + 1, WorkerRole::kDecode);
+  EXPECT_TRUE(absl::IsResourceExhausted(registry.CheckJoin(again)));
+  again.incarnation = MakeIncarnation(1);
+  again.resumes = MakeWorkerId(1);
+  EXPECT_TRUE(registry.CheckJoin(again).ok());
 }
 
 TEST(WorkerRegistryTest, WorkersAreBounded) {

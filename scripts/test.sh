@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
 # test.sh [--full]: sets up, checks the sources, builds and runs every test: the unit tests under asan+ubsan, those with
 # threads under tsan, the fuzzers for BATON_FUZZ_SECONDS (30) each, and the release build with the real model and the
-# end-to-end tests. Ends with ctest's summary.
+# end-to-end tests. Ends with ctest's summary. --full adds the longer tests, and plants the bugs of tests/mutants.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
 [ "${1:-}" = "--full" ] && export BATON_FULL_TESTS=1
+
+# The simulator draws other runs for every commit. A tree without a repository has its fixed ones.
+if commit=$(git rev-parse --short=8 HEAD 2>/dev/null); then
+  export BATON_SIM_BASE_SEED=$((16#${commit:0:8}))
+fi
 
 scripts/setup.sh
 scripts/fetch_model.sh smollm2-135m-instruct
@@ -22,4 +27,8 @@ say "fuzzers, ${BATON_FUZZ_SECONDS:-30} s each"
 ctest --preset fuzz
 say "all tests, release"
 scripts/build.sh release
+if [ -n "${BATON_FULL_TESTS:-}" ]; then
+  say "mutants: does a test fail for each planted bug"
+  scripts/mutants.py
+fi
 ctest --preset release

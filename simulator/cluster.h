@@ -1,5 +1,4 @@
-// One simulated run: a router, two prefill and two decode workers, clients and one crash. The seed alone decides what
-// happens.
+// One simulated run: a router, workers, clients, and what befalls them. The seed alone decides what happens.
 #ifndef BATON_SIMULATOR_CLUSTER_H_
 #define BATON_SIMULATOR_CLUSTER_H_
 
@@ -12,7 +11,6 @@ namespace baton::simulator {
 
 struct RunOptions {
   uint64_t seed = 0;
-  PlantedBug bug = PlantedBug::kNone;
   // Prints what happens to stdout.
   bool traces = false;
 };
@@ -21,6 +19,9 @@ struct RunResult {
   // Empty when all went as it must.
   std::string error;
   Counts counts;
+  // The longest wait and the most attempts among the requests that no fault touched.
+  int64_t longest_wait_ns = 0;
+  int32_t most_attempts = 0;
 };
 
 RunResult RunSeed(const RunOptions& options);

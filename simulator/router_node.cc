@@ -1,5 +1,6 @@
 #include "simulator/router_node.h"
 
+#include <utility>
 #include <variant>
 
 #include "simulator/worker_node.h"
@@ -7,11 +8,12 @@
 namespace baton::simulator {
 namespace {
 
-// This share of the calls that are cancelled before they reach their worker never starts at the worker.
-constexpr int kLostStartPercent = 30;
+// The workers of a dead router notice within this time.
+constexpr int64_t kMaxRouterNoticeMs = 300;
 
-WorkerJob JobAt(const router::JobSpec& spec, const JobKey& key, int64_t time_left_ns, TimeNs now) {
+WorkerJob JobAt(const router::JobSpec& spec, const JobKey& key, const Id128& secret, int64_t time_left_ns, TimeNs now) {
   return {.key = key,
+          .secret = secret,
           .prompt = spec.prompt,
           .sampling = spec.sampling,
           .tenant = spec.tenant,
@@ -19,13 +21,18 @@ WorkerJob JobAt(const router::JobSpec& spec, const JobKey& key, int64_t time_lef
           .want_kv_digest = spec.want_kv_digest};
 }
 
+const char* Name(router::Side side) { return side == router::Side::kPrefill ? "prefill " : "decode "; }
+
 }  // namespace
 
-RouterNode::RouterNode(Simulation& sim, const router::DispatcherOptions& options, FindWorker find,
-                       JobListener& listener)
-    : sim_(sim), dispatcher_(options, sim.queue), find_(std::move(find)), listener_(listener) {}
+RouterNode::RouterNode(Simulation& sim, const router::DispatcherOptions& options, JobListener& listener)
+    : Process(sim), dispatcher_(options, sim.queue, sim.random), listener_(listener) {}
 
-void RouterNode::Post(std::function<void(router::Dispatcher&)> task) {
+void RouterNode::FromClient(LoopTask task) {
+  Reach([this, task = std::move(task)] { Post(task); });
+}
+
+void RouterNode::Post(LoopTask task) {
   mailbox_.push_back(std::move(task));
   // Sometimes several events meet in one turn.
   ScheduleRun(sim_.queue.Now() + sim_.Between(0, 200'000));
@@ -34,7 +41,7 @@ void RouterNode::Post(std::function<void(router::Dispatcher&)> task) {
 void RouterNode::ScheduleRun(TimeNs at) {
   if (next_run_ <= at) return;
   next_run_ = at;
-  sim_.queue.At(at, [this, at] {
+  At(at, [this, at] {
     if (next_run_ == at) RunOnce();
   });
 }
@@ -48,36 +55,90 @@ void RouterNode::RunOnce() {
       std::visit([this](const auto& a) { Handle(a); }, action);
     }
   }
+  for (const LinkPtr& link : std::exchange(drains_, {})) {
+    Send(link, [link] { link->worker->OnDrainAccepted(link); });
+  }
   if (const TimeNs next = dispatcher_.NextTimer(); next != kNever) ScheduleRun(std::max(next, sim_.queue.Now()));
 }
 
-void RouterNode::Open(router::Side side, const JobKey& key, const std::string& target, const Incarnation& incarnation,
-                      std::function<void(WorkerNode&, const std::shared_ptr<Call>&)> start) {
-  auto call = std::make_shared<Call>();
-  call->side = side;
-  call->key = key;
-  calls_[{side, key}] = call;
-  listener_.OnPlaced(key, incarnation);
-  call->to_worker.Send(sim_, [this, call, target, incarnation, start = std::move(start)] {
-    if (call->cancelled && sim_.Chance(kLostStartPercent)) return;
-    const auto refuse = [&](const absl::Status& status) {
-      call->to_router.Send(sim_, [this, call, status] { DeliverEnd(call, status); });
-    };
-    WorkerNode* worker = find_(target);
-    if (worker == nullptr) return refuse(absl::UnavailableError(absl::StrCat("nobody listens at ", target)));
-    if (worker->incarnation() != incarnation) return refuse(absl::FailedPreconditionError("another incarnation"));
-    call->worker = worker;
-    start(*worker, call);
+void RouterNode::Send(const LinkPtr& link, Task handle) {
+  SendOver(sim_, link, &Link::at_router, &Link::at_worker, std::move(handle));
+}
+
+void RouterNode::Close(const LinkPtr& link, const absl::Status& why) {
+  Send(link, [link, why] {
+    link->at_worker.over = true;
+    link->worker->OnLinkEnd(link, why);
   });
+  link->at_router.over = true;
+}
+
+void RouterNode::OnHello(const LinkPtr& link, router::WorkerInfo info) {
+  Post([this, link, info = std::move(info)](router::Dispatcher& dispatcher) { Join(dispatcher, link, info); });
+}
+
+void RouterNode::Join(router::Dispatcher& dispatcher, const LinkPtr& link, router::WorkerInfo info) {
+  std::erase(joining_, link);
+  if (link->at_router.over) return;
+  info.id = sim_.random.NextId();
+  if (absl::Status refused = dispatcher.OnWorkerJoin(info); !refused.ok()) {
+    sim_.Trace("router: ", info.target, " may not join: ", refused.ToString());
+    return Close(link, refused);
+  }
+  link->membership = info.id;
+  members_[info.id] = link;
+  Send(link, [link] { link->worker->OnAccepted(link); });
+}
+
+void RouterNode::OnLoad(const LinkPtr& link, const router::WorkerLoad& load) {
+  Post([this, link, load](router::Dispatcher& dispatcher) {
+    dispatcher.OnWorkerLoad(link->membership, load);
+    // The worker may leave once it has this, so the starts of this turn come first.
+    if (load.state == router::WorkerState::kDraining) drains_.push_back(link);
+  });
+}
+
+void RouterNode::OnUpdate(const Call& call, const WorkerUpdate& update) {
+  Post([call, update](router::Dispatcher& dispatcher) { dispatcher.OnWorkerUpdate(call.side, call.key, update); });
+}
+
+void RouterNode::OnCallEnd(const Call& call, const absl::Status& status) {
+  sim_.Trace("router: ", Name(call.side), call.key.ToString(), " ended: ", status.ToString());
+  Post([call, status](router::Dispatcher& dispatcher) { dispatcher.OnWorkerEnd(call.side, call.key, status); });
+}
+
+void RouterNode::OnLinkEnd(const LinkPtr& link, const absl::Status& status) {
+  Post([this, link, status](router::Dispatcher& dispatcher) {
+    members_.erase(link->membership);
+    dispatcher.OnWorkerLost(link->membership, status);
+  });
+}
+
+void RouterNode::Crash() {
+  sim_.Trace("the router crashes");
+  Die();
+  const absl::Status broken = absl::UnavailableError("the connection to the router broke");
+  for (const auto& [id, link] : members_) BreakLink(sim_, link, &Link::at_worker, kMaxRouterNoticeMs, broken);
+  for (const LinkPtr& link : joining_) BreakLink(sim_, link, &Link::at_worker, kMaxRouterNoticeMs, broken);
+}
+
+void RouterNode::Open(const router::WorkerId& worker, const Incarnation& incarnation, router::Side side,
+                      const JobKey& key, std::function<void(WorkerNode&, const Call&)> start) {
+  listener_.OnPlaced(key, incarnation);
+  const auto it = members_.find(worker);
+  // The worker was lost in the same turn.
+  if (it == members_.end()) return;
+  const Call call{.side = side, .key = key, .link = it->second};
+  Send(call.link, [call, start = std::move(start)] { start(*call.link->worker, call); });
 }
 
 void RouterNode::Handle(const router::StartPrefill& action) {
   sim_.Trace("router: prefill ", action.key.ToString(), " at ", action.target, action.solo ? " solo" : "");
   const int64_t left = action.job->deadline == kNever ? 0 : action.job->deadline - sim_.queue.Now();
-  Open(router::Side::kPrefill, action.key, action.target, action.worker,
-       [this, action, left](WorkerNode& worker, const std::shared_ptr<Call>& call) {
-         worker.OpenPrefill(call, JobAt(*action.job, action.key, left, sim_.queue.Now()), action.solo);
-       });
+  const auto start = [this, action, left](WorkerNode& worker, const Call& call) {
+    worker.OnPrefill(call, JobAt(*action.job, action.key, action.secret, left, sim_.queue.Now()), action.solo);
+  };
+  Open(action.worker, action.incarnation, router::Side::kPrefill, action.key, start);
 }
 
 void RouterNode::Handle(const router::StartDecode& action) {
@@ -85,39 +146,29 @@ void RouterNode::Handle(const router::StartDecode& action) {
   if (action.local_prefill) ++sim_.counts.local;
   if (action.key.attempt > 1) ++sim_.counts.retries;
   const int64_t left = action.job->deadline == kNever ? 0 : action.job->deadline - sim_.queue.Now();
-  Open(router::Side::kDecode, action.key, action.target, action.worker,
-       [this, action, left](WorkerNode& worker, const std::shared_ptr<Call>& call) {
-         worker.OpenDecode(call, JobAt(*action.job, action.key, left, sim_.queue.Now()),
-                           {.local = action.local_prefill,
-                            .prefill_target = action.prefill_target,
-                            .prefill_incarnation = action.prefill_worker});
-       });
+  const auto start = [this, action, left](WorkerNode& worker, const Call& call) {
+    worker.OnDecode(call, JobAt(*action.job, action.key, action.secret, left, sim_.queue.Now()),
+                    {.local = action.local_prefill,
+                     .prefill_target = action.prefill_target,
+                     .prefill_incarnation = action.prefill_incarnation});
+  };
+  Open(action.worker, action.incarnation, router::Side::kDecode, action.key, start);
 }
 
-// As with gRPC, the caller's end is over at once, while the worker hears of it in its own time.
 void RouterNode::Handle(const router::CancelAttempt& action) {
-  const auto it = calls_.find({action.side, action.key});
-  if (it == calls_.end()) return;
-  const std::shared_ptr<Call> call = it->second;
-  call->cancelled = true;
-  call->to_worker.Send(sim_, [call] {
-    if (call->worker != nullptr) call->worker->CancelCall(call);
-  });
-  sim_.queue.After(sim_.Between(0, kNsPerMs), [this, call] { DeliverEnd(call, absl::CancelledError("cancelled")); });
+  const auto it = members_.find(action.worker);
+  if (it == members_.end()) return;
+  Send(it->second, [link = it->second, key = action.key] { link->worker->OnCancel(key); });
 }
 
-void RouterNode::DeliverUpdate(const std::shared_ptr<Call>& call, const WorkerUpdate& update) {
-  if (call->over) return;
-  Post([call, update](router::Dispatcher& dispatcher) { dispatcher.OnWorkerUpdate(call->side, call->key, update); });
-}
-
-void RouterNode::DeliverEnd(const std::shared_ptr<Call>& call, const absl::Status& status) {
-  if (call->over) return;
-  call->over = true;
-  calls_.erase({call->side, call->key});
-  sim_.Trace("router: ", call->side == router::Side::kPrefill ? "prefill " : "decode ", call->key.ToString(),
-             " ended: ", status.ToString());
-  Post([call, status](router::Dispatcher& dispatcher) { dispatcher.OnWorkerEnd(call->side, call->key, status); });
+void RouterNode::Handle(const router::EndMembership& action) {
+  const auto it = members_.find(action.worker);
+  if (it == members_.end()) return;
+  const LinkPtr link = it->second;
+  sim_.Trace("router: gives ", link->worker->setup().target, " up: ", action.why.ToString());
+  ++sim_.counts.given_up;
+  members_.erase(it);
+  Close(link, action.why);
 }
 
 }  // namespace baton::simulator

@@ -1,32 +1,23 @@
-// The simulated router process: the real dispatcher, and calls to simulated workers in place of gRPC.
+// The simulated router process: the real dispatcher, and links to simulated workers in place of gRPC.
 #ifndef BATON_SIMULATOR_ROUTER_NODE_H_
 #define BATON_SIMULATOR_ROUTER_NODE_H_
 
 #include <functional>
 #include <map>
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "router/dispatcher.h"
-#include "simulator/simulation.h"
+#include "simulator/link.h"
+#include "simulator/process.h"
 
 namespace baton::simulator {
-
-class WorkerNode;
 
 // One call of the router to a worker, as both ends see it.
 struct Call {
   router::Side side = router::Side::kPrefill;
   JobKey key;
-  Lane to_worker;
-  Lane to_router;
-  // The worker that took it.
-  WorkerNode* worker = nullptr;
-  bool cancelled = false;
-  // Set when the router has heard the call's end: what still comes is dropped.
-  bool over = false;
+  LinkPtr link;
 };
 
 // The client's side.
@@ -39,42 +30,54 @@ class JobListener {
   virtual void OnEnd(const ChoiceKey& key, const router::JobResult& result) = 0;
 };
 
-class RouterNode {
+class RouterNode final : public Process {
  public:
-  // nullptr when no process listens at that target.
-  using FindWorker = std::function<WorkerNode*(const std::string& target)>;
+  using LoopTask = std::function<void(router::Dispatcher&)>;
 
-  RouterNode(Simulation& sim, const router::DispatcherOptions& options, FindWorker find, JobListener& listener);
+  RouterNode(Simulation& sim, const router::DispatcherOptions& options, JobListener& listener);
 
-  // The loop runs the task in its next round.
-  void Post(std::function<void(router::Dispatcher&)> task);
+  // A message of a client: its connection has it until the process runs.
+  void FromClient(LoopTask task);
+  // What the network delivers from workers. A connection is there even while the process is paused.
+  void OnConnection(const LinkPtr& link) { joining_.push_back(link); }
+  void OnHello(const LinkPtr& link, router::WorkerInfo info);
+  void OnLoad(const LinkPtr& link, const router::WorkerLoad& load);
+  void OnUpdate(const Call& call, const WorkerUpdate& update);
+  void OnCallEnd(const Call& call, const absl::Status& status);
+  void OnLinkEnd(const LinkPtr& link, const absl::Status& status);
 
-  // What the network delivers.
-  void DeliverUpdate(const std::shared_ptr<Call>& call, const WorkerUpdate& update);
-  void DeliverEnd(const std::shared_ptr<Call>& call, const absl::Status& status);
+  // All is lost. The workers notice, each in its own time.
+  void Crash();
 
   const router::Dispatcher& dispatcher() const { return dispatcher_; }
 
  private:
-  using CallKey = std::pair<router::Side, JobKey>;
-
+  // The loop runs the task in its next round.
+  void Post(LoopTask task);
   void ScheduleRun(TimeNs at);
   void RunOnce();
+  void Join(router::Dispatcher& dispatcher, const LinkPtr& link, router::WorkerInfo info);
   void Handle(const router::StartPrefill& action);
   void Handle(const router::StartDecode& action);
   void Handle(const router::CancelAttempt& action);
+  void Handle(const router::EndMembership& action);
   void Handle(const router::EmitToken& action) { listener_.OnToken(action.key, action.token); }
   void Handle(const router::EndJob& action) { listener_.OnEnd(action.key, action.result); }
-  // `start` runs at the worker, when the call reaches the process for which it is meant.
-  void Open(router::Side side, const JobKey& key, const std::string& target, const Incarnation& incarnation,
-            std::function<void(WorkerNode&, const std::shared_ptr<Call>&)> start);
+  // `start` runs at the worker.
+  void Open(const router::WorkerId& worker, const Incarnation& incarnation, router::Side side, const JobKey& key,
+            std::function<void(WorkerNode&, const Call&)> start);
+  void Send(const LinkPtr& link, Task handle);
+  // The router ends the stream.
+  void Close(const LinkPtr& link, const absl::Status& why);
 
-  Simulation& sim_;
   router::Dispatcher dispatcher_;
-  const FindWorker find_;
   JobListener& listener_;
-  std::vector<std::function<void(router::Dispatcher&)>> mailbox_;
-  std::map<CallKey, std::shared_ptr<Call>> calls_;
+  std::vector<LoopTask> mailbox_;
+  // The members, and who waits until the loop has joined it.
+  std::map<router::WorkerId, LinkPtr> members_;
+  std::vector<LinkPtr> joining_;
+  // Workers whose draining the dispatcher knows of since this turn.
+  std::vector<LinkPtr> drains_;
   TimeNs next_run_ = kNever;
 };
 

@@ -1,8 +1,9 @@
-// What all parts of one simulated run share: virtual time, the seed's randomness, the first error, and counts of what
-// the run has covered.
+// What all parts of one simulated run share: virtual time, the seed's randomness, the first error, what befell whom,
+// and counts of what the run has covered.
 #ifndef BATON_SIMULATOR_SIMULATION_H_
 #define BATON_SIMULATOR_SIMULATION_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <iostream>
 #include <map>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/ids.h"
 #include "common/random.h"
 #include "common/testing/virtual_time.h"
@@ -19,19 +21,6 @@
 namespace baton::simulator {
 
 using Task = VirtualTime::Task;
-
-// Mistakes that a run can be told to make, to prove that the checks see them. The cores are never changed: the
-// simulated process around them misuses them.
-enum class PlantedBug : uint8_t {
-  kNone,
-  // P gives a prompt's blocks up as soon as it is computed, whatever its reader's lease says.
-  kLeaseIgnored,
-  // D frees the blocks of a cancelled fetch at once, and again when its reads have ended: by then the blocks belong to
-  // another job.
-  kFreedTwice,
-  // After a preemption D goes on one position too late.
-  kResumedTooLate,
-};
 
 // How often a run met each situation that it is meant to meet.
 struct Counts {
@@ -46,23 +35,27 @@ struct Counts {
   int64_t reads = 0;
   int64_t local = 0;
   int64_t cut_streams = 0;
+  int64_t crashes = 0;
+  int64_t router_crashes = 0;
+  int64_t pauses = 0;
+  int64_t router_pauses = 0;
+  int64_t silences = 0;
+  int64_t partitions = 0;
+  int64_t drains = 0;
+  int64_t stalls = 0;
+  int64_t given_up = 0;
+  int64_t rejoins = 0;
   int64_t events = 0;
 
-  void Add(const Counts& other) {
-    ok += other.ok;
-    cancelled += other.cancelled;
-    deadline += other.deadline;
-    failed += other.failed;
-    tokens += other.tokens;
-    retries += other.retries;
-    preemptions += other.preemptions;
-    prefix_hits += other.prefix_hits;
-    reads += other.reads;
-    local += other.local;
-    cut_streams += other.cut_streams;
-    events += other.events;
-  }
+  void Add(const Counts& other);
+  std::string ToString() const;
 };
+
+struct NamedCount {
+  int64_t Counts::*value;
+  const char* name;
+};
+absl::Span<const NamedCount> NamedCounts();
 
 // Durations drawn for one run, in nanoseconds.
 struct Pace {
@@ -76,9 +69,18 @@ struct Pace {
 // anything: so no cycle of waits can close.
 enum class Hold : uint8_t { kNothing, kDecodeBlocks, kPrefillBlocks, kPullSlot };
 
+// When a worker could not do its part. Its jobs may fail that lived at such a time.
+struct Trouble {
+  TimeNs begin = 0;
+  // kNever while it lasts.
+  TimeNs end = kNever;
+};
+
 class Simulation {
  public:
-  Simulation(uint64_t seed, PlantedBug planted, bool traces) : random(seed), bug(planted), traces_(traces) {}
+  static constexpr Incarnation kRouter = {};
+
+  Simulation(uint64_t seed, bool traces) : random(seed), traces_(traces) {}
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
@@ -97,16 +99,16 @@ class Simulation {
   }
   const std::string& error() const { return error_; }
 
-  void Acquire(const JobKey& key, Hold hold) {
-    Hold& held = holds_[key];
-    const int step = static_cast<int>(hold) - static_cast<int>(held);
-    // A prompt may need several reads.
-    if (step != 1 && !(step == 0 && hold == Hold::kPullSlot)) {
-      Fail(absl::StrCat("job ", key.ToString(), " acquires ", static_cast<int>(hold), " after ", static_cast<int>(held),
-                        ": out of order"));
-    }
-    held = hold;
-  }
+  void Acquire(const JobKey& key, Hold hold);
+
+  // The worker is in trouble from now on, until the given time or the call of Recovered. kRouter stands for the router.
+  void Troubled(const Incarnation& worker, TimeNs end = kNever);
+  void Recovered(const Incarnation& worker);
+  // Whether the worker was in trouble at `since` or later.
+  bool WasTroubled(const Incarnation& worker, TimeNs since) const;
+  bool AnyoneWasTroubled(TimeNs since) const;
+  // Since when the router has been paused or away; `time` if it has worked since then.
+  TimeNs RouterAwaySince(TimeNs time) const;
 
   template <typename... Args>
   void Trace(const Args&... args) const {
@@ -115,12 +117,9 @@ class Simulation {
 
   VirtualTime queue;
   SeededRandom random;
-  const PlantedBug bug;
   Pace pace;
   engine::FakeModelOptions model;
   Counts counts;
-  // The worker that has crashed; zero before.
-  Incarnation crashed;
   // Jobs whose Fetch stream the network has cut.
   std::set<JobId> cut_jobs;
 
@@ -131,6 +130,7 @@ class Simulation {
   std::string error_;
   // By job and attempt; only attempts whose prompt is computed at another worker.
   std::map<JobKey, Hold> holds_;
+  std::multimap<Incarnation, Trouble> troubles_;
 };
 
 // One direction of a stream: each message has a delay of its own, and they arrive in order.
@@ -141,6 +141,8 @@ class Lane {
     last_ = std::max(last_, sim.queue.Now() + delay_ns);
     sim.queue.At(last_, std::move(deliver));
   }
+  // What is sent from now on arrives at this time or later.
+  void HoldUntil(TimeNs time) { last_ = std::max(last_, time); }
 
  private:
   TimeNs last_ = 0;

@@ -3,126 +3,144 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/testing/fake_model.h"
-
 namespace baton::simulator {
 namespace {
 
-constexpr int64_t kHeartbeatNs = 100 * kNsPerMs;
-// Peers of a dead process notice within this time.
+constexpr int64_t kHeartbeatNs = 200 * kNsPerMs;
+// A worker without a link tries again within this time.
+constexpr int64_t kMaxBackoffMs = 300;
+// The router notices that a worker has died within this time.
 constexpr int64_t kMaxWorkerNoticeMs = 150;
-constexpr uint8_t kGarbage = 0xa5;
-
-// PlantedBug::kResumedTooLate. A decode worker that prefills nothing itself runs several rows of one sequence only
-// after a preemption: the first of them is skipped, as if it had been computed already.
-class TooLateModel final : public engine::FakeModel {
- public:
-  using FakeModel::FakeModel;
-
-  void Forward(const engine::StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) override {
-    std::vector<engine::SequenceSlice> slices(batch.slices.begin(), batch.slices.end());
-    for (engine::SequenceSlice& slice : slices) {
-      if (slice.row_count < 2) continue;
-      ++slice.first_row;
-      ++slice.first_position;
-      --slice.row_count;
-    }
-    engine::StepBatch late = batch;
-    late.slices = slices;
-    FakeModel::Forward(late, logits, hidden_states);
-  }
-};
-
-std::unique_ptr<engine::ModelRunner> MakeModel(const Simulation& sim, router::WorkerRole role) {
-  if (sim.bug == PlantedBug::kResumedTooLate && role == router::WorkerRole::kDecode) {
-    return std::make_unique<TooLateModel>(sim.model);
-  }
-  return std::make_unique<engine::FakeModel>(sim.model);
-}
-
-// Readers find the memory by the incarnation.
-worker::WorkerCoreOptions CoreOptions(const Incarnation& incarnation, const WorkerSetup& setup) {
-  return {.incarnation = incarnation,
-          .engine = {.chunk_tokens = setup.chunk_tokens, .max_sequences = setup.max_sequences, .eos_ids = {kEosId}},
-          .transport_address = incarnation.ToHex()};
-}
+// The ends of a half-open link notice within this time, the router perhaps long after it has given the worker up.
+constexpr int64_t kMaxHalfOpenNoticeMs = 12'000;
+// After a worker's last trouble its jobs may fail for this long.
+constexpr int64_t kAftermathNs = 300 * kNsPerMs;
+constexpr int64_t kDrainPollNs = 20 * kNsPerMs;
 
 }  // namespace
 
-WorkerNode::WorkerNode(Simulation& sim, RouterNode& router, const WorkerSetup& setup)
-    : sim_(sim),
-      router_(router),
-      setup_(setup),
-      model_(MakeModel(sim, setup.role)),
-      memory_(static_cast<size_t>(setup.block_count) * model_->kv_layout().block_bytes(), kGarbage),
-      pool_(absl::MakeSpan(memory_), model_->kv_layout().block_bytes()),
-      worker_(CoreOptions(sim.random.NextId(), setup),
-              {.clock = sim.queue, .runner = *model_, .pool = pool_, .replies = *this, .fetcher = *this}) {}
+WorkerNode::WorkerNode(Simulation& sim, RouterDirectory& routers, PeerDirectory& peers, const WorkerSetup& setup)
+    : LoopProcess(sim, setup, fetch_server_, puller_),
+      routers_(routers),
+      fetch_server_(*this),
+      puller_(*this, peers),
+      idle_since_(sim.queue.Now()) {
+  if (setup.prefills()) prefill_.emplace(worker_, *this);
+  if (setup.decodes()) {
+    decode_.emplace(decode_worker::DecodeOptions{.leaves_room_for_prompt = setup.prefills()}, worker_, *this);
+  }
+  worker_.MakeLoop();
+}
 
-void WorkerNode::Join() {
-  const router::WorkerInfo info{.id = incarnation(),
+void WorkerNode::Start() { Connect(); }
+
+void WorkerNode::ConnectSoon() {
+  After(sim_.MsBetween(1, kMaxBackoffMs), [this] { Connect(); });
+}
+
+void WorkerNode::Connect() {
+  if (draining_) return;
+  RouterNode* router = routers_.FindRouter();
+  const bool hangs = Load().step_age_ms > setup_.engine_stall_ms;
+  if (router == nullptr || hangs || sim_.queue.Now() < unreachable_until_) return ConnectSoon();
+  const KvGroups groups = runner_->kv_layout().groups();
+  const router::WorkerInfo info{.id = {},
+                                .incarnation = incarnation(),
+                                .resumes = last_membership_,
                                 .role = setup_.role,
                                 .target = setup_.target,
                                 .model = "fake",
-                                .fingerprint = model_->fingerprint(),
+                                .fingerprint = runner_->fingerprint(),
                                 .total_blocks = setup_.block_count,
                                 .max_sequences = setup_.max_sequences,
                                 .chunk_tokens = setup_.chunk_tokens,
-                                .context_length = model_->context_length(),
-                                .pid = 1,
-                                .groups = model_->kv_layout().groups()};
-  join_.Send(sim_, [this, info] {
-    router_.Post([this, info](router::Dispatcher& dispatcher) {
-      if (!dispatcher.OnWorkerJoin(info).ok()) sim_.Fail("a worker could not join");
-    });
-  });
-  Heartbeat();
-}
-
-void WorkerNode::Heartbeat() {
-  if (!alive_) return;
-  join_.Send(sim_, [this, load = load_] {
-    router_.Post([id = incarnation(), load](router::Dispatcher& dispatcher) { dispatcher.OnWorkerLoad(id, load); });
-  });
-  sim_.queue.After(kHeartbeatNs, [this] { Heartbeat(); });
-}
-
-void WorkerNode::Crash() {
-  sim_.Trace(setup_.target, " crashes");
-  alive_ = false;
-  CutStreams();
-  for (const auto& [key, call] : calls_) {
-    const auto notice = [this, call = call] {
-      router_.DeliverEnd(call, absl::UnavailableError("the connection broke"));
-    };
-    // Messages on their way arrive before the notice, or are lost.
-    if (sim_.Chance(50)) {
-      call->to_router.SendLater(sim_, sim_.MsBetween(0, kMaxWorkerNoticeMs), notice);
-    } else {
-      sim_.queue.After(sim_.Between(0, kNsPerMs), notice);
+                                .context_length = runner_->context_length(),
+                                .groups = groups,
+                                .headroom_blocks = worker_.headroom_blocks()};
+  link_ = std::make_shared<Link>();
+  link_->router = router;
+  link_->worker = this;
+  link_->at_router.process = router;
+  link_->at_worker.process = this;
+  link_->at_router.to_here.Send(sim_, [link = link_, info] {
+    if (link->lost) return;
+    if (!link->router->alive()) {
+      return BreakLink(link->worker->sim(), link, &Link::at_worker, 0, absl::UnavailableError("nobody listens there"));
     }
-  }
-  calls_.clear();
-  join_.SendLater(sim_, sim_.MsBetween(0, kMaxWorkerNoticeMs), [this] {
-    router_.Post([id = incarnation()](router::Dispatcher& dispatcher) {
-      dispatcher.OnWorkerLost(id, absl::UnavailableError("the join stream broke"));
+    link->router->OnConnection(link);
+    link->router->Reach([link, info] {
+      if (!link->at_router.over) link->router->OnHello(link, info);
     });
   });
 }
 
-void WorkerNode::CancelCall(const std::shared_ptr<Call>& call) {
-  if (!alive_) return;
-  calls_.erase(call->key);
-  PostToLoop([this, key = call->key] { CancelJob(key); });
+void WorkerNode::OnAccepted(const LinkPtr& link) {
+  joined_ = true;
+  if (!last_membership_.is_zero()) ++sim_.counts.rejoins;
+  last_membership_ = link->membership;
+  sim_.Trace(setup_.target, " has joined");
+  Heartbeat(link);
+}
+
+void WorkerNode::Heartbeat(const LinkPtr& link) {
+  if (link != link_) return;
+  SendLoad();
+  After(kHeartbeatNs, [this, link] { Heartbeat(link); });
+}
+
+void WorkerNode::SendLoad() {
+  if (!joined_) return;
+  router::WorkerLoad load = Load();
+  if (draining_) load.state = router::WorkerState::kDraining;
+  SendOver(sim_, link_, &Link::at_worker, &Link::at_router, [link = link_, load] { link->router->OnLoad(link, load); });
+}
+
+void WorkerNode::OnLinkEnd(const LinkPtr& link, const absl::Status& status) {
+  if (link != link_) return;
+  sim_.Trace(setup_.target, ": its link has ended: ", status.ToString());
+  // The router has forgotten these jobs, or will.
+  for (const auto& [key, call] : std::exchange(calls_, {})) CancelJob(call);
+  idle_since_ = sim_.queue.Now();
+  joined_ = false;
+  link_ = nullptr;
+  if (!draining_) ConnectSoon();
+}
+
+void WorkerNode::OnPrefill(const Call& call, WorkerJob job, bool solo) {
+  if (!prefill_) return sim_.Fail("a decode worker is asked to prefill for another");
+  calls_[call.key] = call;
+  if (!solo) handed_over_.insert(call.key);
+  PostToLoop([this, job = std::move(job), solo] { prefill_->OnPrefill(job, solo); });
+}
+
+void WorkerNode::OnDecode(const Call& call, WorkerJob job, const decode_worker::DecodeSource& source) {
+  if (!decode_) return sim_.Fail("a prefill worker is asked to decode");
+  calls_[call.key] = call;
+  PostToLoop([this, job = std::move(job), source] { decode_->OnDecode(job, source); });
+}
+
+void WorkerNode::OnCancel(const JobKey& key) {
+  const auto it = calls_.find(key);
+  if (it != calls_.end()) CancelJob(it->second);
+}
+
+void WorkerNode::CancelJob(const Call& call) {
+  PostToLoop([this, side = call.side, key = call.key] {
+    const absl::Status why = absl::CancelledError("the router cancelled");
+    side == router::Side::kPrefill ? prefill_->OnCancel(key, why) : decode_->OnCancel(key, why);
+  });
 }
 
 void WorkerNode::Update(const JobKey& key, const WorkerUpdate& update) {
-  if (update.kind == WorkerUpdate::Kind::kStarted && update.cached_tokens > 0) ++sim_.counts.prefix_hits;
+  if (update.kind == WorkerUpdate::Kind::kStarted) {
+    if (handed_over_.contains(key)) sim_.Acquire(key, Hold::kPrefillBlocks);
+    if (update.cached_tokens > 0) ++sim_.counts.prefix_hits;
+  }
   Emit([this, key, update] {
     const auto it = calls_.find(key);
     if (it == calls_.end()) return;
-    const std::shared_ptr<Call> call = it->second;
-    call->to_router.Send(sim_, [this, call, update] { router_.DeliverUpdate(call, update); });
+    SendOver(sim_, link_, &Link::at_worker, &Link::at_router,
+             [call = it->second, update] { call.link->router->OnUpdate(call, update); });
   });
 }
 
@@ -130,67 +148,90 @@ void WorkerNode::End(const JobKey& key, const absl::Status& status) {
   Emit([this, key, status] {
     const auto it = calls_.find(key);
     if (it == calls_.end()) return;
-    const std::shared_ptr<Call> call = it->second;
+    SendOver(sim_, link_, &Link::at_worker, &Link::at_router,
+             [call = it->second, status] { call.link->router->OnCallEnd(call, status); });
     calls_.erase(it);
-    call->to_router.Send(sim_, [this, call, status] { router_.DeliverEnd(call, status); });
+    if (calls_.empty()) idle_since_ = sim_.queue.Now();
   });
 }
 
-void WorkerNode::PostToLoop(Task task) {
-  if (!alive_) return;
-  if (!worker_.loop().Post(std::move(task))) return sim_.Fail("a worker's mailbox is full");
-  ScheduleRun(std::max(sim_.queue.Now(), busy_until_));
+void WorkerNode::Crash() {
+  sim_.Trace(setup_.target, " crashes");
+  sim_.Troubled(incarnation());
+  Die();
+  fetch_server_.CutStreams();
+  puller_.CutStreams();
+  if (link_ == nullptr) return;
+  // The machine itself may be gone, so that nobody closes the connection.
+  const int64_t notice_ms = sim_.Chance(80) ? kMaxWorkerNoticeMs : kMaxHalfOpenNoticeMs;
+  BreakLink(sim_, link_, &Link::at_router, notice_ms, absl::UnavailableError("the connection to the worker broke"));
 }
 
-void WorkerNode::ScheduleRun(TimeNs at) {
-  if (next_run_ <= at) return;
-  next_run_ = at;
-  sim_.queue.At(at, [this, at] {
-    if (!alive_ || next_run_ != at) return;
-    next_run_ = kNever;
-    // The task was posted by a round that is not over yet.
-    if (busy_until_ > at) return ScheduleRun(busy_until_);
-    RunOnce();
-  });
+void WorkerNode::Hang(int64_t pause_ns) {
+  sim_.Trace(setup_.target, " is paused for ", pause_ns / kNsPerMs, " ms");
+  Pause(pause_ns);
+  sim_.Troubled(incarnation(), wake() + kAftermathNs);
 }
 
-void WorkerNode::RunOnce() {
-  const bool stepped = worker_.loop().RunOnce();
-  busy_until_ = sim_.queue.Now();
-  if (stepped) busy_until_ += sim_.Between(10'000, sim_.pace.max_step_ns * (sim_.Chance(2) ? 10 : 1));
-  if (!effects_.empty()) {
-    sim_.queue.At(busy_until_, [this, effects = std::exchange(effects_, {})] {
-      if (!alive_) return;
-      for (const Task& effect : effects) effect();
-    });
+void WorkerNode::FallSilent(int64_t ns) {
+  if (link_ == nullptr) return;
+  sim_.Trace(setup_.target, " is silent for ", ns / kNsPerMs, " ms");
+  const TimeNs until = sim_.queue.Now() + ns;
+  sim_.Troubled(incarnation(), until + kAftermathNs);
+  const int64_t both = sim_.Between(0, 2);
+  if (both != 1) link_->at_router.to_here.HoldUntil(until);
+  if (both != 2) link_->at_worker.to_here.HoldUntil(until);
+}
+
+void WorkerNode::Partition(int64_t ns) {
+  if (link_ == nullptr) return;
+  sim_.Trace(setup_.target, "'s link is half open, for ", ns / kNsPerMs, " ms");
+  unreachable_until_ = sim_.queue.Now() + ns;
+  link_->lost = true;
+  // It ends when the worker joins again.
+  sim_.Troubled(incarnation(), unreachable_until_ + 2 * kMaxHalfOpenNoticeMs * kNsPerMs);
+  const absl::Status broken = absl::UnavailableError("the connection timed out");
+  BreakLink(sim_, link_, &Link::at_router, kMaxHalfOpenNoticeMs, broken);
+  BreakLink(sim_, link_, &Link::at_worker, sim_.Chance(50) ? 1'000 : kMaxHalfOpenNoticeMs, broken);
+}
+
+void WorkerNode::StallEngine(int64_t ns) {
+  sim_.Trace(setup_.target, "'s engine stalls for ", ns / kNsPerMs, " ms");
+  Stall(ns);
+  sim_.Troubled(incarnation(), busy_until() + kAftermathNs);
+}
+
+void WorkerNode::Drain() {
+  sim_.Trace(setup_.target, " drains");
+  draining_ = true;
+  SendLoad();
+  LeaveWhenDrained();
+}
+
+void WorkerNode::OnDrainAccepted(const LinkPtr& link) {
+  if (link == link_) drain_accepted_ = true;
+}
+
+void WorkerNode::LeaveWhenDrained() {
+  const bool may_get_more = link_ != nullptr && !drain_accepted_;
+  if (may_get_more || !calls_.empty() || Load().used_blocks > 0) {
+    return After(kDrainPollNs, [this] { LeaveWhenDrained(); });
   }
-  const worker::WorkerLoad load = worker_.Load();
-  load_ = {.free_blocks = load.free_blocks,
-           .used_blocks = load.used_blocks,
-           .cached_blocks = load.cached_blocks,
-           .running = load.running + load.preempted,
-           .pending_prompt_tokens = load.pending_prompt_tokens};
-  sim_.counts.preemptions += std::max(0, load.preempted - preempted_);
-  preempted_ = load.preempted;
-  if (const TimeNs next = worker_.loop().NextRun(); next != kNever) ScheduleRun(std::max(next, busy_until_));
+  sim_.Trace(setup_.target, " leaves");
+  left_ = true;
+  Die();
+  // It closes its stream behind all that it has said.
+  if (link_ != nullptr) EndLink(sim_, link_, &Link::at_router, 1, absl::UnavailableError("the worker has left"));
 }
-
-void WorkerNode::Reply(kvtransfer::FetchStreamId, const kvtransfer::FetchReply&) {
-  sim_.Fail("a worker that serves no blocks answers a reader");
-}
-
-void WorkerNode::Close(kvtransfer::FetchStreamId, const absl::Status&) {
-  sim_.Fail("a worker that serves no blocks answers a reader");
-}
-
-void WorkerNode::Start(const kvtransfer::FetchSpec&) { sim_.Fail("a worker that pulls nothing fetches"); }
-
-void WorkerNode::Cancel(const JobKey&, const absl::Status&) { sim_.Fail("a worker that pulls nothing fetches"); }
 
 void WorkerNode::CheckQuiet() const {
-  const worker::WorkerLoad load = worker_.Load();
-  if (load.used_blocks != 0) sim_.Fail(absl::StrCat(setup_.target, " still uses ", load.used_blocks, " blocks"));
-  if (load.running + load.preempted != 0) sim_.Fail(absl::StrCat(setup_.target, " still runs a sequence"));
+  CheckLoopQuiet();
+  fetch_server_.CheckQuiet();
+  puller_.CheckQuiet();
+  if (prefill_ && prefill_->waiting_prompt_tokens() != 0) {
+    sim_.Fail(absl::StrCat(setup_.target, " still counts waiting tokens"));
+  }
+  if (decode_ && decode_->job_count() != 0) sim_.Fail(absl::StrCat(setup_.target, " still has a job"));
   if (!calls_.empty()) sim_.Fail(absl::StrCat(setup_.target, " has ", calls_.size(), " calls open"));
 }
 

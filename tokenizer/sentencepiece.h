@@ -3,6 +3,7 @@
 #ifndef BATON_TOKENIZER_SENTENCEPIECE_H_
 #define BATON_TOKENIZER_SENTENCEPIECE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -44,6 +45,11 @@ class SentencePieceEncoder {
   // of characters without a token and without byte tokens becomes one unknown token, or is dropped if the vocabulary
   // has no unknown token. O(n log n).
   void Encode(std::string_view text, bool at_start, std::vector<int32_t>* ids) const;
+
+  // Whether every byte has a token, so that no character is unknown.
+  bool has_all_bytes() const {
+    return std::all_of(byte_ids_.begin(), byte_ids_.end(), [](int32_t id) { return id >= 0; });
+  }
 
  private:
   SentencePieceEncoder() = default;

@@ -1,5 +1,6 @@
 #include "tokenizer/tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -93,7 +94,26 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(const TokenizerSpec
   const absl::Status status =
       spec.model == kByteLevel ? tokenizer->InitByteLevel(spec, vocab) : tokenizer->InitSentencePiece(spec, vocab);
   if (!status.ok()) return status;
+  tokenizer->InitMinTokens(spec, vocab);
   return tokenizer;
+}
+
+void Tokenizer::InitMinTokens(const TokenizerSpec& spec, const Vocabulary& vocab) {
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    longest_token_bytes_ = std::max({longest_token_bytes_, WrittenForm(spec, id).size(), token_bytes_[id].size()});
+  }
+  // A byte-level tokenizer drops a byte that is no token, and the other kind makes one unknown token of several
+  // characters that it cannot write as bytes.
+  for (size_t byte = 0; byte < kept_bytes_.size(); ++byte) {
+    const std::string text(1, static_cast<char>(byte));
+    kept_bytes_[byte] = pieces_ == nullptr ? vocab.contains(BytesToByteLevel(text)) : pieces_->has_all_bytes();
+  }
+}
+
+size_t Tokenizer::MinTokens(std::string_view text) const {
+  const auto kept =
+      std::count_if(text.begin(), text.end(), [this](char c) { return kept_bytes_[static_cast<uint8_t>(c)]; });
+  return (static_cast<size_t>(kept) + longest_token_bytes_ - 1) / longest_token_bytes_;
 }
 
 void Tokenizer::AddToken(std::string bytes, TokenType type) {
@@ -140,7 +160,8 @@ absl::Status Tokenizer::InitSentencePiece(const TokenizerSpec& spec, const Vocab
   return absl::OkStatus();
 }
 
-absl::Status Tokenizer::EncodePlain(std::string_view text, bool at_start, std::vector<int32_t>* ids) const {
+absl::Status Tokenizer::EncodePlain(std::string_view text, bool at_start, size_t max_ids,
+                                    std::vector<int32_t>* ids) const {
   if (text.empty()) return absl::OkStatus();
   if (pieces_ != nullptr) {
     pieces_->Encode(text, at_start, ids);
@@ -148,7 +169,10 @@ absl::Status Tokenizer::EncodePlain(std::string_view text, bool at_start, std::v
   }
   std::vector<std::string_view> words;
   BATON_RETURN_IF_ERROR(pre_tokenizer_->Split(text, &words));
-  for (const std::string_view word : words) bpe_.Merge(word, ids);
+  for (const std::string_view word : words) {
+    if (ids->size() > max_ids) break;
+    bpe_.Merge(word, ids);
+  }
   return absl::OkStatus();
 }
 
@@ -167,21 +191,30 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, co
   while (done < text.size()) {
     const SpecialTokenMatcher::Match match = matcher.Find(text, done);
     const size_t plain_end = match.id < 0 ? text.size() : match.begin;
-    BATON_RETURN_IF_ERROR(EncodePlain(text.substr(done, plain_end - done), /*at_start=*/done == 0, &ids));
+    BATON_RETURN_IF_ERROR(EncodePlain(text.substr(done, plain_end - done), done == 0, options.max_ids, &ids));
     if (match.id >= 0) ids.push_back(match.id);
+    if (ids.size() > options.max_ids) {
+      return absl::OutOfRangeError(absl::StrCat("the text has more than ", options.max_ids, " tokens"));
+    }
     done = match.id < 0 ? text.size() : match.end;
   }
   return ids;
 }
 
-absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const int32_t> ids, bool skip_special) const {
+absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const int32_t> ids, bool skip_special,
+                                              size_t max_bytes) const {
   StreamDetokenizer stream(*this, skip_special);
   std::string text;
   for (const int32_t id : ids) {
     BATON_ASSIGN_OR_RETURN(const std::string piece, stream.Push(id));
     text += piece;
+    if (text.size() > max_bytes) break;
   }
-  return text + stream.Flush();
+  text += stream.Flush();
+  if (text.size() > max_bytes) {
+    return absl::OutOfRangeError(absl::StrCat("the tokens have a text of more than ", max_bytes, " bytes"));
+  }
+  return text;
 }
 
 const std::string& Tokenizer::TokenBytes(int32_t id) const {

@@ -4,8 +4,10 @@
 #ifndef BATON_TOKENIZER_TOKENIZER_H_
 #define BATON_TOKENIZER_TOKENIZER_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,6 +34,8 @@ struct EncodeOptions {
   // Special tokens written out in the text become their ids. If off, they are plain text; user-defined tokens, which
   // are not special, are found either way.
   bool parse_special = true;
+  // Encode gives up once there are more ids than these.
+  size_t max_ids = std::numeric_limits<size_t>::max();
 };
 
 // Immutable and thread-safe after Create.
@@ -41,13 +45,20 @@ class Tokenizer {
   // pre-tokenizer that Baton does not know.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(const modelfile::TokenizerSpec& spec);
 
-  // INVALID_ARGUMENT for text that is not valid UTF-8, naming the byte, or longer than kMaxEncodeBytes.
-  // Time is O(n log n) in the bytes of the text. An empty text gives no ids (or BOS alone).
+  // INVALID_ARGUMENT for text that is not valid UTF-8, naming the byte, or longer than kMaxEncodeBytes. OUT_OF_RANGE
+  // when there are more than `max_ids` ids; the words after those are then not looked at. Time is O(n log n) in the
+  // bytes of the text. An empty text gives no ids (or BOS alone).
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, const EncodeOptions& options = {}) const;
 
+  // No encoding of `text` has fewer ids than these: the bytes of the text over those of the longest token. Costs a look
+  // at each byte.
+  size_t MinTokens(std::string_view text) const;
+
   // The text of `ids`. In byte-level tokens each maximal invalid piece of UTF-8 becomes one U+FFFD; ByteRunDecoder says
-  // what becomes of byte tokens. INVALID_ARGUMENT for an id outside the vocabulary.
-  absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids, bool skip_special) const;
+  // what becomes of byte tokens. INVALID_ARGUMENT for an id outside the vocabulary, OUT_OF_RANGE for a text of more
+  // than `max_bytes`.
+  absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids, bool skip_special,
+                                     size_t max_bytes = std::numeric_limits<size_t>::max()) const;
 
   // The raw bytes of a token, which need not be whole UTF-8 characters. Requires IsValidId(id).
   const std::string& TokenBytes(int32_t id) const;
@@ -76,7 +87,10 @@ class Tokenizer {
   absl::Status InitByteLevel(const modelfile::TokenizerSpec& spec, const Vocabulary& vocab);
   absl::Status InitSentencePiece(const modelfile::TokenizerSpec& spec, const Vocabulary& vocab);
   void AddToken(std::string bytes, modelfile::TokenType type);
-  absl::Status EncodePlain(std::string_view text, bool at_start, std::vector<int32_t>* ids) const;
+  // What MinTokens needs to know: the bytes that Encode never drops, and the longest token as it is written in a text.
+  void InitMinTokens(const modelfile::TokenizerSpec& spec, const Vocabulary& vocab);
+  // Stops after the word with which there are more than `max_ids`.
+  absl::Status EncodePlain(std::string_view text, bool at_start, size_t max_ids, std::vector<int32_t>* ids) const;
 
   std::vector<std::string> token_bytes_;
   std::vector<bool> special_;
@@ -85,6 +99,8 @@ class Tokenizer {
   int32_t unknown_id_ = -1;
   int32_t padding_id_ = -1;
   bool adds_bos_ = false;
+  std::array<bool, 256> kept_bytes_{};
+  size_t longest_token_bytes_ = 1;
   bool strips_space_prefix_ = false;
   // Set for byte-level BPE.
   std::unique_ptr<PreTokenizer> pre_tokenizer_;

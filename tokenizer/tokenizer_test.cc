@@ -76,6 +76,48 @@ TEST(TokenizerTest, DropsBytesThatTheVocabularyLacks) {
   EXPECT_THAT(EncodeOk(**Tokenizer::Create(spec), "hzello"), ElementsAre(kHello));
 }
 
+TEST(TokenizerTest, StopsWhereThereAreMoreTokensThanAskedFor) {
+  const std::unique_ptr<Tokenizer> tokenizer = Tiny();
+  EXPECT_THAT(EncodeOk(*tokenizer, "hello hello", {.max_ids = 2}), ElementsAre(kHello, kSpaceHello));
+  EXPECT_EQ(tokenizer->Encode("hello hello", {.max_ids = 1}).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(tokenizer->Encode("<|end|><|end|>", {.max_ids = 1}).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(MakeTokenizer(TinyPieceSpec())->Encode("hello h", {.max_ids = 1}).status().code(),
+            absl::StatusCode::kOutOfRange);
+}
+
+TEST(TokenizerTest, NoTextHasFewerTokensThanItsBytesSay) {
+  // The longest token is "<|start|>x".
+  const std::unique_ptr<Tokenizer> tokenizer = Tiny();
+  EXPECT_EQ(tokenizer->MinTokens(""), 0u);
+  EXPECT_EQ(tokenizer->MinTokens("<|start|>x"), 1u);
+  EXPECT_EQ(tokenizer->MinTokens("<|start|>x<"), 2u);
+  // Its longest token as it is written is " hello", whose space is three bytes.
+  const std::unique_ptr<Tokenizer> pieces = MakeTokenizer(TinyPieceSpec());
+  for (const char* const text :
+       {"\xE2\x96\x81hello\xE2\x96\x81hello", " hello hello", "\n\n\n", "\xE2\x82\xAC", "x  y"}) {
+    EXPECT_LE(pieces->MinTokens(text), EncodeOk(*pieces, text).size()) << text;
+    EXPECT_LE(tokenizer->MinTokens(text), EncodeOk(*tokenizer, text).size()) << text;
+  }
+  EXPECT_GT(pieces->MinTokens(std::string(1000, 'x')), 0u);
+}
+
+TEST(TokenizerTest, BytesThatMayVanishCountForNoToken) {
+  modelfile::TokenizerSpec spec = TinySpec();
+  spec.tokens[ByteId('z')] = "unreachable";
+  EXPECT_EQ(MakeTokenizer(spec)->MinTokens(std::string(1000, 'z')), 0u);
+  spec = TinyPieceSpec();
+  spec.tokens[kTinyFirstByteTokenId + 'z'] = "unreachable";
+  EXPECT_EQ(MakeTokenizer(spec)->MinTokens(std::string(1000, 'z')), 0u);
+}
+
+TEST(TokenizerTest, DecodesTextUpToABound) {
+  const std::unique_ptr<Tokenizer> tokenizer = Tiny();
+  const Ids ids = {kHello, kSpaceHello, kEuroPart};
+  const std::string text = "hello hello\xEF\xBF\xBD";
+  EXPECT_EQ(*tokenizer->Decode(ids, false, text.size()), text);
+  EXPECT_EQ(tokenizer->Decode(ids, false, text.size() - 1).status().code(), absl::StatusCode::kOutOfRange);
+}
+
 TEST(TokenizerTest, DecodesMaximalInvalidPartsToOneReplacementEach) {
   const std::unique_ptr<Tokenizer> tokenizer = Tiny();
   EXPECT_EQ(*tokenizer->Decode(Ids{kEuroPart, ByteId(0xAC)}, false), "\xE2\x82\xAC");

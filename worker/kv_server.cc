@@ -8,8 +8,8 @@
 namespace baton::worker {
 
 KvServer::KvServer(const kvtransfer::KvSourceOptions& options, const Clock& clock, engine::Engine& engine,
-                   kvtransfer::FetchReplies& replies)
-    : engine_(engine), source_(options, clock), replies_(replies) {}
+                   kvtransfer::FetchReplies& replies, kvtransfer::BlockAccess& access)
+    : engine_(engine), source_(options, clock, access), replies_(replies) {}
 
 void KvServer::SetOwner(KvOwner& owner) {
   BATON_CHECK(owner_ == nullptr) << "a worker's blocks have one owner";

@@ -11,6 +11,7 @@
 #include "common/ids.h"
 #include "engine/engine.h"
 #include "engine/engine_loop.h"
+#include "kvtransfer/block_access.h"
 #include "kvtransfer/fetch_messages.h"
 #include "kvtransfer/fetch_replies.h"
 #include "kvtransfer/kv_source.h"
@@ -35,14 +36,16 @@ class KvServer final : public engine::PhasePolicy {
  public:
   // All references outlive the server.
   KvServer(const kvtransfer::KvSourceOptions& options, const Clock& clock, engine::Engine& engine,
-           kvtransfer::FetchReplies& replies);
+           kvtransfer::FetchReplies& replies, kvtransfer::BlockAccess& access);
 
   // Once, before the first job. The owner outlives the server's last call.
   void SetOwner(KvOwner& owner);
   bool has_owner() const { return owner_ != nullptr; }
 
   // The owner's calls, as in KvSource. What they cause happens in Settle, which the owner calls when it is done.
-  absl::Status Offer(const JobKey& key, TimeNs deadline, bool solo) { return source_.OnPrefill(key, deadline, solo); }
+  absl::Status Offer(const JobKey& key, const Id128& secret, TimeNs deadline, bool solo) {
+    return source_.OnPrefill(key, secret, deadline, solo);
+  }
   void Cancel(const JobKey& key, const absl::Status& why) { source_.OnCancel(key, why); }
   void Fail(const JobKey& key, const absl::Status& status) { source_.OnFailed(key, status); }
   // Blocks [begin, end) of the prompt's `blocks` hold what the reader is to get, and stay as they are until OnRelease:

@@ -1,8 +1,11 @@
 #include "worker/router_link.h"
 
-#include <optional>
+#include <grpc/support/time.h>
+
+#include <algorithm>
 #include <string>
 
+#include "common/limits.h"
 #include "common/log.h"
 #include "common/rpc/channel_cache.h"
 #include "common/rpc/protocol.h"
@@ -12,24 +15,38 @@ namespace baton::worker {
 namespace pb = internal::v1;
 namespace {
 
-constexpr absl::Duration kHeartbeatInterval = absl::Milliseconds(100);
-constexpr absl::Duration kRejoinInterval = absl::Milliseconds(250);
+// How often the link looks whether it has to stop. A heartbeat may be due more often.
+constexpr int64_t kTickMs = 50;
+constexpr int64_t kFirstBackoffMs = 100;
+constexpr int64_t kMaxBackoffMs = 1'000;
+// How long the router has to end a stream that the worker leaves.
+constexpr int64_t kLeaveTimeoutMs = 1'000;
+constexpr int64_t kMinHeartbeatMs = 10;
+constexpr int64_t kMaxHeartbeatMs = 1'000;
 
-// Shared with the stream's callbacks, which may outlive JoinOnce.
-struct JoinState {
-  absl::Mutex mutex;
-  // What the router's answer says about the protocol; none before it.
-  std::optional<absl::Status> answer ABSL_GUARDED_BY(mutex);
-  bool done ABSL_GUARDED_BY(mutex) = false;
-  absl::Status status ABSL_GUARDED_BY(mutex);
+constexpr char kAway[] = "away";
 
-  bool CanGoOn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !done && (!answer.has_value() || answer->ok()); }
-};
+bool Progresses(const pb::Load& load) { return load.step_age_ms() <= kEngineStallMs; }
 
 }  // namespace
 
 void RouterLink::Start() {
   thread_ = std::thread([this] { Run(); });
+}
+
+void RouterLink::Drain() {
+  absl::MutexLock lock(&mutex_);
+  draining_ = true;
+}
+
+bool RouterLink::is_member() const {
+  absl::MutexLock lock(&mutex_);
+  return is_member_;
+}
+
+void RouterLink::SetMember(bool is_member) {
+  absl::MutexLock lock(&mutex_);
+  is_member_ = is_member;
 }
 
 void RouterLink::Stop() {
@@ -43,67 +60,123 @@ void RouterLink::Stop() {
 void RouterLink::Run() {
   const auto channel =
       grpc::CreateCustomChannel(options_.router_target, grpc::InsecureChannelCredentials(), rpc::ChannelArguments());
-  pb::WorkerRegistryService::Stub stub(channel);
+  pb::ClusterService::Stub stub(channel);
+  grpc::CompletionQueue queue;
+  int64_t backoff_ms = 0;
   while (true) {
-    const Ended ended = JoinOnce(stub);
-    absl::MutexLock lock(&mutex_);
-    // A router that stops with its cluster is gone a moment before its workers hear of it.
-    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kRejoinInterval)) return;
-    Log(ended);
-  }
-}
-
-// A router that is not up yet is no news. A refusal is said once: the worker asks again several times a second.
-void RouterLink::Log(const Ended& ended) {
-  const std::string why(ended.status.message());
-  if (ended.was_accepted) {
-    logged_refusal_.clear();
-    if (!ended.status.ok()) spdlog::warn("the router at {} is gone: {}; joining again", options_.router_target, why);
-  } else if (absl::IsFailedPrecondition(ended.status) && why != logged_refusal_) {
-    logged_refusal_ = why;
-    spdlog::error("cannot join the router at {}: {}; asking again", options_.router_target, why);
-  }
-}
-
-RouterLink::Ended RouterLink::JoinOnce(pb::WorkerRegistryService::Stub& stub) {
-  auto state = std::make_shared<JoinState>();
-  auto stream =
-      Stream::Create([&stub](grpc::ClientContext* context, auto* reactor) { stub.async()->Join(context, reactor); },
-                     {.on_message =
-                          [state](const pb::JoinResponse& response) {
-                            absl::MutexLock lock(&state->mutex);
-                            state->answer = rpc::CheckProtocolVersion("router", response.accepted().protocol_version());
-                          },
-                      .on_done =
-                          [state](const grpc::Status& status) {
-                            absl::MutexLock lock(&state->mutex);
-                            state->done = true;
-                            state->status = rpc::FromGrpc(status);
-                          }});
-  pb::JoinRequest hello;
-  *hello.mutable_hello() = options_.hello;
-  hello.mutable_hello()->set_protocol_version(rpc::kProtocolVersion);
-  hello.mutable_hello()->set_features(rpc::kProtocolFeatures);
-  bool open = stream->Push(hello);
-  while (open) {
     {
       absl::MutexLock lock(&mutex_);
-      if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kHeartbeatInterval)) break;
+      if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), absl::Milliseconds(backoff_ms))) break;
+      backoff_ms = std::clamp(2 * backoff_ms, kFirstBackoffMs, kMaxBackoffMs);
+      if (draining_) continue;
     }
-    pb::JoinRequest message;
-    *message.mutable_heartbeat() = options_.load();
-    message.mutable_heartbeat()->set_draining(draining_);
-    open = stream->Push(std::move(message));
-    absl::MutexLock lock(&state->mutex);
-    open = open && state->CanGoOn();
+    if (!Progresses(options_.load())) continue;
+    const Ended ended = JoinOnce(stub, queue);
+    if (ended.was_accepted) backoff_ms = 0;
+    Log(ended);
   }
-  stream->HalfClose();
-  absl::MutexLock lock(&state->mutex);
-  if (!state->mutex.AwaitWithTimeout(absl::Condition(&state->done), absl::Seconds(1))) stream->Cancel();
-  // The callbacks reach into `stub`'s call only: wait for the last of them.
-  state->mutex.Await(absl::Condition(&state->done));
-  const bool was_accepted = state->answer.has_value() && state->answer->ok();
-  return {was_accepted, state->answer.has_value() && !was_accepted ? *state->answer : state->status};
+  queue.Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue.Next(&tag, &ok)) {
+  }
+}
+
+RouterLink::Ended RouterLink::JoinOnce(pb::ClusterService::Stub& stub, grpc::CompletionQueue& queue) {
+  pb::Hello hello = options_.hello;
+  hello.set_protocol_version(rpc::kProtocolVersion);
+  hello.set_features(rpc::kProtocolFeatures);
+  hello.set_resumes(last_membership_);
+  Membership member;
+  member.stream = std::make_shared<GrpcRouterStream>(stub, queue, hello);
+  while (!member.stream->done()) {
+    void* tag = nullptr;
+    bool ok = false;
+    const int64_t tick_ms = member.accepted ? std::min(kTickMs, member.heartbeat_interval_ms) : kTickMs;
+    const gpr_timespec tick = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(tick_ms, GPR_TIMESPAN));
+    const auto next = queue.AsyncNext(&tag, &ok, tick);
+    if (next == grpc::CompletionQueue::GOT_EVENT && member.stream->On(GrpcRouterStream::OpOf(tag), ok)) {
+      OnMessage(member);
+      member.stream->Read();
+    }
+    Tick(member);
+  }
+  if (member.accepted) {
+    SetMember(false);
+    options_.post([this] { calls_.OnLost(absl::UnavailableError("the router is gone")); });
+  }
+  TellServing(false);
+  return {member.accepted, member.refusal.ok() ? member.stream->status() : member.refusal};
+}
+
+void RouterLink::OnMessage(Membership& member) {
+  if (!member.refusal.ok()) return;
+  auto message = std::make_shared<pb::RouterMessage>(std::move(member.stream->message()));
+  if (message->has_accepted() && !member.accepted) OnAccepted(member, message->accepted());
+  if (!member.accepted) return member.stream->Cancel();
+  options_.post([this, message] { calls_.OnMessage(*message); });
+}
+
+void RouterLink::OnAccepted(Membership& member, const pb::Accepted& accepted) {
+  member.refusal = rpc::CheckProtocolVersion("router", accepted.protocol_version());
+  if (member.refusal.ok()) member.refusal = rpc::FromBytes(accepted.membership()).status();
+  if (!member.refusal.ok()) return;
+  member.accepted = true;
+  last_membership_ = accepted.membership();
+  member.heartbeat_interval_ms =
+      std::clamp<int64_t>(accepted.heartbeat_interval_ms(), kMinHeartbeatMs, kMaxHeartbeatMs);
+  member.stream->SetMembership(last_membership_);
+  SetMember(true);
+  spdlog::info("joined the router at {}", options_.router_target);
+  options_.post([this, stream = member.stream] { calls_.OnJoined(stream); });
+}
+
+void RouterLink::Tick(Membership& member) {
+  const TimeNs now = MonotonicClock().Now();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stopping_ && !std::exchange(member.leaving, true)) {
+      member.give_up_at = After(now, member.accepted ? kLeaveTimeoutMs : 0);
+      member.stream->HalfClose();
+    }
+  }
+  if (now >= member.give_up_at) member.stream->Cancel();
+  if (!member.accepted || now < member.next_heartbeat) return;
+  member.next_heartbeat = After(now, member.heartbeat_interval_ms);
+  pb::Load load = options_.load();
+  {
+    absl::MutexLock lock(&mutex_);
+    load.set_draining(draining_);
+  }
+  TellServing(Progresses(load) && !load.draining());
+  // A heartbeat that was not written yet is replaced.
+  member.stream->Send(load.ByteSizeLong(), [&](pb::WorkerMessage& message) { *message.mutable_load() = load; });
+}
+
+void RouterLink::TellServing(bool serving) {
+  if (serving != std::exchange(serving_, serving)) options_.on_serving(serving);
+}
+
+// A reason is said once: the worker asks again and again. That a router is not up yet is no error.
+void RouterLink::Log(const Ended& ended) {
+  const std::string why = absl::IsUnimplemented(ended.status)
+                              ? "no worker can join there: --router names the router's --cluster-port"
+                              : std::string(ended.status.message());
+  const std::string& router = options_.router_target;
+  if (ended.was_accepted) {
+    logged_refusal_.clear();
+    // An end in good order is no warning: the worker may be told to end next.
+    const auto level = absl::IsCancelled(ended.status) ? spdlog::level::info : spdlog::level::warn;
+    if (!ended.status.ok()) spdlog::log(level, "the router at {} ended the membership: {}; joining again", router, why);
+  } else if (!absl::IsCancelled(ended.status) && why != logged_refusal_) {
+    // The words for a router that is away vary from attempt to attempt.
+    const bool away = absl::IsUnavailable(ended.status);
+    if (away && logged_refusal_ == kAway) return;
+    logged_refusal_ = away ? kAway : why;
+    spdlog::log(away ? spdlog::level::info : spdlog::level::err,
+                "cannot join the router at {} with the model {}: {}; asking again", router, options_.hello.model(),
+                why);
+  }
 }
 
 }  // namespace baton::worker

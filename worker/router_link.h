@@ -1,19 +1,34 @@
-// A worker's membership: joins the router over one stream, sends its load as heartbeats, joins again when the stream
-// breaks.
+// A worker's membership: joins the router over one stream, sends its load as heartbeats, passes what the router says to
+// the loop, and joins again when the stream ends.
+//
+//   state       | event                           | next        | actions
+//   ------------+---------------------------------+-------------+------------------------------------------------------
+//   apart       | the engine progresses, and the  | joining     | the stream's hello, which resumes the last membership
+//               | back-off is over                |             |
+//   joining     | accepted                        | member      | RouterCalls::OnJoined; the back-off starts anew
+//   joining     | the stream ends, or the router  | apart       | logged once; the next back-off is twice as long
+//               | speaks another version          |             |
+//   member      | starts, cancels, drain_accepted | member      | RouterCalls::OnMessage
+//   member      | the heartbeat's interval is over| member      | a heartbeat
+//   member      | the stream ends                 | apart       | RouterCalls::OnLost; joins again at once
+//   any         | Stop                            | gone        | ends the stream after what is written already
+//   apart       | Drain                           | gone        | (a worker that drains does not join)
 #ifndef BATON_WORKER_ROUTER_LINK_H_
 #define BATON_WORKER_ROUTER_LINK_H_
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "baton/internal/v1/worker.grpc.pb.h"
-#include "common/rpc/client_stream.h"
+#include "common/clock.h"
+#include "worker/router_calls.h"
+#include "worker/router_stream.h"
 
 namespace baton::worker {
 
@@ -22,40 +37,67 @@ class RouterLink {
  public:
   struct Options {
     std::string router_target;
-    internal::v1::WorkerHello hello;
-    // Any thread.
-    std::function<internal::v1::WorkerHeartbeat()> load;
+    // Protocol version, features and the membership to resume are the link's to fill in.
+    internal::v1::Hello hello;
+    // Any thread. All but `draining`, which the link knows.
+    std::function<internal::v1::Load()> load;
+    // Runs a task on the loop that owns `calls`, in the order of these calls; waits for room.
+    std::function<void(std::function<void()>)> post;
+    // Told on the link's thread whether the worker can serve: it is a member and its engine progresses.
+    std::function<void(bool)> on_serving = [](bool) {};
   };
 
-  explicit RouterLink(Options options) : options_(std::move(options)) {}
+  // `calls` outlives the link.
+  RouterLink(Options options, RouterCalls& calls) : options_(std::move(options)), calls_(calls) {}
   ~RouterLink() { Stop(); }
 
   void Start();
-  // Later heartbeats say that the worker takes no new work.
-  void Drain() { draining_ = true; }
-  void Stop();
+  // Later heartbeats say that the worker takes no new work. What the router answers goes to RouterCalls.
+  void Drain() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Any thread: the router has accepted the worker, and the stream has not ended.
+  bool is_member() const ABSL_LOCKS_EXCLUDED(mutex_);
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  using Stream = rpc::ClientBidi<internal::v1::JoinRequest, internal::v1::JoinResponse>;
-
-  void Run();
-  // One membership: until its stream ends or Stop.
   struct Ended {
     bool was_accepted = false;
-    // Why the stream ended; FAILED_PRECONDITION also when the router speaks another version of the protocol.
+    // FAILED_PRECONDITION also when the router speaks another version of the protocol.
     absl::Status status;
   };
-  Ended JoinOnce(internal::v1::WorkerRegistryService::Stub& stub);
-  // On the link's thread.
+  // What the link's thread keeps of the stream under way.
+  struct Membership {
+    std::shared_ptr<GrpcRouterStream> stream;
+    bool accepted = false;
+    bool leaving = false;
+    absl::Status refusal;
+    TimeNs next_heartbeat = 0;
+    int64_t heartbeat_interval_ms = 0;
+    // The stream is cancelled when the router has not ended it by then.
+    TimeNs give_up_at = kNever;
+  };
+
+  void Run();
+  // One membership: until its stream has ended.
+  Ended JoinOnce(internal::v1::ClusterService::Stub& stub, grpc::CompletionQueue& queue);
+  void OnMessage(Membership& member);
+  void OnAccepted(Membership& member, const internal::v1::Accepted& accepted);
+  // What is due by the clock.
+  void Tick(Membership& member);
+  void SetMember(bool is_member) ABSL_LOCKS_EXCLUDED(mutex_);
+  void TellServing(bool serving);
   void Log(const Ended& ended);
 
   const Options options_;
-  std::atomic<bool> draining_ = false;
-  absl::Mutex mutex_;
+  RouterCalls& calls_;
+  mutable absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_member_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
-  // The link's thread's alone: the last refusal that was logged.
+  // The link's thread's alone: the last membership, the last refusal that was logged, what on_serving was told last.
+  std::string last_membership_;
   std::string logged_refusal_;
+  bool serving_ = false;
 };
 
 }  // namespace baton::worker

@@ -2,34 +2,40 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/limits.h"
 #include "common/rpc/protocol.h"
 #include "common/rpc/server_stream.h"
+#include "common/rpc/wire.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace baton::worker {
 namespace {
 
 namespace pb = internal::v1;
-using Stream = rpc::ServerBidi<pb::JoinRequest, pb::JoinResponse>;
+using Stream = rpc::ServerBidi<pb::WorkerMessage, pb::RouterMessage>;
 
-// A router that answers every hello alike and notes what its workers do.
-class FakeRouter final : public pb::WorkerRegistryService::CallbackService {
+// A router that answers every hello alike and notes what its workers say.
+class FakeRouter final : public pb::ClusterService::CallbackService {
  public:
   struct Seen {
-    int hellos = 0;
-    pb::WorkerHello last_hello;
-    // Heartbeats of the last membership, counted from its answer.
-    int heartbeats = 0;
+    std::vector<pb::Hello> hellos;
+    std::vector<absl::Time> hello_times;
+    // Messages since the last hello.
+    std::vector<pb::WorkerMessage> messages;
     int closed = 0;
   };
 
-  explicit FakeRouter(pb::JoinAccepted answer) : answer_(std::move(answer)) {
+  explicit FakeRouter(pb::Accepted answer) : answer_(std::move(answer)) {
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -40,18 +46,31 @@ class FakeRouter final : public pb::WorkerRegistryService::CallbackService {
 
   const std::string& target() const { return target_; }
 
-  grpc::ServerBidiReactor<pb::JoinRequest, pb::JoinResponse>* Join(grpc::CallbackServerContext*) override {
+  grpc::ServerBidiReactor<pb::WorkerMessage, pb::RouterMessage>* Join(grpc::CallbackServerContext*) override {
     const std::shared_ptr<Stream> stream = Stream::Create();
-    stream->Start({.on_message = [this, call = stream.get()](const pb::JoinRequest& request) { Note(*call, request); },
+    // The stream owns its callbacks, which therefore do not own the stream.
+    stream->Start({.on_message = [this, call = std::weak_ptr(stream)](
+                                     const pb::WorkerMessage& message) { Note(call.lock(), message); },
                    .on_closed =
                        [this, call = stream.get()] {
                          {
                            const absl::MutexLock lock(&mutex_);
                            ++seen_.closed;
+                           stream_.reset();
                          }
                          call->Finish(grpc::Status::OK);
                        }});
     return stream.get();
+  }
+
+  // Both speak on the last stream.
+  void Say(pb::RouterMessage message) {
+    const absl::MutexLock lock(&mutex_);
+    stream_->Push(std::move(message));
+  }
+  void End(const grpc::Status& status) {
+    const absl::MutexLock lock(&mutex_);
+    stream_->Finish(status);
   }
 
   // Waits until the router has seen what `done` asks for.
@@ -59,64 +78,278 @@ class FakeRouter final : public pb::WorkerRegistryService::CallbackService {
   Seen AwaitSeen(Done done) {
     const absl::MutexLock lock(&mutex_);
     const auto holds = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done(seen_); };
-    mutex_.Await(absl::Condition(&holds));
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&holds), absl::Seconds(20)));
     return seen_;
+  }
+  Seen AwaitHellos(size_t count) {
+    return AwaitSeen([count](const Seen& s) { return s.hellos.size() >= count; });
+  }
+  Seen AwaitMessages(size_t count) {
+    return AwaitSeen([count](const Seen& s) { return s.messages.size() >= count; });
   }
 
  private:
-  void Note(Stream& call, const pb::JoinRequest& request) {
+  void Note(const std::shared_ptr<Stream>& stream, const pb::WorkerMessage& message) {
     const absl::MutexLock lock(&mutex_);
-    if (!request.has_hello()) {
-      ++seen_.heartbeats;
-      return;
-    }
-    ++seen_.hellos;
-    seen_.last_hello = request.hello();
-    seen_.heartbeats = 0;
-    pb::JoinResponse response;
+    if (!message.has_hello()) return seen_.messages.push_back(message);
+    seen_.hellos.push_back(message.hello());
+    seen_.hello_times.push_back(absl::Now());
+    seen_.messages.clear();
+    stream_ = stream;
+    pb::RouterMessage response;
     *response.mutable_accepted() = answer_;
-    call.Push(std::move(response));
+    response.mutable_accepted()->set_membership(std::string(16, static_cast<char>('a' + seen_.hellos.size())));
+    stream->Push(std::move(response));
   }
 
-  const pb::JoinAccepted answer_;
+  const pb::Accepted answer_;
   absl::Mutex mutex_;
   Seen seen_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
   std::string target_;
   std::unique_ptr<grpc::Server> server_;
 };
 
-RouterLink::Options LinkTo(const FakeRouter& router) {
-  return {.router_target = router.target(), .hello = {}, .load = [] { return pb::WorkerHeartbeat(); }};
-}
-
-pb::JoinAccepted Answer(uint32_t version, uint64_t features) {
-  pb::JoinAccepted answer;
+pb::Accepted Answer(uint32_t version = rpc::kProtocolVersion, int32_t heartbeat_interval_ms = 10) {
+  pb::Accepted answer;
   answer.set_protocol_version(version);
-  answer.set_features(features);
+  answer.set_features(~uint64_t{0});
+  answer.set_heartbeat_interval_ms(heartbeat_interval_ms);
   return answer;
 }
 
+// A phase that keeps what it is told.
+class ToldPhase final : public Phase {
+ public:
+  void AddTo(WorkerCore&, UpdateSink&) override {}
+  pb::CallStart::SideCase side() const override { return pb::CallStart::kDecode; }
+  absl::Status Start(WorkerJob job, const pb::CallStart&) override {
+    started.push_back(job.key);
+    return absl::OkStatus();
+  }
+  void Cancel(const JobKey& key, const absl::Status&) override { cancelled.push_back(key); }
+
+  std::vector<JobKey> started;
+  std::vector<JobKey> cancelled;
+};
+
+pb::RouterMessage StartOf(uint64_t call, const JobKey& key) {
+  pb::RouterMessage message;
+  pb::CallStart* start = message.add_starts();
+  start->set_call(call);
+  rpc::ToProto({.key = key, .secret = {.high = 1, .low = 1}, .prompt = {1}}, 0, start->mutable_job());
+  start->mutable_decode();
+  return message;
+}
+
+// A worker: a link whose loop is a mutex, so that the test can look at the calls between its tasks.
+class LinkedWorker {
+ public:
+  explicit LinkedWorker(const std::string& router, int64_t step_age_ms = 0) : step_age_ms_(step_age_ms) {
+    sink_ = &calls_.Add(phase_);
+    pb::Hello hello;
+    hello.set_model("tiny");
+    link_.emplace(RouterLink::Options{.router_target = router,
+                                      .hello = hello,
+                                      .load = [this] { return Load(); },
+                                      .post =
+                                          [this](const std::function<void()>& task) {
+                                            const absl::MutexLock lock(&mutex_);
+                                            task();
+                                          },
+                                      .on_serving =
+                                          [this](bool serving) {
+                                            const absl::MutexLock lock(&mutex_);
+                                            serving_.push_back(serving);
+                                          }},
+                  calls_);
+    link_->Start();
+  }
+  ~LinkedWorker() { link_->Stop(); }
+
+  RouterLink& link() { return *link_; }
+  void SetStepAge(int64_t ms) {
+    const absl::MutexLock lock(&mutex_);
+    step_age_ms_ = ms;
+  }
+  // Says something on the loop.
+  void Say(const std::function<void(UpdateSink&)>& what) {
+    const absl::MutexLock lock(&mutex_);
+    what(*sink_);
+    calls_.Flush();
+  }
+  void AwaitStarted(size_t count) {
+    Await([this, count] { return phase_.started.size() >= count; });
+  }
+  void AwaitCancelled(const JobKey& key) {
+    Await([this, key] {
+      return std::find(phase_.cancelled.begin(), phase_.cancelled.end(), key) != phase_.cancelled.end();
+    });
+  }
+  void AwaitServing(const std::vector<bool>& history) {
+    Await([this, history] { return serving_ == history; });
+  }
+  void AwaitDrainAccepted() {
+    Await([this] { return calls_.drain_accepted(); });
+  }
+
+ private:
+  pb::Load Load() {
+    const absl::MutexLock lock(&mutex_);
+    pb::Load load;
+    load.set_free_blocks(5);
+    load.set_step_age_ms(step_age_ms_);
+    return load;
+  }
+  template <typename Holds>
+  void Await(Holds holds) {
+    const absl::MutexLock lock(&mutex_);
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&holds), absl::Seconds(20)));
+  }
+
+  absl::Mutex mutex_;
+  int64_t step_age_ms_;
+  std::vector<bool> serving_;
+  ToldPhase phase_;
+  RouterCalls calls_{MonotonicClock()};
+  UpdateSink* sink_ = nullptr;
+  std::optional<RouterLink> link_;
+};
+
+const JobKey kKey = {.job = {.high = 1, .low = 2}, .attempt = 3};
+
 TEST(RouterLink, StatesTheProtocolThatItSpeaksAndIgnoresFeaturesThatItDoesNotKnow) {
-  FakeRouter router(Answer(rpc::kProtocolVersion, ~uint64_t{0}));
-  RouterLink link(LinkTo(router));
-  link.Start();
-  // Several heartbeats after the answer: the worker has read it and stays.
-  const FakeRouter::Seen seen = router.AwaitSeen([](const FakeRouter::Seen& s) { return s.heartbeats >= 4; });
-  link.Stop();
-  EXPECT_EQ(seen.hellos, 1);
+  FakeRouter router(Answer());
+  LinkedWorker worker(router.target());
+  const FakeRouter::Seen seen = router.AwaitMessages(4);
+  ASSERT_EQ(seen.hellos.size(), 1u);
   EXPECT_EQ(seen.closed, 0);
-  EXPECT_EQ(seen.last_hello.protocol_version(), rpc::kProtocolVersion);
-  EXPECT_EQ(seen.last_hello.features(), rpc::kProtocolFeatures);
+  EXPECT_EQ(seen.hellos[0].protocol_version(), rpc::kProtocolVersion);
+  EXPECT_EQ(seen.hellos[0].features(), rpc::kProtocolFeatures);
+  EXPECT_EQ(seen.hellos[0].resumes(), "");
+  for (const pb::WorkerMessage& message : seen.messages) {
+    EXPECT_EQ(message.membership(), std::string(16, 'b'));
+    EXPECT_EQ(message.load().free_blocks(), 5);
+  }
 }
 
 TEST(RouterLink, LeavesARouterOfAnotherProtocolVersionAndAsksAgain) {
   for (const uint32_t version : {rpc::kProtocolVersion - 1, rpc::kProtocolVersion + 1}) {
-    FakeRouter router(Answer(version, 0));
-    RouterLink link(LinkTo(router));
-    link.Start();
-    router.AwaitSeen([](const FakeRouter::Seen& s) { return s.closed >= 1 && s.hellos >= 2; });
-    link.Stop();
+    FakeRouter router(Answer(version));
+    LinkedWorker worker(router.target());
+    const auto seen = router.AwaitSeen([](const FakeRouter::Seen& s) { return s.closed >= 1 && s.hellos.size() >= 2; });
+    EXPECT_TRUE(seen.messages.empty());
+    EXPECT_FALSE(worker.link().is_member());
   }
+}
+
+TEST(RouterLink, JoinsAgainWithinASecondOfTheEndOfItsMembershipAndSaysWhichItHad) {
+  FakeRouter router(Answer());
+  LinkedWorker worker(router.target());
+  for (size_t joins = 1; joins <= 3; ++joins) {
+    router.AwaitHellos(joins);
+    router.AwaitMessages(1);
+    const absl::Time ended = absl::Now();
+    router.End({grpc::StatusCode::UNAVAILABLE, "given up"});
+    const FakeRouter::Seen seen = router.AwaitHellos(joins + 1);
+    EXPECT_LT(seen.hello_times.back() - ended, absl::Seconds(1));
+    EXPECT_EQ(seen.hellos.back().resumes(), std::string(16, static_cast<char>('a' + joins)));
+  }
+}
+
+TEST(RouterLink, TheEndOfTheMembershipCancelsItsCallsAndTheNextOneStartsAnew) {
+  FakeRouter router(Answer());
+  LinkedWorker worker(router.target());
+  router.AwaitMessages(1);
+  router.Say(StartOf(1, kKey));
+  worker.AwaitStarted(1);
+  router.End({grpc::StatusCode::UNAVAILABLE, "given up"});
+  worker.AwaitCancelled(kKey);
+  router.AwaitHellos(2);
+  router.AwaitMessages(1);
+  const JobKey next = {.job = kKey.job, .attempt = 4};
+  router.Say(StartOf(1, next));
+  worker.AwaitStarted(2);
+  worker.Say([&](UpdateSink& sink) { sink.Update(next, {.kind = WorkerUpdate::Kind::kStarted, .token = {}}); });
+  router.AwaitSeen([](const FakeRouter::Seen& s) {
+    return std::any_of(s.messages.begin(), s.messages.end(), [](const auto& m) { return m.started_size() == 1; });
+  });
+}
+
+TEST(RouterLink, StartsAndCancelsReachThePhaseAndItsReportsTheRouter) {
+  FakeRouter router(Answer());
+  LinkedWorker worker(router.target());
+  router.AwaitMessages(1);
+  router.Say(StartOf(8, kKey));
+  worker.AwaitStarted(1);
+  worker.Say([](UpdateSink& sink) {
+    for (int32_t i = 0; i < 3; ++i) {
+      sink.Update(kKey, {.kind = WorkerUpdate::Kind::kToken, .token = {.index = i, .token = 10 + i}});
+    }
+  });
+  const FakeRouter::Seen seen = router.AwaitSeen([](const FakeRouter::Seen& s) {
+    return std::any_of(s.messages.begin(), s.messages.end(), [](const auto& m) { return m.tokens_size() > 0; });
+  });
+  const auto tokens = std::find_if(seen.messages.begin(), seen.messages.end(),
+                                   [](const pb::WorkerMessage& m) { return m.tokens_size() > 0; });
+  EXPECT_EQ(tokens->tokens_size(), 3) << "a round is one message";
+  EXPECT_EQ(tokens->tokens(2).call(), 8u);
+  EXPECT_EQ(tokens->membership(), std::string(16, 'b'));
+  pb::RouterMessage cancel;
+  cancel.add_cancels(8);
+  router.Say(cancel);
+  worker.AwaitCancelled(kKey);
+}
+
+TEST(RouterLink, AHeartbeatComesAsOftenAsTheRouterAsks) {
+  FakeRouter router(Answer(rpc::kProtocolVersion, 100));
+  LinkedWorker worker(router.target());
+  const FakeRouter::Seen seen = router.AwaitMessages(6);
+  // The first comes at once.
+  EXPECT_GE(absl::Now() - seen.hello_times[0], absl::Milliseconds(5 * 100 - 50));
+}
+
+TEST(RouterLink, SaysThatItDrainsAndHearsTheRoutersConsent) {
+  FakeRouter router(Answer());
+  LinkedWorker worker(router.target());
+  router.AwaitMessages(1);
+  worker.link().Drain();
+  router.AwaitSeen(
+      [](const FakeRouter::Seen& s) { return !s.messages.empty() && s.messages.back().load().draining(); });
+  pb::RouterMessage accepted;
+  accepted.set_drain_accepted(true);
+  router.Say(accepted);
+  worker.AwaitDrainAccepted();
+  worker.AwaitServing({true, false});
+}
+
+TEST(RouterLink, AWorkerWhoseEngineIsStuckDoesNotJoinUntilItMovesAgain) {
+  FakeRouter router(Answer());
+  LinkedWorker worker(router.target(), kEngineStallMs + 1);
+  EXPECT_FALSE(worker.link().is_member());
+  worker.SetStepAge(kEngineStallMs);
+  router.AwaitMessages(1);
+  worker.AwaitServing({true});
+  worker.SetStepAge(kEngineStallMs + 1);
+  worker.AwaitServing({true, false});
+}
+
+TEST(RouterLink, ServesWhileItIsAMember) {
+  FakeRouter router(Answer());
+  LinkedWorker worker(router.target());
+  router.AwaitMessages(1);
+  EXPECT_TRUE(worker.link().is_member());
+  router.End({grpc::StatusCode::UNAVAILABLE, "given up"});
+  worker.AwaitServing({true, false, true});
+}
+
+TEST(RouterLink, StopLeavesTheRouterAndIsHeardThere) {
+  FakeRouter router(Answer());
+  {
+    LinkedWorker worker(router.target());
+    router.AwaitMessages(1);
+  }
+  router.AwaitSeen([](const FakeRouter::Seen& s) { return s.closed == 1; });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "worker/worker_core.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/check.h"
@@ -14,6 +15,11 @@ kvtransfer::KvSourceOptions SourceOptions(const WorkerCoreOptions& options, cons
           .block_bytes = surroundings.pool.block_bytes()};
 }
 
+engine::PrefixNames DrawPrefixNames(RandomSource& random) {
+  const Id128 key = random.NextId();
+  return engine::PrefixNames({.first = key.high, .second = key.low});
+}
+
 }  // namespace
 
 WorkerCore::WorkerCore(const WorkerCoreOptions& options, const WorkerSurroundings& surroundings)
@@ -21,18 +27,19 @@ WorkerCore::WorkerCore(const WorkerCoreOptions& options, const WorkerSurrounding
       clock_(surroundings.clock),
       pool_(surroundings.pool),
       fetcher_(surroundings.fetcher),
-      engine_(options.engine, surroundings.runner, surroundings.pool),
-      kv_server_(SourceOptions(options, surroundings), surroundings.clock, engine_, surroundings.replies) {}
+      engine_(options.engine, surroundings.runner, surroundings.pool, DrawPrefixNames(surroundings.random)),
+      kv_server_(SourceOptions(options, surroundings), surroundings.clock, engine_, surroundings.replies,
+                 surroundings.access) {}
 
 void WorkerCore::SetReceiver(KvReceiver& receiver) {
   BATON_CHECK(receiver_ == nullptr) << "one phase of a worker pulls";
   receiver_ = &receiver;
 }
 
-void WorkerCore::MakeLoop(std::function<void()> after_round, engine::StepGate* gate) {
+void WorkerCore::MakeLoop(std::function<void()> report, engine::StepGate* gate) {
   std::vector<engine::PhasePolicy*> policies = {&kv_server_};
   policies.insert(policies.end(), phases_.begin(), phases_.end());
-  loop_.emplace(engine_, clock_, std::move(policies), std::move(after_round), gate);
+  loop_.emplace(engine_, clock_, std::move(policies), std::move(report), gate);
 }
 
 WorkerLoad WorkerCore::Load() const {
@@ -46,6 +53,12 @@ WorkerLoad WorkerCore::Load() const {
           .preempted = load.preempted,
           .pending_prompt_tokens = pending_prompt_tokens,
           .touched_end = load.touched_end};
+}
+
+int32_t WorkerCore::headroom_blocks() const {
+  int32_t blocks = 0;
+  for (const PhaseCore* phase : phases_) blocks = std::max(blocks, phase->headroom_blocks());
+  return blocks;
 }
 
 }  // namespace baton::worker

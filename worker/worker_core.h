@@ -12,10 +12,12 @@
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/kv_pool.h"
+#include "common/random.h"
 #include "engine/engine.h"
 #include "engine/engine_loop.h"
 #include "engine/model_runner.h"
 #include "engine/step_gate.h"
+#include "kvtransfer/block_access.h"
 #include "kvtransfer/fetch_replies.h"
 #include "worker/kv_fetcher.h"
 #include "worker/kv_server.h"
@@ -27,6 +29,8 @@ class PhaseCore : public engine::PhasePolicy {
  public:
   // Prompt tokens of jobs that the engine does not know yet.
   virtual int64_t waiting_prompt_tokens() const { return 0; }
+  // Blocks that stay free beyond those of a new job, unless the pool is idle.
+  virtual int32_t headroom_blocks() const { return 0; }
 };
 
 struct WorkerCoreOptions {
@@ -39,10 +43,14 @@ struct WorkerCoreOptions {
 // What the core works with and calls. All of it outlives the core.
 struct WorkerSurroundings {
   const Clock& clock;
+  // The key of the worker's prefix names is drawn from it.
+  RandomSource& random;
   engine::ModelRunner& runner;
   KvPool& pool;
   // The worker's end of the Fetch streams that readers open.
   kvtransfer::FetchReplies& replies;
+  // How those readers reach the pool.
+  kvtransfer::BlockAccess& access;
   KvFetcher& fetcher;
 };
 
@@ -68,7 +76,7 @@ class WorkerCore {
   void SetReceiver(KvReceiver& receiver);
   // Once, after the last phase; both as in EngineLoop.
   void MakeLoop(
-      std::function<void()> after_round = [] {}, engine::StepGate* gate = nullptr);
+      std::function<void()> report = [] {}, engine::StepGate* gate = nullptr);
 
   const WorkerCoreOptions& options() const { return options_; }
   const Clock& clock() const { return clock_; }
@@ -81,6 +89,8 @@ class WorkerCore {
   engine::EngineLoop& loop() { return *loop_; }
 
   WorkerLoad Load() const;
+  // The largest of the phases. Constant.
+  int32_t headroom_blocks() const;
 
  private:
   const WorkerCoreOptions options_;

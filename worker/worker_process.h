@@ -20,9 +20,11 @@
 #include "engine/model_runner.h"
 #include "engine/step_gate.h"
 #include "kvtransfer/transport.h"
+#include "kvtransfer/transport_access.h"
 #include "worker/fetch_endpoint.h"
 #include "worker/page_populator.h"
 #include "worker/phase.h"
+#include "worker/router_calls.h"
 #include "worker/router_link.h"
 #include "worker/transfer_fetcher.h"
 #include "worker/worker_core.h"
@@ -60,7 +62,8 @@ class WorkerProcess {
 
   // host:port of the worker's services.
   const std::string& address() const { return server_.address; }
-  // Tells the router, then waits until no job is left or the time is over.
+  // Tells the router, then waits until the router has accepted that and no job is left, or the time is over. A job that
+  // the router placed before it knew is served.
   void Drain(int64_t timeout_ms);
 
  private:
@@ -68,24 +71,32 @@ class WorkerProcess {
                 std::vector<std::unique_ptr<Phase>> phases);
 
   absl::Status Serve();
-  internal::v1::WorkerHello Hello() const;
+  internal::v1::Hello Hello() const;
   // On the loop.
-  void PublishLoad();
-  internal::v1::WorkerHeartbeat Load();
+  void Report();
+  internal::v1::Load Load() ABSL_LOCKS_EXCLUDED(load_mutex_);
+  // No job is here, and the router sends none any more.
+  bool MayEnd() ABSL_LOCKS_EXCLUDED(load_mutex_);
 
   const WorkerProcessOptions options_;
   const WorkerParts parts_;
   HostKvPool pool_;
   PagePopulator populator_;
   FetchEndpoint fetch_endpoint_;
+  kvtransfer::TransportAccess access_;
   TransferFetcher fetcher_;
   WorkerCore core_;
   const std::vector<std::unique_ptr<Phase>> phases_;
+  // The loop's.
+  RouterCalls calls_;
   std::thread loop_thread_;
+  rpc::ServingState serving_;
   rpc::GrpcServer server_;
   std::unique_ptr<RouterLink> link_;
   absl::Mutex load_mutex_;
-  internal::v1::WorkerHeartbeat load_ ABSL_GUARDED_BY(load_mutex_);
+  internal::v1::Load load_ ABSL_GUARDED_BY(load_mutex_);
+  bool idle_ ABSL_GUARDED_BY(load_mutex_) = true;
+  bool drain_accepted_ ABSL_GUARDED_BY(load_mutex_) = false;
 };
 
 }  // namespace baton::worker

@@ -31,7 +31,8 @@ class Session {
         blocks_(sequences * BlocksEach(runner.kv_layout().groups(), tokens_each, chunk_tokens)),
         kv_(static_cast<size_t>(blocks_) * runner.kv_layout().block_bytes()),
         pool_(absl::MakeSpan(kv_.data(), kv_.bytes()), runner.kv_layout().block_bytes()),
-        engine_({.chunk_tokens = chunk_tokens, .max_sequences = sequences, .prefix_cache = false}, runner, pool_) {}
+        engine_({.chunk_tokens = chunk_tokens, .max_sequences = sequences, .prefix_cache = false}, runner, pool_,
+                engine::PrefixNames({1, 2})) {}
 
   // Submits `count` prompts.
   void Submit(int count, int prompt_tokens, int max_tokens) {

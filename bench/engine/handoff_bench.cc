@@ -13,6 +13,7 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/digest.h"
+#include "common/ids.h"
 #include "common/status.h"
 #include "kvtransfer/bandwidth_probe.h"
 #include "kvtransfer/transport.h"
@@ -26,6 +27,8 @@ using kvtransfer::ReadCompletion;
 using kvtransfer::Transport;
 
 constexpr size_t kPipeBytes = 4096;
+// The one fetch that reads.
+constexpr Id128 kFetch{.high = 1, .low = 1};
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeKind(const std::string& kind) {
   kvtransfer::TransportOptions options;
@@ -65,6 +68,7 @@ class OwnerProcess {
     const auto region = (*transport)->AllocateRegion(bytes);
     if (!region.ok()) _exit(1);
     std::memset(region->data(), 1, bytes);
+    (*transport)->grants().Grant(kFetch, {{.offset = 0, .bytes = bytes}});
     const auto address = (*transport)->Address();
     if (!address.ok() || write(out, address->data(), address->size()) != static_cast<ssize_t>(address->size()))
       _exit(1);
@@ -83,7 +87,7 @@ class OwnerProcess {
 absl::StatusOr<int64_t> ReadNs(Transport& transport, PeerId peer, const std::vector<CopyRange>& ranges) {
   std::vector<ReadCompletion> completions;
   const TimeNs begin = MonotonicClock().Now();
-  BATON_RETURN_IF_ERROR(transport.StartRead(peer, ranges).status());
+  BATON_RETURN_IF_ERROR(transport.StartRead(peer, kFetch, ranges).status());
   while (completions.empty()) {
     transport.WaitForEvent(kNsPerSecond);
     transport.Poll(completions);

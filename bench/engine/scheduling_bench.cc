@@ -44,7 +44,7 @@ std::vector<double> StepMicroseconds(int sequences, int steps, int vocab_size) {
   const int blocks = sequences * (BlocksForTokens(kPromptTokens + max_tokens) + 1);
   std::vector<uint8_t> memory(static_cast<size_t>(blocks) * model.kv_layout().block_bytes());
   HostKvPool pool(absl::MakeSpan(memory), model.kv_layout().block_bytes());
-  engine::Engine engine({.chunk_tokens = 256, .max_sequences = sequences}, model, pool);
+  engine::Engine engine({.chunk_tokens = 256, .max_sequences = sequences}, model, pool, engine::PrefixNames({1, 2}));
   for (int i = 0; i < sequences; ++i) {
     engine::SequenceSpec spec;
     spec.prompt.assign(kPromptTokens, i % kPromptIds);

@@ -25,8 +25,8 @@ absl::Status FromGrpc(const grpc::Status& status, const std::string& target) {
 
 GrpcClient::GrpcClient(const GrpcClientOptions& options)
     : options_(options),
-      stub_(v1::GenerationService::NewStub(
-          grpc::CreateCustomChannel(options.target, grpc::InsecureChannelCredentials(), rpc::ChannelArguments()))) {}
+      stub_(v1::GenerationService::NewStub(grpc::CreateCustomChannel(options.target, grpc::InsecureChannelCredentials(),
+                                                                     rpc::ClientChannelArguments()))) {}
 
 absl::StatusOr<v1::Model> GrpcClient::FindModel() {
   grpc::ClientContext context;
@@ -57,7 +57,8 @@ absl::StatusOr<int> GrpcClient::Generate(const LoadRequest& request, const std::
   int made = 0;
   while (reader->Read(&response)) {
     if (response.has_finished()) made = response.finished().usage().output_tokens();
-    if (response.output().tokens_size() > 0) on_output();
+    // The router merges what this client did not take at once.
+    for (int i = 0; i < response.output().tokens_size(); ++i) on_output();
   }
   if (const grpc::Status status = reader->Finish(); !status.ok()) return FromGrpc(status, options_.target);
   return made;

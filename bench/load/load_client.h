@@ -20,8 +20,8 @@ class LoadClient {
   virtual ~LoadClient() = default;
 
   // Runs one greedy request to the end of its stream and returns how many tokens the server says it generated. End
-  // tokens do not end the request. Calls `on_output` for each message with output as it arrives. Blocks; any number of
-  // threads may call it at once.
+  // tokens do not end the request. Calls `on_output` as output arrives, for each token or, where the server does not
+  // number them, each piece of text. Blocks; any number of threads may call it at once.
   virtual absl::StatusOr<int> Generate(const LoadRequest& request, const std::function<void()>& on_output) = 0;
 };
 

@@ -52,8 +52,8 @@ class Server:
 
 
 class BatonServer(Server):
-    def __init__(self, binary, model, threads, roles, log):
-        super().__init__([binary, "serve", model, "--threads", threads, "--grpc-port", 0, "--max-seqs", 64,
+    def __init__(self, binary, model, threads, roles, log, max_seqs=64):
+        super().__init__([binary, "serve", model, "--threads", threads, "--grpc-port", 0, "--max-seqs", max_seqs,
                           "--kv-memory", "1GiB", "--no-prefix-cache", *roles], log)
         line = self.process.stdout.readline()
         if not line.startswith("ready "):

@@ -11,10 +11,13 @@ constexpr int kKeepaliveTimeMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 5'000;
 constexpr int kMaxReconnectBackoffMs = 1'000;
 constexpr int kMinPingIntervalMs = 5'000;
+// A worker's host that does not answer at all is given up after this time.
+constexpr int kWorkerConnectTimeoutMs = 5'000;
+// For a client, the call's own deadline is the limit where it is earlier.
+constexpr int kClientConnectTimeoutMs = 20'000;
 
-}  // namespace
-
-grpc::ChannelArguments ChannelArguments() {
+// An argument that is set twice keeps its first value.
+grpc::ChannelArguments MakeArguments(int connect_timeout_ms) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxInternalMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxInternalMessageBytes);
@@ -22,12 +25,20 @@ grpc::ChannelArguments ChannelArguments() {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs / 10);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs / 10);
+  // This is also the time that gRPC gives a connection to come up, handshake included. It does not delay the next
+  // attempt after one that was refused.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, connect_timeout_ms);
   // Two tests or clusters on one host must not share connections' fate.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;
 }
+
+}  // namespace
+
+grpc::ChannelArguments ChannelArguments() { return MakeArguments(kWorkerConnectTimeoutMs); }
+
+grpc::ChannelArguments ClientChannelArguments() { return MakeArguments(kClientConnectTimeoutMs); }
 
 void ConfigureServer(grpc::ServerBuilder& builder, int max_receive_bytes) {
   builder.SetMaxReceiveMessageSize(max_receive_bytes > 0 ? max_receive_bytes : kMaxInternalMessageBytes);

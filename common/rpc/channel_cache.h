@@ -13,8 +13,11 @@
 
 namespace baton::rpc {
 
-// The arguments of all our channels and servers: bounds of messages, and keepalive, so that a dead peer is noticed.
+// The arguments of all our channels and servers: bounds of messages, and keepalive, so that a dead peer is noticed. A
+// connection between our own processes has 5 s to come up; a refused one fails at once.
 grpc::ChannelArguments ChannelArguments();
+// The same for clients of the router, which may be far away or start on a busy machine: 20 s, or the call's deadline.
+grpc::ChannelArguments ClientChannelArguments();
 // A `max_receive_bytes` of 0 means the bound of messages between our own processes.
 void ConfigureServer(grpc::ServerBuilder& builder, int max_receive_bytes = 0);
 

@@ -25,44 +25,6 @@ struct ClientCallbacks {
   std::function<void(const grpc::Status&)> on_done;
 };
 
-// One request, many responses.
-template <typename Request, typename Response>
-class ClientStream final : public grpc::ClientReadReactor<Response> {
- public:
-  // `start` is the stub's async method: start(context, request, reactor).
-  template <typename StartCall>
-  static std::shared_ptr<ClientStream> Create(Request request, StartCall start, ClientCallbacks<Response> callbacks) {
-    auto stream = std::make_shared<ClientStream>();
-    stream->self_ = stream;
-    stream->request_ = std::move(request);
-    stream->callbacks_ = std::move(callbacks);
-    start(&stream->context_, &stream->request_, stream.get());
-    stream->StartRead(&stream->response_);
-    stream->StartCall();
-    return stream;
-  }
-
-  void Cancel() { context_.TryCancel(); }
-
-  void OnReadDone(bool ok) override {
-    if (!ok) return;
-    callbacks_.on_message(response_);
-    this->StartRead(&response_);
-  }
-  void OnDone(const grpc::Status& status) override {
-    const auto on_done = std::move(callbacks_.on_done);
-    self_.reset();
-    on_done(status);
-  }
-
- private:
-  grpc::ClientContext context_;
-  Request request_;
-  Response response_;
-  ClientCallbacks<Response> callbacks_;
-  std::shared_ptr<ClientStream> self_;
-};
-
 // Many requests, many responses.
 template <typename Request, typename Response>
 class ClientBidi final : public grpc::ClientBidiReactor<Request, Response> {

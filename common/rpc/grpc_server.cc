@@ -2,34 +2,77 @@
 
 #include <grpc/support/time.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/health_check_service_interface.h>
+
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc/channel_cache.h"
+#include "common/status.h"
 
 namespace baton::rpc {
 
+void ServingState::Set(bool serving) {
+  absl::MutexLock lock(&mutex_);
+  serving_ = serving;
+  Tell();
+}
+
+void ServingState::Attach(grpc::Server& server, std::vector<std::string> names) {
+  absl::MutexLock lock(&mutex_);
+  health_ = server.GetHealthCheckService();
+  names_ = std::move(names);
+  Tell();
+}
+
+void ServingState::Shut() {
+  absl::MutexLock lock(&mutex_);
+  shut_ = true;
+  Tell();
+}
+
+void ServingState::Tell() {
+  if (health_ == nullptr) return;
+  for (const std::string& name : names_) health_->SetServingStatus(name, serving_ && !shut_);
+}
+
+absl::StatusOr<GrpcServer> BuildGrpcServer(grpc::ServerBuilder& builder, const ListenAddress& where, bool has_health) {
+  // gRPC keeps this for the whole process, and looks at it when a server is built.
+  grpc::EnableDefaultHealthCheckService(has_health);
+  int bound_port = 0;
+  GrpcServer result;
+  if (where.clients.has_value()) {
+    CapClients(builder, *where.clients);
+    auto gate = ConnectionGate::Create(
+        {.bind = where.bind, .port = where.port, .max_connections = where.clients->connections}, builder);
+    if (gate.ok()) {
+      bound_port = (*gate)->port();
+      result.gate = *std::move(gate);
+    }
+  } else {
+    builder.AddListeningPort(absl::StrCat(where.bind, ":", where.port), grpc::InsecureServerCredentials(), &bound_port);
+  }
+  if (result.gate != nullptr || !where.clients.has_value()) result.server = builder.BuildAndStart();
+  if (result.server == nullptr || bound_port == 0) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", where.bind, ":", where.port,
+                                               ": the port is in use or not ours; choose another ", where.port_flag));
+  }
+  if (result.gate != nullptr) result.gate->Start();
+  // Processes on this host reach a wildcard address by loopback.
+  const bool wildcard = where.bind == "0.0.0.0" || where.bind == "[::]";
+  result.address = absl::StrCat(wildcard ? "127.0.0.1" : where.bind, ":", bound_port);
+  return result;
+}
+
 absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options) {
-  const std::string& bind = options.bind;
-  grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   ConfigureServer(builder, options.max_receive_bytes);
-  int bound_port = 0;
-  builder.AddListeningPort(absl::StrCat(bind, ":", options.port), grpc::InsecureServerCredentials(), &bound_port);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
-  GrpcServer result;
-  result.server = builder.BuildAndStart();
-  if (result.server == nullptr || bound_port == 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", bind, ":", options.port,
-                                               ": the port is in use or not ours; choose another --grpc-port"));
-  }
-  for (const std::string& name : options.health_names) {
-    result.server->GetHealthCheckService()->SetServingStatus(name, true);
-  }
-  // Processes on this host reach a wildcard address by loopback.
-  const bool wildcard = bind == "0.0.0.0" || bind == "[::]";
-  result.address = absl::StrCat(wildcard ? "127.0.0.1" : bind, ":", bound_port);
+  BATON_ASSIGN_OR_RETURN(
+      GrpcServer result,
+      BuildGrpcServer(builder, {.bind = options.bind, .port = options.port, .clients = options.clients},
+                      /*has_health=*/true));
+  if (options.serving != nullptr) options.serving->Attach(*result.server, options.health_names);
   return result;
 }
 

@@ -3,13 +3,19 @@
 #define BATON_COMMON_RPC_GRPC_SERVER_H_
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/rpc/client_caps.h"
+#include "common/rpc/connection_gate.h"
 
 namespace baton::rpc {
 
@@ -17,17 +23,56 @@ struct GrpcServer {
   std::unique_ptr<grpc::Server> server;
   // host:port at which others reach the server.
   std::string address;
+  // A server for clients has one; it ends before the server does.
+  std::unique_ptr<ConnectionGate> gate = nullptr;
+};
+
+struct ListenAddress {
+  std::string bind;
+  // 0: any free one.
+  int port = 0;
+  // Named by the error when the port is taken.
+  const char* port_flag = "--grpc-port";
+  // Set for a server whose clients are not our own processes.
+  std::optional<ClientCaps> clients = std::nullopt;
+};
+
+// Whether a process can serve, as the health service of its gRPC server says it. Thread-safe.
+class ServingState {
+ public:
+  // Not serving at first.
+  void Set(bool serving) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Once: the health service of `server` answers for `names` from now on. The server outlives the last Set.
+  void Attach(grpc::Server& server, std::vector<std::string> names) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The process ends: not serving, whatever is set later.
+  void Shut() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  absl::Mutex mutex_;
+  bool serving_ ABSL_GUARDED_BY(mutex_) = false;
+  bool shut_ ABSL_GUARDED_BY(mutex_) = false;
+  grpc::HealthCheckServiceInterface* health_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::vector<std::string> names_ ABSL_GUARDED_BY(mutex_);
 };
 
 struct GrpcServerOptions {
   std::string bind;
   int port = 0;
   std::vector<grpc::Service*> services = {};
-  // Full names of services that the health service answers for, besides the server as a whole.
+  // Full names of services whose health is `serving`, which outlives the server; "" means the server as a whole. What
+  // is not named serves as long as the server does.
   std::vector<std::string> health_names = {};
+  ServingState* serving = nullptr;
   // 0 allows the largest message that our own processes send each other.
   int max_receive_bytes = 0;
+  // As in ListenAddress.
+  std::optional<ClientCaps> clients = std::nullopt;
 };
+
+// Builds the server of what `builder` has already.
+absl::StatusOr<GrpcServer> BuildGrpcServer(grpc::ServerBuilder& builder, const ListenAddress& where, bool has_health);
 
 // Adds the health and reflection services. UNAVAILABLE, naming the port, when the port is taken.
 absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options);

@@ -9,12 +9,35 @@
 namespace baton::rpc {
 namespace pb = internal::v1;
 
+constexpr size_t kIdBytes = 16;
+
 grpc::Status ToGrpc(const absl::Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {
   return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
+}
+
+std::string ToBytes(const Id128& id) {
+  std::string bytes(kIdBytes, '\0');
+  for (size_t i = 0; i < kIdBytes; ++i) {
+    const uint64_t half = i < kIdBytes / 2 ? id.high : id.low;
+    bytes[i] = static_cast<char>(half >> (56 - 8 * (i % 8)));
+  }
+  return bytes;
+}
+
+absl::StatusOr<Id128> FromBytes(const std::string& bytes) {
+  if (bytes.size() != kIdBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("an id of ", bytes.size(), " bytes instead of ", kIdBytes));
+  }
+  Id128 id;
+  for (size_t i = 0; i < kIdBytes; ++i) {
+    uint64_t& half = i < kIdBytes / 2 ? id.high : id.low;
+    half = half << 8 | static_cast<uint8_t>(bytes[i]);
+  }
+  return id;
 }
 
 void ToProto(const JobKey& key, pb::JobKey* proto) {
@@ -71,6 +94,8 @@ void ToProto(const WorkerJob& job, TimeNs now, pb::JobParams* proto) {
   proto->set_tenant(job.tenant);
   if (job.deadline != kNever) proto->set_timeout_ms(std::max<int64_t>(1, (job.deadline - now) / kNsPerMs));
   proto->set_want_kv_digest(job.want_kv_digest);
+  proto->set_secret(ToBytes(job.secret));
+  proto->set_traceparent(job.traceparent);
 }
 
 absl::StatusOr<WorkerJob> FromProto(const pb::JobParams& proto, TimeNs now) {
@@ -83,10 +108,16 @@ absl::StatusOr<WorkerJob> FromProto(const pb::JobParams& proto, TimeNs now) {
   job.tenant = proto.tenant();
   if (proto.timeout_ms() > 0) job.deadline = After(now, std::min(proto.timeout_ms(), kMaxTimeoutMs));
   job.want_kv_digest = proto.want_kv_digest();
+  BATON_ASSIGN_OR_RETURN(job.secret, FromBytes(proto.secret()));
+  job.traceparent = proto.traceparent();
   return job;
 }
 
-void ToProto(const OutputToken& token, pb::Token* proto) {
+namespace {
+
+// `Proto` is Token or CallToken.
+template <typename Proto>
+void FillToken(const OutputToken& token, Proto* proto) {
   proto->set_index(token.index);
   proto->set_id(token.token);
   proto->set_finish(static_cast<pb::Finish>(token.finish));
@@ -97,7 +128,8 @@ void ToProto(const OutputToken& token, pb::Token* proto) {
   }
 }
 
-absl::StatusOr<OutputToken> FromProto(const pb::Token& proto) {
+template <typename Proto>
+absl::StatusOr<OutputToken> ReadToken(const Proto& proto) {
   if (!pb::Finish_IsValid(proto.finish())) {
     return absl::InvalidArgumentError(
         absl::StrCat("output token ", proto.index(), " has the unknown finish ", static_cast<int>(proto.finish())));
@@ -117,65 +149,72 @@ absl::StatusOr<OutputToken> FromProto(const pb::Token& proto) {
   return token;
 }
 
-void ToProto(const WorkerUpdate& update, pb::WorkerUpdate* proto) {
-  switch (update.kind) {
-    case WorkerUpdate::Kind::kStarted:
-      proto->mutable_started()->set_cached_tokens(update.cached_tokens);
-      return;
-    case WorkerUpdate::Kind::kKvCommitted:
-      proto->mutable_kv_committed();
-      return;
-    case WorkerUpdate::Kind::kToken:
-      return ToProto(update.token, proto->mutable_token());
-    case WorkerUpdate::Kind::kFinished:
-      break;
-  }
-  pb::JobFinished* finished = proto->mutable_finished();
-  finished->set_kv_digest(update.kv_digest);
-  finished->set_queue_ns(update.times.queue_ns);
-  finished->set_compute_ns(update.times.compute_ns);
-  finished->set_read_ns(update.times.read_ns);
-  finished->set_digest_ns(update.times.digest_ns);
-  finished->set_transfer_tail_ns(update.times.transfer_tail_ns);
-  finished->set_transfer_bytes(update.times.transfer_bytes);
+void FillFinished(const WorkerUpdate& update, pb::CallFinished* proto) {
+  proto->set_kv_digest(update.kv_digest);
+  proto->set_queue_ns(update.times.queue_ns);
+  proto->set_compute_ns(update.times.compute_ns);
+  proto->set_read_ns(update.times.read_ns);
+  proto->set_digest_ns(update.times.digest_ns);
+  proto->set_transfer_tail_ns(update.times.transfer_tail_ns);
+  proto->set_transfer_bytes(update.times.transfer_bytes);
 }
 
-absl::StatusOr<WorkerUpdate> FromProto(const pb::WorkerUpdate& proto) {
-  WorkerUpdate update;
-  switch (proto.update_case()) {
-    case pb::WorkerUpdate::kStarted:
-      update.kind = WorkerUpdate::Kind::kStarted;
-      update.cached_tokens = proto.started().cached_tokens();
-      return update;
-    case pb::WorkerUpdate::kKvCommitted:
-      update.kind = WorkerUpdate::Kind::kKvCommitted;
-      return update;
-    case pb::WorkerUpdate::kToken: {
-      update.kind = WorkerUpdate::Kind::kToken;
-      BATON_ASSIGN_OR_RETURN(update.token, FromProto(proto.token()));
-      return update;
-    }
-    case pb::WorkerUpdate::kFinished:
-      break;
-    case pb::WorkerUpdate::UPDATE_NOT_SET:
-      return absl::InvalidArgumentError("a worker update without content");
-  }
-  const pb::JobFinished& finished = proto.finished();
-  update.kind = WorkerUpdate::Kind::kFinished;
-  update.kv_digest = finished.kv_digest();
-  update.times = {.queue_ns = finished.queue_ns(),
-                  .compute_ns = finished.compute_ns(),
-                  .read_ns = finished.read_ns(),
-                  .digest_ns = finished.digest_ns(),
-                  .transfer_tail_ns = finished.transfer_tail_ns(),
-                  .transfer_bytes = finished.transfer_bytes()};
+}  // namespace
+
+void ToProto(const OutputToken& token, pb::Token* proto) { FillToken(token, proto); }
+
+absl::StatusOr<OutputToken> FromProto(const pb::Token& proto) { return ReadToken(proto); }
+
+absl::StatusOr<OutputToken> FromProto(const pb::CallToken& proto) { return ReadToken(proto); }
+
+WorkerUpdate FromProto(const pb::CallFinished& proto) {
+  WorkerUpdate update{.kind = WorkerUpdate::Kind::kFinished, .token = {}};
+  update.kv_digest = proto.kv_digest();
+  update.times = {.queue_ns = proto.queue_ns(),
+                  .compute_ns = proto.compute_ns(),
+                  .read_ns = proto.read_ns(),
+                  .digest_ns = proto.digest_ns(),
+                  .transfer_tail_ns = proto.transfer_tail_ns(),
+                  .transfer_bytes = proto.transfer_bytes()};
   return update;
 }
 
-absl::Status CheckIncarnation(const std::string& stated, const Incarnation& own) {
-  if (stated == own.ToHex()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("this process is incarnation ", own.ToHex(), ", not ", stated, ": it was restarted"));
+void AddReport(uint64_t call, const WorkerUpdate& update, pb::WorkerMessage* proto) {
+  switch (update.kind) {
+    case WorkerUpdate::Kind::kStarted: {
+      pb::CallStarted* started = proto->add_started();
+      started->set_call(call);
+      started->set_cached_tokens(update.cached_tokens);
+      return;
+    }
+    case WorkerUpdate::Kind::kKvCommitted:
+      return proto->add_kv_committed(call);
+    case WorkerUpdate::Kind::kToken: {
+      pb::CallToken* token = proto->add_tokens();
+      token->set_call(call);
+      return FillToken(update.token, token);
+    }
+    case WorkerUpdate::Kind::kFinished:
+      break;
+  }
+  pb::CallFinished* finished = proto->add_finished();
+  finished->set_call(call);
+  FillFinished(update, finished);
+}
+
+void AddEnd(uint64_t call, const absl::Status& status, pb::WorkerMessage* proto) {
+  pb::CallEnded* ended = proto->add_ended();
+  ended->set_call(call);
+  ended->set_code(static_cast<int32_t>(status.code()));
+  ended->set_message(std::string(status.message()));
+}
+
+absl::Status FromProto(const pb::CallEnded& proto, absl::Status& end) {
+  if (proto.code() < 0 || proto.code() > static_cast<int32_t>(absl::StatusCode::kUnauthenticated)) {
+    return absl::InvalidArgumentError(absl::StrCat("call ", proto.call(), " ended with the code ", proto.code()));
+  }
+  end = absl::Status(static_cast<absl::StatusCode>(proto.code()), proto.message());
+  return absl::OkStatus();
 }
 
 }  // namespace baton::rpc

@@ -4,6 +4,9 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "baton/internal/v1/worker.pb.h"
@@ -14,6 +17,10 @@ namespace baton::rpc {
 
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
+
+// The 16 bytes of an id, most significant first; FromBytes fails with INVALID_ARGUMENT for another number of bytes.
+std::string ToBytes(const Id128& id);
+absl::StatusOr<Id128> FromBytes(const std::string& bytes);
 
 void ToProto(const JobKey& key, internal::v1::JobKey* proto);
 absl::StatusOr<JobKey> FromProto(const internal::v1::JobKey& proto);
@@ -26,11 +33,15 @@ void ToProto(const OutputToken& token, internal::v1::Token* proto);
 // INVALID_ARGUMENT for an unknown finish, or log-probabilities that do not match their ids or exceed kMaxLogprobs.
 absl::StatusOr<OutputToken> FromProto(const internal::v1::Token& proto);
 
-void ToProto(const WorkerUpdate& update, internal::v1::WorkerUpdate* proto);
-absl::StatusOr<WorkerUpdate> FromProto(const internal::v1::WorkerUpdate& proto);
-
-// FAILED_PRECONDITION unless `stated` is this process's incarnation.
-absl::Status CheckIncarnation(const std::string& stated, const Incarnation& own);
+// Adds what a worker says about its call number `call` to the list of its kind.
+void AddReport(uint64_t call, const WorkerUpdate& update, internal::v1::WorkerMessage* proto);
+void AddEnd(uint64_t call, const absl::Status& status, internal::v1::WorkerMessage* proto);
+// As for Token.
+absl::StatusOr<OutputToken> FromProto(const internal::v1::CallToken& proto);
+// An update of kind kFinished.
+WorkerUpdate FromProto(const internal::v1::CallFinished& proto);
+// Sets `end` to how the call ended. INVALID_ARGUMENT for a code that no status has.
+absl::Status FromProto(const internal::v1::CallEnded& proto, absl::Status& end);
 
 }  // namespace baton::rpc
 

@@ -17,9 +17,14 @@ OutputToken LastToken() {
           .top = {{.token = 42, .logprob = -0.25f}, {.token = 9, .logprob = -1.5f}}};
 }
 
+pb::CallToken Sent(const OutputToken& token) {
+  pb::WorkerMessage message;
+  AddReport(1, {.kind = WorkerUpdate::Kind::kToken, .token = token}, &message);
+  return message.tokens(0);
+}
+
 TEST(Wire, ATokenKeepsItsFinishAndItsLogProbabilities) {
-  pb::Token proto;
-  ToProto(LastToken(), &proto);
+  const pb::CallToken proto = Sent(LastToken());
   const absl::StatusOr<OutputToken> token = FromProto(proto);
   ASSERT_TRUE(token.ok()) << token.status();
   EXPECT_EQ(*token, LastToken());
@@ -27,16 +32,14 @@ TEST(Wire, ATokenKeepsItsFinishAndItsLogProbabilities) {
 
 TEST(Wire, AnUnknownFinishIsRefused) {
   for (const int finish : {-1, 3, 1000}) {
-    pb::Token proto;
-    ToProto(LastToken(), &proto);
+    pb::CallToken proto = Sent(LastToken());
     proto.set_finish(static_cast<pb::Finish>(finish));
     EXPECT_TRUE(absl::IsInvalidArgument(FromProto(proto).status())) << finish;
   }
 }
 
 TEST(Wire, LogProbabilitiesThatDoNotMatchTheirTokensAreRefused) {
-  pb::Token proto;
-  ToProto(LastToken(), &proto);
+  pb::CallToken proto = Sent(LastToken());
   proto.add_top_ids(3);
   EXPECT_TRUE(absl::IsInvalidArgument(FromProto(proto).status()));
   proto.clear_top_ids();
@@ -48,15 +51,6 @@ TEST(Wire, LogProbabilitiesThatDoNotMatchTheirTokensAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(FromProto(proto).status()));
 }
 
-TEST(Wire, ADamagedTokenMakesItsUpdateDamaged) {
-  pb::WorkerUpdate proto;
-  ToProto(WorkerUpdate{.kind = WorkerUpdate::Kind::kToken, .token = LastToken()}, &proto);
-  EXPECT_EQ(FromProto(proto).value().token, LastToken());
-  proto.mutable_token()->add_top_ids(3);
-  EXPECT_TRUE(absl::IsInvalidArgument(FromProto(proto).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(FromProto(pb::WorkerUpdate()).status())) << "without content";
-}
-
 TEST(Wire, AJobKeyNamesJobAttemptAndChoice) {
   const JobKey key = {.job = {.high = 5, .low = 6}, .attempt = 3, .choice = 2};
   pb::JobKey proto;
@@ -66,6 +60,110 @@ TEST(Wire, AJobKeyNamesJobAttemptAndChoice) {
   EXPECT_EQ((JobKey{.job = key.job, .attempt = 3}).ToString(), absl::StrCat(key.job.ToHex(), "/3"));
   proto.set_job("no id");
   EXPECT_TRUE(absl::IsInvalidArgument(FromProto(proto).status()));
+}
+
+TEST(Wire, AnIdIsSixteenBytes) {
+  const Id128 id = {.high = 0x0102030405060708, .low = 0xf1f2f3f4f5f6f7f8};
+  const std::string bytes = ToBytes(id);
+  ASSERT_EQ(bytes.size(), 16u);
+  EXPECT_EQ(bytes[0], '\x01');
+  EXPECT_EQ(bytes[15], '\xf8');
+  EXPECT_EQ(FromBytes(bytes).value(), id);
+  for (const size_t size : {size_t{0}, size_t{15}, size_t{17}, size_t{32}}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(FromBytes(std::string(size, 'x')).status())) << size;
+  }
+}
+
+WorkerJob FullJob() {
+  return {.key = {.job = {.high = 5, .low = 6}, .attempt = 3, .choice = 2},
+          .secret = {.high = 7, .low = 8},
+          .prompt = {1, 70'000, 3},
+          .sampling = {.temperature = 0.5f,
+                       .top_k = 4,
+                       .top_p = 0.25f,
+                       .min_p = 0.125f,
+                       .repetition_penalty = 1.5f,
+                       .frequency_penalty = 0.75f,
+                       .presence_penalty = -0.5f,
+                       .seed = ~uint64_t{0},
+                       .max_tokens = 9,
+                       .min_tokens = 2,
+                       .ignore_eos = true,
+                       .stop_token_ids = {11, 12},
+                       .logprobs = 3},
+          .tenant = "tenant",
+          .deadline = 5 * kNsPerSecond,
+          .want_kv_digest = true,
+          .traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"};
+}
+
+TEST(Wire, AJobArrivesWithEverythingThatDecidesItsTokens) {
+  const WorkerJob sent = FullJob();
+  pb::JobParams proto;
+  ToProto(sent, /*now=*/2 * kNsPerSecond, &proto);
+  const absl::StatusOr<WorkerJob> job = FromProto(proto, /*now=*/1002 * kNsPerSecond);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->key, sent.key);
+  EXPECT_EQ(job->secret, sent.secret);
+  EXPECT_EQ(job->prompt, sent.prompt);
+  EXPECT_EQ(job->tenant, sent.tenant);
+  EXPECT_EQ(job->deadline, 1005 * kNsPerSecond) << "what is left, on the receiver's clock";
+  EXPECT_TRUE(job->want_kv_digest);
+  EXPECT_EQ(job->traceparent, sent.traceparent);
+  pb::JobParams again;
+  ToProto(*job, /*now=*/1002 * kNsPerSecond, &again);
+  EXPECT_EQ(again.SerializeAsString(), proto.SerializeAsString()) << "the sampling parameters too";
+}
+
+TEST(Wire, AJobWithoutADeadlineHasNoneAndADamagedSecretIsRefused) {
+  WorkerJob sent = FullJob();
+  sent.deadline = kNever;
+  pb::JobParams proto;
+  ToProto(sent, 0, &proto);
+  EXPECT_EQ(FromProto(proto, 1).value().deadline, kNever);
+  proto.set_secret("short");
+  EXPECT_TRUE(absl::IsInvalidArgument(FromProto(proto, 1).status()));
+}
+
+TEST(Wire, ReportsOfACallKeepTheirContent) {
+  const WorkerTimes times = {
+      .queue_ns = 1, .compute_ns = 2, .read_ns = 3, .digest_ns = 4, .transfer_tail_ns = 5, .transfer_bytes = 6};
+  pb::WorkerMessage message;
+  AddReport(4, {.kind = WorkerUpdate::Kind::kStarted, .cached_tokens = 16}, &message);
+  AddReport(4, {.kind = WorkerUpdate::Kind::kKvCommitted}, &message);
+  AddReport(4, {.kind = WorkerUpdate::Kind::kToken, .token = LastToken()}, &message);
+  AddReport(4, {.kind = WorkerUpdate::Kind::kFinished, .kv_digest = "d", .times = times}, &message);
+  AddEnd(5, absl::UnavailableError("gone"), &message);
+  ASSERT_EQ(message.started_size(), 1);
+  EXPECT_EQ(message.started(0).call(), 4u);
+  EXPECT_EQ(message.started(0).cached_tokens(), 16);
+  EXPECT_EQ(message.kv_committed(0), 4u);
+  EXPECT_EQ(message.tokens(0).call(), 4u);
+  EXPECT_EQ(FromProto(message.tokens(0)).value(), LastToken());
+  const WorkerUpdate finished = FromProto(message.finished(0));
+  EXPECT_EQ(finished.kv_digest, "d");
+  EXPECT_EQ(finished.times.queue_ns, 1);
+  EXPECT_EQ(finished.times.compute_ns, 2);
+  EXPECT_EQ(finished.times.read_ns, 3);
+  EXPECT_EQ(finished.times.digest_ns, 4);
+  EXPECT_EQ(finished.times.transfer_tail_ns, 5);
+  EXPECT_EQ(finished.times.transfer_bytes, 6);
+  EXPECT_EQ(message.ended(0).call(), 5u);
+  absl::Status end;
+  ASSERT_TRUE(FromProto(message.ended(0), end).ok());
+  EXPECT_EQ(end, absl::UnavailableError("gone"));
+}
+
+TEST(Wire, AnEndWithACodeThatNoStatusHasIsRefused) {
+  absl::Status end;
+  pb::CallEnded proto;
+  for (const int32_t code : {-1, 17, 1000}) {
+    proto.set_code(code);
+    EXPECT_TRUE(absl::IsInvalidArgument(FromProto(proto, end))) << code;
+  }
+  proto.set_code(16);
+  EXPECT_TRUE(FromProto(proto, end).ok());
+  EXPECT_EQ(end.code(), absl::StatusCode::kUnauthenticated);
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ namespace baton::rpc {
 template <typename Message>
 class WriteQueue {
  public:
-  // False when kMaxUnreadOutputMessages are waiting already.
+  // False when kMaxUnsentMessages are waiting already.
   bool Push(Message message) {
-    if (messages_.size() >= kMaxUnreadOutputMessages) return false;
+    if (messages_.size() >= kMaxUnsentMessages) return false;
     messages_.push_back(std::move(message));
     return true;
   }

@@ -12,6 +12,7 @@
 #include "common/check.h"
 #include "engine/engine.h"
 #include "engine/testing/fake_model.h"
+#include "gtest/gtest.h"
 
 namespace baton::engine {
 
@@ -75,7 +76,16 @@ class TestEngine {
       : model(model_options, options.chunk_tokens + options.max_sequences),
         memory(static_cast<size_t>(block_count) * model.kv_layout().block_bytes(), 0xa5),
         pool(absl::MakeSpan(memory), model.kv_layout().block_bytes()),
-        engine(options, model, pool) {}
+        engine(options, model, pool, PrefixNames({1, 2})) {}
+
+  // Whether the engine has work. Asked more often than the work of any test needs, it fails the test and says no, so
+  // that an engine that makes no progress does not make the test hang.
+  bool HasWork() {
+    constexpr int kMaxAnswers = 100'000;
+    if (++answers_ <= kMaxAnswers) return engine.HasWork();
+    ADD_FAILURE() << "the engine makes no progress";
+    return false;
+  }
 
   absl::Span<uint8_t> Block(BlockId block) {
     const size_t bytes = model.kv_layout().block_bytes();
@@ -86,6 +96,9 @@ class TestEngine {
   std::vector<uint8_t> memory;
   HostKvPool pool;
   Engine engine;
+
+ private:
+  int answers_ = 0;
 };
 
 }  // namespace baton::engine

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/rpc/wire.h"
 #include "common/status.h"
 
@@ -16,6 +17,10 @@ void Fill(const FetchOpen& open, pb::FetchRequest& proto) {
   message->set_fingerprint(open.fingerprint);
   message->set_first_block(open.first_block);
   message->set_lease_ms(open.lease_ms);
+  message->set_secret(rpc::ToBytes(open.secret));
+  message->set_reader_host(open.reader.host);
+  message->set_reader_pid_namespace(open.reader.pid_namespace);
+  message->set_reader_pid(open.reader.pid);
 }
 void Fill(const FetchRenew& renew, pb::FetchRequest& proto) { proto.mutable_renew()->set_sequence(renew.sequence); }
 void Fill(const FetchRelease&, pb::FetchRequest& proto) { proto.mutable_release(); }
@@ -25,8 +30,9 @@ void Fill(const FetchAccepted& accepted, pb::FetchResponse& proto) {
   proto.mutable_accepted()->set_block_bytes(accepted.block_bytes);
 }
 void Fill(const BlocksReady& ready, pb::FetchResponse& proto) {
+  pb::BlocksReady* const list = proto.mutable_blocks_ready();
   for (const BlockReady& block : ready.blocks) {
-    pb::BlockReady* message = proto.mutable_blocks_ready()->add_blocks();
+    pb::BlockReady* message = list->add_blocks();
     message->set_index(block.index);
     message->set_offset(block.offset);
     message->set_digest_high(block.digest.high);
@@ -42,6 +48,9 @@ void Fill(const FetchComplete& complete, pb::FetchResponse& proto) {
   rpc::ToProto(complete.first, message->mutable_first());
 }
 
+// Longer than any name of a host or a namespace. Waiting Fetches keep these strings.
+constexpr size_t kMaxReaderNameBytes = 256;
+
 absl::StatusOr<FetchRequest> ReadOpen(const pb::FetchOpen& proto) {
   FetchOpen open;
   BATON_ASSIGN_OR_RETURN(open.key, rpc::FromProto(proto.key()));
@@ -49,6 +58,11 @@ absl::StatusOr<FetchRequest> ReadOpen(const pb::FetchOpen& proto) {
   open.fingerprint = proto.fingerprint();
   open.first_block = proto.first_block();
   open.lease_ms = proto.lease_ms();
+  BATON_ASSIGN_OR_RETURN(open.secret, rpc::FromBytes(proto.secret()));
+  if (proto.reader_host().size() > kMaxReaderNameBytes || proto.reader_pid_namespace().size() > kMaxReaderNameBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("names of a reader have at most ", kMaxReaderNameBytes, " bytes"));
+  }
+  open.reader = {.host = proto.reader_host(), .pid_namespace = proto.reader_pid_namespace(), .pid = proto.reader_pid()};
   return open;
 }
 

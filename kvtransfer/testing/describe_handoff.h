@@ -19,6 +19,9 @@ namespace baton::kvtransfer {
 inline JobKey KeyOf(uint64_t number) { return {.job = {.high = 7, .low = number}, .attempt = 1}; }
 inline uint64_t NumberOf(const JobKey& key) { return key.job.low; }
 
+// The secret of a job's attempt.
+inline Id128 SecretOf(const JobKey& key) { return {.high = 99, .low = NumberOf(key)}; }
+
 inline constexpr Incarnation kSourceIncarnation{.high = 11, .low = 12};
 
 // Actions as short text, so that a test names all that an event causes: "Reply(1,Accepted) Grant(7,0)".

@@ -24,7 +24,7 @@ inline KvSinkOptions SinkOptions() {
   options.lease_ms = 4'000;
   options.renew_ms = 500;
   options.max_blocks_per_read = 2;
-  options.max_reads_in_flight = 2;
+  options.max_reads_per_peer = 2;
   options.max_rereads = 1;
   return options;
 }
@@ -44,6 +44,7 @@ class KvSinkTest : public testing::Test {
   void Start(uint64_t job, std::vector<BlockId> blocks, int32_t first_block = 0, TimeNs deadline = kNever) {
     FetchSpec spec;
     spec.key = KeyOf(job);
+    spec.secret = SecretOf(spec.key);
     spec.source_target = "prefill:1";
     spec.source = kSourceIncarnation;
     spec.fingerprint = "weights-1";

@@ -91,7 +91,7 @@ TEST_P(TransportConformance, MostRangesOfOneRead) {
                            reader.region.begin() + range.local_offset));
   }
   ranges.push_back({0, 0, 64});
-  EXPECT_EQ(reader.transport->StartRead(peer, ranges).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(reader.transport->StartRead(peer, kFetch, ranges).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_P(TransportConformance, RefusesRangesOutsideOfEitherRegion) {
@@ -107,11 +107,86 @@ TEST_P(TransportConformance, RefusesRangesOutsideOfEitherRegion) {
   };
   for (const CopyRange& range : bad) {
     const CopyRange with_good[] = {{0, 0, 64}, range};
-    EXPECT_EQ(reader.transport->StartRead(peer, with_good).status().code(), absl::StatusCode::kOutOfRange)
+    EXPECT_EQ(reader.transport->StartRead(peer, kFetch, with_good).status().code(), absl::StatusCode::kOutOfRange)
         << range.remote_offset << " " << range.local_offset << " " << range.bytes;
   }
   EXPECT_EQ(Await(reader, Start(reader, peer, {{kRemote - 64, kLocal - 64, 64}}), {&owner}), absl::OkStatus());
   EXPECT_EQ(Await(reader, Start(reader, peer, {{kRemote, kLocal, 0}}), {&owner}), absl::OkStatus());
+}
+
+// An owner that serves the reads itself serves what it granted, to the fetch that it granted it to, and for as long.
+TEST_P(TransportConformance, OwnerServesOnlyWhatItGranted) {
+  TransportEnd owner = MakeEnd();
+  if (owner.transport->shares_memory()) GTEST_SKIP() << "readers map the memory";
+  TransportEnd reader = MakeEnd();
+  FillRandom(owner.region, kSeed);
+  const PeerId peer = ConnectOrDie(reader, owner);
+  constexpr Id128 kOther{.high = 3, .low = 5};
+  const auto status_of = [&](const Id128& fetch, const CopyRange& range) {
+    const auto read = reader.transport->StartRead(peer, fetch, {range});
+    return read.ok() ? Await(reader, *read, {&owner}) : read.status();
+  };
+  std::fill(reader.region.begin(), reader.region.end(), 0);
+  owner.transport->grants().Grant(kOther, {{.offset = 8192, .bytes = 4096}});
+  EXPECT_EQ(status_of(kOther, {8192, 0, 4096}), absl::OkStatus());
+  EXPECT_TRUE(std::equal(owner.region.begin() + 8192, owner.region.begin() + 12288, reader.region.begin()));
+  std::fill(reader.region.begin(), reader.region.end(), 0);
+  const int64_t refused_before = owner.transport->grants().refusals();
+  EXPECT_TRUE(absl::IsUnavailable(status_of(kOther, {8191, 0, 64})));
+  EXPECT_TRUE(absl::IsUnavailable(status_of(kOther, {12287, 0, 2})));
+  EXPECT_TRUE(absl::IsUnavailable(status_of({}, {8192, 0, 4096})));
+  EXPECT_TRUE(absl::IsUnavailable(status_of({.high = 9, .low = 9}, {8192, 0, 4096})));
+  EXPECT_TRUE(owner.transport->grants().Withdraw(kOther));
+  EXPECT_TRUE(absl::IsUnavailable(status_of(kOther, {8192, 0, 4096})));
+  EXPECT_EQ(owner.transport->grants().refusals() - refused_before, 5);
+  EXPECT_TRUE(std::all_of(reader.region.begin(), reader.region.end(), [](uint8_t byte) { return byte == 0; }));
+  // The peer is not lost for others.
+  EXPECT_EQ(status_of(kFetch, {0, 0, 4096}), absl::OkStatus());
+}
+
+// A withdrawn grant ends a read in its middle. While bytes are on their way out, the owner's memory stays as it is.
+TEST_P(TransportConformance, WithdrawnGrantEndsAReadUnderWay) {
+  constexpr size_t kBytes = 32u << 20;
+  TransportEnd owner = MakeEnd(kBytes);
+  if (owner.transport->shares_memory()) GTEST_SKIP() << "readers map the memory";
+  TransportEnd reader = MakeEnd(kBytes);
+  std::fill(owner.region.begin(), owner.region.end(), 0x11);
+  std::fill(reader.region.begin(), reader.region.end(), 0);
+  const PeerId peer = ConnectOrDie(reader, owner);
+  EXPECT_EQ(Await(reader, Start(reader, peer, {{0, 0, 4096}}), {&owner}), absl::OkStatus());
+  const ReadId read = Start(reader, peer, {{0, 0, kBytes}});
+  while (reader.region[8192] == 0) {
+    reader.Poll();
+    owner.Poll();
+  }
+  bool idle = owner.transport->grants().Withdraw(kFetch);
+  while (!idle) {
+    reader.Poll();
+    owner.Poll();
+    idle = owner.transport->grants().Withdraw(kFetch);
+  }
+  std::fill(owner.region.begin(), owner.region.end(), 0x22);
+  EXPECT_TRUE(absl::IsUnavailable(Await(reader, read, {&owner})));
+  EXPECT_TRUE(std::none_of(reader.region.begin(), reader.region.end(), [](uint8_t byte) { return byte == 0x22; }));
+}
+
+TEST_P(TransportConformance, StalledOwnerHoldsUpNobodyElse) {
+  constexpr size_t kBytes = 8u << 20;
+  TransportEnd stalled = MakeEnd(kBytes);
+  TransportEnd living = MakeEnd(kBytes);
+  TransportEnd reader = MakeEnd(kBytes);
+  const PeerId stalled_peer = ConnectOrDie(reader, stalled);
+  const PeerId living_peer = ConnectOrDie(reader, living);
+  for (PeerId peer : {stalled_peer, living_peer}) {
+    EXPECT_EQ(Await(reader, Start(reader, peer, {{0, 0, 64}}), {&stalled, &living}), absl::OkStatus());
+  }
+  // As many reads as one peer may have, each longer than what is asked for at once.
+  std::vector<ReadId> held_up;
+  for (size_t i = 0; i < kMaxReadsInFlight; ++i) held_up.push_back(Start(reader, stalled_peer, {{0, 0, kBytes}}));
+  EXPECT_EQ(Await(reader, Start(reader, living_peer, {{0, 0, kBytes}}), {&living}), absl::OkStatus());
+  if (!stalled.transport->shares_memory()) {
+    for (ReadId read : held_up) EXPECT_EQ(reader.Find(read), nullptr) << "the living owner waited for the stalled one";
+  }
 }
 
 TEST_P(TransportConformance, EmptyReadsComplete) {
@@ -132,7 +207,8 @@ TEST_P(TransportConformance, RefusesMoreReadsThanTheBoundAndAllEnd) {
   for (size_t i = 0; i < kMaxReadsInFlight; ++i) {
     reads.push_back(Start(reader, peer, {{i * kPart, i * kPart, kPart}}));
   }
-  EXPECT_EQ(reader.transport->StartRead(peer, {{0, 0, 64}}).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(reader.transport->StartRead(peer, kFetch, {{0, 0, 64}}).status().code(),
+            absl::StatusCode::kResourceExhausted);
   for (ReadId read : reads) EXPECT_EQ(Await(reader, read, {&owner}), absl::OkStatus());
   EXPECT_EQ(reader.completions.size(), kMaxReadsInFlight);
   EXPECT_TRUE(std::equal(owner.region.begin(), owner.region.end(), reader.region.begin()));
@@ -227,7 +303,7 @@ TEST_P(TransportConformance, DisconnectedAndUnknownPeersAreNotFound) {
   reader.transport->Disconnect(peer);
   reader.transport->Disconnect(peer + 1000);
   for (PeerId unknown : {peer, peer + 1000}) {
-    EXPECT_EQ(reader.transport->StartRead(unknown, {{0, 0, 64}}).status().code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(reader.transport->StartRead(unknown, kFetch, {{0, 0, 64}}).status().code(), absl::StatusCode::kNotFound);
     EXPECT_EQ(reader.transport->StartProbe(unknown, 64).status().code(), absl::StatusCode::kNotFound);
     EXPECT_EQ(reader.transport->PathOf(unknown), "");
   }
@@ -367,7 +443,7 @@ TEST_P(TransportConformance, PeerDestroyedWhileReadingEndsTheReads) {
     EXPECT_TRUE(absl::IsUnavailable(late.status())) << late.status();
     return;
   }
-  const auto late_read = reader.transport->StartRead(*late, {{0, 0, 4096}});
+  const auto late_read = reader.transport->StartRead(*late, kFetch, {{0, 0, 4096}});
   const absl::Status late_status = late_read.ok() ? Await(reader, *late_read, {}) : late_read.status();
   EXPECT_TRUE(absl::IsUnavailable(late_status)) << late_status;
 }

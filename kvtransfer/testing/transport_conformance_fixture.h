@@ -51,6 +51,9 @@ class TransportConformance : public testing::TestWithParam<TransportFactory> {
   // No read of these tests takes this long on a loaded machine.
   static constexpr int64_t kPatienceNs = 60 * kNsPerSecond;
 
+  // May read all of every end's region.
+  static constexpr Id128 kFetch{.high = 3, .low = 4};
+
   TransportConformance() { RecordProperty("seed", static_cast<int>(kSeed)); }
 
   static TransportEnd MakeEnd(size_t bytes = kRegionBytes) {
@@ -61,6 +64,7 @@ class TransportConformance : public testing::TestWithParam<TransportFactory> {
     auto region = end.transport->AllocateRegion(bytes);
     EXPECT_TRUE(region.ok()) << region.status();
     end.region = *region;
+    end.transport->grants().Grant(kFetch, {{.offset = 0, .bytes = bytes}});
     return end;
   }
 
@@ -73,7 +77,7 @@ class TransportConformance : public testing::TestWithParam<TransportFactory> {
   }
 
   static ReadId Start(TransportEnd& reader, PeerId peer, const std::vector<CopyRange>& ranges) {
-    const auto read = reader.transport->StartRead(peer, ranges);
+    const auto read = reader.transport->StartRead(peer, kFetch, ranges);
     EXPECT_TRUE(read.ok()) << read.status();
     return read.value_or(0);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/random.h"
 #include "common/testing/manual_clock.h"
 #include "gtest/gtest.h"
 #include "router/dispatcher.h"
@@ -19,10 +20,12 @@ inline const absl::Status kCancelledCall = absl::CancelledError("the router canc
 inline const absl::Status kBroken = absl::UnavailableError("connection reset");
 
 inline WorkerId MakeWorkerId(uint64_t n) { return {.high = 1, .low = n}; }
+inline Incarnation MakeIncarnation(uint64_t n) { return {.high = 3, .low = n}; }
 
 inline WorkerInfo MakeWorker(uint64_t n, WorkerRole role) {
   WorkerInfo info;
   info.id = MakeWorkerId(n);
+  info.incarnation = MakeIncarnation(n);
   info.role = role;
   info.target = "host:" + std::to_string(n);
   info.fingerprint = "f";
@@ -57,8 +60,8 @@ inline JobKey KeyOf(uint64_t n, uint32_t attempt = 1, uint32_t choice = 0) {
 }
 
 // Words of actions, in order: "P2 1/1" starts prefill of job 1, attempt 1 at worker 2; "solo2", "D", "local" likewise;
-// "-P2 1/1" cancels; "1:0=70" emits token 70 as output 0 of job 1; "1:OK" ends it.
-// Choice 2 of job 1 is "1.2".
+// "-P2 1/1" cancels; "end2" ends the membership of worker 2; "1:0=70" emits token 70 as output 0 of job 1; "1:OK" ends
+// it. Choice 2 of job 1 is "1.2".
 class ActionWords {
  public:
   std::string operator()(const StartPrefill& a) const { return (a.solo ? "solo" : "P") + At(a.worker, a.key); }
@@ -66,6 +69,7 @@ class ActionWords {
   std::string operator()(const CancelAttempt& a) const {
     return (a.side == Side::kPrefill ? "-P" : "-D") + At(a.worker, a.key);
   }
+  std::string operator()(const EndMembership& a) const { return "end" + std::to_string(a.worker.low); }
   std::string operator()(const EmitToken& a) const {
     return Name(a.key) + ":" + std::to_string(a.token.index) + "=" + std::to_string(a.token.token);
   }
@@ -88,7 +92,7 @@ class DispatcherTest : public ::testing::Test {
   static constexpr Side kD = Side::kDecode;
 
   Dispatcher& dispatcher() {
-    if (!dispatcher_) dispatcher_ = std::make_unique<Dispatcher>(options_, clock_);
+    if (!dispatcher_) dispatcher_ = std::make_unique<Dispatcher>(options_, clock_, random_);
     return *dispatcher_;
   }
 
@@ -187,6 +191,7 @@ class DispatcherTest : public ::testing::Test {
 
   DispatcherOptions options_;
   ManualClock clock_;
+  SeededRandom random_{1};
   std::unique_ptr<Dispatcher> dispatcher_;
   std::vector<JobResult> results_;
 };

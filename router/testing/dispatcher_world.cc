@@ -22,7 +22,7 @@ WorkerUpdate MakeUpdate(WorkerUpdate::Kind kind) {
 }  // namespace
 
 DispatcherWorld::DispatcherWorld(const WorldOptions& options)
-    : options_(options), random_(options.seed), dispatcher_(options.dispatcher, clock_) {}
+    : options_(options), random_(options.seed), dispatcher_(options.dispatcher, clock_, secrets_) {}
 
 WorldResult DispatcherWorld::Run() {
   for (int i = 0; i < options_.prefill_workers; ++i) AddWorker(WorkerRole::kPrefill);
@@ -31,7 +31,7 @@ WorldResult DispatcherWorld::Run() {
   for (int i = 0; i < options_.jobs; ++i) {
     After(RandomNs(3'000), [this, i] { SubmitOne(static_cast<uint64_t>(i) + 1); });
   }
-  for (int i = 0; i < options_.crashes; ++i) After(RandomNs(3'000), [this] { CrashOne(); });
+  for (int i = 0; i < options_.faults; ++i) After(RandomNs(3'000), [this] { FaultAtOne(); });
   while (!::testing::Test::HasFailure() && (submitted_ < options_.jobs || unended_ > 0 || !calls_.empty())) {
     if (!clock_.RunNext(dispatcher_.NextTimer())) {
       dispatcher_.OnTimer();
@@ -78,44 +78,105 @@ FinishReason DispatcherWorld::FinishAt(const JobSpec& spec, int32_t index) {
 }
 
 void DispatcherWorld::AddWorker(WorkerRole role) {
-  FakeWorker worker{.info = MakeWorker(next_worker_++, role)};
-  worker.info.max_sequences = 8;
+  WorkerInfo info = MakeWorker(next_process_++, role);
+  info.max_sequences = 8;
+  if (role == WorkerRole::kMixed) info.headroom_blocks = info.total_blocks / 2;
+  Join(info);
+}
+
+// Every try has a new membership. A process that cannot prove that it is the member of its incarnation waits until the
+// router has lost that one.
+void DispatcherWorld::Join(const WorkerInfo& process) {
+  FakeWorker worker{.info = process};
+  worker.info.id = MakeWorkerId(next_membership_++);
   const WorkerId id = worker.info.id;
-  EXPECT_TRUE(dispatcher_.OnWorkerJoin(worker.info).ok());
+  const absl::Status joined = dispatcher_.OnWorkerJoin(worker.info);
+  if (!joined.ok()) {
+    EXPECT_TRUE(absl::IsAlreadyExists(joined)) << joined;
+    return After(250 * kNsPerMs, [this, process] { Join(process); });
+  }
   workers_.emplace(id, std::move(worker));
-  After(kHeartbeatNs, [this, id] { Heartbeat(id); });
+  AtWorker(id, kHeartbeatNs, [this, id] { Heartbeat(id); });
+}
+
+void DispatcherWorld::AtWorker(const WorkerId& id, int64_t ns, std::function<void()> event) {
+  After(ns, [this, id, event = std::move(event)] {
+    FakeWorker& worker = workers_.at(id);
+    if (worker.frozen) {
+      worker.deferred.push_back(event);
+    } else if (worker.alive) {
+      event();
+    }
+  });
 }
 
 void DispatcherWorld::Heartbeat(const WorkerId& id) {
   const FakeWorker& worker = workers_.at(id);
-  if (!worker.alive) return;
   WorkerLoad load;
   load.used_blocks = worker.used_blocks;
   load.free_blocks = worker.info.total_blocks - worker.used_blocks;
   After(RandomNs(20), [this, id, load] { dispatcher_.OnWorkerLoad(id, load); });
-  After(kHeartbeatNs, [this, id] { Heartbeat(id); });
+  AtWorker(id, kHeartbeatNs, [this, id] { Heartbeat(id); });
 }
 
-// The router hears of the crash, or has to notice the silence. Another process takes the worker's place.
-void DispatcherWorld::CrashOne() {
-  std::vector<WorkerId> alive;
+void DispatcherWorld::FaultAtOne() {
+  std::vector<WorkerId> sound;
   for (const auto& [id, worker] : workers_) {
-    if (worker.alive) alive.push_back(id);
+    if (worker.alive && !worker.frozen) sound.push_back(id);
   }
-  if (alive.empty()) return;
-  FakeWorker& worker = workers_.at(alive[random_.Below(alive.size())]);
-  worker.alive = false;
-  worker.frozen = Chance(30);
-  const WorkerId id = worker.info.id;
-  if (!worker.frozen) {
-    for (auto& [key, call] : calls_) {
-      if (call.worker == id) EndCall(call, absl::UnavailableError("connection reset"));
-    }
-    if (Chance(80)) {
-      After(RandomNs(20), [this, id] { dispatcher_.OnWorkerLost(id, absl::UnavailableError("the stream broke")); });
-    }
-  }
+  if (sound.empty()) return;
+  const WorkerId id = sound[random_.Below(sound.size())];
+  if (Chance(30)) return Freeze(id);
+  if (Chance(30)) return Rejoin(id);
+  // A crash. The router hears of it, or has to notice the silence. Another process takes the worker's place.
+  FakeWorker& worker = workers_.at(id);
+  Die(worker);
+  if (Chance(80)) BreakStream(id, 20);
   After(RandomNs(500), [this, role = worker.info.role] { AddWorker(role); });
+}
+
+void DispatcherWorld::Freeze(const WorkerId& id) {
+  workers_.at(id).frozen = true;
+  After(RandomNs(3 * options_.dispatcher.worker_silence_ms), [this, id] {
+    FakeWorker& worker = workers_.at(id);
+    worker.frozen = false;
+    // It finds its stream ended.
+    if (dispatcher_.registry().Find(id) == nullptr) return Rejoin(id);
+    for (const auto& event : std::exchange(worker.deferred, {})) {
+      if (worker.alive) event();
+    }
+  });
+}
+
+void DispatcherWorld::Rejoin(const WorkerId& id) {
+  FakeWorker& worker = workers_.at(id);
+  if (!worker.alive) return;
+  Die(worker);
+  WorkerInfo process = worker.info;
+  process.resumes = Chance(50) ? id : WorkerId();
+  // The router may hear of the old stream's end long after the new membership.
+  BreakStream(id, 3'000);
+  After(RandomNs(20), [this, process] { Join(process); });
+}
+
+void DispatcherWorld::BreakStream(const WorkerId& id, int64_t max_ms) {
+  After(RandomNs(max_ms), [this, id] {
+    dispatcher_.OnWorkerLost(id, absl::UnavailableError("the stream broke"));
+    DropCalls(id);
+  });
+}
+
+void DispatcherWorld::Die(FakeWorker& worker) {
+  worker.alive = false;
+  for (auto& [key, call] : calls_) {
+    if (call.worker != worker.info.id || call.ended) continue;
+    call.ended = true;
+    TellPeer(call);
+  }
+}
+
+void DispatcherWorld::DropCalls(const WorkerId& id) {
+  std::erase_if(calls_, [&id](const auto& entry) { return entry.second.worker == id; });
 }
 
 bool DispatcherWorld::Working(const FakeCall& call) { return !call.ended && workers_.at(call.worker).alive; }
@@ -127,9 +188,6 @@ DispatcherWorld::FakeCall* DispatcherWorld::Find(const CallKey& key) {
 
 void DispatcherWorld::Arrive(FakeCall& call) {
   if (call.ended) return;
-  const FakeWorker& worker = workers_.at(call.worker);
-  if (worker.frozen) return;
-  if (!worker.alive) return EndCall(call, absl::UnavailableError("connection refused"));
   if (Chance(options_.refuse_percent)) return EndCall(call, absl::ResourceExhaustedError("no room, it says"));
   call.key.side == Side::kPrefill ? ArrivePrefill(call) : ArriveDecode(call);
 }
@@ -143,7 +201,8 @@ void DispatcherWorld::ArrivePrefill(FakeCall& call) {
 void DispatcherWorld::ArriveDecode(FakeCall& call) {
   FakeWorker& worker = workers_.at(call.worker);
   const int32_t blocks = BlocksForTokens(static_cast<int64_t>(call.job->prompt.size()));
-  if (worker.used_blocks + blocks > worker.info.total_blocks) {
+  const int32_t headroom = worker.used_blocks == 0 ? 0 : worker.info.headroom_blocks;
+  if (worker.used_blocks + blocks + headroom > worker.info.total_blocks) {
     return EndCall(call, absl::ResourceExhaustedError("no blocks"));
   }
   worker.used_blocks += blocks;
@@ -165,7 +224,7 @@ void DispatcherWorld::Compute(FakeCall& call) {
   WorkerUpdate started = MakeUpdate(WorkerUpdate::Kind::kStarted);
   started.cached_tokens = static_cast<int32_t>(random_.Below(call.job->prompt.size()));
   SendUpdate(call, started);
-  After(RandomNs(30), [this, key = call.key] {
+  AtWorker(call.worker, RandomNs(30), [this, key = call.key] {
     FakeCall* prefill = Find(key);
     if (prefill == nullptr) return;
     if (Chance(options_.error_percent)) return EndCall(*prefill, absl::InternalError("prefill broke"));
@@ -175,7 +234,9 @@ void DispatcherWorld::Compute(FakeCall& call) {
     SendUpdate(*prefill, finished);
     attempts_[key.key].handed_over = true;
     EndCall(*prefill, absl::OkStatus());
-    if (!prefill->solo) After(RandomNs(10), [this, key] { CommitAt(key.key); });
+    const auto decode = calls_.find({Side::kDecode, key.key});
+    if (prefill->solo || decode == calls_.end()) return;
+    AtWorker(decode->second.worker, RandomNs(10), [this, key] { CommitAt(key.key); });
   });
 }
 
@@ -193,7 +254,7 @@ void DispatcherWorld::DecodeFrom(const CallKey& key, int32_t index) {
   if (Chance(options_.error_percent)) return EndCall(*call, absl::InternalError("decode broke"));
   SendToken(*call, index);
   if (index + 1 == OutputLength(*call->job)) return FinishCall(*call);
-  After(RandomNs(10), [this, key, index] { DecodeFrom(key, index + 1); });
+  AtWorker(call->worker, RandomNs(10), [this, key, index] { DecodeFrom(key, index + 1); });
 }
 
 void DispatcherWorld::FinishCall(FakeCall& call) {
@@ -201,7 +262,6 @@ void DispatcherWorld::FinishCall(FakeCall& call) {
   EndCall(call, absl::OkStatus());
 }
 
-// A failure of one side before the hand-over reaches the other side, unless that one was never started.
 void DispatcherWorld::EndCall(FakeCall& call, const absl::Status& status) {
   if (call.ended) return;
   call.ended = true;
@@ -210,12 +270,19 @@ void DispatcherWorld::EndCall(FakeCall& call, const absl::Status& status) {
     calls_.erase(key);
     dispatcher_.OnWorkerEnd(key.side, key.key, status);
   });
+  TellPeer(call);
+}
+
+// A failure of one side before the hand-over reaches the other side, unless that one was never started.
+void DispatcherWorld::TellPeer(const FakeCall& call) {
   if (call.local || call.solo || attempts_[call.key.key].handed_over || !attempts_[call.key.key].decode_started) return;
-  const Side other = call.key.side == Side::kPrefill ? Side::kDecode : Side::kPrefill;
-  After(RandomNs(5), [this, key = CallKey{other, call.key.key}] {
-    FakeCall* peer = Find(key);
-    if (peer == nullptr) return;
-    EndCall(*peer, Chance(50) ? absl::CancelledError("the other side has gone") : absl::UnavailableError("cut"));
+  const CallKey other = {call.key.side == Side::kPrefill ? Side::kDecode : Side::kPrefill, call.key.key};
+  const FakeCall* peer = Find(other);
+  if (peer == nullptr) return;
+  AtWorker(peer->worker, RandomNs(5), [this, other] {
+    FakeCall* open = Find(other);
+    if (open == nullptr) return;
+    EndCall(*open, Chance(50) ? absl::CancelledError("the other side has gone") : absl::UnavailableError("cut"));
   });
 }
 
@@ -264,10 +331,10 @@ void DispatcherWorld::StartCall(FakeCall call, const std::string& target) {
   job.local = call.local;
   EXPECT_EQ(target, workers_.at(call.worker).info.target);
   const CallKey key = call.key;
-  EXPECT_TRUE(calls_.emplace(key, std::move(call)).second);
-  After(RandomNs(3), [this, key] {
+  AtWorker(call.worker, RandomNs(3), [this, key] {
     if (const auto it = calls_.find(key); it != calls_.end()) Arrive(it->second);
   });
+  EXPECT_TRUE(calls_.emplace(key, std::move(call)).second);
 }
 
 void DispatcherWorld::Handle(const StartPrefill& start) {
@@ -288,10 +355,15 @@ void DispatcherWorld::Handle(const CancelAttempt& cancel) {
   EXPECT_FALSE(call.cancel_asked) << "cancels twice";
   EXPECT_EQ(cancel.worker, call.worker);
   call.cancel_asked = true;
-  After(RandomNs(3), [this, key = it->first] {
+  AtWorker(call.worker, RandomNs(3), [this, key = it->first] {
     const auto open = calls_.find(key);
     if (open != calls_.end()) EndCall(open->second, absl::CancelledError("the router cancelled"));
   });
+}
+
+void DispatcherWorld::Handle(const EndMembership& end) {
+  EXPECT_EQ(dispatcher_.registry().Find(end.worker), nullptr);
+  DropCalls(end.worker);
 }
 
 void DispatcherWorld::Handle(const EmitToken& emit) {
@@ -324,7 +396,7 @@ void DispatcherWorld::Handle(const EndJob& end) {
   }
   EXPECT_TRUE(job.stopped || job.tokens == OutputLength(*job.spec)) << "job " << end.key.ToString() << " is cut short";
   EXPECT_NE(result.finish, FinishReason::kNone);
-  if (options_.error_percent > 0 || options_.crashes > 0) return;
+  if (options_.error_percent > 0 || options_.faults > 0) return;
   EXPECT_EQ(result.kv_digest, job.spec->want_kv_digest && !job.local ? "digest" : "") << "job " << end.key.ToString();
 }
 

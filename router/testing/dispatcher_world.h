@@ -1,6 +1,6 @@
 // A world of fake workers around a real dispatcher, on virtual time: calls take random time over links that keep the
-// order of one call alone, workers refuse, fail, crash, freeze and come back. It checks every action as it comes. For
-// tests.
+// order of one call alone; workers refuse, fail, crash, freeze, thaw, lose their connection and come back, and streams
+// end late. It checks every action as it comes. For tests.
 #ifndef BATON_ROUTER_TESTING_DISPATCHER_WORLD_H_
 #define BATON_ROUTER_TESTING_DISPATCHER_WORLD_H_
 
@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/random.h"
 #include "common/testing/virtual_time.h"
@@ -30,7 +31,8 @@ struct WorldOptions {
   int cancel_percent = 0;
   int stop_percent = 0;
   int deadline_percent = 0;
-  int crashes = 0;
+  // Crashes, freezes and lost connections.
+  int faults = 0;
   DispatcherOptions dispatcher;
 };
 
@@ -53,9 +55,11 @@ class DispatcherWorld {
   struct FakeWorker {
     WorkerInfo info;
     int32_t used_blocks = 0;
+    // False once the membership is over at the worker's end.
     bool alive = true;
-    // Dead, but its connections look alive.
     bool frozen = false;
+    // What a frozen worker does when it thaws.
+    std::vector<std::function<void()>> deferred;
   };
   struct FakeCall {
     CallKey key;
@@ -97,8 +101,17 @@ class DispatcherWorld {
 
   // Workers.
   void AddWorker(WorkerRole role);
+  void Join(const WorkerInfo& info);
   void Heartbeat(const WorkerId& id);
-  void CrashOne();
+  void FaultAtOne();
+  void Freeze(const WorkerId& id);
+  // The process loses its connection, cancels its jobs and joins anew.
+  void Rejoin(const WorkerId& id);
+  void BreakStream(const WorkerId& id, int64_t max_ms);
+  // The membership is over at the worker's end.
+  void Die(FakeWorker& worker);
+  // The router has lost the worker.
+  void DropCalls(const WorkerId& id);
   void Arrive(FakeCall& call);
   void ArrivePrefill(FakeCall& call);
   void ArriveDecode(FakeCall& call);
@@ -108,11 +121,14 @@ class DispatcherWorld {
   void DecodeFrom(const CallKey& key, int32_t index);
   void FinishCall(FakeCall& call);
   void EndCall(FakeCall& call, const absl::Status& status);
+  void TellPeer(const FakeCall& call);
   bool Working(const FakeCall& call);
   FakeCall* Find(const CallKey& key);
 
   // Links and time.
   void After(int64_t ns, std::function<void()> event) { clock_.After(ns, std::move(event)); }
+  // Something that the worker does, unless it has died before.
+  void AtWorker(const WorkerId& id, int64_t ns, std::function<void()> event);
   // In order after what the call sent before.
   void Deliver(FakeCall& call, std::function<void()> event);
   void SendUpdate(FakeCall& call, const WorkerUpdate& update);
@@ -127,6 +143,7 @@ class DispatcherWorld {
   void Handle(const StartPrefill& start);
   void Handle(const StartDecode& start);
   void Handle(const CancelAttempt& cancel);
+  void Handle(const EndMembership& end);
   void Handle(const EmitToken& emit);
   void Handle(const EndJob& end);
   FakeJob& LiveJob(const ChoiceKey& key);
@@ -137,9 +154,11 @@ class DispatcherWorld {
   const WorldOptions options_;
   VirtualTime clock_;
   SeededRandom random_;
+  SeededRandom secrets_{1};
   Dispatcher dispatcher_;
   std::map<WorkerId, FakeWorker> workers_;
-  uint64_t next_worker_ = 1;
+  uint64_t next_process_ = 1;
+  uint64_t next_membership_ = 1;
   std::map<ChoiceKey, FakeJob> jobs_;
   // Open at the router: OnWorkerEnd has not come.
   std::map<CallKey, FakeCall> calls_;

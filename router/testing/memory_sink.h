@@ -19,7 +19,7 @@ namespace baton::router {
 class MemorySink final : public GenerationSink {
  public:
   // The client reads nothing, so events beyond `room` are dropped.
-  explicit MemorySink(size_t room = kMaxUnreadOutputMessages) : room_(room) {}
+  explicit MemorySink(size_t room = kMaxUnreadOutputTokens) : room_(room) {}
 
   bool Write(GenerationEvent event) override ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);

@@ -2,6 +2,7 @@
 #ifndef BATON_ROUTER_TESTING_SCRIPTED_WORKER_H_
 #define BATON_ROUTER_TESTING_SCRIPTED_WORKER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -19,6 +20,8 @@ namespace baton::router {
 struct WorkerScript {
   std::vector<int32_t> tokens = {};
   float logprob = 0;
+  // Comes with each token.
+  std::vector<TopLogprob> top = {};
   // The finish of the last token. With kNone the worker goes on computing until the router cancels the call.
   FinishReason finish = FinishReason::kStop;
   // When this is an error, the call ends with it at once.
@@ -36,6 +39,7 @@ class ScriptedWorker final : public WorkerCalls {
     absl::Notification done;
     WorkerInfo info;
     info.id = {.high = 1, .low = 1};
+    info.incarnation = {.high = 3, .low = 1};
     info.target = "worker";
     info.fingerprint = "f";
     info.total_blocks = 100;
@@ -64,14 +68,23 @@ class ScriptedWorker final : public WorkerCalls {
       update.token = {.index = static_cast<int32_t>(i),
                       .token = script_.tokens[i],
                       .finish = last ? script_.finish : FinishReason::kNone,
-                      .logprob = script_.logprob};
+                      .logprob = script_.logprob,
+                      .top = script_.top};
       Say(start.key, update);
     }
     if (script_.finish == FinishReason::kNone) return;
     Say(start.key, MakeUpdate(WorkerUpdate::Kind::kFinished));
     End(start.key, absl::OkStatus());
   }
-  void Cancel(const CancelAttempt& cancel) override { End(cancel.key, absl::CancelledError("the router cancelled")); }
+  void Cancel(const CancelAttempt& cancel) override {
+    cancelled_.fetch_add(1);
+    End(cancel.key, absl::CancelledError("the router cancelled"));
+  }
+
+  // How many calls the router has cancelled so far.
+  int cancelled() const { return cancelled_.load(); }
+
+  void End(const EndMembership&) override {}
 
   // The jobs that the router has started so far.
   std::vector<std::shared_ptr<const JobSpec>> started() const ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -94,6 +107,7 @@ class ScriptedWorker final : public WorkerCalls {
 
   RouterLoop& loop_;
   const WorkerScript script_;
+  std::atomic<int> cancelled_{0};
   mutable absl::Mutex mutex_;
   std::vector<std::shared_ptr<const JobSpec>> started_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,6 +1,8 @@
 """A generic client: it knows service and method names; messages come from the server's own descriptors."""
 
 import dataclasses
+import itertools
+import threading
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -104,6 +106,108 @@ def read_stream(stream, on_output=None):
     else:
         assert generation.finished is not None, "a stream ended well without `finished`"
     return generation
+
+
+class Background:
+    """A stream read on a thread of its own. It counts as running when `tokens` of its tokens have come."""
+
+    def __init__(self, client, prompt, sampling, tokens=1, **fields):
+        self._tokens = tokens
+        self.stream = client.start(client.generate_request(prompt, sampling, **fields))
+        self.began = threading.Event()
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self):
+        self.generation = read_stream(self.stream, self._on_output)
+        self.began.set()
+
+    def _on_output(self, generation):
+        if len(generation.token_ids) >= self._tokens:
+            self.began.set()
+
+    def wait_running(self):
+        assert self.began.wait(60), "no token came"
+        assert self._thread.is_alive(), f"the stream ended at once: {self.generation}"
+
+    def result(self, timeout_s=60):
+        self._thread.join(timeout_s)
+        assert not self._thread.is_alive(), "the stream does not end"
+        return self.generation
+
+
+class Oracle:
+    """The right tokens of requests, from runs of their own for another tenant, so that no prefix is shared."""
+
+    def __init__(self, client):
+        self._client = client
+        self._known = {}
+
+    def tokens(self, prompt, sampling):
+        key = repr((prompt, sorted(sampling.items())))
+        if key not in self._known:
+            self._known[key] = self._client.generate(prompt, sampling, tenant="oracle").token_ids
+        return self._known[key]
+
+
+class Load:
+    """Closed-loop clients: each sends one of `requests`, (prompt, sampling), after another until stop().
+
+    A stream may end with its right tokens or, after some of them, with one of `allowed_codes` and a reason. Everything
+    else is in `problems`, which stop() returns. `errors` counts the streams that failed as allowed.
+    """
+
+    RETRY_S = 0.05
+
+    def __init__(self, client, oracle, requests, streams, allowed_codes=()):
+        self._client = client
+        self._allowed = allowed_codes
+        self._requests = [(*request, oracle.tokens(*request)) for request in requests]
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self.finished = 0
+        self.errors = 0
+        self.problems = []
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(streams)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        """Waits for the streams that run."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        return self.problems
+
+    def _run(self, number):
+        for turn in itertools.count(number):
+            if self._stopping.is_set():
+                return
+            prompt, sampling, expected = self._requests[turn % len(self._requests)]
+            generation = read_stream(self._client.start(self._client.generate_request(prompt, sampling)))
+            self._judge(generation, expected)
+            if generation.error is not None:
+                self._stopping.wait(self.RETRY_S)
+
+    def _judge(self, generation, expected):
+        error = generation.error
+        tokens = generation.token_ids
+        right = tokens == expected if error is None else tokens == expected[:len(tokens)]
+        with self._lock:
+            if not right:
+                self.problems.append(f"tokens {tokens} instead of {expected}, {error}")
+            elif error is None:
+                self.finished += 1
+            elif error.code() in self._allowed and error.details():
+                self.errors += 1
+            else:
+                self.problems.append(f"{error.code()}: {error.details()} after {len(tokens)} tokens")
 
 
 def _rpc_detail_classes():

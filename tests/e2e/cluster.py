@@ -3,6 +3,7 @@
 Every process ends with its test: the cluster by SIGTERM to its own pid, and with exit code 0 or the test fails.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -75,6 +76,17 @@ def children_of(pid):
     return children
 
 
+@contextlib.contextmanager
+def stopped(pid):
+    """The process does not run in the body; it goes on whatever happens there."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
 class Cluster:
     """`baton serve` with the given arguments: `with Cluster("--mixed", 1) as cluster: ... cluster.target`."""
 
@@ -84,7 +96,9 @@ class Cluster:
         port = [] if grpc_port is None else ["--grpc-port", grpc_port]
         self.command = [BINARY, "serve", *map(str, [*port, *args])]
         self.env = {**os.environ, **(env or {})}
-        self.target = None
+        self.target = self.cluster_target = None
+        # A second SIGTERM would cut what is running.
+        self.ends = False
         self._log = tempfile.TemporaryFile(mode="w+b")
         self._ready = queue.Queue()
 
@@ -96,7 +110,10 @@ class Cluster:
         self._reader = threading.Thread(target=self._read_stdout, daemon=True)
         self._reader.start()
         try:
-            self.target = self._wait_ready()
+            ready = self._wait_ready()
+            self.target = ready["grpc"]
+            # Where workers join.
+            self.cluster_target = ready.get("cluster", self.target)
         except BaseException:
             self.process.kill()
             self._close()
@@ -125,7 +142,7 @@ class Cluster:
         except queue.Empty:
             line = None
         assert line is not None and line.startswith("ready "), f"no ready line but {line!r}:\n{self.log()}"
-        return json.loads(line.removeprefix("ready "))["grpc"]
+        return json.loads(line.removeprefix("ready "))
 
     def _close(self):
         self.process.wait()
@@ -143,11 +160,13 @@ class Cluster:
         return os.pread(self._log.fileno(), 1 << 20, 0).decode("utf-8", "replace")[-20_000:]
 
     def signal(self, number):
+        self.ends = self.ends or number in (signal.SIGTERM, signal.SIGINT)
         self.process.send_signal(number)
 
     def stop(self):
-        """Sends SIGTERM once and returns the exit code. A process that has already ended keeps its own code."""
-        if self.process.poll() is None:
+        """Sends SIGTERM, unless the test has sent one, and returns the exit code. A process that has already ended keeps
+        its own code."""
+        if self.process.poll() is None and not self.ends:
             self.signal(signal.SIGTERM)
         try:
             return self.process.wait(timeout=STOP_TIMEOUT_S)
@@ -168,3 +187,20 @@ class Cluster:
 
     def workers(self):
         return self.status()["workers"]
+
+    def pid_of(self, role):
+        """Pid of the router, or of a worker of a role that only one has."""
+        workers = {worker["pid"]: worker["role"] for worker in self.workers()}
+        if role == "router":
+            (pid,) = set(children_of(self.pid)) - set(workers)
+        else:
+            (pid,) = (pid for pid, its_role in workers.items() if its_role == role)
+        return pid
+
+
+class RoleProcess(Cluster):
+    """One role as a process of its own, ended like a cluster."""
+
+    def __init__(self, role, *args):
+        super().__init__()
+        self.command = [BINARY, role, *map(str, args)]

@@ -11,6 +11,7 @@ from cluster import Cluster, run_baton, wait_until
 PROMPT = "The capital of France is"
 CONTEXT_LENGTH = 8192
 VOCAB_SIZE = 49152
+# kMaxMessageBytes and kMaxPromptBytes of common/limits.h.
 MESSAGE_LIMIT_BYTES = 4 << 20
 PROMPT_LIMIT_BYTES = 1 << 20
 NAN = float("nan")
@@ -110,9 +111,14 @@ def test_bad_stop_strings(client, stop):
     assert_names_field(refuse(client, PROMPT, stop=stop), "stop")
 
 
-def test_message_over_the_size_limit(client):
-    error = refuse(client, "a" * (MESSAGE_LIMIT_BYTES + 1))
+def test_message_at_and_over_the_size_limit(client):
+    wrapping_bytes = client.generate_request("a" * MESSAGE_LIMIT_BYTES).ByteSize() - MESSAGE_LIMIT_BYTES
+    at_limit = "a" * (MESSAGE_LIMIT_BYTES - wrapping_bytes)
+    assert_names_field(refuse(client, at_limit), "text")
+    error = refuse(client, at_limit + "a")
     assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert error_detail(error, "RetryInfo") is None, "sending the message again does not help"
+    assert "larger than max" in error.details()
 
 
 def test_unknown_model_name(client):

@@ -1,7 +1,7 @@
 """64 concurrent streams over two prefill and two decode workers whose pools hold only some of them.
 
-A third is cancelled at random moments and some run past their deadline. The others end with their right tokens, and a
-second after the last of them no worker holds a block for anybody. BATON_TEST_SEED draws another storm.
+A third is cancelled at random moments and some run past their deadline. The others end with their right tokens, and soon
+after the last of them no worker holds a block for anybody. BATON_TEST_SEED draws another storm.
 """
 
 import concurrent.futures
@@ -26,8 +26,9 @@ LONG_PROMPTS = 24
 KV_MEMORY = "32MiB"
 BLOCK_TOKENS = 16
 STREAM_TIMEOUT_S = 150
-# The last block is free within a second of the last stream's end.
-FREE_WITHIN_S = 1.0
+# The last block is free this long after the last stream's end. That is far beyond what a busy machine takes, and far below
+# the lease of 15 s after which forgotten blocks come back by themselves.
+FREE_WITHIN_S = 5.0
 
 
 @dataclasses.dataclass

@@ -2,65 +2,83 @@
 
 import os
 import pathlib
+import resource
 import signal
 import subprocess
-import threading
+import time
 
 import grpc
 import pytest
 
-from client import Client, read_stream
-from cluster import BINARY, Cluster, children_of, is_running, run_baton, wait_until
+from client import Background, Client
+from cluster import BINARY, Cluster, RoleProcess, children_of, is_running, run_baton, wait_until
 
 PROMPT = "The capital of France is"
 LONG = {"max_tokens": 400, "ignore_eos": True}
+# Takes a worker of one thread seconds to compute.
+LONG_PROMPT_TOKENS = 3000
 MIXED = ("--prefill", 0, "--decode", 0, "--mixed", 1)
 RESTART_TIMEOUT_S = 60
 END_TIMEOUT_S = 20
+# The supervisor kills a worker that the router has not listed for this time.
+HUNG_S = 60
+# Of a cluster that waits for nothing.
+PROMPT_END_S = 5
 
 
-class Background:
-    """A stream read on a thread of its own."""
-
-    def __init__(self, client, sampling):
-        self.stream = client.start(client.generate_request(PROMPT, sampling))
-        self.began = threading.Event()
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def _read(self):
-        self.generation = read_stream(self.stream, lambda _: self.began.set())
-        self.began.set()
-
-    def wait_running(self):
-        assert self.began.wait(60), "no token came"
-        assert self._thread.is_alive(), f"the stream ended at once: {self.generation}"
-
-    def result(self, timeout_s=60):
-        self._thread.join(timeout_s)
-        assert not self._thread.is_alive(), "the stream does not end"
-        return self.generation
-
-
-@pytest.mark.parametrize("role", ["prefill", "decode", "mixed"])
+@pytest.mark.parametrize("role", ["decode", "mixed"])
 def test_killed_worker_ends_its_stream_and_comes_back(role):
     with Cluster("--threads", 1, *(MIXED if role == "mixed" else ())) as cluster, Client(cluster.target) as client:
         expected = client.generate(PROMPT, {"max_tokens": 8}).token_ids
-        victim = next(worker["pid"] for worker in cluster.workers() if worker["role"] == role)
-        running = Background(client, LONG)
+        victim = cluster.pid_of(role)
+        running = Background(client, PROMPT, LONG)
+        running.wait_running()
+        os.kill(victim, signal.SIGKILL)
+        assert_ended_by_a_lost_worker(running.result())
+        assert_comes_back(cluster, role, victim)
+        assert client.generate(PROMPT, {"max_tokens": 8}).token_ids == expected
+
+
+def assert_ended_by_a_lost_worker(generation):
+    assert generation.error is not None and generation.error.code() == grpc.StatusCode.UNAVAILABLE
+    assert "worker" in generation.error.details()
+
+
+def assert_comes_back(cluster, role, victim):
+    wait_until(lambda: restarted(cluster, role, victim), RESTART_TIMEOUT_S, f"a new {role} worker")
+    assert not is_running(victim)
+    assert "restart at once" in cluster.log(), "it had served"
+
+
+def test_prefill_worker_killed_while_it_computes_ends_the_stream(prose_ids):
+    with Cluster("--threads", 1) as cluster, Client(cluster.target) as client:
+        expected = client.generate(PROMPT, {"max_tokens": 8}).token_ids
+        victim = cluster.pid_of("prefill")
+        prompt = prose_ids[:LONG_PROMPT_TOKENS]
+        computing = Background(client, prompt, {"max_tokens": 8})
+        wait_until(lambda: any(w["pid"] == victim and w["used_blocks"] > 0 for w in cluster.workers()), END_TIMEOUT_S,
+                   "the prompt's start")
+        # Stopped, it can send no first token between the check and its death.
+        os.kill(victim, signal.SIGSTOP)
+        assert not computing.began.is_set(), "the prompt was computed before the worker could be killed"
+        os.kill(victim, signal.SIGKILL)
+        assert_ended_by_a_lost_worker(computing.result())
+        assert_comes_back(cluster, "prefill", victim)
+        assert client.generate(PROMPT, {"max_tokens": 8}).token_ids == expected
+
+
+def test_prefill_worker_killed_after_the_hand_off_harms_no_stream():
+    with Cluster("--threads", 1) as cluster, Client(cluster.target) as client:
+        expected = client.generate(PROMPT, LONG).token_ids
+        victim = cluster.pid_of("prefill")
+        # The second token comes from the decode worker, which then has the whole prompt.
+        running = Background(client, PROMPT, LONG, tokens=2)
         running.wait_running()
         os.kill(victim, signal.SIGKILL)
         generation = running.result()
-        if role == "prefill":
-            # The worker may have done its part already; then nothing is lost.
-            assert generation.error is None or generation.error.code() == grpc.StatusCode.UNAVAILABLE
-        else:
-            assert generation.error is not None and generation.error.code() == grpc.StatusCode.UNAVAILABLE
-        if generation.error is not None:
-            assert "worker" in generation.error.details()
-        wait_until(lambda: restarted(cluster, role, victim), RESTART_TIMEOUT_S, f"a new {role} worker")
-        assert client.generate(PROMPT, {"max_tokens": 8}).token_ids == expected
-        assert not is_running(victim)
+        assert generation.error is None, generation.error
+        assert generation.token_ids == expected
+        assert_comes_back(cluster, "prefill", victim)
 
 
 def restarted(cluster, role, old_pid):
@@ -69,9 +87,7 @@ def restarted(cluster, role, old_pid):
 
 def test_killed_router_comes_back_at_its_address():
     with Cluster("--threads", 1, *MIXED) as cluster:
-        workers = {worker["pid"] for worker in cluster.workers()}
-        (router,) = set(children_of(cluster.pid)) - workers
-        os.kill(router, signal.SIGKILL)
+        os.kill(cluster.pid_of("router"), signal.SIGKILL)
 
         def generates():
             result = run_baton("generate", "--target", cluster.target, "--prompt", PROMPT, "--max-tokens", 4,
@@ -79,6 +95,24 @@ def test_killed_router_comes_back_at_its_address():
             return result.returncode == 0 and "Paris" in result.stdout
 
         wait_until(generates, RESTART_TIMEOUT_S, "generation after the router's restart")
+
+
+@pytest.mark.skipif(os.environ.get("BATON_FULL_TESTS") != "1", reason="it takes more than a minute: BATON_FULL_TESTS=1 runs it")
+def test_a_worker_that_lives_but_is_out_of_service_for_a_minute_is_killed_and_started_again():
+    with Cluster("--threads", 1, *MIXED) as cluster:
+        hung = cluster.pid_of("mixed")
+        router = cluster.pid_of("router")
+        # It can open no new connection, so it cannot join the next router.
+        resource.prlimit(hung, resource.RLIMIT_NOFILE, (0, 0))
+        os.kill(router, signal.SIGKILL)
+        end = time.monotonic() + HUNG_S - 10
+        while time.monotonic() < end:
+            assert is_running(hung), "it was killed too early"
+            time.sleep(1)
+        wait_until(lambda: restarted(cluster, "mixed", hung), RESTART_TIMEOUT_S, "a new worker")
+        assert f"mixed-worker with pid {hung} is alive but out of service for too long: killed" in cluster.log()
+        with Client(cluster.target) as client:
+            assert "Paris" in client.generate(PROMPT, {"max_tokens": 4}).text
 
 
 def test_children_end_when_the_supervisor_is_killed():
@@ -95,7 +129,7 @@ def test_signal_drains_running_streams(number):
     with Cluster("--threads", 1) as cluster, Client(cluster.target) as client:
         children = children_of(cluster.pid)
         expected = client.generate(PROMPT, LONG).token_ids
-        running = Background(client, LONG)
+        running = Background(client, PROMPT, LONG)
         running.wait_running()
         cluster.signal(number)
         generation = running.result()
@@ -107,7 +141,7 @@ def test_signal_drains_running_streams(number):
 
 def test_no_new_request_is_accepted_while_draining():
     with Cluster("--threads", 1) as cluster, Client(cluster.target) as client:
-        running = Background(client, LONG)
+        running = Background(client, PROMPT, LONG)
         running.wait_running()
         cluster.signal(signal.SIGTERM)
 
@@ -117,6 +151,56 @@ def test_no_new_request_is_accepted_while_draining():
 
         wait_until(refused, END_TIMEOUT_S, "refusal of new requests")
         assert running.result().error is None
+
+
+def test_a_second_signal_ends_the_cluster_at_once():
+    with Cluster("--threads", 1) as cluster, Client(cluster.target) as client:
+        children = children_of(cluster.pid)
+        running = Background(client, PROMPT, LONG)
+        running.wait_running()
+        cluster.signal(signal.SIGTERM)
+        wait_until(lambda: "draining" in cluster.log(), END_TIMEOUT_S, "the router to drain")
+        cluster.signal(signal.SIGINT)
+        assert cluster.process.wait(PROMPT_END_S) == 1, "requests were cut"
+        wait_until(lambda: not any(map(is_running, children)), PROMPT_END_S, f"the end of {children}")
+        assert running.result().error is not None
+        cluster.process.returncode = 0
+
+
+@pytest.mark.parametrize("role", ["router", "mixed-worker"])
+def test_sigterm_while_a_child_loads_ends_the_cluster_at_once(role):
+    process = subprocess.Popen([BINARY, "serve", "--grpc-port", "0", "--threads", "1", *map(str, MIXED)],
+                               stdout=subprocess.DEVNULL)
+    with process:
+        try:
+            # A stopped child takes as long to load as the test likes.
+            child = wait_until(lambda: child_of_role(process.pid, role), END_TIMEOUT_S, f"the start of the {role}")
+            os.kill(child, signal.SIGSTOP)
+            children = children_of(process.pid)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PROMPT_END_S) == 0
+            assert not any(map(is_running, children))
+        finally:
+            process.kill()
+
+
+def test_sigterm_while_a_worker_loads_ends_it_before_it_is_ready():
+    process = subprocess.Popen([BINARY, "mixed-worker", "--grpc-port", "0", "--threads", "1"], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL)
+    with process:
+        threads = pathlib.Path(f"/proc/{process.pid}/task")
+        wait_until(lambda: len(list(threads.iterdir())) > 1, END_TIMEOUT_S, "the worker to handle signals")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PROMPT_END_S) == 0
+        assert b"ready" not in process.stdout.read()
+
+
+def child_of_role(pid, role):
+    for child in children_of(pid):
+        # Until it runs our binary, the child has its parent's command line.
+        if pathlib.Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[1:2] == [role.encode()]:
+            return child
+    return None
 
 
 def roles(cluster):
@@ -170,7 +254,7 @@ def test_bad_environment_value_is_wrong_usage(name):
 def test_roles_run_as_processes_of_their_own(tmp_path):
     """A router starts first and workers join it, as in a deployment. A worker that SIGTERM ends is no longer listed."""
     with RoleProcess("router", "--grpc-port", 0) as router:
-        workers = [RoleProcess(role, "--router", router.target, "--grpc-port", 0, "--threads", 1)
+        workers = [RoleProcess(role, "--router", router.cluster_target, "--grpc-port", 0, "--threads", 1)
                    for role in ("prefill-worker", "decode-worker")]
         with workers[0], workers[1]:
             wait_until(lambda: roles(router) == ["decode", "prefill"], RESTART_TIMEOUT_S, "both workers")
@@ -182,7 +266,7 @@ def test_roles_run_as_processes_of_their_own(tmp_path):
 
 def test_workers_of_different_kv_types_are_never_paired():
     with RoleProcess("router", "--grpc-port", 0) as router, Client(router.target) as client:
-        worker = lambda role, kv_dtype: RoleProcess(role, "--router", router.target, "--grpc-port", 0, "--threads", 1,
+        worker = lambda role, kv_dtype: RoleProcess(role, "--router", router.cluster_target, "--grpc-port", 0, "--threads", 1,
                                                     "--kv-dtype", kv_dtype)
         with worker("prefill-worker", "int8"), worker("decode-worker", "bf16"):
             wait_until(lambda: roles(router) == ["decode", "prefill"], RESTART_TIMEOUT_S, "both workers")
@@ -207,12 +291,25 @@ def test_serve_as_pid_1_serves_restarts_its_children_and_ends_on_sigterm():
         assert len(before) == 2, "the router and the mixed worker"
         incarnation = cluster.workers()[0]["incarnation"]
         # Processes have other pids in the namespace, so the worker is known by its command line.
-        worker = next(pid for pid in before if b"mixed-worker" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes())
+        worker = child_of_role(cluster.init_pid, "mixed-worker")
         os.kill(worker, signal.SIGKILL)
         wait_until(lambda: [w["incarnation"] for w in cluster.workers()] not in ([], [incarnation]), RESTART_TIMEOUT_S,
                    "a new worker")
         assert not pathlib.Path(f"/proc/{worker}").exists(), "the killed child was not reaped"
         assert "Paris" in client.generate(PROMPT, {"max_tokens": 4}).text
+
+
+def test_serve_as_pid_1_reaps_orphans_that_it_did_not_start():
+    if subprocess.run([*AS_PID_1, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this machine does not let the test make a PID namespace")
+    with ContainerCluster("--threads", 1, *MIXED) as cluster:
+        own = set(children_of(cluster.init_pid))
+        # The shell ends at once, and its child becomes one of process 1.
+        subprocess.run(["nsenter", "--target", str(cluster.init_pid), "--user", "--preserve-credentials", "--pid",
+                        "sh", "-c", "sleep 1 > /dev/null 2>&1 &"], check=True, timeout=10)
+        (orphan,) = set(children_of(cluster.init_pid)) - own
+        wait_until(lambda: not pathlib.Path(f"/proc/{orphan}").exists(), END_TIMEOUT_S, "the orphan to be reaped")
+        assert set(children_of(cluster.init_pid)) == own
 
 
 AS_PID_1 = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
@@ -230,12 +327,5 @@ class ContainerCluster(Cluster):
         return children_of(self.process.pid)[0]
 
     def signal(self, number):
+        self.ends = True
         os.kill(self.init_pid, number)
-
-
-class RoleProcess(Cluster):
-    """One role as a process of its own, ended like a cluster."""
-
-    def __init__(self, role, *args):
-        super().__init__()
-        self.command = [BINARY, role, *map(str, args)]

@@ -66,6 +66,7 @@ class InprocTransport final : public Transport {
   }
 
   std::string_view name() const override { return "inproc"; }
+  bool shares_memory() const override { return true; }
 
   absl::StatusOr<absl::Span<uint8_t>> AllocateRegion(size_t bytes) override {
     if (region_ != nullptr) return absl::FailedPreconditionError("the region is allocated once");
@@ -99,7 +100,7 @@ class InprocTransport final : public Transport {
 
   std::string_view PathOf(PeerId peer) const override { return peers_.contains(peer) ? "inproc" : ""; }
 
-  absl::StatusOr<ReadId> StartRead(PeerId peer, absl::Span<const CopyRange> ranges) override {
+  absl::StatusOr<ReadId> StartRead(PeerId peer, const Id128&, absl::Span<const CopyRange> ranges) override {
     BATON_ASSIGN_OR_RETURN(SharedRegion * remote, Find(peer));
     BATON_RETURN_IF_ERROR(CheckRanges(
         ranges, {.remote_bytes = remote->layout.region_bytes, .local_bytes = region_->layout.region_bytes}));
@@ -136,7 +137,7 @@ class InprocTransport final : public Transport {
   }
 
   absl::StatusOr<ReadId> Start(PeerId peer, const SharedRegion& remote, std::vector<CopyRange> ranges) {
-    if (copies_.in_flight() >= kMaxReadsInFlight) return absl::ResourceExhaustedError("too many reads in flight");
+    if (copies_.in_flight(peer) >= kMaxReadsInFlight) return absl::ResourceExhaustedError("too many reads in flight");
     const ReadId read = next_read_++;
     copies_.Add({.read = read,
                  .peer = peer,

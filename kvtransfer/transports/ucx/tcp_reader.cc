@@ -50,8 +50,8 @@ struct TcpReader::Piece {
   uint64_t received_bytes = 0;
 };
 
-absl::StatusOr<std::unique_ptr<TcpReader>> TcpReader::Create(const std::string& net_devices, int64_t stall_timeout_ms) {
-  BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> worker, MakeTcpWorker(net_devices));
+absl::StatusOr<std::unique_ptr<TcpReader>> TcpReader::Create(const TcpDevice& device, int64_t stall_timeout_ms) {
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> worker, MakeTcpWorker(device));
   auto reader = absl::WrapUnique(new TcpReader(std::move(worker), stall_timeout_ms));
   ucp_am_handler_param_t params{};
   params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
@@ -144,7 +144,7 @@ void TcpReader::HandleFragment(const void* header, size_t header_bytes, absl::Sp
   Read& read = *piece.read;
   read.link->last_progress = MonotonicClock().Now();
   if (fragment.kind == FragmentKind::kRefused) {
-    FailRead(read, absl::UnavailableError("the TCP peer no longer has this region"));
+    FailRead(read, absl::UnavailableError("the TCP peer does not serve these blocks any more"));
     return;
   }
   if (data.empty() || fragment.offset > piece.bytes || data.size() > piece.bytes - fragment.offset) {
@@ -177,8 +177,11 @@ void TcpReader::PostPiece(Read& read) {
   Link& link = *read.link;
   const uint64_t bytes = std::min<uint64_t>(range.bytes - read.posted_bytes, kTcpPieceBytes);
   const uint64_t id = next_piece_++;
-  const PieceRequest request = {
-      .piece = id, .nonce = link.nonce, .offset = range.remote_offset + read.posted_bytes, .bytes = bytes};
+  const PieceRequest request = {.piece = id,
+                                .nonce = link.nonce,
+                                .fetch = read.asked.fetch,
+                                .offset = range.remote_offset + read.posted_bytes,
+                                .bytes = bytes};
   if (link.pieces_in_flight == 0) link.last_progress = MonotonicClock().Now();
   pieces_.emplace(id, Piece{.read = &read,
                             .destination = read.asked.local + range.local_offset + read.posted_bytes,
@@ -194,16 +197,20 @@ void TcpReader::PostPiece(Read& read) {
   if (absl::Status status = SendTcpMessage(link.endpoint, request); !status.ok()) FailRead(read, status);
 }
 
+bool TcpReader::CanPost(const Read& read) {
+  return !read.all_posted() && read.link->lost.ok() && read.link->pieces_in_flight < kMaxTcpPieces;
+}
+
 void TcpReader::PostPieces() {
   // A read asks for one piece in its turn, and then waits until all other reads have had theirs.
-  for (size_t without_piece = 0; pieces_.size() < kMaxTcpPieces && without_piece < reads_.size();) {
+  for (size_t without_piece = 0; without_piece < reads_.size();) {
     std::unique_ptr<Read> read = std::move(reads_.front());
     reads_.pop_front();
-    if (read->all_posted() || !read->link->lost.ok()) {
-      ++without_piece;
-    } else {
+    if (CanPost(*read)) {
       PostPiece(*read);
       without_piece = 0;
+    } else {
+      ++without_piece;
     }
     reads_.push_back(std::move(read));
   }
@@ -258,8 +265,13 @@ void TcpReader::Disconnect(PeerId peer) {
 
 bool TcpReader::NeedsPoll() const {
   return std::any_of(reads_.begin(), reads_.end(), [&](const std::unique_ptr<Read>& read) {
-    return read->all_posted() ? read->pieces_in_flight == 0 : pieces_.size() < kMaxTcpPieces;
+    return read->all_posted() ? read->pieces_in_flight == 0 : CanPost(*read);
   });
+}
+
+size_t TcpReader::in_flight(PeerId peer) const {
+  return static_cast<size_t>(std::count_if(
+      reads_.begin(), reads_.end(), [&](const std::unique_ptr<Read>& read) { return read->asked.peer == peer; }));
 }
 
 TimeNs TcpReader::NextTimer() const {

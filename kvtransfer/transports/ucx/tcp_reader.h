@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "kvtransfer/transport.h"
 #include "kvtransfer/transport_address.h"
+#include "kvtransfer/transports/ucx/tcp_device.h"
 #include "kvtransfer/transports/ucx/ucx_worker.h"
 
 namespace baton::kvtransfer {
@@ -29,12 +30,14 @@ class TcpReader {
   struct PendingRead {
     ReadId read = 0;
     PeerId peer = 0;
+    // Zero for a probe.
+    Id128 fetch;
     uint8_t* local = nullptr;
     // Checked and coalesced.
     std::vector<CopyRange> ranges;
   };
 
-  static absl::StatusOr<std::unique_ptr<TcpReader>> Create(const std::string& net_devices, int64_t stall_timeout_ms);
+  static absl::StatusOr<std::unique_ptr<TcpReader>> Create(const TcpDevice& device, int64_t stall_timeout_ms);
   ~TcpReader();
 
   // UNAVAILABLE when no way leads to the peer. Whether the peer answers shows in the first read.
@@ -46,7 +49,8 @@ class TcpReader {
   // Its reads complete with CANCELLED in the next Poll; none of their bytes is touched from here on.
   void Disconnect(PeerId peer);
 
-  size_t in_flight() const { return reads_.size(); }
+  // Reads of this peer that have not been reported yet.
+  size_t in_flight(PeerId peer) const;
   // Whether Poll has something to do without news from UCX.
   bool NeedsPoll() const;
   // When Poll next has a stall to look for; kNever without pieces in flight.
@@ -67,7 +71,9 @@ class TcpReader {
   absl::StatusOr<Link*> FindOrMakeLink(const TransportAddress& address);
   void HandleFragment(const void* header, size_t header_bytes, absl::Span<const uint8_t> data);
   void PostPieces();
-  // Asks for the next piece of the read.
+  // Whether the next piece of the read can be asked for now.
+  static bool CanPost(const Read& read);
+  // Asks for that piece.
   void PostPiece(Read& read);
   // The piece is no longer expected: bytes of it that still come are dropped.
   void EndPiece(uint64_t piece);
@@ -85,7 +91,7 @@ class TcpReader {
   absl::flat_hash_map<PeerId, Link*> peers_;
   // Reads in the order of their turns.
   std::deque<std::unique_ptr<Read>> reads_;
-  // Pieces in flight, at most kMaxTcpPieces. Ids are never reused.
+  // Pieces in flight, at most kMaxTcpPieces of each link. Ids are never reused.
   absl::flat_hash_map<uint64_t, Piece> pieces_;
   uint64_t next_piece_ = 1;
 };

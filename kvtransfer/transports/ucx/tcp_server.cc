@@ -10,9 +10,10 @@
 #include "kvtransfer/transports/ucx/ucx_library.h"
 
 namespace baton::kvtransfer {
-absl::StatusOr<std::unique_ptr<TcpServer>> TcpServer::Create(const std::string& net_devices) {
-  BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> worker, MakeTcpWorker(net_devices));
-  auto server = absl::WrapUnique(new TcpServer(std::move(worker)));
+
+absl::StatusOr<std::unique_ptr<TcpServer>> TcpServer::Create(const TcpDevice& device, ReadGrants& grants) {
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> worker, MakeTcpWorker(device));
+  auto server = absl::WrapUnique(new TcpServer(std::move(worker), grants));
   ucp_am_handler_param_t params{};
   params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
   params.id = kPieceRequestMessage;
@@ -23,9 +24,10 @@ absl::StatusOr<std::unique_ptr<TcpServer>> TcpServer::Create(const std::string& 
   return server;
 }
 
-void TcpServer::Expose(const Id128& nonce, absl::Span<const uint8_t> memory) {
+void TcpServer::Expose(const Id128& nonce, const uint8_t* base, const RegionLayout& layout) {
   nonce_ = nonce;
-  memory_ = memory;
+  base_ = base;
+  layout_ = layout;
 }
 
 ucs_status_t TcpServer::OnRequest(void* server, const void* header, size_t header_bytes, void* data, size_t data_bytes,
@@ -41,20 +43,36 @@ void TcpServer::Serve(const void* header, size_t header_bytes, ucp_ep_h reader) 
   if (header_bytes != sizeof(PieceRequest)) return;
   PieceRequest request;
   std::memcpy(&request, header, sizeof(request));
-  const bool inside = request.bytes <= kTcpPieceBytes && request.offset <= memory_.size() &&
-                      request.bytes <= memory_.size() - request.offset;
-  if (request.nonce != nonce_ || !inside) {
-    const FragmentHeader refusal = {.piece = request.piece, .offset = 0, .kind = FragmentKind::kRefused};
-    // When the answer cannot be sent, the reader is lost and needs none.
-    SendTcpMessage(reader, refusal, {}).IgnoreError();
-    return;
-  }
+  if (request.nonce != nonce_ || request.bytes > kTcpPieceBytes) return Refuse(request, reader);
   for (uint64_t offset = 0; offset < request.bytes; offset += kTcpFragmentBytes) {
-    const uint64_t bytes = std::min<uint64_t>(kTcpFragmentBytes, request.bytes - offset);
-    const FragmentHeader fragment = {.piece = request.piece, .offset = offset, .kind = FragmentKind::kData};
-    const auto data = memory_.subspan(request.offset + offset, bytes);
-    if (!SendTcpMessage(reader, fragment, data).ok()) return;
+    if (!SendFragment(request, offset, reader)) return Refuse(request, reader);
   }
+}
+
+bool TcpServer::IsProbe(const PieceRequest& request) const {
+  return request.fetch.is_zero() && request.offset >= layout_.probe_offset && request.offset <= layout_.total_bytes &&
+         request.bytes <= layout_.total_bytes - request.offset;
+}
+
+bool TcpServer::SendFragment(const PieceRequest& request, uint64_t offset, ucp_ep_h reader) const {
+  const RegionRange range = {.offset = request.offset + offset,
+                             .bytes = std::min<uint64_t>(kTcpFragmentBytes, request.bytes - offset)};
+  std::function<void()> sent;
+  if (!IsProbe(request)) {
+    if (!grants_.BeginSend(request.fetch, range)) {
+      grants_.CountRefusal();
+      return false;
+    }
+    sent = [&grants = grants_, fetch = request.fetch] { grants.EndSend(fetch); };
+  }
+  const FragmentHeader fragment = {.piece = request.piece, .offset = offset, .kind = FragmentKind::kData};
+  return SendTcpMessage(reader, fragment, {base_ + range.offset, range.bytes}, std::move(sent)).ok();
+}
+
+void TcpServer::Refuse(const PieceRequest& request, ucp_ep_h reader) const {
+  const FragmentHeader refusal = {.piece = request.piece, .offset = 0, .kind = FragmentKind::kRefused};
+  // When the answer cannot be sent, the reader is lost and needs none.
+  SendTcpMessage(reader, refusal, {}, nullptr).IgnoreError();
 }
 
 }  // namespace baton::kvtransfer

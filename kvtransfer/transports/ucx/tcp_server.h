@@ -12,29 +12,41 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
+#include "kvtransfer/read_grants.h"
+#include "kvtransfer/region_layout.h"
+#include "kvtransfer/transports/ucx/tcp_device.h"
+#include "kvtransfer/transports/ucx/tcp_wire.h"
 #include "kvtransfer/transports/ucx/ucx_worker.h"
 
 namespace baton::kvtransfer {
 
 class TcpServer {
  public:
-  static absl::StatusOr<std::unique_ptr<TcpServer>> Create(const std::string& net_devices);
+  // `grants` says who may read what, and outlives the server.
+  static absl::StatusOr<std::unique_ptr<TcpServer>> Create(const TcpDevice& device, ReadGrants& grants);
 
-  // What may be read from here on; outlives the server. Requests that name another nonce are refused.
-  void Expose(const Id128& nonce, absl::Span<const uint8_t> memory);
+  // The region, which outlives the server. Requests are refused that name another nonce, or bytes that were not granted
+  // to the fetch that they name. What lies behind the region holds no data: anybody may read it.
+  void Expose(const Id128& nonce, const uint8_t* base, const RegionLayout& layout);
 
   UcxWorker& worker() { return *worker_; }
 
  private:
-  explicit TcpServer(std::unique_ptr<UcxWorker> worker) : worker_(std::move(worker)) {}
+  TcpServer(std::unique_ptr<UcxWorker> worker, ReadGrants& grants) : worker_(std::move(worker)), grants_(grants) {}
 
   static ucs_status_t OnRequest(void* server, const void* header, size_t header_bytes, void* data, size_t data_bytes,
                                 const ucp_am_recv_param_t* param);
   void Serve(const void* header, size_t header_bytes, ucp_ep_h reader) const;
+  bool IsProbe(const PieceRequest& request) const;
+  // Sends one fragment. False when the request's bytes may not be read any more, or the reader is lost.
+  bool SendFragment(const PieceRequest& request, uint64_t offset, ucp_ep_h reader) const;
+  void Refuse(const PieceRequest& request, ucp_ep_h reader) const;
 
   std::unique_ptr<UcxWorker> worker_;
+  ReadGrants& grants_;
   Id128 nonce_;
-  absl::Span<const uint8_t> memory_;
+  const uint8_t* base_ = nullptr;
+  RegionLayout layout_{0};
 };
 
 }  // namespace baton::kvtransfer

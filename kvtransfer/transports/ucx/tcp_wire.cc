@@ -1,7 +1,9 @@
 #include "kvtransfer/transports/ucx/tcp_wire.h"
 
 #include <cstring>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "kvtransfer/transports/ucx/ucx_library.h"
 
 namespace baton::kvtransfer {
@@ -13,7 +15,13 @@ static_assert(sizeof(FragmentHeader) <= kMaxHeaderBytes);
 // Lives until UCX has sent it. UCP_AM_SEND_FLAG_COPY_HEADER would spare us that, but with it UCX 1.22 sends headers
 // that belong to later messages.
 struct PendingHeader {
+  explicit PendingHeader(std::function<void()> on_sent) : sent(std::move(on_sent)) {}
+  ~PendingHeader() {
+    if (sent) sent();
+  }
+
   uint8_t bytes[kMaxHeaderBytes];
+  const std::function<void()> sent;
 };
 
 // A send that fails means a lost peer, which its endpoint's error handler reports.
@@ -30,8 +38,9 @@ struct Message {
   uint32_t flags = 0;
 };
 
-absl::Status Send(ucp_ep_h endpoint, const Message& message, absl::Span<const uint8_t> data) {
-  auto pending = std::make_unique<PendingHeader>();
+absl::Status Send(ucp_ep_h endpoint, const Message& message, absl::Span<const uint8_t> data,
+                  std::function<void()> sent) {
+  auto pending = std::make_unique<PendingHeader>(std::move(sent));
   std::memcpy(pending->bytes, message.header, message.header_bytes);
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -52,18 +61,24 @@ absl::Status Send(ucp_ep_h endpoint, const Message& message, absl::Span<const ui
 absl::Status SendTcpMessage(ucp_ep_h endpoint, const PieceRequest& request) {
   const Message message = {
       .id = kPieceRequestMessage, .header = &request, .header_bytes = sizeof(request), .flags = UCP_AM_SEND_FLAG_REPLY};
-  return Send(endpoint, message, {});
+  return Send(endpoint, message, {}, nullptr);
 }
 
-absl::Status SendTcpMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, absl::Span<const uint8_t> data) {
+absl::Status SendTcpMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, absl::Span<const uint8_t> data,
+                            std::function<void()> sent) {
   const Message message = {.id = kFragmentMessage, .header = &fragment, .header_bytes = sizeof(fragment), .flags = 0};
-  return Send(endpoint, message, data);
+  return Send(endpoint, message, data, std::move(sent));
 }
 
-absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const std::string& net_devices) {
-  return UcxWorker::Create(
-      UCP_FEATURE_AM,
-      {{"TLS", "tcp"}, {"NET_DEVICES", net_devices}, {"RCACHE_ENABLE", "n"}, {"WARN_INVALID_CONFIG", "n"}});
+absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const TcpDevice& device) {
+  const std::string segment = absl::StrCat(kTcpSegmentBytes);
+  return UcxWorker::Create(UCP_FEATURE_AM, {{"TLS", "tcp"},
+                                            {"NET_DEVICES", device.net_devices},
+                                            {"TCP_AF_PRIO", device.af_prio},
+                                            {"TCP_TX_SEG_SIZE", segment},
+                                            {"TCP_RX_SEG_SIZE", segment},
+                                            {"RCACHE_ENABLE", "n"},
+                                            {"WARN_INVALID_CONFIG", "n"}});
 }
 
 }  // namespace baton::kvtransfer

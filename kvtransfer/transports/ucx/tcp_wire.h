@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
+#include "kvtransfer/transports/ucx/tcp_device.h"
 #include "kvtransfer/transports/ucx/ucx_worker.h"
 
 namespace baton::kvtransfer {
@@ -26,10 +28,14 @@ namespace baton::kvtransfer {
 inline constexpr unsigned kPieceRequestMessage = 1;
 inline constexpr unsigned kFragmentMessage = 2;
 
-// The most bytes of one request. A reader has at most kMaxTcpPieces in flight, which bounds what an owner has queued.
+// The most bytes of one request. A reader has at most kMaxTcpPieces in flight at each owner, which bounds what an owner
+// has queued, and what a stalled owner takes from the others: nothing.
 inline constexpr size_t kTcpPieceBytes = 512u << 10;
 inline constexpr int kMaxTcpPieces = 8;
-// A fragment with its headers fits UCX's receive segment (64 KiB), so UCX neither splits nor reassembles it.
+// What UCX sends and receives by one system call. Its own default for sending is 8 KiB, and reaches a third of the
+// bandwidth; beyond 64 KiB the reader copies out of a colder cache.
+inline constexpr size_t kTcpSegmentBytes = 64u << 10;
+// A fragment with its headers fits a segment, so UCX neither splits nor reassembles it.
 inline constexpr size_t kTcpFragmentBytes = 60u << 10;
 
 // Headers travel as they lie in memory: KV bytes do as well, so both ends are little-endian anyway.
@@ -37,6 +43,8 @@ struct PieceRequest {
   uint64_t piece = 0;
   // The nonce of the region that the reader means: an address may be older than the process that listens at it now.
   Id128 nonce;
+  // The id under which the owner granted the bytes; zero for those behind the region, which hold no data.
+  Id128 fetch;
   // Where the piece begins in the owner's whole region, which includes its tail.
   uint64_t offset = 0;
   uint64_t bytes = 0;
@@ -52,14 +60,15 @@ struct FragmentHeader {
 };
 
 // UNAVAILABLE when the peer is known to be lost. A message that is lost later is reported to the endpoint's error
-// handler. Data is sent from where it lies, so it must stay there until it is sent: a region stays as long as the
-// transport.
+// handler. Data is sent from where it lies, until `sent` is called: once for every send, also for one that fails,
+// within the call or later.
 absl::Status SendTcpMessage(ucp_ep_h endpoint, const PieceRequest& request);
-absl::Status SendTcpMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, absl::Span<const uint8_t> data);
+absl::Status SendTcpMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, absl::Span<const uint8_t> data,
+                            std::function<void()> sent);
 
 // Each end has a worker of its own for reading and one for serving: UCX pairs the endpoints between two workers, and
 // closing one as a reader must not cut the other's reads.
-absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const std::string& net_devices);
+absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const TcpDevice& device);
 
 }  // namespace baton::kvtransfer
 

@@ -18,6 +18,7 @@
 #include "kvtransfer/region_layout.h"
 #include "kvtransfer/transport_address.h"
 #include "kvtransfer/transports/ucx/shm_mapping.h"
+#include "kvtransfer/transports/ucx/tcp_device.h"
 #include "kvtransfer/transports/ucx/tcp_reader.h"
 #include "kvtransfer/transports/ucx/tcp_server.h"
 #include "kvtransfer/transports/ucx/ucx_worker.h"
@@ -36,11 +37,12 @@ class UcxTransport final : public Transport {
   absl::Status Init();
 
   std::string_view name() const override;
+  bool shares_memory() const override { return shm_worker_ != nullptr; }
   absl::StatusOr<absl::Span<uint8_t>> AllocateRegion(size_t bytes) override;
   absl::StatusOr<std::string> Address() override;
   absl::StatusOr<PeerId> Connect(std::string_view address) override;
   std::string_view PathOf(PeerId peer) const override;
-  absl::StatusOr<ReadId> StartRead(PeerId peer, absl::Span<const CopyRange> ranges) override;
+  absl::StatusOr<ReadId> StartRead(PeerId peer, const Id128& fetch, absl::Span<const CopyRange> ranges) override;
   absl::StatusOr<ReadId> StartProbe(PeerId peer, size_t bytes) override;
   void Poll(std::vector<ReadCompletion>& completions) override;
   void WaitForEvent(int64_t timeout_ns) override;
@@ -57,7 +59,7 @@ class UcxTransport final : public Transport {
   absl::StatusOr<uint8_t*> AllocateBytes(size_t bytes);
   absl::StatusOr<std::unique_ptr<ShmMapping>> TryMap(const TransportAddress& address);
   absl::StatusOr<const Peer*> Find(PeerId peer) const;
-  absl::StatusOr<ReadId> Start(PeerId id, const Peer& peer, std::vector<CopyRange> ranges);
+  absl::StatusOr<ReadId> Start(PeerId id, const Peer& peer, const Id128& fetch, std::vector<CopyRange> ranges);
 
   const TransportOptions options_;
   WakeEvent wake_;
@@ -91,8 +93,9 @@ absl::Status UcxTransport::Init() {
     }
   }
   if (options_.kind != TransportKind::kShm) {
-    BATON_ASSIGN_OR_RETURN(tcp_server_, TcpServer::Create(options_.net_devices));
-    BATON_ASSIGN_OR_RETURN(tcp_, TcpReader::Create(options_.net_devices, options_.stall_timeout_ms));
+    BATON_ASSIGN_OR_RETURN(const TcpDevice device, FindTcpDevice(options_.bind));
+    BATON_ASSIGN_OR_RETURN(tcp_server_, TcpServer::Create(device, grants()));
+    BATON_ASSIGN_OR_RETURN(tcp_, TcpReader::Create(device, options_.stall_timeout_ms));
   }
   return absl::OkStatus();
 }
@@ -125,7 +128,7 @@ absl::StatusOr<absl::Span<uint8_t>> UcxTransport::AllocateRegion(size_t bytes) {
   BATON_ASSIGN_OR_RETURN(uint8_t* const base, AllocateBytes(layout.total_bytes));
   nonce_ = SystemRandom().NextId();
   WriteLabel(base, layout, nonce_);
-  if (tcp_server_ != nullptr) tcp_server_->Expose(nonce_, absl::MakeConstSpan(base, layout.total_bytes));
+  if (tcp_server_ != nullptr) tcp_server_->Expose(nonce_, base, layout);
   layout_ = layout;
   base_ = base;
   return absl::MakeSpan(base_, bytes);
@@ -186,8 +189,9 @@ absl::StatusOr<const UcxTransport::Peer*> UcxTransport::Find(PeerId id) const {
   return &it->second;
 }
 
-absl::StatusOr<ReadId> UcxTransport::Start(PeerId id, const Peer& peer, std::vector<CopyRange> ranges) {
-  const size_t in_flight = copies_.in_flight() + (tcp_ == nullptr ? 0 : tcp_->in_flight());
+absl::StatusOr<ReadId> UcxTransport::Start(PeerId id, const Peer& peer, const Id128& fetch,
+                                           std::vector<CopyRange> ranges) {
+  const size_t in_flight = peer.mapping != nullptr ? copies_.in_flight(id) : tcp_->in_flight(id);
   if (in_flight >= kMaxReadsInFlight) return absl::ResourceExhaustedError("too many reads in flight");
   const ReadId read = next_read_++;
   if (peer.mapping != nullptr) {
@@ -195,23 +199,23 @@ absl::StatusOr<ReadId> UcxTransport::Start(PeerId id, const Peer& peer, std::vec
     copies_.Add(
         {.read = read, .peer = id, .remote = peer.mapping->base(), .local = base_, .ranges = std::move(ranges)});
   } else {
-    tcp_->Add({.read = read, .peer = id, .local = base_, .ranges = std::move(ranges)});
+    tcp_->Add({.read = read, .peer = id, .fetch = fetch, .local = base_, .ranges = std::move(ranges)});
   }
   return read;
 }
 
-absl::StatusOr<ReadId> UcxTransport::StartRead(PeerId id, absl::Span<const CopyRange> ranges) {
+absl::StatusOr<ReadId> UcxTransport::StartRead(PeerId id, const Id128& fetch, absl::Span<const CopyRange> ranges) {
   BATON_ASSIGN_OR_RETURN(const Peer* const peer, Find(id));
   BATON_RETURN_IF_ERROR(
       CheckRanges(ranges, {.remote_bytes = peer->layout.region_bytes, .local_bytes = layout_.region_bytes}));
-  return Start(id, *peer, Coalesce(ranges));
+  return Start(id, *peer, fetch, Coalesce(ranges));
 }
 
 absl::StatusOr<ReadId> UcxTransport::StartProbe(PeerId id, size_t bytes) {
   BATON_ASSIGN_OR_RETURN(const Peer* const peer, Find(id));
   if (bytes > kMaxProbeBytes) return absl::OutOfRangeError("the probe is too long");
   return Start(
-      id, *peer,
+      id, *peer, /*fetch=*/{},
       Coalesce({{.remote_offset = peer->layout.probe_offset, .local_offset = layout_.probe_offset, .bytes = bytes}}));
 }
 

@@ -1,0 +1,20 @@
+#include "decode_worker/decode_phase.h"
+
+#include <utility>
+
+#include "common/rpc/wire.h"
+#include "common/status.h"
+
+namespace baton::decode_worker {
+
+absl::Status DecodePhase::Start(WorkerJob job, const internal::v1::CallStart& start) {
+  const internal::v1::DecodeStart& decode = start.decode();
+  DecodeSource source{.local = decode.local_prefill(), .prefill_target = decode.prefill_target()};
+  if (!source.local) {
+    BATON_ASSIGN_OR_RETURN(source.prefill_incarnation, rpc::FromBytes(decode.prefill_incarnation()));
+  }
+  core_->OnDecode(std::move(job), source);
+  return absl::OkStatus();
+}
+
+}  // namespace baton::decode_worker

@@ -1,0 +1,107 @@
+// Where a transport listens, seen in the kernel's table of sockets.
+#include "kvtransfer/transports/ucx/tcp_device.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kvtransfer/transport.h"
+
+namespace baton::kvtransfer {
+namespace {
+
+using testing::Each;
+using testing::IsEmpty;
+using testing::Not;
+
+// The addresses that this process listens on, as the kernel writes them: hex digits in the order of memory.
+std::multiset<std::string> ListeningAddresses() {
+  std::set<std::string> own_sockets;
+  std::error_code ignored;
+  for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+    own_sockets.insert(std::filesystem::read_symlink(fd.path(), ignored).string());
+  }
+  std::multiset<std::string> addresses;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(table);
+    std::string line;
+    std::getline(file, line);
+    while (std::getline(file, line)) {
+      std::istringstream fields(line);
+      std::string slot, local, remote, state, queues, timer, retransmits, uid, timeout, inode;
+      fields >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> uid >> timeout >> inode;
+      constexpr std::string_view kListen = "0A";
+      if (state == kListen && own_sockets.contains("socket:[" + inode + "]")) {
+        addresses.insert(local.substr(0, local.find(':')));
+      }
+    }
+  }
+  return addresses;
+}
+
+std::multiset<std::string> ListeningAddressesWith(const std::string& bind) {
+  auto transport = MakeTransport({.kind = TransportKind::kTcp, .bind = bind});
+  EXPECT_TRUE(transport.ok()) << transport.status();
+  EXPECT_TRUE((*transport)->AllocateRegion(4096).ok());
+  EXPECT_TRUE((*transport)->Address().ok());
+  return ListeningAddresses();
+}
+
+// An IPv4 address of this host that is not loopback; empty when there is none.
+std::string NetworkAddress() {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return "";
+  std::string found;
+  for (const ifaddrs* one = all; one != nullptr && found.empty(); one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+    char text[INET_ADDRSTRLEN];
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr, text, sizeof(text));
+    if (std::string_view(text).substr(0, 4) != "127.") found = text;
+  }
+  freeifaddrs(all);
+  return found;
+}
+
+TEST(TcpDeviceTest, TransportListensOnItsLoopbackAddressAlone) {
+  ASSERT_THAT(ListeningAddresses(), IsEmpty());
+  for (const char* bind : {"127.0.0.1", "localhost"}) {
+    const auto listening = ListeningAddressesWith(bind);
+    EXPECT_THAT(listening, Not(IsEmpty()));
+    EXPECT_THAT(listening, Each("0100007F")) << bind;
+  }
+}
+
+TEST(TcpDeviceTest, TransportListensOnItsNetworkAddressAlone) {
+  const std::string address = NetworkAddress();
+  if (address.empty()) GTEST_SKIP() << "this host has no network";
+  in_addr ip{};
+  ASSERT_EQ(inet_pton(AF_INET, address.c_str(), &ip), 1);
+  char hex[9];
+  std::snprintf(hex, sizeof(hex), "%08X", ip.s_addr);
+  const auto listening = ListeningAddressesWith(address);
+  EXPECT_THAT(listening, Not(IsEmpty()));
+  EXPECT_THAT(listening, Each(std::string(hex)));
+}
+
+TEST(TcpDeviceTest, WildcardMeansAllInterfaces) {
+  EXPECT_EQ(FindTcpDevice("0.0.0.0")->net_devices, "all");
+  EXPECT_EQ(FindTcpDevice("[::]")->net_devices, "all");
+  EXPECT_EQ(FindTcpDevice("0.0.0.0")->af_prio, "inet");
+}
+
+TEST(TcpDeviceTest, AddressesThatCannotBeListenedOnAreRefused) {
+  EXPECT_EQ(FindTcpDevice("not an address").status().code(), absl::StatusCode::kInvalidArgument);
+  // Reserved for documentation: no host has it.
+  EXPECT_EQ(FindTcpDevice("203.0.113.7").status().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace baton::kvtransfer

@@ -1,0 +1,307 @@
+#include "router/cluster_members.h"
+
+#include <map>
+#include <optional>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/log.h"
+#include "common/rpc/protocol.h"
+#include "common/rpc/wire.h"
+#include "common/status.h"
+
+namespace baton::router {
+namespace pb = internal::v1;
+namespace {
+
+constexpr int kHeartbeatIntervalMs = 100;
+// What a start, a cancel or an answer takes besides its own bytes.
+constexpr size_t kFieldBytes = 16;
+
+absl::StatusOr<WorkerRole> ReadRole(pb::WorkerRole role) {
+  switch (role) {
+    case pb::WORKER_ROLE_PREFILL:
+      return WorkerRole::kPrefill;
+    case pb::WORKER_ROLE_DECODE:
+      return WorkerRole::kDecode;
+    case pb::WORKER_ROLE_MIXED:
+      return WorkerRole::kMixed;
+    default:
+      return absl::InvalidArgumentError("the worker states no role");
+  }
+}
+
+// Makes a stranger's text safe to show in a log or an error: short, and without control characters.
+std::string Printable(const std::string& text) { return absl::CHexEscape(text.substr(0, kMaxWorkerTextBytes)); }
+
+absl::StatusOr<WorkerInfo> ReadHello(const pb::Hello& hello, const std::string& model) {
+  // First: the other fields mean what they mean in this version only.
+  BATON_RETURN_IF_ERROR(rpc::CheckProtocolVersion("worker", hello.protocol_version()));
+  WorkerInfo info;
+  BATON_ASSIGN_OR_RETURN(info.incarnation, rpc::FromBytes(hello.incarnation()));
+  if (!hello.resumes().empty()) {
+    BATON_ASSIGN_OR_RETURN(info.resumes, rpc::FromBytes(hello.resumes()));
+  }
+  BATON_ASSIGN_OR_RETURN(info.role, ReadRole(hello.role()));
+  if (hello.model() != model) {
+    const std::string other = Printable(hello.model());
+    return absl::FailedPreconditionError(absl::StrCat("this router serves ", model, ", the worker has ", other,
+                                                      ": start one of the two with the other's --model"));
+  }
+  info.target = hello.target();
+  info.model = hello.model();
+  info.fingerprint = hello.fingerprint();
+  info.total_blocks = hello.total_blocks();
+  info.max_sequences = hello.max_sequences();
+  info.chunk_tokens = hello.chunk_tokens();
+  info.context_length = hello.context_length();
+  info.pid = hello.pid();
+  info.headroom_blocks = hello.headroom_blocks();
+  info.groups = {.full = hello.full_groups(), .sliding = hello.sliding_groups(), .window = hello.window()};
+  return info;
+}
+
+absl::StatusOr<WorkerLoad> ParseLoad(const pb::Load& load) {
+  for (const int64_t count :
+       {int64_t{load.free_blocks()}, int64_t{load.used_blocks()}, int64_t{load.cached_blocks()},
+        int64_t{load.running()}, load.pending_prompt_tokens(), load.steps(), load.step_age_ms()}) {
+    if (count < 0) return absl::InvalidArgumentError(absl::StrCat("a load with a count of ", count));
+  }
+  return WorkerLoad{.state = load.draining() ? WorkerState::kDraining : WorkerState::kServing,
+                    .free_blocks = load.free_blocks(),
+                    .used_blocks = load.used_blocks(),
+                    .cached_blocks = load.cached_blocks(),
+                    .running = load.running(),
+                    .pending_prompt_tokens = load.pending_prompt_tokens(),
+                    .steps = load.steps(),
+                    .step_age_ms = load.step_age_ms()};
+}
+
+// `start` is StartPrefill or StartDecode.
+template <typename StartAction>
+void FillJob(const StartAction& start, TimeNs now, pb::JobParams* proto) {
+  const JobSpec& job = *start.job;
+  rpc::ToProto({.key = start.key,
+                .secret = start.secret,
+                .prompt = job.prompt,
+                .sampling = job.sampling,
+                .tenant = job.tenant,
+                .deadline = job.deadline,
+                .want_kv_digest = job.want_kv_digest,
+                .traceparent = job.traceparent},
+               now, proto);
+}
+
+}  // namespace
+
+void ClusterMembers::OnMessage(Dispatcher& dispatcher, const std::shared_ptr<WorkerStream>& stream,
+                               const pb::WorkerMessage& message) {
+  if (stream->ended()) return;
+  const auto known = by_stream_.find(stream.get());
+  if (known == by_stream_.end()) return Join(dispatcher, stream, message);
+  const WorkerId id = known->second;
+  Member& member = members_.at(id);
+  const absl::Status read = Read(dispatcher, id, member, message);
+  if (read.ok()) return;
+  const std::string what = absl::StrCat("a malformed message: ", read.message());
+  spdlog::error("{} sent {}; its membership ends", member.name, what);
+  stream->End(absl::InvalidArgumentError(what));
+  Forget(id);
+  dispatcher.OnWorkerLost(id, absl::UnavailableError(absl::StrCat("the worker sent ", what)));
+}
+
+void ClusterMembers::Join(Dispatcher& dispatcher, const std::shared_ptr<WorkerStream>& stream,
+                          const pb::WorkerMessage& message) {
+  const absl::Status joined = TryJoin(dispatcher, stream, message);
+  if (joined.ok()) return;
+  LogRefusal(message, joined);
+  stream->End(joined);
+}
+
+absl::Status ClusterMembers::TryJoin(Dispatcher& dispatcher, const std::shared_ptr<WorkerStream>& stream,
+                                     const pb::WorkerMessage& message) {
+  if (!message.has_hello()) return absl::InvalidArgumentError("the first message of a worker is its hello");
+  const pb::Hello& hello = message.hello();
+  BATON_ASSIGN_OR_RETURN(WorkerInfo info, ReadHello(hello, options_.model));
+  info.id = random_.NextId();
+  BATON_RETURN_IF_ERROR(dispatcher.OnWorkerJoin(info));
+  Member& member = members_[info.id];
+  member.stream = stream;
+  member.name = absl::StrCat(RoleName(info.role), " worker ", Printable(info.target), " (pid ", info.pid, ")");
+  member.role = info.role;
+  member.fingerprint = info.fingerprint;
+  by_stream_[stream.get()] = info.id;
+  refusals_.erase(info.target);
+  spdlog::info("{} joined: {} blocks, {}", member.name, info.total_blocks, Printable(info.fingerprint));
+  stream->Send(sizeof(pb::Accepted), [&](pb::RouterMessage& answer) {
+    pb::Accepted* accepted = answer.mutable_accepted();
+    accepted->set_membership(rpc::ToBytes(info.id));
+    accepted->set_heartbeat_interval_ms(kHeartbeatIntervalMs);
+    accepted->set_protocol_version(rpc::kProtocolVersion);
+    accepted->set_features(hello.features() & rpc::kProtocolFeatures);
+  });
+  TellServing();
+  return absl::OkStatus();
+}
+
+void ClusterMembers::LogRefusal(const pb::WorkerMessage& message, const absl::Status& why) {
+  const std::string target = Printable(message.hello().target());
+  const std::string text(why.message());
+  if (refusals_.size() >= static_cast<size_t>(kMaxWorkers)) refusals_.clear();
+  std::string& logged = refusals_[target];
+  if (logged == text) return;
+  logged = text;
+  spdlog::warn("refused the worker at {} with the model {}: {}", target.empty() ? "an unknown address" : target,
+               Printable(message.hello().model()), text);
+}
+
+absl::Status ClusterMembers::Read(Dispatcher& dispatcher, const WorkerId& id, Member& member,
+                                  const pb::WorkerMessage& message) {
+  if (message.has_hello()) return absl::InvalidArgumentError("a second hello");
+  if (message.membership() != rpc::ToBytes(id)) return absl::InvalidArgumentError("another membership's id");
+  if (member.draining && !std::exchange(member.drain_accepted, true)) {
+    member.stream->Send(kFieldBytes, [](pb::RouterMessage& answer) { answer.set_drain_accepted(true); });
+  }
+  if (message.has_load()) BATON_RETURN_IF_ERROR(ReadLoad(dispatcher, id, member, message.load()));
+  return ReadReports(dispatcher, member, message);
+}
+
+absl::Status ClusterMembers::ReadLoad(Dispatcher& dispatcher, const WorkerId& id, Member& member,
+                                      const pb::Load& load) {
+  BATON_ASSIGN_OR_RETURN(const WorkerLoad read, ParseLoad(load));
+  dispatcher.OnWorkerLoad(id, read);
+  if (read.state == WorkerState::kDraining && !std::exchange(member.draining, true)) {
+    spdlog::info("{} is draining", member.name);
+    TellServing();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ClusterMembers::ReadReports(Dispatcher& dispatcher, Member& member, const pb::WorkerMessage& message) {
+  const auto find = [&member](uint64_t number) -> absl::StatusOr<Call> {
+    const auto it = member.calls.find(number);
+    if (it != member.calls.end()) return it->second;
+    return absl::InvalidArgumentError(absl::StrCat("a report of call ", number, ", which is not open"));
+  };
+  for (const pb::CallStarted& started : message.started()) {
+    BATON_ASSIGN_OR_RETURN(const Call call, find(started.call()));
+    dispatcher.OnWorkerUpdate(
+        call.first, call.second,
+        {.kind = WorkerUpdate::Kind::kStarted, .cached_tokens = started.cached_tokens(), .token = {}});
+  }
+  for (const uint64_t number : message.kv_committed()) {
+    BATON_ASSIGN_OR_RETURN(const Call call, find(number));
+    dispatcher.OnWorkerUpdate(call.first, call.second, {.kind = WorkerUpdate::Kind::kKvCommitted, .token = {}});
+  }
+  for (const pb::CallToken& token : message.tokens()) {
+    BATON_ASSIGN_OR_RETURN(const Call call, find(token.call()));
+    BATON_ASSIGN_OR_RETURN(OutputToken output, rpc::FromProto(token));
+    dispatcher.OnWorkerUpdate(call.first, call.second,
+                              {.kind = WorkerUpdate::Kind::kToken, .token = std::move(output)});
+  }
+  for (const pb::CallFinished& finished : message.finished()) {
+    BATON_ASSIGN_OR_RETURN(const Call call, find(finished.call()));
+    dispatcher.OnWorkerUpdate(call.first, call.second, rpc::FromProto(finished));
+  }
+  for (const pb::CallEnded& ended : message.ended()) {
+    BATON_ASSIGN_OR_RETURN(const Call call, find(ended.call()));
+    absl::Status status;
+    BATON_RETURN_IF_ERROR(rpc::FromProto(ended, status));
+    member.calls.erase(ended.call());
+    member.numbers.erase(call);
+    dispatcher.OnWorkerEnd(call.first, call.second, status);
+  }
+  return absl::OkStatus();
+}
+
+void ClusterMembers::OnClosed(Dispatcher& dispatcher, const WorkerStream& stream) {
+  const auto known = by_stream_.find(&stream);
+  if (known == by_stream_.end()) return;
+  const WorkerId id = known->second;
+  const Member& member = members_.at(id);
+  const bool left = member.draining && member.calls.empty();
+  if (left) {
+    spdlog::info("{} left", member.name);
+  } else {
+    spdlog::warn("{} is lost: its stream broke with {} open calls", member.name, member.calls.size());
+  }
+  Forget(id);
+  dispatcher.OnWorkerLost(id, absl::UnavailableError(left ? "the worker left" : "the worker's stream broke"));
+}
+
+void ClusterMembers::StartCall(const WorkerId& worker, Call call, pb::CallStart start) {
+  const auto it = members_.find(worker);
+  if (it == members_.end()) return;
+  Member& member = it->second;
+  const uint64_t number = ++member.last_call;
+  start.set_call(number);
+  member.numbers[call] = number;
+  member.calls.emplace(number, std::move(call));
+  member.stream->Send(start.ByteSizeLong() + kFieldBytes,
+                      [&](pb::RouterMessage& message) { *message.add_starts() = std::move(start); });
+}
+
+void ClusterMembers::Start(const StartPrefill& start) {
+  pb::CallStart proto;
+  FillJob(start, clock_.Now(), proto.mutable_job());
+  proto.mutable_prefill()->set_solo(start.solo);
+  StartCall(start.worker, {Side::kPrefill, start.key}, std::move(proto));
+}
+
+void ClusterMembers::Start(const StartDecode& start) {
+  pb::CallStart proto;
+  FillJob(start, clock_.Now(), proto.mutable_job());
+  pb::DecodeStart* decode = proto.mutable_decode();
+  decode->set_local_prefill(start.local_prefill);
+  decode->set_prefill_target(start.prefill_target);
+  decode->set_prefill_incarnation(rpc::ToBytes(start.prefill_incarnation));
+  StartCall(start.worker, {Side::kDecode, start.key}, std::move(proto));
+}
+
+void ClusterMembers::Cancel(const CancelAttempt& cancel) {
+  const auto member = members_.find(cancel.worker);
+  if (member == members_.end()) return;
+  const auto number = member->second.numbers.find({cancel.side, cancel.key});
+  if (number == member->second.numbers.end()) return;
+  member->second.stream->Send(kFieldBytes, [&](pb::RouterMessage& message) { message.add_cancels(number->second); });
+}
+
+void ClusterMembers::End(const EndMembership& end) {
+  const auto it = members_.find(end.worker);
+  if (it == members_.end()) return;
+  spdlog::warn("{} is given up: {}", it->second.name, std::string(end.why.message()));
+  it->second.stream->End(end.why);
+  Forget(end.worker);
+}
+
+void ClusterMembers::EndAll(const absl::Status& why) {
+  for (const auto& [id, member] : members_) member.stream->End(why);
+}
+
+void ClusterMembers::Forget(const WorkerId& worker) {
+  const auto it = members_.find(worker);
+  by_stream_.erase(it->second.stream.get());
+  members_.erase(it);
+  TellServing();
+}
+
+void ClusterMembers::TellServing() {
+  struct Can {
+    bool prefill = false;
+    bool decode = false;
+  };
+  // KV moves only between workers of one fingerprint.
+  std::map<std::string, Can> groups;
+  bool serving = false;
+  for (const auto& [id, member] : members_) {
+    if (member.draining) continue;
+    Can& can = groups[member.fingerprint];
+    can.prefill = can.prefill || member.role != WorkerRole::kDecode;
+    can.decode = can.decode || member.role != WorkerRole::kPrefill;
+    serving = serving || (can.prefill && can.decode);
+  }
+  if (serving != std::exchange(serving_, serving)) options_.on_serving(serving);
+}
+
+}  // namespace baton::router

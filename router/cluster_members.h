@@ -1,0 +1,105 @@
+// The workers that have joined, as the router speaks to them: what each message of a worker means, and the calls that
+// each has been given. Knows no transport: a stream is a WorkerStream.
+//
+//   stream     | event                             | next       | actions
+//   -----------+-----------------------------------+------------+------------------------------------------------------
+//   new        | a hello that the registry accepts | member     | Dispatcher::OnWorkerJoin; accepted
+//   new        | anything else                     | ended      | End(why), logged
+//   member     | load                              | member     | Dispatcher::OnWorkerLoad
+//   member     | a report of an open call          | member     | Dispatcher::OnWorkerUpdate, OnWorkerEnd
+//   member     | the second message of a worker    | member     | drain_accepted: all that was placed before the first
+//              | that drains                       |            | one has been sent
+//   member     | a malformed message, or another   | ended      | End(INVALID_ARGUMENT), Dispatcher::OnWorkerLost
+//              | membership's id                   |            |
+//   member     | the stream closes                 | ended      | Dispatcher::OnWorkerLost
+//   member     | EndMembership                     | ended      | End(why)
+//   ended      | anything                          | ended      | (ignored)
+#ifndef BATON_ROUTER_CLUSTER_MEMBERS_H_
+#define BATON_ROUTER_CLUSTER_MEMBERS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "baton/internal/v1/worker.pb.h"
+#include "common/clock.h"
+#include "common/random.h"
+#include "router/dispatcher.h"
+#include "router/router_loop.h"
+#include "router/worker_stream.h"
+
+namespace baton::router {
+
+struct ClusterMembersOptions {
+  // Workers with another model are refused.
+  std::string model;
+  // Told on the loop, whenever that changes, whether some group of workers can serve a request. It cannot at first.
+  std::function<void(bool)> on_serving = [](bool) {};
+};
+
+// Used by one thread, the router's loop.
+class ClusterMembers final : public WorkerCalls {
+ public:
+  // `clock` and `random`, which draws the memberships, outlive it.
+  ClusterMembers(ClusterMembersOptions options, const Clock& clock, RandomSource& random)
+      : options_(std::move(options)), clock_(clock), random_(random) {}
+
+  void OnMessage(Dispatcher& dispatcher, const std::shared_ptr<WorkerStream>& stream,
+                 const internal::v1::WorkerMessage& message);
+  // Nothing more comes from the stream.
+  void OnClosed(Dispatcher& dispatcher, const WorkerStream& stream);
+
+  // A worker that is no member any more is passed over: the dispatcher has heard of its loss.
+  void Start(const StartPrefill& start) override;
+  void Start(const StartDecode& start) override;
+  void Cancel(const CancelAttempt& cancel) override;
+  void End(const EndMembership& end) override;
+
+  // Once the loop has stopped: ends all streams.
+  void EndAll(const absl::Status& why);
+
+ private:
+  using Call = std::pair<Side, JobKey>;
+  struct Member {
+    std::shared_ptr<WorkerStream> stream;
+    // For people: role, address and pid.
+    std::string name;
+    WorkerRole role = WorkerRole::kMixed;
+    std::string fingerprint;
+    bool draining = false;
+    bool drain_accepted = false;
+    uint64_t last_call = 0;
+    absl::flat_hash_map<uint64_t, Call> calls;
+    absl::flat_hash_map<Call, uint64_t> numbers;
+  };
+
+  void Join(Dispatcher& dispatcher, const std::shared_ptr<WorkerStream>& stream,
+            const internal::v1::WorkerMessage& message);
+  absl::Status TryJoin(Dispatcher& dispatcher, const std::shared_ptr<WorkerStream>& stream,
+                       const internal::v1::WorkerMessage& message);
+  void LogRefusal(const internal::v1::WorkerMessage& message, const absl::Status& why);
+  absl::Status Read(Dispatcher& dispatcher, const WorkerId& id, Member& member,
+                    const internal::v1::WorkerMessage& message);
+  absl::Status ReadLoad(Dispatcher& dispatcher, const WorkerId& id, Member& member, const internal::v1::Load& load);
+  static absl::Status ReadReports(Dispatcher& dispatcher, Member& member, const internal::v1::WorkerMessage& message);
+  void StartCall(const WorkerId& worker, Call call, internal::v1::CallStart start);
+  void Forget(const WorkerId& worker);
+  void TellServing();
+
+  const ClusterMembersOptions options_;
+  const Clock& clock_;
+  RandomSource& random_;
+  absl::flat_hash_map<WorkerId, Member> members_;
+  absl::flat_hash_map<const WorkerStream*, WorkerId> by_stream_;
+  // The last refusal that was logged of each address: a refused worker asks again and again.
+  absl::flat_hash_map<std::string, std::string> refusals_;
+  bool serving_ = false;
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_CLUSTER_MEMBERS_H_

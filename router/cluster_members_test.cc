@@ -1,0 +1,380 @@
+#include "router/cluster_members.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/rpc/protocol.h"
+#include "common/rpc/wire.h"
+#include "common/testing/manual_clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace baton::router {
+namespace {
+
+namespace pb = internal::v1;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Keeps what the router says to one worker.
+class FakeStream final : public WorkerStream {
+ public:
+  void Send(size_t bytes, absl::FunctionRef<void(pb::RouterMessage&)> fill) override {
+    if (ended()) return;
+    pb::RouterMessage message;
+    fill(message);
+    EXPECT_LE(message.ByteSizeLong(), bytes);
+    said.MergeFrom(message);
+  }
+  void End(const absl::Status& why) override {
+    if (!ended()) end = why;
+  }
+  bool ended() const override { return end.has_value(); }
+
+  pb::RouterMessage said;
+  std::optional<absl::Status> end;
+};
+
+pb::Hello MakeHello(uint64_t n, pb::WorkerRole role) {
+  pb::Hello hello;
+  hello.set_protocol_version(rpc::kProtocolVersion);
+  hello.set_incarnation(rpc::ToBytes({.high = 3, .low = n}));
+  hello.set_role(role);
+  hello.set_target("host:" + std::to_string(n));
+  hello.set_model("tiny");
+  hello.set_fingerprint("f");
+  hello.set_total_blocks(100);
+  hello.set_max_sequences(16);
+  hello.set_chunk_tokens(64);
+  hello.set_context_length(4096);
+  hello.set_full_groups(1);
+  return hello;
+}
+
+// One worker's end: its stream, and the membership that it was given.
+struct FakeWorker {
+  std::shared_ptr<FakeStream> stream = std::make_shared<FakeStream>();
+
+  pb::WorkerMessage Message() const {
+    pb::WorkerMessage message;
+    message.set_membership(stream->said.accepted().membership());
+    return message;
+  }
+  // The number of the last call that was started.
+  uint64_t last_call() const { return stream->said.starts(stream->said.starts_size() - 1).call(); }
+};
+
+class ClusterMembersTest : public ::testing::Test {
+ protected:
+  FakeWorker Join(const pb::Hello& hello) {
+    FakeWorker worker;
+    pb::WorkerMessage message;
+    *message.mutable_hello() = hello;
+    Say(worker, message);
+    return worker;
+  }
+  FakeWorker Join(uint64_t n, pb::WorkerRole role) { return Join(MakeHello(n, role)); }
+  void Say(const FakeWorker& worker, const pb::WorkerMessage& message) {
+    members_.OnMessage(dispatcher_, worker.stream, message);
+    Apply();
+  }
+  void Close(const FakeWorker& worker) {
+    members_.OnClosed(dispatcher_, *worker.stream);
+    Apply();
+  }
+  void Submit(uint64_t n, int32_t max_tokens = 4) {
+    auto job = std::make_shared<JobSpec>();
+    job->id = {.high = 2, .low = n};
+    job->prompt.assign(40, 7);
+    job->sampling.max_tokens = max_tokens;
+    job->tenant = "tenant";
+    job->traceparent = "trace";
+    ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
+    Apply();
+  }
+  void Apply() {
+    for (const DispatchAction& action : dispatcher_.TakeActions()) {
+      if (const auto* start_p = std::get_if<StartPrefill>(&action)) members_.Start(*start_p);
+      if (const auto* start_d = std::get_if<StartDecode>(&action)) members_.Start(*start_d);
+      if (const auto* cancel = std::get_if<CancelAttempt>(&action)) members_.Cancel(*cancel);
+      if (const auto* end = std::get_if<EndMembership>(&action)) members_.End(*end);
+      if (const auto* emit = std::get_if<EmitToken>(&action)) emitted_.push_back(emit->token.token);
+      if (const auto* end_job = std::get_if<EndJob>(&action)) results_.push_back(end_job->result.status);
+    }
+  }
+  static void AddToken(pb::WorkerMessage& message, uint64_t call, OutputToken token) {
+    rpc::AddReport(call, {.kind = WorkerUpdate::Kind::kToken, .token = std::move(token)}, &message);
+  }
+  size_t worker_count() const { return dispatcher_.registry().workers().size(); }
+
+  ManualClock clock_;
+  SeededRandom random_{1};
+  Dispatcher dispatcher_{DispatcherOptions{}, clock_, random_};
+  std::vector<bool> serving_;
+  ClusterMembers members_{
+      {.model = "tiny", .on_serving = [this](bool serving) { serving_.push_back(serving); }}, clock_, random_};
+  std::vector<int32_t> emitted_;
+  std::vector<absl::Status> results_;
+};
+
+TEST_F(ClusterMembersTest, AHelloIsAnsweredWithAMembershipTheVersionAndFeaturesThatBothKnow) {
+  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
+  hello.set_features(~uint64_t{0});
+  const FakeWorker worker = Join(hello);
+  const pb::Accepted& accepted = worker.stream->said.accepted();
+  EXPECT_EQ(accepted.protocol_version(), rpc::kProtocolVersion);
+  EXPECT_EQ(accepted.features(), rpc::kProtocolFeatures);
+  EXPECT_GT(accepted.heartbeat_interval_ms(), 0);
+  ASSERT_EQ(worker_count(), 1u);
+  const WorkerInfo& info = dispatcher_.registry().workers().begin()->second.info;
+  EXPECT_EQ(rpc::FromBytes(accepted.membership()).value(), info.id);
+  EXPECT_EQ(info.incarnation, (Incarnation{.high = 3, .low = 1}));
+  EXPECT_EQ(info.role, WorkerRole::kMixed);
+  EXPECT_EQ(info.total_blocks, 100);
+}
+
+TEST_F(ClusterMembersTest, AnotherVersionIsRefusedAndToldWhatToDo) {
+  for (const uint32_t version : {uint32_t{0}, rpc::kProtocolVersion - 1, rpc::kProtocolVersion + 1}) {
+    pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
+    hello.set_protocol_version(version);
+    const FakeWorker worker = Join(hello);
+    EXPECT_FALSE(worker.stream->said.has_accepted());
+    ASSERT_TRUE(worker.stream->ended());
+    EXPECT_TRUE(absl::IsFailedPrecondition(*worker.stream->end));
+    EXPECT_THAT(std::string(worker.stream->end->message()),
+                HasSubstr("start router and workers from the same release"));
+  }
+  EXPECT_EQ(worker_count(), 0u);
+}
+
+TEST_F(ClusterMembersTest, AnotherModelIsRefusedWithBothNames) {
+  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
+  hello.set_model("other\n");
+  const FakeWorker worker = Join(hello);
+  ASSERT_TRUE(worker.stream->ended());
+  EXPECT_TRUE(absl::IsFailedPrecondition(*worker.stream->end));
+  EXPECT_THAT(std::string(worker.stream->end->message()), HasSubstr("serves tiny, the worker has other\\n"));
+}
+
+TEST_F(ClusterMembersTest, WhoIsRefusedSaysNothingMore) {
+  const FakeWorker member = Join(1, pb::WORKER_ROLE_MIXED);
+  // The same process again, without the membership that it had.
+  const FakeWorker refused = Join(1, pb::WORKER_ROLE_MIXED);
+  ASSERT_TRUE(refused.stream->ended());
+  EXPECT_TRUE(absl::IsAlreadyExists(*refused.stream->end));
+  pb::WorkerMessage forged = member.Message();
+  forged.mutable_load()->set_draining(true);
+  Say(refused, forged);
+  Close(refused);
+  ASSERT_EQ(worker_count(), 1u);
+  EXPECT_EQ(dispatcher_.registry().workers().begin()->second.load.state, WorkerState::kServing);
+  EXPECT_FALSE(member.stream->ended());
+}
+
+TEST_F(ClusterMembersTest, AFirstMessageOtherThanAHelloAndADamagedHelloAreRefused) {
+  const FakeWorker silent;
+  Say(silent, pb::WorkerMessage());
+  EXPECT_TRUE(absl::IsInvalidArgument(silent.stream->end.value()));
+  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_UNSPECIFIED);
+  EXPECT_TRUE(absl::IsInvalidArgument(Join(hello).stream->end.value()));
+  hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
+  hello.set_incarnation("short");
+  EXPECT_TRUE(absl::IsInvalidArgument(Join(hello).stream->end.value()));
+  hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
+  hello.set_resumes("short");
+  EXPECT_TRUE(absl::IsInvalidArgument(Join(hello).stream->end.value()));
+  EXPECT_EQ(worker_count(), 0u);
+}
+
+TEST_F(ClusterMembersTest, BothWorkersOfAPairGetTheJobItsSecretAndItsTrace) {
+  const FakeWorker prefill = Join(1, pb::WORKER_ROLE_PREFILL);
+  const FakeWorker decode = Join(2, pb::WORKER_ROLE_DECODE);
+  Submit(1);
+  ASSERT_EQ(prefill.stream->said.starts_size(), 1);
+  ASSERT_EQ(decode.stream->said.starts_size(), 1);
+  const pb::CallStart& p = prefill.stream->said.starts(0);
+  const pb::CallStart& d = decode.stream->said.starts(0);
+  ASSERT_TRUE(p.has_prefill());
+  ASSERT_TRUE(d.has_decode());
+  EXPECT_EQ(p.job().prompt_size(), 40);
+  EXPECT_EQ(p.job().traceparent(), "trace");
+  EXPECT_EQ(p.job().SerializeAsString(), d.job().SerializeAsString());
+  EXPECT_FALSE(rpc::FromBytes(p.job().secret()).value().is_zero());
+  EXPECT_EQ(d.decode().prefill_target(), "host:1");
+  EXPECT_EQ(rpc::FromBytes(d.decode().prefill_incarnation()).value(), (Incarnation{.high = 3, .low = 1}));
+}
+
+TEST_F(ClusterMembersTest, OneMessageCarriesTheTokensOfAllCalls) {
+  const FakeWorker worker = Join(1, pb::WORKER_ROLE_MIXED);
+  Submit(1);
+  Submit(2);
+  ASSERT_EQ(worker.stream->said.starts_size(), 2);
+  pb::WorkerMessage message = worker.Message();
+  for (const pb::CallStart& start : worker.stream->said.starts()) {
+    const int32_t token = static_cast<int32_t>(start.call()) * 10;
+    rpc::AddReport(start.call(), {.kind = WorkerUpdate::Kind::kStarted, .token = {}}, &message);
+    AddToken(message, start.call(), {.index = 0, .token = token});
+    AddToken(message, start.call(), {.index = 1, .token = token + 1, .finish = FinishReason::kStop});
+    rpc::AddReport(start.call(), {.kind = WorkerUpdate::Kind::kFinished, .token = {}}, &message);
+    rpc::AddEnd(start.call(), absl::OkStatus(), &message);
+  }
+  Say(worker, message);
+  EXPECT_THAT(emitted_, ElementsAre(10, 11, 20, 21));
+  EXPECT_THAT(results_, ElementsAre(absl::OkStatus(), absl::OkStatus()));
+  EXPECT_EQ(dispatcher_.open_calls(), 0);
+}
+
+TEST_F(ClusterMembersTest, ACancelNamesTheNumberOfTheCall) {
+  const FakeWorker worker = Join(1, pb::WORKER_ROLE_MIXED);
+  Submit(1);
+  Submit(2);
+  dispatcher_.Cancel({.job = {.high = 2, .low = 2}}, absl::CancelledError("client"));
+  Apply();
+  EXPECT_THAT(worker.stream->said.cancels(), ElementsAre(worker.last_call()));
+  pb::WorkerMessage message = worker.Message();
+  rpc::AddEnd(worker.last_call(), absl::CancelledError("cancelled"), &message);
+  Say(worker, message);
+  EXPECT_EQ(dispatcher_.open_calls(), 1);
+}
+
+TEST_F(ClusterMembersTest, AMalformedMessageEndsItsMembershipAloneAndSaysWhatWasWrong) {
+  const std::vector<std::pair<std::string, std::function<void(pb::WorkerMessage&, uint64_t)>>> cases = {
+      {"call 99, which is not open", [](pb::WorkerMessage& m, uint64_t) { m.add_kv_committed(99); }},
+      {"call 0, which is not open", [](pb::WorkerMessage& m, uint64_t) { m.add_tokens(); }},
+      {"another membership", [](pb::WorkerMessage& m, uint64_t) { m.set_membership(std::string(16, 'x')); }},
+      {"another membership", [](pb::WorkerMessage& m, uint64_t) { m.clear_membership(); }},
+      {"a second hello", [](pb::WorkerMessage& m, uint64_t) { m.mutable_hello(); }},
+      {"a count of -1", [](pb::WorkerMessage& m, uint64_t) { m.mutable_load()->set_free_blocks(-1); }},
+      {"the unknown finish 7",
+       [](pb::WorkerMessage& m, uint64_t call) {
+         m.add_tokens()->set_call(call);
+         m.mutable_tokens(0)->set_finish(static_cast<pb::Finish>(7));
+       }},
+      {"the code 99",
+       [](pb::WorkerMessage& m, uint64_t call) {
+         m.add_ended()->set_call(call);
+         m.mutable_ended(0)->set_code(99);
+       }},
+      {"call 1, which is not open",
+       [](pb::WorkerMessage& m, uint64_t call) {
+         rpc::AddEnd(call, absl::OkStatus(), &m);
+         rpc::AddEnd(call, absl::OkStatus(), &m);
+       }},
+  };
+  pb::Hello bystander = MakeHello(1, pb::WORKER_ROLE_DECODE);
+  bystander.set_fingerprint("g");
+  const FakeWorker other = Join(bystander);
+  for (uint64_t n = 0; n < cases.size(); ++n) {
+    const FakeWorker worker = Join(2 + n, pb::WORKER_ROLE_MIXED);
+    Submit(n);
+    ASSERT_EQ(worker.stream->said.starts_size(), 1) << n;
+    pb::WorkerMessage message = worker.Message();
+    cases[n].second(message, worker.last_call());
+    Say(worker, message);
+    ASSERT_TRUE(worker.stream->ended()) << n;
+    EXPECT_TRUE(absl::IsInvalidArgument(*worker.stream->end)) << n;
+    EXPECT_THAT(std::string(worker.stream->end->message()), HasSubstr(cases[n].first));
+    EXPECT_EQ(worker_count(), 1u);
+    EXPECT_EQ(dispatcher_.open_calls(), 0) << n;
+    EXPECT_FALSE(other.stream->ended());
+    Close(worker);
+  }
+}
+
+TEST_F(ClusterMembersTest, TheEndOfAStreamEndsTheCallsOfItsWorker) {
+  const FakeWorker worker = Join(1, pb::WORKER_ROLE_MIXED);
+  Submit(1);
+  Close(worker);
+  EXPECT_EQ(worker_count(), 0u);
+  ASSERT_EQ(results_.size(), 1u);
+  EXPECT_TRUE(absl::IsUnavailable(results_[0]));
+  EXPECT_EQ(dispatcher_.open_calls(), 0);
+}
+
+TEST_F(ClusterMembersTest, AProcessThatResumesItsMembershipReplacesItAndTheOldStreamsEndTouchesNothing) {
+  const FakeWorker before = Join(1, pb::WORKER_ROLE_MIXED);
+  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
+  hello.set_resumes(before.stream->said.accepted().membership());
+  const FakeWorker after = Join(hello);
+  ASSERT_TRUE(after.stream->said.has_accepted());
+  EXPECT_NE(after.stream->said.accepted().membership(), hello.resumes());
+  EXPECT_TRUE(before.stream->ended()) << "the old membership is told";
+  Close(before);
+  ASSERT_EQ(worker_count(), 1u);
+  Submit(1);
+  EXPECT_EQ(after.stream->said.starts_size(), 1);
+}
+
+TEST_F(ClusterMembersTest, AGivenUpWorkerIsToldAndMayJoinAnew) {
+  const FakeWorker silent = Join(1, pb::WORKER_ROLE_MIXED);
+  for (int i = 0; i < 20; ++i) {
+    clock_.Advance(500 * kNsPerMs);
+    dispatcher_.OnTimer();
+  }
+  Apply();
+  ASSERT_TRUE(silent.stream->ended());
+  EXPECT_FALSE(silent.stream->end->ok());
+  EXPECT_EQ(worker_count(), 0u);
+  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
+  hello.set_resumes(silent.stream->said.accepted().membership());
+  EXPECT_TRUE(Join(hello).stream->said.has_accepted());
+}
+
+TEST_F(ClusterMembersTest, AWorkerThatDrainsIsToldWhenAllThatWasPlacedBeforeHasBeenSent) {
+  const FakeWorker worker = Join(1, pb::WORKER_ROLE_MIXED);
+  // Placed, but not sent yet: the loop carries out the actions after all tasks of a round.
+  auto job = std::make_shared<JobSpec>();
+  job->id = {.high = 2, .low = 1};
+  job->prompt = {1, 2, 3};
+  job->sampling.max_tokens = 4;
+  ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
+  pb::WorkerMessage draining = worker.Message();
+  draining.mutable_load()->set_draining(true);
+  members_.OnMessage(dispatcher_, worker.stream, draining);
+  EXPECT_FALSE(worker.stream->said.drain_accepted());
+  Apply();
+  EXPECT_EQ(worker.stream->said.starts_size(), 1);
+  Say(worker, draining);
+  EXPECT_TRUE(worker.stream->said.drain_accepted());
+  Submit(2);
+  EXPECT_EQ(worker.stream->said.starts_size(), 1);
+}
+
+TEST_F(ClusterMembersTest, AStartForAWorkerThatWasLostSinceIsPassedOver) {
+  const FakeWorker worker = Join(1, pb::WORKER_ROLE_MIXED);
+  auto job = std::make_shared<JobSpec>();
+  job->id = {.high = 2, .low = 1};
+  job->prompt = {1, 2, 3};
+  job->sampling.max_tokens = 4;
+  ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
+  members_.OnClosed(dispatcher_, *worker.stream);
+  Apply();
+  EXPECT_EQ(worker.stream->said.starts_size(), 0);
+  EXPECT_EQ(dispatcher_.open_calls(), 0);
+}
+
+TEST_F(ClusterMembersTest, TheRouterServesWhileSomeGroupOfWorkersCan) {
+  const FakeWorker prefill = Join(1, pb::WORKER_ROLE_PREFILL);
+  pb::Hello other = MakeHello(2, pb::WORKER_ROLE_DECODE);
+  other.set_fingerprint("g");
+  Join(other);
+  EXPECT_THAT(serving_, ElementsAre()) << "their KV types differ";
+  const FakeWorker decode = Join(3, pb::WORKER_ROLE_DECODE);
+  EXPECT_THAT(serving_, ElementsAre(true));
+  pb::WorkerMessage draining = prefill.Message();
+  draining.mutable_load()->set_draining(true);
+  Say(prefill, draining);
+  EXPECT_THAT(serving_, ElementsAre(true, false));
+  const FakeWorker mixed = Join(4, pb::WORKER_ROLE_MIXED);
+  Close(decode);
+  EXPECT_THAT(serving_, ElementsAre(true, false, true));
+  Close(mixed);
+  EXPECT_THAT(serving_, ElementsAre(true, false, true, false));
+}
+
+}  // namespace
+}  // namespace baton::router

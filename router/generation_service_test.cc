@@ -1,0 +1,254 @@
+// The gRPC adapter over a real connection. The worker is a script, and all that lies between is the real thing.
+#include "router/generation_service.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/limits.h"
+#include "common/rpc/channel_cache.h"
+#include "common/rpc/grpc_server.h"
+#include "gtest/gtest.h"
+#include "router/testing/scripted_worker.h"
+#include "router/testing/tiny_served_model.h"
+
+namespace baton::router {
+namespace {
+
+// Such an output is more than ten times what a connection takes whose client does not read, and less than what a stream
+// may hold.
+constexpr size_t kManyTokens = kMaxUnreadOutputTokens - 96;
+constexpr int64_t kPatienceNs = 20 * kNsPerSecond;
+const std::vector<TopLogprob> kTop(kMaxLogprobs, TopLogprob{.token = 1, .logprob = -1});
+
+class GenerationServiceTest : public ::testing::Test {
+ protected:
+  ~GenerationServiceTest() override {
+    if (server_.server != nullptr) rpc::StopGrpcServer(*server_.server, 0);
+    loop_.Stop();
+  }
+
+  void Serve(WorkerScript script, const UnreadOutputLimits& unread = {}) {
+    worker_ = std::make_unique<ScriptedWorker>(loop_, std::move(script));
+    loop_.Start(*worker_);
+    worker_->Join();
+    service_ = std::make_unique<GenerationService>(model_, MonotonicClock(), random_, generator_, work_, unread);
+    auto server = rpc::StartGrpcServer({.bind = "127.0.0.1", .services = {service_.get()}});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    grpc::ChannelArguments arguments = rpc::ClientChannelArguments();
+    // The connection's windows stay as small as they are at first.
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    stub_ = v1::GenerationService::NewStub(
+        grpc::CreateCustomChannel(server_.address, grpc::InsecureChannelCredentials(), arguments));
+  }
+
+  struct Call {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
+    // What ReadAll has read.
+    int outputs = 0;
+    std::vector<int32_t> tokens;
+    std::string text;
+    bool finished = false;
+
+    grpc::Status ReadAll() {
+      v1::GenerateResponse response;
+      while (reader->Read(&response)) {
+        finished |= response.has_finished();
+        if (!response.has_output()) continue;
+        ++outputs;
+        text += response.output().text();
+        for (const v1::OutputToken& token : response.output().tokens()) {
+          EXPECT_EQ(token.index(), static_cast<int32_t>(tokens.size()));
+          tokens.push_back(token.id());
+        }
+      }
+      return reader->Finish();
+    }
+  };
+  std::unique_ptr<Call> Start(const std::string& prompt) {
+    v1::GenerateRequest request;
+    request.set_text(prompt);
+    request.mutable_sampling()->set_max_tokens(1 << 20);
+    auto call = std::make_unique<Call>();
+    call->reader = stub_->Generate(&call->context, request);
+    return call;
+  }
+
+  // Until the loop has done all that the worker has posted, and the jobs are as many.
+  void WaitForJobs(int32_t jobs) {
+    int32_t running = -1;
+    while (running != jobs) {
+      absl::Notification done;
+      loop_.PostWhenRoom([&](Dispatcher& dispatcher) {
+        running = dispatcher.running_jobs() + dispatcher.queued_jobs();
+        done.Notify();
+      });
+      done.WaitForNotification();
+    }
+  }
+  // Until the router cancels a call to the worker; false when it does not.
+  bool WaitForCancel() {
+    const TimeNs give_up = MonotonicClock().Now() + kPatienceNs;
+    while (worker_->cancelled() == 0 && MonotonicClock().Now() < give_up) absl::SleepFor(absl::Milliseconds(1));
+    return worker_->cancelled() == 1;
+  }
+  // Requests of this size wait from now on, until the test ends or Release.
+  void Occupy(size_t bytes) {
+    absl::Notification busy;
+    ASSERT_TRUE(work_.Post({.id = {.high = 1, .low = 1}, .bytes = bytes, .run = [&](const absl::Status&) {
+                              busy.Notify();
+                              release_.WaitForNotification();
+                            }}));
+    busy.WaitForNotification();
+  }
+
+  const ServedModel model_ = TestModel();
+  SeededRandom random_{1};
+  RouterLoop loop_{DispatcherOptions{}, MonotonicClock(), random_};
+  std::unique_ptr<ScriptedWorker> worker_;
+  Generator generator_{model_, MonotonicClock(), random_, loop_};
+  absl::Notification release_;
+  ClientWork work_{MonotonicClock()};
+  std::unique_ptr<GenerationService> service_;
+  rpc::GrpcServer server_;
+  std::unique_ptr<v1::GenerationService::Stub> stub_;
+};
+
+std::vector<int32_t> Letters(size_t count) { return std::vector<int32_t>(count, modelfile::kTinyFirstByteToken + 'x'); }
+
+TEST_F(GenerationServiceTest, WhatALateReaderLeftIsMergedIntoFewerMessages) {
+  const std::vector<int32_t> tokens = Letters(kManyTokens);
+  Serve({.tokens = tokens, .top = kTop, .finish = FinishReason::kLength});
+  const auto call = Start("hi");
+  while (worker_->started().empty()) WaitForJobs(0);
+  WaitForJobs(0);
+  const grpc::Status status = call->ReadAll();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(call->finished);
+  EXPECT_TRUE(call->tokens == tokens) << call->tokens.size();
+  EXPECT_EQ(call->text.size(), tokens.size());
+  EXPECT_LT(call->outputs, static_cast<int>(tokens.size() / 4));
+}
+
+TEST_F(GenerationServiceTest, AReaderThatFallsTooFarBehindLosesItsJobAndIsToldSo) {
+  Serve({.tokens = Letters(3 * kMaxUnreadOutputTokens), .top = kTop, .finish = FinishReason::kNone});
+  const auto call = Start("hi");
+  ASSERT_TRUE(WaitForCancel());
+  const grpc::Status status = call->ReadAll();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+  EXPECT_FALSE(status.error_details().empty()) << "without RetryInfo";
+  EXPECT_GE(call->tokens.size(), kMaxUnreadOutputTokens) << "what fitted is still delivered";
+  EXPECT_LT(call->tokens.size(), 2 * kMaxUnreadOutputTokens);
+  EXPECT_EQ(worker_->cancelled(), 1);
+}
+
+TEST_F(GenerationServiceTest, TokensWithMuchBesideThemAreBoundedByTheirBytes) {
+  const std::vector<TopLogprob> much(1'000);
+  const size_t bytes_of_all = 1'000 * much.size() * sizeof(TopLogprob);
+  ASSERT_GT(bytes_of_all, 3 * kMaxUnreadOutputBytes);
+  Serve({.tokens = Letters(1'000), .top = much, .finish = FinishReason::kNone});
+  const auto call = Start("hi");
+  ASSERT_TRUE(WaitForCancel());
+  EXPECT_EQ(call->ReadAll().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_LT(call->tokens.size(), 1'000u);
+}
+
+TEST_F(GenerationServiceTest, AStreamThatNobodyReadsIsCutSomeTimeAfterTheEndOfItsJob) {
+  Serve({.tokens = Letters(kManyTokens), .top = kTop, .finish = FinishReason::kLength}, {.ended_ms = 80});
+  const auto call = Start("hi");
+  while (worker_->started().empty()) WaitForJobs(0);
+  // Stopping the server waits for all calls: without the cut, for this one until the test times out.
+  server_.server->Shutdown();
+  const grpc::Status status = call->ReadAll();
+  EXPECT_FALSE(status.ok());
+  EXPECT_FALSE(call->finished);
+  server_ = {};
+}
+
+TEST_F(GenerationServiceTest, WhenAllStreamsHoldTooMuchTheWorstIsCut) {
+  Serve({.tokens = Letters(kManyTokens), .top = kTop, .finish = FinishReason::kNone}, {.total_bytes = 40'000});
+  const auto call = Start("hi");
+  ASSERT_TRUE(WaitForCancel());
+  EXPECT_EQ(call->ReadAll().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(GenerationServiceTest, ARequestThatIsCancelledWhileItWaitsToBeReadNeverReachesALoop) {
+  Serve({.tokens = Letters(1)});
+  Occupy(1);
+  const auto call = Start("hi");
+  call->context.TryCancel();
+  EXPECT_EQ(call->ReadAll().error_code(), grpc::StatusCode::CANCELLED);
+  // The server knows of the end once it has dropped the request: nothing else would end the call.
+  server_.server->Shutdown();
+  server_ = {};
+  release_.Notify();
+  EXPECT_TRUE(worker_->started().empty());
+}
+
+TEST_F(GenerationServiceTest, AWaitingRequestEndsAtItsDeadline) {
+  Serve({.tokens = Letters(1)});
+  Occupy(1);
+  v1::TokenizeRequest request;
+  v1::TokenizeResponse response;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(20));
+  EXPECT_EQ(stub_->Tokenize(&context, request, &response).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  server_.server->Shutdown();
+  server_ = {};
+  release_.Notify();
+}
+
+TEST_F(GenerationServiceTest, SmallRequestsAreServedWhileALargeOneIsRead) {
+  Serve({.tokens = Letters(3), .finish = FinishReason::kLength});
+  Occupy(kMaxSmallRequestBytes + 1);
+  const auto call = Start("hi");
+  EXPECT_TRUE(call->ReadAll().ok());
+  EXPECT_EQ(call->text, "xxx");
+  release_.Notify();
+}
+
+TEST_F(GenerationServiceTest, ARequestForWhichThereIsNoRoomIsToldWhenToComeBack) {
+  Serve({.tokens = Letters(1)});
+  Occupy(1);
+  for (uint64_t i = 0; work_.Post({.id = {.high = 2, .low = i}, .bytes = 1, .run = [](const absl::Status&) {}});) ++i;
+  const grpc::Status refused = Start("hi")->ReadAll();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_FALSE(refused.error_details().empty());
+  v1::DetokenizeResponse response;
+  grpc::ClientContext context;
+  const grpc::Status unary = stub_->Detokenize(&context, {}, &response);
+  EXPECT_EQ(unary.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_FALSE(unary.error_details().empty());
+  release_.Notify();
+}
+
+TEST_F(GenerationServiceTest, TokenizesAndDetokenizes) {
+  Serve({});
+  v1::TokenizeRequest text;
+  text.set_text("xx");
+  v1::TokenizeResponse tokens;
+  {
+    grpc::ClientContext context;
+    EXPECT_TRUE(stub_->Tokenize(&context, text, &tokens).ok());
+    EXPECT_EQ(std::vector<int32_t>(tokens.token_ids().begin(), tokens.token_ids().end()), Letters(2));
+  }
+  v1::DetokenizeRequest ids;
+  *ids.mutable_token_ids() = tokens.token_ids();
+  v1::DetokenizeResponse response;
+  {
+    grpc::ClientContext context;
+    EXPECT_TRUE(stub_->Detokenize(&context, ids, &response).ok());
+    EXPECT_EQ(response.text(), "xx");
+  }
+  ids.add_token_ids(-1);
+  grpc::ClientContext context;
+  EXPECT_EQ(stub_->Detokenize(&context, ids, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace baton::router

@@ -1,0 +1,78 @@
+#include "router/returning_workers.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "common/limits.h"
+
+namespace baton::router {
+namespace {
+
+struct Roles {
+  bool prefill = false;
+  bool decode = false;
+
+  void Add(WorkerRole role) {
+    prefill |= role != WorkerRole::kDecode;
+    decode |= role != WorkerRole::kPrefill;
+  }
+  bool Serve(AttemptKind kind) const {
+    switch (kind) {
+      case AttemptKind::kPair:
+        return prefill && decode;
+      case AttemptKind::kSolo:
+        return prefill;
+      case AttemptKind::kLocal:
+        return decode;
+    }
+    return false;
+  }
+};
+
+}  // namespace
+
+void ReturningWorkers::OnLost(const WorkerInfo& info, TimeNs now) {
+  if (lost_.size() >= static_cast<size_t>(kMaxWorkers)) lost_.pop_front();
+  lost_.push_back({info, After(now, return_ms_)});
+}
+
+void ReturningWorkers::OnJoined(const WorkerInfo& info) {
+  const auto replaced = std::find_if(lost_.begin(), lost_.end(), [&info](const Lost& lost) {
+    return lost.info.role == info.role && lost.info.fingerprint == info.fingerprint;
+  });
+  if (replaced != lost_.end()) lost_.erase(replaced);
+}
+
+void ReturningWorkers::Expire(TimeNs now) {
+  while (NextExpiry() <= now) lost_.pop_front();
+}
+
+// Those lost last are expected longest, so they are counted first.
+std::array<TimeNs, kAttemptKinds> ReturningWorkers::ExpectedUntil(const WorkerRegistry& registry) const {
+  std::array<TimeNs, kAttemptKinds> until = {};
+  std::map<std::string, Roles> groups;
+  for (const auto& [fingerprint, group] : registry.serving_groups()) {
+    for (const Worker* worker : group) groups[fingerprint].Add(worker->info.role);
+  }
+  for (auto lost = lost_.rbegin(); lost != lost_.rend(); ++lost) {
+    Roles& roles = groups[lost->info.fingerprint];
+    roles.Add(lost->info.role);
+    for (size_t kind = 0; kind < kAttemptKinds; ++kind) {
+      if (until[kind] == 0 && roles.Serve(static_cast<AttemptKind>(kind))) until[kind] = lost->until;
+    }
+  }
+  return until;
+}
+
+WorkerRegistry ReturningWorkers::Everybody(const WorkerRegistry& registry) const {
+  WorkerRegistry everybody;
+  // A refused join means that the worker is counted already.
+  for (const auto& [fingerprint, group] : registry.serving_groups()) {
+    for (const Worker* worker : group) everybody.Join(worker->info, 0).IgnoreError();
+  }
+  for (const Lost& lost : lost_) everybody.Join(lost.info, 0).IgnoreError();
+  return everybody;
+}
+
+}  // namespace baton::router

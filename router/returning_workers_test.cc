@@ -1,0 +1,72 @@
+#include "router/returning_workers.h"
+
+#include "common/limits.h"
+#include "gmock/gmock.h"
+#include "router/testing/dispatcher_fixture.h"
+
+namespace baton::router {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr int64_t kReturnMs = 1'000;
+constexpr TimeNs kReturnNs = kReturnMs * kNsPerMs;
+
+WorkerInfo Of(uint64_t n, WorkerRole role, const char* fingerprint = "f") {
+  WorkerInfo info = MakeWorker(n, role);
+  info.fingerprint = fingerprint;
+  return info;
+}
+
+class ReturningWorkersTest : public ::testing::Test {
+ protected:
+  // For pairs, solo and local attempts.
+  auto Until() const { return returning_.ExpectedUntil(registry_); }
+
+  WorkerRegistry registry_;
+  ReturningWorkers returning_{kReturnMs};
+};
+
+TEST_F(ReturningWorkersTest, AKindIsExpectedWhileLostWorkersMakeItUp) {
+  EXPECT_THAT(Until(), ElementsAre(0, 0, 0));
+  returning_.OnLost(Of(1, WorkerRole::kPrefill), 10);
+  EXPECT_THAT(Until(), ElementsAre(0, kReturnNs + 10, 0));
+  returning_.OnLost(Of(2, WorkerRole::kDecode, "g"), 20);
+  EXPECT_THAT(Until(), ElementsAre(0, kReturnNs + 10, kReturnNs + 20)) << "two fingerprints make no pair";
+  returning_.OnLost(Of(3, WorkerRole::kDecode), 30);
+  EXPECT_THAT(Until(), ElementsAre(kReturnNs + 10, kReturnNs + 10, kReturnNs + 30))
+      << "a pair is complete until the first of it is overdue";
+  returning_.OnLost(Of(4, WorkerRole::kMixed), 40);
+  EXPECT_THAT(Until(), ElementsAre(kReturnNs + 40, kReturnNs + 40, kReturnNs + 40));
+}
+
+TEST_F(ReturningWorkersTest, ServingWorkersCompleteThoseThatAreExpected) {
+  ASSERT_TRUE(registry_.Join(Of(1, WorkerRole::kPrefill), 0).ok());
+  returning_.OnLost(Of(2, WorkerRole::kDecode), 10);
+  EXPECT_EQ(Until()[static_cast<size_t>(AttemptKind::kPair)], kReturnNs + 10);
+  registry_.Heartbeat(MakeWorkerId(1), {.state = WorkerState::kDraining}, 0);
+  EXPECT_EQ(Until()[static_cast<size_t>(AttemptKind::kPair)], 0);
+}
+
+TEST_F(ReturningWorkersTest, ALostWorkerIsForgottenWhenItsSuccessorJoinsOrWhenItIsOverdue) {
+  returning_.OnLost(Of(1, WorkerRole::kMixed), 10);
+  returning_.OnLost(Of(2, WorkerRole::kMixed), 20);
+  returning_.OnJoined(Of(3, WorkerRole::kDecode));
+  returning_.OnJoined(Of(4, WorkerRole::kMixed, "g"));
+  EXPECT_EQ(returning_.NextExpiry(), kReturnNs + 10) << "these replace neither";
+  returning_.OnJoined(Of(5, WorkerRole::kMixed));
+  EXPECT_EQ(returning_.NextExpiry(), kReturnNs + 20);
+  returning_.Expire(kReturnNs + 19);
+  EXPECT_FALSE(returning_.empty());
+  returning_.Expire(kReturnNs + 20);
+  EXPECT_TRUE(returning_.empty());
+  EXPECT_EQ(returning_.NextExpiry(), kNever);
+}
+
+TEST_F(ReturningWorkersTest, LostWorkersAreBounded) {
+  for (uint64_t n = 0; n <= kMaxWorkers; ++n) returning_.OnLost(Of(n + 1, WorkerRole::kMixed), static_cast<TimeNs>(n));
+  EXPECT_EQ(returning_.NextExpiry(), kReturnNs + 1) << "the first one has made room";
+}
+
+}  // namespace
+}  // namespace baton::router

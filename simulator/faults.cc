@@ -1,0 +1,129 @@
+#include "simulator/faults.h"
+
+#include <algorithm>
+
+namespace baton::simulator {
+namespace {
+
+constexpr int64_t kMaxFaults = 4;
+// A successor has the same address and another incarnation, and starts within this time.
+constexpr int64_t kMaxRestartMs = 400;
+// A router that wakes has read what came before after this time.
+constexpr int64_t kAwakeNs = 50 * kNsPerMs;
+// Both ends of a half-open link have noticed after this time.
+constexpr int64_t kHalfOpenNs = 12'500 * kNsPerMs;
+// The ends of a link to a dead process have noticed after this time.
+constexpr int64_t kDeathNoticedNs = 1'000 * kNsPerMs;
+constexpr int64_t kGonePollNs = 20 * kNsPerMs;
+
+// A name for the trouble that a worker takes no jobs, which is none for the jobs that it has.
+Incarnation Absence(const WorkerNode& worker) { return {~worker.incarnation().high, worker.incarnation().low}; }
+
+}  // namespace
+
+void Faults::Schedule(int64_t within_ms) {
+  over_ = sim_.queue.Now();
+  const int64_t count = sim_.Chance(20) ? 0 : sim_.Between(1, kMaxFaults);
+  for (int64_t i = 0; i < count; ++i) {
+    ++pending_;
+    sim_.queue.After(sim_.MsBetween(1, within_ms), [this] {
+      --pending_;
+      Strike();
+    });
+  }
+}
+
+int64_t Faults::DrawDuration() {
+  if (sim_.Chance(50)) return sim_.MsBetween(1, 600);
+  return sim_.Chance(60) ? sim_.MsBetween(600, 4'500) : sim_.MsBetween(4'500, 9'000);
+}
+
+void Faults::Strike() {
+  if (sim_.Chance(20)) return StrikeRouter();
+  const std::vector<WorkerNode*> live = targets_.LiveWorkers();
+  if (live.empty()) return;
+  StrikeWorker(*live[static_cast<size_t>(sim_.Between(0, static_cast<int64_t>(live.size()) - 1))]);
+}
+
+void Faults::StrikeRouter() {
+  RouterNode* router = targets_.FindRouter();
+  if (router == nullptr) return;
+  if (sim_.Chance(50)) {
+    ++sim_.counts.router_pauses;
+    const int64_t ns = DrawDuration();
+    sim_.Trace("the router is paused for ", ns / kNsPerMs, " ms");
+    router->Pause(ns);
+    sim_.Troubled(Simulation::kRouter, router->wake() + kAwakeNs);
+    over_ = std::max(over_, router->wake());
+    return;
+  }
+  ++sim_.counts.router_crashes;
+  targets_.CrashRouter();
+  const int64_t restart = sim_.MsBetween(1, kMaxRestartMs);
+  sim_.Troubled(Simulation::kRouter, sim_.queue.Now() + restart + kDeathNoticedNs);
+  OverAfter(restart + kDeathNoticedNs);
+  ++pending_;
+  sim_.queue.After(restart, [this] {
+    --pending_;
+    targets_.StartRouter();
+  });
+}
+
+void Faults::StrikeWorker(WorkerNode& worker) {
+  const int64_t kind = sim_.Between(0, 99);
+  const int64_t ns = DrawDuration();
+  OverAfter(ns);
+  if (kind < 35) {
+    Crash(worker);
+  } else if (kind < 60) {
+    ++sim_.counts.pauses;
+    worker.Hang(ns);
+    over_ = std::max(over_, worker.wake());
+  } else if (kind < 72) {
+    ++sim_.counts.silences;
+    worker.FallSilent(ns);
+  } else if (kind < 84) {
+    ++sim_.counts.partitions;
+    worker.Partition(ns);
+    OverAfter(kHalfOpenNs);
+  } else if (kind < 90) {
+    ++sim_.counts.stalls;
+    worker.StallEngine(ns);
+    over_ = std::max(over_, worker.busy_until());
+  } else if (!worker.draining()) {
+    Drain(worker);
+  }
+}
+
+void Faults::Crash(WorkerNode& worker) {
+  ++sim_.counts.crashes;
+  worker.Crash();
+  const int64_t restart = sim_.MsBetween(1, kMaxRestartMs);
+  OverAfter(restart + kDeathNoticedNs);
+  ++pending_;
+  sim_.queue.After(restart, [this, setup = worker.setup()] {
+    --pending_;
+    targets_.StartWorker(setup);
+  });
+}
+
+void Faults::Drain(WorkerNode& worker) {
+  ++sim_.counts.drains;
+  // Its jobs end well, yet others may find nobody else.
+  sim_.Troubled(Absence(worker));
+  worker.Drain();
+  ++pending_;
+  RestartWhenGone(worker);
+}
+
+void Faults::RestartWhenGone(WorkerNode& worker) {
+  if (worker.alive()) return sim_.queue.After(kGonePollNs, [this, &worker] { RestartWhenGone(worker); });
+  --pending_;
+  OverAfter(kDeathNoticedNs);
+  sim_.Recovered(Absence(worker));
+  sim_.Troubled(Absence(worker), sim_.queue.Now() + kDeathNoticedNs);
+  // When it crashed while it drained, its successor starts after that.
+  if (worker.left()) targets_.StartWorker(worker.setup());
+}
+
+}  // namespace baton::simulator

@@ -1,0 +1,40 @@
+"""Two workers that share all cores of the machine, one of which is stopped while it holds them."""
+
+import threading
+import time
+
+from client import Background, Client, read_stream
+from cluster import Cluster, stopped, tokenize_prose, wait_until
+
+# How long a worker waits for the cores before it computes without a grant: CoreArbiterOptions.max_wait_ns.
+MAX_WAIT_S = 2
+# Shorter than the silence after which the router gives a worker up.
+STOPPED_S = 4
+# Far more than a step and a period.
+STALL_S = 0.5
+
+
+def test_a_stopped_holder_of_the_cores_costs_decode_one_wait():
+    ids = tokenize_prose()
+    arrivals = []
+    with Cluster("--prefill", 1, "--decode", 1) as cluster, Client(cluster.target) as client:
+        # It has more tokens than it can send before it is cancelled.
+        decoding = client.start(client.generate_request(ids[:20], {"max_tokens": 8_000, "ignore_eos": True}))
+        reader = threading.Thread(target=read_stream, args=(decoding, lambda _: arrivals.append(time.monotonic())))
+        reader.start()
+        wait_until(lambda: len(arrivals) > 20, 60, "a stream that decodes")
+        prefilling = Background(client, ids[100:3_100], {"max_tokens": 1})
+        time.sleep(0.3)
+        assert not prefilling.began.is_set(), "the long prompt is still computed"
+        with stopped(cluster.pid_of("prefill")):
+            began = time.monotonic()
+            time.sleep(STOPPED_S)
+            ended = time.monotonic()
+        decoding.cancel()
+        reader.join()
+        assert prefilling.result().error is None
+    times = [began] + [at for at in arrivals if began < at < ended] + [ended]
+    gaps = sorted(later - earlier for earlier, later in zip(times, times[1:]))
+    stalls = [gap for gap in gaps if gap > STALL_S]
+    print(f"{len(times) - 2} tokens while the holder was stopped, gaps up to {gaps[-3:]} s")
+    assert len(stalls) <= 1 and sum(stalls) < MAX_WAIT_S + STALL_S, stalls

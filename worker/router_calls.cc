@@ -1,0 +1,107 @@
+#include "worker/router_calls.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/rpc/wire.h"
+#include "common/status.h"
+
+namespace baton::worker {
+namespace pb = internal::v1;
+
+class RouterCalls::Side final : public UpdateSink {
+ public:
+  Side(RouterCalls& calls, Phase& phase) : phase(phase), calls_(calls) {}
+
+  void Update(const JobKey& key, const WorkerUpdate& update) override {
+    const auto it = numbers.find(key);
+    if (it == numbers.end()) return;
+    rpc::AddReport(it->second, update, &calls_.round_);
+    calls_.says_something_ = true;
+  }
+
+  void End(const JobKey& key, const absl::Status& status) override {
+    const auto it = numbers.find(key);
+    if (it == numbers.end()) return;
+    calls_.SayEnd(it->second, status);
+    calls_.calls_.erase(it->second);
+    numbers.erase(it);
+  }
+
+  Phase& phase;
+  absl::flat_hash_map<JobKey, uint64_t> numbers;
+
+ private:
+  RouterCalls& calls_;
+};
+
+RouterCalls::RouterCalls(const Clock& clock) : clock_(clock) {}
+RouterCalls::~RouterCalls() = default;
+
+UpdateSink& RouterCalls::Add(Phase& phase) {
+  sides_.push_back(std::make_unique<Side>(*this, phase));
+  return *sides_.back();
+}
+
+void RouterCalls::OnJoined(std::shared_ptr<RouterStream> stream) { stream_ = std::move(stream); }
+
+void RouterCalls::OnMessage(const pb::RouterMessage& message) {
+  for (const pb::CallStart& start : message.starts()) Start(start);
+  for (const uint64_t number : message.cancels()) {
+    const auto it = calls_.find(number);
+    if (it == calls_.end()) continue;
+    const Call call = it->second;
+    call.side->phase.Cancel(call.key, absl::CancelledError("the router cancelled"));
+  }
+  if (message.drain_accepted()) drain_accepted_ = true;
+}
+
+void RouterCalls::Start(const pb::CallStart& start) {
+  const absl::Status started = TryStart(start);
+  if (!started.ok()) SayEnd(start.call(), started);
+}
+
+void RouterCalls::SayEnd(uint64_t call, const absl::Status& status) {
+  rpc::AddEnd(call, status, &round_);
+  says_something_ = true;
+}
+
+absl::Status RouterCalls::TryStart(const pb::CallStart& start) {
+  BATON_ASSIGN_OR_RETURN(WorkerJob job, rpc::FromProto(start.job(), clock_.Now()));
+  for (const std::unique_ptr<Side>& side : sides_) {
+    if (side->phase.side() != start.side_case()) continue;
+    const JobKey key = job.key;
+    if (!side->numbers.emplace(key, start.call()).second) {
+      return absl::AlreadyExistsError(absl::StrCat("attempt ", key.ToString()));
+    }
+    calls_[start.call()] = {side.get(), key};
+    absl::Status started = side->phase.Start(std::move(job), start);
+    if (started.ok()) return started;
+    side->numbers.erase(key);
+    calls_.erase(start.call());
+    return started;
+  }
+  return absl::InvalidArgumentError("the start of a phase that this worker has not");
+}
+
+void RouterCalls::OnLost(const absl::Status& why) {
+  stream_.reset();
+  round_.Clear();
+  says_something_ = false;
+  calls_.clear();
+  for (const std::unique_ptr<Side>& side : sides_) {
+    // The phase answers each cancellation with an end, which nobody awaits any more.
+    for (const auto& [key, number] : std::exchange(side->numbers, {})) side->phase.Cancel(key, why);
+  }
+}
+
+void RouterCalls::Flush() {
+  if (!says_something_) return;
+  says_something_ = false;
+  if (stream_ != nullptr) {
+    stream_->Send(round_.ByteSizeLong(), [this](pb::WorkerMessage& message) { message.MergeFrom(round_); });
+  }
+  round_.Clear();
+}
+
+}  // namespace baton::worker

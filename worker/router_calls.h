@@ -1,0 +1,79 @@
+// The calls that the router has started at this worker. The router names a call by a number, the phases by its job.
+// What the phases say within a round of the loop goes to the router as one message.
+#ifndef BATON_WORKER_ROUTER_CALLS_H_
+#define BATON_WORKER_ROUTER_CALLS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "baton/internal/v1/worker.pb.h"
+#include "common/clock.h"
+#include "common/worker_job.h"
+#include "worker/phase.h"
+
+namespace baton::worker {
+
+// The worker's end of one membership's stream. Thread-safe.
+class RouterStream {
+ public:
+  virtual ~RouterStream() = default;
+  // `fill` adds at most `bytes` to the next message, which is written at once, or with all else that is said until the
+  // write in flight is done. The stream of a router for which more than kMaxWorkerMessageBytes would wait is cut. Does
+  // nothing once the stream has ended.
+  virtual void Send(size_t bytes, absl::FunctionRef<void(internal::v1::WorkerMessage&)> fill) = 0;
+};
+
+// Used by one thread, the engine's loop.
+class RouterCalls {
+ public:
+  // `clock` outlives the calls.
+  explicit RouterCalls(const Clock& clock);
+  ~RouterCalls();
+
+  // Before the loop. The result is what the phase's core answers through. The phase outlives the calls.
+  UpdateSink& Add(Phase& phase);
+
+  // The router has accepted the worker: what follows is said on `stream`.
+  void OnJoined(std::shared_ptr<RouterStream> stream);
+  // A message of that stream.
+  void OnMessage(const internal::v1::RouterMessage& message);
+  // The membership is over: all its calls are cancelled, and nothing more is said about them.
+  void OnLost(const absl::Status& why);
+  // Sends what was said since the last time. The loop calls it before a step, so that nothing waits for the step, and
+  // after it.
+  void Flush();
+
+  size_t open_calls() const { return calls_.size(); }
+  // The router has accepted that this worker drains: no start follows.
+  bool drain_accepted() const { return drain_accepted_; }
+
+ private:
+  // One phase's end of its calls.
+  class Side;
+  struct Call {
+    Side* side;
+    JobKey key;
+  };
+
+  void Start(const internal::v1::CallStart& start);
+  absl::Status TryStart(const internal::v1::CallStart& start);
+  void SayEnd(uint64_t call, const absl::Status& status);
+
+  const Clock& clock_;
+  std::vector<std::unique_ptr<Side>> sides_;
+  std::shared_ptr<RouterStream> stream_;
+  absl::flat_hash_map<uint64_t, Call> calls_;
+  // What was said since the last Flush.
+  internal::v1::WorkerMessage round_;
+  bool says_something_ = false;
+  bool drain_accepted_ = false;
+};
+
+}  // namespace baton::worker
+
+#endif  // BATON_WORKER_ROUTER_CALLS_H_

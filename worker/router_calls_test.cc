@@ -1,0 +1,222 @@
+#include "worker/router_calls.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/rpc/wire.h"
+#include "common/testing/manual_clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace baton::worker {
+namespace {
+
+namespace pb = internal::v1;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+class FakeStream final : public RouterStream {
+ public:
+  void Send(size_t bytes, absl::FunctionRef<void(pb::WorkerMessage&)> fill) override {
+    pb::WorkerMessage message;
+    fill(message);
+    EXPECT_LE(message.ByteSizeLong(), bytes);
+    messages.push_back(std::move(message));
+  }
+  std::vector<pb::WorkerMessage> messages;
+};
+
+// Keeps what it is told; the test speaks for it through its sink.
+class FakePhase final : public Phase {
+ public:
+  explicit FakePhase(pb::CallStart::SideCase side) : side_(side) {}
+  void AddTo(WorkerCore&, UpdateSink&) override {}
+  pb::CallStart::SideCase side() const override { return side_; }
+  absl::Status Start(WorkerJob job, const pb::CallStart&) override {
+    if (!refusal.ok()) return refusal;
+    started.push_back(std::move(job));
+    return absl::OkStatus();
+  }
+  void Cancel(const JobKey& key, const absl::Status& why) override {
+    cancelled.push_back(key.attempt);
+    if (sink != nullptr) sink->End(key, why);
+  }
+
+  UpdateSink* sink = nullptr;
+  absl::Status refusal;
+  std::vector<WorkerJob> started;
+  std::vector<uint32_t> cancelled;
+
+ private:
+  const pb::CallStart::SideCase side_;
+};
+
+JobKey KeyOf(uint32_t attempt) { return {.job = {.high = 1, .low = 2}, .attempt = attempt}; }
+
+pb::CallStart MakeStart(uint64_t call, uint32_t attempt, pb::CallStart::SideCase side) {
+  pb::CallStart start;
+  start.set_call(call);
+  rpc::ToProto({.key = KeyOf(attempt), .secret = {.high = 5, .low = 6}, .prompt = {1, 2}}, 0, start.mutable_job());
+  if (side == pb::CallStart::kPrefill) start.mutable_prefill();
+  if (side == pb::CallStart::kDecode) start.mutable_decode();
+  return start;
+}
+
+class RouterCallsTest : public ::testing::Test {
+ protected:
+  RouterCallsTest() {
+    prefill_.sink = &calls_.Add(prefill_);
+    decode_.sink = &calls_.Add(decode_);
+    calls_.OnJoined(stream_);
+  }
+  void Start(uint64_t call, uint32_t attempt, pb::CallStart::SideCase side) {
+    pb::RouterMessage message;
+    *message.add_starts() = MakeStart(call, attempt, side);
+    calls_.OnMessage(message);
+  }
+  void Token(FakePhase& phase, uint32_t attempt, int32_t token) {
+    phase.sink->Update(KeyOf(attempt), {.kind = WorkerUpdate::Kind::kToken, .token = {.index = 0, .token = token}});
+  }
+  // The end of the only call in the only message.
+  absl::Status OnlyEnd() {
+    calls_.Flush();
+    absl::Status end;
+    EXPECT_EQ(stream_->messages.size(), 1u);
+    EXPECT_EQ(stream_->messages.at(0).ended_size(), 1);
+    EXPECT_TRUE(rpc::FromProto(stream_->messages.at(0).ended(0), end).ok());
+    return end;
+  }
+
+  ManualClock clock_;
+  FakePhase prefill_{pb::CallStart::kPrefill};
+  FakePhase decode_{pb::CallStart::kDecode};
+  RouterCalls calls_{clock_};
+  std::shared_ptr<FakeStream> stream_ = std::make_shared<FakeStream>();
+};
+
+TEST_F(RouterCallsTest, AStartGoesToThePhaseOfItsSide) {
+  Start(1, 1, pb::CallStart::kPrefill);
+  Start(2, 2, pb::CallStart::kDecode);
+  ASSERT_EQ(prefill_.started.size(), 1u);
+  ASSERT_EQ(decode_.started.size(), 1u);
+  EXPECT_EQ(prefill_.started[0].key, KeyOf(1));
+  EXPECT_EQ(prefill_.started[0].secret, (Id128{.high = 5, .low = 6}));
+  EXPECT_EQ(decode_.started[0].key, KeyOf(2));
+  EXPECT_EQ(calls_.open_calls(), 2u);
+}
+
+TEST_F(RouterCallsTest, WhatIsSaidInARoundIsOneMessageThatNamesCallsByNumber) {
+  Start(7, 1, pb::CallStart::kDecode);
+  Start(9, 2, pb::CallStart::kDecode);
+  calls_.Flush();
+  EXPECT_THAT(stream_->messages, IsEmpty()) << "nothing was said";
+  Token(decode_, 1, 70);
+  Token(decode_, 2, 90);
+  decode_.sink->End(KeyOf(2), absl::OkStatus());
+  calls_.Flush();
+  ASSERT_EQ(stream_->messages.size(), 1u);
+  const pb::WorkerMessage& message = stream_->messages[0];
+  ASSERT_EQ(message.tokens_size(), 2);
+  EXPECT_EQ(message.tokens(0).call(), 7u);
+  EXPECT_EQ(message.tokens(0).id(), 70);
+  EXPECT_EQ(message.tokens(1).call(), 9u);
+  ASSERT_EQ(message.ended_size(), 1);
+  EXPECT_EQ(message.ended(0).call(), 9u);
+  EXPECT_EQ(calls_.open_calls(), 1u);
+  Token(decode_, 1, 71);
+  calls_.Flush();
+  ASSERT_EQ(stream_->messages.size(), 2u);
+  EXPECT_EQ(stream_->messages[1].tokens_size(), 1) << "each is said once";
+}
+
+TEST_F(RouterCallsTest, TheSameAttemptMayHaveACallOfEachSide) {
+  Start(1, 1, pb::CallStart::kPrefill);
+  Start(2, 1, pb::CallStart::kDecode);
+  Token(decode_, 1, 5);
+  prefill_.sink->End(KeyOf(1), absl::OkStatus());
+  calls_.Flush();
+  EXPECT_EQ(stream_->messages.at(0).tokens(0).call(), 2u);
+  EXPECT_EQ(stream_->messages.at(0).ended(0).call(), 1u);
+}
+
+TEST_F(RouterCallsTest, ASecondCallOfAnAttemptIsRefusedAndTheFirstGoesOn) {
+  Start(1, 1, pb::CallStart::kDecode);
+  Start(2, 1, pb::CallStart::kDecode);
+  EXPECT_TRUE(absl::IsAlreadyExists(OnlyEnd()));
+  EXPECT_EQ(stream_->messages[0].ended(0).call(), 2u);
+  EXPECT_EQ(decode_.started.size(), 1u);
+  Token(decode_, 1, 5);
+  calls_.Flush();
+  EXPECT_EQ(stream_->messages.at(1).tokens(0).call(), 1u);
+}
+
+TEST_F(RouterCallsTest, AStartThatCannotBeReadEndsItsCallAlone) {
+  pb::RouterMessage message;
+  *message.add_starts() = MakeStart(1, 1, pb::CallStart::kDecode);
+  message.mutable_starts(0)->mutable_job()->set_secret("short");
+  *message.add_starts() = MakeStart(2, 2, pb::CallStart::kDecode);
+  calls_.OnMessage(message);
+  EXPECT_TRUE(absl::IsInvalidArgument(OnlyEnd()));
+  EXPECT_EQ(decode_.started.size(), 1u);
+}
+
+TEST_F(RouterCallsTest, AStartWithoutASideThatAPhaseTakesIsRefused) {
+  Start(1, 1, pb::CallStart::SIDE_NOT_SET);
+  EXPECT_TRUE(absl::IsInvalidArgument(OnlyEnd()));
+  EXPECT_EQ(calls_.open_calls(), 0u);
+}
+
+TEST_F(RouterCallsTest, WhatAPhaseRefusesEndsItsCall) {
+  decode_.refusal = absl::InvalidArgumentError("no incarnation");
+  Start(1, 1, pb::CallStart::kDecode);
+  EXPECT_EQ(OnlyEnd(), decode_.refusal);
+  EXPECT_EQ(calls_.open_calls(), 0u);
+}
+
+TEST_F(RouterCallsTest, ACancelReachesThePhaseAndOneOfAnEndedCallNobody) {
+  Start(1, 1, pb::CallStart::kDecode);
+  Start(2, 2, pb::CallStart::kPrefill);
+  pb::RouterMessage message;
+  message.add_cancels(2);
+  message.add_cancels(2);
+  message.add_cancels(77);
+  calls_.OnMessage(message);
+  EXPECT_THAT(decode_.cancelled, IsEmpty());
+  EXPECT_THAT(prefill_.cancelled, ElementsAre(2));
+  EXPECT_TRUE(absl::IsCancelled(OnlyEnd()));
+}
+
+TEST_F(RouterCallsTest, TheEndOfTheMembershipCancelsAllCallsAndNothingMoreIsSaidOfThem) {
+  Start(1, 1, pb::CallStart::kDecode);
+  Start(2, 2, pb::CallStart::kDecode);
+  Token(decode_, 1, 5);
+  calls_.OnLost(absl::UnavailableError("gone"));
+  EXPECT_THAT(decode_.cancelled, UnorderedElementsAre(1, 2));
+  EXPECT_EQ(calls_.open_calls(), 0u);
+  // A late word of the old membership does not reach the new one.
+  const auto next = std::make_shared<FakeStream>();
+  calls_.OnJoined(next);
+  Token(decode_, 1, 6);
+  calls_.Flush();
+  EXPECT_THAT(next->messages, IsEmpty());
+  EXPECT_THAT(stream_->messages, IsEmpty());
+  Start(1, 3, pb::CallStart::kDecode);
+  Token(decode_, 3, 8);
+  calls_.Flush();
+  ASSERT_EQ(next->messages.size(), 1u);
+  EXPECT_EQ(next->messages[0].tokens(0).call(), 1u);
+}
+
+TEST_F(RouterCallsTest, TheRoutersConsentToADrainIsKept) {
+  EXPECT_FALSE(calls_.drain_accepted());
+  pb::RouterMessage message;
+  message.set_drain_accepted(true);
+  calls_.OnMessage(message);
+  EXPECT_TRUE(calls_.drain_accepted());
+}
+
+}  // namespace
+}  // namespace baton::worker
