@@ -21,6 +21,8 @@ namespace baton::router {
 // Raw text; special tokens in it are parsed.
 struct TextPrompt {
   std::string text;
+  // The tokens that the tokenizer puts around a text: BOS, if the model asks for it.
+  bool add_special_tokens = true;
 };
 // The model's own chat template renders the messages.
 struct ChatPrompt {

@@ -148,7 +148,7 @@ grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContex
     const RequestReader& reader = generator_.reader();
     const absl::StatusOr<std::vector<int32_t>> ids =
         request.has_chat() ? reader.Tokenize(request.model(), FromProto(std::move(*request.mutable_chat())))
-                           : reader.Tokenize(request.model(), TextPrompt{std::move(*request.mutable_text())});
+                           : reader.Tokenize(request.model(), TakeText(request));
     if (!ids.ok()) return ids.status();
     v1::TokenizeResponse result;
     *result.mutable_token_ids() = {ids->begin(), ids->end()};

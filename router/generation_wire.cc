@@ -32,10 +32,16 @@ SamplingRequest ReadSampling(const v1::SamplingParams& proto) {
   return sampling;
 }
 
+template <typename Request>
+TextPrompt ReadText(Request& proto) {
+  return {.text = std::move(*proto.mutable_text()),
+          .add_special_tokens = !proto.has_add_special_tokens() || proto.add_special_tokens()};
+}
+
 Prompt TakePrompt(v1::GenerateRequest& proto) {
   switch (proto.prompt_case()) {
     case v1::GenerateRequest::kText:
-      return TextPrompt{std::move(*proto.mutable_text())};
+      return ReadText(proto);
     case v1::GenerateRequest::kChat:
       return router::FromProto(std::move(*proto.mutable_chat()));
     case v1::GenerateRequest::kTokenIds:
@@ -76,6 +82,8 @@ ChatPrompt FromProto(v1::ChatPrompt&& proto) {
   }
   return chat;
 }
+
+TextPrompt TakeText(v1::TokenizeRequest& proto) { return ReadText(proto); }
 
 GenerationRequest FromProto(v1::GenerateRequest&& proto) {
   GenerationRequest request;

@@ -13,6 +13,8 @@ namespace baton::router {
 // These take the strings out of the message. The request's id, times and trace context are not on the wire.
 GenerationRequest FromProto(v1::GenerateRequest&& proto);
 ChatPrompt FromProto(v1::ChatPrompt&& proto);
+// The request's text.
+TextPrompt TakeText(v1::TokenizeRequest& proto);
 
 v1::GenerateResponse ToProto(const GenerationDelta& delta);
 v1::GenerateResponse ToProto(const GenerationFinished& finished);

@@ -79,6 +79,23 @@ TEST(GenerationWireTest, EveryFieldOfARequestArrives) {
   EXPECT_EQ(request.sampling.logprobs, 0);
 }
 
+TEST(GenerationWireTest, TextGetsSpecialTokensUnlessTheClientSaysNo) {
+  const auto adds = [](v1::GenerateRequest proto) {
+    proto.set_text("hello");
+    return std::get<TextPrompt>(FromProto(std::move(proto)).prompt).add_special_tokens;
+  };
+  v1::GenerateRequest generate;
+  EXPECT_TRUE(adds(generate));
+  generate.set_add_special_tokens(true);
+  EXPECT_TRUE(adds(generate));
+  generate.set_add_special_tokens(false);
+  EXPECT_FALSE(adds(generate));
+  v1::TokenizeRequest tokenize;
+  EXPECT_TRUE(TakeText(tokenize).add_special_tokens);
+  tokenize.set_add_special_tokens(false);
+  EXPECT_FALSE(TakeText(tokenize).add_special_tokens);
+}
+
 TEST(GenerationWireTest, ChatMessagesAndTokenIdsArriveInOrder) {
   v1::GenerateRequest chat;
   for (const char* content : {"a", "b"}) {

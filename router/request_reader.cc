@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kMaxTenantBytes = 128;
 // An error message shows this much of a model's name.
 constexpr size_t kMaxShownNameBytes = 128;
+// Readers of JSON that keep numbers as doubles lose the last digits of larger ones.
+constexpr int kDrawnSeedBits = 53;
 constexpr size_t kNoBound = std::numeric_limits<size_t>::max();
 
 // A violation of `field` with the message of `status`.
@@ -75,12 +77,11 @@ absl::StatusOr<std::vector<int32_t>> RequestReader::Encode(const std::string& te
   return ids;
 }
 
-absl::StatusOr<std::vector<int32_t>> RequestReader::EncodeText(const std::string& text, bool add_bos,
-                                                               size_t max_ids) const {
-  if (text.size() > kMaxPromptBytes) {
-    return FieldViolation("text", absl::StrCat("at most ", kMaxPromptBytes, " bytes, not ", text.size()));
+absl::StatusOr<std::vector<int32_t>> RequestReader::EncodeText(const TextPrompt& prompt, size_t max_ids) const {
+  if (prompt.text.size() > kMaxPromptBytes) {
+    return FieldViolation("text", absl::StrCat("at most ", kMaxPromptBytes, " bytes, not ", prompt.text.size()));
   }
-  return Encode(text, "text", {.add_bos = add_bos, .parse_special = true, .max_ids = max_ids});
+  return Encode(prompt.text, "text", {.add_bos = prompt.add_special_tokens, .parse_special = true, .max_ids = max_ids});
 }
 
 absl::StatusOr<std::vector<int32_t>> RequestReader::EncodeChat(const ChatPrompt& chat, size_t max_ids) const {
@@ -106,7 +107,7 @@ absl::StatusOr<std::vector<int32_t>> RequestReader::EncodeChat(const ChatPrompt&
 absl::StatusOr<std::vector<int32_t>> RequestReader::EncodePrompt(Prompt prompt) const {
   // One token of the context is left for the output.
   const auto max_ids = static_cast<size_t>(model_.config.context_length) - 1;
-  if (const auto* text = std::get_if<TextPrompt>(&prompt)) return EncodeText(text->text, /*add_bos=*/true, max_ids);
+  if (const auto* text = std::get_if<TextPrompt>(&prompt)) return EncodeText(*text, max_ids);
   if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) return EncodeChat(*chat, max_ids);
   if (auto* tokens = std::get_if<TokenPrompt>(&prompt)) {
     if (tokens->ids.size() <= max_ids) return std::move(tokens->ids);
@@ -135,7 +136,7 @@ absl::StatusOr<SamplingParams> RequestReader::ReadSampling(const SamplingRequest
   params.repetition_penalty = request.repetition_penalty.value_or(params.repetition_penalty);
   params.frequency_penalty = request.frequency_penalty.value_or(params.frequency_penalty);
   params.presence_penalty = request.presence_penalty.value_or(params.presence_penalty);
-  params.seed = request.seed.has_value() ? *request.seed : random_.Next64();
+  params.seed = request.seed.has_value() ? *request.seed : random_.Next64() >> (64 - kDrawnSeedBits);
   params.max_tokens = request.max_tokens.value_or(params.max_tokens);
   params.min_tokens = request.min_tokens.value_or(params.min_tokens);
   params.ignore_eos = request.ignore_eos;
@@ -174,7 +175,7 @@ absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const
 
 absl::StatusOr<std::vector<int32_t>> RequestReader::Tokenize(const std::string& model, const TextPrompt& prompt) const {
   BATON_RETURN_IF_ERROR(CheckModel(model));
-  return EncodeText(prompt.text, /*add_bos=*/false, kNoBound);
+  return EncodeText(prompt, kNoBound);
 }
 
 absl::StatusOr<std::vector<int32_t>> RequestReader::Tokenize(const std::string& model, const ChatPrompt& prompt) const {

@@ -33,8 +33,8 @@ class RequestReader {
 
   absl::StatusOr<PreparedJob> Read(GenerationRequest request) const;
 
-  // Adds no BOS, and takes prompts beyond the model's context. An empty model name means the served model, here and
-  // below.
+  // The tokens that Read makes of the prompt, also of one beyond the model's context. An empty model name means the
+  // served model, here and below.
   absl::StatusOr<std::vector<int32_t>> Tokenize(const std::string& model, const TextPrompt& prompt) const;
   absl::StatusOr<std::vector<int32_t>> Tokenize(const std::string& model, const ChatPrompt& prompt) const;
   // Refuses tokens whose text is longer than kMaxDetokenizedBytes.
@@ -45,7 +45,7 @@ class RequestReader {
   absl::Status CheckModel(const std::string& model) const;
   // These two give up beyond `max_ids` with "prompt" as the field at fault. A text that is too long by its bytes alone
   // is not tokenized.
-  absl::StatusOr<std::vector<int32_t>> EncodeText(const std::string& text, bool add_bos, size_t max_ids) const;
+  absl::StatusOr<std::vector<int32_t>> EncodeText(const TextPrompt& prompt, size_t max_ids) const;
   absl::StatusOr<std::vector<int32_t>> EncodeChat(const ChatPrompt& chat, size_t max_ids) const;
   absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text, const char* field,
                                               const tokenizer::EncodeOptions& options) const;

@@ -70,6 +70,14 @@ TEST_F(RequestReaderTest, AGivenSeedIsKept) {
   EXPECT_EQ(Read(request).sampling.seed, 42u);
 }
 
+TEST_F(RequestReaderTest, ADrawnSeedIsKeptByJsonReadersThatHaveDoublesOnly) {
+  struct AllOnes final : RandomSource {
+    uint64_t Next64() override { return ~uint64_t{0}; }
+  } ones;
+  const RequestReader reader(model_, ones);
+  EXPECT_EQ(ReadWith(reader, AskText("hello")).sampling.seed, (uint64_t{1} << 53) - 1);
+}
+
 TEST_F(RequestReaderTest, WhatTheAdapterKnowsOfTheCallGoesIntoTheJob) {
   GenerationRequest request = AskText("hello");
   request.id = {.high = 1, .low = 2};
@@ -128,6 +136,25 @@ TEST_F(RequestReaderTest, BosIsAddedToTextAndNotToWhatTheTemplateWrites) {
   const std::vector<int32_t> expected = {modelfile::kTinyBos, modelfile::kTinyFirstByteToken + 'h'};
   EXPECT_EQ(ReadWith(reader, AskText("h")).prompt, expected);
   EXPECT_EQ(ReadWith(reader, AskChat("h")).prompt, expected);
+}
+
+TEST_F(RequestReaderTest, TokensOfTokenizeAreThePromptOfTheSameTextOrChat) {
+  const auto model = TestModelWithDefaults("{}");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const RequestReader reader(*model, random_);
+  EXPECT_EQ(*reader.Tokenize("", TextPrompt{"h"}), ReadWith(reader, AskText("h")).prompt);
+  const ChatPrompt chat = {{{.role = "user", .content = "h"}}};
+  EXPECT_EQ(*reader.Tokenize("", chat), ReadWith(reader, Ask(chat)).prompt);
+}
+
+TEST_F(RequestReaderTest, AClientMaySendTextThatHasItsBosAlready) {
+  const auto model = TestModelWithDefaults("{}");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const RequestReader reader(*model, random_);
+  const TextPrompt bare = {.text = "h", .add_special_tokens = false};
+  const std::vector<int32_t> expected = {modelfile::kTinyFirstByteToken + 'h'};
+  EXPECT_EQ(ReadWith(reader, Ask(bare)).prompt, expected);
+  EXPECT_EQ(*reader.Tokenize("", bare), expected);
 }
 
 TEST_F(RequestReaderTest, RefusesWithoutAPromptOrWithAnEmptyOne) {

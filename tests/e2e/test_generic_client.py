@@ -5,8 +5,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from client import GENERATION, Client, read_stream, violated_fields
+from cluster import Cluster
 
 PROMPT = "The capital of France is"
+BOS_MODEL, BOS = "gemma-3-270m", 2
 PHASES = ("queue_ms", "admission_ms", "prefill_ms", "transfer_ms", "decode_ms", "network_ms")
 
 
@@ -48,6 +50,38 @@ def test_tokenizes_and_back(client):
     ids = client.call(GENERATION, "Tokenize", text=PROMPT).token_ids
     assert list(ids) == [504, 3575, 282, 4649, 314]
     assert client.call(GENERATION, "Detokenize", token_ids=ids).text == PROMPT
+
+
+def assert_tokens_stand_for_the_text(client):
+    ids = client.call(GENERATION, "Tokenize", text=PROMPT).token_ids
+    by_text = client.generate(PROMPT, {"max_tokens": 8}, return_kv_digest=True)
+    by_ids = client.generate(list(ids), {"max_tokens": 8}, return_kv_digest=True)
+    assert by_ids.finished.usage.prompt_tokens == by_text.finished.usage.prompt_tokens == len(ids)
+    assert (by_ids.token_ids, by_ids.text, by_ids.kv_digest) == (by_text.token_ids, by_text.text, by_text.kv_digest)
+    return list(ids)
+
+
+def test_tokens_of_tokenize_sent_back_give_what_the_text_gives(client):
+    assert_tokens_stand_for_the_text(client)
+
+
+def test_tokens_of_tokenize_have_the_bos_of_a_model_that_wants_one():
+    with Cluster(BOS_MODEL, "--mixed", 1, "--prefill", 0, "--decode", 0, "--kv-memory", "64MiB") as cluster, \
+            Client(cluster.target) as client:
+        ids = assert_tokens_stand_for_the_text(client)
+        assert ids[0] == BOS
+        bare = client.call(GENERATION, "Tokenize", text=PROMPT, add_special_tokens=False).token_ids
+        assert [BOS, *bare] == ids
+        # Text that spells BOS out has it once.
+        spelled = client.generate(f"<bos>{PROMPT}", {"max_tokens": 8}, add_special_tokens=False)
+        assert spelled.finished.usage.prompt_tokens == len(ids)
+        assert spelled.token_ids == client.generate(PROMPT, {"max_tokens": 8}).token_ids
+
+
+def test_drawn_seeds_are_kept_by_every_json_reader(client):
+    seeds = [client.generate(PROMPT, {"max_tokens": 1, "temperature": 1.0}).finished.seed for _ in range(8)]
+    assert len(set(seeds)) == len(seeds)
+    assert all(int(float(seed)) == seed < 2**53 for seed in seeds)
 
 
 def test_streams_the_answer_of_the_model(client):
