@@ -128,6 +128,11 @@ TEST_P(ForwardedOptions, WhatTheUserDidNotSetAndAddressesStayWithServe) {
   EXPECT_THAT(Forward({"serve", "--grpc-port", "0", "--bind", "0.0.0.0", "--prefill", "2"}, GetParam()), IsEmpty());
 }
 
+TEST_P(ForwardedOptions, EveryProcessDrainsAsLongAsServeIsTold) {
+  EXPECT_THAT(Forward({"serve", "--drain-timeout-ms", "7"}, GetParam()), ElementsAre("--drain-timeout-ms=7"));
+  EXPECT_THAT(Forward({"serve", "--drain-timeout-ms", "7"}, "router"), ElementsAre("--drain-timeout-ms=7"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Roles, ForwardedOptions, ::testing::Values("prefill-worker", "decode-worker", "mixed-worker"));
 
 TEST(ForwardedArgs, TheModelMayBeAPositionOrAFlag) {

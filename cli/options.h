@@ -7,6 +7,7 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "common/drain.h"
 #include "common/kv_layout.h"
 #include "common/limits.h"
 #include "engine/core_arbiter.h"
@@ -49,11 +50,12 @@ struct EngineFlags : KernelFlags {
   int decode_period_ms = engine::kDecodePeriodMs;
 };
 
-// Where a process listens.
+// Where a long-running process listens, and how it ends.
 struct ListenFlags {
   std::string bind = "127.0.0.1";
   int grpc_port = 0;
   std::string log_level = "info";
+  int drain_timeout_ms = kDrainTimeoutMs;
 };
 
 // Where a router listens.

@@ -50,7 +50,7 @@ void TakeSignals() {
     if (sigwait(&signals, &signal_number) != 0) continue;
     absl::MutexLock lock(&end.mutex);
     if (end.came) {
-      spdlog::warn("a second signal came: ending without waiting for what is running");
+      spdlog::warn("a second signal came: ending at once, which cuts what is running");
       _exit(kExitFailed);
     }
     if (!end.awaited) _exit(kExitDone);

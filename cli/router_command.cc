@@ -1,13 +1,15 @@
 #include "cli/router_command.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/time/time.h"
 #include "cli/model_loading.h"
 #include "cli/options.h"
 #include "cli/process.h"
+#include "common/drain.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/random.h"
@@ -24,7 +26,8 @@
 namespace baton::cli {
 namespace {
 
-constexpr absl::Duration kDrainTime = absl::Seconds(30);
+// What clients have at least to read why their streams were cut.
+constexpr int64_t kReadEndMs = 1'000;
 constexpr int64_t kServerStopMs = 1'000;
 
 struct RouterCommandFlags {
@@ -38,7 +41,22 @@ absl::StatusOr<router::ServedModel> LoadServedModel(const std::string& model) {
   return router::ServedModel::Create(loaded.name, *loaded.file);
 }
 
-// Running jobs have some time to end. gRPC then cuts those that are left.
+// Gives the requests that run `timeout_ms` to end, and their clients the rest of it to read what they have not read
+// yet.
+void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::GenerationService& generation) {
+  const TimeNs begin = MonotonicClock().Now();
+  loop.PostWhenRoom([timeout_ms](const router::Dispatcher& dispatcher) {
+    spdlog::info("draining: new requests are refused; {} running and {} waiting have {} ms to end",
+                 dispatcher.running_jobs(), dispatcher.queued_jobs(), timeout_ms);
+  });
+  const std::vector<ChoiceKey> cut = loop.Drain(timeout_ms);
+  if (!cut.empty()) spdlog::warn(DescribeCut(cut, timeout_ms));
+  const int64_t left_ms = (After(begin, timeout_ms) - MonotonicClock().Now()) / kNsPerMs;
+  const size_t unread = generation.AwaitRead(std::max(left_ms, kReadEndMs));
+  if (unread > 0) spdlog::warn("cut {} ended streams that their clients have not read to the end", unread);
+  spdlog::info("drained in {:.1f} s", NsToMs(MonotonicClock().Now() - begin) / 1e3);
+}
+
 absl::Status Run(const RouterCommandFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const router::ServedModel model, LoadServedModel(flags.model));
   router::DispatcherOptions options;
@@ -73,9 +91,8 @@ absl::Status Run(const RouterCommandFlags& flags) {
   spdlog::info("serving {} on {}; workers join at {}", model.name, server.address, cluster.address());
   PrintReady({.grpc = server.address, .cluster = cluster.address()});
   WaitForSignal();
-  spdlog::info("draining");
   serving.Shut();
-  loop.Drain(absl::ToInt64Nanoseconds(kDrainTime));
+  Drain(flags.listen.drain_timeout_ms, loop, generation);
   return absl::OkStatus();
 }
 

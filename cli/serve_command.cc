@@ -44,6 +44,7 @@ absl::StatusOr<SupervisorOptions> MakeOptions(const CLI::App& serve, const Serve
   options.bind = flags.listen.bind;
   options.grpc_port = flags.listen.grpc_port;
   options.cluster_port = flags.listen.ClusterPort();
+  options.drain_timeout_ms = flags.listen.drain_timeout_ms;
   options.router_args = ForwardedArgs(serve, *all.get_subcommand("router"));
   std::vector<std::string> shared;
   if (SharesCores(flags)) {
@@ -76,13 +77,12 @@ int Serve(const CLI::App& command, const ServeFlags& flags) {
   const absl::Status started = supervisor.Start();
   if (!started.ok()) {
     if (!absl::IsAborted(started)) PrintError(started);
-    supervisor.Stop();
-    return absl::IsCancelled(started) ? kExitDone : kExitFailed;
+    const bool in_order = supervisor.Stop();
+    return absl::IsCancelled(started) && in_order ? kExitDone : kExitFailed;
   }
   PrintReady({.grpc = supervisor.address()});
   supervisor.Watch();
-  supervisor.Stop();
-  return kExitDone;
+  return supervisor.Stop() ? kExitDone : kExitFailed;
 }
 
 }  // namespace

@@ -21,8 +21,6 @@ constexpr RestartPolicyOptions kRestarts;
 constexpr int64_t kStartTurnMs = 25;
 constexpr int64_t kWatchTurnMs = 100;
 constexpr int64_t kWatchProbeMs = 1'000;
-constexpr int64_t kRouterDrainMs = 35'000;
-constexpr int64_t kWorkerDrainMs = 10'000;
 
 int PortOf(const std::string& address) { return std::atoi(address.substr(address.rfind(':') + 1).c_str()); }
 
@@ -184,20 +182,34 @@ bool Supervisor::AllJoined() const {
                      [this](const Slot& slot) { return HealthOf(slot) == ChildHealth::kWell; });
 }
 
-void Supervisor::Stop() {
+bool Supervisor::Stop() {
   for (Slot& slot : slots_) {
     if (!slot.policy.serving()) slot.child.reset();
   }
-  // The workers keep serving the requests that the router drains.
-  for (Slot& slot : slots_) {
-    if (!slot.child.has_value()) continue;
-    slot.child->Signal(SIGTERM);
-    if (slot.index < 0) slot.child->WaitExit(kRouterDrainMs);
-  }
-  for (Slot& slot : slots_) {
-    if (slot.child.has_value()) slot.child->WaitExit(kWorkerDrainMs);
-  }
+  const TimeNs deadline = After(MonotonicClock().Now(), options_.drain_timeout_ms + kDrainMarginMs);
+  bool in_time = End(/*router=*/true, deadline);
+  // A router that took all of the time has left its workers nothing to do but to end.
+  in_time &= End(/*router=*/false, std::max(deadline, After(MonotonicClock().Now(), kDrainMarginMs)));
   slots_.clear();
+  return in_time;
+}
+
+bool Supervisor::End(bool router, TimeNs deadline) {
+  const auto waits_for = [router](const Slot& slot) { return slot.child.has_value() && (slot.index < 0) == router; };
+  for (const Slot& slot : slots_) {
+    if (waits_for(slot)) slot.child->Signal(SIGTERM);
+  }
+  bool in_time = true;
+  for (Slot& slot : slots_) {
+    if (!waits_for(slot)) continue;
+    const int64_t left_ms = std::max<int64_t>(0, deadline - MonotonicClock().Now()) / kNsPerMs;
+    if (slot.child->WaitExit(left_ms)) continue;
+    spdlog::error("{} with pid {} did not end within the drain time-out and {} ms: killed", Name(slot),
+                  slot.child->pid(), kDrainMarginMs);
+    slot.child.reset();
+    in_time = false;
+  }
+  return in_time;
 }
 
 }  // namespace baton::cli

@@ -10,8 +10,13 @@
 #include "cli/child_process.h"
 #include "cli/restart_policy.h"
 #include "cli/status_probe.h"
+#include "common/clock.h"
 
 namespace baton::cli {
+
+// What a child has beyond its drain time-out before it is killed: it still has to cut what runs, and to end the step of
+// its engine.
+inline constexpr int64_t kDrainMarginMs = 5'000;
 
 struct WorkerCommand {
   // "prefill-worker", "decode-worker" or "mixed-worker".
@@ -25,6 +30,8 @@ struct SupervisorOptions {
   std::string bind;
   int grpc_port = 0;
   int cluster_port = 0;
+  // What the children are told too.
+  int64_t drain_timeout_ms = 0;
   std::vector<WorkerCommand> workers;
 };
 
@@ -40,9 +47,10 @@ class Supervisor {
   const std::string& address() const { return router_.grpc; }
   // Restarts children until SIGINT or SIGTERM comes.
   void Watch();
-  // Ends the router first, so that running requests can finish, and then the workers. Kills whoever takes too long, and
-  // whoever is still loading at once.
-  void Stop();
+  // Ends the router first: it knows which requests run, and the workers go on until it has ended. Then it ends the
+  // workers. A child that takes longer than the drain time-out and kDrainMarginMs is killed, and the log says so; one
+  // that is still loading is killed at once. False when a child had to be killed for its slowness.
+  [[nodiscard]] bool Stop();
 
  private:
   // -1 for the router; for a worker its index in options_.workers.
@@ -61,6 +69,9 @@ class Supervisor {
   void OnReady(Slot& slot, ReadyAddresses addresses);
   absl::Status Launch(Slot& slot);
   absl::Status Kill(Slot& slot);
+  // SIGTERM to all children of one kind, the router or the workers; kills those that still run at `deadline`. False
+  // when there was one.
+  bool End(bool router, TimeNs deadline);
   // Also of children that it did not start: process 1 of a container inherits all orphans.
   void ReapEnded();
   ChildHealth HealthOf(const Slot& slot) const;

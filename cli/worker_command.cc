@@ -13,8 +13,6 @@ namespace {
 
 namespace pb = internal::v1;
 
-constexpr int64_t kDrainTimeMs = 8'000;
-
 int Run(pb::WorkerRole role, const WorkerFlags& flags) {
   auto worker = StartWorker(role, flags);
   if (!worker.ok()) {
@@ -23,8 +21,7 @@ int Run(pb::WorkerRole role, const WorkerFlags& flags) {
   }
   PrintReady({.grpc = (*worker)->address()});
   WaitForSignal();
-  spdlog::info("draining");
-  (*worker)->Drain(kDrainTimeMs);
+  (*worker)->Drain(flags.listen.drain_timeout_ms);
   return kExitDone;
 }
 

@@ -41,6 +41,9 @@ class GenerationService final : public GenerationServiceBase {
   grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest* request,
                                        v1::ListModelsResponse* response) override;
 
+  // Waits until clients have read the streams whose requests have ended, at most for the time. How many are left.
+  size_t AwaitRead(int64_t timeout_ms) { return unread_.AwaitRead(timeout_ms); }
+
  private:
   // Queues a call that `answer` answers: absl::StatusOr<Response>(Request).
   template <typename Request, typename Answer>

@@ -4,10 +4,12 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/testing/manual_clock.h"
 #include "gtest/gtest.h"
 #include "router/error_details.h"
@@ -211,6 +213,36 @@ TEST_F(GeneratorTest, ACancelThatComesBeforeTheJobEndsItToo) {
   EXPECT_EQ(events.size(), 1u);
   EXPECT_EQ(StatusOf(events).code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(worker_->started().empty());
+}
+
+TEST_F(GeneratorTest, ADrainEndsWithTheLastRequestAndCutsNothing) {
+  StartLoop({.tokens = Tokens("abc"), .finish = FinishReason::kNone});
+  generator_.Generate(Ask("hi"), sink_);
+  sink_->WaitForEvents(4);
+  std::thread client([this] { generator_.Cancel(kId); });
+  EXPECT_TRUE(loop_.Drain(60'000).empty());
+  client.join();
+  EXPECT_EQ(StatusOf(sink_->WaitForEnd()).code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(GeneratorTest, ADrainingRouterRefusesNewRequests) {
+  StartLoop({.tokens = Tokens("a")});
+  EXPECT_TRUE(loop_.Drain(60'000).empty());
+  EXPECT_EQ(StatusOf(Generate(Ask("hi"))).code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(worker_->started().empty());
+}
+
+TEST_F(GeneratorTest, ARequestThatOutlivesADrainIsCutWithAReasonAndNamed) {
+  StartLoop({.tokens = Tokens("abc"), .finish = FinishReason::kNone});
+  generator_.Generate(Ask("hi"), sink_);
+  sink_->WaitForEvents(4);
+  EXPECT_EQ(loop_.Drain(1), std::vector<ChoiceKey>{{.job = kId}});
+  const auto events = sink_->WaitForEnd();
+  EXPECT_EQ(StatusOf(events), absl::UnavailableError(absl::StrCat("the router is shutting down: request ", kId.ToHex(),
+                                                                  " did not end within the drain time-out of 1 ms and "
+                                                                  "was cut: send it again")));
+  EXPECT_EQ(RunningJobs(), 0);
+  EXPECT_EQ(worker_->cancelled(), 1) << "the worker computes no more";
 }
 
 TEST_F(GeneratorTest, ALoopThatHasStoppedRefusesAndSaysWhenToComeBack) {

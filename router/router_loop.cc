@@ -4,6 +4,8 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
+#include "common/drain.h"
 #include "common/limits.h"
 
 namespace baton::router {
@@ -34,9 +36,23 @@ absl::Status RouterLoop::Submit(std::shared_ptr<const JobSpec> job, std::shared_
   return status;
 }
 
-void RouterLoop::Drain(int64_t timeout_ns) {
+std::vector<ChoiceKey> RouterLoop::Drain(int64_t timeout_ms) {
   PostWhenRoom([this](Dispatcher&) { draining_ = true; });
-  drained_.WaitForNotificationWithTimeout(absl::Nanoseconds(timeout_ns));
+  std::vector<ChoiceKey> cut;
+  if (drained_.WaitForNotificationWithTimeout(absl::Milliseconds(timeout_ms))) return cut;
+  absl::Notification done;
+  PostWhenRoom([&](Dispatcher& dispatcher) {
+    for (const auto& [key, listener] : listeners_) cut.push_back(key);
+    for (const ChoiceKey& key : cut) {
+      const absl::Status why = CutByDrain(key, timeout_ms);
+      dispatcher.Cancel(key, absl::UnavailableError(absl::StrCat("the router is shutting down: ", why.message())));
+    }
+    // The clients are told before this returns.
+    Apply();
+    done.Notify();
+  });
+  done.WaitForNotification();
+  return cut;
 }
 
 void RouterLoop::Run() {

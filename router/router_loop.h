@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/notification.h"
@@ -46,8 +47,9 @@ class RouterLoop {
 
   // `calls` outlives the loop.
   void Start(WorkerCalls& calls);
-  // Refuses later submits, and returns when no job is left or the timeout has passed.
-  void Drain(int64_t timeout_ns);
+  // Refuses later submits, and returns when no job is left. Ends those that are left after the time with UNAVAILABLE,
+  // and returns which they were.
+  std::vector<ChoiceKey> Drain(int64_t timeout_ms);
   // Runs the tasks that are posted already, and does not wait for running jobs.
   void Stop();
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/time/time.h"
 #include "common/check.h"
 
 namespace baton::router {
@@ -46,6 +47,12 @@ void UnreadOutput::Sweep() {
   while (!ended_.empty() && After(ended_.front().at, limits_.ended_ms) <= now) {
     Break(*ended_.front().stream, streams_.at(ended_.front().stream));
   }
+}
+
+size_t UnreadOutput::AwaitRead(int64_t timeout_ms) {
+  absl::MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(absl::Condition(this, &UnreadOutput::AllRead), absl::Milliseconds(timeout_ms));
+  return ended_.size();
 }
 
 // What a broken stream holds is on its way out, so it does not count.

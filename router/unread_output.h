@@ -60,6 +60,8 @@ class UnreadOutput {
   void Ended(Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
   // Breaks the streams that ended too long ago. To be called a few times in `ended_ms`.
   void Sweep() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits until no stream is left whose job has ended, at most for the time. How many are left.
+  size_t AwaitRead(int64_t timeout_ms) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct EndedStream {
@@ -73,6 +75,7 @@ class UnreadOutput {
     bool has_ended = false;
   };
 
+  bool AllRead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_.empty(); }
   void BreakTheWorst() ABSL_LOCKS_EXCLUDED(mutex_);
   void Break(Stream& stream, Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The end of a broken stream is no longer waited for.

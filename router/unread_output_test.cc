@@ -1,6 +1,7 @@
 #include "router/unread_output.h"
 
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "common/testing/manual_clock.h"
@@ -97,6 +98,27 @@ TEST_F(UnreadOutputTest, AnEndedStreamThatWasReadIsForgotten) {
   }
   clock_.AdvanceMs(20);
   unread_.Sweep();
+}
+
+TEST_F(UnreadOutputTest, AwaitReadWaitsForEndedStreamsAndSaysHowManyAreLeft) {
+  EXPECT_EQ(unread_.AwaitRead(0), 0u) << "no job has ended";
+  unread_.Ended(a_);
+  auto d = std::make_unique<FakeStream>(unread_);
+  unread_.Ended(*d);
+  EXPECT_EQ(unread_.AwaitRead(1), 2u);
+  d.reset();
+  EXPECT_EQ(unread_.AwaitRead(0), 1u);
+}
+
+TEST_F(UnreadOutputTest, AwaitReadReturnsWhenTheLastStreamIsRead) {
+  // In most rounds the client reads after the wait has begun.
+  for (int round = 0; round < 50; ++round) {
+    auto d = std::make_unique<FakeStream>(unread_);
+    unread_.Ended(*d);
+    std::thread client([&] { d.reset(); });
+    EXPECT_EQ(unread_.AwaitRead(60'000), 0u);
+    client.join();
+  }
 }
 
 TEST(UnreadOutput, TheRoutersOwnBoundsHold) {

@@ -1,8 +1,10 @@
 #include "worker/router_calls.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/drain.h"
 #include "common/rpc/wire.h"
 #include "common/status.h"
 
@@ -67,6 +69,8 @@ void RouterCalls::SayEnd(uint64_t call, const absl::Status& status) {
 }
 
 absl::Status RouterCalls::TryStart(const pb::CallStart& start) {
+  // The router places what was refused for lack of room elsewhere.
+  if (cut_) return absl::ResourceExhaustedError("the worker is shutting down");
   BATON_ASSIGN_OR_RETURN(WorkerJob job, rpc::FromProto(start.job(), clock_.Now()));
   for (const std::unique_ptr<Side>& side : sides_) {
     if (side->phase.side() != start.side_case()) continue;
@@ -93,6 +97,25 @@ void RouterCalls::OnLost(const absl::Status& why) {
     // The phase answers each cancellation with an end, which nobody awaits any more.
     for (const auto& [key, number] : std::exchange(side->numbers, {})) side->phase.Cancel(key, why);
   }
+}
+
+std::vector<ChoiceKey> RouterCalls::CutAll(int64_t drain_timeout_ms) {
+  cut_ = true;
+  calls_.clear();
+  std::vector<ChoiceKey> cut;
+  for (const std::unique_ptr<Side>& side : sides_) {
+    for (const auto& [key, number] : std::exchange(side->numbers, {})) {
+      const absl::Status why = CutByDrain(key.choice_key(), drain_timeout_ms);
+      SayEnd(number, why);
+      cut.push_back(key.choice_key());
+      // The phase answers with an end of a call that is not open any more.
+      side->phase.Cancel(key, why);
+    }
+  }
+  Flush();
+  std::sort(cut.begin(), cut.end());
+  cut.erase(std::unique(cut.begin(), cut.end()), cut.end());
+  return cut;
 }
 
 void RouterCalls::Flush() {

@@ -44,6 +44,9 @@ class RouterCalls {
   void OnMessage(const internal::v1::RouterMessage& message);
   // The membership is over: all its calls are cancelled, and nothing more is said about them.
   void OnLost(const absl::Status& why);
+  // The time-out of the worker's drain is over: ends every open call with CutByDrain, says so at once, and refuses
+  // later starts so that they go to another worker. Whose calls they were, each once.
+  std::vector<ChoiceKey> CutAll(int64_t drain_timeout_ms);
   // Sends what was said since the last time. The loop calls it before a step, so that nothing waits for the step, and
   // after it.
   void Flush();
@@ -72,6 +75,7 @@ class RouterCalls {
   internal::v1::WorkerMessage round_;
   bool says_something_ = false;
   bool drain_accepted_ = false;
+  bool cut_ = false;
 };
 
 }  // namespace baton::worker

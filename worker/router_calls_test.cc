@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/drain.h"
 #include "common/rpc/wire.h"
 #include "common/testing/manual_clock.h"
 #include "gmock/gmock.h"
@@ -208,6 +209,34 @@ TEST_F(RouterCallsTest, TheEndOfTheMembershipCancelsAllCallsAndNothingMoreIsSaid
   calls_.Flush();
   ASSERT_EQ(next->messages.size(), 1u);
   EXPECT_EQ(next->messages[0].tokens(0).call(), 1u);
+}
+
+TEST_F(RouterCallsTest, TheEndOfADrainEndsEveryOpenCallWithAReasonAndSaysWhoseTheyWere) {
+  Start(1, 1, pb::CallStart::kPrefill);
+  Start(2, 1, pb::CallStart::kDecode);
+  Token(decode_, 1, 5);
+  EXPECT_THAT(calls_.CutAll(200), ElementsAre(KeyOf(1).choice_key())) << "both calls are of one request";
+  EXPECT_EQ(calls_.open_calls(), 0u);
+  EXPECT_THAT(prefill_.cancelled, ElementsAre(1));
+  EXPECT_THAT(decode_.cancelled, ElementsAre(1));
+  ASSERT_EQ(stream_->messages.size(), 1u) << "it is said at once";
+  EXPECT_EQ(stream_->messages[0].tokens_size(), 1) << "what was said before is not lost";
+  ASSERT_EQ(stream_->messages[0].ended_size(), 2);
+  for (const pb::CallEnded& ended : stream_->messages[0].ended()) {
+    absl::Status end;
+    ASSERT_TRUE(rpc::FromProto(ended, end).ok());
+    EXPECT_EQ(end, CutByDrain(KeyOf(1).choice_key(), 200));
+  }
+  calls_.Flush();
+  EXPECT_EQ(stream_->messages.size(), 1u) << "each call ends once";
+}
+
+TEST_F(RouterCallsTest, AStartAfterTheEndOfADrainIsRefusedSoThatAnotherWorkerGetsIt) {
+  EXPECT_THAT(calls_.CutAll(200), IsEmpty());
+  EXPECT_THAT(stream_->messages, IsEmpty());
+  Start(1, 1, pb::CallStart::kDecode);
+  EXPECT_TRUE(absl::IsResourceExhausted(OnlyEnd()));
+  EXPECT_THAT(decode_.started, IsEmpty());
 }
 
 TEST_F(RouterCallsTest, TheRoutersConsentToADrainIsKept) {

@@ -4,7 +4,11 @@
 
 #include <utility>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "common/clock.h"
+#include "common/drain.h"
+#include "common/log.h"
 #include "common/random.h"
 #include "common/rpc/wire.h"
 #include "common/status.h"
@@ -17,6 +21,8 @@ constexpr int64_t kDrainPollMs = 20;
 // Blocks of each group of layers in one read of a hand-off.
 constexpr int32_t kTokenBlocksPerRead = 8;
 constexpr int64_t kServerStopMs = 1'000;
+// How long the loop has to cut what runs: more than a step takes.
+constexpr int64_t kCutMs = 2'000;
 // The KV of ten prompts of 512 tokens of SmolLM2.
 constexpr size_t kPopulateAheadBytes = size_t{128} << 20;
 
@@ -109,8 +115,7 @@ void WorkerProcess::Report() {
   load_.set_cached_blocks(load.cached_blocks);
   load_.set_running(load.running + load.preempted);
   load_.set_pending_prompt_tokens(load.pending_prompt_tokens);
-  // Blocks are referred to until the last reader has them.
-  idle_ = load.used_blocks == 0 && calls_.open_calls() == 0;
+  open_calls_ = calls_.open_calls();
   drain_accepted_ = calls_.drain_accepted();
 }
 
@@ -126,13 +131,56 @@ pb::Load WorkerProcess::Load() {
 bool WorkerProcess::MayEnd() {
   const bool is_member = link_->is_member();
   absl::MutexLock lock(&load_mutex_);
-  return idle_ && (drain_accepted_ || !is_member);
+  // Blocks are referred to until the last reader has them.
+  return load_.used_blocks() == 0 && open_calls_ == 0 && (drain_accepted_ || !is_member);
+}
+
+size_t WorkerProcess::OpenCalls() {
+  absl::MutexLock lock(&load_mutex_);
+  return open_calls_;
 }
 
 void WorkerProcess::Drain(int64_t timeout_ms) {
+  const TimeNs begin = MonotonicClock().Now();
+  spdlog::info("draining: the router is told to place nothing here; {} calls have {} ms to end", OpenCalls(),
+               timeout_ms);
   link_->Drain();
-  const TimeNs deadline = After(MonotonicClock().Now(), timeout_ms);
+  const TimeNs deadline = After(begin, timeout_ms);
   while (!MayEnd() && MonotonicClock().Now() < deadline) absl::SleepFor(absl::Milliseconds(kDrainPollMs));
+  if (!MayEnd()) Cut(timeout_ms);
+  spdlog::info("drained in {:.1f} s", NsToMs(MonotonicClock().Now() - begin) / 1e3);
+}
+
+void WorkerProcess::Cut(int64_t timeout_ms) {
+  struct Left {
+    std::vector<ChoiceKey> cut;
+    int32_t held_blocks = 0;
+    absl::Notification known;
+  };
+  // The loop may come to it later than this waits.
+  const auto left = std::make_shared<Left>();
+  core_.loop().PostWhenRoom([this, left, timeout_ms] {
+    // Before the sequences are stopped.
+    const int32_t used_blocks = core_.Load().used_blocks;
+    left->cut = calls_.CutAll(timeout_ms);
+    left->held_blocks = left->cut.empty() ? used_blocks : 0;
+    left->known.Notify();
+  });
+  if (!left->known.WaitForNotificationWithTimeout(absl::Milliseconds(kCutMs))) {
+    spdlog::error(
+        "the drain time-out of {} ms is over, and the engine has been in one step for more than {} ms: "
+        "its requests are cut without a word",
+        timeout_ms, kCutMs);
+  } else if (!left->cut.empty()) {
+    spdlog::warn(DescribeCut(left->cut, timeout_ms));
+  } else if (left->held_blocks > 0) {
+    spdlog::warn(
+        "the drain time-out of {} ms is over: readers have not given back {} KV blocks, so that their requests "
+        "may fail",
+        timeout_ms, left->held_blocks);
+  } else {
+    spdlog::warn("the router has not confirmed within {} ms that it places nothing here any more", timeout_ms);
+  }
 }
 
 // The process ends from the outside in: first nobody calls, then nobody computes, then nobody copies.

@@ -3,6 +3,7 @@
 #ifndef BATON_WORKER_WORKER_PROCESS_H_
 #define BATON_WORKER_WORKER_PROCESS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -62,8 +63,8 @@ class WorkerProcess {
 
   // host:port of the worker's services.
   const std::string& address() const { return server_.address; }
-  // Tells the router, then waits until the router has accepted that and no job is left, or the time is over. A job that
-  // the router placed before it knew is served.
+  // Tells the router, then waits until the router has accepted that and no job is left. A job that the router placed
+  // before it knew is served. Jobs that are left after the time are ended, and the log says which.
   void Drain(int64_t timeout_ms);
 
  private:
@@ -77,6 +78,9 @@ class WorkerProcess {
   internal::v1::Load Load() ABSL_LOCKS_EXCLUDED(load_mutex_);
   // No job is here, and the router sends none any more.
   bool MayEnd() ABSL_LOCKS_EXCLUDED(load_mutex_);
+  // Ends the jobs that are left after a drain's time.
+  void Cut(int64_t timeout_ms);
+  size_t OpenCalls() ABSL_LOCKS_EXCLUDED(load_mutex_);
 
   const WorkerProcessOptions options_;
   const WorkerParts parts_;
@@ -95,7 +99,7 @@ class WorkerProcess {
   std::unique_ptr<RouterLink> link_;
   absl::Mutex load_mutex_;
   internal::v1::Load load_ ABSL_GUARDED_BY(load_mutex_);
-  bool idle_ ABSL_GUARDED_BY(load_mutex_) = true;
+  size_t open_calls_ ABSL_GUARDED_BY(load_mutex_) = 0;
   bool drain_accepted_ ABSL_GUARDED_BY(load_mutex_) = false;
 };
 

@@ -17,7 +17,7 @@ import time
 BINARY = os.environ.get("BATON_BINARY", "")
 SOURCE_DIR = pathlib.Path(__file__).resolve().parents[2]
 READY_TIMEOUT_S = 120
-# The supervisor gives the router 35 s to drain and the workers 10 s.
+# The drain time-out is 25 s, and the supervisor gives the router and then the workers 5 s more each.
 STOP_TIMEOUT_S = 60
 COMMAND_TIMEOUT_S = 120
 POLL_S = 0.02

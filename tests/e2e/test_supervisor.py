@@ -162,6 +162,7 @@ def test_a_second_signal_ends_the_cluster_at_once():
         wait_until(lambda: "draining" in cluster.log(), END_TIMEOUT_S, "the router to drain")
         cluster.signal(signal.SIGINT)
         assert cluster.process.wait(PROMPT_END_S) == 1, "requests were cut"
+        assert "a second signal came: ending at once" in cluster.log()
         wait_until(lambda: not any(map(is_running, children)), PROMPT_END_S, f"the end of {children}")
         assert running.result().error is not None
         cluster.process.returncode = 0

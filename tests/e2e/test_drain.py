@@ -1,0 +1,136 @@
+"""Drains: what runs when a process is told to end has the drain time-out to end, is then cut with a reason, and a second
+signal cuts it at once."""
+
+import contextlib
+import os
+import re
+import signal
+
+import grpc
+import pytest
+
+from client import Background, Client
+from cluster import Cluster, RoleProcess, stopped, wait_until
+
+PROMPT = "The capital of France is"
+LONG = {"max_tokens": 300, "ignore_eos": True}
+# No test waits for its end.
+ENDLESS = {"max_tokens": 6000, "ignore_eos": True}
+SHORT = {"max_tokens": 8}
+WAIT_S = 20
+# Of a process that waits for nothing.
+PROMPT_END_S = 5
+DRAIN_MS = 100
+DRAIN_TIMEOUT = ("--drain-timeout-ms", DRAIN_MS)
+
+
+def worker(router, *args):
+    return RoleProcess("mixed-worker", "--router", router.cluster_target, "--threads", 1, *args)
+
+
+def await_workers(router, count):
+    wait_until(lambda: len(router.workers()) == count, WAIT_S, f"{count} workers")
+
+
+@contextlib.contextmanager
+def ends_with(process, exit_code):
+    """For the body's end: the process has ended with that code. A cluster fixture expects 0."""
+    yield
+    assert process.process.wait(PROMPT_END_S) == exit_code, process.log()
+    process.process.returncode = 0
+
+
+def assert_cut(generation, process):
+    """The stream has one error, whose request the log of `process` names."""
+    assert generation.error is not None, "the stream was not cut"
+    assert generation.error.code() == grpc.StatusCode.UNAVAILABLE
+    said = re.search(r"request ([0-9a-f]{32}) did not end within the drain time-out of 100 ms and was cut",
+                     generation.error.details())
+    assert said is not None, generation.error.details()
+    assert f"the drain time-out of 100 ms is over: cut 1 request: {said[1]}" in process.log(), process.log()
+
+
+def test_a_worker_that_drains_ends_its_streams_while_another_gets_the_new_requests():
+    with RoleProcess("router", "--grpc-port", 0) as router, Client(router.target) as client:
+        with worker(router) as one, worker(router) as other:
+            await_workers(router, 2)
+            expected = client.generate(PROMPT, LONG).token_ids
+            running = Background(client, PROMPT, LONG)
+            running.wait_running()
+            (busy,) = (w["pid"] for w in router.workers() if w["used_blocks"] > 0)
+            draining, free = (one, other) if one.pid == busy else (other, one)
+            draining.signal(signal.SIGTERM)
+            wait_until(lambda: "draining" in [w["state"] for w in router.workers()], WAIT_S, "the router to hear of it")
+            assert client.generate(PROMPT, SHORT).token_ids == expected[:SHORT["max_tokens"]]
+            with ends_with(draining, 0):
+                generation = running.result()
+            assert generation.error is None, generation.error
+            assert generation.token_ids == expected
+            assert "cut" not in draining.log() and "drained in" in draining.log()
+            assert [w["pid"] for w in router.workers()] == [free.pid]
+
+
+def test_a_workers_time_out_cuts_its_stream_with_a_reason():
+    with RoleProcess("router", "--grpc-port", 0) as router, Client(router.target) as client:
+        with worker(router, *DRAIN_TIMEOUT) as draining:
+            await_workers(router, 1)
+            expected = client.generate(PROMPT, SHORT).token_ids
+            running = Background(client, PROMPT, ENDLESS)
+            running.wait_running()
+            with ends_with(draining, 0):
+                draining.signal(signal.SIGTERM)
+                generation = running.result()
+            assert_cut(generation, draining)
+            assert all(got == right for got, right in zip(generation.token_ids, expected))
+            assert f"worker {draining.target}: " in generation.error.details()
+
+
+def test_the_routers_time_out_cuts_its_stream_with_a_reason():
+    with RoleProcess("router", "--grpc-port", 0, *DRAIN_TIMEOUT) as router, Client(router.target) as client:
+        with worker(router):
+            await_workers(router, 1)
+            running = Background(client, PROMPT, ENDLESS)
+            running.wait_running()
+            with ends_with(router, 0):
+                router.signal(signal.SIGTERM)
+                generation = running.result()
+            assert_cut(generation, router)
+            assert "the router is shutting down" in generation.error.details()
+
+
+def test_serve_hands_its_time_out_on():
+    with Cluster("--threads", 1, *DRAIN_TIMEOUT) as cluster, Client(cluster.target) as client:
+        running = Background(client, PROMPT, ENDLESS)
+        running.wait_running()
+        with ends_with(cluster, 0):
+            cluster.signal(signal.SIGTERM)
+            generation = running.result()
+        assert_cut(generation, cluster)
+
+
+@pytest.mark.parametrize("who", ["router", "worker"])
+def test_a_second_signal_ends_a_single_process_at_once(who):
+    with RoleProcess("router", "--grpc-port", 0) as router, Client(router.target) as client, worker(router) as working:
+        await_workers(router, 1)
+        running = Background(client, PROMPT, ENDLESS)
+        running.wait_running()
+        process = router if who == "router" else working
+        process.signal(signal.SIGTERM)
+        wait_until(lambda: "draining" in process.log(), WAIT_S, f"the {who} to drain")
+        assert process.process.poll() is None, "the stream keeps it"
+        with ends_with(process, 1):
+            process.signal(signal.SIGINT)
+        assert "a second signal came: ending at once" in process.log()
+        assert running.result().error is not None
+
+
+@pytest.mark.skipif(os.environ.get("BATON_FULL_TESTS") != "1", reason="it takes ten seconds: BATON_FULL_TESTS=1 runs it")
+@pytest.mark.parametrize("role", ["router", "decode"])
+def test_serve_kills_a_child_that_does_not_end_and_says_so(role):
+    with Cluster("--threads", 1, *DRAIN_TIMEOUT) as cluster:
+        pid = cluster.pid_of(role)
+        with stopped(pid):
+            cluster.signal(signal.SIGTERM)
+            assert cluster.process.wait(WAIT_S) == 1
+        assert f"with pid {pid} did not end within the drain time-out and 5000 ms: killed" in cluster.log()
+        cluster.process.returncode = 0
