@@ -2,19 +2,10 @@
 
 #include <chrono>
 
-#include "absl/strings/str_cat.h"
 #include "common/rpc/channel_cache.h"
+#include "common/rpc/client_error.h"
 
 namespace baton::cli {
-
-absl::Status ExplainRpcError(const grpc::Status& status, const std::string& target) {
-  const auto code = static_cast<absl::StatusCode>(status.error_code());
-  if (code == absl::StatusCode::kUnavailable) {
-    return absl::UnavailableError(absl::StrCat("router ", target, ": ", status.error_message(),
-                                               "; is `baton serve` running there? --target HOST:PORT names another"));
-  }
-  return {code, absl::StrCat(absl::StatusCodeToString(code), ": ", status.error_message())};
-}
 
 GenerationClient::GenerationClient(const std::string& target)
     : target_(target),
@@ -35,7 +26,8 @@ absl::StatusOr<Generation> GenerationClient::Generate(const v1::GenerateRequest&
     for (const v1::OutputToken& token : response.output().tokens()) generation.tokens.push_back(token);
     on_output(response.output());
   }
-  if (const grpc::Status status = reader->Finish(); !status.ok()) return ExplainRpcError(status, target_);
+  if (const grpc::Status status = reader->Finish(); !status.ok())
+    return rpc::ExplainRouterError(context, status, target_);
   return generation;
 }
 

@@ -33,9 +33,6 @@ class GenerationClient {
   std::unique_ptr<v1::GenerationService::Stub> stub_;
 };
 
-// Rewords `status` for the user: what happened, where, and what to do.
-absl::Status ExplainRpcError(const grpc::Status& status, const std::string& target);
-
 }  // namespace baton::cli
 
 #endif  // BATON_CLI_GENERATION_CLIENT_H_

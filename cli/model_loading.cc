@@ -14,13 +14,14 @@ constexpr absl::Duration kLongLoad = absl::Seconds(1);
 
 }  // namespace
 
-absl::StatusOr<LoadedModelFile> LoadModelFile(const std::string& model) {
+absl::StatusOr<LoadedModelFile> LoadModelFile(const std::string& model, const std::string& served_name) {
   BATON_ASSIGN_OR_RETURN(const std::string path, modelfile::ResolveModel(model));
   LoadedModelFile loaded;
   // "." and "models/name/" have no file name; the name of their folder stands for it.
   std::filesystem::path file = std::filesystem::absolute(path).lexically_normal();
   if (file.filename().empty()) file = file.parent_path();
   loaded.name = (file.extension() == ".gguf" ? file.stem() : file.filename()).string();
+  if (!served_name.empty()) loaded.name = served_name;
   BATON_ASSIGN_OR_RETURN(loaded.file, modelfile::OpenModelFile(path));
   return loaded;
 }

@@ -12,13 +12,13 @@
 namespace baton::cli {
 
 struct LoadedModelFile {
-  // The name in the store, the name of the file without folder and ".gguf", or the name of the directory. Every process
-  // of a cluster gets the same.
+  // The name by which clients ask for it: the one that the user gave, else the name in the store, of the file without
+  // folder and ".gguf", or of the directory. Every process of a cluster has the same.
   std::string name;
   std::unique_ptr<modelfile::ModelFile> file;
 };
 
-absl::StatusOr<LoadedModelFile> LoadModelFile(const std::string& model);
+absl::StatusOr<LoadedModelFile> LoadModelFile(const std::string& model, const std::string& served_name = "");
 
 // One line about what options.weights does to the file; empty when the option is not set.
 std::string DescribeWeights(const LoadedModelFile& loaded, const engine::CpuModelOptions& options);

@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <map>
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "cli/config_file.h"
 #include "common/limits.h"
 #include "modelfile/model_file.h"
@@ -73,6 +75,16 @@ CLI::Validator ByteSize() {
 void AddModelFlag(CLI::App& app, std::string& model) {
   model = modelfile::kDefaultModel;
   app.add_option("--model", model, kModelHelp)->capture_default_str();
+}
+
+void AddServedModelNameFlag(CLI::App& app, std::string& name) {
+  const auto is_name = [](const std::string& text) {
+    const bool printable = std::none_of(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; });
+    const bool fits = !text.empty() && text.size() <= kMaxWorkerTextBytes;
+    return printable && fits ? std::string() : absl::StrCat("not a name of 1 to ", kMaxWorkerTextBytes, " characters");
+  };
+  app.add_option("--served-model-name", name, "name by which clients ask for the model [that of its file]")
+      ->check(CLI::Validator(is_name, "NAME"));
 }
 
 void AddTargetFlag(CLI::App& app, std::string& target) {

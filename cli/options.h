@@ -95,6 +95,8 @@ void AddRouterListenFlags(CLI::App& app, RouterListenFlags& flags);
 void AddRouterFlags(CLI::App& app, RouterFlags& flags);
 // Adds --model MODEL, for commands that do not take MODEL as a position.
 void AddModelFlag(CLI::App& app, std::string& model);
+// Adds --served-model-name, of the processes of a cluster; empty: the model's own name.
+void AddServedModelNameFlag(CLI::App& app, std::string& name);
 void AddTargetFlag(CLI::App& app, std::string& target);
 
 // Gives every option of `app` and its subcommands an environment variable, its twin: BATON_ARG_..., or

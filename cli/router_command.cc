@@ -34,10 +34,11 @@ struct RouterCommandFlags {
   RouterListenFlags listen;
   RouterFlags router;
   std::string model;
+  std::string served_model_name;
 };
 
-absl::StatusOr<router::ServedModel> LoadServedModel(const std::string& model) {
-  BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(model));
+absl::StatusOr<router::ServedModel> LoadServedModel(const RouterCommandFlags& flags) {
+  BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags.model, flags.served_model_name));
   return router::ServedModel::Create(loaded.name, *loaded.file);
 }
 
@@ -58,7 +59,7 @@ void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::GenerationServi
 }
 
 absl::Status Run(const RouterCommandFlags& flags) {
-  BATON_ASSIGN_OR_RETURN(const router::ServedModel model, LoadServedModel(flags.model));
+  BATON_ASSIGN_OR_RETURN(const router::ServedModel model, LoadServedModel(flags));
   router::DispatcherOptions options;
   options.max_queued_jobs = flags.router.max_queued_jobs;
   options.placing.local_prefill_tokens = flags.router.local_prefill_tokens;
@@ -67,28 +68,30 @@ absl::Status Run(const RouterCommandFlags& flags) {
   router::Generator generator(model, MonotonicClock(), SystemRandom(), loop);
   router::ClientWork work(MonotonicClock());
   router::GenerationService generation(model, MonotonicClock(), SystemRandom(), generator, work);
-  router::AdminService admin(loop);
+  router::AdminService admin(model.name, MonotonicClock(), loop);
   rpc::ServingState serving;
   BATON_ASSIGN_OR_RETURN(rpc::GrpcServer server,
                          rpc::StartGrpcServer({.bind = flags.listen.bind,
                                                .port = flags.listen.grpc_port,
                                                .services = {&generation, &admin},
-                                               .health_names = {v1::GenerationService::service_full_name()},
+                                               .health_names = {"", v1::GenerationService::service_full_name()},
+                                               .live_names = {v1::AdminService::service_full_name()},
                                                .serving = &serving,
                                                .max_receive_bytes = kMaxMessageBytes,
                                                .clients = rpc::ClientCaps()}));
   // The loop runs as long as the cluster server, and clients are served until then.
-  router::ClusterServer cluster(
-      {.bind = flags.listen.bind,
-       .port = flags.listen.ClusterPort(),
-       .members = {.model = model.name, .on_serving = [&serving](bool can_serve) { serving.Set(can_serve); }}},
-      MonotonicClock(), SystemRandom(), loop);
+  router::ClusterServer cluster({.bind = flags.listen.bind,
+                                 .port = flags.listen.ClusterPort(),
+                                 .members = {.model = model.name,
+                                             .vocab_size = model.config.vocab_size,
+                                             .on_serving = [&serving](bool can_serve) { serving.Set(can_serve); }}},
+                                MonotonicClock(), SystemRandom(), loop);
   const absl::Cleanup stop_clients = [&server] {
     server.gate.reset();
     rpc::StopGrpcServer(*server.server, kServerStopMs);
   };
   BATON_RETURN_IF_ERROR(cluster.Listen());
-  spdlog::info("serving {} on {}; workers join at {}", model.name, server.address, cluster.address());
+  spdlog::info("waiting for workers of {} at {}; clients call {}", model.name, cluster.address(), server.address);
   PrintReady({.grpc = server.address, .cluster = cluster.address()});
   WaitForSignal();
   serving.Shut();
@@ -104,6 +107,7 @@ void AddRouterCommand(CLI::App& app, int& exit_code) {
   AddRouterListenFlags(*command, flags->listen);
   AddRouterFlags(*command, flags->router);
   AddModelFlag(*command, flags->model);
+  AddServedModelNameFlag(*command, flags->served_model_name);
   command->callback([flags, &exit_code] {
     HandleSignals();
     InitLogging("router", flags->listen.log_level);

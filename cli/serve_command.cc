@@ -24,6 +24,7 @@ struct ServeFlags {
   RouterListenFlags listen;
   EngineFlags engine;
   RouterFlags router;
+  std::string served_model_name;
   int prefill = 1;
   int decode = 1;
   int mixed = 0;
@@ -104,6 +105,7 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   AddRouterListenFlags(*command, flags->listen);
   AddEngineFlags(*command, flags->engine);
+  AddServedModelNameFlag(*command, flags->served_model_name);
   AddRouterFlags(*command, flags->router);
   command->callback([command, flags, &exit_code] {
     HandleSignals();

@@ -41,7 +41,7 @@ struct LoadedWorker {
 };
 
 absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWorker& worker) {
-  BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags.engine.model));
+  BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags.engine.model, flags.served_model_name));
   worker.model = loaded.name;
   worker.eos_ids = loaded.file->tokenizer().eos_ids;
   engine::CpuModelOptions options;

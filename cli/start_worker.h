@@ -18,6 +18,7 @@ struct WorkerFlags {
   ListenFlags listen;
   // host:port of the router.
   std::string router;
+  std::string served_model_name;
   bool supervised = false;
   // What CreateCoreArbiter made, inherited from the supervisor; -1: none.
   int core_arbiter_fd = -1;

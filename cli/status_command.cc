@@ -2,15 +2,16 @@
 
 #include <chrono>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_format.h"
 #include "baton/v1/admin.grpc.pb.h"
-#include "cli/generation_client.h"
 #include "cli/options.h"
 #include "cli/process.h"
 #include "common/rpc/channel_cache.h"
+#include "common/rpc/client_error.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 
@@ -19,17 +20,22 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{5};
 
+using Json = nlohmann::ordered_json;
+
 struct StatusFlags {
   std::string target;
   bool json = false;
 };
 
-nlohmann::ordered_json WorkerJson(const v1::WorkerStatus& worker) {
+Json WorkerJson(const v1::WorkerStatus& worker) {
   return {{"pid", worker.pid()},
           {"role", worker.role()},
           {"address", worker.address()},
           {"state", worker.state()},
           {"model", worker.model()},
+          {"group", worker.group()},
+          {"partners", worker.partners()},
+          {"no_partner", worker.no_partner().empty() ? Json() : Json(worker.no_partner())},
           {"total_blocks", worker.total_blocks()},
           {"free_blocks", worker.free_blocks()},
           {"used_blocks", worker.used_blocks()},
@@ -40,6 +46,58 @@ nlohmann::ordered_json WorkerJson(const v1::WorkerStatus& worker) {
           {"fingerprint", worker.fingerprint()}};
 }
 
+Json RefusedJson(const v1::RefusedWorker& worker) {
+  return {{"pid", worker.pid()},     {"role", worker.role()}, {"address", worker.address()},
+          {"model", worker.model()}, {"why", worker.why()},   {"age_ms", worker.age_ms()}};
+}
+
+Json StatusJson(const v1::GetStatusResponse& status) {
+  Json json = {{"version", status.version()},
+               {"model", status.model()},
+               {"serving", status.serving()},
+               {"waits_for", status.waits_for().empty() ? Json() : Json(status.waits_for())},
+               {"queued_jobs", status.queued_jobs()},
+               {"running_jobs", status.running_jobs()},
+               {"workers", Json::array()},
+               {"refused", Json::array()}};
+  for (const v1::WorkerStatus& worker : status.workers()) json["workers"].push_back(WorkerJson(worker));
+  for (const v1::RefusedWorker& worker : status.refused()) json["refused"].push_back(RefusedJson(worker));
+  return json;
+}
+
+std::string PartnerText(const v1::WorkerStatus& worker) {
+  if (worker.partners() == 0) return "none: " + worker.no_partner();
+  if (worker.role() == "mixed") return "itself";
+  return absl::StrFormat("%d worker%s", worker.partners(), worker.partners() == 1 ? "" : "s");
+}
+
+void PrintWorkers(const v1::GetStatusResponse& status) {
+  if (status.workers().empty()) return;
+  std::cout << absl::StreamFormat("%-8s %8s %-22s %-9s %-5s %8s %8s %8s %8s  %s\n", "role", "pid", "address", "state",
+                                  "group", "free", "used", "cached", "running", "partner");
+  std::map<std::string, std::string> groups;
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    groups[worker.group()] = worker.fingerprint();
+    std::cout << absl::StreamFormat("%-8s %8d %-22s %-9s %-5s %8d %8d %8d %8d  %s\n", worker.role(), worker.pid(),
+                                    worker.address(), worker.state(), worker.group(), worker.free_blocks(),
+                                    worker.used_blocks(), worker.cached_blocks(), worker.running(),
+                                    PartnerText(worker));
+  }
+  for (const auto& [name, fingerprint] : groups) std::cout << "group " << name << ": " << fingerprint << '\n';
+}
+
+void PrintStatus(const v1::GetStatusResponse& status, const std::string& target) {
+  std::cout << absl::StreamFormat("router %s, version %s, serves %s: %d jobs queued, %d running\n", target,
+                                  status.version(), status.model(), status.queued_jobs(), status.running_jobs());
+  if (!status.serving()) std::cout << "no request can be served until there is " << status.waits_for() << '\n';
+  PrintWorkers(status);
+  for (const v1::RefusedWorker& worker : status.refused()) {
+    std::cout << absl::StreamFormat("refused %s worker %s (pid %d), asked %.1f s ago: %s\n", worker.role(),
+                                    worker.address(), worker.pid(), static_cast<double>(worker.age_ms()) / 1000,
+                                    worker.why());
+  }
+}
+
 absl::StatusOr<v1::GetStatusResponse> GetStatus(const std::string& target) {
   const auto stub = v1::AdminService::NewStub(
       grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), rpc::ClientChannelArguments()));
@@ -47,29 +105,16 @@ absl::StatusOr<v1::GetStatusResponse> GetStatus(const std::string& target) {
   context.set_deadline(std::chrono::system_clock::now() + kTimeout);
   v1::GetStatusResponse response;
   const grpc::Status status = stub->GetStatus(&context, {}, &response);
-  if (!status.ok()) return ExplainRpcError(status, target);
+  if (!status.ok()) return rpc::ExplainRouterError(context, status, target);
   return response;
 }
 
 absl::Status Status(const StatusFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, GetStatus(flags.target));
   if (flags.json) {
-    nlohmann::ordered_json json = {{"version", status.version()},
-                                   {"queued_jobs", status.queued_jobs()},
-                                   {"running_jobs", status.running_jobs()},
-                                   {"workers", nlohmann::ordered_json::array()}};
-    for (const v1::WorkerStatus& worker : status.workers()) json["workers"].push_back(WorkerJson(worker));
-    std::cout << json.dump() << std::endl;
-    return absl::OkStatus();
-  }
-  std::cout << absl::StreamFormat("router %s, version %s: %d jobs queued, %d running\n", flags.target, status.version(),
-                                  status.queued_jobs(), status.running_jobs());
-  std::cout << absl::StreamFormat("%-8s %8s %-22s %-9s %8s %8s %8s %8s\n", "role", "pid", "address", "state", "free",
-                                  "used", "cached", "running");
-  for (const v1::WorkerStatus& worker : status.workers()) {
-    std::cout << absl::StreamFormat("%-8s %8d %-22s %-9s %8d %8d %8d %8d\n", worker.role(), worker.pid(),
-                                    worker.address(), worker.state(), worker.free_blocks(), worker.used_blocks(),
-                                    worker.cached_blocks(), worker.running());
+    std::cout << StatusJson(status).dump() << std::endl;
+  } else {
+    PrintStatus(status, flags.target);
   }
   return absl::OkStatus();
 }

@@ -13,13 +13,23 @@ namespace {
 
 namespace pb = internal::v1;
 
+constexpr int64_t kJoinPollMs = 10;
+
+// False when a signal to end came first.
+bool AwaitMembership(const worker::WorkerProcess& worker) {
+  while (!worker.is_member()) {
+    if (SignalCame(kJoinPollMs)) return false;
+  }
+  return true;
+}
+
 int Run(pb::WorkerRole role, const WorkerFlags& flags) {
   auto worker = StartWorker(role, flags);
   if (!worker.ok()) {
     PrintError(worker.status());
     return kExitFailed;
   }
-  PrintReady({.grpc = (*worker)->address()});
+  if (AwaitMembership(**worker)) PrintReady({.grpc = (*worker)->address()});
   WaitForSignal();
   (*worker)->Drain(flags.listen.drain_timeout_ms);
   return kExitDone;
@@ -37,6 +47,7 @@ void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
   CLI::App* command = app.add_subcommand(role.command, role.description);
   command->add_option("--router", flags->router, "HOST:PORT of the router's cluster port")->capture_default_str();
   AddModelFlag(*command, flags->engine.model);
+  AddServedModelNameFlag(*command, flags->served_model_name);
   AddEngineFlags(*command, flags->engine);
   AddListenFlags(*command, flags->listen, 0);
   command->add_flag("--supervised", flags->supervised, "show no progress of loading: `baton serve` shows its own");

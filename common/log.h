@@ -1,4 +1,5 @@
-// The one logger of a process writes lines `time level role message` to stderr. stdout is for the command's output.
+// The one logger of a process writes lines `time level role message` to stderr, the time with its offset from UTC.
+// stdout is for the command's output.
 #ifndef BATON_COMMON_LOG_H_
 #define BATON_COMMON_LOG_H_
 

@@ -1,11 +1,12 @@
 #include "router/admin_service.h"
 
 #include "common/version.h"
+#include "router/partners.h"
 
 namespace baton::router {
 namespace {
 
-void FillWorker(const Worker& worker, v1::WorkerStatus* proto) {
+void FillWorker(const WorkerRegistry& registry, const Worker& worker, v1::WorkerStatus* proto) {
   proto->set_pid(worker.info.pid);
   proto->set_role(RoleName(worker.info.role));
   proto->set_address(worker.info.target);
@@ -19,6 +20,19 @@ void FillWorker(const Worker& worker, v1::WorkerStatus* proto) {
   proto->set_incarnation(worker.info.incarnation.ToHex());
   proto->set_fingerprint(worker.info.fingerprint);
   proto->set_model(worker.info.model);
+  proto->set_group(registry.GroupName(worker.info.fingerprint));
+  const Partners partners = PartnersOf(registry, worker);
+  proto->set_partners(partners.count);
+  proto->set_no_partner(partners.why_none);
+}
+
+void FillRefused(const RefusedWorker& refused, TimeNs now, v1::RefusedWorker* proto) {
+  proto->set_pid(refused.pid);
+  proto->set_role(refused.role);
+  proto->set_address(refused.target);
+  proto->set_model(refused.model);
+  proto->set_why(refused.why);
+  proto->set_age_ms((now - refused.asked_at) / kNsPerMs);
 }
 
 }  // namespace
@@ -26,9 +40,17 @@ void FillWorker(const Worker& worker, v1::WorkerStatus* proto) {
 grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest*,
                                                   v1::GetStatusResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const bool posted = loop_.Post([reactor, response](Dispatcher& dispatcher) {
+  const bool posted = loop_.Post([this, reactor, response](Dispatcher& dispatcher) {
+    const WorkerRegistry& registry = dispatcher.registry();
+    const TimeNs now = clock_.Now();
     response->set_version(kVersion);
-    for (const auto& [id, worker] : dispatcher.registry().workers()) FillWorker(worker, response->add_workers());
+    response->set_model(model_);
+    response->set_serving(registry.CanServe());
+    response->set_waits_for(AwaitedWorkers(registry));
+    for (const auto& [id, worker] : registry.workers()) FillWorker(registry, worker, response->add_workers());
+    for (const RefusedWorker& refused : registry.refused().Present(now)) {
+      FillRefused(refused, now, response->add_refused());
+    }
     response->set_queued_jobs(dispatcher.queued_jobs());
     response->set_running_jobs(dispatcher.running_jobs());
     reactor->Finish(grpc::Status::OK);

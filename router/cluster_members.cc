@@ -1,15 +1,16 @@
 #include "router/cluster_members.h"
 
-#include <map>
 #include <optional>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/duration_text.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
 #include "common/status.h"
+#include "router/partners.h"
 
 namespace baton::router {
 namespace pb = internal::v1;
@@ -32,10 +33,30 @@ absl::StatusOr<WorkerRole> ReadRole(pb::WorkerRole role) {
   }
 }
 
+std::string OpenCalls(size_t count) { return absl::StrCat(count, count == 1 ? " open call" : " open calls"); }
+
 // Makes a stranger's text safe to show in a log or an error: short, and without control characters.
 std::string Printable(const std::string& text) { return absl::CHexEscape(text.substr(0, kMaxWorkerTextBytes)); }
 
-absl::StatusOr<WorkerInfo> ReadHello(const pb::Hello& hello, const std::string& model) {
+// Prompts are token ids, so a worker must have the router's vocabulary. What else it has may differ: workers of one
+// name and different fingerprints form groups.
+absl::Status CheckServedModel(const pb::Hello& hello, const ClusterMembersOptions& options) {
+  if (hello.model() != options.model) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this router serves ", options.model, ", the worker has ", Printable(hello.model()),
+                     ": give the worker the router's --model, or --served-model-name ", options.model,
+                     " if it has the same model under another file name"));
+  }
+  const bool stated = options.vocab_size != 0 && hello.vocab_size() != 0;
+  if (stated && hello.vocab_size() != options.vocab_size) {
+    return absl::FailedPreconditionError(absl::StrCat("this router's ", options.model, " has ", options.vocab_size,
+                                                      " token ids, the worker's ", hello.vocab_size(),
+                                                      ": these are different models; give both the same --model"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<WorkerInfo> ReadHello(const pb::Hello& hello, const ClusterMembersOptions& options) {
   // First: the other fields mean what they mean in this version only.
   BATON_RETURN_IF_ERROR(rpc::CheckProtocolVersion("worker", hello.protocol_version()));
   WorkerInfo info;
@@ -44,11 +65,7 @@ absl::StatusOr<WorkerInfo> ReadHello(const pb::Hello& hello, const std::string& 
     BATON_ASSIGN_OR_RETURN(info.resumes, rpc::FromBytes(hello.resumes()));
   }
   BATON_ASSIGN_OR_RETURN(info.role, ReadRole(hello.role()));
-  if (hello.model() != model) {
-    const std::string other = Printable(hello.model());
-    return absl::FailedPreconditionError(absl::StrCat("this router serves ", model, ", the worker has ", other,
-                                                      ": start one of the two with the other's --model"));
-  }
+  BATON_RETURN_IF_ERROR(CheckServedModel(hello, options));
   info.target = hello.target();
   info.model = hello.model();
   info.fingerprint = hello.fingerprint();
@@ -98,6 +115,7 @@ void FillJob(const StartAction& start, TimeNs now, pb::JobParams* proto) {
 void ClusterMembers::OnMessage(Dispatcher& dispatcher, const std::shared_ptr<WorkerStream>& stream,
                                const pb::WorkerMessage& message) {
   if (stream->ended()) return;
+  registry_ = &dispatcher.registry();
   const auto known = by_stream_.find(stream.get());
   if (known == by_stream_.end()) return Join(dispatcher, stream, message);
   const WorkerId id = known->second;
@@ -105,17 +123,18 @@ void ClusterMembers::OnMessage(Dispatcher& dispatcher, const std::shared_ptr<Wor
   const absl::Status read = Read(dispatcher, id, member, message);
   if (read.ok()) return;
   const std::string what = absl::StrCat("a malformed message: ", read.message());
-  spdlog::error("{} sent {}; its membership ends", member.name, what);
+  spdlog::error("{} is lost {}: it sent {}", member.name, Past(member), what);
   stream->End(absl::InvalidArgumentError(what));
   Forget(id);
   dispatcher.OnWorkerLost(id, absl::UnavailableError(absl::StrCat("the worker sent ", what)));
+  TellServing();
 }
 
 void ClusterMembers::Join(Dispatcher& dispatcher, const std::shared_ptr<WorkerStream>& stream,
                           const pb::WorkerMessage& message) {
   const absl::Status joined = TryJoin(dispatcher, stream, message);
   if (joined.ok()) return;
-  LogRefusal(message, joined);
+  OnRefused(dispatcher, message, joined);
   stream->End(joined);
 }
 
@@ -123,17 +142,18 @@ absl::Status ClusterMembers::TryJoin(Dispatcher& dispatcher, const std::shared_p
                                      const pb::WorkerMessage& message) {
   if (!message.has_hello()) return absl::InvalidArgumentError("the first message of a worker is its hello");
   const pb::Hello& hello = message.hello();
-  BATON_ASSIGN_OR_RETURN(WorkerInfo info, ReadHello(hello, options_.model));
+  BATON_ASSIGN_OR_RETURN(WorkerInfo info, ReadHello(hello, options_));
   info.id = random_.NextId();
   BATON_RETURN_IF_ERROR(dispatcher.OnWorkerJoin(info));
   Member& member = members_[info.id];
   member.stream = stream;
   member.name = absl::StrCat(RoleName(info.role), " worker ", Printable(info.target), " (pid ", info.pid, ")");
-  member.role = info.role;
-  member.fingerprint = info.fingerprint;
+  member.joined_at = clock_.Now();
   by_stream_[stream.get()] = info.id;
-  refusals_.erase(info.target);
-  spdlog::info("{} joined: {} blocks, {}", member.name, info.total_blocks, Printable(info.fingerprint));
+  const Partners partners = PartnersOf(*registry_, *registry_->Find(info.id));
+  spdlog::info("{} joined: {} blocks, group {} ({}){}{}", member.name, info.total_blocks,
+               registry_->GroupName(info.fingerprint), Printable(info.fingerprint),
+               partners.count > 0 ? "" : ", without a partner yet: ", partners.why_none);
   stream->Send(sizeof(pb::Accepted), [&](pb::RouterMessage& answer) {
     pb::Accepted* accepted = answer.mutable_accepted();
     accepted->set_membership(rpc::ToBytes(info.id));
@@ -145,15 +165,19 @@ absl::Status ClusterMembers::TryJoin(Dispatcher& dispatcher, const std::shared_p
   return absl::OkStatus();
 }
 
-void ClusterMembers::LogRefusal(const pb::WorkerMessage& message, const absl::Status& why) {
-  const std::string target = Printable(message.hello().target());
-  const std::string text(why.message());
-  if (refusals_.size() >= static_cast<size_t>(kMaxWorkers)) refusals_.clear();
-  std::string& logged = refusals_[target];
-  if (logged == text) return;
-  logged = text;
-  spdlog::warn("refused the worker at {} with the model {}: {}", target.empty() ? "an unknown address" : target,
-               Printable(message.hello().model()), text);
+// A refused worker asks again and again, and is told each time. Here it is logged once for each reason.
+void ClusterMembers::OnRefused(Dispatcher& dispatcher, const pb::WorkerMessage& message, const absl::Status& why) {
+  const pb::Hello& hello = message.hello();
+  const absl::StatusOr<WorkerRole> role = ReadRole(hello.role());
+  RefusedWorker refused = {.target = hello.target().empty() ? "an unknown address" : Printable(hello.target()),
+                           .role = role.ok() ? RoleName(*role) : "",
+                           .model = Printable(hello.model()),
+                           .pid = hello.pid(),
+                           .why = std::string(why.message()),
+                           .asked_at = clock_.Now()};
+  const std::string who = absl::StrCat(refused.role, refused.role.empty() ? "" : " ", "worker ", refused.target,
+                                       " (pid ", refused.pid, ")");
+  if (dispatcher.OnWorkerRefused(std::move(refused))) spdlog::warn("refused {}: {}", who, std::string(why.message()));
 }
 
 absl::Status ClusterMembers::Read(Dispatcher& dispatcher, const WorkerId& id, Member& member,
@@ -172,7 +196,7 @@ absl::Status ClusterMembers::ReadLoad(Dispatcher& dispatcher, const WorkerId& id
   BATON_ASSIGN_OR_RETURN(const WorkerLoad read, ParseLoad(load));
   dispatcher.OnWorkerLoad(id, read);
   if (read.state == WorkerState::kDraining && !std::exchange(member.draining, true)) {
-    spdlog::info("{} is draining", member.name);
+    spdlog::info("{} is draining, with {}", member.name, OpenCalls(member.calls.size()));
     TellServing();
   }
   return absl::OkStatus();
@@ -222,12 +246,18 @@ void ClusterMembers::OnClosed(Dispatcher& dispatcher, const WorkerStream& stream
   const Member& member = members_.at(id);
   const bool left = member.draining && member.calls.empty();
   if (left) {
-    spdlog::info("{} left", member.name);
+    spdlog::info("{} left {}", member.name, Past(member));
   } else {
-    spdlog::warn("{} is lost: its stream broke with {} open calls", member.name, member.calls.size());
+    spdlog::warn("{} is lost {}: its stream broke", member.name, Past(member));
   }
   Forget(id);
   dispatcher.OnWorkerLost(id, absl::UnavailableError(left ? "the worker left" : "the worker's stream broke"));
+  TellServing();
+}
+
+std::string ClusterMembers::Past(const Member& member) const {
+  return absl::StrCat("after ", DurationText(clock_.Now() - member.joined_at), " as a member, with ",
+                      OpenCalls(member.calls.size()));
 }
 
 void ClusterMembers::StartCall(const WorkerId& worker, Call call, pb::CallStart start) {
@@ -270,9 +300,10 @@ void ClusterMembers::Cancel(const CancelAttempt& cancel) {
 void ClusterMembers::End(const EndMembership& end) {
   const auto it = members_.find(end.worker);
   if (it == members_.end()) return;
-  spdlog::warn("{} is given up: {}", it->second.name, std::string(end.why.message()));
+  spdlog::warn("{} is given up {}: {}", it->second.name, Past(it->second), std::string(end.why.message()));
   it->second.stream->End(end.why);
   Forget(end.worker);
+  TellServing();
 }
 
 void ClusterMembers::EndAll(const absl::Status& why) {
@@ -283,25 +314,17 @@ void ClusterMembers::Forget(const WorkerId& worker) {
   const auto it = members_.find(worker);
   by_stream_.erase(it->second.stream.get());
   members_.erase(it);
-  TellServing();
 }
 
 void ClusterMembers::TellServing() {
-  struct Can {
-    bool prefill = false;
-    bool decode = false;
-  };
-  // KV moves only between workers of one fingerprint.
-  std::map<std::string, Can> groups;
-  bool serving = false;
-  for (const auto& [id, member] : members_) {
-    if (member.draining) continue;
-    Can& can = groups[member.fingerprint];
-    can.prefill = can.prefill || member.role != WorkerRole::kDecode;
-    can.decode = can.decode || member.role != WorkerRole::kPrefill;
-    serving = serving || (can.prefill && can.decode);
+  const bool serving = registry_->CanServe();
+  if (serving == std::exchange(serving_, serving)) return;
+  if (serving) {
+    spdlog::info("requests can be served");
+  } else {
+    spdlog::warn("no request can be served until there is {}", AwaitedWorkers(*registry_));
   }
-  if (serving != std::exchange(serving_, serving)) options_.on_serving(serving);
+  options_.on_serving(serving);
 }
 
 }  // namespace baton::router

@@ -35,8 +35,11 @@
 namespace baton::router {
 
 struct ClusterMembersOptions {
-  // Workers with another model are refused.
+  // Name by which clients ask for the model. Workers with another name are refused.
   std::string model;
+  // Token ids of the model. Workers that state another number are refused: under one name they would misread the
+  // prompts. 0 takes any.
+  int32_t vocab_size = 0;
   // Told on the loop, whenever that changes, whether some group of workers can serve a request. It cannot at first.
   std::function<void(bool)> on_serving = [](bool) {};
 };
@@ -68,8 +71,7 @@ class ClusterMembers final : public WorkerCalls {
     std::shared_ptr<WorkerStream> stream;
     // For people: role, address and pid.
     std::string name;
-    WorkerRole role = WorkerRole::kMixed;
-    std::string fingerprint;
+    TimeNs joined_at = 0;
     bool draining = false;
     bool drain_accepted = false;
     uint64_t last_call = 0;
@@ -81,13 +83,15 @@ class ClusterMembers final : public WorkerCalls {
             const internal::v1::WorkerMessage& message);
   absl::Status TryJoin(Dispatcher& dispatcher, const std::shared_ptr<WorkerStream>& stream,
                        const internal::v1::WorkerMessage& message);
-  void LogRefusal(const internal::v1::WorkerMessage& message, const absl::Status& why);
+  void OnRefused(Dispatcher& dispatcher, const internal::v1::WorkerMessage& message, const absl::Status& why);
   absl::Status Read(Dispatcher& dispatcher, const WorkerId& id, Member& member,
                     const internal::v1::WorkerMessage& message);
   absl::Status ReadLoad(Dispatcher& dispatcher, const WorkerId& id, Member& member, const internal::v1::Load& load);
   static absl::Status ReadReports(Dispatcher& dispatcher, Member& member, const internal::v1::WorkerMessage& message);
   void StartCall(const WorkerId& worker, Call call, internal::v1::CallStart start);
   void Forget(const WorkerId& worker);
+  // "after 3.2 s as a member, with 4 open calls"
+  std::string Past(const Member& member) const;
   void TellServing();
 
   const ClusterMembersOptions options_;
@@ -95,8 +99,8 @@ class ClusterMembers final : public WorkerCalls {
   RandomSource& random_;
   absl::flat_hash_map<WorkerId, Member> members_;
   absl::flat_hash_map<const WorkerStream*, WorkerId> by_stream_;
-  // The last refusal that was logged of each address: a refused worker asks again and again.
-  absl::flat_hash_map<std::string, std::string> refusals_;
+  // The dispatcher's, known since the first message.
+  const WorkerRegistry* registry_ = nullptr;
   bool serving_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <variant>
@@ -12,6 +13,8 @@
 #include "common/testing/manual_clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "spdlog/sinks/ostream_sink.h"
+#include "spdlog/spdlog.h"
 
 namespace baton::router {
 namespace {
@@ -54,6 +57,28 @@ pb::Hello MakeHello(uint64_t n, pb::WorkerRole role) {
   hello.set_full_groups(1);
   return hello;
 }
+
+// What is logged while it lives.
+class LoggedLines {
+ public:
+  LoggedLines() : before_(spdlog::default_logger()) {
+    auto logger = std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(lines_));
+    logger->set_pattern("%l: %v");
+    spdlog::set_default_logger(std::move(logger));
+  }
+  ~LoggedLines() { spdlog::set_default_logger(before_); }
+
+  // Since the last call.
+  std::string Take() {
+    std::string lines = lines_.str();
+    lines_.str("");
+    return lines;
+  }
+
+ private:
+  const std::shared_ptr<spdlog::logger> before_;
+  std::ostringstream lines_;
+};
 
 // One worker's end: its stream, and the membership that it was given.
 struct FakeWorker {
@@ -116,7 +141,9 @@ class ClusterMembersTest : public ::testing::Test {
   Dispatcher dispatcher_{DispatcherOptions{}, clock_, random_};
   std::vector<bool> serving_;
   ClusterMembers members_{
-      {.model = "tiny", .on_serving = [this](bool serving) { serving_.push_back(serving); }}, clock_, random_};
+      {.model = "tiny", .vocab_size = 300, .on_serving = [this](bool serving) { serving_.push_back(serving); }},
+      clock_,
+      random_};
   std::vector<int32_t> emitted_;
   std::vector<absl::Status> results_;
 };
@@ -158,6 +185,74 @@ TEST_F(ClusterMembersTest, AnotherModelIsRefusedWithBothNames) {
   ASSERT_TRUE(worker.stream->ended());
   EXPECT_TRUE(absl::IsFailedPrecondition(*worker.stream->end));
   EXPECT_THAT(std::string(worker.stream->end->message()), HasSubstr("serves tiny, the worker has other\\n"));
+}
+
+TEST_F(ClusterMembersTest, UnderTheSameNameAnotherVocabularyIsRefusedAndAnotherFingerprintIsAGroupOfItsOwn) {
+  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
+  hello.set_vocab_size(301);
+  const FakeWorker refused = Join(hello);
+  ASSERT_TRUE(refused.stream->ended());
+  EXPECT_TRUE(absl::IsFailedPrecondition(*refused.stream->end));
+  EXPECT_THAT(std::string(refused.stream->end->message()), HasSubstr("tiny has 300 token ids, the worker's 301"));
+  hello.set_vocab_size(300);
+  Join(hello);
+  hello = MakeHello(2, pb::WORKER_ROLE_MIXED);
+  hello.set_fingerprint("g");
+  Join(hello);
+  EXPECT_EQ(worker_count(), 2u);
+  EXPECT_EQ(dispatcher_.registry().GroupName("f"), "A");
+  EXPECT_EQ(dispatcher_.registry().GroupName("g"), "B");
+}
+
+TEST_F(ClusterMembersTest, ARefusedWorkerIsLoggedOnceForEachReasonAndIsListedUntilItJoins) {
+  LoggedLines log;
+  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_DECODE);
+  hello.set_pid(44);
+  hello.set_model("other");
+  Join(hello);
+  EXPECT_EQ(log.Take(),
+            "warning: refused decode worker host:1 (pid 44): this router serves tiny, the worker has other: give the "
+            "worker the router's --model, or --served-model-name tiny if it has the same model under another file "
+            "name\n");
+  clock_.Advance(kNsPerSecond);
+  Join(hello);
+  EXPECT_EQ(log.Take(), "");
+  const std::vector<RefusedWorker> refused = dispatcher_.registry().refused().Present(clock_.Now());
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused[0].role, "decode");
+  EXPECT_EQ(refused[0].model, "other");
+  EXPECT_EQ(refused[0].asked_at, clock_.Now());
+  hello.set_model("tiny");
+  Join(hello);
+  EXPECT_TRUE(dispatcher_.registry().refused().Present(clock_.Now()).empty());
+}
+
+TEST_F(ClusterMembersTest, JoinDrainLeaveAndLossAreOneLineEachWithAgeAndOpenCalls) {
+  LoggedLines log;
+  const FakeWorker prefill = Join(1, pb::WORKER_ROLE_PREFILL);
+  EXPECT_EQ(log.Take(),
+            "info: prefill worker host:1 (pid 0) joined: 100 blocks, group A (f), without a partner yet: no decode "
+            "worker with this fingerprint\n");
+  const FakeWorker decode = Join(2, pb::WORKER_ROLE_DECODE);
+  EXPECT_EQ(log.Take(),
+            "info: decode worker host:2 (pid 0) joined: 100 blocks, group A (f)\ninfo: requests can be served\n");
+  Submit(1);
+  clock_.Advance(2'340 * kNsPerMs);
+  pb::WorkerMessage draining = prefill.Message();
+  draining.mutable_load()->set_draining(true);
+  Say(prefill, draining);
+  EXPECT_EQ(log.Take(),
+            "info: prefill worker host:1 (pid 0) is draining, with 1 open call\n"
+            "warning: no request can be served until there is a prefill worker of group A\n");
+  Close(decode);
+  EXPECT_EQ(log.Take(),
+            "warning: decode worker host:2 (pid 0) is lost after 2.3 s as a member, with 1 open call: its stream "
+            "broke\n");
+  pb::WorkerMessage ended = prefill.Message();
+  rpc::AddEnd(prefill.last_call(), absl::CancelledError("cancelled"), &ended);
+  Say(prefill, ended);
+  Close(prefill);
+  EXPECT_EQ(log.Take(), "info: prefill worker host:1 (pid 0) left after 2.3 s as a member, with 0 open calls\n");
 }
 
 TEST_F(ClusterMembersTest, WhoIsRefusedSaysNothingMore) {
@@ -310,6 +405,7 @@ TEST_F(ClusterMembersTest, AProcessThatResumesItsMembershipReplacesItAndTheOldSt
 }
 
 TEST_F(ClusterMembersTest, AGivenUpWorkerIsToldAndMayJoinAnew) {
+  LoggedLines log;
   const FakeWorker silent = Join(1, pb::WORKER_ROLE_MIXED);
   for (int i = 0; i < 20; ++i) {
     clock_.Advance(500 * kNsPerMs);
@@ -319,6 +415,8 @@ TEST_F(ClusterMembersTest, AGivenUpWorkerIsToldAndMayJoinAnew) {
   ASSERT_TRUE(silent.stream->ended());
   EXPECT_FALSE(silent.stream->end->ok());
   EXPECT_EQ(worker_count(), 0u);
+  EXPECT_THAT(log.Take(), HasSubstr("is given up after 10.0 s as a member, with 0 open calls: not heard for 5000 ms\n"
+                                    "warning: no request can be served until"));
   pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
   hello.set_resumes(silent.stream->said.accepted().membership());
   EXPECT_TRUE(Join(hello).stream->said.has_accepted());

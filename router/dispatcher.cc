@@ -288,6 +288,7 @@ void Dispatcher::OnWorkerEnd(Side side, const JobKey& key, const absl::Status& s
   impl_->OnWorkerEnd(side, key, status);
 }
 absl::Status Dispatcher::OnWorkerJoin(const WorkerInfo& info) { return impl_->OnWorkerJoin(info); }
+bool Dispatcher::OnWorkerRefused(RefusedWorker refused) { return impl_->OnWorkerRefused(std::move(refused)); }
 void Dispatcher::OnWorkerLoad(const WorkerId& id, const WorkerLoad& load) { impl_->OnWorkerLoad(id, load); }
 void Dispatcher::OnWorkerLost(const WorkerId& id, const absl::Status& why) { impl_->OnWorkerLost(id, why); }
 void Dispatcher::OnTimer() { impl_->OnTimer(); }

@@ -115,6 +115,8 @@ class Dispatcher {
 
   // `info.id` is a membership that the owner has drawn for this join. Fails as WorkerRegistry::CheckJoin does.
   absl::Status OnWorkerJoin(const WorkerInfo& info);
+  // The owner or OnWorkerJoin has refused the worker. False when that is known, as RefusedWorkers::Add says.
+  bool OnWorkerRefused(RefusedWorker refused);
   // This and the next ignore unknown memberships.
   void OnWorkerLoad(const WorkerId& id, const WorkerLoad& load);
   // The membership's stream broke, or the worker said goodbye. Its attempts end with UNAVAILABLE, except those whose KV

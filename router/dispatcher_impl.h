@@ -25,6 +25,7 @@ class Dispatcher::Impl {
   void OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update);
   void OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status);
   absl::Status OnWorkerJoin(const WorkerInfo& info);
+  bool OnWorkerRefused(RefusedWorker refused) { return registry_.refused().Add(std::move(refused)); }
   void OnWorkerLoad(const WorkerId& id, const WorkerLoad& load);
   void OnWorkerLost(const WorkerId& id, const absl::Status& why);
   void OnTimer();

@@ -1,5 +1,7 @@
 #include "router/worker_registry.h"
 
+#include <set>
+
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/limits.h"
@@ -68,6 +70,7 @@ absl::Status WorkerRegistry::Join(const WorkerInfo& info, TimeNs now) {
   Worker worker{.info = info, .load = {}, .last_heard = now};
   worker.load.free_blocks = info.total_blocks;
   workers_.emplace(info.id, std::move(worker));
+  refused_.Forget(info.target);
   Regroup();
   return absl::OkStatus();
 }
@@ -91,9 +94,44 @@ bool WorkerRegistry::Leave(const WorkerId& id) {
 // Membership and state change rarely, placements look at the groups all the time.
 void WorkerRegistry::Regroup() {
   serving_groups_.clear();
+  std::set<std::string> present;
   for (const auto& [id, worker] : workers_) {
+    present.insert(worker.info.fingerprint);
     if (worker.load.state == WorkerState::kServing) serving_groups_[worker.info.fingerprint].push_back(&worker);
   }
+  std::erase_if(group_numbers_, [&present](const auto& entry) { return !present.contains(entry.first); });
+  std::set<int> taken;
+  for (const auto& [fingerprint, number] : group_numbers_) taken.insert(number);
+  for (const std::string& fingerprint : present) {
+    if (group_numbers_.contains(fingerprint)) continue;
+    int number = 0;
+    while (taken.contains(number)) ++number;
+    taken.insert(number);
+    group_numbers_[fingerprint] = number;
+  }
+}
+
+bool WorkerRegistry::CanServe() const {
+  for (const auto& [fingerprint, group] : serving_groups_) {
+    bool prefills = false;
+    bool decodes = false;
+    for (const Worker* worker : group) {
+      prefills = prefills || worker->can_prefill();
+      decodes = decodes || worker->can_decode();
+    }
+    if (prefills && decodes) return true;
+  }
+  return false;
+}
+
+std::string WorkerRegistry::GroupName(const std::string& fingerprint) const {
+  const auto it = group_numbers_.find(fingerprint);
+  BATON_CHECK(it != group_numbers_.end()) << "no member has the fingerprint " << fingerprint;
+  std::string name;
+  for (int rest = it->second + 1; rest > 0; rest = (rest - 1) / 26) {
+    name.insert(name.begin(), static_cast<char>('A' + (rest - 1) % 26));
+  }
+  return name;
 }
 
 std::vector<WorkerId> WorkerRegistry::Silent(TimeNs before) const {

@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/kv_layout.h"
+#include "router/refused_workers.h"
 
 namespace baton::router {
 
@@ -96,12 +97,24 @@ class WorkerRegistry {
   const std::map<WorkerId, Worker>& workers() const { return workers_; }
   // The workers that take new jobs, by fingerprint: KV moves only within one of these. Valid until the next change.
   const std::map<std::string, Group>& serving_groups() const { return serving_groups_; }
+  // Whether the workers of some group compute prompts and outputs, so that a request would be served.
+  bool CanServe() const;
+  // A name for people of a fingerprint that a member has: A, B, ..., Z, AA. It is this fingerprint's until its last
+  // member leaves.
+  std::string GroupName(const std::string& fingerprint) const;
+
+  // Workers that asked to join and are no members.
+  RefusedWorkers& refused() { return refused_; }
+  const RefusedWorkers& refused() const { return refused_; }
 
  private:
   void Regroup();
 
   std::map<WorkerId, Worker> workers_;
   std::map<std::string, Group> serving_groups_;
+  // The fingerprints of all members, numbered from 0.
+  std::map<std::string, int> group_numbers_;
+  RefusedWorkers refused_;
 };
 
 }  // namespace baton::router

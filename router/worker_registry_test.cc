@@ -119,6 +119,48 @@ TEST(WorkerRegistryTest, ServingWorkersAreGroupedByFingerprintInOrderOfId) {
   EXPECT_THAT(ids_of("g"), ElementsAre());
 }
 
+TEST(WorkerRegistryTest, CanServeWhileTheServingWorkersOfOneFingerprintComputePromptsAndOutputs) {
+  WorkerRegistry registry;
+  EXPECT_FALSE(registry.CanServe());
+  ASSERT_TRUE(registry.Join(MakeWorker(1, WorkerRole::kPrefill), 0).ok());
+  WorkerInfo other = MakeWorker(2, WorkerRole::kDecode);
+  other.fingerprint = "other";
+  ASSERT_TRUE(registry.Join(other, 0).ok());
+  EXPECT_FALSE(registry.CanServe()) << "KV does not move between fingerprints";
+  ASSERT_TRUE(registry.Join(MakeWorker(3, WorkerRole::kDecode), 0).ok());
+  EXPECT_TRUE(registry.CanServe());
+  registry.Heartbeat(MakeWorkerId(1), {.state = WorkerState::kDraining}, 1);
+  EXPECT_FALSE(registry.CanServe());
+  ASSERT_TRUE(registry.Join(MakeWorker(4, WorkerRole::kMixed), 0).ok());
+  registry.Leave(MakeWorkerId(3));
+  EXPECT_TRUE(registry.CanServe());
+  registry.Leave(MakeWorkerId(4));
+  EXPECT_FALSE(registry.CanServe());
+}
+
+TEST(WorkerRegistryTest, AFingerprintKeepsItsLetterUntilItsLastMemberLeaves) {
+  WorkerRegistry registry;
+  const auto join = [&registry](uint64_t n, const std::string& fingerprint) {
+    WorkerInfo info = MakeWorker(n, WorkerRole::kDecode);
+    info.fingerprint = fingerprint;
+    ASSERT_TRUE(registry.Join(info, 0).ok());
+  };
+  join(1, "z");
+  join(2, "a");
+  EXPECT_EQ(registry.GroupName("z"), "A");
+  EXPECT_EQ(registry.GroupName("a"), "B");
+  join(3, "a");
+  registry.Leave(MakeWorkerId(2));
+  registry.Heartbeat(MakeWorkerId(3), {.state = WorkerState::kDraining}, 1);
+  registry.Leave(MakeWorkerId(1));
+  EXPECT_EQ(registry.GroupName("a"), "B") << "a draining worker is a member";
+  join(4, "y");
+  EXPECT_EQ(registry.GroupName("y"), "A") << "the lowest letter that is free";
+  for (uint64_t n = 0; n < 26; ++n) join(10 + n, "more" + std::to_string(10 + n));
+  EXPECT_EQ(registry.GroupName("more33"), "Z");
+  EXPECT_EQ(registry.GroupName("more35"), "AB");
+}
+
 TEST(WorkerRegistryTest, SilentAreThoseNotHeardSince) {
   WorkerRegistry registry;
   for (uint64_t n = 1; n <= 3; ++n) ASSERT_TRUE(registry.Join(MakeWorker(n, WorkerRole::kDecode), 10).ok());

@@ -3,7 +3,9 @@
 #include <grpc/support/time.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "common/limits.h"
 #include "common/log.h"
@@ -24,9 +26,15 @@ constexpr int64_t kLeaveTimeoutMs = 1'000;
 constexpr int64_t kMinHeartbeatMs = 10;
 constexpr int64_t kMaxHeartbeatMs = 1'000;
 
-constexpr char kAway[] = "away";
-
 bool Progresses(const pb::Load& load) { return load.step_age_ms() <= kEngineStallMs; }
+
+void Log(const std::optional<LogLine>& line) {
+  if (!line.has_value()) return;
+  const auto level = line->level == LogLine::Level::kInfo      ? spdlog::level::info
+                     : line->level == LogLine::Level::kWarning ? spdlog::level::warn
+                                                               : spdlog::level::err;
+  spdlog::log(level, line->text);
+}
 
 }  // namespace
 
@@ -70,16 +78,28 @@ void RouterLink::Run() {
       backoff_ms = std::clamp(2 * backoff_ms, kFirstBackoffMs, kMaxBackoffMs);
       if (draining_) continue;
     }
-    if (!Progresses(options_.load())) continue;
+    if (!MayJoin()) continue;
     const Ended ended = JoinOnce(stub, queue);
-    if (ended.was_accepted) backoff_ms = 0;
-    Log(ended);
+    if (ended.was_accepted) {
+      backoff_ms = 0;
+      Log(join_log_.OnEnded(ended.left ? absl::OkStatus() : ended.status));
+    } else if (!ended.left) {
+      Log(join_log_.OnNotJoined(ended.status));
+    }
+    Log(join_log_.OnTick());
   }
   queue.Shutdown();
   void* tag = nullptr;
   bool ok = false;
   while (queue.Next(&tag, &ok)) {
   }
+}
+
+bool RouterLink::MayJoin() {
+  const pb::Load load = options_.load();
+  if (Progresses(load)) return true;
+  Log(join_log_.OnStuck(load.step_age_ms()));
+  return false;
 }
 
 RouterLink::Ended RouterLink::JoinOnce(pb::ClusterService::Stub& stub, grpc::CompletionQueue& queue) {
@@ -106,7 +126,9 @@ RouterLink::Ended RouterLink::JoinOnce(pb::ClusterService::Stub& stub, grpc::Com
     options_.post([this] { calls_.OnLost(absl::UnavailableError("the router is gone")); });
   }
   TellServing(false);
-  return {member.accepted, member.refusal.ok() ? member.stream->status() : member.refusal};
+  return {.was_accepted = member.accepted,
+          .left = member.leaving,
+          .status = member.refusal.ok() ? member.stream->status() : member.refusal};
 }
 
 void RouterLink::OnMessage(Membership& member) {
@@ -127,7 +149,7 @@ void RouterLink::OnAccepted(Membership& member, const pb::Accepted& accepted) {
       std::clamp<int64_t>(accepted.heartbeat_interval_ms(), kMinHeartbeatMs, kMaxHeartbeatMs);
   member.stream->SetMembership(last_membership_);
   SetMember(true);
-  spdlog::info("joined the router at {}", options_.router_target);
+  Log(join_log_.OnJoined());
   options_.post([this, stream = member.stream] { calls_.OnJoined(stream); });
 }
 
@@ -141,6 +163,7 @@ void RouterLink::Tick(Membership& member) {
     }
   }
   if (now >= member.give_up_at) member.stream->Cancel();
+  if (!member.accepted && !member.leaving) Log(join_log_.OnTick());
   if (!member.accepted || now < member.next_heartbeat) return;
   member.next_heartbeat = After(now, member.heartbeat_interval_ms);
   pb::Load load = options_.load();
@@ -155,28 +178,6 @@ void RouterLink::Tick(Membership& member) {
 
 void RouterLink::TellServing(bool serving) {
   if (serving != std::exchange(serving_, serving)) options_.on_serving(serving);
-}
-
-// A reason is said once: the worker asks again and again. That a router is not up yet is no error.
-void RouterLink::Log(const Ended& ended) {
-  const std::string why = absl::IsUnimplemented(ended.status)
-                              ? "no worker can join there: --router names the router's --cluster-port"
-                              : std::string(ended.status.message());
-  const std::string& router = options_.router_target;
-  if (ended.was_accepted) {
-    logged_refusal_.clear();
-    // An end in good order is no warning: the worker may be told to end next.
-    const auto level = absl::IsCancelled(ended.status) ? spdlog::level::info : spdlog::level::warn;
-    if (!ended.status.ok()) spdlog::log(level, "the router at {} ended the membership: {}; joining again", router, why);
-  } else if (!absl::IsCancelled(ended.status) && why != logged_refusal_) {
-    // The words for a router that is away vary from attempt to attempt.
-    const bool away = absl::IsUnavailable(ended.status);
-    if (away && logged_refusal_ == kAway) return;
-    logged_refusal_ = away ? kAway : why;
-    spdlog::log(away ? spdlog::level::info : spdlog::level::err,
-                "cannot join the router at {} with the model {}: {}; asking again", router, options_.hello.model(),
-                why);
-  }
 }
 
 }  // namespace baton::worker

@@ -6,8 +6,8 @@
 //   apart       | the engine progresses, and the  | joining     | the stream's hello, which resumes the last membership
 //               | back-off is over                |             |
 //   joining     | accepted                        | member      | RouterCalls::OnJoined; the back-off starts anew
-//   joining     | the stream ends, or the router  | apart       | logged once; the next back-off is twice as long
-//               | speaks another version          |             |
+//   joining     | the stream ends, or the router  | apart       | JoinLog::OnNotJoined; the next back-off is twice as
+//               | speaks another version          |             | long
 //   member      | starts, cancels, drain_accepted | member      | RouterCalls::OnMessage
 //   member      | the heartbeat's interval is over| member      | a heartbeat
 //   member      | the stream ends                 | apart       | RouterCalls::OnLost; joins again at once
@@ -27,6 +27,7 @@
 #include "absl/synchronization/mutex.h"
 #include "baton/internal/v1/worker.grpc.pb.h"
 #include "common/clock.h"
+#include "worker/join_log.h"
 #include "worker/router_calls.h"
 #include "worker/router_stream.h"
 
@@ -48,7 +49,8 @@ class RouterLink {
   };
 
   // `calls` outlives the link.
-  RouterLink(Options options, RouterCalls& calls) : options_(std::move(options)), calls_(calls) {}
+  RouterLink(Options options, RouterCalls& calls)
+      : options_(std::move(options)), calls_(calls), join_log_(options_.router_target, MonotonicClock()) {}
   ~RouterLink() { Stop(); }
 
   void Start();
@@ -61,6 +63,8 @@ class RouterLink {
  private:
   struct Ended {
     bool was_accepted = false;
+    // The worker itself has left.
+    bool left = false;
     // FAILED_PRECONDITION also when the router speaks another version of the protocol.
     absl::Status status;
   };
@@ -85,7 +89,8 @@ class RouterLink {
   void Tick(Membership& member);
   void SetMember(bool is_member) ABSL_LOCKS_EXCLUDED(mutex_);
   void TellServing(bool serving);
-  void Log(const Ended& ended);
+  // Whether the engine progresses: a worker whose engine does not takes no jobs.
+  bool MayJoin();
 
   const Options options_;
   RouterCalls& calls_;
@@ -94,9 +99,9 @@ class RouterLink {
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_member_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
-  // The link's thread's alone: the last membership, the last refusal that was logged, what on_serving was told last.
+  // The link's thread's alone: the last membership, what on_serving was told last.
+  JoinLog join_log_;
   std::string last_membership_;
-  std::string logged_refusal_;
   bool serving_ = false;
 };
 

@@ -67,8 +67,11 @@ WorkerProcess::WorkerProcess(const WorkerProcessOptions& options, WorkerParts pa
 absl::Status WorkerProcess::Serve() {
   fetcher_.Launch(core_);
   loop_thread_ = std::thread([this] { core_.loop().Run(); });
-  rpc::GrpcServerOptions server{
-      .bind = options_.bind, .port = options_.port, .health_names = {""}, .serving = &serving_};
+  rpc::GrpcServerOptions server{.bind = options_.bind,
+                                .port = options_.port,
+                                .health_names = {""},
+                                .serving = &serving_,
+                                .what = "this is a worker of Baton, and clients call its router"};
   if (core_.kv_server().has_owner()) {
     server.services.push_back(&fetch_endpoint_.service());
     server.health_names.push_back(pb::KvService::service_full_name());
@@ -102,6 +105,7 @@ pb::Hello WorkerProcess::Hello() const {
   hello.set_sliding_groups(groups.sliding);
   hello.set_window(groups.window);
   hello.set_headroom_blocks(core_.headroom_blocks());
+  hello.set_vocab_size(parts_.runner->vocab_size());
   return hello;
 }
 

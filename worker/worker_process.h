@@ -56,13 +56,15 @@ struct WorkerParts {
 // Used by the main thread; owns every other thread of the process but the runner's.
 class WorkerProcess {
  public:
-  // Starts to serve, and to join the router.
+  // Starts to serve, and to ask the router to join.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(const WorkerProcessOptions& options, WorkerParts parts,
                                                               std::vector<std::unique_ptr<Phase>> phases);
   ~WorkerProcess();
 
   // host:port of the worker's services.
   const std::string& address() const { return server_.address; }
+  // Whether the router has accepted it, and has not lost it.
+  bool is_member() const { return link_->is_member(); }
   // Tells the router, then waits until the router has accepted that and no job is left. A job that the router placed
   // before it knew is served. Jobs that are left after the time are ended, and the log says which.
   void Drain(int64_t timeout_ms);

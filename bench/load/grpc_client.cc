@@ -6,20 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc/channel_cache.h"
+#include "common/rpc/client_error.h"
 
 namespace baton::bench {
 namespace {
 
 constexpr std::chrono::seconds kListTimeout{10};
-
-absl::Status FromGrpc(const grpc::Status& status, const std::string& target) {
-  const auto code = static_cast<absl::StatusCode>(status.error_code());
-  if (code == absl::StatusCode::kUnavailable) {
-    return absl::UnavailableError(absl::StrCat("router ", target, ": ", status.error_message(),
-                                               "; is `baton serve` running there? --target HOST:PORT names another"));
-  }
-  return {code, absl::StrCat(absl::StatusCodeToString(code), ": ", status.error_message())};
-}
 
 }  // namespace
 
@@ -33,7 +25,7 @@ absl::StatusOr<v1::Model> GrpcClient::FindModel() {
   context.set_deadline(std::chrono::system_clock::now() + kListTimeout);
   v1::ListModelsResponse response;
   if (const grpc::Status status = stub_->ListModels(&context, {}, &response); !status.ok()) {
-    return FromGrpc(status, options_.target);
+    return rpc::ExplainRouterError(context, status, options_.target);
   }
   for (const v1::Model& model : response.models()) {
     if (options_.model.empty() || options_.model == model.name()) return model;
@@ -60,7 +52,8 @@ absl::StatusOr<int> GrpcClient::Generate(const LoadRequest& request, const std::
     // The router merges what this client did not take at once.
     for (int i = 0; i < response.output().tokens_size(); ++i) on_output();
   }
-  if (const grpc::Status status = reader->Finish(); !status.ok()) return FromGrpc(status, options_.target);
+  if (const grpc::Status status = reader->Finish(); !status.ok())
+    return rpc::ExplainRouterError(context, status, options_.target);
   return made;
 }
 

@@ -35,6 +35,15 @@ void ServingState::Tell() {
   for (const std::string& name : names_) health_->SetServingStatus(name, serving_ && !shut_);
 }
 
+grpc::ServerGenericBidiReactor* UnknownCalls::CreateReactor(grpc::GenericCallbackServerContext*) {
+  class Refusal final : public grpc::ServerGenericBidiReactor {
+   public:
+    explicit Refusal(const std::string& what) { Finish({grpc::StatusCode::UNIMPLEMENTED, what}); }
+    void OnDone() override { delete this; }
+  };
+  return new Refusal(what_);
+}
+
 absl::StatusOr<GrpcServer> BuildGrpcServer(grpc::ServerBuilder& builder, const ListenAddress& where, bool has_health) {
   // gRPC keeps this for the whole process, and looks at it when a server is built.
   grpc::EnableDefaultHealthCheckService(has_health);
@@ -68,10 +77,19 @@ absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options) {
   grpc::ServerBuilder builder;
   ConfigureServer(builder, options.max_receive_bytes);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
+  std::unique_ptr<UnknownCalls> unknown_calls;
+  if (!options.what.empty()) {
+    unknown_calls = std::make_unique<UnknownCalls>(options.what);
+    builder.RegisterCallbackGenericService(unknown_calls.get());
+  }
   BATON_ASSIGN_OR_RETURN(
       GrpcServer result,
       BuildGrpcServer(builder, {.bind = options.bind, .port = options.port, .clients = options.clients},
                       /*has_health=*/true));
+  result.unknown_calls = std::move(unknown_calls);
+  for (const std::string& name : options.live_names) {
+    result.server->GetHealthCheckService()->SetServingStatus(name, true);
+  }
   if (options.serving != nullptr) options.serving->Attach(*result.server, options.health_names);
   return result;
 }

@@ -2,6 +2,7 @@
 #ifndef BATON_COMMON_RPC_GRPC_SERVER_H_
 #define BATON_COMMON_RPC_GRPC_SERVER_H_
 
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
@@ -9,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -19,7 +21,20 @@
 
 namespace baton::rpc {
 
+// Answers every call that no service of its server takes.
+class UnknownCalls final : public grpc::CallbackGenericService {
+ public:
+  explicit UnknownCalls(std::string what) : what_(std::move(what)) {}
+
+  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override;
+
+ private:
+  const std::string what_;
+};
+
 struct GrpcServer {
+  // Outlives the server.
+  std::unique_ptr<UnknownCalls> unknown_calls = nullptr;
   std::unique_ptr<grpc::Server> server;
   // host:port at which others reach the server.
   std::string address;
@@ -61,10 +76,13 @@ struct GrpcServerOptions {
   std::string bind;
   int port = 0;
   std::vector<grpc::Service*> services = {};
-  // Full names of services whose health is `serving`, which outlives the server; "" means the server as a whole. What
-  // is not named serves as long as the server does.
+  // Full names of services whose health is `serving`, which outlives the server; "" means the server as a whole.
   std::vector<std::string> health_names = {};
+  // Full names of services that serve as long as the server does. Health knows no others.
+  std::vector<std::string> live_names = {};
   ServingState* serving = nullptr;
+  // Said, with UNIMPLEMENTED, to whoever calls another service: what this process is. Empty: nothing is said.
+  std::string what = {};
   // 0 allows the largest message that our own processes send each other.
   int max_receive_bytes = 0;
   // As in ListenAddress.

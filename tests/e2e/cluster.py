@@ -99,6 +99,8 @@ class Cluster:
         self.target = self.cluster_target = None
         # A second SIGTERM would cut what is running.
         self.ends = False
+        # Otherwise the test calls await_ready.
+        self.awaits_ready = True
         self._log = tempfile.TemporaryFile(mode="w+b")
         self._ready = queue.Queue()
 
@@ -110,10 +112,8 @@ class Cluster:
         self._reader = threading.Thread(target=self._read_stdout, daemon=True)
         self._reader.start()
         try:
-            ready = self._wait_ready()
-            self.target = ready["grpc"]
-            # Where workers join.
-            self.cluster_target = ready.get("cluster", self.target)
+            if self.awaits_ready:
+                self.await_ready()
         except BaseException:
             self.process.kill()
             self._close()
@@ -135,6 +135,16 @@ class Cluster:
         for line in self.process.stdout:
             self._ready.put(line.decode())
         self._ready.put(None)
+
+    def await_ready(self):
+        ready = self._wait_ready()
+        self.target = ready["grpc"]
+        # Where workers join.
+        self.cluster_target = ready.get("cluster", self.target)
+
+    def said_ready(self):
+        """Before await_ready."""
+        return not self._ready.empty()
 
     def _wait_ready(self):
         try:
@@ -201,6 +211,7 @@ class Cluster:
 class RoleProcess(Cluster):
     """One role as a process of its own, ended like a cluster."""
 
-    def __init__(self, role, *args):
+    def __init__(self, role, *args, awaits_ready=True):
         super().__init__()
         self.command = [BINARY, role, *map(str, args)]
+        self.awaits_ready = awaits_ready

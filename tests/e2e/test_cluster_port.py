@@ -1,12 +1,15 @@
-"""The port on which workers join: who is served where, what health says, and how a worker leaves."""
+"""The port on which workers join: who is served where, what health, logs and status say, and how a worker leaves."""
 
+import re
+import socket
 import threading
+import time
 
 import grpc
 import pytest
 
 from client import Client
-from cluster import wait_until
+from cluster import run_baton, wait_until
 from test_supervisor import RoleProcess
 
 PROMPT = "The capital of France is"
@@ -20,6 +23,11 @@ def call(target, method, request):
         return channel.unary_unary(method)(request, timeout=10)
 
 
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        return unused.getsockname()[1]
+
+
 def health(target, service):
     """grpc.health.v1.HealthCheckResponse.status, which is field 1 of a message as `service` is of the other."""
     request = b"\x0a" + bytes([len(service)]) + service.encode() if service else b""
@@ -28,19 +36,20 @@ def health(target, service):
     return response[1]
 
 
-def mixed_worker(router_target):
-    return RoleProcess("mixed-worker", "--router", router_target, "--grpc-port", 0, "--threads", 1)
+def mixed_worker(router_target, *args, **options):
+    return RoleProcess("mixed-worker", "--router", router_target, "--threads", 1, *args, **options)
 
 
 def test_health_says_whether_requests_can_be_served_now():
-    service = "baton.v1.GenerationService"
+    services = ("", "baton.v1.GenerationService")
+    live = "baton.v1.AdminService"
     with RoleProcess("router", "--grpc-port", 0) as router:
-        assert health(router.target, "") == SERVING
-        assert health(router.target, service) == NOT_SERVING
+        assert [health(router.target, service) for service in (*services, live)] == [NOT_SERVING, NOT_SERVING, SERVING]
         with mixed_worker(router.cluster_target) as worker:
-            wait_until(lambda: health(router.target, service) == SERVING, JOIN_TIMEOUT_S, "a router that can serve")
+            for service in services:
+                wait_until(lambda: health(router.target, service) == SERVING, JOIN_TIMEOUT_S, "a router that can serve")
             assert health(worker.target, "") == SERVING
-        assert health(router.target, service) == NOT_SERVING, "no worker is left"
+        assert [health(router.target, service) for service in services] == [NOT_SERVING] * 2, "no worker is left"
 
 
 def test_workers_and_clients_have_a_port_each():
@@ -50,9 +59,12 @@ def test_workers_and_clients_have_a_port_each():
             call(router.cluster_target, "/baton.v1.AdminService/GetStatus", b"")
         assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED
         # A worker that names the clients' port says so instead of asking for ever without a word.
-        with mixed_worker(router.target) as worker:
-            wait_until(lambda: "cannot join the router at " + router.target in worker.log(), JOIN_TIMEOUT_S, "an error")
-            assert health(worker.target, "") == NOT_SERVING
+        port = free_port()
+        with mixed_worker(router.target, "--grpc-port", port, awaits_ready=False) as worker:
+            wait_until(lambda: f"the router at {router.target} refuses this worker: no worker can join there: --router "
+                       "names the router's --cluster-port" in worker.log(), JOIN_TIMEOUT_S, "an error")
+            assert not worker.said_ready()
+            assert health(f"127.0.0.1:{port}", "") == NOT_SERVING
             assert router.workers() == []
 
 
@@ -83,3 +95,60 @@ def test_no_request_is_lost_when_an_idle_worker_is_told_to_end():
                     thread.join()
             assert not problems, problems
             assert "is draining" in router.log() and "left" in router.log()
+
+
+def test_a_worker_of_another_name_is_refused_aloud_on_both_sides_and_joins_under_the_served_name():
+    own = "smollm2-135m-instruct"
+    with RoleProcess("router", "--grpc-port", 0, "--served-model-name", "house") as router:
+        with mixed_worker(router.cluster_target, awaits_ready=False) as refused:
+            wait_until(lambda: "refuses this worker" in refused.log(), JOIN_TIMEOUT_S, "the refusal")
+            why = (f"this router serves house, the worker has {own}: give the worker the router's --model, or "
+                   "--served-model-name house if it has the same model under another file name")
+            assert f"the router at {router.cluster_target} refuses this worker: {why}; asking again" in refused.log()
+            wait_until(lambda: f"refused mixed worker 127.0.0.1:" in router.log(), JOIN_TIMEOUT_S, "the router's line")
+            assert why in router.log()
+            status = router.status()
+            assert not refused.said_ready() and status["workers"] == [] and not status["serving"]
+            (listed,) = status["refused"]
+            assert (listed["pid"], listed["model"], listed["why"]) == (refused.pid, own, why)
+            text = run_baton("status", "--target", router.target).stdout
+            assert "no request can be served until there is a prefill and a decode worker, or a mixed one" in text
+            assert f"refused mixed worker {listed['address']} (pid {refused.pid}), asked" in text
+            # The router itself has answered, so nobody need ask whether it runs.
+            failed = run_baton("generate", "--target", router.target, "--prompt", PROMPT)
+            assert failed.returncode == 1 and "no workers for this request" in failed.stderr
+            assert "is `baton serve` running there?" not in failed.stderr
+        with mixed_worker(router.cluster_target, "--served-model-name", "house") as worker:
+            assert f"joined the router at {router.cluster_target}" in worker.log(), "it is ready only as a member"
+            (listed,) = router.workers()
+            assert (listed["group"], listed["partners"], listed["no_partner"]) == ("A", 1, None)
+            assert run_baton("generate", "--target", router.target, "--model", "house", "--prompt", PROMPT,
+                             "--max-tokens", 1).returncode == 0
+            asked = run_baton("status", "--target", worker.target)
+            assert asked.returncode == 1
+            assert asked.stderr == (f"baton: {worker.target}: this is a worker of Baton, and clients call its router; "
+                                    "--target names the --grpc-port of `baton serve` or `baton router`\n")
+            worker.kill()
+            loss = (r"mixed worker \S+ \(pid \d+\) is lost after [\d.]+ s as a member, with 0 open calls: its stream "
+                    "broke")
+            wait_until(lambda: re.search(loss, router.log()), 5, "the loss in the router's log")
+        for line in router.log().splitlines():
+            assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d ", line), "a time with its zone"
+
+
+def test_a_worker_without_a_router_says_so_after_two_seconds_and_is_ready_when_the_router_has_come():
+    port = free_port()
+    began = time.monotonic()
+    with mixed_worker(f"127.0.0.1:{port}", awaits_ready=False) as worker:
+        warning = f"cannot reach the router at 127.0.0.1:{port} for "
+        wait_until(lambda: warning in worker.log(), JOIN_TIMEOUT_S, "a warning")
+        assert time.monotonic() - began >= 2
+        assert "Connection refused; is `baton router` running there, and is this its --cluster-port?" in worker.log()
+        assert not worker.said_ready()
+        with RoleProcess("router", "--grpc-port", 0, "--cluster-port", port) as router:
+            worker.await_ready()
+            assert re.search(rf"joined the router at 127.0.0.1:{port} after [\d.]+ s", worker.log())
+            assert len(router.workers()) == 1
+            assert worker.stop() == 0
+            assert f"left the router at 127.0.0.1:{port}" in worker.log()
+            wait_until(lambda: re.search(r"left after [\d.]+ s as a member", router.log()), 5, "the router's line")

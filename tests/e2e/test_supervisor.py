@@ -273,12 +273,22 @@ def test_workers_of_different_kv_types_are_never_paired():
             wait_until(lambda: roles(router) == ["decode", "prefill"], RESTART_TIMEOUT_S, "both workers")
             assert {w["role"]: w["fingerprint"].split("-")[2] for w in router.workers()} == {
                 "prefill": "int8", "decode": "bf16"}
+            alone = {w["role"]: (w["group"], w["partners"], w["no_partner"]) for w in router.workers()}
+            assert sorted(group for group, _, _ in alone.values()) == ["A", "B"]
+            for role, (group, partners, why) in alone.items():
+                (missing,) = set(alone) - {role}
+                assert partners == 0
+                assert why == (f"no {missing} worker with this fingerprint; group {alone[missing][0]}'s differs in kv "
+                               "(--kv-dtype)")
             with pytest.raises(grpc.RpcError) as error:
                 client.generate(PROMPT, {"max_tokens": 4})
             assert error.value.code() == grpc.StatusCode.UNAVAILABLE
             assert "equal fingerprints" in error.value.details()
             with worker("decode-worker", "int8"):
                 wait_until(lambda: len(roles(router)) == 3, RESTART_TIMEOUT_S, "a worker of the same type")
+                assert sorted(w["partners"] for w in router.workers()) == [0, 1, 1]
+                assert "none: no prefill worker with this fingerprint" in run_baton("status", "--target",
+                                                                                    router.target).stdout
                 assert "Paris" in client.generate(PROMPT, {"max_tokens": 4}).text
 
 
