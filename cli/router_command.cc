@@ -47,7 +47,7 @@ absl::StatusOr<router::ServedModel> LoadServedModel(const RouterCommandFlags& fl
 void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::GenerationService& generation) {
   const TimeNs begin = MonotonicClock().Now();
   loop.PostWhenRoom([timeout_ms](const router::Dispatcher& dispatcher) {
-    spdlog::info("draining: new requests are refused; {} running and {} waiting have {} ms to end",
+    spdlog::info("draining: new requests are refused; running: {}, waiting: {}, time to end: {} ms",
                  dispatcher.running_jobs(), dispatcher.queued_jobs(), timeout_ms);
   });
   const std::vector<ChoiceKey> cut = loop.Drain(timeout_ms);

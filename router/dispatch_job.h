@@ -64,6 +64,8 @@ struct DispatchJob {
   bool committed = false;
   // An error that may only echo the other side's failure, kept until that one is known.
   std::optional<absl::Status> echo;
+  // Who said so.
+  WorkerId echo_from;
 
   // Output so far: next_index tokens.
   int32_t next_index = 0;

@@ -160,6 +160,7 @@ void Dispatcher::Impl::OnCallEnd(DispatchJob& job, Side side, const Call& call, 
   if (side == Side::kPrefill && job.kind == AttemptKind::kPair && job.next_index > 0) return;
   if (MaybeEcho(side, status) && IsLive(Other(side), job.key())) {
     job.echo = what;
+    job.echo_from = call.worker;
     SetTimer(job, std::min(job.spec->deadline, After(clock_.Now(), options_.echo_wait_ms)));
     return;
   }
@@ -213,7 +214,9 @@ void Dispatcher::Impl::OnLossOf(DispatchJob& job, const WorkerLoss& loss) {
     // A worker that drains leaves when its readers have all that they need, which D may not have reported yet.
     if (job.committed || (loss.drained && job.next_index > 0)) return;
   }
-  End(job, loss.what);
+  // What the worker said of the job before it left is the reason, and not that it left.
+  const bool said_why = job.echo && job.echo_from == loss.worker;
+  End(job, said_why ? *job.echo : loss.what);
 }
 
 void Dispatcher::Impl::Finish(DispatchJob& job, FinishReason finish) {

@@ -97,6 +97,20 @@ TEST_F(DispatcherFailureTest, ADecodeWorkersOutageIsNamedWhenPrefillOnlyEchoesIt
   EXPECT_EQ(LastResult().status.message(), "decode worker host:2: connection reset");
 }
 
+TEST_F(DispatcherFailureTest, WhatAWorkerSaidOfAJobBeforeItLeftIsTheReasonAndNotThatItLeft) {
+  JoinPair();
+  Submit(1);
+  Submit(2);
+  Actions();
+  CallEnd(kD, KeyOf(1), absl::UnavailableError("cut by a drain"));
+  CallEnd(kP, KeyOf(2), absl::CancelledError("the reader has gone"));
+  dispatcher().OnWorkerLost(MakeWorkerId(2), absl::UnavailableError("the worker left"));
+  EXPECT_THAT(Actions(), ElementsAre("-P1 1/1", "1:UNAVAILABLE", "2:UNAVAILABLE"));
+  ASSERT_EQ(results_.size(), 2u);
+  EXPECT_EQ(results_[0].status.message(), "decode worker host:2: cut by a drain");
+  EXPECT_THAT(results_[1].status.message(), HasSubstr("the worker left")) << "the other worker's word may echo that";
+}
+
 TEST_F(DispatcherFailureTest, PrefillThatFinishesWellEndsTheWaitForItsWord) {
   JoinPair();
   Submit(1);

@@ -146,7 +146,7 @@ size_t WorkerProcess::OpenCalls() {
 
 void WorkerProcess::Drain(int64_t timeout_ms) {
   const TimeNs begin = MonotonicClock().Now();
-  spdlog::info("draining: the router is told to place nothing here; {} calls have {} ms to end", OpenCalls(),
+  spdlog::info("draining: the router is told to place nothing here; open calls: {}, time to end: {} ms", OpenCalls(),
                timeout_ms);
   link_->Drain();
   const TimeNs deadline = After(begin, timeout_ms);
