@@ -8,6 +8,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "router/error_details.h"
+#include "tokenizer/rendered_chat.h"
 
 namespace baton::router {
 namespace {
@@ -95,13 +96,10 @@ absl::StatusOr<std::vector<int32_t>> RequestReader::EncodeChat(const ChatPrompt&
   if (bytes > kMaxPromptBytes) {
     return FieldViolation("chat.messages", absl::StrCat("at most ", kMaxPromptBytes, " bytes, not ", bytes));
   }
-  const tokenizer::Tokenizer& tokenizer = *model_.tokenizer;
-  const auto text = model_.chat_template->RenderChat({.messages = chat.messages,
-                                                      .add_generation_prompt = true,
-                                                      .bos_token = tokenizer.TokenText(tokenizer.bos_id()),
-                                                      .eos_token = tokenizer.TokenText(tokenizer.eos_id())});
-  if (!text.ok()) return ViolationOf("chat", text.status());
-  return Encode(*text, "chat", {.add_bos = false, .parse_special = true, .max_ids = max_ids});
+  const auto rendered = tokenizer::RenderChat(*model_.chat_template, *model_.tokenizer, chat.messages);
+  if (!rendered.ok()) return ViolationOf("chat", rendered.status());
+  return Encode(rendered->text, "chat",
+                {.add_bos = false, .parse_special = true, .literal_at = rendered->literal_at, .max_ids = max_ids});
 }
 
 absl::StatusOr<std::vector<int32_t>> RequestReader::EncodePrompt(Prompt prompt) const {

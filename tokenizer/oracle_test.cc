@@ -1,5 +1,6 @@
 // Equality with the `tokenizers` and `transformers` libraries over tests/data/tokenizer/*oracle.json, on the real
 // models.
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "nlohmann/json.hpp"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/rendered_chat.h"
 #include "tokenizer/stream_detokenizer.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/utf8.h"
@@ -139,6 +141,36 @@ TEST_F(DefaultModel, PreTokenizerFamiliesSplitAsTheLibraryDoes) {
           << name << " splits " << json(strings[i]).dump(-1, ' ', true);
     }
   }
+}
+
+// Recorded chats whose messages spell special tokens, which transformers parses.
+bool SpellsSpecialTokens(const Tokenizer& tokenizer, const std::vector<ChatMessage>& messages) {
+  return std::any_of(messages.begin(), messages.end(), [&](const ChatMessage& message) {
+    return !tokenizer.FindSpecialSpellings(message.content).empty();
+  });
+}
+
+TEST_F(DefaultModel, ChatsHaveTheTokensOfTransformersUnlessTheySpellSpecialTokens) {
+  absl::StatusOr<ChatTemplate> chat_template = ChatTemplate::Parse(chat_template_);
+  ASSERT_TRUE(chat_template.ok()) << chat_template.status();
+  int equal = 0;
+  int spelled = 0;
+  for (const json& c : Oracle().at("chats")) {
+    if (!c.at("add_generation_prompt")) continue;
+    std::vector<ChatMessage> messages;
+    for (const json& m : c.at("messages")) messages.push_back({m.at("role"), m.at("content")});
+    absl::StatusOr<RenderedChat> chat = RenderChat(*chat_template, *tokenizer_, messages);
+    ASSERT_TRUE(chat.ok()) << chat.status();
+    EXPECT_EQ(chat->text, c.at("text").get<std::string>());
+    absl::StatusOr<Ids> ids = tokenizer_->Encode(chat->text, {.literal_at = chat->literal_at});
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    const bool is_spelled = SpellsSpecialTokens(*tokenizer_, messages);
+    EXPECT_EQ(*ids != c.at("ids").get<Ids>(), is_spelled) << chat->text;
+    EXPECT_EQ(chat->literal_at.empty(), !is_spelled);
+    ++(is_spelled ? spelled : equal);
+  }
+  EXPECT_EQ(spelled, 1);
+  EXPECT_EQ(equal, 14);
 }
 
 TEST_F(DefaultModel, RendersChatsAsTransformersDoes) {

@@ -21,19 +21,25 @@ void SpecialTokenMatcher::Add(std::string_view text, int32_t id) {
   id_[node] = id;
 }
 
-SpecialTokenMatcher::Match SpecialTokenMatcher::Find(std::string_view text, size_t from) const {
-  Match match;
-  for (size_t begin = from; begin < text.size() && match.id < 0; ++begin) {
-    if (!begins_[static_cast<uint8_t>(text[begin])]) continue;
-    int32_t node = 0;
-    for (size_t i = begin; i < text.size(); ++i) {
-      const auto it = next_.find(EdgeKey(node, text[i]));
-      if (it == next_.end()) break;
-      node = it->second;
-      if (id_[node] >= 0) match = {begin, i + 1, id_[node]};
-    }
+SpecialTokenMatcher::Match SpecialTokenMatcher::MatchAt(std::string_view text, size_t begin) const {
+  Match match = {.begin = begin, .end = begin};
+  int32_t node = 0;
+  for (size_t i = begin; i < text.size(); ++i) {
+    const auto it = next_.find(EdgeKey(node, text[i]));
+    if (it == next_.end()) return match;
+    node = it->second;
+    if (id_[node] >= 0) match = {begin, i + 1, id_[node]};
   }
+  match.cut = true;
   return match;
+}
+
+SpecialTokenMatcher::Match SpecialTokenMatcher::Find(std::string_view text, size_t from) const {
+  for (size_t begin = from; begin < text.size(); ++begin) {
+    if (!MayBeginWith(text[begin])) continue;
+    if (const Match match = MatchAt(text, begin); match.id >= 0) return match;
+  }
+  return {};
 }
 
 }  // namespace baton::tokenizer

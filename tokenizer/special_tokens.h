@@ -21,7 +21,13 @@ class SpecialTokenMatcher {
     size_t begin = 0;
     size_t end = 0;  // equal to begin if there is no match
     int32_t id = -1;
+    // The text ends where it might still become a token, or a longer one.
+    bool cut = false;
   };
+  // False for most characters: a quick look before MatchAt.
+  bool MayBeginWith(char c) const { return begins_[static_cast<uint8_t>(c)]; }
+  // The longest token that begins at `begin`, which is within the text.
+  Match MatchAt(std::string_view text, size_t begin) const;
   // O(bytes scanned x longest token).
   Match Find(std::string_view text, size_t from) const;
 

@@ -17,6 +17,8 @@ using modelfile::TokenType;
 
 constexpr std::string_view kByteLevel = "gpt2";
 constexpr std::string_view kSentencePiece = "llama";
+// What templates trim.
+constexpr char kBlanks[] = " \t\n\v\f\r";
 
 // Whether the token is found as written, before any splitting or merging.
 bool IsAdded(TokenType type) { return type == TokenType::kControl || type == TokenType::kUserDefined; }
@@ -134,6 +136,7 @@ absl::Status Tokenizer::InitByteLevel(const TokenizerSpec& spec, const Vocabular
     AddToken(ByteLevelToBytes(spec.tokens[id]), type);
     if (IsAdded(type)) all_added_.Add(spec.tokens[id], static_cast<int32_t>(id));
     if (type == TokenType::kUserDefined) user_defined_.Add(spec.tokens[id], static_cast<int32_t>(id));
+    if (type == TokenType::kControl) control_.Add(spec.tokens[id], static_cast<int32_t>(id));
     if (ignore_merges && type == TokenType::kNormal) {
       whole_words.emplace(token_bytes_.back(), static_cast<int32_t>(id));
     }
@@ -154,6 +157,7 @@ absl::Status Tokenizer::InitSentencePiece(const TokenizerSpec& spec, const Vocab
     const bool user_defined = type == TokenType::kUserDefined && !IsSpaceRun(spec.tokens[id]);
     if (user_defined || type == TokenType::kControl) all_added_.Add(written, static_cast<int32_t>(id));
     if (user_defined) user_defined_.Add(written, static_cast<int32_t>(id));
+    if (type == TokenType::kControl) control_.Add(written, static_cast<int32_t>(id));
   }
   strips_space_prefix_ = spec.space_prefix != modelfile::SpacePrefix::kNone;
   BATON_ASSIGN_OR_RETURN(pieces_, SentencePieceEncoder::Create(spec, vocab));
@@ -176,6 +180,32 @@ absl::Status Tokenizer::EncodePlain(std::string_view text, bool at_start, size_t
   return absl::OkStatus();
 }
 
+std::vector<size_t> Tokenizer::FindSpecialSpellings(std::string_view text) const {
+  const size_t last = text.find_last_not_of(kBlanks);
+  const std::string_view trimmed = text.substr(0, last == std::string_view::npos ? 0 : last + 1);
+  std::vector<size_t> begins;
+  for (size_t begin = 0; begin < text.size(); ++begin) {
+    if (!control_.MayBeginWith(text[begin])) continue;
+    const SpecialTokenMatcher::Match match = control_.MatchAt(text, begin);
+    const bool is_cut = match.cut || (begin < trimmed.size() && control_.MatchAt(trimmed, begin).cut);
+    if (match.id >= 0 || is_cut) begins.push_back(begin);
+  }
+  return begins;
+}
+
+SpecialTokenMatcher::Match Tokenizer::FindAdded(std::string_view text, size_t from,
+                                                const EncodeOptions& options) const {
+  if (!options.parse_special) return user_defined_.Find(text, from);
+  while (true) {
+    const SpecialTokenMatcher::Match match = all_added_.Find(text, from);
+    if (match.id < 0 || !IsSpecial(match.id)) return match;
+    if (!std::binary_search(options.literal_at.begin(), options.literal_at.end(), match.begin)) return match;
+    const SpecialTokenMatcher::Match user_defined = user_defined_.MatchAt(text, match.begin);
+    if (user_defined.id >= 0) return user_defined;
+    from = match.begin + 1;
+  }
+}
+
 absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
   if (text.size() > kMaxEncodeBytes) {
     return absl::InvalidArgumentError(
@@ -186,10 +216,9 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, co
   }
   std::vector<int32_t> ids;
   if (options.add_bos && adds_bos_) ids.push_back(bos_id_);
-  const SpecialTokenMatcher& matcher = options.parse_special ? all_added_ : user_defined_;
   size_t done = 0;
   while (done < text.size()) {
-    const SpecialTokenMatcher::Match match = matcher.Find(text, done);
+    const SpecialTokenMatcher::Match match = FindAdded(text, done, options);
     const size_t plain_end = match.id < 0 ? text.size() : match.begin;
     BATON_RETURN_IF_ERROR(EncodePlain(text.substr(done, plain_end - done), done == 0, options.max_ids, &ids));
     if (match.id >= 0) ids.push_back(match.id);

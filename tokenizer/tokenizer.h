@@ -34,6 +34,8 @@ struct EncodeOptions {
   // Special tokens written out in the text become their ids. If off, they are plain text; user-defined tokens, which
   // are not special, are found either way.
   bool parse_special = true;
+  // Ascending offsets at which no special token begins, whatever the text spells there. For the call alone.
+  absl::Span<const size_t> literal_at = {};
   // Encode gives up once there are more ids than these.
   size_t max_ids = std::numeric_limits<size_t>::max();
 };
@@ -49,6 +51,9 @@ class Tokenizer {
   // when there are more than `max_ids` ids; the words after those are then not looked at. Time is O(n log n) in the
   // bytes of the text. An empty text gives no ids (or BOS alone).
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // The offsets at which `text` spells a special token, or ends within the spelling of one (blanks behind it aside).
+  std::vector<size_t> FindSpecialSpellings(std::string_view text) const;
 
   // No encoding of `text` has fewer ids than these: the bytes of the text over those of the longest token. Costs a look
   // at each byte.
@@ -89,6 +94,8 @@ class Tokenizer {
   void AddToken(std::string bytes, modelfile::TokenType type);
   // What MinTokens needs to know: the bytes that Encode never drops, and the longest token as it is written in a text.
   void InitMinTokens(const modelfile::TokenizerSpec& spec, const Vocabulary& vocab);
+  // The next added token from `from` on that is not only text.
+  SpecialTokenMatcher::Match FindAdded(std::string_view text, size_t from, const EncodeOptions& options) const;
   // Stops after the word with which there are more than `max_ids`.
   absl::Status EncodePlain(std::string_view text, bool at_start, size_t max_ids, std::vector<int32_t>* ids) const;
 
@@ -110,6 +117,7 @@ class Tokenizer {
   std::vector<bool> byte_token_;
   SpecialTokenMatcher all_added_;
   SpecialTokenMatcher user_defined_;
+  SpecialTokenMatcher control_;
 };
 
 }  // namespace baton::tokenizer
