@@ -2,7 +2,7 @@
 // asks to join up to ten times a second and says so at a bounded rate. No I/O: the owner logs the lines.
 //
 //   the worker is | event                         | says
-//   --------------+-------------------------------+---------------------------------------------------------------------
+//   --------------+-------------------------------+--------------------------------------------------------------------
 //   apart         | kQuietMs have passed          | warning: it cannot reach the router, why, and what to do
 //   apart         | refused for another reason    | error at once: who refused it, why, and what to do
 //                 | than the last                 |
