@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/plain_number.h"
 #include "common/status.h"
 
 namespace baton {
@@ -19,8 +20,9 @@ struct Range {
 absl::Status CheckRange(const char* field, double value, const Range& range) {
   const bool above = range.low_open ? value > range.low : value >= range.low;
   if (above && value <= range.high) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, ": must be in ", range.low_open ? "(" : "[", range.low, ", ", range.high, "], not ", value));
+  return absl::InvalidArgumentError(absl::StrCat(field, ": must be ", range.low_open ? "above " : "from ",
+                                                 PlainNumber(range.low), range.low_open ? " and at most " : " to ",
+                                                 PlainNumber(range.high), ", not ", PlainNumber(value)));
 }
 
 }  // namespace

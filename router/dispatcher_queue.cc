@@ -1,5 +1,6 @@
 // Jobs come in, attempts begin, workers join, and time passes.
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,24 @@ namespace {
 
 // How often the dispatcher looks for silent workers.
 constexpr int64_t kWatchIntervalMs = 100;
+
+// What a prompt lacks in the workers of one side; empty when one of them holds it, or when there is none.
+std::string LackOfBlocks(const WorkerRegistry& registry, int64_t prompt_tokens, Side side) {
+  const Worker* roomiest = nullptr;
+  const auto spare = [&](const WorkerInfo& info) {
+    return info.total_blocks -
+           (side == Side::kPrefill ? info.PromptBlocks(prompt_tokens) : info.DecodeBlocks(prompt_tokens));
+  };
+  for (const auto& [id, worker] : registry.workers()) {
+    if (!(side == Side::kPrefill ? worker.can_prefill() : worker.can_decode())) continue;
+    if (roomiest == nullptr || spare(worker.info) > spare(roomiest->info)) roomiest = &worker;
+  }
+  if (roomiest == nullptr || spare(roomiest->info) >= 0) return "";
+  const int32_t needed = roomiest->info.total_blocks - spare(roomiest->info);
+  return absl::StrCat("need ", needed, " KV blocks ", side == Side::kPrefill ? "for prefill" : "for decode",
+                      ", and the largest such worker, ", RoleName(roomiest->info.role), " ", roomiest->info.target,
+                      ", has ", roomiest->info.total_blocks);
+}
 
 }  // namespace
 
@@ -141,17 +160,20 @@ void Dispatcher::Impl::Requeue(DispatchJob& job) {
 }
 
 absl::Status Dispatcher::Impl::Impossible(const JobSpec& spec) const {
-  int32_t needed = 0;
-  int32_t blocks = 0;
+  const int64_t tokens = spec.prompt_tokens();
   int32_t context_length = 0;
   for (const auto& [id, worker] : registry_.workers()) {
-    needed = std::max(needed, worker.info.DecodeBlocks(spec.prompt_tokens()));
-    blocks = std::max(blocks, worker.info.total_blocks);
     context_length = std::max(context_length, worker.info.context_length);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "prompt: its ", spec.prompt.size(), " tokens need ", needed, " KV blocks; the largest worker has ", blocks,
-      " and a context of ", context_length, " tokens: send a shorter prompt or give the workers more --kv-memory"));
+  std::string limit;
+  if (tokens >= context_length) {
+    limit = absl::StrCat("do not fit the workers' context of ", context_length, " tokens with one of output");
+  } else if (limit = LackOfBlocks(registry_, tokens, Side::kPrefill); limit.empty()) {
+    limit = LackOfBlocks(registry_, tokens, Side::kDecode);
+  }
+  if (limit.empty()) limit = "fit no prefill worker and decode worker of equal fingerprints together";
+  return absl::InvalidArgumentError(absl::StrCat("prompt: its ", tokens, " tokens ", limit,
+                                                 ": send a shorter prompt or give workers more --kv-memory"));
 }
 
 void Dispatcher::Impl::EndUnservedJobs() {

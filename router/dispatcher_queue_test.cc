@@ -1,4 +1,5 @@
 // The line: its bound, its order, passing over, waiting for workers.
+#include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "gmock/gmock.h"
 #include "router/dispatcher.h"
@@ -211,9 +212,20 @@ TEST_F(DispatcherQueueTest, APromptLargerThanEveryPoolEndsAtOnce) {
   JoinPair();
   Submit(1, {.prompt_tokens = 99 * 16 + 1});
   EXPECT_THAT(Actions(), ElementsAre("1:INVALID_ARGUMENT"));
-  EXPECT_THAT(LastResult().status.message(), HasSubstr("need 101 KV blocks"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("need 101 KV blocks for decode"));
   Submit(2, {.prompt_tokens = kFullPrompt});
   EXPECT_THAT(Actions(), ElementsAre("P1 2/1", "D2 2/1"));
+}
+
+TEST_F(DispatcherQueueTest, APromptThatFitsNowhereIsToldWhichWorkersAreTooSmall) {
+  Join(1, WorkerRole::kPrefill);
+  WorkerInfo small = MakeWorker(2, WorkerRole::kDecode);
+  small.total_blocks = 50;
+  Join(small);
+  Submit(1, {.prompt_tokens = 50 * 16});
+  EXPECT_THAT(Actions(), ElementsAre("1:INVALID_ARGUMENT"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("need 51 KV blocks for decode"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr(absl::StrCat("decode ", small.target, ", has 50")));
 }
 
 TEST_F(DispatcherQueueTest, TheHeadIsPassedOverABoundedNumberOfTimes) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc/channel_cache.h"
+#include "common/rpc/listen_error.h"
 #include "common/status.h"
 
 namespace baton::rpc {
@@ -62,8 +63,7 @@ absl::StatusOr<GrpcServer> BuildGrpcServer(grpc::ServerBuilder& builder, const L
   }
   if (result.gate != nullptr || !where.clients.has_value()) result.server = builder.BuildAndStart();
   if (result.server == nullptr || bound_port == 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", where.bind, ":", where.port,
-                                               ": the port is in use or not ours; choose another ", where.port_flag));
+    return ExplainListenError(where.bind, where.port, where.port_flag);
   }
   if (result.gate != nullptr) result.gate->Start();
   // Processes on this host reach a wildcard address by loopback.
