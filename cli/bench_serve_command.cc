@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +19,7 @@
 #include "bench/load/progress.h"
 #include "bench/load/summary.h"
 #include "bench/load/workload.h"
+#include "cli/input_file.h"
 #include "cli/options.h"
 #include "cli/process.h"
 #include "common/status.h"
@@ -31,6 +31,8 @@ constexpr int kShownErrors = 5;
 // In an open loop, this many requests may wait for a slow server before the generator holds further ones back.
 constexpr int kOpenLoopConcurrency = 256;
 constexpr int kOpenAiVocabulary = 32000;
+// Of lines with a request each.
+constexpr size_t kMaxTraceBytes = 64 * static_cast<size_t>(bench::kMaxRequests);
 
 struct ServeBenchFlags {
   std::string backend = "grpc";
@@ -87,9 +89,7 @@ absl::StatusOr<Connection> ConnectOpenAi(const ServeBenchFlags& flags) {
 
 absl::StatusOr<std::vector<bench::PlannedRequest>> MakePlan(const ServeBenchFlags& flags) {
   if (!flags.trace.empty()) {
-    std::ifstream file(flags.trace, std::ios::binary);
-    if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", flags.trace, ": check the path"));
-    const std::string text(std::istreambuf_iterator<char>(file), {});
+    BATON_ASSIGN_OR_RETURN(const std::string text, ReadInputFile("--trace", flags.trace, kMaxTraceBytes));
     absl::StatusOr<std::vector<bench::PlannedRequest>> plan = bench::ParseTrace(text);
     if (!plan.ok()) return absl::InvalidArgumentError(absl::StrCat(flags.trace, ": ", plan.status().message()));
     return plan;
@@ -224,7 +224,7 @@ void AddBenchServeCommand(CLI::App& bench, int& exit_code) {
   command->add_option("--base-url", flags->base_url, "address of an openai backend")
       ->check(Url())
       ->capture_default_str();
-  command->add_option("--model", flags->model, "name of the served model [the first]");
+  AddClientModelFlag(*command, flags->model);
   command
       ->add_option("--vocab-size", flags->vocab_size, "prompt ids are below this number [the model's; openai: 32000]")
       ->check(CLI::PositiveNumber);

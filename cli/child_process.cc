@@ -12,7 +12,9 @@
 #include <fstream>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cli/config_file.h"
 #include "common/clock.h"
 
 namespace baton::cli {
@@ -22,6 +24,17 @@ constexpr int64_t kPollIntervalMs = 10;
 constexpr size_t kMaxReadyLineBytes = 4096;
 
 int DecodeExit(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
+// Our own environment without the twins of flags: a child gets what it is told by its arguments, and what was set for
+// this command may not be meant for it.
+std::vector<char*> ChildEnvironment() {
+  std::vector<char*> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!absl::StartsWith(*variable, kVariablePrefix)) variables.push_back(*variable);
+  }
+  variables.push_back(nullptr);
+  return variables;
+}
 
 }  // namespace
 
@@ -33,6 +46,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   argv.push_back(name.data());
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
+  const std::vector<char*> variables = ChildEnvironment();
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(errno)));
@@ -47,7 +61,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
-    execv("/proc/self/exe", argv.data());
+    execve("/proc/self/exe", argv.data(), variables.data());
     _exit(127);
   }
   close(fds[1]);

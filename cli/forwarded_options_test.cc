@@ -73,7 +73,7 @@ Args Forward(const Args& args, const std::string& role) {
 Args WithConfig(const std::string& text, Args args) {
   const std::string path = ::testing::TempDir() + "/forwarded_options.yaml";
   std::ofstream(path) << text;
-  args.insert(args.end(), {"--config", path});
+  args.insert(args.begin() + (args.front() == "bench" ? 2 : 1), "--config=" + path);
   const absl::StatusOr<Args> expanded = Commands().Expand(args);
   EXPECT_TRUE(expanded.ok()) << expanded.status();
   return expanded.value_or(Args());
@@ -162,18 +162,23 @@ TEST(ForwardedArgs, AModelByPositionWinsOverTheConfigFile) {
   EXPECT_THAT(Forward(args, "router"), ElementsAre("--model=position.gguf"));
 }
 
-TEST(ExpandConfig, TheEnvironmentOfANestedCommandWinsOverTheFile) {
-  setenv("BATON_ARG_BENCH_ENGINE_THREADS", "3", 1);
-  const Args args = WithConfig("threads: 2\nseed: 4\n", {"bench", "engine"});
-  unsetenv("BATON_ARG_BENCH_ENGINE_THREADS");
-  EXPECT_THAT(args, ElementsAre("bench", "engine", "--seed=4"));
+TEST(ForwardedArgs, WhatAFileHoldsForARoleReachesThatRoleAlone) {
+  const std::string text = "chunk-tokens: 64\nprefill-worker:\n  chunk-tokens: 512\n  grpc-port: 50061\n";
+  const Args args = WithConfig(text, {"serve"});
+  EXPECT_THAT(Forward(args, "prefill-worker"), ElementsAre("--chunk-tokens=512"));
+  EXPECT_THAT(Forward(args, "decode-worker"), ElementsAre("--chunk-tokens=64"));
 }
 
-TEST(ExpandConfig, TheEnvironmentOfAPlainCommandDoesNotCountForANestedOne) {
-  setenv("BATON_ARG_THREADS", "3", 1);
-  const Args args = WithConfig("threads: 2\n", {"bench", "engine"});
-  unsetenv("BATON_ARG_THREADS");
-  EXPECT_THAT(args, ElementsAre("bench", "engine", "--threads=2"));
+TEST(ForwardedArgs, AFlagOfServeWinsOverTheSectionOfARole) {
+  const Args args = WithConfig("prefill-worker:\n  chunk-tokens: 512\n", {"serve", "--chunk-tokens=32"});
+  EXPECT_THAT(Forward(args, "prefill-worker"), ElementsAre("--chunk-tokens=32"));
+}
+
+TEST(ForwardedArgs, WhatOnlyOurOwnProcessesSetHasNoTwin) {
+  Commands commands;
+  ASSERT_TRUE(commands.Parse({"serve"}));
+  EXPECT_EQ(commands.Command("mixed-worker").get_option("--supervised")->get_envname(), "");
+  EXPECT_EQ(commands.Command("mixed-worker").get_option("--threads")->get_envname(), "BATON_ARG_THREADS");
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 #include "cli/generate_command.h"
 
 #include <cstdio>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -11,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/generation_client.h"
+#include "cli/input_file.h"
 #include "cli/options.h"
 #include "cli/process.h"
 #include "cli/sampling_flags.h"
@@ -24,6 +23,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// A message of kMaxMessageBytes, written as a list of token ids with spaces.
+constexpr size_t kMaxInputBytes = 8 * static_cast<size_t>(kMaxMessageBytes);
+
 struct GenerateFlags {
   std::string target;
   std::string model;
@@ -36,13 +38,6 @@ struct GenerateFlags {
   bool jsonl = false;
 };
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path, ": check the path"));
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 absl::Status ParseTokenIds(const std::string& text, v1::TokenIds& ids) {
   for (absl::string_view part : absl::StrSplit(text, absl::ByAnyChar(", \n\t[]"), absl::SkipEmpty())) {
     int32_t id = 0;
@@ -51,6 +46,7 @@ absl::Status ParseTokenIds(const std::string& text, v1::TokenIds& ids) {
     }
     ids.add_ids(id);
   }
+  if (ids.ids().empty()) return absl::InvalidArgumentError("expected token ids: write 1,2,3");
   return absl::OkStatus();
 }
 
@@ -73,28 +69,37 @@ absl::Status ParseMessages(const std::string& text, v1::ChatPrompt& chat) {
   return absl::OkStatus();
 }
 
-absl::Status FillPrompt(const GenerateFlags& flags, v1::GenerateRequest& request) {
-  if (flags.prompt) {
-    request.set_text(*flags.prompt);
-  } else if (flags.prompt_file) {
-    BATON_ASSIGN_OR_RETURN(*request.mutable_text(), ReadFile(*flags.prompt_file));
-  } else if (flags.token_ids) {
-    return ParseTokenIds(*flags.token_ids, *request.mutable_token_ids());
-  } else if (flags.token_ids_file) {
-    BATON_ASSIGN_OR_RETURN(const std::string text, ReadFile(*flags.token_ids_file));
-    return ParseTokenIds(text, *request.mutable_token_ids());
-  } else if (flags.messages) {
-    BATON_ASSIGN_OR_RETURN(const std::string text, ReadFile(*flags.messages));
-    return ParseMessages(text, *request.mutable_chat());
-  }
-  return absl::OkStatus();
-}
-
 // The protocol carries nothing but UTF-8. Checked here, so that the user reads why.
 absl::Status CheckUtf8(const std::string& text) {
   const size_t valid = tokenizer::ValidUtf8Bytes(text);
   if (valid == text.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the prompt is not valid UTF-8 at byte ", valid));
+}
+
+// What the file of `flag` holds, by one of the functions above.
+template <typename Proto>
+absl::Status FillFromFile(const std::string& flag, const std::string& path,
+                          absl::Status (*parse)(const std::string&, Proto&), Proto& proto) {
+  BATON_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(flag, path, kMaxInputBytes));
+  const absl::Status parsed = parse(text, proto);
+  if (parsed.ok()) return parsed;
+  return absl::InvalidArgumentError(absl::StrCat(flag, " ", path, ": ", parsed.message()));
+}
+
+absl::Status FillText(const std::string& text, v1::GenerateRequest& request) {
+  BATON_RETURN_IF_ERROR(CheckUtf8(text));
+  request.set_text(text);
+  return absl::OkStatus();
+}
+
+absl::Status FillPrompt(const GenerateFlags& flags, v1::GenerateRequest& request) {
+  if (flags.prompt) return FillText(*flags.prompt, request);
+  if (flags.prompt_file) return FillFromFile("--prompt-file", *flags.prompt_file, FillText, request);
+  if (flags.token_ids) return ParseTokenIds(*flags.token_ids, *request.mutable_token_ids());
+  if (flags.token_ids_file) {
+    return FillFromFile("--token-ids-file", *flags.token_ids_file, ParseTokenIds, *request.mutable_token_ids());
+  }
+  return FillFromFile("--messages", *flags.messages, ParseMessages, *request.mutable_chat());
 }
 
 Json TokenLogprobs(const v1::OutputToken& token) {
@@ -125,7 +130,7 @@ Json FinishedJson(const v1::Finished& finished) {
                       {"read_ms", finished.transfer().read_ms()},
                       {"digest_ms", finished.transfer().digest_ms()},
                       {"tail_ms", finished.transfer().tail_ms()}};
-  json["kv_digest"] = finished.kv_digest();
+  if (!finished.kv_digest().empty()) json["kv_digest"] = finished.kv_digest();
   json["job_id"] = finished.job_id();
   json["seed"] = finished.seed();
   return json;
@@ -172,13 +177,19 @@ absl::Status Generate(const GenerateFlags& flags) {
   request.set_return_kv_digest(flags.kv_digest || flags.json);
   FillSampling(flags.sampling, request);
   BATON_RETURN_IF_ERROR(FillPrompt(flags, request));
-  if (request.has_text()) BATON_RETURN_IF_ERROR(CheckUtf8(request.text()));
   const auto on_output = [&](const v1::Output& output) {
-    if (flags.jsonl) return PrintJsonLine(output);
-    if (!flags.json) std::cout << output.text() << std::flush;
+    if (flags.jsonl) {
+      PrintJsonLine(output);
+    } else if (!flags.json) {
+      std::cout << output.text() << std::flush;
+    }
+    // Nobody reads on: the rest would be computed in vain.
+    return std::cout.good();
   };
   BATON_ASSIGN_OR_RETURN(const Generation generation,
                          GenerationClient(flags.target).Generate(request, flags.timeout_ms, on_output));
+  // main says why.
+  if (!std::cout) return absl::OkStatus();
   if (flags.json) {
     PrintJson(generation);
   } else if (flags.jsonl) {
@@ -201,9 +212,10 @@ absl::Status Chat(const GenerateFlags& flags) {
     v1::ChatMessage* user = request.mutable_chat()->add_messages();
     user->set_role("user");
     user->set_content(line);
-    BATON_ASSIGN_OR_RETURN(
-        const Generation generation,
-        client.Generate(request, flags.timeout_ms, [](const v1::Output& o) { std::cout << o.text() << std::flush; }));
+    BATON_ASSIGN_OR_RETURN(const Generation generation,
+                           client.Generate(request, flags.timeout_ms, [](const v1::Output& o) {
+                             return (std::cout << o.text() << std::flush).good();
+                           }));
     std::cout << std::endl;
     v1::ChatMessage* assistant = request.mutable_chat()->add_messages();
     assistant->set_role("assistant");
@@ -215,7 +227,7 @@ absl::Status Chat(const GenerateFlags& flags) {
 
 void AddClientFlags(CLI::App& command, GenerateFlags& flags) {
   AddTargetFlag(command, flags.target);
-  command.add_option("--model", flags.model, "name of the served model [the only one]");
+  AddClientModelFlag(command, flags.model);
   command.add_option("--timeout-ms", flags.timeout_ms, "deadline of each request; 0: none")
       ->check(CLI::NonNegativeNumber);
   AddSamplingFlags(command, flags.sampling);
@@ -235,7 +247,7 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
   prompt->add_option("--messages", flags->messages, "a JSON file of chat messages; - is stdin");
   prompt->require_option(1);
   command->add_option("--tenant", flags->tenant, "the tenant whose prefix cache is used");
-  command->add_flag("--kv-digest", flags->kv_digest, "ask for the digest of the prompt's KV blocks");
+  command->add_flag("--kv-digest", flags->kv_digest, "print the digest of the prompt's KV blocks; --json always does");
   command->add_flag("--json", flags->json, "print one JSON object at the end");
   command->add_flag("--jsonl", flags->jsonl, "print one JSON object per message");
   command->callback([flags, &exit_code] { exit_code = Report(Generate(*flags)); });

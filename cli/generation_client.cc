@@ -13,7 +13,7 @@ GenerationClient::GenerationClient(const std::string& target)
           grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), rpc::ClientChannelArguments()))) {}
 
 absl::StatusOr<Generation> GenerationClient::Generate(const v1::GenerateRequest& request, int64_t timeout_ms,
-                                                      const std::function<void(const v1::Output&)>& on_output) {
+                                                      const std::function<bool(const v1::Output&)>& on_output) {
   grpc::ClientContext context;
   if (timeout_ms > 0) context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms));
   auto reader = stub_->Generate(&context, request);
@@ -24,7 +24,11 @@ absl::StatusOr<Generation> GenerationClient::Generate(const v1::GenerateRequest&
     if (!response.has_output()) continue;
     generation.text += response.output().text();
     for (const v1::OutputToken& token : response.output().tokens()) generation.tokens.push_back(token);
-    on_output(response.output());
+    if (!on_output(response.output())) {
+      context.TryCancel();
+      reader->Finish();
+      return generation;
+    }
   }
   if (const grpc::Status status = reader->Finish(); !status.ok())
     return rpc::ExplainRouterError(context, status, target_);

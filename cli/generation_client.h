@@ -23,10 +23,10 @@ class GenerationClient {
  public:
   explicit GenerationClient(const std::string& target);
 
-  // Calls `on_output` with each message as it arrives. A `timeout_ms` of 0 means none. Errors name a target that cannot
-  // be reached.
+  // Calls `on_output` with each message as it arrives; when it returns false, the call ends with what has come so far.
+  // A `timeout_ms` of 0 means none. Errors name a target that cannot be reached.
   absl::StatusOr<Generation> Generate(const v1::GenerateRequest& request, int64_t timeout_ms,
-                                      const std::function<void(const v1::Output&)>& on_output);
+                                      const std::function<bool(const v1::Output&)>& on_output);
 
  private:
   const std::string target_;

@@ -1,9 +1,7 @@
 #include "cli/inspect_command.h"
 
 #include <algorithm>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/input_file.h"
 #include "cli/model_loading.h"
 #include "cli/options.h"
 #include "cli/process.h"
@@ -39,9 +38,7 @@ absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const std::s
 absl::Status Tokenize(const InspectFlags& flags) {
   std::string text = flags.text.value_or("");
   if (flags.file) {
-    std::ifstream file(*flags.file, std::ios::binary);
-    if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", *flags.file, ": check the path"));
-    text.assign(std::istreambuf_iterator<char>(file), {});
+    BATON_ASSIGN_OR_RETURN(text, ReadInputFile("--file", *flags.file, kMaxTextFileBytes));
   }
   BATON_ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(flags.model));
   BATON_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer->Encode(text));
@@ -155,8 +152,7 @@ void AddTokenizeCommands(CLI::App& app, int& exit_code) {
 void AddInspectCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App* command = app.add_subcommand("inspect", "shows the architecture, sizes, types and metadata of a model");
-  flags->model = modelfile::kDefaultModel;
-  command->add_option("MODEL", flags->model, kModelHelp)->capture_default_str();
+  AddModelPosition(*command, flags->model);
   command->add_flag("--json", flags->json);
   SetCallback(*command, flags, Inspect, exit_code);
 }

@@ -1,4 +1,5 @@
 // The one binary: every process of a cluster, and its tools.
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -14,19 +15,55 @@
 #include "cli/process.h"
 #include "cli/router_command.h"
 #include "cli/serve_command.h"
+#include "cli/standard_output.h"
 #include "cli/status_command.h"
+#include "cli/usage_error.h"
 #include "cli/worker_command.h"
+#include "common/version.h"
 #include "google/protobuf/stubs/logging.h"
 
 namespace baton::cli {
 namespace {
 
+int Fail(const absl::Status& status) {
+  PrintError(status);
+  return kExitUsage;
+}
+
+int RunCommand(CLI::App& app, const std::vector<std::string>& args, const int& exit_code) {
+  if (const absl::Status environment = CheckEnvironment(app); !environment.ok()) return Fail(environment);
+  const absl::StatusOr<std::vector<std::string>> expanded = ExpandConfig(app, args);
+  if (!expanded.ok()) return Fail(expanded.status());
+  // CLI11 reports by exception, even a request for help, which is no error.
+  try {
+    app.parse(std::vector<std::string>(expanded->rbegin(), expanded->rend()));
+  } catch (const CLI::ParseError& error) {
+    return error.get_exit_code() == 0 ? app.exit(error) : Fail(UsageError(app, *expanded, error));
+  } catch (const std::exception& error) {
+    // Of libraries that throw where they lack memory, or where a path is too long for the system.
+    return Report(absl::InternalError(error.what()));
+  }
+  return exit_code;
+}
+
+// The commands write to std::cout.
+int Run(CLI::App& app, const std::vector<std::string>& args, const int& exit_code) {
+  const int code = RunCommand(app, args, exit_code);
+  const absl::Status written = FlushStandardOutput();
+  if (written.ok() || code != kExitDone) return code;
+  // Who closed a pipe, as `head` does, knows that it did.
+  return absl::IsCancelled(written) ? kExitFailed : Report(written);
+}
+
 int Main(int argc, char** argv) {
+  WatchStandardOutput();
   QuietGrpc();
   google::protobuf::SetLogHandler(nullptr);
   // Debian's abseil looks for cycles of locks at every lock, behind one lock of its own. The tests keep that check.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   CLI::App app{"Baton serves large language models with prefill and decode on separate workers."};
+  app.name("baton");
+  app.set_version_flag("--version", std::string("baton ") + kVersion);
   app.require_subcommand(1);
   int exit_code = kExitDone;
   AddServeCommand(app, exit_code);
@@ -43,18 +80,7 @@ int Main(int argc, char** argv) {
   AddWorkerCommands(app, exit_code);
   AddVersionCommand(app, exit_code);
   FinishOptions(app);
-  absl::StatusOr<std::vector<std::string>> args = ExpandConfig(app, std::vector<std::string>(argv + 1, argv + argc));
-  if (!args.ok()) {
-    PrintError(args.status());
-    return kExitUsage;
-  }
-  // CLI11 reports by exception, even a request for help, which is no error.
-  try {
-    app.parse(std::vector<std::string>(args->rbegin(), args->rend()));
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitDone : kExitUsage;
-  }
-  return exit_code;
+  return Run(app, std::vector<std::string>(argv + 1, argv + argc), exit_code);
 }
 
 }  // namespace

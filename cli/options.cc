@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/config_file.h"
 #include "common/limits.h"
 #include "modelfile/model_file.h"
 
@@ -17,29 +16,6 @@ namespace baton::cli {
 namespace {
 
 constexpr int kMaxThreads = 256;
-
-// `prefix` is "bench-engine-" for a command within another, so that its flags have other twins than the same flags of a
-// plain command.
-void NameTwins(CLI::App& command, const std::string& prefix) {
-  for (CLI::Option* option : command.get_options()) {
-    const std::vector<std::string>& names = option->get_lnames();
-    if (!names.empty() && names.front() != "help") option->envname(EnvironmentName(prefix + names.front()));
-  }
-}
-
-// CLI11 keeps a group of options as a subcommand without a name.
-bool IsNamed(const CLI::App* command) { return !command->get_name().empty(); }
-
-void FinishCommands(CLI::App& app, const std::string& prefix) {
-  for (CLI::App* command : app.get_subcommands(IsNamed)) {
-    if (!command->get_subcommands(IsNamed).empty()) {
-      FinishCommands(*command, prefix + command->get_name() + "-");
-      continue;
-    }
-    NameTwins(*command, prefix.empty() ? prefix : prefix + command->get_name() + "-");
-    command->add_option("--config", "a YAML file with the same keys as the flags");
-  }
-}
 
 absl::StatusOr<KvDtype> Choose(const KernelFlags& flags) {
   std::optional<KvDtype> asked;
@@ -85,6 +61,16 @@ void AddServedModelNameFlag(CLI::App& app, std::string& name) {
   };
   app.add_option("--served-model-name", name, "name by which clients ask for the model [that of its file]")
       ->check(CLI::Validator(is_name, "NAME"));
+}
+
+void AddModelPosition(CLI::App& app, std::string& model) {
+  model = modelfile::kDefaultModel;
+  // The position comes before the flag that a --config file adds.
+  app.add_option("MODEL,--model", model, kModelHelp)->take_first()->capture_default_str();
+}
+
+void AddClientModelFlag(CLI::App& app, std::string& name) {
+  app.add_option("--served-model-name,--model", name, "the name by which the router serves the model [its only one]");
 }
 
 void AddTargetFlag(CLI::App& app, std::string& target) {
@@ -194,7 +180,5 @@ void AddRouterFlags(CLI::App& app, RouterFlags& flags) {
       ->check(CLI::Range(0, kMaxTtftTargetMs))
       ->capture_default_str();
 }
-
-void FinishOptions(CLI::App& app) { FinishCommands(app, ""); }
 
 }  // namespace baton::cli

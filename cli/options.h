@@ -1,4 +1,4 @@
-// Flags that several commands share, and how flags, environment and a YAML file become one set of values.
+// Flags that several commands share.
 #ifndef BATON_CLI_OPTIONS_H_
 #define BATON_CLI_OPTIONS_H_
 
@@ -25,6 +25,9 @@ inline constexpr int kDefaultClusterPort = 50050;
 
 // Where a process listens: the options that `serve` keeps to itself and does not forward to its workers.
 inline constexpr char kAddressGroup[] = "Address";
+// What only our own processes set, on those that they start. Help does not show it, and it has no twin in the
+// environment and no key in a file.
+inline constexpr char kInternalGroup[] = "";
 
 // What MODEL may be (modelfile::ResolveModel).
 inline constexpr char kModelHelp[] = "a .gguf file, a Hugging Face directory, or a name from the model store";
@@ -97,12 +100,12 @@ void AddRouterFlags(CLI::App& app, RouterFlags& flags);
 void AddModelFlag(CLI::App& app, std::string& model);
 // Adds --served-model-name, of the processes of a cluster; empty: the model's own name.
 void AddServedModelNameFlag(CLI::App& app, std::string& name);
+// Adds --model MODEL, which may also be a position.
+void AddModelPosition(CLI::App& app, std::string& model);
+// Adds --served-model-name, for clients: they ask for a model by the name that its router gives it. --model is another
+// spelling of this flag, but BATON_ARG_MODEL and the key `model` are the model itself and no name for clients.
+void AddClientModelFlag(CLI::App& app, std::string& name);
 void AddTargetFlag(CLI::App& app, std::string& target);
-
-// Gives every option of `app` and its subcommands an environment variable, its twin: BATON_ARG_..., or
-// BATON_ARG_BENCH_ENGINE_... for a command within another. Gives each subcommand `--config FILE.yaml`. A flag wins over
-// the environment, the environment over the file.
-void FinishOptions(CLI::App& app);
 
 // Accept "512MiB", "2GiB", "1000000". ParseByteSize returns 0 for what is not a size.
 CLI::Validator ByteSize();

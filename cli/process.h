@@ -29,7 +29,8 @@ struct ReadyAddresses {
   // Where workers join; empty: nowhere.
   std::string cluster;
 };
-// One line on stdout: `ready {"grpc": "127.0.0.1:50051"}`, with "cluster" when there is one.
+// One line on stdout: `ready {"grpc": "127.0.0.1:50051"}`, with "cluster" when there is one. Where it
+// cannot be written, the process gets SIGTERM.
 void PrintReady(const ReadyAddresses& addresses);
 // None when the line is no ready line.
 std::optional<ReadyAddresses> ParseReady(const std::string& line);

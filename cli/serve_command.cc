@@ -13,7 +13,6 @@
 #include "common/status.h"
 #include "engine/core_arbiter.h"
 #include "engine/cpu_model.h"
-#include "modelfile/model_file.h"
 
 namespace baton::cli {
 namespace {
@@ -90,10 +89,8 @@ int Serve(const CLI::App& command, const ServeFlags& flags) {
 
 void AddServeCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ServeFlags>();
-  flags->engine.model = modelfile::kDefaultModel;
   CLI::App* command = app.add_subcommand("serve", "a local cluster: a router and its workers under one supervisor");
-  // The position comes before the flag that a --config file adds.
-  command->add_option("MODEL,--model", flags->engine.model, kModelHelp)->take_first()->capture_default_str();
+  AddModelPosition(*command, flags->engine.model);
   const CLI::Range count(0, kMaxLocalWorkers);
   command->add_option("--prefill", flags->prefill, "prefill workers")->check(count)->capture_default_str();
   command->add_option("--decode", flags->decode, "decode workers")->check(count)->capture_default_str();
@@ -107,6 +104,7 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
   AddEngineFlags(*command, flags->engine);
   AddServedModelNameFlag(*command, flags->served_model_name);
   AddRouterFlags(*command, flags->router);
+  AddRoleFlagOption(*command);
   command->callback([command, flags, &exit_code] {
     HandleSignals();
     InitLogging("supervisor", flags->listen.log_level);

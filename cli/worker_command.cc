@@ -45,14 +45,17 @@ void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
   auto flags = std::make_shared<WorkerFlags>();
   flags->router = "127.0.0.1:" + std::to_string(kDefaultClusterPort);
   CLI::App* command = app.add_subcommand(role.command, role.description);
-  command->add_option("--router", flags->router, "HOST:PORT of the router's cluster port")->capture_default_str();
+  command->add_option("--router", flags->router, "HOST:PORT of the router's cluster port")
+      ->group(kAddressGroup)
+      ->capture_default_str();
   AddModelFlag(*command, flags->engine.model);
   AddServedModelNameFlag(*command, flags->served_model_name);
   AddEngineFlags(*command, flags->engine);
   AddListenFlags(*command, flags->listen, 0);
-  command->add_flag("--supervised", flags->supervised, "show no progress of loading: `baton serve` shows its own");
-  command->add_option("--core-arbiter-fd", flags->core_arbiter_fd, "descriptor by which a supervisor shares the cores")
-      ->capture_default_str();
+  // `baton serve` shows its own progress, and its workers none.
+  command->add_flag("--supervised", flags->supervised)->group(kInternalGroup);
+  // The descriptor by which a supervisor shares the cores.
+  command->add_option("--core-arbiter-fd", flags->core_arbiter_fd)->group(kInternalGroup);
   command->callback([flags, role, &exit_code] {
     HandleSignals();
     InitLogging(role.command, flags->listen.log_level);
