@@ -1,5 +1,6 @@
 """Every bad input gives one clear error, and the service goes on serving."""
 
+import json
 import socket
 
 import grpc
@@ -200,10 +201,19 @@ def test_cli_bad_values_of_a_request(cluster):
     target = ("--target", cluster.target)
     fail(1, "generate", *target, "--prompt", PROMPT, "--top-p", "2", words=["top_p"])
     fail(1, "generate", *target, "--prompt", PROMPT, "--temperature", "nan", words=["temperature"])
+    fail(1, "generate", *target, "--prompt", PROMPT, "--max-tokens", "0", words=["max_tokens: must be from 1 to 1048576, not 0"])
     fail(1, "generate", *target, "--prompt", "", words=["prompt"])
     fail(1, "generate", *target, "--prompt", PROMPT, "--model", "no-such", words=["no-such"])
     fail(1, "generate", *target, "--token-ids", "1,x", words=["'x'"])
     fail(1, "generate", *target, "--token-ids", f"1,{VOCAB_SIZE}", words=[VOCAB_SIZE])
+
+
+def test_cli_lines_have_the_digest_of_the_prompt_only_when_asked(cluster):
+    command = ("generate", "--target", cluster.target, "--prompt", PROMPT, "--max-tokens", 2)
+    last = lambda *flags: json.loads(run_baton(*command, *flags).stdout.splitlines()[-1])
+    assert "kv_digest" not in last("--jsonl")
+    assert len(last("--jsonl", "--kv-digest")["kv_digest"]) == 32
+    assert len(last("--json")["kv_digest"]) == 32, "the contract of --json"
 
 
 def test_cli_missing_files(cluster, tmp_path):
