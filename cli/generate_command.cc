@@ -8,15 +8,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/client_flags.h"
 #include "cli/generation_client.h"
 #include "cli/input_file.h"
 #include "cli/options.h"
 #include "cli/process.h"
-#include "cli/sampling_flags.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
-#include "tokenizer/utf8.h"
 
 namespace baton::cli {
 namespace {
@@ -26,13 +25,9 @@ using Json = nlohmann::ordered_json;
 // A message of kMaxMessageBytes, written as a list of token ids with spaces.
 constexpr size_t kMaxInputBytes = 8 * static_cast<size_t>(kMaxMessageBytes);
 
-struct GenerateFlags {
-  std::string target;
-  std::string model;
+struct GenerateFlags : ClientFlags {
   std::optional<std::string> prompt, prompt_file, token_ids, token_ids_file, messages;
-  SamplingFlags sampling;
   std::string tenant;
-  int64_t timeout_ms = 0;
   bool kv_digest = false;
   bool json = false;
   bool jsonl = false;
@@ -67,13 +62,6 @@ absl::Status ParseMessages(const std::string& text, v1::ChatPrompt& chat) {
     proto->set_content(message["content"].get<std::string>());
   }
   return absl::OkStatus();
-}
-
-// The protocol carries nothing but UTF-8. Checked here, so that the user reads why.
-absl::Status CheckUtf8(const std::string& text) {
-  const size_t valid = tokenizer::ValidUtf8Bytes(text);
-  if (valid == text.size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the prompt is not valid UTF-8 at byte ", valid));
 }
 
 // What the file of `flag` holds, by one of the functions above.
@@ -187,7 +175,7 @@ absl::Status Generate(const GenerateFlags& flags) {
     return std::cout.good();
   };
   BATON_ASSIGN_OR_RETURN(const Generation generation,
-                         GenerationClient(flags.target).Generate(request, flags.timeout_ms, on_output));
+                         GenerationClient(flags.target).Generate(request, {.timeout_ms = flags.timeout_ms}, on_output));
   // main says why.
   if (!std::cout) return absl::OkStatus();
   if (flags.json) {
@@ -199,38 +187,6 @@ absl::Status Generate(const GenerateFlags& flags) {
     PrintTiming(generation.finished);
   }
   return absl::OkStatus();
-}
-
-absl::Status Chat(const GenerateFlags& flags) {
-  GenerationClient client(flags.target);
-  v1::GenerateRequest request;
-  request.set_model(flags.model);
-  FillSampling(flags.sampling, request);
-  std::string line;
-  while (std::cerr << "> " << std::flush, std::getline(std::cin, line)) {
-    if (line.empty()) continue;
-    v1::ChatMessage* user = request.mutable_chat()->add_messages();
-    user->set_role("user");
-    user->set_content(line);
-    BATON_ASSIGN_OR_RETURN(const Generation generation,
-                           client.Generate(request, flags.timeout_ms, [](const v1::Output& o) {
-                             return (std::cout << o.text() << std::flush).good();
-                           }));
-    std::cout << std::endl;
-    v1::ChatMessage* assistant = request.mutable_chat()->add_messages();
-    assistant->set_role("assistant");
-    assistant->set_content(generation.text);
-  }
-  std::cerr << std::endl;
-  return absl::OkStatus();
-}
-
-void AddClientFlags(CLI::App& command, GenerateFlags& flags) {
-  AddTargetFlag(command, flags.target);
-  AddClientModelFlag(command, flags.model);
-  command.add_option("--timeout-ms", flags.timeout_ms, "deadline of each request; 0: none")
-      ->check(CLI::NonNegativeNumber);
-  AddSamplingFlags(command, flags.sampling);
 }
 
 }  // namespace
@@ -251,13 +207,6 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
   command->add_flag("--json", flags->json, "print one JSON object at the end");
   command->add_flag("--jsonl", flags->jsonl, "print one JSON object per message");
   command->callback([flags, &exit_code] { exit_code = Report(Generate(*flags)); });
-}
-
-void AddChatCommand(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<GenerateFlags>();
-  CLI::App* command = app.add_subcommand("chat", "talks with the model, one line at a time");
-  AddClientFlags(*command, *flags);
-  command->callback([flags, &exit_code] { exit_code = Report(Chat(*flags)); });
 }
 
 }  // namespace baton::cli

@@ -1,4 +1,4 @@
-// `baton generate` and `baton chat`: clients of a running cluster.
+// `baton generate`: a client of a running cluster.
 #ifndef BATON_CLI_GENERATE_COMMAND_H_
 #define BATON_CLI_GENERATE_COMMAND_H_
 
@@ -7,7 +7,6 @@
 namespace baton::cli {
 
 void AddGenerateCommand(CLI::App& app, int& exit_code);
-void AddChatCommand(CLI::App& app, int& exit_code);
 
 }  // namespace baton::cli
 

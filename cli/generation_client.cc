@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 #include "common/rpc/channel_cache.h"
 #include "common/rpc/client_error.h"
 
@@ -12,10 +14,28 @@ GenerationClient::GenerationClient(const std::string& target)
       stub_(v1::GenerationService::NewStub(
           grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), rpc::ClientChannelArguments()))) {}
 
-absl::StatusOr<Generation> GenerationClient::Generate(const v1::GenerateRequest& request, int64_t timeout_ms,
+bool CallCanceller::Cancel() {
+  absl::MutexLock lock(&mutex_);
+  if (call_ == nullptr) return false;
+  call_->TryCancel();
+  return true;
+}
+
+void CallCanceller::SetCall(grpc::ClientContext* call) {
+  absl::MutexLock lock(&mutex_);
+  call_ = call;
+}
+
+absl::StatusOr<Generation> GenerationClient::Generate(const v1::GenerateRequest& request, const CallOptions& options,
                                                       const std::function<bool(const v1::Output&)>& on_output) {
   grpc::ClientContext context;
-  if (timeout_ms > 0) context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms));
+  if (options.timeout_ms > 0) {
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(options.timeout_ms));
+  }
+  if (options.canceller != nullptr) options.canceller->SetCall(&context);
+  const auto unset = absl::MakeCleanup([&options] {
+    if (options.canceller != nullptr) options.canceller->SetCall(nullptr);
+  });
   auto reader = stub_->Generate(&context, request);
   Generation generation;
   v1::GenerateResponse response;
@@ -30,8 +50,12 @@ absl::StatusOr<Generation> GenerationClient::Generate(const v1::GenerateRequest&
       return generation;
     }
   }
-  if (const grpc::Status status = reader->Finish(); !status.ok())
-    return rpc::ExplainRouterError(context, status, target_);
+  const grpc::Status status = reader->Finish();
+  if (status.error_code() == grpc::DEADLINE_EXCEEDED && options.timeout_ms > 0) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the answer did not end within ", options.timeout_ms, " ms: --timeout-ms allows more"));
+  }
+  if (!status.ok()) return rpc::ExplainRouterError(context, status, target_);
   return generation;
 }
 

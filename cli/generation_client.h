@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "baton/v1/generation.grpc.pb.h"
 
 namespace baton::cli {
@@ -19,13 +21,35 @@ struct Generation {
   v1::Finished finished;
 };
 
+// Stops the call that was given it, from any thread. Thread-safe.
+class CallCanceller {
+ public:
+  // False when no call is under way. The call ends with CANCELLED, unless it was about to end anyway.
+  bool Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  friend class GenerationClient;
+  // Null: the call is over.
+  void SetCall(grpc::ClientContext* call) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  absl::Mutex mutex_;
+  grpc::ClientContext* call_ ABSL_GUARDED_BY(mutex_) = nullptr;
+};
+
+struct CallOptions {
+  // 0: none.
+  int64_t timeout_ms = 0;
+  // May be null; outlives the call.
+  CallCanceller* canceller = nullptr;
+};
+
 class GenerationClient {
  public:
   explicit GenerationClient(const std::string& target);
 
   // Calls `on_output` with each message as it arrives; when it returns false, the call ends with what has come so far.
-  // A `timeout_ms` of 0 means none. Errors name a target that cannot be reached.
-  absl::StatusOr<Generation> Generate(const v1::GenerateRequest& request, int64_t timeout_ms,
+  // Errors name a target that cannot be reached.
+  absl::StatusOr<Generation> Generate(const v1::GenerateRequest& request, const CallOptions& options,
                                       const std::function<bool(const v1::Output&)>& on_output);
 
  private:

@@ -8,6 +8,7 @@
 #include "cli/bench_engine_command.h"
 #include "cli/bench_router_command.h"
 #include "cli/bench_serve_command.h"
+#include "cli/chat_command.h"
 #include "cli/config_file.h"
 #include "cli/generate_command.h"
 #include "cli/inspect_command.h"

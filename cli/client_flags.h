@@ -1,0 +1,29 @@
+// The flags of every command that generates as a client of a running cluster.
+#ifndef BATON_CLI_CLIENT_FLAGS_H_
+#define BATON_CLI_CLIENT_FLAGS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "cli/sampling_flags.h"
+
+namespace baton::cli {
+
+struct ClientFlags {
+  std::string target;
+  std::string model;
+  int64_t timeout_ms = 0;
+  SamplingFlags sampling;
+};
+
+// `flags` outlives `command`.
+void AddClientFlags(CLI::App& command, ClientFlags& flags);
+
+// INVALID_ARGUMENT names the first byte of a text that is not UTF-8, which no request may have.
+absl::Status CheckUtf8(const std::string& text);
+
+}  // namespace baton::cli
+
+#endif  // BATON_CLI_CLIENT_FLAGS_H_
