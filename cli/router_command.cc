@@ -1,5 +1,7 @@
 #include "cli/router_command.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -13,6 +15,7 @@
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/random.h"
+#include "common/rpc/event_queue.h"
 #include "common/rpc/grpc_server.h"
 #include "common/status.h"
 #include "router/admin_service.h"
@@ -29,6 +32,8 @@ namespace {
 // What clients have at least to read why their streams were cut.
 constexpr int64_t kReadEndMs = 1'000;
 constexpr int64_t kServerStopMs = 1'000;
+// Allocations from this size on go back to the system when they are freed.
+constexpr int kReturnedBytes = 1 << 20;
 
 struct RouterCommandFlags {
   RouterListenFlags listen;
@@ -64,16 +69,23 @@ absl::Status Run(const RouterCommandFlags& flags) {
   options.max_queued_jobs = flags.router.max_queued_jobs;
   options.placing.local_prefill_tokens = flags.router.local_prefill_tokens;
   options.placing.ttft_target_ms = flags.router.ttft_target_ms;
-  router::RouterLoop loop(options, MonotonicClock(), SystemRandom());
+  rpc::EventQueue events;
+  router::RouterLoop loop(options, MonotonicClock(), SystemRandom(), events);
   router::Generator generator(model, MonotonicClock(), SystemRandom(), loop);
   router::ClientWork work(MonotonicClock());
-  router::GenerationService generation(model, MonotonicClock(), SystemRandom(), generator, work);
+  router::GenerationService generation({.model = model,
+                                        .clock = MonotonicClock(),
+                                        .random = SystemRandom(),
+                                        .generator = generator,
+                                        .work = work,
+                                        .events = events});
   router::AdminService admin(model.name, MonotonicClock(), loop);
   rpc::ServingState serving;
   BATON_ASSIGN_OR_RETURN(rpc::GrpcServer server,
                          rpc::StartGrpcServer({.bind = flags.listen.bind,
                                                .port = flags.listen.grpc_port,
-                                               .services = {&generation, &admin},
+                                               .services = {&admin},
+                                               .accepting = {&generation},
                                                .health_names = {"", v1::GenerationService::service_full_name()},
                                                .live_names = {v1::AdminService::service_full_name()},
                                                .serving = &serving,
@@ -85,7 +97,7 @@ absl::Status Run(const RouterCommandFlags& flags) {
                                  .members = {.model = model.name,
                                              .vocab_size = model.config.vocab_size,
                                              .on_serving = [&serving](bool can_serve) { serving.Set(can_serve); }}},
-                                MonotonicClock(), SystemRandom(), loop);
+                                MonotonicClock(), SystemRandom(), loop, events);
   const absl::Cleanup stop_clients = [&server] {
     server.gate.reset();
     rpc::StopGrpcServer(*server.server, kServerStopMs);
@@ -111,6 +123,8 @@ void AddRouterCommand(CLI::App& app, int& exit_code) {
   command->callback([flags, &exit_code] {
     HandleSignals();
     InitLogging("router", flags->listen.log_level);
+    // glibc otherwise raises its threshold to the largest message that came, and then keeps the memory of all like it.
+    mallopt(M_MMAP_THRESHOLD, kReturnedBytes);
     exit_code = Report(Run(*flags));
   });
 }

@@ -3,8 +3,8 @@
 #define BATON_COMMON_MAILBOX_H_
 
 #include <cstddef>
-#include <deque>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -37,7 +37,7 @@ class Mailbox {
   }
 
   // All waiting events, oldest first. Does not block.
-  std::deque<Event> Take() ABSL_LOCKS_EXCLUDED(mutex_) {
+  std::vector<Event> Take() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return std::exchange(events_, {});
   }
@@ -66,7 +66,7 @@ class Mailbox {
 
   const size_t capacity_;
   mutable absl::Mutex mutex_;
-  std::deque<Event> events_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

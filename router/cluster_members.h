@@ -62,7 +62,7 @@ class ClusterMembers final : public WorkerCalls {
   void Cancel(const CancelAttempt& cancel) override;
   void End(const EndMembership& end) override;
 
-  // Once the loop has stopped: ends all streams.
+  // The router ends: so do all streams.
   void EndAll(const absl::Status& why);
 
  private:

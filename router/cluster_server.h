@@ -1,23 +1,22 @@
-// The port on which workers join: ClusterService on a gRPC server and a completion queue of its own, with one thread
-// that clients cannot fill. Each message of a worker becomes one task of the router's loop, and the next message is
-// read when the loop has taken it, so that at most one message of a worker waits for the loop.
+// The port on which workers join: ClusterService on a gRPC server of its own, which clients cannot fill. The streams
+// are events of the router's loop; a thread only waits for new ones. The next message of a worker is read when the loop
+// has taken the one before.
 #ifndef BATON_ROUTER_CLUSTER_SERVER_H_
 #define BATON_ROUTER_CLUSTER_SERVER_H_
 
 #include <grpcpp/grpcpp.h>
 
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <thread>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "common/clock.h"
 #include "common/limits.h"
 #include "common/random.h"
+#include "common/rpc/event_queue.h"
 #include "router/cluster_members.h"
 #include "router/cluster_stream.h"
 #include "router/router_loop.h"
@@ -35,11 +34,12 @@ struct ClusterServerOptions {
 
 // Used by the main thread. Runs the loop as long as it lives, because the loop's thread calls it and it posts to the
 // loop: the constructor starts the loop and the destructor stops it first. What else posts to the loop may outlive it.
-class ClusterServer {
+class ClusterServer final : private ClusterStream::Owner {
  public:
-  // `clock`, `random` and `loop` outlive it. `random` is used on the loop.
-  ClusterServer(const ClusterServerOptions& options, const Clock& clock, RandomSource& random, RouterLoop& loop);
-  ~ClusterServer();
+  // All references outlive it. `events` are the loop's; `random` is used on the loop.
+  ClusterServer(const ClusterServerOptions& options, const Clock& clock, RandomSource& random, RouterLoop& loop,
+                rpc::EventQueue& events);
+  ~ClusterServer() override;
 
   // Once: lets workers join. UNAVAILABLE, naming the port, when the port is taken.
   absl::Status Listen();
@@ -47,31 +47,32 @@ class ClusterServer {
   const std::string& address() const { return address_; }
 
  private:
-  // The rest on the server's thread.
-  void Run();
-  void Handle(const ClusterStream::Tag& tag, bool ok);
   void AwaitNextWorker();
-  void OnConnected(ClusterStream& stream);
-  void OnRead(const std::shared_ptr<ClusterStream>& stream, bool ok);
-  // Ends the streams that should have said hello by now.
-  void EndSilentStreams();
+  void OnConnected(ClusterStream& stream, bool ok) override;
+  // The rest on the loop.
+  void Adopt(ClusterStream& stream, Dispatcher& dispatcher);
+  void OnMessage(ClusterStream& stream) override;
+  void OnHelloTimeout(ClusterStream& stream) override;
+  void OnClosed(ClusterStream& stream) override;
+  void OnDone(ClusterStream& stream) override;
 
   const ClusterServerOptions options_;
-  const Clock& clock_;
   RouterLoop& loop_;
-  // The loop's.
-  ClusterMembers members_;
+  rpc::EventQueue& events_;
   ClusterStream::Service service_;
-  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
-  std::unique_ptr<grpc::Server> server_;
   std::string address_;
-  std::thread thread_;
 
-  // The server's thread's.
+  // The loop's. The dispatcher is there once a stream is.
+  ClusterMembers members_;
+  Dispatcher* dispatcher_ = nullptr;
   absl::flat_hash_map<ClusterStream*, std::shared_ptr<ClusterStream>> streams_;
-  // The streams without hello, which have the same time to say it: the first one's ends first.
-  std::deque<ClusterStream*> joining_;
-  bool stopping_ = false;
+  // The streams whose worker has to say hello.
+  int joining_ = 0;
+
+  // The accepting thread's, until it ends: the stream of the next worker.
+  std::shared_ptr<ClusterStream> next_;
+  std::optional<rpc::AcceptThread> accepting_;
+  std::unique_ptr<grpc::Server> server_;
 };
 
 }  // namespace baton::router

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "common/rpc/event_queue.h"
 #include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
 #include "gmock/gmock.h"
@@ -107,7 +108,7 @@ class ClusterServerTest : public ::testing::Test {
   void Listen(int64_t hello_timeout_ms = 60'000) {
     server_.emplace(
         ClusterServerOptions{.bind = "127.0.0.1", .hello_timeout_ms = hello_timeout_ms, .members = {.model = "tiny"}},
-        MonotonicClock(), SystemRandom(), loop_);
+        MonotonicClock(), SystemRandom(), loop_, events_);
     const absl::Status listening = server_->Listen();
     ASSERT_TRUE(listening.ok()) << listening;
   }
@@ -131,7 +132,9 @@ class ClusterServerTest : public ::testing::Test {
     return count;
   }
 
-  RouterLoop loop_{DispatcherOptions{}, MonotonicClock(), SystemRandom()};
+  rpc::EventQueue events_;
+  // However long a busy machine takes.
+  RouterLoop loop_{DispatcherOptions{.worker_silence_ms = 60'000}, MonotonicClock(), SystemRandom(), events_};
   std::optional<ClusterServer> server_;
 };
 
@@ -277,9 +280,10 @@ TEST_F(ClusterServerTest, AWorkerThatDoesNotReadIsCutWhenTooMuchWaitsForIt) {
 TEST_F(ClusterServerTest, APortInUseIsAnErrorThatNamesTheFlag) {
   Listen();
   const std::string port = server_->address().substr(server_->address().rfind(':') + 1);
-  RouterLoop loop(DispatcherOptions{}, MonotonicClock(), SystemRandom());
+  rpc::EventQueue events;
+  RouterLoop loop(DispatcherOptions{}, MonotonicClock(), SystemRandom(), events);
   ClusterServer second({.bind = "127.0.0.1", .port = std::stoi(port), .members = {.model = "tiny"}}, MonotonicClock(),
-                       SystemRandom(), loop);
+                       SystemRandom(), loop, events);
   const absl::Status listening = second.Listen();
   EXPECT_TRUE(absl::IsUnavailable(listening));
   EXPECT_THAT(std::string(listening.message()), HasSubstr("--cluster-port"));

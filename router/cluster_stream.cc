@@ -1,5 +1,7 @@
 #include "router/cluster_stream.h"
 
+#include <grpc/support/time.h>
+
 #include <utility>
 
 #include "common/limits.h"
@@ -8,14 +10,21 @@
 namespace baton::router {
 namespace pb = internal::v1;
 
-ClusterStream::ClusterStream() : writes_(kMaxUnwrittenRouterBytes) {}
+ClusterStream::ClusterStream(Owner& owner, rpc::EventQueue& events)
+    : owner_(owner), events_(events), writes_(kMaxUnwrittenRouterBytes) {}
 
-void ClusterStream::Connect(Service& service, grpc::ServerCompletionQueue& queue) {
-  service.RequestJoin(&context_, &call_, &queue, &queue, &connect_tag_);
+void ClusterStream::Connect(Service& service, grpc::ServerCompletionQueue& accepting) {
+  service.RequestJoin(&context_, &call_, &events_.queue(), &accepting, &connected_);
+}
+
+void ClusterStream::AwaitHello(int64_t timeout_ms) {
+  awaits_hello_ = true;
+  alarm_set_ = true;
+  const gpr_timespec timeout = gpr_time_from_millis(timeout_ms, GPR_TIMESPAN);
+  hello_alarm_.Set(&events_.queue(), gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), timeout), &hello_due_);
 }
 
 void ClusterStream::Send(size_t bytes, absl::FunctionRef<void(pb::RouterMessage&)> fill) {
-  absl::MutexLock lock(&mutex_);
   if (end_.has_value()) return;
   if (!writes_.Add(bytes, fill)) {
     end_.emplace(grpc::StatusCode::RESOURCE_EXHAUSTED, "the worker does not read what the router sends");
@@ -26,44 +35,56 @@ void ClusterStream::Send(size_t bytes, absl::FunctionRef<void(pb::RouterMessage&
 }
 
 void ClusterStream::End(const absl::Status& why) {
-  absl::MutexLock lock(&mutex_);
   if (end_.has_value()) return;
   end_ = rpc::ToGrpc(why);
   Advance();
 }
 
-bool ClusterStream::ended() const {
-  absl::MutexLock lock(&mutex_);
-  return end_.has_value();
-}
-
 void ClusterStream::Advance() {
   if (!end_.has_value()) {
-    writes_.WriteNext([this](const pb::RouterMessage& message) { call_.Write(message, &write_tag_); });
+    writes_.WriteNext([this](const pb::RouterMessage& message) { call_.Write(message, &write_done_); });
   } else if (!writes_.writing() && !std::exchange(finishing_, true)) {
-    call_.Finish(*end_, &finish_tag_);
+    call_.Finish(*end_, &finish_done_);
   }
 }
 
-bool ClusterStream::On(Op op, bool ok) {
-  absl::MutexLock lock(&mutex_);
-  switch (op) {
-    case Op::kConnect:
-      return !ok;
-    case Op::kRead:
-      // The worker has left, or its connection broke.
-      read_failed_ = !ok;
-      if (!ok && !end_.has_value()) end_ = grpc::Status::OK;
-      break;
-    case Op::kWrite:
-      writes_.WriteDone();
-      break;
-    case Op::kFinish:
-      finished_ = true;
-      break;
+void ClusterStream::OnHelloAlarm(bool ok) {
+  alarm_set_ = false;
+  if (ok && awaits_hello_) {
+    owner_.OnHelloTimeout(*this);
+    awaits_hello_ = false;
   }
+  FinishIfDone();
+}
+
+void ClusterStream::OnRead(bool ok) {
+  if (alarm_set_) hello_alarm_.Cancel();
+  if (ok) {
+    owner_.OnMessage(*this);
+    awaits_hello_ = false;
+    return;
+  }
+  // The worker has left, or its connection broke.
+  closed_ = true;
+  if (!end_.has_value()) end_ = grpc::Status::OK;
+  owner_.OnClosed(*this);
+  awaits_hello_ = false;
   Advance();
-  return finished_ && read_failed_;
+  FinishIfDone();
+}
+
+void ClusterStream::OnWrite(bool) {
+  writes_.WriteDone();
+  Advance();
+}
+
+void ClusterStream::OnFinish(bool) {
+  finished_ = true;
+  FinishIfDone();
+}
+
+void ClusterStream::FinishIfDone() {
+  if (finished_ && closed_ && !alarm_set_) owner_.OnDone(*this);
 }
 
 }  // namespace baton::router

@@ -1,72 +1,88 @@
-// One worker's Join call on the cluster server's completion queue.
+// One worker's Join call.
 #ifndef BATON_ROUTER_CLUSTER_STREAM_H_
 #define BATON_ROUTER_CLUSTER_STREAM_H_
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include <cstdint>
 #include <optional>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "baton/internal/v1/worker.grpc.pb.h"
-#include "common/clock.h"
+#include "common/rpc/event_queue.h"
 #include "common/rpc/merged_writes.h"
 #include "router/worker_stream.h"
 
 namespace baton::router {
 
+// Used by the router's loop, whose events its operations are; Connect alone belongs to the thread that accepts calls.
 class ClusterStream final : public WorkerStream {
  public:
   using Service = internal::v1::ClusterService::AsyncService;
-  // What the queue says is done. The stream lives until On has returned true for the last of them, or until the queue
-  // is drained.
-  enum class Op : uint8_t { kConnect, kRead, kWrite, kFinish };
-  struct Tag {
-    ClusterStream* stream;
-    Op op;
+
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // On the thread that accepts calls: the stream is a worker's call, or the server ends before one came.
+    virtual void OnConnected(ClusterStream& stream, bool ok) = 0;
+    // The rest on the loop. A message has come, which message() holds until Read.
+    virtual void OnMessage(ClusterStream& stream) = 0;
+    virtual void OnHelloTimeout(ClusterStream& stream) = 0;
+    // No message follows.
+    virtual void OnClosed(ClusterStream& stream) = 0;
+    // The last call: the stream may go.
+    virtual void OnDone(ClusterStream& stream) = 0;
   };
 
-  ClusterStream();
+  // `owner` and `events` outlive the stream.
+  ClusterStream(Owner& owner, rpc::EventQueue& events);
 
   // Once: waits for the next call of a worker, which this stream then is.
-  void Connect(Service& service, grpc::ServerCompletionQueue& queue);
-  // Reads the next message into message(), which nobody uses meanwhile. Whoever has taken a message calls it again,
-  // also on a stream that has ended, until a read fails.
-  void Read() { call_.Read(&message_, &read_tag_); }
+  void Connect(Service& service, grpc::ServerCompletionQueue& accepting);
+  // Once connected: the worker has this time to say hello.
+  void AwaitHello(int64_t timeout_ms);
+  // True until the first message has come, if AwaitHello was called.
+  bool awaits_hello() const { return awaits_hello_; }
+
+  // Reads the next message. Whoever has taken a message calls it again, also on a stream that has ended, until
+  // OnClosed.
+  void Read() { call_.Read(&message_, &read_done_); }
   const internal::v1::WorkerMessage& message() const { return message_; }
 
-  void Send(size_t bytes, absl::FunctionRef<void(internal::v1::RouterMessage&)> fill) override
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  void End(const absl::Status& why) override ABSL_LOCKS_EXCLUDED(mutex_);
-  bool ended() const override ABSL_LOCKS_EXCLUDED(mutex_);
-
-  // The queue's thread alone, for every op of this stream: true when no other follows.
-  bool On(Op op, bool ok) ABSL_LOCKS_EXCLUDED(mutex_);
-
-  // The queue's thread alone: until when the worker has to say hello; kNever once it has.
-  TimeNs hello_deadline = kNever;
+  void Send(size_t bytes, absl::FunctionRef<void(internal::v1::RouterMessage&)> fill) override;
+  void End(const absl::Status& why) override;
+  bool ended() const override { return end_.has_value(); }
 
  private:
+  void OnConnect(bool ok) { owner_.OnConnected(*this, ok); }
+  void OnHelloAlarm(bool ok);
+  void OnRead(bool ok);
+  void OnWrite(bool ok);
+  void OnFinish(bool ok);
   // Starts the next write, or the finish of a call that is to end.
-  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Advance();
+  void FinishIfDone();
 
+  Owner& owner_;
+  rpc::EventQueue& events_;
   grpc::ServerContext context_;
   grpc::ServerAsyncReaderWriter<internal::v1::RouterMessage, internal::v1::WorkerMessage> call_{&context_};
   internal::v1::WorkerMessage message_;
-  Tag connect_tag_{this, Op::kConnect};
-  Tag read_tag_{this, Op::kRead};
-  Tag write_tag_{this, Op::kWrite};
-  Tag finish_tag_{this, Op::kFinish};
+  rpc::OperationOf<ClusterStream> connected_{this, &ClusterStream::OnConnect};
+  rpc::OperationOf<ClusterStream> hello_due_{this, &ClusterStream::OnHelloAlarm};
+  rpc::OperationOf<ClusterStream> read_done_{this, &ClusterStream::OnRead};
+  rpc::OperationOf<ClusterStream> write_done_{this, &ClusterStream::OnWrite};
+  rpc::OperationOf<ClusterStream> finish_done_{this, &ClusterStream::OnFinish};
+  grpc::Alarm hello_alarm_;
 
-  mutable absl::Mutex mutex_;
-  rpc::MergedWrites<internal::v1::RouterMessage> writes_ ABSL_GUARDED_BY(mutex_);
+  rpc::MergedWrites<internal::v1::RouterMessage> writes_;
   // Why the stream ends.
-  std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mutex_);
-  bool finishing_ ABSL_GUARDED_BY(mutex_) = false;
-  // The queue's thread alone.
-  bool read_failed_ = false;
+  std::optional<grpc::Status> end_;
+  bool awaits_hello_ = false;
+  bool alarm_set_ = false;
+  bool finishing_ = false;
   bool finished_ = false;
+  bool closed_ = false;
 };
 
 }  // namespace baton::router

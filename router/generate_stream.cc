@@ -33,16 +33,21 @@ void Append(GenerationDelta more, GenerationDelta& delta) {
 
 }  // namespace
 
-std::shared_ptr<GenerateStream> GenerateStream::Create(grpc::CallbackServerContext& context, UnreadOutput& unread,
-                                                       OnCancelCallback on_cancel) {
-  std::shared_ptr<GenerateStream> stream(new GenerateStream(context, unread, std::move(on_cancel)));
-  stream->self_ = stream;
-  return stream;
+void GenerateStream::OnAccepted(bool ok) {
+  if (!ok) return self_.reset();
+  unread_.Add(*this);
+  on_call_(self_);
 }
 
-GenerateStream::GenerateStream(grpc::CallbackServerContext& context, UnreadOutput& unread, OnCancelCallback on_cancel)
-    : context_(context), unread_(unread), on_cancel_(std::move(on_cancel)) {
-  unread_.Add(*this);
+grpc::ByteBuffer GenerateStream::TakeMessage() {
+  grpc::ByteBuffer bytes;
+  bytes.Swap(&message_);
+  return bytes;
+}
+
+void GenerateStream::SetOnCancel(OnCancelCallback on_cancel) {
+  absl::MutexLock lock(&mutex_);
+  on_cancel_ = std::move(on_cancel);
 }
 
 bool GenerateStream::Write(GenerationEvent event) {
@@ -88,23 +93,24 @@ void GenerateStream::End(grpc::Status status, std::optional<grpc::ByteBuffer> la
 
 void GenerateStream::Advance() {
   if (!writing_ && !IsEmpty(pending_)) {
-    in_flight_ = Serialize(ToProto(pending_));
+    const grpc::ByteBuffer message = Serialize(ToProto(pending_));
+    in_flight_bytes_ = message.Length();
     pending_ = {};
     pending_bytes_ = 0;
     writing_ = true;
-    StartWrite(&in_flight_);
+    call_.Write(message, &write_done_);
   } else if (!writing_ && final_status_.has_value() && !std::exchange(ending_, true)) {
     if (last_message_.has_value() && !cut_) {
-      StartWriteAndFinish(&*last_message_, {}, *final_status_);
+      call_.WriteAndFinish(*last_message_, {}, *final_status_, &finish_done_);
     } else {
-      Finish(*final_status_);
+      call_.Finish(*final_status_, &finish_done_);
     }
   }
   CountHeld();
 }
 
 void GenerateStream::CountHeld() {
-  const size_t held = pending_bytes_ + (writing_ ? in_flight_.Length() : 0);
+  const size_t held = pending_bytes_ + in_flight_bytes_;
   unread_.Count(*this, static_cast<int64_t>(held) - static_cast<int64_t>(held_bytes_));
   held_bytes_ = held;
 }
@@ -112,7 +118,7 @@ void GenerateStream::CountHeld() {
 void GenerateStream::OnWriteDone(bool ok) {
   absl::MutexLock lock(&mutex_);
   writing_ = false;
-  in_flight_.Clear();
+  in_flight_bytes_ = 0;
   if (!ok) {
     cut_ = true;
     pending_ = {};
@@ -121,17 +127,32 @@ void GenerateStream::OnWriteDone(bool ok) {
   Advance();
 }
 
-void GenerateStream::OnCancel() {
-  cancelled_.store(true);
-  on_cancel_(*this);
+void GenerateStream::OnFinished(bool) {
+  finished_ = true;
+  LeaveIfDone();
 }
 
-void GenerateStream::OnDone() {
+void GenerateStream::OnCallDone(bool) {
+  if (context_.IsCancelled()) {
+    OnCancelCallback on_cancel;
+    {
+      absl::MutexLock lock(&mutex_);
+      cancelled_ = true;
+      on_cancel = std::move(on_cancel_);
+    }
+    if (on_cancel) on_cancel();
+  }
+  call_done_ = true;
+  LeaveIfDone();
+}
+
+void GenerateStream::LeaveIfDone() {
+  if (!finished_ || !call_done_) return;
   unread_.Remove(*this);
   self_.reset();
 }
 
-// The context lives until OnDone has returned, which waits in Remove while this runs.
+// The context lives until Remove has returned, which waits while this runs.
 void GenerateStream::Break() {
   grpc_call_cancel_with_status(context_.c_call(), GRPC_STATUS_RESOURCE_EXHAUSTED,
                                "the client does not read its stream: it was cut", nullptr);

@@ -4,7 +4,6 @@
 #define BATON_ROUTER_GENERATE_STREAM_H_
 
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/support/server_callback.h>
 
 #include <atomic>
 #include <cstddef>
@@ -14,40 +13,62 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "baton/v1/generation.grpc.pb.h"
+#include "common/rpc/event_queue.h"
 #include "router/generation.h"
 #include "router/unread_output.h"
 
 namespace baton::router {
 
+// Only Generate is asynchronous; it takes and gives raw messages.
+using AsyncGenerate = v1::GenerationService::WithRawMethod_Generate<v1::GenerationService::Service>;
+
 // A stream of serialized v1::GenerateResponses. It keeps itself alive until gRPC is done with the call. Thread-safe;
-// Write is called by one thread at a time.
+// Write is called by one thread at a time. The call's operations are events of the router's loop, so that the end of a
+// write, which follows each token, wakes no other thread.
 //
 // state    | holds                          | Write(delta)       | the write is done | Write(finished or failed)
 // idle     | nothing                        | write it: writing  | -                 | end the call
 // writing  | a message in flight, `pending_`| merge into pending | write pending, or | end the call once all is
 //          |                                |                    | become idle       | written
 // cut      | nothing: a write has failed    | drop it            | -                 | end the call
-class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
-                             public GenerationSink,
-                             private UnreadOutput::Stream {
+class GenerateStream final : public GenerationSink, private UnreadOutput::Stream {
  public:
-  // `on_cancel` runs on a gRPC thread when the client cancels or is gone, also after the end of the job.
-  using OnCancelCallback = std::function<void(GenerateStream&)>;
+  // Runs on the loop when the client cancels or is gone, also after the end of the job.
+  using OnCancelCallback = std::function<void()>;
+  // Runs on the accepting thread when the stream is a client's call, whose request is message().
+  using OnCallCallback = std::function<void(const std::shared_ptr<GenerateStream>&)>;
 
-  // `context` is the call's own; `unread` outlives the call.
-  static std::shared_ptr<GenerateStream> Create(grpc::CallbackServerContext& context, UnreadOutput& unread,
-                                                OnCancelCallback on_cancel);
+  // Waits for the next call of a client, unless the server ends before. `unread` and `events` outlive the call.
+  template <typename Service>
+  static void Await(Service& service, grpc::ServerCompletionQueue& accepting, rpc::EventQueue& events,
+                    UnreadOutput& unread, OnCallCallback on_call) {
+    const std::shared_ptr<GenerateStream> stream(new GenerateStream(unread, std::move(on_call)));
+    stream->self_ = stream;
+    stream->context_.AsyncNotifyWhenDone(&stream->ended_);
+    service.RequestGenerate(&stream->context_, &stream->message_, &stream->call_, &events.queue(), &accepting,
+                            &stream->accepted_);
+  }
+
+  const grpc::ServerContext& context() const { return context_; }
+  // Takes the request.
+  grpc::ByteBuffer TakeMessage();
+  // Once, before anybody else knows the stream. A client that is gone already shows in cancelled() alone.
+  void SetOnCancel(OnCancelCallback on_cancel) ABSL_LOCKS_EXCLUDED(mutex_);
 
   bool Write(GenerationEvent event) override ABSL_LOCKS_EXCLUDED(mutex_);
   // The client cancelled or is gone; true before `on_cancel` runs.
   bool cancelled() const override { return cancelled_.load(); }
 
-  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnCancel() override;
-  void OnDone() override;
-
  private:
-  GenerateStream(grpc::CallbackServerContext& context, UnreadOutput& unread, OnCancelCallback on_cancel);
+  GenerateStream(UnreadOutput& unread, OnCallCallback on_call) : unread_(unread), on_call_(std::move(on_call)) {}
+
+  void OnAccepted(bool ok);
+  void OnWriteDone(bool ok) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnFinished(bool ok) ABSL_LOCKS_EXCLUDED(mutex_);
+  // gRPC's word that the call has ended, by the server's status or by the client.
+  void OnCallDone(bool ok) ABSL_LOCKS_EXCLUDED(mutex_);
+  void LeaveIfDone();
 
   void Break() override;
 
@@ -63,15 +84,21 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // Tells `unread_` how much the stream holds now.
   void CountHeld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  grpc::CallbackServerContext& context_;
+  grpc::ServerContext context_;
+  grpc::ByteBuffer message_;
+  grpc::ServerAsyncWriter<grpc::ByteBuffer> call_{&context_};
+  rpc::OperationOf<GenerateStream> accepted_{this, &GenerateStream::OnAccepted};
+  rpc::OperationOf<GenerateStream> write_done_{this, &GenerateStream::OnWriteDone};
+  rpc::OperationOf<GenerateStream> finish_done_{this, &GenerateStream::OnFinished};
+  rpc::OperationOf<GenerateStream> ended_{this, &GenerateStream::OnCallDone};
   UnreadOutput& unread_;
-  const OnCancelCallback on_cancel_;
+  const OnCallCallback on_call_;
   std::atomic<bool> cancelled_{false};
 
   absl::Mutex mutex_;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool cut_ ABSL_GUARDED_BY(mutex_) = false;
-  grpc::ByteBuffer in_flight_ ABSL_GUARDED_BY(mutex_);
+  size_t in_flight_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   GenerationDelta pending_ ABSL_GUARDED_BY(mutex_);
   size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t held_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -79,7 +106,11 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   std::optional<grpc::Status> final_status_ ABSL_GUARDED_BY(mutex_);
   std::optional<grpc::ByteBuffer> last_message_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  // Set before the call starts; only OnDone clears it.
+  OnCancelCallback on_cancel_ ABSL_GUARDED_BY(mutex_);
+  // The loop's.
+  bool finished_ = false;
+  bool call_done_ = false;
+  // Until the call is over.
   std::shared_ptr<GenerateStream> self_;
 };
 

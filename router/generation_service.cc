@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "router/error_details.h"
-#include "router/generate_stream.h"
 #include "router/generation_listener.h"
 #include "router/generation_wire.h"
 
@@ -21,11 +20,13 @@ namespace {
 
 // A stream that nobody reads is cut late by at most this part of its time.
 constexpr int kSweepsPerTimeout = 8;
+// The calls that gRPC hands over without having to wait for the accepting thread.
+constexpr int kAwaitedCalls = 64;
 constexpr char kTraceparent[] = "traceparent";
 // The version, trace id, parent id and flags are hex digits with dashes between them.
 constexpr size_t kTraceparentBytes = 55;
 
-TimeNs ReadDeadline(const grpc::CallbackServerContext& context, TimeNs now) {
+TimeNs ReadDeadline(const grpc::ServerContextBase& context, TimeNs now) {
   const auto deadline = context.deadline();
   const auto wall_now = std::chrono::system_clock::now();
   // gRPC says "none" with a time point far away.
@@ -34,7 +35,7 @@ TimeNs ReadDeadline(const grpc::CallbackServerContext& context, TimeNs now) {
   return now + std::max<int64_t>(left, 0);
 }
 
-std::string ReadTraceparent(const grpc::CallbackServerContext& context) {
+std::string ReadTraceparent(const grpc::ServerContextBase& context) {
   const auto it = context.client_metadata().find(kTraceparent);
   if (it == context.client_metadata().end() || it->second.size() != kTraceparentBytes) return {};
   return std::string(it->second.data(), it->second.size());
@@ -82,9 +83,8 @@ grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const abs
 
 }  // namespace
 
-GenerationService::GenerationService(const ServedModel& model, const Clock& clock, RandomSource& random,
-                                     Generator& generator, ClientWork& work, const UnreadOutputLimits& unread)
-    : model_(model), clock_(clock), random_(random), generator_(generator), work_(work), unread_(unread, clock) {
+GenerationService::GenerationService(const GenerationServiceParts& parts, const UnreadOutputLimits& unread)
+    : parts_(parts), unread_(unread, parts.clock) {
   const absl::Duration interval = absl::Milliseconds(unread.ended_ms) / kSweepsPerTimeout;
   sweeper_ = std::thread([this, interval] {
     while (!stopping_.WaitForNotificationWithTimeout(interval)) unread_.Sweep();
@@ -92,23 +92,39 @@ GenerationService::GenerationService(const ServedModel& model, const Clock& cloc
 }
 
 GenerationService::~GenerationService() {
+  accepting_.reset();
   stopping_.Notify();
   sweeper_.join();
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(grpc::CallbackServerContext* context,
-                                                                        const grpc::ByteBuffer* message) {
+void GenerationService::Prepare(grpc::ServerBuilder& builder) { accepting_.emplace(builder.AddCompletionQueue()); }
+
+void GenerationService::Accept() {
+  for (int i = 0; i < kAwaitedCalls; ++i) AwaitGenerate();
+  accepting_->Start();
+}
+
+void GenerationService::AwaitGenerate() {
+  GenerateStream::Await(*this, accepting_->queue(), parts_.events, unread_,
+                        [this](const std::shared_ptr<GenerateStream>& stream) {
+                          AwaitGenerate();
+                          Generate(stream);
+                        });
+}
+
+void GenerationService::Generate(const std::shared_ptr<GenerateStream>& stream) {
   GenerationRequest call;
-  call.id = random_.NextId();
-  call.trace_context = ReadTraceparent(*context);
-  call.arrived = clock_.Now();
-  call.deadline = ReadDeadline(*context, call.arrived);
-  const auto stream = GenerateStream::Create(*context, unread_, [this, id = call.id](GenerateStream& cancelled) {
-    if (!work_.Drop(id)) return generator_.Cancel(id);
-    WriteFailed(absl::CancelledError("the client cancelled or is gone"), cancelled);
+  call.id = parts_.random.NextId();
+  call.trace_context = ReadTraceparent(stream->context());
+  call.arrived = parts_.clock.Now();
+  call.deadline = ReadDeadline(stream->context(), call.arrived);
+  stream->SetOnCancel([this, id = call.id, cancelled = stream.get()] {
+    if (!parts_.work.Drop(id)) return parts_.generator.Cancel(id);
+    WriteFailed(absl::CancelledError("the client cancelled or is gone"), *cancelled);
   });
-  WorkTask task = {.id = call.id, .bytes = message->Length(), .deadline = call.deadline};
-  task.run = [this, stream, call = std::move(call), bytes = TakeMessage(message)](const absl::Status& status) mutable {
+  grpc::ByteBuffer message = stream->TakeMessage();
+  WorkTask task = {.id = call.id, .bytes = message.Length(), .deadline = call.deadline};
+  task.run = [this, stream, call = std::move(call), bytes = std::move(message)](const absl::Status& status) mutable {
     if (!status.ok()) return WriteFailed(status, *stream);
     v1::GenerateRequest proto;
     if (!Parse(bytes, &proto)) return WriteFailed(Unparsable("GenerateRequest"), *stream);
@@ -117,19 +133,18 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(grpc::Ca
     request.trace_context = std::move(call.trace_context);
     request.arrived = call.arrived;
     request.deadline = call.deadline;
-    generator_.Generate(std::move(request), stream);
+    parts_.generator.Generate(std::move(request), stream);
   };
-  if (!work_.Post(std::move(task))) WriteFailed(Overloaded(), *stream);
-  return stream.get();
+  if (!parts_.work.Post(std::move(task))) WriteFailed(Overloaded(), *stream);
 }
 
 template <typename Request, typename Answer>
 grpc::ServerUnaryReactor* GenerationService::QueueUnary(const grpc::CallbackServerContext& context,
                                                         const grpc::ByteBuffer* message, grpc::ByteBuffer* response,
                                                         Answer answer) {
-  const Id128 id = random_.NextId();
-  auto* const call = new QueuedUnaryCall(work_, id);
-  WorkTask task = {.id = id, .bytes = message->Length(), .deadline = ReadDeadline(context, clock_.Now())};
+  const Id128 id = parts_.random.NextId();
+  auto* const call = new QueuedUnaryCall(parts_.work, id);
+  WorkTask task = {.id = id, .bytes = message->Length(), .deadline = ReadDeadline(context, parts_.clock.Now())};
   task.run = [call, response, answer, bytes = TakeMessage(message)](const absl::Status& status) mutable {
     if (!status.ok()) return call->Finish(ToClientStatus(status));
     Request request;
@@ -138,14 +153,14 @@ grpc::ServerUnaryReactor* GenerationService::QueueUnary(const grpc::CallbackServ
     if (answered.ok()) *response = Serialize(*answered);
     call->Finish(ToClientStatus(answered.status()));
   };
-  if (!work_.Post(std::move(task))) call->Finish(ToClientStatus(WithRetryAfter(Overloaded())));
+  if (!parts_.work.Post(std::move(task))) call->Finish(ToClientStatus(WithRetryAfter(Overloaded())));
   return call;
 }
 
 grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContext* context,
                                                       const grpc::ByteBuffer* message, grpc::ByteBuffer* response) {
   const auto answer = [this](v1::TokenizeRequest& request) -> absl::StatusOr<v1::TokenizeResponse> {
-    const RequestReader& reader = generator_.reader();
+    const RequestReader& reader = parts_.generator.reader();
     const absl::StatusOr<std::vector<int32_t>> ids =
         request.has_chat() ? reader.Tokenize(request.model(), FromProto(std::move(*request.mutable_chat())))
                            : reader.Tokenize(request.model(), TakeText(request));
@@ -160,8 +175,8 @@ grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContex
 grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerContext* context,
                                                         const grpc::ByteBuffer* message, grpc::ByteBuffer* response) {
   const auto answer = [this](v1::DetokenizeRequest& request) -> absl::StatusOr<v1::DetokenizeResponse> {
-    BATON_ASSIGN_OR_RETURN(std::string text, generator_.reader().Detokenize(request.model(), request.token_ids(),
-                                                                            request.skip_special_tokens()));
+    BATON_ASSIGN_OR_RETURN(std::string text, parts_.generator.reader().Detokenize(request.model(), request.token_ids(),
+                                                                                  request.skip_special_tokens()));
     v1::DetokenizeResponse result;
     result.set_text(std::move(text));
     return result;
@@ -173,9 +188,9 @@ grpc::ServerUnaryReactor* GenerationService::ListModels(grpc::CallbackServerCont
                                                         const v1::ListModelsRequest*,
                                                         v1::ListModelsResponse* response) {
   v1::Model* model = response->add_models();
-  model->set_name(model_.name);
-  model->set_context_length(model_.config.context_length);
-  model->set_vocab_size(model_.config.vocab_size);
+  model->set_name(parts_.model.name);
+  model->set_context_length(parts_.model.config.context_length);
+  model->set_vocab_size(parts_.model.config.vocab_size);
   return Finish(context, absl::OkStatus());
 }
 

@@ -2,14 +2,20 @@
 #ifndef BATON_ROUTER_GENERATION_SERVICE_H_
 #define BATON_ROUTER_GENERATION_SERVICE_H_
 
+#include <grpcpp/grpcpp.h>
+
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
 #include "baton/v1/generation.grpc.pb.h"
 #include "common/clock.h"
 #include "common/random.h"
+#include "common/rpc/event_queue.h"
+#include "common/rpc/grpc_server.h"
 #include "router/client_work.h"
+#include "router/generate_stream.h"
 #include "router/generator.h"
 #include "router/served_model.h"
 #include "router/unread_output.h"
@@ -18,22 +24,33 @@ namespace baton::router {
 
 // All that costs more than a few microseconds takes raw messages, which are parsed where the work is done. gRPC itself
 // would also refuse a message that it cannot parse (a string that is not UTF-8) without saying why.
-using GenerationServiceBase = v1::GenerationService::WithRawCallbackMethod_Generate<
+using GenerationServiceBase =
     v1::GenerationService::WithRawCallbackMethod_Tokenize<v1::GenerationService::WithRawCallbackMethod_Detokenize<
-        v1::GenerationService::WithCallbackMethod_ListModels<v1::GenerationService::Service>>>>;
+        v1::GenerationService::WithCallbackMethod_ListModels<AsyncGenerate>>>;
 
-// Thread-safe. gRPC's threads only queue the requests (client_work.h). A thread of the service's own ends streams that
-// nobody reads.
-class GenerationService final : public GenerationServiceBase {
+// What the service works with. All of it outlives the service; `random` is thread-safe.
+struct GenerationServiceParts {
+  const ServedModel& model;
+  const Clock& clock;
+  RandomSource& random;
+  Generator& generator;
+  ClientWork& work;
+  // Those of the loop that `generator` posts to.
+  rpc::EventQueue& events;
+};
+
+// Thread-safe. gRPC's threads and the one that accepts streams only queue the requests (client_work.h). Another thread
+// of the service's own ends streams that nobody reads.
+class GenerationService final : public GenerationServiceBase, public rpc::AcceptingService {
  public:
-  // All references outlive the service; `random` is thread-safe. The server is shut down before the service ends, so
-  // that no call and none of its work is left.
-  GenerationService(const ServedModel& model, const Clock& clock, RandomSource& random, Generator& generator,
-                    ClientWork& work, const UnreadOutputLimits& unread = {});
+  // The server is shut down before the service ends, so that no call and none of its work is left.
+  explicit GenerationService(const GenerationServiceParts& parts, const UnreadOutputLimits& unread = {});
   ~GenerationService() override;
 
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
-                                                       const grpc::ByteBuffer* message) override;
+  grpc::Service& service() override { return *this; }
+  void Prepare(grpc::ServerBuilder& builder) override;
+  void Accept() override;
+
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* message,
                                      grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* message,
@@ -45,17 +62,16 @@ class GenerationService final : public GenerationServiceBase {
   size_t AwaitRead(int64_t timeout_ms) { return unread_.AwaitRead(timeout_ms); }
 
  private:
+  void AwaitGenerate();
+  void Generate(const std::shared_ptr<GenerateStream>& stream);
   // Queues a call that `answer` answers: absl::StatusOr<Response>(Request).
   template <typename Request, typename Answer>
   grpc::ServerUnaryReactor* QueueUnary(const grpc::CallbackServerContext& context, const grpc::ByteBuffer* message,
                                        grpc::ByteBuffer* response, Answer answer);
 
-  const ServedModel& model_;
-  const Clock& clock_;
-  RandomSource& random_;
-  Generator& generator_;
-  ClientWork& work_;
+  const GenerationServiceParts parts_;
   UnreadOutput unread_;
+  std::optional<rpc::AcceptThread> accepting_;
   absl::Notification stopping_;
   std::thread sweeper_;
 };

@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "common/limits.h"
 #include "common/rpc/channel_cache.h"
+#include "common/rpc/event_queue.h"
 #include "common/rpc/grpc_server.h"
 #include "gtest/gtest.h"
 #include "router/testing/scripted_worker.h"
@@ -35,8 +36,14 @@ class GenerationServiceTest : public ::testing::Test {
     worker_ = std::make_unique<ScriptedWorker>(loop_, std::move(script));
     loop_.Start(*worker_);
     worker_->Join();
-    service_ = std::make_unique<GenerationService>(model_, MonotonicClock(), random_, generator_, work_, unread);
-    auto server = rpc::StartGrpcServer({.bind = "127.0.0.1", .services = {service_.get()}});
+    service_ = std::make_unique<GenerationService>(GenerationServiceParts{.model = model_,
+                                                                          .clock = MonotonicClock(),
+                                                                          .random = random_,
+                                                                          .generator = generator_,
+                                                                          .work = work_,
+                                                                          .events = events_},
+                                                   unread);
+    auto server = rpc::StartGrpcServer({.bind = "127.0.0.1", .accepting = {service_.get()}});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     grpc::ChannelArguments arguments = rpc::ClientChannelArguments();
@@ -109,7 +116,8 @@ class GenerationServiceTest : public ::testing::Test {
 
   const ServedModel model_ = TestModel();
   SeededRandom random_{1};
-  RouterLoop loop_{DispatcherOptions{}, MonotonicClock(), random_};
+  rpc::EventQueue events_;
+  RouterLoop loop_{DispatcherOptions{}, MonotonicClock(), random_, events_};
   std::unique_ptr<ScriptedWorker> worker_;
   Generator generator_{model_, MonotonicClock(), random_, loop_};
   absl::Notification release_;

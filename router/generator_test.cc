@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/event_queue.h"
 #include "common/testing/manual_clock.h"
 #include "gtest/gtest.h"
 #include "router/error_details.h"
@@ -77,7 +78,8 @@ class GeneratorTest : public ::testing::Test {
   const ServedModel model_ = TestModel();
   const ManualClock clock_{};
   SeededRandom random_{1};
-  RouterLoop loop_{DispatcherOptions{}, clock_, SystemRandom()};
+  rpc::EventQueue events_;
+  RouterLoop loop_{DispatcherOptions{}, clock_, SystemRandom(), events_};
   std::unique_ptr<ScriptedWorker> worker_;
   Generator generator_{model_, clock_, random_, loop_};
   std::shared_ptr<MemorySink> sink_ = std::make_shared<MemorySink>();

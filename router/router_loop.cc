@@ -13,8 +13,8 @@ namespace baton::router {
 // An idle loop checks its timers at least this often.
 constexpr int64_t kMaxIdleWaitNs = 100 * kNsPerMs;
 
-RouterLoop::RouterLoop(const DispatcherOptions& options, const Clock& clock, RandomSource& random)
-    : clock_(clock), dispatcher_(options, clock, random), mailbox_(kMaxMailboxEvents) {}
+RouterLoop::RouterLoop(const DispatcherOptions& options, const Clock& clock, RandomSource& random, LoopEvents& events)
+    : clock_(clock), events_(events), dispatcher_(options, clock, random), mailbox_(kMaxMailboxEvents) {}
 
 RouterLoop::~RouterLoop() { Stop(); }
 
@@ -25,7 +25,19 @@ void RouterLoop::Start(WorkerCalls& calls) {
 
 void RouterLoop::Stop() {
   mailbox_.Close();
+  events_.Wake();
   if (thread_.joinable()) thread_.join();
+}
+
+bool RouterLoop::Post(Task task) {
+  if (!mailbox_.Post(std::move(task))) return false;
+  events_.Wake();
+  return true;
+}
+
+void RouterLoop::PostWhenRoom(Task task) {
+  if (std::this_thread::get_id() == loop_thread_.load()) return task(dispatcher_);
+  if (mailbox_.PostWhenRoom(std::move(task))) events_.Wake();
 }
 
 absl::Status RouterLoop::Submit(std::shared_ptr<const JobSpec> job, std::shared_ptr<JobListener> listener) {
@@ -56,6 +68,7 @@ std::vector<ChoiceKey> RouterLoop::Drain(int64_t timeout_ms) {
 }
 
 void RouterLoop::Run() {
+  loop_thread_ = std::this_thread::get_id();
   while (true) {
     const bool stopping = mailbox_.closed();
     for (Task& task : mailbox_.Take()) task(dispatcher_);
@@ -64,9 +77,7 @@ void RouterLoop::Run() {
     const bool idle = dispatcher_.queued_jobs() == 0 && dispatcher_.running_jobs() == 0;
     if (draining_ && idle && !drained_.HasBeenNotified()) drained_.Notify();
     if (stopping) return;
-    const TimeNs now = clock_.Now();
-    const TimeNs next = dispatcher_.NextTimer();
-    if (next > now) mailbox_.Wait(std::min(next - now, kMaxIdleWaitNs));
+    events_.Wait(std::clamp<int64_t>(dispatcher_.NextTimer() - clock_.Now(), 0, kMaxIdleWaitNs));
   }
 }
 

@@ -1,7 +1,9 @@
-// The thread that owns the dispatcher. Services and worker calls post to it; it carries out the dispatcher's actions.
+// The thread that owns the dispatcher. Services post to it, the streams of workers and clients are among its events; it
+// carries out the dispatcher's actions.
 #ifndef BATON_ROUTER_ROUTER_LOOP_H_
 #define BATON_ROUTER_ROUTER_LOOP_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -10,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/notification.h"
 #include "common/clock.h"
+#include "common/loop_events.h"
 #include "common/mailbox.h"
 #include "router/dispatcher.h"
 
@@ -41,8 +44,9 @@ class RouterLoop {
   // Runs on the loop's thread, the only one that touches the dispatcher.
   using Task = std::function<void(Dispatcher&)>;
 
-  // `clock` and `random` outlive the loop, which alone uses `random` unless it is thread-safe.
-  RouterLoop(const DispatcherOptions& options, const Clock& clock, RandomSource& random);
+  // `clock`, `random` and `events` outlive the loop, which alone uses `random` unless it is thread-safe. The handlers
+  // of `events` run between tasks, and may do what a task may.
+  RouterLoop(const DispatcherOptions& options, const Clock& clock, RandomSource& random, LoopEvents& events);
   ~RouterLoop();
 
   // `calls` outlives the loop.
@@ -54,9 +58,10 @@ class RouterLoop {
   void Stop();
 
   // From any thread. False when the loop is overloaded or has stopped.
-  [[nodiscard]] bool Post(Task task) { return mailbox_.Post(std::move(task)); }
-  // From any thread but the loop's: blocks while the loop is overloaded. Drops the task once the loop has stopped.
-  void PostWhenRoom(Task task) { mailbox_.PostWhenRoom(std::move(task)); }
+  [[nodiscard]] bool Post(Task task);
+  // Blocks while the loop is overloaded. Drops the task once the loop has stopped. A handler of the loop's events,
+  // which must not wait for its own loop, runs the task at once; a task must not call this.
+  void PostWhenRoom(Task task);
 
   // Called within a task. Submits the job and keeps its listener until OnEnd; the listener of a refused job is never
   // called.
@@ -73,12 +78,14 @@ class RouterLoop {
   void Handle(const EndJob& action);
 
   const Clock& clock_;
+  LoopEvents& events_;
   Dispatcher dispatcher_;
   WorkerCalls* calls_ = nullptr;
   absl::flat_hash_map<ChoiceKey, std::shared_ptr<JobListener>> listeners_;
   bool draining_ = false;
   absl::Notification drained_;
   Mailbox<Task> mailbox_;
+  std::atomic<std::thread::id> loop_thread_;
   std::thread thread_;
 };
 

@@ -10,7 +10,7 @@
 
 namespace baton::router {
 
-// Thread-safe.
+// Used by the router's loop.
 class WorkerStream {
  public:
   virtual ~WorkerStream() = default;

@@ -11,6 +11,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/clock.h"
 #include "common/random.h"
+#include "common/rpc/event_queue.h"
 #include "common/rpc/wire.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -41,9 +42,9 @@ class Listener final : public router::JobListener {
 class Router {
  public:
   explicit Router(int port = 0)
-      : loop_(router::DispatcherOptions{}, MonotonicClock(), SystemRandom()),
+      : loop_(router::DispatcherOptions{}, MonotonicClock(), SystemRandom(), events_),
         server_({.bind = "127.0.0.1", .port = port, .members = {.model = "tiny"}}, MonotonicClock(), SystemRandom(),
-                loop_) {
+                loop_, events_) {
     absl::Status listening = server_.Listen();
     EXPECT_TRUE(listening.ok()) << listening;
   }
@@ -79,6 +80,7 @@ class Router {
   }
 
  private:
+  rpc::EventQueue events_;
   router::RouterLoop loop_;
   router::ClusterServer server_;
 };

@@ -82,6 +82,10 @@ absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options) {
     unknown_calls = std::make_unique<UnknownCalls>(options.what);
     builder.RegisterCallbackGenericService(unknown_calls.get());
   }
+  for (AcceptingService* accepting : options.accepting) {
+    builder.RegisterService(&accepting->service());
+    accepting->Prepare(builder);
+  }
   BATON_ASSIGN_OR_RETURN(
       GrpcServer result,
       BuildGrpcServer(builder, {.bind = options.bind, .port = options.port, .clients = options.clients},
@@ -90,6 +94,7 @@ absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options) {
   for (const std::string& name : options.live_names) {
     result.server->GetHealthCheckService()->SetServingStatus(name, true);
   }
+  for (AcceptingService* accepting : options.accepting) accepting->Accept();
   if (options.serving != nullptr) options.serving->Attach(*result.server, options.health_names);
   return result;
 }

@@ -72,10 +72,22 @@ class ServingState {
   std::vector<std::string> names_ ABSL_GUARDED_BY(mutex_);
 };
 
+// A service of a server that accepts its calls on a thread of its own (event_queue.h).
+class AcceptingService {
+ public:
+  virtual ~AcceptingService() = default;
+  virtual grpc::Service& service() = 0;
+  // Before the server is built, which registers the service.
+  virtual void Prepare(grpc::ServerBuilder& builder) = 0;
+  // The server has been built.
+  virtual void Accept() = 0;
+};
+
 struct GrpcServerOptions {
   std::string bind;
   int port = 0;
   std::vector<grpc::Service*> services = {};
+  std::vector<AcceptingService*> accepting = {};
   // Full names of services whose health is `serving`, which outlives the server; "" means the server as a whole.
   std::vector<std::string> health_names = {};
   // Full names of services that serve as long as the server does. Health knows no others.
