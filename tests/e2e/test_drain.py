@@ -55,10 +55,13 @@ def test_a_worker_that_drains_ends_its_streams_while_another_gets_the_new_reques
         with worker(router) as one, worker(router) as other:
             await_workers(router, 2)
             expected = client.generate(PROMPT, LONG).token_ids
+            # The router learns what a worker holds by heartbeats.
+            busy = lambda: [w["pid"] for w in router.workers() if w["used_blocks"] > 0]
+            wait_until(lambda: not busy(), WAIT_S, "the blocks of the first request to be given back")
             running = Background(client, PROMPT, LONG)
             running.wait_running()
-            (busy,) = (w["pid"] for w in router.workers() if w["used_blocks"] > 0)
-            draining, free = (one, other) if one.pid == busy else (other, one)
+            pid = wait_until(busy, WAIT_S, "the worker of the stream to say so")[0]
+            draining, free = (one, other) if one.pid == pid else (other, one)
             draining.signal(signal.SIGTERM)
             wait_until(lambda: "draining" in [w["state"] for w in router.workers()], WAIT_S, "the router to hear of it")
             assert client.generate(PROMPT, SHORT).token_ids == expected[:SHORT["max_tokens"]]
