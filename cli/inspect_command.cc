@@ -1,6 +1,5 @@
 #include "cli/inspect_command.h"
 
-#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -8,9 +7,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "cli/input_file.h"
+#include "cli/model_facts.h"
 #include "cli/model_loading.h"
+#include "cli/model_report.h"
 #include "cli/options.h"
 #include "cli/process.h"
 #include "common/status.h"
@@ -27,12 +27,15 @@ struct InspectFlags {
   std::string model;
   std::optional<std::string> text, file;
   std::vector<int32_t> token_ids;
+  ModelReportOptions report;
   bool json = false;
 };
 
 absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const std::string& model) {
   BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(model));
-  return tokenizer::Tokenizer::Create(loaded.file->tokenizer());
+  auto tokenizer = tokenizer::Tokenizer::Create(loaded.file->tokenizer());
+  if (!tokenizer.ok()) return loaded.Blame(tokenizer.status());
+  return tokenizer;
 }
 
 absl::Status Tokenize(const InspectFlags& flags) {
@@ -63,62 +66,14 @@ absl::Status Detokenize(const InspectFlags& flags) {
   return absl::OkStatus();
 }
 
-Json ConfigJson(const modelfile::ModelConfig& config) {
-  Json json = {{"architecture", config.architecture},
-               {"name", config.name},
-               {"hidden_size", config.hidden_size},
-               {"layers", config.layers},
-               {"heads", config.heads},
-               {"kv_heads", config.kv_heads},
-               {"head_dim", config.head_dim},
-               {"ffn_size", config.ffn_size},
-               {"vocab_size", config.vocab_size},
-               {"context_length", config.context_length},
-               {"rope_theta", config.rope_theta},
-               {"rms_norm_eps", config.rms_norm_eps}};
-  if (config.sliding_window > 0) {
-    json["sliding_window"] = config.sliding_window;
-    json["sliding_layers"] = std::count(config.sliding_layers.begin(), config.sliding_layers.end(), true);
-  }
-  return json;
-}
-
-Json InspectJson(const LoadedModelFile& loaded) {
-  Json json;
-  json["name"] = loaded.name;
-  json["config"] = ConfigJson(loaded.file->config());
-  json["weights_digest"] = loaded.file->WeightsDigest().ToHex();
-  for (const modelfile::MetadataEntry& entry : loaded.file->metadata()) json["metadata"][entry.key] = entry.value;
-  for (const modelfile::TensorView& tensor : loaded.file->tensors()) {
-    json["tensors"].push_back({{"name", tensor.name},
-                               {"type", modelfile::TensorTypeName(tensor.type)},
-                               {"rows", tensor.rows},
-                               {"cols", tensor.cols},
-                               {"bytes", tensor.bytes}});
-  }
-  return json;
-}
-
 absl::Status Inspect(const InspectFlags& flags) {
-  BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags.model));
-  const Json json = InspectJson(loaded);
+  std::optional<int64_t> memory_bytes;
+  if (!flags.report.memory.empty()) memory_bytes = static_cast<int64_t>(ParseByteSize(flags.report.memory));
+  BATON_ASSIGN_OR_RETURN(const ModelFacts facts, GatherModelFacts(flags.model, memory_bytes));
   if (flags.json) {
-    std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
-    return absl::OkStatus();
-  }
-  std::cout << loaded.name << "\n\n";
-  for (const auto& [key, value] : json["config"].items()) {
-    std::cout << absl::StreamFormat("  %-16s %s\n", key, value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  std::cout << "\nmetadata\n";
-  for (const modelfile::MetadataEntry& entry : loaded.file->metadata()) {
-    std::cout << absl::StreamFormat("  %-42s %-10s %s\n", entry.key, entry.type, entry.value);
-  }
-  std::cout << "\ntensors\n";
-  for (const modelfile::TensorView& tensor : loaded.file->tensors()) {
-    std::cout << absl::StreamFormat("  %-32s %-5s %8d x %-6d %10d bytes\n", tensor.name,
-                                    std::string(modelfile::TensorTypeName(tensor.type)), tensor.rows, tensor.cols,
-                                    tensor.bytes);
+    std::cout << ModelFactsJson(facts).dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+  } else {
+    std::cout << ModelFactsText(facts, flags.report) << std::flush;
   }
   return absl::OkStatus();
 }
@@ -151,9 +106,14 @@ void AddTokenizeCommands(CLI::App& app, int& exit_code) {
 
 void AddInspectCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<InspectFlags>();
-  CLI::App* command = app.add_subcommand("inspect", "shows the architecture, sizes, types and metadata of a model");
+  CLI::App* command =
+      app.add_subcommand("inspect", "shows what a model is, what it takes and whether it can be served");
   AddModelPosition(*command, flags->model);
-  command->add_flag("--json", flags->json);
+  command->add_option("--memory", flags->report.memory, "says what fits into this memory of a worker, such as 8GiB")
+      ->check(ByteSize());
+  command->add_flag("--metadata", flags->report.metadata, "shows the metadata too");
+  command->add_flag("--tensors", flags->report.tensors, "lists the tensors too");
+  command->add_flag("--json", flags->json, "prints everything for programs");
   SetCallback(*command, flags, Inspect, exit_code);
 }
 

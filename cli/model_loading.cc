@@ -14,16 +14,33 @@ constexpr absl::Duration kLongLoad = absl::Seconds(1);
 
 }  // namespace
 
-absl::StatusOr<LoadedModelFile> LoadModelFile(const std::string& model, const std::string& served_name) {
-  BATON_ASSIGN_OR_RETURN(const std::string path, modelfile::ResolveModel(model));
+absl::Status LoadedModelFile::Blame(const absl::Status& status) const {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+}
+
+absl::StatusOr<LoadedModelFile> ResolveModelFile(const std::string& model) {
   LoadedModelFile loaded;
+  BATON_ASSIGN_OR_RETURN(loaded.path, modelfile::ResolveModel(model));
   // "." and "models/name/" have no file name; the name of their folder stands for it.
-  std::filesystem::path file = std::filesystem::absolute(path).lexically_normal();
+  std::filesystem::path file = std::filesystem::absolute(loaded.path).lexically_normal();
   if (file.filename().empty()) file = file.parent_path();
   loaded.name = (file.extension() == ".gguf" ? file.stem() : file.filename()).string();
-  if (!served_name.empty()) loaded.name = served_name;
-  BATON_ASSIGN_OR_RETURN(loaded.file, modelfile::OpenModelFile(path));
   return loaded;
+}
+
+absl::StatusOr<LoadedModelFile> LoadModelFile(const std::string& model, const std::string& served_name) {
+  BATON_ASSIGN_OR_RETURN(LoadedModelFile loaded, ResolveModelFile(model));
+  if (!served_name.empty()) loaded.name = served_name;
+  BATON_ASSIGN_OR_RETURN(loaded.file, modelfile::OpenModelFile(loaded.path));
+  return loaded;
+}
+
+absl::StatusOr<router::ServedModel> LoadServedModel(const std::string& model, const std::string& served_name) {
+  BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(model, served_name));
+  absl::StatusOr<router::ServedModel> served = router::ServedModel::Create(loaded.name, *loaded.file);
+  if (!served.ok()) return loaded.Blame(served.status());
+  return served;
 }
 
 std::string DescribeWeights(const LoadedModelFile& loaded, const engine::CpuModelOptions& options) {
@@ -39,7 +56,12 @@ std::string DescribeWeights(const LoadedModelFile& loaded, const engine::CpuMode
 
 absl::StatusOr<std::unique_ptr<engine::ModelRunner>> LoadRunner(const LoadedModelFile& loaded,
                                                                 engine::CpuModelOptions options, bool shows_progress) {
-  if (!shows_progress) return engine::LoadCpuModel(*loaded.file, options);
+  const auto load = [&]() -> absl::StatusOr<std::unique_ptr<engine::ModelRunner>> {
+    auto runner = engine::LoadCpuModel(*loaded.file, options);
+    if (!runner.ok()) return loaded.Blame(runner.status());
+    return runner;
+  };
+  if (!shows_progress) return load();
   engine::LoadProgress progress;
   options.progress = &progress;
   const ProgressLine line(
@@ -50,7 +72,7 @@ absl::StatusOr<std::unique_ptr<engine::ModelRunner>> LoadRunner(const LoadedMode
                                packed, total);
       },
       kLongLoad);
-  return engine::LoadCpuModel(*loaded.file, options);
+  return load();
 }
 
 double Mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "engine/cpu_model.h"
 #include "modelfile/model_file.h"
+#include "router/served_model.h"
 
 namespace baton::cli {
 
@@ -15,15 +16,24 @@ struct LoadedModelFile {
   // The name by which clients ask for it: the one that the user gave, else the name in the store, of the file without
   // folder and ".gguf", or of the directory. Every process of a cluster has the same.
   std::string name;
+  std::string path;
   std::unique_ptr<modelfile::ModelFile> file;
+
+  // The same status, with the path before its message.
+  absl::Status Blame(const absl::Status& status) const;
 };
 
+// Finds MODEL without opening it: `file` is null.
+absl::StatusOr<LoadedModelFile> ResolveModelFile(const std::string& model);
 absl::StatusOr<LoadedModelFile> LoadModelFile(const std::string& model, const std::string& served_name = "");
+
+// What a router serves. An error names the file.
+absl::StatusOr<router::ServedModel> LoadServedModel(const std::string& model, const std::string& served_name = "");
 
 // One line about what options.weights does to the file; empty when the option is not set.
 std::string DescribeWeights(const LoadedModelFile& loaded, const engine::CpuModelOptions& options);
 
-// Calls engine::LoadCpuModel. Shows a progress line if asked to and if loading takes long.
+// Calls engine::LoadCpuModel. An error names the file. Shows a progress line if asked to and if loading takes long.
 absl::StatusOr<std::unique_ptr<engine::ModelRunner>> LoadRunner(const LoadedModelFile& loaded,
                                                                 engine::CpuModelOptions options, bool shows_progress);
 

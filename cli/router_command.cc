@@ -42,11 +42,6 @@ struct RouterCommandFlags {
   std::string served_model_name;
 };
 
-absl::StatusOr<router::ServedModel> LoadServedModel(const RouterCommandFlags& flags) {
-  BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags.model, flags.served_model_name));
-  return router::ServedModel::Create(loaded.name, *loaded.file);
-}
-
 // Gives the requests that run `timeout_ms` to end, and their clients the rest of it to read what they have not read
 // yet.
 void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::GenerationService& generation) {
@@ -64,7 +59,7 @@ void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::GenerationServi
 }
 
 absl::Status Run(const RouterCommandFlags& flags) {
-  BATON_ASSIGN_OR_RETURN(const router::ServedModel model, LoadServedModel(flags));
+  BATON_ASSIGN_OR_RETURN(const router::ServedModel model, LoadServedModel(flags.model, flags.served_model_name));
   router::DispatcherOptions options;
   options.max_queued_jobs = flags.router.max_queued_jobs;
   options.placing.local_prefill_tokens = flags.router.local_prefill_tokens;

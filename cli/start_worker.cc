@@ -69,9 +69,10 @@ absl::Status AllocateKvMemory(const EngineFlags& flags, const std::string& bind,
   kvtransfer::TransportOptions transport{.bind = bind};
   BATON_ASSIGN_OR_RETURN(transport.kind, kvtransfer::ParseTransportKind(flags.transport));
   BATON_ASSIGN_OR_RETURN(parts.transport, kvtransfer::MakeTransport(transport));
-  const uint64_t block_bytes = parts.runner->kv_layout().block_bytes();
-  const uint64_t blocks = ParseByteSize(flags.kv_memory) / block_bytes;
-  const uint64_t least = 2 * static_cast<uint64_t>(parts.runner->kv_layout().groups().count());
+  const KvLayout layout = parts.runner->kv_layout();
+  const uint64_t block_bytes = layout.block_bytes();
+  const uint64_t blocks = layout.BlocksIn(ParseByteSize(flags.kv_memory));
+  const uint64_t least = 2 * static_cast<uint64_t>(layout.groups().count());
   if (blocks < least || blocks > static_cast<uint64_t>(std::numeric_limits<int32_t>::max())) {
     return absl::InvalidArgumentError(absl::StrCat("--kv-memory ", flags.kv_memory, " holds ", blocks, " blocks of ",
                                                    block_bytes, " bytes: give at least ", least));

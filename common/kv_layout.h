@@ -105,6 +105,10 @@ struct KvLayout {
   }
   // What one token takes in the blocks of all groups together.
   size_t token_bytes() const { return static_cast<size_t>(groups().count()) * block_bytes() / kBlockTokens; }
+  // What a token takes that no window reaches any more.
+  size_t token_bytes_beyond_window() const { return static_cast<size_t>(groups().full) * block_bytes() / kBlockTokens; }
+  // How many blocks a pool of this many bytes has.
+  uint64_t BlocksIn(uint64_t bytes) const { return bytes / block_bytes(); }
   std::string ToString() const;
   friend bool operator==(const KvLayout&, const KvLayout&) = default;
 };

@@ -51,6 +51,8 @@ int64_t PackedWeightBytes(const modelfile::ModelFile& file, Numerics numerics, W
   return static_cast<int64_t>(bytes);
 }
 
+absl::Status CheckCpuModel(const modelfile::ModelFile& file) { return CheckTransformerWeights(file); }
+
 int KernelThreads(int threads) {
   if (threads > 0) return threads;
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);

@@ -23,6 +23,9 @@ int KernelThreads(int threads);
 // Bytes of the packed matrices of a model.
 int64_t PackedWeightBytes(const modelfile::ModelFile& file, Numerics numerics, Weights weights);
 
+// What LoadCpuModel refuses in a file, whatever the options, without packing its weights. The errors are the same.
+absl::Status CheckCpuModel(const modelfile::ModelFile& file);
+
 // Copies what it needs: `file` may be closed afterwards. UNIMPLEMENTED, INVALID_ARGUMENT or NOT_FOUND (a tensor is
 // missing or of the wrong shape), naming the tensor.
 absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::ModelFile& file,

@@ -21,6 +21,8 @@ std::string_view IsaName(Isa isa) {
   return "unknown";
 }
 
+std::string_view NumericsName(Numerics numerics) { return numerics == Numerics::kExact ? "exact" : "fp32"; }
+
 std::string_view WeightsName(Weights weights) {
   switch (weights) {
     case Weights::kAuto:
@@ -50,7 +52,7 @@ absl::StatusOr<KvDtype> ChooseKvDtype(Numerics numerics, std::optional<KvDtype> 
   const KvDtype chosen = asked.value_or(is_exact ? KvDtype::kBf16 : KvDtype::kF32);
   if (is_exact ? chosen == KvDtype::kBf16 || chosen == KvDtype::kInt8 : chosen == KvDtype::kF32) return chosen;
   return absl::InvalidArgumentError(absl::StrFormat("%s does not go with numerics %s, which take %s",
-                                                    ToAbsl(KvDtypeName(chosen)), is_exact ? "exact" : "fp32",
+                                                    ToAbsl(KvDtypeName(chosen)), ToAbsl(NumericsName(numerics)),
                                                     is_exact ? "bf16 or int8" : "f32"));
 }
 

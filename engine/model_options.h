@@ -19,6 +19,8 @@ namespace baton::engine {
 // `fp32`: dequantized weights, float activations and float KV; the reference.
 enum class Numerics : uint8_t { kExact, kFp32 };
 
+std::string_view NumericsName(Numerics numerics);
+
 // How float matrices are packed at load: as they are (kAuto), or in blocks of 32 like those of a file in Q8_0 (kInt8)
 // or Q4_1 (kInt4). With kInt4 embedding and head become Q8_0, because they lose most by rounding. Matrices that the
 // file holds quantized stay as they are, and so do vectors.

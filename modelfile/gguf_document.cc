@@ -1,5 +1,6 @@
 #include "modelfile/gguf_document.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 
@@ -25,6 +26,16 @@ absl::Status WrongType(std::string_view key, const GgufValue& value, std::string
                                                  "; fetch the file again or use another conversion of the model"));
 }
 
+// The first of these numbers of digits always suffices for a number that was written with as many, the last for any.
+template <typename T>
+std::string ShowWithDigits(T value, int first, int last) {
+  for (int digits = first; digits < last; ++digits) {
+    std::string text = absl::StrFormat("%.*g", digits, value);
+    if (static_cast<T>(std::strtod(text.c_str(), nullptr)) == value) return text;
+  }
+  return absl::StrFormat("%.*g", last, value);
+}
+
 std::string ShowElement(const GgufValue& value, size_t index) {
   switch (value.type) {
     case GgufType::kString:
@@ -32,9 +43,9 @@ std::string ShowElement(const GgufValue& value, size_t index) {
     case GgufType::kBool:
       return value.bytes[index] != 0 ? "true" : "false";
     case GgufType::kF32:
-      return absl::StrFormat("%.7g", Load<float>(value, index));
+      return ShowFloat(Load<float>(value, index));
     case GgufType::kF64:
-      return absl::StrFormat("%.16g", Load<double>(value, index));
+      return ShowFloat(Load<double>(value, index));
     case GgufType::kU64:
       return absl::StrCat(Load<uint64_t>(value, index));
     default:
@@ -43,6 +54,9 @@ std::string ShowElement(const GgufValue& value, size_t index) {
 }
 
 }  // namespace
+
+std::string ShowFloat(float value) { return ShowWithDigits(value, 7, 9); }
+std::string ShowFloat(double value) { return ShowWithDigits(value, 15, 17); }
 
 std::optional<int64_t> GgufInteger(const GgufValue& value, size_t index) {
   switch (value.type) {

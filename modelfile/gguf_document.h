@@ -38,9 +38,12 @@ class GgufDocument {
   // INVALID_ARGUMENT says what is damaged and at which byte. UNIMPLEMENTED is for a version, byte order, tensor type or
   // number of dimensions that Baton does not read.
   static absl::StatusOr<GgufDocument> Parse(const uint8_t* data, size_t bytes);
+  // Reads a file also if it has tensors that Baton does not run. It gives stored() instead of tensors().
+  static absl::StatusOr<GgufDocument> ParseToDescribe(const uint8_t* data, size_t bytes);
 
   const std::vector<GgufEntry>& entries() const { return entries_; }
   const std::vector<TensorView>& tensors() const { return tensors_; }
+  const std::vector<StoredTensor>& stored() const { return stored_; }
   const GgufValue* Find(std::string_view key) const;
   const TensorView* FindTensor(std::string_view name) const;
 
@@ -57,6 +60,7 @@ class GgufDocument {
 
   std::vector<GgufEntry> entries_;
   std::vector<TensorView> tensors_;
+  std::vector<StoredTensor> stored_;
   absl::flat_hash_map<absl::string_view, size_t> entry_index_;
   absl::flat_hash_map<std::string, size_t> tensor_index_;
 };
@@ -68,6 +72,9 @@ std::optional<int64_t> GgufInteger(const GgufValue& value, size_t index);
 std::string ShowGgufValue(const GgufValue& value);
 // Such as "array of 49152 string" or "u32".
 std::string ShowGgufType(const GgufValue& value);
+// The shortest decimal number that is this float or double: 1e-05, not 9.999999747378752e-06.
+std::string ShowFloat(float value);
+std::string ShowFloat(double value);
 // Text from a file, made safe for an error message: escaped and shortened.
 std::string ShowText(std::string_view text);
 

@@ -1,64 +1,99 @@
 #include "modelfile/gguf_format.h"
 
 #include <array>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/check.h"
 
 namespace baton::modelfile {
 namespace {
 
-struct TypeFacts {
-  std::string_view name;
-  int block_elements;
-  size_t block_bytes;
-  uint32_t gguf_id;
-};
-
-// By TensorType. A block of 32 elements has, in Q8_0, an fp16 scale and 32 int8; in Q4_0 an fp16 scale and 32 nibbles,
-// to which Q4_1 adds an fp16 minimum and Q5_0 adds 32 fifth bits. A block of 256 elements has, in Q4_K and Q5_K, an
-// fp16 scale and minimum, 8 factors of 6 bits for each of these in 12 bytes, in Q5_K the fifth bits, and nibbles; in
-// Q6_K nibbles, the upper 2 bits, 16 int8 factors and an fp16 scale.
-constexpr std::array<TypeFacts, 10> kTypes = {{
-    {"F32", 1, 4, 0},
-    {"F16", 1, 2, 1},
-    {"BF16", 1, 2, 30},
-    {"Q8_0", 32, 34, 8},
-    {"Q4_0", 32, 18, 2},
-    {"Q4_1", 32, 20, 3},
-    {"Q5_0", 32, 22, 6},
-    {"Q4_K", 256, 144, 12},
-    {"Q5_K", 256, 176, 13},
-    {"Q6_K", 256, 210, 14},
+// By ggml's number. No name: ggml does not use the number, or no longer. A block of 32 elements has, in Q8_0, an fp16
+// scale and 32 int8; in Q4_0 an fp16 scale and 32 nibbles, to which Q4_1 adds an fp16 minimum and Q5_0 adds 32 fifth
+// bits. A block of 256 elements has, in Q4_K and Q5_K, an fp16 scale and minimum, 8 factors of 6 bits for each of these
+// in 12 bytes, in Q5_K the fifth bits, and nibbles; in Q6_K nibbles, the upper 2 bits, 16 int8 factors and an fp16
+// scale. Baton does not compute with the types that are not in kRunTypes, so only the sizes of their blocks matter.
+constexpr std::array<GgmlType, 40> kGgmlTypes = {{
+    {"F32", 1, 4},
+    {"F16", 1, 2},
+    {"Q4_0", 32, 18},
+    {"Q4_1", 32, 20},
+    {},
+    {},
+    {"Q5_0", 32, 22},
+    {"Q5_1", 32, 24},
+    {"Q8_0", 32, 34},
+    {"Q8_1", 32, 36},
+    {"Q2_K", 256, 84},
+    {"Q3_K", 256, 110},
+    {"Q4_K", 256, 144},
+    {"Q5_K", 256, 176},
+    {"Q6_K", 256, 210},
+    {"Q8_K", 256, 292},
+    {"IQ2_XXS", 256, 66},
+    {"IQ2_XS", 256, 74},
+    {"IQ3_XXS", 256, 98},
+    {"IQ1_S", 256, 50},
+    {"IQ4_NL", 32, 18},
+    {"IQ3_S", 256, 110},
+    {"IQ2_S", 256, 82},
+    {"IQ4_XS", 256, 136},
+    {"I8", 1, 1},
+    {"I16", 1, 2},
+    {"I32", 1, 4},
+    {"I64", 1, 8},
+    {"F64", 1, 8},
+    {"IQ1_M", 256, 56},
+    {"BF16", 1, 2},
+    {},
+    {},
+    {},
+    {"TQ1_0", 256, 54},
+    {"TQ2_0", 256, 66},
+    {},
+    {},
+    {},
+    {"MXFP4", 32, 17},
 }};
 
-// By ggml's number; "" for a number that ggml does not use or no longer uses.
-constexpr std::array<std::string_view, 40> kGgmlNames = {
-    "F32",    "F16",   "Q4_0",  "Q4_1",   "",      "",      "Q5_0",    "Q5_1",   "Q8_0",    "Q8_1",
-    "Q2_K",   "Q3_K",  "Q4_K",  "Q5_K",   "Q6_K",  "Q8_K",  "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S",
-    "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "I8",    "I16",   "I32",     "I64",    "F64",     "IQ1_M",
-    "BF16",   "",      "",      "",       "TQ1_0", "TQ2_0", "",        "",       "",        "MXFP4"};
+// ggml's number of each TensorType.
+constexpr std::array<uint32_t, 10> kRunTypes = {0, 1, 30, 8, 2, 3, 6, 12, 13, 14};
 
-const TypeFacts& Facts(TensorType type) {
-  const auto index = static_cast<size_t>(type);
-  BATON_CHECK(index < kTypes.size());
-  return kTypes[index];
-}
+const GgmlType& Facts(TensorType type) { return kGgmlTypes[GgufTensorTypeId(type)]; }
 
 }  // namespace
 
 std::string_view TensorTypeName(TensorType type) { return Facts(type).name; }
 int TensorBlockElements(TensorType type) { return Facts(type).block_elements; }
 size_t TensorBlockBytes(TensorType type) { return Facts(type).block_bytes; }
-uint32_t GgufTensorTypeId(TensorType type) { return Facts(type).gguf_id; }
+
+uint32_t GgufTensorTypeId(TensorType type) {
+  const auto index = static_cast<size_t>(type);
+  BATON_CHECK(index < kRunTypes.size());
+  return kRunTypes[index];
+}
 
 std::optional<TensorType> TensorTypeFromGguf(uint32_t id) {
-  for (size_t i = 0; i < kTypes.size(); ++i) {
-    if (kTypes[i].gguf_id == id) return static_cast<TensorType>(i);
+  for (size_t i = 0; i < kRunTypes.size(); ++i) {
+    if (kRunTypes[i] == id) return static_cast<TensorType>(i);
   }
   return std::nullopt;
 }
 
-std::string_view GgufTensorTypeIdName(uint32_t id) { return id < kGgmlNames.size() ? kGgmlNames[id] : ""; }
+const GgmlType* FindGgmlType(uint32_t id) {
+  return id < kGgmlTypes.size() && !kGgmlTypes[id].name.empty() ? &kGgmlTypes[id] : nullptr;
+}
+
+std::string TensorTypesThatRun() {
+  std::vector<std::string> names;
+  for (const uint32_t id : kRunTypes) names.emplace_back(kGgmlTypes[id].name);
+  const std::string last = std::move(names.back());
+  names.pop_back();
+  return absl::StrCat(absl::StrJoin(names, ", "), " and ", last);
+}
 
 std::string_view GgufTypeName(GgufType type) {
   constexpr std::array<std::string_view, kGgufTypes> kNames = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",

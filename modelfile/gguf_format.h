@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "modelfile/tensor_view.h"
@@ -38,9 +39,20 @@ size_t GgufTypeBytes(GgufType type);
 
 // The number that stands for `type` in a file.
 uint32_t GgufTensorTypeId(TensorType type);
-// None for a type that Baton does not run; GgufTensorTypeIdName then gives ggml's name for it, or "" if it has none.
+// None for a type that Baton does not run.
 std::optional<TensorType> TensorTypeFromGguf(uint32_t id);
-std::string_view GgufTensorTypeIdName(uint32_t id);
+
+// A type of ggml's, whether or not Baton runs it. Elements of a row are stored in blocks.
+struct GgmlType {
+  std::string_view name;
+  int block_elements = 0;
+  size_t block_bytes = 0;
+};
+// Null for a number that ggml does not use.
+const GgmlType* FindGgmlType(uint32_t id);
+
+// For error messages: the names of all types that Baton runs.
+std::string TensorTypesThatRun();
 
 }  // namespace baton::modelfile
 

@@ -4,11 +4,17 @@
 #include <cstdint>
 
 #include "common/check.h"
+#include "modelfile/model_description.h"
 #include "modelfile/model_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   using namespace baton::modelfile;  // NOLINT: one function
+  const auto description = DescribeGguf(data, bytes);
+  if (!description.ok()) {
+    BATON_CHECK(description.status().message().find('\n') == std::string::npos) << description.status();
+  }
   const auto file = ParseGguf(data, bytes);
+  BATON_CHECK(!file.ok() || description.ok()) << "a file that runs cannot be described";
   if (!file.ok()) {
     BATON_CHECK(file.status().message().find('\n') == std::string::npos) << file.status();
     return 0;

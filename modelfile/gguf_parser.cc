@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -24,7 +25,8 @@ constexpr size_t kMinStringBytes = 8;
 
 class GgufParser {
  public:
-  GgufParser(const uint8_t* data, size_t bytes) : data_(data), bytes_(bytes), cursor_(data, bytes) {}
+  GgufParser(const uint8_t* data, size_t bytes, bool describes)
+      : data_(data), bytes_(bytes), describes_(describes), cursor_(data, bytes) {}
 
   absl::StatusOr<GgufDocument> Run() {
     BATON_RETURN_IF_ERROR(ParseHeader());
@@ -35,17 +37,15 @@ class GgufParser {
   }
 
  private:
-  // Offset of the tensor's data in the data section.
+  // Where the tensor's data lies in the data section.
   struct Extent {
     uint64_t begin = 0;
     uint64_t end = 0;
-    size_t tensor = 0;
+    std::string_view name;
     size_t info_offset = 0;
   };
-  struct Shape {
-    uint64_t cols = 1;
-    uint64_t rows = 1;
-  };
+  // As the file has them: the columns come first.
+  using Dims = std::vector<uint64_t>;
 
   absl::Status ParseHeader();
   absl::Status ParseMetadata();
@@ -56,12 +56,14 @@ class GgufParser {
   absl::Status ParseAlignment();
   absl::Status ParseTensorInfos();
   absl::Status ParseTensorInfo();
-  absl::StatusOr<Shape> ParseShape(std::string_view what);
-  absl::StatusOr<TensorType> ParseTensorType(std::string_view what);
+  absl::StatusOr<Dims> ParseDims(std::string_view what);
+  absl::StatusOr<uint32_t> ParseTensorType(std::string_view what);
+  absl::Status AddTensor(std::string_view name, const Dims& dims, uint32_t type);
   absl::Status PlaceTensors();
 
   const uint8_t* const data_;
   const size_t bytes_;
+  const bool describes_;
   GgufCursor cursor_;
   GgufDocument document_;
   std::vector<Extent> extents_;
@@ -182,14 +184,13 @@ absl::Status GgufParser::ParseAlignment() {
 }
 
 absl::Status GgufParser::ParseTensorInfos() {
-  document_.tensors_.reserve(tensor_count_);
   extents_.reserve(tensor_count_);
   for (size_t i = 0; i < tensor_count_; ++i) BATON_RETURN_IF_ERROR(ParseTensorInfo());
   return absl::OkStatus();
 }
 
 absl::Status GgufParser::ParseTensorInfo() {
-  const size_t index = document_.tensors_.size();
+  const size_t index = extents_.size();
   const size_t info_offset = cursor_.offset();
   BATON_ASSIGN_OR_RETURN(const std::string_view name,
                          cursor_.ReadString(kMaxTensorNameBytes, absl::StrCat("the name of tensor ", index)));
@@ -198,92 +199,110 @@ absl::Status GgufParser::ParseTensorInfo() {
   if (!document_.tensor_index_.emplace(std::string(name), index).second) {
     return DamagedAt(info_offset, absl::StrCat(what, " stands twice"));
   }
-  BATON_ASSIGN_OR_RETURN(const Shape shape, ParseShape(what));
-  BATON_ASSIGN_OR_RETURN(const TensorType type, ParseTensorType(what));
+  BATON_ASSIGN_OR_RETURN(const Dims dims, ParseDims(what));
+  BATON_ASSIGN_OR_RETURN(const uint32_t type, ParseTensorType(what));
   BATON_ASSIGN_OR_RETURN(const uint64_t begin, cursor_.Read<uint64_t>(absl::StrCat("the offset of ", what)));
 
-  const auto block_elements = static_cast<uint64_t>(TensorBlockElements(type));
-  if (shape.cols % block_elements != 0) {
-    return DamagedAt(info_offset, absl::StrCat(what, " has rows of ", shape.cols, " elements, not a multiple of ",
-                                               block_elements, " as ", ToAbsl(TensorTypeName(type)), " needs"));
+  const GgmlType& facts = *FindGgmlType(type);
+  const auto block_elements = static_cast<uint64_t>(facts.block_elements);
+  if (dims[0] % block_elements != 0) {
+    return DamagedAt(info_offset, absl::StrCat(what, " has rows of ", dims[0], " elements, not a multiple of ",
+                                               block_elements, " as ", ToAbsl(facts.name), " needs"));
   }
-  uint64_t bytes = 0;
+  uint64_t bytes = dims[0] / block_elements;
+  bool is_impossible = __builtin_mul_overflow(bytes, facts.block_bytes, &bytes);
+  for (size_t d = 1; d < dims.size(); ++d) is_impossible |= __builtin_mul_overflow(bytes, dims[d], &bytes);
   uint64_t end = 0;
-  if (__builtin_mul_overflow(shape.rows, shape.cols / block_elements, &bytes) ||
-      __builtin_mul_overflow(bytes, TensorBlockBytes(type), &bytes) || __builtin_add_overflow(begin, bytes, &end)) {
+  if (is_impossible || __builtin_add_overflow(begin, bytes, &end)) {
     return DamagedAt(info_offset, absl::StrCat(what, " has an impossible size"));
   }
   if (begin % alignment_ != 0) {
     return DamagedAt(info_offset,
                      absl::StrCat(what, " begins at offset ", begin, ", not a multiple of the alignment ", alignment_));
   }
-  document_.tensors_.push_back({.name = std::string(name),
-                                .type = type,
-                                .rows = static_cast<int64_t>(shape.rows),
-                                .cols = static_cast<int64_t>(shape.cols),
-                                .bytes = static_cast<size_t>(bytes)});
-  extents_.push_back({.begin = begin, .end = end, .tensor = index, .info_offset = info_offset});
+  extents_.push_back({.begin = begin, .end = end, .name = name, .info_offset = info_offset});
+  if (!describes_) return AddTensor(name, dims, type);
+  document_.stored_.push_back({.name = std::string(name),
+                               .type = std::string(facts.name),
+                               .shape = std::vector<int64_t>(dims.rbegin(), dims.rend()),
+                               .bytes = bytes});
   return absl::OkStatus();
 }
 
-// A file stores the fastest dimension first: columns, then rows. Any further dimension must be 1.
-absl::StatusOr<GgufParser::Shape> GgufParser::ParseShape(std::string_view what) {
+absl::StatusOr<GgufParser::Dims> GgufParser::ParseDims(std::string_view what) {
   const size_t offset = cursor_.offset();
-  BATON_ASSIGN_OR_RETURN(const uint32_t dims,
+  BATON_ASSIGN_OR_RETURN(const uint32_t count,
                          cursor_.Read<uint32_t>(absl::StrCat("the number of dimensions of ", ToAbsl(what))));
-  if (dims == 0 || dims > kMaxTensorDims) {
-    return DamagedAt(offset, absl::StrCat(ToAbsl(what), " has ", dims, " dimensions, must be 1 to ", kMaxTensorDims));
+  if (count == 0 || count > kMaxTensorDims) {
+    return DamagedAt(offset, absl::StrCat(ToAbsl(what), " has ", count, " dimensions, must be 1 to ", kMaxTensorDims));
   }
-  std::array<uint64_t, kMaxTensorDims> size = {1, 1, 1, 1};
-  for (uint32_t d = 0; d < dims; ++d) {
-    BATON_ASSIGN_OR_RETURN(size[d], cursor_.Read<uint64_t>(absl::StrCat("a dimension of ", ToAbsl(what))));
-    if (size[d] == 0 || size[d] > kMaxTensorDim) {
+  Dims dims(count);
+  for (uint64_t& size : dims) {
+    BATON_ASSIGN_OR_RETURN(size, cursor_.Read<uint64_t>(absl::StrCat("a dimension of ", ToAbsl(what))));
+    if (size == 0 || size > kMaxTensorDim) {
       return DamagedAt(offset,
-                       absl::StrCat(ToAbsl(what), " has a dimension of ", size[d], ", must be 1 to ", kMaxTensorDim));
+                       absl::StrCat(ToAbsl(what), " has a dimension of ", size, ", must be 1 to ", kMaxTensorDim));
     }
   }
-  if (size[2] != 1 || size[3] != 1) {
-    return absl::UnimplementedError(
-        absl::StrCat(ToAbsl(what), " has ", dims, " dimensions: Baton runs vectors and matrices; use another model"));
-  }
-  return Shape{.cols = size[0], .rows = size[1]};
+  return dims;
 }
 
-absl::StatusOr<TensorType> GgufParser::ParseTensorType(std::string_view what) {
+absl::StatusOr<uint32_t> GgufParser::ParseTensorType(std::string_view what) {
   const size_t offset = cursor_.offset();
   BATON_ASSIGN_OR_RETURN(const uint32_t id, cursor_.Read<uint32_t>(absl::StrCat("the type of ", ToAbsl(what))));
-  if (const std::optional<TensorType> type = TensorTypeFromGguf(id)) return *type;
-  const std::string_view name = GgufTensorTypeIdName(id);
-  if (name.empty()) return DamagedAt(offset, absl::StrCat(ToAbsl(what), " is of the unknown type number ", id));
-  return absl::UnimplementedError(absl::StrCat(ToAbsl(what), " is of type ", ToAbsl(name),
-                                               ": Baton runs F32, F16, BF16, Q8_0, Q4_0 and Q4_1; use the model in one "
-                                               "of these"));
+  if (FindGgmlType(id) != nullptr) return id;
+  return DamagedAt(offset, absl::StrCat(ToAbsl(what), " is of the unknown type number ", id));
+}
+
+absl::Status GgufParser::AddTensor(std::string_view name, const Dims& dims, uint32_t type) {
+  const std::optional<TensorType> run = TensorTypeFromGguf(type);
+  if (!run.has_value()) {
+    return absl::UnimplementedError(absl::StrCat("tensor ", ShowText(name), " is of type ",
+                                                 ToAbsl(FindGgmlType(type)->name), ": Baton runs ",
+                                                 TensorTypesThatRun(), "; use the model in one of these"));
+  }
+  const uint64_t rows = dims.size() > 1 ? dims[1] : 1;
+  if (std::any_of(dims.begin() + std::min<ptrdiff_t>(2, std::ssize(dims)), dims.end(),
+                  [](uint64_t size) { return size != 1; })) {
+    return absl::UnimplementedError(absl::StrCat("tensor ", ShowText(name), " has ", dims.size(),
+                                                 " dimensions: Baton runs vectors and matrices; use another model"));
+  }
+  const size_t row_bytes = dims[0] / static_cast<size_t>(TensorBlockElements(*run)) * TensorBlockBytes(*run);
+  document_.tensors_.push_back({.name = std::string(name),
+                                .type = *run,
+                                .rows = static_cast<int64_t>(rows),
+                                .cols = static_cast<int64_t>(dims[0]),
+                                .bytes = rows * row_bytes});
+  return absl::OkStatus();
 }
 
 absl::Status GgufParser::PlaceTensors() {
   const uint64_t infos_end = cursor_.offset();
   const uint64_t data_begin = (infos_end + alignment_ - 1) & ~(alignment_ - 1);
   if (tensor_count_ > 0 && data_begin > bytes_) return DamagedAt(bytes_, "the file ends before the tensor data");
-  for (const Extent& extent : extents_) {
-    TensorView& tensor = document_.tensors_[extent.tensor];
+  for (size_t i = 0; i < extents_.size(); ++i) {
+    const Extent& extent = extents_[i];
     if (extent.end > bytes_ - data_begin) {
-      return DamagedAt(extent.info_offset, absl::StrCat("tensor ", ShowText(tensor.name), " ends at byte ", data_begin,
+      return DamagedAt(extent.info_offset, absl::StrCat("tensor ", ShowText(extent.name), " ends at byte ", data_begin,
                                                         " + ", extent.end, ", the file at ", bytes_));
     }
-    tensor.data = data_ + data_begin + extent.begin;
+    if (!describes_) document_.tensors_[i].data = data_ + data_begin + extent.begin;
   }
   std::sort(extents_.begin(), extents_.end(), [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
   for (size_t i = 1; i < extents_.size(); ++i) {
     if (extents_[i].begin >= extents_[i - 1].end) continue;
-    return DamagedAt(extents_[i].info_offset,
-                     absl::StrCat("tensors ", ShowText(document_.tensors_[extents_[i - 1].tensor].name), " and ",
-                                  ShowText(document_.tensors_[extents_[i].tensor].name), " overlap"));
+    return DamagedAt(extents_[i].info_offset, absl::StrCat("tensors ", ShowText(extents_[i - 1].name), " and ",
+                                                           ShowText(extents_[i].name), " overlap"));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<GgufDocument> GgufDocument::Parse(const uint8_t* data, size_t bytes) {
-  return GgufParser(data, bytes).Run();
+  return GgufParser(data, bytes, /*describes=*/false).Run();
+}
+
+absl::StatusOr<GgufDocument> GgufDocument::ParseToDescribe(const uint8_t* data, size_t bytes) {
+  return GgufParser(data, bytes, /*describes=*/true).Run();
 }
 
 }  // namespace baton::modelfile

@@ -127,6 +127,7 @@ absl::Status ReadChatTemplate(const GgufDocument& document, TokenizerSpec* spec)
 absl::StatusOr<TokenizerSpec> ReadGgufTokenizer(const GgufDocument& document) {
   TokenizerSpec spec;
   BATON_ASSIGN_OR_RETURN(const std::optional<std::string_view> model, document.String("tokenizer.ggml.model"));
+  spec.source = "tokenizer.ggml.model";
   if (!model.has_value()) return spec;
   spec.model = std::string(*model);
   BATON_ASSIGN_OR_RETURN(const std::optional<std::string_view> pre, document.String("tokenizer.ggml.pre"));

@@ -1,6 +1,7 @@
 #include "modelfile/hf_config.h"
 
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -12,7 +13,7 @@
 namespace baton::modelfile {
 namespace {
 
-constexpr std::string_view kFile = "config.json";
+constexpr char kFile[] = "config.json";
 constexpr size_t kMaxEosIds = 32;
 
 absl::StatusOr<int32_t> RequiredInteger(const JsonFields& fields, HfIntegerRule rule) {
@@ -124,6 +125,27 @@ absl::Status ReadHfTheta(const JsonFields& fields, std::string_view key, float* 
   }
   *theta = static_cast<float>(*value);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<std::string_view>> OpenOptionalHfFile(HfFiles& files, const std::string& name) {
+  absl::StatusOr<std::string_view> text = files.Open(name);
+  if (text.status().code() == absl::StatusCode::kNotFound) return std::nullopt;
+  if (!text.ok()) return std::move(text).status();
+  return *text;
+}
+
+absl::StatusOr<std::optional<Json>> ReadOptionalHfJson(HfFiles& files, const std::string& name, uint64_t max_bytes) {
+  BATON_ASSIGN_OR_RETURN(const std::optional<std::string_view> text, OpenOptionalHfFile(files, name));
+  if (!text.has_value()) return std::nullopt;
+  BATON_ASSIGN_OR_RETURN(Json json, ParseJsonObject(*text, name, max_bytes));
+  return json;
+}
+
+absl::StatusOr<Json> OpenHfConfig(HfFiles& files) {
+  BATON_ASSIGN_OR_RETURN(std::optional<Json> config, ReadOptionalHfJson(files, kFile, kMaxHfJsonBytes));
+  if (config.has_value()) return *std::move(config);
+  return absl::NotFoundError(
+      "there is no config.json; name a .gguf file, or a directory with config.json, tokenizer.json and *.safetensors");
 }
 
 absl::StatusOr<HfConfig> ReadHfConfig(const Json& config) {

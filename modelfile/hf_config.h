@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "modelfile/hf_files.h"
 #include "modelfile/json_reader.h"
 #include "modelfile/model_file.h"
 
@@ -20,6 +22,14 @@ struct HfConfig {
   int32_t bos_id = -1;
   std::vector<int32_t> eos_ids;
 };
+
+// None when there is no such file.
+absl::StatusOr<std::optional<std::string_view>> OpenOptionalHfFile(HfFiles& files, const std::string& name);
+// None when there is no such file; INVALID_ARGUMENT, naming it, when it holds anything but a JSON object within
+// `max_bytes`.
+absl::StatusOr<std::optional<Json>> ReadOptionalHfJson(HfFiles& files, const std::string& name, uint64_t max_bytes);
+// The object in config.json. NOT_FOUND when there is none.
+absl::StatusOr<Json> OpenHfConfig(HfFiles& files);
 
 // INVALID_ARGUMENT names the key and what it must be; UNIMPLEMENTED names the model type or the variant (RoPE scaling,
 // biases, quantization, ...) that Baton does not run.

@@ -49,35 +49,17 @@ class DirectoryFiles final : public HfFiles {
   std::map<std::string, MappedFile> files_;
 };
 
-// None when there is no such file.
-absl::StatusOr<std::optional<std::string_view>> OpenOptional(HfFiles& files, const std::string& name) {
-  absl::StatusOr<std::string_view> text = files.Open(name);
-  if (text.status().code() == absl::StatusCode::kNotFound) return std::nullopt;
-  if (!text.ok()) return std::move(text).status();
-  return *text;
-}
-
-absl::StatusOr<std::optional<Json>> ReadOptional(HfFiles& files, const std::string& name, uint64_t max_bytes) {
-  BATON_ASSIGN_OR_RETURN(const std::optional<std::string_view> text, OpenOptional(files, name));
-  if (!text.has_value()) return std::nullopt;
-  BATON_ASSIGN_OR_RETURN(Json json, ParseJsonObject(*text, name, max_bytes));
-  return json;
-}
-
 class HfModelFile final : public ModelFile {
  public:
   explicit HfModelFile(std::unique_ptr<HfFiles> files) : files_(std::move(files)) {}
 
   absl::Status Read(const std::string& name) {
-    BATON_ASSIGN_OR_RETURN(const std::string_view text, files_->Open("config.json"));
-    BATON_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, "config.json", kMaxHfJsonBytes));
-    AddMetadata("config.", json);
+    BATON_ASSIGN_OR_RETURN(const Json json, OpenHfConfig(*files_));
     BATON_ASSIGN_OR_RETURN(HfConfig config, ReadHfConfig(json));
     config.model.name = name;
     BATON_ASSIGN_OR_RETURN(const std::optional<Json> generation_json,
-                           ReadOptional(*files_, "generation_config.json", kMaxHfJsonBytes));
+                           ReadOptionalHfJson(*files_, "generation_config.json", kMaxHfJsonBytes));
     if (generation_json.has_value()) {
-      AddMetadata("generation.", *generation_json);
       BATON_ASSIGN_OR_RETURN(HfGeneration generation, ReadHfGeneration(*generation_json));
       sampling_defaults_ = generation.sampling;
       if (!generation.eos_ids.empty()) config.eos_ids = std::move(generation.eos_ids);
@@ -97,7 +79,6 @@ class HfModelFile final : public ModelFile {
   const ModelConfig& config() const override { return config_; }
   const TokenizerSpec& tokenizer() const override { return tokenizer_; }
   const SamplingDefaults& sampling_defaults() const override { return sampling_defaults_; }
-  const std::vector<MetadataEntry>& metadata() const override { return metadata_; }
   const std::vector<TensorView>& tensors() const override { return tensors_; }
   const TensorView* Find(std::string_view name) const override {
     const auto it = index_.find(ToAbsl(name));
@@ -109,23 +90,18 @@ class HfModelFile final : public ModelFile {
   }
 
  private:
-  void AddMetadata(std::string_view prefix, const Json& json) {
-    for (const auto& [key, value] : json.items()) {
-      if (metadata_.size() >= kMaxMetadataEntries) return;
-      metadata_.push_back({absl::StrCat(ToAbsl(prefix), ShowText(key)), value.type_name(), ShowJson(value)});
-    }
-  }
-
   absl::Status ReadTokenizer(const HfConfig& config) {
-    BATON_ASSIGN_OR_RETURN(const std::optional<std::string_view> text, OpenOptional(*files_, "tokenizer.json"));
+    BATON_ASSIGN_OR_RETURN(const std::optional<std::string_view> text, OpenOptionalHfFile(*files_, "tokenizer.json"));
+    tokenizer_.source = "tokenizer.json";
     if (!text.has_value()) return absl::OkStatus();
     BATON_ASSIGN_OR_RETURN(const HfTokenizerJson json, ParseHfTokenizer(*text));
     BATON_ASSIGN_OR_RETURN(tokenizer_, ReadHfTokenizer(json, config.model.vocab_size));
     if (tokenizer_.bos_id < 0 && config.bos_id < config.model.vocab_size) tokenizer_.bos_id = config.bos_id;
     BATON_ASSIGN_OR_RETURN(const std::optional<Json> settings,
-                           ReadOptional(*files_, "tokenizer_config.json", kMaxHfJsonBytes));
+                           ReadOptionalHfJson(*files_, "tokenizer_config.json", kMaxHfJsonBytes));
     if (settings.has_value()) BATON_RETURN_IF_ERROR(ReadHfTokenizerConfig(*settings, &tokenizer_));
-    BATON_ASSIGN_OR_RETURN(const std::optional<std::string_view> chat, OpenOptional(*files_, "chat_template.jinja"));
+    BATON_ASSIGN_OR_RETURN(const std::optional<std::string_view> chat,
+                           OpenOptionalHfFile(*files_, "chat_template.jinja"));
     if (chat.has_value()) tokenizer_.chat_template = std::string(*chat);
     if (tokenizer_.chat_template.size() > kMaxChatTemplateBytes) {
       return absl::InvalidArgumentError(absl::StrCat("the chat template has ", tokenizer_.chat_template.size(),
@@ -150,7 +126,6 @@ class HfModelFile final : public ModelFile {
   }
 
   const std::unique_ptr<HfFiles> files_;
-  std::vector<MetadataEntry> metadata_;
   ModelConfig config_;
   TokenizerSpec tokenizer_;
   SamplingDefaults sampling_defaults_;
@@ -162,10 +137,12 @@ class HfModelFile final : public ModelFile {
 
 }  // namespace
 
+std::unique_ptr<HfFiles> OpenHfFiles(const std::string& path) { return std::make_unique<DirectoryFiles>(path); }
+
 absl::StatusOr<std::unique_ptr<ModelFile>> OpenHfDirectory(const std::string& path) {
   std::filesystem::path folder = std::filesystem::absolute(path).lexically_normal();
   if (folder.filename().empty()) folder = folder.parent_path();
-  return ParseHfModel(std::make_unique<DirectoryFiles>(path), folder.filename().string());
+  return ParseHfModel(OpenHfFiles(path), folder.filename().string());
 }
 
 absl::StatusOr<std::unique_ptr<ModelFile>> ParseHfModel(std::unique_ptr<HfFiles> files, const std::string& name) {

@@ -20,6 +20,9 @@ absl::StatusOr<std::unique_ptr<ModelFile>> OpenHfDirectory(const std::string& pa
 // The same for files from anywhere, for tests and fuzzers. `name` becomes ModelConfig::name.
 absl::StatusOr<std::unique_ptr<ModelFile>> ParseHfModel(std::unique_ptr<HfFiles> files, const std::string& name);
 
+// The files of the directory at `path`. Each of them is mapped when it is opened.
+std::unique_ptr<HfFiles> OpenHfFiles(const std::string& path);
+
 }  // namespace baton::modelfile
 
 #endif  // BATON_MODELFILE_HF_DIRECTORY_H_

@@ -63,16 +63,38 @@ absl::StatusOr<WeightMap> ReadIndex(std::string_view text) {
   return map;
 }
 
+absl::StatusOr<std::vector<std::string>> FindWeightFiles(HfFiles& files, WeightMap* map) {
+  const absl::StatusOr<std::string_view> index = files.Open(kIndexFile);
+  if (index.ok()) {
+    BATON_ASSIGN_OR_RETURN(*map, ReadIndex(*index));
+    std::vector<std::string> names;
+    for (const auto& [tensor, file] : *map) names.push_back(file);
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    return names;
+  }
+  if (index.status().code() != absl::StatusCode::kNotFound) return index.status();
+  std::vector<std::string> names = files.WeightFiles();
+  if (std::find(names.begin(), names.end(), kSingleFile) != names.end()) names = {kSingleFile};
+  if (names.empty()) {
+    return absl::NotFoundError("there is no model.safetensors; name a directory with *.safetensors files");
+  }
+  return names;
+}
+
+// The names of the files with weights; `map` gets the index, if there is one.
+absl::StatusOr<std::vector<std::string>> ListWeightFiles(HfFiles& files, WeightMap* map) {
+  BATON_ASSIGN_OR_RETURN(std::vector<std::string> names, FindWeightFiles(files, map));
+  if (names.size() <= kMaxHfShards) return names;
+  return absl::InvalidArgumentError(absl::StrCat("the weights are in ", names.size(), " files, limit ", kMaxHfShards));
+}
+
 class WeightsReader {
  public:
   WeightsReader(const HfConfig& config, HfFiles& files) : config_(config), files_(files) {}
 
   absl::StatusOr<std::vector<TensorView>> Read() {
-    BATON_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFiles());
-    if (names.size() > kMaxHfShards) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the weights are in ", names.size(), " files, limit ", kMaxHfShards));
-    }
+    BATON_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListWeightFiles(files_, &map_));
     for (const std::string& name : names) BATON_RETURN_IF_ERROR(ReadFile(name));
     for (const auto& [tensor, file] : map_) {
       if (!seen_.contains(tensor)) return Missing(file, tensor);
@@ -86,25 +108,6 @@ class WeightsReader {
   static absl::Status Missing(std::string_view file, std::string_view tensor) {
     return absl::InvalidArgumentError(
         absl::StrCat(ShowText(file), " lacks tensor ", ShowText(tensor), "; fetch the model again"));
-  }
-
-  absl::StatusOr<std::vector<std::string>> ListFiles() {
-    const absl::StatusOr<std::string_view> index = files_.Open(kIndexFile);
-    if (index.ok()) {
-      BATON_ASSIGN_OR_RETURN(map_, ReadIndex(*index));
-      std::vector<std::string> names;
-      for (const auto& [tensor, file] : map_) names.push_back(file);
-      std::sort(names.begin(), names.end());
-      names.erase(std::unique(names.begin(), names.end()), names.end());
-      return names;
-    }
-    if (index.status().code() != absl::StatusCode::kNotFound) return index.status();
-    std::vector<std::string> names = files_.WeightFiles();
-    if (std::find(names.begin(), names.end(), kSingleFile) != names.end()) names = {kSingleFile};
-    if (names.empty()) {
-      return absl::NotFoundError("there is no model.safetensors; name a directory with *.safetensors files");
-    }
-    return names;
   }
 
   absl::Status ReadFile(const std::string& name) {
@@ -158,6 +161,24 @@ class WeightsReader {
 
 absl::StatusOr<std::vector<TensorView>> ReadHfWeights(const HfConfig& config, HfFiles& files) {
   return WeightsReader(config, files).Read();
+}
+
+absl::StatusOr<HfStoredWeights> ListHfWeights(HfFiles& files) {
+  WeightMap map;
+  BATON_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListWeightFiles(files, &map));
+  HfStoredWeights stored;
+  for (const std::string& name : names) {
+    BATON_ASSIGN_OR_RETURN(const std::string_view bytes, files.Open(name));
+    stored.file_bytes += bytes.size();
+    BATON_ASSIGN_OR_RETURN(std::vector<SafetensorsTensor> tensors, ParseSafetensors(bytes, name));
+    for (SafetensorsTensor& tensor : tensors) {
+      stored.tensors.push_back({.name = std::move(tensor.name),
+                                .type = std::move(tensor.dtype),
+                                .shape = std::move(tensor.shape),
+                                .bytes = tensor.bytes});
+    }
+  }
+  return stored;
 }
 
 }  // namespace baton::modelfile

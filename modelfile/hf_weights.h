@@ -2,6 +2,7 @@
 #ifndef BATON_MODELFILE_HF_WEIGHTS_H_
 #define BATON_MODELFILE_HF_WEIGHTS_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,14 @@ namespace baton::modelfile {
 
 // Views into the bytes of `files`. A head that config.json ties to the embedding is left out.
 absl::StatusOr<std::vector<TensorView>> ReadHfWeights(const HfConfig& config, HfFiles& files);
+
+// Every tensor of the files with weights by its own name, of whatever type and shape, and the bytes of these files.
+struct HfStoredWeights {
+  std::vector<StoredTensor> tensors;
+  uint64_t file_bytes = 0;
+};
+// Checks each file by itself, and not whether the index agrees with them.
+absl::StatusOr<HfStoredWeights> ListHfWeights(HfFiles& files);
 
 }  // namespace baton::modelfile
 

@@ -20,11 +20,7 @@ namespace {
 class GgufModelFile final : public ModelFile {
  public:
   GgufModelFile(MappedFile mapping, GgufDocument document)
-      : mapping_(std::move(mapping)), document_(std::move(document)) {
-    for (const GgufEntry& entry : document_.entries()) {
-      metadata_.push_back({ShowText(entry.key), ShowGgufType(entry.value), ShowGgufValue(entry.value)});
-    }
-  }
+      : mapping_(std::move(mapping)), document_(std::move(document)) {}
 
   absl::Status Interpret() {
     BATON_ASSIGN_OR_RETURN(config_, ReadGgufConfig(document_));
@@ -35,7 +31,6 @@ class GgufModelFile final : public ModelFile {
 
   const ModelConfig& config() const override { return config_; }
   const TokenizerSpec& tokenizer() const override { return tokenizer_; }
-  const std::vector<MetadataEntry>& metadata() const override { return metadata_; }
   const std::vector<TensorView>& tensors() const override { return document_.tensors(); }
   const TensorView* Find(std::string_view name) const override { return document_.FindTensor(name); }
 
@@ -47,7 +42,6 @@ class GgufModelFile final : public ModelFile {
  private:
   const MappedFile mapping_;
   const GgufDocument document_;
-  std::vector<MetadataEntry> metadata_;
   ModelConfig config_;
   TokenizerSpec tokenizer_;
   mutable std::once_flag digest_once_;

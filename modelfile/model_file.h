@@ -28,13 +28,6 @@ struct SamplingDefaults {
   std::optional<float> repetition_penalty;
 };
 
-// One line of `baton inspect`, which shortens arrays.
-struct MetadataEntry {
-  std::string key;
-  std::string type;
-  std::string value;
-};
-
 // Immutable after Open; thread-safe.
 class ModelFile {
  public:
@@ -44,7 +37,6 @@ class ModelFile {
   virtual const TokenizerSpec& tokenizer() const = 0;
   // The values are not checked against any range. GGUF files have none.
   virtual const SamplingDefaults& sampling_defaults() const;
-  virtual const std::vector<MetadataEntry>& metadata() const = 0;
   virtual const std::vector<TensorView>& tensors() const = 0;
   // Looks a tensor up by GGUF's name ("blk.0.attn_q.weight"); null when absent.
   virtual const TensorView* Find(std::string_view name) const = 0;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace baton::modelfile {
 
@@ -27,6 +28,22 @@ struct TensorView {
   int64_t cols = 0;
   const uint8_t* data = nullptr;
   size_t bytes = 0;
+};
+
+// What a file states about a tensor, of whatever type and shape.
+struct StoredTensor {
+  std::string name;
+  std::string type;
+  // The dimension whose neighbours are contiguous comes last.
+  std::vector<int64_t> shape;
+  uint64_t bytes = 0;
+
+  // Both kinds of file bound the product.
+  int64_t elements() const {
+    int64_t product = 1;
+    for (const int64_t size : shape) product *= size;
+    return product;
+  }
 };
 
 }  // namespace baton::modelfile

@@ -17,7 +17,9 @@ enum class TokenType : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserD
 enum class SpacePrefix : uint8_t { kNone, kFirst, kEach };
 
 struct TokenizerSpec {
-  std::string model;          // "gpt2" is byte-level BPE, "llama" SentencePiece-style BPE
+  std::string model;  // "gpt2" is byte-level BPE, "llama" SentencePiece-style BPE; empty: there is none
+  // The file or the key in which a model of this kind has its tokenizer, for the error when it lacks it.
+  std::string source = "a tokenizer";
   std::string pre_tokenizer;  // for byte-level BPE: "smollm", "llama-bpe", ...
   std::vector<std::string> tokens;
   std::vector<TokenType> token_types;  // as many as tokens

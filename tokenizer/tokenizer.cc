@@ -32,6 +32,10 @@ absl::Status CheckId(std::string_view name, int32_t id, size_t vocab_size) {
 }
 
 absl::Status CheckSpec(const TokenizerSpec& spec) {
+  if (spec.model.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("the model has no tokenizer: ", spec.source, " is missing; fetch the model again, with it"));
+  }
   if (spec.model != kByteLevel && spec.model != kSentencePiece) {
     return absl::UnimplementedError(
         absl::StrCat("tokenizer model \"", spec.model,

@@ -105,8 +105,8 @@ Digest128 ProbeNumerics(Numerics numerics, KvDtype kv_dtype, const kernels::Kern
 std::string MakeFingerprint(const WeightsIdentity& weights, const KvLayout& layout, Numerics numerics,
                             const Digest128& probe) {
   const std::string rounded = weights.rounded_to.empty() ? "" : absl::StrCat("-", ToAbsl(weights.rounded_to));
-  return absl::StrFormat("%s-v%d/kv:%s/weights:%s%s/probe:%s", numerics == Numerics::kExact ? "exact" : "fp32",
-                         kNumericsVersion, layout.ToString(), weights.digest.ToHex(), rounded, probe.ToHex());
+  return absl::StrFormat("%s-v%d/kv:%s/weights:%s%s/probe:%s", ToAbsl(NumericsName(numerics)), kNumericsVersion,
+                         layout.ToString(), weights.digest.ToHex(), rounded, probe.ToHex());
 }
 
 }  // namespace baton::engine

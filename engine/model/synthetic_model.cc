@@ -111,7 +111,6 @@ class SyntheticModel final : public modelfile::ModelFile {
 
   const modelfile::ModelConfig& config() const override { return config_; }
   const modelfile::TokenizerSpec& tokenizer() const override { return tokenizer_; }
-  const std::vector<modelfile::MetadataEntry>& metadata() const override { return metadata_; }
   const std::vector<modelfile::TensorView>& tensors() const override { return tensors_; }
   const modelfile::TensorView* Find(std::string_view name) const override {
     for (const modelfile::TensorView& tensor : tensors_) {
@@ -140,7 +139,6 @@ class SyntheticModel final : public modelfile::ModelFile {
   SeededRandom random_;
   modelfile::ModelConfig config_;
   modelfile::TokenizerSpec tokenizer_;
-  std::vector<modelfile::MetadataEntry> metadata_;
   std::vector<std::vector<uint8_t>> data_;
   std::vector<modelfile::TensorView> tensors_;
 };

@@ -234,7 +234,6 @@ class Without final : public modelfile::ModelFile {
   Without(const modelfile::ModelFile& file, std::string name) : file_(file), name_(std::move(name)) {}
   const modelfile::ModelConfig& config() const override { return file_.config(); }
   const modelfile::TokenizerSpec& tokenizer() const override { return file_.tokenizer(); }
-  const std::vector<modelfile::MetadataEntry>& metadata() const override { return file_.metadata(); }
   const std::vector<modelfile::TensorView>& tensors() const override { return file_.tensors(); }
   const modelfile::TensorView* Find(std::string_view name) const override {
     return name == name_ ? nullptr : file_.Find(name);

@@ -21,7 +21,7 @@ constexpr int kPackBlocks = 16;
 absl::Status CheckMultiple(const char* what, int64_t value, int64_t unit) {
   if (value > 0 && value % unit == 0) return absl::OkStatus();
   return absl::UnimplementedError(
-      absl::StrFormat("%s is %d: only positive multiples of %d are supported", what, value, unit));
+      absl::StrFormat("the %s is %d, and Baton runs positive multiples of %d; use another model", what, value, unit));
 }
 
 absl::Status CheckConfig(const ModelConfig& c) {
@@ -46,6 +46,8 @@ absl::Status CheckConfig(const ModelConfig& c) {
 class Loader {
  public:
   Loader(const modelfile::ModelFile& file, const CpuModelOptions& options) : file_(file), options_(options) {}
+
+  bool Has(const std::string& name) const { return file_.Find(name) != nullptr; }
 
   absl::StatusOr<const TensorView*> Find(const std::string& name, int64_t rows, int64_t cols) const {
     const TensorView* const tensor = file_.Find(name);
@@ -146,29 +148,40 @@ absl::Status LoadLayer(Loader& loader, const ModelConfig& c, int index, Transfor
   return loader.Matrix(prefix + "ffn_down.weight", c.hidden_size, c.ffn_size, layer.down);
 }
 
-}  // namespace
-
-kernels::WeightFormat PackedFormat(const TensorView& matrix, Numerics numerics, Weights weights) {
-  return numerics == Numerics::kFp32 ? kernels::WeightFormat::kF32 : kernels::FormatOf(PackedType(matrix, weights));
-}
-
-absl::StatusOr<TransformerWeights> LoadTransformerWeights(const modelfile::ModelFile& file,
-                                                          const CpuModelOptions& options, kernels::ThreadPool& pool) {
-  TransformerWeights weights;
-  weights.config = file.config();
-  const ModelConfig& c = weights.config;
+// Finds every tensor and checks its shape. A head that is the embedding stays without rows.
+absl::Status CollectTensors(Loader& loader, const ModelConfig& c, TransformerWeights& weights) {
   BATON_RETURN_IF_ERROR(CheckConfig(c));
-  Loader loader(file, options);
   weights.layers.resize(static_cast<size_t>(c.layers));
   BATON_RETURN_IF_ERROR(loader.Matrix("token_embd.weight", c.vocab_size, c.hidden_size, weights.embedding));
   for (int i = 0; i < c.layers; ++i) {
     BATON_RETURN_IF_ERROR(LoadLayer(loader, c, i, weights.layers[static_cast<size_t>(i)]));
   }
   BATON_RETURN_IF_ERROR(loader.Norm("output_norm.weight", c.hidden_size, weights.output_norm));
-  const bool tied = file.Find("output.weight") == nullptr;
-  if (!tied) BATON_RETURN_IF_ERROR(loader.Matrix("output.weight", c.vocab_size, c.hidden_size, weights.head));
+  if (!loader.Has("output.weight")) return absl::OkStatus();
+  return loader.Matrix("output.weight", c.vocab_size, c.hidden_size, weights.head);
+}
+
+}  // namespace
+
+kernels::WeightFormat PackedFormat(const TensorView& matrix, Numerics numerics, Weights weights) {
+  return numerics == Numerics::kFp32 ? kernels::WeightFormat::kF32 : kernels::FormatOf(PackedType(matrix, weights));
+}
+
+absl::Status CheckTransformerWeights(const modelfile::ModelFile& file) {
+  const CpuModelOptions options;
+  Loader loader(file, options);
+  TransformerWeights unpacked;
+  return CollectTensors(loader, file.config(), unpacked);
+}
+
+absl::StatusOr<TransformerWeights> LoadTransformerWeights(const modelfile::ModelFile& file,
+                                                          const CpuModelOptions& options, kernels::ThreadPool& pool) {
+  TransformerWeights weights;
+  weights.config = file.config();
+  Loader loader(file, options);
+  BATON_RETURN_IF_ERROR(CollectTensors(loader, weights.config, weights));
   weights.storage = loader.Pack(pool);
-  if (tied) weights.head = weights.embedding;
+  if (weights.head.rows == 0) weights.head = weights.embedding;
   return weights;
 }
 

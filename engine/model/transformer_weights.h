@@ -42,6 +42,9 @@ struct TransformerWeights {
 // The format in which a matrix is packed.
 kernels::WeightFormat PackedFormat(const modelfile::TensorView& matrix, Numerics numerics, Weights weights);
 
+// Says what LoadTransformerWeights would refuse, without packing anything.
+absl::Status CheckTransformerWeights(const modelfile::ModelFile& file);
+
 // Packs every matrix on the pool's threads. RoPE partners become neighbours. Only the options numerics, weights and
 // progress matter here. The errors are those of LoadCpuModel.
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(const modelfile::ModelFile& file,

@@ -47,7 +47,6 @@ class RetypedModel final : public modelfile::ModelFile {
 
   const modelfile::ModelConfig& config() const override { return source_.config(); }
   const modelfile::TokenizerSpec& tokenizer() const override { return source_.tokenizer(); }
-  const std::vector<modelfile::MetadataEntry>& metadata() const override { return source_.metadata(); }
   const std::vector<TensorView>& tensors() const override { return tensors_; }
   const TensorView* Find(std::string_view name) const override {
     for (const TensorView& tensor : tensors_) {
