@@ -54,7 +54,7 @@ PRINTED = [
     ("build/release/bin/baton generate", r"\w+"), ("build/release/bin/baton chat", r"\w+"),
     ("build/release/bin/baton status", r"(?s)prefill.*decode|decode.*prefill"),
     ("baton bench serve", r"TTFT"), ("baton bench router", r"us a token"),
-    ("baton inspect", r"llama"), ("baton tokenize", r"^\d+\t"),
+    ("baton inspect", r"servable +yes"), ("baton tokenize", r"^\d+\t"),
     ("venv/bin/python client/example.py", r"(?s)Paris.*\nName a fruit\. .*Banana.*\nAnd another one\? .*"
                                           r"\nCANCELLED: .*\nDEADLINE_EXCEEDED: .*"
                                           r"\nINVALID_ARGUMENT: .* \(field: sampling\.top_p\)\n"),
