@@ -163,7 +163,7 @@ std::vector<Setting> SettingsOf(CLI::App& command, const std::string& name, cons
 }
 
 absl::Status CheckSetting(CLI::App& command, const Setting& setting) {
-  const absl::Status checked = CheckValues(*FindKey(command, setting.key), setting.values);
+  absl::Status checked = CheckValues(*FindKey(command, setting.key), setting.values);
   if (checked.ok()) return checked;
   return absl::InvalidArgumentError(absl::StrCat(setting.where, ": ", checked.message()));
 }

@@ -69,7 +69,7 @@ template <typename Proto>
 absl::Status FillFromFile(const std::string& flag, const std::string& path,
                           absl::Status (*parse)(const std::string&, Proto&), Proto& proto) {
   BATON_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(flag, path, kMaxInputBytes));
-  const absl::Status parsed = parse(text, proto);
+  absl::Status parsed = parse(text, proto);
   if (parsed.ok()) return parsed;
   return absl::InvalidArgumentError(absl::StrCat(flag, " ", path, ": ", parsed.message()));
 }

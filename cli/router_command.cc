@@ -93,9 +93,10 @@ absl::Status Run(const RouterCommandFlags& flags) {
                                              .vocab_size = model.config.vocab_size,
                                              .on_serving = [&serving](bool can_serve) { serving.Set(can_serve); }}},
                                 MonotonicClock(), SystemRandom(), loop, events);
-  const absl::Cleanup stop_clients = [&server] {
+  const absl::Cleanup stop_clients = [&server, &generation] {
     server.gate.reset();
     rpc::StopGrpcServer(*server.server, kServerStopMs);
+    generation.Stop();
   };
   BATON_RETURN_IF_ERROR(cluster.Listen());
   spdlog::info("waiting for workers of {} at {}; clients call {}", model.name, cluster.address(), server.address);

@@ -89,6 +89,7 @@ const GgmlType* FindGgmlType(uint32_t id) {
 
 std::string TensorTypesThatRun() {
   std::vector<std::string> names;
+  names.reserve(kRunTypes.size());
   for (const uint32_t id : kRunTypes) names.emplace_back(kGgmlTypes[id].name);
   const std::string last = std::move(names.back());
   names.pop_back();

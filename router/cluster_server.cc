@@ -46,18 +46,28 @@ ClusterServer::~ClusterServer() {
   if (server_ != nullptr) {
     loop_.PostWhenRoom([this](Dispatcher&) { members_.EndAll(absl::CancelledError("the router ends")); });
     rpc::StopGrpcServer(*server_, kEndMs);
+    accepting_->Stop();
+    absl::MutexLock lock(&mutex_);
+    const auto none_open = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return open_streams_ == 0; };
+    mutex_.Await(absl::Condition(&none_open));
   }
-  accepting_.reset();
   loop_.Stop();
 }
 
+void ClusterServer::CountOpen(int change) {
+  absl::MutexLock lock(&mutex_);
+  open_streams_ += change;
+}
+
 void ClusterServer::AwaitNextWorker() {
+  if (accepting_->stopping()) return;
   next_ = std::make_shared<ClusterStream>(static_cast<ClusterStream::Owner&>(*this), events_);
   next_->Connect(service_, accepting_->queue());
 }
 
 void ClusterServer::OnConnected(ClusterStream& stream, bool ok) {
   if (!ok) return;
+  CountOpen(1);
   loop_.PostWhenRoom([this, connected = std::move(next_)](Dispatcher& dispatcher) {
     streams_[connected.get()] = connected;
     Adopt(*connected, dispatcher);
@@ -94,6 +104,9 @@ void ClusterServer::OnClosed(ClusterStream& stream) {
   members_.OnClosed(*dispatcher_, stream);
 }
 
-void ClusterServer::OnDone(ClusterStream& stream) { streams_.erase(&stream); }
+void ClusterServer::OnDone(ClusterStream& stream) {
+  streams_.erase(&stream);
+  CountOpen(-1);
+}
 
 }  // namespace baton::router

@@ -11,8 +11,10 @@
 #include <optional>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "common/limits.h"
 #include "common/random.h"
@@ -48,6 +50,8 @@ class ClusterServer final : private ClusterStream::Owner {
 
  private:
   void AwaitNextWorker();
+  // From the accepting thread and the loop.
+  void CountOpen(int change) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnConnected(ClusterStream& stream, bool ok) override;
   // The rest on the loop.
   void Adopt(ClusterStream& stream, Dispatcher& dispatcher);
@@ -68,6 +72,10 @@ class ClusterServer final : private ClusterStream::Owner {
   absl::flat_hash_map<ClusterStream*, std::shared_ptr<ClusterStream>> streams_;
   // The streams whose worker has to say hello.
   int joining_ = 0;
+
+  // Streams that are a worker's call and not done.
+  absl::Mutex mutex_;
+  int open_streams_ ABSL_GUARDED_BY(mutex_) = 0;
 
   // The accepting thread's, until it ends: the stream of the next worker.
   std::shared_ptr<ClusterStream> next_;

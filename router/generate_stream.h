@@ -51,6 +51,7 @@ class GenerateStream final : public GenerationSink, private UnreadOutput::Stream
   }
 
   const grpc::ServerContext& context() const { return context_; }
+  size_t message_bytes() const { return message_.Length(); }
   // Takes the request.
   grpc::ByteBuffer TakeMessage();
   // Once, before anybody else knows the stream. A client that is gone already shows in cancelled() alone.

@@ -92,7 +92,6 @@ GenerationService::GenerationService(const GenerationServiceParts& parts, const 
 }
 
 GenerationService::~GenerationService() {
-  accepting_.reset();
   stopping_.Notify();
   sweeper_.join();
 }
@@ -104,7 +103,13 @@ void GenerationService::Accept() {
   accepting_->Start();
 }
 
+void GenerationService::Stop() {
+  accepting_->Stop();
+  unread_.AwaitNone();
+}
+
 void GenerationService::AwaitGenerate() {
+  if (accepting_->stopping()) return;
   GenerateStream::Await(*this, accepting_->queue(), parts_.events, unread_,
                         [this](const std::shared_ptr<GenerateStream>& stream) {
                           AwaitGenerate();
@@ -122,9 +127,8 @@ void GenerationService::Generate(const std::shared_ptr<GenerateStream>& stream) 
     if (!parts_.work.Drop(id)) return parts_.generator.Cancel(id);
     WriteFailed(absl::CancelledError("the client cancelled or is gone"), *cancelled);
   });
-  grpc::ByteBuffer message = stream->TakeMessage();
-  WorkTask task = {.id = call.id, .bytes = message.Length(), .deadline = call.deadline};
-  task.run = [this, stream, call = std::move(call), bytes = std::move(message)](const absl::Status& status) mutable {
+  WorkTask task = {.id = call.id, .bytes = stream->message_bytes(), .deadline = call.deadline};
+  task.run = [this, stream, call = std::move(call), bytes = stream->TakeMessage()](const absl::Status& status) mutable {
     if (!status.ok()) return WriteFailed(status, *stream);
     v1::GenerateRequest proto;
     if (!Parse(bytes, &proto)) return WriteFailed(Unparsable("GenerateRequest"), *stream);

@@ -43,13 +43,14 @@ struct GenerationServiceParts {
 // of the service's own ends streams that nobody reads.
 class GenerationService final : public GenerationServiceBase, public rpc::AcceptingService {
  public:
-  // The server is shut down before the service ends, so that no call and none of its work is left.
+  // The server is shut down, and Stop has returned, before the service ends or its parts do.
   explicit GenerationService(const GenerationServiceParts& parts, const UnreadOutputLimits& unread = {});
   ~GenerationService() override;
 
   grpc::Service& service() override { return *this; }
   void Prepare(grpc::ServerBuilder& builder) override;
   void Accept() override;
+  void Stop() override;
 
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* message,
                                      grpc::ByteBuffer* response) override;

@@ -29,6 +29,7 @@ class GenerationServiceTest : public ::testing::Test {
  protected:
   ~GenerationServiceTest() override {
     if (server_.server != nullptr) rpc::StopGrpcServer(*server_.server, 0);
+    if (service_ != nullptr) service_->Stop();
     loop_.Stop();
   }
 

@@ -49,6 +49,11 @@ void UnreadOutput::Sweep() {
   }
 }
 
+void UnreadOutput::AwaitNone() {
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(this, &UnreadOutput::HasNone));
+}
+
 size_t UnreadOutput::AwaitRead(int64_t timeout_ms) {
   absl::MutexLock lock(&mutex_);
   mutex_.AwaitWithTimeout(absl::Condition(this, &UnreadOutput::AllRead), absl::Milliseconds(timeout_ms));

@@ -62,6 +62,8 @@ class UnreadOutput {
   void Sweep() ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits until no stream is left whose job has ended, at most for the time. How many are left.
   size_t AwaitRead(int64_t timeout_ms) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns when all streams have been removed.
+  void AwaitNone() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct EndedStream {
@@ -75,6 +77,7 @@ class UnreadOutput {
     bool has_ended = false;
   };
 
+  bool HasNone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return streams_.empty(); }
   bool AllRead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_.empty(); }
   void BreakTheWorst() ABSL_LOCKS_EXCLUDED(mutex_);
   void Break(Stream& stream, Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

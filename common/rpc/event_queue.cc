@@ -2,8 +2,6 @@
 
 #include <grpc/support/time.h>
 
-#include <utility>
-
 namespace baton::rpc {
 
 EventQueue::~EventQueue() {
@@ -47,16 +45,24 @@ void EventQueue::Wake() {
   if (next == State::kAlarmSet) alarm_.Set(&queue_, gpr_now(GPR_CLOCK_MONOTONIC), nullptr);
 }
 
-AcceptThread::AcceptThread(std::unique_ptr<grpc::ServerCompletionQueue> queue) : queue_(std::move(queue)) {}
-
 AcceptThread::~AcceptThread() {
+  Stop();
+  if (stopping_) return;
+  // The server could not be built.
   queue_->Shutdown();
-  // A server that could not be built has no thread.
-  if (thread_.joinable()) {
-    thread_.join();
-  } else {
-    Run();
-  }
+  Run();
+}
+
+// The thread shuts its queue down itself: nobody may wait for a call after that.
+void AcceptThread::Stop() {
+  if (!thread_.joinable()) return;
+  alarm_.Set(queue_.get(), gpr_now(GPR_CLOCK_MONOTONIC), &stop_);
+  thread_.join();
+}
+
+void AcceptThread::OnStop(bool) {
+  stopping_ = true;
+  queue_->Shutdown();
 }
 
 void AcceptThread::Start() {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "common/loop_events.h"
 
@@ -63,21 +64,28 @@ class EventQueue final : public LoopEvents {
   grpc::Alarm alarm_;
 };
 
-// A thread that waits for new calls of a server. It is to run as long as the server: the server's Shutdown returns
-// before this ends.
+// A thread that waits for new calls of a server, and runs as long as the server.
 class AcceptThread {
  public:
-  explicit AcceptThread(std::unique_ptr<grpc::ServerCompletionQueue> queue);
+  explicit AcceptThread(std::unique_ptr<grpc::ServerCompletionQueue> queue) : queue_(std::move(queue)) {}
   ~AcceptThread();
 
   // Once the server has been built.
   void Start();
+  // The server's Shutdown has returned. Calls that came before are still told.
+  void Stop();
+  // On the thread: no call may be waited for any more.
+  bool stopping() const { return stopping_; }
   grpc::ServerCompletionQueue& queue() { return *queue_; }
 
  private:
   void Run();
+  void OnStop(bool ok);
 
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  OperationOf<AcceptThread> stop_{this, &AcceptThread::OnStop};
+  grpc::Alarm alarm_;
+  bool stopping_ = false;
   std::thread thread_;
 };
 

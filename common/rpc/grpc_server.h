@@ -81,6 +81,8 @@ class AcceptingService {
   virtual void Prepare(grpc::ServerBuilder& builder) = 0;
   // The server has been built.
   virtual void Accept() = 0;
+  // The server has been shut down: returns when no call is left, for which others that serve the calls must still run.
+  virtual void Stop() = 0;
 };
 
 struct GrpcServerOptions {
