@@ -3,7 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <fstream>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -11,23 +11,27 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "bench/load/grpc_client.h"
 #include "bench/load/latency_plot.h"
 #include "bench/load/load_report.h"
 #include "bench/load/load_runner.h"
+#include "bench/load/load_setting.h"
 #include "bench/load/openai_client.h"
 #include "bench/load/progress.h"
 #include "bench/load/summary.h"
 #include "bench/load/workload.h"
 #include "cli/input_file.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/output_file.h"
 #include "cli/process.h"
 #include "common/status.h"
 
 namespace baton::cli {
 namespace {
 
-constexpr int kShownErrors = 5;
 // In an open loop, this many requests may wait for a slow server before the generator holds further ones back.
 constexpr int kOpenLoopConcurrency = 256;
 constexpr int kOpenAiVocabulary = 32000;
@@ -61,16 +65,19 @@ struct Connection {
   std::string target;
   std::string model;
   int32_t vocab_size = 0;
+  std::optional<bench::ClusterShape> cluster;
 };
 
 absl::StatusOr<Connection> ConnectGrpc(const ServeBenchFlags& flags) {
   auto client = std::make_unique<bench::GrpcClient>(
       bench::GrpcClientOptions{.target = flags.target, .model = flags.model, .timeout_ms = flags.timeout_ms});
   BATON_ASSIGN_OR_RETURN(const v1::Model model, client->FindModel());
+  std::optional<bench::ClusterShape> cluster = client->FindCluster(model.name());
   return Connection{.client = std::move(client),
                     .target = flags.target,
                     .model = model.name(),
-                    .vocab_size = flags.vocab_size > 0 ? flags.vocab_size : model.vocab_size()};
+                    .vocab_size = flags.vocab_size > 0 ? flags.vocab_size : model.vocab_size(),
+                    .cluster = cluster};
 }
 
 absl::StatusOr<Connection> ConnectOpenAi(const ServeBenchFlags& flags) {
@@ -122,53 +129,104 @@ absl::Status WarmUp(const ServeBenchFlags& flags, absl::Span<const bench::Planne
   bench::LoadProgress progress;
   const bench::LoadProgressLine line("warm-up", static_cast<int>(first.size()), progress, MonotonicClock());
   const std::vector<bench::RequestRecord> records = bench::RunLoad(first, options, client, MonotonicClock(), progress);
-  if (!records.empty() && progress.failed == static_cast<int>(records.size())) return records.front().status;
-  return absl::OkStatus();
+  if (records.empty() || progress.failed < static_cast<int>(records.size())) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "all ", records.size(), " requests of the warm-up failed: ", bench::CountErrors(records).front().text));
 }
 
-absl::Status WritePlot(const std::string& path, const std::string& svg) {
-  std::ofstream file(path, std::ios::binary);
-  file << svg;
-  file.close();
-  if (!file) return absl::InvalidArgumentError(absl::StrCat("--plot: cannot write ", path));
-  return absl::OkStatus();
+bench::LengthRange RangeOf(absl::Span<const bench::PlannedRequest> plan, int bench::PlannedRequest::*length) {
+  const auto [least, most] = std::minmax_element(
+      plan.begin(), plan.end(), [length](const auto& a, const auto& b) { return a.*length < b.*length; });
+  return {(*least).*length, (*most).*length};
 }
 
-absl::Status Serve(const ServeBenchFlags& flags) {
+bench::LoadSetting SettingOf(const ServeBenchFlags& flags, const Connection& connection,
+                             absl::Span<const bench::PlannedRequest> plan) {
+  bench::LoadSetting setting{.backend = flags.backend,
+                             .target = connection.target,
+                             .model = connection.model,
+                             .cluster = connection.cluster,
+                             .date = absl::Now(),
+                             .num_prompts = static_cast<int>(plan.size()),
+                             .prompt_tokens = RangeOf(plan, &bench::PlannedRequest::prompt_tokens),
+                             .output_tokens = RangeOf(plan, &bench::PlannedRequest::output_tokens),
+                             .max_concurrency = Concurrency(flags),
+                             .request_rate = flags.request_rate,
+                             .trace = std::filesystem::path(flags.trace).filename(),
+                             .warmup = flags.warmup,
+                             .timeout_ms = flags.timeout_ms,
+                             .seed = flags.seed,
+                             .slo = flags.slo};
+  // A range that was asked for is the same for every seed.
+  if (flags.trace.empty()) {
+    setting.prompt_tokens = bench::ParseLengthRange(flags.prompt_tokens).value_or(setting.prompt_tokens);
+    setting.output_tokens = bench::ParseLengthRange(flags.output_tokens).value_or(setting.output_tokens);
+  }
+  return setting;
+}
+
+// Runs the plan to its end, or until a signal comes, whose number it leaves in `signal_number`.
+std::vector<bench::RequestRecord> RunPlan(absl::Span<const bench::PlannedRequest> plan, bench::LoadRunOptions options,
+                                          bench::LoadClient& client, int& signal_number) {
+  absl::Notification stop;
+  options.stop = &stop;
+  const Interrupt interrupt([&] {
+    stop.Notify();
+    client.CancelAll();
+  });
+  bench::LoadProgress progress;
+  const bench::LoadProgressLine line("bench", static_cast<int>(plan.size()), progress, MonotonicClock());
+  std::vector<bench::RequestRecord> records = bench::RunLoad(plan, options, client, MonotonicClock(), progress);
+  signal_number = interrupt.signal_number();
+  return records;
+}
+
+void Print(const ServeBenchFlags& flags, const bench::LoadSetting& setting, const bench::LoadSummary& summary,
+           absl::Span<const bench::RequestRecord> records) {
+  if (flags.json) {
+    std::cout << bench::LoadJson(setting, summary, records, flags.records).dump() << std::endl;
+  } else {
+    std::cout << bench::LoadTable(setting, summary, records) << std::flush;
+  }
+}
+
+absl::Status OutcomeOf(const bench::LoadSetting& setting, const bench::LoadSummary& summary,
+                       absl::Span<const bench::RequestRecord> records) {
+  if (setting.is_interrupted) {
+    return absl::CancelledError(absl::StrCat("interrupted after ", summary.completed + summary.failed, " of ",
+                                             setting.num_prompts, " requests; the report covers these alone"));
+  }
+  if (summary.failed == 0) return absl::OkStatus();
+  const std::vector<bench::ErrorCount> errors = bench::CountErrors(records);
+  return absl::UnavailableError(absl::StrCat(summary.failed, " of ", records.size(), " requests failed, ",
+                                             errors.size() == 1 ? "all" : "most",
+                                             " of them with: ", errors.front().text));
+}
+
+// When a signal ended the load, its number is in `signal_number` afterwards.
+absl::Status Serve(const ServeBenchFlags& flags, int& signal_number) {
   BATON_ASSIGN_OR_RETURN(const std::vector<bench::PlannedRequest> plan, MakePlan(flags));
+  std::optional<OutputFile> plot;
+  if (!flags.plot.empty()) {
+    BATON_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open("--plot", flags.plot));
+    plot.emplace(std::move(file));
+  }
   BATON_ASSIGN_OR_RETURN(const Connection connection,
                          flags.backend == "grpc" ? ConnectGrpc(flags) : ConnectOpenAi(flags));
   const bench::LoadRunOptions options{
       .concurrency = Concurrency(flags), .seed = flags.seed, .vocab_size = connection.vocab_size};
   BATON_RETURN_IF_ERROR(WarmUp(flags, plan, options, *connection.client));
+  bench::LoadSetting setting = SettingOf(flags, connection, plan);
   const double cpu_before = CpuSeconds();
-  bench::LoadProgress progress;
-  std::vector<bench::RequestRecord> records;
-  {
-    const bench::LoadProgressLine line("bench", static_cast<int>(plan.size()), progress, MonotonicClock());
-    records = bench::RunLoad(plan, options, *connection.client, MonotonicClock(), progress);
-  }
+  const std::vector<bench::RequestRecord> records = RunPlan(plan, options, *connection.client, signal_number);
   const bench::LoadSummary summary = bench::Summarize(records, flags.slo);
-  const bench::LoadSetting setting{.backend = flags.backend,
-                                   .target = connection.target,
-                                   .model = connection.model,
-                                   .num_prompts = static_cast<int>(plan.size()),
-                                   .max_concurrency = options.concurrency,
-                                   .request_rate = flags.request_rate,
-                                   .seed = flags.seed,
-                                   .slo = flags.slo,
-                                   .generator_cores = (CpuSeconds() - cpu_before) / std::max(summary.duration_s, 1e-9)};
-  if (flags.json) {
-    std::cout << bench::LoadJson(setting, summary, records, flags.records).dump() << std::endl;
-  } else {
-    std::cout << bench::LoadTable(setting, summary) << std::flush;
+  setting.is_interrupted = summary.completed + summary.failed < setting.num_prompts;
+  setting.generator_cores = (CpuSeconds() - cpu_before) / std::max(summary.duration_s, 1e-9);
+  Print(flags, setting, summary, records);
+  if (plot.has_value() && summary.completed > 0) {
+    BATON_RETURN_IF_ERROR(plot->Write(bench::LatencySvg(setting, records)));
   }
-  if (!flags.plot.empty()) {
-    BATON_RETURN_IF_ERROR(WritePlot(flags.plot, bench::LatencySvg(setting.model, records, flags.slo)));
-  }
-  if (summary.failed == 0) return absl::OkStatus();
-  std::cerr << bench::ErrorLines(records, kShownErrors);
-  return absl::UnavailableError(absl::StrCat(summary.failed, " of ", records.size(), " requests failed; see above"));
+  return OutcomeOf(setting, summary, records);
 }
 
 CLI::Validator Lengths() {
@@ -229,17 +287,21 @@ void AddBenchServeCommand(CLI::App& bench, int& exit_code) {
       ->add_option("--vocab-size", flags->vocab_size, "prompt ids are below this number [the model's; openai: 32000]")
       ->check(CLI::PositiveNumber);
   AddWorkloadFlags(*command, *flags);
-  command->add_option("--slo-ttft-ms", flags->slo.ttft_ms, "objective for goodput; 0: none")
+  command->add_option("--slo-ttft-ms", flags->slo.ttft_ms, "objective of goodput; 0: none")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--slo-tpot-ms", flags->slo.tpot_ms, "objective for goodput; 0: none")
+  command->add_option("--slo-tpot-ms", flags->slo.tpot_ms, "objective of goodput; 0: none")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--timeout-ms", flags->timeout_ms, "deadline of each request; 0: none")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--plot", flags->plot, "write latencies as an SVG file");
+  command->add_option("--plot", flags->plot, "draw the latencies into this SVG file; not when no request completed");
   command->add_flag("--records", flags->records, "with --json: also the lengths and latencies of every request");
   command->add_flag("--json", flags->json);
-  command->callback([flags, &exit_code] { exit_code = Report(Serve(*flags)); });
+  command->callback([flags, &exit_code] {
+    int signal_number = 0;
+    exit_code = Report(Serve(*flags, signal_number));
+    if (signal_number != 0) EndBySignal(signal_number);
+  });
 }
 
 }  // namespace baton::cli

@@ -13,12 +13,36 @@ namespace {
 
 constexpr std::chrono::seconds kListTimeout{10};
 
+std::shared_ptr<grpc::Channel> ChannelTo(const std::string& target) {
+  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), rpc::ClientChannelArguments());
+}
+
 }  // namespace
+
+class GrpcClient::OpenCall {
+ public:
+  OpenCall(GrpcClient& client, grpc::ClientContext& context) : client_(client), context_(context) {
+    absl::MutexLock lock(&client_.mutex_);
+    client_.calls_.insert(&context_);
+    // Takes effect when the call starts.
+    if (client_.is_cancelled_) context_.TryCancel();
+  }
+  ~OpenCall() {
+    absl::MutexLock lock(&client_.mutex_);
+    client_.calls_.erase(&context_);
+  }
+  OpenCall(const OpenCall&) = delete;
+  OpenCall& operator=(const OpenCall&) = delete;
+
+ private:
+  GrpcClient& client_;
+  grpc::ClientContext& context_;
+};
 
 GrpcClient::GrpcClient(const GrpcClientOptions& options)
     : options_(options),
-      stub_(v1::GenerationService::NewStub(grpc::CreateCustomChannel(options.target, grpc::InsecureChannelCredentials(),
-                                                                     rpc::ClientChannelArguments()))) {}
+      stub_(v1::GenerationService::NewStub(ChannelTo(options.target))),
+      admin_(v1::AdminService::NewStub(ChannelTo(options.target))) {}
 
 absl::StatusOr<v1::Model> GrpcClient::FindModel() {
   grpc::ClientContext context;
@@ -34,6 +58,29 @@ absl::StatusOr<v1::Model> GrpcClient::FindModel() {
                                           options_.model.empty() ? "any model yet" : options_.model));
 }
 
+std::optional<ClusterShape> GrpcClient::FindCluster(const std::string& model) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kListTimeout);
+  v1::GetStatusResponse response;
+  if (!admin_->GetStatus(&context, {}, &response).ok()) return std::nullopt;
+  ClusterShape shape;
+  for (const v1::WorkerStatus& worker : response.workers()) {
+    const bool serves = worker.model() == model && worker.state() == "serving" && worker.no_partner().empty();
+    if (!serves) continue;
+    if (worker.role() == "prefill") ++shape.prefill;
+    if (worker.role() == "decode") ++shape.decode;
+    if (worker.role() == "mixed") ++shape.mixed;
+  }
+  if (shape.prefill + shape.decode + shape.mixed == 0) return std::nullopt;
+  return shape;
+}
+
+void GrpcClient::CancelAll() {
+  absl::MutexLock lock(&mutex_);
+  is_cancelled_ = true;
+  for (grpc::ClientContext* call : calls_) call->TryCancel();
+}
+
 absl::StatusOr<int> GrpcClient::Generate(const LoadRequest& request, const std::function<void()>& on_output) {
   v1::GenerateRequest message;
   message.set_model(options_.model);
@@ -44,6 +91,7 @@ absl::StatusOr<int> GrpcClient::Generate(const LoadRequest& request, const std::
   if (options_.timeout_ms > 0) {
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(options_.timeout_ms));
   }
+  const OpenCall open(*this, context);
   const auto reader = stub_->Generate(&context, message);
   v1::GenerateResponse response;
   int made = 0;

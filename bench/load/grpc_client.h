@@ -5,11 +5,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "baton/v1/admin.grpc.pb.h"
 #include "baton/v1/generation.grpc.pb.h"
 #include "bench/load/load_client.h"
+#include "bench/load/load_setting.h"
 
 namespace baton::bench {
 
@@ -28,12 +34,22 @@ class GrpcClient final : public LoadClient {
 
   // The served model. UNAVAILABLE when nothing listens, NOT_FOUND when the server does not serve that model.
   absl::StatusOr<v1::Model> FindModel();
+  // The workers that serve `model`; none when the router does not say.
+  std::optional<ClusterShape> FindCluster(const std::string& model);
 
   absl::StatusOr<int> Generate(const LoadRequest& request, const std::function<void()>& on_output) override;
+  void CancelAll() override;
 
  private:
+  // A call in flight, for CancelAll.
+  class OpenCall;
+
   const GrpcClientOptions options_;
   const std::unique_ptr<v1::GenerationService::Stub> stub_;
+  const std::unique_ptr<v1::AdminService::Stub> admin_;
+  absl::Mutex mutex_;
+  bool is_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<grpc::ClientContext*> calls_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace baton::bench

@@ -1,19 +1,19 @@
-// Draws the latencies of a run: their distributions, and output messages per second over time. The SVG has no scripts
-// and no fonts.
+// Draws the latencies of a run.
 #ifndef BATON_BENCH_LOAD_LATENCY_PLOT_H_
 #define BATON_BENCH_LOAD_LATENCY_PLOT_H_
 
 #include <string>
 
 #include "absl/types/span.h"
+#include "bench/load/load_setting.h"
 #include "bench/load/request_record.h"
-#include "bench/load/summary.h"
 
 namespace baton::bench {
 
-// TTFT, TPOT and ITL have a panel each, which shows cumulative shares and the objective as a dashed line. One more
-// panel shows output messages per second over the run.
-std::string LatencySvg(const std::string& title, absl::Span<const RequestRecord> records, const Slo& slo);
+// An SVG picture. TTFT, TPOT and ITL have a panel each with their cumulative distribution, its percentiles and the
+// objective. One more panel shows output tokens per second over the run. The title says what was measured, how and
+// when.
+std::string LatencySvg(const LoadSetting& setting, absl::Span<const RequestRecord> records);
 
 }  // namespace baton::bench
 

@@ -23,6 +23,9 @@ class LoadClient {
   // tokens do not end the request. Calls `on_output` as output arrives, for each token or, where the server does not
   // number them, each piece of text. Blocks; any number of threads may call it at once.
   virtual absl::StatusOr<int> Generate(const LoadRequest& request, const std::function<void()>& on_output) = 0;
+
+  // Ends the requests in flight, and those that begin later, with an error. Any thread may call it.
+  virtual void CancelAll() = 0;
 };
 
 }  // namespace baton::bench

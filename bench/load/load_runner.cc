@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 
+#include "absl/time/time.h"
 #include "common/check.h"
 
 namespace baton::bench {
@@ -28,6 +30,9 @@ class Runner {
     threads.reserve(count);
     for (int i = 0; i < count; ++i) threads.emplace_back([this] { Work(); });
     for (std::thread& thread : threads) thread.join();
+    // A request that was sent has an end.
+    records_.erase(std::remove_if(records_.begin(), records_.end(), [](const auto& record) { return record.end == 0; }),
+                   records_.end());
     return std::move(records_);
   }
 
@@ -35,7 +40,7 @@ class Runner {
   // Takes the next request of the plan until none is left. Requests are therefore sent in order, and no more are in
   // flight than there are threads.
   void Work() {
-    while (true) {
+    while (!is_stopped()) {
       const size_t index = next_.fetch_add(1, std::memory_order_relaxed);
       if (index >= plan_.size()) return;
       Send(index);
@@ -51,7 +56,9 @@ class Runner {
     RequestRecord& record = records_[index];
     record.prompt_tokens = planned.prompt_tokens;
     record.outputs.reserve(static_cast<size_t>(planned.output_tokens));
-    record.start = AwaitArrival(planned);
+    const std::optional<TimeNs> start = AwaitArrival(planned);
+    if (!start.has_value()) return;
+    record.start = *start;
     const absl::StatusOr<int> made = client_.Generate(request, [&] {
       record.outputs.push_back(clock_.Now());
       progress_.outputs.fetch_add(1, std::memory_order_relaxed);
@@ -59,19 +66,26 @@ class Runner {
     record.end = clock_.Now();
     record.status = made.status();
     record.output_tokens = made.value_or(0);
+    record.was_cut = !made.ok() && is_stopped();
     if (!made.ok()) progress_.failed.fetch_add(1, std::memory_order_relaxed);
     progress_.ended.fetch_add(1, std::memory_order_relaxed);
   }
 
-  // When the request's latencies begin.
-  TimeNs AwaitArrival(const PlannedRequest& planned) {
+  // When the request's latencies begin; none when the run is stopped before.
+  std::optional<TimeNs> AwaitArrival(const PlannedRequest& planned) {
     if (!is_open_loop_) return clock_.Now();
     const TimeNs due = begin_ + planned.arrival_ns;
     for (TimeNs now = clock_.Now(); now < due; now = clock_.Now()) {
-      std::this_thread::sleep_for(std::chrono::nanoseconds(due - now));
+      if (options_.stop == nullptr) {
+        std::this_thread::sleep_for(std::chrono::nanoseconds(due - now));
+      } else if (options_.stop->WaitForNotificationWithTimeout(absl::Nanoseconds(due - now))) {
+        return std::nullopt;
+      }
     }
     return due;
   }
+
+  bool is_stopped() const { return options_.stop != nullptr && options_.stop->HasBeenNotified(); }
 
   const absl::Span<const PlannedRequest> plan_;
   const LoadRunOptions& options_;

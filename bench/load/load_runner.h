@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "absl/types/span.h"
 #include "bench/load/load_client.h"
 #include "bench/load/request_record.h"
@@ -31,11 +32,15 @@ struct LoadRunOptions {
   int32_t vocab_size = 0;
   // The index of the first prompt that is drawn, so that warm-up and run have different prompts.
   int first_index = 0;
+  // When it is notified, no further request is sent. Whoever notifies it calls the client's CancelAll afterwards, which
+  // ends those in flight.
+  const absl::Notification* stop = nullptr;
 };
 
 // Returns when the last request has ended, with the records in the order of the plan. A request that is due while
 // `concurrency` others are in flight waits, and its latencies include the wait. In a closed loop all requests are due
-// at once; there the latencies of a request start when it is sent.
+// at once; there the latencies of a request start when it is sent. A run that is stopped leaves out the requests that
+// it did not send, and marks those that it cut.
 std::vector<RequestRecord> RunLoad(absl::Span<const PlannedRequest> plan, const LoadRunOptions& options,
                                    LoadClient& client, const Clock& clock, LoadProgress& progress);
 

@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <set>
+#include <thread>
 
 #include "absl/synchronization/mutex.h"
-#include "bench/load/latency_plot.h"
+#include "absl/synchronization/notification.h"
 #include "bench/load/load_report.h"
-#include "gmock/gmock.h"
+#include "bench/load/summary.h"
 #include "gtest/gtest.h"
 
 namespace baton::bench {
 namespace {
-
-using testing::HasSubstr;
 
 // Fails every third request and notes what it was asked. Answers at once, or once `gather` requests are in flight.
 class FakeClient final : public LoadClient {
@@ -30,6 +29,8 @@ class FakeClient final : public LoadClient {
     for (int i = 0; i < request.output_tokens; ++i) on_output();
     return request.output_tokens;
   }
+
+  void CancelAll() override {}
 
   size_t distinct_prompts() const {
     absl::MutexLock lock(&mutex_);
@@ -99,54 +100,69 @@ TEST(RunLoad, AnOpenLoopStartsRequestsWhenTheyAreDue) {
   }
 }
 
-TEST(LoadReport, CarriesTheNamesOfVllmsBenchmark) {
-  FakeClient client;
-  LoadProgress progress;
-  const auto records = RunLoad(Plan(4), {.concurrency = 1, .vocab_size = 10}, client, MonotonicClock(), progress);
-  const auto json = LoadJson({.backend = "grpc"}, Summarize(records, {}), records, /*with_records=*/true);
-  for (const char* key : {"duration",
-                          "completed",
-                          "failed",
-                          "total_input_tokens",
-                          "total_output_tokens",
-                          "request_throughput",
-                          "request_goodput",
-                          "output_throughput",
-                          "total_token_throughput",
-                          "mean_ttft_ms",
-                          "median_ttft_ms",
-                          "std_ttft_ms",
-                          "p90_ttft_ms",
-                          "p99_ttft_ms",
-                          "mean_tpot_ms",
-                          "p99_tpot_ms",
-                          "median_itl_ms",
-                          "p99_e2el_ms",
-                          "input_lens",
-                          "output_lens",
-                          "ttfts",
-                          "itls",
-                          "errors"}) {
-    EXPECT_TRUE(json.contains(key)) << key;
+// Answers the first requests at once and holds all others until they are cancelled.
+class HoldingClient final : public LoadClient {
+ public:
+  explicit HoldingClient(int answered) : answered_(answered) {}
+
+  absl::StatusOr<int> Generate(const LoadRequest& request, const std::function<void()>& on_output) override {
+    absl::MutexLock lock(&mutex_);
+    on_output();
+    if (seen_++ < answered_) return 1;
+    mutex_.Await(absl::Condition(&is_cancelled_));
+    return absl::CancelledError("cancelled");
   }
-  EXPECT_EQ(json["completed"], 3);
-  EXPECT_EQ(json["failed"], 1);
-  EXPECT_EQ(json["request_rate"], "inf");
-  EXPECT_EQ(json["itls"][1].size(), 1u);
-  EXPECT_THAT(ErrorLines(records, 5), HasSubstr("1 x every third"));
+
+  void CancelAll() override {
+    absl::MutexLock lock(&mutex_);
+    is_cancelled_ = true;
+  }
+
+  void AwaitRequests(int count) {
+    absl::MutexLock lock(&mutex_);
+    const auto have_come = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return seen_ >= count; };
+    mutex_.Await(absl::Condition(&have_come));
+  }
+
+ private:
+  const int answered_;
+  absl::Mutex mutex_;
+  int seen_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool is_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// Runs the plan until `begun` of its requests have begun, and stops it then.
+std::vector<RequestRecord> RunUntil(int begun, absl::Span<const PlannedRequest> plan, HoldingClient& client) {
+  absl::Notification stop;
+  LoadProgress progress;
+  std::thread stopper([&] {
+    client.AwaitRequests(begun);
+    stop.Notify();
+    client.CancelAll();
+  });
+  auto records =
+      RunLoad(plan, {.concurrency = 3, .vocab_size = 1000, .stop = &stop}, client, MonotonicClock(), progress);
+  stopper.join();
+  return records;
 }
 
-TEST(LatencyPlot, DrawsEveryPanelAndEscapesTheTitle) {
-  FakeClient client;
-  LoadProgress progress;
-  const auto records = RunLoad(Plan(8), {.concurrency = 2, .vocab_size = 10}, client, MonotonicClock(), progress);
-  const std::string svg = LatencySvg("a<b", records, {.ttft_ms = 100});
-  EXPECT_THAT(svg, HasSubstr("a&lt;b"));
-  EXPECT_THAT(svg, HasSubstr("stroke-dasharray"));
-  for (const char* title : {"time to first token", "time per output token", "between output messages"}) {
-    EXPECT_THAT(svg, HasSubstr(title));
-  }
-  EXPECT_THAT(LatencySvg("none", {}, {}), HasSubstr("</svg>"));
+TEST(RunLoad, AStoppedRunKeepsWhatEndedMarksWhatItCutAndLeavesOutTheRest) {
+  HoldingClient client(/*answered=*/4);
+  const auto records = RunUntil(7, Plan(50), client);
+  ASSERT_EQ(records.size(), 7u);
+  EXPECT_EQ(std::count_if(records.begin(), records.end(), [](const auto& record) { return record.was_cut; }), 3);
+  const LoadSummary summary = Summarize(records, {});
+  EXPECT_EQ(summary.completed, 4);
+  EXPECT_EQ(summary.failed, 0);
+  EXPECT_EQ(summary.cut, 3);
+  EXPECT_TRUE(CountErrors(records).empty());
+}
+
+TEST(RunLoad, AStoppedOpenLoopDoesNotWaitForArrivals) {
+  HoldingClient client(/*answered=*/1);
+  const auto records = RunUntil(1, Plan(3, 3600 * kNsPerSecond), client);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_TRUE(records.front().status.ok());
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "bench/load/openai_client.h"
 
 #include <array>
+#include <atomic>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
@@ -27,104 +29,11 @@ constexpr size_t kMaxBodyBytes = 64u << 20;
 constexpr size_t kPieceBytes = 16u << 10;
 constexpr size_t kShownErrorBytes = 200;
 
-// One request and its answer over a connection of its own. Each operation runs the context until the operation is done,
-// so that the deadline holds for it.
-class Exchange {
- public:
-  Exchange(const BaseUrl& base, int64_t timeout_ms) : base_(base), stream_(context_) {
-    stream_.expires_after(std::chrono::milliseconds(timeout_ms > 0 ? timeout_ms : kNoTimeoutMs));
-    parser_.body_limit(kMaxBodyBytes);
-  }
-
-  // The handler that each operation ends with. It stands above its uses because its type is deduced.
-  auto Done() {
-    return [this](beast::error_code error, size_t) { error_ = error; };
-  }
-
-  // Sends the request and reads the header of the answer.
-  absl::Status Start(http::verb verb, const std::string& path, const std::string& body) {
-    BATON_RETURN_IF_ERROR(Connect());
-    http::request<http::string_body> request(verb, base_.path + path, kHttpVersion, body);
-    request.set(http::field::host, base_.host);
-    request.set(http::field::content_type, "application/json");
-    request.set(http::field::connection, "close");
-    request.prepare_payload();
-    http::async_write(stream_, request, Done());
-    BATON_RETURN_IF_ERROR(Await("send to"));
-    http::async_read_header(stream_, buffer_, parser_, Done());
-    return Await("read from");
-  }
-
-  int status() { return parser_.get().result_int(); }
-
-  // Calls `on_piece` with each piece of the body as it arrives.
-  template <typename OnPiece>
-  absl::Status ReadBody(OnPiece on_piece) {
-    std::array<char, kPieceBytes> piece;
-    while (!parser_.is_done()) {
-      parser_.get().body() = {.data = piece.data(), .size = piece.size(), .more = true};
-      http::async_read_some(stream_, buffer_, parser_, Done());
-      if (error_after_run() == http::error::need_buffer) error_ = {};
-      BATON_RETURN_IF_ERROR(Explain("read from"));
-      const size_t bytes = piece.size() - parser_.get().body().size;
-      BATON_RETURN_IF_ERROR(on_piece(std::string_view(piece.data(), bytes)));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  absl::Status Connect() {
-    asio::ip::tcp::resolver resolver(context_);
-    const auto endpoints = resolver.resolve(base_.host, base_.port, error_);
-    BATON_RETURN_IF_ERROR(Explain("resolve"));
-    stream_.async_connect(endpoints, [this](beast::error_code error, const auto&) { error_ = error; });
-    BATON_RETURN_IF_ERROR(Await("connect to"));
-    beast::error_code ignored;
-    stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
-    return absl::OkStatus();
-  }
-
-  const beast::error_code& error_after_run() {
-    context_.restart();
-    context_.run();
-    return error_;
-  }
-
-  absl::Status Await(const char* what) {
-    error_after_run();
-    return Explain(what);
-  }
-
-  absl::Status Explain(const char* what) const {
-    if (!error_) return absl::OkStatus();
-    const std::string where = absl::StrCat("cannot ", what, " ", base_.host, ":", base_.port, ": ");
-    if (error_ == beast::error::timeout) return absl::DeadlineExceededError(absl::StrCat(where, "timed out"));
-    return absl::UnavailableError(absl::StrCat(where, error_.message(), "; does --base-url name a running server?"));
-  }
-
-  const BaseUrl& base_;
-  asio::io_context context_;
-  beast::tcp_stream stream_;
-  beast::flat_buffer buffer_;
-  http::response_parser<http::buffer_body> parser_;
-  beast::error_code error_;
-};
-
 absl::Status HttpError(int status, const std::string& body) {
   const std::string text = absl::StrCat("HTTP ", status, ": ", body.substr(0, kShownErrorBytes));
   if (status == 404) return absl::NotFoundError(text);
   if (status == 429 || status == 503) return absl::ResourceExhaustedError(text);
   return status >= 500 ? absl::InternalError(text) : absl::InvalidArgumentError(text);
-}
-
-absl::StatusOr<std::string> ReadWhole(Exchange& exchange) {
-  std::string body;
-  BATON_RETURN_IF_ERROR(exchange.ReadBody([&](std::string_view piece) {
-    body.append(piece);
-    return absl::OkStatus();
-  }));
-  if (exchange.status() != 200) return HttpError(exchange.status(), body);
-  return body;
 }
 
 // What the events of the stream have said so far.
@@ -163,16 +72,132 @@ void TakeEvent(std::string_view data, const std::function<void()>& on_output, Co
 
 }  // namespace
 
+// Each operation runs the context until the operation is done, so that the deadline holds for it.
+class OpenAiClient::Exchange {
+ public:
+  Exchange(OpenAiClient& client, int64_t timeout_ms) : client_(client), base_(client.options_.base), stream_(context_) {
+    stream_.expires_after(std::chrono::milliseconds(timeout_ms > 0 ? timeout_ms : kNoTimeoutMs));
+    parser_.body_limit(kMaxBodyBytes);
+    absl::MutexLock lock(&client_.mutex_);
+    client_.exchanges_.insert(this);
+    if (client_.is_cancelled_) Cancel();
+  }
+  ~Exchange() {
+    absl::MutexLock lock(&client_.mutex_);
+    client_.exchanges_.erase(this);
+  }
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  // Ends the operation that runs, and each that begins later, with an error. Any thread may call it.
+  void Cancel() {
+    is_cancelled_ = true;
+    asio::post(context_, [this] { stream_.close(); });
+  }
+
+  // The handler that each operation ends with. It stands above its uses because its type is deduced.
+  auto Done() {
+    return [this](beast::error_code error, size_t) { error_ = error; };
+  }
+
+  // Sends the request and reads the header of the answer.
+  absl::Status Start(http::verb verb, const std::string& path, const std::string& body) {
+    BATON_RETURN_IF_ERROR(Connect());
+    http::request<http::string_body> request(verb, base_.path + path, kHttpVersion, body);
+    request.set(http::field::host, base_.host);
+    request.set(http::field::content_type, "application/json");
+    request.set(http::field::connection, "close");
+    request.prepare_payload();
+    http::async_write(stream_, request, Done());
+    BATON_RETURN_IF_ERROR(Await("send to"));
+    http::async_read_header(stream_, buffer_, parser_, Done());
+    return Await("read from");
+  }
+
+  int status() { return parser_.get().result_int(); }
+
+  // Calls `on_piece` with each piece of the body as it arrives.
+  template <typename OnPiece>
+  absl::Status ReadBody(OnPiece on_piece) {
+    std::array<char, kPieceBytes> piece;
+    while (!parser_.is_done()) {
+      parser_.get().body() = {.data = piece.data(), .size = piece.size(), .more = true};
+      http::async_read_some(stream_, buffer_, parser_, Done());
+      if (error_after_run() == http::error::need_buffer) error_ = {};
+      BATON_RETURN_IF_ERROR(Explain("read from"));
+      const size_t bytes = piece.size() - parser_.get().body().size;
+      BATON_RETURN_IF_ERROR(on_piece(std::string_view(piece.data(), bytes)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::string> ReadWhole() {
+    std::string body;
+    BATON_RETURN_IF_ERROR(ReadBody([&](std::string_view piece) {
+      body.append(piece);
+      return absl::OkStatus();
+    }));
+    if (status() != 200) return HttpError(status(), body);
+    return body;
+  }
+
+ private:
+  absl::Status Connect() {
+    asio::ip::tcp::resolver resolver(context_);
+    const auto endpoints = resolver.resolve(base_.host, base_.port, error_);
+    BATON_RETURN_IF_ERROR(Explain("resolve"));
+    stream_.async_connect(endpoints, [this](beast::error_code error, const auto&) { error_ = error; });
+    BATON_RETURN_IF_ERROR(Await("connect to"));
+    beast::error_code ignored;
+    stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+    return absl::OkStatus();
+  }
+
+  const beast::error_code& error_after_run() {
+    context_.restart();
+    context_.run();
+    if (is_cancelled_) error_ = asio::error::operation_aborted;
+    return error_;
+  }
+
+  absl::Status Await(const char* what) {
+    error_after_run();
+    return Explain(what);
+  }
+
+  absl::Status Explain(const char* what) const {
+    if (!error_) return absl::OkStatus();
+    const std::string where = absl::StrCat("cannot ", what, " ", base_.host, ":", base_.port, ": ");
+    if (error_ == beast::error::timeout) return absl::DeadlineExceededError(absl::StrCat(where, "timed out"));
+    return absl::UnavailableError(absl::StrCat(where, error_.message(), "; does --base-url name a running server?"));
+  }
+
+  OpenAiClient& client_;
+  const BaseUrl& base_;
+  std::atomic<bool> is_cancelled_{false};
+  asio::io_context context_;
+  beast::tcp_stream stream_;
+  beast::flat_buffer buffer_;
+  http::response_parser<http::buffer_body> parser_;
+  beast::error_code error_;
+};
+
 absl::StatusOr<std::string> OpenAiClient::FindModel() {
-  Exchange exchange(options_.base, kListTimeoutMs);
+  Exchange exchange(*this, kListTimeoutMs);
   BATON_RETURN_IF_ERROR(exchange.Start(http::verb::get, "/models", ""));
-  BATON_ASSIGN_OR_RETURN(const std::string body, ReadWhole(exchange));
+  BATON_ASSIGN_OR_RETURN(const std::string body, exchange.ReadWhole());
   const Json answer = Json::parse(body, nullptr, /*allow_exceptions=*/false);
   const Json::json_pointer first_id("/data/0/id");
   if (!answer.is_object() || !answer.contains(first_id) || !answer[first_id].is_string()) {
     return absl::NotFoundError("the server names no model: give --model");
   }
   return answer[first_id].get<std::string>();
+}
+
+void OpenAiClient::CancelAll() {
+  absl::MutexLock lock(&mutex_);
+  is_cancelled_ = true;
+  for (Exchange* exchange : exchanges_) exchange->Cancel();
 }
 
 absl::StatusOr<int> OpenAiClient::Generate(const LoadRequest& request, const std::function<void()>& on_output) {
@@ -183,9 +208,9 @@ absl::StatusOr<int> OpenAiClient::Generate(const LoadRequest& request, const std
                      {"ignore_eos", true},
                      {"stream", true},
                      {"stream_options", {{"include_usage", true}}}};
-  Exchange exchange(options_.base, options_.timeout_ms);
+  Exchange exchange(*this, options_.timeout_ms);
   BATON_RETURN_IF_ERROR(exchange.Start(http::verb::post, "/completions", body.dump()));
-  if (exchange.status() != 200) return ReadWhole(exchange).status();
+  if (exchange.status() != 200) return exchange.ReadWhole().status();
   SseParser events;
   Completion completion;
   BATON_RETURN_IF_ERROR(exchange.ReadBody([&](std::string_view piece) {

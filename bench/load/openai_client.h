@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "bench/load/base_url.h"
 #include "bench/load/load_client.h"
 
@@ -29,9 +32,16 @@ class OpenAiClient final : public LoadClient {
 
   // Opens one connection per request. The prompt is sent as token ids, which both llama-server and vLLM accept.
   absl::StatusOr<int> Generate(const LoadRequest& request, const std::function<void()>& on_output) override;
+  void CancelAll() override;
 
  private:
+  // One request and its answer over a connection of its own.
+  class Exchange;
+
   OpenAiClientOptions options_;
+  absl::Mutex mutex_;
+  bool is_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<Exchange*> exchanges_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace baton::bench

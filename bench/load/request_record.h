@@ -19,6 +19,8 @@ struct RequestRecord {
   // When each message with output arrived, in order.
   std::vector<TimeNs> outputs;
   absl::Status status;
+  // The run was stopped while this request was in flight: it has neither completed nor failed.
+  bool was_cut = false;
 };
 
 }  // namespace baton::bench

@@ -15,13 +15,18 @@ double E2elMs(const RequestRecord& record) { return NsToMs(record.end - record.s
 bool HasTpot(const RequestRecord& record) { return record.output_tokens > 1; }
 double TpotMs(const RequestRecord& record) { return (E2elMs(record) - TtftMs(record)) / (record.output_tokens - 1); }
 
-bool MeetsSlo(const RequestRecord& record, const Slo& slo) {
-  if (slo.ttft_ms > 0 && TtftMs(record) > slo.ttft_ms) return false;
+bool MeetsTtft(const RequestRecord& record, const Slo& slo) {
+  return slo.ttft_ms <= 0 || TtftMs(record) <= slo.ttft_ms;
+}
+
+bool MeetsTpot(const RequestRecord& record, const Slo& slo) {
   return slo.tpot_ms <= 0 || !HasTpot(record) || TpotMs(record) <= slo.tpot_ms;
 }
 
 // A stream that ended well but had no output has no latencies.
-bool IsCompleted(const RequestRecord& record) { return record.status.ok() && !record.outputs.empty(); }
+bool IsCompleted(const RequestRecord& record) {
+  return !record.was_cut && record.status.ok() && !record.outputs.empty();
+}
 
 int MaxConcurrent(absl::Span<const RequestRecord> records) {
   std::vector<std::pair<TimeNs, int>> changes;
@@ -38,14 +43,14 @@ int MaxConcurrent(absl::Span<const RequestRecord> records) {
 }
 
 double DurationSeconds(absl::Span<const RequestRecord> records) {
-  if (records.empty()) return 0;
   TimeNs first = kNever;
   TimeNs last = 0;
   for (const RequestRecord& record : records) {
+    if (record.was_cut) continue;
     first = std::min(first, record.start);
     last = std::max(last, record.end);
   }
-  return static_cast<double>(last - first) / kNsPerSecond;
+  return first == kNever ? 0 : static_cast<double>(last - first) / kNsPerSecond;
 }
 
 }  // namespace
@@ -65,11 +70,13 @@ Distribution Describe(std::vector<double> values) {
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
   double squares = 0;
   for (double value : values) squares += (value - mean) * (value - mean);
-  return {.mean = mean,
+  return {.count = values.size(),
+          .mean = mean,
           .median = Percentile(values, 50),
           .std = std::sqrt(squares / count),
           .p90 = Percentile(values, 90),
-          .p99 = Percentile(values, 99)};
+          .p99 = Percentile(values, 99),
+          .max = values.back()};
 }
 
 Latencies LatenciesOf(absl::Span<const RequestRecord> records) {
@@ -89,14 +96,22 @@ Latencies LatenciesOf(absl::Span<const RequestRecord> records) {
 LoadSummary Summarize(absl::Span<const RequestRecord> records, const Slo& slo) {
   LoadSummary summary;
   int good = 0;
+  int good_ttft = 0;
+  int good_tpot = 0;
   for (const RequestRecord& record : records) {
+    if (record.was_cut) ++summary.cut;
     if (!IsCompleted(record)) continue;
     ++summary.completed;
     summary.total_input_tokens += record.prompt_tokens;
     summary.total_output_tokens += record.output_tokens;
-    if (MeetsSlo(record, slo)) ++good;
+    const bool meets_ttft = MeetsTtft(record, slo);
+    const bool meets_tpot = MeetsTpot(record, slo);
+    good_ttft += meets_ttft ? 1 : 0;
+    good_tpot += meets_tpot ? 1 : 0;
+    good += meets_ttft && meets_tpot ? 1 : 0;
   }
-  summary.failed = static_cast<int>(records.size()) - summary.completed;
+  const int ended = static_cast<int>(records.size()) - summary.cut;
+  summary.failed = ended - summary.completed;
   summary.duration_s = DurationSeconds(records);
   summary.max_concurrent_requests = MaxConcurrent(records);
   if (summary.duration_s > 0) {
@@ -106,7 +121,11 @@ LoadSummary Summarize(absl::Span<const RequestRecord> records, const Slo& slo) {
     summary.output_throughput = output / summary.duration_s;
     summary.total_token_throughput = (output + static_cast<double>(summary.total_input_tokens)) / summary.duration_s;
   }
-  if (!records.empty()) summary.slo_attainment = good / static_cast<double>(records.size());
+  if (ended > 0) {
+    summary.slo_attainment = static_cast<double>(good) / ended;
+    summary.ttft_attainment = static_cast<double>(good_ttft) / ended;
+    summary.tpot_attainment = static_cast<double>(good_tpot) / ended;
+  }
   Latencies latencies = LatenciesOf(records);
   summary.ttft_ms = Describe(std::move(latencies.ttft_ms));
   summary.tpot_ms = Describe(std::move(latencies.tpot_ms));

@@ -17,12 +17,14 @@ namespace baton::bench {
 
 // All zero when there are no values.
 struct Distribution {
+  size_t count = 0;
   double mean = 0;
   double median = 0;
   // Standard deviation of the population, not of a sample.
   double std = 0;
   double p90 = 0;
   double p99 = 0;
+  double max = 0;
 };
 
 // Interpolates linearly between neighbours, as numpy does by default. `sorted` is ascending and not empty; `percent` is
@@ -39,6 +41,8 @@ struct Slo {
 struct LoadSummary {
   int completed = 0;
   int failed = 0;
+  // Requests that were in flight when the run was stopped. No other figure but the concurrency includes them.
+  int cut = 0;
   // From the first start to the last end.
   double duration_s = 0;
   int64_t total_input_tokens = 0;
@@ -51,6 +55,9 @@ struct LoadSummary {
   int max_concurrent_requests = 0;
   // Share of all requests, failed ones included, that met the objective.
   double slo_attainment = 0;
+  // The same for each bound by itself. A request without TPOT meets any bound of it.
+  double ttft_attainment = 0;
+  double tpot_attainment = 0;
   Distribution ttft_ms;
   Distribution tpot_ms;
   Distribution itl_ms;

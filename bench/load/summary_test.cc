@@ -47,6 +47,8 @@ TEST(Describe, IsWhatNumpySays) {
   EXPECT_NEAR(of.std, 29.57353388166521, 1e-12);
   EXPECT_NEAR(of.p90, 60.05, 1e-12);
   EXPECT_NEAR(of.p99, 96.905, 1e-12);
+  EXPECT_EQ(of.max, 101.0);
+  EXPECT_EQ(of.count, kValues.size());
 }
 
 TEST(Describe, OfNothingIsZero) {
@@ -108,6 +110,8 @@ TEST(Summarize, GoodputCountsRequestsThatMeetEveryBound) {
   EXPECT_DOUBLE_EQ(summary.duration_s, 1.0);
   EXPECT_DOUBLE_EQ(summary.request_goodput, 1.0);
   EXPECT_DOUBLE_EQ(summary.slo_attainment, 0.25);
+  EXPECT_DOUBLE_EQ(summary.ttft_attainment, 0.5);
+  EXPECT_DOUBLE_EQ(summary.tpot_attainment, 0.5);
   EXPECT_DOUBLE_EQ(Summarize(records, {.ttft_ms = 150}).request_goodput, 2.0);
   EXPECT_DOUBLE_EQ(Summarize(records, {}).request_goodput, 4.0);
 }
@@ -127,6 +131,19 @@ TEST(Summarize, AStreamWithoutOutputIsAFailure) {
   const LoadSummary summary = Summarize({record}, {});
   EXPECT_EQ(summary.completed, 0);
   EXPECT_EQ(summary.failed, 1);
+}
+
+TEST(Summarize, CutRequestsHaveNeitherCompletedNorFailed) {
+  RequestRecord cut = Record(100, {100, 9000});
+  cut.status = absl::CancelledError("cut");
+  cut.was_cut = true;
+  const LoadSummary summary = Summarize({Record(0, {100, 1000}), cut, Failed(200)}, {.ttft_ms = 150});
+  EXPECT_EQ(summary.completed, 1);
+  EXPECT_EQ(summary.failed, 1);
+  EXPECT_EQ(summary.cut, 1);
+  EXPECT_DOUBLE_EQ(summary.duration_s, 1.0);
+  EXPECT_DOUBLE_EQ(summary.slo_attainment, 0.5);
+  EXPECT_EQ(summary.max_concurrent_requests, 3);
 }
 
 TEST(Summarize, ConcurrencyIsTheMostAtOneTime) {

@@ -108,7 +108,10 @@ def load(binary, server, flags, niceness=0):
                           check=False)
     if not done.stdout:
         raise RuntimeError(f"baton bench serve failed: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    result = json.loads(done.stdout)
+    if not result["completed"]:
+        raise RuntimeError(f"no request completed: {done.stderr.strip()}")
+    return result
 
 
 def closed_loop(binary, server, seed):

@@ -1,12 +1,16 @@
 """`baton bench`: the load generator against a local cluster, the engine's figures in small."""
 
+import contextlib
 import http.server
 import json
+import signal
+import subprocess
 import threading
+import xml.etree.ElementTree
 
 import pytest
 
-from cluster import run_baton
+from cluster import BINARY, run_baton, wait_until
 
 CLUSTER_ARGS = ("--kv-memory", "64MiB", "--threads", 1)
 REQUESTS, PROMPT_TOKENS, OUTPUT_TOKENS = 8, 24, 6
@@ -40,7 +44,11 @@ def test_a_closed_loop_counts_every_request_and_token(cluster, tmp_path):
     for ttft, gaps, e2el in zip(report["ttfts"], report["itls"], report["e2els"]):
         assert ttft + sum(gaps) <= e2el + 1e-6
     assert result.stderr == ""  # no progress line where there is no terminal
-    assert plot.read_text().startswith("<svg") and plot.read_text().endswith("</svg>\n")
+    assert report["cluster"] == {"prefill": 1, "decode": 1, "mixed": 0} and report["interrupted"] is False
+    words = "\n".join(xml.etree.ElementTree.parse(plot).getroot().itertext())
+    for text in ("1 prefill and 1 decode worker at", "closed loop, 4 in flight, 24 tokens in, 6 out", "TTFT (ms)",
+                 "P99 "):
+        assert text in words
 
 
 def test_an_open_loop_follows_its_trace_and_counts_goodput(cluster, tmp_path):
@@ -56,12 +64,74 @@ def test_an_open_loop_follows_its_trace_and_counts_goodput(cluster, tmp_path):
     assert strict["slo_attainment"] == 0 and strict["request_goodput"] == 0
 
 
-def test_requests_that_fail_are_counted_and_end_with_1(cluster):
-    too_long = ["--target", cluster.target, "--requests", 2, "--warmup", 0, "--prompt-tokens", 100000]
+def test_when_all_requests_failed_there_are_errors_and_neither_latencies_nor_a_plot(cluster, tmp_path):
+    too_long = ["--target", cluster.target, "--requests", 2, "--warmup", 0, "--prompt-tokens", 100000, "--plot",
+                tmp_path / "latency.svg"]
     result, report = bench_serve(*too_long)
     assert result.returncode == 1
-    assert (report["completed"], report["failed"]) == (0, 2)
-    assert "2 of 2 requests failed" in result.stderr
+    assert (report["completed"], report["failed"], report["median_ttft_ms"]) == (0, 2, None)
+    assert [error["count"] for error in report["error_counts"]] == [2]
+    assert "2 of 2 requests failed" in result.stderr and len(result.stderr.splitlines()) == 1
+    shown = run_baton("bench", "serve", *too_long)
+    assert shown.returncode == 1 and "2 x INVALID_ARGUMENT: prompt" in shown.stdout
+    assert "TTFT" not in shown.stdout and "0.00 requests/s" not in shown.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plot_that_cannot_be_written_fails_before_anything_is_sent(openai_url, tmp_path):
+    for path in (tmp_path, tmp_path / "missing" / "latency.svg"):
+        result, report = bench_serve("--backend", "openai", "--base-url", openai_url, "--requests", 2, "--plot", path)
+        assert result.returncode == 1 and report is None
+        assert f"--plot: cannot write {path}: " in result.stderr and len(result.stderr.splitlines()) == 1
+    assert OpenAiStub.seen == []
+
+
+def test_an_existing_plot_survives_a_run_that_fails(tmp_path):
+    plot = tmp_path / "latency.svg"
+    plot.write_text("of yesterday")
+    assert bench_serve("--target", "127.0.0.1:9", "--plot", plot)[0].returncode == 1
+    assert plot.read_text() == "of yesterday"
+
+
+def interrupted(flags, number, has_begun):
+    """Sends the signal to a bench once has_begun() and returns its exit code, stdout and stderr."""
+    # A shell that starts the tests in the background makes its children ignore SIGINT.
+    process = subprocess.Popen(["env", "--default-signal=INT", BINARY, "bench", "serve", *map(str, flags)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(has_begun, 60, "the load has begun")
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    return process.returncode, stdout, stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_load_and_reports_what_was_measured(openai_url, number, tmp_path):
+    plot = tmp_path / "latency.svg"
+    # With one request in flight, all before the one that is held have ended.
+    OpenAiStub.answered_at_most = 3
+    flags = ["--backend", "openai", "--base-url", openai_url, "--requests", 1000, "--concurrency", 1, "--warmup", 0,
+             "--prompt-tokens", 2, "--output-tokens", 4, "--json", "--plot", plot]
+    code, stdout, stderr = interrupted(flags, number, lambda: OpenAiStub.held.acquire(blocking=False))
+    report = json.loads(stdout)
+    assert code == -number  # as the signal itself would have ended it: 128 + number to a shell
+    assert report["interrupted"] is True and report["failed"] == 0
+    assert (report["completed"], report["cut"], report["not_sent"]) == (3, 1, 996)
+    assert report["median_ttft_ms"] > 0
+    assert "interrupted after" in stderr and len(stderr.splitlines()) == 1
+    assert "interrupted" in plot.read_text()
+
+
+def test_ctrl_c_cuts_the_streams_of_baton(cluster):
+    flags = ["--target", cluster.target, "--requests", 2, "--concurrency", 2, "--warmup", 0, "--prompt-tokens", 16,
+             "--output-tokens", 2000]
+
+    def running():
+        return any(worker["running"] for worker in cluster.workers())
+
+    code, stdout, _ = interrupted(flags, signal.SIGINT, running)
+    assert code == -signal.SIGINT
+    assert "INTERRUPTED" in stdout and "0 completed, 0 failed, 2 cut, 0 not sent" in stdout
+    wait_until(lambda: not running(), 30, "the workers end what was cut")
 
 
 def test_nobody_listening_ends_with_1_and_says_what_to_do():
@@ -79,10 +149,13 @@ def test_wrong_usage_ends_with_2(flags):
 
 
 class OpenAiStub(http.server.BaseHTTPRequestHandler):
-    """A completions server that streams `max_tokens` pieces, cut across chunks; prompts of one token fail."""
+    """A completions server that streams `max_tokens` pieces, cut across chunks; prompts of one token fail. Requests
+    beyond `answered_at_most` are counted in `held` and never answered."""
 
     protocol_version = "HTTP/1.1"
     seen = []
+    answered_at_most = None
+    held = threading.Semaphore(0)
 
     def log_message(self, *_):
         pass
@@ -102,6 +175,11 @@ class OpenAiStub(http.server.BaseHTTPRequestHandler):
         if len(request["prompt"]) == 1:
             self.answer(400, b'{"error": {"message": "too short"}}')
             return
+        if OpenAiStub.answered_at_most is not None and len(OpenAiStub.seen) > OpenAiStub.answered_at_most:
+            OpenAiStub.held.release()
+            with contextlib.suppress(ConnectionError):
+                self.rfile.read(1)  # until the client leaves
+            return
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
@@ -118,7 +196,7 @@ class OpenAiStub(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def openai_url():
-    OpenAiStub.seen = []
+    OpenAiStub.seen, OpenAiStub.answered_at_most, OpenAiStub.held = [], None, threading.Semaphore(0)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OpenAiStub)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
