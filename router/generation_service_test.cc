@@ -28,8 +28,10 @@ const std::vector<TopLogprob> kTop(kMaxLogprobs, TopLogprob{.token = 1, .logprob
 class GenerationServiceTest : public ::testing::Test {
  protected:
   ~GenerationServiceTest() override {
-    if (server_.server != nullptr) rpc::StopGrpcServer(*server_.server, 0);
-    if (service_ != nullptr) service_->Stop();
+    if (server_.server != nullptr) {
+      rpc::StopGrpcServer(*server_.server, 0);
+      EndServer();
+    }
     loop_.Stop();
   }
 
@@ -52,6 +54,12 @@ class GenerationServiceTest : public ::testing::Test {
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     stub_ = v1::GenerationService::NewStub(
         grpc::CreateCustomChannel(server_.address, grpc::InsecureChannelCredentials(), arguments));
+  }
+
+  // Once the server has been shut down.
+  void EndServer() {
+    service_->Stop();
+    server_ = {};
   }
 
   struct Call {
@@ -176,7 +184,7 @@ TEST_F(GenerationServiceTest, AStreamThatNobodyReadsIsCutSomeTimeAfterTheEndOfIt
   const grpc::Status status = call->ReadAll();
   EXPECT_FALSE(status.ok());
   EXPECT_FALSE(call->finished);
-  server_ = {};
+  EndServer();
 }
 
 TEST_F(GenerationServiceTest, WhenAllStreamsHoldTooMuchTheWorstIsCut) {
@@ -194,7 +202,7 @@ TEST_F(GenerationServiceTest, ARequestThatIsCancelledWhileItWaitsToBeReadNeverRe
   EXPECT_EQ(call->ReadAll().error_code(), grpc::StatusCode::CANCELLED);
   // The server knows of the end once it has dropped the request: nothing else would end the call.
   server_.server->Shutdown();
-  server_ = {};
+  EndServer();
   release_.Notify();
   EXPECT_TRUE(worker_->started().empty());
 }
@@ -208,7 +216,7 @@ TEST_F(GenerationServiceTest, AWaitingRequestEndsAtItsDeadline) {
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(20));
   EXPECT_EQ(stub_->Tokenize(&context, request, &response).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   server_.server->Shutdown();
-  server_ = {};
+  EndServer();
   release_.Notify();
 }
 
