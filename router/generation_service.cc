@@ -113,11 +113,11 @@ void GenerationService::AwaitGenerate() {
   GenerateStream::Await(*this, accepting_->queue(), parts_.events, unread_,
                         [this](const std::shared_ptr<GenerateStream>& stream) {
                           AwaitGenerate();
-                          Generate(stream);
+                          QueueGenerate(stream);
                         });
 }
 
-void GenerationService::Generate(const std::shared_ptr<GenerateStream>& stream) {
+void GenerationService::QueueGenerate(const std::shared_ptr<GenerateStream>& stream) {
   GenerationRequest call;
   call.id = parts_.random.NextId();
   call.trace_context = ReadTraceparent(stream->context());

@@ -64,7 +64,7 @@ class GenerationService final : public GenerationServiceBase, public rpc::Accept
 
  private:
   void AwaitGenerate();
-  void Generate(const std::shared_ptr<GenerateStream>& stream);
+  void QueueGenerate(const std::shared_ptr<GenerateStream>& stream);
   // Queues a call that `answer` answers: absl::StatusOr<Response>(Request).
   template <typename Request, typename Answer>
   grpc::ServerUnaryReactor* QueueUnary(const grpc::CallbackServerContext& context, const grpc::ByteBuffer* message,
