@@ -105,8 +105,9 @@ std::string Table(const std::vector<std::vector<std::string>>& rows, size_t left
 }
 
 std::string MemoryText(const ModelFacts& facts, const std::string& memory) {
+  const bool shows_fit = !memory.empty() && facts.memory.front().fit.has_value();
   std::vector<std::string> head = {"--numerics", "--weights", "--kv-dtype", "weights", "KV a token", "KV a context"};
-  if (!memory.empty()) head.insert(head.end(), {absl::StrCat("tokens in ", memory), "contexts"});
+  if (shows_fit) head.insert(head.end(), {absl::StrCat("tokens in ", memory), "contexts"});
   std::vector<std::vector<std::string>> rows = {head};
   for (const MemoryNeeds& needs : facts.memory) {
     std::vector<std::string> row = {std::string(engine::NumericsName(needs.numerics)),
@@ -115,7 +116,7 @@ std::string MemoryText(const ModelFacts& facts, const std::string& memory) {
                                     ShowBytes(needs.weight_bytes),
                                     ShowBytes(needs.token_bytes),
                                     ShowBytes(needs.context_bytes)};
-    if (needs.fit.has_value()) {
+    if (shows_fit) {
       row.insert(row.end(), {absl::StrCat(needs.fit->tokens), absl::StrCat(needs.fit->full_contexts)});
     }
     rows.push_back(std::move(row));
