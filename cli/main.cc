@@ -10,6 +10,7 @@
 #include "cli/bench_serve_command.h"
 #include "cli/chat_command.h"
 #include "cli/config_file.h"
+#include "cli/fetch_model_command.h"
 #include "cli/generate_command.h"
 #include "cli/inspect_command.h"
 #include "cli/options.h"
@@ -73,6 +74,7 @@ int Main(int argc, char** argv) {
   AddStatusCommand(app, exit_code);
   AddTokenizeCommands(app, exit_code);
   AddInspectCommand(app, exit_code);
+  AddFetchModelCommand(app, exit_code);
   CLI::App* bench = app.add_subcommand("bench", "measures the engine, or a server under load")->require_subcommand(1);
   AddBenchEngineCommand(*bench, exit_code);
   AddBenchServeCommand(*bench, exit_code);

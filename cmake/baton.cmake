@@ -8,6 +8,10 @@ target_compile_options(baton_flags INTERFACE
   -Wno-missing-field-initializers
   # Row independence: the compiler may neither fuse nor reorder floating point.
   -ffp-contract=off -fno-fast-math)
+# Messages name a source by its path from the root, so that a package says nothing about the machine that built it.
+if(NOT BATON_SANITIZE)
+  set(BATON_RELATIVE_PATHS -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
+endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(baton_flags INTERFACE -Wthread-safety -Wno-deprecated-declarations)
 endif()
@@ -42,6 +46,7 @@ function(baton_library NAME)
   cmake_parse_arguments(ARG "FUZZED;MEASURED" "" "SRCS;DEPS" ${ARGN})
   add_library(baton_${NAME} STATIC ${ARG_SRCS})
   target_link_libraries(baton_${NAME} PUBLIC baton_flags ${ARG_DEPS})
+  target_compile_options(baton_${NAME} PRIVATE ${BATON_RELATIVE_PATHS})
   if(ARG_FUZZED AND BATON_FUZZERS)
     target_compile_options(baton_${NAME} PRIVATE -fsanitize=fuzzer-no-link)
   endif()

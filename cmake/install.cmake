@@ -1,5 +1,8 @@
-# `cmake --install build/release --prefix DIR`: the binary, UCX beside it, and the pages. DIR may be moved or copied to other
-# machines that have the Debian packages named in docs/serving.md.
+# `cmake --install build/release --prefix DIR`, which scripts/install.sh wraps: the program, UCX beside it, what
+# `baton fetch-model` runs, and the pages. DIR may be moved or copied to other machines that have the Debian packages named
+# in docs/several_machines.md. cmake/package.cmake makes a .deb of the same files.
+
+install(SCRIPT cmake/make_folders.cmake)
 
 set_target_properties(baton PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/baton")
 install(TARGETS baton RUNTIME DESTINATION bin)
@@ -13,8 +16,20 @@ install(FILES
   ${BATON_UCX_DIR}/lib/libuct.so.0
   DESTINATION lib/baton)
 install(FILES ${BATON_UCX_DIR}/lib/ucx/libuct_cma.so.0 DESTINATION lib/baton/ucx)
+install(CODE "set(BATON_STRIP [[${CMAKE_STRIP}]])")
+install(SCRIPT cmake/clean_binaries.cmake)
 
-install(FILES LICENSE README.md ARCHITECTURE.md DESTINATION share/doc/baton)
-install(DIRECTORY docs DESTINATION share/doc/baton)
+# Where cli/fetch_model_command.cc looks, beside the program of a build and beside that of an installation.
+set(scripts_dir share/baton/scripts)
+install(PROGRAMS scripts/fetch_model.sh DESTINATION ${scripts_dir})
+install(FILES scripts/lib.sh DESTINATION ${scripts_dir})
+cmake_path(GET scripts_dir PARENT_PATH build_share_dir)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${build_share_dir})
+file(CREATE_LINK ${CMAKE_SOURCE_DIR}/scripts ${CMAKE_BINARY_DIR}/${scripts_dir} SYMBOLIC)
+
+set(doc_dir share/doc/baton)
+install(FILES LICENSE README.md ARCHITECTURE.md cmake/copyright DESTINATION ${doc_dir})
+install(DIRECTORY docs DESTINATION ${doc_dir})
+install(DIRECTORY proto/baton/v1 DESTINATION ${doc_dir}/proto/baton)
 file(GLOB ucx_license ${BATON_DEPS_DIR}/ucx/*.dist-info/licenses/LICENSE)
-install(FILES ${ucx_license} DESTINATION share/doc/baton RENAME LICENSE.ucx)
+install(FILES ${ucx_license} DESTINATION ${doc_dir} RENAME LICENSE.ucx)

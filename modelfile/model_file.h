@@ -3,6 +3,7 @@
 #ifndef BATON_MODELFILE_MODEL_FILE_H_
 #define BATON_MODELFILE_MODEL_FILE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -61,11 +62,14 @@ Digest128 DigestOfTensors(const std::vector<TensorView>& tensors);
 
 // MODEL of the command line: the path of a GGUF file or of a Hugging Face directory, or a name from the model store
 // ($BATON_MODEL_STORE, else $XDG_DATA_HOME/baton/models, else ~/.local/share/baton/models), where NAME.gguf or the
-// directory NAME lies. NOT_FOUND says how to fetch it. A MODEL with a slash or the ending ".gguf" is a path; any other
-// is looked for in the store first.
+// directory NAME lies. NOT_FOUND says how to fetch it, if Baton can. A MODEL with a slash or the ending ".gguf" is a
+// path; any other is looked for in the store first.
 absl::StatusOr<std::string> ResolveModel(std::string_view model);
 
 inline constexpr std::string_view kDefaultModel = "smollm2-135m-instruct";
+
+// The models that `baton fetch-model` puts into the store; scripts/fetch_model.sh knows where they are.
+inline constexpr std::array<std::string_view, 2> kFetchableModels = {kDefaultModel, "gemma-3-270m"};
 
 }  // namespace baton::modelfile
 

@@ -5,8 +5,10 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "modelfile/gguf_document.h"
 #include "modelfile/limits.h"
@@ -49,8 +51,22 @@ bool IsStoreName(std::string_view model) {
 absl::StatusOr<std::string> ResolvePath(std::string_view model) {
   if (Exists(std::string(model))) return std::string(model);
   return absl::NotFoundError(absl::StrCat("there is no model file ", ShowText(model),
-                                          "; check the path, or run ./scripts/fetch_model.sh ", ToAbsl(kDefaultModel),
-                                          " and name the model ", ToAbsl(kDefaultModel)));
+                                          "; check the path, or name a model of the store, such as ",
+                                          ToAbsl(kDefaultModel), ", which `baton fetch-model` gets"));
+}
+
+absl::Status NotInStore(std::string_view model, const std::string& store) {
+  const std::string what = absl::StrCat("there is no model ", ToAbsl(model), " in ", store);
+  if (std::find(kFetchableModels.begin(), kFetchableModels.end(), model) != kFetchableModels.end()) {
+    return absl::NotFoundError(absl::StrCat(what, "; run `baton fetch-model ", ToAbsl(model), "`"));
+  }
+  std::vector<absl::string_view> names;
+  names.reserve(kFetchableModels.size());
+  for (const std::string_view name : kFetchableModels) names.push_back(ToAbsl(name));
+  return absl::NotFoundError(absl::StrCat(what,
+                                          "; name a .gguf file, a model directory, or a model that `baton fetch-model` "
+                                          "gets: ",
+                                          absl::StrJoin(names, ", ")));
 }
 
 }  // namespace
@@ -75,8 +91,7 @@ absl::StatusOr<std::string> ResolveModel(std::string_view model) {
     return file;
   if (std::filesystem::is_directory(stored, error)) return stored;
   if (Exists(std::string(model))) return std::string(model);
-  return absl::NotFoundError(absl::StrCat("there is no model ", ToAbsl(model), " in ", store,
-                                          "; run ./scripts/fetch_model.sh ", ToAbsl(model)));
+  return NotInStore(model, store);
 }
 
 }  // namespace baton::modelfile

