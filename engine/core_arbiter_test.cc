@@ -1,5 +1,6 @@
 #include "engine/core_arbiter.h"
 
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -7,12 +8,15 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <fstream>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/testing/manual_clock.h"
 #include "gtest/gtest.h"
 
@@ -78,9 +82,43 @@ class Child {
     AwaitStop();
   }
   void GoOn() const { kill(pid_, SIGCONT); }
+  // Until it waits in the kernel.
+  void AwaitSleep() const {
+    const std::string path = absl::StrCat("/proc/", pid_, "/stat");
+    char state = 0;
+    while (state != 'S') {
+      std::this_thread::yield();
+      std::ifstream stat(path);
+      std::string name;
+      // The name of the program stands in brackets and has no blank.
+      stat >> name >> name >> state;
+    }
+  }
 
  private:
   const pid_t pid_;
+};
+
+// Binds this thread to the processor that it runs on, as long as it lives.
+class OneProcessor {
+ public:
+  OneProcessor() {
+    EXPECT_EQ(sched_getaffinity(0, sizeof(before_), &before_), 0);
+    CPU_ZERO(&one_);
+    CPU_SET(static_cast<unsigned>(sched_getcpu()), &one_);
+    EXPECT_EQ(sched_setaffinity(0, sizeof(one_), &one_), 0);
+  }
+  ~OneProcessor() { sched_setaffinity(0, sizeof(before_), &before_); }
+  // Binds the calling process to it, as one that runs only when nobody else does.
+  void RunOnlyWhenIdle() const {
+    const sched_param priority = {};
+    sched_setaffinity(0, sizeof(one_), &one_);
+    sched_setscheduler(0, SCHED_IDLE, &priority);
+  }
+
+ private:
+  cpu_set_t before_;
+  cpu_set_t one_;
 };
 
 class CoreArbiterTest : public testing::Test {
@@ -243,6 +281,30 @@ TEST_F(CoreArbiterTest, TwoWorkersThatDecodeWithoutAPauseDoNotKeepPrefillFromThe
   // A busy machine may let others enter before this thread has queued, but not in most steps.
   std::sort(turns_before_prefill.begin(), turns_before_prefill.end());
   EXPECT_LE(turns_before_prefill[kSomeSteps / 2], 4);
+}
+
+// The second waiter has no processor to run on, so it becomes next only if the first one hands that to it. Otherwise
+// whoever runs could take its turn again and again.
+TEST_F(CoreArbiterTest, WhoeverHasWaitedLongestIsNextEvenBeforeItRunsAgain) {
+  const OneProcessor processor;
+  const auto holder = Open({});
+  holder->Enter();
+  WaitingDecode first(Open({.max_wait_ns = kPatientNs}));
+  AwaitWaiter();
+  const Child second([&] {
+    const auto arbiter = *CoreArbiter::Open(fd_, {.max_wait_ns = kPatientNs}, clock_);
+    processor.RunOnlyWhenIdle();
+    arbiter->Enter();
+    arbiter->Leave();
+    while (true) pause();
+  });
+  second.AwaitSleep();
+  holder->Leave();
+  while (!first.has_entered()) {
+  }
+  EXPECT_TRUE(holder->SomebodyIsNext());
+  EXPECT_TRUE(first.WasGranted());
+  while (holder->SomebodyIsNext()) std::this_thread::yield();
 }
 
 TEST_F(CoreArbiterTest, ADeadHolderHandsTheCoresOn) {

@@ -6,6 +6,7 @@ all its requests are on their way. KINDs:
   detokenize  COUNT calls, one after the other, each with a message of BYTES
   silent      COUNT connections that send nothing; it ends when its stdin does
   unread      COUNT Generate calls whose streams nobody reads; it ends when its stdin does
+  read        the same calls, read to their end
 """
 
 import collections
@@ -92,13 +93,23 @@ def silent(target, count, _):
     return collections.Counter({"OPEN": len(sockets)})
 
 
-def unread(target, count, _):
+def short_streams(target, count):
     generate = streaming(target)
-    calls = [generate(generate_request(b"The capital of France is", UNREAD_TOKENS), timeout=TIMEOUT_S)
-             for _ in range(count)]
+    return [generate(generate_request(b"The capital of France is", UNREAD_TOKENS), timeout=TIMEOUT_S)
+            for _ in range(count)]
+
+
+def unread(target, count, _):
+    calls = short_streams(target, count)
     started()
     sys.stdin.read()
     return collections.Counter({"OPEN": len(calls)})
+
+
+def read(target, count, _):
+    calls = short_streams(target, count)
+    started()
+    return collections.Counter(outcome(call) for call in calls)
 
 
 def started():
@@ -109,7 +120,7 @@ if __name__ == "__main__":
     os.nice(NICE)
     kind, where, number = sys.argv[1:4]
     size_bytes = int(sys.argv[4]) if len(sys.argv) > 4 else 0
-    result = {"prompts": prompts, "detokenize": detokenize, "silent": silent, "unread": unread}[kind](
-        where, int(number), size_bytes)
+    floods = {"prompts": prompts, "detokenize": detokenize, "silent": silent, "unread": unread, "read": read}
+    result = floods[kind](where, int(number), size_bytes)
     print(json.dumps({"outcomes": result}), flush=True)
     os._exit(0)
