@@ -58,7 +58,8 @@ struct CoreArbiter::Place {
   // Raised by the holder: signs of its life. Starts at 1.
   std::atomic<uint64_t> signs;
 
-  void ShowLife() { signs.fetch_add(1, std::memory_order_relaxed); }
+  // The holder alone counts, so no other one's sign can be lost.
+  void ShowLife() { signs.store(signs.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   void Give() {
     ShowLife();
     pthread_mutex_unlock(&mutex);
@@ -115,28 +116,40 @@ absl::StatusOr<std::unique_ptr<CoreArbiter>> CoreArbiter::Open(int fd, const Cor
 CoreArbiter::~CoreArbiter() { munmap(&shared_, sizeof(Shared)); }
 
 void CoreArbiter::Enter() {
-  const bool is_next = Take(shared_.next, next_holder_, options_.max_wait_ns);
+  const bool is_next = Take(
+      shared_.next, next_holder_,
+      {.max_wait_ns = options_.max_wait_ns, .silence_ns = kNextSilenceFactor * options_.silence_ns}, nullptr);
   // One that is not next has others before it, who may take the cores again and again: it waits for one period.
-  granted_ = Take(shared_.cores, cores_holder_, is_next ? options_.max_wait_ns : options_.period_ns);
+  const int64_t max_wait_ns = is_next ? options_.max_wait_ns : options_.period_ns;
+  granted_ = Take(shared_.cores, cores_holder_, {.max_wait_ns = max_wait_ns, .silence_ns = options_.silence_ns},
+                  is_next ? &shared_.next : nullptr);
   if (is_next) shared_.next.Give();
   if (options_.yields) PauseForDecodeTokens();
   entered_ = clock_.Now();
   if (!options_.yields) shared_.turn_began.store(entered_, std::memory_order_relaxed);
 }
 
-bool CoreArbiter::Take(Place& place, Holder& holder, int64_t max_wait_ns) {
+bool CoreArbiter::Take(Place& place, Holder& holder, const Patience& patience, Place* held) {
   const bool was_stopped = IsStopped(place, holder);
-  if (!Lock(place.mutex, was_stopped ? 0 : max_wait_ns)) {
-    if (was_stopped) return false;
-    holder.signs_when_given_up = place.signs.load(std::memory_order_relaxed);
-    if (max_wait_ns == options_.max_wait_ns) {
-      spdlog::warn("no grant of the cores after {} ms: is a worker stopped? Computing without until it goes on",
-                   max_wait_ns / kNsPerMs);
+  // The waits are of this machine, whatever clock the arbiter was given.
+  const TimeNs asked = MonotonicClock().Now();
+  int64_t left_ns = was_stopped ? 0 : patience.max_wait_ns;
+  uint64_t signs = 0;
+  do {
+    signs = place.signs.load(std::memory_order_relaxed);
+    if (Lock(place.mutex, std::min(left_ns, patience.silence_ns))) {
+      place.ShowLife();
+      return true;
     }
-    return false;
-  }
-  place.ShowLife();
-  return true;
+    if (held != nullptr) held->ShowLife();
+    left_ns = asked + patience.max_wait_ns - MonotonicClock().Now();
+  } while (!was_stopped && left_ns > 0 && place.signs.load(std::memory_order_relaxed) != signs);
+  if (was_stopped) return false;
+  holder.signs_when_given_up = signs;
+  if (patience.max_wait_ns < options_.max_wait_ns) return false;
+  spdlog::warn("no grant of the cores after {} ms: is a worker stopped? Computing without until it goes on",
+               (MonotonicClock().Now() - asked) / kNsPerMs);
+  return false;
 }
 
 bool CoreArbiter::IsStopped(const Place& place, const Holder& holder) {
@@ -171,7 +184,12 @@ bool CoreArbiter::SomebodyIsNext() {
   return false;
 }
 
+void CoreArbiter::ShowLife() {
+  if (granted_) shared_.cores.ShowLife();
+}
+
 void CoreArbiter::Yield() {
+  ++yield_count_;
   Leave();
   Enter();
 }

@@ -12,12 +12,15 @@
 //   held               | Yield, which ShouldYield asks for once somebody   | free   | the next one enters; the holder
 //                      | is next and the holder's quantum is over          |        | queues behind it
 //   held               | the holder dies                                   | free   | the next one enters
-//   held               | one waits max_wait_ns in vain                     | held   | it computes without a grant; until the
-//                      |                                                   |        | holder shows life, it only looks whether
-//                      |                                                   |        | the cores are free and waits no more
+//   held               | the holder shows no life for silence_ns, or one   | held   | whoever waits computes without a grant;
+//                      | waits max_wait_ns in vain                         |        | until the holder shows life, it only
+//                      |                                                   |        | looks whether the cores are free and
+//                      |                                                   |        | waits no more
 //
-// A holder shows life when it enters, when it leaves and, while it computes, with every ShouldYield. So a stopped
-// process costs its neighbours one long wait, and the cores have one holder at a time again once it goes on.
+// A holder shows life when it enters, when it leaves and, while it computes, with every ShouldYield or ShowLife. So a
+// stopped process costs each of its neighbours silence_ns once, and the cores have one holder at a time again once it goes
+// on. Whoever is next shows life too while it waits; the others behind it wait longer for that, because each wait that
+// they begin anew puts them at the end of their queue.
 //
 // So a lone request uses all cores in each phase. While prefill and decode compete, prefill's quantum ends one period
 // after decode's last turn began, so that streams run evenly however long a turn takes.
@@ -51,9 +54,15 @@ struct CoreArbiterOptions {
   int64_t min_quantum_ns = 10 * kNsPerMs;
   // How long a worker that yields leaves the cores idle after one that does not yield has left them.
   int64_t decode_tokens_pause_ns = kDecodeTokensPauseMs * kNsPerMs;
-  // After a wait of this length the step runs without a grant: the holder counts as stopped.
+  // A holder that shows no life for this long counts as stopped.
+  int64_t silence_ns = kDecodePeriodMs * kNsPerMs;
+  // After a wait of this length the step runs without a grant, although the holder shows life.
   int64_t max_wait_ns = 2 * kNsPerSecond;
 };
+
+// Whoever is next may be silent for so many times as long as a holder.
+inline constexpr int kNextSilenceFactor = 5;
+
 
 // Shared memory with no name, for every process of one supervisor: give the descriptor to the children. The caller
 // closes it. INTERNAL as the system says.
@@ -69,8 +78,10 @@ class CoreArbiter final : public StepGate {
   void Enter() override;
   bool yields() const override { return options_.yields; }
   bool ShouldYield() override;
+  void ShowLife() override;
   void Yield() override;
   void Leave() override;
+  int64_t yield_count() const override { return yield_count_; }
 
   // Whether this process holds the cores: false outside of steps, and in a step that runs without a grant.
   bool granted() const { return granted_; }
@@ -90,9 +101,15 @@ class CoreArbiter final : public StepGate {
   CoreArbiter(Shared& shared, const CoreArbiterOptions& options, const Clock& clock)
       : shared_(shared), options_(options), clock_(clock) {}
 
-  // Waits for the place, at most max_wait_ns; not at all while its holder has shown no life since a wait for it was
-  // given up.
-  bool Take(Place& place, Holder& holder, int64_t max_wait_ns);
+  // How long one waits for a place.
+  struct Patience {
+    int64_t max_wait_ns = 0;
+    // The holder may show no life for this long.
+    int64_t silence_ns = 0;
+  };
+  // Waits for the place; not at all while its holder has shown no life since a wait for it was given up. Shows life at
+  // `held`, if there is one, meanwhile.
+  bool Take(Place& place, Holder& holder, const Patience& patience, Place* held);
   static bool IsStopped(const Place& place, const Holder& holder);
   // Sleeps until the pause after decode's last step is over.
   void PauseForDecodeTokens() const;
@@ -103,6 +120,7 @@ class CoreArbiter final : public StepGate {
   // When this process began to compute.
   TimeNs entered_ = 0;
   bool granted_ = false;
+  int64_t yield_count_ = 0;
   Holder next_holder_;
   Holder cores_holder_;
   // When this process last showed life while it computed.

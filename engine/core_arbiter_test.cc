@@ -25,8 +25,9 @@ namespace {
 
 constexpr int64_t kPatientNs = 10 * kNsPerSecond;
 constexpr int kManyTimes = 10'000;
-// The bound of the tests that reach it.
+// The bounds of the tests that reach them.
 constexpr int64_t kMaxWaitNs = 300 * kNsPerMs;
+constexpr int64_t kSilenceNs = 30 * kNsPerMs;
 constexpr int kSomeSteps = 10;
 constexpr int64_t kStepNs = kNsPerMs / 2;
 
@@ -145,7 +146,7 @@ class CoreArbiterTest : public testing::Test {
   void ExpectQuantum(const CoreArbiterOptions& options, int64_t held_ns, int64_t quantum_ns) {
     const auto prefill = Open(options);
     prefill->Enter();
-    WaitingDecode waiting(Open({.max_wait_ns = kPatientNs}));
+    WaitingDecode waiting(Open({.silence_ns = kPatientNs, .max_wait_ns = kPatientNs}));
     AwaitWaiter();
     clock_.Advance(held_ns);
     for (int i = 0; i < kManyTimes; ++i) EXPECT_FALSE(prefill->ShouldYield());
@@ -181,7 +182,11 @@ TEST_F(CoreArbiterTest, OneHolderAtATime) {
   constexpr int kSteps = 2000;
   std::atomic<int> inside{0};
   const auto work = [&](bool yields) {
-    const auto arbiter = Open({.yields = yields, .period_ns = 0, .min_quantum_ns = 0, .decode_tokens_pause_ns = 0});
+    const auto arbiter = Open({.yields = yields,
+                               .period_ns = 0,
+                               .min_quantum_ns = 0,
+                               .decode_tokens_pause_ns = 0,
+                               .silence_ns = kPatientNs});
     for (int i = 0; i < kSteps; ++i) {
       arbiter->Enter();
       EXPECT_EQ(inside.fetch_add(1), 0);
@@ -203,7 +208,7 @@ TEST_F(CoreArbiterTest, OneHolderAtATime) {
 TEST_F(CoreArbiterTest, DecodeEntersDuringALongPrefill) {
   const auto prefill = Open({.yields = true, .period_ns = 0, .min_quantum_ns = 0});
   prefill->Enter();
-  WaitingDecode waiting(Open({.max_wait_ns = kPatientNs}));
+  WaitingDecode waiting(Open({.silence_ns = kPatientNs, .max_wait_ns = kPatientNs}));
   while (!waiting.has_entered()) YieldIfAsked(*prefill);
   EXPECT_TRUE(waiting.WasGranted());
   prefill->Leave();
@@ -212,7 +217,7 @@ TEST_F(CoreArbiterTest, DecodeEntersDuringALongPrefill) {
 TEST_F(CoreArbiterTest, DecodeDoesNotYield) {
   const auto decode = Open({.period_ns = 0, .min_quantum_ns = 0});
   decode->Enter();
-  const WaitingDecode waiting(Open({.max_wait_ns = kPatientNs}));
+  const WaitingDecode waiting(Open({.silence_ns = kPatientNs, .max_wait_ns = kPatientNs}));
   AwaitWaiter();
   clock_.Advance(kNsPerSecond);
   EXPECT_FALSE(decode->ShouldYield());
@@ -221,12 +226,12 @@ TEST_F(CoreArbiterTest, DecodeDoesNotYield) {
 
 TEST_F(CoreArbiterTest, PrefillHasWhatADecodeStepLeavesOfThePeriod) {
   TakeDecodeTurn(16);
-  ExpectQuantum({.yields = true, .period_ns = 36, .min_quantum_ns = 5, .max_wait_ns = kPatientNs}, 9, 20);
+  ExpectQuantum({.yields = true, .period_ns = 36, .min_quantum_ns = 5, .silence_ns = kPatientNs, .max_wait_ns = kPatientNs}, 9, 20);
 }
 
 TEST_F(CoreArbiterTest, PrefillHasItsLeastQuantumHoweverLongADecodeStepTakes) {
   TakeDecodeTurn(1'000);
-  ExpectQuantum({.yields = true, .period_ns = 36, .min_quantum_ns = 10, .max_wait_ns = kPatientNs}, 4, 10);
+  ExpectQuantum({.yields = true, .period_ns = 36, .min_quantum_ns = 10, .silence_ns = kPatientNs, .max_wait_ns = kPatientNs}, 4, 10);
 }
 
 TEST_F(CoreArbiterTest, PrefillLeavesTheCoresToTheTokensOfADecodeStep) {
@@ -252,7 +257,7 @@ TEST_F(CoreArbiterTest, TwoWorkersThatDecodeWithoutAPauseDoNotKeepPrefillFromThe
     }
   };
   const auto decode = [&](std::atomic<bool>& began) {
-    const auto arbiter = Open({.max_wait_ns = kPatientNs});
+    const auto arbiter = Open({.silence_ns = kPatientNs, .max_wait_ns = kPatientNs});
     while (!stopping) {
       arbiter->Enter();
       began = true;
@@ -265,7 +270,7 @@ TEST_F(CoreArbiterTest, TwoWorkersThatDecodeWithoutAPauseDoNotKeepPrefillFromThe
   std::thread first(decode, std::ref(began[0]));
   std::thread second(decode, std::ref(began[1]));
   while (!began[0] || !began[1]) std::this_thread::yield();
-  const auto prefill = Open({.yields = true, .max_wait_ns = kPatientNs});
+  const auto prefill = Open({.yields = true, .silence_ns = kPatientNs, .max_wait_ns = kPatientNs});
   std::vector<int> turns_before_prefill;
   for (int step = 0; step < kSomeSteps; ++step) {
     const int before = turns;
@@ -283,28 +288,39 @@ TEST_F(CoreArbiterTest, TwoWorkersThatDecodeWithoutAPauseDoNotKeepPrefillFromThe
   EXPECT_LE(turns_before_prefill[kSomeSteps / 2], 4);
 }
 
-// The second waiter has no processor to run on, so it becomes next only if the first one hands that to it. Otherwise
-// whoever runs could take its turn again and again.
+// The second waiter hardly gets a processor to run on, so it is next at once only if the first one hands that to it.
+// Otherwise whoever runs could take its turn again and again.
 TEST_F(CoreArbiterTest, WhoeverHasWaitedLongestIsNextEvenBeforeItRunsAgain) {
-  const OneProcessor processor;
-  const auto holder = Open({});
-  holder->Enter();
-  WaitingDecode first(Open({.max_wait_ns = kPatientNs}));
-  AwaitWaiter();
-  const Child second([&] {
-    const auto arbiter = *CoreArbiter::Open(fd_, {.max_wait_ns = kPatientNs}, clock_);
-    processor.RunOnlyWhenIdle();
-    arbiter->Enter();
-    arbiter->Leave();
-    while (true) pause();
-  });
-  second.AwaitSleep();
-  holder->Leave();
-  while (!first.has_entered()) {
+  const CoreArbiterOptions patient = {.silence_ns = kPatientNs, .max_wait_ns = kPatientNs};
+  for (int round = 0; round < kSomeSteps; ++round) {
+    const auto holder = Open({});
+    holder->Enter();
+    std::atomic<bool> entered{false};
+    std::atomic<bool> may_leave{false};
+    std::thread first([&, arbiter = Open(patient)] {
+      arbiter->Enter();
+      entered = true;
+      while (!may_leave) std::this_thread::yield();
+      arbiter->Leave();
+    });
+    AwaitWaiter();
+    const OneProcessor processor;
+    const Child second([&] {
+      const auto arbiter = *CoreArbiter::Open(fd_, patient, clock_);
+      processor.RunOnlyWhenIdle();
+      arbiter->Enter();
+      arbiter->Leave();
+      while (true) pause();
+    });
+    second.AwaitSleep();
+    holder->Leave();
+    while (!entered) {
+    }
+    EXPECT_TRUE(holder->SomebodyIsNext());
+    may_leave = true;
+    first.join();
+    while (holder->SomebodyIsNext()) std::this_thread::yield();
   }
-  EXPECT_TRUE(holder->SomebodyIsNext());
-  EXPECT_TRUE(first.WasGranted());
-  while (holder->SomebodyIsNext()) std::this_thread::yield();
 }
 
 TEST_F(CoreArbiterTest, ADeadHolderHandsTheCoresOn) {
@@ -318,7 +334,7 @@ TEST_F(CoreArbiterTest, ADeadHolderHandsTheCoresOn) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_EQ(status, 0);
-  const auto arbiter = Open({.max_wait_ns = kPatientNs});
+  const auto arbiter = Open({.silence_ns = kPatientNs, .max_wait_ns = kPatientNs});
   arbiter->Enter();
   arbiter->Leave();
 }
@@ -327,11 +343,30 @@ TEST_F(CoreArbiterTest, AHolderThatNeverLeavesDelaysOthersForTheBoundOnly) {
   const auto holder = Open({});
   holder->Enter();
   ASSERT_TRUE(holder->granted());
-  const auto other = Open({.max_wait_ns = kMaxWaitNs});
+  const auto other = Open({.silence_ns = kSilenceNs, .max_wait_ns = kMaxWaitNs});
+  std::atomic<bool> computing{true};
+  std::thread life([&] {
+    while (computing) holder->ShowLife();
+  });
   EXPECT_GE(WaitOf(*other, /*expect_granted=*/false), kMaxWaitNs);
+  computing = false;
+  life.join();
+  // It has gone on since, so the first of these still waits for a sign of its life.
   ExpectNoMoreWaits(*other, /*expect_granted=*/false);
   holder->Leave();
   EXPECT_LT(WaitOf(*other, /*expect_granted=*/true), kMaxWaitNs);
+}
+
+TEST_F(CoreArbiterTest, AHolderThatShowsLifeIsWaitedForHoweverLongItsStepTakes) {
+  const auto holder = Open({});
+  holder->Enter();
+  WaitingDecode waiting(Open({.silence_ns = kSilenceNs, .max_wait_ns = kPatientNs}));
+  AwaitWaiter();
+  const TimeNs until = MonotonicClock().Now() + kMaxWaitNs;
+  while (MonotonicClock().Now() < until) holder->ShowLife();
+  EXPECT_FALSE(waiting.has_entered());
+  holder->Leave();
+  EXPECT_TRUE(waiting.WasGranted());
 }
 
 TEST_F(CoreArbiterTest, AStoppedHolderCostsOneWaitUntilItGoesOn) {
@@ -342,8 +377,8 @@ TEST_F(CoreArbiterTest, AStoppedHolderCostsOneWaitUntilItGoesOn) {
     while (true) YieldIfAsked(*arbiter);
   });
   prefill.AwaitStop();
-  const auto decode = Open({.max_wait_ns = kMaxWaitNs});
-  EXPECT_GE(WaitOf(*decode, /*expect_granted=*/false), kMaxWaitNs);
+  const auto decode = Open({.silence_ns = kSilenceNs, .max_wait_ns = kPatientNs});
+  EXPECT_GE(WaitOf(*decode, /*expect_granted=*/false), kSilenceNs);
   ExpectNoMoreWaits(*decode, /*expect_granted=*/false);
 
   prefill.GoOn();
@@ -363,7 +398,7 @@ TEST_F(CoreArbiterTest, AStoppedWaiterCostsOneWaitAndTheCoresAreStillGranted) {
   const auto holder = Open({});
   holder->Enter();
   const Child waiter([&] {
-    const auto arbiter = *CoreArbiter::Open(fd_, {.max_wait_ns = kPatientNs}, clock_);
+    const auto arbiter = *CoreArbiter::Open(fd_, {.silence_ns = kPatientNs, .max_wait_ns = kPatientNs}, clock_);
     arbiter->Enter();
     arbiter->Leave();
     while (true) pause();
@@ -371,8 +406,8 @@ TEST_F(CoreArbiterTest, AStoppedWaiterCostsOneWaitAndTheCoresAreStillGranted) {
   AwaitWaiter();
   waiter.Stop();
   holder->Leave();
-  const auto decode = Open({.max_wait_ns = kMaxWaitNs});
-  EXPECT_GE(WaitOf(*decode, /*expect_granted=*/true), kMaxWaitNs);
+  const auto decode = Open({.silence_ns = kSilenceNs, .max_wait_ns = kPatientNs});
+  EXPECT_GE(WaitOf(*decode, /*expect_granted=*/true), kNextSilenceFactor * kSilenceNs);
   ExpectNoMoreWaits(*decode, /*expect_granted=*/true);
 
   waiter.GoOn();
@@ -382,11 +417,11 @@ TEST_F(CoreArbiterTest, AStoppedWaiterCostsOneWaitAndTheCoresAreStillGranted) {
 TEST_F(CoreArbiterTest, AHolderThatComputesIsWaitedForAgain) {
   const auto prefill = Open({.yields = true, .min_quantum_ns = kNsPerSecond});
   prefill->Enter();
-  const auto decode = Open({.max_wait_ns = kMaxWaitNs});
+  const auto decode = Open({.silence_ns = kSilenceNs, .max_wait_ns = kPatientNs});
   WaitOf(*decode, /*expect_granted=*/false);
   clock_.Advance(kNsPerMs);
   EXPECT_FALSE(prefill->ShouldYield());
-  EXPECT_GE(WaitOf(*decode, /*expect_granted=*/false), kMaxWaitNs);
+  EXPECT_GE(WaitOf(*decode, /*expect_granted=*/false), kSilenceNs);
   prefill->Leave();
 }
 

@@ -30,7 +30,11 @@ SharedPhases::Range SharedPhases::ShareOf(int units, int thread) const {
 }
 
 bool SharedPhases::PauseIsDue(const Cursor& cursor) {
-  if (gate_ == nullptr || !gate_->yields()) return false;
+  if (gate_ == nullptr) return false;
+  if (!gate_->yields()) {
+    if (cursor.thread == 0) gate_->ShowLife();
+    return false;
+  }
   if (cursor.thread == 0 && pause_.load(std::memory_order_relaxed) != cursor.meetings && gate_->ShouldYield()) {
     pause_.store(cursor.meetings, std::memory_order_relaxed);
   }

@@ -6,15 +6,13 @@ import time
 from client import Background, Client, read_stream
 from cluster import Cluster, stopped, tokenize_prose, wait_until
 
-# How long a worker waits for the cores before it computes without a grant: CoreArbiterOptions.max_wait_ns.
-MAX_WAIT_S = 2
 # Shorter than the silence after which the router gives a worker up.
 STOPPED_S = 4
-# Far more than a step and a period.
-STALL_S = 0.5
+# More than a step, a period and the silence after which a holder counts as stopped, and what a busy machine adds.
+STALL_S = 0.25
 
 
-def test_a_stopped_holder_of_the_cores_costs_decode_one_wait():
+def test_a_stopped_holder_of_the_cores_costs_decode_no_more_than_a_period():
     ids = tokenize_prose()
     arrivals = []
     with Cluster("--prefill", 1, "--decode", 1) as cluster, Client(cluster.target) as client:
@@ -35,6 +33,5 @@ def test_a_stopped_holder_of_the_cores_costs_decode_one_wait():
         assert prefilling.result().error is None
     times = [began] + [at for at in arrivals if began < at < ended] + [ended]
     gaps = sorted(later - earlier for earlier, later in zip(times, times[1:]))
-    stalls = [gap for gap in gaps if gap > STALL_S]
     print(f"{len(times) - 2} tokens while the holder was stopped, gaps up to {gaps[-3:]} s")
-    assert len(stalls) <= 1 and sum(stalls) < MAX_WAIT_S + STALL_S, stalls
+    assert gaps[-1] < STALL_S
