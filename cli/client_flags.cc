@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/options.h"
-#include "tokenizer/utf8.h"
+#include "common/utf8.h"
 
 namespace baton::cli {
 
@@ -15,7 +15,7 @@ void AddClientFlags(CLI::App& command, ClientFlags& flags) {
 }
 
 absl::Status CheckUtf8(const std::string& text) {
-  const size_t valid = tokenizer::ValidUtf8Bytes(text);
+  const size_t valid = ValidUtf8Bytes(text);
   if (valid == text.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the text is not valid UTF-8 at byte ", valid));
 }

@@ -1,45 +1,12 @@
 #include "modelfile/gguf_cursor.h"
 
+#include "common/utf8.h"
+
 namespace baton::modelfile {
 
 absl::Status DamagedAt(size_t offset, std::string_view what) {
   return absl::InvalidArgumentError(
       absl::StrCat("damaged GGUF file at byte ", offset, ": ", ToAbsl(what), "; fetch the file again"));
-}
-
-// RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
-bool IsValidUtf8(std::string_view text) {
-  size_t i = 0;
-  while (i < text.size()) {
-    const auto lead = static_cast<uint8_t>(text[i]);
-    size_t more = 0;
-    uint8_t low = 0x80, high = 0xBF;  // bounds of the second byte
-    if (lead < 0x80) {
-      ++i;
-      continue;
-    } else if (lead >= 0xC2 && lead <= 0xDF) {
-      more = 1;
-    } else if (lead >= 0xE0 && lead <= 0xEF) {
-      more = 2;
-      if (lead == 0xE0) low = 0xA0;
-      if (lead == 0xED) high = 0x9F;
-    } else if (lead >= 0xF0 && lead <= 0xF4) {
-      more = 3;
-      if (lead == 0xF0) low = 0x90;
-      if (lead == 0xF4) high = 0x8F;
-    } else {
-      return false;
-    }
-    if (text.size() - i <= more) return false;
-    for (size_t k = 1; k <= more; ++k) {
-      const auto byte = static_cast<uint8_t>(text[i + k]);
-      if (byte < low || byte > high) return false;
-      low = 0x80;
-      high = 0xBF;
-    }
-    i += more + 1;
-  }
-  return true;
 }
 
 absl::Status GgufCursor::Truncated(std::string_view what) const {

@@ -19,8 +19,6 @@ static_assert(std::endian::native == std::endian::little, "the reader copies lit
 // INVALID_ARGUMENT with what is damaged, where, and what to do.
 absl::Status DamagedAt(size_t offset, std::string_view what);
 
-bool IsValidUtf8(std::string_view text);
-
 class GgufCursor {
  public:
   GgufCursor(const uint8_t* data, size_t bytes) : data_(data), bytes_(bytes) {}

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/utf8.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "modelfile/gguf_cursor.h"
@@ -366,17 +367,6 @@ TEST(GgufDocument, ALongArrayIsShownByItsFirstElements) {
   };
   EXPECT_EQ(shown(kMaxShownElements), "[7, 7, 7, 7]");
   EXPECT_EQ(shown(kMaxShownElements + 1), "[7, 7, 7, 7, ...]");
-}
-
-TEST(GgufCursor, Utf8FollowsRfc3629) {
-  for (const char* good :
-       {"", "abc", "\xC2\x80", "\xE2\x82\xAC", "\xED\x9F\xBF", "\xF0\x9F\x98\x80", "\xF4\x8F\xBF\xBF"}) {
-    EXPECT_TRUE(IsValidUtf8(good)) << good;
-  }
-  for (const char* bad : {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
-                          "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xE2\x82", "\xE2\x82g", "a\xFF"}) {
-    EXPECT_FALSE(IsValidUtf8(bad)) << testing::PrintToString(std::string(bad));
-  }
 }
 
 }  // namespace

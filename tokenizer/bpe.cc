@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "tokenizer/utf8.h"
+#include "common/utf8.h"
 
 namespace baton::tokenizer {
 namespace {

@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include "common/check.h"
+#include "common/utf8.h"
 #include "nlohmann/json.hpp"
 #include "tokenizer/chat_template.h"
-#include "tokenizer/utf8.h"
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/utf8.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "modelfile/model_file.h"
@@ -14,7 +15,6 @@
 #include "tokenizer/rendered_chat.h"
 #include "tokenizer/stream_detokenizer.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/utf8.h"
 
 namespace baton::tokenizer {
 namespace {

@@ -7,11 +7,11 @@
 
 #include "common/clock.h"
 #include "common/random.h"
+#include "common/utf8.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tokenizer/testing/encode.h"
 #include "tokenizer/testing/tiny_spec.h"
-#include "tokenizer/utf8.h"
 
 namespace baton::tokenizer {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "common/status.h"
-#include "tokenizer/utf8.h"
+#include "common/utf8.h"
 
 namespace baton::tokenizer {
 namespace {

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "common/utf8.h"
 #include "tokenizer/stream_detokenizer.h"
-#include "tokenizer/utf8.h"
 
 namespace baton::tokenizer {
 namespace {

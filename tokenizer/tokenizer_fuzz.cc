@@ -9,11 +9,11 @@
 #include "absl/strings/str_replace.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "common/utf8.h"
 #include "tokenizer/stop_matcher.h"
 #include "tokenizer/stream_detokenizer.h"
 #include "tokenizer/testing/tiny_spec.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/utf8.h"
 
 namespace baton::tokenizer {
 namespace {

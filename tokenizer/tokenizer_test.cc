@@ -3,12 +3,12 @@
 #include <string>
 #include <vector>
 
+#include "common/utf8.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tokenizer/stream_detokenizer.h"
 #include "tokenizer/testing/encode.h"
 #include "tokenizer/testing/tiny_spec.h"
-#include "tokenizer/utf8.h"
 
 namespace baton::tokenizer {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "common/utf8.h"
 #include "nlohmann/json.hpp"
-#include "tokenizer/utf8.h"
 
 namespace baton::tokenizer::jinja {
 namespace {

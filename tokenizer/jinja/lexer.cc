@@ -9,8 +9,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/utf8.h"
 #include "tokenizer/jinja/text.h"
-#include "tokenizer/utf8.h"
 
 namespace baton::tokenizer::jinja {
 namespace {

@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/utf8.h"
 #include "tokenizer/jinja/builtins.h"
 #include "tokenizer/jinja/format.h"
 #include "tokenizer/jinja/text.h"
-#include "tokenizer/utf8.h"
 
 namespace baton::tokenizer::jinja {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/utf8.h"
 #include "tokenizer/jinja/parser.h"
-#include "tokenizer/utf8.h"
 
 namespace baton::tokenizer::jinja {
 namespace {

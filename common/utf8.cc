@@ -1,8 +1,8 @@
-#include "tokenizer/utf8.h"
+#include "common/utf8.h"
 
 #include "common/check.h"
 
-namespace baton::tokenizer {
+namespace baton {
 namespace {
 
 // How many bytes a character with this first byte has (0 if no character begins with it), and the range of its second
@@ -127,4 +127,4 @@ std::string DecodeUtf8Lossy(std::string_view bytes) {
   return out;
 }
 
-}  // namespace baton::tokenizer
+}  // namespace baton

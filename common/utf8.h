@@ -1,14 +1,14 @@
 // Validation of UTF-8, and lossy decoding that replaces invalid bytes as Rust's String::from_utf8_lossy does (Unicode
 // 15, section 3.9, "substitution of maximal subparts").
-#ifndef BATON_TOKENIZER_UTF8_H_
-#define BATON_TOKENIZER_UTF8_H_
+#ifndef BATON_COMMON_UTF8_H_
+#define BATON_COMMON_UTF8_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-namespace baton::tokenizer {
+namespace baton {
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 inline constexpr size_t kMaxUtf8Bytes = 4;
@@ -49,6 +49,6 @@ class Utf8LossyDecoder {
 
 std::string DecodeUtf8Lossy(std::string_view bytes);
 
-}  // namespace baton::tokenizer
+}  // namespace baton
 
-#endif  // BATON_TOKENIZER_UTF8_H_
+#endif  // BATON_COMMON_UTF8_H_
