@@ -151,11 +151,16 @@ void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port) {
   app.add_option("--log-level", flags.log_level)
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str();
+  app.add_option("--log-format", flags.log_format, "text, or json: one object a line")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   app.add_option("--drain-timeout-ms", flags.drain_timeout_ms,
                  "how long running requests have to end after SIGTERM or SIGINT; 0: they are cut at once")
       ->check(CLI::Range(0, kMaxDrainTimeoutMs))
       ->capture_default_str();
 }
+
+LogFormat ParseLogFormat(const std::string& name) { return name == "json" ? LogFormat::kJson : LogFormat::kText; }
 
 void AddRouterListenFlags(CLI::App& app, RouterListenFlags& flags) {
   AddListenFlags(app, flags, kDefaultGrpcPort);

@@ -10,6 +10,7 @@
 #include "common/drain.h"
 #include "common/kv_layout.h"
 #include "common/limits.h"
+#include "common/log.h"
 #include "engine/core_arbiter.h"
 #include "engine/cpu_model.h"
 
@@ -58,6 +59,7 @@ struct ListenFlags {
   std::string bind = "127.0.0.1";
   int grpc_port = 0;
   std::string log_level = "info";
+  std::string log_format = "text";
   int drain_timeout_ms = kDrainTimeoutMs;
 };
 
@@ -93,6 +95,7 @@ KvDtype ParseKvDtype(const KernelFlags& flags);
 engine::Weights ParseWeights(const std::string& name);
 void AddEngineFlags(CLI::App& app, EngineFlags& flags);
 void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port);
+LogFormat ParseLogFormat(const std::string& name);
 // The same for a router, whose gRPC port is kDefaultGrpcPort unless another is named, and --cluster-port.
 void AddRouterListenFlags(CLI::App& app, RouterListenFlags& flags);
 void AddRouterFlags(CLI::App& app, RouterFlags& flags);

@@ -118,7 +118,7 @@ void AddRouterCommand(CLI::App& app, int& exit_code) {
   AddServedModelNameFlag(*command, flags->served_model_name);
   command->callback([flags, &exit_code] {
     HandleSignals();
-    InitLogging("router", flags->listen.log_level);
+    InitLogging("router", flags->listen.log_level, ParseLogFormat(flags->listen.log_format));
     // glibc otherwise raises its threshold to the largest message that came, and then keeps the memory of all like it.
     mallopt(M_MMAP_THRESHOLD, kReturnedBytes);
     exit_code = Report(Run(*flags));

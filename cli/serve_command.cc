@@ -107,7 +107,7 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
   AddRoleFlagOption(*command);
   command->callback([command, flags, &exit_code] {
     HandleSignals();
-    InitLogging("supervisor", flags->listen.log_level);
+    InitLogging("supervisor", flags->listen.log_level, ParseLogFormat(flags->listen.log_format));
     exit_code = Serve(*command, *flags);
   });
 }

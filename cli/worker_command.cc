@@ -58,7 +58,7 @@ void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
   command->add_option("--core-arbiter-fd", flags->core_arbiter_fd)->group(kInternalGroup);
   command->callback([flags, role, &exit_code] {
     HandleSignals();
-    InitLogging(role.command, flags->listen.log_level);
+    InitLogging(role.command, flags->listen.log_level, ParseLogFormat(flags->listen.log_format));
     exit_code = Run(role.role, *flags);
   });
 }

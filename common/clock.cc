@@ -1,6 +1,7 @@
 #include "common/clock.h"
 
 #include <chrono>
+#include <ctime>
 
 namespace baton {
 namespace {
@@ -18,6 +19,13 @@ class SteadyClock final : public Clock {
 const Clock& MonotonicClock() {
   static const SteadyClock kClock;
   return kClock;
+}
+
+int64_t ThreadCpuNs(pthread_t thread) {
+  clockid_t clock = 0;
+  timespec used{};
+  const bool known = pthread_getcpuclockid(thread, &clock) == 0 && clock_gettime(clock, &used) == 0;
+  return known ? used.tv_sec * kNsPerSecond + used.tv_nsec : 0;
 }
 
 }  // namespace baton

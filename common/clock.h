@@ -2,6 +2,8 @@
 #ifndef BATON_COMMON_CLOCK_H_
 #define BATON_COMMON_CLOCK_H_
 
+#include <pthread.h>
+
 #include <cstdint>
 #include <limits>
 
@@ -26,6 +28,9 @@ class Clock {
 
 // CLOCK_MONOTONIC. The object lives for the whole process.
 const Clock& MonotonicClock();
+
+// CPU time that a thread of this process has used. The thread has not been joined. Any thread.
+int64_t ThreadCpuNs(pthread_t thread);
 
 }  // namespace baton
 

@@ -29,7 +29,8 @@ int BindError(const addrinfo& address) {
 
 }  // namespace
 
-absl::Status ExplainListenError(const std::string& bind, int port, const std::string& port_flag) {
+absl::Status ExplainListenError(const std::string& bind, int port, const std::string& port_flag,
+                                const std::string& bind_flag) {
   absl::string_view host = bind;
   // An IPv6 address.
   if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
@@ -37,15 +38,15 @@ absl::Status ExplainListenError(const std::string& bind, int port, const std::st
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
-  const std::string bind_flag = absl::StrCat("cannot listen on --bind ", bind, ": ");
+  const std::string wrong_host = absl::StrCat("cannot listen on ", bind_flag, " ", bind, ": ");
   const std::string expected = "; expected an address of this machine without a port, such as 127.0.0.1 or 0.0.0.0";
   if (const int error = getaddrinfo(std::string(host).c_str(), std::to_string(port).c_str(), &hints, &found)) {
-    return absl::InvalidArgumentError(absl::StrCat(bind_flag, gai_strerror(error), expected));
+    return absl::InvalidArgumentError(absl::StrCat(wrong_host, gai_strerror(error), expected));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> address(found, &freeaddrinfo);
   const int error = BindError(*address);
   if (error == EADDRNOTAVAIL) {
-    return absl::InvalidArgumentError(absl::StrCat(bind_flag, std::strerror(error), expected));
+    return absl::InvalidArgumentError(absl::StrCat(wrong_host, std::strerror(error), expected));
   }
   const std::string where = absl::StrCat("cannot listen on ", bind, ":", port, ": ");
   if (error == EADDRINUSE || error == 0) {

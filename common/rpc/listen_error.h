@@ -1,4 +1,4 @@
-// Why a server cannot listen, which gRPC does not say.
+// Why a server cannot listen, which the libraries that listen do not say.
 #ifndef BATON_COMMON_RPC_LISTEN_ERROR_H_
 #define BATON_COMMON_RPC_LISTEN_ERROR_H_
 
@@ -8,8 +8,9 @@
 
 namespace baton::rpc {
 
-// Tries the address once more and names what is wrong: the host of --bind, or the port of the flag `port_flag`.
-absl::Status ExplainListenError(const std::string& bind, int port, const std::string& port_flag);
+// Tries the address once more and names what is wrong: the host of `bind_flag`, or the port of `port_flag`.
+absl::Status ExplainListenError(const std::string& bind, int port, const std::string& port_flag,
+                                const std::string& bind_flag = "--bind");
 
 }  // namespace baton::rpc
 
