@@ -10,7 +10,7 @@ APT_PACKAGES=(
   python3 python3-venv python3-pip unzip
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   nlohmann-json3-dev libcli11-dev libspdlog-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev
-  libgtest-dev libgmock-dev libboost1.81-dev
+  libgtest-dev libgmock-dev libboost1.81-dev prometheus-cpp-dev libssl-dev zlib1g-dev
   dpkg-dev file iproute2
 )
 UCX_WHEEL=libucx-cu13==1.22.0

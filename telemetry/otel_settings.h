@@ -19,7 +19,7 @@
 // | OTEL_BSP_MAX_EXPORT_BATCH_SIZE | 512 | spans in a message |
 // | OTEL_BSP_SCHEDULE_DELAY | 5000 | ms after which spans are exported that do not fill a batch |
 // | OTEL_BSP_EXPORT_TIMEOUT | 30000 | ms for a batch with all its tries |
-// | OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT | 65536 | bytes of an attribute's text; OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT wins |
+// | OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT | 65536 | bytes of a text; OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT comes second |
 //
 // Each variable of the exporter also exists as OTEL_EXPORTER_OTLP_TRACES_..., which wins.
 #ifndef BATON_TELEMETRY_OTEL_SETTINGS_H_

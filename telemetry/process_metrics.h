@@ -3,6 +3,7 @@
 #ifndef BATON_TELEMETRY_PROCESS_METRICS_H_
 #define BATON_TELEMETRY_PROCESS_METRICS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ class ProcessMetrics final : public prometheus::Collectable {
 
  private:
   const std::string proc_;
+  // It does not change, and /proc/stat is slow to read.
+  const std::optional<double> start_time_s_;
 };
 
 }  // namespace baton::telemetry

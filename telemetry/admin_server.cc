@@ -1,0 +1,184 @@
+#include "telemetry/admin_server.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <map>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/check.h"
+#include "common/rpc/listen_error.h"
+#include "telemetry/admin_session.h"
+#include "telemetry/background_thread.h"
+
+namespace baton::telemetry {
+namespace {
+
+namespace asio = boost::asio;
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+
+// How long accepting pauses when the process has no descriptor left.
+constexpr int64_t kAcceptPauseMs = 100;
+
+}  // namespace
+
+class AdminServer::Impl {
+ public:
+  explicit Impl(AdminServerOptions options) : shared_(std::move(options)) {}
+
+  AdminShared& shared() { return shared_; }
+  absl::Status Start();
+  void Stop();
+  int port() const { return port_; }
+  int64_t cpu_ns() const { return thread_.has_value() ? thread_->cpu_ns() : 0; }
+
+ private:
+  absl::Status Listen();
+  void Accept();
+  void AcceptLater();
+  void Admit(tcp::socket socket);
+  // Makes room for a connection; false when every connection is busy.
+  bool MakeRoom();
+
+  AdminShared shared_;
+  asio::io_context io_{1};
+  tcp::acceptor acceptor_{io_};
+  asio::steady_timer pause_{io_};
+  std::map<AdminSession*, std::shared_ptr<AdminSession>> sessions_;
+  int port_ = 0;
+  std::optional<BackgroundThread> thread_;
+};
+
+absl::Status AdminServer::Impl::Listen() {
+  const AdminServerOptions& options = shared_.options;
+  absl::string_view host = options.bind;
+  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  error_code error;
+  tcp::resolver resolver(io_);
+  const auto found = resolver.resolve(std::string(host), std::to_string(options.port),
+                                      tcp::resolver::passive | tcp::resolver::numeric_service, error);
+  if (!error) {
+    const tcp::endpoint endpoint = found.begin()->endpoint();
+    // Each step does nothing when one before it has failed.
+    acceptor_.open(endpoint.protocol(), error);
+    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor_.bind(endpoint, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+  }
+  if (error) return rpc::ExplainListenError(options.bind, options.port, options.port_flag, options.bind_flag);
+  port_ = acceptor_.local_endpoint().port();
+  return absl::OkStatus();
+}
+
+absl::Status AdminServer::Impl::Start() {
+  BATON_CHECK(!thread_.has_value());
+  if (absl::Status status = Listen(); !status.ok()) {
+    error_code ignored;
+    acceptor_.close(ignored);
+    return status;
+  }
+  Accept();
+  thread_.emplace("baton-admin", [this] { io_.run(); });
+  return absl::OkStatus();
+}
+
+void AdminServer::Impl::Stop() {
+  if (!thread_.has_value()) return;
+  io_.stop();
+  thread_->WaitForEnd(std::numeric_limits<int32_t>::max());
+  // Nobody else uses the sessions now. Closing them also closes the event streams that others keep.
+  error_code ignored;
+  acceptor_.close(ignored);
+  while (!sessions_.empty()) {
+    const std::shared_ptr<AdminSession> session = sessions_.begin()->second;
+    session->Close();
+  }
+}
+
+void AdminServer::Impl::Accept() {
+  acceptor_.async_accept([this](error_code error, tcp::socket socket) {
+    if (error == asio::error::operation_aborted) return;
+    if (error) return AcceptLater();
+    Admit(std::move(socket));
+    Accept();
+  });
+}
+
+void AdminServer::Impl::AcceptLater() {
+  pause_.expires_after(std::chrono::milliseconds(kAcceptPauseMs));
+  pause_.async_wait([this](error_code error) {
+    if (!error) Accept();
+  });
+}
+
+bool AdminServer::Impl::MakeRoom() {
+  if (sessions_.size() < shared_.options.max_connections) return true;
+  AdminSession* longest = nullptr;
+  for (const auto& [session, owner] : sessions_) {
+    const uint64_t since = session->waiting_since();
+    if (since > 0 && (longest == nullptr || since < longest->waiting_since())) longest = session;
+  }
+  if (longest == nullptr) return false;
+  longest->Close();
+  return true;
+}
+
+void AdminServer::Impl::Admit(tcp::socket socket) {
+  // A connection that finds no room is closed with its socket.
+  if (!MakeRoom()) return;
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  const auto on_closed = [this](AdminSession& closed) {
+    sessions_.erase(&closed);
+    shared_.connections.store(sessions_.size(), std::memory_order_relaxed);
+  };
+  const std::shared_ptr<AdminSession> session = MakeAdminSession(std::move(socket), shared_, on_closed);
+  sessions_.emplace(session.get(), session);
+  shared_.connections.store(sessions_.size(), std::memory_order_relaxed);
+  session->Start();
+}
+
+AdminServer::AdminServer(AdminServerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+
+AdminServer::~AdminServer() { Stop(); }
+
+void AdminServer::AddRoute(std::string path, AdminHandler handler, std::string content_security_policy) {
+  const bool is_new =
+      impl_->shared()
+          .routes
+          .emplace(std::move(path), AdminRoute{.handler = std::move(handler),
+                                               .content_security_policy = std::move(content_security_policy)})
+          .second;
+  BATON_CHECK(is_new);
+}
+
+void AdminServer::AddEventStream(std::string path, EventStreamHandler handler) {
+  const bool is_new =
+      impl_->shared().routes.emplace(std::move(path), AdminRoute{.stream_handler = std::move(handler)}).second;
+  BATON_CHECK(is_new);
+}
+
+absl::Status AdminServer::Start() { return impl_->Start(); }
+
+void AdminServer::Stop() { impl_->Stop(); }
+
+std::string AdminServer::address() const { return absl::StrCat(impl_->shared().options.bind, ":", impl_->port()); }
+
+int AdminServer::port() const { return impl_->port(); }
+
+AdminServerStats AdminServer::stats() const {
+  const AdminShared& shared = impl_->shared();
+  return {.requests = shared.requests.load(std::memory_order_relaxed),
+          .connections = shared.connections.load(std::memory_order_relaxed),
+          .event_streams = shared.event_streams.load(std::memory_order_relaxed),
+          .event_bytes = shared.event_bytes.load(std::memory_order_relaxed)};
+}
+
+int64_t AdminServer::cpu_ns() const { return impl_->cpu_ns(); }
+
+}  // namespace baton::telemetry
