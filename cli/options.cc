@@ -6,9 +6,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/limits.h"
 #include "modelfile/model_file.h"
 
@@ -46,6 +49,21 @@ CLI::Validator ByteSize() {
         return ParseByteSize(text) > 0 ? std::string() : "not a size such as 512MiB or 2GiB: " + text;
       },
       "BYTES");
+}
+
+CLI::Validator PortRange() {
+  return CLI::Validator(
+      [](std::string& text) {
+        constexpr int kMaxPort = 65535;
+        const std::pair<std::string, std::string> range = absl::StrSplit(text, absl::MaxSplits('-', 1));
+        int first = 0;
+        int last = 0;
+        const bool numbers = absl::SimpleAtoi(range.first, &first) && absl::SimpleAtoi(range.second, &last);
+        return numbers && first > 0 && first < last && last <= kMaxPort
+                   ? std::string()
+                   : absl::StrCat("not a range of ports such as 50070-50079: ", text);
+      },
+      "FIRST-LAST");
 }
 
 void AddModelFlag(CLI::App& app, std::string& model) {
@@ -184,6 +202,12 @@ void AddRouterFlags(CLI::App& app, RouterFlags& flags) {
                  "a request that can no longer get its first token within this time lets others go first; 0: off")
       ->check(CLI::Range(0, kMaxTtftTargetMs))
       ->capture_default_str();
+  app.add_option("--itl-target-ms", flags.itl_target_ms,
+                 "goodput counts requests that keep --ttft-target-ms and this mean time between tokens; 0: any")
+      ->check(CLI::Range(0, kMaxItlTargetMs))
+      ->capture_default_str();
+  app.add_flag("--access-log", flags.access_log, "logs a line for each request that has ended");
+  app.add_flag("--trace-content", flags.trace_content, "spans have the text of prompts and answers");
 }
 
 }  // namespace baton::cli

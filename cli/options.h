@@ -23,6 +23,7 @@ inline constexpr int kExitUsage = 2;
 
 inline constexpr int kDefaultGrpcPort = 50051;
 inline constexpr int kDefaultClusterPort = 50050;
+inline constexpr int kDefaultAdminPort = 9464;
 
 // Where a process listens: the options that `serve` keeps to itself and does not forward to its workers.
 inline constexpr char kAddressGroup[] = "Address";
@@ -69,6 +70,8 @@ struct RouterListenFlags : ListenFlags {
 
   // Where nothing is said, any free port if --grpc-port takes any: several clusters then run on one host.
   int ClusterPort() const { return cluster_port.value_or(grpc_port == 0 ? 0 : kDefaultClusterPort); }
+  // The same for the admin port.
+  int AdminPort() const { return grpc_port == 0 ? 0 : kDefaultAdminPort; }
 };
 
 // What a router decides.
@@ -76,12 +79,17 @@ struct RouterFlags {
   int max_queued_jobs = kMaxQueuedJobs;
   int local_prefill_tokens = 0;
   int ttft_target_ms = 1500;
+  // Only counted, together with the former.
+  int itl_target_ms = 100;
+  bool access_log = false;
+  bool trace_content = false;
 };
 
 inline constexpr int kMinChunkTokens = 16;
 inline constexpr int kMaxChunkTokens = 8192;
 inline constexpr int kMaxDecodePeriodMs = 1000;
 inline constexpr int kMaxTtftTargetMs = 600'000;
+inline constexpr int kMaxItlTargetMs = 60'000;
 // Larger chunks compute faster. In a worker that also decodes, smaller ones make its streams stutter less.
 inline constexpr int kPrefillWorkerChunkTokens = 512;
 inline constexpr int kDecodingWorkerChunkTokens = 256;
@@ -109,6 +117,9 @@ void AddModelPosition(CLI::App& app, std::string& model);
 // spelling of this flag, but BATON_ARG_MODEL and the key `model` are the model itself and no name for clients.
 void AddClientModelFlag(CLI::App& app, std::string& name);
 void AddTargetFlag(CLI::App& app, std::string& target);
+
+// Accepts "50070-50079".
+CLI::Validator PortRange();
 
 // Accept "512MiB", "2GiB", "1000000". ParseByteSize returns 0 for what is not a size.
 CLI::Validator ByteSize();

@@ -95,6 +95,7 @@ bool SignalCame(int64_t timeout_ms) {
 void PrintReady(const ReadyAddresses& addresses) {
   std::string line = absl::StrCat(kReady, "{\"grpc\": \"", addresses.grpc, "\"");
   if (!addresses.cluster.empty()) absl::StrAppend(&line, ", \"cluster\": \"", addresses.cluster, "\"");
+  if (!addresses.admin.empty()) absl::StrAppend(&line, ", \"admin\": \"", addresses.admin, "\"");
   std::cout << line << '}' << std::endl;
   // Nobody can learn where to reach this process. It ends in order, and main says why.
   if (!std::cout) kill(getpid(), SIGTERM);
@@ -109,7 +110,7 @@ std::optional<ReadyAddresses> ParseReady(const std::string& line) {
     const size_t begin = at + key.size();
     return line.substr(begin, line.find('"', begin) - begin);
   };
-  ReadyAddresses addresses = {.grpc = value("grpc"), .cluster = value("cluster")};
+  ReadyAddresses addresses = {.grpc = value("grpc"), .cluster = value("cluster"), .admin = value("admin")};
   if (addresses.grpc.empty()) return std::nullopt;
   return addresses;
 }

@@ -27,9 +27,11 @@ bool SignalCame(int64_t timeout_ms);
 struct ReadyAddresses {
   std::string grpc;
   // Where workers join; empty: nowhere.
-  std::string cluster;
+  std::string cluster = {};
+  // The admin port; empty: off.
+  std::string admin = {};
 };
-// One line on stdout: `ready {"grpc": "127.0.0.1:50051"}`, with "cluster" when there is one. Where it
+// One line on stdout: `ready {"grpc": "127.0.0.1:50051"}`, with "cluster" and "admin" where there is one. Where it
 // cannot be written, the process gets SIGTERM.
 void PrintReady(const ReadyAddresses& addresses);
 // None when the line is no ready line.

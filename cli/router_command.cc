@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "cli/admin_port.h"
 #include "cli/model_loading.h"
 #include "cli/options.h"
 #include "cli/process.h"
+#include "cli/router_telemetry.h"
 #include "common/drain.h"
 #include "common/limits.h"
 #include "common/log.h"
@@ -37,6 +39,7 @@ constexpr int kReturnedBytes = 1 << 20;
 
 struct RouterCommandFlags {
   RouterListenFlags listen;
+  AdminFlags admin;
   RouterFlags router;
   std::string model;
   std::string served_model_name;
@@ -59,13 +62,24 @@ void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::GenerationServi
 }
 
 absl::Status Run(const RouterCommandFlags& flags) {
+  AdminPort admin_port(flags.admin, flags.listen.bind, flags.listen.AdminPort(), "router");
+  BATON_RETURN_IF_ERROR(admin_port.Start());
   BATON_ASSIGN_OR_RETURN(const router::ServedModel model, LoadServedModel(flags.model, flags.served_model_name));
+  admin_port.SetBuildInfo({.model = model.name});
+  BATON_ASSIGN_OR_RETURN(const auto telemetry,
+                         RouterTelemetry::Create({.metrics = {.model = model.name,
+                                                              .ttft_target_ms = flags.router.ttft_target_ms,
+                                                              .itl_target_ms = flags.router.itl_target_ms},
+                                                  .writes_access_log = flags.router.access_log,
+                                                  .traces_content = flags.router.trace_content},
+                                                 MonotonicClock(), admin_port));
   router::DispatcherOptions options;
   options.max_queued_jobs = flags.router.max_queued_jobs;
   options.placing.local_prefill_tokens = flags.router.local_prefill_tokens;
   options.placing.ttft_target_ms = flags.router.ttft_target_ms;
   rpc::EventQueue events;
   router::RouterLoop loop(options, MonotonicClock(), SystemRandom(), events);
+  telemetry->Observe(loop);
   router::Generator generator(model, MonotonicClock(), SystemRandom(), loop);
   router::ClientWork work(MonotonicClock());
   router::GenerationService generation({.model = model,
@@ -73,8 +87,10 @@ absl::Status Run(const RouterCommandFlags& flags) {
                                         .random = SystemRandom(),
                                         .generator = generator,
                                         .work = work,
-                                        .events = events});
-  router::AdminService admin(model.name, MonotonicClock(), loop);
+                                        .events = events,
+                                        .observers = telemetry->observers(),
+                                        .tracer = telemetry->tracer()});
+  router::AdminService admin({.model = model.name, .admin = admin_port.address()}, MonotonicClock(), loop);
   rpc::ServingState serving;
   BATON_ASSIGN_OR_RETURN(rpc::GrpcServer server,
                          rpc::StartGrpcServer({.bind = flags.listen.bind,
@@ -98,9 +114,12 @@ absl::Status Run(const RouterCommandFlags& flags) {
     rpc::StopGrpcServer(*server.server, kServerStopMs);
     generation.Stop();
   };
+  admin.SetAddress(server.address);
+  telemetry->Observe({.generation = generation, .work = work, .gate = server.gate.get()});
+  const absl::Cleanup stop_admin = [&admin_port] { admin_port.Stop(); };
   BATON_RETURN_IF_ERROR(cluster.Listen());
   spdlog::info("waiting for workers of {} at {}; clients call {}", model.name, cluster.address(), server.address);
-  PrintReady({.grpc = server.address, .cluster = cluster.address()});
+  PrintReady({.grpc = server.address, .cluster = cluster.address(), .admin = admin_port.address()});
   WaitForSignal();
   serving.Shut();
   Drain(flags.listen.drain_timeout_ms, loop, generation);
@@ -113,6 +132,7 @@ void AddRouterCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<RouterCommandFlags>();
   CLI::App* command = app.add_subcommand("router", "the process that clients talk to");
   AddRouterListenFlags(*command, flags->listen);
+  AddAdminFlags(*command, flags->admin, std::to_string(kDefaultAdminPort));
   AddRouterFlags(*command, flags->router);
   AddModelFlag(*command, flags->model);
   AddServedModelNameFlag(*command, flags->served_model_name);

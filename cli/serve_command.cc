@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/admin_port.h"
 #include "cli/forwarded_options.h"
 #include "cli/options.h"
 #include "cli/process.h"
@@ -21,6 +22,7 @@ constexpr int kMaxLocalWorkers = 64;
 
 struct ServeFlags {
   RouterListenFlags listen;
+  AdminFlags admin;
   EngineFlags engine;
   RouterFlags router;
   std::string served_model_name;
@@ -44,6 +46,8 @@ absl::StatusOr<SupervisorOptions> MakeOptions(const CLI::App& serve, const Serve
   options.bind = flags.listen.bind;
   options.grpc_port = flags.listen.grpc_port;
   options.cluster_port = flags.listen.ClusterPort();
+  options.admin_port = flags.admin.port.empty() ? std::to_string(flags.listen.AdminPort()) : flags.admin.port;
+  options.admin_bind = flags.admin.bind;
   options.drain_timeout_ms = flags.listen.drain_timeout_ms;
   options.router_args = ForwardedArgs(serve, *all.get_subcommand("router"));
   std::vector<std::string> shared;
@@ -80,7 +84,7 @@ int Serve(const CLI::App& command, const ServeFlags& flags) {
     const bool in_order = supervisor.Stop();
     return absl::IsCancelled(started) && in_order ? kExitDone : kExitFailed;
   }
-  PrintReady({.grpc = supervisor.address()});
+  PrintReady({.grpc = supervisor.router().grpc, .admin = supervisor.router().admin});
   supervisor.Watch();
   return supervisor.Stop() ? kExitDone : kExitFailed;
 }
@@ -101,6 +105,7 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
   AddRouterListenFlags(*command, flags->listen);
+  AddAdminFlags(*command, flags->admin, std::to_string(kDefaultAdminPort));
   AddEngineFlags(*command, flags->engine);
   AddServedModelNameFlag(*command, flags->served_model_name);
   AddRouterFlags(*command, flags->router);

@@ -65,8 +65,9 @@ absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWork
   return absl::OkStatus();
 }
 
-absl::Status AllocateKvMemory(const EngineFlags& flags, const std::string& bind, worker::WorkerParts& parts) {
-  kvtransfer::TransportOptions transport{.bind = bind};
+absl::Status AllocateKvMemory(const WorkerFlags& worker_flags, worker::WorkerParts& parts) {
+  const EngineFlags& flags = worker_flags.engine;
+  kvtransfer::TransportOptions transport{.bind = worker_flags.listen.bind, .tcp_ports = worker_flags.transfer_ports};
   BATON_ASSIGN_OR_RETURN(transport.kind, kvtransfer::ParseTransportKind(flags.transport));
   BATON_ASSIGN_OR_RETURN(parts.transport, kvtransfer::MakeTransport(transport));
   const KvLayout layout = parts.runner->kv_layout();
@@ -84,14 +85,18 @@ absl::Status AllocateKvMemory(const EngineFlags& flags, const std::string& bind,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(pb::WorkerRole role, WorkerFlags flags) {
+absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(pb::WorkerRole role, WorkerFlags flags,
+                                                                   AdminPort& admin) {
   const TimeNs begin = MonotonicClock().Now();
   if (flags.engine.chunk_tokens == 0) {
     flags.engine.chunk_tokens = Decodes(role) ? kDecodingWorkerChunkTokens : kPrefillWorkerChunkTokens;
   }
   LoadedWorker loaded;
   BATON_RETURN_IF_ERROR(LoadModel(role, flags, loaded));
-  BATON_RETURN_IF_ERROR(AllocateKvMemory(flags.engine, flags.listen.bind, loaded.parts));
+  BATON_RETURN_IF_ERROR(AllocateKvMemory(flags, loaded.parts));
+  admin.SetBuildInfo({.model = loaded.model,
+                      .numerics = flags.engine.numerics,
+                      .transport = std::string(loaded.parts.transport->name())});
   const int64_t kv_bytes = static_cast<int64_t>(loaded.parts.kv_memory.size());
   BATON_ASSIGN_OR_RETURN(auto worker,
                          worker::WorkerProcess::Start({.role = role,
@@ -102,7 +107,9 @@ absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(pb::WorkerRol
                                                        .engine = {.chunk_tokens = flags.engine.chunk_tokens,
                                                                   .max_sequences = flags.engine.max_seqs,
                                                                   .eos_ids = loaded.eos_ids,
-                                                                  .prefix_cache = !flags.engine.no_prefix_cache}},
+                                                                  .prefix_cache = !flags.engine.no_prefix_cache},
+                                                       .advertise = flags.advertise,
+                                                       .admin = admin.address()},
                                                       std::move(loaded.parts), MakePhases(role)));
   spdlog::info("started in {:.2f} s: {:.1f} MiB resident besides mapped files, of weights {:.1f}; a KV pool of {:.1f}",
                static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond, Mib(ResidentBytesBesidesFiles()),

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "baton/internal/v1/worker.pb.h"
+#include "cli/admin_port.h"
 #include "cli/options.h"
 #include "worker/worker_process.h"
 
@@ -16,16 +17,22 @@ namespace baton::cli {
 struct WorkerFlags {
   EngineFlags engine;
   ListenFlags listen;
+  AdminFlags admin;
   // host:port of the router.
   std::string router;
   std::string served_model_name;
+  // The host by which others reach the worker; empty: the address that it listens on.
+  std::string advertise;
+  // "FIRST-LAST"; empty: any.
+  std::string transfer_ports;
   bool supervised = false;
   // What CreateCoreArbiter made, inherited from the supervisor; -1: none.
   int core_arbiter_fd = -1;
 };
 
-// Loads the model and starts to serve.
-absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(internal::v1::WorkerRole role, WorkerFlags flags);
+// Loads the model and starts to serve. The router learns where `admin` listens, whose metrics name the build.
+absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(internal::v1::WorkerRole role, WorkerFlags flags,
+                                                                   AdminPort& admin);
 
 }  // namespace baton::cli
 

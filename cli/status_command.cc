@@ -31,6 +31,7 @@ Json WorkerJson(const v1::WorkerStatus& worker) {
   return {{"pid", worker.pid()},
           {"role", worker.role()},
           {"address", worker.address()},
+          {"admin", worker.admin().empty() ? Json() : Json(worker.admin())},
           {"state", worker.state()},
           {"model", worker.model()},
           {"group", worker.group()},
@@ -54,6 +55,10 @@ Json RefusedJson(const v1::RefusedWorker& worker) {
 Json StatusJson(const v1::GetStatusResponse& status) {
   Json json = {{"version", status.version()},
                {"model", status.model()},
+               {"router",
+                {{"pid", status.router().pid()},
+                 {"address", status.router().address()},
+                 {"admin", status.router().admin().empty() ? Json() : Json(status.router().admin())}}},
                {"serving", status.serving()},
                {"waits_for", status.waits_for().empty() ? Json() : Json(status.waits_for())},
                {"queued_jobs", status.queued_jobs()},
@@ -89,6 +94,7 @@ void PrintWorkers(const v1::GetStatusResponse& status) {
 void PrintStatus(const v1::GetStatusResponse& status, const std::string& target) {
   std::cout << absl::StreamFormat("router %s, version %s, serves %s: %d jobs queued, %d running\n", target,
                                   status.version(), status.model(), status.queued_jobs(), status.running_jobs());
+  if (!status.router().admin().empty()) std::cout << "dashboard: http://" << status.router().admin() << "/\n";
   if (!status.serving()) std::cout << "no request can be served until there is " << status.waits_for() << '\n';
   PrintWorkers(status);
   for (const v1::RefusedWorker& worker : status.refused()) {

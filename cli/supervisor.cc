@@ -43,11 +43,16 @@ std::vector<std::string> Supervisor::Args(int index) const {
             "--grpc-port",
             std::to_string(first ? options_.grpc_port : PortOf(router_.grpc)),
             "--cluster-port",
-            std::to_string(first ? options_.cluster_port : PortOf(router_.cluster))};
+            std::to_string(first ? options_.cluster_port : PortOf(router_.cluster)),
+            "--admin-port",
+            first || router_.admin.empty() ? options_.admin_port : std::to_string(PortOf(router_.admin))};
+    if (!options_.admin_bind.empty()) args.insert(args.end(), {"--admin-bind", options_.admin_bind});
     args.insert(args.end(), options_.router_args.begin(), options_.router_args.end());
   } else {
     const WorkerCommand& worker = options_.workers[static_cast<size_t>(index)];
-    args = {worker.role, "--supervised", "--router", router_.cluster, "--grpc-port", "0"};
+    args = {worker.role, "--supervised", "--router", router_.cluster, "--grpc-port", "0",
+            // Any free one, because the workers share a host.
+            "--admin-port", options_.admin_port == "off" ? "off" : "0"};
     args.insert(args.end(), worker.args.begin(), worker.args.end());
   }
   return args;

@@ -30,6 +30,9 @@ struct SupervisorOptions {
   std::string bind;
   int grpc_port = 0;
   int cluster_port = 0;
+  // The router's: a port, or "off". Empty `admin_bind`: that of `bind`.
+  std::string admin_port;
+  std::string admin_bind;
   // What the children are told too.
   int64_t drain_timeout_ms = 0;
   std::vector<WorkerCommand> workers;
@@ -43,8 +46,8 @@ class Supervisor {
   // Returns when every worker has joined the router. ABORTED when a child ended and has printed the reason itself,
   // CANCELLED when SIGINT or SIGTERM came first.
   absl::Status Start();
-  // host:port of the router.
-  const std::string& address() const { return router_.grpc; }
+  // Those of the router, where clients can reach it.
+  const ReadyAddresses& router() const { return router_; }
   // Restarts children until SIGINT or SIGTERM comes.
   void Watch();
   // Ends the router first: it knows which requests run, and the workers go on until it has ended. Then it ends the

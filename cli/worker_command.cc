@@ -3,10 +3,13 @@
 #include <memory>
 #include <string>
 
+#include "absl/cleanup/cleanup.h"
+#include "cli/admin_port.h"
 #include "cli/options.h"
 #include "cli/process.h"
 #include "cli/start_worker.h"
 #include "common/log.h"
+#include "common/status.h"
 
 namespace baton::cli {
 namespace {
@@ -23,21 +26,25 @@ bool AwaitMembership(const worker::WorkerProcess& worker) {
   return true;
 }
 
-int Run(pb::WorkerRole role, const WorkerFlags& flags) {
-  auto worker = StartWorker(role, flags);
-  if (!worker.ok()) {
-    PrintError(worker.status());
-    return kExitFailed;
-  }
-  if (AwaitMembership(**worker)) PrintReady({.grpc = (*worker)->address()});
+absl::Status Run(pb::WorkerRole role, const std::string& role_name, const WorkerFlags& flags) {
+  AdminPort admin(flags.admin, flags.listen.bind, 0, role_name);
+  BATON_RETURN_IF_ERROR(admin.Start());
+  BATON_ASSIGN_OR_RETURN(const auto worker, StartWorker(role, flags, admin));
+  // Its probes and sources are the worker's.
+  const absl::Cleanup stop_admin = [&admin] { admin.Stop(); };
+  admin.AddSources(worker->metrics());
+  admin.SetProbes([&worker] { return worker->Healthy(); }, [&worker] { return worker->Ready(); });
+  if (AwaitMembership(*worker)) PrintReady({.grpc = worker->address(), .admin = admin.address()});
   WaitForSignal();
-  (*worker)->Drain(flags.listen.drain_timeout_ms);
-  return kExitDone;
+  worker->Drain(flags.listen.drain_timeout_ms);
+  return absl::OkStatus();
 }
 
 struct Role {
   pb::WorkerRole role;
   const char* command;
+  // In metrics.
+  const char* name;
   const char* description;
 };
 
@@ -52,6 +59,13 @@ void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
   AddServedModelNameFlag(*command, flags->served_model_name);
   AddEngineFlags(*command, flags->engine);
   AddListenFlags(*command, flags->listen, 0);
+  AddAdminFlags(*command, flags->admin, "0");
+  command->add_option("--advertise", flags->advertise,
+                      "host by which router and workers reach this worker; by default that of --bind")
+      ->group(kAddressGroup);
+  command->add_option("--transfer-ports", flags->transfer_ports,
+                      "FIRST-LAST: the TCP ports at which KV is read; a worker takes two, and one more while it starts")
+      ->check(PortRange());
   // `baton serve` shows its own progress, and its workers none.
   command->add_flag("--supervised", flags->supervised)->group(kInternalGroup);
   // The descriptor by which a supervisor shares the cores.
@@ -59,17 +73,17 @@ void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
   command->callback([flags, role, &exit_code] {
     HandleSignals();
     InitLogging(role.command, flags->listen.log_level, ParseLogFormat(flags->listen.log_format));
-    exit_code = Run(role.role, *flags);
+    exit_code = Report(Run(role.role, role.name, *flags));
   });
 }
 
 }  // namespace
 
 void AddWorkerCommands(CLI::App& app, int& exit_code) {
-  AddWorkerCommand(app, {pb::WORKER_ROLE_PREFILL, "prefill-worker", "computes prompts and hands their KV over"},
+  AddWorkerCommand(app, {pb::WORKER_ROLE_PREFILL, "prefill-worker", "prefill", "computes prompts and hands their KV over"},
                    exit_code);
-  AddWorkerCommand(app, {pb::WORKER_ROLE_DECODE, "decode-worker", "pulls KV and generates"}, exit_code);
-  AddWorkerCommand(app, {pb::WORKER_ROLE_MIXED, "mixed-worker", "does both, on one pool"}, exit_code);
+  AddWorkerCommand(app, {pb::WORKER_ROLE_DECODE, "decode-worker", "decode", "pulls KV and generates"}, exit_code);
+  AddWorkerCommand(app, {pb::WORKER_ROLE_MIXED, "mixed-worker", "mixed", "does both, on one pool"}, exit_code);
 }
 
 }  // namespace baton::cli

@@ -50,6 +50,11 @@ class WorkPool {
   [[nodiscard]] bool Post(WorkTask task) ABSL_LOCKS_EXCLUDED(mutex_);
   // Takes a task that waits out of the queue, with its memory. False when no such task waits: it runs or has run.
   bool Drop(const Id128& id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of the tasks that wait.
+  size_t queued_bytes() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return queued_bytes_;
+  }
   // Refuses later tasks and returns when the waiting ones have heard that the pool stops.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -63,7 +68,7 @@ class WorkPool {
 
   const WorkPoolOptions options_;
   const Clock& clock_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   Queue queue_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Id128, Queue::iterator> by_id_ ABSL_GUARDED_BY(mutex_);
   size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

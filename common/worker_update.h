@@ -9,15 +9,26 @@
 
 namespace baton {
 
-// Durations that a worker measured on its own clock.
-struct WorkerTimes {
+// What a worker measured of one attempt, durations on its own clock.
+struct WorkerReport {
   int64_t queue_ns = 0;
   int64_t compute_ns = 0;
+  // Steps of the engine in which the sequence had rows: the chunks of a prompt, the tokens of an output.
+  int64_t steps = 0;
+  // The sum over these steps of the sequences in the step, and the most in one of them.
+  int64_t batch_sequences = 0;
+  int64_t max_batch_sequences = 0;
+  // How often the sequence gave its blocks up for an older one.
+  int64_t preemptions = 0;
   // Decode only: reading blocks, digesting them, and the time from the last block's readiness to the commit.
   int64_t read_ns = 0;
   int64_t digest_ns = 0;
   int64_t transfer_tail_ns = 0;
   int64_t transfer_bytes = 0;
+  // How the blocks travelled: "shm", "tcp"; empty when nothing was read.
+  std::string transport;
+
+  friend bool operator==(const WorkerReport&, const WorkerReport&) = default;
 };
 
 struct WorkerUpdate {
@@ -25,13 +36,13 @@ struct WorkerUpdate {
     kStarted,      // P: licensed, blocks reserved, computing. D: reserved (with `cached_tokens`)
     kKvCommitted,  // D: the prompt's KV is verified and in place
     kToken,        // the last one carries its finish
-    kFinished,     // the worker's report: `times`, and `kv_digest` when asked for
+    kFinished,     // `report`, and `kv_digest` when asked for
   };
   Kind kind = Kind::kStarted;
   int32_t cached_tokens = 0;
   OutputToken token;
   std::string kv_digest;
-  WorkerTimes times;
+  WorkerReport report;
 };
 
 }  // namespace baton

@@ -78,10 +78,11 @@ void DecodeCore::OnCommitted(const kvtransfer::Committed& committed) {
   BATON_CHECK(it != jobs_.end()) << committed.key.ToString();
   Job& job = it->second;
   if (job.state == State::kAbandoned) return Forget(committed.key);
-  job.times.transfer_bytes = committed.bytes;
-  job.times.transfer_tail_ns = committed.tail_ns;
-  job.times.read_ns = committed.read_ns;
-  job.times.digest_ns = committed.digest_ns;
+  job.report.transfer_bytes = committed.bytes;
+  job.report.transfer_tail_ns = committed.tail_ns;
+  job.report.read_ns = committed.read_ns;
+  job.report.digest_ns = committed.digest_ns;
+  if (committed.bytes > 0) job.report.transport = committed.path;
   job.state = State::kRunning;
   job.running_since = clock_.Now();
   const OutputToken& first = committed.first;
@@ -121,6 +122,7 @@ bool DecodeCore::OnStepEvent(const engine::StepEvent& event) {
   const auto owner = by_sequence_.find(event.sequence);
   if (owner == by_sequence_.end()) return false;
   Job& job = jobs_.at(owner->second);
+  worker::CountStep(event, job.report);
   if (!event.token) return true;
   // Only a local prefill samples index 0 here; the next step would write into the prompt's last block.
   if (event.token->index == 0 && job.job.want_kv_digest) job.kv_digest = engine_.PromptDigest(job.sequence).ToHex();
@@ -137,9 +139,9 @@ void DecodeCore::FinishJob(Job& job) {
   const JobKey key = job.job.key;
   WorkerUpdate update{.kind = WorkerUpdate::Kind::kFinished};
   update.kv_digest = job.kv_digest;
-  update.times = job.times;
-  update.times.queue_ns = job.running_since - job.started;
-  update.times.compute_ns = clock_.Now() - job.running_since;
+  update.report = job.report;
+  update.report.queue_ns = job.running_since - job.started;
+  update.report.compute_ns = clock_.Now() - job.running_since;
   updates_.Update(key, update);
   EndCall(key, job.job.deadline, absl::OkStatus());
   Forget(key);

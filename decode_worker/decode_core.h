@@ -58,6 +58,7 @@ class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver {
   void OnFetchFailed(const kvtransfer::FetchFailed& failed) override;
 
   bool OnStepEvent(const engine::StepEvent& event) override;
+  bool Owns(engine::SequenceId sequence) const override { return by_sequence_.contains(sequence); }
   void OnTimer() override;
   TimeNs NextTimer() const override;
 
@@ -74,7 +75,7 @@ class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver {
     TimeNs started = 0;
     TimeNs running_since = 0;
     std::string kv_digest;
-    WorkerTimes times;
+    WorkerReport report;
   };
 
   absl::StatusOr<engine::SequenceId> Admit(const WorkerJob& job, bool pulls_prompt);

@@ -62,6 +62,9 @@ TEST_F(DecodeCoreTest, ALocalJobStreamsItsTokensAndGivesItsBlocksBack) {
   EXPECT_THAT(Heard(1).kinds, ElementsAre(Kind::kStarted, Kind::kToken, Kind::kToken, Kind::kToken, Kind::kFinished));
   EXPECT_EQ(Heard(1).tokens, engine::FakeModelTokens({}, job.prompt, job.sampling, {}));
   EXPECT_EQ(Heard(1).finished.kv_digest.size(), 32u);
+  EXPECT_EQ(Heard(1).finished.report.steps, 3);
+  EXPECT_EQ(Heard(1).finished.report.batch_sequences, 3);
+  EXPECT_EQ(Heard(1).finished.report.max_batch_sequences, 1);
   ExpectEnd(1, absl::StatusCode::kOk);
   EXPECT_TRUE(worker_.fetcher.started.empty());
   EXPECT_EQ(used_blocks(), 0);

@@ -52,7 +52,7 @@ class Updates final : public UpdateSink {
   void Update(const JobKey&, const WorkerUpdate& update) override {
     const absl::MutexLock lock(&mutex_);
     if (update.kind == WorkerUpdate::Kind::kToken) tokens_.push_back(update.token.token);
-    if (update.kind == WorkerUpdate::Kind::kFinished) transfer_bytes_ = update.times.transfer_bytes;
+    if (update.kind == WorkerUpdate::Kind::kFinished) transfer_bytes_ = update.report.transfer_bytes;
   }
   void End(const JobKey&, const absl::Status& status) override {
     const absl::MutexLock lock(&mutex_);
@@ -104,6 +104,7 @@ class TakeOverOwner final : public worker::PhaseCore, public worker::KvOwner {
     }
     return false;
   }
+  bool Owns(engine::SequenceId) const override { return false; }
   void OnTimer() override {}
   TimeNs NextTimer() const override { return kNever; }
 
@@ -175,7 +176,7 @@ class DecodeWorker {
         memory_(*transport_->AllocateRegion(kPoolBlocks * model_.kv_layout().block_bytes())),
         pool_(memory_, model_.kv_layout().block_bytes()),
         access_(*transport_),
-        fetcher_(*transport_, {}, MonotonicClock(), pool_),
+        fetcher_(*transport_, {}, MonotonicClock(), pool_, {}),
         core_({.incarnation = {id, id},
                .engine = {.chunk_tokens = 16, .max_sequences = 4, .eos_ids = {kTestEosId}},
                .transport_address = *transport_->Address()},

@@ -10,6 +10,7 @@ namespace {
 void Preempt(Sequence& sequence, BlockPool& pool) {
   sequence.ReleaseBlocks(pool);
   sequence.state = SequenceState::kPreempted;
+  ++sequence.preemptions;
 }
 
 // The youngest sequence that may be preempted, or null.
@@ -73,6 +74,7 @@ bool BatchScheduler::GrowForNextRow(Sequences sequences, Sequence& sequence) {
     Sequence* victim = Youngest(sequences);
     BATON_CHECK(victim != nullptr && victim->id() >= sequence.id());
     Preempt(*victim, pool_);
+    ++preemptions_;
     if (victim == &sequence) return false;
   }
   return true;

@@ -55,6 +55,9 @@ class BatchScheduler {
   // Whether Plan would do anything.
   bool HasWork(Sequences sequences) const;
 
+  // Sequences that gave their blocks up, over all plans.
+  int64_t preemptions() const { return preemptions_; }
+
   // Rows of the largest plan.
   int32_t max_rows() const { return options_.chunk_tokens + options_.max_sequences; }
 
@@ -68,6 +71,7 @@ class BatchScheduler {
   const SchedulerOptions options_;
   BlockPool& pool_;
   std::vector<PlannedSlice> plan_;
+  int64_t preemptions_ = 0;
 };
 
 }  // namespace baton::engine

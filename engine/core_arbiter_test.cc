@@ -369,6 +369,22 @@ TEST_F(CoreArbiterTest, AHolderThatShowsLifeIsWaitedForHoweverLongItsStepTakes) 
   EXPECT_TRUE(waiting.WasGranted());
 }
 
+TEST_F(CoreArbiterTest, WhoeverWaitsBehindTheNextOneTakesItForAliveWhileItWaits) {
+  const auto holder = Open({});
+  holder->Enter();
+  const CoreArbiterOptions options = {.silence_ns = kSilenceNs, .max_wait_ns = kPatientNs};
+  WaitingDecode next(Open(options));
+  AwaitWaiter();
+  WaitingDecode behind(Open(options));
+  const TimeNs until = MonotonicClock().Now() + 2 * kNextSilenceFactor * kSilenceNs;
+  while (MonotonicClock().Now() < until) holder->ShowLife();
+  EXPECT_FALSE(next.has_entered());
+  EXPECT_FALSE(behind.has_entered());
+  holder->Leave();
+  EXPECT_TRUE(next.WasGranted());
+  EXPECT_TRUE(behind.WasGranted());
+}
+
 TEST_F(CoreArbiterTest, AStoppedHolderCostsOneWaitUntilItGoesOn) {
   const Child prefill([&] {
     const auto arbiter = *CoreArbiter::Open(fd_, {.yields = true, .period_ns = 0, .min_quantum_ns = 0}, clock_);

@@ -25,6 +25,8 @@ class Engine::Impl {
   void Release(SequenceId id);
   absl::Span<const StepEvent> Step();
   EngineLoad Load() const;
+  EngineCounters Counters() const;
+  int32_t OrphanedBlocks(absl::FunctionRef<bool(SequenceId)> is_owned) const;
   Digest128 BlockDigest(BlockId block) const { return memory_.Digest(block); }
   Digest128 PromptDigest(const Sequence& sequence) const;
 
@@ -56,6 +58,8 @@ class Engine::Impl {
   // Oldest first, which is in order of id.
   Sequences sequences_;
   SequenceId next_id_ = 1;
+  // Without the preemptions, which the scheduler counts.
+  EngineCounters counters_;
 
   // The step at hand.
   std::vector<int32_t> batch_tokens_;
@@ -136,6 +140,8 @@ absl::StatusOr<SequenceId> Engine::Impl::Reserve(SequenceSpec spec, int32_t head
   }
   TakeBlocks(*sequence, hits, blocks, pool_);
   sequence->set_cached_tokens(sequence->computed());
+  counters_.prefix_queried_tokens += sequence->prompt_length();
+  counters_.prefix_hit_tokens += sequence->cached_tokens();
   ZeroPromptTail(*sequence);
   ++next_id_;
   sequences_.push_back(std::move(sequence));
@@ -198,6 +204,7 @@ absl::Span<const StepEvent> Engine::Impl::Step() {
                  {.tokens = absl::MakeSpan(chosen_).first(choices_.size())});
   // The bookkeeping that needs no token is done while the step is in flight.
   for (const PlannedSlice& planned : plan) NoteComputed(planned);
+  counters_.step_sequences += static_cast<int64_t>(plan.size());
   runner_.Complete();
   for (size_t i = 0; i < plan.size(); ++i) FinishSlice(plan[i], batch_slices_[i]);
   return events_;
@@ -231,6 +238,7 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
         sequence.tokens().subspan(static_cast<size_t>(planned.first_position), static_cast<size_t>(planned.row_count));
     batch_tokens_.insert(batch_tokens_.end(), rows.begin(), rows.end());
     batch_slices_.push_back(slice);
+    (slice.row_class == RowClass::kDecode ? counters_.decode_rows : counters_.prefill_rows) += slice.row_count;
   }
 }
 
@@ -246,6 +254,8 @@ void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice&
   StepEvent& event = events_.emplace_back();
   event.sequence = sequence.id();
   event.computed_tokens = std::min(sequence.computed(), sequence.prompt_length());
+  event.step_sequences = static_cast<int32_t>(batch_slices_.size());
+  event.preemptions = sequence.preemptions;
   if (slice.output_rows == OutputRows::kNone) return;
   sequence.ReturnPromised(pool_);
   OutputToken& next = event.token.emplace(std::move(chosen_[static_cast<size_t>(slice.first_output)]));
@@ -280,11 +290,34 @@ EngineLoad Engine::Impl::Load() const {
   for (const auto& sequence : sequences_) {
     if (sequence->runnable()) ++load.running;
     if (sequence->state == SequenceState::kPreempted) ++load.preempted;
+    if (sequence->state == SequenceState::kReserved) ++load.reserved;
     if (sequence->runnable() || sequence->state == SequenceState::kReserved) {
       load.pending_prompt_tokens += std::max(sequence->prompt_length() - sequence->computed(), 0);
     }
   }
   return load;
+}
+
+EngineCounters Engine::Impl::Counters() const {
+  EngineCounters counters = counters_;
+  counters.preemptions = scheduler_.preemptions();
+  return counters;
+}
+
+int32_t Engine::Impl::OrphanedBlocks(absl::FunctionRef<bool(SequenceId)> is_owned) const {
+  std::vector<bool> owned(static_cast<size_t>(pool_.total()), false);
+  int32_t owned_count = 0;
+  int32_t promised = 0;
+  for (const auto& sequence : sequences_) {
+    if (!is_owned(sequence->id())) continue;
+    promised += sequence->promised();
+    for (const BlockId block : sequence->blocks()) {
+      if (block == kNoBlock || owned[static_cast<size_t>(block)]) continue;
+      owned[static_cast<size_t>(block)] = true;
+      ++owned_count;
+    }
+  }
+  return pool_.used_count() + pool_.promised_count() - owned_count - promised;
 }
 
 Digest128 Engine::Impl::PromptDigest(const Sequence& sequence) const {
@@ -328,6 +361,12 @@ void Engine::StartDecode(SequenceId id, const OutputToken& first) { impl_->Start
 void Engine::Stop(SequenceId id) { impl_->Stop(id); }
 
 void Engine::Release(SequenceId id) { impl_->Release(id); }
+
+EngineCounters Engine::Counters() const { return impl_->Counters(); }
+
+int32_t Engine::OrphanedBlocks(absl::FunctionRef<bool(SequenceId)> is_owned) const {
+  return impl_->OrphanedBlocks(is_owned);
+}
 
 bool Engine::HasWork() const { return impl_->HasWork(); }
 

@@ -29,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/digest.h"
@@ -60,10 +61,25 @@ struct EngineLoad {
   int32_t cached_blocks = 0;
   int32_t running = 0;
   int32_t preempted = 0;
+  // Sequences that have their blocks and have not started.
+  int32_t reserved = 0;
   // Blocks from this one on were never used.
   int32_t touched_end = 0;
   // Prompt tokens of reserved and running sequences that are not computed yet.
   int64_t pending_prompt_tokens = 0;
+};
+
+// What the engine has done since it was made.
+struct EngineCounters {
+  // Rows that the steps ran, by their class (RowClass).
+  int64_t prefill_rows = 0;
+  int64_t decode_rows = 0;
+  // The sum over all steps of the sequences in the step.
+  int64_t step_sequences = 0;
+  int64_t preemptions = 0;
+  // Prompt tokens of reserved sequences, and how many of them the prefix cache had.
+  int64_t prefix_queried_tokens = 0;
+  int64_t prefix_hit_tokens = 0;
 };
 
 // Used by one thread.
@@ -104,6 +120,10 @@ class Engine {
   absl::Span<const StepEvent> Step();
 
   EngineLoad Load() const;
+  EngineCounters Counters() const;
+  // Used blocks that belong to no sequence of which `is_owned` is true: blocks that nobody will ever give back. Looks at
+  // all blocks of all sequences.
+  int32_t OrphanedBlocks(absl::FunctionRef<bool(SequenceId)> is_owned) const;
   // Blocks that Reserve can take now.
   int32_t available_blocks() const;
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/limits.h"
+#include "common/test_delay.h"
 
 namespace baton::engine {
 
@@ -38,14 +39,20 @@ bool EngineLoop::RunOnce() {
 }
 
 void EngineLoop::RunStep() {
+  const TimeNs asked = step_began_.load(std::memory_order_relaxed);
   if (gate_ != nullptr) {
     gate_->Enter();
     // A sequence that became ready during the wait joins this very step.
     RunTasks();
     report_();
   }
+  const TimeNs entered = gate_ == nullptr ? asked : clock_.Now();
   const absl::Span<const StepEvent> events = engine_.Step();
+  last_step_ = {.number = steps_.load(std::memory_order_relaxed) + 1,
+                .wait_ns = entered - asked,
+                .compute_ns = clock_.Now() - entered};
   if (gate_ != nullptr) gate_->Leave();
+  TestDelay("step");
   for (const StepEvent& event : events) {
     for (PhasePolicy* policy : policies_) {
       if (policy->OnStepEvent(event)) break;

@@ -36,6 +36,15 @@ struct LoopProgress {
   std::optional<TimeNs> step_began;
 };
 
+// The last step that has ended.
+struct StepTimes {
+  // Counts from 1; 0: no step has ended.
+  int64_t number = 0;
+  // At the gate, and in the step itself, which may yield the cores meanwhile.
+  int64_t wait_ns = 0;
+  int64_t compute_ns = 0;
+};
+
 class EngineLoop {
  public:
   using Task = std::function<void()>;
@@ -61,6 +70,9 @@ class EngineLoop {
   // Any thread. Two relaxed loads, which may be of moments just before and just after a step's end.
   LoopProgress Progress() const;
 
+  // The loop's thread alone.
+  const StepTimes& last_step() const { return last_step_; }
+
   // Runs rounds until Stop.
   void Run();
   // Any thread.
@@ -76,6 +88,7 @@ class EngineLoop {
   const Task report_;
   StepGate* const gate_;
   Mailbox<Task> mailbox_;
+  StepTimes last_step_;
   std::atomic<int64_t> steps_{0};
   // kNever while no step is under way.
   std::atomic<TimeNs> step_began_{kNever};

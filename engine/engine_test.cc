@@ -243,6 +243,30 @@ TEST(Engine, LoadCountsWhatItSays) {
   EXPECT_EQ(load.pending_prompt_tokens, 24 + 20);
 }
 
+TEST(Engine, BlocksOfASequenceThatNobodyOwnsAreOrphaned) {
+  TestEngine test(16);
+  const SequenceId owned = test.engine.Reserve(Spec(Prompt(40), 1)).value();
+  const SequenceId forgotten = test.engine.Reserve(Spec(Prompt(20, 5), 1)).value();
+  EXPECT_EQ(test.engine.OrphanedBlocks([](SequenceId) { return true; }), 0);
+  EXPECT_EQ(test.engine.OrphanedBlocks([&](SequenceId id) { return id == owned; }), 2);
+  test.engine.Release(forgotten);
+  EXPECT_EQ(test.engine.OrphanedBlocks([&](SequenceId id) { return id == owned; }), 0);
+}
+
+TEST(Engine, CountsTheRowsOfEachClassAndWhatThePrefixCacheHad) {
+  TestEngine test(16);
+  const SequenceId first = test.engine.Reserve(Spec(Prompt(40), 3)).value();
+  test.engine.StartPrefill(first);
+  while (test.engine.HasWork()) test.engine.Step();
+  test.engine.Release(first);
+  EXPECT_EQ(test.engine.Counters().prefill_rows, 40);
+  EXPECT_EQ(test.engine.Counters().decode_rows, 2);
+  EXPECT_EQ(test.engine.Counters().prefix_hit_tokens, 0);
+  test.engine.Reserve(Spec(Prompt(40), 3)).value();
+  EXPECT_EQ(test.engine.Counters().prefix_queried_tokens, 80);
+  EXPECT_EQ(test.engine.Counters().prefix_hit_tokens, 32);
+}
+
 TEST(EngineDeathTest, UnknownSequenceIsABug) {
   TestEngine test(8);
   EXPECT_DEATH(test.engine.StartPrefill(7), "no sequence 7");

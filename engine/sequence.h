@@ -94,6 +94,8 @@ class Sequence {
   void ReleaseBlocks(BlockPool& pool);
 
   SequenceState state = SequenceState::kReserved;
+  // How often it gave its blocks up for an older one.
+  int32_t preemptions = 0;
   // Whether the unused rows of the prompt's last block were zeroed since the blocks were taken.
   bool tail_is_zero = false;
 

@@ -32,6 +32,9 @@ struct StepEvent {
   SequenceId sequence = 0;
   // Prompt tokens whose KV is now in place.
   int32_t computed_tokens = 0;
+  // Sequences in the step, and how often this one has been preempted so far.
+  int32_t step_sequences = 0;
+  int32_t preemptions = 0;
   // Nothing after a chunk in the middle of the prompt.
   std::optional<OutputToken> token;
 };

@@ -63,6 +63,7 @@ class KvSink::Impl {
     TimeNs completed = 0;
     // From kClosing on: what FetchFailed will say, or OK when the job will end in Committed.
     absl::Status outcome;
+    FetchFault fault = FetchFault::kOther;
     int64_t read_ns = 0;
     int64_t digest_ns = 0;
     TimeNs reading_since = 0;
@@ -97,7 +98,7 @@ class KvSink::Impl {
   void OnTimerOf(Fetch& fetch);
   void SetTimer(Fetch& fetch);
   void CommitIfDone(Fetch& fetch);
-  void End(Fetch& fetch, const absl::Status& outcome);
+  void End(Fetch& fetch, const absl::Status& outcome, FetchFault fault = FetchFault::kOther);
   void Finish(Fetch& fetch);
   void SendCommitted(const Fetch& fetch);
 
@@ -163,7 +164,7 @@ void KvSink::Impl::OnReply(FetchStreamId stream, const FetchReply& reply) {
   if (status.ok()) {
     CommitIfDone(*fetch);
   } else {
-    End(*fetch, status);
+    End(*fetch, status, FetchFault::kSource);
   }
   StartReads();
 }
@@ -232,7 +233,8 @@ void KvSink::Impl::OnStreamClosed(FetchStreamId stream, const absl::Status& stat
   fetch->stream_lives = false;
   const absl::Status why = status.ok() ? BrokenRules("the Fetch stream ended before the hand-off did") : status;
   SetTimer(*fetch);
-  End(*fetch, absl::Status(why.code(), absl::StrCat("the Fetch stream was closed: ", why.message())));
+  End(*fetch, absl::Status(why.code(), absl::StrCat("the Fetch stream was closed: ", why.message())),
+      FetchFault::kSource);
   StartReads();
 }
 
@@ -240,8 +242,10 @@ void KvSink::Impl::OnConnected(FetchStreamId stream, const absl::StatusOr<PeerId
   Fetch* fetch = FindByStream(stream);
   if (fetch == nullptr || fetch->state != State::kPulling || fetch->peer.has_value()) return;
   if (!peer.ok()) {
-    End(*fetch, absl::Status(peer.status().code(),
-                             absl::StrCat("cannot connect to the prefill worker's memory: ", peer.status().message())));
+    End(*fetch,
+        absl::Status(peer.status().code(),
+                     absl::StrCat("cannot connect to the prefill worker's memory: ", peer.status().message())),
+        FetchFault::kRead);
     return;
   }
   fetch->peer = *peer;
@@ -260,9 +264,10 @@ void KvSink::Impl::OnReadDone(uint64_t tag, const absl::Status& status) {
   if (fetch.state == State::kClosing) {
     if (fetch.reads_in_flight == 0) Finish(fetch);
   } else if (!status.ok()) {
-    End(fetch, absl::Status(status.code(), absl::StrCat("reading the prompt's KV failed: ", status.message())));
+    End(fetch, absl::Status(status.code(), absl::StrCat("reading the prompt's KV failed: ", status.message())),
+        FetchFault::kRead);
   } else if (absl::Status verified = Verify(fetch, read.indices); !verified.ok()) {
-    End(fetch, verified);
+    End(fetch, verified, FetchFault::kDigest);
   } else {
     TakeTurn(fetch);
     CommitIfDone(fetch);
@@ -334,8 +339,10 @@ void KvSink::Impl::OnTimerOf(Fetch& fetch) {
     return End(fetch, absl::DeadlineExceededError("the deadline passed while the prompt's KV was fetched"));
   }
   if (fetch.state != State::kClosing && LeaseEnd(fetch) <= now) {
-    return End(fetch, absl::UnavailableError(absl::StrCat("the prefill worker has not answered for ", options_.lease_ms,
-                                                          " ms: the lease is over")));
+    return End(fetch,
+               absl::UnavailableError(absl::StrCat("the prefill worker has not answered for ", options_.lease_ms,
+                                                   " ms: the lease is over")),
+               FetchFault::kLease);
   }
   if (fetch.stream_lives && fetch.next_renewal <= now) Renew(fetch);
 }
@@ -363,10 +370,11 @@ void KvSink::Impl::CommitIfDone(Fetch& fetch) {
 }
 
 // Ends the fetch now, or with its last read in flight. The first cause counts.
-void KvSink::Impl::End(Fetch& fetch, const absl::Status& outcome) {
+void KvSink::Impl::End(Fetch& fetch, const absl::Status& outcome, FetchFault fault) {
   if (fetch.state == State::kClosing) return;
   fetch.state = State::kClosing;
   fetch.outcome = outcome;
+  fetch.fault = fault;
   fetch.blocks.DropReady();
   if (fetch.reads_in_flight == 0) return Finish(fetch);
   SetTimer(fetch);
@@ -378,7 +386,12 @@ void KvSink::Impl::Finish(Fetch& fetch) {
   if (fetch.outcome.ok()) {
     SendCommitted(fetch);
   } else {
-    actions_.emplace_back(FetchFailed{fetch.spec.key, fetch.outcome});
+    actions_.emplace_back(FetchFailed{.key = fetch.spec.key,
+                                      .status = fetch.outcome,
+                                      .source_target = fetch.spec.source_target,
+                                      .peer = fetch.peer,
+                                      .fault = fetch.fault,
+                                      .damaged_blocks = fetch.blocks.damaged()});
   }
   if (fetch.timer != kNever) timers_.erase({fetch.timer, fetch.stream});
   by_key_.erase(fetch.spec.key);
@@ -388,6 +401,9 @@ void KvSink::Impl::Finish(Fetch& fetch) {
 void KvSink::Impl::SendCommitted(const Fetch& fetch) {
   Committed committed;
   committed.key = fetch.spec.key;
+  committed.source_target = fetch.spec.source_target;
+  committed.peer = fetch.peer;
+  committed.damaged_blocks = fetch.blocks.damaged();
   committed.first = fetch.complete->first;
   committed.bytes = fetch.blocks.verified_bytes();
   committed.tail_ns = clock_.Now() - fetch.completed;

@@ -33,6 +33,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -107,6 +108,10 @@ struct StartRead {
 };
 struct Committed {
   JobKey key;
+  std::string source_target;
+  // The connection to the source, if there was one. The transfer thread adds what Transport::PathOf says of it.
+  std::optional<PeerId> peer;
+  std::string path;
   OutputToken first;
   // Bytes of the blocks that were fetched and verified.
   int64_t bytes = 0;
@@ -115,10 +120,26 @@ struct Committed {
   // Time during which a read of this job was in flight, and time spent on digests of its blocks.
   int64_t read_ns = 0;
   int64_t digest_ns = 0;
+  // How often a block differed from its digest and was read again.
+  int32_t damaged_blocks = 0;
+};
+// What a fetch failed of.
+enum class FetchFault : uint8_t {
+  kSource,  // the source closed the stream, or broke its rules
+  kRead,    // no connection, or a read that failed
+  kDigest,  // a block stayed damaged
+  kLease,   // the source no longer answered
+  kOther,   // cancelled, or the deadline passed
 };
 struct FetchFailed {
   JobKey key;
   absl::Status status;
+  // As in Committed.
+  std::string source_target = {};
+  std::optional<PeerId> peer = std::nullopt;
+  std::string path = {};
+  FetchFault fault = FetchFault::kOther;
+  int32_t damaged_blocks = 0;
 };
 using SinkAction = std::variant<OpenStream, SendRequest, FinishStream, ConnectPeer, StartRead, Committed, FetchFailed>;
 

@@ -140,6 +140,40 @@ TEST_F(KvSinkTest, DamagedBlockIsReadAgainAndThenGivenUp) {
   EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Fail(1,DATA_LOSS)");
 }
 
+TEST_F(KvSinkTest, AFailedFetchSaysWhatItFailedOf) {
+  const auto failed = [this] { return std::get<FetchFailed>(sink_.TakeActions().back()); };
+  const auto pull = [this](uint64_t job) {
+    Pull(job, {3});
+    Ready(job, {0});
+    Actions();
+  };
+  pull(1);
+  sink_.OnReadDone(1, absl::OkStatus());
+  Actions();
+  sink_.OnReadDone(2, absl::OkStatus());
+  const FetchFailed damaged = failed();
+  EXPECT_EQ(damaged.fault, FetchFault::kDigest);
+  EXPECT_EQ(damaged.damaged_blocks, 2);
+  EXPECT_EQ(damaged.source_target, "prefill:1");
+  EXPECT_EQ(damaged.peer, kPeer);
+  pull(2);
+  sink_.OnReadDone(3, absl::UnavailableError("lost"));
+  EXPECT_EQ(failed().fault, FetchFault::kRead);
+  Start(3, {3});
+  sink_.OnStreamClosed(3, absl::NotFoundError("no such job"));
+  const FetchFailed closed = failed();
+  EXPECT_EQ(closed.fault, FetchFault::kSource);
+  EXPECT_EQ(closed.peer, std::nullopt);
+  Start(4, {3});
+  AfterMs(0);
+  clock_.AdvanceMs(SinkOptions().lease_ms);
+  sink_.OnTimer();
+  EXPECT_EQ(failed().fault, FetchFault::kLease);
+  Start(5, {3});
+  sink_.Cancel(KeyOf(5), absl::CancelledError("gone"));
+  EXPECT_EQ(failed().fault, FetchFault::kOther);
+}
+
 TEST_F(KvSinkTest, DamagedBlockHeals) {
   Pull(1, {3, 4});
   Ready(1, {0, 1});

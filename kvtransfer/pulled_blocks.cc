@@ -75,6 +75,7 @@ absl::Status PulledBlocks::Verify(absl::Span<const int32_t> indices, const KvPoo
       --unverified_;
       continue;
     }
+    ++damaged_;
     if (block.rereads >= max_rereads) {
       return absl::DataLossError(
           absl::StrCat("block ", index, " differs from its digest after ", block.rereads + 1, " reads"));

@@ -50,6 +50,8 @@ class PulledBlocks {
   int32_t awaited() const { return awaited_; }
   int32_t unverified() const { return unverified_; }
   int64_t verified_bytes() const;
+  // How often a block that was read differed from its digest.
+  int32_t damaged() const { return damaged_; }
 
  private:
   enum class State : uint8_t { kAwaited, kReady, kReading, kVerified };
@@ -70,6 +72,7 @@ class PulledBlocks {
   std::vector<Block> blocks_;
   int32_t awaited_ = 0;
   int32_t unverified_ = 0;
+  int32_t damaged_ = 0;
   // Indices in kReady, in the order of reading.
   std::deque<int32_t> ready_;
 };

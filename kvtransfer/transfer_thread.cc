@@ -135,7 +135,7 @@ void TransferThread::FinishRead(const ReadInFlight& read, const absl::Status& st
 // Runs until no action is left, because one action may cause others.
 void TransferThread::Apply() {
   for (auto actions = sink_.TakeActions(); !actions.empty(); actions = sink_.TakeActions()) {
-    for (const SinkAction& action : actions) std::visit([this](const auto& a) { Handle(a); }, action);
+    for (SinkAction& action : actions) std::visit([this](auto& a) { Handle(a); }, action);
   }
 }
 
@@ -171,13 +171,15 @@ void TransferThread::Handle(const StartRead& action) {
   }
 }
 
-void TransferThread::Handle(const Committed& action) {
+void TransferThread::Handle(Committed& action) {
   jobs_.erase(action.key);
+  if (action.peer.has_value()) action.path = std::string(transport_.PathOf(*action.peer));
   callbacks_.committed(action);
 }
 
-void TransferThread::Handle(const FetchFailed& action) {
+void TransferThread::Handle(FetchFailed& action) {
   jobs_.erase(action.key);
+  if (action.peer.has_value()) action.path = std::string(transport_.PathOf(*action.peer));
   callbacks_.failed(action);
 }
 

@@ -104,8 +104,8 @@ class TransferThread {
   void Handle(const FinishStream& action);
   void Handle(const ConnectPeer& action);
   void Handle(const StartRead& action);
-  void Handle(const Committed& action);
-  void Handle(const FetchFailed& action);
+  void Handle(Committed& action);
+  void Handle(FetchFailed& action);
 
   Transport& transport_;
   const Clock& clock_;

@@ -121,6 +121,8 @@ struct TransportOptions {
   TransportKind kind = TransportKind::kAuto;
   // The address of this host, or a name of it, that TCP uses and listens on; 0.0.0.0 for all.
   std::string bind = "127.0.0.1";
+  // The TCP ports on which it listens, "FIRST-LAST"; empty: any. A transport takes two.
+  std::string tcp_ports = {};
   // When no byte of a TCP read has come for this long, its peer counts as lost.
   int64_t stall_timeout_ms = 10'000;
 };

@@ -128,6 +128,7 @@ bool PrefillCore::OnStepEvent(const StepEvent& event) {
   if (owner == by_sequence_.end()) return false;
   Job& job = jobs_.at(owner->second);
   if (job.state != State::kComputing) return true;
+  worker::CountStep(event, job.report);
   Announce(job, event.computed_tokens);
   if (event.token) OnFirstToken(job, *event.token);
   kv_server_.Settle();
@@ -153,8 +154,9 @@ void PrefillCore::OnFirstToken(Job& job, const OutputToken& first) {
   const JobKey key = job.job.key;
   updates_.Update(key, {.kind = WorkerUpdate::Kind::kToken, .token = first});
   WorkerUpdate finished{.kind = WorkerUpdate::Kind::kFinished};
-  finished.times.queue_ns = job.started - job.arrived;
-  finished.times.compute_ns = clock_.Now() - job.started;
+  finished.report = job.report;
+  finished.report.queue_ns = job.started - job.arrived;
+  finished.report.compute_ns = clock_.Now() - job.started;
   if (job.job.want_kv_digest) finished.kv_digest = engine_.PromptDigest(job.sequence).ToHex();
   updates_.Update(key, finished);
   EndCall(job, absl::OkStatus());

@@ -44,6 +44,7 @@ class PrefillCore final : public worker::PhaseCore, public worker::KvOwner {
   void OnSettled() override { StartReady(); }
 
   bool OnStepEvent(const engine::StepEvent& event) override;
+  bool Owns(engine::SequenceId sequence) const override { return by_sequence_.contains(sequence); }
   // Now, when a prompt that was refused for lack of blocks may find them: other phases of the worker give blocks back
   // without telling this one. KvServer has the timers of every job.
   TimeNs NextTimer() const override;
@@ -51,6 +52,7 @@ class PrefillCore final : public worker::PhaseCore, public worker::KvOwner {
 
   // Tokens of the jobs that wait for a licence or for blocks.
   int64_t waiting_prompt_tokens() const override { return waiting_prompt_tokens_; }
+  int32_t waiting_jobs() const override { return static_cast<int32_t>(ready_.size()); }
 
  private:
   enum class State : uint8_t { kUnlicensed, kReady, kComputing, kHeld };
@@ -65,6 +67,7 @@ class PrefillCore final : public worker::PhaseCore, public worker::KvOwner {
     int32_t announced_blocks = 0;
     TimeNs arrived = 0;
     TimeNs started = 0;
+    WorkerReport report;
   };
 
   void StartReady();

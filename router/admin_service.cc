@@ -1,5 +1,7 @@
 #include "router/admin_service.h"
 
+#include <unistd.h>
+
 #include "common/version.h"
 #include "router/partners.h"
 
@@ -24,6 +26,7 @@ void FillWorker(const WorkerRegistry& registry, const Worker& worker, v1::Worker
   const Partners partners = PartnersOf(registry, worker);
   proto->set_partners(partners.count);
   proto->set_no_partner(partners.why_none);
+  proto->set_admin(worker.info.admin);
 }
 
 void FillRefused(const RefusedWorker& refused, TimeNs now, v1::RefusedWorker* proto) {
@@ -44,7 +47,10 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     const WorkerRegistry& registry = dispatcher.registry();
     const TimeNs now = clock_.Now();
     response->set_version(kVersion);
-    response->set_model(model_);
+    response->set_model(identity_.model);
+    response->mutable_router()->set_pid(getpid());
+    response->mutable_router()->set_address(address());
+    response->mutable_router()->set_admin(identity_.admin);
     response->set_serving(registry.CanServe());
     response->set_waits_for(AwaitedWorkers(registry));
     for (const auto& [id, worker] : registry.workers()) FillWorker(registry, worker, response->add_workers());

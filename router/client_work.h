@@ -29,6 +29,9 @@ class ClientWork {
     return lane.Post(std::move(task));
   }
   bool Drop(const Id128& id) { return small_.Drop(id) || large_.Drop(id); }
+  // What waits in each lane.
+  size_t queued_small_bytes() const { return small_.queued_bytes(); }
+  size_t queued_large_bytes() const { return large_.queued_bytes(); }
 
  private:
   static constexpr int kThreads = 1;

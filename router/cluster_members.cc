@@ -74,6 +74,7 @@ absl::StatusOr<WorkerInfo> ReadHello(const pb::Hello& hello, const ClusterMember
   info.chunk_tokens = hello.chunk_tokens();
   info.context_length = hello.context_length();
   info.pid = hello.pid();
+  info.admin = hello.admin();
   info.headroom_blocks = hello.headroom_blocks();
   info.groups = {.full = hello.full_groups(), .sliding = hello.sliding_groups(), .window = hello.window()};
   return info;

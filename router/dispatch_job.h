@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "common/clock.h"
 #include "router/job.h"
 #include "router/placement.h"
@@ -19,16 +20,16 @@ enum class JobState : uint8_t { kQueued, kPlaced, kStreaming, kFinishing };
 // Which jobs go first in the line; waiting_line.h has the table.
 enum class LineRank : uint8_t { kOverdue, kOnTime, kLate };
 
-// Moments of the current attempt. A moment that has not come yet is unset.
+// When the job came, and moments of its current attempt. A moment that has not come yet is unset.
 struct PhaseMarks {
-  TimeNs submitted = 0;
+  TimeNs arrived = 0;
   std::optional<TimeNs> placed;
   std::optional<TimeNs> admitted;
   std::optional<TimeNs> first_token;
   std::optional<TimeNs> committed;
 };
 
-// The phases are contiguous from `submitted` to `end`, even if marks are unset or out of order: the phase in which the
+// The phases are contiguous from `arrived` to `end`, even if marks are unset or out of order: the phase in which the
 // job ended takes the rest.
 PhaseTimes ComputePhases(const PhaseMarks& marks, TimeNs end);
 
@@ -75,6 +76,8 @@ struct DispatchJob {
   JobResult result;
 
   JobKey key() const { return {.job = spec->id, .attempt = attempt, .choice = spec->choice}; }
+  // The current attempt comes to nothing.
+  void NoteGivenUp(TimeNs now, absl::string_view why);
   Side prompt_side() const { return kind == AttemptKind::kLocal ? Side::kDecode : Side::kPrefill; }
 };
 

@@ -7,7 +7,7 @@ namespace baton::router {
 namespace {
 
 TEST(ComputePhasesTest, TheRestGoesToThePhaseThatItEndedIn) {
-  PhaseMarks marks{.submitted = 10, .placed = {}, .admitted = {}, .first_token = {}, .committed = {}};
+  PhaseMarks marks{.arrived = 10, .placed = {}, .admitted = {}, .first_token = {}, .committed = {}};
   EXPECT_EQ(ComputePhases(marks, 100).queue_ns, 90);
   marks.placed = 20;
   EXPECT_EQ(ComputePhases(marks, 100).admission_ns, 80);
@@ -21,13 +21,13 @@ TEST(ComputePhasesTest, TheRestGoesToThePhaseThatItEndedIn) {
 }
 
 TEST(ComputePhasesTest, AnEarlyCommitLeavesNoTransfer) {
-  const PhaseMarks marks{.submitted = 0, .placed = 1, .admitted = 2, .first_token = 10, .committed = 8};
+  const PhaseMarks marks{.arrived = 0, .placed = 1, .admitted = 2, .first_token = 10, .committed = 8};
   EXPECT_EQ(ComputePhases(marks, 20).transfer_ns, 0);
   EXPECT_EQ(ComputePhases(marks, 20).decode_ns, 10);
 }
 
 TEST(ComputePhasesTest, WithoutAdmissionTheFirstTokenEndsIt) {
-  const PhaseMarks marks{.submitted = 0, .placed = 1, .admitted = {}, .first_token = 10, .committed = 12};
+  const PhaseMarks marks{.arrived = 0, .placed = 1, .admitted = {}, .first_token = 10, .committed = 12};
   EXPECT_EQ(ComputePhases(marks, 20).admission_ns, 9);
   EXPECT_EQ(ComputePhases(marks, 20).prefill_ns, 0);
 }
@@ -41,12 +41,12 @@ TEST(ComputePhasesTest, PhasesAddUpWhateverIsSet) {
   };
   for (int i = 0; i < 10'000; ++i) {
     const PhaseMarks marks{
-        .submitted = 1000, .placed = maybe(), .admitted = maybe(), .first_token = maybe(), .committed = maybe()};
+        .arrived = 1000, .placed = maybe(), .admitted = maybe(), .first_token = maybe(), .committed = maybe()};
     const TimeNs end = 1100;
     const PhaseTimes phases = ComputePhases(marks, end);
     const int64_t sum =
         phases.queue_ns + phases.admission_ns + phases.prefill_ns + phases.transfer_ns + phases.decode_ns;
-    ASSERT_EQ(sum, end - marks.submitted) << "seed " << kSeed << ", case " << i;
+    ASSERT_EQ(sum, end - marks.arrived) << "seed " << kSeed << ", case " << i;
     for (const int64_t part :
          {phases.queue_ns, phases.admission_ns, phases.prefill_ns, phases.transfer_ns, phases.decode_ns}) {
       ASSERT_GE(part, 0) << "seed " << kSeed << ", case " << i;

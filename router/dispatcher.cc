@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "router/dispatcher_impl.h"
+#include "router/refusal_reason.h"
 
 namespace baton::router {
 namespace {
@@ -122,7 +123,7 @@ void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& t
 }
 
 void Dispatcher::Impl::OnFinishedUpdate(DispatchJob& job, Side side, const WorkerUpdate& update) {
-  (side == Side::kPrefill ? job.result.prefill : job.result.decode) = update.times;
+  (side == Side::kPrefill ? job.result.prefill : job.result.decode) = update.report;
   if (job.state == JobState::kFinishing) return EndIfReported(job);
   const Worker* worker = registry_.Find(side == Side::kPrefill ? job.pair.prefill : job.pair.decode);
   const std::string who = worker == nullptr ? "a lost worker" : worker->info.target;
@@ -170,25 +171,28 @@ void Dispatcher::Impl::OnCallEnd(DispatchJob& job, Side side, const Call& call, 
 void Dispatcher::Impl::OnRefusal(DispatchJob& job, const Call& call, const absl::Status& status) {
   ++job.refusals;
   if (job.refusals >= options_.max_refusals) {
-    return End(job, absl::ResourceExhaustedError(absl::StrCat("no worker had room in ", job.refusals,
-                                                              " attempts, the last one: ", status.message())));
+    return End(job, WithReason(absl::ResourceExhaustedError(absl::StrCat("no worker had room in ", job.refusals,
+                                                                         " attempts, the last one: ",
+                                                                         status.message())),
+                               RefusalReason::kQueueFull));
   }
+  job.NoteGivenUp(clock_.Now(), status.message());
   CancelCalls(job);
   queue_.OnRefusal(job, call.worker);
   Requeue(job);
 }
 
 void Dispatcher::Impl::OnWorkerLost(const WorkerId& id, const absl::Status& why) {
-  Lose(id, why);
+  Lose(id, why, LossReason::kDisconnected);
   PlaceQueued();
 }
 
-void Dispatcher::Impl::GiveUp(WorkerId id, const absl::Status& why) {
+void Dispatcher::Impl::GiveUp(WorkerId id, const absl::Status& why, LossReason reason) {
   actions_.push_back(EndMembership{.worker = id, .why = why});
-  Lose(id, why);
+  Lose(id, why, reason);
 }
 
-void Dispatcher::Impl::Lose(WorkerId id, const absl::Status& why) {
+void Dispatcher::Impl::Lose(WorkerId id, const absl::Status& why, LossReason reason) {
   const Worker* worker = registry_.Find(id);
   if (worker == nullptr) return;
   const WorkerLoss loss = {
@@ -196,6 +200,8 @@ void Dispatcher::Impl::Lose(WorkerId id, const absl::Status& why) {
       .drained = worker->load.state == WorkerState::kDraining,
       .what = absl::UnavailableError(absl::StrCat("worker ", worker->info.target, " was lost: ", why.message()))};
   if (!loss.drained) queue_.OnWorkerLost(worker->info);
+  const bool left = loss.drained && reason == LossReason::kDisconnected;
+  memberships_.CountLoss(worker->info.role, left ? LossReason::kDrained : reason);
   registry_.Leave(id);
   // First, so that no job cancels a call that is over.
   ledger_.OnWorkerLost(id);
@@ -298,6 +304,7 @@ void Dispatcher::OnTimer() { impl_->OnTimer(); }
 TimeNs Dispatcher::NextTimer() const { return impl_->NextTimer(); }
 std::vector<DispatchAction> Dispatcher::TakeActions() { return impl_->TakeActions(); }
 const WorkerRegistry& Dispatcher::registry() const { return impl_->registry(); }
+const MembershipCounts& Dispatcher::memberships() const { return impl_->memberships(); }
 int32_t Dispatcher::queued_jobs() const { return impl_->queued_jobs(); }
 int32_t Dispatcher::running_jobs() const { return impl_->running_jobs(); }
 int32_t Dispatcher::open_calls() const { return impl_->open_calls(); }

@@ -70,6 +70,7 @@
 #include "common/worker_update.h"
 #include "router/dispatch_actions.h"
 #include "router/job.h"
+#include "router/membership_counts.h"
 #include "router/placement.h"
 #include "router/placing_queue.h"
 #include "router/worker_registry.h"
@@ -128,6 +129,7 @@ class Dispatcher {
   std::vector<DispatchAction> TakeActions();
 
   const WorkerRegistry& registry() const;
+  const MembershipCounts& memberships() const;
   int32_t queued_jobs() const;
   int32_t running_jobs() const;
   // Calls to workers that have not ended; their jobs may have.

@@ -25,7 +25,7 @@ class Dispatcher::Impl {
   void OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update);
   void OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status);
   absl::Status OnWorkerJoin(const WorkerInfo& info);
-  bool OnWorkerRefused(RefusedWorker refused) { return registry_.refused().Add(std::move(refused)); }
+  bool OnWorkerRefused(RefusedWorker refused);
   void OnWorkerLoad(const WorkerId& id, const WorkerLoad& load);
   void OnWorkerLost(const WorkerId& id, const absl::Status& why);
   void OnTimer();
@@ -33,6 +33,7 @@ class Dispatcher::Impl {
   std::vector<DispatchAction> TakeActions() { return std::exchange(actions_, {}); }
 
   const WorkerRegistry& registry() const { return registry_; }
+  const MembershipCounts& memberships() const { return memberships_; }
   int32_t queued_jobs() const { return static_cast<int32_t>(queue_.size()); }
   int32_t running_jobs() const { return static_cast<int32_t>(jobs_.size() - queue_.size()); }
   int32_t open_calls() const { return static_cast<int32_t>(ledger_.size()); }
@@ -46,9 +47,9 @@ class Dispatcher::Impl {
   void OnCallEnd(DispatchJob& job, Side side, const Call& call, const absl::Status& status);
   void OnRefusal(DispatchJob& job, const Call& call, const absl::Status& status);
   // These two place no job: that is for the caller, once all is told. The id is a copy, because the registry's dies.
-  void Lose(WorkerId id, const absl::Status& why);
+  void Lose(WorkerId id, const absl::Status& why, LossReason reason);
   // Loses the worker by the dispatcher's own judgement.
-  void GiveUp(WorkerId id, const absl::Status& why);
+  void GiveUp(WorkerId id, const absl::Status& why, LossReason reason);
   // The worker has left registry and ledger.
   struct WorkerLoss {
     WorkerId worker;
@@ -83,6 +84,7 @@ class Dispatcher::Impl {
   const Clock& clock_;
   RandomSource& random_;
   WorkerRegistry registry_;
+  MembershipCounts memberships_;
   CallLedger ledger_;
   std::map<ChoiceKey, std::unique_ptr<DispatchJob>> jobs_;
   // Jobs in state kQueued.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "router/dispatcher_impl.h"
+#include "router/refusal_reason.h"
 
 namespace baton::router {
 namespace {
@@ -42,15 +43,16 @@ absl::Status Dispatcher::Impl::Submit(std::shared_ptr<const JobSpec> spec) {
     return absl::AlreadyExistsError(absl::StrCat("job ", spec->key().ToString(), " is here"));
   }
   if (queued_jobs() >= options_.max_queued_jobs) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("all ", options_.max_queued_jobs, " places in the queue are taken"));
+    return WithReason(absl::ResourceExhaustedError(
+                          absl::StrCat("all ", options_.max_queued_jobs, " places in the queue are taken")),
+                      RefusalReason::kQueueFull);
   }
   const TimeNs now = clock_.Now();
   auto owned = std::make_unique<DispatchJob>();
   DispatchJob& job = *owned;
   job.spec = std::move(spec);
   job.place_in_line = next_place_++;
-  job.marks.submitted = now;
+  job.marks.arrived = job.spec->arrived.value_or(now);
   jobs_.emplace(job.spec->key(), std::move(owned));
   queue_.Add(job);
   if (job.spec->deadline <= now) {
@@ -71,9 +73,10 @@ absl::Status Dispatcher::Impl::OnWorkerJoin(const WorkerInfo& info) {
   const TimeNs now = clock_.Now();
   BATON_RETURN_IF_ERROR(registry_.CheckJoin(info));
   if (const Worker* before = registry_.FindProcess(info.incarnation)) {
-    GiveUp(before->info.id, absl::UnavailableError("it joined anew"));
+    GiveUp(before->info.id, absl::UnavailableError("it joined anew"), LossReason::kRejoined);
   }
   BATON_RETURN_IF_ERROR(registry_.Join(info, now));
+  memberships_.CountJoin(info.role);
   next_watch_ = std::min(next_watch_, After(now, kWatchIntervalMs));
   queue_.OnWorkerJoined(info);
   queue_.OnWorkersChanged();
@@ -81,12 +84,19 @@ absl::Status Dispatcher::Impl::OnWorkerJoin(const WorkerInfo& info) {
   return absl::OkStatus();
 }
 
+bool Dispatcher::Impl::OnWorkerRefused(RefusedWorker refused) {
+  const bool is_new = registry_.refused().Add(std::move(refused));
+  if (is_new) ++memberships_.refused;
+  return is_new;
+}
+
 void Dispatcher::Impl::OnWorkerLoad(const WorkerId& id, const WorkerLoad& load) {
   const Worker* worker = registry_.Find(id);
   if (worker == nullptr) return;
   if (load.step_age_ms > options_.engine_stall_ms) {
     GiveUp(id, absl::UnavailableError(absl::StrCat("its engine has been in one step for ", load.step_age_ms,
-                                                   " ms, longer than ", options_.engine_stall_ms)));
+                                                   " ms, longer than ", options_.engine_stall_ms)),
+           LossReason::kStalled);
     return PlaceQueued();
   }
   const bool state_changed = worker->load.state != load.state;
@@ -116,6 +126,9 @@ void Dispatcher::Impl::StartAttempt(DispatchJob& job) {
   const JobKey key = job.key();
   const Id128 secret = random_.NextId();
   const Worker* prefill = registry_.Find(pair.prefill);
+  const Worker* decode = registry_.Find(pair.decode);
+  job.result.prefill_worker = job.kind == AttemptKind::kLocal ? "" : prefill->info.target;
+  job.result.decode_worker = job.kind == AttemptKind::kSolo ? "" : decode->info.target;
   if (job.kind != AttemptKind::kLocal) {
     ledger_.Open({Side::kPrefill, key}, {.worker = pair.prefill, .prompt_tokens = tokens});
     actions_.push_back(StartPrefill{.worker = pair.prefill,
@@ -128,7 +141,6 @@ void Dispatcher::Impl::StartAttempt(DispatchJob& job) {
   }
   if (job.kind == AttemptKind::kSolo) return;
   const bool local = job.kind == AttemptKind::kLocal;
-  const Worker* decode = registry_.Find(pair.decode);
   ledger_.Open(
       {Side::kDecode, key},
       {.worker = pair.decode, .prompt_tokens = local ? tokens : 0, .blocks = decode->info.PromptBlocks(tokens)});
@@ -153,7 +165,7 @@ void Dispatcher::Impl::Requeue(DispatchJob& job) {
   job.pair = {};
   job.committed = false;
   job.echo.reset();
-  job.marks = {.submitted = job.marks.submitted, .placed = {}, .admitted = {}, .first_token = {}, .committed = {}};
+  job.marks = {.arrived = job.marks.arrived, .placed = {}, .admitted = {}, .first_token = {}, .committed = {}};
   job.result.cached_tokens = 0;
   queue_.Add(job);
   SetTimer(job, job.spec->deadline);
@@ -172,16 +184,19 @@ absl::Status Dispatcher::Impl::Impossible(const JobSpec& spec) const {
     limit = LackOfBlocks(registry_, tokens, Side::kDecode);
   }
   if (limit.empty()) limit = "fit no prefill worker and decode worker of equal fingerprints together";
-  return absl::InvalidArgumentError(absl::StrCat("prompt: its ", tokens, " tokens ", limit,
-                                                 ": send a shorter prompt or give workers more --kv-memory"));
+  return WithReason(
+      absl::InvalidArgumentError(absl::StrCat("prompt: its ", tokens, " tokens ", limit,
+                                              ": send a shorter prompt or give workers more --kv-memory")),
+      RefusalReason::kTooLong);
 }
 
 void Dispatcher::Impl::EndUnservedJobs() {
   for (DispatchJob* job : queue_.UnservedJobs()) {
-    const int64_t waited_ms = (clock_.Now() - job->marks.submitted) / kNsPerMs;
-    End(*job, absl::UnavailableError(
-                  absl::StrCat("no workers for this request within ", waited_ms, " ms (", registry_.workers().size(),
-                               " joined): start prefill and decode workers, or mixed ones, of equal fingerprints")));
+    const int64_t waited_ms = (clock_.Now() - job->marks.arrived) / kNsPerMs;
+    End(*job, WithReason(absl::UnavailableError(absl::StrCat(
+                             "no workers for this request within ", waited_ms, " ms (", registry_.workers().size(),
+                             " joined): start prefill and decode workers, or mixed ones, of equal fingerprints")),
+                         RefusalReason::kNoWorkers));
   }
 }
 
@@ -191,7 +206,8 @@ void Dispatcher::Impl::WatchWorkers(TimeNs now) {
   const TimeNs before = now - options_.worker_silence_ms * kNsPerMs;
   if (woke_at_ <= before) {
     for (const WorkerId& id : registry_.Silent(before)) {
-      GiveUp(id, absl::UnavailableError(absl::StrCat("not heard for ", options_.worker_silence_ms, " ms")));
+      GiveUp(id, absl::UnavailableError(absl::StrCat("not heard for ", options_.worker_silence_ms, " ms")),
+             LossReason::kSilent);
     }
   }
   next_watch_ = registry_.workers().empty() ? kNever : After(now, kWatchIntervalMs);

@@ -283,6 +283,40 @@ TEST_F(DispatcherQueueTest, ARefusedJobKeepsItsPlaceBeforeThoseThatWaitedBehindI
   EXPECT_THAT(Actions(), ElementsAre("2:0=70", "P1 1/2", "D2 1/2"));
 }
 
+TEST_F(DispatcherQueueTest, AResultNamesItsWorkersAndTheAttemptsThatFoundNoRoom) {
+  JoinPair();
+  Submit(1, {.prompt_tokens = 128});
+  AdvanceMs(3);
+  Refuse(kD, KeyOf(1));
+  CallEnd(kP, KeyOf(1), kCancelledCall);
+  RunMs(20);
+  const JobKey again = {.job = KeyOf(1).job, .attempt = 2};
+  PrefillDone(again, 70);
+  DecodeDone(again);
+  Actions();
+  const JobResult& result = LastResult();
+  EXPECT_EQ(result.attempts, 2);
+  EXPECT_EQ(result.prefill_worker, MakeWorker(1, WorkerRole::kPrefill).target);
+  EXPECT_EQ(result.decode_worker, MakeWorker(2, WorkerRole::kDecode).target);
+  ASSERT_EQ(result.given_up.size(), 1u);
+  EXPECT_EQ(result.given_up[0].decode_worker, result.decode_worker);
+  EXPECT_EQ(result.given_up[0].began_ns, 0);
+  EXPECT_EQ(result.given_up[0].ended_ns, 3 * kNsPerMs);
+  EXPECT_EQ(result.given_up[0].why, "no room");
+}
+
+TEST_F(DispatcherQueueTest, AnAdaptersRequestCountsFromItsArrival) {
+  JoinPair();
+  AdvanceMs(50);
+  JobSpec spec = *MakeJob(1, {});
+  spec.arrived = clock_.Now() - 40 * kNsPerMs;
+  ASSERT_TRUE(dispatcher().Submit(std::make_shared<const JobSpec>(spec)).ok());
+  PrefillDone(KeyOf(1), 70);
+  DecodeDone(KeyOf(1));
+  Actions();
+  EXPECT_EQ(LastResult().phases.queue_ns, 40 * kNsPerMs);
+}
+
 TEST_F(DispatcherQueueTest, AWorkersFreedRoomEndsTheWaitAfterItsRefusal) {
   JoinPair();
   Submit(1);

@@ -149,6 +149,8 @@ void GenerateStream::OnCallDone(bool) {
 void GenerateStream::LeaveIfDone() {
   if (!finished_ || !call_done_) return;
   unread_.Remove(*this);
+  // What it holds may refer to the stream.
+  if (const OnDoneCallback on_done = std::exchange(on_done_, nullptr)) on_done();
   self_.reset();
 }
 

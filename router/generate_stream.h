@@ -36,6 +36,8 @@ class GenerateStream final : public GenerationSink, private UnreadOutput::Stream
  public:
   // Runs on the loop when the client cancels or is gone, also after the end of the job.
   using OnCancelCallback = std::function<void()>;
+  // Runs on the loop when gRPC is done with the call: its last message is on its way, or the client is gone.
+  using OnDoneCallback = std::function<void()>;
   // Runs on the accepting thread when the stream is a client's call, whose request is message().
   using OnCallCallback = std::function<void(const std::shared_ptr<GenerateStream>&)>;
 
@@ -56,6 +58,8 @@ class GenerateStream final : public GenerationSink, private UnreadOutput::Stream
   grpc::ByteBuffer TakeMessage();
   // Once, before anybody else knows the stream. A client that is gone already shows in cancelled() alone.
   void SetOnCancel(OnCancelCallback on_cancel) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Once, before the first Write.
+  void SetOnDone(OnDoneCallback on_done) { on_done_ = std::move(on_done); }
 
   bool Write(GenerationEvent event) override ABSL_LOCKS_EXCLUDED(mutex_);
   // The client cancelled or is gone; true before `on_cancel` runs.
@@ -108,6 +112,8 @@ class GenerateStream final : public GenerationSink, private UnreadOutput::Stream
   std::optional<grpc::ByteBuffer> last_message_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   OnCancelCallback on_cancel_ ABSL_GUARDED_BY(mutex_);
+  // Set before anything is written, and used when all is.
+  OnDoneCallback on_done_;
   // The loop's.
   bool finished_ = false;
   bool call_done_ = false;

@@ -4,6 +4,7 @@
 #define BATON_ROUTER_GENERATION_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -65,7 +66,7 @@ struct GenerationRequest {
   bool want_kv_digest = false;
   // Prefix blocks are shared only within one tenant. This is what the client states; nobody has verified it.
   std::string tenant;
-  // The client's W3C traceparent, which goes with the job; empty when there is none.
+  // The W3C traceparent that goes to the workers with the job; empty when there is none.
   std::string trace_context;
   // When the request reached the adapter, and when its client stops waiting.
   TimeNs arrived = 0;
@@ -106,7 +107,8 @@ struct GenerationUsage {
   int32_t cached_prompt_tokens = 0;
 };
 
-// Measured on the router's clock since the request arrived. The phases and the network add up to the total.
+// Measured on the router's clock since the request arrived. The phases and the network, which is the time from the end of
+// the job to this message, add up to the total.
 struct GenerationTiming {
   PhaseTimes phases;
   int64_t network_ns = 0;
@@ -122,12 +124,16 @@ struct GenerationFinished {
   std::string kv_digest;
   GenerationTiming timing;
   // The hand-off as the decode worker measured it.
-  WorkerTimes decode;
+  WorkerReport decode;
+  // All that the dispatcher says of the job, for those who observe requests.
+  std::shared_ptr<const JobResult> job = nullptr;
 };
 
 // The status is not OK; error_details.h has its details.
 struct GenerationFailed {
   absl::Status status;
+  // As in GenerationFinished; null when the dispatcher never had the job.
+  std::shared_ptr<const JobResult> job = nullptr;
 };
 
 using GenerationEvent = std::variant<GenerationAccepted, GenerationDelta, GenerationFinished, GenerationFailed>;

@@ -4,12 +4,14 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/test_delay.h"
 #include "router/error_details.h"
+#include "router/refusal_reason.h"
 
 namespace baton::router {
 
-void WriteFailed(const absl::Status& status, GenerationSink& sink) {
-  BATON_CHECK(sink.Write(GenerationFailed{WithRetryAfter(status)})) << "a sink has room for the end";
+void WriteFailed(const absl::Status& status, GenerationSink& sink, std::shared_ptr<const JobResult> job) {
+  BATON_CHECK(sink.Write(GenerationFailed{WithRetryAfter(status), std::move(job)})) << "a sink has room for the end";
 }
 
 void GenerationListener::OnAccepted() {
@@ -29,15 +31,21 @@ void GenerationListener::OnToken(const OutputToken& token) {
 
 void GenerationListener::OnEnd(const JobResult& result) {
   if (closed_) return;
-  if (!result.status.ok()) return WriteFailed(result.status, *call_.sink);
+  TestDelay("finish");
+  auto job = std::make_shared<const JobResult>(result);
+  if (!result.status.ok()) return WriteFailed(result.status, *call_.sink, std::move(job));
   if (std::string text = output_.Flush(); !text.empty()) Write(GenerationDelta{.text = std::move(text)});
-  Write(MakeFinished(result));
+  GenerationFinished finished = MakeFinished(result);
+  finished.job = std::move(job);
+  Write(std::move(finished));
 }
 
 void GenerationListener::Write(GenerationEvent event) {
   if (closed_ || call_.sink->Write(std::move(event))) return;
   closed_ = true;
-  const absl::Status slow = absl::ResourceExhaustedError("the client does not read its stream: the job was cancelled");
+  const absl::Status slow =
+      WithReason(absl::ResourceExhaustedError("the client does not read its stream: the job was cancelled"),
+                 RefusalReason::kSlowReader);
   WriteFailed(slow, *call_.sink);
   dispatcher_.Cancel(call_.job->key(), slow);
 }

@@ -19,8 +19,8 @@ struct GenerationCall {
   TimeNs arrived = 0;
 };
 
-// Writes GenerationFailed with WithRetryAfter(status).
-void WriteFailed(const absl::Status& status, GenerationSink& sink);
+// Writes GenerationFailed with WithRetryAfter(status). `job` is what the dispatcher says of it, if it had the job.
+void WriteFailed(const absl::Status& status, GenerationSink& sink, std::shared_ptr<const JobResult> job = nullptr);
 
 // Used by the loop alone.
 class GenerationListener final : public JobListener {

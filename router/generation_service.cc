@@ -11,9 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/test_delay.h"
 #include "router/error_details.h"
 #include "router/generation_listener.h"
 #include "router/generation_wire.h"
+#include "router/observed_request.h"
+#include "router/refusal_reason.h"
 
 namespace baton::router {
 namespace {
@@ -22,10 +25,6 @@ namespace {
 constexpr int kSweepsPerTimeout = 8;
 // The calls that gRPC hands over without having to wait for the accepting thread.
 constexpr int kAwaitedCalls = 64;
-constexpr char kTraceparent[] = "traceparent";
-// The version, trace id, parent id and flags are hex digits with dashes between them.
-constexpr size_t kTraceparentBytes = 55;
-
 TimeNs ReadDeadline(const grpc::ServerContextBase& context, TimeNs now) {
   const auto deadline = context.deadline();
   const auto wall_now = std::chrono::system_clock::now();
@@ -35,13 +34,23 @@ TimeNs ReadDeadline(const grpc::ServerContextBase& context, TimeNs now) {
   return now + std::max<int64_t>(left, 0);
 }
 
-std::string ReadTraceparent(const grpc::ServerContextBase& context) {
-  const auto it = context.client_metadata().find(kTraceparent);
-  if (it == context.client_metadata().end() || it->second.size() != kTraceparentBytes) return {};
-  return std::string(it->second.data(), it->second.size());
+std::vector<std::string_view> MetadataOf(const grpc::ServerContextBase& context, const char* key) {
+  std::vector<std::string_view> values;
+  const auto [begin, end] = context.client_metadata().equal_range(key);
+  for (auto it = begin; it != end; ++it) values.emplace_back(it->second.data(), it->second.size());
+  return values;
 }
 
-absl::Status Overloaded() { return absl::ResourceExhaustedError("too many requests wait to be read: try again"); }
+telemetry::TraceContext ReadTrace(const grpc::ServerContextBase& context) {
+  return telemetry::ReadTraceContext({.traceparent = MetadataOf(context, telemetry::kTraceparentHeader),
+                                      .tracestate = MetadataOf(context, telemetry::kTracestateHeader),
+                                      .baggage = MetadataOf(context, telemetry::kBaggageHeader)});
+}
+
+absl::Status Overloaded() {
+  return WithReason(absl::ResourceExhaustedError("too many requests wait to be read: try again"),
+                    RefusalReason::kClientWorkFull);
+}
 
 absl::Status Unparsable(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("this is no ", name, ": is every string in it UTF-8?"));
@@ -118,28 +127,31 @@ void GenerationService::AwaitGenerate() {
 }
 
 void GenerationService::QueueGenerate(const std::shared_ptr<GenerateStream>& stream) {
-  GenerationRequest call;
-  call.id = parts_.random.NextId();
-  call.trace_context = ReadTraceparent(stream->context());
-  call.arrived = parts_.clock.Now();
-  call.deadline = ReadDeadline(stream->context(), call.arrived);
-  stream->SetOnCancel([this, id = call.id, cancelled = stream.get()] {
+  const JobId id = parts_.random.NextId();
+  const auto request = std::make_shared<ObservedRequest>(parts_.observers, stream, id,
+                                                         BeginTrace(parts_.tracer, ReadTrace(stream->context())));
+  const TimeNs deadline = ReadDeadline(stream->context(), request->arrived());
+  stream->SetOnDone([request] { request->OnDelivered(); });
+  // The request lives until OnDone.
+  stream->SetOnCancel([this, id, cancelled = request.get()] {
     if (!parts_.work.Drop(id)) return parts_.generator.Cancel(id);
     WriteFailed(absl::CancelledError("the client cancelled or is gone"), *cancelled);
   });
-  WorkTask task = {.id = call.id, .bytes = stream->message_bytes(), .deadline = call.deadline};
-  task.run = [this, stream, call = std::move(call), bytes = stream->TakeMessage()](const absl::Status& status) mutable {
-    if (!status.ok()) return WriteFailed(status, *stream);
+  WorkTask task = {.id = id, .bytes = stream->message_bytes(), .deadline = deadline};
+  task.run = [this, request, id, deadline, bytes = stream->TakeMessage()](const absl::Status& status) mutable {
+    if (!status.ok()) return WriteFailed(status, *request);
+    TestDelay("read");
     v1::GenerateRequest proto;
-    if (!Parse(bytes, &proto)) return WriteFailed(Unparsable("GenerateRequest"), *stream);
-    GenerationRequest request = FromProto(std::move(proto));
-    request.id = call.id;
-    request.trace_context = std::move(call.trace_context);
-    request.arrived = call.arrived;
-    request.deadline = call.deadline;
-    parts_.generator.Generate(std::move(request), stream);
+    if (!Parse(bytes, &proto)) return WriteFailed(Unparsable("GenerateRequest"), *request);
+    GenerationRequest read = FromProto(std::move(proto));
+    read.id = id;
+    read.trace_context = FormatTrace(request->trace());
+    read.arrived = request->arrived();
+    read.deadline = deadline;
+    request->OnRead(read);
+    parts_.generator.Generate(std::move(read), request);
   };
-  if (!parts_.work.Post(std::move(task))) WriteFailed(Overloaded(), *stream);
+  if (!parts_.work.Post(std::move(task))) WriteFailed(Overloaded(), *request);
 }
 
 template <typename Request, typename Answer>

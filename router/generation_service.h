@@ -17,6 +17,8 @@
 #include "router/client_work.h"
 #include "router/generate_stream.h"
 #include "router/generator.h"
+#include "router/observed_request.h"
+#include "router/request_tracer.h"
 #include "router/served_model.h"
 #include "router/unread_output.h"
 
@@ -37,6 +39,9 @@ struct GenerationServiceParts {
   ClientWork& work;
   // Those of the loop that `generator` posts to.
   rpc::EventQueue& events;
+  const RequestObservers& observers;
+  // Null: no request is traced, and what a client says of its trace goes on to the workers.
+  RequestTracer* tracer = nullptr;
 };
 
 // Thread-safe. gRPC's threads and the one that accepts streams only queue the requests (client_work.h). Another thread
@@ -59,6 +64,8 @@ class GenerationService final : public GenerationServiceBase, public rpc::Accept
   grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest* request,
                                        v1::ListModelsResponse* response) override;
 
+  // What its clients have not read.
+  const UnreadOutput& unread() const { return unread_; }
   // Waits until clients have read the streams whose requests have ended, at most for the time. How many are left.
   size_t AwaitRead(int64_t timeout_ms) { return unread_.AwaitRead(timeout_ms); }
 

@@ -25,6 +25,23 @@ constexpr size_t kManyTokens = kMaxUnreadOutputTokens - 96;
 constexpr int64_t kPatienceNs = 20 * kNsPerSecond;
 const std::vector<TopLogprob> kTop(kMaxLogprobs, TopLogprob{.token = 1, .logprob = -1});
 
+// Keeps the records of the requests that are over.
+class KeepingObserver final : public RequestObserver {
+ public:
+  void OnRequestEnded(const RequestRecord& record) override {
+    absl::MutexLock lock(&mutex_);
+    records_.push_back(record);
+  }
+  std::vector<RequestRecord> records() {
+    absl::MutexLock lock(&mutex_);
+    return records_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::vector<RequestRecord> records_ ABSL_GUARDED_BY(mutex_);
+};
+
 class GenerationServiceTest : public ::testing::Test {
  protected:
   ~GenerationServiceTest() override {
@@ -44,7 +61,8 @@ class GenerationServiceTest : public ::testing::Test {
                                                                           .random = random_,
                                                                           .generator = generator_,
                                                                           .work = work_,
-                                                                          .events = events_},
+                                                                          .events = events_,
+                                                                          .observers = observers_},
                                                    unread);
     auto server = rpc::StartGrpcServer({.bind = "127.0.0.1", .accepting = {service_.get()}});
     ASSERT_TRUE(server.ok()) << server.status();
@@ -109,9 +127,12 @@ class GenerationServiceTest : public ::testing::Test {
   }
   // Until the router cancels a call to the worker; false when it does not.
   bool WaitForCancel() {
+    return WaitFor([this] { return worker_->cancelled() > 0; }) && worker_->cancelled() == 1;
+  }
+  static bool WaitFor(const std::function<bool()>& condition) {
     const TimeNs give_up = MonotonicClock().Now() + kPatienceNs;
-    while (worker_->cancelled() == 0 && MonotonicClock().Now() < give_up) absl::SleepFor(absl::Milliseconds(1));
-    return worker_->cancelled() == 1;
+    while (!condition() && MonotonicClock().Now() < give_up) absl::SleepFor(absl::Milliseconds(1));
+    return condition();
   }
   // Requests of this size wait from now on, until the test ends or Release.
   void Occupy(size_t bytes) {
@@ -129,6 +150,8 @@ class GenerationServiceTest : public ::testing::Test {
   RouterLoop loop_{DispatcherOptions{}, MonotonicClock(), random_, events_};
   std::unique_ptr<ScriptedWorker> worker_;
   Generator generator_{model_, MonotonicClock(), random_, loop_};
+  KeepingObserver observer_;
+  const RequestObservers observers_{.clock = MonotonicClock(), .observers = {&observer_}};
   absl::Notification release_;
   ClientWork work_{MonotonicClock()};
   std::unique_ptr<GenerationService> service_;
@@ -198,13 +221,48 @@ TEST_F(GenerationServiceTest, ARequestThatIsCancelledWhileItWaitsToBeReadNeverRe
   Serve({.tokens = Letters(1)});
   Occupy(1);
   const auto call = Start("hi");
+  ASSERT_TRUE(WaitFor([this] { return work_.queued_small_bytes() > 0; }));
   call->context.TryCancel();
   EXPECT_EQ(call->ReadAll().error_code(), grpc::StatusCode::CANCELLED);
-  // The server knows of the end once it has dropped the request: nothing else would end the call.
+  EXPECT_TRUE(WaitFor([this] { return work_.queued_small_bytes() == 0; })) << "the request still waits";
   server_.server->Shutdown();
   EndServer();
   release_.Notify();
   EXPECT_TRUE(worker_->started().empty());
+}
+
+TEST_F(GenerationServiceTest, ARequestIsRecordedOnceWhetherItIsServedOrRefused) {
+  Serve({.tokens = Letters(3), .finish = FinishReason::kLength});
+  EXPECT_TRUE(Start("hi")->ReadAll().ok());
+  EXPECT_EQ(Start("")->ReadAll().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  ASSERT_TRUE(WaitFor([this] { return observer_.records().size() == 2; }));
+  const RequestRecord served = observer_.records()[0];
+  EXPECT_EQ(served.outcome, RequestOutcome::kOk);
+  EXPECT_EQ(served.finish, FinishReason::kLength);
+  EXPECT_EQ(served.output_tokens, 3);
+  EXPECT_GT(served.ttft_ns, 0);
+  ASSERT_NE(served.job, nullptr);
+  EXPECT_EQ(served.job->decode_worker, "worker");
+  const PhaseTimes& phases = served.phases;
+  EXPECT_EQ(phases.queue_ns + phases.admission_ns + phases.prefill_ns + phases.transfer_ns + phases.decode_ns +
+                served.network_ns,
+            served.total_ns);
+  EXPECT_GT(phases.queue_ns, 0) << "it was read before it was submitted";
+  const RequestRecord refused = observer_.records()[1];
+  EXPECT_EQ(refused.outcome, RequestOutcome::kRefused);
+  EXPECT_EQ(refused.output_tokens, 0);
+  EXPECT_EQ(refused.job, nullptr);
+  EXPECT_EQ(refused.network_ns, refused.total_ns);
+}
+
+TEST_F(GenerationServiceTest, ARequestThatIsCancelledIsRecordedAsSuch) {
+  Serve({.tokens = Letters(1), .finish = FinishReason::kNone});
+  const auto call = Start("hi");
+  WaitForJobs(1);
+  call->context.TryCancel();
+  call->ReadAll();
+  ASSERT_TRUE(WaitFor([this] { return observer_.records().size() == 1; }));
+  EXPECT_EQ(observer_.records()[0].outcome, RequestOutcome::kCancelled);
 }
 
 TEST_F(GenerationServiceTest, AWaitingRequestEndsAtItsDeadline) {

@@ -4,6 +4,7 @@
 
 #include "router/error_details.h"
 #include "router/generation_listener.h"
+#include "router/refusal_reason.h"
 
 namespace baton::router {
 namespace {
@@ -27,7 +28,9 @@ void Generator::Generate(GenerationRequest request, std::shared_ptr<GenerationSi
     if (!status.ok()) return WriteFailed(status, *sink);
     listener->OnAccepted();
   });
-  if (!posted) WriteFailed(absl::ResourceExhaustedError("the router is overloaded: try again"), *sink);
+  if (posted) return;
+  WriteFailed(WithReason(absl::ResourceExhaustedError("the router is overloaded: try again"), RefusalReason::kQueueFull),
+              *sink);
 }
 
 void Generator::Cancel(const JobId& id) {

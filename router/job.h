@@ -2,7 +2,9 @@
 #ifndef BATON_ROUTER_JOB_H_
 #define BATON_ROUTER_JOB_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,9 +23,11 @@ struct JobSpec {
   std::vector<int32_t> prompt;
   SamplingParams sampling;
   std::string tenant;
+  // When the request reached the router, from where its queue phase counts; unset: when it was submitted.
+  std::optional<TimeNs> arrived = std::nullopt;
   TimeNs deadline = kNever;
   bool want_kv_digest = false;
-  // W3C trace context of the client, carried through.
+  // The W3C trace context that the workers are told.
   std::string traceparent;
 
   ChoiceKey key() const { return {id, choice}; }
@@ -41,6 +45,19 @@ struct PhaseTimes {
   int64_t decode_ns = 0;
 };
 
+// An attempt that was given up: what it waited for had no room.
+struct GivenUpAttempt {
+  // Since the request arrived.
+  int64_t began_ns = 0;
+  int64_t ended_ns = 0;
+  // host:port of the workers; empty: none on this side.
+  std::string prefill_worker;
+  std::string decode_worker;
+  std::string why;
+};
+// A job keeps the first of them; the number of all is one less than `attempts`.
+inline constexpr size_t kMaxKeptAttempts = 8;
+
 struct JobResult {
   absl::Status status;
   FinishReason finish = FinishReason::kNone;
@@ -49,10 +66,14 @@ struct JobResult {
   // Prompt tokens that were not computed again, at P.
   int32_t cached_tokens = 0;
   int32_t attempts = 0;
+  std::vector<GivenUpAttempt> given_up;
+  // The workers of the last attempt, as in GivenUpAttempt.
+  std::string prefill_worker;
+  std::string decode_worker;
   std::string kv_digest;
   PhaseTimes phases;
-  WorkerTimes prefill;
-  WorkerTimes decode;
+  WorkerReport prefill;
+  WorkerReport decode;
 };
 
 }  // namespace baton::router

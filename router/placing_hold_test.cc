@@ -274,7 +274,7 @@ class BusyQueue {
     queued.large = large;
     queued.job.spec = MakeJob(n, {.prompt_tokens = prompt_tokens});
     queued.job.place_in_line = n;
-    queued.job.marks.submitted = clock_.Now();
+    queued.job.marks.arrived = clock_.Now();
     queue_->Add(queued.job);
   }
 
@@ -300,7 +300,7 @@ class BusyQueue {
   void Run(QueuedJob& queued, const CallKey& key) {
     queue_->OnAdmitted(queued.job);
     ++(queued.large ? large_started_ : small_started_);
-    longest_wait_ = std::max(longest_wait_, clock_.Now() - queued.job.marks.submitted);
+    longest_wait_ = std::max(longest_wait_, clock_.Now() - queued.job.marks.arrived);
     clock_.After((1 + static_cast<int64_t>(random_.Below(kMaxRunMs))) * kNsPerMs, [this, &queued, key] {
       ledger_.Close(key);
       queue_->OnRoomChanged(queued.job.pair.decode);

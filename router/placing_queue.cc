@@ -254,7 +254,7 @@ std::vector<WorkerId> PlacingQueue::AvoidedWorkers(DispatchJob& job) {
 TimeNs PlacingQueue::GiveUpTime(const DispatchJob& job) const {
   const TimeNs since = missing_since_[static_cast<size_t>(KindOf(*job.spec))];
   if (since == kNever) return kNever;
-  return std::max(After(std::max(since, job.marks.submitted), options_.no_worker_wait_ms),
+  return std::max(After(std::max(since, job.marks.arrived), options_.no_worker_wait_ms),
                   expected_until_[static_cast<size_t>(KindOf(*job.spec))]);
 }
 

@@ -25,7 +25,7 @@ class PlacingQueueTest : public ::testing::Test {
     DispatchJob& job = jobs_[n];
     job.spec = MakeJob(n);
     job.place_in_line = n;
-    job.marks.submitted = clock_.Now();
+    job.marks.arrived = clock_.Now();
     queue_.Add(job);
     return job;
   }

@@ -8,6 +8,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "router/error_details.h"
+#include "router/refusal_reason.h"
 #include "tokenizer/rendered_chat.h"
 
 namespace baton::router {
@@ -40,8 +41,9 @@ absl::Status CheckUnbuiltFields(const GenerationRequest& request) {
 }
 
 absl::Status BeyondContext(const std::string& how_many, int32_t context_length) {
-  return FieldViolation("prompt",
-                        absl::StrCat(how_many, " tokens leave no room in the model's context of ", context_length));
+  return WithReason(FieldViolation("prompt", absl::StrCat(how_many, " tokens leave no room in the model's context of ",
+                                                          context_length)),
+                    RefusalReason::kTooLong);
 }
 
 absl::Status CheckStop(const std::vector<std::string>& stops) {
@@ -165,6 +167,7 @@ absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const
   if (!output.ok()) return ViolationOf("stop", output.status());
   job.id = request.id;
   job.tenant = std::move(request.tenant);
+  job.arrived = request.arrived;
   job.deadline = request.deadline;
   job.want_kv_digest = request.want_kv_digest;
   job.traceparent = std::move(request.trace_context);

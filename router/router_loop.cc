@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/drain.h"
 #include "common/limits.h"
+#include "router/refusal_reason.h"
 
 namespace baton::router {
 
@@ -17,6 +18,12 @@ RouterLoop::RouterLoop(const DispatcherOptions& options, const Clock& clock, Ran
     : clock_(clock), events_(events), dispatcher_(options, clock, random), mailbox_(kMaxMailboxEvents) {}
 
 RouterLoop::~RouterLoop() { Stop(); }
+
+void RouterLoop::SetObserver(int64_t interval_ms, Observe observe) {
+  observe_interval_ms_ = interval_ms;
+  observe_ = std::move(observe);
+  next_observe_ = clock_.Now();
+}
 
 void RouterLoop::Start(WorkerCalls& calls) {
   calls_ = &calls;
@@ -41,7 +48,9 @@ void RouterLoop::PostWhenRoom(Task task) {
 }
 
 absl::Status RouterLoop::Submit(std::shared_ptr<const JobSpec> job, std::shared_ptr<JobListener> listener) {
-  if (draining_) return absl::UnavailableError("the router is shutting down: use another one");
+  if (draining_) {
+    return WithReason(absl::UnavailableError("the router is shutting down: use another one"), RefusalReason::kDraining);
+  }
   const ChoiceKey key = job->key();
   absl::Status status = dispatcher_.Submit(std::move(job));
   if (status.ok()) listeners_[key] = std::move(listener);
@@ -57,7 +66,9 @@ std::vector<ChoiceKey> RouterLoop::Drain(int64_t timeout_ms) {
     for (const auto& [key, listener] : listeners_) cut.push_back(key);
     for (const ChoiceKey& key : cut) {
       const absl::Status why = CutByDrain(key, timeout_ms);
-      dispatcher.Cancel(key, absl::UnavailableError(absl::StrCat("the router is shutting down: ", why.message())));
+      dispatcher.Cancel(key, WithReason(absl::UnavailableError(
+                                            absl::StrCat("the router is shutting down: ", why.message())),
+                                        RefusalReason::kDraining));
     }
     // The clients are told before this returns.
     Apply();
@@ -74,6 +85,10 @@ void RouterLoop::Run() {
     for (Task& task : mailbox_.Take()) task(dispatcher_);
     if (dispatcher_.NextTimer() <= clock_.Now()) dispatcher_.OnTimer();
     Apply();
+    if (const TimeNs now = clock_.Now(); next_observe_ <= now) {
+      observe_(dispatcher_);
+      next_observe_ = After(now, observe_interval_ms_);
+    }
     const bool idle = dispatcher_.queued_jobs() == 0 && dispatcher_.running_jobs() == 0;
     if (draining_ && idle && !drained_.HasBeenNotified()) drained_.Notify();
     if (stopping) return;

@@ -49,6 +49,10 @@ class RouterLoop {
   RouterLoop(const DispatcherOptions& options, const Clock& clock, RandomSource& random, LoopEvents& events);
   ~RouterLoop();
 
+  // Before Start. `observe` is called on the loop when it starts and every `interval_ms` from then on, or a little
+  // later; it must not block.
+  using Observe = std::function<void(const Dispatcher&)>;
+  void SetObserver(int64_t interval_ms, Observe observe);
   // `calls` outlives the loop.
   void Start(WorkerCalls& calls);
   // Refuses later submits, and returns when no job is left. Ends those that are left after the time with UNAVAILABLE,
@@ -82,6 +86,9 @@ class RouterLoop {
   Dispatcher dispatcher_;
   WorkerCalls* calls_ = nullptr;
   absl::flat_hash_map<ChoiceKey, std::shared_ptr<JobListener>> listeners_;
+  int64_t observe_interval_ms_ = 0;
+  Observe observe_;
+  TimeNs next_observe_ = kNever;
   bool draining_ = false;
   absl::Notification drained_;
   Mailbox<Task> mailbox_;

@@ -62,6 +62,12 @@ class UnreadOutput {
   void Sweep() ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits until no stream is left whose job has ended, at most for the time. How many are left.
   size_t AwaitRead(int64_t timeout_ms) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What all streams hold now, and how many there are.
+  int64_t total_bytes() const { return total_.load(std::memory_order_relaxed); }
+  size_t stream_count() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return streams_.size();
+  }
   // Returns when all streams have been removed.
   void AwaitNone() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -87,7 +93,7 @@ class UnreadOutput {
   const UnreadOutputLimits limits_;
   const Clock& clock_;
   std::atomic<int64_t> total_{0};
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   absl::flat_hash_map<Stream*, Entry> streams_ ABSL_GUARDED_BY(mutex_);
   // Oldest first.
   EndedList ended_ ABSL_GUARDED_BY(mutex_);

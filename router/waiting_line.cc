@@ -14,11 +14,11 @@ void WaitingLine::Rank(TimeNs now, int64_t tokens_ahead) {
   while (DispatchJob* job = First(LineRank::kOnTime)) {
     const double tokens = static_cast<double>(tokens_ahead) + static_cast<double>(job->spec->prompt.size());
     const TimeNs first_token = now + static_cast<int64_t>(ns_per_token * tokens);
-    if (first_token <= job->marks.submitted + ttft_target_ns_) break;
+    if (first_token <= job->marks.arrived + ttft_target_ns_) break;
     Move(*job, LineRank::kLate);
   }
   while (DispatchJob* job = First(LineRank::kLate)) {
-    if (now < job->marks.submitted + kMaxLateTargets * ttft_target_ns_) break;
+    if (now < job->marks.arrived + kMaxLateTargets * ttft_target_ns_) break;
     Move(*job, LineRank::kOverdue);
   }
 }

@@ -22,7 +22,7 @@ class WaitingLineTest : public ::testing::Test {
     DispatchJob& job = jobs_.emplace_back();
     job.spec = MakeJob(jobs_.size(), {.prompt_tokens = prompt_tokens});
     job.place_in_line = jobs_.size() - 1;
-    job.marks.submitted = submitted;
+    job.marks.arrived = submitted;
     line_.Add(job);
   }
   std::vector<uint64_t> Order() const {
@@ -116,7 +116,7 @@ TEST_F(WaitingLineTest, WithoutATargetTheOrderIsThatOfSubmission) {
   DispatchJob first;
   DispatchJob second;
   second.place_in_line = 1;
-  second.marks.submitted = kNsPerSecond;
+  second.marks.arrived = kNsPerSecond;
   for (DispatchJob* job : {&first, &second}) {
     job->spec = MakeJob(1);
     line.Add(*job);

@@ -16,7 +16,7 @@ constexpr int32_t kMaxLayerGroups = 1024;
 absl::Status Validate(const WorkerInfo& info) {
   if (info.id.is_zero()) return absl::InvalidArgumentError("the worker has no membership");
   if (info.incarnation.is_zero()) return absl::InvalidArgumentError("the worker has no incarnation");
-  for (const std::string* text : {&info.target, &info.model, &info.fingerprint}) {
+  for (const std::string* text : {&info.target, &info.model, &info.fingerprint, &info.admin}) {
     if (text->size() > kMaxWorkerTextBytes) {
       return absl::InvalidArgumentError(absl::StrCat("the worker states an address, model or fingerprint of ",
                                                      text->size(), " bytes, more than ", kMaxWorkerTextBytes));

@@ -42,6 +42,8 @@ struct WorkerInfo {
   int32_t context_length = 0;
   int64_t pid = 0;
   KvGroups groups = {};
+  // host:port of its admin port; empty: it has none.
+  std::string admin = {};
   // KV blocks that must stay free beyond those of a job that comes to decode, unless the worker holds no other job.
   int32_t headroom_blocks = 0;
 

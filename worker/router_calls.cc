@@ -7,6 +7,7 @@
 #include "common/drain.h"
 #include "common/rpc/wire.h"
 #include "common/status.h"
+#include "common/test_delay.h"
 
 namespace baton::worker {
 namespace pb = internal::v1;
@@ -71,6 +72,7 @@ void RouterCalls::SayEnd(uint64_t call, const absl::Status& status) {
 absl::Status RouterCalls::TryStart(const pb::CallStart& start) {
   // The router places what was refused for lack of room elsewhere.
   if (cut_) return absl::ResourceExhaustedError("the worker is shutting down");
+  TestDelay("start");
   BATON_ASSIGN_OR_RETURN(WorkerJob job, rpc::FromProto(start.job(), clock_.Now()));
   for (const std::unique_ptr<Side>& side : sides_) {
     if (side->phase.side() != start.side_case()) continue;

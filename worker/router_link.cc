@@ -52,9 +52,15 @@ bool RouterLink::is_member() const {
   return is_member_;
 }
 
+int64_t RouterLink::joins() const {
+  absl::MutexLock lock(&mutex_);
+  return joins_;
+}
+
 void RouterLink::SetMember(bool is_member) {
   absl::MutexLock lock(&mutex_);
   is_member_ = is_member;
+  if (is_member) ++joins_;
 }
 
 void RouterLink::Stop() {

@@ -58,6 +58,8 @@ class RouterLink {
   void Drain() ABSL_LOCKS_EXCLUDED(mutex_);
   // Any thread: the router has accepted the worker, and the stream has not ended.
   bool is_member() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // How often it was accepted. Any thread.
+  int64_t joins() const ABSL_LOCKS_EXCLUDED(mutex_);
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -98,6 +100,7 @@ class RouterLink {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_member_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t joins_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread thread_;
   // The link's thread's alone: the last membership, what on_serving was told last.
   JoinLog join_log_;

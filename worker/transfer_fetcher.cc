@@ -1,16 +1,24 @@
 #include "worker/transfer_fetcher.h"
 
+#include <utility>
+
+#include "common/test_delay.h"
+
 namespace baton::worker {
 
 TransferFetcher::TransferFetcher(kvtransfer::Transport& transport, const kvtransfer::KvSinkOptions& options,
-                                 const Clock& clock, KvPool& pool)
-    : thread_(transport, options, clock, pool,
+                                 const Clock& clock, KvPool& pool, Observers observers)
+    : observers_(std::move(observers)),
+      thread_(transport, options, clock, pool,
               {.committed =
                    [this](const kvtransfer::Committed& done) {
+                     TestDelay("transfer");
+                     observers_.committed(done);
                      core_->loop().PostWhenRoom([core = core_, done] { core->receiver().OnCommitted(done); });
                    },
                .failed =
                    [this](const kvtransfer::FetchFailed& failed) {
+                     observers_.failed(failed);
                      core_->loop().PostWhenRoom([core = core_, failed] { core->receiver().OnFetchFailed(failed); });
                    }}) {}
 

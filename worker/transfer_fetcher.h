@@ -2,6 +2,7 @@
 #ifndef BATON_WORKER_TRANSFER_FETCHER_H_
 #define BATON_WORKER_TRANSFER_FETCHER_H_
 
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -18,9 +19,15 @@ namespace baton::worker {
 // Every worker has one: over a network, the reads of a worker's readers progress on its transfer thread too.
 class TransferFetcher final : public KvFetcher {
  public:
+  // Told on the transfer thread how each pull ended, before the phase is.
+  struct Observers {
+    std::function<void(const kvtransfer::Committed&)> committed = [](const kvtransfer::Committed&) {};
+    std::function<void(const kvtransfer::FetchFailed&)> failed = [](const kvtransfer::FetchFailed&) {};
+  };
+
   // `pool` lies in the transport's region; all references outlive the fetcher.
   TransferFetcher(kvtransfer::Transport& transport, const kvtransfer::KvSinkOptions& options, const Clock& clock,
-                  KvPool& pool);
+                  KvPool& pool, Observers observers);
   ~TransferFetcher() override { Stop(); }
 
   // Once, with the core that has this fetcher and its loop. Starts the thread.
@@ -33,6 +40,7 @@ class TransferFetcher final : public KvFetcher {
   void Cancel(const JobKey& key, const absl::Status& why) override { thread_.Cancel(key, why); }
 
  private:
+  const Observers observers_;
   WorkerCore* core_ = nullptr;
   kvtransfer::TransferThread thread_;
   std::unique_ptr<kvtransfer::FetchClient> streams_;

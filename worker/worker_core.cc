@@ -22,6 +22,13 @@ engine::PrefixNames DrawPrefixNames(RandomSource& random) {
 
 }  // namespace
 
+void CountStep(const engine::StepEvent& event, WorkerReport& report) {
+  ++report.steps;
+  report.batch_sequences += event.step_sequences;
+  report.max_batch_sequences = std::max<int64_t>(report.max_batch_sequences, event.step_sequences);
+  report.preemptions = event.preemptions;
+}
+
 WorkerCore::WorkerCore(const WorkerCoreOptions& options, const WorkerSurroundings& surroundings)
     : options_(options),
       clock_(surroundings.clock),
@@ -45,14 +52,26 @@ void WorkerCore::MakeLoop(std::function<void()> report, engine::StepGate* gate) 
 WorkerLoad WorkerCore::Load() const {
   const engine::EngineLoad load = engine_.Load();
   int64_t pending_prompt_tokens = load.pending_prompt_tokens;
-  for (const PhaseCore* phase : phases_) pending_prompt_tokens += phase->waiting_prompt_tokens();
+  int32_t waiting = load.reserved;
+  for (const PhaseCore* phase : phases_) {
+    pending_prompt_tokens += phase->waiting_prompt_tokens();
+    waiting += phase->waiting_jobs();
+  }
   return {.free_blocks = load.free_blocks,
           .used_blocks = load.used_blocks,
           .cached_blocks = load.cached_blocks,
           .running = load.running,
           .preempted = load.preempted,
+          .waiting = waiting,
           .pending_prompt_tokens = pending_prompt_tokens,
           .touched_end = load.touched_end};
+}
+
+int32_t WorkerCore::OrphanedBlocks() const {
+  return engine_.OrphanedBlocks([this](engine::SequenceId sequence) {
+    return std::any_of(phases_.begin(), phases_.end(),
+                       [sequence](const PhaseCore* phase) { return phase->Owns(sequence); });
+  });
 }
 
 int32_t WorkerCore::headroom_blocks() const {

@@ -13,6 +13,7 @@
 #include "common/ids.h"
 #include "common/kv_pool.h"
 #include "common/random.h"
+#include "common/worker_update.h"
 #include "engine/engine.h"
 #include "engine/engine_loop.h"
 #include "engine/model_runner.h"
@@ -24,11 +25,18 @@
 
 namespace baton::worker {
 
+// Adds a step in which the sequence had rows to the report about it.
+void CountStep(const engine::StepEvent& event, WorkerReport& report);
+
 // One kind of work on the engine's loop: a policy for its own sequences.
 class PhaseCore : public engine::PhasePolicy {
  public:
   // Prompt tokens of jobs that the engine does not know yet.
   virtual int64_t waiting_prompt_tokens() const { return 0; }
+  // How many of these jobs wait for nothing but blocks.
+  virtual int32_t waiting_jobs() const { return 0; }
+  // Whether the sequence is one of the phase's.
+  virtual bool Owns(engine::SequenceId sequence) const = 0;
   // Blocks that stay free beyond those of a new job, unless the pool is idle.
   virtual int32_t headroom_blocks() const { return 0; }
 };
@@ -60,6 +68,8 @@ struct WorkerLoad {
   int32_t cached_blocks = 0;
   int32_t running = 0;
   int32_t preempted = 0;
+  // Jobs that wait for blocks or for their KV.
+  int32_t waiting = 0;
   int64_t pending_prompt_tokens = 0;
   // Blocks from this one on were never used.
   int32_t touched_end = 0;
@@ -87,8 +97,11 @@ class WorkerCore {
   KvFetcher& fetcher() { return fetcher_; }
   KvReceiver& receiver() { return *receiver_; }
   engine::EngineLoop& loop() { return *loop_; }
+  const engine::EngineLoop& loop() const { return *loop_; }
 
   WorkerLoad Load() const;
+  // Used blocks that belong to no phase's sequence. 0, unless there is a bug.
+  int32_t OrphanedBlocks() const;
   // The largest of the phases. Constant.
   int32_t headroom_blocks() const;
 

@@ -4,10 +4,12 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/drain.h"
+#include "common/limits.h"
 #include "common/log.h"
 #include "common/random.h"
 #include "common/rpc/wire.h"
@@ -25,6 +27,23 @@ constexpr int64_t kServerStopMs = 1'000;
 constexpr int64_t kCutMs = 2'000;
 // The KV of ten prompts of 512 tokens of SmolLM2.
 constexpr size_t kPopulateAheadBytes = size_t{128} << 20;
+
+// `address` with the host that is advertised, if there is one.
+std::string Reachable(const std::string& address, const std::string& host) {
+  if (host.empty() || address.empty()) return address;
+  return absl::StrCat(host, address.substr(address.rfind(':')));
+}
+
+const char* RoleLabel(pb::WorkerRole role) {
+  switch (role) {
+    case pb::WORKER_ROLE_PREFILL:
+      return "prefill";
+    case pb::WORKER_ROLE_DECODE:
+      return "decode";
+    default:
+      return "mixed";
+  }
+}
 
 }  // namespace
 
@@ -44,11 +63,17 @@ WorkerProcess::WorkerProcess(const WorkerProcessOptions& options, WorkerParts pa
       parts_(std::move(parts)),
       pool_(parts_.kv_memory, parts_.runner->kv_layout().block_bytes()),
       populator_(parts_.kv_memory, kPopulateAheadBytes),
+      metrics_({.role = RoleLabel(options.role),
+                .pulls = options.role != pb::WORKER_ROLE_PREFILL,
+                .block_bytes = static_cast<int64_t>(pool_.block_bytes())},
+               MonotonicClock()),
       access_(*parts_.transport),
       fetcher_(*parts_.transport,
                {.max_blocks_per_read = kTokenBlocksPerRead * parts_.runner->kv_layout().groups().count(),
                 .reader = kvtransfer::ThisProcess()},
-               MonotonicClock(), pool_),
+               MonotonicClock(), pool_,
+               {.committed = [this](const kvtransfer::Committed& done) { metrics_.OnCommitted(done); },
+                .failed = [this](const kvtransfer::FetchFailed& failed) { metrics_.OnFetchFailed(failed); }}),
       core_({.incarnation = SystemRandom().NextId(), .engine = options.engine, .transport_address = transport_address},
             {.clock = MonotonicClock(),
              .random = SystemRandom(),
@@ -82,8 +107,13 @@ absl::Status WorkerProcess::Serve() {
                           .hello = Hello(),
                           .load = [this] { return Load(); },
                           .post = [this](std::function<void()> task) { core_.loop().PostWhenRoom(std::move(task)); },
-                          .on_serving = [this](bool serving) { serving_.Set(serving); }},
+                          .on_serving =
+                              [this](bool serving) {
+                                can_serve_ = serving;
+                                serving_.Set(serving);
+                              }},
       calls_);
+  AddLinkMetrics();
   link_->Start();
   return absl::OkStatus();
 }
@@ -92,7 +122,7 @@ pb::Hello WorkerProcess::Hello() const {
   pb::Hello hello;
   hello.set_incarnation(rpc::ToBytes(core_.options().incarnation));
   hello.set_role(options_.role);
-  hello.set_target(server_.address);
+  hello.set_target(Reachable(server_.address, options_.advertise));
   hello.set_model(options_.model);
   hello.set_fingerprint(parts_.runner->fingerprint());
   hello.set_total_blocks(pool_.block_count());
@@ -106,12 +136,14 @@ pb::Hello WorkerProcess::Hello() const {
   hello.set_window(groups.window);
   hello.set_headroom_blocks(core_.headroom_blocks());
   hello.set_vocab_size(parts_.runner->vocab_size());
+  hello.set_admin(Reachable(options_.admin, options_.advertise));
   return hello;
 }
 
 void WorkerProcess::Report() {
   calls_.Flush();
   const WorkerLoad load = core_.Load();
+  metrics_.OnRound(core_, load, parts_.gate.get());
   populator_.SetUsed(static_cast<size_t>(load.touched_end) * pool_.block_bytes());
   absl::MutexLock lock(&load_mutex_);
   load_.set_free_blocks(load.free_blocks);
@@ -124,12 +156,46 @@ void WorkerProcess::Report() {
 }
 
 pb::Load WorkerProcess::Load() {
-  const engine::LoopProgress progress = core_.loop().Progress();
   absl::MutexLock lock(&load_mutex_);
-  load_.set_steps(progress.steps);
-  const int64_t age_ns = progress.step_began.has_value() ? MonotonicClock().Now() - *progress.step_began : 0;
-  load_.set_step_age_ms(age_ns / kNsPerMs);
+  load_.set_steps(core_.loop().Progress().steps);
+  load_.set_step_age_ms(StepAgeMs());
   return load_;
+}
+
+int64_t WorkerProcess::StepAgeMs() const {
+  const engine::LoopProgress progress = core_.loop().Progress();
+  return progress.step_began.has_value() ? (MonotonicClock().Now() - *progress.step_began) / kNsPerMs : 0;
+}
+
+absl::Status WorkerProcess::Ready() const {
+  if (draining_) return absl::UnavailableError("the worker is draining");
+  if (!link_->is_member()) {
+    return absl::UnavailableError(absl::StrCat("the worker has not joined the router at ", options_.router));
+  }
+  BATON_RETURN_IF_ERROR(Healthy());
+  return can_serve_ ? absl::OkStatus() : absl::UnavailableError("the worker does not serve yet");
+}
+
+absl::Status WorkerProcess::Healthy() const {
+  const int64_t age_ms = StepAgeMs();
+  if (age_ms <= kEngineStallMs) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the engine has been in one step for ", age_ms, " ms"));
+}
+
+std::vector<std::shared_ptr<prometheus::Collectable>> WorkerProcess::metrics() const {
+  auto sources = metrics_.sources();
+  sources.push_back(link_metrics_);
+  return sources;
+}
+
+void WorkerProcess::AddLinkMetrics() {
+  const prometheus::Labels role = {{"role", RoleLabel(options_.role)}};
+  link_metrics_->AddGauge("baton_router_connected", "Whether the worker is a member of its router: 1 or 0.",
+                          [this]() -> double { return link_->is_member() ? 1 : 0; }, role);
+  link_metrics_->AddCounter("baton_router_joins_total", "How often the router has accepted the worker.",
+                            [this]() -> double { return static_cast<double>(link_->joins()); }, role);
+  link_metrics_->AddGauge("baton_engine_step_age_seconds", "Age of the engine's step under way; 0 when there is none.",
+                          [this]() -> double { return static_cast<double>(StepAgeMs()) / 1e3; }, role);
 }
 
 bool WorkerProcess::MayEnd() {
@@ -148,6 +214,7 @@ void WorkerProcess::Drain(int64_t timeout_ms) {
   const TimeNs begin = MonotonicClock().Now();
   spdlog::info("draining: the router is told to place nothing here; open calls: {}, time to end: {} ms", OpenCalls(),
                timeout_ms);
+  draining_ = true;
   link_->Drain();
   const TimeNs deadline = After(begin, timeout_ms);
   while (!MayEnd() && MonotonicClock().Now() < deadline) absl::SleepFor(absl::Milliseconds(kDrainPollMs));

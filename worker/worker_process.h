@@ -3,6 +3,7 @@
 #ifndef BATON_WORKER_WORKER_PROCESS_H_
 #define BATON_WORKER_WORKER_PROCESS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,7 @@
 #include "worker/router_link.h"
 #include "worker/transfer_fetcher.h"
 #include "worker/worker_core.h"
+#include "worker/worker_metrics.h"
 
 namespace baton::worker {
 
@@ -41,6 +43,10 @@ struct WorkerProcessOptions {
   std::string bind;
   int port = 0;
   engine::EngineOptions engine;
+  // The host by which the router and other workers reach this one; empty: the address that it listens on.
+  std::string advertise;
+  // host:port of the process's admin port; empty: it has none.
+  std::string admin;
 };
 
 // What a worker computes with and what it copies with.
@@ -65,6 +71,12 @@ class WorkerProcess {
   const std::string& address() const { return server_.address; }
   // Whether the router has accepted it, and has not lost it.
   bool is_member() const { return link_->is_member(); }
+  // OK while it is a member, does not drain, and its engine progresses; else why it takes no jobs. Any thread.
+  absl::Status Ready() const;
+  // An error while the engine has been in one step for too long. Any thread.
+  absl::Status Healthy() const;
+  // What a scrape reads: nothing of it may be asked once the worker ends.
+  std::vector<std::shared_ptr<prometheus::Collectable>> metrics() const;
   // Tells the router, then waits until the router has accepted that and no job is left. A job that the router placed
   // before it knew is served. Jobs that are left after the time are ended, and the log says which.
   void Drain(int64_t timeout_ms);
@@ -75,6 +87,9 @@ class WorkerProcess {
 
   absl::Status Serve();
   internal::v1::Hello Hello() const;
+  void AddLinkMetrics();
+  // Age of the step under way; 0 when there is none.
+  int64_t StepAgeMs() const;
   // On the loop.
   void Report();
   internal::v1::Load Load() ABSL_LOCKS_EXCLUDED(load_mutex_);
@@ -88,6 +103,7 @@ class WorkerProcess {
   const WorkerParts parts_;
   HostKvPool pool_;
   PagePopulator populator_;
+  WorkerMetrics metrics_;
   FetchEndpoint fetch_endpoint_;
   kvtransfer::TransportAccess access_;
   TransferFetcher fetcher_;
@@ -99,6 +115,10 @@ class WorkerProcess {
   rpc::ServingState serving_;
   rpc::GrpcServer server_;
   std::unique_ptr<RouterLink> link_;
+  // What the link says last: whether the worker can serve.
+  std::atomic<bool> can_serve_ = false;
+  std::atomic<bool> draining_ = false;
+  std::shared_ptr<telemetry::CallbackMetrics> link_metrics_ = std::make_shared<telemetry::CallbackMetrics>();
   absl::Mutex load_mutex_;
   internal::v1::Load load_ ABSL_GUARDED_BY(load_mutex_);
   size_t open_calls_ ABSL_GUARDED_BY(load_mutex_) = 0;

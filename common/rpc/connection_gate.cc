@@ -132,6 +132,7 @@ void ConnectionGate::Run() {
         Accept();
       } else if ((events[i].events & (EPOLLHUP | EPOLLERR)) != 0) {
         open_.erase(fd);
+        open_count_.store(open_.size(), std::memory_order_relaxed);
         close(fd);
       }
     }
@@ -148,6 +149,7 @@ void ConnectionGate::Accept() {
   Descriptor second(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   if (!second.is_open() || !Watch(second.get(), 0).ok()) return Reset(std::move(connection));
   open_.insert(second.get());
+  open_count_.store(open_.size(), std::memory_order_relaxed);
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
   parameters.listener_fd = listener_.get();
   parameters.fd = connection.Release();

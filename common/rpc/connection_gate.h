@@ -5,6 +5,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -54,6 +56,8 @@ class ConnectionGate {
   // Once, after the server has been built.
   void Start();
   int port() const { return port_; }
+  // Open connections. Any thread.
+  size_t open_count() const { return open_count_.load(std::memory_order_relaxed); }
 
  private:
   ConnectionGate() = default;
@@ -71,6 +75,7 @@ class ConnectionGate {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   // Second descriptors of the open connections. Only the thread touches them.
   absl::flat_hash_set<int> open_;
+  std::atomic<size_t> open_count_ = 0;
   std::thread thread_;
 };
 

@@ -151,12 +151,17 @@ absl::StatusOr<OutputToken> ReadToken(const Proto& proto) {
 
 void FillFinished(const WorkerUpdate& update, pb::CallFinished* proto) {
   proto->set_kv_digest(update.kv_digest);
-  proto->set_queue_ns(update.times.queue_ns);
-  proto->set_compute_ns(update.times.compute_ns);
-  proto->set_read_ns(update.times.read_ns);
-  proto->set_digest_ns(update.times.digest_ns);
-  proto->set_transfer_tail_ns(update.times.transfer_tail_ns);
-  proto->set_transfer_bytes(update.times.transfer_bytes);
+  proto->set_queue_ns(update.report.queue_ns);
+  proto->set_compute_ns(update.report.compute_ns);
+  proto->set_read_ns(update.report.read_ns);
+  proto->set_digest_ns(update.report.digest_ns);
+  proto->set_transfer_tail_ns(update.report.transfer_tail_ns);
+  proto->set_transfer_bytes(update.report.transfer_bytes);
+  proto->set_steps(update.report.steps);
+  proto->set_batch_sequences(update.report.batch_sequences);
+  proto->set_max_batch_sequences(update.report.max_batch_sequences);
+  proto->set_preemptions(update.report.preemptions);
+  proto->set_transport(update.report.transport);
 }
 
 }  // namespace
@@ -170,12 +175,17 @@ absl::StatusOr<OutputToken> FromProto(const pb::CallToken& proto) { return ReadT
 WorkerUpdate FromProto(const pb::CallFinished& proto) {
   WorkerUpdate update{.kind = WorkerUpdate::Kind::kFinished, .token = {}};
   update.kv_digest = proto.kv_digest();
-  update.times = {.queue_ns = proto.queue_ns(),
-                  .compute_ns = proto.compute_ns(),
-                  .read_ns = proto.read_ns(),
-                  .digest_ns = proto.digest_ns(),
-                  .transfer_tail_ns = proto.transfer_tail_ns(),
-                  .transfer_bytes = proto.transfer_bytes()};
+  update.report = {.queue_ns = proto.queue_ns(),
+                   .compute_ns = proto.compute_ns(),
+                   .steps = proto.steps(),
+                   .batch_sequences = proto.batch_sequences(),
+                   .max_batch_sequences = proto.max_batch_sequences(),
+                   .preemptions = proto.preemptions(),
+                   .read_ns = proto.read_ns(),
+                   .digest_ns = proto.digest_ns(),
+                   .transfer_tail_ns = proto.transfer_tail_ns(),
+                   .transfer_bytes = proto.transfer_bytes(),
+                   .transport = proto.transport()};
   return update;
 }
 

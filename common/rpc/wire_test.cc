@@ -126,13 +126,22 @@ TEST(Wire, AJobWithoutADeadlineHasNoneAndADamagedSecretIsRefused) {
 }
 
 TEST(Wire, ReportsOfACallKeepTheirContent) {
-  const WorkerTimes times = {
-      .queue_ns = 1, .compute_ns = 2, .read_ns = 3, .digest_ns = 4, .transfer_tail_ns = 5, .transfer_bytes = 6};
+  const WorkerReport report = {.queue_ns = 1,
+                               .compute_ns = 2,
+                               .steps = 3,
+                               .batch_sequences = 4,
+                               .max_batch_sequences = 5,
+                               .preemptions = 6,
+                               .read_ns = 7,
+                               .digest_ns = 8,
+                               .transfer_tail_ns = 9,
+                               .transfer_bytes = 10,
+                               .transport = "shm"};
   pb::WorkerMessage message;
   AddReport(4, {.kind = WorkerUpdate::Kind::kStarted, .cached_tokens = 16}, &message);
   AddReport(4, {.kind = WorkerUpdate::Kind::kKvCommitted}, &message);
   AddReport(4, {.kind = WorkerUpdate::Kind::kToken, .token = LastToken()}, &message);
-  AddReport(4, {.kind = WorkerUpdate::Kind::kFinished, .kv_digest = "d", .times = times}, &message);
+  AddReport(4, {.kind = WorkerUpdate::Kind::kFinished, .kv_digest = "d", .report = report}, &message);
   AddEnd(5, absl::UnavailableError("gone"), &message);
   ASSERT_EQ(message.started_size(), 1);
   EXPECT_EQ(message.started(0).call(), 4u);
@@ -142,12 +151,7 @@ TEST(Wire, ReportsOfACallKeepTheirContent) {
   EXPECT_EQ(FromProto(message.tokens(0)).value(), LastToken());
   const WorkerUpdate finished = FromProto(message.finished(0));
   EXPECT_EQ(finished.kv_digest, "d");
-  EXPECT_EQ(finished.times.queue_ns, 1);
-  EXPECT_EQ(finished.times.compute_ns, 2);
-  EXPECT_EQ(finished.times.read_ns, 3);
-  EXPECT_EQ(finished.times.digest_ns, 4);
-  EXPECT_EQ(finished.times.transfer_tail_ns, 5);
-  EXPECT_EQ(finished.times.transfer_bytes, 6);
+  EXPECT_EQ(finished.report, report);
   EXPECT_EQ(message.ended(0).call(), 5u);
   absl::Status end;
   ASSERT_TRUE(FromProto(message.ended(0), end).ok());

@@ -126,7 +126,7 @@ class DispatcherTest : public ::testing::Test {
   void Finished(Side side, const JobKey& key, std::string digest = "") {
     WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kFinished);
     update.kv_digest = std::move(digest);
-    update.times.compute_ns = side == kP ? 11 : 22;
+    update.report.compute_ns = side == kP ? 11 : 22;
     dispatcher().OnWorkerUpdate(side, key, update);
   }
   // Output 1 is D's last; its call ends well.

@@ -211,7 +211,7 @@ class Cluster:
 class RoleProcess(Cluster):
     """One role as a process of its own, ended like a cluster."""
 
-    def __init__(self, role, *args, awaits_ready=True):
-        super().__init__()
+    def __init__(self, role, *args, awaits_ready=True, env=None):
+        super().__init__(env=env)
         self.command = [BINARY, role, *map(str, args)]
         self.awaits_ready = awaits_ready

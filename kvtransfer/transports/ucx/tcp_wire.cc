@@ -75,6 +75,7 @@ absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const TcpDevice& device
   return UcxWorker::Create(UCP_FEATURE_AM, {{"TLS", "tcp"},
                                             {"NET_DEVICES", device.net_devices},
                                             {"TCP_AF_PRIO", device.af_prio},
+                                            {"TCP_PORT_RANGE", device.port_range},
                                             {"TCP_TX_SEG_SIZE", segment},
                                             {"TCP_RX_SEG_SIZE", segment},
                                             {"RCACHE_ENABLE", "n"},

@@ -93,7 +93,8 @@ absl::Status UcxTransport::Init() {
     }
   }
   if (options_.kind != TransportKind::kShm) {
-    BATON_ASSIGN_OR_RETURN(const TcpDevice device, FindTcpDevice(options_.bind));
+    BATON_ASSIGN_OR_RETURN(TcpDevice device, FindTcpDevice(options_.bind));
+    if (!options_.tcp_ports.empty()) device.port_range = options_.tcp_ports;
     BATON_ASSIGN_OR_RETURN(tcp_server_, TcpServer::Create(device, grants()));
     BATON_ASSIGN_OR_RETURN(tcp_, TcpReader::Create(device, options_.stall_timeout_ms));
   }

@@ -1,0 +1,78 @@
+// What a router says of itself and of its requests: metrics, traces, the access log.
+#ifndef BATON_CLI_ROUTER_TELEMETRY_H_
+#define BATON_CLI_ROUTER_TELEMETRY_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cli/admin_port.h"
+#include "common/clock.h"
+#include "common/rpc/connection_gate.h"
+#include "router/access_log.h"
+#include "router/generation_service.h"
+#include "router/observed_request.h"
+#include "router/request_metrics.h"
+#include "router/request_tracer.h"
+#include "router/router_loop.h"
+#include "router/router_metrics.h"
+#include "router/router_view.h"
+#include "telemetry/span_exporter.h"
+
+namespace baton::cli {
+
+struct RouterTelemetryOptions {
+  router::RequestMetricsOptions metrics;
+  bool writes_access_log = false;
+  // Spans have the text of prompts and answers.
+  bool traces_content = false;
+};
+
+// Made before the parts of the router that it observes, and outlives them; used by the main thread.
+class RouterTelemetry {
+ public:
+  // Reads the environment's OTEL_* variables. `clock` and `admin` outlive it. INVALID_ARGUMENT when these name a file
+  // that cannot be read.
+  static absl::StatusOr<std::unique_ptr<RouterTelemetry>> Create(const RouterTelemetryOptions& options,
+                                                                 const Clock& clock, AdminPort& admin);
+  // Sends the spans that wait, for a short time.
+  ~RouterTelemetry();
+
+  const router::RequestObservers& observers() const { return observers_; }
+  // Null when no request is traced.
+  router::RequestTracer* tracer() { return tracer_.has_value() ? &*tracer_ : nullptr; }
+  const router::ViewBoard& views() const { return views_; }
+
+  // Before the loop starts.
+  void Observe(router::RouterLoop& loop);
+  // What clients hold, once all of it is there; the admin port stops before any of it ends.
+  struct Clients {
+    const router::GenerationService& generation;
+    const router::ClientWork& work;
+    // May be null.
+    const rpc::ConnectionGate* gate = nullptr;
+  };
+  void Observe(const Clients& clients);
+
+ private:
+  RouterTelemetry(const RouterTelemetryOptions& options, const Clock& clock, AdminPort& admin);
+
+  absl::Status StartTracing(const RouterTelemetryOptions& options);
+  void AddOwnMetrics();
+
+  const Clock& clock_;
+  AdminPort& admin_;
+  const std::string model_;
+  router::ViewBoard views_;
+  std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
+  router::RequestMetrics request_metrics_;
+  router::AccessLog access_log_;
+  std::unique_ptr<telemetry::SpanExporter> exporter_;
+  std::optional<router::RequestTracer> tracer_;
+  router::RequestObservers observers_;
+};
+
+}  // namespace baton::cli
+
+#endif  // BATON_CLI_ROUTER_TELEMETRY_H_

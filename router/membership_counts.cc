@@ -1,0 +1,21 @@
+#include "router/membership_counts.h"
+
+namespace baton::router {
+
+const char* LossReasonName(LossReason reason) {
+  switch (reason) {
+    case LossReason::kSilent:
+      return "silent";
+    case LossReason::kStalled:
+      return "stalled";
+    case LossReason::kDisconnected:
+      return "disconnected";
+    case LossReason::kDrained:
+      return "drained";
+    case LossReason::kRejoined:
+      break;
+  }
+  return "rejoined";
+}
+
+}  // namespace baton::router

@@ -1,0 +1,58 @@
+// Stands between a request and its adapter's sink: passes every event on, and keeps a record of the request, which the
+// observers get when the request is over.
+#ifndef BATON_ROUTER_OBSERVED_REQUEST_H_
+#define BATON_ROUTER_OBSERVED_REQUEST_H_
+
+#include <memory>
+#include <vector>
+
+#include "common/clock.h"
+#include "router/generation.h"
+#include "router/request_record.h"
+
+namespace baton::router {
+
+// What the requests of a router are observed with. All of it outlives the requests.
+struct RequestObservers {
+  const Clock& clock;
+  std::vector<RequestObserver*> observers;
+  // Keeps the text of prompts and outputs for them.
+  bool records_content = false;
+};
+
+// Events come from one thread at a time; OnDelivered follows the last one, from any thread.
+class ObservedRequest final : public GenerationSink {
+ public:
+  // `observers` and what it names outlive the request.
+  ObservedRequest(const RequestObservers& observers, std::shared_ptr<GenerationSink> sink, const JobId& id,
+                  RequestTrace trace);
+
+  // When the request arrived: now, when this was made.
+  TimeNs arrived() const { return record_.arrived; }
+  const RequestTrace& trace() const { return record_.trace; }
+  // Before the first event: the request has been read.
+  void OnRead(const GenerationRequest& request);
+  // The adapter has done with the request: its last message is handed to the network, or the client is gone.
+  void OnDelivered();
+
+  bool Write(GenerationEvent event) override;
+  bool cancelled() const override { return sink_->cancelled(); }
+
+ private:
+  void Note(const GenerationAccepted& accepted);
+  void Note(const GenerationDelta& delta);
+  void Note(const GenerationFinished& finished);
+  void Note(const GenerationFailed& failed);
+  void NoteJob(const std::shared_ptr<const JobResult>& job);
+
+  const RequestObservers& observers_;
+  const std::shared_ptr<GenerationSink> sink_;
+  RequestRecord record_;
+  // When the last token was written; 0: none was.
+  TimeNs last_token_ = 0;
+  int32_t tokens_ = 0;
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_OBSERVED_REQUEST_H_

@@ -1,0 +1,159 @@
+#include "router/router_metrics.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/kv_layout.h"
+
+namespace baton::router {
+namespace {
+
+using telemetry::CallbackMetrics;
+using Samples = std::vector<CallbackMetrics::Sample>;
+
+double KvUsage(const RouterView& view) {
+  int64_t used = 0;
+  int64_t total = 0;
+  for (const WorkerView& worker : view.workers) {
+    if (!worker.decodes()) continue;
+    used += worker.load.used_blocks;
+    total += worker.total_blocks;
+  }
+  return total == 0 ? 0 : static_cast<double>(used) / static_cast<double>(total);
+}
+
+int64_t DecodeBlocks(const RouterView& view) {
+  int64_t total = 0;
+  for (const WorkerView& worker : view.workers) total += worker.decodes() ? worker.total_blocks : 0;
+  return total;
+}
+
+const char* StateName(WorkerState state) { return state == WorkerState::kServing ? "serving" : "draining"; }
+
+Samples CountWorkers(const RouterView& view) {
+  Samples samples;
+  for (const WorkerRole role : kWorkerRoles) {
+    for (const WorkerState state : {WorkerState::kServing, WorkerState::kDraining}) {
+      const auto count = std::count_if(view.workers.begin(), view.workers.end(), [&](const WorkerView& worker) {
+        return worker.role == role && worker.load.state == state;
+      });
+      samples.push_back({{{"role", RoleName(role)}, {"state", StateName(state)}}, static_cast<double>(count)});
+    }
+  }
+  return samples;
+}
+
+Samples CountBlocks(const RouterView& view) {
+  Samples samples;
+  for (const WorkerView& worker : view.workers) {
+    const std::pair<const char*, int32_t> states[] = {{"used", worker.load.used_blocks},
+                                                      {"free", worker.load.free_blocks},
+                                                      {"cached", worker.load.cached_blocks}};
+    for (const auto& [state, blocks] : states) {
+      samples.push_back({{{"worker", worker.address}, {"role", RoleName(worker.role)}, {"state", state}},
+                         static_cast<double>(blocks)});
+    }
+  }
+  return samples;
+}
+
+Samples CountRunning(const RouterView& view) {
+  Samples samples;
+  for (const WorkerView& worker : view.workers) {
+    samples.push_back({{{"worker", worker.address}, {"role", RoleName(worker.role)}},
+                       static_cast<double>(worker.load.running)});
+  }
+  return samples;
+}
+
+Samples CountJoins(const RouterView& view) {
+  Samples samples;
+  for (const WorkerRole role : kWorkerRoles) {
+    const int64_t joins = view.memberships.joins[static_cast<size_t>(role)];
+    samples.push_back({{{"role", RoleName(role)}}, static_cast<double>(joins)});
+  }
+  return samples;
+}
+
+Samples CountLosses(const RouterView& view) {
+  Samples samples;
+  for (const WorkerRole role : kWorkerRoles) {
+    for (const LossReason reason : kLossReasons) {
+      const int64_t losses = view.memberships.losses[static_cast<size_t>(role)][static_cast<size_t>(reason)];
+      samples.push_back({{{"role", RoleName(role)}, {"reason", LossReasonName(reason)}}, static_cast<double>(losses)});
+    }
+  }
+  return samples;
+}
+
+// `read` of the latest view.
+template <typename Read>
+auto OfView(const ViewBoard& views, Read read) {
+  return [&views, read] { return read(*views.Latest()); };
+}
+
+void AddLine(const RouterMetricsSources& sources, CallbackMetrics& metrics) {
+  const prometheus::Labels model = {{"model_name", sources.model}};
+  const ViewBoard& views = sources.views;
+  metrics.AddGauge("vllm:num_requests_running", "Requests that were placed on workers and have not ended.",
+                   OfView(views, [](const RouterView& view) -> double { return view.running_jobs; }), model);
+  metrics.AddGauge("vllm:num_requests_waiting", "Requests that wait for workers.",
+                   OfView(views, [](const RouterView& view) -> double { return view.queued_jobs; }), model);
+  metrics.AddGauge("vllm:kv_cache_usage_perc", "Used KV blocks over all blocks of the workers that decode, from 0 to 1.",
+                   OfView(views, KvUsage), model);
+  metrics.AddGauges("vllm:cache_config_info", "The KV cache of the workers that decode; the value is always 1.",
+                    OfView(views, [model](const RouterView& view) {
+                      prometheus::Labels labels = model;
+                      labels["block_size"] = absl::StrCat(kBlockTokens);
+                      labels["num_gpu_blocks"] = absl::StrCat(DecodeBlocks(view));
+                      return Samples{{std::move(labels), 1}};
+                    }));
+}
+
+void AddWorkers(const ViewBoard& views, CallbackMetrics& metrics) {
+  metrics.AddGauge("baton_serving", "Whether some group of workers can serve a request: 1 or 0.",
+                   OfView(views, [](const RouterView& view) -> double { return view.serving ? 1 : 0; }));
+  metrics.AddGauges("baton_workers", "Workers that are members, by role and state.", OfView(views, CountWorkers));
+  metrics.AddGauges("baton_worker_kv_blocks", "KV blocks of each worker, as its last heartbeat said.",
+                    OfView(views, CountBlocks));
+  metrics.AddGauges("baton_worker_running", "Sequences that run at each worker, as its last heartbeat said.",
+                    OfView(views, CountRunning));
+  metrics.AddCounters("baton_worker_joins_total", "Workers that joined.", OfView(views, CountJoins));
+  metrics.AddCounters("baton_worker_losses_total", "Workers that are no members any more, by the reason.",
+                      OfView(views, CountLosses));
+  metrics.AddCounter("baton_workers_refused_total", "Workers that asked to join and were refused.",
+                     OfView(views, [](const RouterView& view) -> double {
+                       return static_cast<double>(view.memberships.refused);
+                     }));
+}
+
+void AddClients(const RouterMetricsSources& sources, CallbackMetrics& metrics) {
+  metrics.AddGauge("baton_client_connections", "Connections of clients that are open.", sources.connections);
+  metrics.AddGauge("baton_client_streams", "Generate calls that are open.",
+                   [&unread = sources.unread] { return static_cast<double>(unread.stream_count()); });
+  metrics.AddGauge("baton_unread_output_bytes", "Output that clients have not read yet.",
+                   [&unread = sources.unread] { return static_cast<double>(unread.total_bytes()); });
+  metrics.AddGauges("baton_client_work_queued_bytes", "Requests that wait to be parsed and tokenized.",
+                    [&work = sources.work] {
+                      return Samples{{{{"lane", "small"}}, static_cast<double>(work.queued_small_bytes())},
+                                     {{{"lane", "large"}}, static_cast<double>(work.queued_large_bytes())}};
+                    });
+}
+
+}  // namespace
+
+std::shared_ptr<CallbackMetrics> MakeRouterMetrics(const RouterMetricsSources& sources) {
+  auto metrics = std::make_shared<CallbackMetrics>();
+  AddLine(sources, *metrics);
+  AddWorkers(sources.views, *metrics);
+  AddClients(sources, *metrics);
+  metrics->AddCounter("baton_loop_busy_seconds_total", "CPU time of the router's loop.",
+                      OfView(sources.views, [](const RouterView& view) {
+                        return static_cast<double>(view.loop_cpu_ns) / kNsPerSecond;
+                      }));
+  return metrics;
+}
+
+}  // namespace baton::router

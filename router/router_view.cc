@@ -1,0 +1,31 @@
+#include "router/router_view.h"
+
+#include "router/partners.h"
+
+namespace baton::router {
+
+RouterView MakeView(const Dispatcher& dispatcher, TimeNs now, int64_t loop_cpu_ns) {
+  const WorkerRegistry& registry = dispatcher.registry();
+  RouterView view = {.at = now,
+                     .serving = registry.CanServe(),
+                     .waits_for = AwaitedWorkers(registry),
+                     .queued_jobs = dispatcher.queued_jobs(),
+                     .running_jobs = dispatcher.running_jobs(),
+                     .workers = {},
+                     .memberships = dispatcher.memberships(),
+                     .loop_cpu_ns = loop_cpu_ns};
+  view.workers.reserve(registry.workers().size());
+  for (const auto& [id, worker] : registry.workers()) {
+    view.workers.push_back({.incarnation = worker.info.incarnation,
+                            .role = worker.info.role,
+                            .address = worker.info.target,
+                            .admin = worker.info.admin,
+                            .group = registry.GroupName(worker.info.fingerprint),
+                            .pid = worker.info.pid,
+                            .total_blocks = worker.info.total_blocks,
+                            .load = worker.load});
+  }
+  return view;
+}
+
+}  // namespace baton::router
