@@ -127,4 +127,13 @@ std::string DecodeUtf8Lossy(std::string_view bytes) {
   return out;
 }
 
+std::string DecodeUtf8LossyPrefix(std::string_view bytes, size_t max_bytes) {
+  std::string_view prefix = bytes.substr(0, max_bytes);
+  const size_t valid = ValidUtf8Bytes(prefix);
+  if (valid == prefix.size()) return std::string(prefix);
+  const bool is_cut_character = prefix.size() < bytes.size() && prefix.size() - valid < kMaxUtf8Bytes &&
+                                ClassifyUtf8Prefix(prefix.substr(valid)).kind == Utf8Kind::kIncomplete;
+  return is_cut_character ? std::string(prefix.substr(0, valid)) : DecodeUtf8Lossy(prefix);
+}
+
 }  // namespace baton

@@ -48,6 +48,8 @@ class Utf8LossyDecoder {
 };
 
 std::string DecodeUtf8Lossy(std::string_view bytes);
+// The same for the first `max_bytes` bytes, which end between two characters.
+std::string DecodeUtf8LossyPrefix(std::string_view bytes, size_t max_bytes);
 
 }  // namespace baton
 

@@ -26,5 +26,18 @@ TEST(Utf8, EachMaximalInvalidPieceBecomesOneReplacementCharacter) {
   EXPECT_EQ(DecodeUtf8Lossy("\xF0\x9F"), "\xEF\xBF\xBD") << "half a character";
 }
 
+TEST(Utf8, APrefixEndsBetweenCharacters) {
+  EXPECT_EQ(DecodeUtf8LossyPrefix("ab\xE2\x82\xAC", 5), "ab\xE2\x82\xAC");
+  EXPECT_EQ(DecodeUtf8LossyPrefix("ab\xE2\x82\xACz", 5), "ab\xE2\x82\xAC");
+  EXPECT_EQ(DecodeUtf8LossyPrefix("ab\xE2\x82\xAC", 4), "ab");
+  EXPECT_EQ(DecodeUtf8LossyPrefix("ab\xE2\x82\xAC", 2), "ab");
+  EXPECT_EQ(DecodeUtf8LossyPrefix("ab\xE2\x82", 9), "ab\xEF\xBF\xBD") << "nothing was cut here";
+  EXPECT_EQ(DecodeUtf8LossyPrefix("\xFF"
+                                  "b\xE2",
+                                  2),
+            "\xEF\xBF\xBD"
+            "b");
+}
+
 }  // namespace
 }  // namespace baton

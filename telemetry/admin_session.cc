@@ -89,7 +89,7 @@ class Session final : public AdminSession, public std::enable_shared_from_this<S
 
   void AwaitRequest();
   void ReadHeader();
-  void OnHeader(error_code error);
+  void OnHeader(error_code error, size_t header_bytes);
   void OnRequest(const Request& request);
   // Empty when the request may go to its route; otherwise the answer to it.
   std::optional<AdminResponse> Check(const Request& request, const std::optional<Target>& target);
@@ -155,12 +155,15 @@ void Session::AwaitRequest() {
 
 void Session::ReadHeader() {
   ExpireAfter(shared_.options.header_timeout_ms);
-  http::async_read_header(stream_, buffer_, *parser_,
-                          [self = shared_from_this()](error_code error, size_t) { self->OnHeader(error); });
+  http::async_read_header(
+      stream_, buffer_, *parser_,
+      [self = shared_from_this()](error_code error, size_t header_bytes) { self->OnHeader(error, header_bytes); });
 }
 
-void Session::OnHeader(error_code error) {
+void Session::OnHeader(error_code error, size_t header_bytes) {
   if (on_closed_ == nullptr) return;
+  // Beast itself limits the request line and the fields, each by itself.
+  if (!error && header_bytes > kMaxAdminHeaderBytes) error = http::error::header_limit;
   if (!error) return OnRequest(parser_->get());
   is_head_ = false;
   http_version_ = 11;
@@ -337,9 +340,10 @@ void Session::WatchViewer(size_t read_bytes) {
 }
 
 void Session::PumpEvents() {
-  if (on_closed_ == nullptr || is_writing_events_) return;
+  if (on_closed_ == nullptr) return;
   const EventBuffer::State state = events_->state();
   if (state == EventBuffer::State::kBroken) return Close();
+  if (is_writing_events_) return;
   event_text_ = events_->Take();
   if (event_text_.empty()) {
     if (state == EventBuffer::State::kEnding) Close();

@@ -12,6 +12,8 @@ bool EventBuffer::Write(std::string text) {
   if (state_ != State::kOpen) return false;
   if (text.size() > max_unread_bytes_ - unread_bytes_) {
     state_ = State::kBroken;
+    // The connection may be in a write that never ends, before which it takes no more text.
+    is_woken_ = false;
     Wake();
     return false;
   }

@@ -21,8 +21,8 @@ namespace baton::telemetry {
 // Thread-safe. Writers may keep it when the connection and its server are gone.
 class EventBuffer final : public EventStream {
  public:
-  // `wake` tells the connection that Take or state has something new. It is called from any thread, once until the next
-  // Take, under a lock, and never after Break.
+  // `wake` tells the connection that Take or state has something new. It is called from any thread, under a lock, once
+  // until the next Take and once more when a Write breaks the stream, and never after Break.
   EventBuffer(size_t max_unread_bytes, std::function<void()> wake);
 
   bool Write(std::string text) override ABSL_LOCKS_EXCLUDED(mutex_);

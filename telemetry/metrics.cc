@@ -43,15 +43,7 @@ const Buckets& CountBuckets() {
   return kBuckets;
 }
 
-std::string LabelValue(std::string_view text) {
-  std::string_view kept = text.substr(0, kMaxLabelValueBytes);
-  if (kept.size() < text.size()) {
-    // A character that is cut in two goes.
-    const size_t valid = ValidUtf8Bytes(kept);
-    if (kept.size() - valid < kMaxUtf8Bytes) kept = kept.substr(0, valid);
-  }
-  return IsValidUtf8(kept) ? std::string(kept) : DecodeUtf8Lossy(kept);
-}
+std::string LabelValue(std::string_view text) { return DecodeUtf8LossyPrefix(text, kMaxLabelValueBytes); }
 
 std::string RenderMetrics(absl::Span<const std::shared_ptr<prometheus::Collectable>> sources) {
   std::vector<prometheus::MetricFamily> families;

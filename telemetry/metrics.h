@@ -46,7 +46,7 @@ inline constexpr char kMetricsContentType[] = "text/plain; version=0.0.4; charse
 inline constexpr size_t kMaxLabelValueBytes = 128;
 inline constexpr char kOtherLabel[] = "other";
 
-// Text that others chose, as a label's value: valid UTF-8 of at most kMaxLabelValueBytes. The library escapes it.
+// Text that others chose, as a label's value: its first kMaxLabelValueBytes as valid UTF-8. The library escapes it.
 std::string LabelValue(std::string_view text);
 
 // The text 0.0.4 of all metrics. Thread-safe. No two sources have a family of the same name.

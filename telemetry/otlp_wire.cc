@@ -22,15 +22,7 @@ constexpr size_t kMaxLoggedBytes = 200;
 constexpr int64_t kMaxRetryAfterSeconds = 3600;
 
 // A text of a message must be UTF-8, or no receiver parses the whole message.
-std::string WireText(std::string_view text, size_t max_bytes) {
-  std::string_view kept = text.substr(0, max_bytes);
-  if (kept.size() < text.size()) {
-    // A character that is cut in two goes.
-    const size_t valid = ValidUtf8Bytes(kept);
-    if (kept.size() - valid < kMaxUtf8Bytes) kept = kept.substr(0, valid);
-  }
-  return IsValidUtf8(kept) ? std::string(kept) : DecodeUtf8Lossy(kept);
-}
+std::string WireText(std::string_view text, size_t max_bytes) { return DecodeUtf8LossyPrefix(text, max_bytes); }
 
 std::string BigEndian(uint64_t value) {
   std::string bytes(sizeof(value), '\0');

@@ -1,0 +1,162 @@
+#include "telemetry/metrics.h"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "common/version.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace baton::telemetry {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Render(const std::shared_ptr<prometheus::Registry>& registry) {
+  return RenderMetrics({std::static_pointer_cast<prometheus::Collectable>(registry)});
+}
+
+TEST(Metrics, BucketsAscendAndReachFromTheSmallestModelToTheLargest) {
+  for (const Buckets* buckets :
+       {&TtftBuckets(), &ItlBuckets(), &EndToEndBuckets(), &PhaseBuckets(), &EngineStepBuckets(), &CountBuckets()}) {
+    EXPECT_TRUE(std::is_sorted(buckets->begin(), buckets->end(), std::less_equal<>()));
+  }
+  EXPECT_EQ(TtftBuckets().size(), 22u);
+  EXPECT_EQ(TtftBuckets().back(), 2560);
+  EXPECT_EQ(ItlBuckets().front(), .001);
+  EXPECT_EQ(EndToEndBuckets().back(), 3600);
+  EXPECT_EQ(PhaseBuckets().front(), .0005);
+  EXPECT_EQ(PhaseBuckets().back(), 1800);
+  EXPECT_EQ(EngineStepBuckets().front(), .0001);
+  EXPECT_EQ(CountBuckets().back(), 1048576);
+}
+
+TEST(Metrics, TheTextHasTypeHelpLabelsAndValues) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  prometheus::BuildCounter().Name("jobs_total").Help("Jobs").Register(*registry).Add({{"outcome", "ok"}}).Increment(3);
+  prometheus::BuildHistogram()
+      .Name("wait_seconds")
+      .Help("Waits")
+      .Register(*registry)
+      .Add({}, Buckets{.5, 1})
+      .Observe(.7);
+  EXPECT_THAT(Render(registry),
+              AllOf(HasSubstr("# HELP jobs_total Jobs\n# TYPE jobs_total counter\n"),
+                    HasSubstr("jobs_total{outcome=\"ok\"} 3\n"), HasSubstr("wait_seconds_bucket{le=\"0.5\"} 0\n"),
+                    HasSubstr("wait_seconds_bucket{le=\"1\"} 1\n"), HasSubstr("wait_seconds_bucket{le=\"+Inf\"} 1\n"),
+                    HasSubstr("wait_seconds_count 1\n")));
+}
+
+TEST(Metrics, NoNameThatAClientChoseBreaksTheText) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  const std::string hostile = "a\"} 1\nevil_total 9\n\\ \xFF\xC3(\xE2\x82";
+  prometheus::BuildCounter().Name("jobs_total").Register(*registry).Add({{"model", LabelValue(hostile)}});
+  const std::string text = Render(registry);
+  EXPECT_THAT(text, HasSubstr("jobs_total{model=\"a\\\"} 1\\nevil_total 9\\n\\\\ "
+                              "\xEF\xBF\xBD\xEF\xBF\xBD(\xEF\xBF\xBD\"} 0\n"));
+  EXPECT_THAT(text, Not(HasSubstr("\nevil_total")));
+}
+
+TEST(Metrics, ALabelIsCutBetweenCharacters) {
+  EXPECT_EQ(LabelValue(std::string(kMaxLabelValueBytes, 'x')).size(), kMaxLabelValueBytes);
+  EXPECT_EQ(LabelValue(std::string(kMaxLabelValueBytes + 1, 'x')), std::string(kMaxLabelValueBytes, 'x'));
+  const std::string almost(kMaxLabelValueBytes - 2, 'x');
+  EXPECT_EQ(LabelValue(almost + "\xE2\x82\xAC"), almost);
+  // What is no UTF-8 anyway stays as long as it may.
+  EXPECT_EQ(LabelValue(std::string(200, '\xFF')).size(), kMaxLabelValueBytes * 3);
+}
+
+TEST(BoundedFamily, BeyondItsBoundEverythingIsOther) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  auto& family = prometheus::BuildCounter().Name("bytes_total").Register(*registry);
+  BoundedFamily<prometheus::Counter> bounded(family, {"source", "target"}, 2);
+  bounded.With({"a", "b"}).Increment(1);
+  bounded.With({"a", "c"}).Increment(2);
+  bounded.With({"x", "y"}).Increment(4);
+  bounded.With({"x", "z"}).Increment(8);
+  bounded.With({"a", "b"}).Increment(16);
+  bounded.With({"other", "other"}).Increment(32);
+  EXPECT_EQ(bounded.size(), 2u);
+  const std::string text = Render(registry);
+  EXPECT_THAT(text, HasSubstr("bytes_total{source=\"a\",target=\"b\"} 17\n"));
+  EXPECT_THAT(text, HasSubstr("bytes_total{source=\"a\",target=\"c\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("bytes_total{source=\"other\",target=\"other\"} 44\n"));
+  EXPECT_THAT(text, Not(HasSubstr("\"x\"")));
+}
+
+TEST(BoundedFamily, OtherIsNotThereUntilItIsNeeded) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  BoundedFamily<prometheus::Gauge> bounded(prometheus::BuildGauge().Name("load").Register(*registry), {"worker"}, 1);
+  bounded.With({"a"}).Set(1);
+  EXPECT_THAT(Render(registry), Not(HasSubstr("other")));
+}
+
+TEST(BoundedFamily, WhatIsRemovedMakesRoom) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  BoundedFamily<prometheus::Gauge> bounded(prometheus::BuildGauge().Name("load").Register(*registry), {"worker"}, 1);
+  bounded.With({"a"}).Set(1);
+  bounded.Remove({"b"});
+  bounded.Remove({"a"});
+  bounded.With({"c"}).Set(2);
+  EXPECT_THAT(Render(registry), AllOf(HasSubstr("load{worker=\"c\"} 2\n"), Not(HasSubstr("\"a\""))));
+}
+
+TEST(BoundedFamily, HistogramsTakeTheirBuckets) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  auto& family = prometheus::BuildHistogram().Name("step_seconds").Register(*registry);
+  BoundedFamily<prometheus::Histogram> bounded(family, {"kind"}, 4, EngineStepBuckets());
+  bounded.With({"decode"}).Observe(.002);
+  EXPECT_THAT(Render(registry), HasSubstr("step_seconds_bucket{kind=\"decode\",le=\"0.0025\"} 1\n"));
+}
+
+TEST(BoundedFamily, ManyThreadsNeverExceedTheBound) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  BoundedFamily<prometheus::Counter> bounded(prometheus::BuildCounter().Name("n_total").Register(*registry), {"k"}, 8);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) bounded.With({std::to_string(i % 40)}).Increment();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(bounded.size(), 8u);
+  double sum = 0;
+  for (const prometheus::MetricFamily& family : registry->Collect()) {
+    EXPECT_EQ(family.metric.size(), 9u);
+    for (const prometheus::ClientMetric& metric : family.metric) sum += metric.counter.value;
+  }
+  EXPECT_EQ(sum, 2000);
+}
+
+TEST(CallbackMetrics, ReadValuesWhenTheyAreAskedFor) {
+  const auto metrics = std::make_shared<CallbackMetrics>();
+  double value = 1;
+  metrics->AddGauge("depth", "Depth", [&] { return value; });
+  metrics->AddCounter("spans_total", "Spans", [] { return 5.0; }, {{"result", "exported"}});
+  metrics->AddCounter("spans_total", "Spans", [] { return 6.0; }, {{"result", "dropped"}});
+  metrics->AddGauges("load", "Load", [] {
+    return std::vector<CallbackMetrics::Sample>{{{{"worker", "a\"\xFF"}}, 1}, {{{"worker", "b"}}, 2}};
+  });
+  value = 7;
+  const std::string text = RenderMetrics({std::static_pointer_cast<prometheus::Collectable>(metrics)});
+  EXPECT_THAT(text, HasSubstr("# TYPE depth gauge\ndepth 7\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("# TYPE spans_total counter\nspans_total{result=\"exported\"} 5\nspans_total{result=\"dropped\"} 6\n"));
+  EXPECT_THAT(text, HasSubstr("load{worker=\"a\\\"\xEF\xBF\xBD\"} 1\nload{worker=\"b\"} 2\n"));
+}
+
+TEST(Metrics, TheBuildStatesItsVersion) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  AddBuildInfo(*registry, {.role = "router", .model = "m", .numerics = "exact", .transport = "auto"});
+  EXPECT_THAT(Render(registry), HasSubstr(std::string("version=\"") + kVersion + "\"} 1\n"));
+  EXPECT_THAT(Render(registry), HasSubstr("role=\"router\""));
+}
+
+}  // namespace
+}  // namespace baton::telemetry
