@@ -4,6 +4,7 @@
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -212,7 +213,7 @@ SendResult OtlpHttpSender::Send(const std::string& message, int64_t timeout_ms) 
   const HttpRequest request = MakeRequest(message);
   asio::io_context io{1};
   HttpExchange exchange(io, tls_.get(), settings_.endpoint, request);
-  exchange.Start(*addresses);
+  asio::post(io, [&] { exchange.Start(*addresses); });
   const int64_t left_ms = std::max<int64_t>((end - MonotonicClock().Now()) / kNsPerMs, 1);
   if (!Run(exchange, io, left_ms)) return Cancelled();
   if (!exchange.is_over()) {
