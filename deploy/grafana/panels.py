@@ -1,8 +1,8 @@
 """Grafana panels and dashboards as JSON, from short descriptions.
 
-Queries write `{@}` for "of the clusters that are chosen above" and `{#}` for "of the workers that are chosen above"; more
-matchers follow after a comma, as in `{@, outcome="ok"}`. A panel whose queries return nothing while all is well says so by
-`empty=TEXT`, which it then shows; every other query has data on a loaded cluster, and a test relies on it.
+Queries write `{@}` for "of the clusters that are chosen above" and `{#}` for "of the workers that are chosen above".
+More matchers follow after a comma, as in `{@, outcome="ok"}`. A panel whose queries return nothing while all is well says so
+by `empty=TEXT`, which it then shows. Every other query has data on a loaded cluster, and a test relies on it.
 """
 
 import dataclasses
@@ -19,8 +19,8 @@ GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "#4caf7d", "#e0b400", "#f2803d", "#e24d
 # The order of the request's way. Neighbours in a stack differ in lightness, too, for who does not see the hues.
 PHASES = {"queue": "#8f8cc7", "admission": "#c9c04a", "prefill": "#3b78d8", "transfer": "#f29b38", "decode": "#2ba58c",
           "network": "#d76fb2"}
-OUTCOMES = {"ok": GREEN, "cancelled": GREY, "deadline": YELLOW, "refused": ORANGE, "unavailable": "#c4368b", "failed": RED,
-            "lost": "#c4368b"}
+OUTCOMES = {"ok": GREEN, "cancelled": GREY, "deadline": YELLOW, "refused": ORANGE, "unavailable": "#c4368b",
+            "failed": RED, "lost": "#c4368b"}
 QUANTILES = {"mean": GREY, "P50": GREEN, "P90": YELLOW, "P99": RED, "objective": "#b877d9"}
 
 
@@ -85,8 +85,8 @@ def _colored(colors):
     return [_override(name, color={"mode": "fixed", "fixedColor": color}) for name, color in colors.items()]
 
 
-def timeseries(title, description, queries, unit, *, size=(12, 8), stacked=None, colors=None, thresholds=None, minimum=0,
-               maximum=None, link=None, empty=None, log=False):
+def timeseries(title, description, queries, unit, *, size=(12, 8), stacked=None, colors=None, thresholds=None,
+               minimum=0, maximum=None, link=None, empty=None, log=False):
     """`stacked` is None, "normal" or "percent". A series named "objective" is drawn as a dashed line."""
     colors = QUANTILES if colors is None else colors
     custom = {"drawStyle": "line", "lineInterpolation": "linear", "lineWidth": 1 if stacked else 2, "pointSize": 4,
@@ -94,7 +94,8 @@ def timeseries(title, description, queries, unit, *, size=(12, 8), stacked=None,
               "fillOpacity": 75 if stacked else 8, "stacking": {"group": "A", "mode": stacked or "none"},
               "scaleDistribution": {"type": "log", "log": 10} if log else {"type": "linear"},
               "thresholdsStyle": {"mode": "dashed" if thresholds else "off"}}
-    defaults = {"unit": unit, "color": {"mode": "palette-classic"}, "custom": custom, "thresholds": thresholds or NO_STEPS}
+    defaults = {"unit": unit, "color": {"mode": "palette-classic"}, "custom": custom,
+                "thresholds": thresholds or NO_STEPS}
     if not log:
         defaults["min"] = minimum
     if maximum is not None:
@@ -144,7 +145,8 @@ def heatmap(title, description, buckets, unit, *, size=(12, 8)):
                "color": {"mode": "scheme", "scheme": "Spectral", "reverse": True, "exponent": 0.5, "steps": 64,
                          "fill": "dark-orange", "scale": "exponential"},
                "filterValues": {"le": 1e-9}, "legend": {"show": True}, "rowsFrame": {"layout": "auto"},
-               "tooltip": {"mode": "single", "show": True, "yHistogram": True}, "yAxis": {"axisPlacement": "left", "unit": unit}}
+               "tooltip": {"mode": "single", "show": True, "yHistogram": True},
+               "yAxis": {"axisPlacement": "left", "unit": unit}}
     defaults = {"custom": {"hideFrom": {"legend": False, "tooltip": False, "viz": False},
                            "scaleDistribution": {"type": "linear"}}, "unit": unit}
     return _panel("heatmap", title, description,
@@ -220,8 +222,8 @@ def variable(name, label, metric):
 
 
 CLUSTER_VARIABLES = (
-    {"type": "datasource", "name": "datasource", "label": "Prometheus", "query": "prometheus", "refresh": 1, "multi": False,
-     "includeAll": False, "hide": 0, "skipUrlSync": False, "regex": "", "current": {}, "options": []},
+    {"type": "datasource", "name": "datasource", "label": "Prometheus", "query": "prometheus", "refresh": 1,
+     "multi": False, "includeAll": False, "hide": 0, "skipUrlSync": False, "regex": "", "current": {}, "options": []},
     variable("namespace", "Namespace", "baton_build_info"),
     variable("job", "Cluster (job)", 'baton_build_info{namespace=~"$namespace"}'),
 )
@@ -239,7 +241,8 @@ def annotation(name, expr, color, text):
 ANNOTATIONS = (
     annotation("Worker lost", 'sum by (job, role, reason) (increase(baton_worker_losses_total{@, reason!="drained"}'
                               "[$__rate_interval])) > 0", RED, "{{role}}, {{reason}}"),
-    annotation("Process started", "changes(process_start_time_seconds{@}[$__rate_interval]) > 0", YELLOW, "{{instance}}"),
+    annotation("Process started", "changes(process_start_time_seconds{@}[$__rate_interval]) > 0", YELLOW,
+               "{{instance}}"),
 )
 
 
