@@ -1,8 +1,8 @@
 """Grafana panels and dashboards as JSON, from short descriptions.
 
 Queries write `{@}` for "of the clusters that are chosen above" and `{#}` for "of the workers that are chosen above".
-More matchers follow after a comma, as in `{@, outcome="ok"}`. A panel whose queries return nothing while all is well says so
-by `empty=TEXT`, which it then shows. Every other query has data on a loaded cluster, and a test relies on it.
+More matchers follow after a comma, as in `{@, outcome="ok"}`. A panel whose queries return nothing while all is well
+says so by `empty=TEXT`, which it then shows. Every other query has data on a loaded cluster, and a test relies on it.
 """
 
 import dataclasses
@@ -86,18 +86,16 @@ def _colored(colors):
 
 
 def timeseries(title, description, queries, unit, *, size=(12, 8), stacked=None, colors=None, thresholds=None,
-               minimum=0, maximum=None, link=None, empty=None, log=False):
+               maximum=None, link=None, empty=None):
     """`stacked` is None, "normal" or "percent". A series named "objective" is drawn as a dashed line."""
     colors = QUANTILES if colors is None else colors
     custom = {"drawStyle": "line", "lineInterpolation": "linear", "lineWidth": 1 if stacked else 2, "pointSize": 4,
               "showPoints": "never", "spanNulls": False, "axisPlacement": "auto", "gradientMode": "none",
               "fillOpacity": 75 if stacked else 8, "stacking": {"group": "A", "mode": stacked or "none"},
-              "scaleDistribution": {"type": "log", "log": 10} if log else {"type": "linear"},
+              "scaleDistribution": {"type": "linear"},
               "thresholdsStyle": {"mode": "dashed" if thresholds else "off"}}
-    defaults = {"unit": unit, "color": {"mode": "palette-classic"}, "custom": custom,
+    defaults = {"unit": unit, "min": 0, "color": {"mode": "palette-classic"}, "custom": custom,
                 "thresholds": thresholds or NO_STEPS}
-    if not log:
-        defaults["min"] = minimum
     if maximum is not None:
         defaults["max"] = maximum
     dashed = _override("objective", custom__lineStyle={"fill": "dash", "dash": [10, 10]}, custom__fillOpacity=0)

@@ -7,7 +7,7 @@ import re
 SOURCE_DIR = pathlib.Path(__file__).resolve().parents[2]
 PAGE = SOURCE_DIR / "docs/metrics.md"
 ROLES = ("router", "prefill", "decode", "mixed")
-# Which processes expose the metrics of a section, and the label that all of its metrics have besides those of the table.
+# Which processes expose the metrics of a section, and the label that all of them have besides those of the table.
 SECTIONS = {
     "Router": (("router",), None),
     "Workers": (("prefill", "decode", "mixed"), "role"),

@@ -89,7 +89,8 @@ class Prometheus:
         """The data of an answer of the HTTP API. AssertionError says what Prometheus did not like."""
         query = urllib.parse.urlencode(parameters, doseq=True)
         try:
-            with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}?{query}", timeout=QUERY_TIMEOUT_S) as answer:
+            url = f"http://{self.address}/api/v1/{path}?{query}"
+            with urllib.request.urlopen(url, timeout=QUERY_TIMEOUT_S) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{path} {parameters}: {error.read().decode()}") from None

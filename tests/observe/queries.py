@@ -60,7 +60,8 @@ def dashboard_expressions():
     for name, dashboard in dashboards().items():
         for panel in panels_of(dashboard):
             empty = "noValue" in panel["fieldConfig"]["defaults"]
-            found += [Expression(f"{name}, {panel['title']}, {target['refId']}", substituted(target["expr"], dashboard), empty)
+            where = f"{name}, {panel['title']}"
+            found += [Expression(f"{where}, {target['refId']}", substituted(target["expr"], dashboard), empty)
                       for target in panel["targets"]]
         found += [Expression(f"{name}, annotation {note['name']}", substituted(note["expr"], dashboard), True)
                   for note in dashboard["annotations"]["list"]]
