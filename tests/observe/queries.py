@@ -1,6 +1,7 @@
 """Every PromQL expression that Baton ships: of the dashboards, the rules and the runbook pages."""
 
 import dataclasses
+import functools
 import json
 import re
 
@@ -79,6 +80,7 @@ def dashboard_variables():
     return found
 
 
+@functools.cache
 def rules(kind):
     """The rules of the files that have `kind`, which is "alert" or "record"."""
     return [rule for path in RULE_FILES for group in yaml.safe_load(path.read_text())["groups"]

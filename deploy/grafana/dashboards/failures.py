@@ -41,7 +41,7 @@ NOW = [
 
 REQUESTS = [
     row("Requests"),
-    timeseries("Requests by outcome", "How requests ended.",
+    timeseries("Requests by outcome", "Requests per second that ended, by how they ended.",
                [Query("sum by (outcome) (rate(baton_requests_total{@}[$__rate_interval]))", "{{outcome}}")], "reqps",
                size=(8, 8), stacked="normal", colors=OUTCOMES),
     timeseries("Share that failed", "Share of the requests of the last five minutes by each outcome but ok.", [
