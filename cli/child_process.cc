@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/config_file.h"
+#include "cli/service_manager.h"
 #include "common/clock.h"
 
 namespace baton::cli {
@@ -26,11 +27,14 @@ constexpr size_t kMaxReadyLineBytes = 4096;
 int DecodeExit(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
 // Our own environment without the twins of flags: a child gets what it is told by its arguments, and what was set for
-// this command may not be meant for it.
+// this command may not be meant for it. Nor does a child speak to the service manager, which would take it for us.
 std::vector<char*> ChildEnvironment() {
   std::vector<char*> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!absl::StartsWith(*variable, kVariablePrefix)) variables.push_back(*variable);
+    const absl::string_view text = *variable;
+    if (absl::StartsWith(text, kVariablePrefix)) continue;
+    if (text.substr(0, text.find('=')) == kNotifySocketVariable) continue;
+    variables.push_back(*variable);
   }
   variables.push_back(nullptr);
   return variables;

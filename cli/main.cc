@@ -12,6 +12,7 @@
 #include "cli/config_file.h"
 #include "cli/fetch_model_command.h"
 #include "cli/generate_command.h"
+#include "cli/health_command.h"
 #include "cli/inspect_command.h"
 #include "cli/options.h"
 #include "cli/process.h"
@@ -72,6 +73,7 @@ int Main(int argc, char** argv) {
   AddGenerateCommand(app, exit_code);
   AddChatCommand(app, exit_code);
   AddStatusCommand(app, exit_code);
+  AddHealthCommand(app, exit_code);
   AddTokenizeCommands(app, exit_code);
   AddInspectCommand(app, exit_code);
   AddFetchModelCommand(app, exit_code);

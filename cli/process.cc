@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cli/options.h"
+#include "cli/service_manager.h"
 #include "common/log.h"
 
 namespace baton::cli {
@@ -57,6 +58,7 @@ void TakeSignals() {
     }
     if (!end.awaited) _exit(kExitDone);
     end.came = true;
+    NotifyServiceManager("STOPPING=1\nSTATUS=drains");
   }
 }
 
@@ -97,6 +99,7 @@ void PrintReady(const ReadyAddresses& addresses) {
   if (!addresses.cluster.empty()) absl::StrAppend(&line, ", \"cluster\": \"", addresses.cluster, "\"");
   if (!addresses.admin.empty()) absl::StrAppend(&line, ", \"admin\": \"", addresses.admin, "\"");
   std::cout << line << '}' << std::endl;
+  NotifyServiceManager(absl::StrCat("READY=1\nSTATUS=serves at ", addresses.grpc));
   // Nobody can learn where to reach this process. It ends in order, and main says why.
   if (!std::cout) kill(getpid(), SIGTERM);
 }

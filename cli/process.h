@@ -32,7 +32,7 @@ struct ReadyAddresses {
   std::string admin = {};
 };
 // One line on stdout: `ready {"grpc": "127.0.0.1:50051"}`, with "cluster" and "admin" where there is one. Where it
-// cannot be written, the process gets SIGTERM.
+// cannot be written, the process gets SIGTERM. A service manager hears it too.
 void PrintReady(const ReadyAddresses& addresses);
 // None when the line is no ready line.
 std::optional<ReadyAddresses> ParseReady(const std::string& line);

@@ -17,7 +17,7 @@ namespace baton::engine {
 // The instruction sets that this machine runs, without kAuto; kScalar is always among them.
 std::vector<Isa> SupportedIsas();
 
-// The number of threads that CpuModelOptions::threads asks for: 0 is one per core.
+// The number of threads that CpuModelOptions::threads asks for: 0 is one per core that this process may use.
 int KernelThreads(int threads);
 
 // Bytes of the packed matrices of a model.
