@@ -1,6 +1,6 @@
 # `cmake --install build/release --prefix DIR`, which scripts/install.sh wraps: the program, UCX beside it, what
-# `baton fetch-model` runs, and the pages. DIR may be moved or copied to other machines that have the Debian packages named
-# in docs/several_machines.md. cmake/package.cmake makes a .deb of the same files.
+# `baton fetch-model` runs, systemd units, and the pages. DIR may be moved or copied to other machines that have the Debian
+# packages named in docs/several_machines.md; only the units name it. cmake/package.cmake makes a .deb of the same files.
 
 install(SCRIPT cmake/make_folders.cmake)
 
@@ -26,6 +26,8 @@ install(FILES scripts/lib.sh DESTINATION ${scripts_dir})
 cmake_path(GET scripts_dir PARENT_PATH build_share_dir)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${build_share_dir})
 file(CREATE_LINK ${CMAKE_SOURCE_DIR}/scripts ${CMAKE_BINARY_DIR}/${scripts_dir} SYMBOLIC)
+
+install(SCRIPT cmake/install_units.cmake)
 
 set(doc_dir share/doc/baton)
 install(FILES LICENSE README.md ARCHITECTURE.md cmake/copyright DESTINATION ${doc_dir})

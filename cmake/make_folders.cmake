@@ -15,6 +15,6 @@ function(make_folder folder)
        OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 endfunction()
 
-foreach(folder bin lib/baton/ucx share/baton/scripts share/doc/baton/proto/baton)
+foreach(folder bin lib/baton/ucx lib/systemd/system share/baton/scripts share/doc/baton/proto/baton)
   make_folder($ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/${folder})
 endforeach()

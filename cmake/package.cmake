@@ -8,7 +8,14 @@ of the prompt, and a decode worker, which pulls that cache over UCX and
 generates by continuous batching. The same request gives the same tokens on
 every cluster. UCX is part of this package. The command baton fetch-model
 gets a model.")
-set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+# Below a DESTDIR, because the units' file of flags goes to /etc.
+set(CPACK_SET_DESTDIR ON)
+set(CPACK_INSTALL_PREFIX /usr)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA
+  ${CMAKE_SOURCE_DIR}/deploy/debian/conffiles
+  ${CMAKE_SOURCE_DIR}/deploy/debian/postinst
+  ${CMAKE_SOURCE_DIR}/deploy/debian/prerm
+  ${CMAKE_SOURCE_DIR}/deploy/debian/postrm)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)

@@ -1,17 +1,25 @@
 #!/usr/bin/env bash
-# Installs what building and testing Baton need, on Debian 12: packages, UCX, the google.rpc protos, Prometheus, and a
-# Python environment for the client tests. Safe to repeat: what is there is left alone.
+# setup.sh [--build-only]: installs what building and testing Baton need, on Debian 12: packages, UCX, the google.rpc
+# protos, Prometheus, and a Python environment for the client tests. With --build-only, as in deploy/docker/Dockerfile, what
+# tests need stays out. Safe to repeat: what is there is left alone.
 set -euo pipefail
+case "$*" in
+  "") build_only="" ;;
+  --build-only) build_only=1 ;;
+  *) echo "usage: setup.sh [--build-only]" >&2; exit 2 ;;
+esac
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
 
-APT_PACKAGES=(
-  g++ clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev lld-14 cmake ninja-build ccache pkg-config
-  python3 python3-venv python3-pip unzip
+BUILD_PACKAGES=(
+  g++ cmake ninja-build ccache pkg-config python3 python3-pip
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   nlohmann-json3-dev libcli11-dev libspdlog-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev
   libgtest-dev libgmock-dev libboost1.81-dev prometheus-cpp-dev libssl-dev zlib1g-dev
-  dpkg-dev file iproute2
+  dpkg-dev file
+)
+TEST_PACKAGES=(
+  clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev lld-14 python3-venv unzip iproute2
 )
 UCX_WHEEL=libucx-cu13==1.22.0
 UCX_SHA256=c6e0aaa82dc6e49dc3ddaac465b530e014f48b6c1c6b5ae74fbdd199d824351b
@@ -22,9 +30,10 @@ as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
+# install_apt_packages PACKAGE...
 install_apt_packages() {
-  local missing=()
-  for package in "${APT_PACKAGES[@]}"; do
+  local missing=() package
+  for package in "$@"; do
     dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
   done
   [ ${#missing[@]} -eq 0 ] && return
@@ -77,10 +86,11 @@ make_test_venv() {
   cp "$wanted" "$stamp"
 }
 
-install_apt_packages
+packages=("${BUILD_PACKAGES[@]}")
+[ -n "$build_only" ] || packages+=("${TEST_PACKAGES[@]}")
+install_apt_packages "${packages[@]}"
 mkdir -p "$BATON_DEPS_DIR"
 unpack_wheel "$UCX_WHEEL" "$UCX_SHA256" ucx
 unpack_wheel "$GOOGLEAPIS_WHEEL" "$GOOGLEAPIS_SHA256" googleapis
-unpack_prometheus
-make_test_venv
+[ -n "$build_only" ] || { unpack_prometheus && make_test_venv; }
 say "ready"

@@ -1,0 +1,211 @@
+"""A container engine for tests: Debian's Podman, as root, without a daemon and without systemd.
+
+Everything that it makes, containers, images, networks and mounts, lies in a folder and in namespaces of its own, and goes
+with them. Only the Debian that images are based on is kept, in BATON_CACHE_DIR: it takes 15 s to make.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+
+from cluster import wait_until
+
+CACHE_DIR = pathlib.Path(os.environ.get("BATON_CACHE_DIR") or
+                         pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "baton")
+BASE = "localhost/debian:12-slim"
+# Like the published image: without documentation, and without perl, which the merging of /usr would need.
+MMDEBSTRAP = ["mmdebstrap", "--quiet", "--variant=minbase", "--include=usr-is-merged",
+              "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", "--dpkgopt=path-exclude=/usr/share/doc/*",
+              "--dpkgopt=path-include=/usr/share/doc/*/copyright", "--dpkgopt=path-exclude=/usr/share/man/*",
+              "--dpkgopt=path-exclude=/usr/share/info/*", "--dpkgopt=path-exclude=/usr/share/locale/*", "bookworm"]
+# A machine's Debian.
+MACHINE = "localhost/machine:12"
+MACHINE_DOCKERFILE = f"""\
+FROM {BASE}
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends systemd \\
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
+"""
+PROGRAMS = ("podman", "crun", "mmdebstrap", "nsenter", "unshare", "ip")
+
+CONTAINERS_CONF = """\
+[containers]
+# There are no cgroups that could be delegated to it, and no right to raise limits.
+cgroups = "disabled"
+default_ulimits = ["nofile={nofile}:{nofile}", "nproc=32768:32768"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+tmp_dir = "{folder}/tmp"
+[network]
+network_backend = "netavark"
+network_config_dir = "{folder}/networks"
+"""
+STORAGE_CONF = """\
+[storage]
+driver = "overlay"
+graphroot = "{graph}"
+runroot = "{folder}/run"
+[storage.options]
+additionalimagestores = [{stores}]
+"""
+
+
+def reason_for_none():
+    """Why this machine cannot run containers; empty where it can."""
+    missing = [program for program in PROGRAMS if shutil.which(program) is None]
+    if os.geteuid() != 0:
+        return "only root can make the namespaces"
+    if missing:
+        return f"there is no {', '.join(missing)}"
+    made = subprocess.run(["unshare", "--mount", "--net", "true"], capture_output=True, check=False)
+    return "" if made.returncode == 0 else "this user cannot make namespaces"
+
+
+class Namespaces:
+    """A mount namespace and a network of its own, which has nothing but a loopback."""
+
+    # Podman's runtime wants cgroups of one version.
+    SCRIPT = "umount /sys/fs/cgroup/unified 2>/dev/null; ip link set lo up && exec sleep infinity"
+
+    def __enter__(self):
+        self._holder = subprocess.Popen(["unshare", "--mount", "--net", "bash", "-c", self.SCRIPT])
+        comm = pathlib.Path(f"/proc/{self._holder.pid}/comm")
+        wait_until(lambda: comm.read_text() == "sleep\n", 10, "namespaces")
+        return self
+
+    def __exit__(self, *unused):
+        self._holder.kill()
+        self._holder.wait()
+
+    def enter(self, *kinds):
+        return ["nsenter", f"--target={self._holder.pid}", *(f"--{kind}" for kind in kinds), "--"]
+
+
+class Engine:
+    """Podman with images and containers below a folder."""
+
+    def __init__(self, namespaces, folder, graph=None, stores=()):
+        self.folder = pathlib.Path(folder)
+        self._namespaces = namespaces
+        self.graph = graph or self.folder / "graph"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "containers.conf").write_text(
+            CONTAINERS_CONF.format(folder=self.folder, nofile=min(os.sysconf("SC_OPEN_MAX"), 1 << 16)))
+        (self.folder / "storage.conf").write_text(
+            STORAGE_CONF.format(folder=self.folder, graph=self.graph, stores=", ".join(f'"{store}"' for store in stores)))
+        self.environment = {**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf"),
+                            "CONTAINERS_STORAGE_CONF": str(self.folder / "storage.conf")}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.podman("rm", "--all", "--force", "--time", "0", check=False)
+        self.podman("network", "prune", "--force", check=False)
+
+    def enter(self, *command):
+        """The words that run a command where containers and their published ports are."""
+        return [*self._namespaces.enter("mount", "net"), *map(str, command)]
+
+    def podman(self, *words, check=True, network="own", timeout_s=300, **options):
+        """Runs Podman to its end. With network="machine" it has the machine's network: to build."""
+        kinds = ("mount", "net") if network == "own" else ("mount",)
+        result = subprocess.run([*self._namespaces.enter(*kinds), "podman", *map(str, words)], env=self.environment,
+                                capture_output=True, text=True, timeout=timeout_s, check=False, **options)
+        assert not check or result.returncode == 0, f"podman {words}: {result.stdout}{result.stderr}"
+        return result
+
+    def inspect(self, kind, name):
+        return json.loads(self.podman(kind, "inspect", name).stdout)[0]
+
+    def build(self, context, dockerfile, tag, *words, target=None, **arguments):
+        """Builds an image and returns what the builder said."""
+        options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
+        options += ["--target", target] if target else []
+        # BuildKit's format, which has a health check, unlike OCI's.
+        return self.podman("build", "--isolation", "chroot", "--format", "docker", "--pull=never", "--file", dockerfile, "--tag", tag,
+                           *options, *words, context, network="machine", timeout_s=3_600).stdout
+
+    def image_bytes(self, name):
+        return self.inspect("image", name)["Size"]
+
+    def started(self, name):
+        return Container(self, name)
+
+
+class Container:
+    """One that runs, by its name."""
+
+    def __init__(self, engine, name):
+        self._engine, self.name = engine, name
+
+    @property
+    def state(self):
+        return self._engine.inspect("container", self.name)["State"]
+
+    @property
+    def pid(self):
+        """Of its first process, as this machine counts."""
+        return self.state["Pid"]
+
+    def log(self):
+        result = self._engine.podman("logs", self.name)
+        return result.stdout + result.stderr
+
+    def execute(self, *words, check=True):
+        return self._engine.podman("exec", self.name, *words, check=check)
+
+    def is_healthy(self):
+        """Runs its health check, for which the engine has no timer here."""
+        return self._engine.podman("healthcheck", "run", self.name, check=False).returncode == 0
+
+    def await_healthy(self, timeout_s=60):
+        wait_until(lambda: self.is_healthy() or not self.state["Running"], timeout_s, f"{self.name} is healthy")
+        assert self.state["Running"], self.log()
+
+    def stop(self, timeout_s=40):
+        """SIGTERM; returns the exit code."""
+        self._engine.podman("stop", "--time", timeout_s, self.name)
+        return self.state["ExitCode"]
+
+
+def _make_base(engine, folder):
+    archive = folder / "base.tar"
+    subprocess.run([*MMDEBSTRAP, archive], check=True, capture_output=True)
+    engine.podman("import", archive, BASE)
+    archive.unlink()
+    (folder / "Dockerfile").write_text(MACHINE_DOCKERFILE)
+    engine.build(folder, folder / "Dockerfile", MACHINE)
+
+
+def _base_store(namespaces, folder):
+    """The folder of the images that others are based on."""
+    recipe = hashlib.sha256(repr([MMDEBSTRAP, MACHINE_DOCKERFILE]).encode()).hexdigest()[:12]
+    store = CACHE_DIR / f"debian-12-{recipe}"
+    store.parent.mkdir(parents=True, exist_ok=True)
+    with open(store.with_suffix(".lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with Engine(namespaces, folder, graph=store) as engine:
+            if engine.podman("image", "exists", MACHINE, check=False).returncode != 0:
+                _make_base(engine, folder)
+    return store
+
+
+@contextlib.contextmanager
+def container_engine(folder):
+    """An Engine that has BASE and MACHINE."""
+    with Namespaces() as namespaces:
+        store = _base_store(namespaces, folder / "base")
+        with Engine(namespaces, folder / "engine", stores=[store]) as engine:
+            yield engine
+
+
+def end(process, number=signal.SIGTERM):
+    process.send_signal(number)
+    process.wait()
