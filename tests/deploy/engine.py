@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 
 from cluster import wait_until
@@ -24,7 +23,7 @@ MMDEBSTRAP = ["mmdebstrap", "--quiet", "--variant=minbase", "--include=usr-is-me
               "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", "--dpkgopt=path-exclude=/usr/share/doc/*",
               "--dpkgopt=path-include=/usr/share/doc/*/copyright", "--dpkgopt=path-exclude=/usr/share/man/*",
               "--dpkgopt=path-exclude=/usr/share/info/*", "--dpkgopt=path-exclude=/usr/share/locale/*", "bookworm"]
-# A machine's Debian.
+# The Debian of a machine.
 MACHINE = "localhost/machine:12"
 MACHINE_DOCKERFILE = f"""\
 FROM {BASE}
@@ -93,12 +92,12 @@ class Engine:
     def __init__(self, namespaces, folder, graph=None, stores=()):
         self.folder = pathlib.Path(folder)
         self._namespaces = namespaces
-        self.graph = graph or self.folder / "graph"
+        self.machine_tree = None
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "containers.conf").write_text(
             CONTAINERS_CONF.format(folder=self.folder, nofile=min(os.sysconf("SC_OPEN_MAX"), 1 << 16)))
         (self.folder / "storage.conf").write_text(
-            STORAGE_CONF.format(folder=self.folder, graph=self.graph, stores=", ".join(f'"{store}"' for store in stores)))
+            STORAGE_CONF.format(folder=self.folder, graph=graph or self.folder / "graph", stores=", ".join(f'"{store}"' for store in stores)))
         self.environment = {**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf"),
                             "CONTAINERS_STORAGE_CONF": str(self.folder / "storage.conf")}
 
@@ -113,11 +112,15 @@ class Engine:
         """The words that run a command where containers and their published ports are."""
         return [*self._namespaces.enter("mount", "net"), *map(str, command)]
 
+    def enter_mounts(self, *command):
+        """The same, with the network of this machine."""
+        return [*self._namespaces.enter("mount"), *map(str, command)]
+
     def podman(self, *words, check=True, network="own", timeout_s=300, **options):
         """Runs Podman to its end. With network="machine" it has the machine's network: to build."""
-        kinds = ("mount", "net") if network == "own" else ("mount",)
-        result = subprocess.run([*self._namespaces.enter(*kinds), "podman", *map(str, words)], env=self.environment,
-                                capture_output=True, text=True, timeout=timeout_s, check=False, **options)
+        enter = self.enter if network == "own" else self.enter_mounts
+        result = subprocess.run(enter("podman", *words), env=self.environment, capture_output=True, text=True,
+                                timeout=timeout_s, check=False, **options)
         assert not check or result.returncode == 0, f"podman {words}: {result.stdout}{result.stderr}"
         return result
 
@@ -175,37 +178,37 @@ class Container:
         return self.state["ExitCode"]
 
 
-def _make_base(engine, folder):
+def _make_base(engine, folder, target):
     archive = folder / "base.tar"
     subprocess.run([*MMDEBSTRAP, archive], check=True, capture_output=True)
     engine.podman("import", archive, BASE)
     archive.unlink()
     (folder / "Dockerfile").write_text(MACHINE_DOCKERFILE)
     engine.build(folder, folder / "Dockerfile", MACHINE)
+    tree = engine.podman("image", "mount", MACHINE).stdout.strip()
+    subprocess.run(engine.enter_mounts("cp", "--archive", tree, target), check=True)
 
 
-def _base_store(namespaces, folder):
-    """The folder of the images that others are based on."""
+def _bases(namespaces, folder):
+    """The folder in the cache that has an image store with BASE, `images`, and the tree of a machine, `machine`."""
     recipe = hashlib.sha256(repr([MMDEBSTRAP, MACHINE_DOCKERFILE]).encode()).hexdigest()[:12]
-    store = CACHE_DIR / f"debian-12-{recipe}"
-    store.parent.mkdir(parents=True, exist_ok=True)
-    with open(store.with_suffix(".lock"), "w", encoding="utf-8") as lock:
+    kept = CACHE_DIR / f"debian-12-{recipe}"
+    kept.mkdir(parents=True, exist_ok=True)
+    with open(kept / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with Engine(namespaces, folder, graph=store) as engine:
-            if engine.podman("image", "exists", MACHINE, check=False).returncode != 0:
-                _make_base(engine, folder)
-    return store
+        if not (kept / "complete").exists():
+            shutil.rmtree(kept / "machine", ignore_errors=True)
+            with Engine(namespaces, folder, graph=kept / "images") as engine:
+                _make_base(engine, folder, kept / "machine")
+            (kept / "complete").touch()
+    return kept
 
 
 @contextlib.contextmanager
 def container_engine(folder):
-    """An Engine that has BASE and MACHINE."""
+    """An Engine that has BASE, and the tree of a fresh machine as `machine_tree`."""
     with Namespaces() as namespaces:
-        store = _base_store(namespaces, folder / "base")
-        with Engine(namespaces, folder / "engine", stores=[store]) as engine:
+        kept = _bases(namespaces, folder / "base")
+        with Engine(namespaces, folder / "engine", stores=[kept / "images"]) as engine:
+            engine.machine_tree = kept / "machine"
             yield engine
-
-
-def end(process, number=signal.SIGTERM):
-    process.send_signal(number)
-    process.wait()
