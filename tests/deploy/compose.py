@@ -1,0 +1,59 @@
+"""deploy/compose/compose.yaml as `docker compose` runs it, on the tests' container engine."""
+
+import contextlib
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from cluster import SOURCE_DIR, wait_until
+
+FILE = SOURCE_DIR / "deploy/compose/compose.yaml"
+# scripts/test_requirements.txt brings it.
+PROGRAM = pathlib.Path(sys.executable).parent / "docker-compose"
+
+
+def rendered(**variables):
+    """The file as `docker compose config` understands it, of this environment."""
+    result = subprocess.run([PROGRAM, "--file", FILE, "config", "--format", "json"], env=variables, capture_output=True,
+                            text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    return json.loads(result.stdout)
+
+
+class Project:
+    """The services that run."""
+
+    def __init__(self, engine, environment):
+        self._engine, self._environment = engine, environment
+
+    def compose(self, *words):
+        command = self._engine.enter(PROGRAM, "--file", FILE, *words)
+        result = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=120, check=False)
+        assert result.returncode == 0, f"{words}: {result.stdout}{result.stderr}"
+        return result.stdout
+
+    def container(self, service):
+        return self._engine.started(f"baton-{service}-1")
+
+
+@contextlib.contextmanager
+def project(engine, model, **variables):
+    """A Project without services yet. The volume of models has the file `model`."""
+    socket = engine.folder / "engine.sock"
+    server = subprocess.Popen(engine.enter("podman", "system", "service", "--time=0", f"unix://{socket}"),
+                              env=engine.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(socket.exists, 20, "the engine's socket")
+        one = Project(engine, {**engine.environment, "DOCKER_HOST": f"unix://{socket}", **variables})
+        engine.podman("volume", "create", "baton_models")
+        shutil.copy(model, engine.inspect("volume", "baton_models")["Mountpoint"])
+        try:
+            yield one
+        finally:
+            one.compose("down", "--volumes", "--timeout=5")
+    finally:
+        server.terminate()
+        server.wait()

@@ -1,0 +1,240 @@
+"""The images of deploy/docker and the cluster of deploy/compose: built and run as written, by Podman.
+
+No registry of images is within reach: a Debian that mmdebstrap makes stands for `debian:12-slim`. The stage `build`, which
+compiles for minutes, runs only when BATON_FULL_TESTS is 1, and so does the download of a model; otherwise this tree's own
+build gives the package.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+import compose
+import engine as engines
+from cluster import BINARY, SOURCE_DIR, run_baton, wait_until
+from installation import make_package
+from test_install import MODEL, STORE
+
+DOCKERFILE = SOURCE_DIR / "deploy/docker/Dockerfile"
+IMAGE = "localhost/baton"
+UID = 65532
+MODEL_FILE = (STORE / f"{MODEL}.gguf").resolve()
+MAX_ADDED_BYTES = 60 << 20
+HARDENED = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges"]
+FULL = os.environ.get("BATON_FULL_TESTS") == "1"
+LEFT_OUT = ["pulling debian:12-slim and nvidia/cuda", "Grafana, Jaeger and the published image of Prometheus"]
+if not FULL:
+    LEFT_OUT += ["compiling in the stage `build`", "downloading a model in the stages `fetch` and `model`"]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    reason = engines.reason_for_none()
+    if reason:
+        pytest.skip(f"{reason}: no image is built and no container runs")
+    with engines.container_engine(tmp_path_factory.mktemp("engine")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """What stands for the stage `build`: its folder with the package."""
+    folder = tmp_path_factory.mktemp("build")
+    (folder / "packages").mkdir()
+    make_package(folder / "packages")
+    return folder
+
+
+def build(engine, packages, tag, *words, **options):
+    return engine.build(SOURCE_DIR, DOCKERFILE, tag, f"--build-context=build={packages}", *words, BASE=engines.BASE, **options)
+
+
+@pytest.fixture(scope="module")
+def image(engine, packages):
+    began = time.monotonic()
+    build(engine, packages, IMAGE, REVISION="abc")
+    return {"name": IMAGE, "build_s": time.monotonic() - began}
+
+
+def generate(engine, *words):
+    """By the client of this build, at the port that containers publish."""
+    command = engine.enter(BINARY, "generate", "--prompt", "The capital of France is", "--max-tokens", 4, *words)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_hadolint_finds_no_fault_in_the_dockerfiles():
+    program = pathlib.Path(sys.executable).parent / "hadolint"
+    result = subprocess.run([program, *DOCKERFILE.parent.glob("Dockerfile*")], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (0, "")
+
+
+def test_what_is_built_from_is_every_file_of_the_tree_but_those_for_developers(engine, tmp_path):
+    """The stage `build` without its commands: what it would copy."""
+    stage = re.search(r"^FROM \S+ AS build\n(.*?)\nFROM", DOCKERFILE.read_text(), re.S | re.M)[1]
+    copies = re.findall(r"^(?:WORKDIR|COPY) .*$", stage, re.M)
+    assert len(copies) == 3
+    (tmp_path / "Dockerfile").write_text("\n".join([f"FROM {engines.BASE}", *copies]) + "\n")
+    engine.build(SOURCE_DIR, tmp_path / "Dockerfile", "localhost/context")
+    listing = engine.podman("run", "--rm", "localhost/context", "find", "/src", "-type", "f", "-printf", r"%P\n")
+    copied = set(listing.stdout.splitlines())
+    tracked = subprocess.run(["git", "ls-files"], cwd=SOURCE_DIR, check=True, capture_output=True, text=True)
+    assert set(tracked.stdout.splitlines()) - copied == {
+        path for path in tracked.stdout.splitlines() if path.startswith(".")}
+    assert not any(path.startswith((".git/", "build/")) for path in copied)
+
+
+def test_the_image_says_what_it_is_and_holds_little_more_than_the_package(engine, image, packages, capsys):
+    facts = engine.inspect("image", IMAGE)
+    config = facts["Config"]
+    assert config["User"] == f"{UID}:{UID}"
+    assert config["Entrypoint"] == ["baton"]
+    assert config["StopSignal"] == "SIGTERM"
+    labels = config["Labels"]
+    assert labels["org.opencontainers.image.revision"] == "abc"
+    assert run_baton("version").stdout == f"baton {labels['org.opencontainers.image.version']}\n"
+    added_bytes = engine.image_bytes(IMAGE) - engine.image_bytes(engines.BASE)
+    assert added_bytes < MAX_ADDED_BYTES
+
+    def installed(name):
+        text = engine.podman("run", "--rm", "--entrypoint=dpkg-query", name, "--show", "--showformat=${Package}\n").stdout
+        return set(text.split())
+
+    new = installed(IMAGE) - installed(engines.BASE)
+    assert "baton" in new
+    assert all(name == "baton" or name.startswith("lib") for name in new), new
+    left = engine.podman("run", "--rm", "--user=0", "--entrypoint=find", IMAGE, "/var/lib/apt/lists", "/var/cache/apt", "/var/log",
+                         "/packages", "-type", "f", "-size", "+0", check=False).stdout
+    assert left == ""
+    (package,) = (packages / "packages").glob("*.deb")
+    with capsys.disabled():
+        print(f"\nimage {engine.image_bytes(IMAGE) / 1e6:.0f} MB, of which {added_bytes / 1e6:.0f} MB lie over Debian's "
+              f"{engine.image_bytes(engines.BASE) / 1e6:.0f} (package {package.stat().st_size / 1e6:.1f} MB); "
+              f"built in {image['build_s']:.1f} s\nleft out: {'; '.join(LEFT_OUT)}")
+
+
+def test_a_container_without_rights_serves_as_process_1_and_drains(engine, image, capsys):
+    began = time.monotonic()
+    engine.podman("run", "--detach", "--name=one", *HARDENED, "--publish=127.0.0.1:50051:50051", "--env=BATON_ARG_THREADS=1",
+                  f"--volume={MODEL_FILE}:/models/{MODEL_FILE.name}:ro", IMAGE)
+    one = engine.started("one")
+    one.await_healthy()
+    assert "Paris" in generate(engine)
+    with capsys.disabled():
+        print(f"\nthe container's first answer came {time.monotonic() - began:.1f} s after `run`")
+    status = pathlib.Path(f"/proc/{one.pid}/status").read_text()
+    assert pathlib.Path(f"/proc/{one.pid}/comm").read_text() == "baton\n"
+    assert re.search(r"^NSpid:\t\d+\t1$", status, re.M)
+    assert re.search(rf"^Uid:\t{UID}\t{UID}\t{UID}\t{UID}$", status, re.M)
+    assert re.findall(r"^Cap(?:Prm|Eff|Bnd):\t(\S+)", status, re.M) == ["0" * 16] * 3
+    # Process 1 inherits the processes whose parents have ended, and has to take their exit codes.
+    one.execute("bash", "-c", "(sleep 0.01 &) ; exec true")
+    wait_until(lambda: "(sleep) Z" not in one.execute("bash", "-c", "cat /proc/[0-9]*/stat").stdout, 10, "no zombies")
+    assert one.execute("baton", "health", "--service", "baton.v1.AdminService").stdout == ""
+    assert one.stop() == 0
+
+
+def test_a_container_that_cannot_serve_is_unhealthy(engine, image):
+    engine.podman("run", "--detach", "--name=alone", *HARDENED, f"--volume={MODEL_FILE}:/models/{MODEL_FILE.name}:ro", IMAGE,
+                  "router")
+    alone = engine.started("alone")
+    wait_until(lambda: "ready" in alone.log(), 20, "the router listens")
+    assert not alone.is_healthy()
+    # It lives all the same.
+    alone.execute("baton", "health", "--service", "baton.v1.AdminService")
+    unknown = alone.execute("baton", "health", "--service", "no.such.Service", check=False)
+    assert unknown.returncode == 1
+    assert "no service named no.such.Service" in unknown.stderr
+    assert alone.stop() == 0
+
+
+def test_an_image_with_a_model_needs_nothing_else(engine, packages, image, tmp_path):
+    (tmp_path / "models").mkdir()
+    os.link(MODEL_FILE, tmp_path / "models" / MODEL_FILE.name)
+    build(engine, packages, "localhost/with-model", f"--build-context=model={tmp_path}", target="with-model")
+    found = engine.podman("run", "--rm", "--network=none", *HARDENED, "localhost/with-model", "inspect", MODEL).stdout
+    assert re.search(r"servable +yes", found)
+
+
+def test_the_image_for_gpus_is_the_same_until_there_is_a_plug_in(engine, image):
+    engine.build(SOURCE_DIR, DOCKERFILE.with_name("Dockerfile.cuda"), "localhost/cuda", IMAGE=IMAGE, CUDA=engines.BASE)
+    facts = engine.inspect("image", "localhost/cuda")["Config"]
+    assert "NVIDIA_VISIBLE_DEVICES=all" in facts["Env"]
+    assert facts["User"] == f"{UID}:{UID}"
+    assert engine.podman("run", "--rm", "localhost/cuda", "version").stdout == run_baton("version").stdout
+
+
+@pytest.mark.skipif(not FULL, reason="it compiles and downloads: BATON_FULL_TESTS=1")
+def test_every_stage_builds_from_a_fresh_debian(engine):
+    # Where a network has a certificate authority of its own, pip has to know it.
+    authority = pathlib.Path(os.environ.get("PIP_CERT", "/etc/ssl/certs/ca-certificates.crt")).resolve()
+    trust = [f"--volume={authority}:/run/authority.crt:ro", "--env=PIP_CERT=/run/authority.crt"]
+    engine.build(SOURCE_DIR, DOCKERFILE, "localhost/full", *trust, target="with-model", BASE=engines.BASE,
+                 SOURCE_DATE_EPOCH="1700000000")
+    found = engine.podman("run", "--rm", "--network=none", *HARDENED, "localhost/full", "inspect", MODEL).stdout
+    assert re.search(r"servable +yes", found)
+
+
+def baton_services(rendered):
+    return {name: service for name, service in rendered["services"].items() if "build" in service}
+
+
+def test_every_container_of_the_compose_file_has_as_few_rights_as_can_be():
+    rendered = compose.rendered()
+    for name, service in rendered["services"].items():
+        assert service["cap_drop"] == ["ALL"] and "no-new-privileges:true" in service["security_opt"], name
+        assert "privileged" not in service and "pid" not in service, name
+        for port in service.get("ports", []):
+            assert port["host_ip"] == "127.0.0.1", name
+    for name, service in baton_services(rendered).items():
+        assert service["read_only"], name
+        assert service["stop_grace_period"] == "30s" or name == "model", name
+        (models,) = [volume for volume in service.get("volumes", []) if volume["target"] == "/models"] or [{"read_only": True}]
+        assert models.get("read_only", False) == (name != "model"), name
+
+
+def test_the_compose_files_processes_and_watchers_name_what_is_there():
+    rendered = compose.rendered()
+    for name, service in baton_services(rendered).items():
+        if service.get("entrypoint"):
+            continue
+        role, *words = service["command"]
+        known = run_baton(role, "--help").stdout
+        for flag in (word.partition("=")[0] for word in words if word.startswith("--")):
+            assert re.search(rf"(?<![\w-]){flag}(?![\w-])", known), f"{name}: {flag}"
+    for name, service in rendered["services"].items():
+        for volume in service.get("volumes", []):
+            assert volume["type"] == "volume" or pathlib.Path(volume["source"]).exists(), f"{name}: {volume['source']}"
+
+
+def test_compose_runs_a_cluster_whose_kv_goes_through_shared_memory(engine, image):
+    with compose.project(engine, MODEL_FILE, BATON_IMAGE=IMAGE, BATON_FETCH_IMAGE=IMAGE) as project:
+        project.compose("up", "--detach", "router", "prefill", "decode")
+        services = [project.container(name) for name in ("router", "prefill", "decode")]
+        for service in services:
+            service.await_healthy()
+        assert "Paris" in generate(engine)
+        assert mapped_pools(engine, services[2]) == [1, 2]
+
+        # A worker that starts anew finds the same shared memory.
+        project.compose("restart", "prefill")
+        wait_until(services[1].is_healthy, 30, "the prefill worker is back")
+        wait_until(services[0].is_healthy, 30, "the cluster serves")
+        generate(engine, "--seed", "1")
+        assert mapped_pools(engine, services[2]) == [1, 2]
+        project.compose("stop")
+        assert [service.state["ExitCode"] for service in services] == [0, 0, 0]
+
+
+def mapped_pools(engine, container):
+    """How many processes have each KV pool mapped, of those in the container's IPC namespace."""
+    text = subprocess.run(engine.enter("nsenter", f"--target={container.pid}", "--ipc", "cat", "/proc/sysvipc/shm"), check=True,
+                          capture_output=True, text=True).stdout
+    rows = [line.split() for line in text.splitlines()[1:]]
+    return sorted(int(row[6]) for row in rows if int(row[3]) > 256 << 20)
