@@ -72,9 +72,6 @@ void RouterLink::Stop() {
 }
 
 void RouterLink::Run() {
-  const auto channel =
-      grpc::CreateCustomChannel(options_.router_target, grpc::InsecureChannelCredentials(), rpc::ChannelArguments());
-  pb::ClusterService::Stub stub(channel);
   grpc::CompletionQueue queue;
   int64_t backoff_ms = 0;
   while (true) {
@@ -85,6 +82,10 @@ void RouterLink::Run() {
       if (draining_) continue;
     }
     if (!MayJoin()) continue;
+    // A channel of its own, because a router that starts anew may have another address under its name, as a container
+    // does. A channel would go on with the old one for up to half a minute.
+    pb::ClusterService::Stub stub(
+        grpc::CreateCustomChannel(options_.router_target, grpc::InsecureChannelCredentials(), rpc::ChannelArguments()));
     const Ended ended = JoinOnce(stub, queue);
     if (ended.was_accepted) {
       backoff_ms = 0;

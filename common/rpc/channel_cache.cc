@@ -50,10 +50,10 @@ void ConfigureServer(grpc::ServerBuilder& builder, int max_receive_bytes) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
-std::shared_ptr<grpc::Channel> ChannelCache::Get(const std::string& target) {
+std::shared_ptr<grpc::Channel> ChannelCache::Get(const std::string& target, const Incarnation& process) {
   absl::MutexLock lock(&mutex_);
   if (channels_.size() > 2 * static_cast<size_t>(kMaxWorkers)) channels_.clear();
-  std::shared_ptr<grpc::Channel>& channel = channels_[target];
+  std::shared_ptr<grpc::Channel>& channel = channels_[{target, process}];
   if (channel == nullptr) {
     channel = grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), ChannelArguments());
   }

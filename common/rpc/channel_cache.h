@@ -1,4 +1,4 @@
-// One gRPC channel for each target, made at first use.
+// One gRPC channel for each process that is called, made at first use.
 #ifndef BATON_COMMON_RPC_CHANNEL_CACHE_H_
 #define BATON_COMMON_RPC_CHANNEL_CACHE_H_
 
@@ -6,10 +6,12 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
+#include "common/ids.h"
 
 namespace baton::rpc {
 
@@ -21,15 +23,18 @@ grpc::ChannelArguments ClientChannelArguments();
 // A `max_receive_bytes` of 0 means the bound of messages between our own processes.
 void ConfigureServer(grpc::ServerBuilder& builder, int max_receive_bytes = 0);
 
-// Thread-safe. Targets come from the registry, in which at most kMaxWorkers live at a time. The cache is emptied when
+// Thread-safe. Processes come from the registry, in which at most kMaxWorkers live at a time. The cache is emptied when
 // it holds more than twice as many.
 class ChannelCache {
  public:
-  std::shared_ptr<grpc::Channel> Get(const std::string& target) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `target` is where the process listens. Another process has another channel, also behind the same name: a container
+  // that starts anew has another address, and a channel would try the old one first.
+  std::shared_ptr<grpc::Channel> Get(const std::string& target, const Incarnation& process) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   absl::Mutex mutex_;
-  absl::flat_hash_map<std::string, std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::pair<std::string, Incarnation>, std::shared_ptr<grpc::Channel>> channels_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace baton::rpc

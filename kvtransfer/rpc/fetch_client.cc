@@ -13,7 +13,7 @@ FetchClient::~FetchClient() {
 }
 
 void FetchClient::Open(FetchStreamId stream, const std::string& target, const FetchOpen& open) {
-  pb::KvService::Stub stub(channels_.Get(target));
+  pb::KvService::Stub stub(channels_.Get(target, open.source));
   // The lock is held while the call starts: an answer that comes at once must find the stream.
   absl::MutexLock lock(&mutex_);
   auto call =
