@@ -3,7 +3,6 @@
 import contextlib
 import json
 import pathlib
-import shutil
 import subprocess
 import sys
 
@@ -30,6 +29,7 @@ class Project:
         self._engine, self._environment = engine, environment
 
     def compose(self, *words):
+        """Runs `docker compose --file FILE` to its end and returns its stdout."""
         command = self._engine.enter(PROGRAM, "--file", FILE, *words)
         result = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=120, check=False)
         assert result.returncode == 0, f"{words}: {result.stdout}{result.stderr}"
@@ -40,16 +40,14 @@ class Project:
 
 
 @contextlib.contextmanager
-def project(engine, model, **variables):
-    """A Project without services yet. The volume of models has the file `model`."""
+def project(engine, **variables):
+    """A Project without services yet."""
     socket = engine.folder / "engine.sock"
     server = subprocess.Popen(engine.enter("podman", "system", "service", "--time=0", f"unix://{socket}"),
                               env=engine.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_until(socket.exists, 20, "the engine's socket")
         one = Project(engine, {**engine.environment, "DOCKER_HOST": f"unix://{socket}", **variables})
-        engine.podman("volume", "create", "baton_models")
-        shutil.copy(model, engine.inspect("volume", "baton_models")["Mountpoint"])
         try:
             yield one
         finally:

@@ -8,6 +8,8 @@ build gives the package.
 import os
 import pathlib
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -18,13 +20,17 @@ import compose
 import engine as engines
 from cluster import BINARY, SOURCE_DIR, run_baton, wait_until
 from installation import make_package
+from pages import shell_commands
 from test_install import MODEL, STORE
 
+PAGE = shell_commands("docs/containers.md", SOURCE_DIR)
 DOCKERFILE = SOURCE_DIR / "deploy/docker/Dockerfile"
-IMAGE = "localhost/baton"
+IMAGE = "localhost/baton:latest"
 UID = 65532
 MODEL_FILE = (STORE / f"{MODEL}.gguf").resolve()
 MAX_ADDED_BYTES = 60 << 20
+# UCX allocates smaller memory besides.
+MIN_POOL_BYTES = 64 << 20
 HARDENED = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges"]
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 LEFT_OUT = ["pulling debian:12-slim and nvidia/cuda", "Grafana, Jaeger and the published image of Prometheus"]
@@ -63,7 +69,8 @@ def image(engine, packages):
 
 def generate(engine, *words):
     """By the client of this build, at the port that containers publish."""
-    command = engine.enter(BINARY, "generate", "--prompt", "The capital of France is", "--max-tokens", 4, *words)
+    words = words or ("--prompt", "The capital of France is")
+    command = engine.enter(BINARY, "generate", "--max-tokens", 4, *words)
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout
@@ -119,15 +126,27 @@ def test_the_image_says_what_it_is_and_holds_little_more_than_the_package(engine
               f"built in {image['build_s']:.1f} s\nleft out: {'; '.join(LEFT_OUT)}")
 
 
+def command_of_page(begin):
+    """The words of the page's command that begins so, without `docker`."""
+    (found,) = [text for text in PAGE if text.startswith(f"docker {begin}")]
+    return shlex.split(found)[1:]
+
+
+def fill_volume(engine, name):
+    engine.podman("volume", "create", name)
+    shutil.copy(MODEL_FILE, engine.inspect("volume", name)["Mountpoint"])
+
+
 def test_a_container_without_rights_serves_as_process_1_and_drains(engine, image, capsys):
+    fill_volume(engine, "models")
     began = time.monotonic()
-    engine.podman("run", "--detach", "--name=one", *HARDENED, "--publish=127.0.0.1:50051:50051", "--env=BATON_ARG_THREADS=1",
-                  f"--volume={MODEL_FILE}:/models/{MODEL_FILE.name}:ro", IMAGE)
-    one = engine.started("one")
+    engine.podman(*command_of_page("run --detach"))
+    one = engine.started("baton")
     one.await_healthy()
     assert "Paris" in generate(engine)
     with capsys.disabled():
         print(f"\nthe container's first answer came {time.monotonic() - began:.1f} s after `run`")
+    assert "Paris" in engine.podman(*command_of_page("exec baton")).stdout
     status = pathlib.Path(f"/proc/{one.pid}/status").read_text()
     assert pathlib.Path(f"/proc/{one.pid}/comm").read_text() == "baton\n"
     assert re.search(r"^NSpid:\t\d+\t1$", status, re.M)
@@ -136,8 +155,8 @@ def test_a_container_without_rights_serves_as_process_1_and_drains(engine, image
     # Process 1 inherits the processes whose parents have ended, and has to take their exit codes.
     one.execute("bash", "-c", "(sleep 0.01 &) ; exec true")
     wait_until(lambda: "(sleep) Z" not in one.execute("bash", "-c", "cat /proc/[0-9]*/stat").stdout, 10, "no zombies")
-    assert one.execute("baton", "health", "--service", "baton.v1.AdminService").stdout == ""
-    assert one.stop() == 0
+    engine.podman(*command_of_page("stop"))
+    assert one.state["ExitCode"] == 0
 
 
 def test_a_container_that_cannot_serve_is_unhealthy(engine, image):
@@ -214,27 +233,34 @@ def test_the_compose_files_processes_and_watchers_name_what_is_there():
 
 
 def test_compose_runs_a_cluster_whose_kv_goes_through_shared_memory(engine, image):
-    with compose.project(engine, MODEL_FILE, BATON_IMAGE=IMAGE, BATON_FETCH_IMAGE=IMAGE) as project:
-        project.compose("up", "--detach", "router", "prefill", "decode")
+    up, status, answer, down = [shlex.split(text)[4:] for text in PAGE if text.startswith("docker compose")]
+    fill_volume(engine, "baton_models")
+    with compose.project(engine, BATON_IMAGE=IMAGE, BATON_FETCH_IMAGE=IMAGE) as project:
+        # The images are there; those of the watchers are not.
+        project.compose(*(word for word in up if word != "--build"), "router", "prefill", "decode")
         services = [project.container(name) for name in ("router", "prefill", "decode")]
         for service in services:
             service.await_healthy()
+        assert "prefill:50061" in project.compose(*status)
+        assert project.compose(*answer)
         assert "Paris" in generate(engine)
-        assert mapped_pools(engine, services[2]) == [1, 2]
+        assert users_of_pool(engine, services[1]) == 2
 
-        # A worker that starts anew finds the same shared memory.
-        project.compose("restart", "prefill")
-        wait_until(services[1].is_healthy, 30, "the prefill worker is back")
-        wait_until(services[0].is_healthy, 30, "the cluster serves")
-        generate(engine, "--seed", "1")
-        assert mapped_pools(engine, services[2]) == [1, 2]
+        # Who starts anew has another address, and finds the same shared memory.
+        for name, service in (("prefill", services[1]), ("router", services[0])):
+            project.compose("restart", name)
+            wait_until(lambda: service.is_healthy() and services[0].is_healthy(), 30, f"the cluster serves with a new {name}")
+            generate(engine, "--prompt", f"The {name} is new")
+            assert users_of_pool(engine, services[1]) == 2
         project.compose("stop")
         assert [service.state["ExitCode"] for service in services] == [0, 0, 0]
+        project.compose(*down)
 
 
-def mapped_pools(engine, container):
-    """How many processes have each KV pool mapped, of those in the container's IPC namespace."""
-    text = subprocess.run(engine.enter("nsenter", f"--target={container.pid}", "--ipc", "cat", "/proc/sysvipc/shm"), check=True,
-                          capture_output=True, text=True).stdout
-    rows = [line.split() for line in text.splitlines()[1:]]
-    return sorted(int(row[6]) for row in rows if int(row[3]) > 256 << 20)
+def users_of_pool(engine, container):
+    """How many processes have the KV pool of the container's process mapped."""
+    table = subprocess.run(engine.enter("nsenter", f"--target={container.pid}", "--ipc", "cat", "/proc/sysvipc/shm"), check=True,
+                           capture_output=True, text=True).stdout
+    rows = [line.split() for line in table.splitlines()[1:]]
+    (users,) = [int(row[6]) for row in rows if int(row[4]) == container.pid and int(row[3]) > MIN_POOL_BYTES]
+    return users

@@ -8,8 +8,9 @@ import pytest
 
 import engine
 import machine
-from cluster import run_baton, wait_until
+from cluster import SOURCE_DIR, run_baton, wait_until
 from installation import make_package
+from pages import shell_commands
 from test_install import MODEL, STORE
 
 UNITS = ("baton", "baton-router", "baton-worker@prefill", "baton-worker@decode", "baton-worker@mixed")
@@ -17,6 +18,7 @@ UNITS = ("baton", "baton-router", "baton-worker@prefill", "baton-worker@decode",
 # own memory that is compiled code (PCRE2), and the processes that it shares memory with.
 MAX_EXPOSURE = 15
 CONFIG = "/etc/baton/baton.yaml"
+PAGE = shell_commands("docs/systemd.md", SOURCE_DIR)
 PROMPT = ("--prompt", "The capital of France is", "--max-tokens", 4)
 KV_POOL_BYTES = 256 << 20
 FLAGS = "threads: 1\nkv-memory: 256MiB\n"
@@ -68,6 +70,15 @@ def test_root_installs_the_package_alone_and_another_user_generates(fresh, quiet
         print(f"\npackage {package.stat().st_size / 1e6:.1f} MB; installed with what it depends on in {one.install_s:.1f} s, "
               f"{one.added_bytes() / 1e6:.0f} MB; `systemctl start` took {started_s:.1f} s; another user's first answer came "
               f"after {took_ms:.0f} ms")
+
+
+def test_the_pages_commands_for_one_machine_do_what_it_says(quiet):
+    *one_machine, _, _, _ = PAGE
+    assert len(one_machine) == 4
+    outputs = [quiet.run("bash", "-c", command.removeprefix("sudo ")).stdout for command in one_machine]
+    assert "active (running)" in outputs[2]
+    assert "Paris" in outputs[3]
+    quiet.run("systemctl", "disable", "--now", "baton")
 
 
 def test_units_are_without_fault_and_nobody_enables_them(host):

@@ -70,3 +70,8 @@ def code_spans(page, root):
     """What stands in backquotes, outside of blocks."""
     text = re.sub(r"^```.*?^```", "", (pathlib.Path(root) / page).read_text(), flags=re.M | re.S)
     return re.findall(r"`([^`]+)`", text)
+
+
+def shell_commands(page, root):
+    """The text of each command of a page's blocks of shell, in its order."""
+    return [command.text for block in blocks_of(page, root) if block.language == "sh" for command in commands_of(block)]

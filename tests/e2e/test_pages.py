@@ -46,8 +46,10 @@ SKIPPED = [
     (r"python3 scripts/plot_performance\.py", "it would write into the tree; the test performance_plot runs it"),
 ]
 
-# Pages that need more than one machine have tests of their own.
-WALKED_ELSEWHERE = {"docs/several_machines.md": "test_several_machines.py walks this page"}
+# Pages that need more than one machine, or another one, have tests of their own.
+WALKED_ELSEWHERE = {"docs/several_machines.md": "test_several_machines.py walks this page",
+                    "docs/containers.md": "tests/deploy/test_images.py walks this page",
+                    "docs/systemd.md": "tests/deploy/test_units.py walks this page"}
 
 # What a command must have printed, by its beginning.
 PRINTED = [
@@ -187,6 +189,8 @@ def known_flags():
 
 def test_flags_that_the_pages_name_exist():
     others = {"--full", "--rounds", "--only", "--out", "--table", "--seed"}  # test.sh, bench/peers/run.py
+    others |= {"--build-arg", "--cap-drop", "--cpus", "--cpuset-cpus", "--init", "--ipc", "--pid", "--read-only",
+               "--stop-timeout"}  # docker
     known = known_flags() | others
     assert {"--prompt", "--kv-memory", "--request-rate", "--streams"} <= known, "the help has another form"
     for page in PAGES:
