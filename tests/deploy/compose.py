@@ -13,12 +13,11 @@ FILE = SOURCE_DIR / "deploy/compose/compose.yaml"
 PROGRAM = pathlib.Path(sys.executable).parent / "docker-compose"
 
 
-def rendered(**variables):
-    """The file as `docker compose config` understands it, of this environment."""
-    result = subprocess.run([PROGRAM, "--file", FILE, "config", "--format", "json"], env=variables, capture_output=True,
+def rendered():
+    """The file as `docker compose config` understands it, without a variable set."""
+    result = subprocess.run([PROGRAM, "--file", FILE, "config", "--format", "json"], env={}, capture_output=True,
                             text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    assert result.stderr == ""
+    assert (result.returncode, result.stderr) == (0, "")
     return json.loads(result.stdout)
 
 
@@ -31,12 +30,13 @@ class Project:
     def compose(self, *words):
         """Runs `docker compose --file FILE` to its end and returns its stdout."""
         command = self._engine.enter(PROGRAM, "--file", FILE, *words)
-        result = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=120, check=False)
+        result = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=120,
+                                check=False)
         assert result.returncode == 0, f"{words}: {result.stdout}{result.stderr}"
         return result.stdout
 
     def container(self, service):
-        return self._engine.started(f"baton-{service}-1")
+        return self._engine.container(f"baton-{service}-1")
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """A container engine for tests: Debian's Podman, as root, without a daemon and without systemd.
 
-Everything that it makes, containers, images, networks and mounts, lies in a folder and in namespaces of its own, and goes
-with them. Only the Debian that images are based on is kept, in BATON_CACHE_DIR: it takes 15 s to make.
+Everything that it makes, containers, images, networks and mounts, lies in a folder and in namespaces of its own, and
+goes with them. Only the Debian that images are based on is kept, in BATON_CACHE_DIR: it takes half a minute to make.
 """
 
 import contextlib
@@ -45,6 +45,7 @@ tmp_dir = "{folder}/tmp"
 network_backend = "netavark"
 network_config_dir = "{folder}/networks"
 """
+MAX_DESCRIPTORS = 1 << 16
 STORAGE_CONF = """\
 [storage]
 driver = "overlay"
@@ -87,17 +88,20 @@ class Namespaces:
 
 
 class Engine:
-    """Podman with images and containers below a folder."""
+    """Podman with images and containers below a folder. `stores` are folders of images that it only reads."""
 
     def __init__(self, namespaces, folder, graph=None, stores=()):
         self.folder = pathlib.Path(folder)
-        self._namespaces = namespaces
         self.machine_tree = None
+        self._namespaces = namespaces
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "containers.conf").write_text(
-            CONTAINERS_CONF.format(folder=self.folder, nofile=min(os.sysconf("SC_OPEN_MAX"), 1 << 16)))
-        (self.folder / "storage.conf").write_text(
-            STORAGE_CONF.format(folder=self.folder, graph=graph or self.folder / "graph", stores=", ".join(f'"{store}"' for store in stores)))
+        stores = ", ".join(f'"{store}"' for store in stores)
+        texts = {"containers.conf": CONTAINERS_CONF.format(folder=self.folder,
+                                                           nofile=min(os.sysconf("SC_OPEN_MAX"), MAX_DESCRIPTORS)),
+                 "storage.conf": STORAGE_CONF.format(folder=self.folder, graph=graph or self.folder / "graph",
+                                                     stores=stores)}
+        for name, text in texts.items():
+            (self.folder / name).write_text(text)
         self.environment = {**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf"),
                             "CONTAINERS_STORAGE_CONF": str(self.folder / "storage.conf")}
 
@@ -116,34 +120,37 @@ class Engine:
         """The same, with the network of this machine."""
         return [*self._namespaces.enter("mount"), *map(str, command)]
 
-    def podman(self, *words, check=True, network="own", timeout_s=300, **options):
-        """Runs Podman to its end. With network="machine" it has the machine's network: to build."""
-        enter = self.enter if network == "own" else self.enter_mounts
-        result = subprocess.run(enter("podman", *words), env=self.environment, capture_output=True, text=True,
-                                timeout=timeout_s, check=False, **options)
-        assert not check or result.returncode == 0, f"podman {words}: {result.stdout}{result.stderr}"
+    def podman(self, *words, check=True):
+        """Runs Podman to its end."""
+        return self._run(self.enter("podman", *words), check, timeout_s=300)
+
+    def _run(self, command, check, timeout_s):
+        result = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=timeout_s,
+                                check=False)
+        assert not check or result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
         return result
 
     def inspect(self, kind, name):
         return json.loads(self.podman(kind, "inspect", name).stdout)[0]
 
     def build(self, context, dockerfile, tag, *words, target=None, **arguments):
-        """Builds an image and returns what the builder said."""
+        """Builds an image, with the network of this machine."""
         options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
         options += ["--target", target] if target else []
-        # BuildKit's format, which has a health check, unlike OCI's.
-        return self.podman("build", "--isolation", "chroot", "--format", "docker", "--pull=never", "--file", dockerfile, "--tag", tag,
-                           *options, *words, context, network="machine", timeout_s=3_600).stdout
+        # The format is BuildKit's, which has a health check, unlike OCI's.
+        command = ["podman", "build", "--isolation=chroot", "--format=docker", "--pull=never", "--file", dockerfile,
+                   "--tag", tag, *options, *words, context]
+        self._run(self.enter_mounts(*command), check=True, timeout_s=3_600)
 
     def image_bytes(self, name):
         return self.inspect("image", name)["Size"]
 
-    def started(self, name):
+    def container(self, name):
         return Container(self, name)
 
 
 class Container:
-    """One that runs, by its name."""
+    """One that was started, by its name."""
 
     def __init__(self, engine, name):
         self._engine, self.name = engine, name
@@ -172,9 +179,9 @@ class Container:
         wait_until(lambda: self.is_healthy() or not self.state["Running"], timeout_s, f"{self.name} is healthy")
         assert self.state["Running"], self.log()
 
-    def stop(self, timeout_s=40):
+    def stop(self):
         """SIGTERM; returns the exit code."""
-        self._engine.podman("stop", "--time", timeout_s, self.name)
+        self._engine.podman("stop", "--time", 40, self.name)
         return self.state["ExitCode"]
 
 

@@ -68,9 +68,8 @@ class Machine:
     def install(self, package):
         """From the package alone, with the machine's network for what it depends on; before it boots."""
         began = time.monotonic()
-        result = subprocess.run(self._engine.enter_mounts("unshare", "--mount", "bash", "-c", INSTALL, "install", self._folder,
-                                                          self._tree, package),
-                                capture_output=True, text=True, check=False)
+        command = ["unshare", "--mount", "bash", "-c", INSTALL, "install", self._folder, self._tree, package]
+        result = subprocess.run(self._engine.enter_mounts(*command), capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stdout + result.stderr
         self.install_s = time.monotonic() - began
 
@@ -82,33 +81,36 @@ class Machine:
     @contextlib.contextmanager
     def booted(self, model):
         self._cgroup.mkdir()
-        boot = ["unshare", "--mount", "--pid", "--ipc", "--uts", "--cgroup", "--net", "--fork", "--kill-child", "bash", "-c",
-                BOOT, "boot", self._folder, self._tree, model]
+        boot = ["unshare", "--mount", "--pid", "--ipc", "--uts", "--cgroup", "--net", "--fork", "--kill-child",
+                "bash", "-c", BOOT, "boot", self._folder, self._tree, model]
         enter = 'echo $$ >"$0/cgroup.procs" && exec "$@"'
         process = subprocess.Popen(self._engine.enter_mounts("bash", "-c", enter, self._cgroup, *boot),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             (self._pid,) = wait_until(lambda: children_of(process.pid) or process.poll(), BOOT_TIMEOUT_S, "a machine")
-            wait_until(lambda: self.run("systemctl", "is-system-running", check=False).stdout == "running\n", BOOT_TIMEOUT_S,
-                       "the machine runs")
+            wait_until(self._is_up, BOOT_TIMEOUT_S, "the machine runs")
             yield self
         finally:
             process.kill()
             process.wait()
             self._remove_cgroups()
 
+    def _is_up(self):
+        return self.run("systemctl", "is-system-running", check=False).stdout == "running\n"
+
     def _remove_cgroups(self):
         folders = [pathlib.Path(folder) for folder, _, _ in os.walk(self._cgroup, topdown=False)]
         # The kernel empties them a little later than its processes end.
-        wait_until(lambda: not any((folder / "cgroup.procs").read_text() for folder in folders), 10, "all processes end")
+        wait_until(lambda: not any((folder / "cgroup.procs").read_text() for folder in folders), 10,
+                   "the end of all processes")
         for folder in folders:
             folder.rmdir()
 
     def run(self, *words, check=True, user=None, bytes_in=b""):
         """Runs a command on the booted machine to its end, as root or as the user with this id."""
         as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
-        command = ["nsenter", f"--target={self._pid}", "--mount", "--pid", "--ipc", "--uts", "--net", "--cgroup", "--root",
-                   "--wd", "env", "-i", "PATH=/usr/sbin:/usr/bin", *as_user, *map(str, words)]
+        command = ["nsenter", f"--target={self._pid}", "--mount", "--pid", "--ipc", "--uts", "--net", "--cgroup",
+                   "--root", "--wd", "env", "-i", "PATH=/usr/sbin:/usr/bin", *as_user, *map(str, words)]
         result = subprocess.run(command, input=bytes_in, capture_output=True, timeout=60, check=False)
         result.stdout, result.stderr = result.stdout.decode(), result.stderr.decode()
         assert not check or result.returncode == 0, f"{words}: {result.stdout}{result.stderr}"

@@ -1,8 +1,8 @@
 """The images of deploy/docker and the cluster of deploy/compose: built and run as written, by Podman.
 
-No registry of images is within reach: a Debian that mmdebstrap makes stands for `debian:12-slim`. The stage `build`, which
-compiles for minutes, runs only when BATON_FULL_TESTS is 1, and so does the download of a model; otherwise this tree's own
-build gives the package.
+No registry of images is within reach: a Debian that mmdebstrap makes stands for `debian:12-slim`. The stage `build`,
+which compiles for minutes, runs only when BATON_FULL_TESTS is 1, and so does the download of a model; otherwise this
+tree's own build gives the package.
 """
 
 import os
@@ -31,6 +31,9 @@ MODEL_FILE = (STORE / f"{MODEL}.gguf").resolve()
 MAX_ADDED_BYTES = 60 << 20
 # UCX allocates smaller memory besides.
 MIN_POOL_BYTES = 64 << 20
+# It loads the model; and nobody waits for an address that is gone.
+RESTART_TIMEOUT_S = 8
+LEFTOVERS = ["/var/lib/apt/lists", "/var/cache/apt", "/var/log", "/packages"]
 HARDENED = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges"]
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 LEFT_OUT = ["pulling debian:12-slim and nvidia/cuda", "Grafana, Jaeger and the published image of Prometheus"]
@@ -57,7 +60,8 @@ def packages(tmp_path_factory):
 
 
 def build(engine, packages, tag, *words, **options):
-    return engine.build(SOURCE_DIR, DOCKERFILE, tag, f"--build-context=build={packages}", *words, BASE=engines.BASE, **options)
+    words = [f"--build-context=build={packages}", *words]
+    engine.build(SOURCE_DIR, DOCKERFILE, tag, *words, BASE=engines.BASE, **options)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +82,8 @@ def generate(engine, *words):
 
 def test_hadolint_finds_no_fault_in_the_dockerfiles():
     program = pathlib.Path(sys.executable).parent / "hadolint"
-    result = subprocess.run([program, *DOCKERFILE.parent.glob("Dockerfile*")], capture_output=True, text=True, check=False)
+    result = subprocess.run([program, *DOCKERFILE.parent.glob("Dockerfile*")], capture_output=True, text=True,
+                            check=False)
     assert (result.returncode, result.stdout) == (0, "")
 
 
@@ -109,21 +114,23 @@ def test_the_image_says_what_it_is_and_holds_little_more_than_the_package(engine
     added_bytes = engine.image_bytes(IMAGE) - engine.image_bytes(engines.BASE)
     assert added_bytes < MAX_ADDED_BYTES
 
-    def installed(name):
-        text = engine.podman("run", "--rm", "--entrypoint=dpkg-query", name, "--show", "--showformat=${Package}\n").stdout
-        return set(text.split())
-
-    new = installed(IMAGE) - installed(engines.BASE)
+    new = installed(engine, IMAGE) - installed(engine, engines.BASE)
     assert "baton" in new
     assert all(name == "baton" or name.startswith("lib") for name in new), new
-    left = engine.podman("run", "--rm", "--user=0", "--entrypoint=find", IMAGE, "/var/lib/apt/lists", "/var/cache/apt", "/var/log",
-                         "/packages", "-type", "f", "-size", "+0", check=False).stdout
-    assert left == ""
+    left = engine.podman("run", "--rm", "--user=0", "--entrypoint=find", IMAGE, *LEFTOVERS, "-type", "f", "-size", "+0",
+                         check=False)
+    assert left.stdout == ""
     (package,) = (packages / "packages").glob("*.deb")
     with capsys.disabled():
-        print(f"\nimage {engine.image_bytes(IMAGE) / 1e6:.0f} MB, of which {added_bytes / 1e6:.0f} MB lie over Debian's "
-              f"{engine.image_bytes(engines.BASE) / 1e6:.0f} (package {package.stat().st_size / 1e6:.1f} MB); "
+        print(f"\nimage {engine.image_bytes(IMAGE) / 1e6:.0f} MB, {added_bytes / 1e6:.0f} MB of it over Debian's "
+              f"{engine.image_bytes(engines.BASE) / 1e6:.0f}; package {package.stat().st_size / 1e6:.1f} MB; "
               f"built in {image['build_s']:.1f} s\nleft out: {'; '.join(LEFT_OUT)}")
+
+
+def installed(engine, image):
+    """The names of its Debian packages."""
+    return set(engine.podman("run", "--rm", "--entrypoint=dpkg-query", image, "--show",
+                             "--showformat=${Package}\n").stdout.split())
 
 
 def command_of_page(begin):
@@ -141,7 +148,7 @@ def test_a_container_without_rights_serves_as_process_1_and_drains(engine, image
     fill_volume(engine, "models")
     began = time.monotonic()
     engine.podman(*command_of_page("run --detach"))
-    one = engine.started("baton")
+    one = engine.container("baton")
     one.await_healthy()
     assert "Paris" in generate(engine)
     with capsys.disabled():
@@ -160,9 +167,9 @@ def test_a_container_without_rights_serves_as_process_1_and_drains(engine, image
 
 
 def test_a_container_that_cannot_serve_is_unhealthy(engine, image):
-    engine.podman("run", "--detach", "--name=alone", *HARDENED, f"--volume={MODEL_FILE}:/models/{MODEL_FILE.name}:ro", IMAGE,
-                  "router")
-    alone = engine.started("alone")
+    volume = f"--volume={MODEL_FILE}:/models/{MODEL_FILE.name}:ro"
+    engine.podman("run", "--detach", "--name=alone", *HARDENED, volume, IMAGE, "router")
+    alone = engine.container("alone")
     wait_until(lambda: "ready" in alone.log(), 20, "the router listens")
     assert not alone.is_healthy()
     # It lives all the same.
@@ -214,8 +221,8 @@ def test_every_container_of_the_compose_file_has_as_few_rights_as_can_be():
     for name, service in baton_services(rendered).items():
         assert service["read_only"], name
         assert service["stop_grace_period"] == "30s" or name == "model", name
-        (models,) = [volume for volume in service.get("volumes", []) if volume["target"] == "/models"] or [{"read_only": True}]
-        assert models.get("read_only", False) == (name != "model"), name
+        writable = [volume["target"] for volume in service.get("volumes", []) if not volume.get("read_only")]
+        assert writable == (["/models"] if name == "model" else []), name
 
 
 def test_the_compose_files_processes_and_watchers_name_what_is_there():
@@ -229,7 +236,8 @@ def test_the_compose_files_processes_and_watchers_name_what_is_there():
             assert re.search(rf"(?<![\w-]){flag}(?![\w-])", known), f"{name}: {flag}"
     for name, service in rendered["services"].items():
         for volume in service.get("volumes", []):
-            assert volume["type"] == "volume" or pathlib.Path(volume["source"]).exists(), f"{name}: {volume['source']}"
+            source = volume["source"]
+            assert volume["type"] == "volume" or pathlib.Path(source).exists(), f"{name}: {source}"
 
 
 def test_compose_runs_a_cluster_whose_kv_goes_through_shared_memory(engine, image):
@@ -249,7 +257,7 @@ def test_compose_runs_a_cluster_whose_kv_goes_through_shared_memory(engine, imag
         # Who starts anew has another address, and finds the same shared memory.
         for name, service in (("prefill", services[1]), ("router", services[0])):
             project.compose("restart", name)
-            wait_until(lambda: service.is_healthy() and services[0].is_healthy(), 30, f"the cluster serves with a new {name}")
+            wait_until(lambda: service.is_healthy() and services[0].is_healthy(), RESTART_TIMEOUT_S, f"a new {name}")
             generate(engine, "--prompt", f"The {name} is new")
             assert users_of_pool(engine, services[1]) == 2
         project.compose("stop")
@@ -259,8 +267,8 @@ def test_compose_runs_a_cluster_whose_kv_goes_through_shared_memory(engine, imag
 
 def users_of_pool(engine, container):
     """How many processes have the KV pool of the container's process mapped."""
-    table = subprocess.run(engine.enter("nsenter", f"--target={container.pid}", "--ipc", "cat", "/proc/sysvipc/shm"), check=True,
-                           capture_output=True, text=True).stdout
+    command = engine.enter("nsenter", f"--target={container.pid}", "--ipc", "cat", "/proc/sysvipc/shm")
+    table = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     rows = [line.split() for line in table.splitlines()[1:]]
     (users,) = [int(row[6]) for row in rows if int(row[4]) == container.pid and int(row[3]) > MIN_POOL_BYTES]
     return users

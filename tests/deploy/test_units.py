@@ -1,5 +1,5 @@
-"""The Debian package on a fresh Debian with systemd: how long it takes to install and how large it is, and what its units
-do, in their sandbox, with the real model."""
+"""The Debian package on a fresh Debian with systemd: how long it takes to install and how large it is, and what its
+units do, in their sandbox, with the real model."""
 
 import re
 import time
@@ -14,8 +14,8 @@ from pages import shell_commands
 from test_install import MODEL, STORE
 
 UNITS = ("baton", "baton-router", "baton-worker@prefill", "baton-worker@decode", "baton-worker@mixed")
-# In tenths of what `systemd-analyze security` prints: 1.4 of 10. What is missing is what a server needs: the network, its
-# own memory that is compiled code (PCRE2), and the processes that it shares memory with.
+# In tenths of what `systemd-analyze security` prints: 1.4 of 10. What is missing is what a server needs: the network,
+# compiled code in its own memory (PCRE2), and the processes that it shares memory with.
 MAX_EXPOSURE = 15
 CONFIG = "/etc/baton/baton.yaml"
 PAGE = shell_commands("docs/systemd.md", SOURCE_DIR)
@@ -67,9 +67,9 @@ def test_root_installs_the_package_alone_and_another_user_generates(fresh, quiet
     assert quiet.show("baton", "StatusText") == "serves at 127.0.0.1:50051"
     took_ms = first_token_ms(quiet)
     with capsys.disabled():
-        print(f"\npackage {package.stat().st_size / 1e6:.1f} MB; installed with what it depends on in {one.install_s:.1f} s, "
-              f"{one.added_bytes() / 1e6:.0f} MB; `systemctl start` took {started_s:.1f} s; another user's first answer came "
-              f"after {took_ms:.0f} ms")
+        print(f"\npackage {package.stat().st_size / 1e6:.1f} MB; installed with what it depends on in "
+              f"{one.install_s:.1f} s, {one.added_bytes() / 1e6:.0f} MB; `systemctl start` took {started_s:.1f} s; "
+              f"another user's first answer came after {took_ms:.0f} ms")
 
 
 def test_the_pages_commands_for_one_machine_do_what_it_says(quiet):
