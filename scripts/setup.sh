@@ -93,5 +93,8 @@ install_apt_packages "${packages[@]}"
 mkdir -p "$BATON_DEPS_DIR"
 unpack_wheel "$UCX_WHEEL" "$UCX_SHA256" ucx
 unpack_wheel "$GOOGLEAPIS_WHEEL" "$GOOGLEAPIS_SHA256" googleapis
-[ -n "$build_only" ] || { unpack_prometheus && make_test_venv; }
+if [ -z "$build_only" ]; then
+  unpack_prometheus
+  make_test_venv
+fi
 say "ready"
