@@ -1,0 +1,50 @@
+# cmake -DOUTPUT=x.cc -DSOURCE_DIR=dir -DFILES=a.html;b.js -P embed_files.cmake: writes a C++ source with the files as
+# raw strings, for dashboard/assets.h. index.html is the path "/". The strings are as short as every compiler accepts.
+set(MOST_BYTES 60000)
+set(TYPE_html "text/html; charset=utf-8")
+set(TYPE_js "text/javascript; charset=utf-8")
+set(TYPE_css "text/css; charset=utf-8")
+
+set(table "")
+foreach(name IN LISTS FILES)
+  set(file "${SOURCE_DIR}/${name}")
+  file(SIZE "${file}" size)
+  if(size GREATER MOST_BYTES)
+    message(FATAL_ERROR "${file} has more than ${MOST_BYTES} bytes: divide it")
+  endif()
+  file(READ "${file}" text)
+  string(FIND "${text}" ")baton_asset\"" at)
+  if(NOT at EQUAL -1)
+    message(FATAL_ERROR "${file} has the text that ends its string in C++")
+  endif()
+  file(SHA256 "${file}" sha256)
+  string(REGEX MATCH "[a-z]+$" extension "${name}")
+  if(NOT DEFINED TYPE_${extension})
+    message(FATAL_ERROR "${file}: no content type is known for .${extension}")
+  endif()
+  if(name STREQUAL "index.html")
+    set(path "/")
+  else()
+    set(path "/${name}")
+  endif()
+  string(APPEND table "    {\"${path}\", \"${TYPE_${extension}}\",\n"
+         "     R\"baton_asset(${text})baton_asset\"sv,\n     \"${sha256}\"},\n")
+endforeach()
+
+file(WRITE "${OUTPUT}" "// Written by cmake/embed_files.cmake.
+#include \"dashboard/assets.h\"
+
+namespace baton::dashboard {
+namespace {
+
+using std::string_view_literals::operator\"\"sv;
+
+constexpr Asset kAssets[] = {
+${table}};
+
+}  // namespace
+
+std::span<const Asset> Assets() { return kAssets; }
+
+}  // namespace baton::dashboard
+")
