@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Takes the pictures of the dashboard that the pages show.
+
+take_pictures.py [TARGET] [--out FOLDER] [--scenario NAME]: TARGET is HOST:PORT of a router's admin port. Without it
+the pictures show a synthetic cluster. Writes dashboard-dark.png, -light.png, -requests.png and -phone.png.
+"""
+
+import argparse
+import contextlib
+import pathlib
+
+from browser import browser
+from fake_events import SOURCE_DIR, FakeRouter, start_scenario
+
+# (name, width, height, phone, theme, the section at the top or nothing)
+PICTURES = (
+    ("dark", 1440, 1000, False, "dark", None),
+    ("light", 1440, 1000, False, "light", None),
+    ("requests", 1440, 1000, False, "dark", "#requests"),
+    ("phone", 390, 844, True, "dark", None),
+)
+
+
+def take(page, target, folder, name, width, height, phone, theme, section):
+    page.prefer(prefers_color_scheme=theme)
+    page.open(target, width, height, phone, 2 if phone else 1)
+    page.wait(lambda: page.js("return window.batonDebug?.received().snapshotAt ?? 0"), "a snapshot")
+    # Two more snapshots, so that rates and the course of the transfers are there.
+    first = page.js("return batonDebug.received().snapshotAt")
+    page.wait(lambda: page.js("return batonDebug.received().snapshotAt") >= first + 2_000, "two more snapshots")
+    if section:
+        page.show(section)
+    page.frames(5)
+    file = folder / f"dashboard-{name}.png"
+    page.driver.save_screenshot(str(file))
+    print(f"{file}: {file.stat().st_size / 1024:.0f} KiB")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("target", nargs="?", help="HOST:PORT of a router's admin port")
+    parser.add_argument("--out", type=pathlib.Path, default=SOURCE_DIR / "docs/pictures")
+    parser.add_argument("--scenario", default="steady", help="of the synthetic cluster")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        target = arguments.target
+        if target is None:
+            router = stack.enter_context(FakeRouter())
+            stack.enter_context(start_scenario(router, arguments.scenario))
+            target = router.address
+        page = stack.enter_context(browser())
+        for picture in PICTURES:
+            take(page, target, arguments.out, *picture)
+
+
+if __name__ == "__main__":
+    main()
