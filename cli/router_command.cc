@@ -63,7 +63,6 @@ void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::GenerationServi
 
 absl::Status Run(const RouterCommandFlags& flags) {
   AdminPort admin_port(flags.admin, flags.listen.bind, flags.listen.AdminPort(), "router");
-  BATON_RETURN_IF_ERROR(admin_port.Start());
   BATON_ASSIGN_OR_RETURN(const router::ServedModel model, LoadServedModel(flags.model, flags.served_model_name));
   admin_port.SetBuildInfo({.model = model.name});
   BATON_ASSIGN_OR_RETURN(const auto telemetry,
@@ -73,6 +72,7 @@ absl::Status Run(const RouterCommandFlags& flags) {
                                                   .writes_access_log = flags.router.access_log,
                                                   .traces_content = flags.router.trace_content},
                                                  MonotonicClock(), admin_port));
+  BATON_RETURN_IF_ERROR(admin_port.Start());
   router::DispatcherOptions options;
   options.max_queued_jobs = flags.router.max_queued_jobs;
   options.placing.local_prefill_tokens = flags.router.local_prefill_tokens;

@@ -7,9 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/process_memory.h"
 #include "common/random.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "router/dashboard_routes.h"
 #include "telemetry/otel_settings.h"
 #include "telemetry/otlp_exporter.h"
 
@@ -19,9 +21,9 @@ namespace {
 // How long the router waits at its end for the collector to take the last spans.
 constexpr int64_t kFlushMs = 2'000;
 
-int64_t ThreadCpuNs() {
+int64_t CpuNs(clockid_t clock) {
   timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  clock_gettime(clock, &time);
   return time.tv_sec * kNsPerSecond + time.tv_nsec;
 }
 
@@ -32,6 +34,7 @@ absl::StatusOr<std::unique_ptr<RouterTelemetry>> RouterTelemetry::Create(const R
   std::unique_ptr<RouterTelemetry> telemetry(new RouterTelemetry(options, clock, admin));
   BATON_RETURN_IF_ERROR(telemetry->StartTracing(options));
   telemetry->AddOwnMetrics();
+  telemetry->AddDashboard();
   return telemetry;
 }
 
@@ -40,6 +43,11 @@ RouterTelemetry::RouterTelemetry(const RouterTelemetryOptions& options, const Cl
       admin_(admin),
       model_(options.metrics.model),
       request_metrics_(options.metrics, *registry_),
+      dashboard_({.objective = {.ttft_ms = static_cast<double>(options.metrics.ttft_target_ms),
+                                .itl_ms = static_cast<double>(options.metrics.itl_target_ms)},
+                  .version = kVersion,
+                  .model = options.metrics.model},
+                 clock, [this] { return Cost(); }),
       observers_{.clock = clock, .observers = {&request_metrics_}, .records_content = options.traces_content} {
   if (options.writes_access_log) observers_.observers.push_back(&access_log_);
 }
@@ -88,16 +96,43 @@ void RouterTelemetry::AddOwnMetrics() {
   });
   own->AddCounter("baton_telemetry_cpu_seconds_total",
                   "CPU time of the threads that serve the admin port and export spans.", [this]() -> double {
-                    const int64_t admin_ns = admin_.server() == nullptr ? 0 : admin_.server()->cpu_ns();
-                    const int64_t export_ns = exporter_ == nullptr ? 0 : exporter_->cpu_ns();
-                    return static_cast<double>(admin_ns + export_ns) / kNsPerSecond;
+                    return static_cast<double>(TelemetryCpuNs()) / kNsPerSecond;
                   });
+  own->AddGauge("baton_dashboard_viewers", "Pages that follow the dashboard's events.",
+                [this]() -> double { return dashboard_.viewers(); });
+  own->AddCounter("baton_dashboard_bytes_total", "Bytes of events that dashboards were sent.",
+                  [this]() -> double { return static_cast<double>(Cost().event_bytes); });
   admin_.AddSources({registry_, own});
+}
+
+void RouterTelemetry::AddDashboard() {
+  telemetry::AdminServer* const server = admin_.server();
+  if (server == nullptr) return;
+  observers_.observers.push_back(&dashboard_);
+  router::AddDashboardRoutes(*server);
+  server->AddEventStream("/events", [this](std::shared_ptr<telemetry::EventStream> viewer) {
+    dashboard_.AddViewer(std::move(viewer));
+  });
+}
+
+int64_t RouterTelemetry::TelemetryCpuNs() const {
+  const int64_t admin_ns = admin_.server() == nullptr ? 0 : admin_.server()->cpu_ns();
+  return admin_ns + (exporter_ == nullptr ? 0 : exporter_->cpu_ns());
+}
+
+router::CostView RouterTelemetry::Cost() const {
+  router::CostView cost = {.cpu_ns = CpuNs(CLOCK_PROCESS_CPUTIME_ID),
+                           .telemetry_cpu_ns = TelemetryCpuNs(),
+                           .rss_bytes = ResidentBytesBesidesFiles()};
+  if (admin_.server() != nullptr) cost.event_bytes = static_cast<int64_t>(admin_.server()->stats().event_bytes);
+  return cost;
 }
 
 void RouterTelemetry::Observe(router::RouterLoop& loop) {
   loop.SetObserver(router::kViewIntervalMs, [this](const router::Dispatcher& dispatcher) {
-    views_.Publish(router::MakeView(dispatcher, clock_.Now(), ThreadCpuNs()));
+    router::RouterView view = router::MakeView(dispatcher, clock_.Now(), CpuNs(CLOCK_THREAD_CPUTIME_ID));
+    if (admin_.server() != nullptr) dashboard_.OnView(view);
+    views_.Publish(std::move(view));
   });
 }
 

@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/rpc/connection_gate.h"
 #include "router/access_log.h"
+#include "router/dashboard.h"
 #include "router/generation_service.h"
 #include "router/observed_request.h"
 #include "router/request_metrics.h"
@@ -60,6 +61,10 @@ class RouterTelemetry {
 
   absl::Status StartTracing(const RouterTelemetryOptions& options);
   void AddOwnMetrics();
+  void AddDashboard();
+  // Of the threads that serve the admin port and export spans.
+  int64_t TelemetryCpuNs() const;
+  router::CostView Cost() const;
 
   const Clock& clock_;
   AdminPort& admin_;
@@ -68,6 +73,7 @@ class RouterTelemetry {
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   router::RequestMetrics request_metrics_;
   router::AccessLog access_log_;
+  router::Dashboard dashboard_;
   std::unique_ptr<telemetry::SpanExporter> exporter_;
   std::optional<router::RequestTracer> tracer_;
   router::RequestObservers observers_;

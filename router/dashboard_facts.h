@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "router/request_outcome.h"
+
 namespace baton::router {
 
-enum class RequestOutcome { kOk, kCancelled, kDeadline, kRefused, kUnavailable, kFailed };
 
 // In the order in which they follow each other; they add up to the whole request.
 enum class Phase { kQueue, kAdmission, kPrefill, kTransfer, kDecode, kNetwork };
@@ -44,7 +45,7 @@ struct EndedRequest {
   int64_t transfer_bytes = 0;
 };
 
-struct WorkerView {
+struct DashboardWorker {
   // Its incarnation: 32 hex digits. Never its membership, which proves who speaks.
   std::string id;
   int64_t pid = 0;
@@ -97,7 +98,7 @@ struct ClusterView {
   // Since the router started, those of running requests included.
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
-  std::vector<WorkerView> workers;
+  std::vector<DashboardWorker> workers;
   std::vector<TransferPair> transfers;
   CostView cost;
 };

@@ -102,7 +102,7 @@ SnapshotRates DashboardFeed::RatesSince(const ClusterView& view, TimeNs now) {
       counters_.empty() ? 0 : static_cast<double>(now - counters_.back().at) / static_cast<double>(kNsPerSecond);
   absl::flat_hash_map<std::string, int64_t> steps;
   rates.steps_per_s.reserve(view.workers.size());
-  for (const WorkerView& worker : view.workers) {
+  for (const DashboardWorker& worker : view.workers) {
     std::optional<double>& rate = rates.steps_per_s.emplace_back();
     if (!worker.steps) continue;
     const auto before = steps_.find(worker.id);

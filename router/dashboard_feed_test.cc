@@ -40,7 +40,7 @@ EndedRequest Ended(int64_t number, RequestOutcome outcome = RequestOutcome::kOk)
 
 ClusterView View(int viewers = 1) { return {.serving = true, .cost = {.viewers = viewers}}; }
 
-WorkerView Worker(int number) {
+DashboardWorker Worker(int number) {
   return {.id = absl::StrCat(absl::Hex(number, absl::kZeroPad16), std::string(16, 'e')),
           .pid = 4'000 + number,
           .role = "decode",
@@ -159,7 +159,7 @@ TEST_F(DashboardFeedTest, TheLongestHistoryFitsWhatAnEventStreamHolds) {
   ClusterView view = View(0);
   view.waits_for = longest;
   for (int i = 0; i < kMaxWorkers; ++i) {
-    WorkerView worker = Worker(i);
+    DashboardWorker worker = Worker(i);
     worker.address = worker.admin = worker.group = longest;
     view.workers.push_back(worker);
   }

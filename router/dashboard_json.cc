@@ -20,24 +20,6 @@ Json ToJson(const Quantiles& quantiles) { return {{"p50", Rounded(quantiles.p50)
 
 std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-const char* NameOf(RequestOutcome outcome) {
-  switch (outcome) {
-    case RequestOutcome::kOk:
-      return "ok";
-    case RequestOutcome::kCancelled:
-      return "cancelled";
-    case RequestOutcome::kDeadline:
-      return "deadline";
-    case RequestOutcome::kRefused:
-      return "refused";
-    case RequestOutcome::kUnavailable:
-      return "unavailable";
-    case RequestOutcome::kFailed:
-      break;
-  }
-  return "failed";
-}
-
 Json HeadlineJson(const SnapshotFacts& facts) {
   const WindowSummary& window = facts.window;
   return {{"window_s", Rounded(window.window_s)},
@@ -64,7 +46,7 @@ Json PhasesJson(const PhaseMeans& phases) {
   return json;
 }
 
-Json WorkerJson(const WorkerView& worker, const std::optional<double>& steps_per_s) {
+Json WorkerJson(const DashboardWorker& worker, const std::optional<double>& steps_per_s) {
   return {{"id", Text(worker.id)},
           {"pid", worker.pid},
           {"role", Text(worker.role)},
@@ -115,7 +97,7 @@ std::string RequestJson(const EndedRequest& request) {
   return Dump({{"id", Text(request.id)},
                {"trace_id", Text(request.trace_id)},
                {"end_ms", request.end_unix_ms},
-               {"outcome", NameOf(request.outcome)},
+               {"outcome", RequestOutcomeName(request.outcome)},
                {"finish", Text(request.finish)},
                {"error", Text(request.error)},
                {"prompt_tokens", request.prompt_tokens},

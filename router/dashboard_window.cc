@@ -6,6 +6,9 @@
 namespace baton::router {
 namespace {
 
+// An objective of 0 is none.
+bool Keeps(double ms, double objective_ms) { return objective_ms == 0 || ms <= objective_ms; }
+
 float TakeRank(std::vector<float>& values, double share) {
   const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(values.size())));
   const auto nth = values.begin() + static_cast<std::ptrdiff_t>(std::max<size_t>(rank, 1) - 1);
@@ -24,7 +27,7 @@ Quantiles QuantilesOf(std::vector<float>& values) {
 bool DashboardWindow::IsWithinObjective(const EndedRequest& request) const {
   // A request of one token has no time between tokens that could be too long.
   return request.outcome == RequestOutcome::kOk && request.ttft_ms.has_value() &&
-         *request.ttft_ms <= objective_.ttft_ms && request.itl_ms.value_or(0) <= objective_.itl_ms;
+         Keeps(*request.ttft_ms, objective_.ttft_ms) && Keeps(request.itl_ms.value_or(0), objective_.itl_ms);
 }
 
 void DashboardWindow::Add(TimeNs now, const EndedRequest& request) {

@@ -2,7 +2,6 @@
 #ifndef BATON_ROUTER_REQUEST_RECORD_H_
 #define BATON_ROUTER_REQUEST_RECORD_H_
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,18 +11,10 @@
 #include "common/clock.h"
 #include "common/ids.h"
 #include "router/generation.h"
+#include "router/request_outcome.h"
 #include "telemetry/trace_context.h"
 
 namespace baton::router {
-
-// How a request ended, as its client sees it.
-enum class RequestOutcome : uint8_t { kOk, kCancelled, kDeadline, kRefused, kUnavailable, kFailed };
-inline constexpr std::array kRequestOutcomes = {RequestOutcome::kOk,      RequestOutcome::kCancelled,
-                                                RequestOutcome::kDeadline, RequestOutcome::kRefused,
-                                                RequestOutcome::kUnavailable, RequestOutcome::kFailed};
-// "ok", "cancelled", ...
-const char* RequestOutcomeName(RequestOutcome outcome);
-RequestOutcome OutcomeOf(const absl::Status& status);
 
 // The request's place in a trace.
 struct RequestTrace {
