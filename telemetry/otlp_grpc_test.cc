@@ -230,9 +230,6 @@ TEST(OtlpGrpc, ACollectorThatIsGoneIsAnErrorThatMayPass) {
   const SendResult gone = SendByGrpc(GrpcSettingsFor(free_port));
   EXPECT_EQ(gone.status.code(), absl::StatusCode::kUnavailable);
   EXPECT_TRUE(gone.retryable);
-  OtlpSettings unknown = GrpcSettingsFor(1);
-  unknown.endpoint.host = "no.such.host.invalid";
-  EXPECT_TRUE(SendByGrpc(unknown).retryable);
   HttpReceiver web([](const std::string&) { return HttpAnswer("200 OK", ""); });
   EXPECT_FALSE(SendByGrpc(GrpcSettingsFor(web.port()), "spans", 1000).status.ok()) << "a server of another protocol";
 }
@@ -260,13 +257,12 @@ TEST(OtlpGrpc, CancelEndsASendThatRunsAndEachLaterOne) {
 }
 
 TEST(OtlpGrpc, TlsTrustsTheNamedAuthorityAlone) {
-  const SelfSigned certificate = MakeSelfSigned("localhost");
+  const SelfSigned certificate = MakeSelfSigned("IP:127.0.0.1");
   const std::string file = testing::TempDir() + "/otlp_grpc_" + std::to_string(getpid()) + ".pem";
   std::ofstream(file) << certificate.certificate;
   GrpcReceiver receiver({}, &certificate);
   OtlpSettings settings = GrpcSettingsFor(receiver.port());
   settings.endpoint.tls = true;
-  settings.endpoint.host = "localhost";
   EXPECT_FALSE(SendByGrpc(settings, "spans", 3000).status.ok()) << "the system does not know this authority";
   settings.certificate_file = file;
   const SendResult good = SendByGrpc(settings);

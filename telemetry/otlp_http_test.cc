@@ -218,7 +218,7 @@ class TextFile {
 };
 
 TEST(OtlpHttp, TlsTrustsTheNamedAuthorityAndItsHostAlone) {
-  const SelfSigned certificate = MakeSelfSigned("localhost");
+  const SelfSigned certificate = MakeSelfSigned("DNS:localhost");
   const TextFile file(certificate.certificate);
   HttpReceiver receiver([](const std::string&) { return HttpAnswer("200 OK", "", kProtobufLine); }, &certificate);
   OtlpSettings settings = SettingsFor(receiver.port());

@@ -44,7 +44,7 @@ SelfSigned MakeSelfSigned(const std::string& name) {
                              0);
   X509_set_issuer_name(certificate.get(), subject);
   AddExtension(certificate.get(), NID_basic_constraints, "critical,CA:TRUE");
-  AddExtension(certificate.get(), NID_subject_alt_name, "DNS:" + name);
+  AddExtension(certificate.get(), NID_subject_alt_name, name);
   BATON_CHECK(X509_sign(certificate.get(), key.get(), EVP_sha256()) > 0);
   return {.key = ToPem([&](BIO* bio) {
             return PEM_write_bio_PrivateKey(bio, key.get(), nullptr, nullptr, 0, nullptr, nullptr);

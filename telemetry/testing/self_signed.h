@@ -12,7 +12,7 @@ struct SelfSigned {
   std::string certificate;
 };
 
-// For the host `name` alone, valid for an hour.
+// For the one host that `name` names as certificates do, "DNS:localhost" or "IP:127.0.0.1". Valid for an hour.
 SelfSigned MakeSelfSigned(const std::string& name);
 
 }  // namespace baton::telemetry
