@@ -5,6 +5,7 @@ which compiles for minutes, runs only when BATON_FULL_TESTS is 1, and so does th
 tree's own build gives the package.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.parse
 
 import pytest
 
@@ -26,6 +28,8 @@ from test_install import MODEL, STORE
 PAGE = shell_commands("docs/containers.md", SOURCE_DIR)
 DOCKERFILE = SOURCE_DIR / "deploy/docker/Dockerfile"
 IMAGE = "localhost/baton:latest"
+# scripts/setup.sh unpacks Debian's.
+PROMETHEUS = pathlib.Path(os.environ.get("BATON_DEPS_DIR") or engines.CACHE_DIR / "deps") / "prometheus/prometheus"
 UID = 65532
 MODEL_FILE = (STORE / f"{MODEL}.gguf").resolve()
 MAX_ADDED_BYTES = 60 << 20
@@ -254,6 +258,8 @@ def test_compose_runs_a_cluster_whose_kv_goes_through_shared_memory(engine, imag
         assert "Paris" in generate(engine)
         assert users_of_pool(engine, services[1]) == 2
 
+        scrape(engine, ["router:9464", "prefill:9464", "decode:9464"])
+
         # Who starts anew has another address, and finds the same shared memory.
         for name, service in (("prefill", services[1]), ("router", services[0])):
             project.compose("restart", name)
@@ -263,6 +269,33 @@ def test_compose_runs_a_cluster_whose_kv_goes_through_shared_memory(engine, imag
         project.compose("stop")
         assert [service.state["ExitCode"] for service in services] == [0, 0, 0]
         project.compose(*down)
+
+
+def get(engine, url):
+    """The JSON that a published port answers with; None while it does not."""
+    script = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())"
+    result = subprocess.run(engine.enter(sys.executable, "-c", script, url), capture_output=True, text=True, check=False)
+    return json.loads(result.stdout)["data"] if result.returncode == 0 else None
+
+
+def scrape(engine, targets):
+    """Debian's Prometheus, with the command and the files of the compose file's, scrapes all of them and has the rules."""
+    service = compose.rendered()["services"]["prometheus"]
+    files = [f"--volume={volume['source']}:{volume['target']}:ro" for volume in service["volumes"]
+             if volume["type"] == "bind"]
+    engine.podman("run", "--detach", "--name=prometheus", "--network=baton_default", "--publish=127.0.0.1:9090:9090",
+                  *HARDENED, "--user=65534", "--tmpfs=/prometheus:mode=1777", f"--volume={PROMETHEUS}:/bin/prometheus:ro",
+                  "--entrypoint=/bin/prometheus", *files, engines.BASE, *service["command"])
+    up = "http://127.0.0.1:9090/api/v1/query?query=" + urllib.parse.quote('up{job="baton"} == 1')
+
+    def scraped():
+        series = (get(engine, up) or {"result": []})["result"]
+        return {one["metric"]["instance"] for one in series} == set(targets)
+
+    wait_until(scraped, 30, f"Prometheus scrapes {targets}: {engine.container('prometheus').log()}")
+    groups = get(engine, "http://127.0.0.1:9090/api/v1/rules")["groups"]
+    assert groups
+    engine.podman("rm", "--force", "--time=0", "prometheus")
 
 
 def users_of_pool(engine, container):
