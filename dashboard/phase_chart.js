@@ -29,6 +29,7 @@ export class PhaseChart {
   #buckets = [];
   #seconds = 1;
   #nowMs = 0;
+  #edgeMs = 0;
   // The start of the bucket that is read, or null.
   #reading = null;
 
@@ -50,8 +51,11 @@ export class PhaseChart {
     const {context} = prepared, width = prepared.width - AXIS_PX, bottom = prepared.height - BELOW_PX;
     this.#seconds = Math.max(1, Math.ceil((LEAST_BAR_PX * SPAN_S) / width));
     this.#nowMs = snapshots.at(-1)?.t ?? 0;
-    const oldest = this.#nowMs - SPAN_S * 1000;
-    this.#buckets = bucketed(snapshots.filter((snapshot) => snapshot.t > oldest), this.#seconds);
+    const length = this.#seconds * 1000;
+    // The right edge is where the newest bar ends, so that all of it is in the chart.
+    this.#edgeMs = Math.floor(this.#nowMs / length) * length + length;
+    const oldest = this.#edgeMs - SPAN_S * 1000;
+    this.#buckets = bucketed(snapshots.filter((snapshot) => snapshot.t >= oldest), this.#seconds);
     const panels = FORMS[this.form], free = bottom - ABOVE_PX - BETWEEN_PX * (panels.length - 1);
     let top = ABOVE_PX;
     for (const panel of panels) {
@@ -64,7 +68,7 @@ export class PhaseChart {
   }
 
   #x(startMs, width) {
-    return width - ((this.#nowMs - startMs) / 1000 / SPAN_S) * width;
+    return width - ((this.#edgeMs - startMs) / 1000 / SPAN_S) * width;
   }
 
   #drawPanel(plot, {indices, title, relative}) {
@@ -145,7 +149,7 @@ export class PhaseChart {
 
   #bucketAt(x) {
     const width = this.canvas.clientWidth - AXIS_PX;
-    const time = this.#nowMs - ((width - x) / width) * SPAN_S * 1000;
+    const time = this.#edgeMs - ((width - x) / width) * SPAN_S * 1000;
     return this.#buckets.find(({start}) => start <= time && time < start + this.#seconds * 1000)?.start ?? null;
   }
 
