@@ -25,6 +25,8 @@ PROMPTLY = {"OTEL_BSP_SCHEDULE_DELAY": "50"}
 PROMPT = "The capital of France is"
 PARENT = "00-{:032x}-{:016x}-01"
 DELAY_MS = 50
+# What the same work may differ by in two clusters: on a machine of one's own, and beside others.
+TOLERANCE_MS = 2 if FULL else 20
 
 
 def environment(endpoint, **more):
@@ -172,4 +174,4 @@ def test_a_delay_shows_in_its_phase_and_in_no_other(phase, role, point):
     added_ms = dict(zip(PHASES, (with_ms - without_ms for with_ms, without_ms in zip(times_ms[True], times_ms[False]))))
     print(f"{point} of {role}: " + ", ".join(f"{name} {ms:+.2f} ms" for name, ms in added_ms.items()))
     for name, ms in added_ms.items():
-        assert abs(ms - (DELAY_MS if name == phase else 0)) < 2, added_ms
+        assert abs(ms - (DELAY_MS if name == phase else 0)) < TOLERANCE_MS, added_ms

@@ -27,7 +27,7 @@ SCRAPES = 6
 SCRAPED_TIMEOUT_S = 60
 SCRAPE_TIMEOUT_S = 10
 # A series of one of these begins with its first event, because its source is not known before.
-BY_SOURCE = "baton_transfer_"
+BY_SOURCE = ("baton_transfer_", "baton_transfers_")
 BEGINS_WITH_A_FAILURE = {"baton_transfer_failures_total"}
 
 
