@@ -102,7 +102,10 @@ class Engine:
                                                      stores=stores)}
         for name, text in texts.items():
             (self.folder / name).write_text(text)
-        self.environment = {**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf"),
+        # The caches that a Dockerfile mounts lie in TMPDIR.
+        (self.folder / "temporary").mkdir(exist_ok=True)
+        self.environment = {**os.environ, "TMPDIR": str(self.folder / "temporary"),
+                            "CONTAINERS_CONF": str(self.folder / "containers.conf"),
                             "CONTAINERS_STORAGE_CONF": str(self.folder / "storage.conf")}
 
     def __enter__(self):
@@ -214,8 +217,12 @@ def _bases(namespaces, folder):
 @contextlib.contextmanager
 def container_engine(folder):
     """An Engine that has BASE, and the tree of a fresh machine as `machine_tree`."""
-    with Namespaces() as namespaces:
-        kept = _bases(namespaces, folder / "base")
-        with Engine(namespaces, folder / "engine", stores=[kept / "images"]) as engine:
-            engine.machine_tree = kept / "machine"
-            yield engine
+    try:
+        with Namespaces() as namespaces:
+            kept = _bases(namespaces, folder / "base")
+            with Engine(namespaces, folder / "engine", stores=[kept / "images"]) as engine:
+                engine.machine_tree = kept / "machine"
+                yield engine
+    finally:
+        # Hundreds of megabytes, of which pytest would keep those of the last runs.
+        shutil.rmtree(folder)

@@ -38,7 +38,9 @@ MIN_POOL_BYTES = 64 << 20
 # It loads the model; and nobody waits for an address that is gone.
 RESTART_TIMEOUT_S = 8
 LEFTOVERS = ["/var/lib/apt/lists", "/var/cache/apt", "/var/log", "/packages"]
-HARDENED = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges"]
+# Podman would make places for temporary files, as Docker does not.
+READ_ONLY = "--read-only-tmpfs=false"
+HARDENED = ["--read-only", READ_ONLY, "--cap-drop=ALL", "--security-opt=no-new-privileges"]
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 LEFT_OUT = ["pulling debian:12-slim and nvidia/cuda", "Grafana, Jaeger and the published image of Prometheus"]
 if not FULL:
@@ -151,7 +153,8 @@ def fill_volume(engine, name):
 def test_a_container_without_rights_serves_as_process_1_and_drains(engine, image, capsys):
     fill_volume(engine, "models")
     began = time.monotonic()
-    engine.podman(*command_of_page("run --detach"))
+    run, *words = command_of_page("run --detach")
+    engine.podman(run, READ_ONLY, *words)
     one = engine.container("baton")
     one.await_healthy()
     assert "Paris" in generate(engine)

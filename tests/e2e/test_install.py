@@ -12,7 +12,7 @@ import zipfile
 import pytest
 
 from cluster import BINARY, SOURCE_DIR, Cluster, children_of, run_baton
-from installation import BUILD_DIR, install_by_script, make_package
+from installation import BUILD_DIR, install, install_by_script, make_package
 
 CACHE_DIR = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
 STORE = pathlib.Path(os.environ.get("BATON_MODEL_STORE") or
@@ -83,6 +83,20 @@ def test_installed_files_name_no_folder_of_the_builder(tree):
     for path in tree.rglob("*"):
         if path.is_file():
             assert a_path.search(path.read_bytes()) is None, path
+
+
+def test_units_run_the_folders_own_program_with_its_own_flags_which_stay(tmp_path):
+    install(tmp_path)
+    units = list((tmp_path / "lib/systemd/system").iterdir())
+    assert {unit.name for unit in units} == {"baton.service", "baton-router.service", "baton-worker@.service"}
+    flags = tmp_path / "etc/baton/baton.yaml"
+    for unit in units:
+        (command,) = re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)
+        assert re.fullmatch(rf"{tmp_path}/bin/baton \S+ --config {flags}", command)
+        assert not re.search(r"@[A-Z]+@", unit.read_text())
+    flags.write_text("threads: 3\n")
+    install(tmp_path)
+    assert flags.read_text() == "threads: 3\n"
 
 
 def test_the_package_is_small_and_owned_by_root_and_names_what_it_needs(package):
