@@ -1,0 +1,62 @@
+{{/* Arguments of the processes, one a line, as YAML. */}}
+
+{{/* The flags of a map, in alphabetic order. `false` leaves a switch out. */}}
+{{- define "baton.flags" -}}
+{{- range $name, $value := . }}
+{{- if kindIs "bool" $value }}
+{{- if $value }}
+- --{{ $name }}
+{{- end }}
+{{- else if kindIs "float64" $value }}
+- {{ printf "--%s=%d" $name (int64 $value) | quote }}
+{{- else }}
+- {{ printf "--%s=%v" $name $value | quote }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* What router and workers have in common. Arguments: root, settings. */}}
+{{- define "baton.commonArguments" -}}
+{{- $values := .root.Values }}
+- --bind={{ $values.bind }}
+- --admin-port={{ int $values.ports.admin }}
+- --model={{ include "baton.modelPath" .root }}
+{{- with $values.model.servedName }}
+- --served-model-name={{ . }}
+{{- end }}
+- --drain-timeout-ms={{ int64 .settings.drain.timeoutMs }}
+{{- end -}}
+
+{{- define "baton.routerArguments" -}}
+{{- $values := .root.Values -}}
+- router
+{{- include "baton.commonArguments" . }}
+- --grpc-port={{ int $values.ports.grpc }}
+- --cluster-port={{ int $values.ports.cluster }}
+{{- with .settings.adminHosts }}
+- {{ printf "--admin-hosts=%s" (join "," .) | quote }}
+{{- end }}
+{{- if and $values.tracing.enabled $values.tracing.content }}
+- --trace-content
+{{- end }}
+{{- include "baton.flags" .settings.flags }}
+{{- end -}}
+
+{{/* Arguments: root, settings of a pool. A worker listens on all addresses, so that `kubectl port-forward` reaches it, and
+tells the others the pod's own. */}}
+{{- define "baton.workerArguments" -}}
+{{- $values := .root.Values -}}
+- {{ .settings.role }}-worker
+- --router={{ include "baton.objectName" (dict "root" .root "suffix" "cluster") }}:{{ int $values.ports.cluster }}
+{{- include "baton.commonArguments" . }}
+- --advertise={{ ternary "[$(POD_IP)]" "$(POD_IP)" (eq $values.bind "[::]") }}
+- --grpc-port={{ int $values.ports.worker }}
+- --transfer-ports={{ int $values.ports.transfer.first }}-{{ int $values.ports.transfer.last }}
+- --numerics={{ $values.model.numerics }}
+- --weights={{ $values.model.weights }}
+- --kv-dtype={{ $values.model.kvDtype }}
+{{- if not (hasKey .settings.flags "threads") }}
+- --threads={{ include "baton.wholeCpus" .settings.resources.limits.cpu }}
+{{- end }}
+{{- include "baton.flags" .settings.flags }}
+{{- end -}}

@@ -1,0 +1,93 @@
+{{/* How the model gets into a pod: a volume, and an init container where something has to be brought. */}}
+
+{{- define "baton.modelVolume" -}}
+{{- $model := .Values.model -}}
+- name: model
+  {{- if eq $model.source "pvc" }}
+  persistentVolumeClaim:
+    claimName: {{ $model.pvc.claimName }}
+    readOnly: true
+  {{- else if and (eq $model.source "image") (eq $model.image.mode "volume") }}
+  image:
+    reference: {{ include "baton.image" (dict "root" . "image" $model.image "tag" "") }}
+    pullPolicy: {{ $model.image.pullPolicy }}
+  {{- else if $model.cache.volume }}
+  {{- toYaml $model.cache.volume | nindent 2 }}
+  {{- else }}
+  emptyDir:
+    sizeLimit: {{ $model.cache.sizeLimit }}
+  {{- end }}
+{{- end -}}
+
+{{- define "baton.modelMount" -}}
+- name: model
+  mountPath: {{ .Values.model.mountPath }}
+  readOnly: true
+  {{- if and (eq .Values.model.source "pvc") .Values.model.pvc.subPath }}
+  subPath: {{ .Values.model.pvc.subPath }}
+  {{- end }}
+{{- end -}}
+
+{{/* Arguments: root, settings. Nothing when the model needs no bringing. */}}
+{{- define "baton.modelInitContainers" -}}
+{{- $root := .root -}}
+{{- $model := .root.Values.model -}}
+{{- $copied := and (eq $model.source "image") (eq $model.image.mode "copy") -}}
+{{- if or $copied (has $model.source (list "fetch" "download")) -}}
+- name: model
+  {{- if eq $model.source "fetch" }}
+  {{- $image := mergeOverwrite (deepCopy $root.Values.image) (deepCopy .settings.image) (deepCopy $model.fetch.image) }}
+  image: {{ include "baton.image" (dict "root" $root "image" $image "tag" $root.Chart.AppVersion) }}
+  imagePullPolicy: {{ $image.pullPolicy }}
+  command: [baton, fetch-model, {{ $model.fetch.name }}]
+  env:
+    - name: BATON_MODEL_STORE
+      value: {{ $model.mountPath }}
+    - name: HOME
+      value: /tmp
+    {{- with $model.fetch.env }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- else if eq $model.source "download" }}
+  image: {{ include "baton.image" (dict "root" $root "image" $model.download.image "tag" "") }}
+  imagePullPolicy: {{ default "IfNotPresent" $model.download.image.pullPolicy }}
+  # A container that starts again finds the file of its predecessor, or begins anew.
+  command:
+    - sh
+    - -ec
+    - |
+      if echo "$SHA256  $TARGET" | sha256sum -c - >/dev/null 2>&1; then exit 0; fi
+      curl --fail --silent --show-error --location --retry 5 --retry-connrefused --output "$TARGET.part" "$URL"
+      echo "$SHA256  $TARGET.part" | sha256sum -c - || { rm -f "$TARGET.part"; exit 1; }
+      mv "$TARGET.part" "$TARGET"
+  env:
+    - name: URL
+      value: {{ $model.download.url | quote }}
+    - name: SHA256
+      value: {{ $model.download.sha256 | quote }}
+    - name: TARGET
+      value: {{ include "baton.modelPath" $root | quote }}
+    {{- with $model.download.env }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- else }}
+  image: {{ include "baton.image" (dict "root" $root "image" $model.image "tag" "") }}
+  imagePullPolicy: {{ $model.image.pullPolicy }}
+  command: [sh, -ec, 'cp -RL "$SOURCE/." "$TARGET/"']
+  env:
+    - name: SOURCE
+      value: {{ $model.image.path | quote }}
+    - name: TARGET
+      value: {{ $model.mountPath | quote }}
+  {{- end }}
+  resources:
+    {{- toYaml $model.initResources | nindent 4 }}
+  securityContext:
+    {{- toYaml .settings.containerSecurityContext | nindent 4 }}
+  volumeMounts:
+    - name: model
+      mountPath: {{ $model.mountPath }}
+    - name: tmp
+      mountPath: /tmp
+{{- end -}}
+{{- end -}}

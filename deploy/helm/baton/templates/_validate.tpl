@@ -1,0 +1,135 @@
+{{/* What the schema cannot say. Each message names the value, says what is wrong, and what to do. */}}
+
+{{- define "baton.validate" -}}
+{{- $errors := list -}}
+{{- if ne (int .Values.router.replicas) 1 -}}
+{{- $errors = append $errors "router.replicas: a cluster has one router, because all its workers join one. Set it to 1; pools of workers give more capacity" -}}
+{{- end -}}
+{{- if not (regexMatch "^[a-z]" (include "baton.fullname" .)) -}}
+{{- $errors = append $errors (printf "the release's name %q begins with no letter, but names of services have to: set fullnameOverride" .Release.Name) -}}
+{{- end -}}
+{{- $errors = concat $errors (include "baton.validatePools" . | fromJsonArray) (include "baton.validateModel" . | fromJsonArray) (include "baton.validateRest" . | fromJsonArray) -}}
+{{- if $errors -}}
+{{- fail (printf "\n\nThe values do not fit together:\n- %s\n" (join "\n- " $errors)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "baton.validatePools" -}}
+{{- $errors := list -}}
+{{- $roles := include "baton.roles" . | splitList " " -}}
+{{- if not (or (has "prefill" $roles) (has "mixed" $roles)) -}}
+{{- $errors = append $errors "pools: no enabled pool computes prompts. Add one whose role is prefill or mixed" -}}
+{{- end -}}
+{{- if not (or (has "decode" $roles) (has "mixed" $roles)) -}}
+{{- $errors = append $errors "pools: no enabled pool generates. Add one whose role is decode or mixed" -}}
+{{- end -}}
+{{- range $name, $settings := include "baton.pools" . | fromJson -}}
+{{- if has $name (list "router" "cluster" "test") -}}
+{{- $errors = append $errors (printf "pools.%s: the chart has an object of this name. Choose another name" $name) -}}
+{{- end -}}
+{{- $scaling := $settings.autoscaling -}}
+{{- if and (ne $scaling.kind "none") (gt (int $scaling.minReplicas) (int $scaling.maxReplicas)) -}}
+{{- $errors = append $errors (printf "pools.%s.autoscaling: minReplicas (%d) is above maxReplicas (%d)" $name (int $scaling.minReplicas) (int $scaling.maxReplicas)) -}}
+{{- end -}}
+{{- if and (eq $scaling.kind "keda") (not $scaling.metrics) (not $scaling.keda.serverAddress) -}}
+{{- $errors = append $errors (printf "pools.%s.autoscaling.keda.serverAddress: KEDA needs the address of Prometheus, such as http://prometheus-operated.monitoring:9090" $name) -}}
+{{- end -}}
+{{- $strategy := $settings.strategy -}}
+{{- if and (has (toString $strategy.maxSurge) (list "0" "0%")) (has (toString $strategy.maxUnavailable) (list "0" "0%")) -}}
+{{- $errors = append $errors (printf "pools.%s.strategy: with maxSurge and maxUnavailable both 0 no pod could ever be replaced" $name) -}}
+{{- end -}}
+{{- if not (or (hasKey $settings.resources.limits "cpu") (hasKey $settings.flags "threads")) -}}
+{{- $errors = append $errors (printf "pools.%s: without resources.limits.cpu nothing says how many threads a worker has. Set the limit, or flags.threads" $name) -}}
+{{- end -}}
+{{- $kvMemory := include "baton.bytes" (index $settings.flags "kv-memory" | default "512MiB") | int64 -}}
+{{- $shm := include "baton.bytes" $settings.shmSize | int64 -}}
+{{- $limit := include "baton.bytes" (default "0" $settings.resources.limits.memory) | int64 -}}
+{{- if and (gt $limit 0) (ge (add $kvMemory $shm) $limit) -}}
+{{- $errors = append $errors (printf "pools.%s: flags.kv-memory (%v) and shmSize (%s) leave nothing of resources.limits.memory (%v) to the model. Raise the limit or lower kv-memory" $name (index $settings.flags "kv-memory") $settings.shmSize $settings.resources.limits.memory) -}}
+{{- end -}}
+{{- $errors = concat $errors (include "baton.validatePod" (dict "where" (printf "pools.%s" $name) "settings" $settings "root" $) | fromJsonArray) -}}
+{{- end -}}
+{{- $errors = concat $errors (include "baton.validatePod" (dict "where" "router" "settings" (include "baton.router" . | fromJson) "root" $) | fromJsonArray) -}}
+{{- toJson $errors -}}
+{{- end -}}
+
+{{/* Arguments: where, settings, root. */}}
+{{- define "baton.validatePod" -}}
+{{- $errors := list -}}
+{{- $grace := int64 .settings.terminationGracePeriodSeconds -}}
+{{- $needed := include "baton.drainSeconds" .settings | int64 -}}
+{{- if and (gt $grace 0) (lt $grace $needed) -}}
+{{- $errors = append $errors (printf "%s.terminationGracePeriodSeconds: %d s would kill streams that may still run. drain.preStopSeconds (%d) and drain.timeoutMs (%d) need %d s: leave it at 0, or lower drain.timeoutMs" .where $grace (int .settings.drain.preStopSeconds) (int64 .settings.drain.timeoutMs) $needed) -}}
+{{- end -}}
+{{- if not (hasKey .settings.resources.limits "memory") -}}
+{{- $errors = append $errors (printf "%s.resources.limits.memory: it is missing. Without it a pod could take the memory of its whole node" .where) -}}
+{{- end -}}
+{{- $image := mergeOverwrite (deepCopy .root.Values.image) (deepCopy .settings.image) -}}
+{{- if and (eq (toString $image.tag) "latest") (not $image.digest) -}}
+{{- $errors = append $errors (printf "%s: the image's tag latest names no version that could be rolled back to. Give a version, or a digest" .where) -}}
+{{- end -}}
+{{- toJson $errors -}}
+{{- end -}}
+
+{{- define "baton.validateModel" -}}
+{{- $errors := list -}}
+{{- $model := .Values.model -}}
+{{- if and (has $model.source (list "pvc" "image")) (not $model.file) -}}
+{{- $errors = append $errors (printf "model.file: model.source %s does not say which file it is. Give the .gguf file or the directory below %s" $model.source $model.mountPath) -}}
+{{- end -}}
+{{- if and (eq $model.source "pvc") (not $model.pvc.claimName) -}}
+{{- $errors = append $errors "model.pvc.claimName: it is missing. Name the PersistentVolumeClaim that holds the model" -}}
+{{- end -}}
+{{- if eq $model.source "image" -}}
+{{- if not $model.image.repository -}}
+{{- $errors = append $errors "model.image.repository: it is missing. Name the image that holds the model" -}}
+{{- end -}}
+{{- if or (eq $model.image.tag "latest") (and (not $model.image.tag) (not $model.image.digest)) -}}
+{{- $errors = append $errors "model.image: give a tag that is not latest, or a digest: all pods need the same model" -}}
+{{- end -}}
+{{- end -}}
+{{- if eq $model.source "download" -}}
+{{- if not $model.download.url -}}
+{{- $errors = append $errors "model.download.url: it is missing. Give the URL of a .gguf file" -}}
+{{- end -}}
+{{- if not $model.download.sha256 -}}
+{{- $errors = append $errors "model.download.sha256: it is missing. Without it a pod would run whatever came" -}}
+{{- end -}}
+{{- if eq (toString $model.download.image.tag) "latest" -}}
+{{- $errors = append $errors "model.download.image.tag: latest names no version. Give one, or a digest" -}}
+{{- end -}}
+{{- end -}}
+{{- if and (eq $model.numerics "fp32") (not (has $model.kvDtype (list "auto" "f32"))) -}}
+{{- $errors = append $errors (printf "model.kvDtype: %s does not go with numerics fp32. Set it to auto or f32" $model.kvDtype) -}}
+{{- end -}}
+{{- if and (eq $model.numerics "exact") (eq $model.kvDtype "f32") -}}
+{{- $errors = append $errors "model.kvDtype: f32 does not go with numerics exact. Set it to auto, bf16 or int8" -}}
+{{- end -}}
+{{- toJson $errors -}}
+{{- end -}}
+
+{{- define "baton.validateRest" -}}
+{{- $errors := list -}}
+{{- $ports := .Values.ports -}}
+{{- if lt (sub $ports.transfer.last $ports.transfer.first) 2 -}}
+{{- $errors = append $errors (printf "ports.transfer: a worker needs three ports, but first (%d) and last (%d) leave fewer" (int $ports.transfer.first) (int $ports.transfer.last)) -}}
+{{- end -}}
+{{- range $name, $port := dict "worker" $ports.worker "admin" $ports.admin -}}
+{{- if and (ge (int $port) (int $ports.transfer.first)) (le (int $port) (int $ports.transfer.last)) -}}
+{{- $errors = append $errors (printf "ports.%s: %d lies in ports.transfer, which a worker uses for KV blocks" $name (int $port)) -}}
+{{- end -}}
+{{- end -}}
+{{- if or (lt (list $ports.grpc $ports.cluster $ports.admin | uniq | len) 3) (eq (int $ports.worker) (int $ports.admin)) -}}
+{{- $errors = append $errors "ports: one process cannot listen twice at the same port. Give grpc, cluster and admin, and worker and admin, different ones" -}}
+{{- end -}}
+{{- if and .Values.tracing.enabled (not .Values.tracing.endpoint) -}}
+{{- $errors = append $errors "tracing.endpoint: it is missing. Give the address of the collector, such as http://otel-collector.observability:4317" -}}
+{{- end -}}
+{{- if and .Values.monitoring.podMonitor.enabled .Values.monitoring.serviceMonitor.enabled -}}
+{{- $errors = append $errors "monitoring: podMonitor and serviceMonitor would both scrape every pod. Enable one of them" -}}
+{{- end -}}
+{{- if and .Values.inferencePool.enabled (not .Values.inferencePool.endpointPicker.name) -}}
+{{- $errors = append $errors "inferencePool.endpointPicker.name: it is missing. Name the service of the endpoint picker that you run" -}}
+{{- end -}}
+{{- toJson $errors -}}
+{{- end -}}
