@@ -1,0 +1,181 @@
+"""Values that cannot work are refused before anything is installed, by a message that names the value and helps."""
+
+import helm_python as helm
+import pytest
+
+from rendering import CHART_DIR, LONG_RELEASE, RELEASE, Release, chart, problem_of
+
+SHA256 = "0123456789abcdef" * 4
+
+# What is wrong, and what the message says of it.
+WRONG = {
+    "a key that does not exist": ({"rooter": {}}, "additional properties 'rooter' not allowed"),
+    "a misspelt key of a pool": ({"pools": {"decode": {"replica": 2}}}, "at '/pools/decode': additional properties 'replica'"),
+    "a misspelt flag": ({"workers": {"flags": {"kv-memroy": "1GiB"}}}, "additional properties 'kv-memroy' not allowed"),
+    "a flag that the chart sets itself": (
+        {"router": {"flags": {"grpc-port": 1}}}, "at '/router/flags': additional properties 'grpc-port'"),
+    "a flag of the wrong process": (
+        {"router": {"flags": {"max-seqs": 4}}}, "at '/router/flags': additional properties 'max-seqs'"),
+    "a flag out of range": ({"workers": {"flags": {"max-seqs": 4096}}}, "/max-seqs': maximum: got 4,096, want 1,024"),
+    "threads for each core of the node": ({"workers": {"flags": {"threads": 0}}}, "/threads': minimum: got 0, want 1"),
+    "a size without its unit": ({"workers": {"flags": {"kv-memory": "512"}}}, "'512' does not match pattern"),
+    "a role that does not exist": (
+        {"pools": {"decode": {"role": "decoder"}}}, "value must be one of 'prefill', 'decode', 'mixed'"),
+    "a pool without a role": ({"pools": {"more": {}}}, "at '/pools/more': missing property 'role'"),
+    "a pool whose name cannot be an object's": ({"pools": {"My_Pool": {"role": "mixed"}}}, "invalid propertyName 'My_Pool'"),
+    "a pool with the router's name": ({"pools": {"router": {"role": "mixed"}}}, "pools.router: the chart has an object"),
+    "text for a number": ({"pools": {"decode": {"replicas": "2"}}}, "at '/pools/decode/replicas': got string, want integer"),
+    "a level of logging that does not exist": (
+        {"router": {"flags": {"log-level": "trace"}}}, "value must be one of 'debug', 'info', 'warn', 'error'"),
+    "two routers": ({"router": {"replicas": 2}}, "router.replicas: a cluster has one router"),
+    "nobody who computes prompts": ({"pools": {"prefill": None}}, "no enabled pool computes prompts. Add one"),
+    "nobody who generates": ({"pools": {"decode": {"enabled": False}}}, "no enabled pool generates. Add one"),
+    "no pools at all": ({"pools": {"prefill": None, "decode": None}}, "no enabled pool computes prompts"),
+    "a grace period that cuts streams": (
+        {"pools": {"decode": {"terminationGracePeriodSeconds": 30}}},
+        "pools.decode.terminationGracePeriodSeconds: 30 s would kill streams that may still run. drain.preStopSeconds (5) and "
+        "drain.timeoutMs (120000) need 135 s"),
+    "a grace period of the router that does": (
+        {"router": {"terminationGracePeriodSeconds": 134}}, "router.terminationGracePeriodSeconds: 134 s"),
+    "a KV pool beyond the memory": (
+        {"workers": {"flags": {"kv-memory": "2GiB"}}},
+        "pools.decode: flags.kv-memory (2GiB) and shmSize (64Mi) leave nothing of resources.limits.memory (2Gi)"),
+    "shared memory beyond the memory": ({"workers": {"shmSize": "2Gi"}}, "shmSize (2Gi) leave nothing"),
+    "no limit of memory": (
+        {"defaults": {"resources": {"limits": {"memory": None}}}, "workers": {"resources": {"limits": {"memory": None}}}},
+        "pools.decode.resources.limits.memory: it is missing"),
+    "no number of threads": (
+        {"defaults": {"resources": {"limits": {"cpu": None}}}, "workers": {"resources": {"limits": {"cpu": None}}}},
+        "pools.decode: without resources.limits.cpu nothing says how many threads"),
+    "an image that is not a version": ({"image": {"tag": "latest"}}, "router: the image's tag latest names no version"),
+    "a digest that is none": ({"image": {"digest": "sha256:12"}}, "at '/image/digest': 'sha256:12' does not match"),
+    "a claim without a file": (
+        {"model": {"source": "pvc", "pvc": {"claimName": "models"}}}, "model.file: model.source pvc does not say which file"),
+    "a claim without a name": ({"model": {"source": "pvc", "file": "m.gguf"}}, "model.pvc.claimName: it is missing"),
+    "an image of a model without a name": (
+        {"model": {"source": "image", "file": "m.gguf", "image": {"tag": "1"}}}, "model.image.repository: it is missing"),
+    "an image of a model that changes": (
+        {"model": {"source": "image", "file": "m.gguf", "image": {"repository": "m", "tag": "latest"}}},
+        "model.image: give a tag that is not latest"),
+    "a download without a digest": (
+        {"model": {"source": "download", "download": {"url": "https://example.com/m.gguf"}}},
+        "model.download.sha256: it is missing"),
+    "a download by an unknown protocol": (
+        {"model": {"source": "download", "download": {"url": "s3://bucket/m.gguf", "sha256": SHA256}}},
+        "'s3://bucket/m.gguf' does not match pattern"),
+    "a model that cannot be fetched": ({"model": {"fetch": {"name": "gpt"}}}, "must be one of 'smollm2-135m-instruct', "),
+    "a path out of the volume": ({"model": {"source": "pvc", "file": "/etc/passwd"}}, "at '/model/file'"),
+    "a KV type that the numerics exclude": (
+        {"model": {"numerics": "fp32", "kvDtype": "int8"}}, "model.kvDtype: int8 does not go with numerics fp32"),
+    "a KV type of the other numerics": ({"model": {"kvDtype": "f32"}}, "model.kvDtype: f32 does not go with numerics exact"),
+    "two ports in one": ({"ports": {"admin": 50051}}, "ports: one process cannot listen twice at the same port"),
+    "a port among those for blocks": ({"ports": {"worker": 50075}}, "ports.worker: 50075 lies in ports.transfer"),
+    "too few ports for blocks": ({"ports": {"transfer": {"last": 50071}}}, "ports.transfer: a worker needs three ports"),
+    "a port that does not exist": ({"ports": {"grpc": 70000}}, "at '/ports/grpc': maximum: got 70,000, want 65,535"),
+    "traces for nobody": ({"tracing": {"enabled": True}}, "tracing.endpoint: it is missing"),
+    "a protocol of traces that does not exist": (
+        {"tracing": {"protocol": "http/json"}}, "value must be one of 'grpc', 'http/protobuf'"),
+    "two monitors": (
+        {"monitoring": {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}},
+        "podMonitor and serviceMonitor would both scrape every pod"),
+    "an inference pool without a picker": (
+        {"inferencePool": {"enabled": True}}, "inferencePool.endpointPicker.name: it is missing"),
+    "an autoscaler that is upside down": (
+        {"pools": {"decode": {"autoscaling": {"kind": "hpa", "minReplicas": 5}}}},
+        "pools.decode.autoscaling: minReplicas (5) is above maxReplicas (4)"),
+    "KEDA without Prometheus": (
+        {"pools": {"decode": {"autoscaling": {"kind": "keda"}}}}, "pools.decode.autoscaling.keda.serverAddress: KEDA needs"),
+    "pods that can never be replaced": (
+        {"workers": {"strategy": {"maxSurge": "0%"}}}, "with maxSurge and maxUnavailable both 0 no pod"),
+    "a use of KV beyond all of it": (
+        {"workers": {"autoscaling": {"targets": {"kvUsage": 80}}}}, "/kvUsage': maximum: got 80, want 1"),
+    "a setting that is not UCX's": ({"workers": {"ucx": {"NET_DEVICES": "eth0"}}}, "invalid propertyName 'NET_DEVICES'"),
+    "a peer that is none": ({"networkPolicy": {"clients": [{"cidr": "10.0.0.0/8"}]}}, "properties 'cidr' not allowed"),
+    "an interval without its unit": (
+        {"monitoring": {"podMonitor": {"interval": "15"}}}, "'15' does not match pattern"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_values_are_refused_in_words(what):
+    values, expected = WRONG[what]
+    problem = problem_of(values)
+    assert problem is not None, "they are taken"
+    assert expected in problem
+    # What the chart itself says comes without the machinery of templates.
+    assert "executing" not in problem and "nil pointer" not in problem
+
+
+def test_all_that_does_not_fit_is_said_at_once():
+    problem = problem_of({"router": {"replicas": 3}, "ports": {"admin": 50051}, "tracing": {"enabled": True}})
+    assert all(word in problem for word in ("router.replicas", "ports:", "tracing.endpoint"))
+
+
+def test_a_release_whose_name_begins_with_a_digit_needs_another_name():
+    with pytest.raises(Exception, match="begins with no letter.*set fullnameOverride"):
+        chart().render({}, name="7b")
+    assert Release({"fullnameOverride": "seven"}, "7b").named("Service", "seven-router")
+
+
+def test_an_account_of_ones_own_is_used():
+    values = {"serviceAccount": {"create": False, "name": "mine"}}
+    release = Release(values)
+    assert not release.of_kind("ServiceAccount")
+    assert {pod.spec["serviceAccountName"] for pod in release.pods} == {"mine"}
+    assert {pod.spec["serviceAccountName"] for pod in Release({"serviceAccount": {"create": False}}).pods} == {"default"}
+
+
+def test_pools_override_workers_and_workers_override_defaults():
+    values = {
+        "defaults": {"shmSize": "32Mi", "tmpSize": "1Mi", "priorityClassName": "low"},
+        "workers": {"tmpSize": "2Mi", "priorityClassName": "middle", "flags": {"max-seqs": 8, "no-prefix-cache": True}},
+        "pools": {"decode": {"priorityClassName": "high", "flags": {"max-seqs": 16, "no-prefix-cache": False}}},
+    }
+    pods = {pod.command: pod for pod in Release(values).serving_pods}
+    assert {name: pod.spec["priorityClassName"] for name, pod in pods.items()} == {
+        "router": "low", "prefill-worker": "middle", "decode-worker": "high"}
+    sizes = lambda pod, volume: [one["emptyDir"]["sizeLimit"] for one in pod.spec["volumes"] if one["name"] == volume]
+    assert sizes(pods["decode-worker"], "shm") == ["32Mi"] and sizes(pods["decode-worker"], "tmp") == ["2Mi"]
+    assert sizes(pods["router"], "tmp") == ["1Mi"]
+    assert pods["prefill-worker"].flag("max-seqs") == "8" and pods["decode-worker"].flag("max-seqs") == "16"
+    # A switch that is off is not given.
+    assert pods["prefill-worker"].flag("no-prefix-cache") == "" and pods["decode-worker"].flag("no-prefix-cache") is None
+
+
+def test_large_numbers_stay_numbers():
+    values = {"defaults": {"drain": {"timeoutMs": 86_400_000}, "podSecurityContext": {"runAsUser": 1_000_650_000}}}
+    for pod in Release(values).serving_pods:
+        assert pod.flag("drain-timeout-ms") == "86400000"
+        assert pod.spec["terminationGracePeriodSeconds"] == 86_415
+        assert pod.spec["securityContext"]["runAsUser"] == 1_000_650_000
+
+
+@pytest.mark.parametrize("limit, threads", [(1, 1), ("1", 1), (2.5, 2), ("1500m", 1), ("500m", 1), ("12", 12), (32, 32)])
+def test_threads_follow_the_limit_of_the_cpu(limit, threads):
+    (pod,) = [pod for pod in Release({"workers": {"resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": limit}}}}).pods
+              if pod.command == "decode-worker"]
+    assert pod.flag("threads") == str(threads)
+
+
+def workloads(values, of=None, name=RELEASE):
+    return {one["metadata"]["name"]: one["spec"] for one in Release(values, name, of=of).of_kind("Deployment")}
+
+
+@pytest.mark.parametrize("name", [RELEASE, LONG_RELEASE])
+def test_no_value_that_may_change_touches_a_selector(name):
+    changed = {
+        "commonLabels": {"team": "other"}, "image": {"tag": "9.9.9"}, "model": {"servedName": "other"},
+        "defaults": {"podLabels": {"a": "b", "baton/workload": "router", "app.kubernetes.io/instance": "x"}},
+        "pools": {"prefill": {"role": "mixed"}, "decode": {"flags": {"max-seqs": 3}, "replicas": 7}},
+    }
+    before, after = workloads({}, name=name), workloads(changed, name=name)
+    assert before.keys() == after.keys()
+    for its_name, spec in before.items():
+        assert spec["selector"] == after[its_name]["selector"]
+        assert spec["selector"]["matchLabels"].items() <= after[its_name]["template"]["metadata"]["labels"].items()
+
+
+def test_a_new_version_of_the_chart_alone_starts_no_pod_again(tmp_path):
+    with helm.Chart.load(helm.package(CHART_DIR, destination=tmp_path, version="99.0.0")) as newer:
+        assert newer.version == "99.0.0"
+        assert workloads({}, of=newer) == workloads({})
