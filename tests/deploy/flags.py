@@ -6,10 +6,6 @@ import re
 
 from cluster import run_baton
 
-# Flags that the chart gives and the binary does not have yet. A flag that it has by now may not stay here.
-NOT_BUILT_YET = frozenset({"access-log", "admin-hosts", "admin-port", "advertise", "itl-target-ms", "log-format",
-                           "trace-content", "transfer-ports"})
-
 
 @dataclasses.dataclass(frozen=True)
 class Flag:
@@ -32,7 +28,7 @@ class Flag:
 def flags_of(command):
     """The flags of a subcommand by name, without dashes."""
     text = run_baton(*command.split(), "--help").stdout
-    found = re.findall(r"^ +(?:-\w,)?--([a-z][a-z0-9-]*)(?:,--[a-z-]+)*(?: ([A-Z]+)(?::(.*?))?)?(?:=\S*)? *(?:\(Env:|$|  )",
+    found = re.findall(r"^ +(?:-\w,)?--([a-z][a-z0-9-]*)(?:,--[a-z-]+)*(?: ([A-Z]+)(?: \.\.\.|:(.*?))?)?(?:=\S*)? *(?:\(Env:|$|  )",
                        text, re.MULTILINE)
     assert len(found) > 3, f"the help of {command} has another form: {text}"
     return {name: Flag(values or kind) for name, kind, values in found if name != "help"}

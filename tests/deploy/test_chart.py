@@ -136,10 +136,14 @@ def test_the_charts_version_of_baton_is_the_projects():
 
 
 def test_the_package_holds_dashboards_and_rules_and_renders_alike(tmp_path):
-    with helm.Chart.load(helm.package(CHART_DIR, destination=tmp_path)) as packed:
-        folders = {pathlib.Path(file["name"]).parent.name for file in packed.files}
-        assert {"dashboards", "rules"} <= folders
-        assert not any(file["name"].startswith("ci/") for file in packed.files)
+    archive = helm.package(CHART_DIR, destination=tmp_path)
+    with helm.Chart.load(archive) as packed:
+        names = {file["name"] for file in packed.files}
+        linked = {f"files/dashboards/{path.name}" for path in (SOURCE_DIR / "deploy/grafana").glob("*.json")}
+        linked |= {f"files/rules/{path.name}" for path in (SOURCE_DIR / "deploy/prometheus").glob("*.yaml")}
+        assert names == linked | {".helmignore", "README.md"}
+        # A release keeps the chart in a Secret of at most 1 MiB.
+        assert pathlib.Path(archive).stat().st_size < 200_000
         assert Release(SETS["full"], of=packed).objects == release_of("full").objects
 
 

@@ -2,13 +2,11 @@
 pods are evicted and when a deployment starts its pods again."""
 
 import concurrent.futures
-import copy
-import dataclasses
 import json
 import os
 import pathlib
 import re
-import time
+import urllib.request
 
 import pytest
 import yaml
@@ -18,7 +16,6 @@ import pods
 from client import Client, Load, Oracle
 from cluster import run_baton, tokenize_prose, wait_until
 from connections import Watch, listening_ports
-from flags import NOT_BUILT_YET
 from installation import install
 from policies import Party, Policies
 from quantities import number_of
@@ -37,29 +34,12 @@ def model_store():
     return pathlib.Path(os.environ.get("BATON_MODEL_STORE") or pathlib.Path(home) / "baton/models")
 
 
-def without_what_is_not_built(pod):
-    """The pod without the flags of NOT_BUILT_YET, and with what can stand for them. It goes when that set is empty."""
-    container = copy.deepcopy(pod.main)
-    container["args"] = [arg for arg in container["args"] if arg.removeprefix("--").split("=")[0] not in NOT_BUILT_YET]
-    if "advertise" in NOT_BUILT_YET:
-        container["args"] = [arg.replace("--bind=0.0.0.0", "--bind=$(POD_IP)") for arg in container["args"]]
-    if "transfer-ports" in NOT_BUILT_YET and pod.transfer_ports:
-        ports = f"{pod.transfer_ports[0]}-{pod.transfer_ports[-1]}"
-        container["env"].append({"name": containers.PORT_RANGE, "value": ports})
-    if "admin-port" in NOT_BUILT_YET and pod.is_long_lived:
-        for kind in ("startup", "liveness"):
-            del container[f"{kind}Probe"]["httpGet"]
-            container[f"{kind}Probe"]["tcpSocket"] = {"port": "grpc"}
-    return dataclasses.replace(pod, spec={**pod.spec, "containers": [container]})
-
-
 class Deployed:
     """A release whose pods run, one of each role."""
 
     def __init__(self, kubelet, release, runtime):
         self.kubelet, self.release, self.is_isolated = kubelet, release, runtime.is_isolated
-        self.templates = {pod.command.removesuffix("-worker"): without_what_is_not_built(pod) for pod in release.pods}
-        self.declared_ports = {pod.owner: pod.listens for pod in release.serving_pods}
+        self.templates = {pod.command.removesuffix("-worker"): pod for pod in release.pods}
         self.watch = Watch(kubelet)
 
     def start(self, *roles):
@@ -127,10 +107,9 @@ def load(deployed, client):
     return lambda: Load(client, oracle, requests, streams=6)
 
 
-def test_it_says_what_it_runs_without(deployed, capsys):
+def test_it_says_what_it_runs_in(deployed, capsys):
     with capsys.disabled():
-        print(f"\nflags of the chart that are not built yet: {', '.join(sorted(NOT_BUILT_YET)) or 'none'}")
-        print("pods have namespaces of their own" if deployed.is_isolated
+        print("\npods have namespaces of their own" if deployed.is_isolated
               else "no namespaces: pods are processes at loopback addresses, with --transport tcp")
 
 
@@ -206,10 +185,14 @@ def test_deployments_start_their_pods_again_all_at_once_and_no_request_fails(dep
     deployed.await_members(new)
 
 
-def test_nobody_was_lost_or_killed(deployed):
+def test_workers_left_by_draining_and_no_pod_would_have_been_killed(deployed):
     assert not [problem for pod in deployed.kubelet.pods for problem in pod.problems]
-    log = deployed.pod("router").container.log()
-    assert "lost" not in log and "gave up" not in log, log
+    assert {"liveness", "readiness"} <= {kind for pod in deployed.kubelet.pods for kind, count in pod.answers.items() if count}
+    router = deployed.pod("router")
+    with urllib.request.urlopen(f"http://{router.address}:{router.pod.flag('admin-port')}/metrics", timeout=WAIT_S) as page:
+        losses = re.findall(r'^baton_worker_losses_total{(.*)} (\d+)', page.read().decode(), re.MULTILINE)
+    left = {labels: int(count) for labels, count in losses if int(count) > 0}
+    assert sum(left.values()) == 2 * len(WORKERS) and all('reason="drained"' in labels for labels in left), left
 
 
 def test_kv_crossed_the_network_between_pods(deployed):
@@ -224,7 +207,7 @@ def test_pods_listen_at_the_ports_that_the_chart_names_alone(deployed):
         pytest.skip("without namespaces the machine's own ports are among them")
     for pod in deployed.kubelet.pods:
         open_ports = listening_ports(pod)
-        assert open_ports and open_ports <= deployed.declared_ports[pod.pod.owner], pod.name
+        assert open_ports and open_ports <= pod.pod.listens, pod.name
 
 
 def test_every_connection_that_was_made_is_one_that_the_policies_allow(deployed):

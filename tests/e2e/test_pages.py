@@ -49,6 +49,8 @@ SKIPPED = [
 # Pages that need more than one machine, or another one, have tests of their own.
 WALKED_ELSEWHERE = {"docs/several_machines.md": "test_several_machines.py walks this page",
                     "docs/containers.md": "tests/deploy/test_images.py walks this page",
+                    "docs/kubernetes.md": "it needs a cluster of Kubernetes; tests/deploy/test_kubernetes_page.py reads it, and "
+                                          "test_rendered_pods.py runs the pods",
                     "docs/systemd.md": "tests/deploy/test_units.py walks this page"}
 
 # What a command must have printed, by its beginning.

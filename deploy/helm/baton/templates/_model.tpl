@@ -36,8 +36,10 @@
 {{- if or $copied (has $model.source (list "fetch" "download")) -}}
 - name: model
   {{- if eq $model.source "fetch" }}
-  {{- $image := mergeOverwrite (deepCopy $root.Values.image) (deepCopy .settings.image) (deepCopy $model.fetch.image) }}
-  image: {{ include "baton.image" (dict "root" $root "image" $image "tag" $root.Chart.AppVersion) }}
+  {{- $values := $root.Values }}
+  {{- $tag := printf "%s-fetch" (default $root.Chart.AppVersion $values.image.tag) }}
+  {{- $image := mergeOverwrite (omit $values.image "tag" "digest") $model.fetch.image }}
+  image: {{ include "baton.image" (dict "root" $root "image" $image "tag" $tag) }}
   imagePullPolicy: {{ $image.pullPolicy }}
   command: [baton, fetch-model, {{ $model.fetch.name }}]
   env:
