@@ -59,10 +59,9 @@ RouterTelemetry::~RouterTelemetry() {
 
 absl::Status RouterTelemetry::StartTracing(const RouterTelemetryOptions& options) {
   std::vector<std::string> warnings;
-  const telemetry::OtelSettings settings =
-      telemetry::ReadOtelSettings(telemetry::ProcessEnvironment(),
-                                  {.service_name = "baton-router", .resource = {{"service.version", kVersion}}},
-                                  warnings);
+  const telemetry::OtelSettings settings = telemetry::ReadOtelSettings(
+      telemetry::ProcessEnvironment(), {.service_name = "baton-router", .resource = {{"service.version", kVersion}}},
+      warnings);
   for (const std::string& warning : warnings) spdlog::warn(warning);
   BATON_ASSIGN_OR_RETURN(exporter_, telemetry::StartOtlpExporter(settings));
   if (exporter_ == nullptr) {
@@ -79,9 +78,8 @@ absl::Status RouterTelemetry::StartTracing(const RouterTelemetryOptions& options
 void RouterTelemetry::AddOwnMetrics() {
   auto own = std::make_shared<telemetry::CallbackMetrics>();
   const auto spans = [this](auto read) {
-    return [this, read]() -> double {
-      return exporter_ == nullptr ? 0 : static_cast<double>(read(exporter_->counts()));
-    };
+    return
+        [this, read]() -> double { return exporter_ == nullptr ? 0 : static_cast<double>(read(exporter_->counts())); };
   };
   using telemetry::SpanCounts;
   const char* const help = "Spans by what became of them.";
@@ -95,9 +93,8 @@ void RouterTelemetry::AddOwnMetrics() {
     return samples;
   });
   own->AddCounter("baton_telemetry_cpu_seconds_total",
-                  "CPU time of the threads that serve the admin port and export spans.", [this]() -> double {
-                    return static_cast<double>(TelemetryCpuNs()) / kNsPerSecond;
-                  });
+                  "CPU time of the threads that serve the admin port and export spans.",
+                  [this]() -> double { return static_cast<double>(TelemetryCpuNs()) / kNsPerSecond; });
   own->AddGauge("baton_dashboard_viewers", "Pages that follow the dashboard's events.",
                 [this]() -> double { return dashboard_.viewers(); });
   own->AddCounter("baton_dashboard_bytes_total", "Bytes of events that dashboards were sent.",
@@ -110,9 +107,8 @@ void RouterTelemetry::AddDashboard() {
   if (server == nullptr) return;
   observers_.observers.push_back(&dashboard_);
   router::AddDashboardRoutes(*server);
-  server->AddEventStream("/events", [this](std::shared_ptr<telemetry::EventStream> viewer) {
-    dashboard_.AddViewer(std::move(viewer));
-  });
+  server->AddEventStream(
+      "/events", [this](std::shared_ptr<telemetry::EventStream> viewer) { dashboard_.AddViewer(std::move(viewer)); });
 }
 
 int64_t RouterTelemetry::TelemetryCpuNs() const {

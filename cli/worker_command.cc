@@ -60,11 +60,13 @@ void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
   AddEngineFlags(*command, flags->engine);
   AddListenFlags(*command, flags->listen, 0);
   AddAdminFlags(*command, flags->admin, "0");
-  command->add_option("--advertise", flags->advertise,
-                      "host by which router and workers reach this worker; by default that of --bind")
+  command
+      ->add_option("--advertise", flags->advertise,
+                   "host by which router and workers reach this worker; by default that of --bind")
       ->group(kAddressGroup);
-  command->add_option("--transfer-ports", flags->transfer_ports,
-                      "FIRST-LAST: the TCP ports at which KV is read; a worker takes two, and one more while it starts")
+  command
+      ->add_option("--transfer-ports", flags->transfer_ports,
+                   "FIRST-LAST: the TCP ports at which KV is read; a worker takes two, and one more while it starts")
       ->check(PortRange());
   // `baton serve` shows its own progress, and its workers none.
   command->add_flag("--supervised", flags->supervised)->group(kInternalGroup);
@@ -80,7 +82,8 @@ void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
 }  // namespace
 
 void AddWorkerCommands(CLI::App& app, int& exit_code) {
-  AddWorkerCommand(app, {pb::WORKER_ROLE_PREFILL, "prefill-worker", "prefill", "computes prompts and hands their KV over"},
+  AddWorkerCommand(app,
+                   {pb::WORKER_ROLE_PREFILL, "prefill-worker", "prefill", "computes prompts and hands their KV over"},
                    exit_code);
   AddWorkerCommand(app, {pb::WORKER_ROLE_DECODE, "decode-worker", "decode", "pulls KV and generates"}, exit_code);
   AddWorkerCommand(app, {pb::WORKER_ROLE_MIXED, "mixed-worker", "mixed", "does both, on one pool"}, exit_code);

@@ -1,5 +1,5 @@
-// Delays that a test plants at a few points of the program, to see whether what is measured shows them where they belong:
-// BATON_TEST_DELAYS=transfer=50,step=50, in milliseconds. Without that variable a point costs one comparison.
+// Delays that a test plants at a few points of the program, to see whether what is measured shows them where they
+// belong: BATON_TEST_DELAYS=transfer=50,step=50, in milliseconds. Without that variable a point costs one comparison.
 #ifndef BATON_COMMON_TEST_DELAY_H_
 #define BATON_COMMON_TEST_DELAY_H_
 

@@ -116,9 +116,9 @@ absl::StatusOr<std::unique_ptr<CoreArbiter>> CoreArbiter::Open(int fd, const Cor
 CoreArbiter::~CoreArbiter() { munmap(&shared_, sizeof(Shared)); }
 
 void CoreArbiter::Enter() {
-  const bool is_next = Take(
-      shared_.next, next_holder_,
-      {.max_wait_ns = options_.max_wait_ns, .silence_ns = kNextSilenceFactor * options_.silence_ns}, nullptr);
+  const bool is_next =
+      Take(shared_.next, next_holder_,
+           {.max_wait_ns = options_.max_wait_ns, .silence_ns = kNextSilenceFactor * options_.silence_ns}, nullptr);
   // One that is not next has others before it, who may take the cores again and again: it waits for one period.
   const int64_t max_wait_ns = is_next ? options_.max_wait_ns : options_.period_ns;
   granted_ = Take(shared_.cores, cores_holder_, {.max_wait_ns = max_wait_ns, .silence_ns = options_.silence_ns},

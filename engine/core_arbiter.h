@@ -18,9 +18,9 @@
 //                      |                                                   |        | waits no more
 //
 // A holder shows life when it enters, when it leaves and, while it computes, with every ShouldYield or ShowLife. So a
-// stopped process costs each of its neighbours silence_ns once, and the cores have one holder at a time again once it goes
-// on. Whoever is next shows life too while it waits; the others behind it wait longer for that, because each wait that
-// they begin anew puts them at the end of their queue.
+// stopped process costs each of its neighbours silence_ns once, and the cores have one holder at a time again once it
+// goes on. Whoever is next shows life too while it waits; the others behind it wait longer for that, because each wait
+// that they begin anew puts them at the end of their queue.
 //
 // So a lone request uses all cores in each phase. While prefill and decode compete, prefill's quantum ends one period
 // after decode's last turn began, so that streams run evenly however long a turn takes.
@@ -62,7 +62,6 @@ struct CoreArbiterOptions {
 
 // Whoever is next may be silent for so many times as long as a holder.
 inline constexpr int kNextSilenceFactor = 5;
-
 
 // Shared memory with no name, for every process of one supervisor: give the descriptor to the children. The caller
 // closes it. INTERNAL as the system says.

@@ -182,11 +182,8 @@ TEST_F(CoreArbiterTest, OneHolderAtATime) {
   constexpr int kSteps = 2000;
   std::atomic<int> inside{0};
   const auto work = [&](bool yields) {
-    const auto arbiter = Open({.yields = yields,
-                               .period_ns = 0,
-                               .min_quantum_ns = 0,
-                               .decode_tokens_pause_ns = 0,
-                               .silence_ns = kPatientNs});
+    const auto arbiter = Open(
+        {.yields = yields, .period_ns = 0, .min_quantum_ns = 0, .decode_tokens_pause_ns = 0, .silence_ns = kPatientNs});
     for (int i = 0; i < kSteps; ++i) {
       arbiter->Enter();
       EXPECT_EQ(inside.fetch_add(1), 0);
@@ -226,12 +223,16 @@ TEST_F(CoreArbiterTest, DecodeDoesNotYield) {
 
 TEST_F(CoreArbiterTest, PrefillHasWhatADecodeStepLeavesOfThePeriod) {
   TakeDecodeTurn(16);
-  ExpectQuantum({.yields = true, .period_ns = 36, .min_quantum_ns = 5, .silence_ns = kPatientNs, .max_wait_ns = kPatientNs}, 9, 20);
+  ExpectQuantum(
+      {.yields = true, .period_ns = 36, .min_quantum_ns = 5, .silence_ns = kPatientNs, .max_wait_ns = kPatientNs}, 9,
+      20);
 }
 
 TEST_F(CoreArbiterTest, PrefillHasItsLeastQuantumHoweverLongADecodeStepTakes) {
   TakeDecodeTurn(1'000);
-  ExpectQuantum({.yields = true, .period_ns = 36, .min_quantum_ns = 10, .silence_ns = kPatientNs, .max_wait_ns = kPatientNs}, 4, 10);
+  ExpectQuantum(
+      {.yields = true, .period_ns = 36, .min_quantum_ns = 10, .silence_ns = kPatientNs, .max_wait_ns = kPatientNs}, 4,
+      10);
 }
 
 TEST_F(CoreArbiterTest, PrefillLeavesTheCoresToTheTokensOfADecodeStep) {

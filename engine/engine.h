@@ -121,8 +121,8 @@ class Engine {
 
   EngineLoad Load() const;
   EngineCounters Counters() const;
-  // Used blocks that belong to no sequence of which `is_owned` is true: blocks that nobody will ever give back. Looks at
-  // all blocks of all sequences.
+  // Used blocks that belong to no sequence of which `is_owned` is true: blocks that nobody will ever give back. Looks
+  // at all blocks of all sequences.
   int32_t OrphanedBlocks(absl::FunctionRef<bool(SequenceId)> is_owned) const;
   // Blocks that Reserve can take now.
   int32_t available_blocks() const;

@@ -13,7 +13,6 @@
 
 namespace baton::router {
 
-
 // In the order in which they follow each other; they add up to the whole request.
 enum class Phase { kQueue, kAdmission, kPrefill, kTransfer, kDecode, kNetwork };
 inline constexpr size_t kPhases = 6;

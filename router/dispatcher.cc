@@ -171,10 +171,10 @@ void Dispatcher::Impl::OnCallEnd(DispatchJob& job, Side side, const Call& call, 
 void Dispatcher::Impl::OnRefusal(DispatchJob& job, const Call& call, const absl::Status& status) {
   ++job.refusals;
   if (job.refusals >= options_.max_refusals) {
-    return End(job, WithReason(absl::ResourceExhaustedError(absl::StrCat("no worker had room in ", job.refusals,
-                                                                         " attempts, the last one: ",
-                                                                         status.message())),
-                               RefusalReason::kQueueFull));
+    return End(job,
+               WithReason(absl::ResourceExhaustedError(absl::StrCat("no worker had room in ", job.refusals,
+                                                                    " attempts, the last one: ", status.message())),
+                          RefusalReason::kQueueFull));
   }
   job.NoteGivenUp(clock_.Now(), status.message());
   CancelCalls(job);

@@ -43,9 +43,9 @@ absl::Status Dispatcher::Impl::Submit(std::shared_ptr<const JobSpec> spec) {
     return absl::AlreadyExistsError(absl::StrCat("job ", spec->key().ToString(), " is here"));
   }
   if (queued_jobs() >= options_.max_queued_jobs) {
-    return WithReason(absl::ResourceExhaustedError(
-                          absl::StrCat("all ", options_.max_queued_jobs, " places in the queue are taken")),
-                      RefusalReason::kQueueFull);
+    return WithReason(
+        absl::ResourceExhaustedError(absl::StrCat("all ", options_.max_queued_jobs, " places in the queue are taken")),
+        RefusalReason::kQueueFull);
   }
   const TimeNs now = clock_.Now();
   auto owned = std::make_unique<DispatchJob>();
@@ -94,8 +94,9 @@ void Dispatcher::Impl::OnWorkerLoad(const WorkerId& id, const WorkerLoad& load) 
   const Worker* worker = registry_.Find(id);
   if (worker == nullptr) return;
   if (load.step_age_ms > options_.engine_stall_ms) {
-    GiveUp(id, absl::UnavailableError(absl::StrCat("its engine has been in one step for ", load.step_age_ms,
-                                                   " ms, longer than ", options_.engine_stall_ms)),
+    GiveUp(id,
+           absl::UnavailableError(absl::StrCat("its engine has been in one step for ", load.step_age_ms,
+                                               " ms, longer than ", options_.engine_stall_ms)),
            LossReason::kStalled);
     return PlaceQueued();
   }

@@ -107,8 +107,8 @@ struct GenerationUsage {
   int32_t cached_prompt_tokens = 0;
 };
 
-// Measured on the router's clock since the request arrived. The phases and the network, which is the time from the end of
-// the job to this message, add up to the total.
+// Measured on the router's clock since the request arrived. The phases and the network, which is the time from the end
+// of the job to this message, add up to the total.
 struct GenerationTiming {
   PhaseTimes phases;
   int64_t network_ns = 0;

@@ -29,8 +29,9 @@ void Generator::Generate(GenerationRequest request, std::shared_ptr<GenerationSi
     listener->OnAccepted();
   });
   if (posted) return;
-  WriteFailed(WithReason(absl::ResourceExhaustedError("the router is overloaded: try again"), RefusalReason::kQueueFull),
-              *sink);
+  WriteFailed(
+      WithReason(absl::ResourceExhaustedError("the router is overloaded: try again"), RefusalReason::kQueueFull),
+      *sink);
 }
 
 void Generator::Cancel(const JobId& id) {

@@ -21,9 +21,9 @@ enum class RefusalReason : uint8_t {
   kOther,
 };
 inline constexpr std::array kRefusalReasons = {
-    RefusalReason::kInvalid,        RefusalReason::kUnsupported, RefusalReason::kTooLong,   RefusalReason::kQueueFull,
-    RefusalReason::kClientWorkFull, RefusalReason::kDraining,    RefusalReason::kNoWorkers, RefusalReason::kSlowReader,
-    RefusalReason::kOther};
+    RefusalReason::kInvalid,   RefusalReason::kUnsupported,    RefusalReason::kTooLong,
+    RefusalReason::kQueueFull, RefusalReason::kClientWorkFull, RefusalReason::kDraining,
+    RefusalReason::kNoWorkers, RefusalReason::kSlowReader,     RefusalReason::kOther};
 
 // "invalid", "too_long", ...: the values of the label `reason`.
 const char* RefusalReasonName(RefusalReason reason);

@@ -62,8 +62,8 @@ RequestMetrics::RequestMetrics(const RequestMetricsOptions& options, prometheus:
       queue_time_(AddHistogram("vllm:request_queue_time_seconds",
                                "Time from a request's arrival until its prompt is computed: queue and admission.",
                                telemetry::PhaseBuckets())),
-      prefill_time_(AddHistogram("vllm:request_prefill_time_seconds", "Time in the prefill phase.",
-                                 telemetry::PhaseBuckets())),
+      prefill_time_(
+          AddHistogram("vllm:request_prefill_time_seconds", "Time in the prefill phase.", telemetry::PhaseBuckets())),
       decode_time_(AddHistogram("vllm:request_decode_time_seconds",
                                 "Time from a request's first token to its last: transfer and decode.",
                                 telemetry::PhaseBuckets())),
@@ -104,9 +104,9 @@ RequestMetrics::RequestMetrics(const RequestMetricsOptions& options, prometheus:
   for (const RefusalReason reason : kRefusalReasons) {
     refusals_[static_cast<size_t>(reason)] = &refusals.Add({{"reason", RefusalReasonName(reason)}});
   }
-  attempts_ = AddCounters(CounterFamily(registry, "baton_attempts_total",
-                                        "Placements of requests on workers, by how they ended."),
-                          "outcome", kAttemptEnds);
+  attempts_ = AddCounters(
+      CounterFamily(registry, "baton_attempts_total", "Placements of requests on workers, by how they ended."),
+      "outcome", kAttemptEnds);
   within_objective_ = AddCounters(CounterFamily(registry, "baton_requests_within_objective_total",
                                                 "Requests that ended well and kept their objective."),
                                   "objective", kObjectives);

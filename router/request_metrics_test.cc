@@ -25,7 +25,10 @@ class RequestMetricsTest : public testing::Test {
     record.output_tokens = 8;
     record.ttft_ns = 30 * kMs;
     record.mean_itl_ns = 10 * kMs;
-    record.phases = {.queue_ns = kMs, .admission_ns = 2 * kMs, .prefill_ns = 27 * kMs, .transfer_ns = 3 * kMs,
+    record.phases = {.queue_ns = kMs,
+                     .admission_ns = 2 * kMs,
+                     .prefill_ns = 27 * kMs,
+                     .transfer_ns = 3 * kMs,
                      .decode_ns = 67 * kMs};
     record.total_ns = 100 * kMs;
     JobResult job;
@@ -56,14 +59,14 @@ TEST_F(RequestMetricsTest, AServedRequestCountsInEveryMetricOfItsWay) {
   metrics_.OnRequestEnded(Served());
   const std::string text = Text();
   for (const char* line :
-       {"vllm:request_success_total{finished_reason=\"stop\",model_name=\"m\"} 1", "baton_requests_total{outcome=\"ok\"} 1",
-        "vllm:prompt_tokens_total{model_name=\"m\"} 5", "vllm:generation_tokens_total{model_name=\"m\"} 2",
-        "vllm:prefix_cache_queries_total{model_name=\"m\"} 5", "vllm:prefix_cache_hits_total{model_name=\"m\"} 4",
+       {"vllm:request_success_total{finished_reason=\"stop\",model_name=\"m\"} 1",
+        "baton_requests_total{outcome=\"ok\"} 1", "vllm:prompt_tokens_total{model_name=\"m\"} 5",
+        "vllm:generation_tokens_total{model_name=\"m\"} 2", "vllm:prefix_cache_queries_total{model_name=\"m\"} 5",
+        "vllm:prefix_cache_hits_total{model_name=\"m\"} 4",
         "vllm:time_to_first_token_seconds_count{model_name=\"m\"} 1",
-        "vllm:inter_token_latency_seconds_count{model_name=\"m\"} 1",
-        "baton_phase_seconds_sum{phase=\"decode\"} 0.067", "baton_phase_seconds_count{phase=\"network\"} 1",
-        "baton_attempts_total{outcome=\"refused\"} 2", "baton_attempts_total{outcome=\"ok\"} 1",
-        "baton_transfer_pair_bytes_total{source=\"p:1\",target=\"d:1\"} 4096",
+        "vllm:inter_token_latency_seconds_count{model_name=\"m\"} 1", "baton_phase_seconds_sum{phase=\"decode\"} 0.067",
+        "baton_phase_seconds_count{phase=\"network\"} 1", "baton_attempts_total{outcome=\"refused\"} 2",
+        "baton_attempts_total{outcome=\"ok\"} 1", "baton_transfer_pair_bytes_total{source=\"p:1\",target=\"d:1\"} 4096",
         "baton_requests_within_objective_total{objective=\"ttft\"} 1",
         // 10 ms a token are more than the 9 that were asked for.
         "baton_requests_within_objective_total{objective=\"itl\"} 0",
@@ -95,7 +98,8 @@ TEST_F(RequestMetricsTest, ACancelledRequestIsNoRefusal) {
 TEST_F(RequestMetricsTest, EveryOutcomeAndReasonIsThereFromTheBeginning) {
   const std::string text = Text();
   for (const RequestOutcome outcome : kRequestOutcomes) {
-    EXPECT_THAT(text, HasSubstr("baton_requests_total{outcome=\"" + std::string(RequestOutcomeName(outcome)) + "\"} 0"));
+    EXPECT_THAT(text,
+                HasSubstr("baton_requests_total{outcome=\"" + std::string(RequestOutcomeName(outcome)) + "\"} 0"));
   }
   for (const RefusalReason reason : kRefusalReasons) {
     EXPECT_THAT(text, HasSubstr("baton_refusals_total{reason=\"" + std::string(RefusalReasonName(reason)) + "\"} 0"));

@@ -11,8 +11,8 @@ namespace baton::router {
 
 // As its client sees it.
 enum class RequestOutcome : uint8_t { kOk, kCancelled, kDeadline, kRefused, kUnavailable, kFailed };
-inline constexpr std::array kRequestOutcomes = {RequestOutcome::kOk,      RequestOutcome::kCancelled,
-                                                RequestOutcome::kDeadline, RequestOutcome::kRefused,
+inline constexpr std::array kRequestOutcomes = {RequestOutcome::kOk,          RequestOutcome::kCancelled,
+                                                RequestOutcome::kDeadline,    RequestOutcome::kRefused,
                                                 RequestOutcome::kUnavailable, RequestOutcome::kFailed};
 // "ok", "cancelled", ...
 const char* RequestOutcomeName(RequestOutcome outcome);

@@ -66,9 +66,9 @@ std::vector<ChoiceKey> RouterLoop::Drain(int64_t timeout_ms) {
     for (const auto& [key, listener] : listeners_) cut.push_back(key);
     for (const ChoiceKey& key : cut) {
       const absl::Status why = CutByDrain(key, timeout_ms);
-      dispatcher.Cancel(key, WithReason(absl::UnavailableError(
-                                            absl::StrCat("the router is shutting down: ", why.message())),
-                                        RefusalReason::kDraining));
+      dispatcher.Cancel(key,
+                        WithReason(absl::UnavailableError(absl::StrCat("the router is shutting down: ", why.message())),
+                                   RefusalReason::kDraining));
     }
     // The clients are told before this returns.
     Apply();

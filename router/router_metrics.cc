@@ -48,9 +48,8 @@ Samples CountWorkers(const RouterView& view) {
 Samples CountBlocks(const RouterView& view) {
   Samples samples;
   for (const WorkerView& worker : view.workers) {
-    const std::pair<const char*, int32_t> states[] = {{"used", worker.load.used_blocks},
-                                                      {"free", worker.load.free_blocks},
-                                                      {"cached", worker.load.cached_blocks}};
+    const std::pair<const char*, int32_t> states[] = {
+        {"used", worker.load.used_blocks}, {"free", worker.load.free_blocks}, {"cached", worker.load.cached_blocks}};
     for (const auto& [state, blocks] : states) {
       samples.push_back({{{"worker", worker.address}, {"role", RoleName(worker.role)}, {"state", state}},
                          static_cast<double>(blocks)});
@@ -62,8 +61,8 @@ Samples CountBlocks(const RouterView& view) {
 Samples CountRunning(const RouterView& view) {
   Samples samples;
   for (const WorkerView& worker : view.workers) {
-    samples.push_back({{{"worker", worker.address}, {"role", RoleName(worker.role)}},
-                       static_cast<double>(worker.load.running)});
+    samples.push_back(
+        {{{"worker", worker.address}, {"role", RoleName(worker.role)}}, static_cast<double>(worker.load.running)});
   }
   return samples;
 }
@@ -101,8 +100,9 @@ void AddLine(const RouterMetricsSources& sources, CallbackMetrics& metrics) {
                    OfView(views, [](const RouterView& view) -> double { return view.running_jobs; }), model);
   metrics.AddGauge("vllm:num_requests_waiting", "Requests that wait for workers.",
                    OfView(views, [](const RouterView& view) -> double { return view.queued_jobs; }), model);
-  metrics.AddGauge("vllm:kv_cache_usage_perc", "Used KV blocks over all blocks of the workers that decode, from 0 to 1.",
-                   OfView(views, KvUsage), model);
+  metrics.AddGauge("vllm:kv_cache_usage_perc",
+                   "Used KV blocks over all blocks of the workers that decode, from 0 to 1.", OfView(views, KvUsage),
+                   model);
   metrics.AddGauges("vllm:cache_config_info", "The KV cache of the workers that decode; the value is always 1.",
                     OfView(views, [model](const RouterView& view) {
                       prometheus::Labels labels = model;
@@ -123,10 +123,9 @@ void AddWorkers(const ViewBoard& views, CallbackMetrics& metrics) {
   metrics.AddCounters("baton_worker_joins_total", "Workers that joined.", OfView(views, CountJoins));
   metrics.AddCounters("baton_worker_losses_total", "Workers that are no members any more, by the reason.",
                       OfView(views, CountLosses));
-  metrics.AddCounter("baton_workers_refused_total", "Workers that asked to join and were refused.",
-                     OfView(views, [](const RouterView& view) -> double {
-                       return static_cast<double>(view.memberships.refused);
-                     }));
+  metrics.AddCounter(
+      "baton_workers_refused_total", "Workers that asked to join and were refused.",
+      OfView(views, [](const RouterView& view) -> double { return static_cast<double>(view.memberships.refused); }));
 }
 
 void AddClients(const RouterMetricsSources& sources, CallbackMetrics& metrics) {

@@ -1,5 +1,5 @@
-// What the router knows of itself and its workers, as its loop publishes it from time to time for the admin port: nobody
-// who looks at the router makes its loop wait.
+// What the router knows of itself and its workers, as its loop publishes it from time to time for the admin port:
+// nobody who looks at the router makes its loop wait.
 #ifndef BATON_ROUTER_ROUTER_VIEW_H_
 #define BATON_ROUTER_ROUTER_VIEW_H_
 

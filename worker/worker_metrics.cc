@@ -58,9 +58,9 @@ WorkerMetrics::WorkerMetrics(const WorkerMetricsOptions& options, const Clock& c
   read_seconds_ = bounded(AddCounters("baton_transfer_read_seconds_total",
                                       "Time in which blocks of a prompt were read, added over prompts."),
                           way);
-  damaged_blocks_ = bounded(AddCounters("baton_transfer_damaged_blocks_total",
-                                        "Blocks that differed from their digest and were read again."),
-                            way);
+  damaged_blocks_ = bounded(
+      AddCounters("baton_transfer_damaged_blocks_total", "Blocks that differed from their digest and were read again."),
+      way);
   failures_ = bounded(AddCounters("baton_transfer_failures_total", "Pulls that failed, by the reason."),
                       {"source", "transport", "reason"});
   auto& seconds = prometheus::BuildHistogram()
@@ -137,7 +137,8 @@ void WorkerMetrics::AddCurrentMetrics(const WorkerMetricsOptions& options) {
         [](const Snapshot& s) { return s.load.pending_prompt_tokens; });
   gauge("baton_orphaned_blocks", "Used blocks that belong to no request, lease or reservation. Always 0.",
         [](const Snapshot& s) { return s.orphaned_blocks; });
-  gauge("baton_kv_block_bytes", "Bytes of a KV block.", [bytes = options.block_bytes](const Snapshot&) { return bytes; });
+  gauge("baton_kv_block_bytes", "Bytes of a KV block.",
+        [bytes = options.block_bytes](const Snapshot&) { return bytes; });
   counter("baton_preemptions_total", "Sequences that gave their blocks up for an older one.",
           [](const Snapshot& s) { return s.engine.preemptions; });
   counter("baton_prefix_cache_queries_total", "Prompt tokens that were looked up in the prefix cache.",

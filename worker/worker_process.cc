@@ -190,12 +190,15 @@ std::vector<std::shared_ptr<prometheus::Collectable>> WorkerProcess::metrics() c
 
 void WorkerProcess::AddLinkMetrics() {
   const prometheus::Labels role = {{"role", RoleLabel(options_.role)}};
-  link_metrics_->AddGauge("baton_router_connected", "Whether the worker is a member of its router: 1 or 0.",
-                          [this]() -> double { return link_->is_member() ? 1 : 0; }, role);
-  link_metrics_->AddCounter("baton_router_joins_total", "How often the router has accepted the worker.",
-                            [this]() -> double { return static_cast<double>(link_->joins()); }, role);
-  link_metrics_->AddGauge("baton_engine_step_age_seconds", "Age of the engine's step under way; 0 when there is none.",
-                          [this]() -> double { return static_cast<double>(StepAgeMs()) / 1e3; }, role);
+  link_metrics_->AddGauge(
+      "baton_router_connected", "Whether the worker is a member of its router: 1 or 0.",
+      [this]() -> double { return link_->is_member() ? 1 : 0; }, role);
+  link_metrics_->AddCounter(
+      "baton_router_joins_total", "How often the router has accepted the worker.",
+      [this]() -> double { return static_cast<double>(link_->joins()); }, role);
+  link_metrics_->AddGauge(
+      "baton_engine_step_age_seconds", "Age of the engine's step under way; 0 when there is none.",
+      [this]() -> double { return static_cast<double>(StepAgeMs()) / 1e3; }, role);
 }
 
 bool WorkerProcess::MayEnd() {
