@@ -20,7 +20,7 @@
 namespace baton::cli {
 namespace {
 
-constexpr std::chrono::seconds kTimeout{5};
+constexpr std::chrono::seconds kHealthTimeout{5};
 constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
 // ServingStatus.SERVING
 constexpr int kServing = 1;
@@ -43,7 +43,7 @@ absl::Status Check(const HealthFlags& flags) {
   grpc::TemplatedGenericStub<Request, Response> stub(
       grpc::CreateCustomChannel(flags.target, grpc::InsecureChannelCredentials(), rpc::ClientChannelArguments()));
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kTimeout);
+  context.set_deadline(std::chrono::system_clock::now() + kHealthTimeout);
   Request request;
   request.set_value(flags.service);
   Response response;

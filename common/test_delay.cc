@@ -28,9 +28,9 @@ Delays ReadDelays() {
 }  // namespace
 
 void TestDelay(std::string_view point) {
-  static const auto* const delays = new Delays(ReadDelays());
-  if (delays->empty()) return;
-  if (const auto it = delays->find(point); it != delays->end()) absl::SleepFor(it->second);
+  static const auto* const kDelays = new Delays(ReadDelays());
+  if (kDelays->empty()) return;
+  if (const auto it = kDelays->find(point); it != kDelays->end()) absl::SleepFor(it->second);
 }
 
 }  // namespace baton

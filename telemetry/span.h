@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -30,6 +31,10 @@ class Literal {
 using AttributeValue = std::variant<bool, int64_t, double, std::string, std::vector<std::string>>;
 
 struct Attribute {
+  // The value is made in its place.
+  template <typename Value>
+  Attribute(Literal name, Value of) : key(name), value(std::move(of)) {}
+
   Literal key;
   AttributeValue value;
 };

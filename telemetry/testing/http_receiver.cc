@@ -16,8 +16,8 @@
 namespace baton::telemetry {
 namespace {
 
-using Reader = std::function<ssize_t(char*, size_t)>;
-using Writer = std::function<ssize_t(const char*, size_t)>;
+using ReadBytes = std::function<ssize_t(char*, size_t)>;
+using WriteBytes = std::function<ssize_t(const char*, size_t)>;
 
 constexpr timeval kReceiverPatience = {.tv_sec = 20, .tv_usec = 0};
 
@@ -34,7 +34,7 @@ void UseCertificate(SSL_CTX* tls, const SelfSigned& certificate) {
 }
 
 // Empty when the client closes the connection first.
-std::string ReadRequest(const Reader& read) {
+std::string ReadRequest(const ReadBytes& read) {
   std::string request;
   std::array<char, 65536> piece;
   while (true) {
@@ -91,8 +91,8 @@ void HttpReceiver::Run() {
 
 void HttpReceiver::Serve(int fd) {
   std::unique_ptr<SSL, decltype(&SSL_free)> ssl(nullptr, &SSL_free);
-  Reader read = [fd](char* to, size_t bytes) { return recv(fd, to, bytes, 0); };
-  Writer write = [fd](const char* from, size_t bytes) { return send(fd, from, bytes, MSG_NOSIGNAL); };
+  ReadBytes read = [fd](char* to, size_t bytes) { return recv(fd, to, bytes, 0); };
+  WriteBytes write = [fd](const char* from, size_t bytes) { return send(fd, from, bytes, MSG_NOSIGNAL); };
   if (tls_ != nullptr) {
     ssl.reset(SSL_new(tls_.get()));
     SSL_set_fd(ssl.get(), fd);

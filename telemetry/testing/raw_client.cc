@@ -56,7 +56,7 @@ std::string RawClient::ReadUntil(std::string_view end) {
   while ((found = buffer_.find(end)) == std::string::npos) {
     if (!ReadSome()) return {};
   }
-  const std::string text = buffer_.substr(0, found + end.size());
+  std::string text = buffer_.substr(0, found + end.size());
   buffer_.erase(0, text.size());
   return text;
 }

@@ -51,6 +51,15 @@ def test_serve_gives_each_role_its_section(tmp_path):
             "prefill": 36 * 1024 // BLOCK_KIB, "decode": 72 * 1024 // BLOCK_KIB}
 
 
+def test_every_process_logs_json_when_it_is_told_to():
+    with Cluster("--threads", 1, "--kv-memory", "72MiB", "--log-format", "json") as cluster:
+        wait_until(lambda: "joined" in cluster.log(), JOIN_TIMEOUT_S, "a line of the router")
+        cluster.stop()
+        lines = [json.loads(line) for line in cluster.log().splitlines()]
+        assert {line["role"] for line in lines} >= {"router", "prefill-worker", "decode-worker"}, lines
+        assert all({"time", "level", "role", "message"} <= set(line) for line in lines), lines
+
+
 def test_version_is_a_flag_too():
     assert run_baton("--version").stdout == run_baton("version").stdout
 
