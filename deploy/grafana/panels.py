@@ -16,9 +16,9 @@ SCOPES = {
     "{#": '{namespace=~"$namespace", job=~"$job", role=~"$role", instance=~"$instance"',
 }
 GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "#4caf7d", "#e0b400", "#f2803d", "#e24d5c", "#5794f2", "#8e96a3"
-# The order of the request's way. Neighbours in a stack differ in lightness, too, for who does not see the hues.
-PHASES = {"queue": "#8f8cc7", "admission": "#c9c04a", "prefill": "#3b78d8", "transfer": "#f29b38", "decode": "#2ba58c",
-          "network": "#d76fb2"}
+# The order of the request's way, in the hues of the router's own dashboard, which are told apart without seeing hues.
+PHASES = {"queue": "#676a86", "admission": "#8ccfca", "prefill": "#4a6cf0", "transfer": "#f7ba3e", "decode": "#26b096",
+          "network": "#b03ca6"}
 OUTCOMES = {"ok": GREEN, "cancelled": GREY, "deadline": YELLOW, "refused": ORANGE, "unavailable": "#c4368b",
             "failed": RED, "lost": "#c4368b"}
 QUANTILES = {"mean": GREY, "P50": GREEN, "P90": YELLOW, "P99": RED, "objective": "#b877d9"}

@@ -1,7 +1,7 @@
 """Objectives: goodput, how fast the error budget burns, and what misses cost."""
 
-from panels import (GREEN, GREY, ORANGE, OUTCOMES, RED, YELLOW, Query, dashboard, quantile, quantiles, row, stat, steps,
-                    timeseries)
+from panels import (GREEN, GREY, ORANGE, OUTCOMES, PHASES, RED, YELLOW, Query, dashboard, quantile, quantiles, row,
+                    stat, steps, timeseries)
 
 from .overview import GOODPUT_STEPS, ITL, TTFT, objective
 
@@ -35,7 +35,7 @@ GOODPUT = [
         "their client got wrong, gave up or did not read.", f"sum({JUDGED % '5m'})", "reqps", size=(4, 4), decimals=2),
     timeseries("Goodput", "Share of the judged requests that ended well and within each objective.",
                [Query(within(name, "5m"), label) for name, label in NAMES.items()], "percentunit", size=(12, 9),
-               maximum=1, colors={"TTFT": "#3b78d8", "ITL": "#2ba58c", "Both": GREY}),
+               maximum=1, colors={"TTFT": PHASES["prefill"], "ITL": PHASES["decode"], "Both": GREY}),
     timeseries("Good requests", "Judged requests per second, and those of them that kept both objectives.", [
         Query(f"sum({JUDGED % '5m'})", "judged"),
         Query(
@@ -75,7 +75,7 @@ WHY = [
         Query(
             quantile(0.9, 'job_phase_le:baton_phase_seconds_bucket:rate5m{@, phase=~"queue|admission|prefill"}',
                      "phase"), "{{phase}}")
-    ], "s", size=(12, 8), colors={"queue": "#8f8cc7", "admission": "#c9c04a", "prefill": "#3b78d8"}),
+    ], "s", size=(12, 8), colors={name: PHASES[name] for name in ("queue", "admission", "prefill")}),
     timeseries(
         "Waiting and running", "What the workers have to do, and what waits for them.",
         [Query("sum(vllm:num_requests_waiting{@})", "waiting"),

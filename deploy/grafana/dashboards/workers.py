@@ -1,11 +1,11 @@
 """What each worker does: steps, batches, blocks, shared cores, and the process itself."""
 
-from panels import (GREEN, RED, WORKER_VARIABLES, YELLOW, Column, Query, dashboard, quantile, row, stat, steps, table,
-                    timeseries)
+from panels import (GREEN, PHASES, RED, WORKER_VARIABLES, YELLOW, Column, Query, dashboard, quantile, row, stat,
+                    steps, table, timeseries)
 
 BY = "sum by (instance, role) "
-KINDS = {"prefill": "#3b78d8", "decode": "#2ba58c", "mixed": "#b877d9"}
-STATES = {"used": "#3b78d8", "cached": "#8f8cc7", "free": "#6b7280"}
+KINDS = {"prefill": PHASES["prefill"], "decode": PHASES["decode"], "mixed": "#b877d9"}
+STATES = {"used": PHASES["prefill"], "cached": PHASES["queue"], "free": "#6b7280"}
 SEQUENCES = {"running": GREEN, "waiting": YELLOW, "preempted": RED}
 USE_STEPS = steps(GREEN, (0.8, YELLOW), (0.9, RED))
 
