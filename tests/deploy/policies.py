@@ -23,8 +23,13 @@ class Policies:
 
     def allow(self, source, target, port, protocol="TCP"):
         """Whether both ends let `source` connect to a port of `target`."""
-        return (self._allow(source, target, port, protocol, "Egress", "to")
-                and self._allow(target, source, port, protocol, "Ingress", "from"))
+        return self.lets_out(source, target, port, protocol) and self.lets_in(source, target, port, protocol)
+
+    def lets_out(self, source, target, port, protocol="TCP"):
+        return self._allow(source, target, port, protocol, "Egress", "to")
+
+    def lets_in(self, source, target, port, protocol="TCP"):
+        return self._allow(target, source, port, protocol, "Ingress", "from")
 
     def _allow(self, subject, other, port, protocol, direction, side):
         applying = [spec for spec in self._specs if subject.namespace == self._namespace
