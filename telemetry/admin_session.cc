@@ -17,11 +17,11 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "telemetry/event_buffer.h"
+#include "telemetry/request_target.h"
 
 namespace baton::telemetry {
 namespace {
@@ -49,31 +49,6 @@ AdminResponse Refusal(http::status status, std::string why) {
   return {.status = static_cast<int>(status), .body = std::move(why) + "\n"};
 }
 
-// What is asked for, from a target in origin form (/path?query) or absolute form (http://host/path?query).
-struct Target {
-  // Empty in origin form.
-  std::string_view authority = {};
-  AdminRequest request;
-};
-
-std::optional<Target> ParseTarget(std::string_view target) {
-  Target parsed;
-  constexpr std::string_view kScheme = "http://";
-  if (absl::StartsWithIgnoreCase(absl::string_view(target.data(), target.size()), "http://")) {
-    target.remove_prefix(kScheme.size());
-    const size_t slash = std::min(target.find_first_of("/?"), target.size());
-    parsed.authority = target.substr(0, slash);
-    target.remove_prefix(slash);
-    if (parsed.authority.empty()) return std::nullopt;
-    if (target.empty()) target = "/";
-  }
-  if (target.empty() || target[0] != '/') return std::nullopt;
-  const size_t question = std::min(target.find('?'), target.size());
-  parsed.request.path = target.substr(0, question);
-  parsed.request.query = target.substr(std::min(question + 1, target.size()));
-  return parsed;
-}
-
 class Session final : public AdminSession, public std::enable_shared_from_this<Session> {
  public:
   Session(asio::ip::tcp::socket socket, AdminShared& shared, std::function<void(AdminSession&)> on_closed)
@@ -92,8 +67,8 @@ class Session final : public AdminSession, public std::enable_shared_from_this<S
   void OnHeader(error_code error, size_t header_bytes);
   void OnRequest(const Request& request);
   // Empty when the request may go to its route; otherwise the answer to it.
-  std::optional<AdminResponse> Check(const Request& request, const std::optional<Target>& target);
-  std::optional<AdminResponse> CheckHost(const Request& request, const std::optional<Target>& target);
+  std::optional<AdminResponse> Check(const Request& request, const std::optional<RequestTarget>& target);
+  std::optional<AdminResponse> CheckHost(const Request& request, const std::optional<RequestTarget>& target);
   // Writes the last response of this connection.
   void Refuse(AdminResponse response);
   void WriteResponse(AdminResponse response, const std::string& content_security_policy);
@@ -181,7 +156,7 @@ void Session::OnHeader(error_code error, size_t header_bytes) {
   Close();
 }
 
-std::optional<AdminResponse> Session::CheckHost(const Request& request, const std::optional<Target>& target) {
+std::optional<AdminResponse> Session::CheckHost(const Request& request, const std::optional<RequestTarget>& target) {
   const size_t count = request.count(http::field::host);
   if (count > 1 || (count == 0 && request.version() >= 11)) {
     return Refusal(http::status::bad_request, "the request needs one Host header");
@@ -200,7 +175,7 @@ std::optional<AdminResponse> Session::CheckHost(const Request& request, const st
   return std::nullopt;
 }
 
-std::optional<AdminResponse> Session::Check(const Request& request, const std::optional<Target>& target) {
+std::optional<AdminResponse> Session::Check(const Request& request, const std::optional<RequestTarget>& target) {
   if (request.version() != 10 && request.version() != 11) {
     return Refusal(http::status::http_version_not_supported, "this server speaks HTTP/1.0 and HTTP/1.1");
   }
@@ -221,7 +196,7 @@ void Session::OnRequest(const Request& request) {
   is_head_ = request.method() == http::verb::head;
   keeps_alive_ = request.keep_alive();
   const bool has_body = parser_->chunked() || parser_->content_length().value_or(0) > 0;
-  const std::optional<Target> target = ParseTarget(ToStdView(request.target()));
+  const std::optional<RequestTarget> target = ParseRequestTarget(ToStdView(request.target()));
   if (std::optional<AdminResponse> refusal = Check(request, target)) {
     // What follows the header is then unknown, or not worth reading.
     keeps_alive_ = keeps_alive_ && !has_body && request.version() == http_version_;

@@ -9,17 +9,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "common/status.h"
 #include "common/version.h"
 
 namespace baton::telemetry {
 namespace {
 
-constexpr int kGrpcPort = 4317;
-constexpr int kHttpPort = 80;
-constexpr int kHttpsPort = 443;
-constexpr char kTracesPath[] = "v1/traces";
 constexpr int64_t kMaxQueueSpans = int64_t{1} << 20;
 constexpr int64_t kMaxWaitMs = 3'600'000;
 constexpr size_t kMaxHeaders = 64;
@@ -28,9 +23,9 @@ constexpr size_t kMaxResourceAttributes = 128;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 // The environment, in which an empty value is as good as none, and the place where warnings go.
-class Reader {
+class EnvironmentReader {
  public:
-  Reader(const Environment& environment, std::vector<std::string>& warnings)
+  EnvironmentReader(const Environment& environment, std::vector<std::string>& warnings)
       : environment_(environment), warnings_(warnings) {}
 
   std::string Text(const std::string& name) const { return environment_(name).value_or(""); }
@@ -127,7 +122,7 @@ bool IsHeaderValue(const std::string& value) {
 }
 
 // Warnings name a header and never show its value, which may be a secret.
-Pairs ReadHeaders(Reader& reader) {
+Pairs ReadHeaders(EnvironmentReader& reader) {
   const std::string variable = reader.ExporterVariable("HEADERS");
   Pairs headers;
   if (variable.empty()) return headers;
@@ -159,7 +154,7 @@ void SetAttribute(Pairs& attributes, const std::string& key, const std::string& 
   }
 }
 
-Pairs ReadResource(Reader& reader, const OtelDefaults& defaults) {
+Pairs ReadResource(EnvironmentReader& reader, const OtelDefaults& defaults) {
   constexpr char kVariable[] = "OTEL_RESOURCE_ATTRIBUTES";
   Pairs resource = {{"service.name", defaults.service_name},
                     {"telemetry.sdk.name", "baton"},
@@ -186,57 +181,7 @@ Pairs ReadResource(Reader& reader, const OtelDefaults& defaults) {
   return resource;
 }
 
-// "http://", "https://" or nothing, taken off `url`. nullopt: another scheme.
-std::optional<absl::string_view> TakeScheme(absl::string_view& url) {
-  const size_t end = url.find("://");
-  if (end == absl::string_view::npos) return absl::string_view();
-  const absl::string_view scheme = url.substr(0, end);
-  url.remove_prefix(end + 3);
-  if (absl::EqualsIgnoreCase(scheme, "http")) return "http";
-  if (absl::EqualsIgnoreCase(scheme, "https")) return "https";
-  return std::nullopt;
-}
-
-// host, host:port, [v6] or [v6]:port into `endpoint`, whose port keeps its value where none is named.
-bool ReadAuthority(absl::string_view authority, OtlpEndpoint& endpoint) {
-  absl::string_view rest;
-  if (absl::ConsumePrefix(&authority, "[")) {
-    const size_t end = authority.find(']');
-    if (end == absl::string_view::npos) return false;
-    endpoint.host = std::string(authority.substr(0, end));
-    rest = authority.substr(end + 1);
-  } else {
-    const size_t colon = std::min(authority.find(':'), authority.size());
-    endpoint.host = std::string(authority.substr(0, colon));
-    rest = authority.substr(colon);
-  }
-  const auto is_host_char = [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains(".-_:%", absl::string_view(&c, 1));
-  };
-  if (endpoint.host.empty() || !std::all_of(endpoint.host.begin(), endpoint.host.end(), is_host_char)) return false;
-  if (rest.empty()) return true;
-  return absl::ConsumePrefix(&rest, ":") && absl::SimpleAtoi(rest, &endpoint.port) && endpoint.port > 0 &&
-         endpoint.port <= 65535;
-}
-
-std::optional<OtlpEndpoint> ParseEndpoint(absl::string_view url, OtlpProtocol protocol, bool is_base, bool insecure) {
-  const bool is_grpc = protocol == OtlpProtocol::kGrpc;
-  const std::optional<absl::string_view> scheme = TakeScheme(url);
-  if (!scheme.has_value() || (scheme->empty() && !is_grpc)) return std::nullopt;
-  OtlpEndpoint endpoint;
-  endpoint.tls = scheme->empty() ? !insecure : *scheme == "https";
-  endpoint.port = is_grpc ? kGrpcPort : endpoint.tls ? kHttpsPort : kHttpPort;
-  const size_t slash = std::min(url.find_first_of("/?#"), url.size());
-  if (!ReadAuthority(url.substr(0, slash), endpoint)) return std::nullopt;
-  endpoint.path = std::string(url.substr(slash, url.find('#') - slash));
-  const auto is_path_char = [](char c) { return c > ' ' && c <= '~'; };
-  if (!std::all_of(endpoint.path.begin(), endpoint.path.end(), is_path_char)) return std::nullopt;
-  if (!absl::StartsWith(endpoint.path, "/")) endpoint.path.insert(0, "/");
-  if (is_base && !is_grpc) absl::StrAppend(&endpoint.path, absl::EndsWith(endpoint.path, "/") ? "" : "/", kTracesPath);
-  return endpoint;
-}
-
-OtlpProtocol ReadProtocol(Reader& reader) {
+OtlpProtocol ReadProtocol(EnvironmentReader& reader) {
   const std::string variable = reader.ExporterVariable("PROTOCOL");
   const std::string protocol = variable.empty() ? "grpc" : reader.Word(variable);
   if (protocol == "http/protobuf") return OtlpProtocol::kHttpProtobuf;
@@ -244,7 +189,7 @@ OtlpProtocol ReadProtocol(Reader& reader) {
   return OtlpProtocol::kGrpc;
 }
 
-bool ReadGzip(Reader& reader) {
+bool ReadGzip(EnvironmentReader& reader) {
   const std::string variable = reader.ExporterVariable("COMPRESSION");
   const std::string name = variable.empty() ? "none" : reader.Word(variable);
   if (name != "none" && name != "gzip") reader.Warn(variable, "is neither none nor gzip; none applies");
@@ -252,14 +197,15 @@ bool ReadGzip(Reader& reader) {
 }
 
 // False: there is no usable endpoint.
-bool ReadEndpoint(Reader& reader, OtlpSettings& otlp) {
+bool ReadEndpoint(EnvironmentReader& reader, OtlpSettings& otlp) {
   const std::string variable = reader.ExporterVariable("ENDPOINT");
   if (variable.empty()) return false;
   const std::string insecure = reader.ExporterVariable("INSECURE");
   const bool is_insecure = !insecure.empty() && reader.Flag(insecure);
   const std::string url = reader.Text(variable);
-  const std::optional<OtlpEndpoint> endpoint = ParseEndpoint(absl::StripAsciiWhitespace(url), otlp.protocol,
-                                                             variable == "OTEL_EXPORTER_OTLP_ENDPOINT", is_insecure);
+  const std::optional<OtlpEndpoint> endpoint = ParseOtlpEndpoint(
+      url,
+      {.protocol = otlp.protocol, .is_base = variable == "OTEL_EXPORTER_OTLP_ENDPOINT", .is_insecure = is_insecure});
   if (!endpoint.has_value()) {
     reader.Warn(variable, otlp.protocol == OtlpProtocol::kGrpc
                               ? "is no URL such as http://collector:4317; no spans are exported"
@@ -273,7 +219,7 @@ bool ReadEndpoint(Reader& reader, OtlpSettings& otlp) {
   return true;
 }
 
-BatchSettings ReadBatch(Reader& reader) {
+BatchSettings ReadBatch(EnvironmentReader& reader) {
   BatchSettings batch;
   const int64_t queue =
       reader.Number("OTEL_BSP_MAX_QUEUE_SIZE", static_cast<int64_t>(batch.max_queue_spans), 1, kMaxQueueSpans);
@@ -285,7 +231,7 @@ BatchSettings ReadBatch(Reader& reader) {
   return batch;
 }
 
-bool IsSwitchedOff(Reader& reader) {
+bool IsSwitchedOff(EnvironmentReader& reader) {
   const std::string exporter = reader.Word("OTEL_TRACES_EXPORTER");
   if (!exporter.empty() && exporter != "otlp" && exporter != "none") {
     reader.Warn("OTEL_TRACES_EXPORTER", "is neither otlp nor none; otlp applies");
@@ -293,7 +239,7 @@ bool IsSwitchedOff(Reader& reader) {
   return reader.Flag("OTEL_SDK_DISABLED") || exporter == "none";
 }
 
-size_t ReadMaxAttributeBytes(Reader& reader, size_t fallback) {
+size_t ReadMaxAttributeBytes(EnvironmentReader& reader, size_t fallback) {
   const bool is_for_spans = !reader.Text("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT").empty();
   const char* variable = is_for_spans ? "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT" : "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT";
   return static_cast<size_t>(
@@ -301,11 +247,6 @@ size_t ReadMaxAttributeBytes(Reader& reader, size_t fallback) {
 }
 
 }  // namespace
-
-std::string OtlpEndpoint::Authority() const {
-  const bool is_v6 = absl::StrContains(host, ":");
-  return absl::StrCat(is_v6 ? "[" : "", host, is_v6 ? "]:" : ":", port);
-}
 
 Environment ProcessEnvironment() {
   return [](const std::string& name) -> std::optional<std::string> {
@@ -316,7 +257,7 @@ Environment ProcessEnvironment() {
 
 OtelSettings ReadOtelSettings(const Environment& environment, const OtelDefaults& defaults,
                               std::vector<std::string>& warnings) {
-  Reader reader(environment, warnings);
+  EnvironmentReader reader(environment, warnings);
   OtelSettings settings;
   // Of what is switched off nothing else is read, so nothing is said of it.
   if (IsSwitchedOff(reader)) return settings;

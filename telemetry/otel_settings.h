@@ -30,27 +30,13 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "telemetry/otlp_endpoint.h"
 #include "telemetry/sampler.h"
 
 namespace baton::telemetry {
-
-enum class OtlpProtocol : uint8_t { kGrpc, kHttpProtobuf };
-
-struct OtlpEndpoint {
-  bool tls = false;
-  // Without the brackets of an IPv6 address.
-  std::string host;
-  int port = 0;
-  // Of HTTP; begins with "/" and may have a query.
-  std::string path = "/";
-
-  // host:port, as it stands in a URL.
-  std::string Authority() const;
-};
 
 // How a batch gets to the collector.
 struct OtlpSettings {

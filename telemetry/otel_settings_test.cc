@@ -131,6 +131,7 @@ TEST(OtelSettings, TheBaseEndpointGetsThePathOfTracesAndThatOfTracesIsVerbatim) 
 TEST(OtelSettings, AWrongEndpointLeavesTracingOffWithAWordWhy) {
   for (const EndpointCase& c : std::vector<EndpointCase>{{"http/protobuf", "host:4318", ""},
                                                          {"http/protobuf", "ftp://host", ""},
+                                                         {"http/protobuf", "http://host/in?tenant=a", ""},
                                                          {"grpc", "unix:///run/otel.sock", ""},
                                                          {"grpc", "http://", ""},
                                                          {"grpc", "http://host:0", ""},

@@ -73,6 +73,7 @@ void SpanExporter::Export(std::vector<Span> spans) {
   const size_t bytes = GroupBytes(spans);
   const absl::MutexLock lock(&mutex_);
   if (ending_) return Count(dropped_at_end_, count);
+  const bool was_idle = queue_.empty();
   const bool was_due = IsDue();
   if (count > options_.batch.max_queue_spans - queued_spans_ || bytes > kMaxQueuedSpanBytes - queued_bytes_) {
     // What can never fit does not stop others.
@@ -83,7 +84,8 @@ void SpanExporter::Export(std::vector<Span> spans) {
     queued_bytes_ += bytes;
     queue_.push_back(std::move(spans));
   }
-  if (!was_due && IsDue()) due_.Signal();
+  // The thread waits for a first span, and then for a batch.
+  if (was_idle || (!was_due && IsDue())) due_.Signal();
 }
 
 bool SpanExporter::IsDue() const {
@@ -92,9 +94,10 @@ bool SpanExporter::IsDue() const {
 
 std::vector<SpanExporter::Group> SpanExporter::TakeGroups() {
   const absl::MutexLock lock(&mutex_);
-  const absl::Duration delay = absl::Milliseconds(options_.batch.schedule_delay_ms);
-  while (!IsDue()) {
-    if (due_.WaitWithTimeout(&mutex_, delay) && !queue_.empty()) break;
+  while (queue_.empty() && !ending_) due_.Wait(&mutex_);
+  const TimeNs due = After(clock_.Now(), options_.batch.schedule_delay_ms);
+  while (!IsDue() && clock_.Now() < due) {
+    due_.WaitWithTimeout(&mutex_, absl::Nanoseconds(due - clock_.Now()));
   }
   std::vector<Group> groups;
   size_t spans = 0;

@@ -101,7 +101,7 @@ class SpanExporter {
   RandomSource& random_;
 
   mutable absl::Mutex mutex_;
-  // Signalled when a batch becomes due, and at the end.
+  // Signalled when a first span waits, when a batch becomes due, and at the end.
   absl::CondVar due_;
   std::deque<Group> queue_ ABSL_GUARDED_BY(mutex_);
   size_t queued_spans_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "common/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,7 +16,6 @@
 namespace baton::telemetry {
 namespace {
 
-using ::testing::Each;
 using ::testing::ElementsAre;
 
 constexpr absl::Duration kExportPatience = absl::Seconds(20);
@@ -137,6 +136,14 @@ TEST_F(SpanExporterTest, AFullBatchLeavesAtOnceAndTheRestAfterTheDelay) {
   collector_.AwaitTries(2);
   EXPECT_THAT(collector_.tries(), ElementsAre("1 2 3 4 ", "5 "));
   EXPECT_EQ(AwaitCounts(*exporter, [](const SpanCounts& c) { return c.exported == 5; }).exported, 5u);
+}
+
+TEST_F(SpanExporterTest, WithoutADelayEachRequestLeavesAtOnce) {
+  const auto exporter = Start({.max_queue_spans = 100, .max_batch_spans = 50, .schedule_delay_ms = 0});
+  for (uint64_t i = 0; i < 3; ++i) {
+    exporter->Export(SpansNamed(i + 1, 1));
+    collector_.AwaitTries(i + 1);
+  }
 }
 
 TEST_F(SpanExporterTest, SpansOfOneRequestStayTogetherWhereTheyFitABatch) {

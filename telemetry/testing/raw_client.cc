@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -76,6 +77,11 @@ std::string RawClient::ReadToEnd() {
   while (ReadSome()) {
   }
   return std::exchange(buffer_, {});
+}
+
+bool RawClient::HearsWithin(int timeout_ms) {
+  pollfd event = {.fd = fd_, .events = POLLIN, .revents = 0};
+  return poll(&event, 1, timeout_ms) == 1;
 }
 
 void RawClient::Finish() { shutdown(fd_, SHUT_WR); }

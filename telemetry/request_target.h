@@ -1,0 +1,25 @@
+// What an HTTP request asks for.
+#ifndef BATON_TELEMETRY_REQUEST_TARGET_H_
+#define BATON_TELEMETRY_REQUEST_TARGET_H_
+
+#include <optional>
+#include <string_view>
+
+#include "telemetry/admin_types.h"
+
+namespace baton::telemetry {
+
+// Views into the text that was parsed.
+struct RequestTarget {
+  // Of a target in absolute form (http://host/path?query), where it counts in place of the Host header. Empty in origin
+  // form (/path?query).
+  std::string_view authority = {};
+  AdminRequest request = {};
+};
+
+// nullopt for a target in any other form.
+std::optional<RequestTarget> ParseRequestTarget(std::string_view target);
+
+}  // namespace baton::telemetry
+
+#endif  // BATON_TELEMETRY_REQUEST_TARGET_H_
