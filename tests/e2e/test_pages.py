@@ -191,7 +191,7 @@ def known_flags():
 
 def test_flags_that_the_pages_name_exist():
     others = {"--full", "--rounds", "--only", "--out", "--table", "--seed"}  # test.sh, bench/peers/run.py
-    others |= {"--build-arg", "--cap-drop", "--cpus", "--cpuset-cpus", "--init", "--ipc", "--pid", "--read-only",
+    others |= {"--build-arg", "--cap-drop", "--cpus", "--cpuset-cpus", "--ipc", "--pid", "--read-only",
                "--stop-timeout"}  # docker
     known = known_flags() | others
     assert {"--prompt", "--kv-memory", "--request-rate", "--streams"} <= known, "the help has another form"
