@@ -56,7 +56,8 @@ class FakeRouter final : public pb::ClusterService::CallbackService {
                          {
                            const absl::MutexLock lock(&mutex_);
                            ++seen_.closed;
-                           stream_.reset();
+                           // The worker may have joined anew on another connection.
+                           if (stream_.get() == call) stream_.reset();
                          }
                          call->Finish(grpc::Status::OK);
                        }});

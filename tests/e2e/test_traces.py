@@ -149,29 +149,35 @@ def test_a_collector_costs_no_request_whatever_it_does(behaviour):
             assert client.generate(PROMPT, {"max_tokens": 4}).token_ids == expected
 
 
+def phase_times_ms(delayed_role=None, point=None):
+    """The median time of each phase over 7 requests of one token of each worker, on a cluster of its own."""
+    with grpc_collector() as (endpoint, spans), contextlib.ExitStack() as stack:
+        env = lambda role: {"BATON_TEST_DELAYS": f"{point}={DELAY_MS}"} if role == delayed_role else {}
+        router = stack.enter_context(RoleProcess("router", "--grpc-port", 0,
+                                                 env={**environment(endpoint), **env("router")}))
+        for role in ("prefill-worker", "decode-worker"):
+            stack.enter_context(RoleProcess(role, "--router", router.cluster_target, "--grpc-port", 0, "--threads", 1,
+                                            "--no-prefix-cache", env=env(role)))
+        wait_until(lambda: len(router.workers()) == 2, 60, "both workers")
+        client = stack.enter_context(Client(router.target))
+        for _ in range(7):
+            client.generate(PROMPT, {"max_tokens": 2, "ignore_eos": True})
+        traces = spans.wait_for_traces(7).values()
+        return [statistics.median(duration_ms(phases_of(trace)[i]) for trace in traces) for i in range(len(PHASES))]
+
+
+@pytest.fixture(scope="module")
+def usual_ms():
+    return phase_times_ms()
+
+
 @pytest.mark.parametrize("phase, role, point", [
     ("baton.queue", "router", "read"), ("baton.admission", "prefill-worker", "start"),
     ("baton.prefill", "prefill-worker", "step"), ("baton.transfer", "decode-worker", "transfer"),
     ("baton.decode", "decode-worker", "step"), ("baton.network", "router", "finish")])
-def test_a_delay_shows_in_its_phase_and_in_no_other(phase, role, point):
-    """Of 7 requests each, with and without the delay, by the median: the same prompt, so that the work is the same."""
-    times_ms = {}
-    for delayed in (False, True):
-        with grpc_collector() as (endpoint, spans), contextlib.ExitStack() as stack:
-            env = lambda name: {"BATON_TEST_DELAYS": f"{point}={DELAY_MS}"} if delayed and name == role else {}
-            router = stack.enter_context(RoleProcess("router", "--grpc-port", 0, env={**environment(endpoint), **env("router")}))
-            for worker in ("prefill-worker", "decode-worker"):
-                stack.enter_context(RoleProcess(worker, "--router", router.cluster_target, "--grpc-port", 0, "--threads", 1,
-                                                "--no-prefix-cache", env=env(worker)))
-            wait_until(lambda: len(router.workers()) == 2, 60, "both workers")
-            client = stack.enter_context(Client(router.target))
-            # One token of each worker.
-            for _ in range(7):
-                client.generate(PROMPT, {"max_tokens": 2, "ignore_eos": True})
-            traces = spans.wait_for_traces(7).values()
-            times_ms[delayed] = [statistics.median(duration_ms(phases_of(trace)[i]) for trace in traces)
-                                 for i in range(len(PHASES))]
-    added_ms = dict(zip(PHASES, (with_ms - without_ms for with_ms, without_ms in zip(times_ms[True], times_ms[False]))))
+def test_a_delay_shows_in_its_phase_and_in_no_other(usual_ms, phase, role, point):
+    delayed_ms = phase_times_ms(role, point)
+    added_ms = dict(zip(PHASES, (delayed - usual for delayed, usual in zip(delayed_ms, usual_ms))))
     print(f"{point} of {role}: " + ", ".join(f"{name} {ms:+.2f} ms" for name, ms in added_ms.items()))
     for name, ms in added_ms.items():
         assert abs(ms - (DELAY_MS if name == phase else 0)) < TOLERANCE_MS, added_ms
