@@ -16,9 +16,7 @@
 namespace baton::telemetry {
 namespace {
 
-using Addresses = absl::StatusOr<std::vector<std::string>>;
-
-Addresses LookUp(const std::string& host) {
+HostLookup::Addresses AskSystem(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -52,16 +50,18 @@ struct HostLookup::State {
   Addresses addresses ABSL_GUARDED_BY(mutex) = absl::UnavailableError("no lookup yet");
 };
 
-std::shared_ptr<HostLookup::State> HostLookup::MakeState() { return std::make_shared<State>(); }
+HostLookup::HostLookup() : HostLookup(AskSystem) {}
 
-absl::StatusOr<std::vector<std::string>> HostLookup::Find(const std::string& host, int64_t timeout_ms) {
+HostLookup::HostLookup(Function look_up) : look_up_(std::move(look_up)), state_(std::make_shared<State>()) {}
+
+HostLookup::Addresses HostLookup::Find(const std::string& host, int64_t timeout_ms) {
   if (IsLiteralAddress(host)) return std::vector<std::string>{host};
   State& state = *state_;
   const absl::MutexLock lock(&state.mutex);
   if (state.is_cancelled) return absl::CancelledError("the process ends");
   if (!std::exchange(state.is_running, true)) {
-    std::thread([shared = state_, host] {
-      Addresses addresses = LookUp(host);
+    std::thread([shared = state_, look_up = look_up_, host] {
+      Addresses addresses = look_up(host);
       const absl::MutexLock thread_lock(&shared->mutex);
       shared->addresses = std::move(addresses);
       shared->is_running = false;

@@ -1,22 +1,28 @@
 // The queue and the thread of the exporter, over a sender that the test commands.
 #include "telemetry/span_exporter.h"
 
-#include <map>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "spdlog/sinks/ostream_sink.h"
+#include "spdlog/spdlog.h"
 
 namespace baton::telemetry {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr absl::Duration kExportPatience = absl::Seconds(20);
 
@@ -291,6 +297,40 @@ TEST_F(SpanExporterTest, ShutdownDoesNotWaitForRetries) {
   exporter->Shutdown(600'000);
   EXPECT_EQ(exporter->counts().failed, 4u);
   EXPECT_THAT(collector_.tries(), ElementsAre("1 2 ", "3 4 ")) << "each batch has its one try";
+}
+
+// Takes what is logged while it lives.
+class LoggedLines {
+ public:
+  LoggedLines() : before_(spdlog::default_logger()) {
+    auto logger =
+        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text_, true));
+    logger->set_pattern("%l %v");
+    spdlog::set_default_logger(std::move(logger));
+  }
+  ~LoggedLines() { spdlog::set_default_logger(before_); }
+  // When nobody logs any more.
+  std::vector<std::string> lines() const { return absl::StrSplit(text_.str(), '\n', absl::SkipEmpty()); }
+
+ private:
+  std::ostringstream text_;
+  const std::shared_ptr<spdlog::logger> before_;
+};
+
+TEST_F(SpanExporterTest, SaysOnceThatSpansDoNotArriveAndOnceThatTheyDoAgain) {
+  SendResult partial = Accepted();
+  partial.message = "some were old";
+  collector_.Answer({Refused(), Refused(), Gone(), partial, partial}, Accepted());
+  const LoggedLines log;
+  auto exporter = Start({.max_queue_spans = 100, .max_batch_spans = 2, .schedule_delay_ms = 3'600'000});
+  for (uint64_t i = 0; i < 4; ++i) {
+    exporter->Export(SpansNamed(2 * i + 1, 2));
+    AwaitCounts(*exporter, [&](const SpanCounts& c) { return c.exported + c.failed == 2 * (i + 1); });
+  }
+  exporter.reset();
+  EXPECT_THAT(log.lines(), ElementsAre(AllOf(HasSubstr("warning"), HasSubstr("the test's collector"), HasSubstr("no")),
+                                       AllOf(HasSubstr("warning"), HasSubstr("some were old")),
+                                       AllOf(HasSubstr("info"), HasSubstr("again"), HasSubstr("4 were lost"))));
 }
 
 TEST_F(SpanExporterTest, EverySpanIsCountedOnceWhateverTheThreads) {
