@@ -92,8 +92,9 @@ void Dashboard::CountTransfer(const JobResult& job) {
 
 void Dashboard::OnView(const RouterView& view) {
   absl::MutexLock lock(&mutex_);
-  viewers_.erase(std::remove_if(viewers_.begin(), viewers_.end(), [](const auto& viewer) { return viewer->closed(); }),
-                 viewers_.end());
+  viewers_.erase(
+      std::remove_if(viewers_.begin(), viewers_.end(), [](const auto& viewer) { return viewer.stream->closed(); }),
+      viewers_.end());
   Broadcast(feed_.TakeRequests());
   if (clock_.Now() < next_snapshot_) return;
   next_snapshot_ = After(clock_.Now(), kSnapshotIntervalMs);
@@ -118,16 +119,33 @@ ClusterView Dashboard::MakeClusterView(const RouterView& view) {
 
 void Dashboard::Broadcast(const std::string& event) {
   if (event.empty()) return;
-  for (const auto& viewer : viewers_) viewer->Write(event);
+  for (Viewer& viewer : viewers_) {
+    if (viewer.waiting.has_value()) {
+      *viewer.waiting += event;
+    } else {
+      viewer.stream->Write(event);
+    }
+  }
 }
 
-void Dashboard::AddViewer(std::shared_ptr<telemetry::EventStream> viewer) {
+void Dashboard::AddViewer(std::shared_ptr<telemetry::EventStream> stream) {
+  DashboardHistory history;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto [for_others, of_new] = feed_.Welcome();
+    Broadcast(for_others);
+    history = std::move(of_new);
+    viewers_.push_back({.stream = stream, .waiting = ""});
+  }
+  const std::string event = history.Event();
   absl::MutexLock lock(&mutex_);
-  const auto [for_others, history] = feed_.Welcome();
-  Broadcast(for_others);
-  // Under the lock, so that no other event reaches the viewer before it.
-  viewer->Write(history.Event());
-  viewers_.push_back(std::move(viewer));
+  stream->Write(event);
+  // It is gone when its stream was closed meanwhile.
+  const auto viewer =
+      std::find_if(viewers_.begin(), viewers_.end(), [&](const Viewer& one) { return one.stream == stream; });
+  if (viewer == viewers_.end()) return;
+  if (!viewer->waiting->empty()) stream->Write(*viewer->waiting);
+  viewer->waiting.reset();
 }
 
 int Dashboard::viewers() const {

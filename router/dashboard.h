@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,12 +39,16 @@ class Dashboard final : public RequestObserver {
   void OnRequestEnded(const RequestRecord& record) override ABSL_LOCKS_EXCLUDED(mutex_);
   // The router's loop publishes. Viewers hear of requests each time, and of the whole once a second.
   void OnView(const RouterView& view) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Somebody looks, until the stream is closed.
-  void AddViewer(std::shared_ptr<telemetry::EventStream> viewer) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Somebody looks, until the stream is closed. Puts some megabytes of history together, without the lock.
+  void AddViewer(std::shared_ptr<telemetry::EventStream> stream) ABSL_LOCKS_EXCLUDED(mutex_);
   int viewers() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  using Viewers = std::vector<std::shared_ptr<telemetry::EventStream>>;
+  struct Viewer {
+    std::shared_ptr<telemetry::EventStream> stream;
+    // Events for a viewer whose history is still put together; unset from then on.
+    std::optional<std::string> waiting;
+  };
 
   void CountToken() { output_tokens_.fetch_add(1, std::memory_order_relaxed); }
   void CountTransfer(const JobResult& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -55,7 +60,7 @@ class Dashboard final : public RequestObserver {
   std::atomic<int64_t> output_tokens_ = 0;
   mutable absl::Mutex mutex_;
   DashboardFeed feed_ ABSL_GUARDED_BY(mutex_);
-  Viewers viewers_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Viewer> viewers_ ABSL_GUARDED_BY(mutex_);
   int64_t prompt_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<std::pair<std::string, std::string>, TransferPair> pairs_ ABSL_GUARDED_BY(mutex_);
   TimeNs next_snapshot_ ABSL_GUARDED_BY(mutex_) = 0;

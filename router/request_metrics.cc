@@ -160,7 +160,6 @@ void RequestMetrics::ObservePhases(const RequestRecord& record) {
 void RequestMetrics::CountAttempts(const RequestRecord& record) {
   const JobResult& job = *record.job;
   if (job.attempts > 1) attempts_[kRefused]->Increment(job.attempts - 1);
-  // Without an admission the job ended while it waited again.
   if (job.attempts > 0) attempts_[EndOfLastAttempt(record.outcome)]->Increment();
 }
 
