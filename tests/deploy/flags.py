@@ -7,6 +7,11 @@ import re
 from cluster import run_baton
 
 
+# Its name, the kind of its value, and what that may be.
+FLAG = re.compile(r"^ +(?:-\w,)?--([a-z][a-z0-9-]*)(?:,--[a-z-]+)*(?: ([A-Z]+)(?: \.\.\.|:(.*?))?)?(?:=\S*)? *(?:\(Env:|$|  )",
+                  re.MULTILINE)
+
+
 @dataclasses.dataclass(frozen=True)
 class Flag:
     # `INT in [0 - 65535]`, `{auto,shm,tcp}`, `BYTES` or another word; empty for a switch.
@@ -28,7 +33,6 @@ class Flag:
 def flags_of(command):
     """The flags of a subcommand by name, without dashes."""
     text = run_baton(*command.split(), "--help").stdout
-    found = re.findall(r"^ +(?:-\w,)?--([a-z][a-z0-9-]*)(?:,--[a-z-]+)*(?: ([A-Z]+)(?: \.\.\.|:(.*?))?)?(?:=\S*)? *(?:\(Env:|$|  )",
-                       text, re.MULTILINE)
+    found = FLAG.findall(text)
     assert len(found) > 3, f"the help of {command} has another form: {text}"
     return {name: Flag(values or kind) for name, kind, values in found if name != "help"}

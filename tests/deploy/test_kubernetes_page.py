@@ -49,7 +49,8 @@ def test_commands_name_objects_that_the_release_has():
 
 
 def test_images_that_the_page_builds_are_those_that_the_release_pulls():
-    built = {word for command in COMMANDS if command.startswith("docker build") for word in command.split() if "/baton:" in word}
+    built = {word for command in COMMANDS if command.startswith("docker build") for word in command.split()
+             if "/baton:" in word}
     pulled = {container["image"] for pod in Release({"imageRegistry": "registry.example.com"}).pods
               for container in pod.containers}
     assert pulled == built

@@ -228,3 +228,14 @@ def test_processes_stay_far_below_the_limit_of_their_memory(deployed):
         status = pathlib.Path(f"/proc/{pod.container.pid}/status").read_text()
         peak = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) << 10
         assert peak < 0.8 * number_of(pod.pod.main["resources"]["limits"]["memory"]), pod.name
+
+
+def test_workers_find_a_router_that_starts_anew_by_its_name(deployed):
+    former = deployed.pod("router")
+    termination = deployed.kubelet.delete(former)
+    assert termination.exit_code == 0 and not termination.was_killed, termination.log
+    (router,) = deployed.start("router")
+    assert router.address != former.address
+    deployed.kubelet.await_ready([router], WAIT_S)
+    code, log = deployed.kubelet.complete(deployed.templates["generate"], WAIT_S)
+    assert code == 0, log

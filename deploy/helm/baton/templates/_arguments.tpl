@@ -27,6 +27,11 @@
 - --drain-timeout-ms={{ int64 .settings.drain.timeoutMs }}
 {{- end -}}
 
+{{/* Arguments: root, component, settings. */}}
+{{- define "baton.arguments" -}}
+{{- include (ternary "baton.routerArguments" "baton.workerArguments" (eq .component "router")) . -}}
+{{- end -}}
+
 {{- define "baton.routerArguments" -}}
 {{- $values := .root.Values -}}
 - router
@@ -42,7 +47,7 @@
 {{- include "baton.flags" .settings.flags }}
 {{- end -}}
 
-{{/* Arguments: root, settings of a pool. A worker listens on all addresses, so that `kubectl port-forward` reaches it, and
+{{/* A worker listens on all addresses, so that `kubectl port-forward` reaches it, and
 tells the others the pod's own. */}}
 {{- define "baton.workerArguments" -}}
 {{- $values := .root.Values -}}

@@ -56,12 +56,12 @@ baton/workload: {{ .workload }}
 {{- toYaml (mergeOverwrite (deepCopy .root.Values.commonLabels) $labels $own) -}}
 {{- end -}}
 
-{{/* Labels of a pod. Arguments: root, component, workload, extra. The chart's version is not among them, because a new chart
+{{/* Labels of a pod. Arguments: root, component, workload, settings. The chart's version is not among them, because a new chart
 is no reason to start workers again. */}}
 {{- define "baton.podLabels" -}}
 {{- $labels := dict "app.kubernetes.io/part-of" "baton" "app.kubernetes.io/component" .component -}}
 {{- $selector := include "baton.selectorLabels" . | fromYaml -}}
-{{- toYaml (mergeOverwrite (deepCopy .root.Values.commonLabels) .extra $labels $selector) -}}
+{{- toYaml (mergeOverwrite (deepCopy .root.Values.commonLabels) .settings.podLabels $labels $selector) -}}
 {{- end -}}
 
 {{/* The reference of an image. Arguments: root, image, tag (the default). */}}

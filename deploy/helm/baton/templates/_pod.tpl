@@ -8,14 +8,26 @@ httpGet:
   port: admin
 {{- end -}}
 
-{{/* Arguments: root, component, workload, settings, arguments (YAML), ports (YAML), readiness (YAML of a probe's action). */}}
+{{/* Whether a process can serve: a router while some workers can take requests, a worker while it is a member of the cluster
+and its engine progresses. */}}
+{{- define "baton.readinessAction" -}}
+grpc:
+  {{- if eq .component "router" }}
+  port: {{ int .root.Values.ports.grpc }}
+  service: baton.v1.GenerationService
+  {{- else }}
+  port: {{ int .root.Values.ports.worker }}
+  {{- end }}
+{{- end -}}
+
+{{/* Arguments: root, component, workload, settings. */}}
 {{- define "baton.podTemplate" -}}
 {{- $root := .root -}}
 {{- $settings := .settings -}}
 {{- $image := mergeOverwrite (deepCopy $root.Values.image) (deepCopy $settings.image) -}}
 metadata:
   labels:
-    {{- include "baton.podLabels" (dict "root" $root "component" .component "workload" .workload "extra" $settings.podLabels) | nindent 4 }}
+    {{- include "baton.podLabels" . | nindent 4 }}
   annotations:
     kubectl.kubernetes.io/default-container: baton
     {{- with $settings.podAnnotations }}
@@ -65,7 +77,7 @@ spec:
       imagePullPolicy: {{ $image.pullPolicy }}
       command: [baton]
       args:
-        {{- .arguments | nindent 8 }}
+        {{- include "baton.arguments" . | nindent 8 }}
       env:
         - name: POD_IP
           valueFrom:
@@ -75,7 +87,12 @@ spec:
         {{- . | nindent 8 }}
         {{- end }}
       ports:
-        {{- .ports | nindent 8 }}
+        - name: grpc
+          containerPort: {{ ternary $root.Values.ports.grpc $root.Values.ports.worker (eq .component "router") | int }}
+        {{- if eq .component "router" }}
+        - name: cluster
+          containerPort: {{ int $root.Values.ports.cluster }}
+        {{- end }}
         - name: admin
           containerPort: {{ int $root.Values.ports.admin }}
       startupProbe:
@@ -89,7 +106,7 @@ spec:
         timeoutSeconds: {{ int $settings.probes.liveness.timeoutSeconds }}
         failureThreshold: {{ int $settings.probes.liveness.failureThreshold }}
       readinessProbe:
-        {{- .readiness | nindent 8 }}
+        {{- include "baton.readinessAction" . | nindent 8 }}
         periodSeconds: {{ int $settings.probes.readiness.periodSeconds }}
         timeoutSeconds: {{ int $settings.probes.readiness.timeoutSeconds }}
         failureThreshold: {{ int $settings.probes.readiness.failureThreshold }}
