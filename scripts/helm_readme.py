@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Writes the tables of the chart's README.md, of the comments in its values.yaml. --check only looks whether they are right.
 
+It needs PyYAML, which the environment of the tests has (scripts/setup.sh).
+
 A comment that begins with `# --` describes the key below it. A map without such a comment is not a row of its own: its
 keys are.
 """

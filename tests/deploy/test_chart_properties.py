@@ -270,6 +270,15 @@ def test_a_worker_has_a_thread_for_each_whole_cpu(release):
             assert int(pod.flag("threads")) == max(1, int(number_of(pod.main["resources"]["limits"]["cpu"])))
 
 
+def test_names_that_kubernetes_wants_unique_are(release):
+    lists = [pod.spec.get("volumes", ()) for pod in release.pods] + [pod.containers for pod in release.pods]
+    lists += [container.get(key, ()) for _, container in containers_of(release) for key in ("env", "ports")]
+    lists += [service["spec"]["ports"] for service in release.of_kind("Service")]
+    for named in lists:
+        names = [one["name"] for one in named]
+        assert len(set(names)) == len(names), names
+
+
 def test_images_name_a_version(release):
     registry = SETS[release.set_name].get("imageRegistry", "")
     for pod, container in containers_of(release):

@@ -14,6 +14,7 @@ from rendering import Release
 CONTENT = b"a model\n" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 TIMEOUT_S = 30
+POLL_S = 0.02
 
 
 def init_container(values):
@@ -46,7 +47,7 @@ def server(tmp_path):
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
         running.requests = []
-        thread = threading.Thread(target=running.serve_forever)
+        thread = threading.Thread(target=running.serve_forever, args=(POLL_S,))
         thread.start()
         yield running
         running.shutdown()
