@@ -19,7 +19,7 @@ from pages import blocks_of, code_spans, commands_of
 CLUSTER_ARGS = ("--threads", 1)
 PAGES = ["README.md", *sorted(str(page.relative_to(SOURCE_DIR)) for page in (SOURCE_DIR / "docs").rglob("*.md"))]
 COMMAND_TIMEOUT_S = 60
-BACKGROUND = re.compile(r"baton (serve|router|(prefill|decode|mixed)-worker)\b")
+BACKGROUND = re.compile(r"([A-Z_]+=\S+ )*baton (serve|router|(prefill|decode|mixed)-worker)\b")
 
 # The tests' stand-ins for what a page leaves open (addresses, files), for ports that others may use, and for sizes that
 # take minutes.
@@ -29,7 +29,7 @@ STAND_INS = [
     ("--grpc-port 50061", "--grpc-port 0"), ("--grpc-port 50062", "--grpc-port 0"),
     ("--requests 64 --concurrency 16 --prompt-tokens 256 --output-tokens 128",
      "--requests 4 --concurrency 2 --prompt-tokens 32 --output-tokens 8"), ("--streams 10000", "--streams 100"),
-    (" DIR", " {model}"), ("client/example.py", "client/example.py {target}"),
+    (" DIR", " {model}"), ("http://127.0.0.1:9464/", "http://{admin}/"), ("client/example.py", "client/example.py {target}"),
 ]
 
 # Why a command is not run here: a pattern of the whole command, and the reason.
@@ -43,6 +43,7 @@ SKIPPED = [
     (r"baton bench engine", "it measures for minutes; test_bench.py runs it in small"),
     (r"python3 bench/peers/run\.py .*", "it installs the peers and measures for an hour"),
     (r"python3 bench/compare_builds\.py .*", "it compares two builds for minutes; compare_builds_test.py tests it"),
+    (r"python3 bench/scrape_cost\.py .*", "it measures for minutes; scrape_cost_test.py tests it"),
     (r"python3 scripts/plot_performance\.py", "it would write into the tree; the test performance_plot runs it"),
 ]
 
@@ -58,6 +59,8 @@ PRINTED = [
     ("build/release/bin/baton generate", r"\w+"), ("build/release/bin/baton chat", r"\w+"),
     ("build/release/bin/baton status", r"(?s)prefill.*decode|decode.*prefill"),
     ("baton bench serve", r"TTFT"), ("baton bench router", r"us a token"),
+    ("curl http://127.0.0.1:9464/metrics", r"vllm:time_to_first_token_seconds"),
+    ("curl http://127.0.0.1:9464/readyz", r"ok\n"),
     ("baton inspect", r"servable +yes"), ("baton tokenize", r"^\d+\t"),
     ("venv/bin/python client/example.py", r"(?s)Paris.*\nName a fruit\. .*Banana.*\nAnd another one\? .*"
                                           r"\nCANCELLED: .*\nDEADLINE_EXCEEDED: .*"
@@ -71,7 +74,7 @@ class Walk:
 
     def __init__(self, folder, cluster):
         self.folder = folder
-        self.names = {"target": cluster.target, "cluster": None, "model": self._model()}
+        self.names = {"target": cluster.target, "admin": cluster.admin, "cluster": None, "model": self._model()}
         self.running = contextlib.ExitStack()
         (folder / "build/release").mkdir(parents=True)
         (folder / "build/release/bin").symlink_to(pathlib.Path(BINARY).parent)
@@ -97,7 +100,7 @@ class Walk:
         text = self.filled_in(command.text)
         if not BACKGROUND.match(text):
             self.run_to_its_end(command, text)
-        elif text.startswith("baton serve"):
+        elif BACKGROUND.match(text)[2] == "serve":
             # It would run until Ctrl-C: SIGTERM drains it, and its exit code is 0.
             with self.server(text):
                 pass
@@ -109,7 +112,7 @@ class Walk:
 
     def server(self, text):
         server = Cluster(env=self.env)
-        server.command = ["bash", "-c", f"exec {text}"]
+        server.command = ["bash", "-c", f"exec env {text}"]
         return server
 
     def run_to_its_end(self, command, text):
@@ -130,8 +133,8 @@ def reason_to_skip(command):
 
 
 def is_known(command):
-    programs = ("baton ", "build/release/bin/baton ", "mkdir -p client", "venv/bin/python ")
-    return command.text.startswith(programs)
+    programs = ("baton ", "build/release/bin/baton ", "mkdir -p client", "venv/bin/python ", "curl http://127.0.0.1:")
+    return BACKGROUND.match(command.text) or command.text.startswith(programs)
 
 
 def test_every_command_of_the_pages_runs_or_has_a_reason_not_to(cluster, tmp_path, capsys):
@@ -193,6 +196,7 @@ def test_flags_that_the_pages_name_exist():
     others = {"--full", "--rounds", "--only", "--out", "--table", "--seed"}  # test.sh, bench/peers/run.py
     others |= {"--build-arg", "--cap-drop", "--cpus", "--cpuset-cpus", "--ipc", "--pid", "--read-only",
                "--stop-timeout"}  # docker
+    others |= {"--wait"}  # helm
     known = known_flags() | others
     assert {"--prompt", "--kv-memory", "--request-rate", "--streams"} <= known, "the help has another form"
     for page in PAGES:
