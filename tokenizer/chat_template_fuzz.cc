@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   if (!chat_template.ok()) return 0;
   const auto text = chat_template->Render(Variables(), options);
   if (!text.ok()) return 0;
-  BATON_CHECK(IsValidUtf8(*text));
+  BATON_CHECK(baton::IsValidUtf8(*text));
   BATON_CHECK(text->size() <= options.limits.output_bytes);
   return 0;
 }

@@ -27,13 +27,13 @@ const Tokenizer& Make(const modelfile::TokenizerSpec& spec) {
 void CheckDecoding(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, bool skip_special) {
   const auto whole = tokenizer.Decode(ids, skip_special);
   BATON_CHECK(whole.ok()) << whole.status();
-  BATON_CHECK(IsValidUtf8(*whole));
+  BATON_CHECK(baton::IsValidUtf8(*whole));
   StreamDetokenizer stream(tokenizer, skip_special);
   std::string streamed;
   for (const int32_t id : ids) {
     const auto piece = stream.Push(id);
     BATON_CHECK(piece.ok()) << piece.status();
-    BATON_CHECK(IsValidUtf8(*piece));
+    BATON_CHECK(baton::IsValidUtf8(*piece));
     BATON_CHECK(stream.pending_bytes() <= ByteRunDecoder::kMaxHeldRunBytes);
     streamed += *piece;
   }
@@ -49,7 +49,7 @@ std::string AsDecoded(const Tokenizer& tokenizer, std::string_view text) {
 
 void CheckEncoding(const Tokenizer& tokenizer, std::string_view text, const EncodeOptions& options) {
   const auto ids = tokenizer.Encode(text, options);
-  BATON_CHECK(ids.ok() == IsValidUtf8(text)) << ids.status();
+  BATON_CHECK(ids.ok() == baton::IsValidUtf8(text)) << ids.status();
   if (!ids.ok()) return;
   const auto decoded = tokenizer.Decode(*ids, /*skip_special=*/false);
   BATON_CHECK(decoded.ok()) << decoded.status();
