@@ -50,7 +50,7 @@ WorkerMetrics::WorkerMetrics(const WorkerMetricsOptions& options, const Clock& c
   AddCurrentMetrics(options);
   if (!options.pulls) return;
   const std::vector<std::string> way = {"source", "transport"};
-  const auto bounded = [this](CounterFamily& family, std::vector<std::string> names) {
+  const auto bounded = [](CounterFamily& family, std::vector<std::string> names) {
     return std::make_unique<BoundedFamily<Counter>>(family, std::move(names), kMaxTransferSources);
   };
   transfers_ = bounded(AddCounters("baton_transfers_total", "Prompts whose KV was pulled and verified."), way);

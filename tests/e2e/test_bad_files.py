@@ -18,7 +18,7 @@ HUGE_BYTES = 64 << 30
 NO_ROUTER = ("--target", "127.0.0.1:1")
 MODEL_COMMANDS = ["serve", "router", "prefill-worker", "decode-worker", "mixed-worker", "inspect",
                   "tokenize", "detokenize", "bench engine", "bench router"]
-OTHER_COMMANDS = ["generate", "chat", "status", "bench serve", "fetch-model", "version"]
+OTHER_COMMANDS = ["generate", "chat", "status", "health", "bench serve", "fetch-model", "version"]
 # What a command cannot do without. What it has by default, such as --model, is left to it.
 NEEDED = {"tokenize": ("--text", "x"), "detokenize": ("--token-ids", "1"), "generate": ("--prompt", "x"),
           "serve": ("--grpc-port", 0), "router": ("--grpc-port", 0)}

@@ -13,8 +13,8 @@ namespace baton::kvtransfer {
 struct TcpDevice {
   std::string net_devices;
   std::string af_prio;
-  // "0": any port.
-  std::string port_range = "0";
+  // FIRST-LAST. Empty: what UCX_TCP_PORT_RANGE says, else any port.
+  std::string port_range;
 };
 
 // The interface that carries `bind`, which is an address or a host name. A loopback address means the loopback

@@ -72,14 +72,15 @@ absl::Status SendTcpMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, a
 
 absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const TcpDevice& device) {
   const std::string segment = absl::StrCat(kTcpSegmentBytes);
-  return UcxWorker::Create(UCP_FEATURE_AM, {{"TLS", "tcp"},
-                                            {"NET_DEVICES", device.net_devices},
-                                            {"TCP_AF_PRIO", device.af_prio},
-                                            {"TCP_PORT_RANGE", device.port_range},
-                                            {"TCP_TX_SEG_SIZE", segment},
-                                            {"TCP_RX_SEG_SIZE", segment},
-                                            {"RCACHE_ENABLE", "n"},
-                                            {"WARN_INVALID_CONFIG", "n"}});
+  UcxSettings settings = {{"TLS", "tcp"},
+                          {"NET_DEVICES", device.net_devices},
+                          {"TCP_AF_PRIO", device.af_prio},
+                          {"TCP_TX_SEG_SIZE", segment},
+                          {"TCP_RX_SEG_SIZE", segment},
+                          {"RCACHE_ENABLE", "n"},
+                          {"WARN_INVALID_CONFIG", "n"}};
+  if (!device.port_range.empty()) settings.push_back({"TCP_PORT_RANGE", device.port_range});
+  return UcxWorker::Create(UCP_FEATURE_AM, settings);
 }
 
 }  // namespace baton::kvtransfer
