@@ -26,7 +26,6 @@ DEVICES = ("null", "zero", "full", "random", "urandom")
 # Where the script below builds the root of a container, in a mount namespace of its own.
 ROOT = pathlib.Path("/mnt")
 START_TIMEOUT_S = 20
-PORT_RANGE = "UCX_TCP_PORT_RANGE"
 # A child that its test cannot end any more, because that was killed, ends too.
 WITH_PARENT = ["setpriv", "--pdeathsig", "KILL"]
 
@@ -256,7 +255,6 @@ class LoopbackAddress:
 class PlainProcess(Process):
     def __init__(self, spec, sandbox):
         self._variables = {**spec.environment, "PATH": f"{spec.image}/bin:{os.environ['PATH']}"}
-        self._variables.pop(PORT_RANGE, None)
         super().__init__(self._translated(spec, sandbox), self._variables)
 
     @staticmethod

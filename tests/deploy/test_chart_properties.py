@@ -234,6 +234,18 @@ def test_monitors_scrape_every_serving_pod_once(release):
         assert sorted(scraped) == sorted(pod.owner for pod in release.serving_pods)
 
 
+def test_what_is_scraped_has_the_labels_that_rules_and_dashboards_go_by(release):
+    scraped = {"PodMonitor": [pod.labels for pod in release.serving_pods],
+               "ServiceMonitor": [service["metadata"]["labels"] for service in release.of_kind("Service")]}
+    for monitor in release.of_kind("PodMonitor") + release.of_kind("ServiceMonitor"):
+        spec = monitor["spec"]
+        # A release is one job.
+        assert {labels[spec["jobLabel"]] for labels in scraped[monitor["kind"]]} == {release.name}
+        for endpoint in spec.get("podMetricsEndpoints", spec.get("endpoints")):
+            relabeled = {one["targetLabel"]: one["sourceLabels"] for one in endpoint["relabelings"]}
+            assert relabeled == {"instance": ["__meta_kubernetes_pod_name"]}
+
+
 def test_every_mount_has_its_volume_and_the_model_lies_in_one(release):
     for pod, container in containers_of(release):
         volumes = {one["name"]: one for one in pod.spec.get("volumes", ())}
