@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 
 from cluster import wait_until
@@ -114,6 +115,15 @@ class Engine:
     def __exit__(self, *unused):
         self.podman("rm", "--all", "--force", "--time", "0", check=False)
         self.podman("network", "prune", "--force", check=False)
+        self._end_monitors()
+
+    def _end_monitors(self):
+        """Podman's monitor of a command that its socket ran in a container would stay for 5 minutes, and then make the
+        folder anew."""
+        for entry in pathlib.Path("/proc").iterdir():
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, ProcessLookupError):
+                if (entry / "comm").read_text() == "conmon\n" and str(self.folder) in (entry / "cmdline").read_text():
+                    os.kill(int(entry.name), signal.SIGKILL)
 
     def enter(self, *command):
         """The words that run a command where containers and their published ports are."""
