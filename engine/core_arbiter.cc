@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <fstream>
+#include <string>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
@@ -52,11 +54,22 @@ bool Lock(pthread_mutex_t& mutex, int64_t max_wait_ns) {
 
 }  // namespace
 
+bool IsStoppedProcess(pid_t pid) {
+  // proc(5): "PID (NAME) STATE ...", and the name may hold anything.
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos || name_end + 2 >= line.size()) return false;
+  return line[name_end + 2] == 'T' || line[name_end + 2] == 't';
+}
+
 // What one process at a time can hold.
 struct CoreArbiter::Place {
   pthread_mutex_t mutex;
   // Raised by the holder: signs of its life. Starts at 1.
   std::atomic<uint64_t> signs;
+  std::atomic<pid_t> holder_pid;
 
   // The holder alone counts, so no other one's sign can be lost.
   void ShowLife() { signs.store(signs.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
@@ -130,21 +143,24 @@ void CoreArbiter::Enter() {
 }
 
 bool CoreArbiter::Take(Place& place, Holder& holder, const Patience& patience, Place* held) {
-  const bool was_stopped = IsStopped(place, holder);
+  const bool was_given_up = WasGivenUp(place, holder);
   // The waits are of this machine, whatever clock the arbiter was given.
   const TimeNs asked = MonotonicClock().Now();
-  int64_t left_ns = was_stopped ? 0 : patience.max_wait_ns;
+  int64_t left_ns = was_given_up ? 0 : patience.max_wait_ns;
   uint64_t signs = 0;
   do {
     signs = place.signs.load(std::memory_order_relaxed);
     if (Lock(place.mutex, std::min(left_ns, patience.silence_ns))) {
+      place.holder_pid.store(getpid(), std::memory_order_relaxed);
       place.ShowLife();
       return true;
     }
     if (held != nullptr) held->ShowLife();
     left_ns = asked + patience.max_wait_ns - MonotonicClock().Now();
-  } while (!was_stopped && left_ns > 0 && place.signs.load(std::memory_order_relaxed) != signs);
-  if (was_stopped) return false;
+  } while (!was_given_up && left_ns > 0 &&
+           (place.signs.load(std::memory_order_relaxed) != signs ||
+            !options_.is_stopped(place.holder_pid.load(std::memory_order_relaxed))));
+  if (was_given_up) return false;
   holder.signs_when_given_up = signs;
   if (patience.max_wait_ns < options_.max_wait_ns) return false;
   spdlog::warn("no grant of the cores after {} ms: is a worker stopped? Computing without until it goes on",
@@ -152,7 +168,7 @@ bool CoreArbiter::Take(Place& place, Holder& holder, const Patience& patience, P
   return false;
 }
 
-bool CoreArbiter::IsStopped(const Place& place, const Holder& holder) {
+bool CoreArbiter::WasGivenUp(const Place& place, const Holder& holder) {
   return holder.signs_when_given_up == place.signs.load(std::memory_order_relaxed);
 }
 
@@ -175,7 +191,7 @@ bool CoreArbiter::ShouldYield() {
   const TimeNs period_end = shared_.turn_began.load(std::memory_order_relaxed) + options_.period_ns;
   if (now < std::max(entered_ + options_.min_quantum_ns, period_end)) return false;
   // Without a grant, a step makes way as soon as the holder of the cores goes on.
-  return SomebodyIsNext() || (!granted_ && !IsStopped(shared_.cores, cores_holder_));
+  return SomebodyIsNext() || (!granted_ && !WasGivenUp(shared_.cores, cores_holder_));
 }
 
 bool CoreArbiter::SomebodyIsNext() {

@@ -12,12 +12,13 @@
 //   held               | Yield, which ShouldYield asks for once somebody   | free   | the next one enters; the holder
 //                      | is next and the holder's quantum is over          |        | queues behind it
 //   held               | the holder dies                                   | free   | the next one enters
-//   held               | the holder shows no life for silence_ns, or one   | held   | whoever waits computes without a grant;
-//                      | waits max_wait_ns in vain                         |        | until the holder shows life, it only
-//                      |                                                   |        | looks whether the cores are free and
+//   held               | the holder shows no life for silence_ns and its   | held   | whoever waits computes without a grant;
+//                      | process is stopped, or one waits max_wait_ns in   |        | until the holder shows life, it only
+//                      | vain                                              |        | looks whether the cores are free and
 //                      |                                                   |        | waits no more
 //
-// A holder shows life when it enters, when it leaves and, while it computes, with every ShouldYield or ShowLife. So a
+// A holder shows life when it enters, when it leaves and, while it computes, with every ShouldYield or ShowLife.
+// Silence alone is no proof, because a busy machine takes the cores from a holder for longer than a period. So a
 // stopped process costs each of its neighbours silence_ns once, and the cores have one holder at a time again once it
 // goes on. Whoever is next shows life too while it waits; the others behind it wait longer for that, because each wait
 // that they begin anew puts them at the end of their queue.
@@ -26,6 +27,8 @@
 // after decode's last turn began, so that streams run evenly however long a turn takes.
 #ifndef BATON_ENGINE_CORE_ARBITER_H_
 #define BATON_ENGINE_CORE_ARBITER_H_
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <memory>
@@ -45,6 +48,10 @@ inline constexpr int kDecodePeriodMs = 20;
 // period of 20 ms, p90 of the gaps between tokens is 21 ms with the pause and 24 ms without it.
 inline constexpr int kDecodeTokensPauseMs = 1;
 
+// Whether a signal or a debugger has stopped the process. False of a process that does not exist, or that is in another
+// PID namespace.
+bool IsStoppedProcess(pid_t pid);
+
 struct CoreArbiterOptions {
   // Lets others in during a step: prefill does, decode does not.
   bool yields = false;
@@ -54,8 +61,9 @@ struct CoreArbiterOptions {
   int64_t min_quantum_ns = 10 * kNsPerMs;
   // How long a worker that yields leaves the cores idle after one that does not yield has left them.
   int64_t decode_tokens_pause_ns = kDecodeTokensPauseMs * kNsPerMs;
-  // A holder that shows no life for this long counts as stopped.
+  // Of a holder that shows no life for this long it is asked whether its process is stopped.
   int64_t silence_ns = kDecodePeriodMs * kNsPerMs;
+  bool (*is_stopped)(pid_t) = IsStoppedProcess;
   // After a wait of this length the step runs without a grant, although the holder shows life.
   int64_t max_wait_ns = 2 * kNsPerSecond;
 };
@@ -109,7 +117,7 @@ class CoreArbiter final : public StepGate {
   // Waits for the place; not at all while its holder has shown no life since a wait for it was given up. Shows life at
   // `held`, if there is one, meanwhile.
   bool Take(Place& place, Holder& holder, const Patience& patience, Place* held);
-  static bool IsStopped(const Place& place, const Holder& holder);
+  static bool WasGivenUp(const Place& place, const Holder& holder);
   // Sleeps until the pause after decode's last step is over.
   void PauseForDecodeTokens() const;
 

@@ -127,7 +127,9 @@ class CoreArbiterTest : public testing::Test {
   CoreArbiterTest() : fd_(*CreateCoreArbiter()) {}
   ~CoreArbiterTest() override { close(fd_); }
 
-  std::unique_ptr<CoreArbiter> Open(const CoreArbiterOptions& options) {
+  // Whoever is silent counts as stopped, because the tests' threads share a process that is not.
+  std::unique_ptr<CoreArbiter> Open(CoreArbiterOptions options) {
+    options.is_stopped = [](pid_t) { return true; };
     auto arbiter = CoreArbiter::Open(fd_, options, clock_);
     EXPECT_TRUE(arbiter.ok()) << arbiter.status();
     return *std::move(arbiter);
@@ -394,7 +396,7 @@ TEST_F(CoreArbiterTest, AStoppedHolderCostsOneWaitUntilItGoesOn) {
     while (true) YieldIfAsked(*arbiter);
   });
   prefill.AwaitStop();
-  const auto decode = Open({.silence_ns = kSilenceNs, .max_wait_ns = kPatientNs});
+  const auto decode = *CoreArbiter::Open(fd_, {.silence_ns = kSilenceNs, .max_wait_ns = kPatientNs}, clock_);
   EXPECT_GE(WaitOf(*decode, /*expect_granted=*/false), kSilenceNs);
   ExpectNoMoreWaits(*decode, /*expect_granted=*/false);
 
@@ -423,12 +425,20 @@ TEST_F(CoreArbiterTest, AStoppedWaiterCostsOneWaitAndTheCoresAreStillGranted) {
   AwaitWaiter();
   waiter.Stop();
   holder->Leave();
-  const auto decode = Open({.silence_ns = kSilenceNs, .max_wait_ns = kPatientNs});
+  const auto decode = *CoreArbiter::Open(fd_, {.silence_ns = kSilenceNs, .max_wait_ns = kPatientNs}, clock_);
   EXPECT_GE(WaitOf(*decode, /*expect_granted=*/true), kNextSilenceFactor * kSilenceNs);
   ExpectNoMoreWaits(*decode, /*expect_granted=*/true);
 
   waiter.GoOn();
   while (decode->SomebodyIsNext()) std::this_thread::yield();
+}
+
+TEST_F(CoreArbiterTest, ASilentHolderWhoseProcessRunsIsWaitedFor) {
+  const auto holder = Open({});
+  holder->Enter();
+  const auto decode = *CoreArbiter::Open(fd_, {.silence_ns = kSilenceNs, .max_wait_ns = kMaxWaitNs}, clock_);
+  EXPECT_GE(WaitOf(*decode, /*expect_granted=*/false), kMaxWaitNs);
+  holder->Leave();
 }
 
 TEST_F(CoreArbiterTest, AHolderThatComputesIsWaitedForAgain) {
