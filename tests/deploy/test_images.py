@@ -35,8 +35,8 @@ MODEL_FILE = (STORE / f"{MODEL}.gguf").resolve()
 MAX_ADDED_BYTES = 60 << 20
 # UCX allocates smaller memory besides.
 MIN_POOL_BYTES = 64 << 20
-# It loads the model; and nobody waits for an address that is gone.
-RESTART_TIMEOUT_S = 8
+# A worker that asks before the name has the new address waits 5 s for the old one, and asks again.
+RESTART_TIMEOUT_S = 20
 LEFTOVERS = ["/var/lib/apt/lists", "/var/cache/apt", "/var/log", "/packages"]
 # Podman would make places for temporary files, as Docker does not.
 READ_ONLY = "--read-only-tmpfs=false"
