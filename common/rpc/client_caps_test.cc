@@ -1,6 +1,8 @@
 #include "common/rpc/client_caps.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -85,6 +87,13 @@ class RawConnection {
   void Send(std::string_view bytes) {
     BATON_CHECK(send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()));
   }
+  // In the order of the network.
+  in_port_t local_port() const {
+    sockaddr_in address{};
+    socklen_t size = sizeof(address);
+    BATON_CHECK(getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    return address.sin_port;
+  }
   // Reads to the end; false when the server leaves the connection open.
   bool WaitForEnd() {
     char bytes[256];
@@ -96,6 +105,19 @@ class RawConnection {
  private:
   Descriptor socket_;
 };
+
+// A second descriptor of the server's side of `connection`, which is found by the ports.
+Descriptor ServerSideOf(const RawConnection& connection) {
+  constexpr int kDescriptors = 1024;
+  sockaddr_in found{};
+  for (int fd = 0; fd < kDescriptors; ++fd) {
+    socklen_t size = sizeof(found);
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&found), &size) == 0 && found.sin_port == connection.local_port()) {
+      return Descriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    }
+  }
+  return Descriptor();
+}
 
 class ClientCapsTest : public ::testing::Test {
  protected:
@@ -192,6 +214,31 @@ TEST_F(ClientCapsTest, AConnectionThatWasClosedForItsSilenceMakesRoom) {
   RawConnection silent(gate_->port());
   EXPECT_TRUE(silent.WaitForEnd());
   while (!Call(*Connect()).ok()) {
+  }
+}
+
+// gRPC closes its descriptor of a connection some time after the connection has ended. Here the test holds one, so
+// that "some time" lasts until the end.
+TEST_F(ClientCapsTest, AConnectionThatHasEndedButIsNotYetClosedCostsNobodyItsDescriptor) {
+  Serve({.idle_ms = 50});
+  RawConnection idle(gate_->port());
+  idle.Send(kHello);
+  while (gate_->open_count() == 0) {
+  }
+  const Descriptor held = ServerSideOf(idle);
+  ASSERT_TRUE(held.is_open());
+  EXPECT_TRUE(idle.WaitForEnd());
+  while (gate_->open_count() > 0) {
+  }
+  // The gate's number is free, and one of these takes it.
+  std::vector<Descriptor> others;
+  for (int i = 0; i < 16; ++i) others.emplace_back(eventfd(0, EFD_CLOEXEC));
+  // The gate has heard of everything again once it has accepted these.
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(Call(*Connect()).ok());
+  }
+  for (const Descriptor& other : others) {
+    EXPECT_NE(fcntl(other.get(), F_GETFD), -1) << "descriptor " << other.get();
   }
 }
 

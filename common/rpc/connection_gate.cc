@@ -131,12 +131,19 @@ void ConnectionGate::Run() {
       if (fd == listener_.get()) {
         Accept();
       } else if ((events[i].events & (EPOLLHUP | EPOLLERR)) != 0) {
-        open_.erase(fd);
-        open_count_.store(open_.size(), std::memory_order_relaxed);
-        close(fd);
+        Forget(fd);
       }
     }
   }
+}
+
+// The kernel watches a connection until its last descriptor is closed, and gRPC may still have one. It would go on to
+// tell of this number, which by then may be the descriptor of something else.
+void ConnectionGate::Forget(int fd) {
+  BATON_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0);
+  open_.erase(fd);
+  open_count_.store(open_.size(), std::memory_order_relaxed);
+  close(fd);
 }
 
 void ConnectionGate::Accept() {

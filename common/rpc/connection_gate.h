@@ -65,6 +65,8 @@ class ConnectionGate {
   absl::Status Watch(int fd, uint32_t events);
   void Run();
   void Accept();
+  // Closes the second descriptor of a connection that has ended.
+  void Forget(int fd);
 
   // Twice the descriptors of max_connections fit into the process's limit.
   size_t max_connections_ = 0;

@@ -1,5 +1,6 @@
 """The port on which workers join: who is served where, what health, logs and status say, and how a worker leaves."""
 
+import concurrent.futures
 import re
 import socket
 import threading
@@ -50,6 +51,13 @@ def test_health_says_whether_requests_can_be_served_now():
                 wait_until(lambda: health(router.target, service) == SERVING, JOIN_TIMEOUT_S, "a router that can serve")
             assert health(worker.target, "") == SERVING
         assert [health(router.target, service) for service in services] == [NOT_SERVING] * 2, "no worker is left"
+
+
+def test_every_client_of_many_that_come_and_go_is_answered():
+    with RoleProcess("router", "--grpc-port", 0) as router:
+        with concurrent.futures.ThreadPoolExecutor(4) as clients:
+            answers = list(clients.map(lambda _: health(router.target, "baton.v1.AdminService"), range(1000)))
+    assert answers == [SERVING] * 1000
 
 
 def test_workers_and_clients_have_a_port_each():
