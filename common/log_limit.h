@@ -17,7 +17,7 @@
 namespace baton {
 
 struct LogLimitOptions {
-  // At most so many lines in each period. A period begins with a line that no other period covers.
+  // A period has at most this many lines. It begins with a line that no other period covers.
   int lines_per_period = 5;
   int64_t period_ms = 10'000;
 };

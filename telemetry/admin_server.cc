@@ -64,7 +64,6 @@ absl::Status AdminServer::Impl::Listen() {
                                       tcp::resolver::passive | tcp::resolver::numeric_service, error);
   if (!error) {
     const tcp::endpoint endpoint = found.begin()->endpoint();
-    // Each step does nothing when one before it has failed.
     acceptor_.open(endpoint.protocol(), error);
     if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
     if (!error) acceptor_.bind(endpoint, error);

@@ -25,7 +25,7 @@ struct AdminServerStats {
 class AdminServer {
  public:
   explicit AdminServer(AdminServerOptions options);
-  // As Stop.
+  // Stops the server.
   ~AdminServer();
   AdminServer(const AdminServer&) = delete;
   AdminServer& operator=(const AdminServer&) = delete;
@@ -43,7 +43,7 @@ class AdminServer {
   // handler.
   void Stop();
 
-  // Of a server that has started: host:port, at which others reach it as far as `bind` allows.
+  // After Start. Others reach the server at this host:port, as far as `bind` allows.
   std::string address() const;
   int port() const;
 

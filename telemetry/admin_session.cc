@@ -92,7 +92,7 @@ class Session final : public AdminSession, public std::enable_shared_from_this<S
   std::optional<http::request_parser<http::empty_body>> parser_;
   Response response_;
   std::optional<http::response_serializer<http::string_body>> serializer_;
-  // Of the request that is answered.
+  // They belong to the request that is answered.
   unsigned http_version_ = 11;
   bool is_head_ = false;
   bool keeps_alive_ = false;

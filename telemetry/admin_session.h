@@ -52,7 +52,7 @@ class AdminSession {
  public:
   virtual ~AdminSession() = default;
   virtual void Start() = 0;
-  // At once. `on_closed` runs, now if it has not yet.
+  // Closes the connection at once. `on_closed` runs now, unless it has already.
   virtual void Close() = 0;
   // The connection does nothing for anybody: it is idle, in a header or lingering. Its number grows with each wait.
   // 0: it is busy.

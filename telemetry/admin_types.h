@@ -19,11 +19,11 @@ namespace baton::telemetry {
 inline constexpr size_t kMaxAdminConnections = 128;
 // The request line and all header fields together.
 inline constexpr size_t kMaxAdminHeaderBytes = size_t{16} << 10;
-// From the first byte of a request to the end of its header.
+// The time from the first byte of a request to the end of its header.
 inline constexpr int64_t kAdminHeaderTimeoutMs = 10'000;
-// Between two requests of a connection. It is longer than the interval at which Prometheus usually scrapes.
+// The time between two requests of a connection. It is longer than the interval at which Prometheus usually scrapes.
 inline constexpr int64_t kAdminIdleTimeoutMs = 120'000;
-// For a client to take a response. That of an event stream applies to every write.
+// The time that a client has to take a response. On an event stream it applies to every write.
 inline constexpr int64_t kAdminWriteTimeoutMs = 30'000;
 
 struct AdminRequest {
@@ -37,7 +37,7 @@ struct AdminResponse {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body = {};
-  // Besides those that the server itself sets: Date, Content-Length, Connection and the headers of security.
+  // The server itself adds Date, Content-Length, Connection and the headers of security.
   std::vector<std::pair<std::string, std::string>> headers = {};
 };
 
@@ -46,7 +46,7 @@ using AdminHandler = std::function<AdminResponse(const AdminRequest&)>;
 // The same for a stream of events, into which it may write at once, and which any thread may keep and write to.
 using EventStreamHandler = std::function<void(std::shared_ptr<EventStream>)>;
 
-// A response from elsewhere may use nothing of this server, and nobody may frame it.
+// A page with this policy may load nothing, and nobody may frame it.
 inline constexpr char kStrictContentSecurityPolicy[] = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'";
 
 struct AdminServerOptions {

@@ -31,7 +31,7 @@ class BackgroundThread {
   mutable absl::Mutex mutex_;
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t final_cpu_ns_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Set by the constructor alone. The thread lives at least until it sets has_ended_.
+  // The constructor alone sets it. The thread lives at least until it sets has_ended_.
   std::thread thread_;
 };
 

@@ -29,10 +29,10 @@ class EventBuffer final : public EventStream {
   bool closed() const override ABSL_LOCKS_EXCLUDED(mutex_);
   void Close() override ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // For the connection.
+  // What follows is for the connection.
   enum class State { kOpen, kEnding, kBroken };
   State state() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // All text that waits. It counts as unread until Sent.
+  // Returns all text that waits. It counts as unread until Sent.
   std::string Take() ABSL_LOCKS_EXCLUDED(mutex_);
   void Sent(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   void Break() ABSL_LOCKS_EXCLUDED(mutex_);

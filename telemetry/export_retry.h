@@ -15,7 +15,7 @@ namespace baton::telemetry {
 inline constexpr int64_t kFirstRetryMs = 500;
 inline constexpr int64_t kMaxRetryMs = 8'000;
 
-// Of one batch. Used by one thread.
+// Times the tries of one batch. One thread uses it.
 class ExportRetry {
  public:
   // All tries and the waits between them take at most `total_ms` from `now` on. `random` outlives this object.

@@ -13,7 +13,7 @@
 
 namespace baton::telemetry {
 
-// Used by one thread, besides Cancel.
+// One thread uses it; any may call Cancel.
 class HostLookup {
  public:
   using Addresses = absl::StatusOr<std::vector<std::string>>;

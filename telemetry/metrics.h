@@ -67,7 +67,7 @@ class CallbackMetrics final : public prometheus::Collectable {
 
   void AddGauge(std::string name, std::string help, ReadValue read, prometheus::Labels labels = {});
   void AddCounter(std::string name, std::string help, ReadValue read, prometheus::Labels labels = {});
-  // For families whose label sets change. Values of labels are passed through LabelValue.
+  // These are for families whose label sets change. Values of labels pass through LabelValue.
   void AddGauges(std::string name, std::string help, ReadSamples read);
   void AddCounters(std::string name, std::string help, ReadSamples read);
 

@@ -31,7 +31,7 @@ class EnvironmentReader {
   std::string Text(const std::string& name) const { return environment_(name).value_or(""); }
   std::string Word(const std::string& name) const { return Lower(Text(name)); }
 
-  // Names of the variable of the exporter that is set, the one for traces first. Empty: neither.
+  // Names the variable of the exporter that is set, first the one for traces. Empty: neither is.
   std::string ExporterVariable(const std::string& suffix) const {
     for (const char* prefix : {"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"}) {
       if (!Text(prefix + suffix).empty()) return prefix + suffix;
@@ -259,7 +259,7 @@ OtelSettings ReadOtelSettings(const Environment& environment, const OtelDefaults
                               std::vector<std::string>& warnings) {
   EnvironmentReader reader(environment, warnings);
   OtelSettings settings;
-  // Of what is switched off nothing else is read, so nothing is said of it.
+  // What is switched off is not read, so nothing is said of it.
   if (IsSwitchedOff(reader)) return settings;
   settings.otlp.protocol = ReadProtocol(reader);
   settings.enabled = ReadEndpoint(reader, settings.otlp);

@@ -44,7 +44,7 @@ struct OtlpSettings {
   OtlpEndpoint endpoint;
   // Names in lower case.
   std::vector<std::pair<std::string, std::string>> headers = {};
-  // For each try.
+  // Limits each try.
   int64_t timeout_ms = 10'000;
   bool gzip = false;
   // Empty: the system's authorities.
@@ -56,7 +56,7 @@ struct BatchSettings {
   size_t max_queue_spans = 2048;
   size_t max_batch_spans = 512;
   int64_t schedule_delay_ms = 5'000;
-  // For a batch with all its tries.
+  // Limits a batch with all its tries.
   int64_t export_timeout_ms = 30'000;
 };
 
@@ -66,7 +66,7 @@ struct OtelSettings {
   OtlpSettings otlp = {};
   BatchSettings batch = {};
   Sampler sampler = {};
-  // Of the resource, service.name among them.
+  // The attributes of the resource, service.name among them.
   std::vector<std::pair<std::string, std::string>> resource = {};
   size_t max_attribute_bytes = 65'536;
 };

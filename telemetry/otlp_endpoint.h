@@ -16,7 +16,7 @@ struct OtlpEndpoint {
   // Without the brackets of an IPv6 address.
   std::string host;
   int port = 0;
-  // Of HTTP; begins with "/" and may have a query.
+  // HTTP alone uses it. It begins with "/" and may have a query.
   std::string path = "/";
 
   // host:port, as it stands in a URL.

@@ -105,7 +105,7 @@ class OtlpGrpcSender final : public OtlpSender {
   const OtlpSettings settings_;
   grpc::GenericStub stub_;
   absl::Mutex mutex_;
-  // Of the call that runs.
+  // Belongs to the call that runs.
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool is_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -163,7 +163,7 @@ class OtlpHttpSender final : public OtlpSender {
   const std::unique_ptr<ssl::context> tls_;
   HostLookup lookup_;
   absl::Mutex mutex_;
-  // Of the Send that runs.
+  // Belongs to the Send that runs.
   asio::io_context* io_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool is_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -64,7 +64,7 @@ std::optional<double> Sum(std::optional<double> a, std::optional<double> b) {
   return *a + *b;
 }
 
-// Without the one that this function itself opens.
+// The one that this function itself opens does not count.
 std::optional<double> OpenDescriptors(const std::string& folder) {
   std::error_code error;
   const std::filesystem::directory_iterator entries(folder, error);

@@ -11,8 +11,8 @@ namespace baton::telemetry {
 
 // Views into the text that was parsed.
 struct RequestTarget {
-  // Of a target in absolute form (http://host/path?query), where it counts in place of the Host header. Empty in origin
-  // form (/path?query).
+  // A target in absolute form (http://host/path?query) has one, which counts in place of the Host header. It is empty
+  // in origin form (/path?query).
   std::string_view authority = {};
   AdminRequest request = {};
 };

@@ -20,15 +20,15 @@ class Sampler {
   Sampler() = default;
 
   // `name` and `argument` are the values of OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG, empty where these are not
-  // set. Of a name that is unknown or an argument that is no number between 0 and 1, `warnings` gets a sentence, and
-  // the default applies in its place.
+  // set. When the name is unknown or the argument is no number between 0 and 1, `warnings` gets a sentence, and the
+  // default applies.
   static Sampler FromNames(std::string_view name, std::string_view argument, std::vector<std::string>& warnings);
 
   // Whether a request that its client made part of `parent`'s trace, or that begins the trace `trace_id`, is traced.
   // The answer depends on nothing else, so that all processes which sample by ratio agree on a trace.
   bool ShouldSample(const std::optional<TraceParent>& parent, const Id128& trace_id) const;
 
-  // As in OTEL_TRACES_SAMPLER, with the ratio where there is one: "parentbased_traceidratio(0.1)".
+  // The name as in OTEL_TRACES_SAMPLER, with the ratio where there is one: "parentbased_traceidratio(0.1)".
   std::string Describe() const;
 
  private:

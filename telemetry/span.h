@@ -58,7 +58,7 @@ struct Span {
   bool parent_is_remote = false;
   // The trace flags of W3C, as in TraceParent.
   uint8_t trace_flags = 1;
-  // As in the client's header `tracestate`, normalized.
+  // The client's header `tracestate`, normalized.
   std::string tracestate = {};
   Literal name = "";
   SpanKind kind = SpanKind::kInternal;

@@ -52,7 +52,7 @@ class SpanExporter {
     // Makes the message of a batch.
     std::function<std::string(absl::Span<const Span>)> encode;
     std::unique_ptr<OtlpSender> sender;
-    // For each try of the sender.
+    // Limits each try of the sender.
     int64_t send_timeout_ms = 10'000;
     // Where the spans go, for the log.
     std::string destination = {};
@@ -60,7 +60,7 @@ class SpanExporter {
 
   // Starts the thread. `clock`, which is monotonic, and `random` outlive the exporter; only its thread uses `random`.
   explicit SpanExporter(Options options, const Clock& clock = MonotonicClock(), RandomSource& random = SystemRandom());
-  // As Shutdown(0).
+  // Calls Shutdown(0).
   ~SpanExporter();
   SpanExporter(const SpanExporter&) = delete;
   SpanExporter& operator=(const SpanExporter&) = delete;
@@ -118,7 +118,7 @@ class SpanExporter {
   std::atomic<uint64_t> failed_ = 0;
   std::atomic<uint64_t> rejected_ = 0;
 
-  // Of the thread, for the log.
+  // The thread alone uses these, for the log.
   bool is_failing_ = false;
   uint64_t lost_when_failing_began_ = 0;
   bool has_warned_of_partial_success_ = false;

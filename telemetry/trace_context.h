@@ -39,20 +39,20 @@ struct TraceParent {
   friend bool operator==(const TraceParent&, const TraceParent&) = default;
 };
 
-// nullopt for anything that is not a valid traceparent. Of a version later than 00 only the part that 00 defines is
-// read.
+// Returns nullopt for anything that is not a valid traceparent. A version later than 00 may have more than 00 defines,
+// which is not read.
 std::optional<TraceParent> ParseTraceparent(std::string_view header);
-// Version 00. Flags that version 00 does not know are left out.
+// Writes version 00, without the flags that are not named above.
 std::string FormatTraceparent(const TraceParent& parent);
 // 16 lower-case hex digits.
 std::string SpanIdToHex(uint64_t span_id);
 
-// The list in its normal form: members separated by "," alone, without empty ones and, of members with the same key,
-// with the first. Empty when a member is malformed or there are more than kMaxTracestateMembers, because a list that
-// cannot be read must not be passed on. Of a list longer than kMaxTracestateBytes, members longer than 128 bytes go
-// first, and then the last ones.
+// Returns the list in its normal form: its members are separated by "," alone, empty ones are left out, and only the
+// first of several members with one key stays. The result is empty when a member is malformed or there are more than
+// kMaxTracestateMembers, because a list that cannot be read must not be passed on. A list longer than
+// kMaxTracestateBytes loses members longer than 128 bytes first, and then its last ones.
 std::string NormalizeTracestate(std::string_view header);
-// The same for baggage, of which malformed members and those beyond either bound are left out, and the rest stays.
+// Does the same for baggage, but leaves out malformed members and those beyond either bound, and keeps the rest.
 std::string NormalizeBaggage(std::string_view header);
 
 // The values of a request's headers, one for each time the header occurs.
