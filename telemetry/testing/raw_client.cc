@@ -79,6 +79,14 @@ std::string RawClient::ReadToEnd() {
   return std::exchange(buffer_, {});
 }
 
+bool RawClient::EndsInOrder() {
+  std::array<char, 65536> piece;
+  ssize_t got = 0;
+  while ((got = recv(fd_, piece.data(), piece.size(), 0)) > 0) {
+  }
+  return got == 0;
+}
+
 bool RawClient::HearsWithin(int timeout_ms) {
   pollfd event = {.fd = fd_, .events = POLLIN, .revents = 0};
   return poll(&event, 1, timeout_ms) == 1;

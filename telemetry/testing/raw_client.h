@@ -25,6 +25,8 @@ class RawClient {
   std::string ReadUntil(std::string_view end);
   // Until the server closes the connection, in order or by a reset.
   std::string ReadToEnd();
+  // As ReadToEnd. False when the connection ends by a reset, which may take away what was sent before it.
+  bool EndsInOrder();
   // Whether the server closes the connection, or sends something, within this time.
   bool HearsWithin(int timeout_ms);
   // Nobody writes any more on our side.
