@@ -25,6 +25,7 @@ VALUES = yaml.safe_load(pathlib.Path(__file__).with_name("rendered_pods.yaml").r
 STARTUP_TIMEOUT_S = 60
 WAIT_S = 20
 WORKERS = ("prefill", "decode", "mixed")
+EVICTIONS = 6
 PROMPT_TOKENS = 256
 KV_BYTES_PER_TOKEN = 23_040
 
@@ -34,6 +35,10 @@ def model_store():
     return pathlib.Path(os.environ.get("BATON_MODEL_STORE") or pathlib.Path(home) / "baton/models")
 
 
+def role_of(pod):
+    return pod.pod.labels["app.kubernetes.io/component"]
+
+
 class Deployed:
     """A release whose pods run, one of each role."""
 
@@ -41,12 +46,13 @@ class Deployed:
         self.kubelet, self.release, self.is_isolated = kubelet, release, runtime.is_isolated
         self.templates = {pod.command.removesuffix("-worker"): pod for pod in release.pods}
         self.watch = Watch(kubelet)
+        self.ended_workers = 0
 
     def start(self, *roles):
         return self.kubelet.create(*(self.templates[role] for role in roles))
 
     def pod(self, role):
-        (found,) = [pod for pod in self.kubelet.pods if pod.pod.labels["app.kubernetes.io/component"] == role]
+        (found,) = [pod for pod in self.kubelet.pods if role_of(pod) == role]
         return found
 
     @property
@@ -59,6 +65,10 @@ class Deployed:
         result = run_baton("status", "--target", self.target, "--json")
         assert result.returncode == 0, result.stderr
         return {worker["address"].rpartition(":")[0]: worker for worker in json.loads(result.stdout)["workers"]}
+
+    def delete(self, worker, **how):
+        self.ended_workers += 1
+        return self.kubelet.delete(worker, **how)
 
     def await_members(self, running):
         """Until the router's workers are exactly these pods."""
@@ -141,17 +151,27 @@ def test_processes_have_the_rights_that_their_security_context_names(deployed):
 
 @pytest.mark.parametrize("role", WORKERS)
 def test_an_evicted_pod_ends_its_streams_and_no_request_fails(deployed, load, role):
-    evicted = deployed.pod(role)
     with load() as running:
-        deployed.await_work_of(evicted)
-        # A ReplicaSet starts the replacement when a pod is told to end, and the pod serves on by its preStop.
-        (replacement,) = deployed.start(role)
-        termination = deployed.kubelet.delete(evicted, before_signal=lambda: deployed.await_work_of(evicted))
-        deployed.kubelet.await_ready([replacement], STARTUP_TIMEOUT_S)
-    assert_drained(evicted, termination)
-    assert open_calls(termination) > 0, f"there was nothing to drain:\n{termination.log}"
+        # A pod that has nothing to do just when it is told to end shows nothing: the next one is evicted too.
+        for _ in range(EVICTIONS):
+            evicted = deployed.pod(role)
+            termination = evict(deployed, evicted)
+            assert_drained(evicted, termination)
+            if open_calls(termination) > 0:
+                break
+        else:
+            pytest.fail(f"{EVICTIONS} pods had nothing to drain:\n{termination.log}")
     assert not running.stop() and running.finished > 0
     deployed.await_members([pod for pod in deployed.kubelet.pods if pod is not deployed.pod("router")])
+
+
+def evict(deployed, pod):
+    deployed.await_work_of(pod)
+    # A ReplicaSet starts the replacement when a pod is told to end, and the pod serves on by its preStop.
+    (replacement,) = deployed.start(role_of(pod))
+    termination = deployed.delete(pod, before_signal=lambda: deployed.await_work_of(pod))
+    deployed.kubelet.await_ready([replacement], STARTUP_TIMEOUT_S)
+    return termination
 
 
 def assert_drained(pod, termination):
@@ -176,7 +196,7 @@ def test_deployments_start_their_pods_again_all_at_once_and_no_request_fails(dep
         # maxSurge 1, maxUnavailable 0: an old pod ends when the new one of its deployment is ready.
         for before, after in zip(old, new):
             deployed.kubelet.await_ready([after], STARTUP_TIMEOUT_S)
-            endings.append(others.submit(deployed.kubelet.delete, before))
+            endings.append(others.submit(deployed.delete, before))
         terminations = [ending.result() for ending in endings]
     for pod, termination in zip(old, terminations):
         assert_drained(pod, termination)
@@ -192,7 +212,7 @@ def test_workers_left_by_draining_and_no_pod_would_have_been_killed(deployed):
     with urllib.request.urlopen(f"http://{router.address}:{router.pod.flag('admin-port')}/metrics", timeout=WAIT_S) as page:
         losses = re.findall(r'^baton_worker_losses_total{(.*)} (\d+)', page.read().decode(), re.MULTILINE)
     left = {labels: int(count) for labels, count in losses if int(count) > 0}
-    assert sum(left.values()) == 2 * len(WORKERS) and all('reason="drained"' in labels for labels in left), left
+    assert sum(left.values()) == deployed.ended_workers and all('reason="drained"' in labels for labels in left), left
 
 
 def test_kv_crossed_the_network_between_pods(deployed):
@@ -231,6 +251,8 @@ def test_processes_stay_far_below_the_limit_of_their_memory(deployed):
 
 
 def test_workers_find_a_router_that_starts_anew_by_its_name(deployed):
+    if not deployed.is_isolated:
+        pytest.skip("without namespaces an address stands for the name")
     former = deployed.pod("router")
     termination = deployed.kubelet.delete(former)
     assert termination.exit_code == 0 and not termination.was_killed, termination.log
