@@ -183,7 +183,7 @@ def test_workers_tell_others_an_address_of_their_own(release):
             continue
         brackets = "[{}]" if SETS[release.set_name].get("bind") == "[::]" else "{}"
         assert pod.flag("advertise") == brackets.format("$(POD_IP)")
-        assert len(pod.transfer_ports) >= 3
+        assert len(pod.transfer_ports) >= 4
 
 
 def test_every_config_map_secret_claim_and_account_exists_or_is_declared(release):

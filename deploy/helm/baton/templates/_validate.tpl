@@ -111,8 +111,8 @@
 {{- define "baton.validateRest" -}}
 {{- $errors := list -}}
 {{- $ports := .Values.ports -}}
-{{- if lt (sub $ports.transfer.last $ports.transfer.first) 2 -}}
-{{- $errors = append $errors (printf "ports.transfer: a worker needs three ports, but first (%d) and last (%d) leave fewer" (int $ports.transfer.first) (int $ports.transfer.last)) -}}
+{{- if lt (sub $ports.transfer.last $ports.transfer.first) 3 -}}
+{{- $errors = append $errors (printf "ports.transfer: UCX needs four ports to start, but first (%d) and last (%d) leave fewer" (int $ports.transfer.first) (int $ports.transfer.last)) -}}
 {{- end -}}
 {{- range $name, $port := dict "worker" $ports.worker "admin" $ports.admin -}}
 {{- if and (ge (int $port) (int $ports.transfer.first)) (le (int $port) (int $ports.transfer.last)) -}}
