@@ -33,7 +33,7 @@ pb::WorkerMessage HelloOf(uint64_t n) {
   hello.set_target("host:" + std::to_string(n));
   hello.set_model("tiny");
   hello.set_fingerprint("f");
-  hello.set_total_blocks(1'000'000);
+  hello.set_total_blocks(10'000'000);
   hello.set_max_sequences(64);
   hello.set_chunk_tokens(64 << 20);
   hello.set_context_length(64 << 20);
@@ -264,10 +264,11 @@ TEST_F(ClusterServerTest, AWorkerThatDoesNotReadIsCutWhenTooMuchWaitsForIt) {
   Listen();
   TestWorker worker(server_->address());
   worker.Join(1);
-  // Each start has 3 bytes a token.
+  // Each start has 3 bytes a token. gRPC and the kernel take up to half of it all before anything waits.
   constexpr size_t kPromptTokens = size_t{1} << 20;
+  constexpr size_t kStarts = 2 * kMaxUnwrittenRouterBytes / (3 * kPromptTokens);
   std::vector<std::shared_ptr<Listener>> listeners;
-  for (uint64_t n = 0; n < kMaxUnwrittenRouterBytes / (3 * kPromptTokens) + 6; ++n) {
+  for (uint64_t n = 0; n < kStarts; ++n) {
     listeners.push_back(Submit(n, kPromptTokens));
   }
   for (const auto& listener : listeners) {
