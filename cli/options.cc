@@ -54,16 +54,20 @@ CLI::Validator ByteSize() {
 CLI::Validator PortRange() {
   return CLI::Validator(
       [](std::string& text) {
-        constexpr int kMaxPort = 65535;
-        const std::pair<std::string, std::string> range = absl::StrSplit(text, absl::MaxSplits('-', 1));
-        int first = 0;
-        int last = 0;
-        const bool numbers = absl::SimpleAtoi(range.first, &first) && absl::SimpleAtoi(range.second, &last);
-        return numbers && first > 0 && first < last && last <= kMaxPort
+        return ParsePortRange(text).has_value()
                    ? std::string()
-                   : absl::StrCat("not a range of ports such as 50070-50079: ", text);
+                   : absl::StrCat("not a range of at least two ports such as 50070-50079: ", text);
       },
       "FIRST-LAST");
+}
+
+std::optional<kvtransfer::PortRange> ParsePortRange(const std::string& text) {
+  constexpr int kMaxPort = 65535;
+  const std::pair<std::string, std::string> ends = absl::StrSplit(text, absl::MaxSplits('-', 1));
+  kvtransfer::PortRange range;
+  const bool numbers = absl::SimpleAtoi(ends.first, &range.first) && absl::SimpleAtoi(ends.second, &range.last);
+  if (!numbers || range.first < 1 || range.first >= range.last || range.last > kMaxPort) return std::nullopt;
+  return range;
 }
 
 void AddModelFlag(CLI::App& app, std::string& model) {

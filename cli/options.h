@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "engine/core_arbiter.h"
 #include "engine/cpu_model.h"
+#include "kvtransfer/transport.h"
 
 namespace baton::cli {
 
@@ -120,6 +121,7 @@ void AddTargetFlag(CLI::App& app, std::string& target);
 
 // Accepts "50070-50079".
 CLI::Validator PortRange();
+std::optional<kvtransfer::PortRange> ParsePortRange(const std::string& text);
 
 // Accept "512MiB", "2GiB", "1000000". ParseByteSize returns 0 for what is not a size.
 CLI::Validator ByteSize();

@@ -67,7 +67,8 @@ absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWork
 
 absl::Status AllocateKvMemory(const WorkerFlags& worker_flags, worker::WorkerParts& parts) {
   const EngineFlags& flags = worker_flags.engine;
-  kvtransfer::TransportOptions transport{.bind = worker_flags.listen.bind, .tcp_ports = worker_flags.transfer_ports};
+  kvtransfer::TransportOptions transport{.bind = worker_flags.listen.bind,
+                                         .tcp_ports = ParsePortRange(worker_flags.transfer_ports)};
   BATON_ASSIGN_OR_RETURN(transport.kind, kvtransfer::ParseTransportKind(flags.transport));
   BATON_ASSIGN_OR_RETURN(parts.transport, kvtransfer::MakeTransport(transport));
   const KvLayout layout = parts.runner->kv_layout();

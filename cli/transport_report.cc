@@ -38,7 +38,10 @@ absl::StatusOr<ProbeReport> Probe(kvtransfer::Transport& peer, const std::string
 absl::StatusOr<ProbeReport> ProbeFromPeer(kvtransfer::Transport& transport,
                                           const kvtransfer::TransportOptions& options) {
   BATON_ASSIGN_OR_RETURN(const std::string address, transport.Address());
-  BATON_ASSIGN_OR_RETURN(const auto peer, kvtransfer::MakeTransport(options));
+  // Only this process reaches the peer, so it needs none of the ports that are for others.
+  kvtransfer::TransportOptions peer_options = options;
+  peer_options.tcp_ports.reset();
+  BATON_ASSIGN_OR_RETURN(const auto peer, kvtransfer::MakeTransport(peer_options));
   // Over a network, the owner takes part in each read.
   std::atomic<bool> done = false;
   std::thread owner([&] {

@@ -66,7 +66,7 @@ void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
       ->group(kAddressGroup);
   command
       ->add_option("--transfer-ports", flags->transfer_ports,
-                   "FIRST-LAST: the TCP ports at which KV is read; a worker takes two, and one more while it starts")
+                   "FIRST-LAST: the TCP ports at which KV is read; each worker of this host takes two")
       ->check(PortRange());
   // `baton serve` shows its own progress, and its workers none.
   command->add_flag("--supervised", flags->supervised)->group(kInternalGroup);

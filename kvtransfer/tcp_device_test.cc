@@ -4,13 +4,17 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <sstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kvtransfer/transport.h"
@@ -19,6 +23,7 @@ namespace baton::kvtransfer {
 namespace {
 
 using testing::Each;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
@@ -95,6 +100,68 @@ TEST(TcpDeviceTest, WildcardMeansAllInterfaces) {
   EXPECT_EQ(FindTcpDevice("0.0.0.0")->net_devices, "all");
   EXPECT_EQ(FindTcpDevice("[::]")->net_devices, "all");
   EXPECT_EQ(FindTcpDevice("0.0.0.0")->af_prio, "inet");
+}
+
+// Listens until its end; on any free port if `port` is 0.
+class Listener {
+ public:
+  explicit Listener(int port = 0) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    is_listening_ = bind(fd_, reinterpret_cast<const sockaddr*>(&address), size) == 0 && listen(fd_, 1) == 0;
+    getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+  }
+  ~Listener() { close(fd_); }
+  bool is_listening() const { return is_listening_; }
+  int port() const { return port_; }
+
+ private:
+  const int fd_;
+  bool is_listening_ = false;
+  int port_ = 0;
+};
+
+// As many ports in a row that are free.
+PortRange FreePorts(int count) {
+  while (true) {
+    const int first = Listener().port();
+    bool all_free = true;
+    for (int port = first; port < first + count; ++port) all_free &= Listener(port).is_listening();
+    if (all_free) return {.first = first, .last = first + count - 1};
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> MakeTransportAt(const PortRange& ports) {
+  return MakeTransport({.kind = TransportKind::kTcp, .tcp_ports = ports});
+}
+
+TEST(TcpDeviceTest, ATransportTakesTwoPortsOfItsRange) {
+  const PortRange ports = FreePorts(4);
+  const auto first = MakeTransportAt(ports);
+  const auto second = MakeTransportAt(ports);
+  EXPECT_TRUE(first.ok()) << first.status();
+  EXPECT_TRUE(second.ok()) << second.status();
+  for (int port = ports.first; port <= ports.last; ++port) EXPECT_FALSE(Listener(port).is_listening()) << port;
+}
+
+TEST(TcpDeviceTest, ATransportSkipsPortsThatAreTaken) {
+  const PortRange ports = FreePorts(4);
+  const Listener first(ports.first);
+  const Listener third(ports.first + 2);
+  const auto transport = MakeTransportAt(ports);
+  EXPECT_TRUE(transport.ok()) << transport.status();
+}
+
+TEST(TcpDeviceTest, ARangeThatIsUsedUpIsAnErrorThatNamesIt) {
+  const PortRange ports = FreePorts(3);
+  const auto first = MakeTransportAt(ports);
+  ASSERT_TRUE(first.ok()) << first.status();
+  // One port is left.
+  const absl::Status error = MakeTransportAt(ports).status();
+  EXPECT_EQ(error.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(error.message(), HasSubstr(absl::StrCat("--transfer-ports ", ports.first, "-", ports.last)));
 }
 
 TEST(TcpDeviceTest, AddressesThatCannotBeListenedOnAreRefused) {

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -117,16 +118,23 @@ enum class TransportKind : uint8_t { kAuto, kInproc, kShm, kTcp };
 // map it, else TCP; each connection decides for itself.
 absl::StatusOr<TransportKind> ParseTransportKind(std::string_view name);
 
+// Both ends belong to it.
+struct PortRange {
+  int first = 0;
+  int last = 0;
+};
+
 struct TransportOptions {
   TransportKind kind = TransportKind::kAuto;
   // The address of this host, or a name of it, that TCP uses and listens on; 0.0.0.0 for all.
   std::string bind = "127.0.0.1";
-  // The TCP ports on which it listens, "FIRST-LAST"; empty: any. A transport takes two.
-  std::string tcp_ports = {};
+  // The TCP ports on which it listens, of which it takes two. Without it: what UCX_TCP_PORT_RANGE says, else any.
+  std::optional<PortRange> tcp_ports = std::nullopt;
   // When no byte of a TCP read has come for this long, its peer counts as lost.
   int64_t stall_timeout_ms = 10'000;
 };
 
+// UNAVAILABLE when it cannot listen.
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const TransportOptions& options);
 
 }  // namespace baton::kvtransfer

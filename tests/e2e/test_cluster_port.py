@@ -29,6 +29,18 @@ def free_port():
         return unused.getsockname()[1]
 
 
+def free_ports(count):
+    """The first of as many ports in a row that nothing listens on."""
+    while True:
+        first = free_port()
+        try:
+            for port in range(first, first + count):
+                socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return first
+
+
 def health(target, service):
     """grpc.health.v1.HealthCheckResponse.status, which is field 1 of a message as `service` is of the other."""
     request = b"\x0a" + bytes([len(service)]) + service.encode() if service else b""
@@ -103,6 +115,17 @@ def test_no_request_is_lost_when_an_idle_worker_is_told_to_end():
                     thread.join()
             assert not problems, problems
             assert "is draining" in router.log() and "left" in router.log()
+
+
+def test_two_transfer_ports_are_enough_for_a_worker_and_none_left_is_an_error():
+    first = free_ports(2)
+    ports = ("--transport", "tcp", "--transfer-ports", f"{first}-{first + 1}")
+    with RoleProcess("router", "--grpc-port", 0) as router:
+        with mixed_worker(router.cluster_target, *ports):
+            wait_until(lambda: len(router.workers()) == 1, JOIN_TIMEOUT_S, "the worker to join")
+            second = run_baton("mixed-worker", "--router", router.cluster_target, "--threads", 1, *ports)
+            assert second.returncode == 1
+            assert f"--transfer-ports {first}-{first + 1} has no free port left" in second.stderr
 
 
 def test_a_worker_of_another_name_is_refused_aloud_on_both_sides_and_joins_under_the_served_name():

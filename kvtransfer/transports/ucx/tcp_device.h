@@ -3,18 +3,20 @@
 #ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_DEVICE_H_
 #define BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_DEVICE_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "kvtransfer/transport.h"
 
 namespace baton::kvtransfer {
 
-// Values of UCX's settings of the same names.
+// The strings are values of UCX's settings of the same names.
 struct TcpDevice {
   std::string net_devices;
   std::string af_prio;
-  // FIRST-LAST. Empty: what UCX_TCP_PORT_RANGE says, else any port.
-  std::string port_range;
+  // As in TransportOptions; not found but given.
+  std::optional<PortRange> ports = std::nullopt;
 };
 
 // The interface that carries `bind`, which is an address or a host name. A loopback address means the loopback

@@ -1,5 +1,9 @@
 #include "kvtransfer/transports/ucx/tcp_wire.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <utility>
 
@@ -70,7 +74,21 @@ absl::Status SendTcpMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, a
   return Send(endpoint, message, data, std::move(sent));
 }
 
-absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const TcpDevice& device) {
+namespace {
+
+// Whether UCX could listen there: it does not reuse a port whose last connection ended less than a minute ago.
+bool IsFree(int port, bool is_ipv4) {
+  sockaddr_in ipv4 = {.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
+  sockaddr_in6 ipv6 = {.sin6_family = AF_INET6, .sin6_port = htons(static_cast<uint16_t>(port))};
+  const int fd = socket(is_ipv4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool bound = is_ipv4 ? bind(fd, reinterpret_cast<const sockaddr*>(&ipv4), sizeof(ipv4)) == 0
+                             : bind(fd, reinterpret_cast<const sockaddr*>(&ipv6), sizeof(ipv6)) == 0;
+  close(fd);
+  return bound;
+}
+
+// `ports` is a value of UCX's TCP_PORT_RANGE, or empty.
+absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorkerAt(const TcpDevice& device, const std::string& ports) {
   const std::string segment = absl::StrCat(kTcpSegmentBytes);
   UcxSettings settings = {{"TLS", "tcp"},
                           {"NET_DEVICES", device.net_devices},
@@ -79,8 +97,26 @@ absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const TcpDevice& device
                           {"TCP_RX_SEG_SIZE", segment},
                           {"RCACHE_ENABLE", "n"},
                           {"WARN_INVALID_CONFIG", "n"}};
-  if (!device.port_range.empty()) settings.push_back({"TCP_PORT_RANGE", device.port_range});
+  if (!ports.empty()) settings.push_back({"TCP_PORT_RANGE", ports});
   return UcxWorker::Create(UCP_FEATURE_AM, settings);
+}
+
+}  // namespace
+
+// UCX gets one port at a time: in a range of which no port is free it would search for ever, without a word.
+absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const TcpDevice& device) {
+  if (!device.ports.has_value()) return MakeTcpWorkerAt(device, "");
+  const bool is_ipv4 = device.af_prio == "inet";
+  for (int port = device.ports->first; port <= device.ports->last; ++port) {
+    if (!IsFree(port, is_ipv4)) continue;
+    auto worker = MakeTcpWorkerAt(device, absl::StrCat(port, "-", port));
+    // A process that has taken the port since leaves us the next one.
+    if (worker.ok() || IsFree(port, is_ipv4)) return worker;
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "--transfer-ports ", device.ports->first, "-", device.ports->last,
+      " has no free port left: each worker on this host takes two, and a port is free again a minute after its worker ",
+      "has ended"));
 }
 
 }  // namespace baton::kvtransfer

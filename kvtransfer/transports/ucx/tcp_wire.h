@@ -67,7 +67,7 @@ absl::Status SendTcpMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, a
                             std::function<void()> sent);
 
 // Each end has a worker of its own for reading and one for serving: UCX pairs the endpoints between two workers, and
-// closing one as a reader must not cut the other's reads.
+// closing one as a reader must not cut the other's reads. UNAVAILABLE when none of the device's ports is free.
 absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const TcpDevice& device);
 
 }  // namespace baton::kvtransfer

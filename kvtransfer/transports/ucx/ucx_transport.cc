@@ -94,7 +94,7 @@ absl::Status UcxTransport::Init() {
   }
   if (options_.kind != TransportKind::kShm) {
     BATON_ASSIGN_OR_RETURN(TcpDevice device, FindTcpDevice(options_.bind));
-    if (!options_.tcp_ports.empty()) device.port_range = options_.tcp_ports;
+    device.ports = options_.tcp_ports;
     BATON_ASSIGN_OR_RETURN(tcp_server_, TcpServer::Create(device, grants()));
     BATON_ASSIGN_OR_RETURN(tcp_, TcpReader::Create(device, options_.stall_timeout_ms));
   }

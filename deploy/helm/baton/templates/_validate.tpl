@@ -112,7 +112,7 @@
 {{- $errors := list -}}
 {{- $ports := .Values.ports -}}
 {{- if lt (sub $ports.transfer.last $ports.transfer.first) 3 -}}
-{{- $errors = append $errors (printf "ports.transfer: UCX needs four ports to start, but first (%d) and last (%d) leave fewer" (int $ports.transfer.first) (int $ports.transfer.last)) -}}
+{{- $errors = append $errors (printf "ports.transfer: a worker that restarts needs four ports, but first (%d) and last (%d) leave fewer" (int $ports.transfer.first) (int $ports.transfer.last)) -}}
 {{- end -}}
 {{- range $name, $port := dict "worker" $ports.worker "admin" $ports.admin -}}
 {{- if and (ge (int $port) (int $ports.transfer.first)) (le (int $port) (int $ports.transfer.last)) -}}
