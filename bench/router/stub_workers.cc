@@ -9,19 +9,24 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "absl/types/span.h"
 #include "baton/internal/v1/worker.grpc.pb.h"
 #include "common/kv_layout.h"
+#include "common/limits.h"
 #include "common/random.h"
 #include "common/rpc/channel_cache.h"
 #include "common/rpc/client_stream.h"
 #include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
+#include "common/status.h"
 
 namespace baton::bench {
 namespace pb = internal::v1;
 namespace {
 
 constexpr absl::Duration kJoinTimeout = absl::Seconds(30);
+// The router refuses workers that come while too many others have yet to say hello.
+constexpr size_t kJoinsAtOnce = kMaxJoiningStreams / 2;
 constexpr int64_t kHeartbeatNs = 100 * kNsPerMs;
 constexpr int32_t kContextTokens = 8192;
 
@@ -40,6 +45,7 @@ class StubWorker {
         stub_(pb::ClusterService::NewStub(grpc::CreateCustomChannel(
             options.cluster_target, grpc::InsecureChannelCredentials(), rpc::ChannelArguments()))) {}
   ~StubWorker() {
+    if (stream_ == nullptr) return;
     stream_->Cancel();
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(&done_));
@@ -180,10 +186,11 @@ StubWorkers::~StubWorkers() {
 }
 
 absl::Status StubWorkers::Start() {
-  for (const auto& worker : workers_) worker->Join();
   thread_ = std::thread([this] { Run(); });
-  for (const auto& worker : workers_) {
-    if (absl::Status status = worker->AwaitJoined(); !status.ok()) return status;
+  for (size_t first = 0; first < workers_.size(); first += kJoinsAtOnce) {
+    const auto some = absl::MakeSpan(workers_).subspan(first, kJoinsAtOnce);
+    for (const auto& worker : some) worker->Join();
+    for (const auto& worker : some) BATON_RETURN_IF_ERROR(worker->AwaitJoined());
   }
   return absl::OkStatus();
 }
