@@ -20,6 +20,7 @@ READY_TIMEOUT_S = 120
 # The drain time-out is 25 s, and the supervisor gives the router and then the workers 5 s more each.
 STOP_TIMEOUT_S = 60
 COMMAND_TIMEOUT_S = 120
+LOG_BYTES = 64 << 10
 POLL_S = 0.02
 
 
@@ -169,7 +170,8 @@ class Cluster:
 
     def log(self):
         """The end of what the server wrote to stderr."""
-        return os.pread(self._log.fileno(), 1 << 20, 0).decode("utf-8", "replace")[-20_000:]
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), LOG_BYTES, max(0, size - LOG_BYTES)).decode("utf-8", "replace")
 
     def signal(self, number):
         self.ends = self.ends or number in (signal.SIGTERM, signal.SIGINT)
