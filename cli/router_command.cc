@@ -122,6 +122,7 @@ absl::Status Run(const RouterCommandFlags& flags) {
   PrintReady({.grpc = server.address, .cluster = cluster.address(), .admin = admin_port.address()});
   WaitForSignal();
   serving.Shut();
+  telemetry->OnDraining();
   Drain(flags.listen.drain_timeout_ms, loop, generation);
   return absl::OkStatus();
 }

@@ -147,6 +147,7 @@ void RouterTelemetry::Observe(const Clients& clients) {
   };
   const auto ready = [this, healthy]() -> absl::Status {
     BATON_RETURN_IF_ERROR(healthy());
+    if (draining_) return absl::UnavailableError("the router ends");
     const auto view = views_.Latest();
     if (view->serving) return absl::OkStatus();
     return absl::UnavailableError(absl::StrCat("no request can be served until there is ", view->waits_for));

@@ -2,6 +2,7 @@
 #ifndef BATON_CLI_ROUTER_TELEMETRY_H_
 #define BATON_CLI_ROUTER_TELEMETRY_H_
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,6 +56,8 @@ class RouterTelemetry {
     const rpc::ConnectionGate* gate = nullptr;
   };
   void Observe(const Clients& clients);
+  // The router takes nothing new: it is no longer ready.
+  void OnDraining() { draining_ = true; }
 
  private:
   RouterTelemetry(const RouterTelemetryOptions& options, const Clock& clock, AdminPort& admin);
@@ -70,6 +73,7 @@ class RouterTelemetry {
   AdminPort& admin_;
   const std::string model_;
   router::ViewBoard views_;
+  std::atomic<bool> draining_ = false;
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   router::RequestMetrics request_metrics_;
   router::AccessLog access_log_;

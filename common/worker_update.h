@@ -34,7 +34,7 @@ struct WorkerReport {
 struct WorkerUpdate {
   enum class Kind : uint8_t {
     kStarted,      // P: licensed, blocks reserved, computing. D: reserved (with `cached_tokens`)
-    kKvCommitted,  // D: the prompt's KV is verified and in place
+    kKvCommitted,  // D: the prompt's KV is verified and in place; the report's part about the hand-off
     kToken,        // the last one carries its finish
     kFinished,     // `report`, and `kv_digest` when asked for
   };

@@ -93,7 +93,7 @@ void DecodeCore::OnCommitted(const kvtransfer::Committed& committed) {
     return Forget(committed.key);
   }
   if (!first.is_last()) {
-    updates_.Update(committed.key, {.kind = WorkerUpdate::Kind::kKvCommitted});
+    updates_.Update(committed.key, {.kind = WorkerUpdate::Kind::kKvCommitted, .report = job.report});
     engine_.StartDecode(job.sequence, first);
   }
   OnToken(job, first);

@@ -215,9 +215,9 @@ absl::Status ClusterMembers::ReadReports(Dispatcher& dispatcher, Member& member,
         call.first, call.second,
         {.kind = WorkerUpdate::Kind::kStarted, .cached_tokens = started.cached_tokens(), .token = {}});
   }
-  for (const uint64_t number : message.kv_committed()) {
-    BATON_ASSIGN_OR_RETURN(const Call call, find(number));
-    dispatcher.OnWorkerUpdate(call.first, call.second, {.kind = WorkerUpdate::Kind::kKvCommitted, .token = {}});
+  for (const pb::CallCommitted& committed : message.kv_committed()) {
+    BATON_ASSIGN_OR_RETURN(const Call call, find(committed.call()));
+    dispatcher.OnWorkerUpdate(call.first, call.second, rpc::FromProto(committed));
   }
   for (const pb::CallToken& token : message.tokens()) {
     BATON_ASSIGN_OR_RETURN(const Call call, find(token.call()));

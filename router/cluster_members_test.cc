@@ -338,7 +338,7 @@ TEST_F(ClusterMembersTest, ACancelNamesTheNumberOfTheCall) {
 
 TEST_F(ClusterMembersTest, AMalformedMessageEndsItsMembershipAloneAndSaysWhatWasWrong) {
   const std::vector<std::pair<std::string, std::function<void(pb::WorkerMessage&, uint64_t)>>> cases = {
-      {"call 99, which is not open", [](pb::WorkerMessage& m, uint64_t) { m.add_kv_committed(99); }},
+      {"call 99, which is not open", [](pb::WorkerMessage& m, uint64_t) { m.add_kv_committed()->set_call(99); }},
       {"call 0, which is not open", [](pb::WorkerMessage& m, uint64_t) { m.add_tokens(); }},
       {"another membership", [](pb::WorkerMessage& m, uint64_t) { m.set_membership(std::string(16, 'x')); }},
       {"another membership", [](pb::WorkerMessage& m, uint64_t) { m.clear_membership(); }},

@@ -137,9 +137,9 @@ void Dashboard::AddViewer(std::shared_ptr<telemetry::EventStream> stream) {
     history = std::move(of_new);
     viewers_.push_back({.stream = stream, .waiting = ""});
   }
-  const std::string event = history.Event();
+  // Megabytes, for which the router's loop does not wait. Nobody else writes to the stream while `waiting` is set.
+  stream->Write(history.Event());
   absl::MutexLock lock(&mutex_);
-  stream->Write(event);
   // It is gone when its stream was closed meanwhile.
   const auto viewer =
       std::find_if(viewers_.begin(), viewers_.end(), [&](const Viewer& one) { return one.stream == stream; });

@@ -66,6 +66,7 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
       if (side == Side::kDecode || job->kind == AttemptKind::kSolo) queue_.OnAdmitted(*job);
       if (!computes_prompt) break;
       if (!job->marks.admitted) job->marks.admitted = clock_.Now();
+      job->result.looked_up_tokens = static_cast<int32_t>(job->spec->prompt_tokens());
       job->result.cached_tokens = update.cached_tokens;
       ledger_.OnComputed(*call, update.cached_tokens);
       queue_.OnRoomChanged();
@@ -74,6 +75,8 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
       if (side == Side::kPrefill || job->committed) break;
       job->committed = true;
       job->marks.committed = clock_.Now();
+      // A job that a stop string or its client ends has no other report.
+      job->result.decode = update.report;
       break;
     case WorkerUpdate::Kind::kToken:
       if (computes_prompt && call->prompt_tokens > 0) {
@@ -251,6 +254,7 @@ void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
   result.prompt_tokens = static_cast<int32_t>(job.spec->prompt_tokens());
   result.output_tokens = job.next_index;
   result.attempts = static_cast<int32_t>(job.attempt);
+  result.refusals = job.refusals;
   result.phases = ComputePhases(job.marks, clock_.Now());
   actions_.push_back(EndJob{.key = job.spec->key(), .result = std::move(result)});
   SetTimer(job, kNever);

@@ -86,6 +86,19 @@ TEST_F(DispatcherFinishTest, TokensAfterTheLastAreIgnored) {
   EXPECT_TRUE(LastResult().status.ok());
 }
 
+TEST_F(DispatcherFinishTest, AJobThatAStopStringEndsSaysHowItsKvCame) {
+  JoinPair();
+  Submit(1);
+  PrefillDone(KeyOf(1), 70);
+  WorkerUpdate committed = MakeUpdate(WorkerUpdate::Kind::kKvCommitted);
+  committed.report = {.read_ns = 7, .transfer_bytes = 4096, .transport = "shm"};
+  dispatcher().OnWorkerUpdate(kD, KeyOf(1), committed);
+  dispatcher().Cancel(KeyOf(1).choice_key(), absl::OkStatus());
+  Actions();
+  EXPECT_TRUE(LastResult().status.ok());
+  EXPECT_EQ(LastResult().decode, committed.report);
+}
+
 TEST_F(DispatcherFinishTest, AStopStringInTheLastTokenLetsTheReportCome) {
   JoinPair();
   Submit(1);

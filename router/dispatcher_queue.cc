@@ -167,6 +167,7 @@ void Dispatcher::Impl::Requeue(DispatchJob& job) {
   job.committed = false;
   job.echo.reset();
   job.marks = {.arrived = job.marks.arrived, .placed = {}, .admitted = {}, .first_token = {}, .committed = {}};
+  job.result.looked_up_tokens = 0;
   job.result.cached_tokens = 0;
   queue_.Add(job);
   SetTimer(job, job.spec->deadline);

@@ -283,6 +283,18 @@ TEST_F(DispatcherQueueTest, ARefusedJobKeepsItsPlaceBeforeThoseThatWaitedBehindI
   EXPECT_THAT(Actions(), ElementsAre("2:0=70", "P1 1/2", "D2 1/2"));
 }
 
+TEST_F(DispatcherQueueTest, AJobThatEndsInTheLineHasNoAttemptButThoseThatFoundNoRoom) {
+  JoinPair();
+  Submit(1, {.prompt_tokens = 128});
+  Started(kP, KeyOf(1), 16);
+  Refuse(kD, KeyOf(1));
+  dispatcher().Cancel(KeyOf(1).choice_key(), absl::CancelledError("the client left"));
+  Actions();
+  EXPECT_EQ(LastResult().attempts, 1);
+  EXPECT_EQ(LastResult().refusals, 1);
+  EXPECT_EQ(LastResult().looked_up_tokens, 0);
+}
+
 TEST_F(DispatcherQueueTest, AResultNamesItsWorkersAndTheAttemptsThatFoundNoRoom) {
   JoinPair();
   Submit(1, {.prompt_tokens = 128});
@@ -296,6 +308,7 @@ TEST_F(DispatcherQueueTest, AResultNamesItsWorkersAndTheAttemptsThatFoundNoRoom)
   Actions();
   const JobResult& result = LastResult();
   EXPECT_EQ(result.attempts, 2);
+  EXPECT_EQ(result.refusals, 1);
   EXPECT_EQ(result.prefill_worker, MakeWorker(1, WorkerRole::kPrefill).target);
   EXPECT_EQ(result.decode_worker, MakeWorker(2, WorkerRole::kDecode).target);
   ASSERT_EQ(result.given_up.size(), 1u);

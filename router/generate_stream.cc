@@ -8,6 +8,7 @@
 
 #include "common/limits.h"
 #include "router/generation_wire.h"
+#include "router/refusal_reason.h"
 
 namespace baton::router {
 namespace {
@@ -150,12 +151,19 @@ void GenerateStream::LeaveIfDone() {
   if (!finished_ || !call_done_) return;
   unread_.Remove(*this);
   // What it holds may refer to the stream.
-  if (const OnDoneCallback on_done = std::exchange(on_done_, nullptr)) on_done();
+  if (const OnDoneCallback on_done = std::exchange(on_done_, nullptr)) on_done(Delivery());
   self_.reset();
+}
+
+absl::Status GenerateStream::Delivery() const {
+  if (broken_) return SlowReader();
+  if (cancelled_) return absl::CancelledError("the client was gone before it had the end");
+  return absl::OkStatus();
 }
 
 // The context lives until Remove has returned, which waits while this runs.
 void GenerateStream::Break() {
+  broken_ = true;
   grpc_call_cancel_with_status(context_.c_call(), GRPC_STATUS_RESOURCE_EXHAUSTED,
                                "the client does not read its stream: it was cut", nullptr);
 }

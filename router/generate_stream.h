@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "baton/v1/generation.grpc.pb.h"
 #include "common/rpc/event_queue.h"
@@ -36,8 +37,9 @@ class GenerateStream final : public GenerationSink, private UnreadOutput::Stream
  public:
   // Runs on the loop when the client cancels or is gone, also after the end of the job.
   using OnCancelCallback = std::function<void()>;
-  // Runs on the loop when gRPC is done with the call: its last message is on its way, or the client is gone.
-  using OnDoneCallback = std::function<void()>;
+  // Runs on the loop when gRPC is done with the call. OK: its last message is on its way. CANCELLED: the client was
+  // gone before. RESOURCE_EXHAUSTED: the client did not read, and was cut.
+  using OnDoneCallback = std::function<void(const absl::Status& delivery)>;
   // Runs on the accepting thread when the stream is a client's call, whose request is message().
   using OnCallCallback = std::function<void(const std::shared_ptr<GenerateStream>&)>;
 
@@ -76,6 +78,7 @@ class GenerateStream final : public GenerationSink, private UnreadOutput::Stream
   void LeaveIfDone();
 
   void Break() override;
+  absl::Status Delivery() const;
 
   // The API has no message that says so.
   bool Take(const GenerationAccepted&) { return true; }
@@ -99,6 +102,7 @@ class GenerateStream final : public GenerationSink, private UnreadOutput::Stream
   UnreadOutput& unread_;
   const OnCallCallback on_call_;
   std::atomic<bool> cancelled_{false};
+  std::atomic<bool> broken_{false};
 
   absl::Mutex mutex_;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -21,33 +21,32 @@ void GenerationListener::OnAccepted() {
 }
 
 void GenerationListener::OnToken(const OutputToken& token) {
-  if (closed_ || output_.stopped()) return;
+  if (cut_ || output_.stopped()) return;
   absl::StatusOr<std::string> text = output_.Push(token.token);
   if (!text.ok()) return dispatcher_.Cancel(call_.job->key(), absl::InternalError(text.status().message()));
   Write(
       GenerationDelta{.text = *std::move(text), .tokens = {token}, .has_logprobs = call_.job->sampling.logprobs >= 0});
-  if (output_.stopped()) dispatcher_.Cancel(call_.job->key(), absl::OkStatus());
+  if (output_.stopped() && !cut_) dispatcher_.Cancel(call_.job->key(), absl::OkStatus());
 }
 
 void GenerationListener::OnEnd(const JobResult& result) {
-  if (closed_) return;
   TestDelay("finish");
-  auto job = std::make_shared<const JobResult>(result);
-  if (!result.status.ok()) return WriteFailed(result.status, *call_.sink, std::move(job));
-  if (std::string text = output_.Flush(); !text.empty()) Write(GenerationDelta{.text = std::move(text)});
+  const auto job = std::make_shared<const JobResult>(result);
+  if (!result.status.ok()) return WriteFailed(result.status, *call_.sink, job);
+  std::string text = output_.Flush();
+  if (cut_ || (!text.empty() && !call_.sink->Write(GenerationDelta{.text = std::move(text)}))) {
+    return WriteFailed(SlowReader(), *call_.sink, job);
+  }
   GenerationFinished finished = MakeFinished(result);
-  finished.job = std::move(job);
-  Write(std::move(finished));
+  finished.job = job;
+  if (!call_.sink->Write(std::move(finished))) WriteFailed(SlowReader(), *call_.sink, job);
 }
 
 void GenerationListener::Write(GenerationEvent event) {
-  if (closed_ || call_.sink->Write(std::move(event))) return;
-  closed_ = true;
-  const absl::Status slow =
-      WithReason(absl::ResourceExhaustedError("the client does not read its stream: the job was cancelled"),
-                 RefusalReason::kSlowReader);
-  WriteFailed(slow, *call_.sink);
-  dispatcher_.Cancel(call_.job->key(), slow);
+  if (cut_ || call_.sink->Write(std::move(event))) return;
+  cut_ = true;
+  // OnEnd tells the client.
+  dispatcher_.Cancel(call_.job->key(), SlowReader());
 }
 
 GenerationFinished GenerationListener::MakeFinished(const JobResult& result) const {

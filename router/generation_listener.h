@@ -43,8 +43,8 @@ class GenerationListener final : public JobListener {
   JobOutput output_;
   const Clock& clock_;
   Dispatcher& dispatcher_;
-  // The sink has its last event.
-  bool closed_ = false;
+  // The client does not read: the sink had no room.
+  bool cut_ = false;
 };
 
 }  // namespace baton::router

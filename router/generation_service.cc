@@ -131,7 +131,7 @@ void GenerationService::QueueGenerate(const std::shared_ptr<GenerateStream>& str
   const auto request = std::make_shared<ObservedRequest>(parts_.observers, stream, id,
                                                          BeginTrace(parts_.tracer, ReadTrace(stream->context())));
   const TimeNs deadline = ReadDeadline(stream->context(), request->arrived());
-  stream->SetOnDone([request] { request->OnDelivered(); });
+  stream->SetOnDone([request](const absl::Status& delivery) { request->OnDelivered(delivery); });
   // The request lives until OnDone.
   stream->SetOnCancel([this, id, cancelled = request.get()] {
     if (!parts_.work.Drop(id)) return parts_.generator.Cancel(id);

@@ -13,6 +13,7 @@
 #include "common/rpc/event_queue.h"
 #include "common/rpc/grpc_server.h"
 #include "gtest/gtest.h"
+#include "router/refusal_reason.h"
 #include "router/testing/scripted_worker.h"
 #include "router/testing/tiny_served_model.h"
 
@@ -125,6 +126,11 @@ class GenerationServiceTest : public ::testing::Test {
       done.WaitForNotification();
     }
   }
+  // The record of the only request, once it is over.
+  RequestRecord OnlyRecord() {
+    EXPECT_TRUE(WaitFor([this] { return observer_.records().size() == 1; }));
+    return observer_.records().at(0);
+  }
   // Until the router cancels a call to the worker; false when it does not.
   bool WaitForCancel() {
     return WaitFor([this] { return worker_->cancelled() > 0; }) && worker_->cancelled() == 1;
@@ -185,6 +191,11 @@ TEST_F(GenerationServiceTest, AReaderThatFallsTooFarBehindLosesItsJobAndIsToldSo
   EXPECT_GE(call->tokens.size(), kMaxUnreadOutputTokens) << "what fitted is still delivered";
   EXPECT_LT(call->tokens.size(), 2 * kMaxUnreadOutputTokens);
   EXPECT_EQ(worker_->cancelled(), 1);
+  const RequestRecord record = OnlyRecord();
+  EXPECT_EQ(record.outcome, RequestOutcome::kRefused);
+  EXPECT_EQ(GetRefusalReason(record.status), RefusalReason::kSlowReader);
+  ASSERT_NE(record.job, nullptr);
+  EXPECT_EQ(record.job->attempts, 1);
 }
 
 TEST_F(GenerationServiceTest, TokensWithMuchBesideThemAreBoundedByTheirBytes) {
@@ -208,6 +219,18 @@ TEST_F(GenerationServiceTest, AStreamThatNobodyReadsIsCutSomeTimeAfterTheEndOfIt
   EXPECT_FALSE(status.ok());
   EXPECT_FALSE(call->finished);
   EndServer();
+  const RequestRecord record = OnlyRecord();
+  EXPECT_EQ(record.outcome, RequestOutcome::kRefused) << "it was not answered";
+  EXPECT_EQ(GetRefusalReason(record.status), RefusalReason::kSlowReader);
+}
+
+TEST_F(GenerationServiceTest, ARequestWhoseClientLeavesBeforeItHasTheEndIsRecordedAsCancelled) {
+  Serve({.tokens = Letters(kManyTokens), .top = kTop, .finish = FinishReason::kLength});
+  const auto call = Start("hi");
+  while (worker_->started().empty()) WaitForJobs(0);
+  call->context.TryCancel();
+  call->ReadAll();
+  EXPECT_EQ(OnlyRecord().outcome, RequestOutcome::kCancelled);
 }
 
 TEST_F(GenerationServiceTest, WhenAllStreamsHoldTooMuchTheWorstIsCut) {
@@ -215,6 +238,9 @@ TEST_F(GenerationServiceTest, WhenAllStreamsHoldTooMuchTheWorstIsCut) {
   const auto call = Start("hi");
   ASSERT_TRUE(WaitForCancel());
   EXPECT_EQ(call->ReadAll().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const RequestRecord record = OnlyRecord();
+  EXPECT_EQ(record.outcome, RequestOutcome::kRefused) << "it was the router that ended it";
+  EXPECT_EQ(GetRefusalReason(record.status), RefusalReason::kSlowReader);
 }
 
 TEST_F(GenerationServiceTest, ARequestThatIsCancelledWhileItWaitsToBeReadNeverReachesALoop) {

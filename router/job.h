@@ -55,7 +55,7 @@ struct GivenUpAttempt {
   std::string decode_worker;
   std::string why;
 };
-// A job keeps the first of them; the number of all is one less than `attempts`.
+// A job keeps the first of them.
 inline constexpr size_t kMaxKeptAttempts = 8;
 
 struct JobResult {
@@ -63,9 +63,12 @@ struct JobResult {
   FinishReason finish = FinishReason::kNone;
   int32_t prompt_tokens = 0;
   int32_t output_tokens = 0;
-  // Prompt tokens that were not computed again, at P.
+  // Prompt tokens that P looked up in its prefix cache, and those of them that were not computed again.
+  int32_t looked_up_tokens = 0;
   int32_t cached_tokens = 0;
+  // Placements on workers, and those of them for which a worker had no room.
   int32_t attempts = 0;
+  int32_t refusals = 0;
   std::vector<GivenUpAttempt> given_up;
   // The workers of the last attempt, as in GivenUpAttempt.
   std::string prefill_worker;

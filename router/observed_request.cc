@@ -86,7 +86,13 @@ void ObservedRequest::NoteJob(const std::shared_ptr<const JobResult>& job) {
   record_.prompt_tokens = job->prompt_tokens;
 }
 
-void ObservedRequest::OnDelivered() {
+void ObservedRequest::OnDelivered(const absl::Status& delivery) {
+  // A client that was cut shows in the request's own end as one that left.
+  const bool well = record_.outcome == RequestOutcome::kOk || record_.outcome == RequestOutcome::kCancelled;
+  if (!delivery.ok() && well) {
+    record_.status = delivery;
+    record_.outcome = OutcomeOf(delivery);
+  }
   record_.output_tokens = tokens_;
   if (tokens_ > 1) record_.mean_itl_ns = (last_token_ - record_.arrived - record_.ttft_ns) / (tokens_ - 1);
   record_.total_ns = observers_.clock.Now() - record_.arrived;

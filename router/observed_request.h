@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/clock.h"
 #include "router/generation.h"
 #include "router/request_record.h"
@@ -32,8 +33,8 @@ class ObservedRequest final : public GenerationSink {
   const RequestTrace& trace() const { return record_.trace; }
   // Before the first event: the request has been read.
   void OnRead(const GenerationRequest& request);
-  // The adapter has done with the request: its last message is handed to the network, or the client is gone.
-  void OnDelivered();
+  // The adapter has done with the request: its last message is handed to the network, or `delivery` says why not.
+  void OnDelivered(const absl::Status& delivery);
 
   bool Write(GenerationEvent event) override;
   bool cancelled() const override { return sink_->cancelled(); }

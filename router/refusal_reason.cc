@@ -51,6 +51,11 @@ absl::Status WithReason(absl::Status status, RefusalReason reason) {
   return status;
 }
 
+absl::Status SlowReader() {
+  return WithReason(absl::ResourceExhaustedError("the client does not read its stream: it was cut"),
+                    RefusalReason::kSlowReader);
+}
+
 RefusalReason GetRefusalReason(const absl::Status& status) {
   if (const auto name = status.GetPayload(kReasonUrl)) {
     for (const RefusalReason reason : kRefusalReasons) {

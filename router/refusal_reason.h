@@ -29,6 +29,8 @@ inline constexpr std::array kRefusalReasons = {
 const char* RefusalReasonName(RefusalReason reason);
 
 absl::Status WithReason(absl::Status status, RefusalReason reason);
+// The end of a request whose client does not read: RESOURCE_EXHAUSTED with kSlowReader.
+absl::Status SlowReader();
 // What WithReason has said, else what the code says. `status` is not OK.
 RefusalReason GetRefusalReason(const absl::Status& status);
 

@@ -29,8 +29,8 @@ prometheus::Family<Counter>& CounterFamily(prometheus::Registry& registry, const
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
 }
 
-AttemptEnd EndOfLastAttempt(RequestOutcome outcome) {
-  switch (outcome) {
+AttemptEnd EndOfLastAttempt(const RequestRecord& record) {
+  switch (record.outcome) {
     case RequestOutcome::kOk:
       return kServed;
     case RequestOutcome::kCancelled:
@@ -39,7 +39,8 @@ AttemptEnd EndOfLastAttempt(RequestOutcome outcome) {
     case RequestOutcome::kRefused:
       return kRefused;
     case RequestOutcome::kUnavailable:
-      return kLost;
+      // A router that ends cuts what runs.
+      return GetRefusalReason(record.status) == RefusalReason::kDraining ? kCancelled : kLost;
     case RequestOutcome::kFailed:
       break;
   }
@@ -156,15 +157,15 @@ void RequestMetrics::ObservePhases(const RequestRecord& record) {
   inference_time_.Observe(Seconds(phases.prefill_ns + phases.transfer_ns + phases.decode_ns));
 }
 
-// All attempts but the last were given up for lack of room.
+// A job that ended in the line has no attempt but those that were refused.
 void RequestMetrics::CountAttempts(const RequestRecord& record) {
   const JobResult& job = *record.job;
-  if (job.attempts > 1) attempts_[kRefused]->Increment(job.attempts - 1);
-  if (job.attempts > 0) attempts_[EndOfLastAttempt(record.outcome)]->Increment();
+  attempts_[kRefused]->Increment(job.refusals);
+  if (job.attempts > job.refusals) attempts_[EndOfLastAttempt(record)]->Increment();
 }
 
 void RequestMetrics::CountTransfer(const JobResult& job) {
-  prefix_queries_.Increment(job.prompt_tokens);
+  prefix_queries_.Increment(job.looked_up_tokens);
   prefix_hits_.Increment(job.cached_tokens);
   if (job.decode.transfer_bytes == 0) return;
   const std::array<std::string_view, 2> pair = {job.prefill_worker, job.decode_worker};

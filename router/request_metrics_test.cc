@@ -34,7 +34,9 @@ class RequestMetricsTest : public testing::Test {
     JobResult job;
     job.prompt_tokens = 5;
     job.cached_tokens = 4;
+    job.looked_up_tokens = 5;
     job.attempts = 3;
+    job.refusals = 2;
     job.prefill_worker = "p:1";
     job.decode_worker = "d:1";
     job.decode.transfer_bytes = 4096;
@@ -87,6 +89,29 @@ TEST_F(RequestMetricsTest, ARefusalCountsByItsReasonAndInNoTime) {
     EXPECT_THAT(text, HasSubstr("baton_refusals_total{reason=\"" + std::string(reason) + "\"} 1\n"));
   }
   EXPECT_THAT(text, HasSubstr("vllm:e2e_request_latency_seconds_count{model_name=\"m\"} 0\n"));
+}
+
+TEST_F(RequestMetricsTest, ARequestThatEndsInTheLineLostNoWorkerAndLookedNothingUp) {
+  RequestRecord record = Ended(WithReason(absl::UnavailableError("nobody came"), RefusalReason::kNoWorkers));
+  JobResult job;
+  job.prompt_tokens = 100'000;
+  job.attempts = job.refusals = 2;
+  record.job = std::make_shared<const JobResult>(job);
+  metrics_.OnRequestEnded(record);
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("baton_attempts_total{outcome=\"refused\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("baton_attempts_total{outcome=\"lost\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:prefix_cache_queries_total{model_name=\"m\"} 0\n"));
+}
+
+TEST_F(RequestMetricsTest, AnAttemptThatTheRoutersEndCutsLostNoWorker) {
+  RequestRecord record = Ended(WithReason(absl::UnavailableError("ends"), RefusalReason::kDraining));
+  JobResult job;
+  job.attempts = 1;
+  record.job = std::make_shared<const JobResult>(job);
+  metrics_.OnRequestEnded(record);
+  EXPECT_THAT(Text(), HasSubstr("baton_attempts_total{outcome=\"cancelled\"} 1\n"));
+  EXPECT_THAT(Text(), HasSubstr("baton_attempts_total{outcome=\"lost\"} 0\n"));
 }
 
 TEST_F(RequestMetricsTest, ACancelledRequestIsNoRefusal) {

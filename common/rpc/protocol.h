@@ -11,7 +11,7 @@ namespace baton::rpc {
 
 // Rises with every change that a process of the former version would misread. Processes of different versions refuse
 // each other. 0: a process that states none.
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 
 // Additions that a peer may do without, one bit each. A process states those that it knows, and ignores bits that it
 // does not know.

@@ -149,6 +149,14 @@ absl::StatusOr<OutputToken> ReadToken(const Proto& proto) {
   return token;
 }
 
+void FillCommitted(const WorkerReport& report, pb::CallCommitted* proto) {
+  proto->set_read_ns(report.read_ns);
+  proto->set_digest_ns(report.digest_ns);
+  proto->set_transfer_tail_ns(report.transfer_tail_ns);
+  proto->set_transfer_bytes(report.transfer_bytes);
+  proto->set_transport(report.transport);
+}
+
 void FillFinished(const WorkerUpdate& update, pb::CallFinished* proto) {
   proto->set_kv_digest(update.kv_digest);
   proto->set_queue_ns(update.report.queue_ns);
@@ -171,6 +179,16 @@ void ToProto(const OutputToken& token, pb::Token* proto) { FillToken(token, prot
 absl::StatusOr<OutputToken> FromProto(const pb::Token& proto) { return ReadToken(proto); }
 
 absl::StatusOr<OutputToken> FromProto(const pb::CallToken& proto) { return ReadToken(proto); }
+
+WorkerUpdate FromProto(const pb::CallCommitted& proto) {
+  WorkerUpdate update{.kind = WorkerUpdate::Kind::kKvCommitted, .token = {}};
+  update.report.read_ns = proto.read_ns();
+  update.report.digest_ns = proto.digest_ns();
+  update.report.transfer_tail_ns = proto.transfer_tail_ns();
+  update.report.transfer_bytes = proto.transfer_bytes();
+  update.report.transport = proto.transport();
+  return update;
+}
 
 WorkerUpdate FromProto(const pb::CallFinished& proto) {
   WorkerUpdate update{.kind = WorkerUpdate::Kind::kFinished, .token = {}};
@@ -197,8 +215,11 @@ void AddReport(uint64_t call, const WorkerUpdate& update, pb::WorkerMessage* pro
       started->set_cached_tokens(update.cached_tokens);
       return;
     }
-    case WorkerUpdate::Kind::kKvCommitted:
-      return proto->add_kv_committed(call);
+    case WorkerUpdate::Kind::kKvCommitted: {
+      pb::CallCommitted* committed = proto->add_kv_committed();
+      committed->set_call(call);
+      return FillCommitted(update.report, committed);
+    }
     case WorkerUpdate::Kind::kToken: {
       pb::CallToken* token = proto->add_tokens();
       token->set_call(call);

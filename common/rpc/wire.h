@@ -39,6 +39,7 @@ void AddEnd(uint64_t call, const absl::Status& status, internal::v1::WorkerMessa
 // As for Token.
 absl::StatusOr<OutputToken> FromProto(const internal::v1::CallToken& proto);
 // An update of kind kFinished.
+WorkerUpdate FromProto(const internal::v1::CallCommitted& proto);
 WorkerUpdate FromProto(const internal::v1::CallFinished& proto);
 // Sets `end` to how the call ended. INVALID_ARGUMENT for a code that no status has.
 absl::Status FromProto(const internal::v1::CallEnded& proto, absl::Status& end);

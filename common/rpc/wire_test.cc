@@ -139,14 +139,17 @@ TEST(Wire, ReportsOfACallKeepTheirContent) {
                                .transport = "shm"};
   pb::WorkerMessage message;
   AddReport(4, {.kind = WorkerUpdate::Kind::kStarted, .cached_tokens = 16}, &message);
-  AddReport(4, {.kind = WorkerUpdate::Kind::kKvCommitted}, &message);
+  AddReport(4, {.kind = WorkerUpdate::Kind::kKvCommitted, .report = report}, &message);
   AddReport(4, {.kind = WorkerUpdate::Kind::kToken, .token = LastToken()}, &message);
   AddReport(4, {.kind = WorkerUpdate::Kind::kFinished, .kv_digest = "d", .report = report}, &message);
   AddEnd(5, absl::UnavailableError("gone"), &message);
   ASSERT_EQ(message.started_size(), 1);
   EXPECT_EQ(message.started(0).call(), 4u);
   EXPECT_EQ(message.started(0).cached_tokens(), 16);
-  EXPECT_EQ(message.kv_committed(0), 4u);
+  EXPECT_EQ(message.kv_committed(0).call(), 4u);
+  const WorkerReport hand_off = {
+      .read_ns = 7, .digest_ns = 8, .transfer_tail_ns = 9, .transfer_bytes = 10, .transport = "shm"};
+  EXPECT_EQ(FromProto(message.kv_committed(0)).report, hand_off);
   EXPECT_EQ(message.tokens(0).call(), 4u);
   EXPECT_EQ(FromProto(message.tokens(0)).value(), LastToken());
   const WorkerUpdate finished = FromProto(message.finished(0));

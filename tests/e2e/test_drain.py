@@ -5,6 +5,8 @@ import contextlib
 import os
 import re
 import signal
+import urllib.error
+import urllib.request
 
 import grpc
 import pytest
@@ -38,6 +40,16 @@ def ends_with(process, exit_code):
     yield
     assert process.process.wait(PROMPT_END_S) == exit_code, process.log()
     process.process.returncode = 0
+
+
+def is_ready(process):
+    """Whether the admin port says so."""
+    try:
+        with urllib.request.urlopen(f"http://{process.admin}/readyz", timeout=10) as answer:
+            return answer.status == 200
+    except urllib.error.HTTPError as error:
+        assert error.code == 503
+        return False
 
 
 def assert_cut(generation, process):
@@ -118,9 +130,11 @@ def test_a_second_signal_ends_a_single_process_at_once(who):
         running = Background(client, PROMPT, ENDLESS)
         running.wait_running()
         process = router if who == "router" else working
+        assert is_ready(process) is True
         process.signal(signal.SIGTERM)
         wait_until(lambda: "draining" in process.log(), WAIT_S, f"the {who} to drain")
         assert process.process.poll() is None, "the stream keeps it"
+        assert is_ready(process) is False
         with ends_with(process, 1):
             process.signal(signal.SIGINT)
         assert "a second signal came: ending at once" in process.log()
