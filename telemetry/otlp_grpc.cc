@@ -25,6 +25,11 @@ constexpr char kExportMethod[] = "/opentelemetry.proto.collector.trace.v1.TraceS
 constexpr int kMinReconnectMs = 200;
 constexpr int kMaxReconnectMs = 5'000;
 constexpr int kMaxResponseBytes = 1 << 20;
+// gRPC limits how long sent bytes stay unacknowledged (TCP_USER_TIMEOUT) only where pings are on; so a collector whose
+// host has vanished is noticed, and a call whose bytes are stuck in the socket ends. The pings themselves are rare,
+// because collectors close connections that ping often.
+constexpr int kPingIntervalMs = 600'000;
+constexpr int kUnacknowledgedMs = 10'000;
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(const OtlpSettings& settings) {
   if (!settings.endpoint.tls) return grpc::InsecureChannelCredentials();
@@ -52,6 +57,8 @@ grpc::ChannelArguments CollectorChannelArguments() {
   // A collector would otherwise get a say in how we call it.
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingIntervalMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kUnacknowledgedMs);
   return arguments;
 }
 

@@ -3,6 +3,9 @@
 
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <fstream>
 #include <map>
@@ -26,6 +29,7 @@
 namespace baton::telemetry {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsNull;
 using ::testing::SizeIs;
@@ -241,6 +245,31 @@ TEST(OtlpGrpc, ACollectorThatHangsCostsNoMoreThanTheTimeout) {
   EXPECT_EQ(result.status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(result.retryable);
   EXPECT_LT(absl::Now() - began, absl::Seconds(10));
+}
+
+// TCP_USER_TIMEOUT of each socket of this process that is connected to the port.
+std::vector<int> UserTimeoutsMs(int port) {
+  constexpr int kHighestDescriptor = 1024;
+  std::vector<int> timeouts_ms;
+  for (int fd = 0; fd < kHighestDescriptor; ++fd) {
+    sockaddr_in6 peer = {};
+    socklen_t size = sizeof(peer);
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
+    // The port lies at the same place in both families of addresses.
+    if ((peer.sin6_family != AF_INET && peer.sin6_family != AF_INET6) || ntohs(peer.sin6_port) != port) continue;
+    int timeout_ms = 0;
+    size = sizeof(timeout_ms);
+    EXPECT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, &size), 0);
+    timeouts_ms.push_back(timeout_ms);
+  }
+  return timeouts_ms;
+}
+
+TEST(OtlpGrpc, ACollectorWhoseHostHasVanishedIsNoticedInSeconds) {
+  GrpcReceiver receiver({});
+  const auto sender = *MakeOtlpGrpcSender(GrpcSettingsFor(receiver.port()));
+  EXPECT_TRUE(sender->Send("spans", kGrpcLongMs).status.ok());
+  EXPECT_THAT(UserTimeoutsMs(receiver.port()), ElementsAre(10'000)) << "the system gives up what nobody acknowledges";
 }
 
 TEST(OtlpGrpc, CancelEndsASendThatRunsAndEachLaterOne) {
