@@ -110,7 +110,8 @@ void HttpExchange::ShakeHands() {
   (void)asio::ip::make_address(endpoint_.host, is_name);
   if (is_name) SSL_set_tlsext_host_name(tls_->native_handle(), endpoint_.host.c_str());
   tls_->async_handshake(ssl::stream_base::client, [this](error_code error) {
-    if (error) return End(error, false);
+    // What TLS itself refuses, such as a certificate, it refuses every time; a connection may break only once.
+    if (error) return End(error, error.category() != asio::error::get_ssl_category());
     Exchange(*tls_);
   });
 }

@@ -234,6 +234,23 @@ TEST(OtlpHttp, TlsTrustsTheNamedAuthorityAndItsHostAlone) {
   EXPECT_FALSE(SendTo(settings).status.ok()) << "the certificate is for another host";
 }
 
+TEST(OtlpHttp, AConnectionThatBreaksDuringTheTlsHandshakeIsAnErrorThatMayPass) {
+  const SelfSigned certificate = MakeSelfSigned("IP:127.0.0.1");
+  const TextFile file(certificate.certificate);
+  HttpReceiver receiver([](const std::string&) { return HttpAnswer("200 OK", "", kProtobufLine); }, &certificate);
+  OtlpSettings settings = SettingsFor(receiver.port());
+  settings.endpoint.tls = true;
+  settings.certificate_file = file.path();
+  for (const size_t bytes : {size_t{1}, size_t{65536}}) {
+    receiver.CloseAfter(bytes);
+    const SendResult broken = SendTo(settings);
+    EXPECT_EQ(broken.status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_TRUE(broken.retryable) << broken.status << " after " << bytes << " bytes of the client's hello";
+  }
+  receiver.CloseAfter(0);
+  EXPECT_TRUE(SendTo(settings).status.ok());
+}
+
 TEST(OtlpHttp, ACertificateFileThatCannotBeReadIsAnErrorAtOnce) {
   OtlpSettings settings = SettingsFor(1);
   settings.endpoint.tls = true;

@@ -90,6 +90,11 @@ void HttpReceiver::Run() {
 }
 
 void HttpReceiver::Serve(int fd) {
+  if (const size_t bytes = close_after_bytes_; bytes > 0) {
+    std::string some(bytes, '\0');
+    (void)recv(fd, some.data(), bytes, 0);
+    return;
+  }
   std::unique_ptr<SSL, decltype(&SSL_free)> ssl(nullptr, &SSL_free);
   ReadBytes read = [fd](char* to, size_t bytes) { return recv(fd, to, bytes, 0); };
   WriteBytes write = [fd](const char* from, size_t bytes) { return send(fd, from, bytes, MSG_NOSIGNAL); };

@@ -33,6 +33,9 @@ class HttpReceiver {
   size_t connections() const { return connections_; }
   // Requests stay without an answer until the client closes the connection.
   void Hang(bool hangs) { hangs_ = hangs; }
+  // Connections are closed when something has come, of which at most so many bytes are read. With bytes left unread the
+  // system ends a connection by a reset.
+  void CloseAfter(size_t bytes) { close_after_bytes_ = bytes; }
 
  private:
   void Run();
@@ -43,6 +46,8 @@ class HttpReceiver {
   int listener_ = -1;
   int port_ = 0;
   std::atomic<bool> hangs_ = false;
+  // 0: they stay.
+  std::atomic<size_t> close_after_bytes_ = 0;
   std::atomic<bool> stopping_ = false;
   std::atomic<size_t> connections_ = 0;
   absl::Mutex mutex_;
