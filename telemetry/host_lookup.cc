@@ -50,9 +50,8 @@ struct HostLookup::State {
   Addresses addresses ABSL_GUARDED_BY(mutex) = absl::UnavailableError("no lookup yet");
 };
 
-HostLookup::HostLookup() : HostLookup(AskSystem) {}
-
-HostLookup::HostLookup(Function look_up) : look_up_(std::move(look_up)), state_(std::make_shared<State>()) {}
+HostLookup::HostLookup(Function look_up)
+    : look_up_(look_up == nullptr ? AskSystem : std::move(look_up)), state_(std::make_shared<State>()) {}
 
 HostLookup::Addresses HostLookup::Find(const std::string& host, int64_t timeout_ms) {
   if (IsLiteralAddress(host)) return std::vector<std::string>{host};

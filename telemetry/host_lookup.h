@@ -21,7 +21,8 @@ class HostLookup {
   using Function = std::function<Addresses(const std::string& host)>;
 
   // Asks the system.
-  HostLookup();
+  HostLookup() : HostLookup(nullptr) {}
+  // nullptr asks the system.
   explicit HostLookup(Function look_up);
 
   // Literal addresses, in the order in which to try them. Blocks for `timeout_ms` at most; a lookup that takes longer

@@ -147,8 +147,8 @@ SendResult ReadResponse(const HttpResponse& response) {
 
 class OtlpHttpSender final : public OtlpSender {
  public:
-  OtlpHttpSender(const OtlpSettings& settings, std::unique_ptr<ssl::context> tls)
-      : settings_(settings), tls_(std::move(tls)) {}
+  OtlpHttpSender(const OtlpSettings& settings, std::unique_ptr<ssl::context> tls, HostLookup::Function look_up)
+      : settings_(settings), tls_(std::move(tls)), lookup_(std::move(look_up)) {}
 
   SendResult Send(const std::string& message, int64_t timeout_ms) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Cancel() override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -156,6 +156,7 @@ class OtlpHttpSender final : public OtlpSender {
  private:
   static SendResult Cancelled() { return {.status = absl::CancelledError("the process ends")}; }
   HttpRequest MakeRequest(const std::string& message) const;
+  // In the order in which to try them.
   absl::StatusOr<std::vector<tcp::endpoint>> FindAddresses(int64_t timeout_ms);
   // Runs the exchange for `timeout_ms` at most. False: it was cancelled.
   bool Run(HttpExchange& exchange, asio::io_context& io, int64_t timeout_ms) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -163,6 +164,8 @@ class OtlpHttpSender final : public OtlpSender {
   const OtlpSettings settings_;
   const std::unique_ptr<ssl::context> tls_;
   HostLookup lookup_;
+  // Tries without an answer. The thread of Send alone uses it.
+  size_t failed_tries_ = 0;
   absl::Mutex mutex_;
   // Belongs to the Send that runs.
   asio::io_context* io_ ABSL_GUARDED_BY(mutex_) = nullptr;
@@ -189,6 +192,11 @@ absl::StatusOr<std::vector<tcp::endpoint>> OtlpHttpSender::FindAddresses(int64_t
     error_code error;
     const asio::ip::address parsed = asio::ip::make_address(address, error);
     if (!error) endpoints.emplace_back(parsed, static_cast<uint16_t>(settings_.endpoint.port));
+  }
+  // An address where nobody answers may take all the time of a try, so the next try begins at the next one.
+  if (!endpoints.empty()) {
+    std::rotate(endpoints.begin(), endpoints.begin() + static_cast<ptrdiff_t>(failed_tries_ % endpoints.size()),
+                endpoints.end());
   }
   return endpoints;
 }
@@ -217,6 +225,7 @@ SendResult OtlpHttpSender::Send(const std::string& message, int64_t timeout_ms) 
   asio::post(io, [&] { exchange.Start(*addresses); });
   const int64_t left_ms = std::max<int64_t>((end - MonotonicClock().Now()) / kNsPerMs, 1);
   if (!Run(exchange, io, left_ms)) return Cancelled();
+  if (!exchange.is_over() || exchange.error()) ++failed_tries_;
   if (!exchange.is_over()) {
     return {.status = absl::DeadlineExceededError("it did not answer in time"), .retryable = true};
   }
@@ -246,7 +255,8 @@ std::optional<int64_t> ParseRetryAfterMs(std::string_view value, absl::Time now)
   return std::clamp<int64_t>(absl::ToInt64Milliseconds(date - now), 0, kMaxRetryAfterMs);
 }
 
-absl::StatusOr<std::unique_ptr<OtlpSender>> MakeOtlpHttpSender(const OtlpSettings& settings) {
+absl::StatusOr<std::unique_ptr<OtlpSender>> MakeOtlpHttpSender(const OtlpSettings& settings,
+                                                               HostLookup::Function look_up) {
   std::unique_ptr<ssl::context> tls;
   if (settings.endpoint.tls) {
     tls = std::make_unique<ssl::context>(ssl::context::tls_client);
@@ -262,7 +272,7 @@ absl::StatusOr<std::unique_ptr<OtlpSender>> MakeOtlpHttpSender(const OtlpSetting
           absl::StrCat("OTEL_EXPORTER_OTLP_CERTIFICATE: cannot read ", settings.certificate_file));
     }
   }
-  return std::make_unique<OtlpHttpSender>(settings, std::move(tls));
+  return std::make_unique<OtlpHttpSender>(settings, std::move(tls), std::move(look_up));
 }
 
 }  // namespace baton::telemetry

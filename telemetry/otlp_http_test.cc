@@ -1,12 +1,17 @@
 // OTLP over HTTP to collectors that accept, refuse, hang, break and lie.
 #include "telemetry/otlp_http.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <fstream>
 #include <string>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
@@ -107,6 +112,42 @@ TEST(OtlpHttp, ANameIsLookedUp) {
   const SendResult result = SendTo(settings);
   EXPECT_THAT(std::string(result.status.message()), HasSubstr("no.such.host.invalid"));
   EXPECT_TRUE(result.retryable);
+}
+
+// Listens on the port of another loopback address, and never accepts.
+class SilentListener {
+ public:
+  SilentListener(const char* address, int port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    EXPECT_EQ(inet_pton(AF_INET, address, &to.sin_addr), 1);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+    EXPECT_EQ(listen(fd_, 16), 0);
+  }
+  ~SilentListener() { close(fd_); }
+
+ private:
+  const int fd_;
+};
+
+TEST(OtlpHttp, ATryThatFailsAtOneAddressOfSeveralIsFollowedByOneAtTheNext) {
+  HttpReceiver receiver([](const std::string&) { return HttpAnswer("503 Busy", ""); });
+  const SilentListener silent("127.0.0.2", receiver.port());
+  OtlpSettings settings = SettingsFor(receiver.port());
+  settings.endpoint.host = "collector.test";
+  const auto sender = *MakeOtlpHttpSender(settings, [](const std::string&) {
+    return std::vector<std::string>{"127.0.0.2", "127.0.0.1"};
+  });
+  SendResult first;
+  do {
+    first = sender->Send("spans", 100);
+    // On a busy machine the thread of the lookup may take all of the time.
+  } while (absl::StrContains(first.status.message(), "not resolved"));
+  EXPECT_EQ(first.status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(sender->Send("spans", kLongMs).status.message()), HasSubstr("503"));
+  EXPECT_THAT(std::string(sender->Send("spans", kLongMs).status.message()), HasSubstr("503"))
+      << "an address that answers, whatever it says, stays the first";
 }
 
 TEST(OtlpHttp, PartialSuccessIsSuccess) {
