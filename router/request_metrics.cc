@@ -169,9 +169,9 @@ void RequestMetrics::CountTransfer(const JobResult& job) {
   prefix_hits_.Increment(job.cached_tokens);
   if (job.decode.transfer_bytes == 0) return;
   const std::array<std::string_view, 2> pair = {job.prefill_worker, job.decode_worker};
-  pair_bytes_.With(pair).Increment(static_cast<double>(job.decode.transfer_bytes));
-  pair_seconds_.With(pair).Increment(Seconds(job.decode.read_ns));
-  pair_reads_.With(pair).Increment();
+  pair_bytes_.Update(pair, [&](Counter& bytes) { bytes.Increment(static_cast<double>(job.decode.transfer_bytes)); });
+  pair_seconds_.Update(pair, [&](Counter& seconds) { seconds.Increment(Seconds(job.decode.read_ns)); });
+  pair_reads_.Update(pair, [](Counter& reads) { reads.Increment(); });
 }
 
 void RequestMetrics::CountObjectives(const RequestRecord& record) {

@@ -24,7 +24,7 @@ struct RequestMetricsOptions {
   int64_t itl_target_ms = 0;
 };
 
-// Pairs of workers that have metrics of their own; the hand-offs of further ones count as those of "other".
+// Pairs of workers that have metrics; a further one replaces the pair whose last hand-off is longest ago.
 inline constexpr size_t kMaxTransferPairs = 256;
 
 // Thread-safe.

@@ -120,6 +120,25 @@ TEST_F(RequestMetricsTest, ACancelledRequestIsNoRefusal) {
   EXPECT_THAT(Text(), Not(HasSubstr("baton_refusals_total{reason=\"other\"} 1\n")));
 }
 
+TEST_F(RequestMetricsTest, PairsThatAreInUseAreToldApartHoweverManyHaveLeft) {
+  for (size_t i = 0; i <= 2 * kMaxTransferPairs; ++i) {
+    RequestRecord record = Served();
+    JobResult job = *record.job;
+    job.prefill_worker = "p:" + std::to_string(i);
+    record.job = std::make_shared<const JobResult>(job);
+    metrics_.OnRequestEnded(record);
+    metrics_.OnRequestEnded(Served());
+  }
+  const std::string last = "source=\"p:" + std::to_string(2 * kMaxTransferPairs) + "\"";
+  for (const char* name : {"bytes", "seconds", "reads"}) {
+    EXPECT_THAT(Text(), HasSubstr("baton_transfer_pair_" + std::string(name) + "_total{" + last + ",target=\"d:1\"}"));
+  }
+  EXPECT_THAT(Text(), Not(HasSubstr("source=\"p:2\"")));
+  // One hand-off of the loop's own pair and one after each.
+  EXPECT_THAT(Text(), HasSubstr("baton_transfer_pair_reads_total{source=\"p:1\",target=\"d:1\"} " +
+                                std::to_string(2 * kMaxTransferPairs + 2) + "\n"));
+}
+
 TEST_F(RequestMetricsTest, EveryOutcomeAndReasonIsThereFromTheBeginning) {
   const std::string text = Text();
   for (const RequestOutcome outcome : kRequestOutcomes) {

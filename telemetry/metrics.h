@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/check.h"
@@ -44,7 +46,6 @@ inline constexpr char kMetricsContentType[] = "text/plain; version=0.0.4; charse
 
 // A label's value is cut after this many bytes.
 inline constexpr size_t kMaxLabelValueBytes = 128;
-inline constexpr char kOtherLabel[] = "other";
 
 // Text that others chose, as a label's value: its first kMaxLabelValueBytes as valid UTF-8. The library escapes it.
 std::string LabelValue(std::string_view text);
@@ -93,79 +94,84 @@ struct BuildInfo {
 // The gauge `baton_build_info`, with the version.
 void AddBuildInfo(prometheus::Registry& registry, const BuildInfo& info);
 
-// A family with a bounded number of label sets, for labels whose values others choose. When there are `max_sets`,
-// further ones share one metric, all of whose labels are "other". Thread-safe.
+// A family with a bounded number of label sets, for labels whose values others choose. When there are `max_sets`, a
+// further one takes the place of the set that was changed least recently, which may be that of a worker that has left
+// for good. A set that comes back starts anew, as all do when a process starts. Thread-safe.
 template <typename Metric>
 class BoundedFamily {
  public:
   // `family` outlives this object, and nobody else adds metrics to it. `extra` are the arguments of Family::Add behind
-  // the labels: of histograms, the buckets.
+  // the labels: of histograms, the buckets. `max_sets` is at least 1.
   template <typename... Extra>
   BoundedFamily(prometheus::Family<Metric>& family, std::vector<std::string> names, size_t max_sets, Extra... extra)
       : family_(family), names_(std::move(names)), max_sets_(max_sets) {
+    BATON_CHECK(max_sets_ > 0);
     add_ = [this, extra...](const prometheus::Labels& labels) { return &family_.Add(labels, extra...); };
   }
 
-  // One value for each name. The metric lives until Remove is called with the same values.
-  Metric& With(absl::Span<const std::string_view> values) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Gives the room of a label set up, for example when its worker has left for good. Nothing for a set that has none.
-  void Remove(absl::Span<const std::string_view> values) ABSL_LOCKS_EXCLUDED(mutex_);
-  size_t size() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Calls `change` with the metric of these label values, one for each name. The metric may be gone after the call, so
+  // `change` keeps no reference to it. `change` is quick and does not use this object.
+  void Update(absl::Span<const std::string_view> values, absl::FunctionRef<void(Metric&)> change)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  std::vector<std::string> Key(absl::Span<const std::string_view> values) const;
-  Metric* Add(const std::vector<std::string>& values);
+  using Key = std::vector<std::string>;
+  struct Set {
+    Metric* metric;
+    std::list<Key>::iterator age;
+  };
+
+  Key MakeKey(absl::Span<const std::string_view> values) const;
+  Metric* Find(const Key& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RemoveOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   prometheus::Family<Metric>& family_;
   const std::vector<std::string> names_;
   const size_t max_sets_;
   std::function<Metric*(const prometheus::Labels&)> add_;
-  mutable absl::Mutex mutex_;
-  absl::flat_hash_map<std::vector<std::string>, Metric*> sets_ ABSL_GUARDED_BY(mutex_);
-  Metric* other_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  absl::Mutex mutex_;
+  absl::flat_hash_map<Key, Set> sets_ ABSL_GUARDED_BY(mutex_);
+  // The keys of `sets_`. The one that was changed most recently is the first.
+  std::list<Key> ages_ ABSL_GUARDED_BY(mutex_);
 };
 
 template <typename Metric>
-std::vector<std::string> BoundedFamily<Metric>::Key(absl::Span<const std::string_view> values) const {
+typename BoundedFamily<Metric>::Key BoundedFamily<Metric>::MakeKey(absl::Span<const std::string_view> values) const {
   BATON_CHECK(values.size() == names_.size());
-  std::vector<std::string> key;
+  Key key;
   key.reserve(values.size());
   for (const std::string_view value : values) key.push_back(LabelValue(value));
   return key;
 }
 
 template <typename Metric>
-Metric* BoundedFamily<Metric>::Add(const std::vector<std::string>& values) {
+void BoundedFamily<Metric>::RemoveOldest() {
+  const auto oldest = sets_.find(ages_.back());
+  family_.Remove(oldest->second.metric);
+  sets_.erase(oldest);
+  ages_.pop_back();
+}
+
+template <typename Metric>
+Metric* BoundedFamily<Metric>::Find(const Key& key) {
+  if (const auto found = sets_.find(key); found != sets_.end()) {
+    ages_.splice(ages_.begin(), ages_, found->second.age);
+    return found->second.metric;
+  }
+  if (sets_.size() >= max_sets_) RemoveOldest();
   prometheus::Labels labels;
-  for (size_t i = 0; i < names_.size(); ++i) labels[names_[i]] = values[i];
-  return add_(labels);
+  for (size_t i = 0; i < names_.size(); ++i) labels[names_[i]] = key[i];
+  Metric* metric = add_(labels);
+  ages_.push_front(key);
+  sets_.emplace(key, Set{.metric = metric, .age = ages_.begin()});
+  return metric;
 }
 
 template <typename Metric>
-Metric& BoundedFamily<Metric>::With(absl::Span<const std::string_view> values) {
-  const std::vector<std::string> key = Key(values);
+void BoundedFamily<Metric>::Update(absl::Span<const std::string_view> values, absl::FunctionRef<void(Metric&)> change) {
+  const Key key = MakeKey(values);
   const absl::MutexLock lock(&mutex_);
-  if (const auto found = sets_.find(key); found != sets_.end()) return *found->second;
-  const std::vector<std::string> others(names_.size(), kOtherLabel);
-  if (sets_.size() < max_sets_ && key != others) return *sets_.emplace(key, Add(key)).first->second;
-  if (other_ == nullptr) other_ = Add(others);
-  return *other_;
-}
-
-template <typename Metric>
-void BoundedFamily<Metric>::Remove(absl::Span<const std::string_view> values) {
-  const std::vector<std::string> key = Key(values);
-  const absl::MutexLock lock(&mutex_);
-  const auto found = sets_.find(key);
-  if (found == sets_.end()) return;
-  family_.Remove(found->second);
-  sets_.erase(found);
-}
-
-template <typename Metric>
-size_t BoundedFamily<Metric>::size() const {
-  const absl::MutexLock lock(&mutex_);
-  return sets_.size();
+  change(*Find(key));
 }
 
 }  // namespace baton::telemetry

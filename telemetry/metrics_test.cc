@@ -71,64 +71,58 @@ TEST(Metrics, ALabelIsCutBetweenCharacters) {
   EXPECT_EQ(LabelValue(std::string(200, '\xFF')).size(), kMaxLabelValueBytes * 3);
 }
 
-TEST(BoundedFamily, BeyondItsBoundEverythingIsOther) {
-  const auto registry = std::make_shared<prometheus::Registry>();
-  auto& family = prometheus::BuildCounter().Name("bytes_total").Register(*registry);
-  BoundedFamily<prometheus::Counter> bounded(family, {"source", "target"}, 2);
-  bounded.With({"a", "b"}).Increment(1);
-  bounded.With({"a", "c"}).Increment(2);
-  bounded.With({"x", "y"}).Increment(4);
-  bounded.With({"x", "z"}).Increment(8);
-  bounded.With({"a", "b"}).Increment(16);
-  bounded.With({"other", "other"}).Increment(32);
-  EXPECT_EQ(bounded.size(), 2u);
-  const std::string text = Render(registry);
-  EXPECT_THAT(text, HasSubstr("bytes_total{source=\"a\",target=\"b\"} 17\n"));
-  EXPECT_THAT(text, HasSubstr("bytes_total{source=\"a\",target=\"c\"} 2\n"));
-  EXPECT_THAT(text, HasSubstr("bytes_total{source=\"other\",target=\"other\"} 44\n"));
-  EXPECT_THAT(text, Not(HasSubstr("\"x\"")));
+using BoundedCounters = BoundedFamily<prometheus::Counter>;
+
+void AddTo(BoundedCounters& bounded, absl::Span<const std::string_view> values, double value) {
+  bounded.Update(values, [value](prometheus::Counter& counter) { counter.Increment(value); });
 }
 
-TEST(BoundedFamily, OtherIsNotThereUntilItIsNeeded) {
+TEST(BoundedFamily, BeyondItsBoundTheSetThatWasUnusedLongestMakesRoom) {
   const auto registry = std::make_shared<prometheus::Registry>();
-  BoundedFamily<prometheus::Gauge> bounded(prometheus::BuildGauge().Name("load").Register(*registry), {"worker"}, 1);
-  bounded.With({"a"}).Set(1);
-  EXPECT_THAT(Render(registry), Not(HasSubstr("other")));
-}
-
-TEST(BoundedFamily, WhatIsRemovedMakesRoom) {
-  const auto registry = std::make_shared<prometheus::Registry>();
-  BoundedFamily<prometheus::Gauge> bounded(prometheus::BuildGauge().Name("load").Register(*registry), {"worker"}, 1);
-  bounded.With({"a"}).Set(1);
-  bounded.Remove({"b"});
-  bounded.Remove({"a"});
-  bounded.With({"c"}).Set(2);
-  EXPECT_THAT(Render(registry), AllOf(HasSubstr("load{worker=\"c\"} 2\n"), Not(HasSubstr("\"a\""))));
+  BoundedCounters bounded(prometheus::BuildCounter().Name("bytes_total").Register(*registry), {"source", "target"}, 2);
+  AddTo(bounded, {"a", "b"}, 1);
+  AddTo(bounded, {"a", "c"}, 2);
+  AddTo(bounded, {"a", "b"}, 4);
+  AddTo(bounded, {"x", "y"}, 8);
+  std::string text = Render(registry);
+  EXPECT_THAT(text, HasSubstr("bytes_total{source=\"a\",target=\"b\"} 5\n"));
+  EXPECT_THAT(text, HasSubstr("bytes_total{source=\"x\",target=\"y\"} 8\n"));
+  EXPECT_THAT(text, Not(HasSubstr("\"c\"")));
+  AddTo(bounded, {"a", "c"}, 16);
+  text = Render(registry);
+  EXPECT_THAT(text, HasSubstr("bytes_total{source=\"a\",target=\"c\"} 16\n")) << "what comes back starts anew";
+  EXPECT_THAT(text, HasSubstr("bytes_total{source=\"x\",target=\"y\"} 8\n"));
+  EXPECT_THAT(text, Not(HasSubstr("\"b\"")));
 }
 
 TEST(BoundedFamily, HistogramsTakeTheirBuckets) {
   const auto registry = std::make_shared<prometheus::Registry>();
   auto& family = prometheus::BuildHistogram().Name("step_seconds").Register(*registry);
   BoundedFamily<prometheus::Histogram> bounded(family, {"kind"}, 4, EngineStepBuckets());
-  bounded.With({"decode"}).Observe(.002);
+  bounded.Update({"decode"}, [](prometheus::Histogram& seconds) { seconds.Observe(.002); });
   EXPECT_THAT(Render(registry), HasSubstr("step_seconds_bucket{kind=\"decode\",le=\"0.0025\"} 1\n"));
 }
 
-TEST(BoundedFamily, ManyThreadsNeverExceedTheBound) {
+TEST(BoundedFamily, ManyThreadsNeverExceedTheBoundAndLoseNothingWithinIt) {
   const auto registry = std::make_shared<prometheus::Registry>();
-  BoundedFamily<prometheus::Counter> bounded(prometheus::BuildCounter().Name("n_total").Register(*registry), {"k"}, 8);
+  BoundedCounters crowded(prometheus::BuildCounter().Name("crowded_total").Register(*registry), {"k"}, 8);
+  BoundedCounters roomy(prometheus::BuildCounter().Name("roomy_total").Register(*registry), {"k"}, 40);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 500; ++i) bounded.With({std::to_string(i % 40)}).Increment();
+      for (int i = 0; i < 500; ++i) {
+        const std::string key = std::to_string(i % 40);
+        AddTo(crowded, {key}, 1);
+        AddTo(roomy, {key}, 1);
+      }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(bounded.size(), 8u);
   double sum = 0;
   for (const prometheus::MetricFamily& family : registry->Collect()) {
-    EXPECT_EQ(family.metric.size(), 9u);
-    for (const prometheus::ClientMetric& metric : family.metric) sum += metric.counter.value;
+    const bool is_roomy = family.name == "roomy_total";
+    EXPECT_EQ(family.metric.size(), is_roomy ? 40u : 8u);
+    for (const prometheus::ClientMetric& metric : family.metric) sum += is_roomy ? metric.counter.value : 0;
   }
   EXPECT_EQ(sum, 2000);
 }

@@ -35,6 +35,10 @@ const char* FaultName(kvtransfer::FetchFault fault) {
   return "other";
 }
 
+void AddToCounter(BoundedFamily<Counter>& family, absl::Span<const std::string_view> labels, double value) {
+  family.Update(labels, [value](Counter& counter) { counter.Increment(value); });
+}
+
 // Nothing was read, so nobody knows the way.
 const char* PathName(const std::string& path) { return path.empty() ? "none" : path.c_str(); }
 
@@ -180,19 +184,19 @@ void WorkerMetrics::ObserveStep(const engine::StepTimes& step, const engine::Eng
 void WorkerMetrics::OnCommitted(const kvtransfer::Committed& committed) {
   BATON_CHECK(transfers_ != nullptr) << "a worker that does not pull";
   const std::array<std::string_view, 2> way = {committed.source_target, PathName(committed.path)};
-  transfers_->With(way).Increment();
-  transfer_bytes_->With(way).Increment(static_cast<double>(committed.bytes));
-  read_seconds_->With(way).Increment(Seconds(committed.read_ns));
-  damaged_blocks_->With(way).Increment(committed.damaged_blocks);
-  transfer_seconds_->With({way[1]}).Observe(Seconds(committed.read_ns));
+  AddToCounter(*transfers_, way, 1);
+  AddToCounter(*transfer_bytes_, way, static_cast<double>(committed.bytes));
+  AddToCounter(*read_seconds_, way, Seconds(committed.read_ns));
+  AddToCounter(*damaged_blocks_, way, committed.damaged_blocks);
+  transfer_seconds_->Update({way[1]}, [&](Histogram& seconds) { seconds.Observe(Seconds(committed.read_ns)); });
 }
 
 void WorkerMetrics::OnFetchFailed(const kvtransfer::FetchFailed& failed) {
   // That the client left says nothing of the transfer.
   if (absl::IsCancelled(failed.status)) return;
   const std::array<std::string_view, 3> way = {failed.source_target, PathName(failed.path), FaultName(failed.fault)};
-  failures_->With(way).Increment();
-  damaged_blocks_->With({way[0], way[1]}).Increment(failed.damaged_blocks);
+  AddToCounter(*failures_, way, 1);
+  AddToCounter(*damaged_blocks_, {way[0], way[1]}, failed.damaged_blocks);
 }
 
 }  // namespace baton::worker

@@ -32,7 +32,8 @@ struct WorkerMetricsOptions {
   int64_t block_bytes = 0;
 };
 
-// Prefill workers that have transfer metrics of their own; those of further ones count as of "other".
+// Sets of labels of each transfer metric, most of all prefill workers; a further one replaces the set that was unused
+// longest.
 inline constexpr size_t kMaxTransferSources = 256;
 // How often the worker looks for blocks that belong to nobody.
 inline constexpr int64_t kOrphanCheckMs = 1'000;

@@ -43,8 +43,8 @@ PAIRS = [
         "little it carries.", f"{BYTES} / ({SECONDS} > 0)", "Bps", row="source", column="target", size=(8, 9)),
     matrix("Hand-offs per second", "Prompts that went from a prefill worker to a decode worker: what placement did.",
            READS, "short", row="source", column="target", size=(8, 9), decimals=2),
-    table("Pairs", "The same figures as a list. At most 256 pairs are told apart; the others are `other`.",
-          {"source": "From", "target": "To"}, [
+    table("Pairs", "The same figures as a list. At most 256 pairs are kept; a further one replaces the pair that was "
+          "unused longest.", {"source": "From", "target": "To"}, [
               Column("Bytes per second", f"{PAIR}({BYTES})", "Bps", decimals=1),
               Column("Speed of a read", f"{PAIR}({BYTES}) / ({PAIR}({SECONDS}) > 0)", "Bps", decimals=1),
               Column("Hand-offs per second", f"{PAIR}({READS})", "short", decimals=2),
