@@ -150,19 +150,23 @@ void SpanExporter::SendSpans(absl::Span<const Span> spans) {
 }
 
 void SpanExporter::SendMessage(const std::string& message, size_t spans) {
+  // When the exporter ends, the batch still has its one try.
+  (void)WaitUntil(next_batch_);
   ExportRetry retry(clock_.Now(), options_.batch.export_timeout_ms, random_);
   while (true) {
     const SendResult result = options_.sender->Send(message, retry.TryMs(clock_.Now(), options_.send_timeout_ms));
     if (result.status.ok()) return OnAccepted(result, spans);
     if (cut_) return Count(dropped_at_end_, spans);
     OnFailed(result);
-    const std::optional<int64_t> wait_ms = retry.WaitMs(result, clock_.Now());
-    if (!wait_ms.has_value() || !WaitForRetry(*wait_ms)) return Count(failed_, spans);
+    const TimeNs now = clock_.Now();
+    // The collector may ask for more time than this batch has, and the next one waits as long.
+    if (result.retryable) next_batch_ = After(now, result.retry_after_ms.value_or(0));
+    const std::optional<int64_t> wait_ms = retry.WaitMs(result, now);
+    if (!wait_ms.has_value() || !WaitUntil(After(now, *wait_ms))) return Count(failed_, spans);
   }
 }
 
-bool SpanExporter::WaitForRetry(int64_t wait_ms) {
-  const TimeNs end = After(clock_.Now(), wait_ms);
+bool SpanExporter::WaitUntil(TimeNs end) {
   const absl::MutexLock lock(&mutex_);
   while (!ending_) {
     const TimeNs left_ns = end - clock_.Now();

@@ -91,7 +91,7 @@ class SpanExporter {
   void SendSpans(absl::Span<const Span> spans);
   void SendMessage(const std::string& message, size_t spans);
   // False: the exporter ends.
-  bool WaitForRetry(int64_t wait_ms) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool WaitUntil(TimeNs end) ABSL_LOCKS_EXCLUDED(mutex_);
   bool ending() const ABSL_LOCKS_EXCLUDED(mutex_);
   void OnAccepted(const SendResult& result, size_t spans);
   void OnFailed(const SendResult& result);
@@ -118,7 +118,9 @@ class SpanExporter {
   std::atomic<uint64_t> failed_ = 0;
   std::atomic<uint64_t> rejected_ = 0;
 
-  // The thread alone uses these, for the log.
+  // The thread alone uses these. Before this time the collector wants no batch.
+  TimeNs next_batch_ = 0;
+  // For the log.
   bool is_failing_ = false;
   uint64_t lost_when_failing_began_ = 0;
   bool has_warned_of_partial_success_ = false;

@@ -299,6 +299,36 @@ TEST_F(SpanExporterTest, ShutdownDoesNotWaitForRetries) {
   EXPECT_THAT(collector_.tries(), ElementsAre("1 2 ", "3 4 ")) << "each batch has its one try";
 }
 
+SendResult Busy(int64_t retry_after_ms) {
+  return {.status = absl::UnavailableError("later"), .retryable = true, .retry_after_ms = retry_after_ms};
+}
+
+TEST_F(SpanExporterTest, AWaitThatIsTooLongForABatchHoldsTheNextOneBack) {
+  constexpr int64_t kRetryAfterMs = 300;
+  collector_.Answer({Busy(kRetryAfterMs)}, Accepted());
+  const auto exporter =
+      Start({.max_queue_spans = 100, .max_batch_spans = 2, .schedule_delay_ms = 3'600'000, .export_timeout_ms = 100});
+  const TimeNs began = MonotonicClock().Now();
+  exporter->Export(SpansNamed(1, 2));
+  exporter->Export(SpansNamed(3, 2));
+  collector_.AwaitTries(2);
+  EXPECT_GE(MonotonicClock().Now(), After(began, kRetryAfterMs));
+  EXPECT_THAT(collector_.tries(), ElementsAre("1 2 ", "3 4 ")) << "the first one has no time left and is given up";
+  const SpanCounts counts = AwaitCounts(*exporter, [](const SpanCounts& c) { return c.exported == 2; });
+  EXPECT_EQ(counts.exported, 2u);
+  EXPECT_EQ(counts.failed, 2u);
+}
+
+TEST_F(SpanExporterTest, ShutdownEndsTheWaitThatACollectorAskedFor) {
+  collector_.Answer({Busy(3'600'000)}, Accepted());
+  const auto exporter = Start({.max_queue_spans = 100, .max_batch_spans = 2, .schedule_delay_ms = 3'600'000});
+  exporter->Export(SpansNamed(1, 2));
+  AwaitCounts(*exporter, [](const SpanCounts& c) { return c.failed == 2; });
+  exporter->Export(SpansNamed(3, 2));
+  exporter->Shutdown(600'000);
+  EXPECT_EQ(exporter->counts().exported, 2u);
+}
+
 // Takes what is logged while it lives.
 class LoggedLines {
  public:
