@@ -93,7 +93,7 @@ CLUSTER = [
 
 LOST = [
     row("What observing loses"),
-    timeseries("Spans", "Spans by what became of them. Dropped ones found the queue full; failed ones were not taken.",
+    timeseries("Spans", "Spans by what became of them. Dropped ones were never sent; failed ones were not taken.",
                [Query("sum by (result) (rate(baton_spans_total{@}[$__rate_interval]))", "{{result}}")], "short",
                size=(8, 8), colors={"exported": GREEN, "dropped": YELLOW, "failed": RED}),
     timeseries("Log lines left out", "Log lines that the limit of lines a second left out.",
@@ -106,7 +106,7 @@ LOST = [
                [Query("sum by (instance) (changes(process_start_time_seconds{@}[$__rate_interval]))", "{{instance}}")],
                "short", size=(12, 7), colors={}),
     timeseries(
-        "What telemetry costs", "CPU time per second of the admin port, the spans' export and the dashboard, "
+        "What telemetry costs", "CPU time per second of the threads that serve the admin port and export spans, "
         "as a share of one core.",
         [Query("sum by (instance) (rate(baton_telemetry_cpu_seconds_total{@}[$__rate_interval]))", "{{instance}}")],
         "percentunit", size=(12, 7), colors={}),
