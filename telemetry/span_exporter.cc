@@ -82,7 +82,7 @@ void SpanExporter::Export(std::vector<Span> spans) {
   } else {
     queued_spans_ += count;
     queued_bytes_ += bytes;
-    queue_.push_back(std::move(spans));
+    queue_.push_back({.spans = std::move(spans), .bytes = bytes});
   }
   // The thread waits for a first span, and then for a batch.
   if (was_idle || (!was_due && IsDue())) due_.Signal();
@@ -104,13 +104,13 @@ std::vector<SpanExporter::Group> SpanExporter::TakeGroups() {
   size_t bytes = 0;
   // One group at least, whatever its size.
   while (!queue_.empty()) {
-    const size_t group_bytes = GroupBytes(queue_.front());
+    QueuedGroup& first = queue_.front();
     const bool fits =
-        spans + queue_.front().size() <= options_.batch.max_batch_spans && bytes + group_bytes <= kMaxExportBytes;
+        spans + first.spans.size() <= options_.batch.max_batch_spans && bytes + first.bytes <= kMaxExportBytes;
     if (!fits && !groups.empty()) break;
-    spans += queue_.front().size();
-    bytes += group_bytes;
-    groups.push_back(std::move(queue_.front()));
+    spans += first.spans.size();
+    bytes += first.bytes;
+    groups.push_back(std::move(first.spans));
     queue_.pop_front();
   }
   queued_spans_ -= spans;

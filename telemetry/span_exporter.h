@@ -81,6 +81,10 @@ class SpanExporter {
 
  private:
   using Group = std::vector<Span>;
+  struct QueuedGroup {
+    Group spans;
+    size_t bytes = 0;
+  };
 
   void Run();
   // The spans of the next batch, when one is due. Empty: the exporter ends, and nothing waits.
@@ -103,7 +107,7 @@ class SpanExporter {
   mutable absl::Mutex mutex_;
   // Signalled when a first span waits, when a batch becomes due, and at the end.
   absl::CondVar due_;
-  std::deque<Group> queue_ ABSL_GUARDED_BY(mutex_);
+  std::deque<QueuedGroup> queue_ ABSL_GUARDED_BY(mutex_);
   size_t queued_spans_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
