@@ -1,5 +1,6 @@
 #include "telemetry/admin_server.h"
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -35,7 +36,10 @@ class AdminServer::Impl {
   absl::Status Start();
   void Stop();
   int port() const { return port_; }
-  int64_t cpu_ns() const { return thread_.has_value() ? thread_->cpu_ns() : 0; }
+  int64_t cpu_ns() const {
+    const BackgroundThread* const thread = started_.load(std::memory_order_acquire);
+    return thread == nullptr ? 0 : thread->cpu_ns();
+  }
 
  private:
   absl::Status Listen();
@@ -52,6 +56,8 @@ class AdminServer::Impl {
   std::map<AdminSession*, std::shared_ptr<AdminSession>> sessions_;
   int port_ = 0;
   std::optional<BackgroundThread> thread_;
+  // `thread_` as others see it, among them the thread itself, which may serve before Start has returned.
+  std::atomic<const BackgroundThread*> started_ = nullptr;
 };
 
 absl::Status AdminServer::Impl::Listen() {
@@ -83,6 +89,7 @@ absl::Status AdminServer::Impl::Start() {
   }
   Accept();
   thread_.emplace("baton-admin", [this] { io_.run(); });
+  started_.store(&*thread_, std::memory_order_release);
   return absl::OkStatus();
 }
 
