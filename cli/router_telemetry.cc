@@ -98,7 +98,7 @@ void RouterTelemetry::AddOwnMetrics() {
   own->AddGauge("baton_dashboard_viewers", "Pages that follow the dashboard's events.",
                 [this]() -> double { return dashboard_.viewers(); });
   own->AddCounter("baton_dashboard_bytes_total", "Bytes of events that dashboards were sent.",
-                  [this]() -> double { return static_cast<double>(Cost().event_bytes); });
+                  [this]() -> double { return static_cast<double>(EventBytes()); });
   admin_.AddSources({registry_, own});
 }
 
@@ -116,12 +116,15 @@ int64_t RouterTelemetry::TelemetryCpuNs() const {
   return admin_ns + (exporter_ == nullptr ? 0 : exporter_->cpu_ns());
 }
 
+int64_t RouterTelemetry::EventBytes() const {
+  return admin_.server() == nullptr ? 0 : static_cast<int64_t>(admin_.server()->stats().event_bytes);
+}
+
 router::CostView RouterTelemetry::Cost() const {
-  router::CostView cost = {.cpu_ns = CpuNs(CLOCK_PROCESS_CPUTIME_ID),
-                           .telemetry_cpu_ns = TelemetryCpuNs(),
-                           .rss_bytes = ResidentBytesBesidesFiles()};
-  if (admin_.server() != nullptr) cost.event_bytes = static_cast<int64_t>(admin_.server()->stats().event_bytes);
-  return cost;
+  return {.cpu_ns = CpuNs(CLOCK_PROCESS_CPUTIME_ID),
+          .telemetry_cpu_ns = TelemetryCpuNs(),
+          .rss_bytes = ResidentBytesBesidesFiles(),
+          .event_bytes = EventBytes()};
 }
 
 void RouterTelemetry::Observe(router::RouterLoop& loop) {

@@ -67,6 +67,7 @@ class RouterTelemetry {
   void AddDashboard();
   // Of the threads that serve the admin port and export spans.
   int64_t TelemetryCpuNs() const;
+  int64_t EventBytes() const;
   router::CostView Cost() const;
 
   const Clock& clock_;
