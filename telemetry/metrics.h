@@ -1,5 +1,5 @@
 // Helpers for metrics with prometheus-cpp: buckets, bounded labels, values that are read when Prometheus asks, and the
-// text of /metrics. docs/observability.md has the table of all metrics.
+// text of /metrics. docs/metrics.md has the table of all metrics.
 #ifndef BATON_TELEMETRY_METRICS_H_
 #define BATON_TELEMETRY_METRICS_H_
 

@@ -48,6 +48,7 @@ void ForEachMember(std::string_view list, Use use) {
   }
 }
 
+// One list of the members of a list, or of the values of a header that occurs several times.
 std::string JoinMembers(const std::vector<std::string_view>& members) {
   std::string list;
   for (const std::string_view member : members) {
@@ -135,16 +136,6 @@ bool IsBaggageMember(std::string_view member) {
   }
 }
 
-// One list of the values of a header that occurs several times.
-std::string JoinValues(const std::vector<std::string_view>& values) {
-  std::string list;
-  for (const std::string_view value : values) {
-    if (!list.empty()) list += ',';
-    list += value;
-  }
-  return list;
-}
-
 }  // namespace
 
 std::optional<TraceParent> ParseTraceparent(std::string_view header) {
@@ -206,9 +197,9 @@ TraceContext ReadTraceContext(const TraceHeaders& headers) {
   TraceContext context;
   if (headers.traceparent.size() == 1) context.parent = ParseTraceparent(Trim(headers.traceparent[0]));
   if (context.parent.has_value() && !headers.tracestate.empty()) {
-    context.tracestate = NormalizeTracestate(JoinValues(headers.tracestate));
+    context.tracestate = NormalizeTracestate(JoinMembers(headers.tracestate));
   }
-  if (!headers.baggage.empty()) context.baggage = NormalizeBaggage(JoinValues(headers.baggage));
+  if (!headers.baggage.empty()) context.baggage = NormalizeBaggage(JoinMembers(headers.baggage));
   return context;
 }
 

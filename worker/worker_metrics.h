@@ -3,7 +3,6 @@
 #define BATON_WORKER_WORKER_METRICS_H_
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
