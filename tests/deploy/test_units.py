@@ -148,6 +148,11 @@ def test_a_unit_that_is_killed_starts_again(quiet):
     wait_until(lambda: quiet.show("baton-router", "MainPID") not in ("0", first), 30, "a new process")
 
 
+def test_a_unit_that_fails_is_tried_again_without_end(host):
+    for unit in UNITS:
+        assert host.show(unit, "Restart") == "on-failure" and host.show(unit, "StartLimitIntervalUSec") == "0", unit
+
+
 def test_an_upgrade_keeps_flags_and_what_runs_and_removing_ends_it(fresh, quiet):
     _, package = fresh
     quiet.run("systemctl", "start", "baton-router")

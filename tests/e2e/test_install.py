@@ -94,6 +94,8 @@ def test_units_run_the_folders_own_program_with_its_own_flags_which_stay(tmp_pat
         (command,) = re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)
         assert re.fullmatch(rf"{tmp_path}/bin/baton \S+ --config {flags}", command)
         assert not re.search(r"@[A-Z]+@", unit.read_text())
+        (head,) = re.findall(r"^\[Unit\]\n(.*?)^\[Service\]", unit.read_text(), re.MULTILINE | re.DOTALL)
+        assert re.search(r"^StartLimitIntervalSec=0$", head, re.MULTILINE), "systemd gives up after five quick failures"
     flags.write_text("threads: 3\n")
     install(tmp_path)
     assert flags.read_text() == "threads: 3\n"
