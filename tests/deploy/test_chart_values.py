@@ -40,6 +40,9 @@ WRONG = {
     "a KV pool beyond the memory": (
         {"workers": {"flags": {"kv-memory": "2GiB"}}},
         "pools.decode: flags.kv-memory (2GiB) and shmSize (64Mi) leave nothing of resources.limits.memory (2Gi)"),
+    "a KV pool beyond the memory in bytes": (
+        {"workers": {"flags": {"kv-memory": "2GiB"}, "resources": {"limits": {"memory": 2 << 30}}}},
+        "leave nothing of resources.limits.memory (2147483648)"),
     "shared memory beyond the memory": ({"workers": {"shmSize": "2Gi"}}, "shmSize (2Gi) leave nothing"),
     "no limit of memory": (
         {"defaults": {"resources": {"limits": {"memory": None}}}, "workers": {"resources": {"limits": {"memory": None}}}},
@@ -148,6 +151,36 @@ def test_large_numbers_stay_numbers():
         assert pod.flag("drain-timeout-ms") == "86400000"
         assert pod.spec["terminationGracePeriodSeconds"] == 86_415
         assert pod.spec["securityContext"]["runAsUser"] == 1_000_650_000
+
+
+def test_a_limit_of_memory_may_be_a_number_of_bytes():
+    release = Release({"workers": {"resources": {"limits": {"memory": 8 << 30}}}})
+    limits = {pod.main["resources"]["limits"]["memory"] for pod in release.serving_pods if pod.command != "router"}
+    assert limits == {8 << 30}
+
+
+def test_settings_of_ucx_may_be_large_numbers():
+    release = Release({"workers": {"ucx": {"UCX_RC_MAX_GET_ZCOPY": 4_194_304, "UCX_TLS": "tcp"}}})
+    for pod in release.serving_pods:
+        values = {one["name"]: one.get("value") for one in pod.main["env"] if one["name"].startswith("UCX_")}
+        assert values == ({} if pod.command == "router" else {"UCX_RC_MAX_GET_ZCOPY": "4194304", "UCX_TLS": "tcp"})
+
+
+def test_text_that_is_no_plain_yaml_stays_as_it_is():
+    name = "chat: small #1"
+    values = {"model": {"servedName": name}, "tracing": {
+        "enabled": True, "endpoint": "http://collector:4317", "resourceAttributes": {"note": name}}}
+    release = Release(values)
+    assert {pod.flag("served-model-name") for pod in release.serving_pods} == {name}
+    (router,) = [pod for pod in release.serving_pods if pod.command == "router"]
+    (attributes,) = [one["value"] for one in router.main["env"] if one["name"] == "OTEL_RESOURCE_ATTRIBUTES"]
+    assert attributes == f"k8s.namespace.name={release.namespace},k8s.pod.name=$(POD_NAME),note={name}"
+
+
+def test_the_image_of_the_defaults_is_that_of_all_pods():
+    release = Release({"defaults": {"image": {"tag": "9.9.9", "pullPolicy": "Always"}}})
+    pulled = {(pod.main["image"], pod.main["imagePullPolicy"]) for pod in release.pods}
+    assert pulled == {("baton:9.9.9", "Always")}
 
 
 @pytest.mark.parametrize("limit, threads", [(1, 1), ("1", 1), (2.5, 2), ("1500m", 1), ("500m", 1), ("12", 12), (32, 32)])

@@ -20,9 +20,9 @@
 {{- $values := .root.Values }}
 - --bind={{ $values.bind }}
 - --admin-port={{ int $values.ports.admin }}
-- --model={{ include "baton.modelPath" .root }}
+- {{ printf "--model=%s" (include "baton.modelPath" .root) | quote }}
 {{- with $values.model.servedName }}
-- --served-model-name={{ . }}
+- {{ printf "--served-model-name=%s" . | quote }}
 {{- end }}
 - --drain-timeout-ms={{ int64 .settings.drain.timeoutMs }}
 {{- end -}}

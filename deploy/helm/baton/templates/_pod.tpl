@@ -163,7 +163,7 @@ spec:
 {{- define "baton.environment" -}}
 {{- range $name, $value := .settings.ucx }}
 - name: {{ $name }}
-  value: {{ $value | quote }}
+  value: {{ include "baton.text" $value | quote }}
 {{- end }}
 {{- if and .root.Values.tracing.enabled (eq .component "router") }}
 {{ include "baton.tracingEnvironment" . }}
@@ -182,8 +182,11 @@ spec:
 - name: OTEL_SERVICE_NAME
   value: baton-router
 - name: OTEL_RESOURCE_ATTRIBUTES
-  value: k8s.namespace.name={{ .root.Release.Namespace }},k8s.pod.name=$(POD_NAME)
-    {{- range $name, $value := $tracing.resourceAttributes }},{{ $name }}={{ $value }}{{ end }}
+  {{- $attributes := printf "k8s.namespace.name=%s,k8s.pod.name=$(POD_NAME)" .root.Release.Namespace }}
+  {{- range $name, $value := $tracing.resourceAttributes }}
+  {{- $attributes = printf "%s,%s=%s" $attributes $name $value }}
+  {{- end }}
+  value: {{ $attributes | quote }}
 - name: OTEL_EXPORTER_OTLP_ENDPOINT
   value: {{ $tracing.endpoint | quote }}
 - name: OTEL_EXPORTER_OTLP_PROTOCOL

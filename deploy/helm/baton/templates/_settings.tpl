@@ -25,10 +25,19 @@
 {{- $roles | uniq | sortAlpha | join " " -}}
 {{- end -}}
 
+{{/* A value as text. A template's own way to write 8589934592 is 8.589934592e+09, which few read as they should. */}}
+{{- define "baton.text" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) -}}
+{{- printf "%.0f" . -}}
+{{- else -}}
+{{- toString . -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Bytes of a size such as 512MiB, 2Gi, 1e9 or 4096. */}}
 {{- define "baton.bytes" -}}
 {{- $units := dict "k" 1e3 "K" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
-{{- $text := toString . -}}
+{{- $text := include "baton.text" . -}}
 {{- $number := regexFind "^[0-9.]+([eE][0-9]+)?" $text -}}
 {{- $unit := trimPrefix $number $text | trimSuffix "B" -}}
 {{- mulf (float64 $number) (float64 (default 1 (get $units $unit))) | int64 -}}

@@ -45,7 +45,7 @@
 {{- $shm := include "baton.bytes" $settings.shmSize | int64 -}}
 {{- $limit := include "baton.bytes" (default "0" $settings.resources.limits.memory) | int64 -}}
 {{- if and (gt $limit 0) (ge (add $kvMemory $shm) $limit) -}}
-{{- $errors = append $errors (printf "pools.%s: flags.kv-memory (%v) and shmSize (%s) leave nothing of resources.limits.memory (%v) to the model. Raise the limit or lower kv-memory" $name (index $settings.flags "kv-memory") $settings.shmSize $settings.resources.limits.memory) -}}
+{{- $errors = append $errors (printf "pools.%s: flags.kv-memory (%v) and shmSize (%s) leave nothing of resources.limits.memory (%v) to the model. Raise the limit or lower kv-memory" $name (index $settings.flags "kv-memory") $settings.shmSize (include "baton.text" $settings.resources.limits.memory)) -}}
 {{- end -}}
 {{- $errors = concat $errors (include "baton.validatePod" (dict "where" (printf "pools.%s" $name) "settings" $settings "root" $) | fromJsonArray) -}}
 {{- end -}}
