@@ -1,5 +1,7 @@
 """Values that cannot work are refused before anything is installed, by a message that names the value and helps."""
 
+import shutil
+
 import helm_python as helm
 import pytest
 
@@ -206,6 +208,22 @@ def test_no_value_that_may_change_touches_a_selector(name):
     for its_name, spec in before.items():
         assert spec["selector"] == after[its_name]["selector"]
         assert spec["selector"]["matchLabels"].items() <= after[its_name]["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("kind", ["hpa", "keda"])
+@pytest.mark.parametrize("live, kept", [(7, 7), (0, None)])
+def test_a_pool_that_gets_an_autoscaler_keeps_the_pods_that_it_has(tmp_path, kind, live, kept):
+    # What a cluster would answer: Helm's `lookup` finds nothing without one.
+    shutil.copytree(CHART_DIR, tmp_path / "chart")
+    template = tmp_path / "chart/templates/pools.yaml"
+    question = 'lookup "apps/v1" "Deployment" $.Release.Namespace $object'
+    assert template.read_text().count(question) == 1
+    template.write_text(template.read_text().replace(question, f'fromJson `{{"spec": {{"replicas": {live}}}}}`'))
+    values = {"pools": {"decode": {"autoscaling": {"kind": kind, "keda": {"serverAddress": "http://prometheus:9090"}}}}}
+    with helm.Chart.load(tmp_path / "chart") as with_cluster:
+        specs = workloads(values, of=with_cluster)
+    assert specs["demo-baton-decode"].get("replicas") == kept and specs["demo-baton-prefill"]["replicas"] == 1
+    assert "replicas" not in workloads(values)["demo-baton-decode"]
 
 
 def test_a_new_version_of_the_chart_alone_starts_no_pod_again(tmp_path):
