@@ -80,6 +80,12 @@ WRONG = {
     "traces for nobody": ({"tracing": {"enabled": True}}, "tracing.endpoint: it is missing"),
     "a protocol of traces that does not exist": (
         {"tracing": {"protocol": "http/json"}}, "value must be one of 'grpc', 'http/protobuf'"),
+    "a load balancer for nobody": (
+        {"router": {"service": {"type": "LoadBalancer"}}},
+        "router.service.type: LoadBalancer is for clients outside the cluster, whom networkPolicy.clients lets in by no"),
+    "a port of the nodes for nobody": (
+        {"router": {"service": {"type": "NodePort"}}, "networkPolicy": {"clients": []}},
+        "router.service.type: NodePort is for clients outside"),
     "two monitors": (
         {"monitoring": {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}},
         "podMonitor and serviceMonitor would both scrape every pod"),
@@ -120,6 +126,13 @@ def test_a_release_whose_name_begins_with_a_digit_needs_another_name():
     with pytest.raises(Exception, match="begins with no letter.*set fullnameOverride"):
         chart().render({}, name="7b")
     assert Release({"fullnameOverride": "seven"}, "7b").named("Service", "seven-router")
+
+
+@pytest.mark.parametrize("policy", [
+    {"enabled": False}, {"clients": [{"podSelector": {}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}]}])
+def test_a_service_for_the_world_outside_goes_with_a_policy_that_lets_it_in(policy):
+    values = {"router": {"service": {"type": "LoadBalancer"}}, "networkPolicy": policy}
+    assert Release(values).named("Service", "demo-baton-router")["spec"]["type"] == "LoadBalancer"
 
 
 def test_an_account_of_ones_own_is_used():

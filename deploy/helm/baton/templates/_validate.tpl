@@ -122,6 +122,13 @@
 {{- if or (lt (list $ports.grpc $ports.cluster $ports.admin | uniq | len) 3) (eq (int $ports.worker) (int $ports.admin)) -}}
 {{- $errors = append $errors "ports: one process cannot listen twice at the same port. Give grpc, cluster and admin, and worker and admin, different ones" -}}
 {{- end -}}
+{{- $outside := false -}}
+{{- range .Values.networkPolicy.clients -}}
+{{- $outside = or $outside (hasKey . "ipBlock") -}}
+{{- end -}}
+{{- if and (has .Values.router.service.type (list "NodePort" "LoadBalancer")) .Values.networkPolicy.enabled (not $outside) -}}
+{{- $errors = append $errors (printf "router.service.type: %s is for clients outside the cluster, whom networkPolicy.clients lets in by no ipBlock. Add one, such as ipBlock: {cidr: 192.0.2.0/24}, or set the type to ClusterIP" .Values.router.service.type) -}}
+{{- end -}}
 {{- if and .Values.tracing.enabled (not .Values.tracing.endpoint) -}}
 {{- $errors = append $errors "tracing.endpoint: it is missing. Give the address of the collector, such as http://otel-collector.observability:4317" -}}
 {{- end -}}
