@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import signal
+import socket
 import threading
 import time
 
@@ -32,7 +33,7 @@ class Probe:
         self._next = time.monotonic() + spec.get("initialDelaySeconds", 0)
         self.failures = 0
         self.succeeded = False
-        self._actions = {"grpc": self._by_grpc, "httpGet": self._by_http}
+        self._actions = {"grpc": self._by_grpc, "httpGet": self._by_http, "tcpSocket": self._by_tcp}
 
     @property
     def has_failed(self):
@@ -56,8 +57,18 @@ class Probe:
                 return False
         return answer.status == health_pb2.HealthCheckResponse.SERVING
 
+    def _by_tcp(self, action):
+        try:
+            with socket.create_connection((self._address, self._port_of(action)), timeout=self._timeout_s):
+                return True
+        except OSError:
+            return False
+
+    def _port_of(self, action):
+        return self._ports.get(action["port"], action["port"])
+
     def _by_http(self, action):
-        port = self._ports.get(action["port"], action["port"])
+        port = self._port_of(action)
         connection = http.client.HTTPConnection(self._address, port, timeout=self._timeout_s)
         try:
             connection.request("GET", action["path"])

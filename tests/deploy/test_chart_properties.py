@@ -71,10 +71,13 @@ def test_a_process_that_serves_is_probed_while_it_starts_lives_and_serves(releas
     for pod in release.serving_pods:
         named = {port["name"]: port["containerPort"] for port in pod.main["ports"]}
         startup, liveness, readiness = (pod.main[f"{kind}Probe"] for kind in ("startup", "liveness", "readiness"))
-        # A worker that waits for its router lives.
-        for probe in (startup, liveness):
-            assert probe["httpGet"] == {"path": "/healthz", "port": "admin"}
-            assert named["admin"] == int(pod.flag("admin-port"))
+        # A worker that waits for its router lives, and one that still loads its model has not started.
+        assert liveness["httpGet"] == {"path": "/healthz", "port": "admin"}
+        assert named["admin"] == int(pod.flag("admin-port"))
+        if pod.command == "router":
+            assert startup["httpGet"] == liveness["httpGet"]
+        else:
+            assert startup["tcpSocket"] == {"port": "grpc"}
         assert readiness["grpc"]["port"] == named["grpc"] == int(pod.flag("grpc-port"))
         assert readiness["grpc"].get("service", "") == ("baton.v1.GenerationService" if pod.command == "router" else "")
         assert startup["periodSeconds"] * startup["failureThreshold"] >= 300

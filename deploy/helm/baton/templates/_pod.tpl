@@ -8,6 +8,17 @@ httpGet:
   port: admin
 {{- end -}}
 
+{{/* Whether a process has started. The admin port of a worker answers before its model is loaded, so what counts is its gRPC
+port, which it opens then. A router has no model to load. */}}
+{{- define "baton.startupAction" -}}
+{{- if eq .component "router" -}}
+{{- include "baton.livenessAction" . -}}
+{{- else -}}
+tcpSocket:
+  port: grpc
+{{- end -}}
+{{- end -}}
+
 {{/* Whether a process can serve: a router while some workers can take requests, a worker while it is a member of the cluster
 and its engine progresses. */}}
 {{- define "baton.readinessAction" -}}
@@ -96,7 +107,7 @@ spec:
         - name: admin
           containerPort: {{ int $root.Values.ports.admin }}
       startupProbe:
-        {{- include "baton.livenessAction" . | nindent 8 }}
+        {{- include "baton.startupAction" . | nindent 8 }}
         periodSeconds: {{ int $settings.probes.startup.periodSeconds }}
         timeoutSeconds: {{ int $settings.probes.liveness.timeoutSeconds }}
         failureThreshold: {{ int $settings.probes.startup.failureThreshold }}
