@@ -28,7 +28,8 @@
   {{- end }}
 {{- end -}}
 
-{{/* Arguments: root, settings. Nothing when the model needs no bringing. */}}
+{{/* Arguments: root, settings. Nothing when the model needs no bringing. A volume may be shared, and others read the
+model while it is brought: a file gets its bytes under a name with the pod's in it, and its own name when it is whole. */}}
 {{- define "baton.modelInitContainers" -}}
 {{- $root := .root -}}
 {{- $model := .root.Values.model -}}
@@ -59,10 +60,14 @@
     - -ec
     - |
       if echo "$SHA256  $TARGET" | sha256sum -c - >/dev/null 2>&1; then exit 0; fi
-      curl --fail --silent --show-error --location --retry 5 --retry-connrefused --output "$TARGET.part" "$URL"
-      echo "$SHA256  $TARGET.part" | sha256sum -c - || { rm -f "$TARGET.part"; exit 1; }
-      mv "$TARGET.part" "$TARGET"
+      part="$TARGET.$POD_NAME"
+      trap 'rm -f "$part"' EXIT
+      curl --fail --silent --show-error --location --retry 5 --retry-connrefused --output "$part" "$URL"
+      echo "$SHA256  $part" | sha256sum -c -
+      chmod 644 "$part"
+      mv -f "$part" "$TARGET"
   env:
+    {{- include "baton.podName" . | nindent 4 }}
     - name: URL
       value: {{ $model.download.url | quote }}
     - name: SHA256
@@ -75,8 +80,27 @@
   {{- else }}
   image: {{ include "baton.image" (dict "root" $root "image" $model.image "tag" "") }}
   imagePullPolicy: {{ $model.image.pullPolicy }}
-  command: [sh, -ec, 'cp -RL "$SOURCE/." "$TARGET/"']
+  command:
+    - sh
+    - -ec
+    - |
+      [ -d "$SOURCE" ] || { echo "the image of the model has no folder $SOURCE" >&2; exit 1; }
+      trap 'rm -f "$part"' EXIT
+      copy() {
+        mkdir -p "$2"
+        for from in "$1"/* "$1"/.[!.]* "$1"/..?*; do
+          if [ -d "$from" ]; then
+            copy "$from" "$2/${from##*/}"
+          elif [ -e "$from" ] || [ -L "$from" ]; then
+            part="$2/${from##*/}.$POD_NAME"
+            cp -L "$from" "$part"
+            mv -f "$part" "$2/${from##*/}"
+          fi
+        done
+      }
+      copy "$SOURCE" "$TARGET"
   env:
+    {{- include "baton.podName" . | nindent 4 }}
     - name: SOURCE
       value: {{ $model.image.path | quote }}
     - name: TARGET

@@ -184,12 +184,16 @@ spec:
 {{- end }}
 {{- end -}}
 
-{{- define "baton.tracingEnvironment" -}}
-{{- $tracing := .root.Values.tracing -}}
+{{- define "baton.podName" -}}
 - name: POD_NAME
   valueFrom:
     fieldRef:
       fieldPath: metadata.name
+{{- end -}}
+
+{{- define "baton.tracingEnvironment" -}}
+{{- $tracing := .root.Values.tracing -}}
+{{ include "baton.podName" . }}
 - name: OTEL_SERVICE_NAME
   value: baton-router
 - name: OTEL_RESOURCE_ATTRIBUTES
