@@ -2,12 +2,17 @@
 # of flags that they read beside them, unless there is one.
 set(source ${CMAKE_CURRENT_LIST_DIR}/../deploy/systemd)
 set(root $ENV{DESTDIR})
-set(BINDIR ${CMAKE_INSTALL_PREFIX}/bin)
-set(DOCDIR ${CMAKE_INSTALL_PREFIX}/share/doc/baton)
-set(CONFDIR ${CMAKE_INSTALL_PREFIX}/etc/baton)
+set(flags_dir ${CMAKE_INSTALL_PREFIX}/etc/baton)
 if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
-  set(CONFDIR /etc/baton)
+  set(flags_dir /etc/baton)
 endif()
+
+# systemd takes a percent sign that is not doubled for the beginning of a specifier, and a URL has no spaces.
+string(REPLACE "%" "%%" BINDIR "${CMAKE_INSTALL_PREFIX}/bin")
+string(REPLACE "%" "%%" CONFDIR "${flags_dir}")
+string(REPLACE "%" "%25" DOCURL "${CMAKE_INSTALL_PREFIX}/share/doc/baton")
+string(REPLACE " " "%20" DOCURL "${DOCURL}")
+string(REPLACE "%" "%%" DOCURL "${DOCURL}")
 
 file(READ ${source}/service.conf SERVICE)
 string(CONFIGURE "${SERVICE}" SERVICE @ONLY)
@@ -22,8 +27,8 @@ foreach(template ${templates})
   file(CHMOD ${target} FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
 endforeach()
 
-make_folder(${root}${CONFDIR})
-if(NOT EXISTS ${root}${CONFDIR}/baton.yaml)
-  file(COPY ${source}/baton.yaml DESTINATION ${root}${CONFDIR}
+make_folder(${root}${flags_dir})
+if(NOT EXISTS ${root}${flags_dir}/baton.yaml)
+  file(COPY ${source}/baton.yaml DESTINATION ${root}${flags_dir}
        FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
 endif()

@@ -13,5 +13,7 @@ until [ -e "$parent" ]; do parent=$(dirname "$parent"); done
 sudo=""
 [ -w "$parent" ] || sudo=sudo
 $sudo cmake --install build/release --prefix "$prefix" >/dev/null
+# CMake lists there what it installed. A list of root's would fail the next install without root.
+[ -z "$sudo" ] || rm -f build/release/install_manifest.txt
 "$prefix/bin/baton" version >/dev/null
 say "$(du -sh "$prefix" | cut -f1) in $prefix; $prefix/bin/baton fetch-model gets a model, $prefix/bin/baton serve starts"

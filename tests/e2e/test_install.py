@@ -4,9 +4,12 @@ are within reach."""
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import stat
 import subprocess
+import tempfile
+import urllib.parse
 import zipfile
 
 import pytest
@@ -85,19 +88,52 @@ def test_installed_files_name_no_folder_of_the_builder(tree):
             assert a_path.search(path.read_bytes()) is None, path
 
 
-def test_units_run_the_folders_own_program_with_its_own_flags_which_stay(tmp_path):
-    install(tmp_path)
-    units = list((tmp_path / "lib/systemd/system").iterdir())
+def test_an_install_by_sudo_leaves_no_file_of_roots_in_the_build_folder():
+    with tempfile.TemporaryDirectory() as name:
+        tree = pathlib.Path(name)
+        for folder in ("scripts", "build/release", "locked"):
+            (tree / folder).mkdir(parents=True)
+        for script in ("install.sh", "lib.sh"):
+            shutil.copy(SOURCE_DIR / "scripts" / script, tree / "scripts")
+        shutil.copy("/bin/true", tree / "scripts/build.sh")
+        make_program(tree / "bin", "sudo", f'chmod 755 {tree}/locked\ntouch {tree}/asked\nexec "$@"\n')
+        path = make_program(tree / "bin", "cmake", 'touch "$2/install_manifest.txt"\nmkdir -p "$4/bin"\n'
+                                                   'cp /bin/true "$4/bin/baton"\n')
+        user = {}
+        if os.geteuid() == 0:
+            # Root needs no sudo.
+            user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+            for one in [tree, *tree.rglob("*")]:
+                os.chown(one, NOBODY, NOBODY)
+        (tree / "locked").chmod(0o555)
+        subprocess.run([tree / "scripts/install.sh", tree / "locked/baton"], env={"PATH": path}, check=True,
+                       capture_output=True, **user)
+        assert (tree / "asked").exists() and list((tree / "build/release").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["plain", "a folder at 100%n"])
+def test_units_run_the_folders_own_program_with_its_own_flags_which_stay(tmp_path, name):
+    prefix = tmp_path / name
+    install(prefix)
+    units = list((prefix / "lib/systemd/system").iterdir())
     assert {unit.name for unit in units} == {"baton.service", "baton-router.service", "baton-worker@.service"}
-    flags = tmp_path / "etc/baton/baton.yaml"
+    flags = prefix / "etc/baton/baton.yaml"
     for unit in units:
         (command,) = re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)
-        assert re.fullmatch(rf"{tmp_path}/bin/baton \S+ --config {flags}", command)
+        program, role, *rest = shlex.split(command.replace("%%", "%"))
+        assert program == f"{prefix}/bin/baton" and re.fullmatch(r"serve|router|%i-worker", role)
+        assert rest == ["--config", str(flags)]
+        variables = re.search(r"^EnvironmentFile=-(.*)$", unit.read_text(), re.MULTILINE)[1]
+        assert variables.replace("%%", "%") == f"{prefix}/etc/baton/environment"
+        # A sign that is not doubled would begin a specifier.
+        assert not re.search(r"(?<!%)(%%)*%(?![%i])", unit.read_text())
+        page = re.search(r"^Documentation=file:(.*)$", unit.read_text(), re.MULTILINE)[1]
+        assert pathlib.Path(urllib.parse.unquote(page.replace("%%", "%"))).is_file()
         assert not re.search(r"@[A-Z]+@", unit.read_text())
         (head,) = re.findall(r"^\[Unit\]\n(.*?)^\[Service\]", unit.read_text(), re.MULTILINE | re.DOTALL)
         assert re.search(r"^StartLimitIntervalSec=0$", head, re.MULTILINE), "systemd gives up after five quick failures"
     flags.write_text("threads: 3\n")
-    install(tmp_path)
+    install(prefix)
     assert flags.read_text() == "threads: 3\n"
 
 
@@ -209,7 +245,7 @@ def make_wheel(folder):
 
 def make_program(folder, name, script):
     """Puts a program into `folder`, and returns a PATH in which it comes first."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / name).write_text(f"#!/bin/sh\n{script}")
     (folder / name).chmod(0o755)
     return f"{folder}:{os.environ['PATH']}"
