@@ -5,6 +5,7 @@ which compiles for minutes, runs only when BATON_FULL_TESTS is 1, and so does th
 tree's own build gives the package.
 """
 
+import configparser
 import json
 import os
 import pathlib
@@ -22,7 +23,7 @@ import compose
 import engine as engines
 from cluster import BINARY, SOURCE_DIR, run_baton, wait_until
 from installation import make_package
-from pages import shell_commands
+from pages import blocks_of, shell_commands
 from test_install import MODEL, STORE
 
 PAGE = shell_commands("docs/containers.md", SOURCE_DIR)
@@ -245,6 +246,20 @@ def test_the_compose_files_processes_and_watchers_name_what_is_there():
         for volume in service.get("volumes", []):
             source = volume["source"]
             assert volume["type"] == "volume" or pathlib.Path(source).exists(), f"{name}: {source}"
+
+
+def test_the_pages_unit_brings_the_compose_files_cluster_up_whenever_docker_starts():
+    (block,) = [block for block in blocks_of("docs/containers.md", SOURCE_DIR) if block.language == "ini"]
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str
+    unit.read_string(block.text)
+    # `Requires` is what makes it start again with Docker, and `RemainAfterExit` what makes systemd remember it until then.
+    assert unit["Unit"]["After"] == unit["Unit"]["Requires"] == "docker.service"
+    assert (unit["Service"]["Type"], unit["Service"]["RemainAfterExit"]) == ("oneshot", "yes")
+    words = shlex.split(unit["Service"]["ExecStart"])
+    file = words[words.index("--file") + 1]
+    assert (SOURCE_DIR / file.removeprefix("/PATH/")).samefile(compose.FILE)
+    assert words[:2] == ["docker", "compose"] and words[4:] == ["up", "--detach", "--wait"]
 
 
 def test_compose_runs_a_cluster_whose_kv_goes_through_shared_memory(engine, image):
