@@ -382,17 +382,19 @@ void KvSink::Impl::End(Fetch& fetch, const absl::Status& outcome, FetchFault fau
 
 void KvSink::Impl::Finish(Fetch& fetch) {
   if (fetch.stream_lives) actions_.emplace_back(SendRequest{fetch.stream, FetchRelease{}});
-  actions_.emplace_back(FinishStream{fetch.stream});
   if (fetch.outcome.ok()) {
     SendCommitted(fetch);
   } else {
-    actions_.emplace_back(FetchFailed{.key = fetch.spec.key,
+    actions_.emplace_back(FetchFailed{.stream = fetch.stream,
+                                      .key = fetch.spec.key,
                                       .status = fetch.outcome,
                                       .source_target = fetch.spec.source_target,
                                       .peer = fetch.peer,
                                       .fault = fetch.fault,
                                       .damaged_blocks = fetch.blocks.damaged()});
   }
+  // Last: with the stream, the transfer thread forgets how its blocks came.
+  actions_.emplace_back(FinishStream{fetch.stream});
   if (fetch.timer != kNever) timers_.erase({fetch.timer, fetch.stream});
   by_key_.erase(fetch.spec.key);
   fetches_.erase(fetches_.find(fetch.stream));
@@ -400,6 +402,7 @@ void KvSink::Impl::Finish(Fetch& fetch) {
 
 void KvSink::Impl::SendCommitted(const Fetch& fetch) {
   Committed committed;
+  committed.stream = fetch.stream;
   committed.key = fetch.spec.key;
   committed.source_target = fetch.spec.source_target;
   committed.peer = fetch.peer;

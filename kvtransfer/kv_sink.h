@@ -11,13 +11,13 @@
 //   kPulling | OnReadDone OK                           | kPulling | more StartRead
 //   kPulling | digest differs                          | kPulling | StartRead again, at most max_rereads times a
 //            |                                         |          | block, then DATA_LOSS
-//   kPulling | all blocks verified and FetchComplete   | done     | SendRequest(FetchRelease), FinishStream, Committed
+//   kPulling | all blocks verified and FetchComplete   | done     | SendRequest(FetchRelease), Committed, FinishStream
 //   kPulling | FetchComplete that ends the job         | kClosing | nothing more is read; Committed at the end
 //   not yet  | Cancel, stream closed, lease over,      | kClosing | (reads in flight go on); FetchFailed at the end
 //   closing  | deadline, not connected, read failed,   |          |
 //            | digest differs too often, bad reply     |          |
 //   kClosing | no read in flight                       | done     | SendRequest(FetchRelease) if the stream lives,
-//            |                                         |          | FinishStream, Committed or FetchFailed
+//            |                                         |          | Committed or FetchFailed, FinishStream
 //   any      | renew_ms passed and the stream lives    | the same | SendRequest(FetchRenew)
 //   not yet  | OnReply(FetchRenewed)                   | the same | the lease counts from when that renewal was sent
 //   closing  |                                         |          |
@@ -107,9 +107,11 @@ struct StartRead {
   std::vector<CopyRange> ranges;
 };
 struct Committed {
+  FetchStreamId stream = 0;
   JobKey key;
   std::string source_target;
-  // The connection to the source, if there was one. The transfer thread adds what Transport::PathOf says of it.
+  // The connection to the source, if there was one. The transfer thread adds what Transport::PathOf said of it when it
+  // was made.
   std::optional<PeerId> peer;
   std::string path;
   OutputToken first;
@@ -132,6 +134,7 @@ enum class FetchFault : uint8_t {
   kOther,   // cancelled, or the deadline passed
 };
 struct FetchFailed {
+  FetchStreamId stream = 0;
   JobKey key;
   absl::Status status;
   // As in Committed.

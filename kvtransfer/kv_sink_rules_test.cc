@@ -30,7 +30,7 @@ TEST_F(KvSinkTest, LeaseCountsFromTheSendingOfTheLastConfirmedRenewal) {
   clock_.Set(begin + 5'499 * kNsPerMs);
   sink_.OnTimer();
   EXPECT_EQ(Actions(), "Send(1,Renew5)");
-  EXPECT_EQ(AfterMs(1), "Send(1,Release) Finish(1) Fail(1,UNAVAILABLE)");
+  EXPECT_EQ(AfterMs(1), "Send(1,Release) Fail(1,UNAVAILABLE) Finish(1)");
 }
 
 TEST_F(KvSinkTest, NoReadStartsInTheLastQuarterUntilARenewalIsConfirmed) {
@@ -70,7 +70,7 @@ TEST_F(KvSinkTest, PeersShareNoReadSlots) {
   Fill(2, {0, 1});
   sink_.OnReadDone(3, absl::OkStatus());
   Complete(2, 2);
-  EXPECT_EQ(Actions(), "Send(2,Release) Finish(2) Commit(2)");
+  EXPECT_EQ(Actions(), "Send(2,Release) Commit(2) Finish(2)");
   // A slot of the first peer serves that peer again.
   Fill(1, {0, 1});
   sink_.OnReadDone(1, absl::OkStatus());
@@ -85,13 +85,13 @@ TEST_F(KvSinkTest, LeaseThatEndsDuringAReadFailsWithItsEnd) {
   Actions();
   Fill(1, {0});
   sink_.OnReadDone(1, absl::OkStatus());
-  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Fail(1,UNAVAILABLE)");
+  EXPECT_EQ(Actions(), "Send(1,Release) Fail(1,UNAVAILABLE) Finish(1)");
 }
 
 TEST_F(KvSinkTest, SilentSourceFailsAnOpeningFetch) {
   Start(1, {1});
   Actions();
-  EXPECT_EQ(AfterMs(4'000), "Send(1,Release) Finish(1) Fail(1,UNAVAILABLE)");
+  EXPECT_EQ(AfterMs(4'000), "Send(1,Release) Fail(1,UNAVAILABLE) Finish(1)");
 }
 
 TEST_F(KvSinkTest, RepliesBeforeAcceptedBreakTheRules) {
@@ -102,25 +102,25 @@ TEST_F(KvSinkTest, RepliesBeforeAcceptedBreakTheRules) {
     Actions();
     sink_.OnReply(job, reply);
     const std::string name = std::to_string(job);
-    EXPECT_EQ(Actions(), "Send(" + name + ",Release) Finish(" + name + ") Fail(" + name + ",INTERNAL)");
+    EXPECT_EQ(Actions(), "Send(" + name + ",Release) Fail(" + name + ",INTERNAL) Finish(" + name + ")");
   }
 }
 
 TEST_F(KvSinkTest, OtherBlockSizeIsRefused) {
   Start(1, {1});
   sink_.OnReply(1, FetchAccepted{"address", kBlockBytes * 2});
-  EXPECT_EQ(Actions(), "Open(1) Send(1,Release) Finish(1) Fail(1,FAILED_PRECONDITION)");
+  EXPECT_EQ(Actions(), "Open(1) Send(1,Release) Fail(1,FAILED_PRECONDITION) Finish(1)");
 }
 
 TEST_F(KvSinkTest, ImpossibleAddressesAreRefused) {
   Start(1, {1});
   Actions();
   sink_.OnReply(1, FetchAccepted{"", kBlockBytes});
-  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Fail(1,INTERNAL)");
+  EXPECT_EQ(Actions(), "Send(1,Release) Fail(1,INTERNAL) Finish(1)");
   Start(2, {1});
   Actions();
   sink_.OnReply(2, FetchAccepted{std::string(kMaxAddressBytes + 1, 'x'), kBlockBytes});
-  EXPECT_EQ(Actions(), "Send(2,Release) Finish(2) Fail(2,INTERNAL)");
+  EXPECT_EQ(Actions(), "Send(2,Release) Fail(2,INTERNAL) Finish(2)");
   Start(3, {1});
   Actions();
   sink_.OnReply(3, FetchAccepted{std::string(kMaxAddressBytes, 'x'), kBlockBytes});
@@ -142,7 +142,7 @@ TEST_F(KvSinkTest, RepeatedBlocksBreakTheRules) {
   Ready(last_job_, {0});
   Fill(last_job_, {0});
   sink_.OnReadDone(1, absl::OkStatus());
-  EXPECT_EQ(Actions(), "Send(2,Release) Finish(2) Fail(2,INTERNAL)");
+  EXPECT_EQ(Actions(), "Send(2,Release) Fail(2,INTERNAL) Finish(2)");
 }
 
 TEST_F(KvSinkTest, HugeAnnouncementsBreakTheRules) {
@@ -177,7 +177,7 @@ TEST_F(KvSinkTest, SecondCompleteBreaksTheRules) {
   Complete(1, 1);
   Complete(1, 1);
   sink_.OnReadDone(1, absl::OkStatus());
-  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Fail(1,INTERNAL)");
+  EXPECT_EQ(Actions(), "Send(1,Release) Fail(1,INTERNAL) Finish(1)");
 }
 
 TEST_F(KvSinkTest, AFirstTokenThatIsNotOutputZeroBreaksTheRules) {

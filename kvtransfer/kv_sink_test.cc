@@ -62,8 +62,8 @@ TEST_F(KvSinkTest, CommitsWhenAllIsVerifiedAndComplete) {
   Fill(1, {0});
   sink_.OnReadDone(1, absl::OkStatus());
   const auto actions = sink_.TakeActions();
-  EXPECT_EQ(DescribeAll(actions), "Send(1,Release) Finish(1) Commit(1)");
-  const auto& committed = std::get<Committed>(actions.at(2));
+  EXPECT_EQ(DescribeAll(actions), "Send(1,Release) Commit(1) Finish(1)");
+  const auto& committed = std::get<Committed>(actions.at(1));
   EXPECT_EQ(committed.first.token, 5);
   EXPECT_EQ(committed.bytes, 64);
   EXPECT_EQ(committed.tail_ns, 4 * kNsPerMs);
@@ -78,7 +78,7 @@ TEST_F(KvSinkTest, CommitsWithTheCompleteMessageWhenAllWasRead) {
   sink_.OnReadDone(1, absl::OkStatus());
   EXPECT_EQ(Actions(), "");
   Complete(1, 1);
-  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Commit(1)");
+  EXPECT_EQ(Actions(), "Send(1,Release) Commit(1) Finish(1)");
 }
 
 TEST_F(KvSinkTest, BlocksInADevicesMemoryAreVerifiedThere) {
@@ -98,14 +98,14 @@ TEST_F(KvSinkTest, BlocksInADevicesMemoryAreVerifiedThere) {
     std::memset(bytes.data() + 2 * kBlockBytes, ByteOf(1, 1), kBlockBytes);
   });
   sink.OnReadDone(1, absl::OkStatus());
-  EXPECT_EQ(DescribeAll(sink.TakeActions()), "Send(1,Release) Finish(1) Commit(1)");
+  EXPECT_EQ(DescribeAll(sink.TakeActions()), "Send(1,Release) Commit(1) Finish(1)");
   EXPECT_EQ(device.digested(), 2);
 }
 
 TEST_F(KvSinkTest, PromptThatIsInPlaceAlreadyCommitsWithoutARead) {
   Pull(1, {1, 2}, 2);
   Complete(1, 2);
-  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Commit(1)");
+  EXPECT_EQ(Actions(), "Send(1,Release) Commit(1) Finish(1)");
 }
 
 TEST_F(KvSinkTest, JobsTakeTurnsAndSlotsAreBounded) {
@@ -137,11 +137,14 @@ TEST_F(KvSinkTest, DamagedBlockIsReadAgainAndThenGivenUp) {
   sink_.OnReadDone(1, absl::OkStatus());
   EXPECT_EQ(Actions(), "Read(1,#2,640>192+64)");
   sink_.OnReadDone(2, absl::OkStatus());
-  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Fail(1,DATA_LOSS)");
+  EXPECT_EQ(Actions(), "Send(1,Release) Fail(1,DATA_LOSS) Finish(1)");
 }
 
 TEST_F(KvSinkTest, AFailedFetchSaysWhatItFailedOf) {
-  const auto failed = [this] { return std::get<FetchFailed>(sink_.TakeActions().back()); };
+  const auto failed = [this] {
+    const std::vector<SinkAction> actions = sink_.TakeActions();
+    return std::get<FetchFailed>(actions.at(actions.size() - 2));
+  };
   const auto pull = [this](uint64_t job) {
     Pull(job, {3});
     Ready(job, {0});
@@ -183,16 +186,16 @@ TEST_F(KvSinkTest, DamagedBlockHeals) {
   Fill(1, {0});
   Complete(1, 2);
   sink_.OnReadDone(2, absl::OkStatus());
-  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Commit(1)");
+  EXPECT_EQ(Actions(), "Send(1,Release) Commit(1) Finish(1)");
 }
 
 TEST_F(KvSinkTest, FirstTokenThatEndsTheJobCommitsWithoutReading) {
   Pull(1, {1, 2, 3});
   Complete(1, 3, FinishReason::kStop);
   const auto actions = sink_.TakeActions();
-  EXPECT_EQ(DescribeAll(actions), "Send(1,Release) Finish(1) Commit(1)");
-  EXPECT_EQ(std::get<Committed>(actions.at(2)).first.finish, FinishReason::kStop);
-  EXPECT_EQ(std::get<Committed>(actions.at(2)).bytes, 0);
+  EXPECT_EQ(DescribeAll(actions), "Send(1,Release) Commit(1) Finish(1)");
+  EXPECT_EQ(std::get<Committed>(actions.at(1)).first.finish, FinishReason::kStop);
+  EXPECT_EQ(std::get<Committed>(actions.at(1)).bytes, 0);
 }
 
 TEST_F(KvSinkTest, FirstTokenThatEndsTheJobWaitsForReadsInFlight) {
@@ -205,14 +208,14 @@ TEST_F(KvSinkTest, FirstTokenThatEndsTheJobWaitsForReadsInFlight) {
   sink_.Cancel(KeyOf(1), absl::AbortedError("too late"));
   EXPECT_EQ(Actions(), "");
   sink_.OnReadDone(2, absl::UnavailableError("gone"));
-  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Commit(1)");
+  EXPECT_EQ(Actions(), "Send(1,Release) Commit(1) Finish(1)");
 }
 
 TEST_F(KvSinkTest, CancelWithoutReadsEndsAtOnce) {
   Start(1, {1});
   Actions();
   sink_.Cancel(KeyOf(1), absl::AbortedError("the router"));
-  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Fail(1,ABORTED)");
+  EXPECT_EQ(Actions(), "Send(1,Release) Fail(1,ABORTED) Finish(1)");
   sink_.Cancel(KeyOf(1), absl::AbortedError("again"));
   sink_.Cancel(KeyOf(2), absl::AbortedError("unknown"));
   EXPECT_EQ(Actions(), "");
@@ -222,7 +225,7 @@ TEST_F(KvSinkTest, CancelWithoutAnErrorIsNoSuccess) {
   Start(1, {1});
   Actions();
   sink_.Cancel(KeyOf(1), absl::OkStatus());
-  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Fail(1,CANCELLED)");
+  EXPECT_EQ(Actions(), "Send(1,Release) Fail(1,CANCELLED) Finish(1)");
 }
 
 TEST_F(KvSinkTest, CancelWaitsForReadsInFlightAndStartsNone) {
@@ -235,7 +238,7 @@ TEST_F(KvSinkTest, CancelWaitsForReadsInFlightAndStartsNone) {
   EXPECT_EQ(Actions(), "");
   EXPECT_EQ(sink_.open_jobs(), 1);
   sink_.OnReadDone(2, absl::OkStatus());
-  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Fail(1,ABORTED)");
+  EXPECT_EQ(Actions(), "Send(1,Release) Fail(1,ABORTED) Finish(1)");
 }
 
 TEST_F(KvSinkTest, CancelHandsTheSlotsToOthers) {
@@ -261,14 +264,14 @@ TEST_F(KvSinkTest, ClosedStreamFailsWithItsStatusAndSendsNoMore) {
   EXPECT_EQ(AfterMs(600), "");
   sink_.OnReadDone(1, absl::OkStatus());
   const auto actions = sink_.TakeActions();
-  EXPECT_EQ(DescribeAll(actions), "Finish(1) Fail(1,NOT_FOUND)");
-  EXPECT_NE(std::get<FetchFailed>(actions.at(1)).status.message().find("no such job"), absl::string_view::npos);
+  EXPECT_EQ(DescribeAll(actions), "Fail(1,NOT_FOUND) Finish(1)");
+  EXPECT_NE(std::get<FetchFailed>(actions.at(0)).status.message().find("no such job"), absl::string_view::npos);
 }
 
 TEST_F(KvSinkTest, StreamClosedWithoutAnErrorIsOneToo) {
   Start(1, {1});
   sink_.OnStreamClosed(1, absl::OkStatus());
-  EXPECT_EQ(Actions(), "Open(1) Finish(1) Fail(1,INTERNAL)");
+  EXPECT_EQ(Actions(), "Open(1) Fail(1,INTERNAL) Finish(1)");
   sink_.OnStreamClosed(1, absl::OkStatus());
   EXPECT_EQ(Actions(), "");
 }
@@ -278,14 +281,14 @@ TEST_F(KvSinkTest, ClosedStreamDoesNotUndoACommit) {
   Complete(1, 1, FinishReason::kStop);
   sink_.OnStreamClosed(1, absl::UnavailableError("cut"));
   sink_.OnReadDone(1, absl::OkStatus());
-  EXPECT_EQ(Actions(), "Finish(1) Commit(1)");
+  EXPECT_EQ(Actions(), "Commit(1) Finish(1)");
 }
 
 TEST_F(KvSinkTest, DeadlineFails) {
   PullOneBlock(clock_.Now() + 100 * kNsPerMs);
   EXPECT_EQ(AfterMs(100), "");
   sink_.OnReadDone(1, absl::OkStatus());
-  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Fail(1,DEADLINE_EXCEEDED)");
+  EXPECT_EQ(Actions(), "Send(1,Release) Fail(1,DEADLINE_EXCEEDED) Finish(1)");
 }
 
 TEST_F(KvSinkTest, FailedConnectionFails) {
@@ -293,7 +296,7 @@ TEST_F(KvSinkTest, FailedConnectionFails) {
   Accept(1);
   Actions();
   sink_.OnConnected(1, absl::UnavailableError("no route"));
-  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Fail(1,UNAVAILABLE)");
+  EXPECT_EQ(Actions(), "Send(1,Release) Fail(1,UNAVAILABLE) Finish(1)");
   sink_.OnConnected(1, kPeer);
   EXPECT_EQ(Actions(), "");
 }
@@ -306,7 +309,7 @@ TEST_F(KvSinkTest, FailedReadFailsOnceTheOthersAreDone) {
   EXPECT_EQ(Actions(), "");
   Fill(1, {2, 3});
   sink_.OnReadDone(2, absl::OkStatus());
-  EXPECT_EQ(Actions(), "Send(1,Release) Finish(1) Fail(1,UNAVAILABLE)");
+  EXPECT_EQ(Actions(), "Send(1,Release) Fail(1,UNAVAILABLE) Finish(1)");
 }
 
 }  // namespace

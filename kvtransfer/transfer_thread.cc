@@ -62,7 +62,7 @@ void TransferThread::Start(FetchSpec spec) {
   if (commands_.Post(std::move(spec))) return transport_.Wake();
   // A worker has far fewer jobs than the mailbox has room.
   BATON_CHECK(commands_.closed()) << key.ToString();
-  callbacks_.failed({key, absl::UnavailableError("the decode worker is stopping")});
+  callbacks_.failed({.key = key, .status = absl::UnavailableError("the decode worker is stopping")});
 }
 
 void TransferThread::Cancel(const JobKey& key, const absl::Status& why) {
@@ -155,11 +155,14 @@ void TransferThread::Handle(const SendRequest& action) { channel_->Send(action.s
 
 void TransferThread::Handle(const FinishStream& action) {
   peers_.Release(action.stream);
+  paths_.erase(action.stream);
   channel_->Finish(action.stream);
 }
 
 void TransferThread::Handle(const ConnectPeer& action) {
-  sink_.OnConnected(action.stream, peers_.Acquire(action.stream, action.address));
+  const absl::StatusOr<PeerId> peer = peers_.Acquire(action.stream, action.address);
+  if (peer.ok()) paths_[action.stream] = transport_.PathOf(*peer);
+  sink_.OnConnected(action.stream, peer);
 }
 
 void TransferThread::Handle(const StartRead& action) {
@@ -173,13 +176,13 @@ void TransferThread::Handle(const StartRead& action) {
 
 void TransferThread::Handle(Committed& action) {
   jobs_.erase(action.key);
-  if (action.peer.has_value()) action.path = std::string(transport_.PathOf(*action.peer));
+  if (const auto path = paths_.find(action.stream); path != paths_.end()) action.path = path->second;
   callbacks_.committed(action);
 }
 
 void TransferThread::Handle(FetchFailed& action) {
   jobs_.erase(action.key);
-  if (action.peer.has_value()) action.path = std::string(transport_.PathOf(*action.peer));
+  if (const auto path = paths_.find(action.stream); path != paths_.end()) action.path = path->second;
   callbacks_.failed(action);
 }
 

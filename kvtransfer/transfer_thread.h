@@ -120,6 +120,8 @@ class TransferThread {
   FetchChannel* channel_ = nullptr;
   absl::flat_hash_map<ReadId, ReadInFlight> reads_;
   absl::flat_hash_set<JobKey> jobs_;
+  // How the blocks of each connected stream come. A peer that is lost has no path any more.
+  absl::flat_hash_map<FetchStreamId, std::string> paths_;
   std::vector<ReadCompletion> completions_;
 
   std::thread thread_;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
@@ -42,7 +43,11 @@ class Outcomes {
  public:
   TransferThread::Callbacks Callbacks() {
     return {.committed = [this](const Committed& committed) { Add(committed.key, absl::OkStatus()); },
-            .failed = [this](const FetchFailed& failed) { Add(failed.key, failed.status); }};
+            .failed =
+                [this](const FetchFailed& failed) {
+                  EXPECT_EQ(failed.path, failed.peer.has_value() ? "fake" : "") << "it is not known how the KV came";
+                  Add(failed.key, failed.status);
+                }};
   }
   // The fetches that ended, once there are `count`.
   std::map<JobKey, absl::Status> Wait(size_t count) {
@@ -79,7 +84,10 @@ class FakeTransport final : public Transport {
     ++connects_;
     return ++last_peer_;
   }
-  std::string_view PathOf(PeerId) const override { return "fake"; }
+  std::string_view PathOf(PeerId peer) const override {
+    absl::MutexLock lock(&mutex_);
+    return absl::c_linear_search(disconnected_, peer) ? "" : "fake";
+  }
   bool shares_memory() const override { return true; }
   absl::StatusOr<ReadId> StartRead(PeerId peer, const Id128&, absl::Span<const CopyRange>) override {
     absl::MutexLock lock(&mutex_);
@@ -145,7 +153,7 @@ class FakeTransport final : public Transport {
   ManualClock clock;
 
  private:
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   bool awake_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status refuse_ ABSL_GUARDED_BY(mutex_);
   int connects_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -96,7 +96,7 @@ class KvSinkTest : public testing::Test {
     Pull(++last_job_, {1, 2, 3}, 1);
     const std::string name = std::to_string(last_job_);
     sink_.OnReply(last_job_, reply);
-    EXPECT_EQ(Actions(), "Send(" + name + ",Release) Finish(" + name + ") Fail(" + name + "," + code + ")");
+    EXPECT_EQ(Actions(), "Send(" + name + ",Release) Fail(" + name + "," + code + ") Finish(" + name + ")");
     EXPECT_EQ(sink_.open_jobs(), 0);
   }
 
