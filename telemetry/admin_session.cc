@@ -35,6 +35,8 @@ using boost::system::error_code;
 // at once would take the response away from a client that still sends.
 constexpr size_t kMaxLingerBytes = size_t{256} << 10;
 constexpr int64_t kLingerMs = 1'000;
+// What a viewer has to read within the time-out.
+constexpr size_t kEventPieceBytes = size_t{128} << 10;
 // A viewer of events has nothing to say.
 constexpr size_t kMaxViewerBytes = size_t{16} << 10;
 // What the system may hold of an event stream besides its EventBuffer.
@@ -78,6 +80,7 @@ class Session final : public AdminSession, public std::enable_shared_from_this<S
   void ServeEvents(const AdminRoute& route);
   void WatchViewer(size_t read_bytes);
   void PumpEvents();
+  void WriteEvents(size_t sent_bytes);
 
   void ExpireAfter(int64_t ms) { stream_.expires_after(std::chrono::milliseconds(ms)); }
   void Wait() { waiting_since_ = ++shared_.waits; }
@@ -325,14 +328,22 @@ void Session::PumpEvents() {
     return;
   }
   is_writing_events_ = true;
+  WriteEvents(0);
+}
+
+// A history has megabytes, for which a slow line needs longer than the time-out: each piece has its own.
+void Session::WriteEvents(size_t sent_bytes) {
+  const size_t piece_bytes = std::min(event_text_.size() - sent_bytes, kEventPieceBytes);
   ExpireAfter(shared_.options.write_timeout_ms);
-  asio::async_write(stream_, asio::buffer(event_text_), [self = shared_from_this()](error_code error, size_t bytes) {
-    self->is_writing_events_ = false;
-    if (error) return self->Close();
-    self->events_->Sent(bytes);
-    self->shared_.event_bytes.fetch_add(bytes, std::memory_order_relaxed);
-    self->PumpEvents();
-  });
+  asio::async_write(stream_, asio::buffer(event_text_.data() + sent_bytes, piece_bytes),
+                    [self = shared_from_this(), sent_bytes](error_code error, size_t bytes) {
+                      if (error) return self->Close();
+                      self->shared_.event_bytes.fetch_add(bytes, std::memory_order_relaxed);
+                      if (sent_bytes + bytes < self->event_text_.size()) return self->WriteEvents(sent_bytes + bytes);
+                      self->is_writing_events_ = false;
+                      self->events_->Sent(self->event_text_.size());
+                      self->PumpEvents();
+                    });
 }
 
 }  // namespace
