@@ -28,7 +28,7 @@
 namespace baton::cli {
 
 struct RestartPolicyOptions {
-  int64_t ready_timeout_ms = 120'000;
+  int64_t ready_timeout_ms = 900'000;
   int64_t hung_timeout_ms = 60'000;
   int64_t first_backoff_ms = 200;
   int64_t max_backoff_ms = 10'000;
