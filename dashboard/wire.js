@@ -6,7 +6,7 @@ export const OUTCOMES = ["ok", "cancelled", "deadline", "refused", "unavailable"
 export const MAX_REQUESTS = 10_000;
 export const MAX_SNAPSHOTS = 300;
 export const MAX_WORKERS = 1024;
-export const MAX_PAIRS = 257;
+export const MAX_PAIRS = 1024;
 const MAX_TEXT = 200;
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);

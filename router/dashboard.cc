@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
@@ -90,6 +92,15 @@ void Dashboard::CountTransfer(const JobResult& job) {
   ++pair.reads;
 }
 
+// Each worker that starts again has an address of its own, and would leave its pairs behind.
+void Dashboard::ForgetPairsOfOthers(const std::vector<WorkerView>& workers) {
+  absl::flat_hash_set<absl::string_view> here;
+  for (const WorkerView& worker : workers) here.insert(worker.address);
+  absl::erase_if(pairs_, [&here](const auto& entry) {
+    return !here.contains(entry.first.first) || !here.contains(entry.first.second);
+  });
+}
+
 void Dashboard::OnView(const RouterView& view) {
   absl::MutexLock lock(&mutex_);
   viewers_.erase(
@@ -111,6 +122,7 @@ ClusterView Dashboard::MakeClusterView(const RouterView& view) {
   cluster.prompt_tokens = prompt_tokens_;
   cluster.output_tokens = output_tokens_.load(std::memory_order_relaxed);
   for (const WorkerView& worker : view.workers) cluster.workers.push_back(ToShown(worker));
+  ForgetPairsOfOthers(view.workers);
   for (const auto& [key, pair] : pairs_) cluster.transfers.push_back(pair);
   cluster.cost = cost_();
   cluster.cost.viewers = static_cast<int>(viewers_.size());

@@ -52,6 +52,7 @@ class Dashboard final : public RequestObserver {
 
   void CountToken() { output_tokens_.fetch_add(1, std::memory_order_relaxed); }
   void CountTransfer(const JobResult& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetPairsOfOthers(const std::vector<WorkerView>& workers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ClusterView MakeClusterView(const RouterView& view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Broadcast(const std::string& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -12,6 +12,7 @@
 #include "common/testing/manual_clock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "router/dashboard.h"
 
 namespace baton::router {
 namespace {
@@ -163,7 +164,8 @@ TEST_F(DashboardFeedTest, TheLongestHistoryFitsWhatAnEventStreamHolds) {
     worker.address = worker.admin = worker.group = longest;
     view.workers.push_back(worker);
   }
-  for (int i = 0; i < 257; ++i) view.transfers.push_back({.source = longest, .target = longest, .bytes = INT64_MAX});
+  for (size_t i = 0; i < kMaxDashboardPairs; ++i)
+    view.transfers.push_back({.source = longest, .target = longest, .bytes = INT64_MAX});
   for (size_t i = 0; i < 2 * kMaxDashboardSnapshots; ++i) feed_.Snapshot(view);
   EndedRequest request = Ended(1);
   request.error = request.prefill_worker = request.decode_worker = longest;

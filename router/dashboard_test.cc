@@ -50,6 +50,11 @@ class DashboardTest : public testing::Test {
     clock_.AdvanceMs(kSnapshotIntervalMs);
     dashboard_.OnView(view_);
   }
+  static WorkerView Member(const char* address) {
+    WorkerView worker;
+    worker.address = address;
+    return worker;
+  }
   static RequestRecord Served() {
     RequestRecord record;
     record.id = {.high = 1, .low = 2};
@@ -105,6 +110,7 @@ TEST_F(DashboardTest, ASnapshotSaysWhatTheRouterAndItsRequestsAre) {
                            .pid = 12,
                            .total_blocks = 10,
                            .load = {.used_blocks = 4}});
+  view_.workers.push_back(Member("p:1"));
   dashboard_.AddViewer(viewer_);
   dashboard_.OnFirstToken(0);
   dashboard_.OnNextToken(0);
@@ -121,6 +127,17 @@ TEST_F(DashboardTest, ASnapshotSaysWhatTheRouterAndItsRequestsAre) {
   EXPECT_EQ(snapshot["transfers"][0]["source"], "p:1");
   EXPECT_EQ(snapshot["transfers"][0]["bytes"], 4096);
   EXPECT_EQ(snapshot["phases_ms"]["prefill"], 2.0);
+}
+
+TEST_F(DashboardTest, PairsOfWorkersThatHaveLeftMakeRoom) {
+  view_.workers = {Member("p:1"), Member("d:1")};
+  dashboard_.AddViewer(viewer_);
+  dashboard_.OnRequestEnded(Served());
+  NextSecond();
+  EXPECT_EQ(viewer_->last()["transfers"].size(), 1u);
+  view_.workers = {Member("p:2"), Member("d:1")};
+  NextSecond();
+  EXPECT_EQ(viewer_->last()["transfers"].size(), 0u);
 }
 
 TEST_F(DashboardTest, AViewerThatHasLeftIsForgotten) {
