@@ -122,9 +122,9 @@ TEST(CpuModel, PausesOfAStepDoNotShowInItsBits) {
       ImpatientGate gate(every);
       EXPECT_EQ(FirstDifference(run(threads, &gate), want), -1) << threads << " threads, every " << every;
       // Only one thread asks, and only about units that it takes itself. With others beside it the machine's load
-      // decides how many those are, but there are always some.
-      if (threads == 1 || every == 1) {
-        EXPECT_GT(gate.pauses(), 0) << threads << " threads, every " << every;
+      // decides how many those are, and there may be none.
+      if (threads == 1) {
+        EXPECT_GT(gate.pauses(), 0) << "every " << every;
       }
     }
   }
