@@ -47,9 +47,20 @@ bool Took(pthread_mutex_t& mutex, int result) {
 
 bool Lock(pthread_mutex_t& mutex, int64_t max_wait_ns) {
   if (max_wait_ns <= 0) return Took(mutex, pthread_mutex_trylock(&mutex));
-  const TimeNs until = MonotonicClock().Now() + max_wait_ns;
-  const timespec time{.tv_sec = until / kNsPerSecond, .tv_nsec = until % kNsPerSecond};
-  return Took(mutex, pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &time));
+  const auto after_wait = [max_wait_ns](clockid_t clock) {
+    timespec time{};
+    clock_gettime(clock, &time);
+    const int64_t until = time.tv_sec * kNsPerSecond + time.tv_nsec + max_wait_ns;
+    return timespec{.tv_sec = until / kNsPerSecond, .tv_nsec = until % kNsPerSecond};
+  };
+  const timespec until = after_wait(CLOCK_MONOTONIC);
+  int result = pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until);
+  if (result == EINVAL) {
+    // Before Linux 5.14 a mutex that inherits priority knows the wall clock alone.
+    const timespec wall_until = after_wait(CLOCK_REALTIME);
+    result = pthread_mutex_timedlock(&mutex, &wall_until);
+  }
+  return Took(mutex, result);
 }
 
 }  // namespace
@@ -129,6 +140,7 @@ absl::StatusOr<std::unique_ptr<CoreArbiter>> CoreArbiter::Open(int fd, const Cor
 CoreArbiter::~CoreArbiter() { munmap(&shared_, sizeof(Shared)); }
 
 void CoreArbiter::Enter() {
+  const TimeNs asked = clock_.Now();
   const bool is_next =
       Take(shared_.next, next_holder_,
            {.max_wait_ns = options_.max_wait_ns, .silence_ns = kNextSilenceFactor * options_.silence_ns}, nullptr);
@@ -139,6 +151,8 @@ void CoreArbiter::Enter() {
   if (is_next) shared_.next.Give();
   if (options_.yields) PauseForDecodeTokens();
   entered_ = clock_.Now();
+  wait_ns_ += entered_ - asked;
+  if (granted_) ++grant_count_;
   if (!options_.yields) shared_.turn_began.store(entered_, std::memory_order_relaxed);
 }
 

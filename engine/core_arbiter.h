@@ -89,6 +89,8 @@ class CoreArbiter final : public StepGate {
   void Yield() override;
   void Leave() override;
   int64_t yield_count() const override { return yield_count_; }
+  int64_t grant_count() const override { return grant_count_; }
+  int64_t wait_ns() const override { return wait_ns_; }
 
   // Whether this process holds the cores: false outside of steps, and in a step that runs without a grant.
   bool granted() const { return granted_; }
@@ -128,6 +130,8 @@ class CoreArbiter final : public StepGate {
   TimeNs entered_ = 0;
   bool granted_ = false;
   int64_t yield_count_ = 0;
+  int64_t grant_count_ = 0;
+  int64_t wait_ns_ = 0;
   Holder next_holder_;
   Holder cores_holder_;
   // When this process last showed life while it computed.

@@ -237,6 +237,17 @@ TEST_F(CoreArbiterTest, PrefillHasItsLeastQuantumHoweverLongADecodeStepTakes) {
       10);
 }
 
+TEST_F(CoreArbiterTest, TheWaitOfAYieldAndTheGrantBehindItCount) {
+  ManualClock clock;
+  const auto prefill = *CoreArbiter::Open(fd_, {.yields = true}, clock);
+  prefill->Enter();
+  prefill->Yield();
+  prefill->Leave();
+  EXPECT_EQ(prefill->grant_count(), 2);
+  EXPECT_EQ(prefill->yield_count(), 1);
+  EXPECT_EQ(prefill->wait_ns(), 0) << "nobody else had the cores";
+}
+
 TEST_F(CoreArbiterTest, PrefillLeavesTheCoresToTheTokensOfADecodeStep) {
   constexpr int64_t kDecodeTokensPauseNs = 5 * kNsPerMs;
   const Clock& clock = MonotonicClock();

@@ -40,17 +40,16 @@ bool EngineLoop::RunOnce() {
 
 void EngineLoop::RunStep() {
   const TimeNs asked = step_began_.load(std::memory_order_relaxed);
+  const int64_t waited_before_ns = gate_ == nullptr ? 0 : gate_->wait_ns();
   if (gate_ != nullptr) {
     gate_->Enter();
     // A sequence that became ready during the wait joins this very step.
     RunTasks();
     report_();
   }
-  const TimeNs entered = gate_ == nullptr ? asked : clock_.Now();
   const absl::Span<const StepEvent> events = engine_.Step();
-  last_step_ = {.number = steps_.load(std::memory_order_relaxed) + 1,
-                .wait_ns = entered - asked,
-                .compute_ns = clock_.Now() - entered};
+  const int64_t waited_ns = gate_ == nullptr ? 0 : gate_->wait_ns() - waited_before_ns;
+  last_step_ = {.number = steps_.load(std::memory_order_relaxed) + 1, .compute_ns = clock_.Now() - asked - waited_ns};
   if (gate_ != nullptr) gate_->Leave();
   TestDelay("step");
   for (const StepEvent& event : events) {

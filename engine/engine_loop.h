@@ -40,8 +40,7 @@ struct LoopProgress {
 struct StepTimes {
   // Counts from 1; 0: no step has ended.
   int64_t number = 0;
-  // At the gate, and in the step itself, which may yield the cores meanwhile.
-  int64_t wait_ns = 0;
+  // Without its waits at the gate, before it and when it yielded.
   int64_t compute_ns = 0;
 };
 

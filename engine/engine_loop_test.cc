@@ -30,9 +30,11 @@ class FakeGate final : public StepGate {
   bool ShouldYield() override { return false; }
   void Yield() override {}
   void Leave() override { calls.push_back('l'); }
+  int64_t wait_ns() const override { return waited_ns; }
 
   std::function<void()> during_wait;
   std::vector<char> calls;
+  int64_t waited_ns = 0;
 };
 
 class NotingPolicy final : public PhasePolicy {
@@ -108,6 +110,17 @@ TEST_F(EngineLoopTest, WorkThatIsCancelledDuringTheWaitGivesTheCoresBack) {
   loop_.RunOnce();
   EXPECT_THAT(policy_.seen, ElementsAre());
   EXPECT_THAT(gate_.calls, ElementsAre('e', 'l'));
+}
+
+TEST_F(EngineLoopTest, TheTimeOfAStepIsWithoutItsWaitsForTheCores) {
+  engine_.engine.StartPrefill(Reserve());
+  gate_.during_wait = [&] {
+    clock_.Advance(5 * kNsPerMs);
+    // 2 ms of these are the work of the step, between waits.
+    gate_.waited_ns += 3 * kNsPerMs;
+  };
+  loop_.RunOnce();
+  EXPECT_EQ(loop_.last_step().compute_ns, 2 * kNsPerMs);
 }
 
 TEST_F(EngineLoopTest, TasksThatWaitForTheLoopAreBounded) {

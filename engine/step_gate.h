@@ -26,8 +26,10 @@ class StepGate {
   virtual void Yield() = 0;
   // The step has ended.
   virtual void Leave() = 0;
-  // How often steps have yielded.
+  // How often steps have yielded, how often Enter and Yield got the cores, and how long they took in all.
   virtual int64_t yield_count() const { return 0; }
+  virtual int64_t grant_count() const { return 0; }
+  virtual int64_t wait_ns() const { return 0; }
 };
 
 }  // namespace baton::engine

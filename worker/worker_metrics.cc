@@ -98,8 +98,6 @@ void WorkerMetrics::AddStepMetrics() {
                           .Labels(role_)
                           .Register(*registry_)
                           .Add({}, telemetry::CountBuckets());
-  grants_ = &AddCounters("baton_core_grants_total", "Steps that waited for cores which workers share.").Add({});
-  wait_seconds_ = &AddCounters("baton_core_wait_seconds_total", "Time that steps waited for shared cores.").Add({});
 }
 
 void WorkerMetrics::AddCurrentMetrics(const WorkerMetricsOptions& options) {
@@ -150,16 +148,22 @@ void WorkerMetrics::AddCurrentMetrics(const WorkerMetricsOptions& options) {
   counter("baton_prefix_cache_hits_total", "Prompt tokens that the prefix cache had.",
           [](const Snapshot& s) { return s.engine.prefix_hit_tokens; });
   counter("baton_core_yields_total", "How often a step let another worker have the shared cores.",
-          [](const Snapshot& s) { return s.yields; });
+          [](const Snapshot& s) { return s.core_yields; });
+  counter("baton_core_grants_total", "How often the worker got the cores that workers share.",
+          [](const Snapshot& s) { return s.core_grants; });
+  counter("baton_core_wait_seconds_total", "Time that the worker waited for shared cores.",
+          [](const Snapshot& s) { return Seconds(s.core_wait_ns); });
 }
 
 void WorkerMetrics::OnRound(WorkerCore& core, const WorkerLoad& load, const engine::StepGate* gate) {
   Snapshot now = {.load = load, .engine = core.engine().Counters()};
-  now.yields = gate == nullptr ? 0 : gate->yield_count();
+  if (gate != nullptr) {
+    now.core_yields = gate->yield_count();
+    now.core_grants = gate->grant_count();
+    now.core_wait_ns = gate->wait_ns();
+  }
   if (const engine::StepTimes& step = core.loop().last_step(); step.number != seen_step_) {
     ObserveStep(step, now.engine);
-    if (gate != nullptr) grants_->Increment();
-    wait_seconds_->Increment(Seconds(step.wait_ns));
   }
   if (clock_.Now() >= next_orphan_check_) {
     orphaned_blocks_ = core.OrphanedBlocks();

@@ -59,7 +59,9 @@ class WorkerMetrics {
     WorkerLoad load;
     engine::EngineCounters engine;
     int32_t orphaned_blocks = 0;
-    int64_t yields = 0;
+    int64_t core_yields = 0;
+    int64_t core_grants = 0;
+    int64_t core_wait_ns = 0;
   };
   // Shared with `current_`, which may outlive this object.
   struct Board {
@@ -80,8 +82,6 @@ class WorkerMetrics {
   std::array<prometheus::Counter*, kStepKinds> steps_ = {};
   std::array<prometheus::Histogram*, kStepKinds> step_seconds_ = {};
   prometheus::Histogram* batch_sequences_ = nullptr;
-  prometheus::Counter* grants_ = nullptr;
-  prometheus::Counter* wait_seconds_ = nullptr;
   std::unique_ptr<telemetry::BoundedFamily<prometheus::Counter>> transfers_;
   std::unique_ptr<telemetry::BoundedFamily<prometheus::Counter>> transfer_bytes_;
   std::unique_ptr<telemetry::BoundedFamily<prometheus::Counter>> read_seconds_;
