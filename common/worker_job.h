@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/sampling_params.h"
+#include "common/trace_headers.h"
 #include "common/worker_update.h"
 
 namespace baton {
@@ -24,8 +25,8 @@ struct WorkerJob {
   // A time on this process's clock.
   TimeNs deadline = kNever;
   bool want_kv_digest = false;
-  // W3C trace context of the client, carried through.
-  std::string traceparent;
+  // What the worker does belongs to this trace.
+  TraceHeaders trace;
 };
 
 // A worker's loop sends through this what the router must learn. Only the loop's thread calls it; it must not block.

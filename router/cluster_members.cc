@@ -107,7 +107,7 @@ void FillJob(const StartAction& start, TimeNs now, pb::JobParams* proto) {
                 .tenant = job.tenant,
                 .deadline = job.deadline,
                 .want_kv_digest = job.want_kv_digest,
-                .traceparent = job.traceparent},
+                .trace = job.trace},
                now, proto);
 }
 

@@ -117,7 +117,7 @@ class ClusterMembersTest : public ::testing::Test {
     job->prompt.assign(40, 7);
     job->sampling.max_tokens = max_tokens;
     job->tenant = "tenant";
-    job->traceparent = "trace";
+    job->trace.traceparent = "trace";
     ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
     Apply();
   }

@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/output_token.h"
+#include "common/trace_headers.h"
 #include "router/job.h"
 #include "tokenizer/chat_template.h"
 
@@ -66,8 +67,8 @@ struct GenerationRequest {
   bool want_kv_digest = false;
   // Prefix blocks are shared only within one tenant. This is what the client states; nobody has verified it.
   std::string tenant;
-  // The W3C traceparent that goes to the workers with the job; empty when there is none.
-  std::string trace_context;
+  // Goes to the workers with the job.
+  TraceHeaders trace;
   // When the request reached the adapter, and when its client stops waiting.
   TimeNs arrived = 0;
   TimeNs deadline = kNever;

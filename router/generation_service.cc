@@ -145,7 +145,7 @@ void GenerationService::QueueGenerate(const std::shared_ptr<GenerateStream>& str
     if (!Parse(bytes, &proto)) return WriteFailed(Unparsable("GenerateRequest"), *request);
     GenerationRequest read = FromProto(std::move(proto));
     read.id = id;
-    read.trace_context = FormatTrace(request->trace());
+    read.trace = HeadersOf(request->trace());
     read.arrived = request->arrived();
     read.deadline = deadline;
     request->OnRead(read);

@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/sampling_params.h"
+#include "common/trace_headers.h"
 #include "common/worker_update.h"
 
 namespace baton::router {
@@ -27,8 +28,8 @@ struct JobSpec {
   std::optional<TimeNs> arrived = std::nullopt;
   TimeNs deadline = kNever;
   bool want_kv_digest = false;
-  // The W3C trace context that the workers are told.
-  std::string traceparent;
+  // Goes to the workers.
+  TraceHeaders trace;
 
   ChoiceKey key() const { return {id, choice}; }
   int64_t prompt_tokens() const { return static_cast<int64_t>(prompt.size()); }

@@ -170,7 +170,7 @@ absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const
   job.arrived = request.arrived;
   job.deadline = request.deadline;
   job.want_kv_digest = request.want_kv_digest;
-  job.traceparent = std::move(request.trace_context);
+  job.trace = std::move(request.trace);
   return PreparedJob{.job = std::move(job), .output = *std::move(output)};
 }
 

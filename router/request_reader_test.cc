@@ -83,13 +83,13 @@ TEST_F(RequestReaderTest, WhatTheAdapterKnowsOfTheCallGoesIntoTheJob) {
   request.id = {.high = 1, .low = 2};
   request.deadline = 77;
   request.tenant = "a";
-  request.trace_context = "00-trace";
+  request.trace.traceparent = "00-trace";
   request.want_kv_digest = true;
   const JobSpec job = Read(request);
   EXPECT_EQ(job.id, request.id);
   EXPECT_EQ(job.deadline, 77);
   EXPECT_EQ(job.tenant, "a");
-  EXPECT_EQ(job.traceparent, "00-trace");
+  EXPECT_EQ(job.trace.traceparent, "00-trace");
   EXPECT_TRUE(job.want_kv_digest);
 }
 

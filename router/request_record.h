@@ -26,7 +26,7 @@ struct RequestTrace {
   uint64_t parent_span_id = 0;
   uint8_t flags = 0;
   std::string tracestate;
-  // Told to workers, and nothing else is done with it.
+  // The workers are told, and nothing else is done with it.
   std::string baggage;
 
   // Spans are made of the request.

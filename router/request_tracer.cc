@@ -242,12 +242,15 @@ RequestTrace BeginTrace(RequestTracer* tracer, telemetry::TraceContext context) 
   return trace;
 }
 
-std::string FormatTrace(const RequestTrace& trace) {
-  if (trace.trace_id.is_zero()) return {};
+TraceHeaders HeadersOf(const RequestTrace& trace) {
+  TraceHeaders headers = {.baggage = trace.baggage};
   const uint64_t span_id = trace.sampled() ? trace.root_span_id : trace.parent_span_id;
   // A request of nobody's trace that is not sampled has no span that others could hang theirs beneath.
-  if (span_id == 0) return {};
-  return telemetry::FormatTraceparent({.trace_id = trace.trace_id, .span_id = span_id, .flags = trace.flags});
+  if (trace.trace_id.is_zero() || span_id == 0) return headers;
+  headers.traceparent =
+      telemetry::FormatTraceparent({.trace_id = trace.trace_id, .span_id = span_id, .flags = trace.flags});
+  headers.tracestate = trace.tracestate;
+  return headers;
 }
 
 }  // namespace baton::router

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/random.h"
+#include "common/trace_headers.h"
 #include "router/request_record.h"
 #include "telemetry/sampler.h"
 #include "telemetry/span.h"
@@ -56,8 +57,8 @@ class RequestTracer final : public RequestObserver {
 
 // Without a tracer, a request keeps the trace of its client, of which no spans are made.
 RequestTrace BeginTrace(RequestTracer* tracer, telemetry::TraceContext context);
-// The traceparent that goes to the workers; empty: the request belongs to no trace.
-std::string FormatTrace(const RequestTrace& trace);
+// What the workers are told. No traceparent: the request belongs to no trace.
+TraceHeaders HeadersOf(const RequestTrace& trace);
 
 }  // namespace baton::router
 

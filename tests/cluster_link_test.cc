@@ -57,7 +57,7 @@ class Router {
     job->id = {.high = 2, .low = n};
     job->prompt = {1, 2, 3};
     job->sampling.max_tokens = 100;
-    job->traceparent = "trace";
+    job->trace.traceparent = "trace";
     auto listener = std::make_shared<Listener>();
     loop_.PostWhenRoom([this, job, listener](router::Dispatcher&) { EXPECT_TRUE(loop_.Submit(job, listener).ok()); });
     return listener;
@@ -124,7 +124,7 @@ class Worker final : public worker::Phase {
   pb::CallStart::SideCase side() const override { return pb::CallStart::kDecode; }
   absl::Status Start(WorkerJob job, const pb::CallStart& start) override {
     EXPECT_TRUE(start.decode().local_prefill());
-    EXPECT_EQ(job.traceparent, "trace");
+    EXPECT_EQ(job.trace.traceparent, "trace");
     EXPECT_FALSE(job.secret.is_zero());
     started_.push_back(job.key);
     return absl::OkStatus();

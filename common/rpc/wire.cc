@@ -95,7 +95,9 @@ void ToProto(const WorkerJob& job, TimeNs now, pb::JobParams* proto) {
   if (job.deadline != kNever) proto->set_timeout_ms(std::max<int64_t>(1, (job.deadline - now) / kNsPerMs));
   proto->set_want_kv_digest(job.want_kv_digest);
   proto->set_secret(ToBytes(job.secret));
-  proto->set_traceparent(job.traceparent);
+  proto->set_traceparent(job.trace.traceparent);
+  proto->set_tracestate(job.trace.tracestate);
+  proto->set_baggage(job.trace.baggage);
 }
 
 absl::StatusOr<WorkerJob> FromProto(const pb::JobParams& proto, TimeNs now) {
@@ -109,7 +111,7 @@ absl::StatusOr<WorkerJob> FromProto(const pb::JobParams& proto, TimeNs now) {
   if (proto.timeout_ms() > 0) job.deadline = After(now, std::min(proto.timeout_ms(), kMaxTimeoutMs));
   job.want_kv_digest = proto.want_kv_digest();
   BATON_ASSIGN_OR_RETURN(job.secret, FromBytes(proto.secret()));
-  job.traceparent = proto.traceparent();
+  job.trace = {.traceparent = proto.traceparent(), .tracestate = proto.tracestate(), .baggage = proto.baggage()};
   return job;
 }
 

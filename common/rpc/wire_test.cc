@@ -94,7 +94,9 @@ WorkerJob FullJob() {
           .tenant = "tenant",
           .deadline = 5 * kNsPerSecond,
           .want_kv_digest = true,
-          .traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"};
+          .trace = {.traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                    .tracestate = "vendor=1",
+                    .baggage = "user=7"}};
 }
 
 TEST(Wire, AJobArrivesWithEverythingThatDecidesItsTokens) {
@@ -109,7 +111,7 @@ TEST(Wire, AJobArrivesWithEverythingThatDecidesItsTokens) {
   EXPECT_EQ(job->tenant, sent.tenant);
   EXPECT_EQ(job->deadline, 1005 * kNsPerSecond) << "what is left, on the receiver's clock";
   EXPECT_TRUE(job->want_kv_digest);
-  EXPECT_EQ(job->traceparent, sent.traceparent);
+  EXPECT_EQ(job->trace, sent.trace);
   pb::JobParams again;
   ToProto(*job, /*now=*/1002 * kNsPerSecond, &again);
   EXPECT_EQ(again.SerializeAsString(), proto.SerializeAsString()) << "the sampling parameters too";
