@@ -15,6 +15,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/check.h"
 #include "common/log.h"
 
@@ -45,19 +46,15 @@ bool Took(pthread_mutex_t& mutex, int result) {
   return result == 0;
 }
 
+timespec ToTimespec(int64_t ns) { return {.tv_sec = ns / kNsPerSecond, .tv_nsec = ns % kNsPerSecond}; }
+
 bool Lock(pthread_mutex_t& mutex, int64_t max_wait_ns) {
   if (max_wait_ns <= 0) return Took(mutex, pthread_mutex_trylock(&mutex));
-  const auto after_wait = [max_wait_ns](clockid_t clock) {
-    timespec time{};
-    clock_gettime(clock, &time);
-    const int64_t until = time.tv_sec * kNsPerSecond + time.tv_nsec + max_wait_ns;
-    return timespec{.tv_sec = until / kNsPerSecond, .tv_nsec = until % kNsPerSecond};
-  };
-  const timespec until = after_wait(CLOCK_MONOTONIC);
+  const timespec until = ToTimespec(MonotonicClock().Now() + max_wait_ns);
   int result = pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until);
   if (result == EINVAL) {
     // Before Linux 5.14 a mutex that inherits priority knows the wall clock alone.
-    const timespec wall_until = after_wait(CLOCK_REALTIME);
+    const timespec wall_until = ToTimespec(absl::GetCurrentTimeNanos() + max_wait_ns);
     result = pthread_mutex_timedlock(&mutex, &wall_until);
   }
   return Took(mutex, result);
@@ -191,7 +188,7 @@ void CoreArbiter::PauseForDecodeTokens() const {
   const int64_t left_ns =
       std::min(ended + options_.decode_tokens_pause_ns - clock_.Now(), options_.decode_tokens_pause_ns);
   if (left_ns <= 0) return;
-  const timespec time{.tv_sec = left_ns / kNsPerSecond, .tv_nsec = left_ns % kNsPerSecond};
+  const timespec time = ToTimespec(left_ns);
   nanosleep(&time, nullptr);
 }
 

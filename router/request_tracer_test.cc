@@ -158,9 +158,9 @@ TEST(RequestTracerTest, WithoutATracerTheClientsTraceGoesOnAndIsNotSampled) {
   const telemetry::TraceParent parent = {.trace_id = {.high = 1, .low = 2}, .span_id = 3, .flags = 1};
   const RequestTrace trace = BeginTrace(nullptr, {.parent = parent, .tracestate = "vendor=1", .baggage = "user=7"});
   EXPECT_FALSE(trace.sampled());
-  EXPECT_EQ(HeadersOf(trace), (TraceHeaders{.traceparent = telemetry::FormatTraceparent(parent),
-                                            .tracestate = "vendor=1",
-                                            .baggage = "user=7"}));
+  EXPECT_EQ(HeadersOf(trace),
+            (TraceHeaders{
+                .traceparent = telemetry::FormatTraceparent(parent), .tracestate = "vendor=1", .baggage = "user=7"}));
   EXPECT_EQ(HeadersOf(BeginTrace(nullptr, {})), TraceHeaders());
 }
 
