@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "common/random.h"
+#include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
 #include "common/testing/manual_clock.h"
 #include "router/cluster_members.h"
@@ -35,7 +36,7 @@ struct World {
   World() {
     pb::WorkerMessage message;
     pb::Hello& hello = *message.mutable_hello();
-    hello.set_protocol_version(2);
+    hello.set_protocol_version(rpc::kProtocolVersion);
     hello.set_incarnation(rpc::ToBytes({.high = 1, .low = 1}));
     hello.set_role(pb::WORKER_ROLE_MIXED);
     hello.set_target("host:1");
