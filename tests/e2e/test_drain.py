@@ -130,7 +130,7 @@ def test_a_second_signal_ends_a_single_process_at_once(who):
         running = Background(client, PROMPT, ENDLESS)
         running.wait_running()
         process = router if who == "router" else working
-        assert is_ready(process) is True
+        wait_until(lambda: is_ready(process), WAIT_S, f"the {who} to be ready")
         process.signal(signal.SIGTERM)
         wait_until(lambda: "draining" in process.log(), WAIT_S, f"the {who} to drain")
         assert process.process.poll() is None, "the stream keeps it"
