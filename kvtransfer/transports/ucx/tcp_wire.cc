@@ -60,22 +60,6 @@ absl::Status Send(ucp_ep_h endpoint, const Message& message, absl::Span<const ui
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status SendTcpMessage(ucp_ep_h endpoint, const PieceRequest& request) {
-  const Message message = {
-      .id = kPieceRequestMessage, .header = &request, .header_bytes = sizeof(request), .flags = UCP_AM_SEND_FLAG_REPLY};
-  return Send(endpoint, message, {}, nullptr);
-}
-
-absl::Status SendTcpMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, absl::Span<const uint8_t> data,
-                            std::function<void()> sent) {
-  const Message message = {.id = kFragmentMessage, .header = &fragment, .header_bytes = sizeof(fragment), .flags = 0};
-  return Send(endpoint, message, data, std::move(sent));
-}
-
-namespace {
-
 // Whether UCX could listen there: it does not reuse a port whose last connection ended less than a minute ago.
 bool IsFree(int port, bool is_ipv4) {
   sockaddr_in ipv4 = {.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
@@ -102,6 +86,18 @@ absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorkerAt(const TcpDevice& devi
 }
 
 }  // namespace
+
+absl::Status SendTcpMessage(ucp_ep_h endpoint, const PieceRequest& request) {
+  const Message message = {
+      .id = kPieceRequestMessage, .header = &request, .header_bytes = sizeof(request), .flags = UCP_AM_SEND_FLAG_REPLY};
+  return Send(endpoint, message, {}, nullptr);
+}
+
+absl::Status SendTcpMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, absl::Span<const uint8_t> data,
+                            std::function<void()> sent) {
+  const Message message = {.id = kFragmentMessage, .header = &fragment, .header_bytes = sizeof(fragment), .flags = 0};
+  return Send(endpoint, message, data, std::move(sent));
+}
 
 // UCX gets one port at a time: in a range of which no port is free it would search for ever, without a word.
 absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const TcpDevice& device) {
