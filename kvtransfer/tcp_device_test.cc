@@ -102,31 +102,25 @@ TEST(TcpDeviceTest, WildcardMeansAllInterfaces) {
   EXPECT_EQ(FindTcpDevice("0.0.0.0")->af_prio, "inet");
 }
 
-// Listens until its end; on any free port if `port` is 0.
+// Listens until its end.
 class Listener {
  public:
-  explicit Listener(int port = 0) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit Listener(int port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    is_listening_ = bind(fd_, reinterpret_cast<const sockaddr*>(&address), size) == 0 && listen(fd_, 1) == 0;
-    getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
+    is_listening_ = bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 && listen(fd_, 1) == 0;
   }
   ~Listener() { close(fd_); }
   bool is_listening() const { return is_listening_; }
-  int port() const { return port_; }
 
  private:
   const int fd_;
   bool is_listening_ = false;
-  int port_ = 0;
 };
 
-// As many ports in a row that are free.
+// As many ports in a row that are free, below those that the system gives to connections.
 PortRange FreePorts(int count) {
-  while (true) {
-    const int first = Listener().port();
+  for (int first = 10'000 + getpid() % 20'000;; ++first) {
     bool all_free = true;
     for (int port = first; port < first + count; ++port) all_free &= Listener(port).is_listening();
     if (all_free) return {.first = first, .last = first + count - 1};
