@@ -61,6 +61,7 @@ int Run(CLI::App& app, const std::vector<std::string>& args, const int& exit_cod
 int Main(int argc, char** argv) {
   WatchStandardOutput();
   QuietGrpc();
+  BoundNameLookups();
   google::protobuf::SetLogHandler(nullptr);
   // Debian's abseil looks for cycles of locks at every lock, behind one lock of its own. The tests keep that check.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);

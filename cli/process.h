@@ -13,6 +13,10 @@ namespace baton::cli {
 // Reduces gRPC's own log to the reasons why it ends the process: our errors are one line each. GRPC_VERBOSITY in the
 // environment brings the rest back. Call it before any other function of gRPC.
 void QuietGrpc();
+// Makes gRPC's resolver ask a name server again after 1 s without an answer, not after 5 s: networks of containers lose
+// questions while they change, which is when a process looks for one that has just started anew. RES_OPTIONS in the
+// environment counts instead. Call it before any other thread starts.
+void BoundNameLookups();
 // From now on a thread of its own takes SIGINT and SIGTERM. The first of them is left to the two functions below. When
 // it comes before one of them was called, the process is still loading, so that it has nothing to finish, and ends at
 // once with kExitDone. A second signal ends the process at once with kExitFailed. Call it before any other thread

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/rpc/channel_cache.h"
@@ -21,6 +22,10 @@ namespace {
 constexpr int64_t kTickMs = 50;
 constexpr int64_t kFirstBackoffMs = 100;
 constexpr int64_t kMaxBackoffMs = 1'000;
+// An attempt to join begins with a question to a name server, which is asked again from the same port for as long as
+// the attempt lasts. A network of containers that has just changed may lose all that comes from that port, or may have
+// told the address of a router that is gone. Then only another attempt gets through.
+constexpr int64_t kMaxPatienceMs = 8'000;
 // How long the router has to end a stream that the worker leaves.
 constexpr int64_t kLeaveTimeoutMs = 1'000;
 constexpr int64_t kMinHeartbeatMs = 10;
@@ -116,6 +121,7 @@ RouterLink::Ended RouterLink::JoinOnce(pb::ClusterService::Stub& stub, grpc::Com
   hello.set_resumes(last_membership_);
   Membership member;
   member.stream = std::make_shared<GrpcRouterStream>(stub, queue, hello);
+  member.give_up_at = After(MonotonicClock().Now(), patience_ms_);
   while (!member.stream->done()) {
     void* tag = nullptr;
     bool ok = false;
@@ -151,6 +157,8 @@ void RouterLink::OnAccepted(Membership& member, const pb::Accepted& accepted) {
   if (member.refusal.ok()) member.refusal = rpc::FromBytes(accepted.membership()).status();
   if (!member.refusal.ok()) return;
   member.accepted = true;
+  member.give_up_at = kNever;
+  patience_ms_ = kFirstPatienceMs;
   last_membership_ = accepted.membership();
   member.heartbeat_interval_ms =
       std::clamp<int64_t>(accepted.heartbeat_interval_ms(), kMinHeartbeatMs, kMaxHeartbeatMs);
@@ -169,7 +177,10 @@ void RouterLink::Tick(Membership& member) {
       member.stream->HalfClose();
     }
   }
-  if (now >= member.give_up_at) member.stream->Cancel();
+  if (now >= member.give_up_at) {
+    if (!member.leaving) LosePatience(member);
+    member.stream->Cancel();
+  }
   if (!member.accepted && !member.leaving) Log(join_log_.OnTick());
   if (!member.accepted || now < member.next_heartbeat) return;
   member.next_heartbeat = After(now, member.heartbeat_interval_ms);
@@ -181,6 +192,12 @@ void RouterLink::Tick(Membership& member) {
   TellServing(Progresses(load) && !load.draining());
   // A heartbeat that was not written yet is replaced.
   member.stream->Send(load.ByteSizeLong(), [&](pb::WorkerMessage& message) { *message.mutable_load() = load; });
+}
+
+void RouterLink::LosePatience(Membership& member) {
+  member.give_up_at = kNever;
+  member.refusal = absl::UnavailableError(absl::StrCat("no answer within ", patience_ms_, " ms"));
+  patience_ms_ = std::min(2 * patience_ms_, kMaxPatienceMs);
 }
 
 void RouterLink::TellServing(bool serving) {

@@ -8,6 +8,8 @@
 //   joining     | accepted                        | member      | RouterCalls::OnJoined; the back-off starts anew
 //   joining     | the stream ends, or the router  | apart       | JoinLog::OnNotJoined; the next back-off is twice as
 //               | speaks another version          |             | long
+//   joining     | no answer for the link's        | apart       | likewise; the next patience is twice as long
+//               | patience                        |             |
 //   member      | starts, cancels, drain_accepted | member      | RouterCalls::OnMessage
 //   member      | the heartbeat's interval is over| member      | a heartbeat
 //   member      | the stream ends                 | apart       | RouterCalls::OnLost; joins again at once
@@ -78,7 +80,7 @@ class RouterLink {
     absl::Status refusal;
     TimeNs next_heartbeat = 0;
     int64_t heartbeat_interval_ms = 0;
-    // The stream is cancelled when the router has not ended it by then.
+    // The stream is cancelled when the router has not accepted it, or when the worker leaves not ended it, by then.
     TimeNs give_up_at = kNever;
   };
 
@@ -89,10 +91,14 @@ class RouterLink {
   void OnAccepted(Membership& member, const internal::v1::Accepted& accepted);
   // What is due by the clock.
   void Tick(Membership& member);
+  // The router has not answered the hello in time.
+  void LosePatience(Membership& member);
   void SetMember(bool is_member) ABSL_LOCKS_EXCLUDED(mutex_);
   void TellServing(bool serving);
   // Whether the engine progresses: a worker whose engine does not takes no jobs.
   bool MayJoin();
+
+  static constexpr int64_t kFirstPatienceMs = 1'000;
 
   const Options options_;
   RouterCalls& calls_;
@@ -102,7 +108,9 @@ class RouterLink {
   bool is_member_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t joins_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread thread_;
-  // The link's thread's alone: the last membership, what on_serving was told last.
+  // The link's thread's alone: how long the router has to answer a hello, the last membership, what on_serving was told
+  // last.
+  int64_t patience_ms_ = kFirstPatienceMs;
   JoinLog join_log_;
   std::string last_membership_;
   bool serving_ = false;

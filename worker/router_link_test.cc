@@ -35,7 +35,9 @@ class FakeRouter final : public pb::ClusterService::CallbackService {
     int closed = 0;
   };
 
-  explicit FakeRouter(pb::Accepted answer) : answer_(std::move(answer)) {
+  // The first hellos get no answer, `unanswered` of them.
+  explicit FakeRouter(pb::Accepted answer, size_t unanswered = 0)
+      : answer_(std::move(answer)), unanswered_(unanswered) {
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -97,6 +99,7 @@ class FakeRouter final : public pb::ClusterService::CallbackService {
     seen_.hello_times.push_back(absl::Now());
     seen_.messages.clear();
     stream_ = stream;
+    if (seen_.hellos.size() <= unanswered_) return;
     pb::RouterMessage response;
     *response.mutable_accepted() = answer_;
     response.mutable_accepted()->set_membership(std::string(16, static_cast<char>('a' + seen_.hellos.size())));
@@ -104,6 +107,7 @@ class FakeRouter final : public pb::ClusterService::CallbackService {
   }
 
   const pb::Accepted answer_;
+  const size_t unanswered_;
   absl::Mutex mutex_;
   Seen seen_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
@@ -256,6 +260,17 @@ TEST(RouterLink, JoinsAgainWithinASecondOfTheEndOfItsMembershipAndSaysWhichItHad
     EXPECT_LT(seen.hello_times.back() - ended, absl::Seconds(1));
     EXPECT_EQ(seen.hellos.back().resumes(), std::string(16, static_cast<char>('a' + joins)));
   }
+}
+
+TEST(RouterLink, AsksAnewWhereTheRouterDoesNotAnswerAndWaitsLongerEachTime) {
+  FakeRouter router(Answer(), /*unanswered=*/2);
+  LinkedWorker worker(router.target());
+  router.AwaitHellos(3);
+  const FakeRouter::Seen seen = router.AwaitMessages(1);
+  EXPECT_EQ(seen.closed, 2);
+  const absl::Duration first = seen.hello_times[1] - seen.hello_times[0];
+  EXPECT_GE(seen.hello_times[2] - seen.hello_times[1], first + absl::Milliseconds(500));
+  worker.AwaitServing({true});
 }
 
 TEST(RouterLink, TheEndOfTheMembershipCancelsItsCallsAndTheNextOneStartsAnew) {

@@ -155,6 +155,14 @@ class Engine:
                    "--tag", tag, *options, *words, context]
         self._run(self.enter_mounts(*command), check=True, timeout_s=3_600)
 
+    def pin_bridges(self):
+        """Keeps each bridge the address that it has. Otherwise it takes another one when a container comes or goes, and
+        for about 8 s the containers send what they ask the name server to the old one. Docker pins its own."""
+        links = self._run(self.enter("ip", "-json", "link", "show", "type", "bridge"), check=True, timeout_s=20)
+        for link in json.loads(links.stdout):
+            command = self.enter("ip", "link", "set", link["ifname"], "address", link["address"])
+            self._run(command, check=True, timeout_s=20)
+
     def image_bytes(self, name):
         return self.inspect("image", name)["Size"]
 

@@ -268,6 +268,7 @@ def test_compose_runs_a_cluster_whose_kv_goes_through_shared_memory(engine, imag
     with compose.project(engine, BATON_IMAGE=IMAGE, BATON_FETCH_IMAGE=IMAGE) as project:
         # The images are there; those of the watchers are not.
         project.compose(*(word for word in up if word != "--build"), "router", "prefill", "decode")
+        engine.pin_bridges()
         services = [project.container(name) for name in ("router", "prefill", "decode")]
         for service in services:
             service.await_healthy()
