@@ -5,6 +5,13 @@
 
 namespace baton::router {
 
+void PhaseMarks::NoteComputed(bool prompt, int64_t compute_ns, TimeNs now) {
+  std::optional<TimeNs>& mark = prompt ? admitted : committed;
+  if (!mark.has_value() || !placed.has_value()) return;
+  const TimeNs began = now - std::clamp<int64_t>(compute_ns, 0, now - *placed);
+  mark = std::min(*mark, began);
+}
+
 PhaseTimes ComputePhases(const PhaseMarks& marks, TimeNs end) {
   // A mark that is missing although a later one came is as late as that one.
   const TimeNs committed = marks.committed.value_or(end);

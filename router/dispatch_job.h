@@ -27,6 +27,11 @@ struct PhaseMarks {
   std::optional<TimeNs> admitted;
   std::optional<TimeNs> first_token;
   std::optional<TimeNs> committed;
+
+  // At `now` a worker reports that it computed for the last `compute_ns`: the prompt from `admitted` on, or the output
+  // from `committed` on. That moment came no later, however long the worker's word of it waited for the router's loop,
+  // which wakes beside threads that compute.
+  void NoteComputed(bool prompt, int64_t compute_ns, TimeNs now);
 };
 
 // The phases are contiguous from `arrived` to `end`, even if marks are unset or out of order: the phase in which the

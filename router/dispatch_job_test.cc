@@ -1,5 +1,8 @@
 #include "router/dispatch_job.h"
 
+#include <limits>
+#include <optional>
+
 #include "common/random.h"
 #include "gtest/gtest.h"
 
@@ -24,6 +27,26 @@ TEST(ComputePhasesTest, AnEarlyCommitLeavesNoTransfer) {
   const PhaseMarks marks{.arrived = 0, .placed = 1, .admitted = 2, .first_token = 10, .committed = 8};
   EXPECT_EQ(ComputePhases(marks, 20).transfer_ns, 0);
   EXPECT_EQ(ComputePhases(marks, 20).decode_ns, 10);
+}
+
+TEST(PhaseMarksTest, AWordThatCameLateIsDatedByWhatTheWorkerMeasured) {
+  PhaseMarks marks{.arrived = 0, .placed = 10, .admitted = 25, .first_token = 50, .committed = 65};
+  marks.NoteComputed(/*prompt=*/true, 30, 50);
+  EXPECT_EQ(marks.admitted, 20);
+  marks.NoteComputed(/*prompt=*/false, 40, 100);
+  EXPECT_EQ(marks.committed, 60);
+}
+
+TEST(PhaseMarksTest, AReportThatIsLateItselfOrUntrueChangesNothingThatIsKnownBetter) {
+  PhaseMarks marks{.arrived = 0, .placed = 10, .admitted = 25, .first_token = 50, .committed = {}};
+  marks.NoteComputed(/*prompt=*/true, 20, 50);
+  EXPECT_EQ(marks.admitted, 25);
+  marks.NoteComputed(/*prompt=*/true, -20, 20);
+  EXPECT_EQ(marks.admitted, 20);
+  marks.NoteComputed(/*prompt=*/true, std::numeric_limits<int64_t>::max(), 50);
+  EXPECT_EQ(marks.admitted, 10);
+  marks.NoteComputed(/*prompt=*/false, 20, 50);
+  EXPECT_EQ(marks.committed, std::nullopt);
 }
 
 TEST(ComputePhasesTest, WithoutAdmissionTheFirstTokenEndsIt) {

@@ -127,6 +127,7 @@ void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& t
 
 void Dispatcher::Impl::OnFinishedUpdate(DispatchJob& job, Side side, const WorkerUpdate& update) {
   (side == Side::kPrefill ? job.result.prefill : job.result.decode) = update.report;
+  job.marks.NoteComputed(side == job.prompt_side(), update.report.compute_ns, clock_.Now());
   if (job.state == JobState::kFinishing) return EndIfReported(job);
   const Worker* worker = registry_.Find(side == Side::kPrefill ? job.pair.prefill : job.pair.decode);
   const std::string who = worker == nullptr ? "a lost worker" : worker->info.target;

@@ -307,5 +307,29 @@ TEST_F(DispatcherTest, PhasesAreContiguousAndAddUp) {
   EXPECT_EQ(LastResult().attempts, 2);
 }
 
+TEST_F(DispatcherTest, PhasesBeginWhenTheWorkersBeganThemAndNotWhenTheirWordOfItCame) {
+  JoinPair();
+  const JobKey key = KeyOf(1);
+  Submit(1, {.max_tokens = 2});
+  AdvanceMs(9);
+  Started(kD, key);
+  Started(kP, key);
+  AdvanceMs(50);
+  Token(kP, key, 0, 70);
+  Finished(kP, key, 54 * kNsPerMs);
+  AdvanceMs(8);
+  Committed(key);
+  AdvanceMs(7);
+  Token(kD, key, 1, 71, FinishReason::kLength);
+  Finished(kD, key, 10 * kNsPerMs);
+  Actions();
+  const PhaseTimes& phases = LastResult().phases;
+  EXPECT_EQ(phases.queue_ns, 0);
+  EXPECT_EQ(phases.admission_ns, 5 * kNsPerMs);
+  EXPECT_EQ(phases.prefill_ns, 54 * kNsPerMs);
+  EXPECT_EQ(phases.transfer_ns, 5 * kNsPerMs);
+  EXPECT_EQ(phases.decode_ns, 10 * kNsPerMs);
+}
+
 }  // namespace
 }  // namespace baton::router

@@ -124,9 +124,12 @@ class DispatcherTest : public ::testing::Test {
     dispatcher().OnWorkerUpdate(side, key, update);
   }
   void Finished(Side side, const JobKey& key, std::string digest = "") {
+    Finished(side, key, side == kP ? 11 : 22, std::move(digest));
+  }
+  void Finished(Side side, const JobKey& key, int64_t compute_ns, std::string digest = "") {
     WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kFinished);
     update.kv_digest = std::move(digest);
-    update.report.compute_ns = side == kP ? 11 : 22;
+    update.report.compute_ns = compute_ns;
     dispatcher().OnWorkerUpdate(side, key, update);
   }
   // Output 1 is D's last; its call ends well.
