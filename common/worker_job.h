@@ -19,7 +19,9 @@ struct WorkerJob {
   JobKey key;
   // Drawn by the router for this attempt, known to both workers of the pair and to nobody else.
   Id128 secret;
+  // The client's prompt, then the outputs that it has already, of earlier attempts: the last `emitted` ids.
   std::vector<int32_t> prompt;
+  int32_t emitted = 0;
   SamplingParams sampling;
   std::string tenant;
   // A time on this process's clock.

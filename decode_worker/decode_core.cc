@@ -57,6 +57,7 @@ void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
                   .deadline = entry.job.deadline,
                   .first_block = groups.HandedOverBefore(cached_tokens / kBlockTokens,
                                                          static_cast<int64_t>(entry.job.prompt.size())),
+                  .first_output = entry.job.emitted,
                   .blocks = engine_.PromptBlocks(*sequence)});
 }
 
@@ -68,9 +69,12 @@ absl::StatusOr<engine::SequenceId> DecodeCore::Admit(const WorkerJob& job, bool 
   const engine::EngineLoad load = engine_.Load();
   // Preempted jobs get blocks before new ones.
   if (load.preempted > 0) return absl::ResourceExhaustedError("preempted requests wait for KV blocks");
-  return engine_.Reserve(
-      {.prompt = job.prompt, .sampling = job.sampling, .tenant = job.tenant, .pulls_prompt = pulls_prompt},
-      load.used_blocks == 0 ? 0 : headroom_blocks_);
+  return engine_.Reserve({.prompt = job.prompt,
+                          .emitted = job.emitted,
+                          .sampling = job.sampling,
+                          .tenant = job.tenant,
+                          .pulls_prompt = pulls_prompt},
+                         load.used_blocks == 0 ? 0 : headroom_blocks_);
 }
 
 void DecodeCore::OnCommitted(const kvtransfer::Committed& committed) {

@@ -96,6 +96,19 @@ TEST_F(DecodeCoreTest, APulledJobFetchesTheBlocksThatItLacksAndRunsOnceTheyAreTh
   EXPECT_EQ(used_blocks(), 0);
 }
 
+TEST_F(DecodeCoreTest, AJobThatHasOutputsGoesOnAtTheNextOne) {
+  WorkerJob job = Job(1, 40, 5);
+  job.emitted = 2;
+  core_.OnDecode(job, kRemote);
+  ASSERT_EQ(worker_.fetcher.started.size(), 1u);
+  EXPECT_EQ(worker_.fetcher.started.front().first_output, 2);
+  Commit(1, {.index = 2, .token = 5});
+  EXPECT_TRUE(worker_.RunUntilIdle());
+  EXPECT_EQ(Heard(1).tokens.size(), 3u) << "of five";
+  EXPECT_EQ(Heard(1).tokens.front(), 5);
+  ExpectEnd(1, absl::StatusCode::kOk);
+}
+
 TEST_F(DecodeCoreTest, AJobThatItsFirstTokenEndsIsNeverRun) {
   core_.OnDecode(Job(1, 40, 1), kRemote);
   Commit(1, {.index = 0, .token = 5, .finish = FinishReason::kLength});

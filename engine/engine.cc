@@ -96,7 +96,7 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& me
 
 // Prompt and outputs exceed neither the context nor the request's max_tokens.
 int32_t Engine::Impl::TokenLimit(const SequenceSpec& spec) const {
-  const int64_t outputs = spec.prefill_only ? 1 : spec.sampling.max_tokens;
+  const int64_t outputs = spec.prefill_only ? 1 : spec.sampling.max_tokens - spec.emitted;
   return static_cast<int32_t>(
       std::min<int64_t>(static_cast<int64_t>(spec.prompt.size()) + outputs, runner_.context_length()));
 }
@@ -113,6 +113,12 @@ absl::Status Engine::Impl::Validate(const SequenceSpec& spec, int32_t token_limi
       return absl::InvalidArgumentError(
           absl::StrCat("prompt: token id ", token, " is not in the vocabulary of ", runner_.vocab_size()));
     }
+  }
+  if (spec.emitted < 0 || spec.emitted >= std::min(static_cast<int64_t>(spec.prompt.size()),
+                                                   static_cast<int64_t>(spec.sampling.max_tokens))) {
+    return absl::InvalidArgumentError(absl::StrCat("emitted: ", spec.emitted, " of the ", spec.prompt.size(),
+                                                   " tokens of the prompt, and of ", spec.sampling.max_tokens,
+                                                   " outputs"));
   }
   // The row of the last token is never run, so it needs no block.
   const int32_t blocks = groups_.MostBlocks(token_limit - 1, options_.chunk_tokens);
@@ -163,7 +169,7 @@ void Engine::Impl::ZeroPromptTail(Sequence& sequence) {
 }
 
 bool Engine::Impl::AcceptsFirst(SequenceId id, const OutputToken& first) {
-  if (first.index != 0 || first.token < 0 || first.token >= runner_.vocab_size()) return false;
+  if (first.index != at(id).spec().emitted || first.token < 0 || first.token >= runner_.vocab_size()) return false;
   return FinishOf(at(id), first.token) == first.finish;
 }
 
@@ -218,7 +224,8 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
     Sequence& sequence = *planned.sequence;
     const int32_t end = planned.first_position + planned.row_count;
     // This chunk begins the last block of the prompt, which is not written yet.
-    if (!sequence.tail_is_zero && sequence.outputs().empty() && end >= sequence.length()) ZeroPromptTail(sequence);
+    if (!sequence.tail_is_zero && sequence.length() == sequence.prompt_length() && end >= sequence.length())
+      ZeroPromptTail(sequence);
     const int32_t last_group = (groups_.count() - 1) * sequence.block_stride();
     SequenceSlice slice = {
         .first_row = static_cast<int32_t>(batch_tokens_.size()),
@@ -232,7 +239,8 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
       slice.first_output = static_cast<int32_t>(choices_.size());
       choices_.push_back(
           {.sampling = &sequence.spec().sampling,
-           .context = {.prompt = sequence.spec().prompt, .outputs = sequence.outputs(), .eos_ids = options_.eos_ids}});
+           .context = {
+               .prompt = sequence.client_prompt(), .outputs = sequence.outputs(), .eos_ids = options_.eos_ids}});
     }
     const absl::Span<const int32_t> rows =
         sequence.tokens().subspan(static_cast<size_t>(planned.first_position), static_cast<size_t>(planned.row_count));

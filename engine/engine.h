@@ -103,11 +103,11 @@ class Engine {
   std::vector<BlockId> PromptBlocks(SequenceId id) const;
 
   void StartPrefill(SequenceId id);
-  // Whether a peer's claim about output 0 of a reserved sequence can be true: the id is in the vocabulary, and ends the
-  // request exactly as the peer says.
+  // Whether a peer's claim about the next output of a reserved sequence can be true: the id is in the vocabulary, and
+  // ends the request exactly as the peer says.
   bool AcceptsFirst(SequenceId id, const OutputToken& first) const;
-  // The KV of the whole prompt is in its blocks, as far as later rows see it, and output 0 is known. This token is in
-  // the vocabulary and does not end the sequence; the caller checks a peer's token with AcceptsFirst.
+  // The KV of the whole prompt is in its blocks, as far as later rows see it, and the next output is known. This token
+  // is in the vocabulary and does not end the sequence; the caller checks a peer's token with AcceptsFirst.
   void StartDecode(SequenceId id, const OutputToken& first);
   // Legal in every state. The sequence gets no more rows and no more events; its blocks stay until Release.
   void Stop(SequenceId id);

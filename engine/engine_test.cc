@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -191,6 +192,80 @@ TEST(Engine, APeersFirstTokenIsAcceptedOnlyAsTheRequestWouldHaveIt) {
   EXPECT_FALSE(accepts(longer, 64, FinishReason::kNone));
   EXPECT_FALSE(accepts(longer, -1, FinishReason::kNone));
   EXPECT_FALSE(accepts(longer, 5, FinishReason::kNone, 1));
+}
+
+// Everything that looks at the output so far: penalties, the draw's counter, min_tokens, stop tokens, the limit.
+SamplingParams ManyParams() {
+  return {.temperature = 0.8f,
+          .repetition_penalty = 1.3f,
+          .frequency_penalty = 0.4f,
+          .presence_penalty = 0.2f,
+          .seed = 11,
+          .max_tokens = 40,
+          .min_tokens = 12,
+          .stop_token_ids = {5},
+          .logprobs = 2};
+}
+
+std::vector<OutputToken> OutputsOf(Engine& engine, SequenceSpec spec) {
+  std::vector<OutputToken> outputs;
+  const SequenceId id = Start(engine, std::move(spec));
+  while (engine.HasWork()) {
+    const StepEvent event = engine.Step().front();
+    if (event.token) outputs.push_back(*event.token);
+  }
+  engine.Release(id);
+  return outputs;
+}
+
+SequenceSpec GoingOnAfter(const SequenceSpec& whole, absl::Span<const OutputToken> outputs) {
+  SequenceSpec spec = whole;
+  for (const OutputToken& output : outputs) spec.prompt.push_back(output.token);
+  spec.emitted = static_cast<int32_t>(outputs.size());
+  return spec;
+}
+
+TEST(Engine, ASequenceThatBeginsWithOutputsGoesOnWithExactlyTheSame) {
+  SequenceSpec whole = Spec(Prompt(21), 0);
+  whole.sampling = ManyParams();
+  TestEngine test(64);
+  const std::vector<OutputToken> all = OutputsOf(test.engine, whole);
+  ASSERT_GT(all.size(), 12u);
+  for (size_t done = 0; done < all.size(); ++done) {
+    SCOPED_TRACE(done);
+    // With and without what an earlier attempt has left in the prefix cache.
+    TestEngine other(64);
+    const SequenceSpec rest = GoingOnAfter(whole, absl::MakeConstSpan(all).first(done));
+    for (Engine* engine : {&test.engine, &other.engine}) {
+      EXPECT_EQ(OutputsOf(*engine, rest), std::vector<OutputToken>(all.begin() + static_cast<int>(done), all.end()));
+    }
+    SequenceSpec half = rest;
+    half.prefill_only = true;
+    EXPECT_EQ(OutputsOf(test.engine, half), std::vector<OutputToken>({all[done]}));
+  }
+}
+
+TEST(Engine, ASequenceThatBeginsWithOutputsTakesTheNextOneFromAPeer) {
+  TestEngine test(16);
+  SequenceSpec spec = Spec(Prompt(20), 5);
+  spec.emitted = 3;
+  const SequenceId id = test.engine.Reserve(spec).value();
+  EXPECT_FALSE(test.engine.AcceptsFirst(id, {.index = 0, .token = 9}));
+  EXPECT_TRUE(test.engine.AcceptsFirst(id, {.index = 3, .token = 9}));
+  test.engine.StartDecode(id, {.index = 3, .token = 9});
+  const StepEvent event = test.engine.Step().front();
+  EXPECT_EQ(event.token->index, 4);
+  EXPECT_EQ(event.token->finish, FinishReason::kLength);
+}
+
+TEST(Engine, RefusesOutputsThatCannotHaveBeen) {
+  TestEngine test(16);
+  for (const auto& [prompt_tokens, max_tokens, emitted] :
+       std::vector<std::array<int32_t, 3>>{{3, 9, -1}, {3, 9, 3}, {9, 3, 3}, {9, 3, 4}}) {
+    SequenceSpec spec = Spec(Prompt(prompt_tokens), max_tokens);
+    spec.emitted = emitted;
+    EXPECT_TRUE(absl::IsInvalidArgument(test.engine.Reserve(spec).status())) << emitted << " of " << prompt_tokens;
+  }
 }
 
 TEST(Engine, PromptDigestDoesNotDependOnWhatTheBlocksHeldBefore) {

@@ -35,11 +35,16 @@ class Sequence {
 
   SequenceId id() const { return id_; }
   const SequenceSpec& spec() const { return spec_; }
+  // What another engine hands over, or this one prefills: with the outputs that the sequence began with.
   int32_t prompt_length() const { return static_cast<int32_t>(spec_.prompt.size()); }
   // Prompt and outputs.
   absl::Span<const int32_t> tokens() const { return tokens_; }
   int32_t length() const { return static_cast<int32_t>(tokens_.size()); }
-  absl::Span<const int32_t> outputs() const { return tokens().subspan(spec_.prompt.size()); }
+  absl::Span<const int32_t> outputs() const { return tokens().subspan(client_prompt().size()); }
+  // Without the outputs that the sequence began with.
+  absl::Span<const int32_t> client_prompt() const {
+    return absl::MakeConstSpan(spec_.prompt).first(spec_.prompt.size() - static_cast<size_t>(spec_.emitted));
+  }
   int32_t token_limit() const { return token_limit_; }
   const KvGroups& groups() const { return groups_; }
   // [g * block_stride() + i] is the block of index i in group g, or kNoBlock where the sequence has none.

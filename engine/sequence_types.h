@@ -18,6 +18,10 @@ using SequenceId = uint64_t;
 
 struct SequenceSpec {
   std::vector<int32_t> prompt;
+  // The last `emitted` ids of `prompt` are outputs already, of an attempt that came to nothing: they count as output
+  // for indices, penalties and limits, and as prompt for everything that is KV. Less than prompt.size() and than
+  // max_tokens.
+  int32_t emitted = 0;
   SamplingParams sampling;
   // Prefix blocks are shared only within one tenant.
   std::string tenant;

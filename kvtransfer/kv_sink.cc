@@ -218,8 +218,9 @@ absl::Status KvSink::Impl::CheckComplete(const Fetch& fetch, const FetchComplete
     return BrokenRules(
         absl::StrCat("the prompt has ", complete.block_count, " blocks there and ", fetch.blocks.count(), " here"));
   }
-  if (complete.first.index != 0) {
-    return BrokenRules(absl::StrCat("FetchComplete with output token ", complete.first.index, ", not the first"));
+  if (complete.first.index != fetch.spec.first_output) {
+    return BrokenRules(
+        absl::StrCat("FetchComplete with output token ", complete.first.index, ", not ", fetch.spec.first_output));
   }
   if (!complete.first.is_last() && fetch.blocks.awaited() > 0) {
     return BrokenRules(absl::StrCat("FetchComplete with ", fetch.blocks.awaited(), " blocks never ready"));

@@ -74,6 +74,8 @@ struct FetchSpec {
   TimeNs deadline = kNever;
   // The blocks before this one are in place already.
   int32_t first_block = 0;
+  // The index of the output that comes with the prompt.
+  int32_t first_output = 0;
   // Destination of every block of the prompt.
   std::vector<BlockId> blocks;
 };

@@ -1,4 +1,7 @@
+#include <utility>
+
 #include "common/limits.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kvtransfer/kv_sink.h"
 #include "kvtransfer/testing/describe_handoff.h"
@@ -182,6 +185,18 @@ TEST_F(KvSinkTest, SecondCompleteBreaksTheRules) {
 
 TEST_F(KvSinkTest, AFirstTokenThatIsNotOutputZeroBreaksTheRules) {
   ExpectBroken(FetchComplete{.block_count = 3, .first = {.index = 1, .finish = FinishReason::kStop}});
+}
+
+TEST_F(KvSinkTest, TheTokenOfAJobThatHasOutputsIsTheNextOne) {
+  for (const auto& [index, end] : {std::pair(3, "Commit"), std::pair(0, "Fail"), std::pair(4, "Fail")}) {
+    FetchSpec spec = SpecOf(++last_job_, {1});
+    spec.first_output = 3;
+    sink_.Start(spec);
+    Accept(last_job_);
+    Actions();
+    sink_.OnReply(last_job_, FetchComplete{.block_count = 1, .first = {.index = index, .finish = FinishReason::kStop}});
+    EXPECT_THAT(Actions(), ::testing::HasSubstr(end)) << index;
+  }
 }
 
 TEST_F(KvSinkTest, MessagesOfUnknownStreamsAreIgnored) {

@@ -105,8 +105,11 @@ void PrefillCore::OnTimer() {
 }
 
 absl::Status PrefillCore::Start(Job& job) {
-  absl::StatusOr<engine::SequenceId> sequence = engine_.Reserve(
-      {.prompt = job.job.prompt, .sampling = job.job.sampling, .tenant = job.job.tenant, .prefill_only = true});
+  absl::StatusOr<engine::SequenceId> sequence = engine_.Reserve({.prompt = job.job.prompt,
+                                                                 .emitted = job.job.emitted,
+                                                                 .sampling = job.job.sampling,
+                                                                 .tenant = job.job.tenant,
+                                                                 .prefill_only = true});
   if (!sequence.ok()) return sequence.status();
   job.sequence = *sequence;
   job.has_sequence = true;

@@ -103,6 +103,17 @@ TEST_F(PrefillCoreTest, APromptIsAnnouncedBlockByBlockAndHeldForItsReader) {
   ExpectEnd(1, absl::StatusCode::kOk);
 }
 
+TEST_F(PrefillCoreTest, AJobThatHasOutputsGivesTheNextOne) {
+  WorkerJob job = Job(1, 3, 20);
+  job.emitted = 7;
+  core_.OnPrefill(job, /*solo=*/false);
+  worker_.OpenFetch(1, Key(1));
+  EXPECT_TRUE(worker_.RunUntilIdle());
+  EXPECT_EQ(worker_.replies.completed[1].first.index, 7);
+  EXPECT_EQ(worker_.replies.completed[1].block_count, 3);
+  ExpectEnd(1, absl::StatusCode::kOk);
+}
+
 TEST_F(PrefillCoreTest, APromptWithoutALicenceWaits) {
   core_.OnPrefill(Job(1, 2, 20), /*solo=*/false);
   EXPECT_FALSE(worker_.RunOnce());

@@ -76,6 +76,7 @@ absl::StatusOr<WorkerInfo> ReadHello(const pb::Hello& hello, const ClusterMember
   info.pid = hello.pid();
   info.admin = hello.admin();
   info.headroom_blocks = hello.headroom_blocks();
+  info.resumes_jobs = (hello.features() & rpc::kFeatureResume) != 0;
   info.groups = {.full = hello.full_groups(), .sliding = hello.sliding_groups(), .window = hello.window()};
   return info;
 }
@@ -103,6 +104,7 @@ void FillJob(const StartAction& start, TimeNs now, pb::JobParams* proto) {
   rpc::ToProto({.key = start.key,
                 .secret = start.secret,
                 .prompt = job.prompt,
+                .emitted = job.emitted,
                 .sampling = job.sampling,
                 .tenant = job.tenant,
                 .deadline = job.deadline,

@@ -138,7 +138,8 @@ class ClusterMembersTest : public ::testing::Test {
 
   ManualClock clock_;
   SeededRandom random_{1};
-  Dispatcher dispatcher_{DispatcherOptions{}, clock_, random_};
+  // A job ends with its worker.
+  Dispatcher dispatcher_{DispatcherOptions{.max_losses = 0}, clock_, random_};
   std::vector<bool> serving_;
   ClusterMembers members_{
       {.model = "tiny", .vocab_size = 300, .on_serving = [this](bool serving) { serving_.push_back(serving); }},

@@ -134,7 +134,8 @@ class ClusterServerTest : public ::testing::Test {
 
   rpc::EventQueue events_;
   // However long a busy machine takes.
-  RouterLoop loop_{DispatcherOptions{.worker_silence_ms = 60'000}, MonotonicClock(), SystemRandom(), events_};
+  RouterLoop loop_{DispatcherOptions{.max_losses = 0, .worker_silence_ms = 60'000}, MonotonicClock(), SystemRandom(),
+                   events_};
   std::optional<ClusterServer> server_;
 };
 

@@ -29,7 +29,7 @@ PhaseTimes ComputePhases(const PhaseMarks& marks, TimeNs end) {
 
 void DispatchJob::NoteGivenUp(TimeNs now, absl::string_view why) {
   if (result.given_up.size() >= kMaxKeptAttempts) return;
-  result.given_up.push_back({.began_ns = *marks.placed - marks.arrived,
+  result.given_up.push_back({.began_ns = attempt_placed - marks.arrived,
                              .ended_ns = now - marks.arrived,
                              .prefill_worker = result.prefill_worker,
                              .decode_worker = result.decode_worker,

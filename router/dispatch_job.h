@@ -47,6 +47,7 @@ struct Refusal {
 };
 
 struct DispatchJob {
+  // As the next or current attempt needs it: with the outputs that earlier attempts gave.
   std::shared_ptr<const JobSpec> spec;
   // Number in the order of submission. A job that comes back takes its old place.
   uint64_t place_in_line = 0;
@@ -66,6 +67,8 @@ struct DispatchJob {
   Pair pair;
   // Tokens that the prompt's worker had to compute when it got this prompt, including the prompt itself.
   int64_t tokens_to_first = 0;
+  // The prompt is being computed, or was.
+  bool prompt_started = false;
   // D has the prompt's KV, so the loss of P does no harm.
   bool committed = false;
   // An error that may only echo the other side's failure, kept until that one is known.
@@ -73,16 +76,31 @@ struct DispatchJob {
   // Who said so.
   WorkerId echo_from;
 
-  // Output so far: next_index tokens.
-  int32_t next_index = 0;
+  // Output so far, at most max_tokens: what the next attempt goes on from.
+  std::vector<int32_t> outputs;
+  // The first output of the current attempt, which both of its workers send.
   OutputToken first;
+  // Of the workers that gave the outputs; empty without any. Only their like go on with exactly the same tokens.
+  std::string fingerprint;
+  TimeNs attempt_placed = 0;
+  // When the last attempt failed, and of what.
+  TimeNs failed_at = 0;
+  absl::Status failure;
+  // Attempts that failed since one got beyond its first output: whose worker was lost while it computed for the job,
+  // and others.
+  int32_t losses = 0;
+  int32_t errors = 0;
   // The side that sent the last token and still owes its report. Set in kFinishing, but not after a stop string.
   std::optional<Side> last_token_from;
   JobResult result;
 
+  int32_t next_index() const { return static_cast<int32_t>(outputs.size()); }
+  // The current attempt has given an output.
+  bool has_token() const { return next_index() > spec->emitted; }
   JobKey key() const { return {.job = spec->id, .attempt = attempt, .choice = spec->choice}; }
   // The current attempt comes to nothing.
   void NoteGivenUp(TimeNs now, absl::string_view why);
+  const WorkerId& prompt_worker() const { return kind == AttemptKind::kLocal ? pair.decode : pair.prefill; }
   Side prompt_side() const { return kind == AttemptKind::kLocal ? Side::kDecode : Side::kPrefill; }
 };
 

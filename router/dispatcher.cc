@@ -27,6 +27,13 @@ std::string TokenText(const OutputToken& token) {
   return absl::StrCat(token.token, token.is_last() ? " as the last" : "");
 }
 
+// Whether another attempt may have more luck: the hand-off or a worker failed, and not the request.
+// A worker that does not know the attempt, or is another process by now, was lost as well.
+bool MayPass(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDataLoss(status) || absl::IsNotFound(status) ||
+         absl::IsFailedPrecondition(status);
+}
+
 absl::Status TokenError(const OutputToken& token, int32_t expected) {
   return absl::InternalError(absl::StrCat("output token ", token.index, " came where ", expected, " was due"));
 }
@@ -65,16 +72,19 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
       call->started = true;
       if (side == Side::kDecode || job->kind == AttemptKind::kSolo) queue_.OnAdmitted(*job);
       if (!computes_prompt) break;
+      job->prompt_started = true;
       if (!job->marks.admitted) job->marks.admitted = clock_.Now();
-      job->result.looked_up_tokens = static_cast<int32_t>(job->spec->prompt_tokens());
-      job->result.cached_tokens = update.cached_tokens;
+      if (job->spec->emitted == 0) {
+        job->result.looked_up_tokens = static_cast<int32_t>(job->spec->prompt_tokens());
+        job->result.cached_tokens = update.cached_tokens;
+      }
       ledger_.OnComputed(*call, update.cached_tokens);
       queue_.OnRoomChanged();
       break;
     case WorkerUpdate::Kind::kKvCommitted:
       if (side == Side::kPrefill || job->committed) break;
       job->committed = true;
-      job->marks.committed = clock_.Now();
+      if (!job->marks.committed) job->marks.committed = clock_.Now();
       // A job that a stop string or its client ends has no other report.
       job->result.decode = update.report;
       break;
@@ -95,34 +105,52 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
 
 void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& token) {
   if (job.state == JobState::kFinishing) return;
-  const int32_t limit = side == Side::kPrefill ? 1 : job.spec->sampling.max_tokens;
-  if (token.index < 0 || token.index >= limit || token.index > job.next_index) {
-    return End(job, TokenError(token, job.next_index));
+  const int32_t first_index = job.spec->emitted;
+  const int32_t limit = side == Side::kPrefill ? first_index + 1 : job.spec->sampling.max_tokens;
+  if (token.index < first_index || token.index >= limit || token.index > job.next_index()) {
+    return End(job, TokenError(token, job.next_index()));
   }
-  if (token.index < job.next_index) {
-    if (token.index != 0) return End(job, TokenError(token, job.next_index));
+  if (token.index < job.next_index()) {
+    if (token.index != first_index) return End(job, TokenError(token, job.next_index()));
     if (token == job.first) return;
-    return End(job, absl::InternalError(absl::StrCat("prefill and decode disagree on output token 0: ",
+    return End(job, absl::InternalError(absl::StrCat("prefill and decode disagree on output token ", first_index, ": ",
                                                      TokenText(job.first), " then ", TokenText(token))));
   }
-  if (token.index == 0) {
-    job.state = JobState::kStreaming;
-    job.first = token;
-    job.marks.first_token = clock_.Now();
-    queue_.OnFirstToken(job, *job.marks.first_token - *job.marks.placed);
-    // Attempts of one worker transfer nothing, and a token of D means that D has the KV.
-    if (job.kind != AttemptKind::kPair || side == Side::kDecode) {
-      job.committed = true;
-      if (!job.marks.committed) job.marks.committed = clock_.Now();
-    }
+  if (token.index == first_index) {
+    OnFirstToken(job, side, token);
+  } else {
+    // The first output of an attempt proves nothing of the worker that decodes it: a request that kills each of these
+    // in its first step would otherwise go on for ever.
+    job.losses = 0;
+    job.errors = 0;
   }
-  ++job.next_index;
+  job.outputs.push_back(token.token);
   actions_.push_back(EmitToken{.key = job.spec->key(), .token = token});
   if (!token.is_last()) return;
   job.last_token_from = side;
   // Token 0 is the only one: nothing is transferred.
-  if (side == Side::kPrefill) job.marks.committed = job.marks.first_token;
+  if (side == Side::kPrefill && first_index == 0) job.marks.committed = job.marks.first_token;
   Finish(job, token.finish);
+}
+
+// The phases are those of the attempt that gave output 0. What came later, with the pause of a failover, is decode.
+void Dispatcher::Impl::OnFirstToken(DispatchJob& job, Side side, const OutputToken& token) {
+  const TimeNs now = clock_.Now();
+  job.state = JobState::kStreaming;
+  job.first = token;
+  if (job.spec->emitted == 0) {
+    job.marks.first_token = now;
+    queue_.OnFirstToken(job, now - job.attempt_placed);
+  }
+  if (job.fingerprint.empty()) {
+    const Worker* worker = registry_.Find(side == Side::kPrefill ? job.pair.prefill : job.pair.decode);
+    if (worker != nullptr) job.fingerprint = worker->info.fingerprint;
+  }
+  // Attempts of one worker transfer nothing, and a token of D means that D has the KV.
+  if (job.kind != AttemptKind::kPair || side == Side::kDecode) {
+    job.committed = true;
+    if (!job.marks.committed) job.marks.committed = now;
+  }
 }
 
 void Dispatcher::Impl::OnFinishedUpdate(DispatchJob& job, Side side, const WorkerUpdate& update) {
@@ -131,11 +159,11 @@ void Dispatcher::Impl::OnFinishedUpdate(DispatchJob& job, Side side, const Worke
   if (job.state == JobState::kFinishing) return EndIfReported(job);
   const Worker* worker = registry_.Find(side == Side::kPrefill ? job.pair.prefill : job.pair.decode);
   const std::string who = worker == nullptr ? "a lost worker" : worker->info.target;
-  if (job.next_index == 0) return End(job, absl::InternalError(absl::StrCat(who, " finished without a token")));
+  if (!job.has_token()) return End(job, absl::InternalError(absl::StrCat(who, " finished without a token")));
   if (side == Side::kDecode || job.kind == AttemptKind::kSolo) {
     return End(job, absl::InternalError(absl::StrCat(who, " finished without a last token")));
   }
-  if (job.echo) End(job, *job.echo);
+  if (job.echo) OnError(job, *job.echo);
 }
 
 void Dispatcher::Impl::OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status) {
@@ -159,17 +187,17 @@ void Dispatcher::Impl::OnCallEnd(DispatchJob& job, Side side, const Call& call, 
       Describe(side, call.worker, status.ok() ? absl::InternalError("it ended its call too early") : status);
   if (job.echo) {
     const bool root = !status.ok() && !absl::IsCancelled(status);
-    return End(job, root ? what : *job.echo);
+    return OnError(job, root ? what : *job.echo);
   }
   // P has done its part for the router. D's call is open and will tell whether D has the KV.
-  if (side == Side::kPrefill && job.kind == AttemptKind::kPair && job.next_index > 0) return;
+  if (side == Side::kPrefill && job.kind == AttemptKind::kPair && job.has_token()) return;
   if (MaybeEcho(side, status) && IsLive(Other(side), job.key())) {
     job.echo = what;
     job.echo_from = call.worker;
     SetTimer(job, std::min(job.spec->deadline, After(clock_.Now(), options_.echo_wait_ms)));
     return;
   }
-  End(job, what);
+  OnError(job, what);
 }
 
 void Dispatcher::Impl::OnRefusal(DispatchJob& job, const Call& call, const absl::Status& status) {
@@ -222,11 +250,45 @@ void Dispatcher::Impl::OnLossOf(DispatchJob& job, const WorkerLoss& loss) {
   if (job.state == JobState::kFinishing) return EndIfReported(job);
   if (job.pair.decode != loss.worker && job.kind == AttemptKind::kPair) {
     // A worker that drains leaves when its readers have all that they need, which D may not have reported yet.
-    if (job.committed || (loss.drained && job.next_index > 0)) return;
+    if (job.committed || (loss.drained && job.has_token())) return;
   }
   // What the worker said of the job before it left is the reason, and not that it left.
   const bool said_why = job.echo && job.echo_from == loss.worker;
-  End(job, said_why ? *job.echo : loss.what);
+  // A worker that had not begun with the job cannot have died of it.
+  const bool decoding = job.committed && job.pair.decode == loss.worker;
+  const bool prefilling = job.prompt_started && !job.has_token() && job.prompt_worker() == loss.worker;
+  if (decoding || prefilling) ++job.losses;
+  OnLoss(job, said_why ? *job.echo : loss.what);
+}
+
+void Dispatcher::Impl::OnError(DispatchJob& job, const absl::Status& status) {
+  if (!MayPass(status) || ++job.errors >= options_.max_errors) return End(job, status);
+  FailOver(job, status);
+}
+
+void Dispatcher::Impl::OnLoss(DispatchJob& job, const absl::Status& status) {
+  if (!MayPass(status) || job.losses >= options_.max_losses) return End(job, status);
+  FailOver(job, status);
+}
+
+void Dispatcher::Impl::FailOver(DispatchJob& job, const absl::Status& why) {
+  // The digest of the prompt alone comes with the first output, and nobody can take it later.
+  if (job.spec->want_kv_digest && job.result.kv_digest.empty() && job.next_index() > 0) return End(job, why);
+  job.NoteGivenUp(clock_.Now(), why.message());
+  ++job.result.failovers;
+  job.failed_at = clock_.Now();
+  job.failure = why;
+  // Its first token is out: it goes before all that wait for theirs.
+  if (job.next_index() > 0) job.line_rank = LineRank::kOverdue;
+  CancelCalls(job);
+  if (job.has_token()) {
+    auto spec = std::make_shared<JobSpec>(*job.spec);
+    spec->prompt.insert(spec->prompt.end(), job.outputs.begin() + spec->emitted, job.outputs.end());
+    spec->emitted = job.next_index();
+    spec->want_kv_digest = false;
+    job.spec = std::move(spec);
+  }
+  Requeue(job);
 }
 
 void Dispatcher::Impl::Finish(DispatchJob& job, FinishReason finish) {
@@ -252,8 +314,8 @@ void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
   CancelCalls(job);
   JobResult result = std::move(job.result);
   result.status = status;
-  result.prompt_tokens = static_cast<int32_t>(job.spec->prompt_tokens());
-  result.output_tokens = job.next_index;
+  result.prompt_tokens = static_cast<int32_t>(job.spec->client_prompt_tokens());
+  result.output_tokens = job.next_index();
   result.attempts = static_cast<int32_t>(job.attempt);
   result.refusals = job.refusals;
   result.phases = ComputePhases(job.marks, clock_.Now());

@@ -26,10 +26,12 @@
 //               | so has P where its digest was  |             |
 //               | asked for; or after            |             |
 //               | report_wait_ms                 |             |
-//   kPlaced,    | an error of P or D             | ended       | End(it); an error that may only echo the other side's
-//   kStreaming  |                                |             | failure or refusal waits echo_wait_ms for that one
+//   kPlaced,    | an error of P or D that        | kQueued     | failover; an error that may only echo the other side's
+//   kStreaming  | another attempt may not have   |             | failure or refusal waits echo_wait_ms for that one
+//   kPlaced,    | another error of P or D        | ended       | End(it), likewise
+//   kStreaming  |                                |             |
 //   kStreaming  | an error of P after token 0    | kStreaming  | (D will say whether it has the KV)
-//   kPlaced,    | D lost, or P lost before the   | ended       | End(UNAVAILABLE)
+//   kPlaced,    | D lost, or P lost before the   | kQueued     | failover
 //   kStreaming  | KV was committed at D          |             |
 //   kStreaming  | P lost that was draining       | kStreaming  | (D will say whether it has the KV)
 //   kFinishing  | the worker lost from which a   | ended       | End(OK)
@@ -47,6 +49,12 @@
 //               | longer than engine_stall_ms    |             |
 //   member      | its process joins anew         | lost        | likewise, and EndMembership
 //   lost        | whatever comes from it         | lost        | (ignored: a worker is its membership)
+//
+// Failover cancels what is left of the attempt and puts the job back to its place in line, ahead of all that came
+// later. The next attempt takes the prompt and all outputs so far, and goes on at the next index, on workers of the
+// fingerprint that gave these outputs: since a row of the engine does not depend on what runs beside it, the client
+// gets exactly the tokens that it would have had. max_losses and max_errors bound it, and then the job ends with the
+// last error.
 //
 // The loss of a worker is one event: it closes all calls of the worker, and no OnWorkerEnd follows for them. The
 // silence of a worker counts from the dispatcher's waking when the dispatcher itself did not run before (pause_ms).
@@ -85,6 +93,10 @@ struct DispatcherOptions {
   int32_t max_running_jobs = kMaxRunningJobs;
   // A job fails with RESOURCE_EXHAUSTED after this many attempts that workers refused for lack of room.
   int32_t max_refusals = 10'000;
+  // A job fails after so many attempts in a row, none of which got beyond its first output, that ended with the loss of
+  // a worker which computed for the job, or with a worker's error. 0: at the first loss.
+  int32_t max_losses = 5;
+  int32_t max_errors = 3;
   // An error of one worker that may be an echo waits this long for the other worker's error.
   int64_t echo_wait_ms = 200;
   // After the last token the job waits this long for the workers' reports, then ends well without them.

@@ -10,7 +10,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class DispatcherFailureTest : public DispatcherTest {};
+// A job ends at its first failure, so that what it ends with can be seen. dispatcher_failover_test.cc has the others.
+class DispatcherFailureTest : public DispatcherTest {
+ protected:
+  DispatcherFailureTest() {
+    options_.max_losses = 0;
+    options_.max_errors = 1;
+  }
+};
 
 TEST_F(DispatcherFailureTest, AnErrorOfPrefillEndsTheJobAndNamesTheWorker) {
   JoinPair();

@@ -43,9 +43,15 @@ class Dispatcher::Impl {
   // dispatcher.cc: a placed job.
   DispatchJob* FindJob(const JobKey& key);
   void OnToken(DispatchJob& job, Side side, const OutputToken& token);
+  // Of the current attempt.
+  void OnFirstToken(DispatchJob& job, Side side, const OutputToken& token);
   void OnFinishedUpdate(DispatchJob& job, Side side, const WorkerUpdate& update);
   void OnCallEnd(DispatchJob& job, Side side, const Call& call, const absl::Status& status);
   void OnRefusal(DispatchJob& job, const Call& call, const absl::Status& status);
+  // An attempt has failed with an error of a worker, or with its loss: the job goes on elsewhere, or ends.
+  void OnError(DispatchJob& job, const absl::Status& status);
+  void OnLoss(DispatchJob& job, const absl::Status& status);
+  void FailOver(DispatchJob& job, const absl::Status& why);
   // These two place no job: that is for the caller, once all is told. The id is a copy, because the registry's dies.
   void Lose(WorkerId id, const absl::Status& why, LossReason reason);
   // Loses the worker by the dispatcher's own judgement.
@@ -74,6 +80,7 @@ class Dispatcher::Impl {
   void StartAttempt(DispatchJob& job);
   void Requeue(DispatchJob& job);
   absl::Status Impossible(const JobSpec& spec) const;
+  static absl::Status NobodyGoesOn(const DispatchJob& job);
   void OnJobTimer(DispatchJob& job);
   void SetTimer(DispatchJob& job, TimeNs at);
   void WatchWorkers(TimeNs now);

@@ -10,8 +10,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+// A job ends with its worker, so that these tests see what it ended with.
 class DispatcherMembershipTest : public DispatcherTest {
  protected:
+  DispatcherMembershipTest() { options_.max_losses = 0; }
+
   // The process of worker `n` joins again, as worker `as`.
   static WorkerInfo Again(uint64_t n, uint64_t as, uint64_t resumes = 0) {
     WorkerInfo info = MakeWorker(as, WorkerRole::kDecode);

@@ -67,6 +67,32 @@ TEST(DispatcherPropertyTest, RefusalsAndDelaysAloneFailNoJob) {
   }
 }
 
+TEST(DispatcherPropertyTest, WorkersThatDieFreezeOrComeBackFailNoJob) {
+  int attempts = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    WorldOptions options;
+    options.seed = seed;
+    options.prefill_workers = 1 + static_cast<int>(seed % 2);
+    options.decode_workers = 1 + static_cast<int>(seed / 2 % 2);
+    options.mixed_workers = static_cast<int>(seed / 4 % 2);
+    options.refuse_percent = 10;
+    options.stop_percent = 10;
+    // A prompt's digest comes with its first output, and not again.
+    options.digest_percent = 0;
+    options.faults = 6;
+    options.dispatcher.worker_silence_ms = 1'000;
+    options.dispatcher.max_losses = options.faults + 1;
+    options.dispatcher.max_errors = options.faults + 1;
+    const WorldResult result = DispatcherWorld(options).Run();
+    EXPECT_THAT(result.errors, ::testing::IsEmpty());
+    EXPECT_EQ(result.ok, options.jobs);
+    if (HasFailure()) return;
+    attempts += result.attempts;
+  }
+  std::cout << attempts << " attempts\n";
+}
+
 TEST(DispatcherPropertyTest, ASeedRepeatsARun) {
   const WorldResult first = DispatcherWorld(Faulty(7)).Run();
   const WorldResult second = DispatcherWorld(Faulty(7)).Run();

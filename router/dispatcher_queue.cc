@@ -109,8 +109,9 @@ void Dispatcher::Impl::OnWorkerLoad(const WorkerId& id, const WorkerLoad& load) 
 }
 
 void Dispatcher::Impl::PlaceQueued() {
-  queue_.PlaceJobs([this] { return HasCallRoom(); }, [this](DispatchJob& job) { StartAttempt(job); },
-                   [this](DispatchJob& job) { End(job, Impossible(*job.spec)); });
+  queue_.PlaceJobs(
+      [this] { return HasCallRoom(); }, [this](DispatchJob& job) { StartAttempt(job); },
+      [this](DispatchJob& job) { End(job, job.outputs.empty() ? Impossible(*job.spec) : NobodyGoesOn(job)); });
 }
 
 bool Dispatcher::Impl::HasCallRoom() const {
@@ -120,7 +121,8 @@ bool Dispatcher::Impl::HasCallRoom() const {
 void Dispatcher::Impl::StartAttempt(DispatchJob& job) {
   const Pair& pair = job.pair;
   job.state = JobState::kPlaced;
-  job.marks.placed = clock_.Now();
+  job.attempt_placed = clock_.Now();
+  if (!job.marks.placed) job.marks.placed = job.attempt_placed;
   ++job.attempt;
   const int64_t tokens = job.spec->prompt_tokens();
   job.tokens_to_first = AssignmentOf(ledger_.assigned(), pair.prefill).uncomputed_prompt_tokens + tokens;
@@ -164,11 +166,15 @@ void Dispatcher::Impl::StartAttempt(DispatchJob& job) {
 void Dispatcher::Impl::Requeue(DispatchJob& job) {
   job.state = JobState::kQueued;
   job.pair = {};
+  job.prompt_started = false;
   job.committed = false;
   job.echo.reset();
-  job.marks = {.arrived = job.marks.arrived, .placed = {}, .admitted = {}, .first_token = {}, .committed = {}};
-  job.result.looked_up_tokens = 0;
-  job.result.cached_tokens = 0;
+  if (job.outputs.empty()) {
+    // Nobody has seen anything of it yet.
+    job.marks = {.arrived = job.marks.arrived, .placed = {}, .admitted = {}, .first_token = {}, .committed = {}};
+    job.result.looked_up_tokens = 0;
+    job.result.cached_tokens = 0;
+  }
   queue_.Add(job);
   SetTimer(job, job.spec->deadline);
 }
@@ -192,8 +198,19 @@ absl::Status Dispatcher::Impl::Impossible(const JobSpec& spec) const {
       RefusalReason::kTooLong);
 }
 
+absl::Status Dispatcher::Impl::NobodyGoesOn(const DispatchJob& job) {
+  return WithReason(absl::UnavailableError(
+                        absl::StrCat(job.failure.message(), "; after ", job.next_index(),
+                                     " output tokens no other worker of its fingerprint can go on: send it again")),
+                    RefusalReason::kNoWorkers);
+}
+
 void Dispatcher::Impl::EndUnservedJobs() {
   for (DispatchJob* job : queue_.UnservedJobs()) {
+    if (!job->outputs.empty()) {
+      End(*job, NobodyGoesOn(*job));
+      continue;
+    }
     const int64_t waited_ms = (clock_.Now() - job->marks.arrived) / kNsPerMs;
     End(*job, WithReason(absl::UnavailableError(absl::StrCat(
                              "no workers for this request within ", waited_ms, " ms (", registry_.workers().size(),
@@ -223,7 +240,7 @@ void Dispatcher::Impl::SetTimer(DispatchJob& job, TimeNs at) {
 
 void Dispatcher::Impl::OnJobTimer(DispatchJob& job) {
   if (job.state == JobState::kFinishing) return End(job, absl::OkStatus());
-  if (job.spec->deadline > clock_.Now()) return End(job, *job.echo);
+  if (job.spec->deadline > clock_.Now()) return OnError(job, *job.echo);
   const char* where = job.state == JobState::kQueued   ? "waiting in the queue"
                       : job.state == JobState::kPlaced ? "waiting for its first token"
                                                        : "generating";

@@ -22,6 +22,8 @@ struct JobSpec {
   JobId id;
   uint32_t choice = 0;
   std::vector<int32_t> prompt;
+  // The last `emitted` ids of `prompt` are outputs of attempts that came to nothing, not the client's prompt.
+  int32_t emitted = 0;
   SamplingParams sampling;
   std::string tenant;
   // When the request reached the router, from where its queue phase counts; unset: when it was submitted.
@@ -32,7 +34,9 @@ struct JobSpec {
   TraceHeaders trace;
 
   ChoiceKey key() const { return {id, choice}; }
+  // What an attempt computes before its first output.
   int64_t prompt_tokens() const { return static_cast<int64_t>(prompt.size()); }
+  int64_t client_prompt_tokens() const { return prompt_tokens() - emitted; }
 };
 
 enum class Side : uint8_t { kPrefill, kDecode };
@@ -70,6 +74,8 @@ struct JobResult {
   // Placements on workers, and those of them for which a worker had no room.
   int32_t attempts = 0;
   int32_t refusals = 0;
+  // How often the job went on elsewhere after a worker or a hand-off had failed.
+  int32_t failovers = 0;
   std::vector<GivenUpAttempt> given_up;
   // The workers of the last attempt, as in GivenUpAttempt.
   std::string prefill_worker;

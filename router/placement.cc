@@ -41,6 +41,8 @@ class Placer {
     return router::AssignmentOf(assigned_, worker.info.id);
   }
   bool Avoided(const Worker& worker) const;
+  // The job has outputs, with which the worker cannot go on.
+  bool MustBeginAnew(const Worker& worker) const { return !needs_.fingerprint.empty() && !worker.info.resumes_jobs; }
   int64_t PendingTokens(const Worker& worker) const;
   int64_t ReservedBlocks(const Worker& worker) const;
   bool HasBlocks(const Worker& worker, int64_t blocks) const;
@@ -74,6 +76,7 @@ int64_t Placer::ReservedBlocks(const Worker& worker) const {
 }
 
 PlacementVerdict Placer::PrefillVerdict(const Worker& worker) const {
+  if (MustBeginAnew(worker)) return PlacementVerdict::kNoWorkers;
   const int32_t blocks = worker.info.PromptBlocks(needs_.prompt_tokens);
   if (blocks > worker.info.total_blocks || needs_.prompt_tokens >= worker.info.context_length) {
     return PlacementVerdict::kImpossible;
@@ -94,6 +97,7 @@ bool Placer::HasBlocks(const Worker& worker, int64_t blocks) const {
 }
 
 PlacementVerdict Placer::DecodeVerdict(const Worker& worker) const {
+  if (MustBeginAnew(worker)) return PlacementVerdict::kNoWorkers;
   const int64_t blocks = worker.info.DecodeBlocks(needs_.prompt_tokens);
   if (blocks > worker.info.total_blocks || needs_.prompt_tokens >= worker.info.context_length) {
     return PlacementVerdict::kImpossible;
@@ -172,6 +176,7 @@ PlacementResult Place(const WorkerRegistry& registry, const std::map<WorkerId, W
   const Placer placer(assigned, needs, options, avoid);
   GroupResult best;
   for (const auto& [fingerprint, group] : registry.serving_groups()) {
+    if (!needs.fingerprint.empty() && fingerprint != needs.fingerprint) continue;
     const GroupResult placed = placer.PlaceIn(group);
     const bool equal = placed.result.verdict == best.result.verdict;
     if (placed.result.verdict < best.result.verdict || (equal && placed.cost < best.cost)) best = placed;

@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "router/worker_registry.h"
@@ -65,6 +66,8 @@ struct JobNeeds {
   int64_t prompt_tokens = 0;
   AttemptKind kind = AttemptKind::kPair;
   CountsAsIdle idle = CountsAsIdle::kNone;
+  // Only workers of this fingerprint, all of which can go on with outputs of others; empty: any workers.
+  std::string_view fingerprint = {};
 };
 
 struct Pair {

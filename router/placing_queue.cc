@@ -66,9 +66,9 @@ void PlacingQueue::OnWorkersChanged() {
       continue;
     }
     missing_since_[kind] = std::min(missing_since_[kind], now);
-    // The next timer finds out how long its jobs may still wait.
-    next_give_up_ = now;
   }
+  // The next timer finds out how long the jobs may still wait.
+  if (!line_.jobs().empty()) next_give_up_ = now;
   std::erase_if(room_epochs_, [this](const auto& entry) { return registry_.Find(entry.first) == nullptr; });
   needs_placing_ = true;
 }
@@ -228,11 +228,11 @@ bool PlacingQueue::SomeMayFit() {
 }
 
 JobNeeds PlacingQueue::NeedsOf(const DispatchJob& job) const {
-  return {.prompt_tokens = job.spec->prompt_tokens(), .kind = KindOf(*job.spec)};
+  return {.prompt_tokens = job.spec->prompt_tokens(), .kind = KindOf(*job.spec), .fingerprint = job.fingerprint};
 }
 
 AttemptKind PlacingQueue::KindOf(const JobSpec& spec) const {
-  if (spec.sampling.max_tokens == 1) return AttemptKind::kSolo;
+  if (spec.sampling.max_tokens - spec.emitted == 1) return AttemptKind::kSolo;
   return spec.prompt_tokens() < options_.local_prefill_tokens ? AttemptKind::kLocal : AttemptKind::kPair;
 }
 
@@ -251,9 +251,16 @@ std::vector<WorkerId> PlacingQueue::AvoidedWorkers(DispatchJob& job) {
   return avoided;
 }
 
+// A job that has outputs, where no workers serve that could go on with exactly these.
+bool PlacingQueue::LacksItsGroup(const DispatchJob& job) const {
+  if (job.fingerprint.empty()) return false;
+  return Place(registry_, {}, NeedsOf(job), options_.placement, {}).verdict == PlacementVerdict::kNoWorkers;
+}
+
 TimeNs PlacingQueue::GiveUpTime(const DispatchJob& job) const {
   const TimeNs since = missing_since_[static_cast<size_t>(KindOf(*job.spec))];
-  if (since == kNever) return kNever;
+  if (since == kNever && !LacksItsGroup(job)) return kNever;
+  if (since == kNever) return After(job.failed_at, options_.worker_return_ms);
   return std::max(After(std::max(since, job.marks.arrived), options_.no_worker_wait_ms),
                   expected_until_[static_cast<size_t>(KindOf(*job.spec))]);
 }

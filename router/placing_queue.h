@@ -17,6 +17,8 @@
 //   and none are known                      |
 //   has none now, because some were lost    | kept until its deadline, and given up when these are no longer expected
 //                                           | back: worker_return_ms after their loss (returning_workers.h)
+//   has outputs, and no workers of the      | given up worker_return_ms after its attempt failed
+//   fingerprint that gave them              |
 //
 // The hold lets workers drain for a job that needs more room than ever comes by itself. Its bounds:
 // - One job at a time has it, on one decode worker, and while that one has room also on one prefill worker. Every other
@@ -136,6 +138,7 @@ class PlacingQueue {
   bool FitsReturningWorkers(const DispatchJob& job);
   // When a job stops waiting for workers; kNever while there are some for it.
   TimeNs GiveUpTime(const DispatchJob& job) const;
+  bool LacksItsGroup(const DispatchJob& job) const;
 
   const PlacingOptions options_;
   const Clock& clock_;

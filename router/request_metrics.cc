@@ -157,11 +157,12 @@ void RequestMetrics::ObservePhases(const RequestRecord& record) {
   inference_time_.Observe(Seconds(phases.prefill_ns + phases.transfer_ns + phases.decode_ns));
 }
 
-// A job that ended in the line has no attempt but those that were refused.
+// A job that ended in the line has no attempt but those that were refused or lost.
 void RequestMetrics::CountAttempts(const RequestRecord& record) {
   const JobResult& job = *record.job;
   attempts_[kRefused]->Increment(job.refusals);
-  if (job.attempts > job.refusals) attempts_[EndOfLastAttempt(record)]->Increment();
+  attempts_[kLost]->Increment(job.failovers);
+  if (job.attempts > job.refusals + job.failovers) attempts_[EndOfLastAttempt(record)]->Increment();
 }
 
 void RequestMetrics::CountTransfer(const JobResult& job) {

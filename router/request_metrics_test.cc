@@ -114,6 +114,20 @@ TEST_F(RequestMetricsTest, AnAttemptThatTheRoutersEndCutsLostNoWorker) {
   EXPECT_THAT(Text(), HasSubstr("baton_attempts_total{outcome=\"lost\"} 0\n"));
 }
 
+TEST_F(RequestMetricsTest, AnAttemptThatFailedIsCountedAlsoWhenTheRequestWentOnElsewhere) {
+  RequestRecord record = Ended(absl::OkStatus());
+  JobResult job;
+  job.attempts = 4;
+  job.refusals = 1;
+  job.failovers = 2;
+  record.job = std::make_shared<const JobResult>(job);
+  metrics_.OnRequestEnded(record);
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("baton_attempts_total{outcome=\"refused\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("baton_attempts_total{outcome=\"lost\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("baton_attempts_total{outcome=\"ok\"} 1\n"));
+}
+
 TEST_F(RequestMetricsTest, ACancelledRequestIsNoRefusal) {
   metrics_.OnRequestEnded(Ended(absl::CancelledError("gone")));
   EXPECT_THAT(Text(), HasSubstr("baton_requests_total{outcome=\"cancelled\"} 1\n"));

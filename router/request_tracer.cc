@@ -156,14 +156,12 @@ void AddTransfer(const WorkerReport& report, Attributes& attributes) {
   AddText("baton.transfer.transport", report.transport, attributes);
 }
 
-void AddAttempts(const std::vector<GivenUpAttempt>& attempts, uint64_t queue, TraceBuilder& trace) {
-  for (const GivenUpAttempt& attempt : attempts) {
-    Span& span = trace.AddDetail("baton.attempt", queue, attempt.began_ns, attempt.ended_ns - attempt.began_ns);
-    AddText("baton.prefill.worker", attempt.prefill_worker, span.attributes);
-    AddText("baton.decode.worker", attempt.decode_worker, span.attributes);
-    span.status = SpanStatus::kError;
-    span.status_message = attempt.why;
-  }
+void AddAttempt(const GivenUpAttempt& attempt, uint64_t phase, TraceBuilder& trace) {
+  Span& span = trace.AddDetail("baton.attempt", phase, attempt.began_ns, attempt.ended_ns - attempt.began_ns);
+  AddText("baton.prefill.worker", attempt.prefill_worker, span.attributes);
+  AddText("baton.decode.worker", attempt.decode_worker, span.attributes);
+  span.status = SpanStatus::kError;
+  span.status_message = attempt.why;
 }
 
 // What was measured ends with the phase, and is cut where the phase began: a clock that ran elsewhere proves no more.
@@ -197,7 +195,7 @@ std::vector<Span> MakeSpans(const RequestRecord& record, const std::string& mode
     root.status = SpanStatus::kError;
     root.status_message = std::string(record.status.message());
   }
-  AddAttempts(job.given_up, trace.AddPhase("baton.queue", record.phases.queue_ns).span_id, trace);
+  const uint64_t queue = trace.AddPhase("baton.queue", record.phases.queue_ns).span_id;
   trace.AddPhase("baton.admission", record.phases.admission_ns);
   const uint64_t prefill = trace.AddPhase("baton.prefill", record.phases.prefill_ns).span_id;
   AddPrefillDetails(job, prefill, trace);
@@ -205,8 +203,14 @@ std::vector<Span> MakeSpans(const RequestRecord& record, const std::string& mode
   AddTransfer(job.decode, transfer.attributes);
   Add("baton.transfer.tail_ms", NsToMs(job.decode.transfer_tail_ns), transfer.attributes);
   AddTransferDetails(job.decode, transfer.span_id, trace);
-  AddSteps(job.decode, trace.AddPhase("baton.decode", record.phases.decode_ns).attributes);
+  Span& decode_phase = trace.AddPhase("baton.decode", record.phases.decode_ns);
+  AddSteps(job.decode, decode_phase.attributes);
+  const uint64_t decode = decode_phase.span_id;
   trace.AddPhase("baton.network", record.network_ns);
+  for (const GivenUpAttempt& attempt : job.given_up) {
+    // One that gave outputs before it failed: the pause until the next one's is decode.
+    AddAttempt(attempt, attempt.ended_ns <= record.phases.queue_ns ? queue : decode, trace);
+  }
   return trace.Take();
 }
 

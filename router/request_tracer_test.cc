@@ -126,6 +126,15 @@ TEST(RequestTracerTest, AnAttemptThatFoundNoRoomIsASpanOfTheQueue) {
   EXPECT_EQ(AttributeOf<std::string>(attempt, "baton.decode.worker"), "d0");
 }
 
+TEST(RequestTracerTest, AnAttemptThatFailedAfterItsFirstTokenIsASpanOfDecode) {
+  RequestRecord record = ServedRecord();
+  JobResult job = *record.job;
+  job.given_up = {{.began_ns = 20, .ended_ns = record.total_ns, .why = "the worker was lost"}};
+  record.job = std::make_shared<const JobResult>(job);
+  const auto spans = ByName(MakeSpans(record, "m"));
+  EXPECT_EQ(spans.at("baton.attempt").parent_span_id, spans.at("baton.decode").span_id);
+}
+
 TEST(RequestTracerTest, TheRootSaysWhatWasAskedAndAnsweredAndNoTextOfIt) {
   RequestRecord record = ServedRecord();
   record.sampling.max_tokens = 7;

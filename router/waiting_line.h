@@ -9,6 +9,7 @@
 //   kOnTime  | it is the first of its rank, and its first token would be too late   | kLate
 //   kLate    | it is the first of its rank, submitted kMaxLateTargets targets ago   | kOverdue
 //   any      | Hurry                                                                | kOverdue
+//   -        | Add of a job whose attempt failed after its first token               | kOverdue
 //
 // Order: kOverdue, kOnTime, kLate; within a rank by submission. A job that comes back from a worker keeps its rank and
 // its place. The time of a first token is estimated from how long earlier prompts took.

@@ -46,6 +46,8 @@ struct WorkerInfo {
   std::string admin = {};
   // KV blocks that must stay free beyond those of a job that comes to decode, unless the worker holds no other job.
   int32_t headroom_blocks = 0;
+  // It goes on with a job that has outputs of other workers. One of a former version begins from the prompt alone.
+  bool resumes_jobs = true;
 
   // The most blocks that a prompt takes at this worker, without and with its first outputs.
   int32_t PromptBlocks(int64_t tokens) const { return groups.MostBlocks(tokens, chunk_tokens); }

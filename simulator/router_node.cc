@@ -15,6 +15,7 @@ WorkerJob JobAt(const router::JobSpec& spec, const JobKey& key, const Id128& sec
   return {.key = key,
           .secret = secret,
           .prompt = spec.prompt,
+          .emitted = spec.emitted,
           .sampling = spec.sampling,
           .tenant = spec.tenant,
           .deadline = spec.deadline == kNever ? kNever : now + time_left_ns,

@@ -15,7 +15,9 @@ inline constexpr uint32_t kProtocolVersion = 3;
 
 // Additions that a peer may do without, one bit each. A process states those that it knows, and ignores bits that it
 // does not know.
-inline constexpr uint64_t kProtocolFeatures = 0;
+// The worker knows JobParams.emitted: it goes on with a job whose first outputs came from other workers.
+inline constexpr uint64_t kFeatureResume = 1;
+inline constexpr uint64_t kProtocolFeatures = kFeatureResume;
 
 // FAILED_PRECONDITION, with what to do about it, unless `peer` ("worker", "router") states kProtocolVersion.
 absl::Status CheckProtocolVersion(std::string_view peer, uint32_t stated);

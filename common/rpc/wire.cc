@@ -90,6 +90,7 @@ SamplingParams FromProto(const pb::Sampling& proto) {
 void ToProto(const WorkerJob& job, TimeNs now, pb::JobParams* proto) {
   ToProto(job.key, proto->mutable_key());
   *proto->mutable_prompt() = {job.prompt.begin(), job.prompt.end()};
+  proto->set_emitted(job.emitted);
   ToProto(job.sampling, proto->mutable_sampling());
   proto->set_tenant(job.tenant);
   if (job.deadline != kNever) proto->set_timeout_ms(std::max<int64_t>(1, (job.deadline - now) / kNsPerMs));
@@ -106,6 +107,7 @@ absl::StatusOr<WorkerJob> FromProto(const pb::JobParams& proto, TimeNs now) {
   WorkerJob job;
   BATON_ASSIGN_OR_RETURN(job.key, FromProto(proto.key()));
   job.prompt = {proto.prompt().begin(), proto.prompt().end()};
+  job.emitted = proto.emitted();
   job.sampling = FromProto(proto.sampling());
   job.tenant = proto.tenant();
   if (proto.timeout_ms() > 0) job.deadline = After(now, std::min(proto.timeout_ms(), kMaxTimeoutMs));

@@ -78,6 +78,7 @@ WorkerJob FullJob() {
   return {.key = {.job = {.high = 5, .low = 6}, .attempt = 3, .choice = 2},
           .secret = {.high = 7, .low = 8},
           .prompt = {1, 70'000, 3},
+          .emitted = 2,
           .sampling = {.temperature = 0.5f,
                        .top_k = 4,
                        .top_p = 0.25f,
@@ -111,6 +112,7 @@ TEST(Wire, AJobArrivesWithEverythingThatDecidesItsTokens) {
   EXPECT_EQ(job->tenant, sent.tenant);
   EXPECT_EQ(job->deadline, 1005 * kNsPerSecond) << "what is left, on the receiver's clock";
   EXPECT_TRUE(job->want_kv_digest);
+  EXPECT_EQ(job->emitted, sent.emitted);
   EXPECT_EQ(job->trace, sent.trace);
   pb::JobParams again;
   ToProto(*job, /*now=*/1002 * kNsPerSecond, &again);

@@ -41,16 +41,20 @@ class KvSinkTest : public testing::Test {
     sink_.OnTimer();
     return Actions();
   }
-  void Start(uint64_t job, std::vector<BlockId> blocks, int32_t first_block = 0, TimeNs deadline = kNever) {
+  static FetchSpec SpecOf(uint64_t job, std::vector<BlockId> blocks) {
     FetchSpec spec;
     spec.key = KeyOf(job);
     spec.secret = SecretOf(spec.key);
     spec.source_target = "prefill:1";
     spec.source = kSourceIncarnation;
     spec.fingerprint = "weights-1";
+    spec.blocks = std::move(blocks);
+    return spec;
+  }
+  void Start(uint64_t job, std::vector<BlockId> blocks, int32_t first_block = 0, TimeNs deadline = kNever) {
+    FetchSpec spec = SpecOf(job, std::move(blocks));
     spec.deadline = deadline;
     spec.first_block = first_block;
-    spec.blocks = std::move(blocks);
     blocks_[job] = spec.blocks;
     sink_.Start(spec);
   }

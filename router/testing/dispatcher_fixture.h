@@ -61,11 +61,15 @@ inline JobKey KeyOf(uint64_t n, uint32_t attempt = 1, uint32_t choice = 0) {
 
 // Words of actions, in order: "P2 1/1" starts prefill of job 1, attempt 1 at worker 2; "solo2", "D", "local" likewise;
 // "-P2 1/1" cancels; "end2" ends the membership of worker 2; "1:0=70" emits token 70 as output 0 of job 1; "1:OK" ends
-// it. Choice 2 of job 1 is "1.2".
+// it. Choice 2 of job 1 is "1.2". An attempt that goes on after 3 outputs ends with " after 3".
 class ActionWords {
  public:
-  std::string operator()(const StartPrefill& a) const { return (a.solo ? "solo" : "P") + At(a.worker, a.key); }
-  std::string operator()(const StartDecode& a) const { return (a.local_prefill ? "local" : "D") + At(a.worker, a.key); }
+  std::string operator()(const StartPrefill& a) const {
+    return (a.solo ? "solo" : "P") + At(a.worker, a.key) + After(*a.job);
+  }
+  std::string operator()(const StartDecode& a) const {
+    return (a.local_prefill ? "local" : "D") + At(a.worker, a.key) + After(*a.job);
+  }
   std::string operator()(const CancelAttempt& a) const {
     return (a.side == Side::kPrefill ? "-P" : "-D") + At(a.worker, a.key);
   }
@@ -78,6 +82,9 @@ class ActionWords {
   }
 
  private:
+  static std::string After(const JobSpec& job) {
+    return job.emitted == 0 ? "" : " after " + std::to_string(job.emitted);
+  }
   static std::string At(const WorkerId& worker, const JobKey& key) {
     return std::to_string(worker.low) + " " + Name(key.choice_key()) + "/" + std::to_string(key.attempt);
   }

@@ -52,7 +52,7 @@ void DispatcherWorld::SubmitOne(uint64_t n) {
   JobShape shape{.prompt_tokens = 1 + static_cast<int>(random_.Below(Chance(10) ? 1500 : 200)),
                  .max_tokens = 1 + static_cast<int>(random_.Below(kMaxOutput)),
                  .deadline = kNever,
-                 .want_kv_digest = Chance(30)};
+                 .want_kv_digest = Chance(options_.digest_percent)};
   if (Chance(options_.deadline_percent)) shape.deadline = clock_.Now() + RandomNs(300);
   FakeJob job{.spec = MakeJob(n, shape), .submitted = clock_.Now()};
   if (Chance(options_.stop_percent)) job.stop_after = 1 + static_cast<int32_t>(random_.Below(kMaxOutput));
@@ -208,7 +208,7 @@ void DispatcherWorld::ArriveDecode(FakeCall& call) {
   worker.used_blocks += blocks;
   call.held_blocks = blocks;
   SendUpdate(call, MakeUpdate(WorkerUpdate::Kind::kStarted));
-  if (call.local) return DecodeFrom(call.key, 0);
+  if (call.local) return DecodeFrom(call.key, call.job->emitted);
   attempts_[call.key.key].decode_started = true;
   TryLicence(call.key.key);
 }
@@ -228,7 +228,7 @@ void DispatcherWorld::Compute(FakeCall& call) {
     FakeCall* prefill = Find(key);
     if (prefill == nullptr) return;
     if (Chance(options_.error_percent)) return EndCall(*prefill, absl::InternalError("prefill broke"));
-    SendToken(*prefill, 0);
+    SendToken(*prefill, prefill->job->emitted);
     WorkerUpdate finished = MakeUpdate(WorkerUpdate::Kind::kFinished);
     if (prefill->job->want_kv_digest) finished.kv_digest = "digest";
     SendUpdate(*prefill, finished);
@@ -244,8 +244,9 @@ void DispatcherWorld::CommitAt(const JobKey& key) {
   FakeCall* decode = Find({Side::kDecode, key});
   if (decode == nullptr) return;
   if (Chance(options_.error_percent)) return EndCall(*decode, absl::DataLossError("a digest differs"));
-  if (OutputLength(*decode->job) > 1) SendUpdate(*decode, MakeUpdate(WorkerUpdate::Kind::kKvCommitted));
-  DecodeFrom(decode->key, 0);
+  const int32_t first = decode->job->emitted;
+  if (OutputLength(*decode->job) > first + 1) SendUpdate(*decode, MakeUpdate(WorkerUpdate::Kind::kKvCommitted));
+  DecodeFrom(decode->key, first);
 }
 
 void DispatcherWorld::DecodeFrom(const CallKey& key, int32_t index) {
@@ -320,11 +321,13 @@ DispatcherWorld::FakeJob& DispatcherWorld::LiveJob(const ChoiceKey& key) {
 
 void DispatcherWorld::StartCall(FakeCall call, const std::string& target) {
   FakeJob& job = LiveJob(call.key.key.choice_key());
+  CheckGoesOn(*call.job, job);
   EXPECT_GE(call.key.key.attempt, job.attempts);
   for (uint32_t attempt = 1; attempt < call.key.key.attempt; ++attempt) {
     for (const Side side : {Side::kPrefill, Side::kDecode}) {
       const auto earlier = calls_.find({side, {.job = job.spec->id, .attempt = attempt, .choice = job.spec->choice}});
-      EXPECT_TRUE(earlier == calls_.end() || earlier->second.cancel_asked) << "two attempts at once";
+      EXPECT_TRUE(earlier == calls_.end() || earlier->second.cancel_asked || earlier->second.ended)
+          << "two attempts at once";
     }
   }
   job.attempts = call.key.key.attempt;
@@ -337,8 +340,19 @@ void DispatcherWorld::StartCall(FakeCall call, const std::string& target) {
   EXPECT_TRUE(calls_.emplace(key, std::move(call)).second);
 }
 
+// An attempt begins where the client's output ends, with the client's prompt and exactly that output.
+void DispatcherWorld::CheckGoesOn(const JobSpec& attempt, const FakeJob& job) const {
+  EXPECT_EQ(attempt.emitted, job.tokens);
+  ASSERT_EQ(attempt.client_prompt_tokens(), job.spec->prompt_tokens());
+  const std::vector<int32_t>& prompt = job.spec->prompt;
+  EXPECT_TRUE(std::equal(prompt.begin(), prompt.end(), attempt.prompt.begin()));
+  for (int32_t i = 0; i < attempt.emitted; ++i) {
+    EXPECT_EQ(attempt.prompt[prompt.size() + static_cast<size_t>(i)], TokenAt(*job.spec, i));
+  }
+}
+
 void DispatcherWorld::Handle(const StartPrefill& start) {
-  EXPECT_EQ(start.solo, start.job->sampling.max_tokens == 1);
+  EXPECT_EQ(start.solo, start.job->sampling.max_tokens == start.job->emitted + 1);
   StartCall({.key = {Side::kPrefill, start.key}, .worker = start.worker, .job = start.job, .solo = start.solo},
             start.target);
 }

@@ -31,6 +31,7 @@ struct WorldOptions {
   int cancel_percent = 0;
   int stop_percent = 0;
   int deadline_percent = 0;
+  int digest_percent = 30;
   // Crashes, freezes and lost connections.
   int faults = 0;
   DispatcherOptions dispatcher;
@@ -100,6 +101,7 @@ class DispatcherWorld {
   }
 
   // Workers.
+  void CheckGoesOn(const JobSpec& attempt, const FakeJob& job) const;
   void AddWorker(WorkerRole role);
   void Join(const WorkerInfo& info);
   void Heartbeat(const WorkerId& id);

@@ -27,21 +27,20 @@ PROMPT_END_S = 5
 
 
 @pytest.mark.parametrize("role", ["decode", "mixed"])
-def test_killed_worker_ends_its_stream_and_comes_back(role):
+def test_killed_worker_comes_back_and_its_stream_goes_on(role):
     with Cluster("--threads", 1, *(MIXED if role == "mixed" else ())) as cluster, Client(cluster.target) as client:
-        expected = client.generate(PROMPT, {"max_tokens": 8}).token_ids
+        expected = client.generate(PROMPT, LONG).token_ids
         victim = cluster.pid_of(role)
         running = Background(client, PROMPT, LONG)
         running.wait_running()
         os.kill(victim, signal.SIGKILL)
-        assert_ended_by_a_lost_worker(running.result())
+        assert_unharmed(running.result(), expected)
         assert_comes_back(cluster, role, victim)
-        assert client.generate(PROMPT, {"max_tokens": 8}).token_ids == expected
 
 
-def assert_ended_by_a_lost_worker(generation):
-    assert generation.error is not None and generation.error.code() == grpc.StatusCode.UNAVAILABLE
-    assert "worker" in generation.error.details()
+def assert_unharmed(generation, expected):
+    assert generation.error is None, generation.error
+    assert generation.token_ids == expected
 
 
 def assert_comes_back(cluster, role, victim):
@@ -50,11 +49,11 @@ def assert_comes_back(cluster, role, victim):
     assert "restart at once" in cluster.log(), "it had served"
 
 
-def test_prefill_worker_killed_while_it_computes_ends_the_stream(prose_ids):
+def test_prefill_worker_killed_while_it_computes_harms_no_stream(prose_ids):
     with Cluster("--threads", 1) as cluster, Client(cluster.target) as client:
-        expected = client.generate(PROMPT, {"max_tokens": 8}).token_ids
-        victim = cluster.pid_of("prefill")
         prompt = prose_ids[:LONG_PROMPT_TOKENS]
+        expected = client.generate(prompt, {"max_tokens": 8}, tenant="oracle").token_ids
+        victim = cluster.pid_of("prefill")
         computing = Background(client, prompt, {"max_tokens": 8})
         wait_until(lambda: any(w["pid"] == victim and w["used_blocks"] > 0 for w in cluster.workers()), END_TIMEOUT_S,
                    "the prompt's start")
@@ -62,9 +61,8 @@ def test_prefill_worker_killed_while_it_computes_ends_the_stream(prose_ids):
         os.kill(victim, signal.SIGSTOP)
         assert not computing.began.is_set(), "the prompt was computed before the worker could be killed"
         os.kill(victim, signal.SIGKILL)
-        assert_ended_by_a_lost_worker(computing.result())
+        assert_unharmed(computing.result(), expected)
         assert_comes_back(cluster, "prefill", victim)
-        assert client.generate(PROMPT, {"max_tokens": 8}).token_ids == expected
 
 
 def test_prefill_worker_killed_after_the_hand_off_harms_no_stream():
@@ -75,9 +73,7 @@ def test_prefill_worker_killed_after_the_hand_off_harms_no_stream():
         running = Background(client, PROMPT, LONG, tokens=2)
         running.wait_running()
         os.kill(victim, signal.SIGKILL)
-        generation = running.result()
-        assert generation.error is None, generation.error
-        assert generation.token_ids == expected
+        assert_unharmed(running.result(), expected)
         assert_comes_back(cluster, "prefill", victim)
 
 
