@@ -258,6 +258,14 @@ TEST(Engine, ASequenceThatBeginsWithOutputsTakesTheNextOneFromAPeer) {
   EXPECT_EQ(event.token->finish, FinishReason::kLength);
 }
 
+TEST(Engine, ASequenceThatBeginsWithOutputsNeedsRoomForTheOthersAlone) {
+  TestEngine test(4);
+  // 64 rows fit: those of the prompt, with its four outputs, and the last output's row is never run.
+  SequenceSpec spec = Spec(Prompt(62), 5);
+  spec.emitted = 4;
+  EXPECT_TRUE(test.engine.Reserve(spec).ok());
+}
+
 TEST(Engine, RefusesOutputsThatCannotHaveBeen) {
   TestEngine test(16);
   for (const auto& [prompt_tokens, max_tokens, emitted] :
