@@ -80,8 +80,10 @@ struct DispatchJob {
   std::vector<int32_t> outputs;
   // The first output of the current attempt, which both of its workers send.
   OutputToken first;
-  // Of the workers that gave the outputs; empty without any. Only their like go on with exactly the same tokens.
+  // The workers that gave the outputs have this fingerprint; it is empty without any. Only workers of the same one go
+  // on with exactly the same tokens.
   std::string fingerprint;
+  // The current attempt was placed then.
   TimeNs attempt_placed = 0;
   // When the last attempt failed, and of what.
   TimeNs failed_at = 0;

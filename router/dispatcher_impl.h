@@ -43,7 +43,7 @@ class Dispatcher::Impl {
   // dispatcher.cc: a placed job.
   DispatchJob* FindJob(const JobKey& key);
   void OnToken(DispatchJob& job, Side side, const OutputToken& token);
-  // Of the current attempt.
+  // The current attempt gives its first output.
   void OnFirstToken(DispatchJob& job, Side side, const OutputToken& token);
   void OnFinishedUpdate(DispatchJob& job, Side side, const WorkerUpdate& update);
   void OnCallEnd(DispatchJob& job, Side side, const Call& call, const absl::Status& status);

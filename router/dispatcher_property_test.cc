@@ -27,6 +27,15 @@ WorldOptions Faulty(uint64_t seed) {
   return options;
 }
 
+WorldOptions SeveralWorkers(uint64_t seed) {
+  WorldOptions options;
+  options.seed = seed;
+  options.prefill_workers = 1 + static_cast<int>(seed % 2);
+  options.decode_workers = 1 + static_cast<int>(seed / 2 % 2);
+  options.mixed_workers = static_cast<int>(seed / 4 % 2);
+  return options;
+}
+
 TEST(DispatcherPropertyTest, EveryAcceptedJobEndsOnceUnderEveryFault) {
   WorldResult all;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
@@ -52,11 +61,7 @@ TEST(DispatcherPropertyTest, EveryAcceptedJobEndsOnceUnderEveryFault) {
 TEST(DispatcherPropertyTest, RefusalsAndDelaysAloneFailNoJob) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    WorldOptions options;
-    options.seed = seed;
-    options.prefill_workers = 1 + static_cast<int>(seed % 2);
-    options.decode_workers = 1 + static_cast<int>(seed / 2 % 2);
-    options.mixed_workers = static_cast<int>(seed / 4 % 2);
+    WorldOptions options = SeveralWorkers(seed);
     options.refuse_percent = 30;
     options.stop_percent = 10;
     const WorldResult result = DispatcherWorld(options).Run();
@@ -71,11 +76,7 @@ TEST(DispatcherPropertyTest, WorkersThatDieFreezeOrComeBackFailNoJob) {
   int attempts = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    WorldOptions options;
-    options.seed = seed;
-    options.prefill_workers = 1 + static_cast<int>(seed % 2);
-    options.decode_workers = 1 + static_cast<int>(seed / 2 % 2);
-    options.mixed_workers = static_cast<int>(seed / 4 % 2);
+    WorldOptions options = SeveralWorkers(seed);
     options.refuse_percent = 10;
     options.stop_percent = 10;
     // A prompt's digest comes with its first output, and not again.

@@ -13,10 +13,11 @@ namespace baton::rpc {
 // each other. 0: a process that states none.
 inline constexpr uint32_t kProtocolVersion = 3;
 
-// Additions that a peer may do without, one bit each. A process states those that it knows, and ignores bits that it
-// does not know.
 // The worker knows JobParams.emitted: it goes on with a job whose first outputs came from other workers.
 inline constexpr uint64_t kFeatureResume = 1;
+
+// Additions that a peer may do without, one bit each. A process states those that it knows, and ignores bits that it
+// does not know.
 inline constexpr uint64_t kProtocolFeatures = kFeatureResume;
 
 // FAILED_PRECONDITION, with what to do about it, unless `peer` ("worker", "router") states kProtocolVersion.

@@ -341,7 +341,7 @@ void DispatcherWorld::StartCall(FakeCall call, const std::string& target) {
 }
 
 // An attempt begins where the client's output ends, with the client's prompt and exactly that output.
-void DispatcherWorld::CheckGoesOn(const JobSpec& attempt, const FakeJob& job) const {
+void DispatcherWorld::CheckGoesOn(const JobSpec& attempt, const FakeJob& job) {
   EXPECT_EQ(attempt.emitted, job.tokens);
   ASSERT_EQ(attempt.client_prompt_tokens(), job.spec->prompt_tokens());
   const std::vector<int32_t>& prompt = job.spec->prompt;

@@ -96,12 +96,12 @@ class DispatcherWorld {
   // The output that the job must have, and why it ends there.
   static int32_t OutputLength(const JobSpec& spec);
   static FinishReason FinishAt(const JobSpec& spec, int32_t index);
+  static void CheckGoesOn(const JobSpec& attempt, const FakeJob& job);
   static int32_t TokenAt(const JobSpec& spec, int32_t index) {
     return static_cast<int32_t>((spec.id.low * 31 + static_cast<uint64_t>(index) * 7) % 1000);
   }
 
   // Workers.
-  void CheckGoesOn(const JobSpec& attempt, const FakeJob& job) const;
   void AddWorker(WorkerRole role);
   void Join(const WorkerInfo& info);
   void Heartbeat(const WorkerId& id);
