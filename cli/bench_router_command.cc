@@ -25,8 +25,9 @@ namespace {
 constexpr int64_t kReadyTimeoutMs = 60'000;
 constexpr absl::Duration kPollInterval = absl::Milliseconds(10);
 constexpr int64_t kStopTimeoutMs = 10'000;
-// A stub worker heartbeats with its steps, and may not be silent for long.
+// A stub worker heartbeats with its steps, and may not be silent for longer than the router is told.
 constexpr double kLeastTokensPerSecond = 0.5;
+constexpr const char* kWorkerSilenceMs = "10000";
 
 struct RouterBenchFlags {
   std::string model;
@@ -71,8 +72,9 @@ absl::StatusOr<ReadyAddresses> AwaitReady(ChildProcess& router) {
 
 absl::Status Run(const RouterBenchFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags.model));
-  BATON_ASSIGN_OR_RETURN(ChildProcess router, ChildProcess::Start({"router", "--model", flags.model, "--grpc-port", "0",
-                                                                   "--cluster-port", "0", "--log-level", "error"}));
+  BATON_ASSIGN_OR_RETURN(ChildProcess router,
+                         ChildProcess::Start({"router", "--model", flags.model, "--grpc-port", "0", "--cluster-port",
+                                              "0", "--worker-silence-ms", kWorkerSilenceMs, "--log-level", "error"}));
   BATON_ASSIGN_OR_RETURN(const ReadyAddresses ready, AwaitReady(router));
   BATON_ASSIGN_OR_RETURN(const bench::RouterFigures figures,
                          bench::MeasureRouter({.router_pid = router.pid(),

@@ -27,6 +27,7 @@
 #include "cli/options.h"
 #include "cli/output_file.h"
 #include "cli/process.h"
+#include "cli/router_channel.h"
 #include "common/status.h"
 
 namespace baton::cli {
@@ -40,7 +41,7 @@ constexpr size_t kMaxTraceBytes = 64 * static_cast<size_t>(bench::kMaxRequests);
 
 struct ServeBenchFlags {
   std::string backend = "grpc";
-  std::string target;
+  TargetFlags router;
   std::string base_url = "http://127.0.0.1:8080/v1";
   std::string model;
   int32_t vocab_size = 0;
@@ -69,12 +70,13 @@ struct Connection {
 };
 
 absl::StatusOr<Connection> ConnectGrpc(const ServeBenchFlags& flags) {
-  auto client = std::make_unique<bench::GrpcClient>(
-      bench::GrpcClientOptions{.target = flags.target, .model = flags.model, .timeout_ms = flags.timeout_ms});
+  BATON_ASSIGN_OR_RETURN(const auto channel, OpenChannel(flags.router));
+  auto client = std::make_unique<bench::GrpcClient>(bench::GrpcClientOptions{
+      .target = flags.router.target, .channel = channel, .model = flags.model, .timeout_ms = flags.timeout_ms});
   BATON_ASSIGN_OR_RETURN(const v1::Model model, client->FindModel());
   std::optional<bench::ClusterShape> cluster = client->FindCluster(model.name());
   return Connection{.client = std::move(client),
-                    .target = flags.target,
+                    .target = flags.router.target,
                     .model = model.name(),
                     .vocab_size = flags.vocab_size > 0 ? flags.vocab_size : model.vocab_size(),
                     .cluster = cluster};
@@ -278,7 +280,7 @@ void AddBenchServeCommand(CLI::App& bench, int& exit_code) {
   command->add_option("--backend", flags->backend, "grpc (Baton) or openai (any completions server)")
       ->check(CLI::IsMember({"grpc", "openai"}))
       ->capture_default_str();
-  AddTargetFlag(*command, flags->target);
+  AddTargetFlags(*command, flags->router);
   command->add_option("--base-url", flags->base_url, "address of an openai backend")
       ->check(Url())
       ->capture_default_str();

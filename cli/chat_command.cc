@@ -71,8 +71,8 @@ class Interrupts {
 class Conversation {
  public:
   // `canceller` is null where nobody can stop an answer.
-  Conversation(const ClientFlags& flags, CallCanceller* canceller)
-      : client_(flags.target), options_({.timeout_ms = flags.timeout_ms, .canceller = canceller}) {
+  Conversation(const ClientFlags& flags, const std::shared_ptr<grpc::Channel>& channel, CallCanceller* canceller)
+      : client_(flags.router.target, channel), options_({.timeout_ms = flags.timeout_ms, .canceller = canceller}) {
     request_.set_model(flags.model);
     FillSampling(flags.sampling, request_);
   }
@@ -140,8 +140,11 @@ absl::Status RunChatCommand(const std::string& command, Conversation& conversati
 int Chat(const ClientFlags& flags) {
   // Lines of a script are not edited, stopped or asked for.
   const bool is_terminal = isatty(STDIN_FILENO) != 0;
+  // Before the channel, which starts threads.
   Interrupts* const interrupts = is_terminal ? &Interrupts::Start() : nullptr;
-  Conversation conversation(flags, is_terminal ? &interrupts->answer() : nullptr);
+  const auto channel = OpenChannel(flags.router);
+  if (!channel.ok()) return Report(channel.status());
+  Conversation conversation(flags, *channel, is_terminal ? &interrupts->answer() : nullptr);
   bool failed = false;
   std::string line;
   while (std::cerr << (is_terminal ? kPrompt : "") << std::flush, std::getline(std::cin, line)) {

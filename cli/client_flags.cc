@@ -7,7 +7,7 @@
 namespace baton::cli {
 
 void AddClientFlags(CLI::App& command, ClientFlags& flags) {
-  AddTargetFlag(command, flags.target);
+  AddTargetFlags(command, flags.router);
   AddClientModelFlag(command, flags.model);
   command.add_option("--timeout-ms", flags.timeout_ms, "deadline of each request; 0: none")
       ->check(CLI::NonNegativeNumber);

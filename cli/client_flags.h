@@ -7,12 +7,13 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "cli/router_channel.h"
 #include "cli/sampling_flags.h"
 
 namespace baton::cli {
 
 struct ClientFlags {
-  std::string target;
+  TargetFlags router;
   std::string model;
   int64_t timeout_ms = 0;
   SamplingFlags sampling;

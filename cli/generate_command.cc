@@ -16,6 +16,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
+#include "router/job.h"
 
 namespace baton::cli {
 namespace {
@@ -28,6 +29,7 @@ constexpr size_t kMaxInputBytes = 8 * static_cast<size_t>(kMaxMessageBytes);
 struct GenerateFlags : ClientFlags {
   std::optional<std::string> prompt, prompt_file, token_ids, token_ids_file, messages;
   std::string tenant;
+  int priority = 0;
   bool kv_digest = false;
   bool json = false;
   bool jsonl = false;
@@ -162,6 +164,7 @@ absl::Status Generate(const GenerateFlags& flags) {
   v1::GenerateRequest request;
   request.set_model(flags.model);
   request.set_tenant(flags.tenant);
+  request.set_priority(flags.priority);
   request.set_return_kv_digest(flags.kv_digest || flags.json);
   FillSampling(flags.sampling, request);
   BATON_RETURN_IF_ERROR(FillPrompt(flags, request));
@@ -174,8 +177,10 @@ absl::Status Generate(const GenerateFlags& flags) {
     // Nobody reads on: the rest would be computed in vain.
     return std::cout.good();
   };
+  BATON_ASSIGN_OR_RETURN(const auto channel, OpenChannel(flags.router));
+  GenerationClient client(flags.router.target, channel);
   BATON_ASSIGN_OR_RETURN(const Generation generation,
-                         GenerationClient(flags.target).Generate(request, {.timeout_ms = flags.timeout_ms}, on_output));
+                         client.Generate(request, {.timeout_ms = flags.timeout_ms}, on_output));
   // main says why.
   if (!std::cout) return absl::OkStatus();
   if (flags.json) {
@@ -203,6 +208,9 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
   prompt->add_option("--messages", flags->messages, "a JSON file of chat messages; - is stdin");
   prompt->require_option(1);
   command->add_option("--tenant", flags->tenant, "the tenant whose prefix cache is used");
+  command->add_option("--priority", flags->priority, "below 0: while requests wait, those of higher priority go first")
+      ->check(CLI::Range(router::kMinPriority, router::kMaxPriority))
+      ->capture_default_str();
   command->add_flag("--kv-digest", flags->kv_digest, "print the digest of the prompt's KV blocks; --json always does");
   command->add_flag("--json", flags->json, "print one JSON object at the end");
   command->add_flag("--jsonl", flags->jsonl, "print one JSON object per message");

@@ -1,18 +1,16 @@
 #include "cli/generation_client.h"
 
 #include <chrono>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "common/rpc/channel_cache.h"
 #include "common/rpc/client_error.h"
 
 namespace baton::cli {
 
-GenerationClient::GenerationClient(const std::string& target)
-    : target_(target),
-      stub_(v1::GenerationService::NewStub(
-          grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), rpc::ClientChannelArguments()))) {}
+GenerationClient::GenerationClient(std::string target, const std::shared_ptr<grpc::Channel>& channel)
+    : target_(std::move(target)), stub_(v1::GenerationService::NewStub(channel)) {}
 
 bool CallCanceller::Cancel() {
   absl::MutexLock lock(&mutex_);

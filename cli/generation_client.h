@@ -45,7 +45,8 @@ struct CallOptions {
 
 class GenerationClient {
  public:
-  explicit GenerationClient(const std::string& target);
+  // `channel` leads to the router at `target`, which errors name.
+  GenerationClient(std::string target, const std::shared_ptr<grpc::Channel>& channel);
 
   // Calls `on_output` with each message as it arrives; when it returns false, the call ends with what has come so far.
   // Errors name a target that cannot be reached.

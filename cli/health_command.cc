@@ -11,9 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "cli/options.h"
 #include "cli/process.h"
-#include "common/rpc/channel_cache.h"
+#include "cli/router_channel.h"
 #include "common/rpc/client_error.h"
 #include "common/status.h"
 
@@ -31,17 +30,17 @@ using Request = google::protobuf::StringValue;
 using Response = google::protobuf::Int32Value;
 
 struct HealthFlags {
-  std::string target;
+  TargetFlags router;
   std::string service;
 };
 
 std::string Subject(const HealthFlags& flags) {
-  return flags.service.empty() ? flags.target : absl::StrCat(flags.service, " of ", flags.target);
+  return flags.service.empty() ? flags.router.target : absl::StrCat(flags.service, " of ", flags.router.target);
 }
 
 absl::Status Check(const HealthFlags& flags) {
-  grpc::TemplatedGenericStub<Request, Response> stub(
-      grpc::CreateCustomChannel(flags.target, grpc::InsecureChannelCredentials(), rpc::ClientChannelArguments()));
+  BATON_ASSIGN_OR_RETURN(const auto channel, OpenChannel(flags.router));
+  grpc::TemplatedGenericStub<Request, Response> stub(channel);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kHealthTimeout);
   Request request;
@@ -55,11 +54,11 @@ absl::Status Check(const HealthFlags& flags) {
   });
   done.WaitForNotification();
   if (status.error_code() == grpc::StatusCode::NOT_FOUND) {
-    return absl::NotFoundError(absl::StrCat(flags.target, " has no service named ", flags.service));
+    return absl::NotFoundError(absl::StrCat(flags.router.target, " has no service named ", flags.service));
   }
   if (!status.ok()) {
     return absl::UnavailableError(
-        absl::StrCat(flags.target, " does not say how it is: ", rpc::ConnectionTrouble(status.error_message())));
+        absl::StrCat(flags.router.target, " does not say how it is: ", rpc::ConnectionTrouble(status.error_message())));
   }
   if (response.value() != kServing) return absl::UnavailableError(absl::StrCat(Subject(flags), " is not serving"));
   return absl::OkStatus();
@@ -70,7 +69,7 @@ absl::Status Check(const HealthFlags& flags) {
 void AddHealthCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<HealthFlags>();
   CLI::App* command = app.add_subcommand("health", "says by its exit code whether a router or a worker can serve");
-  AddTargetFlag(*command, flags->target);
+  AddTargetFlags(*command, flags->router);
   command->add_option("--service", flags->service,
                       "full name of a gRPC service; baton.v1.AdminService: whether a router lives [the whole process]");
   command->callback([flags, &exit_code] { exit_code = Report(Check(*flags)); });

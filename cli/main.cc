@@ -5,6 +5,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/synchronization/mutex.h"
+#include "cli/api_key_command.h"
 #include "cli/bench_engine_command.h"
 #include "cli/bench_router_command.h"
 #include "cli/bench_serve_command.h"
@@ -14,6 +15,7 @@
 #include "cli/generate_command.h"
 #include "cli/health_command.h"
 #include "cli/inspect_command.h"
+#include "cli/ledger_command.h"
 #include "cli/options.h"
 #include "cli/process.h"
 #include "cli/router_command.h"
@@ -74,7 +76,9 @@ int Main(int argc, char** argv) {
   AddGenerateCommand(app, exit_code);
   AddChatCommand(app, exit_code);
   AddStatusCommand(app, exit_code);
+  AddLedgerCommand(app, exit_code);
   AddHealthCommand(app, exit_code);
+  AddApiKeyCommand(app, exit_code);
   AddTokenizeCommands(app, exit_code);
   AddInspectCommand(app, exit_code);
   AddFetchModelCommand(app, exit_code);

@@ -95,11 +95,6 @@ void AddClientModelFlag(CLI::App& app, std::string& name) {
   app.add_option("--served-model-name,--model", name, "the name by which the router serves the model [its only one]");
 }
 
-void AddTargetFlag(CLI::App& app, std::string& target) {
-  target = "127.0.0.1:" + std::to_string(kDefaultGrpcPort);
-  app.add_option("--target", target, "HOST:PORT of the router")->capture_default_str();
-}
-
 void AddKernelFlags(CLI::App& app, KernelFlags& flags) {
   app.add_option("--threads", flags.threads, "kernel threads per worker; 0: one per core")
       ->check(CLI::Range(0, kMaxThreads))
@@ -154,9 +149,11 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
       ->check(CLI::IsMember({0}) | CLI::Range(kMinChunkTokens, kMaxChunkTokens))
       ->capture_default_str();
   app.add_flag("--no-prefix-cache", flags.no_prefix_cache, "compute every prompt from its first token");
-  app.add_option("--transport", flags.transport, "how KV blocks travel: auto, shm or tcp")
-      ->check(CLI::IsMember({"auto", "shm", "tcp"}))
+  app.add_option("--transport", flags.transport, "how KV blocks travel: auto, shm, tcp or grpc")
+      ->check(CLI::IsMember({"auto", "shm", "tcp", "grpc"}))
       ->capture_default_str();
+  app.add_flag("--insecure-kv-transport", flags.insecure_kv_transport,
+               "with TLS: KV may travel over TCP all the same, in plain text");
   app.add_option("--decode-period-ms", flags.decode_period_ms,
                  "on shared cores: how often running streams get a step while prompts are computed")
       ->check(CLI::Range(1, kMaxDecodePeriodMs))
@@ -180,6 +177,7 @@ void AddListenFlags(CLI::App& app, ListenFlags& flags, int default_grpc_port) {
                  "how long running requests have to end after SIGTERM or SIGINT; 0: they are cut at once")
       ->check(CLI::Range(0, kMaxDrainTimeoutMs))
       ->capture_default_str();
+  AddTlsFlags(app, flags.tls);
 }
 
 LogFormat ParseLogFormat(const std::string& name) { return name == "json" ? LogFormat::kJson : LogFormat::kText; }
@@ -210,8 +208,21 @@ void AddRouterFlags(CLI::App& app, RouterFlags& flags) {
                  "goodput counts requests that keep --ttft-target-ms and this mean time between tokens; 0: any")
       ->check(CLI::Range(0, kMaxItlTargetMs))
       ->capture_default_str();
+  app.add_option("--worker-silence-ms", flags.worker_silence_ms,
+                 "a worker that is not heard for this long is lost, and its requests go on elsewhere")
+      ->check(CLI::Range(kMinWorkerSilenceMs, kMaxWorkerSilenceMs))
+      ->capture_default_str();
+  app.add_option("--tenant-tokens-per-second", flags.tenant_tokens_per_second,
+                 "what each tenant may use in the long run, where an output token counts twice; 0: any")
+      ->check(CLI::Range(0, kMaxTenantTokens))
+      ->capture_default_str();
+  app.add_option("--tenant-burst-tokens", flags.tenant_burst_tokens,
+                 "what a tenant may use at once that has used nothing lately; 0: the tokens of 10 seconds")
+      ->check(CLI::Range(0, kMaxTenantTokens))
+      ->capture_default_str();
   app.add_flag("--access-log", flags.access_log, "logs a line for each request that has ended");
   app.add_flag("--trace-content", flags.trace_content, "spans have the text of prompts and answers");
+  AddClientAccessFlags(app, flags.access);
 }
 
 }  // namespace baton::cli

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "cli/security_flags.h"
 #include "common/drain.h"
 #include "common/kv_layout.h"
 #include "common/limits.h"
@@ -53,6 +54,7 @@ struct EngineFlags : KernelFlags {
   int chunk_tokens = 0;
   bool no_prefix_cache = false;
   std::string transport = "auto";
+  bool insecure_kv_transport = false;
   int decode_period_ms = engine::kDecodePeriodMs;
 };
 
@@ -63,6 +65,7 @@ struct ListenFlags {
   std::string log_level = "info";
   std::string log_format = "text";
   int drain_timeout_ms = kDrainTimeoutMs;
+  TlsFlags tls;
 };
 
 // Where a router listens.
@@ -82,8 +85,14 @@ struct RouterFlags {
   int ttft_target_ms = 1500;
   // Only counted, together with the former.
   int itl_target_ms = 100;
+  int worker_silence_ms = kWorkerSilenceMs;
+  // 0: no bounds.
+  int tenant_tokens_per_second = 0;
+  // 0: the tokens of some seconds.
+  int tenant_burst_tokens = 0;
   bool access_log = false;
   bool trace_content = false;
+  ClientAccessFlags access;
 };
 
 inline constexpr int kMinChunkTokens = 16;
@@ -91,6 +100,10 @@ inline constexpr int kMaxChunkTokens = 8192;
 inline constexpr int kMaxDecodePeriodMs = 1000;
 inline constexpr int kMaxTtftTargetMs = 600'000;
 inline constexpr int kMaxItlTargetMs = 60'000;
+inline constexpr int kMaxTenantTokens = 1'000'000'000;
+// A few heartbeats at least.
+inline constexpr int kMinWorkerSilenceMs = 500;
+inline constexpr int kMaxWorkerSilenceMs = 600'000;
 // Larger chunks compute faster. In a worker that also decodes, smaller ones make its streams stutter less.
 inline constexpr int kPrefillWorkerChunkTokens = 512;
 inline constexpr int kDecodingWorkerChunkTokens = 256;
@@ -117,7 +130,6 @@ void AddModelPosition(CLI::App& app, std::string& model);
 // Adds --served-model-name, for clients: they ask for a model by the name that its router gives it. --model is another
 // spelling of this flag, but BATON_ARG_MODEL and the key `model` are the model itself and no name for clients.
 void AddClientModelFlag(CLI::App& app, std::string& name);
-void AddTargetFlag(CLI::App& app, std::string& target);
 
 // Accepts "50070-50079".
 CLI::Validator PortRange();

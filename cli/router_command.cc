@@ -5,14 +5,17 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 #include "cli/admin_port.h"
 #include "cli/model_loading.h"
 #include "cli/options.h"
 #include "cli/process.h"
 #include "cli/router_telemetry.h"
+#include "cli/security_flags.h"
 #include "common/drain.h"
 #include "common/limits.h"
 #include "common/log.h"
@@ -21,6 +24,7 @@
 #include "common/rpc/grpc_server.h"
 #include "common/status.h"
 #include "router/admin_service.h"
+#include "router/api_keys.h"
 #include "router/client_work.h"
 #include "router/cluster_server.h"
 #include "router/generation_service.h"
@@ -61,7 +65,33 @@ void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::GenerationServi
   spdlog::info("drained in {:.1f} s", NsToMs(MonotonicClock().Now() - begin) / 1e3);
 }
 
+struct ClientAccess {
+  rpc::ServerGuard guard;
+  // Null: clients need no key. Outlives the servers.
+  std::unique_ptr<router::ApiKeys> keys;
+};
+
+absl::StatusOr<ClientAccess> MakeClientAccess(const ClientAccessFlags& flags, bool has_tls) {
+  const bool requires_certificate = flags.tls_client_auth == "require";
+  if (!has_tls && (requires_certificate || !flags.api_keys.empty())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(requires_certificate ? "--tls-client-auth require" : "--api-keys",
+                     " needs TLS, without which everybody on the way could read and change what clients send: give "
+                     "--tls-cert, --tls-key and --tls-ca as well"));
+  }
+  ClientAccess access;
+  access.guard.rules = {.port = rpc::Port::kClients,
+                        .requires_key = !flags.api_keys.empty(),
+                        .requires_certificate = requires_certificate};
+  if (!access.guard.rules.requires_key) return access;
+  BATON_ASSIGN_OR_RETURN(access.keys, router::ApiKeys::Create(flags.api_keys));
+  access.guard.knows_key = [keys = access.keys.get()](std::string_view key) { return keys->TenantOf(key).has_value(); };
+  return access;
+}
+
 absl::Status Run(const RouterCommandFlags& flags) {
+  BATON_ASSIGN_OR_RETURN(const auto credentials, LoadCredentials(flags.listen.tls, {rpc::Role::kRouter}));
+  BATON_ASSIGN_OR_RETURN(const ClientAccess access, MakeClientAccess(flags.router.access, credentials != nullptr));
   AdminPort admin_port(flags.admin, flags.listen.bind, flags.listen.AdminPort(), "router");
   BATON_ASSIGN_OR_RETURN(const router::ServedModel model, LoadServedModel(flags.model, flags.served_model_name));
   admin_port.SetBuildInfo({.model = model.name});
@@ -77,6 +107,9 @@ absl::Status Run(const RouterCommandFlags& flags) {
   options.max_queued_jobs = flags.router.max_queued_jobs;
   options.placing.local_prefill_tokens = flags.router.local_prefill_tokens;
   options.placing.ttft_target_ms = flags.router.ttft_target_ms;
+  options.worker_silence_ms = flags.router.worker_silence_ms;
+  options.tenant_buckets = {.tokens_per_second = flags.router.tenant_tokens_per_second,
+                            .burst_tokens = flags.router.tenant_burst_tokens};
   rpc::EventQueue events;
   router::RouterLoop loop(options, MonotonicClock(), SystemRandom(), events);
   telemetry->Observe(loop);
@@ -89,7 +122,8 @@ absl::Status Run(const RouterCommandFlags& flags) {
                                         .work = work,
                                         .events = events,
                                         .observers = telemetry->observers(),
-                                        .tracer = telemetry->tracer()});
+                                        .tracer = telemetry->tracer(),
+                                        .api_keys = access.keys.get()});
   router::AdminService admin({.model = model.name, .admin = admin_port.address()}, MonotonicClock(), loop);
   rpc::ServingState serving;
   BATON_ASSIGN_OR_RETURN(rpc::GrpcServer server,
@@ -101,13 +135,16 @@ absl::Status Run(const RouterCommandFlags& flags) {
                                                .live_names = {v1::AdminService::service_full_name()},
                                                .serving = &serving,
                                                .max_receive_bytes = kMaxMessageBytes,
-                                               .clients = rpc::ClientCaps()}));
+                                               .clients = rpc::ClientCaps(),
+                                               .credentials = credentials.get(),
+                                               .guard = access.guard}));
   // The loop runs as long as the cluster server, and clients are served until then.
   router::ClusterServer cluster({.bind = flags.listen.bind,
                                  .port = flags.listen.ClusterPort(),
                                  .members = {.model = model.name,
                                              .vocab_size = model.config.vocab_size,
-                                             .on_serving = [&serving](bool can_serve) { serving.Set(can_serve); }}},
+                                             .on_serving = [&serving](bool can_serve) { serving.Set(can_serve); }},
+                                 .credentials = credentials.get()},
                                 MonotonicClock(), SystemRandom(), loop, events);
   const absl::Cleanup stop_clients = [&server, &generation] {
     server.gate.reset();

@@ -9,6 +9,7 @@
 #include "cli/forwarded_options.h"
 #include "cli/options.h"
 #include "cli/process.h"
+#include "cli/security_flags.h"
 #include "cli/supervisor.h"
 #include "common/log.h"
 #include "common/status.h"
@@ -67,12 +68,23 @@ absl::StatusOr<SupervisorOptions> MakeOptions(const CLI::App& serve, const Serve
   return options;
 }
 
+// `credentials` outlives the supervisor.
+absl::StatusOr<SupervisorOptions> Prepare(const CLI::App& serve, const ServeFlags& flags,
+                                          std::unique_ptr<rpc::Credentials>& credentials) {
+  // Its children check that the certificate carries their roles.
+  BATON_ASSIGN_OR_RETURN(credentials, LoadCredentials(flags.listen.tls, {rpc::Role::kRouter}));
+  BATON_ASSIGN_OR_RETURN(SupervisorOptions options, MakeOptions(serve, flags));
+  options.credentials = credentials.get();
+  return options;
+}
+
 int Serve(const CLI::App& command, const ServeFlags& flags) {
   if (flags.mixed == 0 && (flags.prefill == 0 || flags.decode == 0)) {
     PrintError(absl::InvalidArgumentError("serve needs --prefill and --decode workers, or --mixed ones"));
     return kExitUsage;
   }
-  absl::StatusOr<SupervisorOptions> options = MakeOptions(command, flags);
+  std::unique_ptr<rpc::Credentials> credentials;
+  absl::StatusOr<SupervisorOptions> options = Prepare(command, flags, credentials);
   if (!options.ok()) {
     PrintError(options.status());
     return kExitFailed;

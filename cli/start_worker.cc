@@ -13,6 +13,7 @@
 #include "decode_worker/decode_phase.h"
 #include "engine/core_arbiter.h"
 #include "engine/cpu_model.h"
+#include "kvtransfer/test_transfer_faults.h"
 #include "prefill_worker/prefill_phase.h"
 
 namespace baton::cli {
@@ -65,12 +66,29 @@ absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWork
   return absl::OkStatus();
 }
 
-absl::Status AllocateKvMemory(const WorkerFlags& worker_flags, worker::WorkerParts& parts) {
+// UCX neither encrypts nor authenticates what it sends over TCP. The workers of one supervisor share memory.
+absl::StatusOr<kvtransfer::TransportKind> ChooseTransport(const WorkerFlags& flags) {
+  BATON_ASSIGN_OR_RETURN(const kvtransfer::TransportKind kind, kvtransfer::ParseTransportKind(flags.engine.transport));
+  if (!flags.listen.tls.is_on() || flags.engine.insecure_kv_transport) return kind;
+  if (kind == kvtransfer::TransportKind::kTcp) {
+    return absl::InvalidArgumentError(
+        "--transport tcp sends KV in plain text, which TLS does not cover: use --transport grpc, or allow it with "
+        "--insecure-kv-transport");
+  }
+  if (kind != kvtransfer::TransportKind::kAuto) return kind;
+  return flags.supervised ? kvtransfer::TransportKind::kShm : kvtransfer::TransportKind::kGrpc;
+}
+
+absl::Status AllocateKvMemory(const WorkerFlags& worker_flags, rpc::Credentials* credentials,
+                              worker::WorkerParts& parts) {
   const EngineFlags& flags = worker_flags.engine;
   kvtransfer::TransportOptions transport{.bind = worker_flags.listen.bind,
-                                         .tcp_ports = ParsePortRange(worker_flags.transfer_ports)};
-  BATON_ASSIGN_OR_RETURN(transport.kind, kvtransfer::ParseTransportKind(flags.transport));
+                                         .advertise = worker_flags.advertise,
+                                         .tcp_ports = ParsePortRange(worker_flags.transfer_ports),
+                                         .credentials = credentials};
+  BATON_ASSIGN_OR_RETURN(transport.kind, ChooseTransport(worker_flags));
   BATON_ASSIGN_OR_RETURN(parts.transport, kvtransfer::MakeTransport(transport));
+  BATON_ASSIGN_OR_RETURN(parts.transport, kvtransfer::WithTestTransferFaults(std::move(parts.transport)));
   const KvLayout layout = parts.runner->kv_layout();
   const uint64_t block_bytes = layout.block_bytes();
   const uint64_t blocks = layout.BlocksIn(ParseByteSize(flags.kv_memory));
@@ -87,14 +105,14 @@ absl::Status AllocateKvMemory(const WorkerFlags& worker_flags, worker::WorkerPar
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(pb::WorkerRole role, WorkerFlags flags,
-                                                                   AdminPort& admin) {
+                                                                   AdminPort& admin, rpc::Credentials* credentials) {
   const TimeNs begin = MonotonicClock().Now();
   if (flags.engine.chunk_tokens == 0) {
     flags.engine.chunk_tokens = Decodes(role) ? kDecodingWorkerChunkTokens : kPrefillWorkerChunkTokens;
   }
   LoadedWorker loaded;
   BATON_RETURN_IF_ERROR(LoadModel(role, flags, loaded));
-  BATON_RETURN_IF_ERROR(AllocateKvMemory(flags, loaded.parts));
+  BATON_RETURN_IF_ERROR(AllocateKvMemory(flags, credentials, loaded.parts));
   admin.SetBuildInfo({.model = loaded.model,
                       .numerics = flags.engine.numerics,
                       .transport = std::string(loaded.parts.transport->name())});
@@ -110,7 +128,8 @@ absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(pb::WorkerRol
                                                                   .eos_ids = loaded.eos_ids,
                                                                   .prefix_cache = !flags.engine.no_prefix_cache},
                                                        .advertise = flags.advertise,
-                                                       .admin = admin.address()},
+                                                       .admin = admin.address(),
+                                                       .credentials = credentials},
                                                       std::move(loaded.parts), MakePhases(role)));
   spdlog::info("started in {:.2f} s: {:.1f} MiB resident besides mapped files, of weights {:.1f}; a KV pool of {:.1f}",
                static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond, Mib(ResidentBytesBesidesFiles()),

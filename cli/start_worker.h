@@ -30,9 +30,10 @@ struct WorkerFlags {
   int core_arbiter_fd = -1;
 };
 
-// Loads the model and starts to serve. The router learns where `admin` listens, whose metrics name the build.
+// Loads the model and starts to serve. The router learns where `admin` listens, whose metrics name the build. Null
+// `credentials`: plain text; others outlive the worker.
 absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(internal::v1::WorkerRole role, WorkerFlags flags,
-                                                                   AdminPort& admin);
+                                                                   AdminPort& admin, rpc::Credentials* credentials);
 
 }  // namespace baton::cli
 

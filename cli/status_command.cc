@@ -5,12 +5,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "baton/v1/admin.grpc.pb.h"
-#include "cli/options.h"
 #include "cli/process.h"
-#include "common/rpc/channel_cache.h"
+#include "cli/router_channel.h"
 #include "common/rpc/client_error.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
@@ -23,7 +24,7 @@ constexpr std::chrono::seconds kTimeout{5};
 using Json = nlohmann::ordered_json;
 
 struct StatusFlags {
-  std::string target;
+  TargetFlags router;
   bool json = false;
 };
 
@@ -33,6 +34,8 @@ Json WorkerJson(const v1::WorkerStatus& worker) {
           {"address", worker.address()},
           {"admin", worker.admin().empty() ? Json() : Json(worker.admin())},
           {"state", worker.state()},
+          {"trouble", worker.trouble().empty() ? Json() : Json(worker.trouble())},
+          {"bad_partners", Json(std::vector<std::string>(worker.bad_partners().begin(), worker.bad_partners().end()))},
           {"model", worker.model()},
           {"group", worker.group()},
           {"partners", worker.partners()},
@@ -70,6 +73,16 @@ Json StatusJson(const v1::GetStatusResponse& status) {
   return json;
 }
 
+std::string StateText(const v1::WorkerStatus& worker) {
+  return worker.trouble().empty() ? worker.state() : worker.state() + " (" + worker.trouble() + ")";
+}
+
+// Where hand-offs fail.
+std::string BadPartnersText(const v1::WorkerStatus& worker) {
+  if (worker.bad_partners().empty()) return "";
+  return ", hand-offs fail with " + absl::StrJoin(worker.bad_partners(), " ");
+}
+
 std::string PartnerText(const v1::WorkerStatus& worker) {
   if (worker.partners() == 0) return "none: " + worker.no_partner();
   if (worker.role() == "mixed") return "itself";
@@ -84,9 +97,9 @@ void PrintWorkers(const v1::GetStatusResponse& status) {
   for (const v1::WorkerStatus& worker : status.workers()) {
     groups[worker.group()] = worker.fingerprint();
     std::cout << absl::StreamFormat("%-8s %8d %-22s %-9s %-5s %8d %8d %8d %8d  %s\n", worker.role(), worker.pid(),
-                                    worker.address(), worker.state(), worker.group(), worker.free_blocks(),
+                                    worker.address(), StateText(worker), worker.group(), worker.free_blocks(),
                                     worker.used_blocks(), worker.cached_blocks(), worker.running(),
-                                    PartnerText(worker));
+                                    PartnerText(worker) + BadPartnersText(worker));
   }
   for (const auto& [name, fingerprint] : groups) std::cout << "group " << name << ": " << fingerprint << '\n';
 }
@@ -104,23 +117,23 @@ void PrintStatus(const v1::GetStatusResponse& status, const std::string& target)
   }
 }
 
-absl::StatusOr<v1::GetStatusResponse> GetStatus(const std::string& target) {
-  const auto stub = v1::AdminService::NewStub(
-      grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), rpc::ClientChannelArguments()));
+absl::StatusOr<v1::GetStatusResponse> GetStatus(const TargetFlags& router) {
+  BATON_ASSIGN_OR_RETURN(const auto channel, OpenChannel(router));
+  const auto stub = v1::AdminService::NewStub(channel);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kTimeout);
   v1::GetStatusResponse response;
   const grpc::Status status = stub->GetStatus(&context, {}, &response);
-  if (!status.ok()) return rpc::ExplainRouterError(context, status, target);
+  if (!status.ok()) return rpc::ExplainRouterError(context, status, router.target);
   return response;
 }
 
 absl::Status Status(const StatusFlags& flags) {
-  BATON_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, GetStatus(flags.target));
+  BATON_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, GetStatus(flags.router));
   if (flags.json) {
     std::cout << StatusJson(status).dump() << std::endl;
   } else {
-    PrintStatus(status, flags.target);
+    PrintStatus(status, flags.router.target);
   }
   return absl::OkStatus();
 }
@@ -130,7 +143,7 @@ absl::Status Status(const StatusFlags& flags) {
 void AddStatusCommand(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<StatusFlags>();
   CLI::App* command = app.add_subcommand("status", "shows the workers of a running router");
-  AddTargetFlag(*command, flags->target);
+  AddTargetFlags(*command, flags->router);
   command->add_flag("--json", flags->json);
   command->callback([flags, &exit_code] { exit_code = Report(Status(*flags)); });
 }

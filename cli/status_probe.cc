@@ -22,9 +22,16 @@ struct StatusProbe::Call {
   absl::Notification done;
 };
 
-StatusProbe::StatusProbe(const std::string& target)
-    : stub_(v1::AdminService::NewStub(
-          grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), rpc::ClientChannelArguments()))) {}
+StatusProbe::StatusProbe(std::string target, rpc::Credentials* credentials)
+    : target_(std::move(target)), credentials_(credentials) {
+  Connect();
+}
+
+void StatusProbe::Connect() {
+  generation_ = credentials_ == nullptr ? 0 : credentials_->generation();
+  stub_ = v1::AdminService::NewStub(grpc::CreateCustomChannel(
+      target_, rpc::ChannelCredentialsOf(credentials_, rpc::Peer::kRouter), rpc::ClientChannelArguments()));
+}
 
 StatusProbe::~StatusProbe() {
   if (call_ == nullptr) return;
@@ -43,6 +50,7 @@ void StatusProbe::Poll(int64_t interval_ms) {
   const TimeNs now = MonotonicClock().Now();
   if (now < next_ask_) return;
   next_ask_ = After(now, interval_ms);
+  if (credentials_ != nullptr && credentials_->generation() != generation_) Connect();
   call_ = std::make_unique<Call>();
   call_->context.set_deadline(std::chrono::system_clock::now() + kAnswerTimeout);
   stub_->async()->GetStatus(&call_->context, &call_->request, &call_->response,

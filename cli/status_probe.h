@@ -4,19 +4,22 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "baton/v1/admin.grpc.pb.h"
 #include "common/clock.h"
+#include "common/rpc/credentials.h"
 
 namespace baton::cli {
 
 // Used by one thread.
 class StatusProbe {
  public:
-  explicit StatusProbe(const std::string& target);
+  // Null `credentials`: plain text; others outlive the probe.
+  explicit StatusProbe(std::string target, rpc::Credentials* credentials = nullptr);
   ~StatusProbe();
   StatusProbe(const StatusProbe&) = delete;
   StatusProbe& operator=(const StatusProbe&) = delete;
@@ -33,7 +36,13 @@ class StatusProbe {
  private:
   struct Call;
 
-  const std::unique_ptr<v1::AdminService::Stub> stub_;
+  // New certificates need a new channel.
+  void Connect();
+
+  const std::string target_;
+  rpc::Credentials* const credentials_;
+  int64_t generation_ = 0;
+  std::unique_ptr<v1::AdminService::Stub> stub_;
   std::unique_ptr<Call> call_;
   TimeNs next_ask_ = 0;
   bool has_result_ = false;

@@ -126,7 +126,7 @@ void Supervisor::OnReady(Slot& slot, ReadyAddresses addresses) {
   slot.policy.OnReady();
   if (slot.index >= 0) return;
   router_ = std::move(addresses);
-  probe_.emplace(router_.grpc);
+  probe_.emplace(router_.grpc, options_.credentials);
 }
 
 absl::Status Supervisor::Launch(Slot& slot) {

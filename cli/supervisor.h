@@ -11,6 +11,7 @@
 #include "cli/restart_policy.h"
 #include "cli/status_probe.h"
 #include "common/clock.h"
+#include "common/rpc/credentials.h"
 
 namespace baton::cli {
 
@@ -36,6 +37,8 @@ struct SupervisorOptions {
   // What the children are told too.
   int64_t drain_timeout_ms = 0;
   std::vector<WorkerCommand> workers;
+  // With these the supervisor itself asks the router for its status. Null: plain text. They outlive the supervisor.
+  rpc::Credentials* credentials = nullptr;
 };
 
 // Carries out what the RestartPolicy of each child decides. Only the main thread may use it.

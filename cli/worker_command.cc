@@ -7,8 +7,10 @@
 #include "cli/admin_port.h"
 #include "cli/options.h"
 #include "cli/process.h"
+#include "cli/security_flags.h"
 #include "cli/start_worker.h"
 #include "common/log.h"
+#include "common/own_fault.h"
 #include "common/status.h"
 
 namespace baton::cli {
@@ -26,10 +28,17 @@ bool AwaitMembership(const worker::WorkerProcess& worker) {
   return true;
 }
 
+rpc::Role CertificateRole(pb::WorkerRole role) {
+  return role == pb::WORKER_ROLE_PREFILL  ? rpc::Role::kPrefillWorker
+         : role == pb::WORKER_ROLE_DECODE ? rpc::Role::kDecodeWorker
+                                          : rpc::Role::kMixedWorker;
+}
+
 absl::Status Run(pb::WorkerRole role, const std::string& role_name, const WorkerFlags& flags) {
+  BATON_ASSIGN_OR_RETURN(const auto credentials, LoadCredentials(flags.listen.tls, {CertificateRole(role)}));
   AdminPort admin(flags.admin, flags.listen.bind, 0, role_name);
   BATON_RETURN_IF_ERROR(admin.Start());
-  BATON_ASSIGN_OR_RETURN(const auto worker, StartWorker(role, flags, admin));
+  BATON_ASSIGN_OR_RETURN(const auto worker, StartWorker(role, flags, admin, credentials.get()));
   // Its probes and sources are the worker's.
   const absl::Cleanup stop_admin = [&admin] { admin.Stop(); };
   admin.AddSources(worker->metrics());
@@ -74,6 +83,7 @@ void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
   command->add_option("--core-arbiter-fd", flags->core_arbiter_fd)->group(kInternalGroup);
   command->callback([flags, role, &exit_code] {
     HandleSignals();
+    WatchForFaults();
     InitLogging(role.command, flags->listen.log_level, ParseLogFormat(flags->listen.log_format));
     exit_code = Report(Run(role.role, role.name, *flags));
   });

@@ -30,7 +30,7 @@ file(CREATE_LINK ${CMAKE_SOURCE_DIR}/scripts ${CMAKE_BINARY_DIR}/${scripts_dir} 
 install(SCRIPT cmake/install_units.cmake)
 
 set(doc_dir share/doc/baton)
-install(FILES LICENSE README.md ARCHITECTURE.md cmake/copyright DESTINATION ${doc_dir})
+install(FILES LICENSE README.md ARCHITECTURE.md SECURITY.md cmake/copyright DESTINATION ${doc_dir})
 install(DIRECTORY docs DESTINATION ${doc_dir})
 install(DIRECTORY proto/baton/v1 DESTINATION ${doc_dir}/proto/baton)
 file(GLOB ucx_license ${BATON_DEPS_DIR}/ucx/*.dist-info/licenses/LICENSE)

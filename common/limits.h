@@ -19,6 +19,10 @@ inline constexpr int kMaxStopTokenIds = 64;
 inline constexpr int kMaxLogprobs = 20;
 inline constexpr int kMaxOutputTokens = 1 << 20;
 inline constexpr int kMaxTopK = 1 << 20;
+inline constexpr size_t kMaxTenantBytes = 128;
+inline constexpr size_t kMaxApiKeyBytes = 256;
+// In the file of --api-keys.
+inline constexpr size_t kMaxApiKeys = 4096;
 
 // The router.
 inline constexpr int kMaxQueuedJobs = 1024;
@@ -60,9 +64,13 @@ inline constexpr int kMaxGrpcThreads = 64;
 // A worker.
 inline constexpr int kMaxSequences = 1024;
 inline constexpr int kMaxPendingJobs = 1024;
+// A worker sends heartbeats ten times a second. The router gives one up from which it has heard nothing for so long.
+inline constexpr int kWorkerSilenceMs = 1'500;
 // The router gives a worker up whose engine has been in one step for longer than this, and the worker itself does not
 // join.
 inline constexpr int64_t kEngineStallMs = 30'000;
+// A worker tells the router this often who holds its KV blocks.
+inline constexpr int64_t kBlockReportMs = 5'000;
 inline constexpr size_t kMaxMailboxEvents = 1u << 16;
 
 }  // namespace baton

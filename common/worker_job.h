@@ -27,8 +27,20 @@ struct WorkerJob {
   // A time on this process's clock.
   TimeNs deadline = kNever;
   bool want_kv_digest = false;
+  // How many outputs of this attempt each worker computes in steps of their own: its worker may have died of the job.
+  int32_t alone_outputs = 0;
   // What the worker does belongs to this trace.
   TraceHeaders trace;
+};
+
+// A running attempt is to be handed over to the next attempt of its choice, at another worker.
+struct HandOver {
+  // Its attempt is 0 where the hand-over is taken back: the running attempt goes on.
+  JobKey next;
+  // The next attempt's.
+  Id128 secret;
+
+  bool is_taken_back() const { return next.attempt == 0; }
 };
 
 // A worker's loop sends through this what the router must learn. Only the loop's thread calls it; it must not block.

@@ -36,6 +36,7 @@ struct WorkerUpdate {
     kStarted,      // P: licensed, blocks reserved, computing. D: reserved (with `cached_tokens`)
     kKvCommitted,  // D: the prompt's KV is verified and in place; the report's part about the hand-off
     kToken,        // the last one carries its finish
+    kFrozen,       // D: stopped behind `token`, its last; the KV is served to the next attempt. `kv_digest` as below
     kFinished,     // `report`, and `kv_digest` when asked for
   };
   Kind kind = Kind::kStarted;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/test_leak.h"
 
 namespace baton::decode_worker {
 namespace {
@@ -22,11 +23,13 @@ DecodeCore::DecodeCore(const DecodeOptions& options, worker::WorkerCore& worker,
     : clock_(worker.clock()),
       engine_(worker.engine()),
       fetcher_(worker.fetcher()),
+      kv_server_(worker.kv_server()),
       max_sequences_(worker.options().engine.max_sequences),
       headroom_blocks_(options.leaves_room_for_prompt ? HeadroomBlocks(worker) : 0),
       updates_(updates) {
   worker.AddPhase(*this);
   worker.SetReceiver(*this);
+  kv_server_.AddOwner(*this);
 }
 
 void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
@@ -73,7 +76,9 @@ absl::StatusOr<engine::SequenceId> DecodeCore::Admit(const WorkerJob& job, bool 
                           .emitted = job.emitted,
                           .sampling = job.sampling,
                           .tenant = job.tenant,
-                          .pulls_prompt = pulls_prompt},
+                          .pulls_prompt = pulls_prompt,
+                          .alone_outputs = job.alone_outputs,
+                          .job = job.key},
                          load.used_blocks == 0 ? 0 : headroom_blocks_);
 }
 
@@ -112,14 +117,76 @@ void DecodeCore::OnFetchFailed(const kvtransfer::FetchFailed& failed) {
 
 void DecodeCore::OnCancel(const JobKey& key, const absl::Status& why) {
   const auto it = jobs_.find(key);
-  if (it == jobs_.end() || it->second.state == State::kAbandoned) return;
-  EndCall(key, it->second.job.deadline, why);
-  if (it->second.state == State::kFetching) {
-    it->second.state = State::kAbandoned;
-    fetcher_.Cancel(key, why);
-  } else {
-    Forget(key);
+  if (it == jobs_.end()) return;
+  Job& job = it->second;
+  if (job.state == State::kAbandoned || job.frozen.call_ended) return;
+  EndCall(key, job.job.deadline, why);
+  switch (job.state) {
+    case State::kFetching:
+      job.state = State::kAbandoned;
+      return fetcher_.Cancel(key, why);
+    case State::kFrozen:
+      job.frozen.call_ended = true;
+      kv_server_.Cancel(job.hand_over->next, why);
+      return kv_server_.Settle();
+    default:
+      return Forget(key);
   }
+}
+
+void DecodeCore::OnHandOver(const JobKey& key, const HandOver& hand_over) {
+  const auto it = jobs_.find(key);
+  if (it == jobs_.end()) return;
+  if (hand_over.is_taken_back()) return TakeBack(it->second);
+  if (it->second.state == State::kRunning) it->second.hand_over = hand_over;
+}
+
+void DecodeCore::TakeBack(Job& job) {
+  if (job.state == State::kFrozen) {
+    // Nobody else knows the secret yet, so nobody reads.
+    if (job.frozen.licensed || job.frozen.call_ended) return;
+    const JobKey next = job.hand_over->next;
+    handed_over_.erase(next);
+    job.state = State::kRunning;
+    engine_.Thaw(job.sequence);
+    kv_server_.Cancel(next, absl::CancelledError("the job goes on where it was"));
+    kv_server_.Settle();
+  }
+  job.hand_over.reset();
+}
+
+// The sequence stands between two steps, and `last` is its latest token.
+void DecodeCore::Freeze(Job& job, const OutputToken& last) {
+  const HandOver& hand_over = *job.hand_over;
+  const absl::Status offered = kv_server_.Offer(hand_over.next, hand_over.secret, job.job.deadline, /*solo=*/false);
+  if (offered.ok()) {
+    job.state = State::kFrozen;
+    job.frozen = {.blocks = engine_.Freeze(job.sequence), .last = last};
+    handed_over_.emplace(hand_over.next, job.job.key);
+    updates_.Update(job.job.key, {.kind = WorkerUpdate::Kind::kFrozen, .token = last, .kv_digest = job.kv_digest});
+  }
+  kv_server_.Settle();
+}
+
+void DecodeCore::OnLicence(const JobKey& key, int32_t first_block) {
+  Frozen& frozen = JobOf(key).frozen;
+  frozen.licensed = true;
+  const int32_t count = static_cast<int32_t>(frozen.blocks.size());
+  kv_server_.Announce(key, frozen.blocks, first_block, count);
+  kv_server_.Complete(key, {.block_count = count, .first = frozen.last});
+}
+
+void DecodeCore::OnRevoke(const JobKey& key, const absl::Status& why) {
+  Job& job = JobOf(key);
+  if (!std::exchange(job.frozen.call_ended, true)) EndCall(job.job.key, job.job.deadline, why);
+  // With a licence, OnRelease follows.
+  if (!job.frozen.licensed) Forget(job.job.key);
+}
+
+void DecodeCore::OnRelease(const JobKey& key) {
+  const Job& job = JobOf(key);
+  if (!job.frozen.call_ended) EndCall(job.job.key, job.job.deadline, absl::OkStatus());
+  Forget(job.job.key);
 }
 
 bool DecodeCore::OnStepEvent(const engine::StepEvent& event) {
@@ -130,8 +197,19 @@ bool DecodeCore::OnStepEvent(const engine::StepEvent& event) {
   if (!event.token) return true;
   // Only a local prefill samples index 0 here; the next step would write into the prompt's last block.
   if (event.token->index == 0 && job.job.want_kv_digest) job.kv_digest = engine_.PromptDigest(job.sequence).ToHex();
+  const bool freezes = job.hand_over.has_value() && !event.token->is_last();
   OnToken(job, *event.token);
+  if (freezes) Freeze(job, *event.token);
   return true;
+}
+
+worker::Holding DecodeCore::HoldingOf(const engine::HeldBlocks& held) const {
+  const Job& job = jobs_.at(by_sequence_.at(held.sequence));
+  const BlockHold hold = job.state == State::kFetching    ? BlockHold::kPulling
+                         : job.state == State::kAbandoned ? BlockHold::kQuarantined
+                         : job.state == State::kFrozen    ? BlockHold::kForReader
+                                                          : worker::HoldOf(held.state);
+  return {.hold = hold, .since = job.started};
 }
 
 void DecodeCore::OnToken(Job& job, const OutputToken& token) {
@@ -167,9 +245,11 @@ void DecodeCore::EndCall(const JobKey& key, TimeNs deadline, const absl::Status&
 }
 
 void DecodeCore::Forget(const JobKey& key) {
+  if (TestLeak("job")) return;
   const auto it = jobs_.find(key);
+  if (it->second.state == State::kFrozen) handed_over_.erase(it->second.hand_over->next);
   by_sequence_.erase(it->second.sequence);
-  engine_.Release(it->second.sequence);
+  if (!TestLeak("sequence")) engine_.Release(it->second.sequence);
   jobs_.erase(it);
 }
 

@@ -13,14 +13,25 @@
 //   kAbandoned | OnCommitted, OnFetchFailed   | gone       | release: only now nothing writes the blocks any more
 //   kRunning   | a token                      | kRunning   | Update(kToken)
 //   kRunning   | the last token               | gone       | Update(kToken), Update(kFinished), End(OK), release
+//   kRunning   | OnHandOver                   | kRunning   | (kept for the next token)
+//   kRunning   | a token but the last, with a | kFrozen    | Update(kToken), KvServer::Offer, Engine::Freeze,
+//              | hand-over                    |            | Update(kFrozen)
+//   kRunning   | likewise, Offer is refused   | kRunning   | Update(kToken) (tried again at the next token)
 //   kRunning   | OnCancel, deadline           | gone       | End(status), release
+//   kFrozen    | OnHandOver that takes it back| kRunning   | KvServer::Cancel, Engine::Thaw
+//   kFrozen    | OnLicence                    | kFrozen    | KvServer::Announce of all blocks, KvServer::Complete
+//   kFrozen    | OnRelease                    | gone       | End(OK), release
+//   kFrozen    | OnRevoke without a licence   | gone       | End(status), release
+//   kFrozen    | OnCancel, deadline           | kFrozen    | End(status), KvServer::Cancel; a reader may still read
 #ifndef BATON_DECODE_WORKER_DECODE_CORE_H_
 #define BATON_DECODE_WORKER_DECODE_CORE_H_
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -29,6 +40,7 @@
 #include "engine/engine.h"
 #include "kvtransfer/kv_sink.h"
 #include "worker/kv_fetcher.h"
+#include "worker/kv_server.h"
 #include "worker/worker_core.h"
 
 namespace baton::decode_worker {
@@ -46,19 +58,30 @@ struct DecodeSource {
   Incarnation prefill_incarnation;
 };
 
-class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver {
+class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver, public worker::KvOwner {
  public:
-  // Adds itself to `worker` as a phase and as the receiver of what is fetched. Both references outlive the core.
+  // Adds itself to `worker` as a phase, as the receiver of what is fetched, and as an owner of blocks that are served.
+  // Both references outlive the core.
   DecodeCore(const DecodeOptions& options, worker::WorkerCore& worker, UpdateSink& updates);
 
   // Ends the call at once, through the UpdateSink, when the job is refused.
   void OnDecode(WorkerJob job, const DecodeSource& source);
   void OnCancel(const JobKey& key, const absl::Status& why);
+  // Ignored for a job that does not decode here: its end is on the way.
+  void OnHandOver(const JobKey& key, const HandOver& hand_over);
   void OnCommitted(const kvtransfer::Committed& committed) override;
   void OnFetchFailed(const kvtransfer::FetchFailed& failed) override;
 
+  // Whether the attempt goes on elsewhere, with KV that is read here.
+  bool Serves(const JobKey& key) const override { return handed_over_.contains(key); }
+  void OnLicence(const JobKey& key, int32_t first_block) override;
+  void OnRevoke(const JobKey& key, const absl::Status& why) override;
+  void OnRelease(const JobKey& key) override;
+  void OnSettled() override {}
+
   bool OnStepEvent(const engine::StepEvent& event) override;
   bool Owns(engine::SequenceId sequence) const override { return by_sequence_.contains(sequence); }
+  worker::Holding HoldingOf(const engine::HeldBlocks& held) const override;
   void OnTimer() override;
   TimeNs NextTimer() const override;
 
@@ -67,7 +90,14 @@ class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver {
   int32_t job_count() const { return static_cast<int32_t>(jobs_.size()); }
 
  private:
-  enum class State : uint8_t { kFetching, kAbandoned, kRunning };
+  enum class State : uint8_t { kFetching, kAbandoned, kRunning, kFrozen };
+  // What goes to the worker that goes on.
+  struct Frozen {
+    std::vector<BlockId> blocks;
+    OutputToken last;
+    bool licensed = false;
+    bool call_ended = false;
+  };
   struct Job {
     WorkerJob job;
     State state = State::kFetching;
@@ -76,24 +106,34 @@ class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver {
     TimeNs running_since = 0;
     std::string kv_digest;
     WorkerReport report;
+    // What the router has asked for.
+    std::optional<HandOver> hand_over;
+    // In kFrozen.
+    Frozen frozen;
   };
 
   absl::StatusOr<engine::SequenceId> Admit(const WorkerJob& job, bool pulls_prompt);
   // Streams the token; the last one ends the job, which must not be used afterwards.
   void OnToken(Job& job, const OutputToken& token);
   void FinishJob(Job& job);
+  void Freeze(Job& job, const OutputToken& last);
+  void TakeBack(Job& job);
+  Job& JobOf(const JobKey& next) { return jobs_.at(handed_over_.at(next)); }
   void EndCall(const JobKey& key, TimeNs deadline, const absl::Status& status);
   void Forget(const JobKey& key);
 
   const Clock& clock_;
   engine::Engine& engine_;
   worker::KvFetcher& fetcher_;
+  worker::KvServer& kv_server_;
   // Jobs at once, whatever their state.
   const int32_t max_sequences_;
   const int32_t headroom_blocks_;
   UpdateSink& updates_;
   absl::flat_hash_map<JobKey, Job> jobs_;
   absl::flat_hash_map<engine::SequenceId, JobKey> by_sequence_;
+  // The jobs in kFrozen, by the attempt that goes on.
+  absl::flat_hash_map<JobKey, JobKey> handed_over_;
   // Deadlines of the jobs whose call is open.
   std::set<std::pair<TimeNs, JobKey>> deadlines_;
 };

@@ -1,5 +1,6 @@
 #include "decode_worker/decode_core.h"
 
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,13 @@ class DecodeCoreTest : public ::testing::Test {
   void ExpectEnd(uint64_t number, absl::StatusCode code) {
     ASSERT_EQ(Heard(number).ends.size(), 1u) << "job " << number;
     EXPECT_EQ(Heard(number).ends.front().code(), code) << Heard(number).ends.front();
+  }
+  BlockReport ReportThatAddsUp() {
+    const BlockReport report = worker_.core.Blocks();
+    int32_t blocks = report.free_blocks + report.cached_blocks;
+    for (const BlockHolder& holder : report.holders) blocks += holder.own_blocks;
+    EXPECT_EQ(blocks, worker_.pool.block_count());
+    return report;
   }
   // Token 0 as a prefill worker would send it, with the KV in place.
   void Commit(uint64_t number, OutputToken first) {
@@ -161,6 +169,37 @@ TEST_F(DecodeCoreTest, BlocksThatAFetchMayStillWriteStayUntilItHasEnded) {
   }
 }
 
+TEST_F(DecodeCoreTest, TheReportSaysWhoHoldsWhatForHowLongInTheMiddleOfWork) {
+  core_.OnDecode(Job(1, 40, 30), kRemote);
+  core_.OnDecode(Job(2, 40, 30), kRemote);
+  core_.OnCancel(Key(2), absl::CancelledError("client"));
+  worker_.clock.AdvanceMs(7);
+  core_.OnDecode(Job(3, 100, 30), kLocal);
+  worker_.clock.AdvanceMs(5);
+  worker_.RunOnce();
+  BlockReport report = ReportThatAddsUp();
+  EXPECT_THAT(report.holders, ElementsAre(BlockHolder{Key(1), BlockHold::kPulling, 3, 3, 12},
+                                          BlockHolder{Key(2), BlockHold::kQuarantined, 3, 3, 12},
+                                          BlockHolder{Key(3), BlockHold::kPrefilling, 7, 7, 5}));
+  Commit(1, {.index = 0, .token = 5});
+  core_.OnFetchFailed({.key = Key(2), .status = absl::CancelledError("client")});
+  for (int i = 0; i < 3; ++i) worker_.RunOnce();
+  report = ReportThatAddsUp();
+  EXPECT_THAT(report.holders, ElementsAre(BlockHolder{Key(1), BlockHold::kDecoding, 3, 3, 12},
+                                          BlockHolder{Key(3), BlockHold::kDecoding, 7, 7, 5}));
+  EXPECT_TRUE(worker_.RunUntilIdle());
+  report = ReportThatAddsUp();
+  EXPECT_TRUE(report.holders.empty());
+  EXPECT_GT(report.cached_blocks, 0);
+}
+
+TEST_F(DecodeCoreTest, ASequenceThatThePhaseDoesNotKnowIsUnowned) {
+  const auto sequence = worker_.core.engine().Reserve(
+      {.prompt = TestWorker::PromptOf(40), .sampling = {.max_tokens = 1}, .pulls_prompt = true, .job = Key(9)});
+  ASSERT_TRUE(sequence.ok()) << sequence.status();
+  EXPECT_THAT(ReportThatAddsUp().holders, ElementsAre(BlockHolder{Key(9), BlockHold::kUnowned, 3, 3, 0}));
+}
+
 TEST_F(DecodeCoreTest, ACancelledRunningJobGivesItsBlocksBackAtOnce) {
   core_.OnDecode(Job(1, 40, 30), kLocal);
   for (int i = 0; i < 3; ++i) worker_.RunOnce();
@@ -238,6 +277,7 @@ TEST_F(CrowdedDecodeCoreTest, NewJobsDoNotOvertakePreemptedOnes) {
   for (int round = 0; round < 100 && worker_.core.engine().Load().preempted == 0; ++round) worker_.RunOnce();
   ASSERT_EQ(worker_.core.engine().Load().preempted, 1);
   ASSERT_GE(worker_.core.engine().available_blocks(), 1) << "there is room for the next job";
+  EXPECT_EQ(ReportThatAddsUp().holders.at(1).hold, BlockHold::kPreempted);
   core_.OnDecode(Job(3, 10, 2), kLocal);
   ExpectEnd(3, absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(worker_.RunUntilIdle());
@@ -264,6 +304,176 @@ TEST_F(MixedDecodeCoreTest, ABusyMixedWorkerKeepsHalfOfItsPoolForPrompts) {
 TEST_F(MixedDecodeCoreTest, AnIdleMixedWorkerTakesAJobThatLeavesNoRoom) {
   core_.OnDecode(Job(1, 16 * 19, 2), kRemote);
   EXPECT_TRUE(Heard(1).started());
+}
+
+class HandOverTest : public DecodeCoreTest {
+ protected:
+  static constexpr kvtransfer::FetchStreamId kStream = 1;
+  static JobKey Next(uint64_t number) { return {.job = {.high = 1, .low = number}, .attempt = 2}; }
+
+  // The job has so many outputs when it is asked for, and is frozen behind the next one.
+  void FreezeJob(uint64_t number, int32_t prompt_tokens, int32_t outputs) {
+    core_.OnDecode(Job(number, prompt_tokens, 100), kLocal);
+    for (int32_t i = 0; i < outputs; ++i) worker_.RunOnce();
+    core_.OnHandOver(Key(number), {.next = Next(number), .secret = {}});
+    worker_.RunOnce();
+  }
+};
+
+TEST_F(HandOverTest, AJobIsFrozenBehindItsNextTokenAndServesItsKvToTheAttemptThatGoesOn) {
+  FreezeJob(1, 40, 3);
+  EXPECT_EQ(Heard(1).tokens.size(), 4u);
+  EXPECT_EQ(Heard(1).kinds.back(), Kind::kFrozen);
+  EXPECT_EQ(Heard(1).frozen.token.index, 3);
+  EXPECT_EQ(Heard(1).frozen.token.token, Heard(1).tokens.back());
+  EXPECT_FALSE(Heard(1).ended()) << "until the KV is let go";
+  EXPECT_FALSE(worker_.RunOnce()) << "a frozen job runs on";
+  worker_.OpenFetch(kStream, Next(1));
+  // 40 and three tokens: the last one's row has not run.
+  EXPECT_THAT(worker_.replies.blocks[kStream], ElementsAre(0, 1, 2));
+  EXPECT_EQ(worker_.replies.completed[kStream].block_count, 3);
+  EXPECT_EQ(worker_.replies.completed[kStream].first, Heard(1).frozen.token);
+  EXPECT_EQ(used_blocks(), 3);
+  worker_.ReleaseFetch(kStream);
+  ExpectEnd(1, absl::StatusCode::kOk);
+  EXPECT_EQ(used_blocks(), 0);
+  EXPECT_EQ(core_.job_count(), 0);
+}
+
+TEST_F(HandOverTest, TheBlockOfARowThatHasNotRunIsNotHandedOver) {
+  // 47 tokens and one output: the next output begins a block.
+  FreezeJob(1, 47, 1);
+  worker_.OpenFetch(kStream, Next(1));
+  EXPECT_THAT(worker_.replies.blocks[kStream], ElementsAre(0, 1, 2));
+}
+
+TEST_F(HandOverTest, TheJobGoesOnElsewhereWithTheSameTokens) {
+  const WorkerJob job = Job(1, 40, 30);
+  const std::vector<int32_t> expected = engine::FakeModelTokens({}, job.prompt, job.sampling, {});
+  core_.OnDecode(job, kLocal);
+  for (int i = 0; i < 3; ++i) worker_.RunOnce();
+  core_.OnHandOver(Key(1), {.next = Next(1), .secret = {}});
+  worker_.RunOnce();
+  worker_.OpenFetch(kStream, Next(1));
+  const kvtransfer::FetchComplete complete = worker_.replies.completed[kStream];
+  // Another attempt on this very worker reads the blocks, which are in its pool already.
+  WorkerJob next = job;
+  next.key = Next(1);
+  next.prompt.insert(next.prompt.end(), expected.begin(), expected.begin() + 3);
+  next.emitted = 3;
+  core_.OnDecode(next, kRemote);
+  const std::vector<BlockId>& to = worker_.fetcher.started.back().blocks;
+  const size_t bytes = worker_.pool.block_bytes();
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (worker_.replies.offsets[kStream].contains(static_cast<int32_t>(i))) {
+      std::memcpy(worker_.memory.data() + static_cast<size_t>(to[i]) * bytes,
+                  worker_.memory.data() + worker_.replies.offsets[kStream][static_cast<int32_t>(i)], bytes);
+    }
+  }
+  core_.OnCommitted({.key = Next(1), .first = complete.first});
+  worker_.ReleaseFetch(kStream);
+  EXPECT_TRUE(worker_.RunUntilIdle());
+  std::vector<int32_t> tokens = Heard(1).tokens;
+  const std::vector<int32_t>& more = worker_.updates[Next(1)].tokens;
+  ASSERT_FALSE(more.empty());
+  EXPECT_EQ(more.front(), tokens.back());
+  tokens.insert(tokens.end(), more.begin() + 1, more.end());
+  EXPECT_EQ(tokens, expected);
+}
+
+TEST_F(HandOverTest, AJobThatEndsWithItsNextTokenIsNotFrozen) {
+  core_.OnDecode(Job(1, 40, 4), kLocal);
+  for (int i = 0; i < 3; ++i) worker_.RunOnce();
+  core_.OnHandOver(Key(1), {.next = Next(1), .secret = {}});
+  EXPECT_TRUE(worker_.RunUntilIdle());
+  EXPECT_EQ(Heard(1).kinds.back(), Kind::kFinished);
+  ExpectEnd(1, absl::StatusCode::kOk);
+  core_.OnHandOver(Key(1), {.next = Next(1), .secret = {}});
+  EXPECT_EQ(worker_.core.kv_server().open_jobs(), 0);
+}
+
+TEST_F(HandOverTest, AJobWithoutItsKvIsNotHandedOver) {
+  core_.OnDecode(Job(1, 40, 4), kRemote);
+  core_.OnHandOver(Key(1), {.next = Next(1), .secret = {}});
+  Commit(1, {.index = 0, .token = 5});
+  EXPECT_TRUE(worker_.RunUntilIdle());
+  ExpectEnd(1, absl::StatusCode::kOk);
+}
+
+TEST_F(HandOverTest, AFreezeThatNobodyFetchesEndsTheCallInTime) {
+  FreezeJob(1, 40, 3);
+  worker_.clock.AdvanceMs(10'000);
+  EXPECT_TRUE(worker_.RunUntilIdle());
+  ASSERT_TRUE(Heard(1).ended());
+  EXPECT_FALSE(Heard(1).ends.front().ok());
+  EXPECT_EQ(used_blocks(), 0);
+}
+
+TEST_F(HandOverTest, ACancelledFreezeWithoutAReaderLetsGoAtOnce) {
+  FreezeJob(1, 40, 3);
+  core_.OnCancel(Key(1), absl::CancelledError("client"));
+  core_.OnCancel(Key(1), absl::CancelledError("again"));
+  ExpectEnd(1, absl::StatusCode::kCancelled);
+  EXPECT_EQ(used_blocks(), 0);
+  worker_.OpenFetch(kStream, Next(1));
+  EXPECT_TRUE(worker_.replies.closed.contains(kStream));
+}
+
+TEST_F(HandOverTest, ACancelledFreezeKeepsItsBlocksWhileAReaderMayRead) {
+  FreezeJob(1, 40, 3);
+  worker_.OpenFetch(kStream, Next(1));
+  core_.OnCancel(Key(1), absl::CancelledError("client"));
+  ExpectEnd(1, absl::StatusCode::kCancelled);
+  EXPECT_EQ(used_blocks(), 3);
+  worker_.ReleaseFetch(kStream);
+  EXPECT_EQ(used_blocks(), 0);
+  ExpectEnd(1, absl::StatusCode::kCancelled);
+}
+
+TEST_F(HandOverTest, AJobThatIsTakenBackGoesOnAndMayBeFrozenAgain) {
+  const WorkerJob job = Job(1, 40, 30);
+  core_.OnDecode(job, kLocal);
+  for (int i = 0; i < 3; ++i) worker_.RunOnce();
+  core_.OnHandOver(Key(1), {.next = Next(1), .secret = {}});
+  core_.OnHandOver(Key(1), {});
+  worker_.RunOnce();
+  EXPECT_EQ(Heard(1).kinds.back(), Kind::kToken) << "it was taken back before the freeze";
+  for (uint32_t attempt = 2; attempt <= 3; ++attempt) {
+    JobKey next = Next(1);
+    next.attempt = attempt;
+    core_.OnHandOver(Key(1), {.next = next, .secret = {}});
+    worker_.RunOnce();
+    EXPECT_EQ(Heard(1).kinds.back(), Kind::kFrozen);
+    core_.OnHandOver(Key(1), {});
+    worker_.OpenFetch(kStream + attempt, next);
+    EXPECT_TRUE(worker_.replies.closed.contains(kStream + attempt)) << "nobody may read it any more";
+  }
+  EXPECT_TRUE(worker_.RunUntilIdle());
+  EXPECT_EQ(Heard(1).tokens, engine::FakeModelTokens({}, job.prompt, job.sampling, {}));
+  ExpectEnd(1, absl::StatusCode::kOk);
+  EXPECT_EQ(used_blocks(), 0);
+}
+
+TEST_F(HandOverTest, TheDigestOfThePromptComesWithTheFreeze) {
+  WorkerJob job = Job(1, 40, 30);
+  job.want_kv_digest = true;
+  core_.OnDecode(job, kLocal);
+  for (int i = 0; i < 3; ++i) worker_.RunOnce();
+  core_.OnHandOver(Key(1), {.next = Next(1), .secret = {}});
+  worker_.RunOnce();
+  EXPECT_EQ(Heard(1).frozen.kv_digest.size(), 32u);
+}
+
+TEST_F(DecodeCoreTest, ASuspectBeginsToDecodeInAStepOfItsOwn) {
+  WorkerJob suspect = Job(1, 40, 5);
+  suspect.alone_outputs = 2;
+  core_.OnDecode(suspect, kRemote);
+  core_.OnDecode(Job(2, 40, 5), kRemote);
+  for (const uint64_t n : {1, 2}) Commit(n, {.index = 0, .token = 5});
+  EXPECT_TRUE(worker_.RunOnce());
+  EXPECT_EQ(Heard(1).tokens.size() + Heard(2).tokens.size(), 3u) << "one of them has a step";
+  EXPECT_TRUE(worker_.RunOnce());
+  EXPECT_EQ(Heard(1).tokens.size() + Heard(2).tokens.size(), 5u) << "then both are in a step";
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ class DecodePhase final : public worker::Phase {
   internal::v1::CallStart::SideCase side() const override { return internal::v1::CallStart::kDecode; }
   absl::Status Start(WorkerJob job, const internal::v1::CallStart& start) override;
   void Cancel(const JobKey& key, const absl::Status& why) override { core_->OnCancel(key, why); }
+  void Begin(const JobKey& key, const HandOver& hand_over) override { core_->OnHandOver(key, hand_over); }
 
  private:
   const DecodeOptions options_;

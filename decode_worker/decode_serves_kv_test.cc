@@ -88,7 +88,7 @@ class TakeOverOwner final : public worker::PhaseCore, public worker::KvOwner {
   TakeOverOwner(worker::WorkerCore& worker, std::function<void(BlockId)> damage)
       : engine_(worker.engine()), kv_server_(worker.kv_server()), damage_(std::move(damage)) {
     worker.AddPhase(*this);
-    kv_server_.SetOwner(*this);
+    kv_server_.AddOwner(*this);
   }
 
   // Watches the decode phase's sequence and leaves the event to it.
@@ -105,9 +105,11 @@ class TakeOverOwner final : public worker::PhaseCore, public worker::KvOwner {
     return false;
   }
   bool Owns(engine::SequenceId) const override { return false; }
+  worker::Holding HoldingOf(const engine::HeldBlocks&) const override { return {}; }
   void OnTimer() override {}
   TimeNs NextTimer() const override { return kNever; }
 
+  bool Serves(const JobKey& key) const override { return key == kTakenOver; }
   void OnLicence(const JobKey& key, int32_t first_block) override {
     const std::vector<BlockId> blocks = engine_.PromptBlocks(sequence_);
     const int32_t count = static_cast<int32_t>(blocks.size());

@@ -28,6 +28,17 @@ Sequence* OldestPreempted(BatchScheduler::Sequences sequences) {
   return nullptr;
 }
 
+// The first in turn after `last` of those that run alone, or null.
+Sequence* NextAlone(BatchScheduler::Sequences sequences, SequenceId last) {
+  Sequence* first = nullptr;
+  for (const auto& sequence : sequences) {
+    if (!sequence->runnable() || !sequence->runs_alone()) continue;
+    if (sequence->id() > last) return sequence.get();
+    if (first == nullptr) first = sequence.get();
+  }
+  return first;
+}
+
 int32_t CountRunnable(BatchScheduler::Sequences sequences) {
   int32_t count = 0;
   for (const auto& sequence : sequences) count += sequence->runnable() ? 1 : 0;
@@ -44,12 +55,28 @@ BatchScheduler::BatchScheduler(const SchedulerOptions& options, BlockPool& pool)
 
 absl::Span<const PlannedSlice> BatchScheduler::Plan(Sequences sequences) {
   plan_.clear();
-  const bool prefill_waits = std::any_of(sequences.begin(), sequences.end(),
-                                         [](const auto& s) { return s->state == SequenceState::kPrefill; });
+  was_alone_ = !was_alone_ && PlanAlone(sequences);
+  if (was_alone_) return plan_;
+  PlanShared(sequences);
+  if (plan_.empty()) was_alone_ = PlanAlone(sequences);
+  return plan_;
+}
+
+void BatchScheduler::PlanShared(Sequences sequences) {
+  const bool prefill_waits = std::any_of(sequences.begin(), sequences.end(), [](const auto& s) {
+    return s->state == SequenceState::kPrefill && !s->runs_alone();
+  });
   PlanDecode(sequences, options_.max_sequences - (prefill_waits && options_.max_sequences > 1 ? 1 : 0));
   ResumeOldestPreempted(sequences);
   PlanPrefill(sequences);
-  return plan_;
+}
+
+bool BatchScheduler::PlanAlone(Sequences sequences) {
+  Sequence* sequence = NextAlone(sequences, last_alone_);
+  if (sequence == nullptr) return false;
+  last_alone_ = sequence->id();
+  if (sequence->state == SequenceState::kPrefill) return PlanChunk(*sequence, options_.chunk_tokens) > 0;
+  return PlanDecodeRow(sequences, *sequence);
 }
 
 bool BatchScheduler::HasWork(Sequences sequences) const {
@@ -62,10 +89,15 @@ bool BatchScheduler::HasWork(Sequences sequences) const {
 void BatchScheduler::PlanDecode(Sequences sequences, int32_t slots) {
   for (const auto& sequence : sequences) {
     if (slots == 0) return;
-    if (sequence->state != SequenceState::kDecode || !GrowForNextRow(sequences, *sequence)) continue;
-    plan_.push_back({.sequence = sequence.get(), .first_position = sequence->computed(), .row_count = 1});
-    --slots;
+    if (sequence->state != SequenceState::kDecode || sequence->runs_alone()) continue;
+    if (PlanDecodeRow(sequences, *sequence)) --slots;
   }
+}
+
+bool BatchScheduler::PlanDecodeRow(Sequences sequences, Sequence& sequence) {
+  if (!GrowForNextRow(sequences, sequence)) return false;
+  plan_.push_back({.sequence = &sequence, .first_position = sequence.computed(), .row_count = 1});
+  return true;
 }
 
 // Victims are younger than the asking sequence, so none of them is in the plan yet.
@@ -100,16 +132,22 @@ void BatchScheduler::PlanPrefill(Sequences sequences) {
   int32_t slots = options_.max_sequences - decode_rows;
   for (const auto& sequence : sequences) {
     if (slots == 0) return;
-    if (sequence->state != SequenceState::kPrefill) continue;
-    const int32_t first = sequence->computed();
-    int32_t end = sequence->length();
-    if (end - first > budget) end = (first + budget) / kBlockTokens * kBlockTokens;
-    if (end <= first) return;
-    sequence->TakePromised(end, pool_);
-    plan_.push_back({.sequence = sequence.get(), .first_position = first, .row_count = end - first});
-    budget -= end - first;
+    if (sequence->state != SequenceState::kPrefill || sequence->runs_alone()) continue;
+    const int32_t rows = PlanChunk(*sequence, budget);
+    if (rows == 0) return;
+    budget -= rows;
     --slots;
   }
+}
+
+int32_t BatchScheduler::PlanChunk(Sequence& sequence, int32_t budget) {
+  const int32_t first = sequence.computed();
+  int32_t end = sequence.length();
+  if (end - first > budget) end = (first + budget) / kBlockTokens * kBlockTokens;
+  if (end <= first) return 0;
+  sequence.TakePromised(end, pool_);
+  plan_.push_back({.sequence = &sequence, .first_position = first, .row_count = end - first});
+  return end - first;
 }
 
 }  // namespace baton::engine

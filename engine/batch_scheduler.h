@@ -14,6 +14,9 @@
 // So every plan contains the oldest decode sequence and the oldest prefill, unless sequences that may not be preempted
 // hold all blocks.
 //
+// A sequence that runs alone gets plans of its own, by the same rules. Such plans take turns with those of all others,
+// and among each other.
+//
 // Plan allocates nothing. Used by one thread.
 #ifndef BATON_ENGINE_BATCH_SCHEDULER_H_
 #define BATON_ENGINE_BATCH_SCHEDULER_H_
@@ -62,8 +65,14 @@ class BatchScheduler {
   int32_t max_rows() const { return options_.chunk_tokens + options_.max_sequences; }
 
  private:
+  void PlanShared(Sequences sequences);
+  // These two return whether they have planned a row.
+  bool PlanAlone(Sequences sequences);
+  bool PlanDecodeRow(Sequences sequences, Sequence& sequence);
   void PlanDecode(Sequences sequences, int32_t slots);
   void PlanPrefill(Sequences sequences);
+  // Rows that were planned, at most `budget`.
+  int32_t PlanChunk(Sequence& sequence, int32_t budget);
   bool GrowForNextRow(Sequences sequences, Sequence& sequence);
   void ResumeOldestPreempted(Sequences sequences);
   bool CanResume(Sequence& sequence, int32_t runnable, PrefixHits& hits) const;
@@ -71,6 +80,9 @@ class BatchScheduler {
   const SchedulerOptions options_;
   BlockPool& pool_;
   std::vector<PlannedSlice> plan_;
+  // The last plan was for one that runs alone, and the last such one.
+  bool was_alone_ = false;
+  SequenceId last_alone_ = 0;
   int64_t preemptions_ = 0;
 };
 

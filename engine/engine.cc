@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "common/test_fault.h"
 #include "engine/batch_scheduler.h"
 #include "engine/block_pool.h"
 #include "engine/sequence.h"
@@ -16,17 +17,21 @@ namespace baton::engine {
 
 class Engine::Impl {
  public:
-  Impl(const EngineOptions& options, ModelRunner& runner, KvPool& memory, const PrefixNames& prefix_names);
+  Impl(const EngineOptions& options, ModelRunner& runner, KvPool& memory, const PrefixNames& prefix_names,
+       WorkNote* work);
 
   absl::StatusOr<SequenceId> Reserve(SequenceSpec spec, int32_t headroom_blocks);
   bool AcceptsFirst(SequenceId id, const OutputToken& first);
   void StartDecode(SequenceId id, const OutputToken& first);
+  std::vector<BlockId> Freeze(SequenceId id);
   void Stop(SequenceId id);
   void Release(SequenceId id);
   absl::Span<const StepEvent> Step();
+  void ForgetStep();
   EngineLoad Load() const;
   EngineCounters Counters() const;
   int32_t OrphanedBlocks(absl::FunctionRef<bool(SequenceId)> is_owned) const;
+  std::vector<HeldBlocks> Held() const;
   Digest128 BlockDigest(BlockId block) const { return memory_.Digest(block); }
   Digest128 PromptDigest(const Sequence& sequence) const;
 
@@ -53,6 +58,7 @@ class Engine::Impl {
   KvPool& memory_;
   const KvGroups groups_;
   const PrefixNames prefix_names_;
+  WorkNote* const work_;
   BlockPool pool_;
   BatchScheduler scheduler_;
   // Oldest first, which is in order of id.
@@ -71,12 +77,14 @@ class Engine::Impl {
   std::vector<StepEvent> events_;
 };
 
-Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& memory, const PrefixNames& prefix_names)
+Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& memory, const PrefixNames& prefix_names,
+                   WorkNote* work)
     : options_(options),
       runner_(runner),
       memory_(memory),
       groups_(runner.kv_layout().groups()),
       prefix_names_(prefix_names),
+      work_(work),
       pool_(memory.block_count()),
       scheduler_({.chunk_tokens = options.chunk_tokens,
                   .max_sequences = options.max_sequences,
@@ -186,6 +194,20 @@ void Engine::Impl::StartDecode(SequenceId id, const OutputToken& first) {
   sequence.state = SequenceState::kDecode;
 }
 
+std::vector<BlockId> Engine::Impl::Freeze(SequenceId id) {
+  Sequence& sequence = at(id);
+  BATON_CHECK(sequence.state == SequenceState::kDecode) << "sequence " << id;
+  BATON_CHECK(sequence.computed() == sequence.length() - 1) << "sequence " << id;
+  Stop(id);
+  if (const int32_t used_rows = sequence.computed() % kBlockTokens; used_rows > 0) {
+    // Nobody shares a block that is not full.
+    for (int32_t group = 0; group < groups_.count(); ++group) {
+      runner_.ZeroRows(sequence.block(group, sequence.computed() / kBlockTokens), used_rows);
+    }
+  }
+  return sequence.HandedOver(sequence.computed());
+}
+
 void Engine::Impl::Stop(SequenceId id) {
   Sequence& sequence = at(id);
   sequence.ReturnPromised(pool_);
@@ -203,6 +225,10 @@ absl::Span<const StepEvent> Engine::Impl::Step() {
   const absl::Span<const PlannedSlice> plan = scheduler_.Plan(sequences_);
   if (plan.empty()) return {};
   BuildBatch(plan);
+  if (work_ != nullptr) {
+    for (const PlannedSlice& planned : plan) work_->Add(planned.sequence->spec().job);
+  }
+  TestFault(batch_tokens_);
   runner_.Submit({.tokens = batch_tokens_,
                   .slices = batch_slices_,
                   .output_count = static_cast<int32_t>(choices_.size()),
@@ -214,6 +240,10 @@ absl::Span<const StepEvent> Engine::Impl::Step() {
   runner_.Complete();
   for (size_t i = 0; i < plan.size(); ++i) FinishSlice(plan[i], batch_slices_[i]);
   return events_;
+}
+
+void Engine::Impl::ForgetStep() {
+  if (work_ != nullptr) work_->Clear();
 }
 
 void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
@@ -328,9 +358,30 @@ int32_t Engine::Impl::OrphanedBlocks(absl::FunctionRef<bool(SequenceId)> is_owne
   return pool_.used_count() + pool_.promised_count() - owned_count - promised;
 }
 
+std::vector<HeldBlocks> Engine::Impl::Held() const {
+  std::vector<bool> seen(static_cast<size_t>(pool_.total()), false);
+  std::vector<HeldBlocks> held;
+  held.reserve(sequences_.size());
+  for (const auto& sequence : sequences_) {
+    HeldBlocks& one = held.emplace_back(HeldBlocks{.sequence = sequence->id(),
+                                                   .job = sequence->spec().job,
+                                                   .state = sequence->state,
+                                                   .blocks = sequence->promised(),
+                                                   .own_blocks = sequence->promised()});
+    for (const BlockId block : sequence->blocks()) {
+      if (block == kNoBlock) continue;
+      ++one.blocks;
+      if (seen[static_cast<size_t>(block)]) continue;
+      seen[static_cast<size_t>(block)] = true;
+      ++one.own_blocks;
+    }
+  }
+  return held;
+}
+
 Digest128 Engine::Impl::PromptDigest(const Sequence& sequence) const {
   Digest128 chain;
-  for (BlockId block : sequence.HandedOver()) {
+  for (BlockId block : sequence.HandedOver(sequence.prompt_length())) {
     const Digest128 digest = BlockDigest(block);
     chain = DigestChain(chain, &digest, sizeof(digest));
   }
@@ -344,8 +395,9 @@ Engine::Impl::Sequences::iterator Engine::Impl::Position(SequenceId id) {
   return position;
 }
 
-Engine::Engine(const EngineOptions& options, ModelRunner& runner, KvPool& memory, const PrefixNames& prefix_names)
-    : impl_(std::make_unique<Impl>(options, runner, memory, prefix_names)) {}
+Engine::Engine(const EngineOptions& options, ModelRunner& runner, KvPool& memory, const PrefixNames& prefix_names,
+               WorkNote* work)
+    : impl_(std::make_unique<Impl>(options, runner, memory, prefix_names, work)) {}
 Engine::~Engine() = default;
 
 absl::StatusOr<SequenceId> Engine::Reserve(SequenceSpec spec, int32_t headroom_blocks) {
@@ -354,7 +406,10 @@ absl::StatusOr<SequenceId> Engine::Reserve(SequenceSpec spec, int32_t headroom_b
 
 int32_t Engine::cached_tokens(SequenceId id) const { return impl_->at(id).cached_tokens(); }
 
-std::vector<BlockId> Engine::PromptBlocks(SequenceId id) const { return impl_->at(id).HandedOver(); }
+std::vector<BlockId> Engine::PromptBlocks(SequenceId id) const {
+  const Sequence& sequence = impl_->at(id);
+  return sequence.HandedOver(sequence.prompt_length());
+}
 
 void Engine::StartPrefill(SequenceId id) {
   Sequence& sequence = impl_->at(id);
@@ -366,6 +421,15 @@ bool Engine::AcceptsFirst(SequenceId id, const OutputToken& first) const { retur
 
 void Engine::StartDecode(SequenceId id, const OutputToken& first) { impl_->StartDecode(id, first); }
 
+std::vector<BlockId> Engine::Freeze(SequenceId id) { return impl_->Freeze(id); }
+
+void Engine::Thaw(SequenceId id) {
+  Sequence& sequence = impl_->at(id);
+  BATON_CHECK(sequence.state == SequenceState::kFinished) << "sequence " << id;
+  BATON_CHECK(sequence.computed() == sequence.length() - 1) << "sequence " << id;
+  sequence.state = SequenceState::kDecode;
+}
+
 void Engine::Stop(SequenceId id) { impl_->Stop(id); }
 
 void Engine::Release(SequenceId id) { impl_->Release(id); }
@@ -375,10 +439,12 @@ EngineCounters Engine::Counters() const { return impl_->Counters(); }
 int32_t Engine::OrphanedBlocks(absl::FunctionRef<bool(SequenceId)> is_owned) const {
   return impl_->OrphanedBlocks(is_owned);
 }
+std::vector<HeldBlocks> Engine::Held() const { return impl_->Held(); }
 
 bool Engine::HasWork() const { return impl_->HasWork(); }
 
 absl::Span<const StepEvent> Engine::Step() { return impl_->Step(); }
+void Engine::ForgetStep() { impl_->ForgetStep(); }
 
 EngineLoad Engine::Load() const { return impl_->Load(); }
 

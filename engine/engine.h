@@ -15,6 +15,9 @@
 //   kDecode    | Step                      | kDecode    | samples the next token; kFinished when that ends it
 //   kDecode    | no block for the next row | kPreempted | gives its blocks back (some may stay as cached prefix)
 //   kPreempted | blocks for all its tokens | kPrefill   | recomputes prompt + outputs; samples only new indices
+//   kDecode    | Freeze                    | kFinished  | as Stop; its KV can be handed over: that of all tokens but
+//              |                           |            | the last, whose row has not run
+//   kFinished  | Thaw, after Freeze        | kDecode    | goes on as if it had not been frozen
 //   any        | Stop                      | kFinished  | joins no batch any more, keeps its blocks for readers
 //   any        | Release                   | -          | gives its blocks back
 //
@@ -35,6 +38,7 @@
 #include "common/digest.h"
 #include "common/kv_layout.h"
 #include "common/kv_pool.h"
+#include "common/work_note.h"
 #include "engine/model_runner.h"
 #include "engine/prefix_hash.h"
 #include "engine/sequence_types.h"
@@ -86,8 +90,10 @@ struct EngineCounters {
 class Engine {
  public:
   // `memory` has blocks of runner.kv_layout().block_bytes(). The caller owns it and the runner; both outlive the
-  // engine. `prefix_names` are this engine's own.
-  Engine(const EngineOptions& options, ModelRunner& runner, KvPool& memory, const PrefixNames& prefix_names);
+  // engine, and so does `work`, where a step notes whom it is for; it may be null. `prefix_names` are this engine's
+  // own.
+  Engine(const EngineOptions& options, ModelRunner& runner, KvPool& memory, const PrefixNames& prefix_names,
+         WorkNote* work = nullptr);
   ~Engine();
 
   // INVALID_ARGUMENT when the prompt is empty, holds ids outside the vocabulary, leaves the context no room for an
@@ -109,6 +115,13 @@ class Engine {
   // The KV of the whole prompt is in its blocks, as far as later rows see it, and the next output is known. This token
   // is in the vocabulary and does not end the sequence; the caller checks a peer's token with AcceptsFirst.
   void StartDecode(SequenceId id, const OutputToken& first);
+  // Ends a sequence that decodes, so that another engine can go on with it: with the prompt and all outputs but the
+  // last as its prompt, and the last one as its first output. Returns the blocks to hand over, in the order of KvGroups
+  // for that prompt. The unused rows of the last block of every group hold zeros, as they do after a prefill of that
+  // prompt.
+  std::vector<BlockId> Freeze(SequenceId id);
+  // Nobody has read or will read what Freeze returned.
+  void Thaw(SequenceId id);
   // Legal in every state. The sequence gets no more rows and no more events; its blocks stay until Release.
   void Stop(SequenceId id);
   // Legal in every state.
@@ -118,12 +131,17 @@ class Engine {
   bool HasWork() const;
   // Schedules and runs one batch. The events are valid until the next Step.
   absl::Span<const StepEvent> Step();
+  // The events are dealt with: what happens from here on is not the fault of that step's sequences.
+  void ForgetStep();
 
   EngineLoad Load() const;
   EngineCounters Counters() const;
   // Used blocks that belong to no sequence of which `is_owned` is true: blocks that nobody will ever give back. Looks
   // at all blocks of all sequences.
   int32_t OrphanedBlocks(absl::FunctionRef<bool(SequenceId)> is_owned) const;
+  // What every sequence holds, oldest first. The sum of own_blocks is used_blocks. Looks at all blocks of all
+  // sequences.
+  std::vector<HeldBlocks> Held() const;
   // Blocks that Reserve can take now.
   int32_t available_blocks() const;
 

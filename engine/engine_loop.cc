@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/limits.h"
+#include "common/own_fault.h"
 #include "common/test_delay.h"
 
 namespace baton::engine {
@@ -57,6 +58,7 @@ void EngineLoop::RunStep() {
       if (policy->OnStepEvent(event)) break;
     }
   }
+  engine_.ForgetStep();
 }
 
 LoopProgress EngineLoop::Progress() const {
@@ -73,6 +75,7 @@ TimeNs EngineLoop::NextRun() const {
 }
 
 void EngineLoop::Run() {
+  ComputeOnThisThread();
   while (!mailbox_.closed()) {
     const bool stepped = RunOnce();
     report_();

@@ -41,6 +41,7 @@ class NotingPolicy final : public PhasePolicy {
  public:
   bool OnStepEvent(const StepEvent& event) override {
     seen.push_back(event.sequence);
+    if (on_event != nullptr) on_event();
     return event.sequence != not_mine;
   }
   void OnTimer() override {}
@@ -48,6 +49,7 @@ class NotingPolicy final : public PhasePolicy {
 
   std::vector<SequenceId> seen;
   SequenceId not_mine = 0;
+  std::function<void()> on_event;
 };
 
 class EngineLoopTest : public testing::Test {
@@ -151,6 +153,20 @@ TEST_F(EngineLoopTest, ProgressShowsTheStepUnderWayAndCountsThoseThatHaveEnded) 
   EXPECT_EQ(loop_.Progress().steps, 1);
   loop_.RunOnce();
   EXPECT_EQ(loop_.Progress().steps, 2);
+}
+
+TEST_F(EngineLoopTest, WhomAStepIsForIsNotedUntilItsEventsAreDealtWith) {
+  std::vector<JobKey> keys;
+  for (uint64_t n = 1; n <= 2; ++n) {
+    keys.push_back({.job = {.high = 7, .low = n}, .attempt = 1});
+    engine_.engine.StartPrefill(engine_.engine.Reserve({.prompt = {1, 2, 3}, .job = keys.back()}).value());
+  }
+  std::vector<JobKey> noted;
+  // What a policy does with an event can fail as well.
+  policy_.on_event = [&] { noted = engine_.work.Read(); };
+  EXPECT_TRUE(loop_.RunOnce());
+  EXPECT_EQ(noted, keys);
+  EXPECT_THAT(engine_.work.Read(), ElementsAre());
 }
 
 }  // namespace

@@ -149,5 +149,78 @@ TEST(EngineScheduling, OfTwoPreemptedSequencesTheOlderComesBackFirst) {
   EXPECT_EQ(events.front().sequence, older);
 }
 
+SequenceSpec AloneSpec(std::vector<int32_t> prompt, int32_t max_tokens, int32_t alone_outputs) {
+  SequenceSpec spec = Spec(std::move(prompt), max_tokens);
+  spec.alone_outputs = alone_outputs;
+  return spec;
+}
+
+TEST(EngineScheduling, ASequenceThatRunsAloneHasStepsOfItsOwnThatTakeTurnsWithThoseOfAllOthers) {
+  TestEngine test(64, {.chunk_tokens = 16});
+  std::map<SequenceId, Outcome> outcomes;
+  std::vector<SequenceId> others;
+  for (int32_t i = 0; i < 2; ++i) others.push_back(Start(test.engine, Spec(Prompt(10, i), 20)));
+  for (int i = 0; i < 2; ++i) Collect(test.engine.Step(), outcomes);
+  // A prompt of two chunks, then one output of decode.
+  const SequenceId alone = Start(test.engine, AloneSpec(Prompt(20, 9), 6, 2));
+  std::vector<size_t> rows_of;
+  std::vector<bool> was_alone;
+  while (outcomes[alone].tokens.size() < 2) {
+    const absl::Span<const StepEvent> events = test.engine.Step();
+    const bool has_it =
+        std::any_of(events.begin(), events.end(), [&](const StepEvent& event) { return event.sequence == alone; });
+    if (has_it) {
+      EXPECT_EQ(events.size(), 1u);
+      EXPECT_EQ(events[0].step_sequences, 1);
+    }
+    was_alone.push_back(has_it);
+    Collect(events, outcomes);
+  }
+  EXPECT_EQ(was_alone, (std::vector<bool>{true, false, true, false, true}));
+  // From its third output on it has company again.
+  test.engine.Step();
+  EXPECT_EQ(test.engine.Step().size(), 3u);
+}
+
+TEST(EngineScheduling, SequencesThatRunAloneTakeTurnsAndGiveTheSameTokens) {
+  TestEngine test(64, {.chunk_tokens = 64});
+  std::map<SequenceId, Outcome> outcomes;
+  std::vector<SequenceId> alone;
+  for (int32_t i = 0; i < 3; ++i) alone.push_back(Start(test.engine, AloneSpec(Prompt(10, i), 8, 8)));
+  std::vector<SequenceId> order;
+  for (int i = 0; i < 6; ++i) {
+    const absl::Span<const StepEvent> events = test.engine.Step();
+    ASSERT_EQ(events.size(), 1u);
+    order.push_back(events[0].sequence);
+    Collect(events, outcomes);
+  }
+  EXPECT_EQ(order, (std::vector<SequenceId>{alone[0], alone[1], alone[2], alone[0], alone[1], alone[2]}));
+  outcomes = RunAll(test.engine, outcomes);
+  for (int32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(outcomes[alone[static_cast<size_t>(i)]].tokens,
+              FakeModelTokens({}, Prompt(10, i), Spec({}, 8).sampling, {}));
+  }
+}
+
+TEST(EngineScheduling, SequencesThatRunAloneFinishInAPoolThatIsTooSmallForAll) {
+  TestEngine test(5, {.chunk_tokens = 64});
+  std::map<SequenceId, Outcome> outcomes;
+  const SequenceId alone = Start(test.engine, AloneSpec(Prompt(30), 20, 20));
+  const SequenceId other = Start(test.engine, Spec(Prompt(30, 9), 20));
+  bool preempted = false;
+  while (test.HasWork()) {
+    Collect(test.engine.Step(), outcomes);
+    preempted = preempted || test.engine.Load().preempted > 0;
+    for (const SequenceId id : {alone, other}) {
+      if (outcomes[id].finish == FinishReason::kNone || outcomes[id].computed.empty()) continue;
+      test.engine.Release(id);
+      outcomes[id].computed.clear();
+    }
+  }
+  EXPECT_TRUE(preempted);
+  EXPECT_EQ(outcomes[alone].tokens, FakeModelTokens({}, Prompt(30), Spec({}, 20).sampling, {}));
+  EXPECT_EQ(outcomes[other].tokens, FakeModelTokens({}, Prompt(30, 9), Spec({}, 20).sampling, {}));
+}
+
 }  // namespace
 }  // namespace baton::engine

@@ -336,6 +336,33 @@ TEST(Engine, BlocksOfASequenceThatNobodyOwnsAreOrphaned) {
   EXPECT_EQ(test.engine.OrphanedBlocks([&](SequenceId id) { return id == owned; }), 0);
 }
 
+TEST(Engine, WhatSequencesHoldCountsASharedBlockOnceAndAddsUpToWhatIsUsed) {
+  TestEngine test(16);
+  const SequenceId first = test.engine.Reserve(Spec(Prompt(40), 3)).value();
+  test.engine.StartPrefill(first);
+  while (test.engine.HasWork()) test.engine.Step();
+  // Two of its three blocks are full, and so have names.
+  SequenceSpec sharing = Spec(Prompt(40), 3);
+  sharing.job = {.job = {.high = 1, .low = 2}, .attempt = 3};
+  const SequenceId second = test.engine.Reserve(sharing).value();
+  const std::vector<HeldBlocks> held = test.engine.Held();
+  ASSERT_EQ(held.size(), 2u);
+  EXPECT_EQ(held[0].sequence, first);
+  EXPECT_EQ(held[0].state, SequenceState::kFinished);
+  EXPECT_EQ(held[0].blocks, 3);
+  EXPECT_EQ(held[0].own_blocks, 3);
+  EXPECT_EQ(held[1].sequence, second);
+  EXPECT_EQ(held[1].job, sharing.job);
+  EXPECT_EQ(held[1].state, SequenceState::kReserved);
+  EXPECT_EQ(held[1].blocks, 3);
+  EXPECT_EQ(held[1].own_blocks, 1);
+  EXPECT_EQ(test.engine.Load().used_blocks, 4);
+  test.engine.Release(first);
+  EXPECT_EQ(test.engine.Held().front().own_blocks, 3) << "they are its alone now";
+  test.engine.Release(second);
+  EXPECT_TRUE(test.engine.Held().empty());
+}
+
 TEST(Engine, CountsTheRowsOfEachClassAndWhatThePrefixCacheHad) {
   TestEngine test(16);
   const SequenceId first = test.engine.Reserve(Spec(Prompt(40), 3)).value();

@@ -97,6 +97,9 @@ class ModelRunner {
   // last step.
   virtual void SetKvPool(KvPool& pool) = 0;
 
+  // Zeroes what the block's rows from `first_row` on hold, and nothing else. Not while a step is in flight.
+  virtual void ZeroRows(BlockId block, int32_t first_row) = 0;
+
   // Starts a step. At most one is in flight: Submit and Complete alternate. Whatever `batch` and `outputs` refer to
   // stays as it is until Complete returns.
   virtual void Submit(const StepBatch& batch, const StepOutputs& outputs) = 0;

@@ -32,11 +32,11 @@ Sequence::Sequence(SequenceId id, SequenceSpec spec, int32_t token_limit, const 
   names_.reserve(static_cast<size_t>(block_stride_));
 }
 
-std::vector<BlockId> Sequence::HandedOver() const {
-  const int32_t end = std::min(block_end_, BlocksForTokens(prompt_length()));
+std::vector<BlockId> Sequence::HandedOver(int32_t tokens) const {
+  const int32_t end = std::min(block_end_, BlocksForTokens(tokens));
   std::vector<BlockId> handed_over;
-  handed_over.reserve(static_cast<size_t>(groups_.HandedOverBefore(end, prompt_length())));
-  const int32_t first_seen = groups_.sliding == 0 ? end : groups_.FirstSeen(prompt_length());
+  handed_over.reserve(static_cast<size_t>(groups_.HandedOverBefore(end, tokens)));
+  const int32_t first_seen = groups_.sliding == 0 ? end : groups_.FirstSeen(tokens);
   for (int32_t i = 0; i < end; ++i) {
     const int32_t count = i < first_seen ? groups_.full : groups_.count();
     for (int32_t group = 0; group < count; ++group) handed_over.push_back(block(group, i));

@@ -23,9 +23,6 @@
 
 namespace baton::engine {
 
-// engine.h has the table of states.
-enum class SequenceState : uint8_t { kReserved, kPrefill, kDecode, kPreempted, kFinished };
-
 class Sequence {
  public:
   // Prompt and outputs never exceed `token_limit`. At most `chunk_tokens` rows of the sequence run in a step. Allocates
@@ -51,9 +48,9 @@ class Sequence {
   absl::Span<const BlockId> blocks() const { return blocks_; }
   int32_t block_stride() const { return block_stride_; }
   BlockId block(int32_t group, int32_t index) const { return blocks_[At(group, index)]; }
-  // The blocks of the prompt that are handed over, in the order of KvGroups; kNoBlock for what is not computed yet.
-  // Fewer while the sequence is preempted.
-  std::vector<BlockId> HandedOver() const;
+  // The blocks that are handed over of a prompt of its first `tokens` tokens, in the order of KvGroups; kNoBlock for
+  // what is not computed yet. Fewer while the sequence is preempted.
+  std::vector<BlockId> HandedOver(int32_t tokens) const;
   // Promised blocks of sliding groups that are not taken yet.
   int32_t promised() const { return promised_; }
   // KV of positions [0, computed) is in the blocks.
@@ -61,6 +58,8 @@ class Sequence {
   int32_t cached_tokens() const { return cached_tokens_; }
 
   bool runnable() const { return state == SequenceState::kPrefill || state == SequenceState::kDecode; }
+  // It has given fewer outputs here than it must give alone.
+  bool runs_alone() const { return length() - prompt_length() < spec_.alone_outputs; }
   // A sequence whose blocks a peer reads must keep them.
   bool preemptible() const { return runnable() && !spec_.prefill_only; }
   // The prompt's KV will come from another engine and has not come yet.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/ids.h"
 #include "common/output_token.h"
 #include "common/sampling_params.h"
 
@@ -15,6 +16,9 @@ namespace baton::engine {
 
 // Never reused within one engine. Smaller is older.
 using SequenceId = uint64_t;
+
+// engine.h has the table of states.
+enum class SequenceState : uint8_t { kReserved, kPrefill, kDecode, kPreempted, kFinished };
 
 struct SequenceSpec {
   std::vector<int32_t> prompt;
@@ -29,6 +33,22 @@ struct SequenceSpec {
   bool prefill_only = false;
   // The prompt's KV comes from another engine (a decode worker's half): StartDecode follows, not StartPrefill.
   bool pulls_prompt = false;
+  // The sequence has steps of its own until it has given so many outputs here: if one of them kills the process, no
+  // other sequence was in it.
+  int32_t alone_outputs = 0;
+  // Whom a step with this sequence is for (WorkNote).
+  JobKey job = {};
+};
+
+// What a sequence holds.
+struct HeldBlocks {
+  SequenceId sequence = 0;
+  JobKey job;
+  SequenceState state = SequenceState::kReserved;
+  // Distinct blocks that it refers to, and those that are promised to it.
+  int32_t blocks = 0;
+  // Those of them that no older sequence holds.
+  int32_t own_blocks = 0;
 };
 
 // What a step did for one sequence.

@@ -32,6 +32,11 @@ struct RegionLayout {
         probe_offset(label_offset + kRegionPageBytes),
         total_bytes(probe_offset + kMaxProbeBytes) {}
 
+  // Whether the bytes lie behind the region, where anybody may read.
+  bool IsProbe(const RegionRange& range) const {
+    return range.offset >= probe_offset && range.offset <= total_bytes && range.bytes <= total_bytes - range.offset;
+  }
+
   uint64_t region_bytes;
   uint64_t label_offset;
   uint64_t probe_offset;

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "kvtransfer/transports/grpc/grpc_transport.h"
 #include "kvtransfer/transports/inproc/inproc_transport.h"
 #include "kvtransfer/transports/ucx/ucx_transport.h"
 
@@ -12,12 +13,14 @@ absl::StatusOr<TransportKind> ParseTransportKind(std::string_view name) {
   if (name == "inproc") return TransportKind::kInproc;
   if (name == "shm") return TransportKind::kShm;
   if (name == "tcp") return TransportKind::kTcp;
+  if (name == "grpc") return TransportKind::kGrpc;
   return absl::InvalidArgumentError(
-      absl::StrCat("unknown transport \"", ToAbsl(name), "\": use auto, shm, tcp or inproc"));
+      absl::StrCat("unknown transport \"", ToAbsl(name), "\": use auto, shm, tcp, grpc or inproc"));
 }
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const TransportOptions& options) {
   if (options.kind == TransportKind::kInproc) return MakeInprocTransport();
+  if (options.kind == TransportKind::kGrpc) return MakeGrpcTransport(options);
   return MakeUcxTransport(options);
 }
 

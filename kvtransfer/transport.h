@@ -27,6 +27,10 @@
 #include "common/ids.h"
 #include "kvtransfer/read_grants.h"
 
+namespace baton::rpc {
+class Credentials;
+}
+
 namespace baton::kvtransfer {
 
 // A connected peer. Never reused within one transport.
@@ -60,7 +64,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  // "inproc", "ucx-shm", "ucx-tcp", "ucx" (which of the two is decided for each connection).
+  // "inproc", "ucx-shm", "ucx-tcp", "ucx" (which of the two is decided for each connection), "grpc".
   virtual std::string_view name() const = 0;
 
   // Allocates the region that this transport exposes; called once. It is zeroed, 4096-byte aligned, and lives as long
@@ -77,13 +81,13 @@ class Transport {
   // that the peer is dead; the read then fails with UNAVAILABLE.
   virtual absl::StatusOr<PeerId> Connect(std::string_view address) = 0;
 
-  // How bytes of this peer travel: "inproc", "shm", "tcp", ...; empty when it is not connected.
+  // How bytes of this peer travel: "inproc", "shm", "tcp", "grpc"; empty when it is not connected.
   virtual std::string_view PathOf(PeerId peer) const = 0;
 
   // Whether a peer on this host may map the region and then reads it without this process.
   virtual bool shares_memory() const = 0;
   // What this process serves of its region to readers that do not map it.
-  ReadGrants& grants() { return grants_; }
+  virtual ReadGrants& grants() { return grants_; }
 
   // Starts one read of all ranges, which completes once, in Poll. OUT_OF_RANGE when a range leaves either region: all
   // are checked before a byte moves. INVALID_ARGUMENT beyond kMaxRangesPerRead, RESOURCE_EXHAUSTED beyond
@@ -112,10 +116,10 @@ class Transport {
   ReadGrants grants_;
 };
 
-enum class TransportKind : uint8_t { kAuto, kInproc, kShm, kTcp };
+enum class TransportKind : uint8_t { kAuto, kInproc, kShm, kTcp, kGrpc };
 
-// "auto", "inproc", "shm", "tcp"; else INVALID_ARGUMENT. kAuto: shared memory where the peer is on this host and may
-// map it, else TCP; each connection decides for itself.
+// "auto", "inproc", "shm", "tcp", "grpc"; else INVALID_ARGUMENT. kAuto: shared memory where the peer is on this host
+// and may map it, else TCP; each connection decides for itself.
 absl::StatusOr<TransportKind> ParseTransportKind(std::string_view name);
 
 // Both ends belong to it.
@@ -128,8 +132,13 @@ struct TransportOptions {
   TransportKind kind = TransportKind::kAuto;
   // The address of this host, or a name of it, that TCP uses and listens on; 0.0.0.0 for all.
   std::string bind = "127.0.0.1";
-  // The TCP ports on which it listens, of which it takes two. Without it: what UCX_TCP_PORT_RANGE says, else any.
+  // The host by which readers over gRPC reach this one; empty: `bind`.
+  std::string advertise = {};
+  // The TCP ports on which it listens: UCX takes two of them, gRPC one. Without it: what UCX_TCP_PORT_RANGE says, else
+  // any.
   std::optional<PortRange> tcp_ports = std::nullopt;
+  // With gRPC these say who may read, and whom this one reads from. They outlive the transport; null: plain text.
+  rpc::Credentials* credentials = nullptr;
   // When no byte of a TCP read has come for this long, its peer counts as lost.
   int64_t stall_timeout_ms = 10'000;
 };

@@ -15,7 +15,7 @@ namespace baton::kvtransfer {
 namespace {
 
 // The last character is the version.
-constexpr std::string_view kMagic = "BATONKV1";
+constexpr std::string_view kMagic = "BATONKV2";
 constexpr size_t kDigestBytes = 2 * sizeof(uint64_t);
 
 void PutU64(std::string& out, uint64_t value) {
@@ -79,6 +79,7 @@ std::string EncodeAddress(const TransportAddress& address) {
   PutBytes(out, address.shm_worker);
   PutBytes(out, address.shm_rkey);
   PutBytes(out, address.tcp_worker);
+  PutBytes(out, address.grpc_target);
   PutDigest(out);
   return out;
 }
@@ -102,6 +103,7 @@ absl::StatusOr<TransportAddress> DecodeAddress(std::string_view bytes) {
   address.shm_worker = cursor.Bytes();
   address.shm_rkey = cursor.Bytes();
   address.tcp_worker = cursor.Bytes();
+  address.grpc_target = cursor.Bytes();
   if (address.shm_worker.empty() != address.shm_rkey.empty()) return Damaged("shared memory has one half");
   if (!cursor.finished()) return Damaged("its lengths do not add up");
   if (address.region_bytes == 0 || address.region_bytes > kMaxRegionBytes)

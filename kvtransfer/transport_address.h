@@ -24,6 +24,8 @@ struct TransportAddress {
   std::string shm_worker;
   std::string shm_rkey;
   std::string tcp_worker;
+  // host:port that serves reads over gRPC; empty where the owner does not.
+  std::string grpc_target;
 };
 
 std::string EncodeAddress(const TransportAddress& address);

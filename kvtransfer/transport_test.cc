@@ -61,6 +61,7 @@ TEST(TransportKindTest, ParsesItsNamesAndNothingElse) {
   EXPECT_EQ(*ParseTransportKind("inproc"), TransportKind::kInproc);
   EXPECT_EQ(*ParseTransportKind("shm"), TransportKind::kShm);
   EXPECT_EQ(*ParseTransportKind("tcp"), TransportKind::kTcp);
+  EXPECT_EQ(*ParseTransportKind("grpc"), TransportKind::kGrpc);
   for (const char* bad : {"", "TCP", "ucx", "nccl"}) {
     EXPECT_EQ(ParseTransportKind(bad).status().code(), absl::StatusCode::kInvalidArgument);
   }

@@ -23,7 +23,7 @@ PrefillCore::PrefillCore(worker::WorkerCore& worker, UpdateSink& updates)
       updates_(updates),
       max_unfetched_blocks_(worker.pool().block_count() / kUnfetchedShare) {
   worker.AddPhase(*this);
-  kv_server_.SetOwner(*this);
+  kv_server_.AddOwner(*this);
 }
 
 void PrefillCore::OnPrefill(WorkerJob job, bool solo) {
@@ -109,7 +109,9 @@ absl::Status PrefillCore::Start(Job& job) {
                                                                  .emitted = job.job.emitted,
                                                                  .sampling = job.job.sampling,
                                                                  .tenant = job.job.tenant,
-                                                                 .prefill_only = true});
+                                                                 .prefill_only = true,
+                                                                 .alone_outputs = job.job.alone_outputs,
+                                                                 .job = job.job.key});
   if (!sequence.ok()) return sequence.status();
   job.sequence = *sequence;
   job.has_sequence = true;
@@ -136,6 +138,12 @@ bool PrefillCore::OnStepEvent(const StepEvent& event) {
   if (event.token) OnFirstToken(job, *event.token);
   kv_server_.Settle();
   return true;
+}
+
+worker::Holding PrefillCore::HoldingOf(const engine::HeldBlocks& held) const {
+  const Job& job = jobs_.at(by_sequence_.at(held.sequence));
+  return {.hold = job.state == State::kComputing ? BlockHold::kPrefilling : BlockHold::kForReader,
+          .since = job.arrived};
 }
 
 int32_t PrefillCore::HandedOver(const Job& job) const {

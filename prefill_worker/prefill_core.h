@@ -38,6 +38,7 @@ class PrefillCore final : public worker::PhaseCore, public worker::KvOwner {
   void OnPrefill(WorkerJob job, bool solo);
   void OnCancel(const JobKey& key, const absl::Status& why);
 
+  bool Serves(const JobKey& key) const override { return jobs_.contains(key); }
   void OnLicence(const JobKey& key, int32_t first_block) override;
   void OnRevoke(const JobKey& key, const absl::Status& why) override;
   void OnRelease(const JobKey& key) override;
@@ -45,6 +46,7 @@ class PrefillCore final : public worker::PhaseCore, public worker::KvOwner {
 
   bool OnStepEvent(const engine::StepEvent& event) override;
   bool Owns(engine::SequenceId sequence) const override { return by_sequence_.contains(sequence); }
+  worker::Holding HoldingOf(const engine::HeldBlocks& held) const override;
   // Now, when a prompt that was refused for lack of blocks may find them: other phases of the worker give blocks back
   // without telling this one. KvServer has the timers of every job.
   TimeNs NextTimer() const override;

@@ -103,6 +103,25 @@ TEST_F(PrefillCoreTest, APromptIsAnnouncedBlockByBlockAndHeldForItsReader) {
   ExpectEnd(1, absl::StatusCode::kOk);
 }
 
+TEST_F(PrefillCoreTest, TheReportSaysWhatIsComputedAndWhatIsHeldForAReader) {
+  PrefillFor(1, 3);
+  EXPECT_TRUE(worker_.RunUntilIdle());
+  worker_.clock.AdvanceMs(4);
+  PrefillFor(2, 4);
+  worker_.RunOnce();
+  // It waits for a licence, and holds nothing.
+  core_.OnPrefill(Job(3, 2, 20), /*solo=*/false);
+  const BlockReport report = worker_.core.Blocks();
+  EXPECT_THAT(report.holders, ElementsAre(BlockHolder{Key(1), BlockHold::kForReader, 3, 3, 4},
+                                          BlockHolder{Key(2), BlockHold::kPrefilling, 4, 4, 0}));
+  EXPECT_EQ(report.free_blocks + report.cached_blocks, kPoolBlocks - 7);
+  core_.OnCancel(Key(2), absl::CancelledError("client"));
+  EXPECT_EQ(worker_.core.Blocks().holders.at(1).hold, BlockHold::kForReader) << "it may be reading";
+  worker_.ReleaseFetch(1);
+  worker_.ReleaseFetch(2);
+  EXPECT_TRUE(worker_.core.Blocks().holders.empty());
+}
+
 TEST_F(PrefillCoreTest, AJobThatHasOutputsGivesTheNextOne) {
   WorkerJob job = Job(1, 3, 20);
   job.emitted = 7;
@@ -210,6 +229,18 @@ TEST_F(PrefillCoreTest, AHitInTheCacheIsAnnouncedBeforeTheFirstStep) {
   worker_.OpenFetch(2, Key(2));
   EXPECT_EQ(Heard(2).cached_tokens, 3 * kBlockTokens);
   EXPECT_THAT(worker_.replies.blocks[2], ElementsAre(0, 1, 2));
+}
+
+TEST_F(PrefillCoreTest, ASuspectIsComputedInAStepOfItsOwn) {
+  WorkerJob suspect = Job(1, 1, 20);
+  suspect.alone_outputs = 2;
+  core_.OnPrefill(suspect, /*solo=*/false);
+  core_.OnPrefill(Job(2, 1, 20), /*solo=*/false);
+  for (const uint64_t n : {1, 2}) worker_.OpenFetch(n, Key(n));
+  EXPECT_TRUE(worker_.RunOnce());
+  EXPECT_EQ(Heard(1).tokens.size() + Heard(2).tokens.size(), 1u);
+  EXPECT_TRUE(worker_.RunOnce());
+  EXPECT_EQ(Heard(1).tokens.size() + Heard(2).tokens.size(), 2u);
 }
 
 }  // namespace

@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include "common/version.h"
+#include "router/ledger_wire.h"
 #include "router/partners.h"
 
 namespace baton::router {
 namespace {
 
-void FillWorker(const WorkerRegistry& registry, const Worker& worker, v1::WorkerStatus* proto) {
+void FillWorker(const Dispatcher& dispatcher, const Worker& worker, v1::WorkerStatus* proto) {
+  const WorkerRegistry& registry = dispatcher.registry();
   proto->set_pid(worker.info.pid);
   proto->set_role(RoleName(worker.info.role));
   proto->set_address(worker.info.target);
@@ -27,6 +29,9 @@ void FillWorker(const WorkerRegistry& registry, const Worker& worker, v1::Worker
   proto->set_partners(partners.count);
   proto->set_no_partner(partners.why_none);
   proto->set_admin(worker.info.admin);
+  const WorkerCondition condition = dispatcher.health().ConditionOf(worker.info.id);
+  proto->set_trouble(condition.word());
+  for (const std::string& address : condition.bad_partners) proto->add_bad_partners(address);
 }
 
 void FillRefused(const RefusedWorker& refused, TimeNs now, v1::RefusedWorker* proto) {
@@ -39,6 +44,17 @@ void FillRefused(const RefusedWorker& refused, TimeNs now, v1::RefusedWorker* pr
 }
 
 }  // namespace
+
+grpc::ServerUnaryReactor* AdminService::GetLedger(grpc::CallbackServerContext* context, const v1::GetLedgerRequest*,
+                                                  v1::GetLedgerResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const bool posted = loop_.Post([this, reactor, response](const Dispatcher& dispatcher) {
+    FillLedger(dispatcher, clock_.Now(), kMaxListedHolders, response);
+    reactor->Finish(grpc::Status::OK);
+  });
+  if (!posted) reactor->Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "the router is overloaded"});
+  return reactor;
+}
 
 grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest*,
                                                   v1::GetStatusResponse* response) {
@@ -53,7 +69,7 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     response->mutable_router()->set_admin(identity_.admin);
     response->set_serving(registry.CanServe());
     response->set_waits_for(AwaitedWorkers(registry));
-    for (const auto& [id, worker] : registry.workers()) FillWorker(registry, worker, response->add_workers());
+    for (const auto& [id, worker] : registry.workers()) FillWorker(dispatcher, worker, response->add_workers());
     for (const RefusedWorker& refused : registry.refused().Present(now)) {
       FillRefused(refused, now, response->add_refused());
     }

@@ -1,4 +1,4 @@
-// baton.v1.AdminService, which lists the workers and says who serves with whom.
+// baton.v1.AdminService, which lists the workers, says who serves with whom, and who holds the KV blocks.
 #ifndef BATON_ROUTER_ADMIN_SERVICE_H_
 #define BATON_ROUTER_ADMIN_SERVICE_H_
 
@@ -35,6 +35,8 @@ class AdminService final : public v1::AdminService::CallbackService {
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest* request,
                                       v1::GetStatusResponse* response) override;
+  grpc::ServerUnaryReactor* GetLedger(grpc::CallbackServerContext* context, const v1::GetLedgerRequest* request,
+                                      v1::GetLedgerResponse* response) override;
 
  private:
   std::string address() const ABSL_LOCKS_EXCLUDED(mutex_) {

@@ -29,6 +29,11 @@ Call* CallLedger::Find(const CallKey& key) {
   return it == calls_.end() ? nullptr : &it->second;
 }
 
+std::optional<WorkerId> CallLedger::WorkerOf(const CallKey& key) const {
+  const auto it = calls_.find(key);
+  return it == calls_.end() ? std::nullopt : std::optional(it->second.worker);
+}
+
 void CallLedger::OnComputed(Call& call, int64_t tokens) {
   const int64_t computed = std::min(tokens, call.prompt_tokens);
   call.prompt_tokens -= computed;

@@ -32,8 +32,10 @@ struct Call {
   // kFinished came, so the call ends by itself.
   bool finished = false;
   bool cancelled = false;
+  // kFrozen came: another attempt goes on, and the call ends when that one has the KV.
+  bool frozen = false;
 
-  bool live() const { return !finished && !cancelled; }
+  bool live() const { return !finished && !cancelled && !frozen; }
 };
 
 // Used by one thread.
@@ -42,6 +44,8 @@ class CallLedger {
   void Open(const CallKey& key, const Call& call);
   // Null for a call that is not open. The result is valid until the call is closed.
   Call* Find(const CallKey& key);
+  // The worker of an open call.
+  std::optional<WorkerId> WorkerOf(const CallKey& key) const;
   // The worker has computed `tokens` more of the call's prompt, or found them in its cache.
   void OnComputed(Call& call, int64_t tokens);
   std::optional<Call> Close(const CallKey& key);

@@ -60,6 +60,7 @@ struct World {
       if (const auto* p = std::get_if<router::StartPrefill>(&action)) members.Start(*p);
       if (const auto* d = std::get_if<router::StartDecode>(&action)) members.Start(*d);
       if (const auto* c = std::get_if<router::CancelAttempt>(&action)) members.Cancel(*c);
+      if (const auto* m = std::get_if<router::HandOverAttempt>(&action)) members.Move(*m);
       if (const auto* e = std::get_if<router::EndMembership>(&action)) members.End(*e);
     }
   }

@@ -4,9 +4,11 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/duration_text.h"
 #include "common/limits.h"
 #include "common/log.h"
+#include "common/own_fault.h"
 #include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
 #include "common/status.h"
@@ -37,6 +39,22 @@ std::string OpenCalls(size_t count) { return absl::StrCat(count, count == 1 ? " 
 
 // Makes a stranger's text safe to show in a log or an error: short, and without control characters.
 std::string Printable(const std::string& text) { return absl::CHexEscape(text.substr(0, kMaxWorkerTextBytes)); }
+
+// Of a ledger's news, for people; the first orphan stands for all.
+std::string DescribeNews(const LedgerNews& news) {
+  std::vector<std::string> parts;
+  if (!news.orphans.empty()) {
+    int64_t blocks = 0;
+    for (const BlockHolder& orphan : news.orphans) blocks += orphan.blocks;
+    const size_t attempts = news.orphans.size();
+    parts.push_back(absl::StrCat(blocks, " of ", attempts, attempts == 1 ? " attempt" : " attempts",
+                                 " without a call, such as ", news.orphans.front().key.ToString()));
+  }
+  if (news.unaccounted_blocks != 0) {
+    parts.push_back(absl::StrCat(news.unaccounted_blocks, " that are neither free nor cached nor held"));
+  }
+  return absl::StrJoin(parts, ", and ");
+}
 
 // Prompts are token ids, so a worker must have the router's vocabulary. What else it has may differ: workers of one
 // name and different fingerprints form groups.
@@ -77,6 +95,7 @@ absl::StatusOr<WorkerInfo> ReadHello(const pb::Hello& hello, const ClusterMember
   info.admin = hello.admin();
   info.headroom_blocks = hello.headroom_blocks();
   info.resumes_jobs = (hello.features() & rpc::kFeatureResume) != 0;
+  info.hands_over = (hello.features() & rpc::kFeatureHandOver) != 0;
   info.groups = {.full = hello.full_groups(), .sliding = hello.sliding_groups(), .window = hello.window()};
   return info;
 }
@@ -97,6 +116,15 @@ absl::StatusOr<WorkerLoad> ParseLoad(const pb::Load& load) {
                     .step_age_ms = load.step_age_ms()};
 }
 
+absl::StatusOr<WorkerFault> ReadFault(const pb::Fault& fault) {
+  if (fault.at_work_size() > kMaxSequences) return absl::InvalidArgumentError("a fault in a step of too many attempts");
+  WorkerFault read = {.signal = fault.signal(), .at_work = {}};
+  for (const pb::JobKey& key : fault.at_work()) {
+    BATON_ASSIGN_OR_RETURN(read.at_work.emplace_back(), rpc::FromProto(key));
+  }
+  return read;
+}
+
 // `start` is StartPrefill or StartDecode.
 template <typename StartAction>
 void FillJob(const StartAction& start, TimeNs now, pb::JobParams* proto) {
@@ -109,6 +137,7 @@ void FillJob(const StartAction& start, TimeNs now, pb::JobParams* proto) {
                 .tenant = job.tenant,
                 .deadline = job.deadline,
                 .want_kv_digest = job.want_kv_digest,
+                .alone_outputs = job.alone_outputs,
                 .trace = job.trace},
                now, proto);
 }
@@ -123,13 +152,34 @@ void ClusterMembers::OnMessage(Dispatcher& dispatcher, const std::shared_ptr<Wor
   if (known == by_stream_.end()) return Join(dispatcher, stream, message);
   const WorkerId id = known->second;
   Member& member = members_.at(id);
-  const absl::Status read = Read(dispatcher, id, member, message);
-  if (read.ok()) return;
-  const std::string what = absl::StrCat("a malformed message: ", read.message());
+  if (const absl::Status read = Read(dispatcher, id, member, message); !read.ok()) {
+    Break(dispatcher, id, member, read);
+  } else if (message.has_fault()) {
+    OnFault(dispatcher, id, member, message.fault());
+  }
+}
+
+void ClusterMembers::Break(Dispatcher& dispatcher, const WorkerId& id, const Member& member, const absl::Status& how) {
+  const std::string what = absl::StrCat("a malformed message: ", how.message());
   spdlog::error("{} is lost {}: it sent {}", member.name, Past(member), what);
-  stream->End(absl::InvalidArgumentError(what));
+  member.stream->End(absl::InvalidArgumentError(what));
   Forget(id);
   dispatcher.OnWorkerLost(id, absl::UnavailableError(absl::StrCat("the worker sent ", what)));
+  TellServing();
+}
+
+void ClusterMembers::OnFault(Dispatcher& dispatcher, const WorkerId& id, const Member& member, const pb::Fault& fault) {
+  const absl::StatusOr<WorkerFault> read = ReadFault(fault);
+  if (!read.ok()) return Break(dispatcher, id, member, read.status());
+  std::vector<std::string> names;
+  for (const JobKey& key : read->at_work) names.push_back(key.choice_key().ToString());
+  const std::string where =
+      names.empty() ? "not in a step of its engine" : absl::StrCat("in a step of ", absl::StrJoin(names, ", "));
+  spdlog::error("{} is lost {}: its process dies of {}, {}", member.name, Past(member), SignalName(read->signal),
+                where);
+  member.stream->End(absl::UnavailableError("the worker dies"));
+  Forget(id);
+  dispatcher.OnWorkerFault(id, *read);
   TellServing();
 }
 
@@ -146,6 +196,7 @@ absl::Status ClusterMembers::TryJoin(Dispatcher& dispatcher, const std::shared_p
   if (!message.has_hello()) return absl::InvalidArgumentError("the first message of a worker is its hello");
   const pb::Hello& hello = message.hello();
   BATON_ASSIGN_OR_RETURN(WorkerInfo info, ReadHello(hello, options_));
+  BATON_RETURN_IF_ERROR(stream->CheckRole(hello.role()));
   info.id = random_.NextId();
   BATON_RETURN_IF_ERROR(dispatcher.OnWorkerJoin(info));
   Member& member = members_[info.id];
@@ -191,7 +242,19 @@ absl::Status ClusterMembers::Read(Dispatcher& dispatcher, const WorkerId& id, Me
     member.stream->Send(kFieldBytes, [](pb::RouterMessage& answer) { answer.set_drain_accepted(true); });
   }
   if (message.has_load()) BATON_RETURN_IF_ERROR(ReadLoad(dispatcher, id, member, message.load()));
-  return ReadReports(dispatcher, member, message);
+  BATON_RETURN_IF_ERROR(ReadReports(dispatcher, member, message));
+  // Behind the ends of calls, so that no attempt of theirs seems to hold anything.
+  return message.has_blocks() ? ReadBlocks(dispatcher, id, member, message.blocks()) : absl::OkStatus();
+}
+
+absl::Status ClusterMembers::ReadBlocks(Dispatcher& dispatcher, const WorkerId& id, const Member& member,
+                                        const pb::BlockReport& blocks) {
+  BATON_ASSIGN_OR_RETURN(const BlockReport report, rpc::FromProto(blocks));
+  const LedgerNews news = dispatcher.OnWorkerBlocks(id, report);
+  if (news.empty()) return absl::OkStatus();
+  spdlog::error("{} holds KV blocks that nobody will give back: {}; see `baton ledger`, and start the worker anew",
+                member.name, DescribeNews(news));
+  return absl::OkStatus();
 }
 
 absl::Status ClusterMembers::ReadLoad(Dispatcher& dispatcher, const WorkerId& id, Member& member,
@@ -226,6 +289,11 @@ absl::Status ClusterMembers::ReadReports(Dispatcher& dispatcher, Member& member,
     BATON_ASSIGN_OR_RETURN(OutputToken output, rpc::FromProto(token));
     dispatcher.OnWorkerUpdate(call.first, call.second,
                               {.kind = WorkerUpdate::Kind::kToken, .token = std::move(output)});
+  }
+  for (const pb::CallFrozen& frozen : message.frozen()) {
+    BATON_ASSIGN_OR_RETURN(const Call call, find(frozen.call()));
+    BATON_ASSIGN_OR_RETURN(const WorkerUpdate update, rpc::FromProto(frozen));
+    dispatcher.OnWorkerUpdate(call.first, call.second, update);
   }
   for (const pb::CallFinished& finished : message.finished()) {
     BATON_ASSIGN_OR_RETURN(const Call call, find(finished.call()));
@@ -298,6 +366,19 @@ void ClusterMembers::Cancel(const CancelAttempt& cancel) {
   const auto number = member->second.numbers.find({cancel.side, cancel.key});
   if (number == member->second.numbers.end()) return;
   member->second.stream->Send(kFieldBytes, [&](pb::RouterMessage& message) { message.add_cancels(number->second); });
+}
+
+void ClusterMembers::Move(const HandOverAttempt& move) {
+  const auto member = members_.find(move.worker);
+  if (member == members_.end()) return;
+  const auto number = member->second.numbers.find({Side::kDecode, move.key});
+  if (number == member->second.numbers.end()) return;
+  pb::HandOver proto;
+  proto.set_call(number->second);
+  proto.set_next_attempt(move.hand_over.next.attempt);
+  proto.set_secret(rpc::ToBytes(move.hand_over.secret));
+  member->second.stream->Send(proto.ByteSizeLong() + kFieldBytes,
+                              [&](pb::RouterMessage& message) { *message.add_hand_overs() = std::move(proto); });
 }
 
 void ClusterMembers::End(const EndMembership& end) {

@@ -7,10 +7,12 @@
 //   new        | anything else                     | ended      | End(why), logged
 //   member     | load                              | member     | Dispatcher::OnWorkerLoad
 //   member     | a report of an open call          | member     | Dispatcher::OnWorkerUpdate, OnWorkerEnd
+//   member     | a report of its blocks            | member     | Dispatcher::OnWorkerBlocks; logged when it has news
 //   member     | the second message of a worker    | member     | drain_accepted: all that was placed before the first
 //              | that drains                       |            | one has been sent
 //   member     | a malformed message, or another   | ended      | End(INVALID_ARGUMENT), Dispatcher::OnWorkerLost
 //              | membership's id                   |            |
+//   member     | its process dies of a fault       | ended      | End(UNAVAILABLE), logged, Dispatcher::OnWorkerFault
 //   member     | the stream closes                 | ended      | Dispatcher::OnWorkerLost
 //   member     | EndMembership                     | ended      | End(why)
 //   ended      | anything                          | ended      | (ignored)
@@ -60,6 +62,7 @@ class ClusterMembers final : public WorkerCalls {
   void Start(const StartPrefill& start) override;
   void Start(const StartDecode& start) override;
   void Cancel(const CancelAttempt& cancel) override;
+  void Move(const HandOverAttempt& move) override;
   void End(const EndMembership& end) override;
 
   // The router ends: so do all streams.
@@ -87,7 +90,12 @@ class ClusterMembers final : public WorkerCalls {
   absl::Status Read(Dispatcher& dispatcher, const WorkerId& id, Member& member,
                     const internal::v1::WorkerMessage& message);
   absl::Status ReadLoad(Dispatcher& dispatcher, const WorkerId& id, Member& member, const internal::v1::Load& load);
+  static absl::Status ReadBlocks(Dispatcher& dispatcher, const WorkerId& id, const Member& member,
+                                 const internal::v1::BlockReport& blocks);
   static absl::Status ReadReports(Dispatcher& dispatcher, Member& member, const internal::v1::WorkerMessage& message);
+  // The worker has broken the protocol.
+  void Break(Dispatcher& dispatcher, const WorkerId& id, const Member& member, const absl::Status& how);
+  void OnFault(Dispatcher& dispatcher, const WorkerId& id, const Member& member, const internal::v1::Fault& fault);
   void StartCall(const WorkerId& worker, Call call, internal::v1::CallStart start);
   void Forget(const WorkerId& worker);
   // "after 3.2 s as a member, with 4 open calls"

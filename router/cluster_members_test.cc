@@ -126,6 +126,7 @@ class ClusterMembersTest : public ::testing::Test {
       if (const auto* start_p = std::get_if<StartPrefill>(&action)) members_.Start(*start_p);
       if (const auto* start_d = std::get_if<StartDecode>(&action)) members_.Start(*start_d);
       if (const auto* cancel = std::get_if<CancelAttempt>(&action)) members_.Cancel(*cancel);
+      if (const auto* move = std::get_if<HandOverAttempt>(&action)) members_.Move(*move);
       if (const auto* end = std::get_if<EndMembership>(&action)) members_.End(*end);
       if (const auto* emit = std::get_if<EmitToken>(&action)) emitted_.push_back(emit->token.token);
       if (const auto* end_job = std::get_if<EndJob>(&action)) results_.push_back(end_job->result.status);
@@ -226,6 +227,48 @@ TEST_F(ClusterMembersTest, ARefusedWorkerIsLoggedOnceForEachReasonAndIsListedUnt
   hello.set_model("tiny");
   Join(hello);
   EXPECT_TRUE(dispatcher_.registry().refused().Present(clock_.Now()).empty());
+}
+
+TEST_F(ClusterMembersTest, ARunningCallIsHandedOverByItsNumberAndGoesOnAtTheNextWorker) {
+  const auto join = [this](uint64_t n, uint64_t features) {
+    pb::Hello hello = MakeHello(n, pb::WORKER_ROLE_MIXED);
+    hello.set_features(features);
+    return Join(hello);
+  };
+  const FakeWorker draining = join(1, rpc::kProtocolFeatures);
+  Submit(1);
+  const FakeWorker former = join(2, 0);
+  const FakeWorker other = join(3, rpc::kFeatureResume);
+  const uint64_t call = draining.last_call();
+  pb::WorkerMessage message = draining.Message();
+  rpc::AddReport(call, {.kind = WorkerUpdate::Kind::kStarted, .token = {}}, &message);
+  AddToken(message, call, {.index = 0, .token = 70});
+  message.mutable_load()->set_draining(true);
+  Say(draining, message);
+  Say(draining, draining.Message());
+  // The load came before the token.
+  pb::WorkerMessage heartbeat = draining.Message();
+  heartbeat.mutable_load()->set_draining(true);
+  Say(draining, heartbeat);
+  ASSERT_EQ(draining.stream->said.hand_overs_size(), 1);
+  const pb::HandOver& hand_over = draining.stream->said.hand_overs(0);
+  EXPECT_EQ(hand_over.call(), call);
+  EXPECT_EQ(hand_over.next_attempt(), 2u);
+
+  pb::WorkerMessage frozen = draining.Message();
+  // In one message: the token goes first.
+  rpc::AddReport(call, {.kind = WorkerUpdate::Kind::kFrozen, .token = {.index = 1, .token = 71}}, &frozen);
+  AddToken(frozen, call, {.index = 1, .token = 71});
+  Say(draining, frozen);
+  EXPECT_EQ(former.stream->said.starts_size(), 0);
+  ASSERT_EQ(other.stream->said.starts_size(), 1);
+  const pb::CallStart& start = other.stream->said.starts(0);
+  EXPECT_EQ(start.job().key().attempt(), 2u);
+  EXPECT_EQ(start.job().secret(), hand_over.secret());
+  EXPECT_EQ(start.job().emitted(), 1);
+  EXPECT_EQ(start.decode().prefill_target(), "host:1");
+  EXPECT_EQ(start.decode().prefill_incarnation(), rpc::ToBytes({.high = 3, .low = 1}));
+  EXPECT_THAT(emitted_, ElementsAre(70, 71));
 }
 
 TEST_F(ClusterMembersTest, JoinDrainLeaveAndLossAreOneLineEachWithAgeAndOpenCalls) {
@@ -416,7 +459,7 @@ TEST_F(ClusterMembersTest, AGivenUpWorkerIsToldAndMayJoinAnew) {
   ASSERT_TRUE(silent.stream->ended());
   EXPECT_FALSE(silent.stream->end->ok());
   EXPECT_EQ(worker_count(), 0u);
-  EXPECT_THAT(log.Take(), HasSubstr("is given up after 10.0 s as a member, with 0 open calls: not heard for 5000 ms\n"
+  EXPECT_THAT(log.Take(), HasSubstr("is given up after 10.0 s as a member, with 0 open calls: not heard for 1500 ms\n"
                                     "warning: no request can be served until"));
   pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
   hello.set_resumes(silent.stream->said.accepted().membership());
@@ -473,6 +516,92 @@ TEST_F(ClusterMembersTest, TheRouterServesWhileSomeGroupOfWorkersCan) {
   EXPECT_THAT(serving_, ElementsAre(true, false, true));
   Close(mixed);
   EXPECT_THAT(serving_, ElementsAre(true, false, true, false));
+}
+
+TEST_F(ClusterMembersTest, AFaultLosesItsWorkerAndTheLogNamesTheSignalAndTheRequestsOfTheStep) {
+  LoggedLines lines;
+  const FakeWorker worker = Join(1, pb::WORKER_ROLE_MIXED);
+  Submit(1);
+  lines.Take();
+  pb::WorkerMessage message = worker.Message();
+  message.mutable_fault()->set_signal(11);
+  rpc::ToProto({.job = {.high = 2, .low = 1}, .attempt = 1}, message.mutable_fault()->add_at_work());
+  Say(worker, message);
+  EXPECT_TRUE(worker.stream->ended());
+  EXPECT_EQ(worker_count(), 0u);
+  // By its fault, and not by a loss of unknown cause, which would end it here.
+  EXPECT_TRUE(results_.empty());
+  EXPECT_EQ(dispatcher_.memberships()
+                .losses[static_cast<size_t>(WorkerRole::kMixed)][static_cast<size_t>(LossReason::kFault)],
+            1);
+  const std::string log = lines.Take();
+  EXPECT_THAT(log, HasSubstr("dies of SIGSEGV, in a step of 00000000000000020000000000000001"));
+  EXPECT_THAT(log, HasSubstr("error: mixed worker host:1"));
+}
+
+TEST_F(ClusterMembersTest, ALeakIsLoggedOnceAndTheLogSaysWhatToDo) {
+  const FakeWorker worker = Join(1, pb::WORKER_ROLE_MIXED);
+  Submit(1);
+  pb::WorkerMessage message = worker.Message();
+  message.mutable_blocks()->set_free_blocks(90);
+  for (const uint64_t job : {1, 7}) {
+    pb::BlockHolder* holder = message.mutable_blocks()->add_holders();
+    rpc::ToProto(JobKey{.job = {.high = 2, .low = job}, .attempt = 1}, holder->mutable_key());
+    holder->set_hold(pb::BLOCK_HOLD_DECODING);
+    holder->set_blocks(5);
+    holder->set_own_blocks(5);
+  }
+  LoggedLines lines;
+  for (int report = 1; report < kOrphanReports; ++report) Say(worker, message);
+  EXPECT_EQ(lines.Take(), "");
+  Say(worker, message);
+  const std::string log = lines.Take();
+  EXPECT_THAT(log, HasSubstr("error: mixed worker host:1 (pid 0) holds KV blocks that nobody will give back: 5 of 1 "
+                             "attempt without a call, such as 00000000000000020000000000000007"));
+  EXPECT_THAT(log, HasSubstr("`baton ledger`"));
+  Say(worker, message);
+  EXPECT_EQ(lines.Take(), "") << "it is known";
+  message.mutable_blocks()->set_free_blocks(88);
+  Say(worker, message);
+  EXPECT_THAT(lines.Take(), HasSubstr("2 that are neither free nor cached nor held"));
+  EXPECT_EQ(worker_count(), 1u) << "it serves on";
+}
+
+TEST_F(ClusterMembersTest, BlocksOfACallThatTheSameMessageEndsAreOfAnEndedCall) {
+  const FakeWorker worker = Join(1, pb::WORKER_ROLE_MIXED);
+  Submit(1);
+  pb::WorkerMessage message = worker.Message();
+  message.mutable_blocks()->set_free_blocks(100);
+  rpc::ToProto(JobKey{.job = {.high = 2, .low = 1}, .attempt = 1},
+               message.mutable_blocks()->add_holders()->mutable_key());
+  message.mutable_blocks()->mutable_holders(0)->set_hold(pb::BLOCK_HOLD_ENDED);
+  Say(worker, message);
+  const WorkerBlocks* blocks = dispatcher_.block_ledger().Find(dispatcher_.registry().workers().begin()->first);
+  ASSERT_NE(blocks, nullptr);
+  EXPECT_EQ(blocks->entries.at(0).verdict, HolderVerdict::kCalled);
+  rpc::AddEnd(worker.last_call(), absl::InvalidArgumentError("no"), &message);
+  Say(worker, message);
+  blocks = dispatcher_.block_ledger().Find(dispatcher_.registry().workers().begin()->first);
+  EXPECT_EQ(blocks->entries.at(0).verdict, HolderVerdict::kEnding);
+}
+
+TEST_F(ClusterMembersTest, AReportOfBlocksThatCannotBeRightIsMalformed) {
+  const FakeWorker worker = Join(1, pb::WORKER_ROLE_MIXED);
+  pb::WorkerMessage message = worker.Message();
+  message.mutable_blocks()->set_free_blocks(-1);
+  Say(worker, message);
+  ASSERT_TRUE(worker.stream->ended());
+  EXPECT_TRUE(absl::IsInvalidArgument(*worker.stream->end));
+}
+
+TEST_F(ClusterMembersTest, AFaultInAStepOfNoAttemptsNameIsMalformed) {
+  const FakeWorker worker = Join(1, pb::WORKER_ROLE_MIXED);
+  pb::WorkerMessage message = worker.Message();
+  message.mutable_fault()->add_at_work()->set_job("not hex");
+  Say(worker, message);
+  ASSERT_TRUE(worker.stream->ended());
+  EXPECT_TRUE(absl::IsInvalidArgument(*worker.stream->end));
+  EXPECT_EQ(worker_count(), 0u);
 }
 
 }  // namespace

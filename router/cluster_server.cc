@@ -32,7 +32,11 @@ absl::Status ClusterServer::Listen() {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleConnectionMs);
   builder.RegisterService(&service_);
   accepting_.emplace(builder.AddCompletionQueue());
-  const rpc::ListenAddress where = {.bind = options_.bind, .port = options_.port, .port_flag = "--cluster-port"};
+  const rpc::ListenAddress where = {.bind = options_.bind,
+                                    .port = options_.port,
+                                    .port_flag = "--cluster-port",
+                                    .credentials = options_.credentials,
+                                    .guard = {.rules = {.port = rpc::Port::kCluster}}};
   BATON_ASSIGN_OR_RETURN(rpc::GrpcServer built, rpc::BuildGrpcServer(builder, where, /*has_health=*/false));
   server_ = std::move(built.server);
   address_ = built.address;
@@ -61,7 +65,7 @@ void ClusterServer::CountOpen(int change) {
 
 void ClusterServer::AwaitNextWorker() {
   if (accepting_->stopping()) return;
-  next_ = std::make_shared<ClusterStream>(static_cast<ClusterStream::Owner&>(*this), events_);
+  next_ = std::make_shared<ClusterStream>(static_cast<ClusterStream::Owner&>(*this), events_, options_.credentials);
   next_->Connect(service_, accepting_->queue());
 }
 

@@ -18,6 +18,7 @@
 #include "common/clock.h"
 #include "common/limits.h"
 #include "common/random.h"
+#include "common/rpc/credentials.h"
 #include "common/rpc/event_queue.h"
 #include "router/cluster_members.h"
 #include "router/cluster_stream.h"
@@ -32,6 +33,8 @@ struct ClusterServerOptions {
   // A stream that has not said hello after this time is ended.
   int64_t hello_timeout_ms = kHelloTimeoutMs;
   ClusterMembersOptions members;
+  // Null: plain text, and everybody may join. They outlive the server.
+  rpc::Credentials* credentials = nullptr;
 };
 
 // Used by the main thread. Runs the loop as long as it lives, because the loop's thread calls it and it posts to the

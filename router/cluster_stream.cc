@@ -4,17 +4,30 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/rpc/wire.h"
 
 namespace baton::router {
 namespace pb = internal::v1;
 
-ClusterStream::ClusterStream(Owner& owner, rpc::EventQueue& events)
-    : owner_(owner), events_(events), writes_(kMaxUnwrittenRouterBytes) {}
+ClusterStream::ClusterStream(Owner& owner, rpc::EventQueue& events, const rpc::Credentials* credentials)
+    : owner_(owner), events_(events), credentials_(credentials), writes_(kMaxUnwrittenRouterBytes) {}
 
 void ClusterStream::Connect(Service& service, grpc::ServerCompletionQueue& accepting) {
   service.RequestJoin(&context_, &call_, &events_.queue(), &accepting, &connected_);
+}
+
+absl::Status ClusterStream::CheckRole(pb::WorkerRole role) const {
+  if (credentials_ == nullptr) return absl::OkStatus();
+  const rpc::Role needed = role == pb::WORKER_ROLE_PREFILL  ? rpc::Role::kPrefillWorker
+                           : role == pb::WORKER_ROLE_DECODE ? rpc::Role::kDecodeWorker
+                                                            : rpc::Role::kMixedWorker;
+  const rpc::RoleSet roles = credentials_->RolesOf(*context_.auth_context());
+  if (roles.Has(needed)) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat("the certificate does not carry the role ",
+                                                  rpc::RoleNames({needed}, " or "), " that the hello states, but ",
+                                                  rpc::RoleNames(roles, " and ")));
 }
 
 void ClusterStream::AwaitHello(int64_t timeout_ms) {

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "baton/internal/v1/worker.grpc.pb.h"
+#include "common/rpc/credentials.h"
 #include "common/rpc/event_queue.h"
 #include "common/rpc/merged_writes.h"
 #include "router/worker_stream.h"
@@ -34,8 +35,8 @@ class ClusterStream final : public WorkerStream {
     virtual void OnDone(ClusterStream& stream) = 0;
   };
 
-  // `owner` and `events` outlive the stream.
-  ClusterStream(Owner& owner, rpc::EventQueue& events);
+  // All of it outlives the stream. Null `credentials`: workers show no certificate.
+  ClusterStream(Owner& owner, rpc::EventQueue& events, const rpc::Credentials* credentials);
 
   // Once: waits for the next call of a worker, which this stream then is.
   void Connect(Service& service, grpc::ServerCompletionQueue& accepting);
@@ -52,6 +53,7 @@ class ClusterStream final : public WorkerStream {
   void Send(size_t bytes, absl::FunctionRef<void(internal::v1::RouterMessage&)> fill) override;
   void End(const absl::Status& why) override;
   bool ended() const override { return end_.has_value(); }
+  absl::Status CheckRole(internal::v1::WorkerRole role) const override;
 
  private:
   void OnConnect(bool ok) { owner_.OnConnected(*this, ok); }
@@ -65,6 +67,7 @@ class ClusterStream final : public WorkerStream {
 
   Owner& owner_;
   rpc::EventQueue& events_;
+  const rpc::Credentials* const credentials_;
   grpc::ServerContext context_;
   grpc::ServerAsyncReaderWriter<internal::v1::RouterMessage, internal::v1::WorkerMessage> call_{&context_};
   internal::v1::WorkerMessage message_;

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/ids.h"
+#include "common/worker_job.h"
 #include "common/worker_update.h"
 #include "router/job.h"
 #include "router/worker_registry.h"
@@ -34,6 +35,7 @@ struct StartDecode {
   std::shared_ptr<const JobSpec> job;
   // D computes the prompt itself; no prefill worker.
   bool local_prefill = false;
+  // Where the KV is pulled from: the prefill worker, or the worker that hands the job over.
   Incarnation prefill_incarnation;
   std::string prefill_target;
 };
@@ -42,6 +44,13 @@ struct CancelAttempt {
   Side side = Side::kPrefill;
   WorkerId worker;
   JobKey key;
+};
+// The decode worker is to freeze the running attempt, and to serve its KV to the next one. It answers with kFrozen, or
+// goes on to the end. Or the hand-over is taken back, and the frozen attempt goes on.
+struct HandOverAttempt {
+  WorkerId worker;
+  JobKey key;
+  HandOver hand_over;
 };
 // The dispatcher has given the worker up, and has forgotten all its calls. The owner ends the membership's stream with
 // this status: a worker that is alive learns so that its jobs are over, and joins anew.
@@ -58,7 +67,8 @@ struct EndJob {
   ChoiceKey key;
   JobResult result;
 };
-using DispatchAction = std::variant<StartPrefill, StartDecode, CancelAttempt, EndMembership, EmitToken, EndJob>;
+using DispatchAction =
+    std::variant<StartPrefill, StartDecode, CancelAttempt, HandOverAttempt, EndMembership, EmitToken, EndJob>;
 
 }  // namespace baton::router
 

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/clock.h"
+#include "common/worker_job.h"
 #include "router/job.h"
 #include "router/placement.h"
 
@@ -19,6 +20,7 @@ enum class JobState : uint8_t { kQueued, kPlaced, kStreaming, kFinishing };
 
 // Which jobs go first in the line; waiting_line.h has the table.
 enum class LineRank : uint8_t { kOverdue, kOnTime, kLate };
+inline constexpr size_t kLineRanks = 3;
 
 // When the job came, and moments of its current attempt. A moment that has not come yet is unset.
 struct PhaseMarks {
@@ -38,6 +40,13 @@ struct PhaseMarks {
 // job ended takes the rest.
 PhaseTimes ComputePhases(const PhaseMarks& marks, TimeNs end);
 
+// How far a job has moved from a decode worker that drains to another one.
+enum class JobMove : uint8_t {
+  kNone,
+  kAsked,    // the worker was asked to hand it over, and goes on until then
+  kPulling,  // the current attempt pulls the KV of the attempt before, which is frozen
+};
+
 // A worker that had no room for the job. The worker may be asked again at `retry_at`, or once its room epoch has moved
 // on.
 struct Refusal {
@@ -52,6 +61,15 @@ struct DispatchJob {
   // Number in the order of submission. A job that comes back takes its old place.
   uint64_t place_in_line = 0;
   LineRank line_rank = LineRank::kOnTime;
+  // In the line behind the jobs of tenants that have got less.
+  bool yields = false;
+  // Since when it waits this time, and what it is then expected to cost.
+  TimeNs waits_since = 0;
+  int64_t waiting_cost = 0;
+  // What its tenant was charged when the job was placed for the first time (tenant_shares.h).
+  std::optional<int64_t> charged_cost;
+  // What it took out of its tenant's bucket (tenant_buckets.h).
+  int64_t taken_tokens = 0;
   JobState state = JobState::kQueued;
   PhaseMarks marks;
   // When OnTimer looks at the job: its deadline, or earlier while it waits for the cause behind `echo` or for reports.
@@ -61,16 +79,27 @@ struct DispatchJob {
   int32_t refusals = 0;
   std::vector<Refusal> refused_by;
 
-  // The current attempt: 1 is the first.
+  // The current attempt: 1 is the first. No number is given twice, also not that of an attempt that never began.
   uint32_t attempt = 0;
+  uint32_t last_attempt = 0;
   AttemptKind kind = AttemptKind::kPair;
   Pair pair;
   // Tokens that the prompt's worker had to compute when it got this prompt, including the prompt itself.
   int64_t tokens_to_first = 0;
   // The prompt is being computed, or was.
   bool prompt_started = false;
+  // Tokens of the prompt that were not in its worker's cache. Set with prompt_started.
+  int64_t computed_tokens = 0;
   // D has the prompt's KV, so the loss of P does no harm.
   bool committed = false;
+  // D's output from which its next outputs are timed (ClusterHealth), and when it came; -1: none yet.
+  int32_t timed_output = -1;
+  TimeNs timed_at = 0;
+  JobMove move = JobMove::kNone;
+  // What a job in kAsked was asked for: the attempt that is to go on, and its secret.
+  HandOver hand_over;
+  // In kPulling: the attempt that is frozen.
+  JobKey source;
   // An error that may only echo the other side's failure, kept until that one is known.
   std::optional<absl::Status> echo;
   // Who said so.
@@ -92,6 +121,8 @@ struct DispatchJob {
   // and others.
   int32_t losses = 0;
   int32_t errors = 0;
+  // Workers that died of a fault of their own in a step with this job.
+  int32_t faults = 0;
   // The side that sent the last token and still owes its report. Set in kFinishing, but not after a stop string.
   std::optional<Side> last_token_from;
   JobResult result;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/own_fault.h"
 #include "router/dispatcher_impl.h"
 #include "router/refusal_reason.h"
 
@@ -32,6 +33,13 @@ std::string TokenText(const OutputToken& token) {
 bool MayPass(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDataLoss(status) || absl::IsNotFound(status) ||
          absl::IsFailedPrecondition(status);
+}
+
+// A job that may have killed a worker shows in its first step at each worker of a pair whether it does so again. One
+// that was in two such steps is left no company to hide in.
+int32_t AloneOutputs(const DispatchJob& job) {
+  constexpr int32_t kFirstOfPair = 2;
+  return job.faults == 0 ? 0 : job.faults == 1 ? kFirstOfPair : job.spec->sampling.max_tokens;
 }
 
 absl::Status TokenError(const OutputToken& token, int32_t expected) {
@@ -73,6 +81,7 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
       if (side == Side::kDecode || job->kind == AttemptKind::kSolo) queue_.OnAdmitted(*job);
       if (!computes_prompt) break;
       job->prompt_started = true;
+      job->computed_tokens = job->spec->prompt_tokens() - update.cached_tokens;
       if (!job->marks.admitted) job->marks.admitted = clock_.Now();
       if (job->spec->emitted == 0) {
         job->result.looked_up_tokens = static_cast<int32_t>(job->spec->prompt_tokens());
@@ -83,8 +92,9 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
       break;
     case WorkerUpdate::Kind::kKvCommitted:
       if (side == Side::kPrefill || job->committed) break;
-      job->committed = true;
-      if (!job->marks.committed) job->marks.committed = clock_.Now();
+      OnCommitted(*job);
+      EndMove(*job);
+      needs_moving_ = drains_;
       // A job that a stop string or its client ends has no other report.
       job->result.decode = update.report;
       break;
@@ -95,12 +105,34 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
       }
       OnToken(*job, side, update.token);
       break;
+    case WorkerUpdate::Kind::kFrozen:
+      OnFrozen(*job, side, *call, update);
+      break;
     case WorkerUpdate::Kind::kFinished:
       call->finished = true;
       OnFinishedUpdate(*job, side, update);
       break;
   }
   PlaceQueued();
+}
+
+void Dispatcher::Impl::OnCommitted(DispatchJob& job) {
+  job.committed = true;
+  if (!job.marks.committed) job.marks.committed = clock_.Now();
+  if (job.kind == AttemptKind::kPair) health_.OnHandedOver(job.pair, job.attempt_placed);
+}
+
+void Dispatcher::Impl::TimeOutputs(DispatchJob& job, int32_t index) {
+  if (job.timed_output >= 0 && index - job.timed_output < kTimedOutputs) return;
+  const TimeNs now = clock_.Now();
+  if (job.timed_output >= 0) {
+    health_.OnSample(job.pair.decode, {.phase = WorkSample::Phase::kDecode,
+                                       .duration_ns = now - job.timed_at,
+                                       .units = index - job.timed_output,
+                                       .batch_sequences = AssignmentOf(ledger_.assigned(), job.pair.decode).jobs});
+  }
+  job.timed_output = index;
+  job.timed_at = now;
 }
 
 void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& token) {
@@ -123,6 +155,7 @@ void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& t
     // in its first step would otherwise go on for ever.
     job.losses = 0;
     job.errors = 0;
+    TimeOutputs(job, token.index);
   }
   job.outputs.push_back(token.token);
   actions_.push_back(EmitToken{.key = job.spec->key(), .token = token});
@@ -141,21 +174,24 @@ void Dispatcher::Impl::OnFirstToken(DispatchJob& job, Side side, const OutputTok
   if (job.spec->emitted == 0) {
     job.marks.first_token = now;
     queue_.OnFirstToken(job, now - job.attempt_placed);
+    admission_.OnFirstToken(job.spec->prompt_tokens(), now - job.attempt_placed);
   }
   if (job.fingerprint.empty()) {
     const Worker* worker = registry_.Find(side == Side::kPrefill ? job.pair.prefill : job.pair.decode);
     if (worker != nullptr) job.fingerprint = worker->info.fingerprint;
   }
   // Attempts of one worker transfer nothing, and a token of D means that D has the KV.
-  if (job.kind != AttemptKind::kPair || side == Side::kDecode) {
-    job.committed = true;
-    if (!job.marks.committed) job.marks.committed = now;
-  }
+  if (job.kind != AttemptKind::kPair || side == Side::kDecode) OnCommitted(job);
 }
 
 void Dispatcher::Impl::OnFinishedUpdate(DispatchJob& job, Side side, const WorkerUpdate& update) {
   (side == Side::kPrefill ? job.result.prefill : job.result.decode) = update.report;
   job.marks.NoteComputed(side == job.prompt_side(), update.report.compute_ns, clock_.Now());
+  if (side == Side::kPrefill) {
+    health_.OnSample(
+        job.pair.prefill,
+        {.phase = WorkSample::Phase::kPrefill, .duration_ns = update.report.compute_ns, .units = job.computed_tokens});
+  }
   if (job.state == JobState::kFinishing) return EndIfReported(job);
   const Worker* worker = registry_.Find(side == Side::kPrefill ? job.pair.prefill : job.pair.decode);
   const std::string who = worker == nullptr ? "a lost worker" : worker->info.target;
@@ -169,11 +205,15 @@ void Dispatcher::Impl::OnFinishedUpdate(DispatchJob& job, Side side, const Worke
 void Dispatcher::Impl::OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status) {
   const std::optional<Call> call = ledger_.Close({side, key});
   if (!call) return;
-  DispatchJob* job = call->cancelled ? nullptr : FindJob(key);
+  needs_moving_ = drains_;
+  DispatchJob* job = call->cancelled || call->frozen ? nullptr : FindJob(key);
   const bool no_room = absl::IsResourceExhausted(status) && !call->started && !call->finished;
   no_room ? queue_.OnRoomChanged() : queue_.OnRoomChanged(call->worker);
   if (job != nullptr && no_room && job->state == JobState::kPlaced) {
     OnRefusal(*job, *call, status);
+  } else if (job != nullptr && no_room && job->move == JobMove::kPulling) {
+    queue_.OnRefusal(*job, call->worker);
+    FailOver(*job, Describe(side, call->worker, status));
   } else if (job != nullptr && !call->finished) {
     OnCallEnd(*job, side, *call, status);
   }
@@ -203,10 +243,8 @@ void Dispatcher::Impl::OnCallEnd(DispatchJob& job, Side side, const Call& call, 
 void Dispatcher::Impl::OnRefusal(DispatchJob& job, const Call& call, const absl::Status& status) {
   ++job.refusals;
   if (job.refusals >= options_.max_refusals) {
-    return End(job,
-               WithReason(absl::ResourceExhaustedError(absl::StrCat("no worker had room in ", job.refusals,
-                                                                    " attempts, the last one: ", status.message())),
-                          RefusalReason::kQueueFull));
+    return End(job, QueueFull(absl::StrCat("no worker had room in ", job.refusals,
+                                           " attempts, the last one: ", status.message())));
   }
   job.NoteGivenUp(clock_.Now(), status.message());
   CancelCalls(job);
@@ -219,24 +257,42 @@ void Dispatcher::Impl::OnWorkerLost(const WorkerId& id, const absl::Status& why)
   PlaceQueued();
 }
 
+LedgerNews Dispatcher::Impl::OnWorkerBlocks(const WorkerId& id, const BlockReport& report) {
+  const Worker* worker = registry_.Find(id);
+  if (worker == nullptr) return {};
+  return blocks_.OnReport(id, worker->info.total_blocks, report, [this](const JobKey& key) -> AttemptCalls {
+    return {.prefill = ledger_.WorkerOf({Side::kPrefill, key}), .decode = ledger_.WorkerOf({Side::kDecode, key})};
+  });
+}
+
+void Dispatcher::Impl::OnWorkerFault(const WorkerId& id, const WorkerFault& fault) {
+  Lose(id, absl::UnavailableError(absl::StrCat("its process died of ", SignalName(fault.signal))), LossReason::kFault,
+       &fault);
+  PlaceQueued();
+}
+
 void Dispatcher::Impl::GiveUp(WorkerId id, const absl::Status& why, LossReason reason) {
   actions_.push_back(EndMembership{.worker = id, .why = why});
   Lose(id, why, reason);
 }
 
-void Dispatcher::Impl::Lose(WorkerId id, const absl::Status& why, LossReason reason) {
+void Dispatcher::Impl::Lose(WorkerId id, const absl::Status& why, LossReason reason, const WorkerFault* fault) {
   const Worker* worker = registry_.Find(id);
   if (worker == nullptr) return;
+  const bool drained = worker->load.state == WorkerState::kDraining;
   const WorkerLoss loss = {
       .worker = id,
-      .drained = worker->load.state == WorkerState::kDraining,
-      .what = absl::UnavailableError(absl::StrCat("worker ", worker->info.target, " was lost: ", why.message()))};
-  if (!loss.drained) queue_.OnWorkerLost(worker->info);
-  const bool left = loss.drained && reason == LossReason::kDisconnected;
-  memberships_.CountLoss(worker->info.role, left ? LossReason::kDrained : reason);
+      .left = drained && reason == LossReason::kDisconnected,
+      .what = absl::UnavailableError(absl::StrCat("worker ", worker->info.target, " was lost: ", why.message())),
+      .fault = fault};
+  if (!drained) queue_.OnWorkerLost(worker->info);
+  memberships_.CountLoss(worker->info.role, loss.left ? LossReason::kDrained : reason);
   registry_.Leave(id);
+  blocks_.Forget(id);
+  NoteDrains();
   // First, so that no job cancels a call that is over.
   ledger_.OnWorkerLost(id);
+  health_.OnWorkerLost(id);
   std::vector<DispatchJob*> jobs;
   for (const auto& [key, job] : jobs_) {
     const bool has_it = job->pair.prefill == id || job->pair.decode == id;
@@ -250,8 +306,9 @@ void Dispatcher::Impl::OnLossOf(DispatchJob& job, const WorkerLoss& loss) {
   if (job.state == JobState::kFinishing) return EndIfReported(job);
   if (job.pair.decode != loss.worker && job.kind == AttemptKind::kPair) {
     // A worker that drains leaves when its readers have all that they need, which D may not have reported yet.
-    if (job.committed || (loss.drained && job.has_token())) return;
+    if (job.committed || (loss.left && job.has_token())) return;
   }
+  if (loss.fault != nullptr && !loss.fault->at_work.empty()) return OnFaultOf(job, loss);
   // What the worker said of the job before it left is the reason, and not that it left.
   const bool said_why = job.echo && job.echo_from == loss.worker;
   // A worker that had not begun with the job cannot have died of it.
@@ -261,7 +318,28 @@ void Dispatcher::Impl::OnLossOf(DispatchJob& job, const WorkerLoss& loss) {
   OnLoss(job, said_why ? *job.echo : loss.what);
 }
 
+void Dispatcher::Impl::OnFaultOf(DispatchJob& job, const WorkerLoss& loss) {
+  const std::vector<JobKey>& at_work = loss.fault->at_work;
+  if (std::find(at_work.begin(), at_work.end(), job.key()) != at_work.end()) {
+    // The first fault may be chance, even in a step of this job alone.
+    if (job.faults > 0 && at_work.size() == 1) {
+      poisoned_.Add(*job.spec);
+      return End(job,
+                 WithReason(absl::InternalError(absl::StrCat(
+                                loss.what.message(), " in a step of this request alone, and it was in the step of ",
+                                "another worker that died: it is not tried again, and the same request is refused ",
+                                "for ", PoisonedRequests::kRefusalMs / 60'000, " minutes")),
+                            RefusalReason::kPoisoned));
+    }
+    ++job.faults;
+  }
+  FailOver(job, loss.what);
+}
+
 void Dispatcher::Impl::OnError(DispatchJob& job, const absl::Status& status) {
+  if (job.kind == AttemptKind::kPair && !job.committed && MayPass(status)) {
+    health_.OnHandOffFailed(job.pair, job.attempt_placed, std::string(status.message()));
+  }
   if (!MayPass(status) || ++job.errors >= options_.max_errors) return End(job, status);
   FailOver(job, status);
 }
@@ -281,13 +359,15 @@ void Dispatcher::Impl::FailOver(DispatchJob& job, const absl::Status& why) {
   // Its first token is out: it goes before all that wait for theirs.
   if (job.next_index() > 0) job.line_rank = LineRank::kOverdue;
   CancelCalls(job);
+  EndMove(job);
+  auto spec = std::make_shared<JobSpec>(*job.spec);
   if (job.has_token()) {
-    auto spec = std::make_shared<JobSpec>(*job.spec);
     spec->prompt.insert(spec->prompt.end(), job.outputs.begin() + spec->emitted, job.outputs.end());
     spec->emitted = job.next_index();
     spec->want_kv_digest = false;
-    job.spec = std::move(spec);
   }
+  spec->alone_outputs = AloneOutputs(job);
+  job.spec = std::move(spec);
   Requeue(job);
 }
 
@@ -316,11 +396,15 @@ void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
   result.status = status;
   result.prompt_tokens = static_cast<int32_t>(job.spec->client_prompt_tokens());
   result.output_tokens = job.next_index();
-  result.attempts = static_cast<int32_t>(job.attempt);
   result.refusals = job.refusals;
   result.phases = ComputePhases(job.marks, clock_.Now());
+  if (status.ok() && result.failovers == 0) {
+    admission_.OnOutputs(job.next_index(), result.phases.transfer_ns + result.phases.decode_ns);
+  }
   actions_.push_back(EndJob{.key = job.spec->key(), .result = std::move(result)});
   SetTimer(job, kNever);
+  SettleTokens(job);
+  EndMove(job);
   queue_.OnEnd(job);
   jobs_.erase(job.spec->key());
 }
@@ -328,11 +412,12 @@ void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
 void Dispatcher::Impl::CancelCalls(const DispatchJob& job) {
   CancelCall(Side::kPrefill, job.key());
   CancelCall(Side::kDecode, job.key());
+  if (job.move == JobMove::kPulling) CancelCall(Side::kDecode, job.source);
 }
 
 void Dispatcher::Impl::CancelCall(Side side, const JobKey& key) {
   Call* call = ledger_.Find({side, key});
-  if (call == nullptr || !call->live()) return;
+  if (call == nullptr || call->finished || call->cancelled) return;
   call->cancelled = true;
   actions_.push_back(CancelAttempt{.side = side, .worker = call->worker, .key = key});
 }
@@ -366,15 +451,22 @@ void Dispatcher::OnWorkerEnd(Side side, const JobKey& key, const absl::Status& s
 absl::Status Dispatcher::OnWorkerJoin(const WorkerInfo& info) { return impl_->OnWorkerJoin(info); }
 bool Dispatcher::OnWorkerRefused(RefusedWorker refused) { return impl_->OnWorkerRefused(std::move(refused)); }
 void Dispatcher::OnWorkerLoad(const WorkerId& id, const WorkerLoad& load) { impl_->OnWorkerLoad(id, load); }
+LedgerNews Dispatcher::OnWorkerBlocks(const WorkerId& id, const BlockReport& report) {
+  return impl_->OnWorkerBlocks(id, report);
+}
 void Dispatcher::OnWorkerLost(const WorkerId& id, const absl::Status& why) { impl_->OnWorkerLost(id, why); }
+void Dispatcher::OnWorkerFault(const WorkerId& id, const WorkerFault& fault) { impl_->OnWorkerFault(id, fault); }
 void Dispatcher::OnTimer() { impl_->OnTimer(); }
 TimeNs Dispatcher::NextTimer() const { return impl_->NextTimer(); }
 std::vector<DispatchAction> Dispatcher::TakeActions() { return impl_->TakeActions(); }
 const WorkerRegistry& Dispatcher::registry() const { return impl_->registry(); }
 const MembershipCounts& Dispatcher::memberships() const { return impl_->memberships(); }
+const BlockLedger& Dispatcher::block_ledger() const { return impl_->block_ledger(); }
 int32_t Dispatcher::queued_jobs() const { return impl_->queued_jobs(); }
 int32_t Dispatcher::running_jobs() const { return impl_->running_jobs(); }
 int32_t Dispatcher::open_calls() const { return impl_->open_calls(); }
 const std::map<WorkerId, WorkerAssignment>& Dispatcher::assigned() const { return impl_->assigned(); }
+const ClusterHealth& Dispatcher::health() const { return impl_->health(); }
+std::vector<std::string> Dispatcher::TakeHealthNotes() { return impl_->TakeHealthNotes(); }
 
 }  // namespace baton::router

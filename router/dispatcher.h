@@ -4,10 +4,15 @@
 //
 //   state       | event                          | next        | actions
 //   ------------+--------------------------------+-------------+-------------------------------------------------------
-//   -           | Submit                         | kQueued     | (bounded; beyond it RESOURCE_EXHAUSTED)
+//   -           | Submit                         | kQueued     | (refused with RESOURCE_EXHAUSTED where the queue is full,
+//               |                                |             | the tenant has used up its tokens (tenant_buckets.h), or
+//               |                                |             | the deadline would pass before the first token
+//               |                                |             | (admission.h); retry_plan.h says when to come back)
 //   kQueued     | a pair is free                 | kPlaced     | StartPrefill and StartDecode at once; solo:
 //               |                                |             | StartPrefill; one worker for both: StartDecode(local)
 //   kQueued     | the prompt fits no worker      | ended       | End(INVALID_ARGUMENT)
+//   kQueued     | the deadline is certain to     | ended       | End(RESOURCE_EXHAUSTED)
+//               | pass before output 0           |             |
 //   kQueued     | no workers for too long; lost  | ended       | End(UNAVAILABLE)
 //               | ones are waited for longer     |             |
 //   kPlaced     | D refuses: RESOURCE_EXHAUSTED  | kQueued     | CancelPrefill in the same step; back to its place in
@@ -27,15 +32,30 @@
 //               | asked for; or after            |             |
 //               | report_wait_ms                 |             |
 //   kPlaced,    | an error of P or D that        | kQueued     | failover; an error that may only echo the other side's
-//   kStreaming  | another attempt may not have   |             | failure or refusal waits echo_wait_ms for that one
+//   kStreaming  | another attempt may not have   |             | failure or refusal waits echo_wait_ms for that one; one
+//               |                                |             | that came before the commit is the pair's (pair_health.h)
 //   kPlaced,    | another error of P or D        | ended       | End(it), likewise
 //   kStreaming  |                                |             |
 //   kStreaming  | an error of P after token 0    | kStreaming  | (D will say whether it has the KV)
+//   kPlaced,    | a fault of D or P in a step    | ended       | End(INTERNAL); the same request is refused for a while
+//   kStreaming  | of this job alone, and an      |             |
+//               | earlier fault in one with it   |             |
+//   kPlaced,    | another fault in a step with   | kQueued     | failover; workers compute its next outputs in steps
+//   kStreaming  | this job                       |             | of their own
 //   kPlaced,    | D lost, or P lost before the   | kQueued     | failover
 //   kStreaming  | KV was committed at D          |             |
-//   kStreaming  | P lost that was draining       | kStreaming  | (D will say whether it has the KV)
+//   kStreaming  | P left that was draining       | kStreaming  | (D will say whether it has the KV)
 //   kFinishing  | the worker lost from which a   | ended       | End(OK)
 //               | report is awaited              |             |
+//   kStreaming  | D drains and has the KV, some  | kStreaming  | HandOverAttempt; D goes on meanwhile
+//               | other has room, and fewer than |             |
+//               | max_moves jobs are moving      |             |
+//   kStreaming  | D is frozen                    | kStreaming  | attempt + 1: StartDecode at the other worker, with D
+//               |                                |             | in P's place and D's last token in token 0's
+//   kStreaming  | D is frozen, and nobody has    | kStreaming  | HandOverAttempt is taken back: D goes on
+//               | room any more                  |             |
+//   kStreaming  | the other worker refuses,      | kQueued     | failover
+//               | before it has the KV           |             |
 //   any         | Cancel, deadline               | ended       | End(status)
 //
 //   a worker is | event                          | next        | actions
@@ -48,19 +68,27 @@
 //   member      | a step of its engine takes     | lost        | likewise, and EndMembership
 //               | longer than engine_stall_ms    |             |
 //   member      | its process joins anew         | lost        | likewise, and EndMembership
+//   member      | OnWorkerFault: its process dies| lost        | likewise
 //   lost        | whatever comes from it         | lost        | (ignored: a worker is its membership)
 //
 // Failover cancels what is left of the attempt and puts the job back to its place in line, ahead of all that came
 // later. The next attempt takes the prompt and all outputs so far, and goes on at the next index, on workers of the
 // fingerprint that gave these outputs: since a row of the engine does not depend on what runs beside it, the client
 // gets exactly the tokens that it would have had. max_losses and max_errors bound it, and then the job ends with the
-// last error.
+// last error. A fault that names the jobs of its step counts against none: what a bystander met is not its own doing.
+//
+// A move takes a running job from a decode worker that drains to another one, by the hand-off of a prompt: that of the
+// prompt and all outputs but the last, which is in place. Whatever happens before D is frozen happens to an ordinary
+// job of D, and whatever happens later to an ordinary pair whose P has given its output: the rows above say what. A job
+// that has not moved when D's time to drain is over fails over. D's call stays open, without a word, until D has let
+// the KV go. A job whose digest is still awaited does not move.
 //
 // The loss of a worker is one event: it closes all calls of the worker, and no OnWorkerEnd follows for them. The
 // silence of a worker counts from the dispatcher's waking when the dispatcher itself did not run before (pause_ms).
 //
 // End cancels the job's open calls that have not reported kFinished, then emits EndJob, the job's last action.
-// placing_queue.h decides which waiting job goes next, and to which workers.
+// placing_queue.h decides which waiting job goes next, and to which workers. The dispatcher tells cluster_health.h how
+// hand-offs end and how fast workers compute.
 // A cancelled attempt counts as assigned until its worker has ended the call.
 #ifndef BATON_ROUTER_DISPATCHER_H_
 #define BATON_ROUTER_DISPATCHER_H_
@@ -68,41 +96,59 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/block_report.h"
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/limits.h"
 #include "common/random.h"
 #include "common/worker_update.h"
+#include "router/block_ledger.h"
+#include "router/cluster_health.h"
 #include "router/dispatch_actions.h"
 #include "router/job.h"
 #include "router/membership_counts.h"
 #include "router/placement.h"
 #include "router/placing_queue.h"
+#include "router/tenant_buckets.h"
 #include "router/worker_registry.h"
 
 namespace baton::router {
+
+// A worker that dies of a fault of its own: of which signal, and the attempts of the step that failed, if it was a
+// step.
+struct WorkerFault {
+  int signal = 0;
+  std::vector<JobKey> at_work;
+};
+
+// One of so many places in the queue is kept for tenants that do not fill the others.
+inline constexpr int32_t kKeptPlaces = 8;
 
 struct DispatcherOptions {
   PlacingOptions placing;
   // New jobs are refused while this many wait. Jobs that come back from a worker are never refused.
   int32_t max_queued_jobs = kMaxQueuedJobs;
-  // Open calls are bounded by twice this.
+  TenantBucketOptions tenant_buckets;
+  // Open calls are bounded by twice this, and max_moves.
   int32_t max_running_jobs = kMaxRunningJobs;
   // A job fails with RESOURCE_EXHAUSTED after this many attempts that workers refused for lack of room.
   int32_t max_refusals = 10'000;
-  // A job fails after so many attempts in a row, none of which got beyond its first output, that ended with the loss of
-  // a worker which computed for the job, or with a worker's error. 0: at the first loss.
-  int32_t max_losses = 5;
+  // A job fails after so many attempts in a row, none of which got beyond its first output, that ended with the
+  // unexplained loss of a worker which computed for the job, or with a worker's error. 0: at the first loss.
+  int32_t max_losses = 10;
   int32_t max_errors = 3;
+  // Jobs that move from workers that drain, at a time. The others go on where they are until it is their turn.
+  int32_t max_moves = 4;
   // An error of one worker that may be an echo waits this long for the other worker's error.
   int64_t echo_wait_ms = 200;
   // After the last token the job waits this long for the workers' reports, then ends well without them.
   int64_t report_wait_ms = 5'000;
   // A worker that sends nothing for this time is lost.
-  int64_t worker_silence_ms = 5'000;
+  int64_t worker_silence_ms = kWorkerSilenceMs;
   // A worker is lost whose engine has been in one step for longer than this.
   int64_t engine_stall_ms = kEngineStallMs;
   // The dispatcher was paused, and not its workers silent, when OnTimer comes later than it was due by more than this.
@@ -130,11 +176,15 @@ class Dispatcher {
   absl::Status OnWorkerJoin(const WorkerInfo& info);
   // The owner or OnWorkerJoin has refused the worker. False when that is known, as RefusedWorkers::Add says.
   bool OnWorkerRefused(RefusedWorker refused);
-  // This and the next ignore unknown memberships.
+  // This and the next two ignore unknown memberships.
   void OnWorkerLoad(const WorkerId& id, const WorkerLoad& load);
+  // What the worker holds; the result is what is wrong with that since now.
+  LedgerNews OnWorkerBlocks(const WorkerId& id, const BlockReport& report);
   // The membership's stream broke, or the worker said goodbye. Its attempts end with UNAVAILABLE, except those whose KV
   // another worker already holds.
   void OnWorkerLost(const WorkerId& id, const absl::Status& why);
+  // The worker's process dies, and has said of what.
+  void OnWorkerFault(const WorkerId& id, const WorkerFault& fault);
   void OnTimer();
 
   TimeNs NextTimer() const;
@@ -142,12 +192,16 @@ class Dispatcher {
 
   const WorkerRegistry& registry() const;
   const MembershipCounts& memberships() const;
+  const BlockLedger& block_ledger() const;
   int32_t queued_jobs() const;
   int32_t running_jobs() const;
   // Calls to workers that have not ended; their jobs may have.
   int32_t open_calls() const;
   // What each worker has been given and has not given back.
   const std::map<WorkerId, WorkerAssignment>& assigned() const;
+  const ClusterHealth& health() const;
+  // Changes of workers' health since the last call, each to be logged once.
+  std::vector<std::string> TakeHealthNotes();
 
  private:
   class Impl;

@@ -1,6 +1,11 @@
 // Failover: a job whose attempt failed goes on elsewhere, at its next output.
+#include <map>
+#include <utility>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "router/dispatcher.h"
+#include "router/refusal_reason.h"
 #include "router/testing/dispatcher_fixture.h"
 
 namespace baton::router {
@@ -59,6 +64,41 @@ TEST_F(DispatcherFailoverTest, AJobGoesOnAtItsNextOutputWhenItsDecodeWorkerIsLos
   EXPECT_EQ(LastResult().failovers, 1);
   ASSERT_EQ(LastResult().given_up.size(), 1u);
   EXPECT_THAT(LastResult().given_up[0].why, HasSubstr("host:2 was lost"));
+  ExpectNothingLeft();
+}
+
+TEST_F(DispatcherFailoverTest, AJobThatFitsOnlyAWorkerThatDrainedWaitsForItsSuccessor) {
+  options_.worker_silence_ms = 1'000'000;
+  JoinPair();
+  WorkerInfo small = MakeWorker(3, WorkerRole::kDecode);
+  small.total_blocks = 10;
+  Join(small);
+  Submit(1, {.prompt_tokens = 1000});
+  Stream(KeyOf(1), 2);
+  Actions();
+  dispatcher().OnWorkerLoad(MakeWorkerId(2), {.state = WorkerState::kDraining});
+  dispatcher().OnWorkerLost(MakeWorkerId(2), absl::UnavailableError("the worker left"));
+  RunMs(50'000);
+  EXPECT_THAT(Actions(), IsEmpty());
+  Join(4, WorkerRole::kDecode);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/2 after 2", "D4 1/2 after 2"));
+}
+
+TEST_F(DispatcherFailoverTest, AJobThatFitsNobodyAnyMoreEndsAfterTheTimeInWhichWorkersReturn) {
+  options_.worker_silence_ms = 1'000'000;
+  JoinPair();
+  WorkerInfo small = MakeWorker(3, WorkerRole::kDecode);
+  small.total_blocks = 10;
+  Join(small);
+  Submit(1, {.prompt_tokens = 1000});
+  Stream(KeyOf(1), 2);
+  Actions();
+  Lose(2);
+  RunMs(59'999);
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("1:UNAVAILABLE"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("after 2 output tokens no other worker"));
   ExpectNothingLeft();
 }
 
@@ -344,6 +384,129 @@ TEST_F(DispatcherFailoverTest, ADigestThatIsKnownIsKept) {
   Finished(kP, KeyOf(1, 2));
   EXPECT_THAT(Actions(), ::testing::Contains("1:OK"));
   EXPECT_EQ(LastResult().kv_digest, "abc");
+}
+
+// Prefill workers 1 and 4, decode workers 2, 3 and 5; a fault kills the worker that computes for the jobs named.
+class DispatcherFaultTest : public DispatcherFailoverTest {
+ protected:
+  void JoinAll() {
+    JoinTwoDecoders();
+    Join(4, WorkerRole::kPrefill);
+    Join(5, WorkerRole::kDecode);
+  }
+  void Fault(uint64_t worker, std::vector<JobKey> at_work) {
+    dispatcher().OnWorkerFault(MakeWorkerId(worker), {.signal = 11, .at_work = std::move(at_work)});
+  }
+  void SubmitRequest(uint64_t n) { Submit(n, {.prompt_tokens = static_cast<int>(40 + n), .max_tokens = 50}); }
+  // At which decode worker the job's attempt runs.
+  uint64_t DecodeWorkerOf(const JobKey& key) {
+    for (const DispatchAction& action : dispatcher().TakeActions()) {
+      if (const auto* start = std::get_if<StartDecode>(&action); start != nullptr && start->key == key) {
+        alone_outputs_ = start->job->alone_outputs;
+        return start->worker.low;
+      }
+    }
+    ADD_FAILURE() << key.ToString() << " has not started";
+    return 0;
+  }
+  // DecodeWorkerOf notes here what the attempt that it has found was asked for.
+  int32_t alone_outputs_ = -1;
+};
+
+TEST_F(DispatcherFaultTest, AJobOfTheFailedStepGoesOnInStepsOfItsOwnAndABystanderAsBefore) {
+  JoinPair();
+  SubmitRequest(1);
+  SubmitRequest(2);
+  Stream(KeyOf(1), 2);
+  Stream(KeyOf(2), 2);
+  Actions();
+  Fault(2, {KeyOf(1)});
+  Join(3, WorkerRole::kDecode);
+  std::map<uint64_t, int32_t> alone_outputs;
+  for (const DispatchAction& action : dispatcher().TakeActions()) {
+    if (const auto* start = std::get_if<StartDecode>(&action)) {
+      alone_outputs[start->key.job.low] = start->job->alone_outputs;
+    }
+  }
+  EXPECT_EQ(alone_outputs, (std::map<uint64_t, int32_t>{{1, 2}, {2, 0}}));
+  EXPECT_EQ(dispatcher().memberships().losses[static_cast<size_t>(WorkerRole::kDecode)]
+                                             [static_cast<size_t>(LossReason::kFault)],
+            1);
+}
+
+TEST_F(DispatcherFaultTest, ARequestThatKillsItsDecodeWorkersKillsTwo) {
+  JoinAll();
+  SubmitRequest(1);
+  Stream(KeyOf(1), 2);
+  Fault(DecodeWorkerOf(KeyOf(1)), {KeyOf(1), KeyOf(9)});
+  const JobKey second = KeyOf(1, 2);
+  const uint64_t worker = DecodeWorkerOf(second);
+  Started(kD, second);
+  Started(kP, second);
+  Token(kP, second, 2, 72);
+  Finished(kP, second);
+  CallEnd(kP, second);
+  Committed(second);
+  Actions();
+  Fault(worker, {second});
+  EXPECT_THAT(Actions(), ElementsAre("1:INTERNAL"));
+  EXPECT_EQ(GetRefusalReason(LastResult().status), RefusalReason::kPoisoned);
+  EXPECT_THAT(std::string(LastResult().status.message()), HasSubstr("SIGSEGV"));
+  ExpectNothingLeft();
+  const absl::Status again = dispatcher().Submit(MakeJob(2, {.prompt_tokens = 41, .max_tokens = 50}));
+  EXPECT_EQ(again.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(GetRefusalReason(again), RefusalReason::kPoisoned);
+  SubmitRequest(3);
+  EXPECT_THAT(Actions(), ::testing::Contains(HasSubstr(" 3/1")));
+}
+
+TEST_F(DispatcherFaultTest, ARequestThatKillsItsPrefillWorkersKillsTwo) {
+  JoinAll();
+  Join(6, WorkerRole::kPrefill);
+  SubmitRequest(1);
+  for (uint32_t attempt = 1; attempt <= 2; ++attempt) {
+    const JobKey key = KeyOf(1, attempt);
+    uint64_t prefill = 0;
+    for (const DispatchAction& action : dispatcher().TakeActions()) {
+      if (const auto* start = std::get_if<StartPrefill>(&action)) prefill = start->worker.low;
+    }
+    Started(kD, key);
+    Started(kP, key);
+    Fault(prefill, {key});
+  }
+  EXPECT_THAT(Actions(), ::testing::Contains("1:INTERNAL"));
+  EXPECT_EQ(GetRefusalReason(LastResult().status), RefusalReason::kPoisoned);
+}
+
+TEST_F(DispatcherFaultTest, AJobThatIsInManyFailedStepsWithOthersIsNeverRefused) {
+  JoinPair();
+  SubmitRequest(1);
+  for (uint64_t n = 1; n <= 20; ++n) {
+    const JobKey key = KeyOf(1, static_cast<uint32_t>(n));
+    Started(kD, key);
+    Started(kP, key);
+    Fault(1 + n, {key, KeyOf(99)});
+    CallEnd(kP, key, kCancelledCall);
+    Join(2 + n, WorkerRole::kDecode);
+    EXPECT_EQ(DecodeWorkerOf(KeyOf(1, static_cast<uint32_t>(n + 1))), 2 + n);
+    EXPECT_EQ(alone_outputs_, n == 1 ? 2 : 50);
+  }
+}
+
+TEST_F(DispatcherFaultTest, AFaultOutsideOfAnyStepCountsAsALossOfUnknownCause) {
+  options_.max_losses = 2;
+  Join(1, WorkerRole::kPrefill);
+  Join(99, WorkerRole::kDecode);
+  SubmitRequest(1);
+  for (uint64_t n = 1; n <= 2; ++n) {
+    const JobKey key = KeyOf(1, static_cast<uint32_t>(n));
+    Started(kD, key);
+    Started(kP, key);
+    Actions();
+    Fault(n, {});
+    Join(n + 1, WorkerRole::kPrefill);
+  }
+  EXPECT_THAT(Actions(), ::testing::Contains("1:UNAVAILABLE"));
 }
 
 }  // namespace

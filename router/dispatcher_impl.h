@@ -1,4 +1,5 @@
-// The dispatcher's inside: dispatcher.cc follows a placed job, dispatcher_queue.cc begins attempts and watches time.
+// The dispatcher's inside: dispatcher_admission.cc says which jobs are taken, dispatcher_queue.cc begins attempts and
+// watches time, dispatcher.cc follows a placed job, dispatcher_moves.cc moves it from a worker that drains.
 #ifndef BATON_ROUTER_DISPATCHER_IMPL_H_
 #define BATON_ROUTER_DISPATCHER_IMPL_H_
 
@@ -6,13 +7,18 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "router/admission.h"
 #include "router/call_ledger.h"
+#include "router/cluster_health.h"
 #include "router/dispatch_job.h"
 #include "router/dispatcher.h"
+#include "router/poisoned_requests.h"
+#include "router/retry_plan.h"
 
 namespace baton::router {
 
@@ -27,22 +33,31 @@ class Dispatcher::Impl {
   absl::Status OnWorkerJoin(const WorkerInfo& info);
   bool OnWorkerRefused(RefusedWorker refused);
   void OnWorkerLoad(const WorkerId& id, const WorkerLoad& load);
+  LedgerNews OnWorkerBlocks(const WorkerId& id, const BlockReport& report);
   void OnWorkerLost(const WorkerId& id, const absl::Status& why);
+  void OnWorkerFault(const WorkerId& id, const WorkerFault& fault);
   void OnTimer();
   TimeNs NextTimer() const;
   std::vector<DispatchAction> TakeActions() { return std::exchange(actions_, {}); }
 
   const WorkerRegistry& registry() const { return registry_; }
   const MembershipCounts& memberships() const { return memberships_; }
+  const BlockLedger& block_ledger() const { return blocks_; }
   int32_t queued_jobs() const { return static_cast<int32_t>(queue_.size()); }
   int32_t running_jobs() const { return static_cast<int32_t>(jobs_.size() - queue_.size()); }
   int32_t open_calls() const { return static_cast<int32_t>(ledger_.size()); }
   const std::map<WorkerId, WorkerAssignment>& assigned() const { return ledger_.assigned(); }
+  const ClusterHealth& health() const { return health_; }
+  std::vector<std::string> TakeHealthNotes() { return health_.TakeNotes(); }
 
  private:
   // dispatcher.cc: a placed job.
   DispatchJob* FindJob(const JobKey& key);
   void OnToken(DispatchJob& job, Side side, const OutputToken& token);
+  // D has the prompt's KV.
+  void OnCommitted(DispatchJob& job);
+  // D has given output `index`, and not only P's first one again.
+  void TimeOutputs(DispatchJob& job, int32_t index);
   // The current attempt gives its first output.
   void OnFirstToken(DispatchJob& job, Side side, const OutputToken& token);
   void OnFinishedUpdate(DispatchJob& job, Side side, const WorkerUpdate& update);
@@ -53,16 +68,21 @@ class Dispatcher::Impl {
   void OnLoss(DispatchJob& job, const absl::Status& status);
   void FailOver(DispatchJob& job, const absl::Status& why);
   // These two place no job: that is for the caller, once all is told. The id is a copy, because the registry's dies.
-  void Lose(WorkerId id, const absl::Status& why, LossReason reason);
+  void Lose(WorkerId id, const absl::Status& why, LossReason reason, const WorkerFault* fault = nullptr);
   // Loses the worker by the dispatcher's own judgement.
   void GiveUp(WorkerId id, const absl::Status& why, LossReason reason);
   // The worker has left registry and ledger.
   struct WorkerLoss {
     WorkerId worker;
-    bool drained = false;
+    // It drained, and closed its stream.
+    bool left = false;
     absl::Status what;
+    // Null: nobody knows what it died of.
+    const WorkerFault* fault = nullptr;
   };
   void OnLossOf(DispatchJob& job, const WorkerLoss& loss);
+  // The worker's step that failed had jobs, this one perhaps.
+  void OnFaultOf(DispatchJob& job, const WorkerLoss& loss);
   // The output is complete: from here on the job ends well, whatever becomes of its workers.
   void Finish(DispatchJob& job, FinishReason finish);
   // Ends a job in kFinishing unless a worker still owes it something.
@@ -74,6 +94,30 @@ class Dispatcher::Impl {
   void CancelCalls(const DispatchJob& job);
   bool IsLive(Side side, const JobKey& key);
   absl::Status Describe(Side side, const WorkerId& worker, const absl::Status& status) const;
+
+  // dispatcher_admission.cc: which jobs are taken.
+  absl::Status CheckNew(const JobSpec& spec);
+  absl::Status CheckDeadline(const JobSpec& spec);
+  absl::Status CheckTokens(const JobSpec& spec) const;
+  // The job is taken, or has ended.
+  void TakeTokens(DispatchJob& job);
+  void SettleTokens(const DispatchJob& job);
+  // RESOURCE_EXHAUSTED for want of a place in the queue.
+  absl::Status QueueFull(const std::string& what);
+  // The last moment at which a waiting job may be placed.
+  TimeNs LastStart(const DispatchJob& job) const;
+  // Ends a job that can no longer have its first token in time.
+  void Drop(DispatchJob& job);
+  int64_t PromiseRetry(const RetryPlan::Refused& refused);
+  // dispatcher_moves.cc: running jobs leave a worker that drains.
+  void StartMoves();
+  bool MayMove(const DispatchJob& job);
+  WorkerId MoveTarget(const DispatchJob& job) const;
+  void OnFrozen(DispatchJob& job, Side side, Call& call, const WorkerUpdate& update);
+  void StartMovedAttempt(DispatchJob& job, const WorkerId& source, const WorkerId& target);
+  // The job is not moving any more, whatever became of it.
+  void EndMove(DispatchJob& job);
+  void NoteDrains();
 
   // dispatcher_queue.cc: attempts begin, time passes.
   void PlaceQueued();
@@ -93,9 +137,21 @@ class Dispatcher::Impl {
   WorkerRegistry registry_;
   MembershipCounts memberships_;
   CallLedger ledger_;
+  BlockLedger blocks_;
+  ClusterHealth health_;
   std::map<ChoiceKey, std::unique_ptr<DispatchJob>> jobs_;
   // Jobs in state kQueued.
   PlacingQueue queue_;
+  PoisonedRequests poisoned_;
+  Admission admission_;
+  RetryPlan retries_;
+  TenantBuckets buckets_;
+  // Jobs whose move is not kNone.
+  std::set<ChoiceKey> moving_;
+  // Some member drains that hands over.
+  bool drains_ = false;
+  // Something has changed that could let a job move.
+  bool needs_moving_ = false;
   uint64_t next_place_ = 0;
   std::set<std::pair<TimeNs, ChoiceKey>> timers_;
   // When to look for silent workers next; kNever without workers. Also the clock of the dispatcher's own pauses.

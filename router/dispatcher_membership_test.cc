@@ -56,6 +56,28 @@ TEST_F(DispatcherMembershipTest, ALateEndOfTheOldStreamLeavesTheNewMembershipAlo
   EXPECT_NE(dispatcher().registry().Find(MakeWorkerId(3)), nullptr);
 }
 
+TEST_F(DispatcherMembershipTest, WhatAWorkerHoldsIsComparedWithTheCallsOfItsMembership) {
+  JoinPair();
+  Submit(1);
+  const auto verdict = [this](uint64_t worker, BlockHold hold) {
+    const BlockHolder holder = {.key = KeyOf(1), .hold = hold, .blocks = 3, .own_blocks = 3};
+    EXPECT_TRUE(dispatcher().OnWorkerBlocks(MakeWorkerId(worker), {.free_blocks = 97, .holders = {holder}}).empty());
+    return dispatcher().block_ledger().Find(MakeWorkerId(worker))->entries.at(0).verdict;
+  };
+  EXPECT_EQ(verdict(1, BlockHold::kPrefilling), HolderVerdict::kCalled);
+  EXPECT_EQ(verdict(2, BlockHold::kPulling), HolderVerdict::kCalled);
+  PrefillDone(KeyOf(1), 70);
+  EXPECT_EQ(verdict(1, BlockHold::kForReader), HolderVerdict::kRead);
+  Committed(KeyOf(1));
+  DecodeDone(KeyOf(1));
+  EXPECT_EQ(verdict(1, BlockHold::kForReader), HolderVerdict::kEnding);
+  EXPECT_EQ(verdict(2, BlockHold::kEnded), HolderVerdict::kEnding);
+  dispatcher().OnWorkerLost(MakeWorkerId(2), kBroken);
+  EXPECT_EQ(dispatcher().block_ledger().Find(MakeWorkerId(2)), nullptr);
+  EXPECT_TRUE(dispatcher().OnWorkerBlocks(MakeWorkerId(2), {.free_blocks = 1}).empty()) << "a late word";
+  EXPECT_EQ(dispatcher().block_ledger().Find(MakeWorkerId(2)), nullptr);
+}
+
 TEST_F(DispatcherMembershipTest, AProcessThatIsAMemberMayNotJoinTwice) {
   JoinPair();
   const absl::Status refused = dispatcher().OnWorkerJoin(Again(2, 3));

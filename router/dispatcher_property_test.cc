@@ -45,14 +45,19 @@ TEST(DispatcherPropertyTest, EveryAcceptedJobEndsOnceUnderEveryFault) {
     if (HasFailure()) return;
     all.accepted += result.accepted;
     all.refused += result.refused;
+    all.refused_for_deadline += result.refused_for_deadline;
+    all.dropped += result.dropped;
     all.ok += result.ok;
     all.failed += result.failed;
     all.attempts += result.attempts;
   }
-  std::cout << "seeds 1.." << kSeeds << ": " << all.accepted << " accepted, " << all.refused << " refused, " << all.ok
-            << " ok, " << all.failed << " failed, " << all.attempts << " attempts\n";
+  std::cout << "seeds 1.." << kSeeds << ": " << all.accepted << " accepted, " << all.refused << " refused ("
+            << all.refused_for_deadline << " for their deadline), " << all.dropped << " dropped, " << all.ok << " ok, "
+            << all.failed << " failed, " << all.attempts << " attempts\n";
   // The run had faults and still served.
   EXPECT_GT(all.refused, 0);
+  EXPECT_GT(all.refused_for_deadline, 0);
+  EXPECT_GT(all.dropped, 0);
   EXPECT_GT(all.failed, 100);
   EXPECT_GT(all.ok, 1000);
   EXPECT_GT(all.attempts, all.accepted);
@@ -92,6 +97,57 @@ TEST(DispatcherPropertyTest, WorkersThatDieFreezeOrComeBackFailNoJob) {
     attempts += result.attempts;
   }
   std::cout << attempts << " attempts\n";
+}
+
+TEST(DispatcherPropertyTest, WorkersThatDrainMoveTheirJobsAndFailNone) {
+  int moves = 0;
+  int moved = 0;
+  int taken_back = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    WorldOptions options = SeveralWorkers(seed);
+    options.decode_workers = 2;
+    options.refuse_percent = 10;
+    options.stop_percent = 10;
+    options.drains = 12;
+    // A prompt's digest comes with its first output, and not again.
+    options.digest_percent = 0;
+    options.faults = seed % 2 == 0 ? 6 : 0;
+    options.dispatcher.max_moves = 1 + static_cast<int32_t>(seed % 8);
+    options.dispatcher.worker_silence_ms = 1'000;
+    options.dispatcher.max_losses = options.faults + options.drains;
+    options.dispatcher.max_errors = options.faults + options.drains;
+    const WorldResult result = DispatcherWorld(options).Run();
+    EXPECT_THAT(result.errors, ::testing::IsEmpty());
+    EXPECT_EQ(result.ok, options.jobs);
+    if (HasFailure()) return;
+    moves += result.moves;
+    moved += result.moved;
+    taken_back += result.taken_back;
+  }
+  std::cout << moves << " moves, of which " << moved << " ended well; " << taken_back << " were taken back\n";
+  EXPECT_GT(moves, moved);
+  EXPECT_GT(moved, 50);
+  EXPECT_GT(taken_back, 0);
+}
+
+TEST(DispatcherPropertyTest, APoisonedJobKillsAtMostTwoWorkersAndFailsNobodyElse) {
+  int poisoned = 0;
+  int killed = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    WorldOptions options = SeveralWorkers(seed);
+    options.digest_percent = 0;
+    options.poison_percent = 5;
+    const WorldResult result = DispatcherWorld(options).Run();
+    EXPECT_THAT(result.errors, ::testing::IsEmpty());
+    EXPECT_EQ(result.ok + result.poisoned + result.refused, options.jobs);
+    if (HasFailure()) return;
+    poisoned += result.poisoned;
+    killed += result.killed;
+  }
+  std::cout << poisoned << " poisoned jobs, " << killed << " workers killed\n";
+  EXPECT_GT(poisoned, 50);
 }
 
 TEST(DispatcherPropertyTest, ASeedRepeatsARun) {

@@ -35,31 +35,32 @@ std::string LackOfBlocks(const WorkerRegistry& registry, int64_t prompt_tokens, 
 }  // namespace
 
 Dispatcher::Impl::Impl(const DispatcherOptions& options, const Clock& clock, RandomSource& random)
-    : options_(options), clock_(clock), random_(random), queue_(options.placing, clock, registry_, ledger_) {}
+    : options_(options),
+      clock_(clock),
+      random_(random),
+      blocks_(clock),
+      health_(clock, random, registry_),
+      queue_(options.placing, clock, registry_, ledger_, health_),
+      poisoned_(clock),
+      retries_(random),
+      buckets_(options.tenant_buckets) {}
 
 absl::Status Dispatcher::Impl::Submit(std::shared_ptr<const JobSpec> spec) {
-  if (spec->prompt.empty()) return absl::InvalidArgumentError("prompt: must hold at least one token");
-  if (jobs_.contains(spec->key())) {
-    return absl::AlreadyExistsError(absl::StrCat("job ", spec->key().ToString(), " is here"));
-  }
-  if (queued_jobs() >= options_.max_queued_jobs) {
-    return WithReason(
-        absl::ResourceExhaustedError(absl::StrCat("all ", options_.max_queued_jobs, " places in the queue are taken")),
-        RefusalReason::kQueueFull);
-  }
+  BATON_RETURN_IF_ERROR(CheckNew(*spec));
   const TimeNs now = clock_.Now();
   auto owned = std::make_unique<DispatchJob>();
   DispatchJob& job = *owned;
   job.spec = std::move(spec);
   job.place_in_line = next_place_++;
   job.marks.arrived = job.spec->arrived.value_or(now);
+  TakeTokens(job);
   jobs_.emplace(job.spec->key(), std::move(owned));
   queue_.Add(job);
   if (job.spec->deadline <= now) {
     End(job, absl::DeadlineExceededError("the deadline had passed when the request came"));
     return absl::OkStatus();
   }
-  SetTimer(job, job.spec->deadline);
+  SetTimer(job, LastStart(job));
   // The client learns this at once, however long the line is.
   if (queue_.FitsNoWorker(job)) {
     End(job, Impossible(*job.spec));
@@ -77,9 +78,11 @@ absl::Status Dispatcher::Impl::OnWorkerJoin(const WorkerInfo& info) {
   }
   BATON_RETURN_IF_ERROR(registry_.Join(info, now));
   memberships_.CountJoin(info.role);
+  health_.OnWorkerJoined(info.id);
   next_watch_ = std::min(next_watch_, After(now, kWatchIntervalMs));
   queue_.OnWorkerJoined(info);
   queue_.OnWorkersChanged();
+  needs_moving_ = drains_;
   PlaceQueued();
   return absl::OkStatus();
 }
@@ -104,14 +107,19 @@ void Dispatcher::Impl::OnWorkerLoad(const WorkerId& id, const WorkerLoad& load) 
   registry_.Heartbeat(id, load, clock_.Now());
   ledger_.OnLoadHeard(id);
   queue_.OnRoomChanged(id);
-  if (state_changed) queue_.OnWorkersChanged();
+  if (state_changed) {
+    queue_.OnWorkersChanged();
+    NoteDrains();
+  }
+  needs_moving_ = drains_;
   PlaceQueued();
 }
 
+// Running jobs go first: they have nowhere to wait.
 void Dispatcher::Impl::PlaceQueued() {
-  queue_.PlaceJobs(
-      [this] { return HasCallRoom(); }, [this](DispatchJob& job) { StartAttempt(job); },
-      [this](DispatchJob& job) { End(job, job.outputs.empty() ? Impossible(*job.spec) : NobodyGoesOn(job)); });
+  if (needs_moving_) StartMoves();
+  queue_.PlaceJobs([this] { return HasCallRoom(); }, [this](DispatchJob& job) { StartAttempt(job); },
+                   [this](DispatchJob& job) { End(job, Impossible(*job.spec)); });
 }
 
 bool Dispatcher::Impl::HasCallRoom() const {
@@ -123,7 +131,10 @@ void Dispatcher::Impl::StartAttempt(DispatchJob& job) {
   job.state = JobState::kPlaced;
   job.attempt_placed = clock_.Now();
   if (!job.marks.placed) job.marks.placed = job.attempt_placed;
-  ++job.attempt;
+  job.attempt = ++job.last_attempt;
+  ++job.result.attempts;
+  health_.OnPlaced(pair);
+  SetTimer(job, job.spec->deadline);
   const int64_t tokens = job.spec->prompt_tokens();
   job.tokens_to_first = AssignmentOf(ledger_.assigned(), pair.prefill).uncomputed_prompt_tokens + tokens;
   const JobKey key = job.key();
@@ -168,6 +179,7 @@ void Dispatcher::Impl::Requeue(DispatchJob& job) {
   job.pair = {};
   job.prompt_started = false;
   job.committed = false;
+  job.timed_output = -1;
   job.echo.reset();
   if (job.outputs.empty()) {
     // Nobody has seen anything of it yet.
@@ -176,7 +188,7 @@ void Dispatcher::Impl::Requeue(DispatchJob& job) {
     job.result.cached_tokens = 0;
   }
   queue_.Add(job);
-  SetTimer(job, job.spec->deadline);
+  SetTimer(job, LastStart(job));
 }
 
 absl::Status Dispatcher::Impl::Impossible(const JobSpec& spec) const {
@@ -233,6 +245,7 @@ void Dispatcher::Impl::WatchWorkers(TimeNs now) {
 }
 
 void Dispatcher::Impl::SetTimer(DispatchJob& job, TimeNs at) {
+  if (job.timer == at) return;
   if (job.timer != kNever) timers_.erase({job.timer, job.spec->key()});
   job.timer = at;
   if (at != kNever) timers_.emplace(at, job.spec->key());
@@ -240,6 +253,7 @@ void Dispatcher::Impl::SetTimer(DispatchJob& job, TimeNs at) {
 
 void Dispatcher::Impl::OnJobTimer(DispatchJob& job) {
   if (job.state == JobState::kFinishing) return End(job, absl::OkStatus());
+  if (job.state == JobState::kQueued && job.spec->deadline > clock_.Now()) return Drop(job);
   if (job.spec->deadline > clock_.Now()) return OnError(job, *job.echo);
   const char* where = job.state == JobState::kQueued   ? "waiting in the queue"
                       : job.state == JobState::kPlaced ? "waiting for its first token"

@@ -1,8 +1,13 @@
 // The line: its bound, its order, passing over, waiting for workers.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "gmock/gmock.h"
 #include "router/dispatcher.h"
+#include "router/tenant_shares.h"
 #include "router/testing/dispatcher_fixture.h"
 
 namespace baton::router {
@@ -23,6 +28,15 @@ class DispatcherQueueTest : public DispatcherTest {
     PrefillDone(key, 70);
     DecodeDone(key);
   }
+  // The only running job ends well. Which job starts then; the same one when none does.
+  uint64_t RunToNext(uint64_t running) {
+    Actions();
+    RunToEnd(KeyOf(running));
+    for (const DispatchAction& action : dispatcher().TakeActions()) {
+      if (const auto* start = std::get_if<StartPrefill>(&action)) running = start->key.job.low;
+    }
+    return running;
+  }
 };
 
 TEST_F(DispatcherQueueTest, TheQueueIsBounded) {
@@ -37,8 +51,49 @@ TEST_F(DispatcherQueueTest, TheQueueIsBounded) {
 }
 
 TEST_F(DispatcherQueueTest, TheQueueHoldsAThousandJobsUnlessTheOptionSaysOtherwise) {
-  for (uint64_t n = 1; n <= kMaxQueuedJobs; ++n) Submit(n);
-  EXPECT_TRUE(absl::IsResourceExhausted(dispatcher().Submit(MakeJob(kMaxQueuedJobs + 1))));
+  const uint64_t most_of_one = kMaxQueuedJobs - kMaxQueuedJobs / kKeptPlaces;
+  for (uint64_t n = 1; n <= most_of_one; ++n) Submit(n);
+  const absl::Status beyond = dispatcher().Submit(MakeJob(most_of_one + 1));
+  EXPECT_TRUE(absl::IsResourceExhausted(beyond));
+  EXPECT_THAT(std::string(beyond.message()), HasSubstr("kept for tenants with fewer"));
+  for (uint64_t n = most_of_one + 1; n <= kMaxQueuedJobs; ++n) Submit(n, {.tenant = "other"});
+  EXPECT_TRUE(absl::IsResourceExhausted(dispatcher().Submit(MakeJob(kMaxQueuedJobs + 1, {.tenant = "third"}))));
+}
+
+TEST_F(DispatcherQueueTest, OfTwoTenantsThatWaitNeitherGetsMuchMoreThanTheOther) {
+  constexpr uint64_t kJobs = 60;
+  constexpr int kPromptTokens = 300;
+  options_.max_running_jobs = 1;
+  // The second one comes when all requests of the first one wait already.
+  for (uint64_t n = 1; n <= kJobs; ++n) Submit(n, {.prompt_tokens = kPromptTokens, .tenant = "first"});
+  JoinPair();
+  for (uint64_t n = kJobs + 1; n <= 2 * kJobs; ++n) Submit(n, {.prompt_tokens = kPromptTokens, .tenant = "second"});
+  // Its prompt, and two outputs.
+  constexpr int64_t kCost = kPromptTokens + 2 * kOutputTokenCost;
+  std::array<int64_t, 2> served = {};
+  uint64_t running = 1;
+  for (uint64_t turn = 1; turn <= 2 * kJobs; ++turn) {
+    served[running <= kJobs ? 0 : 1] += kCost;
+    if (std::max(served[0], served[1]) < static_cast<int64_t>(kJobs) * kCost) {
+      EXPECT_LE(std::abs(served[0] - served[1]), kQuantumTokens + 2 * kCost) << "after " << turn;
+    }
+    running = RunToNext(running);
+  }
+  ExpectNothingLeft();
+}
+
+TEST_F(DispatcherQueueTest, TheFewRequestsOfOneTenantGoBeforeTheFloodOfAnother) {
+  constexpr uint64_t kFlood = 200;
+  options_.max_running_jobs = 1;
+  for (uint64_t n = 1; n <= kFlood; ++n) Submit(n, {.prompt_tokens = 300, .tenant = "flood"});
+  JoinPair();
+  uint64_t running = 1;
+  int waited = 0;
+  Submit(kFlood + 1, {.prompt_tokens = 300, .tenant = "few"});
+  for (; running != kFlood + 1; ++waited) {
+    ASSERT_LT(waited, 10);
+    running = RunToNext(running);
+  }
 }
 
 TEST_F(DispatcherQueueTest, NonsenseIsNotAccepted) {

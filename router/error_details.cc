@@ -9,8 +9,6 @@
 namespace baton::router {
 namespace {
 
-constexpr int64_t kRetryAfterMs = 500;
-
 // Names of the status payloads. The first holds the field, whose description follows it in the message; the second
 // holds milliseconds in decimal digits.
 constexpr char kFieldPayload[] = "baton/field";
@@ -40,8 +38,10 @@ std::optional<FieldError> GetFieldError(const absl::Status& status) {
   return FieldError{.field = std::move(field), .description = std::string(message.substr(description_at))};
 }
 
-absl::Status WithRetryAfter(absl::Status status) {
-  if (absl::IsResourceExhausted(status)) status.SetPayload(kRetryAfterPayload, absl::Cord(absl::StrCat(kRetryAfterMs)));
+absl::Status WithRetryAfter(absl::Status status, int64_t retry_after_ms) {
+  if (absl::IsResourceExhausted(status) && !status.GetPayload(kRetryAfterPayload).has_value()) {
+    status.SetPayload(kRetryAfterPayload, absl::Cord(absl::StrCat(retry_after_ms)));
+  }
   return status;
 }
 

@@ -24,8 +24,12 @@ absl::Status FieldStatus(absl::StatusCode code, const FieldError& error);
 absl::Status FieldViolation(std::string_view field, std::string_view description);
 std::optional<FieldError> GetFieldError(const absl::Status& status);
 
-// Adds to RESOURCE_EXHAUSTED the time after which a client may try again; gives any other status back as it is.
-absl::Status WithRetryAfter(absl::Status status);
+// When a client may come back of whom nobody can say more.
+inline constexpr int64_t kUnknownRetryAfterMs = 500;
+
+// Adds to RESOURCE_EXHAUSTED the time after which a client may try again, unless it has one; gives any other status
+// back as it is.
+absl::Status WithRetryAfter(absl::Status status, int64_t retry_after_ms = kUnknownRetryAfterMs);
 std::optional<int64_t> GetRetryAfterMs(const absl::Status& status);
 
 }  // namespace baton::router

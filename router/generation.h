@@ -65,8 +65,13 @@ struct GenerationRequest {
   // The output ends before the first of these strings.
   std::vector<std::string> stop;
   bool want_kv_digest = false;
-  // Prefix blocks are shared only within one tenant. This is what the client states; nobody has verified it.
+  // Prefix blocks are shared only within one tenant. This is what the client states; nobody has verified it. Refused
+  // beside an authenticated tenant.
   std::string tenant;
+  // From kMinPriority to kMaxPriority.
+  int32_t priority = 0;
+  // The tenant that an adapter has verified; empty where clients need no key.
+  std::string authenticated_tenant;
   // Goes to the workers with the job.
   TraceHeaders trace;
   // When the request reached the adapter, and when its client stops waiting.
@@ -76,9 +81,6 @@ struct GenerationRequest {
   // Not built yet. RequestReader refuses every value but the default with UNIMPLEMENTED and the field's name.
   int32_t choices = 1;
   std::string grammar;
-  int32_t priority = 0;
-  // The tenant that an adapter has verified.
-  std::string authenticated_tenant;
   std::string idempotency_key;
   // The index of the first token that the client has not seen.
   int32_t resume_index = 0;

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/call_policy.h"
 #include "common/status.h"
 #include "common/test_delay.h"
 #include "router/error_details.h"
@@ -45,6 +47,16 @@ telemetry::TraceContext ReadTrace(const grpc::ServerContextBase& context) {
   return telemetry::ReadTraceContext({.traceparent = MetadataOf(context, telemetry::kTraceparentHeader),
                                       .tracestate = MetadataOf(context, telemetry::kTracestateHeader),
                                       .baggage = MetadataOf(context, telemetry::kBaggageHeader)});
+}
+
+// Empty where clients need no key. The server's guard has seen the key, but keys may have changed since.
+absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context, const ApiKeys* keys) {
+  if (keys == nullptr) return std::string();
+  const std::vector<std::string_view> headers = MetadataOf(context, "authorization");
+  const auto key = headers.size() == 1 ? rpc::BearerKey(headers.front()) : std::nullopt;
+  std::optional<std::string> tenant = key.has_value() ? keys->TenantOf(*key) : std::nullopt;
+  if (!tenant.has_value()) return absl::UnauthenticatedError("this API key is not known");
+  return *std::move(tenant);
 }
 
 absl::Status Overloaded() {
@@ -131,20 +143,24 @@ void GenerationService::QueueGenerate(const std::shared_ptr<GenerateStream>& str
   const auto request = std::make_shared<ObservedRequest>(parts_.observers, stream, id,
                                                          BeginTrace(parts_.tracer, ReadTrace(stream->context())));
   const TimeNs deadline = ReadDeadline(stream->context(), request->arrived());
+  absl::StatusOr<std::string> tenant = TenantOf(stream->context(), parts_.api_keys);
   stream->SetOnDone([request](const absl::Status& delivery) { request->OnDelivered(delivery); });
   // The request lives until OnDone.
   stream->SetOnCancel([this, id, cancelled = request.get()] {
     if (!parts_.work.Drop(id)) return parts_.generator.Cancel(id);
     WriteFailed(absl::CancelledError("the client cancelled or is gone"), *cancelled);
   });
+  if (!tenant.ok()) return WriteFailed(tenant.status(), *request);
   WorkTask task = {.id = id, .bytes = stream->message_bytes(), .deadline = deadline};
-  task.run = [this, request, id, deadline, bytes = stream->TakeMessage()](const absl::Status& status) mutable {
+  task.run = [this, request, id, deadline, tenant = *std::move(tenant),
+              bytes = stream->TakeMessage()](const absl::Status& status) mutable {
     if (!status.ok()) return WriteFailed(status, *request);
     TestDelay("read");
     v1::GenerateRequest proto;
     if (!Parse(bytes, &proto)) return WriteFailed(Unparsable("GenerateRequest"), *request);
     GenerationRequest read = FromProto(std::move(proto));
     read.id = id;
+    read.authenticated_tenant = std::move(tenant);
     read.trace = HeadersOf(request->trace());
     read.arrived = request->arrived();
     read.deadline = deadline;

@@ -14,6 +14,7 @@
 #include "common/random.h"
 #include "common/rpc/event_queue.h"
 #include "common/rpc/grpc_server.h"
+#include "router/api_keys.h"
 #include "router/client_work.h"
 #include "router/generate_stream.h"
 #include "router/generator.h"
@@ -42,6 +43,8 @@ struct GenerationServiceParts {
   const RequestObservers& observers;
   // Null: no request is traced, and what a client says of its trace goes on to the workers.
   RequestTracer* tracer = nullptr;
+  // Null: a client is the tenant that its request states.
+  const ApiKeys* api_keys = nullptr;
 };
 
 // Thread-safe. gRPC's threads and the one that accepts streams only queue the requests (client_work.h). Another thread

@@ -93,6 +93,7 @@ GenerationRequest FromProto(v1::GenerateRequest&& proto) {
   for (std::string& stop : *proto.mutable_stop()) request.stop.push_back(std::move(stop));
   request.want_kv_digest = proto.return_kv_digest();
   request.tenant = std::move(*proto.mutable_tenant());
+  request.priority = proto.priority();
   return request;
 }
 

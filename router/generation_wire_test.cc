@@ -43,6 +43,7 @@ TEST(GenerationWireTest, EveryFieldOfARequestArrives) {
   proto.add_stop("two");
   proto.set_return_kv_digest(true);
   proto.set_tenant("t");
+  proto.set_priority(-3);
   v1::SamplingParams& sampling = *proto.mutable_sampling();
   sampling.set_temperature(0);
   sampling.set_top_k(1);
@@ -64,6 +65,7 @@ TEST(GenerationWireTest, EveryFieldOfARequestArrives) {
   EXPECT_EQ(request.stop, (std::vector<std::string>{"one", "two"}));
   EXPECT_TRUE(request.want_kv_digest);
   EXPECT_EQ(request.tenant, "t");
+  EXPECT_EQ(request.priority, -3);
   EXPECT_EQ(request.sampling.temperature, 0.0f);
   EXPECT_EQ(request.sampling.top_k, 1);
   EXPECT_EQ(request.sampling.top_p, 0.2f);

@@ -17,6 +17,11 @@
 
 namespace baton::router {
 
+// Which of the waiting requests goes first (waiting_line.h): the default is the highest priority.
+inline constexpr int kMinPriority = -8;
+inline constexpr int kMaxPriority = 0;
+inline constexpr int kPriorityLevels = kMaxPriority - kMinPriority + 1;
+
 // One choice of what a client asked for, checked and tokenized. Immutable, shared by all parts that work on it.
 struct JobSpec {
   JobId id;
@@ -26,16 +31,24 @@ struct JobSpec {
   int32_t emitted = 0;
   SamplingParams sampling;
   std::string tenant;
+  // From kMinPriority to kMaxPriority.
+  int32_t priority = 0;
+  // The output has at least so many tokens, whatever the model says.
+  int32_t least_outputs = 1;
   // When the request reached the router, from where its queue phase counts; unset: when it was submitted.
   std::optional<TimeNs> arrived = std::nullopt;
   TimeNs deadline = kNever;
   bool want_kv_digest = false;
+  // How many outputs of the next attempt are computed in steps of their own.
+  int32_t alone_outputs = 0;
   // Goes to the workers.
   TraceHeaders trace;
 
   ChoiceKey key() const { return {id, choice}; }
   // What an attempt computes before its first output.
   int64_t prompt_tokens() const { return static_cast<int64_t>(prompt.size()); }
+  // 0 is the highest priority.
+  int32_t level() const { return kMaxPriority - priority; }
   int64_t client_prompt_tokens() const { return prompt_tokens() - emitted; }
 };
 

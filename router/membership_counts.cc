@@ -13,9 +13,11 @@ const char* LossReasonName(LossReason reason) {
     case LossReason::kDrained:
       return "drained";
     case LossReason::kRejoined:
+      return "rejoined";
+    case LossReason::kFault:
       break;
   }
-  return "rejoined";
+  return "fault";
 }
 
 }  // namespace baton::router

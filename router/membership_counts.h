@@ -17,9 +17,10 @@ enum class LossReason : uint8_t {
   kDisconnected,  // its stream broke, or it broke the protocol
   kDrained,       // it had said that it would leave
   kRejoined,      // its process joined anew
+  kFault,         // its process died of a fault of its own
 };
-inline constexpr std::array kLossReasons = {LossReason::kSilent, LossReason::kStalled, LossReason::kDisconnected,
-                                            LossReason::kDrained, LossReason::kRejoined};
+inline constexpr std::array kLossReasons = {LossReason::kSilent,  LossReason::kStalled,  LossReason::kDisconnected,
+                                            LossReason::kDrained, LossReason::kRejoined, LossReason::kFault};
 inline constexpr std::array kWorkerRoles = {WorkerRole::kPrefill, WorkerRole::kDecode, WorkerRole::kMixed};
 
 // "silent", "stalled", ...

@@ -23,12 +23,18 @@ struct Choice {
   const Worker* worker = nullptr;
 };
 
+template <typename T>
+bool Holds(const std::vector<T>& ordered, const T& one) {
+  return std::binary_search(ordered.begin(), ordered.end(), one);
+}
+
 class Placer {
  public:
   Placer(const std::map<WorkerId, WorkerAssignment>& assigned, const JobNeeds& needs, const PlacementOptions& options,
-         const std::vector<WorkerId>& avoid)
-      : assigned_(assigned), needs_(needs), options_(options), avoid_(avoid) {}
+         const std::vector<WorkerId>& avoid, const Shunned& hidden)
+      : assigned_(assigned), needs_(needs), options_(options), avoid_(avoid), hidden_(hidden) {}
 
+  WorkerId PlaceMoveIn(const Group& group) const;
   GroupResult PlaceIn(const Group& group) const {
     return needs_.kind == AttemptKind::kSolo ? PlaceSolo(group) : PlacePair(group);
   }
@@ -41,6 +47,13 @@ class Placer {
     return router::AssignmentOf(assigned_, worker.info.id);
   }
   bool Avoided(const Worker& worker) const;
+  // Hidden workers and pairs do not exist in this round.
+  bool Hidden(const Worker& worker) const {
+    return Holds(hidden_.ramping, worker.info.id) || Holds(hidden_.ejected, worker.info.id);
+  }
+  bool Hidden(const Worker& prefill, const Worker& decode) const {
+    return Holds(hidden_.pairs, Pair{.prefill = prefill.info.id, .decode = decode.info.id});
+  }
   // The job has outputs, with which the worker cannot go on.
   bool MustBeginAnew(const Worker& worker) const { return !needs_.fingerprint.empty() && !worker.info.resumes_jobs; }
   int64_t PendingTokens(const Worker& worker) const;
@@ -51,13 +64,15 @@ class Placer {
 
   template <typename Allowed>
   Choice ChoosePrefill(const Group& group, Allowed allowed) const;
-  Choice ChoosePrefillFor(const Group& group, bool dedicated) const;
+  // For this decode worker; null: for any.
+  Choice ChoosePrefillFor(const Group& group, bool dedicated, const Worker* decode) const;
   bool HasDedicatedPrefill(const Group& group) const;
 
   const std::map<WorkerId, WorkerAssignment>& assigned_;
   const JobNeeds& needs_;
   const PlacementOptions& options_;
   const std::vector<WorkerId>& avoid_;
+  const Shunned& hidden_;
 };
 
 bool Placer::Avoided(const Worker& worker) const {
@@ -111,7 +126,7 @@ template <typename Allowed>
 Choice Placer::ChoosePrefill(const Group& group, Allowed allowed) const {
   Choice choice;
   for (const Worker* worker : group) {
-    if (!allowed(*worker)) continue;
+    if (Hidden(*worker) || !allowed(*worker)) continue;
     const PlacementVerdict verdict = PrefillVerdict(*worker);
     choice.verdict = Better(choice.verdict, verdict);
     if (verdict != PlacementVerdict::kPlaced) continue;
@@ -120,17 +135,20 @@ Choice Placer::ChoosePrefill(const Group& group, Allowed allowed) const {
   return choice;
 }
 
-Choice Placer::ChoosePrefillFor(const Group& group, bool dedicated) const {
+Choice Placer::ChoosePrefillFor(const Group& group, bool dedicated, const Worker* decode) const {
   const WorkerRole role = dedicated ? WorkerRole::kPrefill : WorkerRole::kMixed;
-  const Choice choice = ChoosePrefill(group, [role](const Worker& worker) { return worker.info.role == role; });
+  const auto reaches = [this, decode](const Worker& worker) { return decode == nullptr || !Hidden(worker, *decode); };
+  const Choice choice = ChoosePrefill(
+      group, [&reaches, role](const Worker& worker) { return worker.info.role == role && reaches(worker); });
   if (choice.verdict != PlacementVerdict::kNoWorkers) return choice;
   // All prefill workers of this role are too small, or there are none: the verdict then comes from the others.
-  return ChoosePrefill(group, [](const Worker& worker) { return worker.can_prefill(); });
+  return ChoosePrefill(group, [&reaches](const Worker& worker) { return worker.can_prefill() && reaches(worker); });
 }
 
 bool Placer::HasDedicatedPrefill(const Group& group) const {
   return std::any_of(group.begin(), group.end(), [this](const Worker* worker) {
-    return worker->info.role == WorkerRole::kPrefill && PrefillVerdict(*worker) != PlacementVerdict::kImpossible;
+    return worker->info.role == WorkerRole::kPrefill && !Hidden(*worker) &&
+           PrefillVerdict(*worker) != PlacementVerdict::kImpossible;
   });
 }
 
@@ -146,9 +164,10 @@ GroupResult Placer::PlaceSolo(const Group& group) const {
 GroupResult Placer::PlacePair(const Group& group) const {
   GroupResult best;
   const bool dedicated = HasDedicatedPrefill(group);
-  const Choice prefill = ChoosePrefillFor(group, dedicated);
+  const Choice common = ChoosePrefillFor(group, dedicated, nullptr);
   for (const Worker* worker : group) {
-    if (!worker->can_decode()) continue;
+    if (!worker->can_decode() || Hidden(*worker)) continue;
+    const Choice prefill = hidden_.pairs.empty() ? common : ChoosePrefillFor(group, dedicated, worker);
     const bool alone = needs_.kind == AttemptKind::kLocal || (worker->info.role == WorkerRole::kMixed && !dedicated);
     const PlacementVerdict verdict = Worse(DecodeVerdict(*worker), alone ? PrefillVerdict(*worker) : prefill.verdict);
     if (verdict == PlacementVerdict::kPlaced) {
@@ -163,6 +182,26 @@ GroupResult Placer::PlacePair(const Group& group) const {
   return best;
 }
 
+PlacementResult BestOfGroups(const WorkerRegistry& registry, const Placer& placer, std::string_view fingerprint) {
+  GroupResult best;
+  for (const auto& [name, group] : registry.serving_groups()) {
+    if (!fingerprint.empty() && name != fingerprint) continue;
+    const GroupResult placed = placer.PlaceIn(group);
+    const bool equal = placed.result.verdict == best.result.verdict;
+    if (placed.result.verdict < best.result.verdict || (equal && placed.cost < best.cost)) best = placed;
+  }
+  return best.result;
+}
+
+WorkerId Placer::PlaceMoveIn(const Group& group) const {
+  const Worker* best = nullptr;
+  for (const Worker* worker : group) {
+    if (!worker->can_decode() || DecodeVerdict(*worker) != PlacementVerdict::kPlaced) continue;
+    if (best == nullptr || ReservedBlocks(*worker) < ReservedBlocks(*best)) best = worker;
+  }
+  return best == nullptr ? WorkerId() : best->info.id;
+}
+
 }  // namespace
 
 const WorkerAssignment& AssignmentOf(const std::map<WorkerId, WorkerAssignment>& assigned, const WorkerId& worker) {
@@ -171,17 +210,28 @@ const WorkerAssignment& AssignmentOf(const std::map<WorkerId, WorkerAssignment>&
   return it == assigned.end() ? kNothing : it->second;
 }
 
+WorkerId PlaceMove(const WorkerRegistry& registry, const std::map<WorkerId, WorkerAssignment>& assigned,
+                   const JobNeeds& needs) {
+  const auto group = registry.serving_groups().find(std::string(needs.fingerprint));
+  if (group == registry.serving_groups().end()) return {};
+  return Placer(assigned, needs, {}, {}, {}).PlaceMoveIn(group->second);
+}
+
 PlacementResult Place(const WorkerRegistry& registry, const std::map<WorkerId, WorkerAssignment>& assigned,
-                      const JobNeeds& needs, const PlacementOptions& options, const std::vector<WorkerId>& avoid) {
-  const Placer placer(assigned, needs, options, avoid);
-  GroupResult best;
-  for (const auto& [fingerprint, group] : registry.serving_groups()) {
-    if (!needs.fingerprint.empty() && fingerprint != needs.fingerprint) continue;
-    const GroupResult placed = placer.PlaceIn(group);
-    const bool equal = placed.result.verdict == best.result.verdict;
-    if (placed.result.verdict < best.result.verdict || (equal && placed.cost < best.cost)) best = placed;
+                      const JobNeeds& needs, const PlacementOptions& options, const std::vector<WorkerId>& avoid,
+                      const Shunned& shunned) {
+  const auto place = [&](const Shunned& hidden) {
+    return BestOfGroups(registry, Placer(assigned, needs, options, avoid, hidden), needs.fingerprint);
+  };
+  if (!shunned.ramping.empty()) {
+    const PlacementResult placed = place(shunned);
+    if (placed.verdict == PlacementVerdict::kPlaced) return placed;
   }
-  return best.result;
+  if (!shunned.ejected.empty() || !shunned.pairs.empty()) {
+    const PlacementResult placed = place({.ramping = {}, .ejected = shunned.ejected, .pairs = shunned.pairs});
+    if (placed.verdict <= PlacementVerdict::kBusy) return placed;
+  }
+  return place({});
 }
 
 }  // namespace baton::router

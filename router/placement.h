@@ -16,10 +16,19 @@
 //   prefill worker can hold it    | decode or mixed worker with the least reserved blocks
 //   any other, without one        | a mixed worker, which also prefills it; or a decode worker and a mixed one
 //
-// Draining workers get nothing.
+// Draining workers get nothing. What health says against a worker or a pair (cluster_health.h) goes by what else there
+// is, in three rounds:
+//
+//   round | hides                                            | its verdict counts
+//   ------+--------------------------------------------------+-------------------------------------------------------
+//   1     | workers that ramp up, ejected workers, avoided   | when it places the job
+//         | pairs                                            |
+//   2     | ejected workers and avoided pairs                | when some worker could serve the job, now or later
+//   3     | nothing                                          | always: bad workers are better than none
 #ifndef BATON_ROUTER_PLACEMENT_H_
 #define BATON_ROUTER_PLACEMENT_H_
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -59,6 +68,25 @@ enum class AttemptKind : uint8_t {
 };
 inline constexpr size_t kAttemptKinds = 3;
 
+struct Pair {
+  WorkerId prefill;
+  // Zero for a solo job. Equal to `prefill` where one worker does both: nothing is copied.
+  WorkerId decode;
+
+  friend auto operator<=>(const Pair&, const Pair&) = default;
+};
+
+// What gets no job that others could serve, each list in order.
+struct Shunned {
+  // Workers that have their share of a ramp-up. They get more before a job waits.
+  std::vector<WorkerId> ramping;
+  // Workers that are much slower than their peers, and pairs whose hand-offs fail: a job rather waits for others.
+  std::vector<WorkerId> ejected;
+  std::vector<Pair> pairs;
+
+  bool empty() const { return ramping.empty() && ejected.empty() && pairs.empty(); }
+};
+
 // Which workers count as idle, whatever they have to do.
 enum class CountsAsIdle : uint8_t { kNone, kPrefill, kAll };
 
@@ -68,12 +96,6 @@ struct JobNeeds {
   CountsAsIdle idle = CountsAsIdle::kNone;
   // Only workers of this fingerprint, all of which can go on with outputs of others; empty: any workers.
   std::string_view fingerprint = {};
-};
-
-struct Pair {
-  WorkerId prefill;
-  // Zero for a solo job. Equal to `prefill` where one worker does both: nothing is copied.
-  WorkerId decode;
 };
 
 // From the best to the worst.
@@ -93,9 +115,15 @@ struct PlacementResult {
   Pair pair;
 };
 
+// The decode worker with the least to do that can go on with a running job of `needs`, which names the fingerprint.
+// Zero when none has room now.
+WorkerId PlaceMove(const WorkerRegistry& registry, const std::map<WorkerId, WorkerAssignment>& assigned,
+                   const JobNeeds& needs);
+
 // `avoid`: workers that refused the job since their load last changed.
 PlacementResult Place(const WorkerRegistry& registry, const std::map<WorkerId, WorkerAssignment>& assigned,
-                      const JobNeeds& needs, const PlacementOptions& options, const std::vector<WorkerId>& avoid);
+                      const JobNeeds& needs, const PlacementOptions& options, const std::vector<WorkerId>& avoid,
+                      const Shunned& shunned = {});
 
 }  // namespace baton::router
 

@@ -225,7 +225,7 @@ TEST_F(PlacingHoldTest, ThePrefillWorkerIsHeldLast) {
 class BusyQueue {
  public:
   BusyQueue(uint64_t seed, int decode_workers)
-      : random_(seed), queue_(std::make_unique<PlacingQueue>(options_, clock_, registry_, ledger_)) {
+      : random_(seed), queue_(std::make_unique<PlacingQueue>(options_, clock_, registry_, ledger_, health_)) {
     WorkerInfo prefill = MakeWorker(1, WorkerRole::kPrefill);
     prefill.chunk_tokens = 1'000'000;
     EXPECT_TRUE(registry_.Join(prefill, clock_.Now()).ok());
@@ -315,6 +315,8 @@ class BusyQueue {
   SeededRandom random_;
   WorkerRegistry registry_;
   CallLedger ledger_;
+  SeededRandom draws_{1};
+  ClusterHealth health_{clock_, draws_, registry_};
   std::unique_ptr<PlacingQueue> queue_;
   std::map<uint64_t, QueuedJob> jobs_;
   uint64_t last_job_ = 0;

@@ -13,11 +13,12 @@ constexpr int kMaxFailedTries = 32;
 }  // namespace
 
 PlacingQueue::PlacingQueue(const PlacingOptions& options, const Clock& clock, const WorkerRegistry& registry,
-                           const CallLedger& ledger)
+                           const CallLedger& ledger, const ClusterHealth& health)
     : options_(options),
       clock_(clock),
       registry_(registry),
       ledger_(ledger),
+      health_(health),
       line_(options.ttft_target_ms * kNsPerMs),
       returning_(options.worker_return_ms) {
   missing_since_.fill(clock.Now());
@@ -25,7 +26,9 @@ PlacingQueue::PlacingQueue(const PlacingOptions& options, const Clock& clock, co
 
 void PlacingQueue::Add(DispatchJob& job) {
   if (job.passed_over >= options_.max_passed_over) job.line_rank = LineRank::kOverdue;
+  job.waits_since = clock_.Now();
   line_.Add(job);
+  pace_.OnWaiting(job.waits_since);
   const JobNeeds needs = NeedsOf(job);
   waiting_prompts_[static_cast<size_t>(needs.kind)].insert(needs.prompt_tokens);
   next_give_up_ = std::min(next_give_up_, GiveUpTime(job));
@@ -39,12 +42,14 @@ void PlacingQueue::Add(DispatchJob& job) {
 
 void PlacingQueue::Take(const DispatchJob& job) {
   if (!line_.Remove(job)) return;
+  pace_.OnWaitingEnded();
   std::multiset<int64_t>& prompts = waiting_prompts_[static_cast<size_t>(KindOf(*job.spec))];
   prompts.erase(prompts.find(job.spec->prompt_tokens()));
 }
 
 void PlacingQueue::OnEnd(const DispatchJob& job) {
   Take(job);
+  line_.OnEnded(job);
   EndHold(job);
   needs_placing_ = true;
 }
@@ -103,6 +108,10 @@ void PlacingQueue::PlaceJobs(absl::FunctionRef<bool()> has_room, absl::FunctionR
       return;
     }
     if (&job != &head) PassOver(head);
+    if (!job.charged_cost) {
+      pace_.OnPlaced({.cost = job.waiting_cost, .waits_since = job.waits_since, .now = now});
+    }
+    line_.OnPlaced(job, now);
     Take(job);
     job.kind = placed.pair.prefill == placed.pair.decode ? AttemptKind::kLocal : KindOf(*job.spec);
     job.pair = placed.pair;
@@ -124,6 +133,8 @@ void PlacingQueue::PlaceJobs(absl::FunctionRef<bool()> has_room, absl::FunctionR
       if (needs.prompt_tokens > LongestFitting(needs.kind)) continue;
     }
     try_job(job);
+    // The others' turn may have come.
+    if (line_.TakeTurns()) it = line.begin();
   }
   // Whatever was started or refused on the way has been taken into account.
   needs_placing_ = false;
@@ -145,7 +156,7 @@ void PlacingQueue::UpdateHold() {
   JobNeeds needs = NeedsOf(*hold_->job);
   const auto place = [&](CountsAsIdle idle) {
     needs.idle = idle;
-    return Place(registry_, ledger_.assigned(), needs, options_.placement, {});
+    return PlaceNow(needs, {});
   };
   const auto serves = [this](const WorkerId& id) {
     const Worker* worker = registry_.Find(id);
@@ -177,18 +188,19 @@ void PlacingQueue::EndHold(const DispatchJob& job) {
 // decode worker will compute itself, for late too soon.
 void PlacingQueue::RankJobs(TimeNs now) {
   if (line_.size() == 0) return;
-  std::optional<int64_t> least;
-  for (const auto& [id, worker] : registry_.workers()) {
-    if (!worker.can_prefill() || worker.load.state != WorkerState::kServing) continue;
-    const int64_t tokens = AssignmentOf(ledger_.assigned(), id).uncomputed_prompt_tokens;
-    least = std::min(least.value_or(tokens), tokens);
-  }
-  if (least) line_.Rank(now, *least);
+  line_.TakeTurns();
+  if (const std::optional<int64_t> least = LeastUncomputedTokens()) line_.Rank(now, *least);
+}
+
+PlacementResult PlacingQueue::PlaceNow(const JobNeeds& needs, const std::vector<WorkerId>& avoid) const {
+  const auto& assigned = ledger_.assigned();
+  return Place(registry_, assigned, needs, options_.placement, avoid, health_.Now(assigned));
 }
 
 PlacementResult PlacingQueue::TryPlace(DispatchJob& job) {
-  PlacementResult placed = Place(registry_, ledger_.assigned(), NeedsOf(job), options_.placement, AvoidedWorkers(job));
-  if (placed.verdict == PlacementVerdict::kImpossible && FitsReturningWorkers(job)) {
+  PlacementResult placed = PlaceNow(NeedsOf(job), AvoidedWorkers(job));
+  // A job that has outputs waits for a worker that can go on with them: GiveUpTime says for how long.
+  if (placed.verdict == PlacementVerdict::kImpossible && (!job.fingerprint.empty() || FitsReturningWorkers(job))) {
     placed.verdict = PlacementVerdict::kBusy;
   }
   return placed;
@@ -209,7 +221,7 @@ int64_t PlacingQueue::LongestFitting(AttemptKind kind) {
   const std::vector<WorkerId> avoid = hold_ ? hold_->workers : std::vector<WorkerId>();
   const auto fits = [&](int64_t prompt_tokens) {
     const JobNeeds needs = {.prompt_tokens = prompt_tokens, .kind = kind};
-    return Place(registry_, ledger_.assigned(), needs, options_.placement, avoid).verdict == PlacementVerdict::kPlaced;
+    return PlaceNow(needs, avoid).verdict == PlacementVerdict::kPlaced;
   };
   if (!fits(*waiting.begin())) return 0;
   longest = *waiting.begin();
@@ -251,13 +263,21 @@ std::vector<WorkerId> PlacingQueue::AvoidedWorkers(DispatchJob& job) {
   return avoided;
 }
 
-// A job that has outputs, where no workers serve that could go on with exactly these.
-bool PlacingQueue::LacksItsGroup(const DispatchJob& job) const {
+bool PlacingQueue::LacksItsGroup(const DispatchJob& job) {
   if (job.fingerprint.empty()) return false;
-  return Place(registry_, {}, NeedsOf(job), options_.placement, {}).verdict == PlacementVerdict::kNoWorkers;
+  switch (Place(registry_, {}, NeedsOf(job), options_.placement, {}).verdict) {
+    case PlacementVerdict::kNoWorkers:
+      return true;
+    case PlacementVerdict::kImpossible:
+      return !FitsReturningWorkers(job);
+    case PlacementVerdict::kBusy:
+    case PlacementVerdict::kPlaced:
+      return false;
+  }
+  return false;
 }
 
-TimeNs PlacingQueue::GiveUpTime(const DispatchJob& job) const {
+TimeNs PlacingQueue::GiveUpTime(const DispatchJob& job) {
   const TimeNs since = missing_since_[static_cast<size_t>(KindOf(*job.spec))];
   if (since == kNever && !LacksItsGroup(job)) return kNever;
   if (since == kNever) return After(job.failed_at, options_.worker_return_ms);

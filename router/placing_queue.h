@@ -11,13 +11,13 @@
 //   was passed over max_passed_over times   | hurried: before all that are not, and first in turn for the hold
 //   has the hold                            | the only job that is started at the hold's workers, until its worker has
 //                                           | admitted it or it has ended
-//   fits no worker at all, nor one that is  | refused
-//   expected back                           |
+//   has no outputs, and fits no worker at   | refused
+//   all, nor one that is expected back      |
 //   has no workers for its kind of attempt, | given up after no_worker_wait_ms
 //   and none are known                      |
 //   has none now, because some were lost    | kept until its deadline, and given up when these are no longer expected
 //                                           | back: worker_return_ms after their loss (returning_workers.h)
-//   has outputs, and no workers of the      | given up worker_return_ms after its attempt failed
+//   has outputs, and fits no worker of the  | given up worker_return_ms after its attempt failed
 //   fingerprint that gave them              |
 //
 // The hold lets workers drain for a job that needs more room than ever comes by itself. Its bounds:
@@ -36,13 +36,17 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "common/clock.h"
+#include "router/admission.h"
 #include "router/call_ledger.h"
+#include "router/cluster_health.h"
 #include "router/dispatch_job.h"
 #include "router/placement.h"
+#include "router/queue_pace.h"
 #include "router/returning_workers.h"
 #include "router/waiting_line.h"
 #include "router/worker_registry.h"
@@ -65,15 +69,25 @@ struct PlacingOptions {
   int64_t worker_return_ms = 60'000;
 };
 
-// Used by one thread. Jobs outlive their stay; registry, ledger and clock outlive the queue.
+// Used by one thread. Jobs outlive their stay; registry, ledger, health and clock outlive the queue.
 class PlacingQueue {
  public:
   PlacingQueue(const PlacingOptions& options, const Clock& clock, const WorkerRegistry& registry,
-               const CallLedger& ledger);
+               const CallLedger& ledger, const ClusterHealth& health);
 
   // A new job, or one that comes back to its old place.
   void Add(DispatchJob& job);
   size_t size() const { return line_.size(); }
+  // Jobs of the tenant that wait.
+  int32_t waiting(const std::string& tenant) const { return line_.waiting(tenant); }
+
+  // What lies before a new job; unknown where nobody waits, where it could start at once, and before some jobs have
+  // waited.
+  Forecast ForecastFor(const JobSpec& spec, bool has_room) const;
+  // How long the workers are kept from others by the job; 0: unknown.
+  int64_t ServiceNs(const JobSpec& spec) const { return pace_.NsForCost(clock_.Now(), line_.ExpectedCost(spec)); }
+  // How long it takes until so many jobs have left the line for workers; 0: unknown.
+  int64_t NsUntilPlaced(int64_t jobs) const { return pace_.NsForJobs(clock_.Now(), jobs); }
 
   // A job that was placed or waits has ended.
   void OnEnd(const DispatchJob& job);
@@ -94,8 +108,8 @@ class PlacingQueue {
 
   bool FitsNoWorker(DispatchJob& job) { return TryPlace(job).verdict == PlacementVerdict::kImpossible; }
   // Tries the waiting jobs if something has changed since the last time. `start` gets each job that can go, taken out
-  // of the queue, with its kind and pair set, for as long as `has_room`. `refuse` gets each that fits no worker; it
-  // ends the job.
+  // of the queue, with its kind and pair set, for as long as `has_room`. `refuse` gets each that has no outputs
+  // and fits no worker; it ends the job.
   void PlaceJobs(absl::FunctionRef<bool()> has_room, absl::FunctionRef<void(DispatchJob&)> start,
                  absl::FunctionRef<void(DispatchJob&)> refuse);
   // The job for which workers drain; null when there is none.
@@ -118,7 +132,11 @@ class PlacingQueue {
   AttemptKind KindOf(const JobSpec& spec) const;
   JobNeeds NeedsOf(const DispatchJob& job) const;
   void RankJobs(TimeNs now);
+  // Of the prefill worker with the least to compute; unset where none serves.
+  std::optional<int64_t> LeastUncomputedTokens() const;
   PlacementResult TryPlace(DispatchJob& job);
+  // Where the needs go now, as far as load and health of the workers say.
+  PlacementResult PlaceNow(const JobNeeds& needs, const std::vector<WorkerId>& avoid) const;
   // The longest prompt of this kind that could be placed now for a job without refusals and without the hold; 0 when no
   // waiting one could. A comparison with it costs next to nothing, so jobs that do not fit keep nobody behind them from
   // being tried.
@@ -137,14 +155,17 @@ class PlacingQueue {
   // Whether the job would fit if all workers were there that are expected back.
   bool FitsReturningWorkers(const DispatchJob& job);
   // When a job stops waiting for workers; kNever while there are some for it.
-  TimeNs GiveUpTime(const DispatchJob& job) const;
-  bool LacksItsGroup(const DispatchJob& job) const;
+  TimeNs GiveUpTime(const DispatchJob& job);
+  // Whether the job has outputs, and no worker serves or is expected back that could go on with exactly these.
+  bool LacksItsGroup(const DispatchJob& job);
 
   const PlacingOptions options_;
   const Clock& clock_;
   const WorkerRegistry& registry_;
   const CallLedger& ledger_;
+  const ClusterHealth& health_;
   WaitingLine line_;
+  QueuePace pace_;
   // How often room may have come at a registered worker; absent: never.
   std::map<WorkerId, uint64_t> room_epochs_;
   bool needs_placing_ = false;

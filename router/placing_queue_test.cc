@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "common/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "router/testing/dispatcher_fixture.h"
@@ -14,7 +15,7 @@ using ::testing::IsEmpty;
 
 class PlacingQueueTest : public ::testing::Test {
  protected:
-  PlacingQueueTest() : queue_(options_, clock_, registry_, ledger_) {}
+  PlacingQueueTest() : queue_(options_, clock_, registry_, ledger_, health_) {}
 
   void JoinPair() {
     ASSERT_TRUE(registry_.Join(MakeWorker(1, WorkerRole::kPrefill), clock_.Now()).ok());
@@ -41,6 +42,8 @@ class PlacingQueueTest : public ::testing::Test {
   ManualClock clock_;
   WorkerRegistry registry_;
   CallLedger ledger_;
+  SeededRandom random_{1};
+  ClusterHealth health_{clock_, random_, registry_};
   PlacingQueue queue_;
   std::map<uint64_t, DispatchJob> jobs_;
 };
@@ -91,6 +94,19 @@ TEST_F(PlacingQueueTest, JobsWithoutWorkersAreGivenUpInTime) {
   EXPECT_EQ(queue_.NextTimer(), clock_.Now() + options_.no_worker_wait_ms * kNsPerMs);
   clock_.Set(queue_.NextTimer());
   EXPECT_THAT(queue_.UnservedJobs(), ElementsAre(&job));
+}
+
+TEST_F(PlacingQueueTest, ARoundInWhichManyFitServesEachTenant) {
+  JoinPair();
+  for (uint64_t n = 1; n <= 16; ++n) {
+    DispatchJob& job = jobs_[n];
+    job.spec = MakeJob(n, {.prompt_tokens = 800, .tenant = n <= 14 ? "flood" : "few"});
+    job.place_in_line = n;
+    job.marks.arrived = clock_.Now();
+    queue_.Add(job);
+  }
+  // Each costs more than 800.
+  EXPECT_THAT(Place(), ::testing::ElementsAreArray({1, 2, 3, 15, 4, 16, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}));
 }
 
 }  // namespace

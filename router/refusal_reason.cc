@@ -32,6 +32,10 @@ const char* RefusalReasonName(RefusalReason reason) {
       return "too_long";
     case RefusalReason::kQueueFull:
       return "queue_full";
+    case RefusalReason::kDeadline:
+      return "deadline";
+    case RefusalReason::kTenantRate:
+      return "tenant_rate";
     case RefusalReason::kClientWorkFull:
       return "client_work_full";
     case RefusalReason::kDraining:
@@ -40,6 +44,8 @@ const char* RefusalReasonName(RefusalReason reason) {
       return "no_workers";
     case RefusalReason::kSlowReader:
       return "slow_reader";
+    case RefusalReason::kPoisoned:
+      return "poisoned";
     case RefusalReason::kOther:
       break;
   }

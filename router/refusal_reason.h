@@ -14,16 +14,19 @@ enum class RefusalReason : uint8_t {
   kUnsupported,     // it asks for what is not built
   kTooLong,         // its prompt fits no context or no pool
   kQueueFull,       // too many requests wait for workers, or no worker had room in too many attempts
+  kDeadline,        // its deadline would pass before its first token
+  kTenantRate,      // its tenant has used up its tokens (tenant_buckets.h)
   kClientWorkFull,  // too many requests wait to be read
   kDraining,        // the router ends
   kNoWorkers,       // nobody could serve it in time
   kSlowReader,      // its client did not read the output
+  kPoisoned,        // workers died of it
   kOther,
 };
 inline constexpr std::array kRefusalReasons = {
-    RefusalReason::kInvalid,   RefusalReason::kUnsupported,    RefusalReason::kTooLong,
-    RefusalReason::kQueueFull, RefusalReason::kClientWorkFull, RefusalReason::kDraining,
-    RefusalReason::kNoWorkers, RefusalReason::kSlowReader,     RefusalReason::kOther};
+    RefusalReason::kInvalid,   RefusalReason::kUnsupported, RefusalReason::kTooLong,        RefusalReason::kQueueFull,
+    RefusalReason::kDeadline,  RefusalReason::kTenantRate,  RefusalReason::kClientWorkFull, RefusalReason::kDraining,
+    RefusalReason::kNoWorkers, RefusalReason::kSlowReader,  RefusalReason::kPoisoned,       RefusalReason::kOther};
 
 // "invalid", "too_long", ...: the values of the label `reason`.
 const char* RefusalReasonName(RefusalReason reason);

@@ -1,5 +1,6 @@
 #include "router/request_reader.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 #include <variant>
@@ -14,7 +15,6 @@
 namespace baton::router {
 namespace {
 
-constexpr size_t kMaxTenantBytes = 128;
 // An error message shows this much of a model's name.
 constexpr size_t kMaxShownNameBytes = 128;
 // Readers of JSON that keep numbers as doubles lose the last digits of larger ones.
@@ -34,10 +34,15 @@ absl::Status RefuseUnless(bool is_default, const char* field) {
 absl::Status CheckUnbuiltFields(const GenerationRequest& request) {
   BATON_RETURN_IF_ERROR(RefuseUnless(request.choices == 1, "choices"));
   BATON_RETURN_IF_ERROR(RefuseUnless(request.grammar.empty(), "grammar"));
-  BATON_RETURN_IF_ERROR(RefuseUnless(request.priority == 0, "priority"));
-  BATON_RETURN_IF_ERROR(RefuseUnless(request.authenticated_tenant.empty(), "authenticated_tenant"));
   BATON_RETURN_IF_ERROR(RefuseUnless(request.idempotency_key.empty(), "idempotency_key"));
   return RefuseUnless(request.resume_index == 0, "resume_index");
+}
+
+// A client that has shown whose it is cannot speak for another one.
+absl::StatusOr<std::string> ReadTenant(const GenerationRequest& request) {
+  if (request.authenticated_tenant.empty()) return request.tenant;
+  if (request.tenant.empty()) return request.authenticated_tenant;
+  return FieldViolation("tenant", "the API key says whose the request is: leave the field empty");
 }
 
 absl::Status BeyondContext(const std::string& how_many, int32_t context_length) {
@@ -153,6 +158,14 @@ absl::StatusOr<SamplingParams> RequestReader::ReadSampling(const SamplingRequest
   return FieldViolation("sampling." + message.substr(0, colon), message.substr(colon + 2));
 }
 
+// How many outputs the job has at the least, whatever the model says.
+int32_t RequestReader::LeastOutputs(const JobSpec& job, bool without_stops) const {
+  const bool runs_to_its_limit = job.sampling.ignore_eos && job.sampling.stop_token_ids.empty() && without_stops;
+  const int64_t room = model_.config.context_length - job.prompt_tokens();
+  const int64_t least = runs_to_its_limit ? std::min<int64_t>(job.sampling.max_tokens, room) : 1;
+  return static_cast<int32_t>(std::max<int64_t>(least, 1));
+}
+
 absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const {
   BATON_RETURN_IF_ERROR(CheckModel(request.model));
   BATON_RETURN_IF_ERROR(CheckUnbuiltFields(request));
@@ -160,13 +173,19 @@ absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const
   if (request.tenant.size() > kMaxTenantBytes) {
     return FieldViolation("tenant", absl::StrCat("at most ", kMaxTenantBytes, " bytes"));
   }
+  if (request.priority < kMinPriority || request.priority > kMaxPriority) {
+    return FieldViolation("priority", absl::StrCat("must be in [", kMinPriority, ", ", kMaxPriority, "]"));
+  }
+  BATON_ASSIGN_OR_RETURN(std::string tenant, ReadTenant(request));
   JobSpec job;
   BATON_ASSIGN_OR_RETURN(job.sampling, ReadSampling(request.sampling));
   BATON_ASSIGN_OR_RETURN(job.prompt, ReadPrompt(std::move(request.prompt)));
   absl::StatusOr<JobOutput> output = JobOutput::Create(*model_.tokenizer, request.stop);
   if (!output.ok()) return ViolationOf("stop", output.status());
   job.id = request.id;
-  job.tenant = std::move(request.tenant);
+  job.least_outputs = LeastOutputs(job, request.stop.empty());
+  job.priority = request.priority;
+  job.tenant = std::move(tenant);
   job.arrived = request.arrived;
   job.deadline = request.deadline;
   job.want_kv_digest = request.want_kv_digest;

@@ -51,6 +51,7 @@ class RequestReader {
                                               const tokenizer::EncodeOptions& options) const;
   absl::StatusOr<std::vector<int32_t>> EncodePrompt(Prompt prompt) const;
   absl::StatusOr<std::vector<int32_t>> ReadPrompt(Prompt prompt) const;
+  int32_t LeastOutputs(const JobSpec& job, bool without_stops) const;
   absl::StatusOr<SamplingParams> ReadSampling(const SamplingRequest& request) const;
 
   const ServedModel& model_;

@@ -93,6 +93,16 @@ TEST_F(RequestReaderTest, WhatTheAdapterKnowsOfTheCallGoesIntoTheJob) {
   EXPECT_TRUE(job.want_kv_digest);
 }
 
+TEST_F(RequestReaderTest, AnAuthenticatedClientIsItsTenantAndCannotStateAnother) {
+  GenerationRequest request = AskText("hello");
+  request.authenticated_tenant = "alice";
+  EXPECT_EQ(Read(request).tenant, "alice");
+  for (const char* const stated : {"bob", "alice"}) {
+    request.tenant = stated;
+    EXPECT_EQ(Refusal(request), "INVALID_ARGUMENT tenant");
+  }
+}
+
 TEST_F(RequestReaderTest, ChatIsRenderedByTheModelsTemplate) {
   EXPECT_EQ(*model_.tokenizer->Decode(Read(AskChat("hi")).prompt, false), "user: hi\n");
 }
@@ -217,10 +227,31 @@ TEST_F(RequestReaderTest, RefusesFieldsThatAreNotBuiltYetByName) {
   EXPECT_EQ(RefusalWith([](auto& r) { r.choices = 2; }), "UNIMPLEMENTED choices");
   EXPECT_EQ(RefusalWith([](auto& r) { r.choices = 0; }), "UNIMPLEMENTED choices");
   EXPECT_EQ(RefusalWith([](auto& r) { r.grammar = "root ::= x"; }), "UNIMPLEMENTED grammar");
-  EXPECT_EQ(RefusalWith([](auto& r) { r.priority = -1; }), "UNIMPLEMENTED priority");
-  EXPECT_EQ(RefusalWith([](auto& r) { r.authenticated_tenant = "a"; }), "UNIMPLEMENTED authenticated_tenant");
   EXPECT_EQ(RefusalWith([](auto& r) { r.idempotency_key = "k"; }), "UNIMPLEMENTED idempotency_key");
   EXPECT_EQ(RefusalWith([](auto& r) { r.resume_index = 1; }), "UNIMPLEMENTED resume_index");
+}
+
+TEST_F(RequestReaderTest, TakesAPriorityWithinItsRange) {
+  GenerationRequest request = AskText("hello");
+  for (const int32_t priority : {kMinPriority, kMaxPriority}) {
+    request.priority = priority;
+    EXPECT_EQ(Read(request).priority, priority);
+  }
+  EXPECT_EQ(RefusalWith([](auto& r) { r.priority = kMinPriority - 1; }), "INVALID_ARGUMENT priority");
+  EXPECT_EQ(RefusalWith([](auto& r) { r.priority = kMaxPriority + 1; }), "INVALID_ARGUMENT priority");
+}
+
+TEST_F(RequestReaderTest, OnlyAnOutputThatNothingEndsEarlyIsCertain) {
+  GenerationRequest request = AskText("hello");
+  request.sampling.max_tokens = 7;
+  EXPECT_EQ(Read(request).least_outputs, 1);
+  request.sampling.ignore_eos = true;
+  EXPECT_EQ(Read(request).least_outputs, 7);
+  request.stop = {"x"};
+  EXPECT_EQ(Read(request).least_outputs, 1);
+  request.stop.clear();
+  request.sampling.stop_token_ids = {1};
+  EXPECT_EQ(Read(request).least_outputs, 1);
 }
 
 TEST_F(RequestReaderTest, TakesStopStringsUpToTheirLimits) {

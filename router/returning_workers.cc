@@ -71,7 +71,12 @@ WorkerRegistry ReturningWorkers::Everybody(const WorkerRegistry& registry) const
   for (const auto& [fingerprint, group] : registry.serving_groups()) {
     for (const Worker* worker : group) everybody.Join(worker->info, 0).IgnoreError();
   }
-  for (const Lost& lost : lost_) everybody.Join(lost.info, 0).IgnoreError();
+  for (const Lost& lost : lost_) {
+    WorkerInfo info = lost.info;
+    // It resumes nothing here: a process that was lost twice counts once as well.
+    info.resumes = {};
+    everybody.Join(info, 0).IgnoreError();
+  }
   return everybody;
 }
 

@@ -63,6 +63,16 @@ TEST_F(ReturningWorkersTest, ALostWorkerIsForgottenWhenItsSuccessorJoinsOrWhenIt
   EXPECT_EQ(returning_.NextExpiry(), kNever);
 }
 
+TEST_F(ReturningWorkersTest, AProcessThatWasLostTwiceCountsOnce) {
+  const WorkerInfo first = Of(1, WorkerRole::kMixed);
+  WorkerInfo again = Of(2, WorkerRole::kMixed);
+  again.incarnation = first.incarnation;
+  again.resumes = first.id;
+  returning_.OnLost(first, 10);
+  returning_.OnLost(again, 20);
+  EXPECT_EQ(returning_.Everybody(registry_).workers().size(), 1u);
+}
+
 TEST_F(ReturningWorkersTest, LostWorkersAreBounded) {
   for (uint64_t n = 0; n <= kMaxWorkers; ++n) returning_.OnLost(Of(n + 1, WorkerRole::kMixed), static_cast<TimeNs>(n));
   EXPECT_EQ(returning_.NextExpiry(), kReturnNs + 1) << "the first one has made room";

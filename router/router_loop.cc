@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/drain.h"
 #include "common/limits.h"
+#include "common/log.h"
 #include "router/refusal_reason.h"
 
 namespace baton::router {
@@ -85,6 +86,7 @@ void RouterLoop::Run() {
     for (Task& task : mailbox_.Take()) task(dispatcher_);
     if (dispatcher_.NextTimer() <= clock_.Now()) dispatcher_.OnTimer();
     Apply();
+    for (const std::string& note : dispatcher_.TakeHealthNotes()) spdlog::warn(note);
     if (const TimeNs now = clock_.Now(); next_observe_ <= now) {
       observe_(dispatcher_);
       next_observe_ = After(now, observe_interval_ms_);

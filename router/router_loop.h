@@ -36,6 +36,7 @@ class WorkerCalls {
   virtual void Start(const StartPrefill& start) = 0;
   virtual void Start(const StartDecode& start) = 0;
   virtual void Cancel(const CancelAttempt& cancel) = 0;
+  virtual void Move(const HandOverAttempt& move) = 0;
   virtual void End(const EndMembership& end) = 0;
 };
 
@@ -77,6 +78,7 @@ class RouterLoop {
   void Handle(const StartPrefill& action) { calls_->Start(action); }
   void Handle(const StartDecode& action) { calls_->Start(action); }
   void Handle(const CancelAttempt& action) { calls_->Cancel(action); }
+  void Handle(const HandOverAttempt& action) { calls_->Move(action); }
   void Handle(const EndMembership& action) { calls_->End(action); }
   void Handle(const EmitToken& action);
   void Handle(const EndJob& action);

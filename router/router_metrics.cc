@@ -67,6 +67,15 @@ Samples CountRunning(const RouterView& view) {
   return samples;
 }
 
+Samples CountOrphans(const RouterView& view) {
+  Samples samples;
+  for (const WorkerView& worker : view.workers) {
+    samples.push_back(
+        {{{"worker", worker.address}, {"role", RoleName(worker.role)}}, static_cast<double>(worker.orphaned_blocks)});
+  }
+  return samples;
+}
+
 Samples CountJoins(const RouterView& view) {
   Samples samples;
   for (const WorkerRole role : kWorkerRoles) {
@@ -83,6 +92,22 @@ Samples CountLosses(const RouterView& view) {
       const int64_t losses = view.memberships.losses[static_cast<size_t>(role)][static_cast<size_t>(reason)];
       samples.push_back({{{"role", RoleName(role)}, {"reason", LossReasonName(reason)}}, static_cast<double>(losses)});
     }
+  }
+  return samples;
+}
+
+Samples ShowEjected(const RouterView& view) {
+  Samples samples;
+  for (const WorkerView& worker : view.workers) {
+    samples.push_back({{{"worker", worker.address}, {"role", RoleName(worker.role)}}, worker.ejected ? 1.0 : 0.0});
+  }
+  return samples;
+}
+
+Samples CountEjections(const RouterView& view) {
+  Samples samples;
+  for (const WorkerRole role : kWorkerRoles) {
+    samples.push_back({{{"role", RoleName(role)}}, static_cast<double>(view.ejections[static_cast<size_t>(role)])});
   }
   return samples;
 }
@@ -120,6 +145,15 @@ void AddWorkers(const ViewBoard& views, CallbackMetrics& metrics) {
                     OfView(views, CountBlocks));
   metrics.AddGauges("baton_worker_running", "Sequences that run at each worker, as its last heartbeat said.",
                     OfView(views, CountRunning));
+  metrics.AddGauges("baton_worker_orphaned_blocks",
+                    "KV blocks that each worker holds for no open call, beyond what the hand-off allows. Always 0.",
+                    OfView(views, CountOrphans));
+  metrics.AddGauges("baton_worker_ejected", "Whether a worker is so slow that it gets only trials: 1 or 0.",
+                    OfView(views, ShowEjected));
+  metrics.AddCounters("baton_worker_ejections_total", "Workers that were found much slower than their peers.",
+                      OfView(views, CountEjections));
+  metrics.AddGauge("baton_bad_pairs", "Pairs of workers whose last hand-off failed.",
+                   OfView(views, [](const RouterView& view) { return static_cast<double>(view.bad_pairs); }));
   metrics.AddCounters("baton_worker_joins_total", "Workers that joined.", OfView(views, CountJoins));
   metrics.AddCounters("baton_worker_losses_total", "Workers that are no members any more, by the reason.",
                       OfView(views, CountLosses));

@@ -13,9 +13,12 @@ RouterView MakeView(const Dispatcher& dispatcher, TimeNs now, int64_t loop_cpu_n
                      .running_jobs = dispatcher.running_jobs(),
                      .workers = {},
                      .memberships = dispatcher.memberships(),
+                     .bad_pairs = static_cast<int64_t>(dispatcher.health().bad_pairs()),
+                     .ejections = dispatcher.health().ejections(),
                      .loop_cpu_ns = loop_cpu_ns};
   view.workers.reserve(registry.workers().size());
   for (const auto& [id, worker] : registry.workers()) {
+    const WorkerBlocks* blocks = dispatcher.block_ledger().Find(id);
     view.workers.push_back({.incarnation = worker.info.incarnation,
                             .role = worker.info.role,
                             .address = worker.info.target,
@@ -23,7 +26,9 @@ RouterView MakeView(const Dispatcher& dispatcher, TimeNs now, int64_t loop_cpu_n
                             .group = registry.GroupName(worker.info.fingerprint),
                             .pid = worker.info.pid,
                             .total_blocks = worker.info.total_blocks,
-                            .load = worker.load});
+                            .load = worker.load,
+                            .orphaned_blocks = blocks == nullptr ? 0 : blocks->orphaned_blocks,
+                            .ejected = dispatcher.health().IsEjected(id)});
   }
   return view;
 }

@@ -3,6 +3,7 @@
 #ifndef BATON_ROUTER_ROUTER_VIEW_H_
 #define BATON_ROUTER_ROUTER_VIEW_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -32,6 +33,10 @@ struct WorkerView {
   int64_t pid = 0;
   int32_t total_blocks = 0;
   WorkerLoad load;
+  // As the block ledger says; 0 for a worker that has not reported.
+  int64_t orphaned_blocks = 0;
+  // It is slow, and gets only trials.
+  bool ejected = false;
 
   bool decodes() const { return role != WorkerRole::kPrefill; }
 };
@@ -46,6 +51,10 @@ struct RouterView {
   int32_t running_jobs = 0;
   std::vector<WorkerView> workers;
   MembershipCounts memberships;
+  // Pairs of workers whose last hand-off failed.
+  int64_t bad_pairs = 0;
+  // Ejections of slow workers since the start, by role.
+  std::array<int64_t, kWorkerRoles.size()> ejections = {};
   // CPU time of the loop's thread.
   int64_t loop_cpu_ns = 0;
 };

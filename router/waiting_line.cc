@@ -1,26 +1,111 @@
 #include "router/waiting_line.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace baton::router {
 namespace {
 
-// First tokens that the estimate remembers, roughly.
+// First tokens, and ends of requests, that the estimates remember, roughly.
 constexpr double kSmoothedOver = 8;
 
 }  // namespace
 
-void WaitingLine::Rank(TimeNs now, int64_t tokens_ahead) {
-  if (ttft_target_ns_ == 0) return;
-  const double ns_per_token = elapsed_ns_ / prompt_tokens_;
-  while (DispatchJob* job = First(LineRank::kOnTime)) {
-    const double tokens = static_cast<double>(tokens_ahead) + static_cast<double>(job->spec->prompt.size());
-    const TimeNs first_token = now + static_cast<int64_t>(ns_per_token * tokens);
-    if (first_token <= job->marks.arrived + ttft_target_ns_) break;
-    Move(*job, LineRank::kLate);
+void WaitingLine::Add(DispatchJob& job) {
+  job.yields = Yields(job);
+  job.waiting_cost = ExpectedCost(*job.spec);
+  Insert(job);
+  shares_.OnWaiting(job.spec->tenant, job.waiting_cost, job.waits_since);
+}
+
+bool WaitingLine::Remove(const DispatchJob& job) {
+  if (!Contains(job)) return false;
+  Erase(job);
+  shares_.OnWaitingEnded(job.spec->tenant, job.waiting_cost);
+  return true;
+}
+
+void WaitingLine::Insert(DispatchJob& job) {
+  const auto level = static_cast<size_t>(job.spec->level());
+  jobs_.emplace(PlaceOf(job), &job);
+  if (level > 0 && job.line_rank != LineRank::kOverdue) stepped_back_.emplace(job.place_in_line, &job);
+  ++waiting_[level];
+  cost_[level][static_cast<size_t>(job.line_rank)] += job.waiting_cost;
+}
+
+void WaitingLine::Erase(const DispatchJob& job) {
+  const auto level = static_cast<size_t>(job.spec->level());
+  jobs_.erase(PlaceOf(job));
+  stepped_back_.erase(job.place_in_line);
+  --waiting_[level];
+  cost_[level][static_cast<size_t>(job.line_rank)] -= job.waiting_cost;
+}
+
+void WaitingLine::OnPlaced(DispatchJob& job, TimeNs now) {
+  if (job.charged_cost.has_value()) return;
+  job.charged_cost = ExpectedCost(*job.spec);
+  shares_.OnPlaced(job.spec->tenant, {.cost = *job.charged_cost, .waits_since = job.waits_since, .now = now});
+}
+
+void WaitingLine::OnEnded(const DispatchJob& job) {
+  if (!job.charged_cost.has_value()) return;
+  output_tokens_ += (job.next_index() - output_tokens_) / kSmoothedOver;
+  shares_.OnEnded(job.spec->tenant, CostOf(*job.spec, job.next_index()) - *job.charged_cost);
+}
+
+bool WaitingLine::TakeTurns() {
+  if (!shares_.Update()) return false;
+  Jobs jobs;
+  for (const auto& [place, job] : jobs_) {
+    job->yields = Yields(*job);
+    jobs.emplace(PlaceOf(*job), job);
   }
-  while (DispatchJob* job = First(LineRank::kLate)) {
+  jobs_ = std::move(jobs);
+  return true;
+}
+
+void WaitingLine::Rank(TimeNs now, int64_t tokens_ahead) {
+  while (!stepped_back_.empty()) {
+    DispatchJob& job = *stepped_back_.begin()->second;
+    if (now < After(job.marks.arrived, kMaxSteppedBackMs)) break;
+    Move(job, LineRank::kOverdue);
+  }
+  if (ttft_target_ns_ == 0) return;
+  for (int32_t level = 0; level < kPriorityLevels; ++level) {
+    if (waiting_[static_cast<size_t>(level)] == 0) continue;
+    for (const bool yields : {false, true}) RankThose({.yields = yields, .level = level}, now, tokens_ahead);
+  }
+}
+
+void WaitingLine::RankThose(const Group& group, TimeNs now, int64_t tokens_ahead) {
+  while (DispatchJob* job = First(group, LineRank::kOnTime)) {
+    const TimeNs first_token = now + NsToFirstToken(tokens_ahead + job->spec->prompt_tokens());
+    if (first_token <= job->marks.arrived + ttft_target_ns_) break;
+    // It would only wait for its end.
+    const bool ends_late = job->spec->deadline < job->marks.arrived + kMaxLateTargets * ttft_target_ns_;
+    Move(*job, ends_late ? LineRank::kOverdue : LineRank::kLate);
+  }
+  while (DispatchJob* job = First(group, LineRank::kLate)) {
     if (now < job->marks.arrived + kMaxLateTargets * ttft_target_ns_) break;
     Move(*job, LineRank::kOverdue);
   }
+}
+
+int64_t WaitingLine::ExpectedCost(const JobSpec& spec) const {
+  const double outputs = std::min(output_tokens_, static_cast<double>(spec.sampling.max_tokens));
+  return CostOf(spec, static_cast<int64_t>(outputs));
+}
+
+int64_t WaitingLine::CostAhead(const JobSpec& spec, bool late) const {
+  int64_t ahead = 0;
+  for (int32_t level = 0; level < kPriorityLevels; ++level) {
+    const auto& cost = cost_[static_cast<size_t>(level)];
+    ahead += cost[static_cast<size_t>(LineRank::kOverdue)];
+    if (level > spec.level()) continue;
+    ahead += cost[static_cast<size_t>(LineRank::kOnTime)];
+    if (late || level < spec.level()) ahead += cost[static_cast<size_t>(LineRank::kLate)];
+  }
+  return std::min(ahead, shares_.CostAhead(spec.tenant));
 }
 
 void WaitingLine::OnFirstToken(int64_t elapsed_ns, int64_t prompt_tokens) {
@@ -35,14 +120,16 @@ void WaitingLine::OnFirstToken(int64_t elapsed_ns, int64_t prompt_tokens) {
 }
 
 void WaitingLine::Move(DispatchJob& job, LineRank rank) {
-  Remove(job);
+  Erase(job);
   job.line_rank = rank;
-  Add(job);
+  Insert(job);
 }
 
-DispatchJob* WaitingLine::First(LineRank rank) const {
-  const auto it = jobs_.lower_bound({rank, 0});
-  return it == jobs_.end() || it->first.first != rank ? nullptr : it->second;
+DispatchJob* WaitingLine::First(const Group& group, LineRank rank) const {
+  const auto it = jobs_.lower_bound({.yields = group.yields, .level = group.level, .rank = rank});
+  const bool found =
+      it != jobs_.end() && it->first.yields == group.yields && it->first.level == group.level && it->first.rank == rank;
+  return found ? it->second : nullptr;
 }
 
 }  // namespace baton::router

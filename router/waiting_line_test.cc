@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -18,12 +19,36 @@ constexpr int64_t kTargetNs = 1000;
 class WaitingLineTest : public ::testing::Test {
  protected:
   // Jobs are named by their place: 0, 1, ...
-  void Add(TimeNs submitted, int prompt_tokens = 10) {
+  DispatchJob& Add(TimeNs submitted, int prompt_tokens = 10, const std::string& tenant = "") {
     DispatchJob& job = jobs_.emplace_back();
-    job.spec = MakeJob(jobs_.size(), {.prompt_tokens = prompt_tokens});
+    job.spec = MakeJob(jobs_.size(), {.prompt_tokens = prompt_tokens, .tenant = tenant});
     job.place_in_line = jobs_.size() - 1;
     job.marks.arrived = submitted;
     line_.Add(job);
+    return job;
+  }
+  DispatchJob& AddWithPriority(TimeNs submitted, int32_t priority, const std::string& tenant = "") {
+    DispatchJob& job = jobs_.emplace_back();
+    auto spec = std::make_shared<JobSpec>(*MakeJob(jobs_.size(), {.prompt_tokens = 10, .tenant = tenant}));
+    spec->priority = priority;
+    job.spec = spec;
+    job.place_in_line = jobs_.size() - 1;
+    job.marks.arrived = submitted;
+    line_.Add(job);
+    return job;
+  }
+  DispatchJob& AddWithDeadline(TimeNs submitted, TimeNs deadline) {
+    DispatchJob& job = jobs_.emplace_back();
+    job.spec = MakeJob(jobs_.size(), {.prompt_tokens = 10, .deadline = deadline});
+    job.place_in_line = jobs_.size() - 1;
+    job.marks.arrived = submitted;
+    line_.Add(job);
+    return job;
+  }
+  static JobSpec SpecWithPriority(int32_t priority, const std::string& tenant = "") {
+    JobSpec spec = *MakeJob(1'000, {.prompt_tokens = 10, .tenant = tenant});
+    spec.priority = priority;
+    return spec;
   }
   std::vector<uint64_t> Order() const {
     std::vector<uint64_t> order;
@@ -123,6 +148,132 @@ TEST_F(WaitingLineTest, WithoutATargetTheOrderIsThatOfSubmission) {
   }
   line.Rank(kNsPerSecond, 1'000'000);
   EXPECT_EQ(line.jobs().begin()->second, &first);
+}
+
+TEST_F(WaitingLineTest, AJobOfLowerPriorityLetsOthersGoFirst) {
+  AddWithPriority(0, -1);
+  AddWithPriority(0, -2);
+  AddWithPriority(0, 0);
+  AddWithPriority(0, -1);
+  AddWithPriority(0, 0);
+  EXPECT_THAT(Order(), ElementsAre(2, 4, 0, 3, 1));
+  EXPECT_THAT(Order(1'001), ElementsAre(2, 4, 0, 3, 1)) << "a late job goes before all of lower priority";
+}
+
+TEST_F(WaitingLineTest, AJobOfLowerPriorityGoesFirstOnceItHasWaitedLongEnough) {
+  for (const int64_t target_ns : {int64_t{0}, 2 * kMaxSteppedBackMs * kNsPerMs}) {
+    WaitingLine line(target_ns);
+    jobs_.clear();
+    DispatchJob& low = AddWithPriority(0, -8);
+    DispatchJob& high = AddWithPriority(kMaxSteppedBackMs * kNsPerMs, 0);
+    for (DispatchJob* job : {&low, &high}) {
+      line_.Remove(*job);
+      line.Add(*job);
+    }
+    line.Rank(kMaxSteppedBackMs * kNsPerMs - 1, 0);
+    EXPECT_EQ(line.jobs().begin()->second, &high);
+    line.Rank(kMaxSteppedBackMs * kNsPerMs, 0);
+    EXPECT_EQ(line.jobs().begin()->second, &low);
+  }
+}
+
+TEST_F(WaitingLineTest, JobsThatWaitedLongEnoughGoInOrderOfSubmissionWhateverTheirPriority) {
+  AddWithPriority(0, -1);
+  AddWithPriority(1, 0);
+  line_.Hurry(jobs_[1]);
+  line_.Hurry(jobs_[0]);
+  EXPECT_THAT(Order(), ElementsAre(0, 1));
+}
+
+TEST_F(WaitingLineTest, PrioritySavesNoTenantFromYielding) {
+  DispatchJob& placed = Add(0, kQuantumTokens, "much");
+  AddWithPriority(0, 0, "much");
+  AddWithPriority(0, -8, "little");
+  line_.OnPlaced(placed, 0);
+  line_.Remove(placed);
+  EXPECT_TRUE(line_.TakeTurns());
+  EXPECT_THAT(Order(), ElementsAre(2, 1));
+}
+
+TEST_F(WaitingLineTest, AJobThatEndsBeforeItCouldBeOverdueIsNeverLate) {
+  AddWithDeadline(0, kMaxLateTargets * kTargetNs - 1);
+  AddWithDeadline(0, kMaxLateTargets * kTargetNs);
+  AddWithDeadline(900, kNever);
+  EXPECT_THAT(Order(1'001), ElementsAre(0, 2, 1));
+}
+
+TEST_F(WaitingLineTest, WhatIsAheadOfANewJobIsWhatGoesBeforeIt) {
+  const int64_t each = line_.ExpectedCost(SpecWithPriority(0));
+  Add(0);
+  AddWithPriority(0, -1);
+  AddWithPriority(0, -2);
+  EXPECT_EQ(line_.CostAhead(SpecWithPriority(0), false), each);
+  EXPECT_EQ(line_.CostAhead(SpecWithPriority(-1), false), 2 * each);
+  EXPECT_EQ(line_.CostAhead(SpecWithPriority(-8), false), 3 * each);
+  line_.Rank(1'001, 0);
+  EXPECT_EQ(line_.CostAhead(SpecWithPriority(0), false), 0) << "the late one lets a new one go first";
+  EXPECT_EQ(line_.CostAhead(SpecWithPriority(0), true), each);
+  line_.Hurry(jobs_[2]);
+  EXPECT_EQ(line_.CostAhead(SpecWithPriority(0), false), each) << "the hurried one does not";
+  for (DispatchJob& job : jobs_) line_.Remove(job);
+  EXPECT_EQ(line_.CostAhead(SpecWithPriority(-8), true), 0);
+}
+
+TEST_F(WaitingLineTest, TheFloodOfAnotherTenantIsAheadOfANewJobByTheQuantumAtMost) {
+  for (int i = 0; i < 100; ++i) Add(0, 1'000, "flood");
+  EXPECT_LE(line_.CostAhead(SpecWithPriority(0, "few"), false), kQuantumTokens);
+  EXPECT_GT(line_.CostAhead(SpecWithPriority(0, "flood"), false), 100 * 1'000);
+}
+
+TEST_F(WaitingLineTest, TheJobsOfATenantThatHasGotMoreComeLastButThoseWithOutputsDoNot) {
+  DispatchJob& placed = Add(0, kQuantumTokens, "much");
+  Add(0, 10, "much");
+  Add(0, 10, "little");
+  line_.OnPlaced(placed, 0);
+  line_.Remove(placed);
+  EXPECT_TRUE(line_.TakeTurns());
+  EXPECT_THAT(Order(), ElementsAre(2, 1));
+  placed.outputs = {70};
+  line_.Add(placed);
+  EXPECT_THAT(Order(), ElementsAre(0, 2, 1));
+  EXPECT_FALSE(line_.TakeTurns());
+}
+
+TEST_F(WaitingLineTest, AJobThatYieldsIsRankedAmongThoseThatYield) {
+  DispatchJob& placed = Add(0, kQuantumTokens, "much");
+  Add(0, 10, "much");
+  Add(500, 10, "much");
+  Add(900, 10, "little");
+  line_.OnPlaced(placed, 0);
+  line_.Remove(placed);
+  line_.TakeTurns();
+  EXPECT_THAT(Order(1'001), ElementsAre(3, 2, 1)) << "the late one of a tenant lets its others go first";
+  EXPECT_THAT(Order(4'000), ElementsAre(3, 1, 2)) << "an overdue job does not go before other tenants' jobs";
+}
+
+TEST_F(WaitingLineTest, AJobIsChargedOnceHoweverOftenItIsPlaced) {
+  DispatchJob& placed = Add(0, kQuantumTokens / 2, "much");
+  Add(0, 10, "much");
+  Add(0, 10, "little");
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    line_.OnPlaced(placed, 0);
+    line_.Remove(placed);
+    line_.Add(placed);
+  }
+  EXPECT_FALSE(line_.TakeTurns());
+}
+
+TEST_F(WaitingLineTest, AJobThatHasEndedHasCostWhatItReallyGave) {
+  DispatchJob& placed = Add(0, kQuantumTokens, "much");
+  Add(0, 10, "much");
+  Add(0, 10, "little");
+  line_.OnPlaced(placed, 0);
+  line_.Remove(placed);
+  EXPECT_TRUE(line_.TakeTurns());
+  // It gave nothing, where some outputs were expected.
+  line_.OnEnded(placed);
+  EXPECT_TRUE(line_.TakeTurns());
+  EXPECT_THAT(Order(), ElementsAre(1, 2));
 }
 
 }  // namespace

@@ -48,6 +48,8 @@ struct WorkerInfo {
   int32_t headroom_blocks = 0;
   // It goes on with a job that has outputs of other workers. One of a former version begins from the prompt alone.
   bool resumes_jobs = true;
+  // It hands running jobs over while it drains.
+  bool hands_over = true;
 
   // The most blocks that a prompt takes at this worker, without and with its first outputs.
   int32_t PromptBlocks(int64_t tokens) const { return groups.MostBlocks(tokens, chunk_tokens); }

@@ -21,6 +21,9 @@ class WorkerStream {
   // Ends the stream with this status after the write in flight; what waits is dropped. The first status counts.
   virtual void End(const absl::Status& why) = 0;
   virtual bool ended() const = 0;
+  // PERMISSION_DENIED when the certificate of the worker does not carry the role that it states. Without TLS a worker
+  // is what it says.
+  virtual absl::Status CheckRole(internal::v1::WorkerRole role) const { return absl::OkStatus(); }
 };
 
 }  // namespace baton::router

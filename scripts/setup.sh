@@ -20,7 +20,7 @@ BUILD_PACKAGES=(
 )
 TEST_PACKAGES=(
   clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev lld-14 python3-venv unzip iproute2
-  podman crun netavark aardvark-dns mmdebstrap chromium chromium-driver
+  podman crun netavark aardvark-dns iptables mmdebstrap chromium chromium-driver
 )
 UCX_WHEEL=libucx-cu13==1.22.0
 UCX_SHA256=c6e0aaa82dc6e49dc3ddaac465b530e014f48b6c1c6b5ae74fbdd199d824351b

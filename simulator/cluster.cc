@@ -35,7 +35,9 @@ constexpr int64_t kStartNs = 200 * kNsPerMs;
 constexpr int64_t kMaxHealNs = 7 * kNsPerSecond;
 // Probes end within this time.
 constexpr int64_t kMaxProbeNs = 20 * kNsPerSecond;
-constexpr int kProbeRounds = 4;
+constexpr int kProbeRounds = 6;
+// The first times for which a pair is avoided are over after this time.
+constexpr int64_t kAvoidedNs = 4 * router::kMinAvoidMs * kNsPerMs;
 // After this time leases, graces, parked messages and unlicensed prompts are over.
 constexpr int64_t kQuietNs = 12 * kNsPerSecond;
 // No request waits while a worker that could serve it alone does nothing for this time.
@@ -78,7 +80,11 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
     RunUntil(Limit(kMaxHealNs));
     if (sim_.error().empty()) CheckMembers();
     workload_.ForgetServed();
-    for (int round = 0; round < kProbeRounds && !AllServe(); ++round) Probe(round % 2 == 0);
+    for (int round = 0; round < kProbeRounds && !AllServe(); ++round) {
+      // A cut stream keeps requests from its pair of workers for a while.
+      if (round > 1) RunUntil(sim_.queue.Now() + kAvoidedNs);
+      Probe(round % 2 == 0);
+    }
     if (sim_.error().empty() && !AllServe()) sim_.Fail("a worker serves no probe");
     RunUntil(sim_.queue.Now() + kQuietNs);
     if (sim_.error().empty()) CheckQuiet();
@@ -87,7 +93,7 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
 
   FetchServer* FindSource(const std::string& target) override {
     for (WorkerNode* node : LiveWorkers()) {
-      if (node->setup().target == target && node->setup().prefills()) return &node->fetch_server();
+      if (node->setup().target == target) return &node->fetch_server();
     }
     return nullptr;
   }

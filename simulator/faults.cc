@@ -6,6 +6,7 @@ namespace baton::simulator {
 namespace {
 
 constexpr int64_t kMaxFaults = 4;
+constexpr int64_t kMaxDrains = 4;
 // A successor has the same address and another incarnation, and starts within this time.
 constexpr int64_t kMaxRestartMs = 400;
 // A router that wakes has read what came before after this time.
@@ -23,6 +24,15 @@ Incarnation Absence(const WorkerNode& worker) { return {~worker.incarnation().hi
 
 void Faults::Schedule(int64_t within_ms) {
   over_ = sim_.queue.Now();
+  // A rolling restart, or a part of one.
+  const int64_t drains = sim_.Chance(60) ? 0 : sim_.Between(1, kMaxDrains);
+  for (int64_t i = 0; i < drains; ++i) {
+    ++pending_;
+    sim_.queue.After(sim_.MsBetween(1, within_ms), [this] {
+      --pending_;
+      DrainOne();
+    });
+  }
   const int64_t count = sim_.Chance(20) ? 0 : sim_.Between(1, kMaxFaults);
   for (int64_t i = 0; i < count; ++i) {
     ++pending_;
@@ -38,11 +48,20 @@ int64_t Faults::DrawDuration() {
   return sim_.Chance(60) ? sim_.MsBetween(600, 4'500) : sim_.MsBetween(4'500, 9'000);
 }
 
+WorkerNode* Faults::DrawWorker() {
+  const std::vector<WorkerNode*> live = targets_.LiveWorkers();
+  if (live.empty()) return nullptr;
+  return live[static_cast<size_t>(sim_.Between(0, static_cast<int64_t>(live.size()) - 1))];
+}
+
 void Faults::Strike() {
   if (sim_.Chance(20)) return StrikeRouter();
-  const std::vector<WorkerNode*> live = targets_.LiveWorkers();
-  if (live.empty()) return;
-  StrikeWorker(*live[static_cast<size_t>(sim_.Between(0, static_cast<int64_t>(live.size()) - 1))]);
+  if (WorkerNode* const worker = DrawWorker()) StrikeWorker(*worker);
+}
+
+void Faults::DrainOne() {
+  WorkerNode* const worker = DrawWorker();
+  if (worker != nullptr && !worker->draining()) Drain(*worker);
 }
 
 void Faults::StrikeRouter() {

@@ -34,7 +34,10 @@ class Faults {
   TimeNs over() const { return over_; }
 
  private:
+  // Null when none lives.
+  WorkerNode* DrawWorker();
   void Strike();
+  void DrainOne();
   void StrikeRouter();
   void StrikeWorker(WorkerNode& worker);
   void Crash(WorkerNode& worker);

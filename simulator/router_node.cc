@@ -1,5 +1,6 @@
 #include "simulator/router_node.h"
 
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -19,7 +20,8 @@ WorkerJob JobAt(const router::JobSpec& spec, const JobKey& key, const Id128& sec
           .sampling = spec.sampling,
           .tenant = spec.tenant,
           .deadline = spec.deadline == kNever ? kNever : now + time_left_ns,
-          .want_kv_digest = spec.want_kv_digest};
+          .want_kv_digest = spec.want_kv_digest,
+          .alone_outputs = spec.alone_outputs};
 }
 
 const char* Name(router::Side side) { return side == router::Side::kPrefill ? "prefill " : "decode "; }
@@ -99,6 +101,17 @@ void RouterNode::OnLoad(const LinkPtr& link, const router::WorkerLoad& load) {
   });
 }
 
+void RouterNode::OnBlocks(const LinkPtr& link, const BlockReport& report) {
+  Post([this, link, report](router::Dispatcher& dispatcher) {
+    ++sim_.counts.block_reports;
+    const router::LedgerNews news = dispatcher.OnWorkerBlocks(link->membership, report);
+    if (news.empty()) return;
+    const std::string whose = news.orphans.empty() ? "" : news.orphans.front().key.ToString();
+    sim_.Fail(absl::StrCat(link->worker->setup().target, " holds blocks for nobody: ", news.orphans.size(), " orphans ",
+                           whose, ", ", news.unaccounted_blocks, " blocks unaccounted"));
+  });
+}
+
 void RouterNode::OnUpdate(const Call& call, const WorkerUpdate& update) {
   Post([call, update](router::Dispatcher& dispatcher) { dispatcher.OnWorkerUpdate(call.side, call.key, update); });
 }
@@ -146,6 +159,8 @@ void RouterNode::Handle(const router::StartDecode& action) {
   sim_.Trace("router: decode ", action.key.ToString(), " at ", action.target, action.local_prefill ? " local" : "");
   if (action.local_prefill) ++sim_.counts.local;
   if (action.key.attempt > 1) ++sim_.counts.retries;
+  // The worker that hands the job over has a part in it.
+  if (sim_.Finds(action.key)) listener_.OnPlaced(action.key, action.prefill_incarnation);
   const int64_t left = action.job->deadline == kNever ? 0 : action.job->deadline - sim_.queue.Now();
   const auto start = [this, action, left](WorkerNode& worker, const Call& call) {
     worker.OnDecode(call, JobAt(*action.job, action.key, action.secret, left, sim_.queue.Now()),
@@ -160,6 +175,14 @@ void RouterNode::Handle(const router::CancelAttempt& action) {
   const auto it = members_.find(action.worker);
   if (it == members_.end()) return;
   Send(it->second, [link = it->second, key = action.key] { link->worker->OnCancel(key); });
+}
+
+void RouterNode::Handle(const router::HandOverAttempt& action) {
+  const auto it = members_.find(action.worker);
+  if (it == members_.end()) return;
+  sim_.Trace("router: ", it->second->worker->setup().target, " is asked to ",
+             action.hand_over.is_taken_back() ? "keep " : "hand over ", action.key.ToString());
+  Send(it->second, [link = it->second, action] { link->worker->OnHandOver(action.key, action.hand_over); });
 }
 
 void RouterNode::Handle(const router::EndMembership& action) {

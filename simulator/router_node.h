@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/block_report.h"
 #include "router/dispatcher.h"
 #include "simulator/link.h"
 #include "simulator/process.h"
@@ -42,6 +43,7 @@ class RouterNode final : public Process {
   void OnConnection(const LinkPtr& link) { joining_.push_back(link); }
   void OnHello(const LinkPtr& link, router::WorkerInfo info);
   void OnLoad(const LinkPtr& link, const router::WorkerLoad& load);
+  void OnBlocks(const LinkPtr& link, const BlockReport& report);
   void OnUpdate(const Call& call, const WorkerUpdate& update);
   void OnCallEnd(const Call& call, const absl::Status& status);
   void OnLinkEnd(const LinkPtr& link, const absl::Status& status);
@@ -60,6 +62,7 @@ class RouterNode final : public Process {
   void Handle(const router::StartPrefill& action);
   void Handle(const router::StartDecode& action);
   void Handle(const router::CancelAttempt& action);
+  void Handle(const router::HandOverAttempt& action);
   void Handle(const router::EndMembership& action);
   void Handle(const router::EmitToken& action) { listener_.OnToken(action.key, action.token); }
   void Handle(const router::EndJob& action) { listener_.OnEnd(action.key, action.result); }

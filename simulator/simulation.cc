@@ -24,9 +24,12 @@ constexpr NamedCount kCounts[] = {{&Counts::ok, "ended well"},
                                   {&Counts::silences, "silences"},
                                   {&Counts::partitions, "half-open links"},
                                   {&Counts::drains, "drains"},
+                                  {&Counts::moves, "hand-overs of running jobs"},
+                                  {&Counts::moved, "of them in place"},
                                   {&Counts::stalls, "stalled engines"},
                                   {&Counts::given_up, "memberships given up"},
                                   {&Counts::rejoins, "rejoins"},
+                                  {&Counts::block_reports, "reports of blocks"},
                                   {&Counts::events, "events"}};
 
 }  // namespace
@@ -47,6 +50,7 @@ std::string Counts::ToString() const {
 
 void Simulation::Acquire(const JobKey& key, Hold hold) {
   Hold& held = holds_[key];
+  if (held == Hold::kDecodeBlocks && hold == Hold::kPullSlot && finds_kv_.contains(key)) held = Hold::kPrefillBlocks;
   const int step = static_cast<int>(hold) - static_cast<int>(held);
   // A prompt may need several reads.
   if (step != 1 && !(step == 0 && hold == Hold::kPullSlot)) {

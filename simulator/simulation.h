@@ -42,9 +42,12 @@ struct Counts {
   int64_t silences = 0;
   int64_t partitions = 0;
   int64_t drains = 0;
+  int64_t moves = 0;
+  int64_t moved = 0;
   int64_t stalls = 0;
   int64_t given_up = 0;
   int64_t rejoins = 0;
+  int64_t block_reports = 0;
   int64_t events = 0;
 
   void Add(const Counts& other);
@@ -66,7 +69,8 @@ struct Pace {
 };
 
 // What an attempt acquires, in this order. All attempts keep to it, and a preempted sequence waits without holding
-// anything: so no cycle of waits can close.
+// anything: so no cycle of waits can close. An attempt that goes on with the KV of a running one finds that complete,
+// so that it waits for nobody's blocks.
 enum class Hold : uint8_t { kNothing, kDecodeBlocks, kPrefillBlocks, kPullSlot };
 
 // When a worker could not do its part. Its jobs may fail that lived at such a time.
@@ -100,6 +104,9 @@ class Simulation {
   const std::string& error() const { return error_; }
 
   void Acquire(const JobKey& key, Hold hold);
+  // The attempt goes on with KV that is complete.
+  void FindsKv(const JobKey& key) { finds_kv_.insert(key); }
+  bool Finds(const JobKey& key) const { return finds_kv_.contains(key); }
 
   // The worker is in trouble from now on, until the given time or the call of Recovered. kRouter stands for the router.
   void Troubled(const Incarnation& worker, TimeNs end = kNever);
@@ -130,6 +137,7 @@ class Simulation {
   std::string error_;
   // By job and attempt; only attempts whose prompt is computed at another worker.
   std::map<JobKey, Hold> holds_;
+  std::set<JobKey> finds_kv_;
   std::multimap<Incarnation, Trouble> troubles_;
 };
 

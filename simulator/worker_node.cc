@@ -6,6 +6,8 @@
 namespace baton::simulator {
 namespace {
 
+// As often as leases of the simulation are shorter than those of real workers.
+constexpr int64_t kBlockReportIntervalMs = 1'000;
 constexpr int64_t kHeartbeatNs = 200 * kNsPerMs;
 // A worker without a link tries again within this time.
 constexpr int64_t kMaxBackoffMs = 300;
@@ -92,7 +94,21 @@ void WorkerNode::SendLoad() {
   if (!joined_) return;
   router::WorkerLoad load = Load();
   if (draining_) load.state = router::WorkerState::kDraining;
-  SendOver(sim_, link_, &Link::at_worker, &Link::at_router, [link = link_, load] { link->router->OnLoad(link, load); });
+  SendOver(sim_, link_, &Link::at_worker, &Link::at_router, [link = link_, load, blocks = DueBlocks()] {
+    link->router->OnLoad(link, load);
+    if (blocks.has_value()) link->router->OnBlocks(link, *blocks);
+  });
+}
+
+// In a message with the load, which the simulation sends anyway: no seed's course depends on the reports.
+std::optional<BlockReport> WorkerNode::DueBlocks() {
+  const TimeNs now = sim_.queue.Now();
+  const int64_t steps = Load().steps;
+  const bool turns = busy_until() <= now || steps != steps_at_blocks_;
+  if (now < next_blocks_ || !turns) return std::nullopt;
+  next_blocks_ = baton::After(now, kBlockReportIntervalMs);
+  steps_at_blocks_ = steps;
+  return worker_.Blocks();
 }
 
 void WorkerNode::OnLinkEnd(const LinkPtr& link, const absl::Status& status) {
@@ -108,6 +124,7 @@ void WorkerNode::OnLinkEnd(const LinkPtr& link, const absl::Status& status) {
 
 void WorkerNode::OnPrefill(const Call& call, WorkerJob job, bool solo) {
   if (!prefill_) return sim_.Fail("a decode worker is asked to prefill for another");
+  if (drain_accepted_) return sim_.Fail("a job starts after drain_accepted");
   calls_[call.key] = call;
   if (!solo) handed_over_.insert(call.key);
   PostToLoop([this, job = std::move(job), solo] { prefill_->OnPrefill(job, solo); });
@@ -115,6 +132,7 @@ void WorkerNode::OnPrefill(const Call& call, WorkerJob job, bool solo) {
 
 void WorkerNode::OnDecode(const Call& call, WorkerJob job, const decode_worker::DecodeSource& source) {
   if (!decode_) return sim_.Fail("a prefill worker is asked to decode");
+  if (drain_accepted_) return sim_.Fail("a job starts after drain_accepted");
   calls_[call.key] = call;
   PostToLoop([this, job = std::move(job), source] { decode_->OnDecode(job, source); });
 }
@@ -122,6 +140,13 @@ void WorkerNode::OnDecode(const Call& call, WorkerJob job, const decode_worker::
 void WorkerNode::OnCancel(const JobKey& key) {
   const auto it = calls_.find(key);
   if (it != calls_.end()) CancelJob(it->second);
+}
+
+void WorkerNode::OnHandOver(const JobKey& key, const HandOver& hand_over) {
+  if (!draining_) return sim_.Fail("a worker that serves is asked to hand a job over");
+  if (!calls_.contains(key)) return;
+  if (!hand_over.is_taken_back()) hand_overs_[key] = hand_over.next;
+  PostToLoop([this, key, hand_over] { decode_->OnHandOver(key, hand_over); });
 }
 
 void WorkerNode::CancelJob(const Call& call) {
@@ -136,6 +161,12 @@ void WorkerNode::Update(const JobKey& key, const WorkerUpdate& update) {
     if (handed_over_.contains(key)) sim_.Acquire(key, Hold::kPrefillBlocks);
     if (update.cached_tokens > 0) ++sim_.counts.prefix_hits;
   }
+  if (update.kind == WorkerUpdate::Kind::kFrozen) {
+    ++sim_.counts.moves;
+    sim_.FindsKv(hand_overs_.at(key));
+    sim_.Trace(setup_.target, " hands ", key.ToString(), " over behind token ", update.token.index);
+  }
+  if (update.kind == WorkerUpdate::Kind::kKvCommitted && sim_.Finds(key)) ++sim_.counts.moved;
   Emit([this, key, update] {
     const auto it = calls_.find(key);
     if (it == calls_.end()) return;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "common/block_report.h"
 #include "common/worker_job.h"
 #include "decode_worker/decode_core.h"
 #include "prefill_worker/prefill_core.h"
@@ -51,6 +52,7 @@ class WorkerNode final : public LoopProcess, public UpdateSink {
   void OnPrefill(const Call& call, WorkerJob job, bool solo);
   void OnDecode(const Call& call, WorkerJob job, const decode_worker::DecodeSource& source);
   void OnCancel(const JobKey& key);
+  void OnHandOver(const JobKey& key, const HandOver& hand_over);
   void OnDrainAccepted(const LinkPtr& link);
   void OnLinkEnd(const LinkPtr& link, const absl::Status& status);
 
@@ -74,6 +76,8 @@ class WorkerNode final : public LoopProcess, public UpdateSink {
   void ConnectSoon();
   void Heartbeat(const LinkPtr& link);
   void SendLoad();
+  // Who holds its blocks, if that is due and the loop would say it: between two steps.
+  std::optional<BlockReport> DueBlocks();
   void LeaveWhenDrained();
   void CancelJob(const Call& call);
 
@@ -86,6 +90,9 @@ class WorkerNode final : public LoopProcess, public UpdateSink {
   bool joined_ = false;
   MembershipId last_membership_;
   TimeNs unreachable_until_ = 0;
+  // Of the block reports: when the next is due, and the steps that had ended at the last.
+  TimeNs next_blocks_ = 0;
+  int64_t steps_at_blocks_ = 0;
   bool draining_ = false;
   bool drain_accepted_ = false;
   bool left_ = false;
@@ -93,6 +100,8 @@ class WorkerNode final : public LoopProcess, public UpdateSink {
   TimeNs idle_since_ = 0;
   // Prompts that are computed here for another worker.
   std::set<JobKey> handed_over_;
+  // The attempts that go on with jobs of this worker, by the job's attempt here.
+  std::map<JobKey, JobKey> hand_overs_;
 };
 
 }  // namespace baton::simulator

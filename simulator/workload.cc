@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
+#include "router/refusal_reason.h"
 #include "simulator/worker_node.h"
 
 namespace baton::simulator {
@@ -122,8 +123,20 @@ void Workload::Submit(const ChoiceKey& key) {
   job.router = router;
   sim_.Trace("client: ", key.ToString(), " submits ", job.spec->prompt.size(), " tokens for ", job.expected.size());
   router->FromClient([this, spec = job.spec](router::Dispatcher& dispatcher) {
-    if (absl::Status status = dispatcher.Submit(spec); !status.ok()) sim_.Fail("refused: " + status.ToString());
+    const absl::Status status = dispatcher.Submit(spec);
+    if (!status.ok()) OnRefused(spec->key(), status);
   });
+}
+
+// Only a request that others make wait may be refused, and only for its own deadline.
+void Workload::OnRefused(const ChoiceKey& key, const absl::Status& status) {
+  Job& job = jobs_.at(key);
+  sim_.Trace("client: ", key.ToString(), " is refused: ", status.ToString());
+  ++sim_.counts.deadline;
+  job.ended = true;
+  --open_;
+  if (router::GetRefusalReason(status) == router::RefusalReason::kDeadline && job.spec->deadline != kNever) return;
+  Wrong(job, "is refused: " + status.ToString());
 }
 
 void Workload::GiveUp(const ChoiceKey& key, const absl::Status& why) {
@@ -250,6 +263,13 @@ void Workload::CheckError(const Job& job, const absl::Status& status) {
     case absl::StatusCode::kDeadlineExceeded:
       ++sim_.counts.deadline;
       if (job.spec->deadline <= sim_.queue.Now()) return;
+      break;
+    case absl::StatusCode::kResourceExhausted:
+      ++sim_.counts.deadline;
+      if (router::GetRefusalReason(status) == router::RefusalReason::kDeadline && job.got.empty() &&
+          job.spec->deadline != kNever) {
+        return;
+      }
       break;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kNotFound:

@@ -79,6 +79,7 @@ class Workload final : public JobListener {
   SamplingParams DrawSampling(int32_t prompt_tokens);
   Job& AddJob(std::shared_ptr<const router::JobSpec> spec, TimeNs submitted);
   void Submit(const ChoiceKey& key);
+  void OnRefused(const ChoiceKey& key, const absl::Status& status);
   void GiveUp(const ChoiceKey& key, const absl::Status& why);
   void CheckOk(const Job& job, const router::JobResult& result);
   void CheckDigest(const Job& job, const std::string& digest);

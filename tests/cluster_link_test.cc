@@ -163,7 +163,8 @@ class Worker final : public worker::Phase {
   absl::Mutex mutex_;
   std::vector<JobKey> started_;
   int cancelled_ = 0;
-  worker::RouterCalls calls_{MonotonicClock()};
+  WorkNote work_;
+  worker::RouterCalls calls_{MonotonicClock(), work_};
   UpdateSink& sink_;
   std::optional<worker::RouterLink> link_;
 };

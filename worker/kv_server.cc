@@ -1,5 +1,6 @@
 #include "worker/kv_server.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -11,9 +12,21 @@ KvServer::KvServer(const kvtransfer::KvSourceOptions& options, const Clock& cloc
                    kvtransfer::FetchReplies& replies, kvtransfer::BlockAccess& access)
     : engine_(engine), source_(options, clock, access), replies_(replies) {}
 
-void KvServer::SetOwner(KvOwner& owner) {
-  BATON_CHECK(owner_ == nullptr) << "a worker's blocks have one owner";
-  owner_ = &owner;
+KvOwner* KvServer::FindOwner(const JobKey& key) const {
+  const auto owner =
+      std::find_if(owners_.begin(), owners_.end(), [&key](const KvOwner* one) { return one->Serves(key); });
+  return owner == owners_.end() ? nullptr : *owner;
+}
+
+KvOwner& KvServer::OwnerOf(const JobKey& key) const {
+  KvOwner* const owner = FindOwner(key);
+  BATON_CHECK(owner != nullptr) << key.ToString();
+  return *owner;
+}
+
+// A job that was cancelled before it was offered has no owner.
+void KvServer::Handle(const kvtransfer::Revoke& action) {
+  if (KvOwner* const owner = FindOwner(action.key)) owner->OnRevoke(action.key, action.status);
 }
 
 void KvServer::Announce(const JobKey& key, absl::Span<const BlockId> blocks, int32_t begin, int32_t end) {
@@ -32,7 +45,7 @@ void KvServer::Settle() {
     for (const kvtransfer::SourceAction& action : actions) {
       std::visit([this](const auto& a) { Handle(a); }, action);
     }
-    if (owner_ != nullptr) owner_->OnSettled();
+    for (KvOwner* const owner : owners_) owner->OnSettled();
   }
 }
 

@@ -4,6 +4,7 @@
 #define BATON_WORKER_KV_SERVER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -22,6 +23,8 @@ namespace baton::worker {
 class KvOwner {
  public:
   virtual ~KvOwner() = default;
+  // Whether the job is one that this phase has offered and that is not over yet.
+  virtual bool Serves(const JobKey& key) const = 0;
   // An offered job has its reader, or needs none. Blocks of the prompt before `first_block` are at the reader already.
   virtual void OnLicence(const JobKey& key, int32_t first_block) = 0;
   // The job ends with `why`. A licensed job keeps its blocks until OnRelease; one without a licence is over.
@@ -38,9 +41,9 @@ class KvServer final : public engine::PhasePolicy {
   KvServer(const kvtransfer::KvSourceOptions& options, const Clock& clock, engine::Engine& engine,
            kvtransfer::FetchReplies& replies, kvtransfer::BlockAccess& access);
 
-  // Once, before the first job. The owner outlives the server's last call.
-  void SetOwner(KvOwner& owner);
-  bool has_owner() const { return owner_ != nullptr; }
+  // Before the first job. The owner outlives the server's last call.
+  void AddOwner(KvOwner& owner) { owners_.push_back(&owner); }
+  bool has_owner() const { return !owners_.empty(); }
 
   // The owner's calls, as in KvSource. What they cause happens in Settle, which the owner calls when it is done.
   absl::Status Offer(const JobKey& key, const Id128& secret, TimeNs deadline, bool solo) {
@@ -69,16 +72,20 @@ class KvServer final : public engine::PhasePolicy {
   int32_t open_jobs() const { return source_.open_jobs(); }
 
  private:
-  void Handle(const kvtransfer::GrantLicence& action) { owner_->OnLicence(action.key, action.first_block); }
-  void Handle(const kvtransfer::Revoke& action) { owner_->OnRevoke(action.key, action.status); }
-  void Handle(const kvtransfer::ReleaseBlocks& action) { owner_->OnRelease(action.key); }
+  void Handle(const kvtransfer::GrantLicence& action) { OwnerOf(action.key).OnLicence(action.key, action.first_block); }
+  void Handle(const kvtransfer::Revoke& action);
+  void Handle(const kvtransfer::ReleaseBlocks& action) { OwnerOf(action.key).OnRelease(action.key); }
   void Handle(const kvtransfer::SendReply& action) { replies_.Reply(action.stream, action.reply); }
   void Handle(const kvtransfer::CloseStream& action) { replies_.Close(action.stream, action.status); }
+
+  // Null for a job that no owner serves.
+  KvOwner* FindOwner(const JobKey& key) const;
+  KvOwner& OwnerOf(const JobKey& key) const;
 
   engine::Engine& engine_;
   kvtransfer::KvSource source_;
   kvtransfer::FetchReplies& replies_;
-  KvOwner* owner_ = nullptr;
+  std::vector<KvOwner*> owners_;
 };
 
 }  // namespace baton::worker

@@ -22,6 +22,8 @@ class Phase {
   virtual absl::Status Start(WorkerJob job, const internal::v1::CallStart& start) = 0;
   // The core ends the call. Jobs that it does not know are ignored.
   virtual void Cancel(const JobKey& key, const absl::Status& why) = 0;
+  // The core hands the job over to another worker, if it can. Only a phase that decodes can.
+  virtual void Begin(const JobKey& /*key*/, const HandOver& /*hand_over*/) {}
 };
 
 }  // namespace baton::worker

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/drain.h"
+#include "common/limits.h"
+#include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
 #include "common/status.h"
 #include "common/test_delay.h"
@@ -20,6 +22,7 @@ class RouterCalls::Side final : public UpdateSink {
     const auto it = numbers.find(key);
     if (it == numbers.end()) return;
     rpc::AddReport(it->second, update, &calls_.round_);
+    if (update.kind == WorkerUpdate::Kind::kFrozen) ++calls_.frozen_calls_;
     calls_.says_something_ = true;
   }
 
@@ -38,7 +41,7 @@ class RouterCalls::Side final : public UpdateSink {
   RouterCalls& calls_;
 };
 
-RouterCalls::RouterCalls(const Clock& clock) : clock_(clock) {}
+RouterCalls::RouterCalls(const Clock& clock, WorkNote& work) : clock_(clock), work_(work) {}
 RouterCalls::~RouterCalls() = default;
 
 UpdateSink& RouterCalls::Add(Phase& phase) {
@@ -46,7 +49,10 @@ UpdateSink& RouterCalls::Add(Phase& phase) {
   return *sides_.back();
 }
 
-void RouterCalls::OnJoined(std::shared_ptr<RouterStream> stream) { stream_ = std::move(stream); }
+void RouterCalls::OnJoined(std::shared_ptr<RouterStream> stream, uint64_t features) {
+  stream_ = std::move(stream);
+  next_blocks_ = (features & rpc::kFeatureBlockReports) != 0 ? clock_.Now() : kNever;
+}
 
 void RouterCalls::OnMessage(const pb::RouterMessage& message) {
   for (const pb::CallStart& start : message.starts()) Start(start);
@@ -56,12 +62,24 @@ void RouterCalls::OnMessage(const pb::RouterMessage& message) {
     const Call call = it->second;
     call.side->phase.Cancel(call.key, absl::CancelledError("the router cancelled"));
   }
+  for (const pb::HandOver& hand_over : message.hand_overs()) BeginHandOver(hand_over);
   if (message.drain_accepted()) drain_accepted_ = true;
 }
 
 void RouterCalls::Start(const pb::CallStart& start) {
   const absl::Status started = TryStart(start);
   if (!started.ok()) SayEnd(start.call(), started);
+}
+
+void RouterCalls::BeginHandOver(const pb::HandOver& hand_over) {
+  const auto it = calls_.find(hand_over.call());
+  const absl::StatusOr<Id128> secret = rpc::FromBytes(hand_over.secret());
+  // Without it the job goes on here.
+  if (it == calls_.end() || !secret.ok()) return;
+  const Call call = it->second;
+  JobKey next = call.key;
+  next.attempt = hand_over.next_attempt();
+  call.side->phase.Begin(call.key, {.next = next, .secret = *secret});
 }
 
 void RouterCalls::SayEnd(uint64_t call, const absl::Status& status) {
@@ -81,7 +99,9 @@ absl::Status RouterCalls::TryStart(const pb::CallStart& start) {
       return absl::AlreadyExistsError(absl::StrCat("attempt ", key.ToString()));
     }
     calls_[start.call()] = {side.get(), key};
+    work_.Add(key);
     absl::Status started = side->phase.Start(std::move(job), start);
+    work_.Clear();
     if (started.ok()) return started;
     side->numbers.erase(key);
     calls_.erase(start.call());
@@ -92,6 +112,7 @@ absl::Status RouterCalls::TryStart(const pb::CallStart& start) {
 
 void RouterCalls::OnLost(const absl::Status& why) {
   stream_.reset();
+  next_blocks_ = kNever;
   round_.Clear();
   says_something_ = false;
   calls_.clear();
@@ -120,11 +141,22 @@ std::vector<ChoiceKey> RouterCalls::CutAll(int64_t drain_timeout_ms) {
   return cut;
 }
 
+void RouterCalls::SayBlocks(const BlockReport& report) {
+  next_blocks_ = After(clock_.Now(), kBlockReportMs);
+  round_.clear_blocks();
+  rpc::ToProto(report, round_.mutable_blocks());
+  says_something_ = true;
+}
+
 void RouterCalls::Flush() {
   if (!says_something_) return;
   says_something_ = false;
   if (stream_ != nullptr) {
-    stream_->Send(round_.ByteSizeLong(), [this](pb::WorkerMessage& message) { message.MergeFrom(round_); });
+    stream_->Send(round_.ByteSizeLong(), [this](pb::WorkerMessage& message) {
+      // Holders of two reports do not add up.
+      if (round_.has_blocks()) message.clear_blocks();
+      message.MergeFrom(round_);
+    });
   }
   round_.Clear();
 }

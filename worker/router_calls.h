@@ -12,7 +12,9 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "baton/internal/v1/worker.pb.h"
+#include "common/block_report.h"
 #include "common/clock.h"
+#include "common/work_note.h"
 #include "common/worker_job.h"
 #include "worker/phase.h"
 
@@ -31,15 +33,15 @@ class RouterStream {
 // Used by one thread, the engine's loop.
 class RouterCalls {
  public:
-  // `clock` outlives the calls.
-  explicit RouterCalls(const Clock& clock);
+  // Both outlive the calls. `work` says whose start is under way.
+  RouterCalls(const Clock& clock, WorkNote& work);
   ~RouterCalls();
 
   // Before the loop. The result is what the phase's core answers through. The phase outlives the calls.
   UpdateSink& Add(Phase& phase);
 
-  // The router has accepted the worker: what follows is said on `stream`.
-  void OnJoined(std::shared_ptr<RouterStream> stream);
+  // The router has accepted the worker: what follows is said on `stream`. `features` are those that both know.
+  void OnJoined(std::shared_ptr<RouterStream> stream, uint64_t features);
   // A message of that stream.
   void OnMessage(const internal::v1::RouterMessage& message);
   // The membership is over: all its calls are cancelled, and nothing more is said about them.
@@ -47,11 +49,17 @@ class RouterCalls {
   // The time-out of the worker's drain is over: ends every open call with CutByDrain, says so at once, and refuses
   // later starts so that they go to another worker. Whose calls they were, each once.
   std::vector<ChoiceKey> CutAll(int64_t drain_timeout_ms);
+  // Whether the router is to be told who holds the worker's blocks: when it has joined, and every kBlockReportMs.
+  bool BlocksAreDue() const { return clock_.Now() >= next_blocks_; }
+  // As of now. The next Flush sends it, together with the ends that were said before.
+  void SayBlocks(const BlockReport& report);
   // Sends what was said since the last time. The loop calls it before a step, so that nothing waits for the step, and
   // after it.
   void Flush();
 
   size_t open_calls() const { return calls_.size(); }
+  // How many running calls were frozen, so that they go on elsewhere.
+  int64_t frozen_calls() const { return frozen_calls_; }
   // The router has accepted that this worker drains: no start follows.
   bool drain_accepted() const { return drain_accepted_; }
 
@@ -65,15 +73,20 @@ class RouterCalls {
 
   void Start(const internal::v1::CallStart& start);
   absl::Status TryStart(const internal::v1::CallStart& start);
+  void BeginHandOver(const internal::v1::HandOver& hand_over);
   void SayEnd(uint64_t call, const absl::Status& status);
 
   const Clock& clock_;
+  WorkNote& work_;
   std::vector<std::unique_ptr<Side>> sides_;
   std::shared_ptr<RouterStream> stream_;
   absl::flat_hash_map<uint64_t, Call> calls_;
   // What was said since the last Flush.
   internal::v1::WorkerMessage round_;
   bool says_something_ = false;
+  // kNever while there is no router that takes block reports.
+  TimeNs next_blocks_ = kNever;
+  int64_t frozen_calls_ = 0;
   bool drain_accepted_ = false;
   bool cut_ = false;
 };

@@ -1,11 +1,14 @@
 #include "worker/router_calls.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/drain.h"
+#include "common/limits.h"
+#include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
 #include "common/testing/manual_clock.h"
 #include "gmock/gmock.h"
@@ -37,6 +40,7 @@ class FakePhase final : public Phase {
   void AddTo(WorkerCore&, UpdateSink&) override {}
   pb::CallStart::SideCase side() const override { return side_; }
   absl::Status Start(WorkerJob job, const pb::CallStart&) override {
+    if (on_start != nullptr) on_start();
     if (!refusal.ok()) return refusal;
     started.push_back(std::move(job));
     return absl::OkStatus();
@@ -46,10 +50,14 @@ class FakePhase final : public Phase {
     if (sink != nullptr) sink->End(key, why);
   }
 
+  void Begin(const JobKey& key, const HandOver& hand_over) override { hand_overs.emplace_back(key, hand_over); }
+
   UpdateSink* sink = nullptr;
   absl::Status refusal;
+  std::function<void()> on_start;
   std::vector<WorkerJob> started;
   std::vector<uint32_t> cancelled;
+  std::vector<std::pair<JobKey, HandOver>> hand_overs;
 
  private:
   const pb::CallStart::SideCase side_;
@@ -71,7 +79,7 @@ class RouterCallsTest : public ::testing::Test {
   RouterCallsTest() {
     prefill_.sink = &calls_.Add(prefill_);
     decode_.sink = &calls_.Add(decode_);
-    calls_.OnJoined(stream_);
+    calls_.OnJoined(stream_, rpc::kFeatureResume);
   }
   void Start(uint64_t call, uint32_t attempt, pb::CallStart::SideCase side) {
     pb::RouterMessage message;
@@ -94,7 +102,8 @@ class RouterCallsTest : public ::testing::Test {
   ManualClock clock_;
   FakePhase prefill_{pb::CallStart::kPrefill};
   FakePhase decode_{pb::CallStart::kDecode};
-  RouterCalls calls_{clock_};
+  WorkNote work_;
+  RouterCalls calls_{clock_, work_};
   std::shared_ptr<FakeStream> stream_ = std::make_shared<FakeStream>();
 };
 
@@ -107,6 +116,39 @@ TEST_F(RouterCallsTest, AStartGoesToThePhaseOfItsSide) {
   EXPECT_EQ(prefill_.started[0].secret, (Id128{.high = 5, .low = 6}));
   EXPECT_EQ(decode_.started[0].key, KeyOf(2));
   EXPECT_EQ(calls_.open_calls(), 2u);
+}
+
+TEST_F(RouterCallsTest, AHandOverGoesToThePhaseOfItsCallAndOneOfAnUnknownCallToNobody) {
+  Start(7, 3, pb::CallStart::kDecode);
+  pb::RouterMessage message;
+  for (const uint64_t call : {7, 8}) {
+    pb::HandOver* hand_over = message.add_hand_overs();
+    hand_over->set_call(call);
+    hand_over->set_next_attempt(4);
+    hand_over->set_secret(rpc::ToBytes({.high = 8, .low = 9}));
+  }
+  message.add_hand_overs()->set_call(7);
+  calls_.OnMessage(message);
+  ASSERT_EQ(decode_.hand_overs.size(), 1u);
+  EXPECT_EQ(decode_.hand_overs[0].first, KeyOf(3));
+  EXPECT_EQ(decode_.hand_overs[0].second.next, KeyOf(4));
+  EXPECT_EQ(decode_.hand_overs[0].second.secret, (Id128{.high = 8, .low = 9}));
+  EXPECT_THAT(prefill_.hand_overs, IsEmpty());
+}
+
+TEST_F(RouterCallsTest, AFrozenCallStaysOpenUntilItsEnd) {
+  Start(7, 3, pb::CallStart::kDecode);
+  const OutputToken last = {.index = 4, .token = 70, .logprob = -0.5f, .top = {{70, -0.5f}}};
+  decode_.sink->Update(KeyOf(3), {.kind = WorkerUpdate::Kind::kFrozen, .token = last, .kv_digest = "digest"});
+  calls_.Flush();
+  ASSERT_EQ(stream_->messages.size(), 1u);
+  ASSERT_EQ(stream_->messages[0].frozen_size(), 1);
+  EXPECT_EQ(stream_->messages[0].frozen(0).call(), 7u);
+  const absl::StatusOr<WorkerUpdate> read = rpc::FromProto(stream_->messages[0].frozen(0));
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->token, last);
+  EXPECT_EQ(read->kv_digest, "digest");
+  EXPECT_EQ(calls_.open_calls(), 1u);
 }
 
 TEST_F(RouterCallsTest, WhatIsSaidInARoundIsOneMessageThatNamesCallsByNumber) {
@@ -199,7 +241,7 @@ TEST_F(RouterCallsTest, TheEndOfTheMembershipCancelsAllCallsAndNothingMoreIsSaid
   EXPECT_EQ(calls_.open_calls(), 0u);
   // A late word of the old membership does not reach the new one.
   const auto next = std::make_shared<FakeStream>();
-  calls_.OnJoined(next);
+  calls_.OnJoined(next, rpc::kProtocolFeatures);
   Token(decode_, 1, 6);
   calls_.Flush();
   EXPECT_THAT(next->messages, IsEmpty());
@@ -209,6 +251,53 @@ TEST_F(RouterCallsTest, TheEndOfTheMembershipCancelsAllCallsAndNothingMoreIsSaid
   calls_.Flush();
   ASSERT_EQ(next->messages.size(), 1u);
   EXPECT_EQ(next->messages[0].tokens(0).call(), 1u);
+}
+
+TEST_F(RouterCallsTest, BlocksAreReportedOnJoiningAndFromTimeToTimeToARouterThatTakesIt) {
+  EXPECT_FALSE(calls_.BlocksAreDue()) << "this router does not";
+  calls_.OnLost(absl::UnavailableError("gone"));
+  calls_.OnJoined(stream_, rpc::kProtocolFeatures);
+  EXPECT_TRUE(calls_.BlocksAreDue());
+  calls_.SayBlocks({.free_blocks = 3, .cached_blocks = 4, .holders = {{.key = KeyOf(1), .blocks = 2}}});
+  calls_.Flush();
+  ASSERT_EQ(stream_->messages.size(), 1u);
+  EXPECT_EQ(rpc::FromProto(stream_->messages[0].blocks())->holders.at(0).key, KeyOf(1));
+  EXPECT_FALSE(calls_.BlocksAreDue());
+  clock_.AdvanceMs(kBlockReportMs - 1);
+  EXPECT_FALSE(calls_.BlocksAreDue());
+  clock_.AdvanceMs(1);
+  EXPECT_TRUE(calls_.BlocksAreDue());
+  calls_.OnLost(absl::UnavailableError("gone"));
+  EXPECT_FALSE(calls_.BlocksAreDue());
+}
+
+// A stream merges what it cannot write yet into one message.
+class MergingStream final : public RouterStream {
+ public:
+  void Send(size_t, absl::FunctionRef<void(pb::WorkerMessage&)> fill) override { fill(message); }
+  pb::WorkerMessage message;
+};
+
+TEST_F(RouterCallsTest, AReportOfBlocksReplacesOneThatIsNotWrittenYet) {
+  const auto slow = std::make_shared<MergingStream>();
+  calls_.OnJoined(slow, rpc::kProtocolFeatures);
+  calls_.SayBlocks({.free_blocks = 1, .cached_blocks = 0, .holders = {{.key = KeyOf(1)}, {.key = KeyOf(2)}}});
+  calls_.Flush();
+  calls_.SayBlocks({.free_blocks = 0, .cached_blocks = 0, .holders = {{.key = KeyOf(3)}}});
+  calls_.Flush();
+  const BlockReport report = rpc::FromProto(slow->message.blocks()).value();
+  EXPECT_EQ(report.free_blocks, 0);
+  ASSERT_EQ(report.holders.size(), 1u);
+  EXPECT_EQ(report.holders[0].key, KeyOf(3));
+  calls_.SayBlocks({.free_blocks = 5, .cached_blocks = 0, .holders = {{.key = KeyOf(4)}}});
+  calls_.SayBlocks({.free_blocks = 6, .cached_blocks = 0, .holders = {}});
+  calls_.Flush();
+  EXPECT_EQ(slow->message.blocks().free_blocks(), 6);
+  EXPECT_EQ(slow->message.blocks().holders_size(), 0);
+  Start(1, 1, pb::CallStart::kDecode);
+  Token(decode_, 1, 5);
+  calls_.Flush();
+  EXPECT_EQ(slow->message.blocks().free_blocks(), 6) << "other words leave it alone";
 }
 
 TEST_F(RouterCallsTest, TheEndOfADrainEndsEveryOpenCallWithAReasonAndSaysWhoseTheyWere) {
@@ -245,6 +334,14 @@ TEST_F(RouterCallsTest, TheRoutersConsentToADrainIsKept) {
   message.set_drain_accepted(true);
   calls_.OnMessage(message);
   EXPECT_TRUE(calls_.drain_accepted());
+}
+
+TEST_F(RouterCallsTest, WhoseStartIsUnderWayIsNoted) {
+  std::vector<JobKey> noted;
+  prefill_.on_start = [&] { noted = work_.Read(); };
+  Start(1, 1, pb::CallStart::kPrefill);
+  EXPECT_THAT(noted, ElementsAre(KeyOf(1)));
+  EXPECT_THAT(work_.Read(), IsEmpty());
 }
 
 }  // namespace

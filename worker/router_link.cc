@@ -89,8 +89,9 @@ void RouterLink::Run() {
     if (!MayJoin()) continue;
     // A channel of its own, because a router that starts anew may have another address under its name, as a container
     // does. A channel would go on with the old one for up to half a minute.
-    pb::ClusterService::Stub stub(
-        grpc::CreateCustomChannel(options_.router_target, grpc::InsecureChannelCredentials(), rpc::ChannelArguments()));
+    pb::ClusterService::Stub stub(grpc::CreateCustomChannel(
+        options_.router_target, rpc::ChannelCredentialsOf(options_.credentials, rpc::Peer::kRouter),
+        rpc::ChannelArguments()));
     const Ended ended = JoinOnce(stub, queue);
     if (ended.was_accepted) {
       backoff_ms = 0;
@@ -108,6 +109,8 @@ void RouterLink::Run() {
 }
 
 bool RouterLink::MayJoin() {
+  // A process that dies would get jobs for its last moments.
+  if (options_.fault().has_value()) return false;
   const pb::Load load = options_.load();
   if (Progresses(load)) return true;
   Log(join_log_.OnStuck(load.step_age_ms()));
@@ -134,13 +137,14 @@ RouterLink::Ended RouterLink::JoinOnce(pb::ClusterService::Stub& stub, grpc::Com
     }
     Tick(member);
   }
+  if (member.told_fault) options_.on_fault_told();
   if (member.accepted) {
     SetMember(false);
     options_.post([this] { calls_.OnLost(absl::UnavailableError("the router is gone")); });
   }
   TellServing(false);
   return {.was_accepted = member.accepted,
-          .left = member.leaving,
+          .left = member.leaving || member.told_fault,
           .status = member.refusal.ok() ? member.stream->status() : member.refusal};
 }
 
@@ -165,7 +169,9 @@ void RouterLink::OnAccepted(Membership& member, const pb::Accepted& accepted) {
   member.stream->SetMembership(last_membership_);
   SetMember(true);
   Log(join_log_.OnJoined());
-  options_.post([this, stream = member.stream] { calls_.OnJoined(stream); });
+  options_.post([this, stream = member.stream, features = accepted.features() & rpc::kProtocolFeatures] {
+    calls_.OnJoined(stream, features);
+  });
 }
 
 void RouterLink::Tick(Membership& member) {
@@ -177,6 +183,7 @@ void RouterLink::Tick(Membership& member) {
       member.stream->HalfClose();
     }
   }
+  if (member.accepted) TellFault(member);
   if (now >= member.give_up_at) {
     if (!member.leaving) LosePatience(member);
     member.stream->Cancel();
@@ -192,6 +199,15 @@ void RouterLink::Tick(Membership& member) {
   TellServing(Progresses(load) && !load.draining());
   // A heartbeat that was not written yet is replaced.
   member.stream->Send(load.ByteSizeLong(), [&](pb::WorkerMessage& message) { *message.mutable_load() = load; });
+}
+
+void RouterLink::TellFault(Membership& member) {
+  if (member.told_fault) return;
+  const std::optional<pb::Fault> fault = options_.fault();
+  if (!fault.has_value()) return;
+  member.told_fault = true;
+  member.stream->Send(fault->ByteSizeLong(), [&](pb::WorkerMessage& message) { *message.mutable_fault() = *fault; });
+  member.stream->HalfClose();
 }
 
 void RouterLink::LosePatience(Membership& member) {

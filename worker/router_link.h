@@ -13,6 +13,8 @@
 //   member      | starts, cancels, drain_accepted | member      | RouterCalls::OnMessage
 //   member      | the heartbeat's interval is over| member      | a heartbeat
 //   member      | the stream ends                 | apart       | RouterCalls::OnLost; joins again at once
+//   member      | the process dies of a fault of  | member      | the fault; ends the stream, at whose end the process
+//               | its own                         |             | may die
 //   any         | Stop                            | gone        | ends the stream after what is written already
 //   apart       | Drain                           | gone        | (a worker that drains does not join)
 #ifndef BATON_WORKER_ROUTER_LINK_H_
@@ -20,6 +22,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -29,6 +32,7 @@
 #include "absl/synchronization/mutex.h"
 #include "baton/internal/v1/worker.grpc.pb.h"
 #include "common/clock.h"
+#include "common/rpc/credentials.h"
 #include "worker/join_log.h"
 #include "worker/router_calls.h"
 #include "worker/router_stream.h"
@@ -40,10 +44,15 @@ class RouterLink {
  public:
   struct Options {
     std::string router_target;
+    // Null: plain text. They outlive the link.
+    rpc::Credentials* credentials = nullptr;
     // Protocol version, features and the membership to resume are the link's to fill in.
     internal::v1::Hello hello;
     // Any thread. All but `draining`, which the link knows.
     std::function<internal::v1::Load()> load;
+    // Asked on the link's thread: what the process is dying of. The router is told, and then the process may die.
+    std::function<std::optional<internal::v1::Fault>()> fault = [] { return std::nullopt; };
+    std::function<void()> on_fault_told = [] {};
     // Runs a task on the loop that owns `calls`, in the order of these calls; waits for room.
     std::function<void(std::function<void()>)> post;
     // Told on the link's thread whether the worker can serve: it is a member and its engine progresses.
@@ -77,6 +86,7 @@ class RouterLink {
     std::shared_ptr<GrpcRouterStream> stream;
     bool accepted = false;
     bool leaving = false;
+    bool told_fault = false;
     absl::Status refusal;
     TimeNs next_heartbeat = 0;
     int64_t heartbeat_interval_ms = 0;
@@ -91,11 +101,13 @@ class RouterLink {
   void OnAccepted(Membership& member, const internal::v1::Accepted& accepted);
   // What is due by the clock.
   void Tick(Membership& member);
+  // Says what the process is dying of, once, and leaves.
+  void TellFault(Membership& member);
   // The router has not answered the hello in time.
   void LosePatience(Membership& member);
   void SetMember(bool is_member) ABSL_LOCKS_EXCLUDED(mutex_);
   void TellServing(bool serving);
-  // Whether the engine progresses: a worker whose engine does not takes no jobs.
+  // Whether the engine progresses and the process does not die: else the worker takes no jobs.
   bool MayJoin();
 
   static constexpr int64_t kFirstPatienceMs = 1'000;

@@ -157,6 +157,12 @@ class LinkedWorker {
     link_.emplace(RouterLink::Options{.router_target = router,
                                       .hello = hello,
                                       .load = [this] { return Load(); },
+                                      .fault = [this] { return Fault(); },
+                                      .on_fault_told =
+                                          [this] {
+                                            const absl::MutexLock lock(&mutex_);
+                                            fault_is_told_ = true;
+                                          },
                                       .post =
                                           [this](const std::function<void()>& task) {
                                             const absl::MutexLock lock(&mutex_);
@@ -176,6 +182,17 @@ class LinkedWorker {
   void SetStepAge(int64_t ms) {
     const absl::MutexLock lock(&mutex_);
     step_age_ms_ = ms;
+  }
+  void Die(const pb::Fault& fault) {
+    const absl::MutexLock lock(&mutex_);
+    fault_ = fault;
+  }
+  void AwaitFaultTold() {
+    Await([this] { return fault_is_told_; });
+  }
+  // The link has looked several times whether it may join anew.
+  void AwaitRoundsAfterTheFault() {
+    Await([this] { return fault_asked_after_ >= 3; });
   }
   // Says something on the loop.
   void Say(const std::function<void(UpdateSink&)>& what) {
@@ -199,6 +216,11 @@ class LinkedWorker {
   }
 
  private:
+  std::optional<pb::Fault> Fault() {
+    const absl::MutexLock lock(&mutex_);
+    if (fault_is_told_) ++fault_asked_after_;
+    return fault_;
+  }
   pb::Load Load() {
     const absl::MutexLock lock(&mutex_);
     pb::Load load;
@@ -215,8 +237,12 @@ class LinkedWorker {
   absl::Mutex mutex_;
   int64_t step_age_ms_;
   std::vector<bool> serving_;
+  std::optional<pb::Fault> fault_;
+  bool fault_is_told_ = false;
+  int fault_asked_after_ = 0;
   ToldPhase phase_;
-  RouterCalls calls_{MonotonicClock()};
+  WorkNote work_;
+  RouterCalls calls_{MonotonicClock(), work_};
   UpdateSink* sink_ = nullptr;
   std::optional<RouterLink> link_;
 };
@@ -366,6 +392,29 @@ TEST(RouterLink, StopLeavesTheRouterAndIsHeardThere) {
     router.AwaitMessages(1);
   }
   router.AwaitSeen([](const FakeRouter::Seen& s) { return s.closed == 1; });
+}
+
+TEST(RouterLink, TellsOnceOfWhatTheProcessDiesAndLetsItDieWhenTheRouterHasHeardThat) {
+  FakeRouter router(Answer());
+  LinkedWorker worker(router.target());
+  router.AwaitMessages(1);
+  pb::Fault fault;
+  fault.set_signal(11);
+  rpc::ToProto(kKey, fault.add_at_work());
+  worker.Die(fault);
+  const auto seen = router.AwaitSeen([](const FakeRouter::Seen& s) { return s.closed >= 1; });
+  worker.AwaitFaultTold();
+  worker.AwaitRoundsAfterTheFault();
+  EXPECT_EQ(router.AwaitHellos(1).hellos.size(), 1u) << "it joins no more";
+  int told = 0;
+  for (const pb::WorkerMessage& message : seen.messages) {
+    if (!message.has_fault()) continue;
+    ++told;
+    EXPECT_EQ(message.fault().signal(), 11);
+    ASSERT_EQ(message.fault().at_work_size(), 1);
+    EXPECT_EQ(rpc::FromProto(message.fault().at_work(0)).value(), kKey);
+  }
+  EXPECT_EQ(told, 1);
 }
 
 }  // namespace

@@ -22,13 +22,15 @@ TransferFetcher::TransferFetcher(kvtransfer::Transport& transport, const kvtrans
                      core_->loop().PostWhenRoom([core = core_, failed] { core->receiver().OnFetchFailed(failed); });
                    }}) {}
 
-void TransferFetcher::Launch(WorkerCore& core) {
+void TransferFetcher::Launch(WorkerCore& core, rpc::Credentials* credentials) {
   core_ = &core;
-  streams_ = std::make_unique<kvtransfer::FetchClient>(kvtransfer::FetchClient::Events{
-      .on_reply = [this](kvtransfer::FetchStreamId stream,
-                         const kvtransfer::FetchReply& reply) { thread_.OnReply(stream, reply); },
-      .on_closed = [this](kvtransfer::FetchStreamId stream,
-                          const absl::Status& status) { thread_.OnStreamClosed(stream, status); }});
+  streams_ = std::make_unique<kvtransfer::FetchClient>(
+      kvtransfer::FetchClient::Events{
+          .on_reply = [this](kvtransfer::FetchStreamId stream,
+                             const kvtransfer::FetchReply& reply) { thread_.OnReply(stream, reply); },
+          .on_closed = [this](kvtransfer::FetchStreamId stream,
+                              const absl::Status& status) { thread_.OnStreamClosed(stream, status); }},
+      credentials);
   thread_.Launch(*streams_);
 }
 

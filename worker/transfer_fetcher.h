@@ -30,8 +30,9 @@ class TransferFetcher final : public KvFetcher {
                   KvPool& pool, Observers observers);
   ~TransferFetcher() override { Stop(); }
 
-  // Once, with the core that has this fetcher and its loop. Starts the thread.
-  void Launch(WorkerCore& core);
+  // Once, with the core that has this fetcher and its loop. Starts the thread. `credentials` outlive the fetcher; null:
+  // plain text.
+  void Launch(WorkerCore& core, rpc::Credentials* credentials = nullptr);
   // After the loop has stopped: ends all fetches, the thread and the streams. Idempotent, for the thread that called
   // Launch.
   void Stop();

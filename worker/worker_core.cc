@@ -29,12 +29,27 @@ void CountStep(const engine::StepEvent& event, WorkerReport& report) {
   report.preemptions = event.preemptions;
 }
 
+BlockHold HoldOf(engine::SequenceState state) {
+  switch (state) {
+    case engine::SequenceState::kReserved:
+    case engine::SequenceState::kPrefill:
+      return BlockHold::kPrefilling;
+    case engine::SequenceState::kDecode:
+      return BlockHold::kDecoding;
+    case engine::SequenceState::kPreempted:
+      return BlockHold::kPreempted;
+    case engine::SequenceState::kFinished:
+      break;
+  }
+  return BlockHold::kEnded;
+}
+
 WorkerCore::WorkerCore(const WorkerCoreOptions& options, const WorkerSurroundings& surroundings)
     : options_(options),
       clock_(surroundings.clock),
       pool_(surroundings.pool),
       fetcher_(surroundings.fetcher),
-      engine_(options.engine, surroundings.runner, surroundings.pool, DrawPrefixNames(surroundings.random)),
+      engine_(options.engine, surroundings.runner, surroundings.pool, DrawPrefixNames(surroundings.random), &work_),
       kv_server_(SourceOptions(options, surroundings), surroundings.clock, engine_, surroundings.replies,
                  surroundings.access) {}
 
@@ -65,6 +80,23 @@ WorkerLoad WorkerCore::Load() const {
           .waiting = waiting,
           .pending_prompt_tokens = pending_prompt_tokens,
           .touched_end = load.touched_end};
+}
+
+BlockReport WorkerCore::Blocks() const {
+  const engine::EngineLoad load = engine_.Load();
+  const TimeNs now = clock_.Now();
+  BlockReport report = {.free_blocks = load.free_blocks, .cached_blocks = load.cached_blocks, .holders = {}};
+  for (const engine::HeldBlocks& held : engine_.Held()) {
+    BlockHolder& holder =
+        report.holders.emplace_back(BlockHolder{.key = held.job, .blocks = held.blocks, .own_blocks = held.own_blocks});
+    const auto phase = std::find_if(phases_.begin(), phases_.end(),
+                                    [&held](const PhaseCore* one) { return one->Owns(held.sequence); });
+    if (phase == phases_.end()) continue;
+    const Holding holding = (*phase)->HoldingOf(held);
+    holder.hold = holding.hold;
+    holder.held_ms = (now - holding.since) / kNsPerMs;
+  }
+  return report;
 }
 
 int32_t WorkerCore::OrphanedBlocks() const {

@@ -9,14 +9,17 @@
 #include <string>
 #include <vector>
 
+#include "common/block_report.h"
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/kv_pool.h"
 #include "common/random.h"
+#include "common/work_note.h"
 #include "common/worker_update.h"
 #include "engine/engine.h"
 #include "engine/engine_loop.h"
 #include "engine/model_runner.h"
+#include "engine/sequence_types.h"
 #include "engine/step_gate.h"
 #include "kvtransfer/block_access.h"
 #include "kvtransfer/fetch_replies.h"
@@ -28,6 +31,15 @@ namespace baton::worker {
 // Adds a step in which the sequence had rows to the report about it.
 void CountStep(const engine::StepEvent& event, WorkerReport& report);
 
+// What a phase holds the blocks of a sequence for, and since when it has its job.
+struct Holding {
+  BlockHold hold = BlockHold::kEnded;
+  TimeNs since = 0;
+};
+
+// What a sequence holds its blocks for that computes here.
+BlockHold HoldOf(engine::SequenceState state);
+
 // One kind of work on the engine's loop: a policy for its own sequences.
 class PhaseCore : public engine::PhasePolicy {
  public:
@@ -37,6 +49,8 @@ class PhaseCore : public engine::PhasePolicy {
   virtual int32_t waiting_jobs() const { return 0; }
   // Whether the sequence is one of the phase's.
   virtual bool Owns(engine::SequenceId sequence) const = 0;
+  // The sequence is one that the phase owns.
+  virtual Holding HoldingOf(const engine::HeldBlocks& held) const = 0;
   // Blocks that stay free beyond those of a new job, unless the pool is idle.
   virtual int32_t headroom_blocks() const { return 0; }
 };
@@ -90,6 +104,9 @@ class WorkerCore {
 
   const WorkerCoreOptions& options() const { return options_; }
   const Clock& clock() const { return clock_; }
+  // Whom the engine's step, or the start of a job, is for.
+  WorkNote& work() { return work_; }
+  const WorkNote& work() const { return work_; }
   engine::Engine& engine() { return engine_; }
   const KvPool& pool() const { return pool_; }
   KvServer& kv_server() { return kv_server_; }
@@ -100,6 +117,8 @@ class WorkerCore {
   const engine::EngineLoop& loop() const { return *loop_; }
 
   WorkerLoad Load() const;
+  // Who holds the blocks of the pool.
+  BlockReport Blocks() const;
   // Used blocks that belong to no phase's sequence. 0, unless there is a bug.
   int32_t OrphanedBlocks() const;
   // The largest of the phases. Constant.
@@ -110,6 +129,7 @@ class WorkerCore {
   const Clock& clock_;
   const KvPool& pool_;
   KvFetcher& fetcher_;
+  WorkNote work_;
   engine::Engine engine_;
   KvServer kv_server_;
   std::vector<PhaseCore*> phases_;

@@ -11,6 +11,7 @@
 #include "common/drain.h"
 #include "common/limits.h"
 #include "common/log.h"
+#include "common/own_fault.h"
 #include "common/random.h"
 #include "common/rpc/wire.h"
 #include "common/status.h"
@@ -83,20 +84,22 @@ WorkerProcess::WorkerProcess(const WorkerProcessOptions& options, WorkerParts pa
              .access = access_,
              .fetcher = fetcher_}),
       phases_(std::move(phases)),
-      calls_(MonotonicClock()) {
+      calls_(MonotonicClock(), core_.work()) {
   for (const auto& phase : phases_) phase->AddTo(core_, calls_.Add(*phase));
   core_.MakeLoop([this] { Report(); }, parts_.gate.get());
   fetch_endpoint_.Attach(core_);
 }
 
 absl::Status WorkerProcess::Serve() {
-  fetcher_.Launch(core_);
+  fetcher_.Launch(core_, options_.credentials);
   loop_thread_ = std::thread([this] { core_.loop().Run(); });
   rpc::GrpcServerOptions server{.bind = options_.bind,
                                 .port = options_.port,
                                 .health_names = {""},
                                 .serving = &serving_,
-                                .what = "this is a worker of Baton, and clients call its router"};
+                                .what = "this is a worker of Baton, and clients call its router",
+                                .credentials = options_.credentials,
+                                .guard = {.rules = {.port = rpc::Port::kWorker}}};
   if (core_.kv_server().has_owner()) {
     server.services.push_back(&fetch_endpoint_.service());
     server.health_names.push_back(pb::KvService::service_full_name());
@@ -104,8 +107,11 @@ absl::Status WorkerProcess::Serve() {
   BATON_ASSIGN_OR_RETURN(server_, rpc::StartGrpcServer(server));
   link_ = std::make_unique<RouterLink>(
       RouterLink::Options{.router_target = options_.router,
+                          .credentials = options_.credentials,
                           .hello = Hello(),
                           .load = [this] { return Load(); },
+                          .fault = [this] { return Fault(); },
+                          .on_fault_told = &AllowDeath,
                           .post = [this](std::function<void()> task) { core_.loop().PostWhenRoom(std::move(task)); },
                           .on_serving =
                               [this](bool serving) {
@@ -140,7 +146,18 @@ pb::Hello WorkerProcess::Hello() const {
   return hello;
 }
 
+std::optional<pb::Fault> WorkerProcess::Fault() const {
+  const std::optional<OwnFault> own = CurrentFault();
+  if (!own.has_value()) return std::nullopt;
+  pb::Fault fault;
+  fault.set_signal(own->signal);
+  if (!own->computing) return fault;
+  for (const JobKey& key : core_.work().Read()) rpc::ToProto(key, fault.add_at_work());
+  return fault;
+}
+
 void WorkerProcess::Report() {
+  if (calls_.BlocksAreDue()) calls_.SayBlocks(core_.Blocks());
   calls_.Flush();
   const WorkerLoad load = core_.Load();
   metrics_.OnRound(core_, load, parts_.gate.get());
@@ -152,6 +169,7 @@ void WorkerProcess::Report() {
   load_.set_running(load.running + load.preempted);
   load_.set_pending_prompt_tokens(load.pending_prompt_tokens);
   open_calls_ = calls_.open_calls();
+  frozen_calls_ = calls_.frozen_calls();
   drain_accepted_ = calls_.drain_accepted();
 }
 
@@ -213,6 +231,11 @@ size_t WorkerProcess::OpenCalls() {
   return open_calls_;
 }
 
+int64_t WorkerProcess::FrozenCalls() {
+  absl::MutexLock lock(&load_mutex_);
+  return frozen_calls_;
+}
+
 void WorkerProcess::Drain(int64_t timeout_ms) {
   const TimeNs begin = MonotonicClock().Now();
   spdlog::info("draining: the router is told to place nothing here; open calls: {}, time to end: {} ms", OpenCalls(),
@@ -222,7 +245,8 @@ void WorkerProcess::Drain(int64_t timeout_ms) {
   const TimeNs deadline = After(begin, timeout_ms);
   while (!MayEnd() && MonotonicClock().Now() < deadline) absl::SleepFor(absl::Milliseconds(kDrainPollMs));
   if (!MayEnd()) Cut(timeout_ms);
-  spdlog::info("drained in {:.1f} s", NsToMs(MonotonicClock().Now() - begin) / 1e3);
+  spdlog::info("drained in {:.1f} s; running requests that went on elsewhere: {}",
+               NsToMs(MonotonicClock().Now() - begin) / 1e3, FrozenCalls());
 }
 
 void WorkerProcess::Cut(int64_t timeout_ms) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,6 +48,8 @@ struct WorkerProcessOptions {
   std::string advertise;
   // host:port of the process's admin port; empty: it has none.
   std::string admin;
+  // Null: plain text. They outlive the process.
+  rpc::Credentials* credentials = nullptr;
 };
 
 // What a worker computes with and what it copies with.
@@ -77,8 +80,9 @@ class WorkerProcess {
   absl::Status Healthy() const;
   // What a scrape reads: nothing of it may be asked once the worker ends.
   std::vector<std::shared_ptr<prometheus::Collectable>> metrics() const;
-  // Tells the router, then waits until the router has accepted that and no job is left. A job that the router placed
-  // before it knew is served. Jobs that are left after the time are ended, and the log says which.
+  // Tells the router, then waits until the router has accepted that and no job is left. The router moves running jobs
+  // to other workers. A job that the router placed before it knew is served. Jobs that are left after the time are
+  // ended, and the log says which.
   void Drain(int64_t timeout_ms);
 
  private:
@@ -87,6 +91,8 @@ class WorkerProcess {
 
   absl::Status Serve();
   internal::v1::Hello Hello() const;
+  // What the process is dying of.
+  std::optional<internal::v1::Fault> Fault() const;
   void AddLinkMetrics();
   // Age of the step under way; 0 when there is none.
   int64_t StepAgeMs() const;
@@ -98,6 +104,7 @@ class WorkerProcess {
   // Ends the jobs that are left after a drain's time.
   void Cut(int64_t timeout_ms);
   size_t OpenCalls() ABSL_LOCKS_EXCLUDED(load_mutex_);
+  int64_t FrozenCalls() ABSL_LOCKS_EXCLUDED(load_mutex_);
 
   const WorkerProcessOptions options_;
   const WorkerParts parts_;
@@ -122,6 +129,7 @@ class WorkerProcess {
   absl::Mutex load_mutex_;
   internal::v1::Load load_ ABSL_GUARDED_BY(load_mutex_);
   size_t open_calls_ ABSL_GUARDED_BY(load_mutex_) = 0;
+  int64_t frozen_calls_ ABSL_GUARDED_BY(load_mutex_) = 0;
   bool drain_accepted_ ABSL_GUARDED_BY(load_mutex_) = false;
 };
 

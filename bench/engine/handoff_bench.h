@@ -12,8 +12,8 @@
 namespace baton::bench {
 
 struct HandoffOptions {
-  // "shm", "tcp".
-  std::vector<std::string> kinds = {"shm", "tcp"};
+  // "shm", "tcp", "grpc".
+  std::vector<std::string> kinds = {"shm", "tcp", "grpc"};
   // 94 blocks of SmolLM2 hold a prompt of 1,500 tokens.
   int blocks = 94;
   uint64_t block_bytes = 360u << 10;

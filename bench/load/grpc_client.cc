@@ -5,17 +5,12 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "common/rpc/channel_cache.h"
 #include "common/rpc/client_error.h"
 
 namespace baton::bench {
 namespace {
 
 constexpr std::chrono::seconds kListTimeout{10};
-
-std::shared_ptr<grpc::Channel> ChannelTo(const std::string& target) {
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), rpc::ClientChannelArguments());
-}
 
 }  // namespace
 
@@ -41,8 +36,8 @@ class GrpcClient::OpenCall {
 
 GrpcClient::GrpcClient(const GrpcClientOptions& options)
     : options_(options),
-      stub_(v1::GenerationService::NewStub(ChannelTo(options.target))),
-      admin_(v1::AdminService::NewStub(ChannelTo(options.target))) {}
+      stub_(v1::GenerationService::NewStub(options.channel)),
+      admin_(v1::AdminService::NewStub(options.channel)) {}
 
 absl::StatusOr<v1::Model> GrpcClient::FindModel() {
   grpc::ClientContext context;

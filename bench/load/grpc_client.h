@@ -22,6 +22,8 @@ namespace baton::bench {
 struct GrpcClientOptions {
   // HOST:PORT of the router.
   std::string target;
+  // Leads there.
+  std::shared_ptr<grpc::Channel> channel;
   // Empty for the one model that is served.
   std::string model;
   // Deadline of each request; 0 for none.

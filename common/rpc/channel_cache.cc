@@ -53,11 +53,14 @@ void ConfigureServer(grpc::ServerBuilder& builder, int max_receive_bytes) {
 std::shared_ptr<grpc::Channel> ChannelCache::Get(const std::string& target, const Incarnation& process) {
   absl::MutexLock lock(&mutex_);
   if (channels_.size() > 2 * static_cast<size_t>(kMaxWorkers)) channels_.clear();
-  std::shared_ptr<grpc::Channel>& channel = channels_[{target, process}];
-  if (channel == nullptr) {
-    channel = grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), ChannelArguments());
+  const int64_t generation = credentials_ == nullptr ? 0 : credentials_->generation();
+  Entry& entry = channels_[{target, process}];
+  if (entry.channel == nullptr || entry.generation != generation) {
+    entry = {.channel = grpc::CreateCustomChannel(target, ChannelCredentialsOf(credentials_, Peer::kKvOwner),
+                                                  ChannelArguments()),
+             .generation = generation};
   }
-  return channel;
+  return entry.channel;
 }
 
 }  // namespace baton::rpc

@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "common/ids.h"
+#include "common/rpc/credentials.h"
 
 namespace baton::rpc {
 
@@ -27,14 +29,24 @@ void ConfigureServer(grpc::ServerBuilder& builder, int max_receive_bytes = 0);
 // it holds more than twice as many.
 class ChannelCache {
  public:
+  // Null `credentials` are plain text; others outlive the cache. When they have changed, the next Get makes a new
+  // channel; calls on the old one go on.
+  explicit ChannelCache(Credentials* credentials = nullptr) : credentials_(credentials) {}
+
   // `target` is where the process listens. Another process has another channel, also behind the same name: a container
   // that starts anew has another address, and a channel would try the old one first.
   std::shared_ptr<grpc::Channel> Get(const std::string& target, const Incarnation& process) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  struct Entry {
+    std::shared_ptr<grpc::Channel> channel;
+    // The generation of the credentials that the channel was made with.
+    int64_t generation = 0;
+  };
+
+  Credentials* const credentials_;
   absl::Mutex mutex_;
-  absl::flat_hash_map<std::pair<std::string, Incarnation>, std::shared_ptr<grpc::Channel>> channels_
-      ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::pair<std::string, Incarnation>, Entry> channels_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace baton::rpc

@@ -31,8 +31,8 @@ absl::Status ExplainSilence(const grpc::Status& status, const std::string& targe
     return absl::UnavailableError(absl::StrCat("router ", target, ": ", ConnectionTrouble(message),
                                                "; is `baton serve` running there? --target HOST:PORT names another"));
   }
-  return absl::UnavailableError(
-      absl::StrCat("router ", target, ": the connection broke (", message, "); send the request again"));
+  return absl::UnavailableError(absl::StrCat("router ", target, ": the connection broke (", message,
+                                             "); send the request again, with --tls-ca if the router asks for TLS"));
 }
 
 }  // namespace
@@ -61,7 +61,9 @@ absl::Status ExplainRouterError(const grpc::ClientContext& context, const grpc::
     return absl::UnimplementedError(
         absl::StrCat(target, ": ", what, "; --target names the --grpc-port of `baton serve` or `baton router`"));
   }
-  return {code, absl::StrCat(absl::StatusCodeToString(code), ": ", status.error_message())};
+  const char* const advice =
+      code == absl::StatusCode::kUnauthenticated ? "; --api-key-file or BATON_API_KEY has the key of a command" : "";
+  return {code, absl::StrCat(absl::StatusCodeToString(code), ": ", status.error_message(), advice)};
 }
 
 }  // namespace baton::rpc

@@ -64,8 +64,8 @@ Descriptor::~Descriptor() {
   if (fd_ >= 0) close(fd_);
 }
 
-absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Create(const Options& options,
-                                                                       grpc::ServerBuilder& builder) {
+absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Create(
+    const Options& options, grpc::ServerBuilder& builder, const std::shared_ptr<grpc::ServerCredentials>& credentials) {
   std::unique_ptr<ConnectionGate> gate(new ConnectionGate());
   gate->max_connections_ = ConnectionsThatFit(static_cast<size_t>(options.max_connections));
   gate->epoll_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Create(const Opt
   BATON_RETURN_IF_ERROR(gate->Watch(gate->listener_.get(), EPOLLIN));
   BATON_RETURN_IF_ERROR(gate->Watch(gate->stop_.get(), EPOLLIN));
   gate->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   return gate;
 }
 

@@ -49,7 +49,9 @@ class ConnectionGate {
 
   // Listens, and gives the connections to the server that `builder` will build. UNAVAILABLE when the address is taken
   // or not ours.
-  static absl::StatusOr<std::unique_ptr<ConnectionGate>> Create(const Options& options, grpc::ServerBuilder& builder);
+  static absl::StatusOr<std::unique_ptr<ConnectionGate>> Create(
+      const Options& options, grpc::ServerBuilder& builder,
+      const std::shared_ptr<grpc::ServerCredentials>& credentials = grpc::InsecureServerCredentials());
   // Before the server ends.
   ~ConnectionGate();
 

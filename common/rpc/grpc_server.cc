@@ -50,16 +50,17 @@ absl::StatusOr<GrpcServer> BuildGrpcServer(grpc::ServerBuilder& builder, const L
   grpc::EnableDefaultHealthCheckService(has_health);
   int bound_port = 0;
   GrpcServer result;
+  const auto credentials = ServerCredentialsOf(where.credentials, where.guard);
   if (where.clients.has_value()) {
     CapClients(builder, *where.clients);
     auto gate = ConnectionGate::Create(
-        {.bind = where.bind, .port = where.port, .max_connections = where.clients->connections}, builder);
+        {.bind = where.bind, .port = where.port, .max_connections = where.clients->connections}, builder, credentials);
     if (gate.ok()) {
       bound_port = (*gate)->port();
       result.gate = *std::move(gate);
     }
   } else {
-    builder.AddListeningPort(absl::StrCat(where.bind, ":", where.port), grpc::InsecureServerCredentials(), &bound_port);
+    builder.AddListeningPort(absl::StrCat(where.bind, ":", where.port), credentials, &bound_port);
   }
   if (result.gate != nullptr || !where.clients.has_value()) result.server = builder.BuildAndStart();
   if (result.server == nullptr || bound_port == 0) {
@@ -86,10 +87,13 @@ absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options) {
     builder.RegisterService(&accepting->service());
     accepting->Prepare(builder);
   }
-  BATON_ASSIGN_OR_RETURN(
-      GrpcServer result,
-      BuildGrpcServer(builder, {.bind = options.bind, .port = options.port, .clients = options.clients},
-                      /*has_health=*/true));
+  BATON_ASSIGN_OR_RETURN(GrpcServer result, BuildGrpcServer(builder,
+                                                            {.bind = options.bind,
+                                                             .port = options.port,
+                                                             .clients = options.clients,
+                                                             .credentials = options.credentials,
+                                                             .guard = options.guard},
+                                                            /*has_health=*/true));
   result.unknown_calls = std::move(unknown_calls);
   for (const std::string& name : options.live_names) {
     result.server->GetHealthCheckService()->SetServingStatus(name, true);

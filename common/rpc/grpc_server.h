@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/client_caps.h"
 #include "common/rpc/connection_gate.h"
+#include "common/rpc/credentials.h"
 
 namespace baton::rpc {
 
@@ -50,6 +51,9 @@ struct ListenAddress {
   const char* port_flag = "--grpc-port";
   // Set for a server whose clients are not our own processes.
   std::optional<ClientCaps> clients = std::nullopt;
+  // Whom the server lets in; without credentials everybody, in plain text. They outlive the server.
+  Credentials* credentials = nullptr;
+  ServerGuard guard = {};
 };
 
 // Whether a process can serve, as the health service of its gRPC server says it. Thread-safe.
@@ -101,6 +105,8 @@ struct GrpcServerOptions {
   int max_receive_bytes = 0;
   // As in ListenAddress.
   std::optional<ClientCaps> clients = std::nullopt;
+  Credentials* credentials = nullptr;
+  ServerGuard guard = {};
 };
 
 // Builds the server of what `builder` has already.

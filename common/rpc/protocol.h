@@ -16,9 +16,15 @@ inline constexpr uint32_t kProtocolVersion = 3;
 // The worker knows JobParams.emitted: it goes on with a job whose first outputs came from other workers.
 inline constexpr uint64_t kFeatureResume = 1;
 
+// The router takes WorkerMessage.blocks.
+inline constexpr uint64_t kFeatureBlockReports = 2;
+
+// The worker knows RouterMessage.hand_overs: it hands a running sequence over.
+inline constexpr uint64_t kFeatureHandOver = 4;
+
 // Additions that a peer may do without, one bit each. A process states those that it knows, and ignores bits that it
 // does not know.
-inline constexpr uint64_t kProtocolFeatures = kFeatureResume;
+inline constexpr uint64_t kProtocolFeatures = kFeatureResume | kFeatureBlockReports | kFeatureHandOver;
 
 // FAILED_PRECONDITION, with what to do about it, unless `peer` ("worker", "router") states kProtocolVersion.
 absl::Status CheckProtocolVersion(std::string_view peer, uint32_t stated);

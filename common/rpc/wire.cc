@@ -95,6 +95,7 @@ void ToProto(const WorkerJob& job, TimeNs now, pb::JobParams* proto) {
   proto->set_tenant(job.tenant);
   if (job.deadline != kNever) proto->set_timeout_ms(std::max<int64_t>(1, (job.deadline - now) / kNsPerMs));
   proto->set_want_kv_digest(job.want_kv_digest);
+  proto->set_alone_outputs(job.alone_outputs);
   proto->set_secret(ToBytes(job.secret));
   proto->set_traceparent(job.trace.traceparent);
   proto->set_tracestate(job.trace.tracestate);
@@ -112,6 +113,7 @@ absl::StatusOr<WorkerJob> FromProto(const pb::JobParams& proto, TimeNs now) {
   job.tenant = proto.tenant();
   if (proto.timeout_ms() > 0) job.deadline = After(now, std::min(proto.timeout_ms(), kMaxTimeoutMs));
   job.want_kv_digest = proto.want_kv_digest();
+  job.alone_outputs = proto.alone_outputs();
   BATON_ASSIGN_OR_RETURN(job.secret, FromBytes(proto.secret()));
   job.trace = {.traceparent = proto.traceparent(), .tracestate = proto.tracestate(), .baggage = proto.baggage()};
   return job;
@@ -194,6 +196,12 @@ WorkerUpdate FromProto(const pb::CallCommitted& proto) {
   return update;
 }
 
+absl::StatusOr<WorkerUpdate> FromProto(const pb::CallFrozen& proto) {
+  WorkerUpdate update{.kind = WorkerUpdate::Kind::kFrozen, .token = {}, .kv_digest = proto.kv_digest()};
+  BATON_ASSIGN_OR_RETURN(update.token, ReadToken(proto.token()));
+  return update;
+}
+
 WorkerUpdate FromProto(const pb::CallFinished& proto) {
   WorkerUpdate update{.kind = WorkerUpdate::Kind::kFinished, .token = {}};
   update.kv_digest = proto.kv_digest();
@@ -229,6 +237,12 @@ void AddReport(uint64_t call, const WorkerUpdate& update, pb::WorkerMessage* pro
       token->set_call(call);
       return FillToken(update.token, token);
     }
+    case WorkerUpdate::Kind::kFrozen: {
+      pb::CallFrozen* frozen = proto->add_frozen();
+      frozen->set_call(call);
+      frozen->set_kv_digest(update.kv_digest);
+      return FillToken(update.token, frozen->mutable_token());
+    }
     case WorkerUpdate::Kind::kFinished:
       break;
   }
@@ -242,6 +256,53 @@ void AddEnd(uint64_t call, const absl::Status& status, pb::WorkerMessage* proto)
   ended->set_call(call);
   ended->set_code(static_cast<int32_t>(status.code()));
   ended->set_message(std::string(status.message()));
+}
+
+namespace {
+
+BlockHold FromProto(pb::BlockHold hold) {
+  for (const BlockHold known : kBlockHolds) {
+    if (static_cast<int>(hold) == static_cast<int>(known) + 1) return known;
+  }
+  return BlockHold::kEnded;
+}
+
+}  // namespace
+
+void ToProto(const BlockReport& report, pb::BlockReport* proto) {
+  proto->set_free_blocks(report.free_blocks);
+  proto->set_cached_blocks(report.cached_blocks);
+  for (const BlockHolder& holder : report.holders) {
+    pb::BlockHolder* one = proto->add_holders();
+    ToProto(holder.key, one->mutable_key());
+    one->set_hold(static_cast<pb::BlockHold>(static_cast<int>(holder.hold) + 1));
+    one->set_blocks(holder.blocks);
+    one->set_own_blocks(holder.own_blocks);
+    one->set_held_ms(holder.held_ms);
+  }
+}
+
+absl::StatusOr<BlockReport> FromProto(const pb::BlockReport& proto) {
+  if (proto.free_blocks() < 0 || proto.cached_blocks() < 0 || proto.holders_size() > kMaxSequences) {
+    return absl::InvalidArgumentError(absl::StrCat("a block report of ", proto.free_blocks(), " free and ",
+                                                   proto.cached_blocks(), " cached blocks, and ", proto.holders_size(),
+                                                   " holders"));
+  }
+  BlockReport report = {.free_blocks = proto.free_blocks(), .cached_blocks = proto.cached_blocks(), .holders = {}};
+  report.holders.reserve(static_cast<size_t>(proto.holders_size()));
+  for (const pb::BlockHolder& one : proto.holders()) {
+    if (one.own_blocks() < 0 || one.own_blocks() > one.blocks() || one.held_ms() < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("a holder of ", one.blocks(), " blocks, ", one.own_blocks(),
+                                                     " of its own, for ", one.held_ms(), " ms"));
+    }
+    BATON_ASSIGN_OR_RETURN(const JobKey key, FromProto(one.key()));
+    report.holders.push_back({.key = key,
+                              .hold = FromProto(one.hold()),
+                              .blocks = one.blocks(),
+                              .own_blocks = one.own_blocks(),
+                              .held_ms = one.held_ms()});
+  }
+  return report;
 }
 
 absl::Status FromProto(const pb::CallEnded& proto, absl::Status& end) {

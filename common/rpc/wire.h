@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "baton/internal/v1/worker.pb.h"
+#include "common/block_report.h"
 #include "common/clock.h"
 #include "common/worker_job.h"
 
@@ -40,10 +41,17 @@ void AddEnd(uint64_t call, const absl::Status& status, internal::v1::WorkerMessa
 absl::StatusOr<OutputToken> FromProto(const internal::v1::CallToken& proto);
 // An update of kind kKvCommitted.
 WorkerUpdate FromProto(const internal::v1::CallCommitted& proto);
+// An update of kind kFrozen. INVALID_ARGUMENT as for Token.
+absl::StatusOr<WorkerUpdate> FromProto(const internal::v1::CallFrozen& proto);
 // An update of kind kFinished.
 WorkerUpdate FromProto(const internal::v1::CallFinished& proto);
 // Sets `end` to how the call ended. INVALID_ARGUMENT for a code that no status has.
 absl::Status FromProto(const internal::v1::CallEnded& proto, absl::Status& end);
+
+void ToProto(const BlockReport& report, internal::v1::BlockReport* proto);
+// INVALID_ARGUMENT for more than kMaxSequences holders, counts below zero, or a holder with more blocks of its own than
+// blocks.
+absl::StatusOr<BlockReport> FromProto(const internal::v1::BlockReport& proto);
 
 }  // namespace baton::rpc
 

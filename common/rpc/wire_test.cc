@@ -95,6 +95,7 @@ WorkerJob FullJob() {
           .tenant = "tenant",
           .deadline = 5 * kNsPerSecond,
           .want_kv_digest = true,
+          .alone_outputs = 3,
           .trace = {.traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
                     .tracestate = "vendor=1",
                     .baggage = "user=7"}};
@@ -113,6 +114,7 @@ TEST(Wire, AJobArrivesWithEverythingThatDecidesItsTokens) {
   EXPECT_EQ(job->deadline, 1005 * kNsPerSecond) << "what is left, on the receiver's clock";
   EXPECT_TRUE(job->want_kv_digest);
   EXPECT_EQ(job->emitted, sent.emitted);
+  EXPECT_EQ(job->alone_outputs, sent.alone_outputs);
   EXPECT_EQ(job->trace, sent.trace);
   pb::JobParams again;
   ToProto(*job, /*now=*/1002 * kNsPerSecond, &again);
@@ -163,6 +165,46 @@ TEST(Wire, ReportsOfACallKeepTheirContent) {
   absl::Status end;
   ASSERT_TRUE(FromProto(message.ended(0), end).ok());
   EXPECT_EQ(end, absl::UnavailableError("gone"));
+}
+
+TEST(Wire, ABlockReportSurvivesTheTripWithEveryHold) {
+  BlockReport report = {.free_blocks = 5, .cached_blocks = 6, .holders = {}};
+  for (const BlockHold hold : kBlockHolds) {
+    const uint32_t n = static_cast<uint32_t>(report.holders.size());
+    report.holders.push_back({.key = {.job = {.high = 1, .low = n}, .attempt = n + 1, .choice = n},
+                              .hold = hold,
+                              .blocks = 9,
+                              .own_blocks = 7,
+                              .held_ms = 1'000});
+  }
+  pb::BlockReport proto;
+  ToProto(report, &proto);
+  EXPECT_EQ(FromProto(proto).value(), report);
+  proto.mutable_holders(0)->set_hold(static_cast<pb::BlockHold>(77));
+  EXPECT_EQ(FromProto(proto)->holders[0].hold, BlockHold::kEnded) << "of a later version";
+}
+
+TEST(Wire, ABlockReportThatCannotBeRightIsRefused) {
+  const auto refused = [](auto damage) {
+    pb::BlockReport proto;
+    ToProto(JobKey{.job = {.high = 1, .low = 2}, .attempt = 1}, proto.add_holders()->mutable_key());
+    proto.mutable_holders(0)->set_blocks(3);
+    EXPECT_TRUE(FromProto(proto).ok());
+    damage(proto);
+    return absl::IsInvalidArgument(FromProto(proto).status());
+  };
+  EXPECT_TRUE(refused([](pb::BlockReport& proto) { proto.set_free_blocks(-1); }));
+  EXPECT_TRUE(refused([](pb::BlockReport& proto) { proto.set_cached_blocks(-1); }));
+  EXPECT_TRUE(refused([](pb::BlockReport& proto) { proto.mutable_holders(0)->set_own_blocks(-1); }));
+  EXPECT_TRUE(refused([](pb::BlockReport& proto) { proto.mutable_holders(0)->set_own_blocks(4); }));
+  EXPECT_TRUE(refused([](pb::BlockReport& proto) { proto.mutable_holders(0)->set_held_ms(-1); }));
+  EXPECT_TRUE(refused([](pb::BlockReport& proto) { proto.mutable_holders(0)->mutable_key()->set_job("no id"); }));
+  EXPECT_FALSE(refused([](pb::BlockReport& proto) {
+    while (proto.holders_size() < kMaxSequences) *proto.add_holders() = pb::BlockHolder(proto.holders(0));
+  }));
+  EXPECT_TRUE(refused([](pb::BlockReport& proto) {
+    while (proto.holders_size() <= kMaxSequences) *proto.add_holders() = pb::BlockHolder(proto.holders(0));
+  }));
 }
 
 TEST(Wire, AnEndWithACodeThatNoStatusHasIsRefused) {

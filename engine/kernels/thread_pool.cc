@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "common/check.h"
+#include "common/own_fault.h"
 #include "engine/kernels/dispatch.h"
 
 namespace baton::engine::kernels {
@@ -124,6 +125,7 @@ void ThreadPool::Barrier() {
 }
 
 void ThreadPool::Work(int thread) {
+  ComputeOnThisThread();
   FpStateGuard fp_state;
   TakeLongSlices();
   Bind(thread);

@@ -151,6 +151,44 @@ void KvWriter::StoreValue(const Part& part, const float* y) {
   });
 }
 
+// These two write where StoreKey and StoreValue do.
+void KvWriter::ZeroKey(uint8_t* head, int slot) const {
+  const bool is_int8 = layout_.dtype == KvDtype::kInt8;
+  const int stride = is_int8 ? kBlockTokens : kBlockTokens * 4;
+  const int words = is_int8 || is_f32_ ? config_.head_dim : config_.head_dim / 2;
+  for (int i = 0; i < words; ++i) {
+    std::memset(head + static_cast<size_t>(i) * stride + (is_int8 ? slot : slot * 4), 0, is_int8 ? 1 : 4);
+  }
+}
+
+void KvWriter::ZeroValue(uint8_t* head, int slot) const {
+  const int head_dim = config_.head_dim;
+  if (layout_.dtype == KvDtype::kInt8) {
+    uint8_t* const to = head + slot / 2 * 2 * head_dim + slot % 2 * kLanes;
+    for (int i = 0; i < head_dim; i += kLanes) std::memset(to + 2 * i, 0, kLanes);
+  } else if (is_f32_) {
+    std::memset(head + static_cast<size_t>(slot * head_dim) * 4, 0, static_cast<size_t>(head_dim) * 4);
+  } else {
+    uint8_t* const to = head + slot / 2 * head_dim * 4 + slot % 2 * 2;
+    for (int i = 0; i < head_dim; ++i) std::memset(to + i * 4, 0, 2);
+  }
+}
+
+void KvWriter::ZeroRows(BlockId block, int32_t first_row) {
+  const size_t part_bytes = layout_.head_part_bytes();
+  uint8_t* head = pool_ + static_cast<size_t>(block) * block_bytes_;
+  for (int layer = 0; layer < layout_.group_layers(); ++layer) {
+    for (const bool value : {false, true}) {
+      for (int i = 0; i < config_.kv_heads; ++i, head += part_bytes) {
+        for (int slot = first_row; slot < kBlockTokens; ++slot) {
+          value ? ZeroValue(head, slot) : ZeroKey(head, slot);
+          if (layout_.dtype == KvDtype::kInt8) *Scale(head, slot) = 0;
+        }
+      }
+    }
+  }
+}
+
 const uint8_t* KvWriter::Query(int row, int head) const {
   const size_t head_bytes = query_stride_ / static_cast<size_t>(config_.heads);
   return query_.data() + static_cast<size_t>(row) * query_stride_ + static_cast<size_t>(head) * head_bytes;

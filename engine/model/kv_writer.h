@@ -45,6 +45,9 @@ class KvWriter {
   void StoreKey(const Part& part, float* y);
   void StoreValue(const Part& part, const float* y);
 
+  // Zeroes what the block's rows from `first_row` on hold of all layers of its group.
+  void ZeroRows(BlockId block, int32_t first_row);
+
   // A row's q from `head` on, and the bytes between rows.
   const uint8_t* Query(int row, int head) const;
   size_t query_stride() const { return query_stride_; }
@@ -66,6 +69,8 @@ class KvWriter {
   void Rotate(const Part& part, float* y) const;
   // The scale of a token in a head's part of an int8 block.
   float* Scale(uint8_t* head, int slot) const;
+  void ZeroKey(uint8_t* head, int slot) const;
+  void ZeroValue(uint8_t* head, int slot) const;
   uint8_t* HeadPart(int layer, bool value, int head) const;
   // Calls fn(i, head's part of the row's block, slot in it) for every row, the part's i-th.
   template <typename Fn>

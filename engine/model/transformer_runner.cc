@@ -122,6 +122,11 @@ void TransformerRunner::SetKvPool(KvPool& pool) {
   kv_blocks_ = pool.block_count();
 }
 
+void TransformerRunner::ZeroRows(BlockId block, int32_t first_row) {
+  BATON_CHECK(block >= 0 && block < kv_blocks_) << block;
+  kv_.ZeroRows(block, first_row);
+}
+
 void TransformerRunner::Forward(const StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) {
   BATON_CHECK(kv_blocks_ > 0) << "SetKvPool comes first";
   plan_.Fill(batch, config_.vocab_size, config_.context_length);

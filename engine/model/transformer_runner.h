@@ -37,6 +37,7 @@ class TransformerRunner final : public HostModelRunner {
   const KvLayout& kv_layout() const override { return layout_; }
   const std::string& fingerprint() const override { return fingerprint_; }
   void SetKvPool(KvPool& pool) override;
+  void ZeroRows(BlockId block, int32_t first_row) override;
 
   // The gate that a step yields to; outlives the runner. Null: none.
   void set_gate(StepGate* gate) { phases_.set_gate(gate); }

@@ -25,6 +25,7 @@ class BehindRunner final : public ModelRunner {
   const KvLayout& kv_layout() const override { return model_.kv_layout(); }
   const std::string& fingerprint() const override { return model_.fingerprint(); }
   void SetKvPool(KvPool& pool) override { model_.SetKvPool(pool); }
+  void ZeroRows(BlockId block, int32_t first_row) override { model_.ZeroRows(block, first_row); }
 
   void Submit(const StepBatch& batch, const StepOutputs& outputs) override {
     BATON_CHECK(!thread_.joinable()) << "one step at a time";

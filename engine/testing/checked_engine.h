@@ -76,7 +76,7 @@ class TestEngine {
       : model(model_options, options.chunk_tokens + options.max_sequences),
         memory(static_cast<size_t>(block_count) * model.kv_layout().block_bytes(), 0xa5),
         pool(absl::MakeSpan(memory), model.kv_layout().block_bytes()),
-        engine(options, model, pool, PrefixNames({1, 2})) {}
+        engine(options, model, pool, PrefixNames({1, 2}), &work) {}
 
   // Whether the engine has work. Asked more often than the work of any test needs, it fails the test and says no, so
   // that an engine that makes no progress does not make the test hang.
@@ -95,6 +95,7 @@ class TestEngine {
   CheckedModel model;
   std::vector<uint8_t> memory;
   HostKvPool pool;
+  WorkNote work;
   Engine engine;
 
  private:

@@ -95,6 +95,16 @@ void FakeModel::SetKvPool(KvPool& pool) {
   block_count_ = pool.block_count();
 }
 
+void FakeModel::ZeroRows(BlockId block, int32_t first_row) {
+  BATON_CHECK(block >= 0 && block < block_count_) << "block " << block;
+  constexpr size_t kLayerBytes = kBlockTokens * sizeof(FakeCell);
+  uint8_t* const begin = base_ + static_cast<size_t>(block) * block_bytes_;
+  for (size_t layer = 0; layer < block_bytes_; layer += kLayerBytes) {
+    const size_t kept = static_cast<size_t>(first_row) * sizeof(FakeCell);
+    std::memset(begin + layer + kept, 0, kLayerBytes - kept);
+  }
+}
+
 uint8_t* FakeModel::Cell(const SequenceSlice& slice, int32_t layer, int32_t position) const {
   const KvLayout::Place place = places_[static_cast<size_t>(layer)];
   const BlockId block =

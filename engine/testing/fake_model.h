@@ -46,6 +46,7 @@ class FakeModel : public HostModelRunner {
   const KvLayout& kv_layout() const override { return layout_; }
   const std::string& fingerprint() const override { return fingerprint_; }
   void SetKvPool(KvPool& pool) override;
+  void ZeroRows(BlockId block, int32_t first_row) override;
 
  protected:
   void Forward(const StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) override;

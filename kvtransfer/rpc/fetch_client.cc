@@ -1,6 +1,7 @@
 #include "kvtransfer/rpc/fetch_client.h"
 
 #include "common/rpc/wire.h"
+#include "common/test_partition.h"
 #include "kvtransfer/rpc/fetch_wire.h"
 
 namespace baton::kvtransfer {
@@ -13,7 +14,7 @@ FetchClient::~FetchClient() {
 }
 
 void FetchClient::Open(FetchStreamId stream, const std::string& target, const FetchOpen& open) {
-  pb::KvService::Stub stub(channels_.Get(target, open.source));
+  pb::KvService::Stub stub(channels_.Get(TestTarget(target), open.source));
   // The lock is held while the call starts: an answer that comes at once must find the stream.
   absl::MutexLock lock(&mutex_);
   auto call =

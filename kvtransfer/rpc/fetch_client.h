@@ -25,7 +25,9 @@ class FetchClient final : public FetchChannel {
     std::function<void(FetchStreamId, const absl::Status&)> on_closed;
   };
 
-  explicit FetchClient(Events events) : events_(std::move(events)) {}
+  // As ChannelCache.
+  explicit FetchClient(Events events, rpc::Credentials* credentials = nullptr)
+      : events_(std::move(events)), channels_(credentials) {}
   // Cancels what is open and waits for the last event.
   ~FetchClient() override;
 

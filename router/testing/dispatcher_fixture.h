@@ -42,6 +42,7 @@ struct JobShape {
   uint32_t choice = 0;
   TimeNs deadline = kNever;
   bool want_kv_digest = false;
+  std::string tenant = {};
 };
 
 inline std::shared_ptr<const JobSpec> MakeJob(uint64_t n, const JobShape& shape = {}) {
@@ -52,6 +53,7 @@ inline std::shared_ptr<const JobSpec> MakeJob(uint64_t n, const JobShape& shape 
   spec->sampling.max_tokens = shape.max_tokens;
   spec->deadline = shape.deadline;
   spec->want_kv_digest = shape.want_kv_digest;
+  spec->tenant = shape.tenant;
   return spec;
 }
 
@@ -60,8 +62,9 @@ inline JobKey KeyOf(uint64_t n, uint32_t attempt = 1, uint32_t choice = 0) {
 }
 
 // Words of actions, in order: "P2 1/1" starts prefill of job 1, attempt 1 at worker 2; "solo2", "D", "local" likewise;
-// "-P2 1/1" cancels; "end2" ends the membership of worker 2; "1:0=70" emits token 70 as output 0 of job 1; "1:OK" ends
-// it. Choice 2 of job 1 is "1.2". An attempt that goes on after 3 outputs ends with " after 3".
+// "-P2 1/1" cancels; "move2 1/1->2" asks worker 2 to hand attempt 1 over to attempt 2, "keep2 1/1" takes that back;
+// "end2" ends the membership of worker 2; "1:0=70" emits token 70 as output 0 of job 1; "1:OK" ends it. Choice 2 of job
+// 1 is "1.2". An attempt that goes on after 3 outputs ends with " after 3".
 class ActionWords {
  public:
   std::string operator()(const StartPrefill& a) const {
@@ -72,6 +75,10 @@ class ActionWords {
   }
   std::string operator()(const CancelAttempt& a) const {
     return (a.side == Side::kPrefill ? "-P" : "-D") + At(a.worker, a.key);
+  }
+  std::string operator()(const HandOverAttempt& a) const {
+    if (a.hand_over.is_taken_back()) return "keep" + At(a.worker, a.key);
+    return "move" + At(a.worker, a.key) + "->" + std::to_string(a.hand_over.next.attempt);
   }
   std::string operator()(const EndMembership& a) const { return "end" + std::to_string(a.worker.low); }
   std::string operator()(const EmitToken& a) const {
@@ -199,7 +206,7 @@ class DispatcherTest : public ::testing::Test {
     }
   }
 
-  DispatcherOptions options_;
+  DispatcherOptions options_ = {.worker_silence_ms = 5'000};
   ManualClock clock_;
   SeededRandom random_{1};
   std::unique_ptr<Dispatcher> dispatcher_;

@@ -4,6 +4,8 @@
 #include <variant>
 
 #include "common/kv_layout.h"
+#include "router/error_details.h"
+#include "router/refusal_reason.h"
 
 namespace baton::router {
 namespace {
@@ -32,6 +34,7 @@ WorldResult DispatcherWorld::Run() {
     After(RandomNs(3'000), [this, i] { SubmitOne(static_cast<uint64_t>(i) + 1); });
   }
   for (int i = 0; i < options_.faults; ++i) After(RandomNs(3'000), [this] { FaultAtOne(); });
+  for (int i = 0; i < options_.drains; ++i) After(RandomNs(3'000), [this] { DrainOne(); });
   while (!::testing::Test::HasFailure() && (submitted_ < options_.jobs || unended_ > 0 || !calls_.empty())) {
     if (!clock_.RunNext(dispatcher_.NextTimer())) {
       dispatcher_.OnTimer();
@@ -54,10 +57,25 @@ void DispatcherWorld::SubmitOne(uint64_t n) {
                  .deadline = kNever,
                  .want_kv_digest = Chance(options_.digest_percent)};
   if (Chance(options_.deadline_percent)) shape.deadline = clock_.Now() + RandomNs(300);
-  FakeJob job{.spec = MakeJob(n, shape), .submitted = clock_.Now()};
+  FakeJob job{.spec = MakeJob(n, shape), .submitted = clock_.Now(), .poison = Chance(options_.poison_percent)};
   if (Chance(options_.stop_percent)) job.stop_after = 1 + static_cast<int32_t>(random_.Below(kMaxOutput));
-  const bool full = dispatcher_.queued_jobs() >= options_.dispatcher.max_queued_jobs;
+  // All jobs are one tenant's.
+  const bool full = dispatcher_.queued_jobs() >=
+                    options_.dispatcher.max_queued_jobs - options_.dispatcher.max_queued_jobs / kKeptPlaces;
   const absl::Status status = dispatcher_.Submit(job.spec);
+  if (!status.ok() && GetRefusalReason(status) == RefusalReason::kPoisoned) {
+    // It looks like one that killed workers.
+    ++result_.refused;
+    return;
+  }
+  if (!status.ok() && GetRefusalReason(status) == RefusalReason::kDeadline) {
+    EXPECT_NE(shape.deadline, kNever);
+    EXPECT_GT(dispatcher_.queued_jobs(), 0) << "refused while nobody waits";
+    EXPECT_GT(GetRetryAfterMs(status).value_or(0), 0);
+    ++result_.refused;
+    ++result_.refused_for_deadline;
+    return;
+  }
   EXPECT_EQ(status.ok(), !full) << status;
   ++(full ? result_.refused : result_.accepted);
   if (full) return;
@@ -113,6 +131,7 @@ void DispatcherWorld::AtWorker(const WorkerId& id, int64_t ns, std::function<voi
 void DispatcherWorld::Heartbeat(const WorkerId& id) {
   const FakeWorker& worker = workers_.at(id);
   WorkerLoad load;
+  if (worker.draining) load.state = WorkerState::kDraining;
   load.used_blocks = worker.used_blocks;
   load.free_blocks = worker.info.total_blocks - worker.used_blocks;
   After(RandomNs(20), [this, id, load] { dispatcher_.OnWorkerLoad(id, load); });
@@ -133,6 +152,48 @@ void DispatcherWorld::FaultAtOne() {
   Die(worker);
   if (Chance(80)) BreakStream(id, 20);
   After(RandomNs(500), [this, role = worker.info.role] { AddWorker(role); });
+}
+
+void DispatcherWorld::DrainOne() {
+  std::vector<WorkerId> serving;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.alive && !worker.frozen && !worker.draining) serving.push_back(id);
+  }
+  if (serving.empty()) return;
+  const WorkerId id = serving[random_.Below(serving.size())];
+  FakeWorker& worker = workers_.at(id);
+  worker.draining = true;
+  // The successor may join before it leaves.
+  After(RandomNs(200), [this, role = worker.info.role] { AddWorker(role); });
+  LeaveWhenDrained(id, clock_.Now() + (Chance(20) ? RandomNs(300) : 60 * kNsPerSecond));
+}
+
+void DispatcherWorld::LeaveWhenDrained(const WorkerId& id, TimeNs cut_at) {
+  AtWorker(id, RandomNs(10), [this, id, cut_at] {
+    FakeWorker& worker = workers_.at(id);
+    const Worker* known = dispatcher_.registry().Find(id);
+    const bool placed = known != nullptr && known->load.state != WorkerState::kDraining;
+    std::vector<CallKey> open;
+    for (const auto& [key, call] : calls_) {
+      if (call.worker == id && !call.ended) open.push_back(key);
+    }
+    if (placed || (!open.empty() && clock_.Now() < cut_at)) return LeaveWhenDrained(id, cut_at);
+    TimeNs told = clock_.Now();
+    for (const CallKey& key : open) {
+      FakeCall& call = calls_.at(key);
+      EndCall(call, absl::UnavailableError("cut by the drain"));
+      told = std::max(told, call.last_delivery);
+    }
+    for (const auto& [key, call] : calls_) {
+      if (call.worker == id) told = std::max(told, call.last_delivery);
+    }
+    Die(worker);
+    // Its stream ends behind all that it has said.
+    clock_.At(told + 1, [this, id] {
+      dispatcher_.OnWorkerLost(id, absl::UnavailableError("the worker left"));
+      DropCalls(id);
+    });
+  });
 }
 
 void DispatcherWorld::Freeze(const WorkerId& id) {
@@ -175,6 +236,29 @@ void DispatcherWorld::Die(FakeWorker& worker) {
   }
 }
 
+bool DispatcherWorld::DiesOf(const FakeCall& call) {
+  const auto it = jobs_.find(call.key.key.choice_key());
+  // Every second one kills in prefill alone, the others in decode alone.
+  const bool prefills = call.key.side == Side::kPrefill;
+  if (it == jobs_.end() || !it->second.poison || (call.key.key.job.low % 2 == 0) != prefills) return false;
+  ++it->second.killed;
+  ++result_.killed;
+  WorkerFault fault{.signal = 11, .at_work = {call.key.key}};
+  const WorkerId id = call.worker;
+  for (const auto& [key, other] : calls_) {
+    const bool in_company = call.job->alone_outputs == 0 && other.job->alone_outputs == 0;
+    if (in_company && other.worker == id && !other.ended && key != call.key) fault.at_work.push_back(key.key);
+  }
+  FakeWorker& worker = workers_.at(id);
+  Die(worker);
+  After(RandomNs(20), [this, id, fault = std::move(fault)] {
+    dispatcher_.OnWorkerFault(id, fault);
+    DropCalls(id);
+  });
+  After(RandomNs(500), [this, role = worker.info.role] { AddWorker(role); });
+  return true;
+}
+
 void DispatcherWorld::DropCalls(const WorkerId& id) {
   std::erase_if(calls_, [&id](const auto& entry) { return entry.second.worker == id; });
 }
@@ -210,7 +294,35 @@ void DispatcherWorld::ArriveDecode(FakeCall& call) {
   SendUpdate(call, MakeUpdate(WorkerUpdate::Kind::kStarted));
   if (call.local) return DecodeFrom(call.key, call.job->emitted);
   attempts_[call.key.key].decode_started = true;
-  TryLicence(call.key.key);
+  call.moved ? PullMoved(call) : TryLicence(call.key.key);
+}
+
+void DispatcherWorld::PullMoved(FakeCall& call) {
+  if (Find(SourceOf(call.key.key)) == nullptr) return EndCall(call, absl::UnavailableError("nobody serves the KV"));
+  AtWorker(call.worker, RandomNs(10), [this, key = call.key.key] { CommitMoved(key); });
+}
+
+void DispatcherWorld::CommitMoved(const JobKey& key) {
+  FakeCall* decode = Find({Side::kDecode, key});
+  if (decode == nullptr) return;
+  const FakeCall* source = Find(SourceOf(key));
+  if (source == nullptr) return EndCall(*decode, absl::UnavailableError("the source has gone"));
+  EXPECT_TRUE(source->is_source);
+  if (Chance(options_.error_percent)) return EndCall(*decode, absl::DataLossError("a digest differs"));
+  ++result_.moved;
+  attempts_[key].handed_over = true;
+  SendUpdate(*decode, MakeUpdate(WorkerUpdate::Kind::kKvCommitted));
+  EndSource(key);
+  DecodeFrom(decode->key, decode->job->emitted);
+}
+
+// The reader has all, or has gone: the source lets the blocks go.
+void DispatcherWorld::EndSource(const JobKey& moved) {
+  const FakeCall* source = Find(SourceOf(moved));
+  if (source == nullptr || !source->is_source) return;
+  AtWorker(source->worker, RandomNs(5), [this, key = SourceOf(moved)] {
+    if (FakeCall* open = Find(key)) EndCall(*open, absl::OkStatus());
+  });
 }
 
 void DispatcherWorld::TryLicence(const JobKey& key) {
@@ -228,6 +340,7 @@ void DispatcherWorld::Compute(FakeCall& call) {
     FakeCall* prefill = Find(key);
     if (prefill == nullptr) return;
     if (Chance(options_.error_percent)) return EndCall(*prefill, absl::InternalError("prefill broke"));
+    if (DiesOf(*prefill)) return;
     SendToken(*prefill, prefill->job->emitted);
     WorkerUpdate finished = MakeUpdate(WorkerUpdate::Kind::kFinished);
     if (prefill->job->want_kv_digest) finished.kv_digest = "digest";
@@ -253,8 +366,16 @@ void DispatcherWorld::DecodeFrom(const CallKey& key, int32_t index) {
   FakeCall* call = Find(key);
   if (call == nullptr) return;
   if (Chance(options_.error_percent)) return EndCall(*call, absl::InternalError("decode broke"));
+  if ((index > call->job->emitted || call->local) && DiesOf(*call)) return;
   SendToken(*call, index);
   if (index + 1 == OutputLength(*call->job)) return FinishCall(*call);
+  if (call->hand_over) {
+    call->is_source = true;
+    call->next_index = index + 1;
+    WorkerUpdate frozen = MakeUpdate(WorkerUpdate::Kind::kFrozen);
+    frozen.token = {.index = index, .token = TokenAt(*call->job, index)};
+    return SendUpdate(*call, frozen);
+  }
   AtWorker(call->worker, RandomNs(10), [this, key, index] { DecodeFrom(key, index + 1); });
 }
 
@@ -276,6 +397,10 @@ void DispatcherWorld::EndCall(FakeCall& call, const absl::Status& status) {
 
 // A failure of one side before the hand-over reaches the other side, unless that one was never started.
 void DispatcherWorld::TellPeer(const FakeCall& call) {
+  if (call.moved) {
+    if (!attempts_[call.key.key].handed_over) EndSource(call.key.key);
+    return;
+  }
   if (call.local || call.solo || attempts_[call.key.key].handed_over || !attempts_[call.key.key].decode_started) return;
   const CallKey other = {call.key.side == Side::kPrefill ? Side::kDecode : Side::kPrefill, call.key.key};
   const FakeCall* peer = Find(other);
@@ -321,15 +446,17 @@ DispatcherWorld::FakeJob& DispatcherWorld::LiveJob(const ChoiceKey& key) {
 
 void DispatcherWorld::StartCall(FakeCall call, const std::string& target) {
   FakeJob& job = LiveJob(call.key.key.choice_key());
-  CheckGoesOn(*call.job, job);
+  CheckGoesOn(*call.job, job, call.moved);
   EXPECT_GE(call.key.key.attempt, job.attempts);
   for (uint32_t attempt = 1; attempt < call.key.key.attempt; ++attempt) {
     for (const Side side : {Side::kPrefill, Side::kDecode}) {
       const auto earlier = calls_.find({side, {.job = job.spec->id, .attempt = attempt, .choice = job.spec->choice}});
-      EXPECT_TRUE(earlier == calls_.end() || earlier->second.cancel_asked || earlier->second.ended)
+      EXPECT_TRUE(earlier == calls_.end() || earlier->second.cancel_asked || earlier->second.ended ||
+                  earlier->second.is_source)
           << "two attempts at once";
     }
   }
+  if (job.attempts != call.key.key.attempt) ++job.placed;
   job.attempts = call.key.key.attempt;
   job.local = call.local;
   EXPECT_EQ(target, workers_.at(call.worker).info.target);
@@ -340,9 +467,10 @@ void DispatcherWorld::StartCall(FakeCall call, const std::string& target) {
   EXPECT_TRUE(calls_.emplace(key, std::move(call)).second);
 }
 
-// An attempt begins where the client's output ends, with the client's prompt and exactly that output.
-void DispatcherWorld::CheckGoesOn(const JobSpec& attempt, const FakeJob& job) {
-  EXPECT_EQ(attempt.emitted, job.tokens);
+// An attempt begins where the client's output ends, with the client's prompt and exactly that output. The last token
+// comes with the KV of a job that has moved.
+void DispatcherWorld::CheckGoesOn(const JobSpec& attempt, const FakeJob& job, bool moved) {
+  EXPECT_EQ(attempt.emitted, job.tokens - (moved ? 1 : 0));
   ASSERT_EQ(attempt.client_prompt_tokens(), job.spec->prompt_tokens());
   const std::vector<int32_t>& prompt = job.spec->prompt;
   EXPECT_TRUE(std::equal(prompt.begin(), prompt.end(), attempt.prompt.begin()));
@@ -358,8 +486,46 @@ void DispatcherWorld::Handle(const StartPrefill& start) {
 }
 
 void DispatcherWorld::Handle(const StartDecode& start) {
-  StartCall({.key = {Side::kDecode, start.key}, .worker = start.worker, .job = start.job, .local = start.local_prefill},
+  const auto source = calls_.find(SourceOf(start.key));
+  const bool moved = source != calls_.end() && source->second.is_source && !source->second.cancel_asked;
+  if (moved) {
+    ++result_.moves;
+    EXPECT_EQ(start.prefill_target, workers_.at(source->second.worker).info.target);
+    EXPECT_NE(start.worker, source->second.worker);
+    EXPECT_FALSE(start.local_prefill);
+  }
+  StartCall({.key = {Side::kDecode, start.key},
+             .worker = start.worker,
+             .job = start.job,
+             .local = start.local_prefill,
+             .moved = moved},
             start.target);
+}
+
+void DispatcherWorld::TakeBack(FakeCall& call) {
+  ++result_.taken_back;
+  EXPECT_TRUE(call.is_source);
+  AtWorker(call.worker, RandomNs(3), [this, key = call.key] {
+    FakeCall* open = Find(key);
+    if (open == nullptr) return;
+    open->is_source = false;
+    open->hand_over = false;
+    DecodeFrom(key, open->next_index);
+  });
+}
+
+void DispatcherWorld::Handle(const HandOverAttempt& move) {
+  const auto it = calls_.find({Side::kDecode, move.key});
+  ASSERT_NE(it, calls_.end()) << "moves a call that is over";
+  EXPECT_FALSE(it->second.cancel_asked);
+  EXPECT_EQ(move.worker, it->second.worker);
+  if (move.hand_over.is_taken_back()) return TakeBack(it->second);
+  EXPECT_FALSE(it->second.is_source);
+  EXPECT_TRUE(sources_.emplace(move.hand_over.next, it->first.key).second) << "an attempt's number is given twice";
+  EXPECT_TRUE(workers_.at(move.worker).draining);
+  AtWorker(move.worker, RandomNs(3), [this, key = it->first] {
+    if (FakeCall* call = Find(key)) call->hand_over = true;
+  });
 }
 
 void DispatcherWorld::Handle(const CancelAttempt& cancel) {
@@ -396,15 +562,26 @@ void DispatcherWorld::Handle(const EndJob& end) {
   job.ended = true;
   --unended_;
   const JobResult& result = end.result;
-  ++(result.status.ok() ? result_.ok : result_.failed);
-  if (!result.status.ok()) result_.errors.insert(result.status.ToString());
+  if (!result.status.ok() && GetRefusalReason(result.status) == RefusalReason::kPoisoned) {
+    EXPECT_TRUE(job.poison) << "a bystander is refused";
+    ++result_.poisoned;
+  } else {
+    ++(result.status.ok() ? result_.ok : result_.failed);
+    if (!result.status.ok()) result_.errors.insert(result.status.ToString());
+  }
+  EXPECT_LE(job.killed, 2) << "of job " << end.key.ToString();
   result_.attempts += result.attempts;
   EXPECT_EQ(result.output_tokens, job.tokens);
-  EXPECT_EQ(result.attempts, static_cast<int32_t>(job.attempts));
+  EXPECT_EQ(result.attempts, job.placed);
   const PhaseTimes& phases = result.phases;
   EXPECT_EQ(phases.queue_ns + phases.admission_ns + phases.prefill_ns + phases.transfer_ns + phases.decode_ns,
             clock_.Now() - job.submitted);
   if (!result.status.ok()) {
+    if (GetRefusalReason(result.status) == RefusalReason::kDeadline) {
+      EXPECT_EQ(job.tokens, 0) << "dropped with outputs";
+      EXPECT_LT(clock_.Now(), job.spec->deadline);
+      ++result_.dropped;
+    }
     EXPECT_TRUE(!absl::IsDeadlineExceeded(result.status) || clock_.Now() >= job.spec->deadline);
     return;
   }

@@ -34,16 +34,30 @@ struct WorldOptions {
   int digest_percent = 30;
   // Crashes, freezes and lost connections.
   int faults = 0;
+  // Workers that drain, each with a successor.
+  int drains = 0;
+  // Jobs that kill each worker which computes for them, by a fault of its own: in prefill or in decode.
+  int poison_percent = 0;
   DispatcherOptions dispatcher;
 };
 
 struct WorldResult {
   int accepted = 0;
   int refused = 0;
+  // Of those, the ones that would have missed their deadline; and those that waited and left the line for it.
+  int refused_for_deadline = 0;
+  int dropped = 0;
   int ok = 0;
   int failed = 0;
   int attempts = 0;
+  // Attempts that pulled a running job's KV, and those of them that got it.
+  int moves = 0;
+  int moved = 0;
+  int taken_back = 0;
   std::set<std::string> errors;
+  // Jobs that ended as poisoned, and workers that died of such jobs.
+  int poisoned = 0;
+  int killed = 0;
 };
 
 class DispatcherWorld {
@@ -59,6 +73,7 @@ class DispatcherWorld {
     // False once the membership is over at the worker's end.
     bool alive = true;
     bool frozen = false;
+    bool draining = false;
     // What a frozen worker does when it thaws.
     std::vector<std::function<void()>> deferred;
   };
@@ -69,6 +84,12 @@ class DispatcherWorld {
     int32_t held_blocks = 0;
     bool solo = false;
     bool local = false;
+    // It pulls the KV of the attempt before, which is frozen.
+    bool moved = false;
+    // At the worker: it freezes behind its next token, or it has.
+    bool hand_over = false;
+    bool is_source = false;
+    int32_t next_index = 0;
     // At the worker: nothing more is sent.
     bool ended = false;
     bool cancel_asked = false;
@@ -82,12 +103,17 @@ class DispatcherWorld {
   struct FakeJob {
     std::shared_ptr<const JobSpec> spec;
     TimeNs submitted = 0;
+    // The last attempt, and how many were placed.
     uint32_t attempts = 0;
+    int32_t placed = 0;
     int32_t tokens = 0;
     int32_t stop_after = 0;
     bool stopped = false;
     // The last attempt.
     bool local = false;
+    bool poison = false;
+    // Workers that died of it.
+    int killed = 0;
     bool ended = false;
   };
 
@@ -96,7 +122,7 @@ class DispatcherWorld {
   // The output that the job must have, and why it ends there.
   static int32_t OutputLength(const JobSpec& spec);
   static FinishReason FinishAt(const JobSpec& spec, int32_t index);
-  static void CheckGoesOn(const JobSpec& attempt, const FakeJob& job);
+  static void CheckGoesOn(const JobSpec& attempt, const FakeJob& job, bool moved);
   static int32_t TokenAt(const JobSpec& spec, int32_t index) {
     return static_cast<int32_t>((spec.id.low * 31 + static_cast<uint64_t>(index) * 7) % 1000);
   }
@@ -107,11 +133,15 @@ class DispatcherWorld {
   void Heartbeat(const WorkerId& id);
   void FaultAtOne();
   void Freeze(const WorkerId& id);
+  void DrainOne();
+  void LeaveWhenDrained(const WorkerId& id, TimeNs cut_at);
   // The process loses its connection, cancels its jobs and joins anew.
   void Rejoin(const WorkerId& id);
   void BreakStream(const WorkerId& id, int64_t max_ms);
   // The membership is over at the worker's end.
   void Die(FakeWorker& worker);
+  // A step for this call begins. True when the worker has died of it.
+  bool DiesOf(const FakeCall& call);
   // The router has lost the worker.
   void DropCalls(const WorkerId& id);
   void Arrive(FakeCall& call);
@@ -120,6 +150,15 @@ class DispatcherWorld {
   void TryLicence(const JobKey& key);
   void Compute(FakeCall& call);
   void CommitAt(const JobKey& key);
+  // What a call of a move means to the other end of its hand-off.
+  void PullMoved(FakeCall& call);
+  void CommitMoved(const JobKey& key);
+  void EndSource(const JobKey& moved);
+  void TakeBack(FakeCall& call);
+  CallKey SourceOf(const JobKey& moved) const {
+    const auto it = sources_.find(moved);
+    return {Side::kDecode, it == sources_.end() ? JobKey() : it->second};
+  }
   void DecodeFrom(const CallKey& key, int32_t index);
   void FinishCall(FakeCall& call);
   void EndCall(FakeCall& call, const absl::Status& status);
@@ -145,6 +184,7 @@ class DispatcherWorld {
   void Handle(const StartPrefill& start);
   void Handle(const StartDecode& start);
   void Handle(const CancelAttempt& cancel);
+  void Handle(const HandOverAttempt& move);
   void Handle(const EndMembership& end);
   void Handle(const EmitToken& emit);
   void Handle(const EndJob& end);
@@ -165,6 +205,8 @@ class DispatcherWorld {
   // Open at the router: OnWorkerEnd has not come.
   std::map<CallKey, FakeCall> calls_;
   std::map<JobKey, FakeAttempt> attempts_;
+  // The frozen attempts, by the attempts that were to go on.
+  std::map<JobKey, JobKey> sources_;
   int submitted_ = 0;
   int unended_ = 0;
   WorldResult result_;

@@ -84,6 +84,7 @@ class ScriptedWorker final : public WorkerCalls {
   // How many calls the router has cancelled so far.
   int cancelled() const { return cancelled_.load(); }
 
+  void Move(const HandOverAttempt&) override {}
   void End(const EndMembership&) override {}
 
   // The jobs that the router has started so far.

@@ -137,7 +137,7 @@ class SyntheticCluster:
         if end > lost_at:
             phases = _cut(phases, (lost_at - at) * 1000)
             ended = self._ended(
-                at, phases, "failed", error=f"decode worker {address} was lost: silent for 5 s", attempts=2
+                at, phases, "failed", error=f"decode worker {address} was lost: silent for 1.5 s", attempts=2
             )
         elif draw < self.shape.failure_share:
             ended = self._ended(at, _cut(phases, sum(phases) / 2), "deadline", error="the deadline of 1.5 s passed")

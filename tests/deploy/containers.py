@@ -254,32 +254,39 @@ class LoopbackAddress:
 
 class PlainProcess(Process):
     def __init__(self, spec, sandbox):
+        self._spec, self._sandbox = spec, sandbox
         self._variables = {**spec.environment, "PATH": f"{spec.image}/bin:{os.environ['PATH']}"}
-        super().__init__(self._translated(spec, sandbox), self._variables)
+        words = self._translated(spec.command)
+        # KV in plain text needs a flag of its own beside TLS.
+        has_tls = any(word.startswith("--tls-cert=") for word in words)
+        super().__init__(words + (["--transport=tcp"] if "-worker" in words[1] and not has_tls else []), self._variables)
 
-    @staticmethod
-    def _translated(spec, sandbox):
+    def _translated(self, command):
         """The command with the addresses and paths that it has outside of a container."""
+        spec, sandbox = self._spec, self._sandbox
         names = {name: address for address, *names in map(str.split, spec.hosts_file.read_text().splitlines())
                  for name in names}
         words = []
-        for word in spec.command:
+        for word in command:
             flag, equals, value = word.partition("=")
             host, colon, port = value.partition(":")
             if flag == "--bind":
                 value = sandbox.address
             elif colon and host in names:
                 value = f"{names[host]}:{port}"
+            elif flag == "--target" and host == "127.0.0.1":
+                value = f"{sandbox.address}:{port}"
             for mount in spec.mounts:
                 if mount.source is not None and value.startswith(f"{mount.target}/"):
                     value = f"{mount.source}{value.removeprefix(mount.target)}"
             # A range of ports that is enough for one pod is not enough for all of them together.
             if flag != "--transfer-ports":
                 words.append(f"{flag}{equals}{value}")
-        return words + (["--transport=tcp"] if "-worker" in spec.command[1] else [])
+        return words
 
     def _beside(self, command):
-        return ["env", *(f"{name}={value}" for name, value in self._variables.items()), *command]
+        return ["env", *(f"{name}={value}" for name, value in self._variables.items()),
+                *self._translated(command)]
 
 
 class Loopback:

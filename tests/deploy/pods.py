@@ -5,9 +5,12 @@ import dataclasses
 import http.client
 import itertools
 import os
+import pathlib
 import re
 import signal
 import socket
+import subprocess
+import tempfile
 import threading
 import time
 
@@ -18,22 +21,24 @@ from cluster import wait_until
 from containers import ContainerSpec, Mount
 from quantities import number_of
 from rendering import selects
+from secret_volumes import SecretVolume
 
 TICK_S = 0.05
 
 
 class Probe:
-    """A probe of a container: call `due`, then `ask`."""
+    """A probe of a container: call `is_due`, then `ask`. `execute` runs a command in the container."""
 
-    def __init__(self, spec, container, address):
-        self._spec, self._address = spec, address
+    def __init__(self, spec, container, address, execute):
+        self._spec, self._address, self._execute = spec, address, execute
         self._ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         self.threshold = spec.get("failureThreshold", 3)
         self._period_s, self._timeout_s = spec.get("periodSeconds", 10), spec.get("timeoutSeconds", 1)
         self._next = time.monotonic() + spec.get("initialDelaySeconds", 0)
         self.failures = 0
         self.succeeded = False
-        self._actions = {"grpc": self._by_grpc, "httpGet": self._by_http, "tcpSocket": self._by_tcp}
+        self._actions = {"grpc": self._by_grpc, "httpGet": self._by_http, "tcpSocket": self._by_tcp,
+                         "exec": self._by_command}
 
     @property
     def has_failed(self):
@@ -64,6 +69,12 @@ class Probe:
         except OSError:
             return False
 
+    def _by_command(self, action):
+        try:
+            return self._execute(action["command"], self._timeout_s) == 0
+        except subprocess.TimeoutExpired:
+            return False
+
     def _port_of(self, action):
         return self._ports.get(action["port"], action["port"])
 
@@ -88,6 +99,7 @@ class RunningPod:
         self.container = None
         self.is_ready = self.is_deleted = False
         self.problems = []
+        self.secret_volumes = []
         # How many answers, good or bad, each probe has got.
         self.answers = {"startup": 0, "liveness": 0, "readiness": 0}
         self._stopping = threading.Event()
@@ -103,7 +115,7 @@ class RunningPod:
         return self._sandbox.table(name)
 
     def _probe(self, on_change):
-        probes = {kind: Probe(self.pod.main[f"{kind}Probe"], self.pod.main, self.address)
+        probes = {kind: Probe(self.pod.main[f"{kind}Probe"], self.pod.main, self.address, self.container.execute)
                   for kind in ("startup", "liveness", "readiness")}
         startup, liveness, readiness = probes.values()
         while not self._stopping.wait(TICK_S) and not self.problems:
@@ -140,11 +152,14 @@ class Termination:
 
 
 class Kubelet:
-    """`claims` are folders by the names of PersistentVolumeClaims; `image` is what stands for the image of all pods."""
+    """`claims` are folders by the names of PersistentVolumeClaims; `image` is what stands for the image of all pods. `secrets`
+    are the keys and bytes of each Secret, by its name."""
 
-    def __init__(self, runtime, release, image, claims, hosts_file):
+    def __init__(self, runtime, release, image, claims, hosts_file, secrets=None):
         self._runtime, self._release, self._image, self._claims = runtime, release, image, claims
         self._hosts_file = hosts_file
+        self._secrets = dict(secrets or {})
+        self._folder = tempfile.TemporaryDirectory(prefix="baton-volumes-")
         self._hosts_lock = threading.Lock()
         self._numbers = itertools.count(1)
         self.pods = []
@@ -155,6 +170,13 @@ class Kubelet:
     def __exit__(self, *_):
         for pod in list(self.pods):
             self._remove(pod)
+        self._folder.cleanup()
+
+    def change_secret(self, name, data):
+        """Volumes of running pods have the new data when this returns."""
+        self._secrets[name] = data
+        for volume in [volume for pod in self.pods for volume in pod.secret_volumes if volume.secret == name]:
+            volume.write(data)
 
     def create(self, *templates):
         """Starts pods. All have their addresses before the first of them runs."""
@@ -252,12 +274,22 @@ class Kubelet:
         mounts = []
         for mount in pod.pod.main.get("volumeMounts", ()):
             volume = volumes[mount["name"]]
+            if "secret" in volume:
+                mounts.append(Mount(mount["mountPath"], self._secret_volume(pod, volume).folder, read_only=True))
+                continue
             claim = volume.get("persistentVolumeClaim")
             source = os.path.join(self._claims[claim["claimName"]], mount.get("subPath", "")) if claim else None
             size = int(number_of(volume["emptyDir"]["sizeLimit"])) if "emptyDir" in volume else 0
             assert source or size, f"{pod.name}: this kubelet knows no volume like {volume}"
             mounts.append(Mount(mount["mountPath"], source, size, mount.get("readOnly", False)))
         return mounts
+
+    def _secret_volume(self, pod, volume):
+        folder = pathlib.Path(self._folder.name) / pod.name / volume["name"]
+        source = volume["secret"]
+        made = SecretVolume(folder, source, pod.pod.spec["securityContext"].get("fsGroup"), self._secrets[source["secretName"]])
+        pod.secret_volumes.append(made)
+        return made
 
 
 def _expand(text, environment):

@@ -37,6 +37,15 @@ def test_the_binary_knows_every_flag_that_the_chart_gives():
     assert not {(command, flag) for command, flag in given() if flag not in flags_of(command)}
 
 
+def test_the_binary_knows_every_flag_of_the_probes():
+    commands = {tuple(pod.main["readinessProbe"]["exec"]["command"]) for name in value_sets()
+                for pod in release_of(name).serving_pods if "exec" in pod.main["readinessProbe"]}
+    assert len(commands) >= 3
+    for program, subcommand, *args in commands:
+        assert program == "baton"
+        assert {arg.removeprefix("--").partition("=")[0] for arg in args} <= set(flags_of(subcommand))
+
+
 @pytest.mark.parametrize("command", ["router", *WORKERS])
 def test_every_flag_of_the_binary_is_given_by_the_chart_or_can_be_set(command):
     known = set(flags_of(command))
@@ -60,6 +69,11 @@ def test_the_schema_allows_the_values_that_the_binary_takes(command):
             assert rule.get("type") == ("boolean" if not flag.values else "string"), name
         compared += 1
     assert compared >= 4
+
+
+def test_clients_show_certificates_as_the_binary_lets_them():
+    rule = chart().schema["properties"]["tls"]["properties"]["clientAuth"]["enum"]
+    assert rule == flags_of("router")["tls-client-auth"].choices
 
 
 def test_values_of_the_model_are_those_that_the_binary_takes():

@@ -17,6 +17,9 @@ DECLARED = {
     "full": {("Secret", "registry-credentials"), ("Secret", "collector-headers")},
     "external-model": {("PersistentVolumeClaim", "models")},
     "air-gapped": {("Secret", "internal")},
+    "tls": {("Secret", "baton-tls"), ("Secret", "baton-api-keys"), ("Secret", "baton-test-key")},
+    "tls-cert-manager": {("Secret", "baton-api-keys"), ("Secret", "baton-test-key")},
+    "tls-trusted-network": {("Secret", "router-tls"), ("Secret", "prefill-tls"), ("Secret", "decode-tls")},
 }
 ROLES = {"router": "router", "prefill-worker": "prefill", "decode-worker": "decode", "mixed-worker": "mixed",
          "generate": "test"}
@@ -78,8 +81,17 @@ def test_a_process_that_serves_is_probed_while_it_starts_lives_and_serves(releas
             assert startup["httpGet"] == liveness["httpGet"]
         else:
             assert startup["tcpSocket"] == {"port": "grpc"}
-        assert readiness["grpc"]["port"] == named["grpc"] == int(pod.flag("grpc-port"))
-        assert readiness["grpc"].get("service", "") == ("baton.v1.GenerationService" if pod.command == "router" else "")
+        assert named["grpc"] == int(pod.flag("grpc-port"))
+        service = "baton.v1.GenerationService" if pod.command == "router" else ""
+        if pod.flag("tls-cert") is None:
+            assert (readiness["grpc"]["port"], readiness["grpc"].get("service", "")) == (named["grpc"], service)
+        elif pod.command == "router":
+            # The kubelet speaks no TLS to gRPC.
+            assert readiness["exec"]["command"][:2] == ["baton", "health"]
+            host = "[::1]" if pod.flag("bind") == "[::]" else "127.0.0.1"
+            assert {f"--target={host}:{named['grpc']}", f"--service={service}"} < set(readiness["exec"]["command"])
+        else:
+            assert readiness["httpGet"] == {"path": "/readyz", "port": "admin"}
         assert startup["periodSeconds"] * startup["failureThreshold"] >= 300
 
 
@@ -191,6 +203,7 @@ def test_workers_tell_others_an_address_of_their_own(release):
 
 def test_every_config_map_secret_claim_and_account_exists_or_is_declared(release):
     named = {identity(one) for one in release.objects} | DECLARED.get(release.set_name, set())
+    named |= {("Secret", one["spec"]["secretName"]) for one in release.of_kind("Certificate")}
     for pod in release.pods:
         for kind, name in references_of(pod.spec):
             assert (kind, name) in named, f"{pod.owner}: {kind} {name}"

@@ -8,6 +8,7 @@ import pytest
 from rendering import CHART_DIR, LONG_RELEASE, RELEASE, Release, chart, problem_of
 
 SHA256 = "0123456789abcdef" * 4
+MANAGED = {"enabled": True, "certManager": {"enabled": True, "trustDomain": "example.com", "issuerRef": {"name": "ca"}}}
 
 # What is wrong, and what the message says of it.
 WRONG = {
@@ -102,6 +103,52 @@ WRONG = {
         {"workers": {"autoscaling": {"targets": {"kvUsage": 80}}}}, "/kvUsage': maximum: got 80, want 1"),
     "a setting that is not UCX's": ({"workers": {"ucx": {"NET_DEVICES": "eth0"}}}, "invalid propertyName 'NET_DEVICES'"),
     "a peer that is none": ({"networkPolicy": {"clients": [{"cidr": "10.0.0.0/8"}]}}, "properties 'cidr' not allowed"),
+    "certificates from nowhere": (
+        {"tls": {"enabled": True}}, "tls.secrets.decode: it is missing. Name the Secret with the certificate of this role"),
+    "no certificate for the test": (
+        {"tls": {"enabled": True, "clientAuth": "require", "secrets": {"router": "r", "prefill": "p", "decode": "d"}}},
+        "tls.secrets.client: it is missing"),
+    "certificates that TLS would use": (
+        {"tls": {"secretName": "baton-tls"}}, "tls: it has certificates or asks for them, but tls.enabled is false"),
+    "clients that would have to show a certificate without TLS": (
+        {"tls": {"clientAuth": "require"}}, "but tls.enabled is false. Set it to true"),
+    "a way to show certificates that does not exist": (
+        {"tls": {"clientAuth": "required"}}, "value must be one of 'optional', 'require'"),
+    "certificates from two sources": (
+        {"tls": {**MANAGED, "secrets": {"router": "mine"}}}, "tls: certManager makes the Secrets itself. Remove secretName"),
+    "an issuer without a name": (
+        {"tls": {"enabled": True, "certManager": {"enabled": True, "trustDomain": "example.com"}}},
+        "tls.certManager.issuerRef.name: it is missing"),
+    "roles of no trust domain": (
+        {"tls": {"enabled": True, "certManager": {"enabled": True, "issuerRef": {"name": "ca"}}}},
+        "tls.certManager.trustDomain: it is missing"),
+    "a trust domain that is none": (
+        {"tls": {"certManager": {"trustDomain": "Example/com"}}}, "'Example/com' does not match pattern"),
+    "certificates that are always renewed": (
+        {"tls": {**MANAGED, "certManager": {**MANAGED["certManager"], "duration": "24h"}}},
+        "tls.certManager.renewBefore: 720h is not before the end of tls.certManager.duration (24h)"),
+    "API keys in plain text": (
+        {"apiKeys": {"secretName": "keys"}, "test": {"apiKeySecret": {"name": "key"}}},
+        "apiKeys.secretName: keys travel over TLS alone. Set tls.enabled"),
+    "a test without a key": (
+        {"tls": MANAGED, "apiKeys": {"secretName": "keys"}}, "test.apiKeySecret.name: it is missing. The router asks for keys"),
+    "a key that nobody asks for": (
+        {"tls": MANAGED, "test": {"apiKeySecret": {"name": "key"}}}, "test.apiKeySecret.name: the router asks for no key"),
+    "KV in plain text beside TLS": (
+        {"tls": MANAGED, "workers": {"flags": {"transport": "tcp"}}},
+        "pools.decode.flags.transport: tcp sends KV in plain text, which tls.enabled does not allow"),
+    "KV by UCX here and over gRPC there": (
+        {"tls": MANAGED, "pools": {"prefill": {"flags": {"insecure-kv-transport": True}}}},
+        "pools.decode.flags.insecure-kv-transport: others have it, and move KV in another way than this pool"),
+    "settings of UCX that TLS does not use": (
+        {"tls": MANAGED, "pools": {"decode": {"ucx": {"UCX_TLS": "tcp"}}}},
+        "pools.decode.ucx: with tls.enabled KV travels over gRPC, and UCX is not used"),
+    "a key that the user cannot read": (
+        {"tls": MANAGED, "router": {"podSecurityContext": {"fsGroup": None}}},
+        "router.podSecurityContext.fsGroup: it is missing. With tls.enabled it is the group by which user 65532 reads the key"),
+    "a gateway that speaks plain text to TLS": (
+        {"tls": MANAGED, "inferencePool": {"enabled": True, "endpointPicker": {"name": "picker"}}},
+        "inferencePool.enabled: gateways send plain text"),
     "an interval without its unit": (
         {"monitoring": {"podMonitor": {"interval": "15"}}}, "'15' does not match pattern"),
 }

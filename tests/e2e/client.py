@@ -29,13 +29,16 @@ class Generation:
 
 
 class Client:
-    def __init__(self, target):
-        self.channel = grpc.insecure_channel(target, options=[
+    def __init__(self, target, credentials=None):
+        """Without credentials: in plain text."""
+        options = [
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
             # Clients of one test process share no connection.
             ("grpc.use_local_subchannel_pool", 1),
-        ])
+        ]
+        self.channel = (grpc.secure_channel(target, credentials, options) if credentials else
+                        grpc.insecure_channel(target, options))
         self.reflection = ProtoReflectionDescriptorDatabase(self.channel)
         self.pool = descriptor_pool.DescriptorPool(self.reflection)
 

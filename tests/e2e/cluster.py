@@ -97,6 +97,8 @@ class Cluster:
         port = [] if grpc_port is None else ["--grpc-port", grpc_port]
         self.command = [BINARY, "serve", *map(str, [*port, *args])]
         self.env = {**os.environ, **(env or {})}
+        # Flags with which `baton status` reaches it.
+        self.client_flags = ()
         self.target = self.cluster_target = self.admin = None
         # A second SIGTERM would cut what is running.
         self.ends = False
@@ -195,7 +197,7 @@ class Cluster:
         self.process.returncode = 0
 
     def status(self):
-        result = run_baton("status", "--target", self.target, "--json")
+        result = run_baton("status", "--target", self.target, "--json", *self.client_flags)
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
 

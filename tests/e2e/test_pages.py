@@ -17,7 +17,7 @@ from cluster import BINARY, SOURCE_DIR, Cluster, run_baton
 from pages import blocks_of, code_spans, commands_of
 
 CLUSTER_ARGS = ("--threads", 1)
-PAGES = ["README.md", *sorted(str(page.relative_to(SOURCE_DIR)) for page in (SOURCE_DIR / "docs").rglob("*.md"))]
+PAGES = ["README.md", "SECURITY.md", *sorted(str(page.relative_to(SOURCE_DIR)) for page in (SOURCE_DIR / "docs").rglob("*.md"))]
 COMMAND_TIMEOUT_S = 60
 BACKGROUND = re.compile(r"([A-Z_]+=\S+ )*baton (serve|router|(prefill|decode|mixed)-worker)\b")
 
@@ -52,6 +52,7 @@ WALKED_ELSEWHERE = {"docs/several_machines.md": "test_several_machines.py walks 
                     "docs/containers.md": "tests/deploy/test_images.py walks this page",
                     "docs/kubernetes.md": "it needs a cluster of Kubernetes; tests/deploy/test_kubernetes_page.py reads it, and "
                                           "test_rendered_pods.py runs the pods",
+                    "docs/security.md": "test_tls.py walks this page",
                     "docs/systemd.md": "tests/deploy/test_units.py walks this page"}
 
 # What a command must have printed, by its beginning.
@@ -213,3 +214,15 @@ def test_links_of_the_pages_lead_to_files():
         folder = (SOURCE_DIR / page).parent
         for link in re.findall(r"\]\(([^)#]+)[^)]*\)", (SOURCE_DIR / page).read_text()):
             assert "://" in link or (folder / link).exists(), f"{page}: {link}"
+
+
+def test_tests_that_the_page_of_failures_names_exist():
+    page = (SOURCE_DIR / "docs/failures.md").read_text()
+    sources = "".join(path.read_text() for folder in ("common", "router", "engine", "kvtransfer", "worker", "decode_worker",
+                                                      "simulator") for path in (SOURCE_DIR / folder).rglob("*_test.cc"))
+    named = re.findall(r"`(\w+)\.(\w+)`", page)
+    assert len(named) > 20
+    for suite, name in named:
+        assert re.search(rf"^TEST(_F|_P)?\({suite}, {name}\)", sources, re.MULTILINE), f"{suite}.{name}"
+    for file, function in re.findall(r"`(test_\w+\.py)::(\w+)`", page):
+        assert f"\ndef {function}(" in (SOURCE_DIR / "tests/e2e" / file).read_text(), f"{file}::{function}"

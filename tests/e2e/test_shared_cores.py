@@ -6,7 +6,6 @@ import time
 from client import Background, Client, read_stream
 from cluster import Cluster, stopped, tokenize_prose, wait_until
 
-# Shorter than the silence after which the router gives a worker up.
 STOPPED_S = 4
 # More than a step, a period and the silence after which a holder counts as stopped, and what a busy machine adds.
 STALL_S = 0.25
@@ -15,7 +14,7 @@ STALL_S = 0.25
 def test_a_stopped_holder_of_the_cores_costs_decode_no_more_than_a_period():
     ids = tokenize_prose()
     arrivals = []
-    with Cluster("--prefill", 1, "--decode", 1) as cluster, Client(cluster.target) as client:
+    with Cluster("--prefill", 1, "--decode", 1, "--worker-silence-ms", 60_000) as cluster, Client(cluster.target) as client:
         # It has more tokens than it can send before it is cancelled.
         decoding = client.start(client.generate_request(ids[:20], {"max_tokens": 8_000, "ignore_eos": True}))
         reader = threading.Thread(target=read_stream, args=(decoding, lambda _: arrivals.append(time.monotonic())))

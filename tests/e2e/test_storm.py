@@ -101,7 +101,8 @@ def problem_of(request, generation):
         return None if complete else f"ended well after {len(generation.token_ids)} of {len(request.expected)} tokens"
     allowed = set()
     if request.timeout_s != STREAM_TIMEOUT_S:
-        allowed = {grpc.StatusCode.DEADLINE_EXCEEDED}
+        # The router refuses or drops a request that can no longer be in time.
+        allowed = {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
     elif request.is_disturbed:
         allowed = {grpc.StatusCode.CANCELLED}
     if generation.error.code() in allowed:

@@ -25,6 +25,7 @@ struct HeardOfJob {
   std::vector<WorkerUpdate::Kind> kinds;
   std::vector<int32_t> tokens;
   int32_t cached_tokens = 0;
+  WorkerUpdate frozen;
   WorkerUpdate finished;
   std::vector<absl::Status> ends;
 
@@ -39,6 +40,7 @@ class RecordedUpdates final : public UpdateSink {
     job.kinds.push_back(update.kind);
     if (update.kind == WorkerUpdate::Kind::kStarted) job.cached_tokens = update.cached_tokens;
     if (update.kind == WorkerUpdate::Kind::kToken) job.tokens.push_back(update.token.token);
+    if (update.kind == WorkerUpdate::Kind::kFrozen) job.frozen = update;
     if (update.kind == WorkerUpdate::Kind::kFinished) job.finished = update;
   }
   void End(const JobKey& key, const absl::Status& status) override { jobs_[key].ends.push_back(status); }
@@ -62,7 +64,10 @@ struct RecordedFetches final : public KvFetcher {
 struct RecordedReplies final : public kvtransfer::FetchReplies {
   void Reply(kvtransfer::FetchStreamId stream, const kvtransfer::FetchReply& reply) override {
     if (const auto* ready = std::get_if<kvtransfer::BlocksReady>(&reply)) {
-      for (const kvtransfer::BlockReady& block : ready->blocks) blocks[stream].push_back(block.index);
+      for (const kvtransfer::BlockReady& block : ready->blocks) {
+        blocks[stream].push_back(block.index);
+        offsets[stream][block.index] = block.offset;
+      }
     }
     if (const auto* complete = std::get_if<kvtransfer::FetchComplete>(&reply)) completed[stream] = *complete;
   }
@@ -70,6 +75,7 @@ struct RecordedReplies final : public kvtransfer::FetchReplies {
 
   // The announced blocks, the end of the prompt and that of the stream.
   std::map<kvtransfer::FetchStreamId, std::vector<int32_t>> blocks;
+  std::map<kvtransfer::FetchStreamId, std::map<int32_t, uint64_t>> offsets;
   std::map<kvtransfer::FetchStreamId, kvtransfer::FetchComplete> completed;
   std::map<kvtransfer::FetchStreamId, absl::Status> closed;
 };

@@ -2,7 +2,7 @@
 
 from panels import GREEN, OUTCOMES, RED, YELLOW, Column, Query, dashboard, row, stat, steps, table, timeseries
 
-LOSSES = {"silent": YELLOW, "stalled": RED, "disconnected": "#f2803d", "drained": GREEN, "rejoined": "#b877d9"}
+LOSSES = {"silent": YELLOW, "stalled": RED, "disconnected": "#f2803d", "drained": GREEN, "rejoined": "#b877d9", "fault": "#c4162a"}
 
 # Labels of an alert that tell it from others. The alert that no router is there has no job.
 ALERT = "alertname, severity, job, instance"
@@ -84,9 +84,10 @@ CLUSTER = [
     timeseries("Failed hand-offs", "KV hand-offs that failed, by reason.",
                [Query(f"sum by (reason) ({grown('baton_transfer_failures_total')})", "{{reason}}")], "short",
                size=(8, 8), colors={}, link=("Transfer matrix", "baton-transfers"), empty="no hand-off has failed"),
-    timeseries("Orphaned blocks", "KV blocks that no request, lease or reservation accounts for, by worker.",
-               [Query("sum by (instance) (baton_orphaned_blocks{@})", "{{instance}}")], "short", size=(8, 8),
-               colors={}),
+    timeseries("Orphaned blocks", "KV blocks that no request, lease or reservation accounts for, by worker.", [
+        Query("sum by (instance) (baton_orphaned_blocks{@})", "{{instance}}"),
+        Query("sum by (worker) (baton_worker_orphaned_blocks{@})", "{{worker}}, by the router")
+    ], "short", size=(8, 8), colors={}),
     timeseries("Serves", "1 while some group of workers can take a request.",
                [Query("min by (job) (baton_serving{@})", "{{job}}")], "short", size=(8, 8), colors={}, maximum=1),
 ]

@@ -49,16 +49,11 @@ void TcpServer::Serve(const void* header, size_t header_bytes, ucp_ep_h reader) 
   }
 }
 
-bool TcpServer::IsProbe(const PieceRequest& request) const {
-  return request.fetch.is_zero() && request.offset >= layout_.probe_offset && request.offset <= layout_.total_bytes &&
-         request.bytes <= layout_.total_bytes - request.offset;
-}
-
 bool TcpServer::SendFragment(const PieceRequest& request, uint64_t offset, ucp_ep_h reader) const {
   const RegionRange range = {.offset = request.offset + offset,
                              .bytes = std::min<uint64_t>(kTcpFragmentBytes, request.bytes - offset)};
   std::function<void()> sent;
-  if (!IsProbe(request)) {
+  if (!request.fetch.is_zero() || !layout_.IsProbe({.offset = request.offset, .bytes = request.bytes})) {
     if (!grants_.BeginSend(request.fetch, range)) {
       grants_.CountRefusal();
       return false;

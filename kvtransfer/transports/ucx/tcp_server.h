@@ -37,7 +37,6 @@ class TcpServer {
   static ucs_status_t OnRequest(void* server, const void* header, size_t header_bytes, void* data, size_t data_bytes,
                                 const ucp_am_recv_param_t* param);
   void Serve(const void* header, size_t header_bytes, ucp_ep_h reader) const;
-  bool IsProbe(const PieceRequest& request) const;
   // Sends one fragment. False when the request's bytes may not be read any more, or the reader is lost.
   bool SendFragment(const PieceRequest& request, uint64_t offset, ucp_ep_h reader) const;
   void Refuse(const PieceRequest& request, ucp_ep_h reader) const;

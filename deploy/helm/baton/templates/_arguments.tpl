@@ -25,6 +25,9 @@
 - {{ printf "--served-model-name=%s" . | quote }}
 {{- end }}
 - --drain-timeout-ms={{ int64 .settings.drain.timeoutMs }}
+{{- if $values.tls.enabled }}
+{{ include "baton.tlsFlags" .root }}
+{{- end }}
 {{- end -}}
 
 {{/* Arguments: root, component, settings. */}}
@@ -38,6 +41,14 @@
 {{- include "baton.commonArguments" . }}
 - --grpc-port={{ int $values.ports.grpc }}
 - --cluster-port={{ int $values.ports.cluster }}
+{{- if $values.tls.enabled }}
+- --tls-client-auth={{ $values.tls.clientAuth }}
+{{- end }}
+{{- with $values.apiKeys }}
+{{- if .secretName }}
+- {{ printf "--api-keys=/etc/baton/api-keys/%s" .key | quote }}
+{{- end }}
+{{- end }}
 {{- with .settings.adminHosts }}
 - {{ printf "--admin-hosts=%s" (join "," .) | quote }}
 {{- end }}

@@ -20,8 +20,22 @@ tcpSocket:
 {{- end -}}
 
 {{/* Whether a process can serve: a router while some workers can take requests, a worker while it is a member of the cluster
-and its engine progresses. */}}
+and its engine progresses. The kubelet speaks no TLS to gRPC, so then the router's container asks itself as its clients do;
+a worker's admin port gives the same answer as its gRPC port, where nobody is a client. */}}
 {{- define "baton.readinessAction" -}}
+{{- if and .root.Values.tls.enabled (eq .component "router") -}}
+exec:
+  command:
+    - baton
+    - health
+    - --target={{ ternary "[::1]" "127.0.0.1" (eq .root.Values.bind "[::]") }}:{{ int .root.Values.ports.grpc }}
+    - --service=baton.v1.GenerationService
+    {{- include "baton.tlsClientFlags" .root | nindent 4 }}
+{{- else if .root.Values.tls.enabled -}}
+httpGet:
+  path: /readyz
+  port: admin
+{{- else -}}
 grpc:
   {{- if eq .component "router" }}
   port: {{ int .root.Values.ports.grpc }}
@@ -29,6 +43,7 @@ grpc:
   {{- else }}
   port: {{ int .root.Values.ports.worker }}
   {{- end }}
+{{- end -}}
 {{- end -}}
 
 {{/* Arguments: root, component, workload, settings. */}}
@@ -142,6 +157,9 @@ spec:
           mountPath: /dev/shm
         - name: tmp
           mountPath: /tmp
+        {{- with include "baton.secretMounts" . | trim }}
+        {{- . | nindent 8 }}
+        {{- end }}
         {{- with $settings.volumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -154,6 +172,9 @@ spec:
     - name: tmp
       emptyDir:
         sizeLimit: {{ $settings.tmpSize }}
+    {{- with include "baton.secretVolumes" . | trim }}
+    {{- . | nindent 4 }}
+    {{- end }}
     {{- with $settings.volumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}

@@ -25,6 +25,19 @@
 {{- $roles | uniq | sortAlpha | join " " -}}
 {{- end -}}
 
+{{/* Not empty when a pool moves KV by UCX. With TLS KV travels over gRPC, because UCX does not encrypt. Arguments: root,
+settings. */}}
+{{- define "baton.usesUcx" -}}
+{{- if or (not .root.Values.tls.enabled) (get .settings.flags "insecure-kv-transport") -}}true{{- end -}}
+{{- end -}}
+
+{{/* Not empty when some enabled pool does. */}}
+{{- define "baton.somePoolUsesUcx" -}}
+{{- range $name, $settings := include "baton.pools" . | fromJson -}}
+{{- include "baton.usesUcx" (dict "root" $ "settings" $settings) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* A value as text. A template's own way to write 8589934592 is 8.589934592e+09, which few read as they should. */}}
 {{- define "baton.text" -}}
 {{- if and (kindIs "float64" .) (eq . (floor .)) -}}

@@ -8,7 +8,7 @@
 {{- if not (regexMatch "^[a-z]" (include "baton.fullname" .)) -}}
 {{- $errors = append $errors (printf "the release's name %q begins with no letter, but names of services have to: set fullnameOverride" .Release.Name) -}}
 {{- end -}}
-{{- $errors = concat $errors (include "baton.validatePools" . | fromJsonArray) (include "baton.validateModel" . | fromJsonArray) (include "baton.validateRest" . | fromJsonArray) -}}
+{{- $errors = concat $errors (include "baton.validatePools" . | fromJsonArray) (include "baton.validateModel" . | fromJsonArray) (include "baton.validateTls" . | fromJsonArray) (include "baton.validateRest" . | fromJsonArray) -}}
 {{- if $errors -}}
 {{- fail (printf "\n\nThe values do not fit together:\n- %s\n" (join "\n- " $errors)) -}}
 {{- end -}}
@@ -22,6 +22,13 @@
 {{- end -}}
 {{- if not (or (has "decode" $roles) (has "mixed" $roles)) -}}
 {{- $errors = append $errors "pools: no enabled pool generates. Add one whose role is decode or mixed" -}}
+{{- end -}}
+{{- if include "baton.somePoolUsesUcx" . -}}
+{{- range $name, $settings := include "baton.pools" . | fromJson -}}
+{{- if not (include "baton.usesUcx" (dict "root" $ "settings" $settings)) -}}
+{{- $errors = append $errors (printf "pools.%s.flags.insecure-kv-transport: others have it, and move KV in another way than this pool. Set it in workers.flags, for all or for none" $name) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- range $name, $settings := include "baton.pools" . | fromJson -}}
 {{- if has $name (list "router" "cluster" "test") -}}
@@ -47,6 +54,14 @@
 {{- if and (gt $limit 0) (ge (add $kvMemory $shm) $limit) -}}
 {{- $errors = append $errors (printf "pools.%s: flags.kv-memory (%v) and shmSize (%s) leave nothing of resources.limits.memory (%v) to the model. Raise the limit or lower kv-memory" $name (index $settings.flags "kv-memory") $settings.shmSize (include "baton.text" $settings.resources.limits.memory)) -}}
 {{- end -}}
+{{- if not (include "baton.usesUcx" (dict "root" $ "settings" $settings)) -}}
+{{- if eq (default "auto" $settings.flags.transport) "tcp" -}}
+{{- $errors = append $errors (printf "pools.%s.flags.transport: tcp sends KV in plain text, which tls.enabled does not allow. Leave it out, so that KV travels over gRPC, or set flags.insecure-kv-transport on a network that nobody else reaches" $name) -}}
+{{- end -}}
+{{- if $settings.ucx -}}
+{{- $errors = append $errors (printf "pools.%s.ucx: with tls.enabled KV travels over gRPC, and UCX is not used. Remove it, or set flags.insecure-kv-transport on a network that nobody else reaches" $name) -}}
+{{- end -}}
+{{- end -}}
 {{- $errors = concat $errors (include "baton.validatePod" (dict "where" (printf "pools.%s" $name) "settings" $settings "root" $) | fromJsonArray) -}}
 {{- end -}}
 {{- $errors = concat $errors (include "baton.validatePod" (dict "where" "router" "settings" (include "baton.router" . | fromJson) "root" $) | fromJsonArray) -}}
@@ -63,6 +78,9 @@
 {{- end -}}
 {{- if not (hasKey .settings.resources.limits "memory") -}}
 {{- $errors = append $errors (printf "%s.resources.limits.memory: it is missing. Without it a pod could take the memory of its whole node" .where) -}}
+{{- end -}}
+{{- if and .root.Values.tls.enabled .settings.podSecurityContext.runAsUser (not .settings.podSecurityContext.fsGroup) -}}
+{{- $errors = append $errors (printf "%s.podSecurityContext.fsGroup: it is missing. With tls.enabled it is the group by which user %d reads the key" .where (int64 .settings.podSecurityContext.runAsUser)) -}}
 {{- end -}}
 {{- $image := mergeOverwrite (deepCopy .root.Values.image) (deepCopy .settings.image) -}}
 {{- if and (eq (toString $image.tag) "latest") (not $image.digest) -}}
@@ -104,6 +122,52 @@
 {{- end -}}
 {{- if and (eq $model.numerics "exact") (eq $model.kvDtype "f32") -}}
 {{- $errors = append $errors "model.kvDtype: f32 does not go with numerics exact. Set it to auto, bf16 or int8" -}}
+{{- end -}}
+{{- toJson $errors -}}
+{{- end -}}
+
+{{- define "baton.validateTls" -}}
+{{- $errors := list -}}
+{{- $tls := .Values.tls -}}
+{{- $manager := $tls.certManager -}}
+{{- $secrets := compact (append (values $tls.secrets) $tls.secretName) -}}
+{{- if $tls.enabled -}}
+{{- if and $manager.enabled $secrets -}}
+{{- $errors = append $errors "tls: certManager makes the Secrets itself. Remove secretName and secrets, or set certManager.enabled to false" -}}
+{{- end -}}
+{{- if not $manager.enabled -}}
+{{- range $role := include "baton.tlsRoles" . | splitList " " -}}
+{{- if not (include "baton.tlsSecret" (dict "root" $ "role" $role)) -}}
+{{- $errors = append $errors (printf "tls.secrets.%s: it is missing. Name the Secret with the certificate of this role, or give tls.secretName for all roles, or let tls.certManager make them" $role) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and $manager.enabled (not $manager.issuerRef.name) -}}
+{{- $errors = append $errors "tls.certManager.issuerRef.name: it is missing. Name the Issuer or ClusterIssuer that signs the certificates" -}}
+{{- end -}}
+{{- if and $manager.enabled (not $manager.trustDomain) -}}
+{{- $errors = append $errors "tls.certManager.trustDomain: it is missing. Give a name of your own, such as baton.example.com, which all roles have in common" -}}
+{{- end -}}
+{{- if ge (trimSuffix "h" $manager.renewBefore | int) (trimSuffix "h" $manager.duration | int) -}}
+{{- $errors = append $errors (printf "tls.certManager.renewBefore: %s is not before the end of tls.certManager.duration (%s)" $manager.renewBefore $manager.duration) -}}
+{{- end -}}
+{{- if .Values.inferencePool.enabled -}}
+{{- $errors = append $errors "inferencePool.enabled: gateways send plain text to an InferencePool, which a router with tls.enabled does not take. Let a route name the router's service instead" -}}
+{{- end -}}
+{{- else -}}
+{{- if or $manager.enabled $secrets (eq $tls.clientAuth "require") -}}
+{{- $errors = append $errors "tls: it has certificates or asks for them, but tls.enabled is false. Set it to true, or remove the others" -}}
+{{- end -}}
+{{- if .Values.apiKeys.secretName -}}
+{{- $errors = append $errors "apiKeys.secretName: keys travel over TLS alone. Set tls.enabled to true as well" -}}
+{{- end -}}
+{{- end -}}
+{{- $testKey := .Values.test.apiKeySecret.name -}}
+{{- if and .Values.test.enabled .Values.apiKeys.secretName (not $testKey) -}}
+{{- $errors = append $errors "test.apiKeySecret.name: it is missing. The router asks for keys, so name a Secret with one for the test, or set test.enabled to false" -}}
+{{- end -}}
+{{- if and $testKey (not .Values.apiKeys.secretName) -}}
+{{- $errors = append $errors "test.apiKeySecret.name: the router asks for no key. Remove it, or name its keys by apiKeys.secretName" -}}
 {{- end -}}
 {{- toJson $errors -}}
 {{- end -}}

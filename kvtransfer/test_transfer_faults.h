@@ -1,0 +1,41 @@
+// Faults that a test plants between a worker and its transport: BATON_TEST_TRANSFER_FAULTS=flip:5 plants one in every
+// fifth read. Without that variable the transport is used as it is.
+//
+//   flip    one bit of what was read is another
+//   stale   the read succeeds, and its bytes are those from before it
+//   error   the read fails, with UNAVAILABLE
+//   delay   the read completes 50 ms late
+#ifndef BATON_KVTRANSFER_TEST_TRANSFER_FAULTS_H_
+#define BATON_KVTRANSFER_TEST_TRANSFER_FAULTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "kvtransfer/transport.h"
+
+namespace baton::kvtransfer {
+
+struct TransferFaults {
+  enum class Kind : uint8_t { kFlip, kStale, kError, kDelay };
+  static constexpr int64_t kDelayMs = 50;
+
+  Kind kind = Kind::kFlip;
+  int every = 1;
+};
+
+// "flip:5"; INVALID_ARGUMENT for anything else than a kind and a positive number.
+absl::StatusOr<TransferFaults> ParseTransferFaults(std::string_view text);
+
+// `transport` with the faults. Probes have none. `clock` outlives the result.
+std::unique_ptr<Transport> WithTransferFaults(std::unique_ptr<Transport> transport, const TransferFaults& faults,
+                                              const Clock& clock);
+
+// With the faults that the environment names, if it names any.
+absl::StatusOr<std::unique_ptr<Transport>> WithTestTransferFaults(std::unique_ptr<Transport> transport);
+
+}  // namespace baton::kvtransfer
+
+#endif  // BATON_KVTRANSFER_TEST_TRANSFER_FAULTS_H_

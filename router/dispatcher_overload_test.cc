@@ -1,0 +1,146 @@
+// Overload: what is refused, when clients are asked to come back, and what is served meanwhile.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "router/testing/load_world.h"
+
+namespace baton::router {
+namespace {
+
+constexpr uint64_t kSeed = 11;
+constexpr uint64_t kSweeps = 4;
+constexpr int kPromptTokens = 200;
+constexpr int64_t kDeadlineMs = 2'000;
+const double kCapacity = LoadWorld::CapacityPerSecond(kPromptTokens);
+
+DispatcherOptions Options() {
+  DispatcherOptions options;
+  options.placing.ttft_target_ms = 1'500;
+  return options;
+}
+
+struct Point {
+  double load = 0;
+  LoadResult hostile;
+  LoadResult modest;
+  double goodput_per_s = 0;
+};
+
+// The hostile tenant sends all but a fifth of the capacity, which is less than the modest one's share.
+Point RunAt(double load, uint64_t seed) {
+  constexpr int64_t kRunMs = 60'000;
+  LoadWorld world(seed, Options());
+  const double modest_per_s = 0.2 * kCapacity;
+  world.Add({.tenant = "hostile",
+             .requests_per_second = load * kCapacity - modest_per_s,
+             .until_ms = kRunMs,
+             .deadline_ms = kDeadlineMs});
+  world.Add({.tenant = "modest", .requests_per_second = modest_per_s, .until_ms = kRunMs, .deadline_ms = kDeadlineMs});
+  world.Run();
+  Point point = {.load = load, .hostile = world.of("hostile"), .modest = world.of("modest")};
+  point.goodput_per_s = (point.hostile.ok + point.modest.ok) / (kRunMs / 1e3);
+  return point;
+}
+
+void SweepLoads(uint64_t seed) {
+  std::printf("seed %d, capacity %.0f requests/s, deadline %d ms\n", static_cast<int>(seed), kCapacity,
+              static_cast<int>(kDeadlineMs));
+  std::printf("%5s %10s %8s %8s %12s | %12s %5s %11s\n", "load", "goodput/s", "refused", "failed", "hostile p99",
+              "modest: sent", "ok", "p99 ms");
+  double peak = 0;
+  std::vector<Point> points;
+  for (const double load : {0.5, 1.0, 1.5, 2.0, 3.0}) {
+    const Point point = RunAt(load, seed);
+    peak = std::max(peak, point.goodput_per_s);
+    points.push_back(point);
+    std::printf("%5.1f %10.1f %8d %8d %12.0f | %12d %5d %11.0f\n", load, point.goodput_per_s,
+                point.hostile.refused + point.modest.refused, point.hostile.failed + point.modest.failed,
+                point.hostile.WorstTtftMs(0.99), point.modest.sent, point.modest.ok, point.modest.WorstTtftMs(0.99));
+  }
+  EXPECT_GT(peak, 0.9 * kCapacity);
+  EXPECT_GT(points.back().goodput_per_s, 0.9 * peak);
+  for (const Point& point : points) {
+    EXPECT_EQ(point.hostile.failed + point.modest.failed, 0) << "at " << point.load;
+    EXPECT_GE(point.modest.ok, 0.99 * point.modest.sent) << "at " << point.load;
+  }
+}
+
+TEST(DispatcherOverloadTest, GoodputHoldsAtThreeTimesTheCapacityAndNothingAcceptedFails) {
+  for (uint64_t seed = kSeed; seed < kSeed + kSweeps; ++seed) SweepLoads(seed);
+}
+
+TEST(DispatcherOverloadTest, OfTwoTenantsThatOverloadNeitherIsServedMuchMoreThanTheOther) {
+  LoadWorld world(kSeed, Options());
+  world.Add({.tenant = "greedy", .requests_per_second = 2.4 * kCapacity, .until_ms = 30'000, .deadline_ms = 2'000});
+  world.Add({.tenant = "other", .requests_per_second = 0.8 * kCapacity, .until_ms = 30'000, .deadline_ms = 2'000});
+  world.Run();
+  const int64_t greedy = world.of("greedy").served_cost;
+  const int64_t other = world.of("other").served_cost;
+  std::printf("served: greedy %d, other %d\n", static_cast<int>(greedy), static_cast<int>(other));
+  EXPECT_LT(std::abs(greedy - other), (greedy + other) / 10);
+}
+
+TEST(DispatcherOverloadTest, TheWaitOfABurstEndsWithTheWorkThatWasAccepted) {
+  LoadWorld world(kSeed, Options());
+  const double quiet = 0.5 * kCapacity;
+  constexpr int64_t kBurstFrom = 10'000;
+  constexpr int64_t kBurstUntil = 20'000;
+  world.Add({.tenant = "all", .requests_per_second = quiet, .until_ms = 40'000, .deadline_ms = kDeadlineMs});
+  world.Add({.tenant = "all",
+             .requests_per_second = 2.5 * kCapacity,
+             .from_ms = kBurstFrom,
+             .until_ms = kBurstUntil,
+             .deadline_ms = kDeadlineMs});
+  int64_t recovered_ms = 0;
+  std::function<void()> watch = [&] {
+    if (recovered_ms == 0 && world.dispatcher().queued_jobs() == 0) recovered_ms = world.NowMs();
+    if (world.NowMs() < 40'000) world.At(world.NowMs() + 10, watch);
+  };
+  world.At(kBurstUntil, watch);
+  world.Run();
+  std::printf("the line was empty %d ms after a burst of 10 s at 3 times the capacity\n",
+              static_cast<int>(recovered_ms - kBurstUntil));
+  EXPECT_EQ(world.of("all").failed, 0);
+  // The line holds at most the deadline's time of work, and half of the capacity works it off.
+  EXPECT_GT(recovered_ms, 0);
+  EXPECT_LT(recovered_ms - kBurstUntil, 2 * kDeadlineMs + 500);
+}
+
+TEST(DispatcherOverloadTest, ARefusedClientThatComesBackWhenToldFindsAPlace) {
+  DispatcherOptions options = Options();
+  options.max_queued_jobs = 64;
+  LoadWorld world(kSeed, options);
+  // Something to measure, then several times what the queue holds.
+  world.Add({.tenant = "a", .at_once = 40});
+  world.Add({.tenant = "b", .from_ms = 2'000, .comes_back = true, .at_once = 400});
+  world.Run();
+  const LoadResult& result = world.of("b");
+  std::printf("of %d clients, %d were refused and came back; %d of these were refused again; all done after %d ms\n",
+              result.sent, result.came_back, result.refused_again, static_cast<int>(result.last_end_ms));
+  EXPECT_GT(result.came_back, 300);
+  EXPECT_LE(result.refused_again, result.came_back / 20);
+  EXPECT_EQ(result.failed, 0);
+  // The workers never waited long for those who were to come back.
+  const double work_ms = 1e3 * result.sent / kCapacity;
+  EXPECT_LT(static_cast<double>(result.last_end_ms - 2'000), 1.4 * work_ms);
+}
+
+TEST(DispatcherOverloadTest, AClientRefusedForItsDeadlineThatComesBackWhenToldIsServed) {
+  LoadWorld world(kSeed, Options());
+  world.Add({.tenant = "a", .at_once = 40});
+  world.Add({.tenant = "b", .from_ms = 2'000, .deadline_ms = kDeadlineMs, .comes_back = true, .at_once = 400});
+  world.Run();
+  const LoadResult& result = world.of("b");
+  std::printf("of %d clients, %d were refused and came back; %d of these were refused again; %d failed\n", result.sent,
+              result.came_back, result.refused_again, result.failed);
+  EXPECT_GT(result.came_back, 200);
+  EXPECT_LE(result.refused_again, result.came_back / 20);
+  EXPECT_EQ(result.failed, 0);
+}
+
+}  // namespace
+}  // namespace baton::router

@@ -1,0 +1,74 @@
+// How quickly the line of waiting jobs is worked off, measured only while jobs wait: what an idle cluster takes at once
+// says nothing about a wait.
+//
+//   event                                     | measured
+//   ------------------------------------------+-----------------------------------------------------------------------
+//   a job begins to wait where none did       | the clock starts
+//   a job that has waited is placed, for the  | its cost, and the time since the job before it or the clock's start
+//   first time                                |
+//   a job that has hardly waited is placed    | nothing
+//   a job waits no more, for whatever reason  | (the last one stops the clock)
+//
+// There are two paces, of many placements and of the last few, and the slower one counts: a cluster that has become
+// slower is known at once, and one that has become faster once it has stayed so.
+//
+// While nothing is placed, the time since the last placement counts as well: a cluster that stands still becomes slower
+// from moment to moment.
+#ifndef BATON_ROUTER_QUEUE_PACE_H_
+#define BATON_ROUTER_QUEUE_PACE_H_
+
+#include <array>
+#include <cstdint>
+
+#include "common/clock.h"
+
+namespace baton::router {
+
+// A job that is placed sooner than this has not waited for others.
+inline constexpr int64_t kShortestWaitNs = kNsPerMs;
+// The pace is unknown before so many placements. The two paces remember roughly so many.
+inline constexpr int kLeastPlacements = 8;
+inline constexpr int kPlacementsRemembered = 64;
+inline constexpr int kLastPlacements = 16;
+
+// A job that is placed for the first time, its cost in the unit of tenant_shares.h, and how long it has waited.
+struct PlacedJob {
+  int64_t cost = 0;
+  TimeNs waits_since = 0;
+  TimeNs now = 0;
+};
+
+// Used by one thread.
+class QueuePace {
+ public:
+  void OnWaiting(TimeNs now) {
+    if (waiting_++ == 0) since_ = now;
+  }
+  void OnPlaced(const PlacedJob& placed);
+  void OnWaitingEnded() { --waiting_; }
+
+  bool known() const { return placements_ >= kLeastPlacements; }
+  // How long the line takes to place jobs of this cost together, or so many jobs. 0 while the pace is unknown.
+  int64_t NsForCost(TimeNs now, int64_t cost) const { return Share(now, static_cast<double>(cost), &Sums::cost); }
+  int64_t NsForJobs(TimeNs now, int64_t jobs) const { return Share(now, static_cast<double>(jobs), &Sums::jobs); }
+
+ private:
+  // Older placements count less and less. The pace is the ratio of two sums.
+  struct Sums {
+    int remembered = 0;
+    double elapsed_ns = 0;
+    double cost = 0;
+    double jobs = 0;
+  };
+  int64_t Share(TimeNs now, double part, double Sums::*whole) const;
+
+  int64_t waiting_ = 0;
+  int64_t placements_ = 0;
+  // The last measured placement, or the clock's start.
+  TimeNs since_ = 0;
+  std::array<Sums, 2> sums_ = {Sums{.remembered = kPlacementsRemembered}, Sums{.remembered = kLastPlacements}};
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_QUEUE_PACE_H_

@@ -1,0 +1,346 @@
+"""TLS on every gRPC channel: who gets in with which certificate, and that new files are used without a restart."""
+
+import contextlib
+import os
+import pathlib
+import socket
+import subprocess
+import time
+
+import grpc
+import pytest
+
+from certificates import ALL, Authority
+from client import Client
+from cluster import BINARY, SOURCE_DIR, Cluster, RoleProcess, children_of, run_baton, wait_until
+from pages import shell_commands
+
+PROMPT = "The capital of France is"
+JOIN_TIMEOUT_S = 60
+RELOAD_TIMEOUT_S = 20
+OK, UNAVAILABLE = grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE
+DENIED, UNAUTHENTICATED = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED
+UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED
+
+GENERATE = "/baton.v1.GenerationService/Generate"
+TOKENIZE = "/baton.v1.GenerationService/Tokenize"
+DETOKENIZE = "/baton.v1.GenerationService/Detokenize"
+MODELS = "/baton.v1.GenerationService/ListModels"
+STATUS = "/baton.v1.AdminService/GetStatus"
+LEDGER = "/baton.v1.AdminService/GetLedger"
+JOIN = "/baton.internal.v1.ClusterService/Join"
+FETCH = "/baton.internal.v1.KvService/Fetch"
+READ = "/baton.internal.v1.KvReadService/Read"
+CHECK = "/grpc.health.v1.Health/Check"
+WATCH = "/grpc.health.v1.Health/Watch"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+NONE = "/nobody.knows/This"
+ON_CLIENTS = (GENERATE, TOKENIZE, DETOKENIZE, MODELS, STATUS, LEDGER, CHECK, WATCH, REFLECTION, NONE)
+ON_WORKER = (FETCH, CHECK, WATCH, REFLECTION, NONE)
+
+
+@pytest.fixture(scope="module")
+def ca(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def other_ca(ca):
+    return Authority(ca.folder, "other")
+
+
+@pytest.fixture(scope="module")
+def parts(ca):
+    """A router and a worker of each role, with a certificate each that has its role alone."""
+    client = ca.issue("client")
+    with contextlib.ExitStack() as stack:
+        router = RoleProcess("router", "--grpc-port", 0, *ca.issue("router").flags)
+        router.client_flags = client.flags
+        stack.enter_context(router)
+        workers = {}
+        for role in ("prefill-worker", "decode-worker"):
+            worker = RoleProcess(role, "--router", router.cluster_target, "--threads", 1, "--admin-port", "off",
+                                 *ca.issue(role).flags)
+            workers[role] = stack.enter_context(worker)
+        yield router, workers, client
+
+
+def credentials(issued):
+    return grpc.ssl_channel_credentials(**issued.read())
+
+
+def outcome(target, path, channel_credentials, timeout_s=10):
+    """The status of a call whose one message is empty; OK also for a service that did not mind it."""
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    with (grpc.secure_channel(target, channel_credentials, options) if channel_credentials else
+          grpc.insecure_channel(target, options)) as channel:
+        call = channel.stream_stream(path)(iter([b""]), timeout=timeout_s)
+        try:
+            next(call)
+            return OK
+        except StopIteration:
+            return OK
+        except grpc.RpcError as error:
+            return error.code()
+        finally:
+            call.cancel()
+
+
+def is_let_in(code):
+    return code not in (UNAVAILABLE, DENIED, UNAUTHENTICATED)
+
+
+def test_every_call_of_every_service_is_for_its_roles_alone(ca, other_ca, parts):
+    router, workers, _ = parts
+    roles = ("router", "prefill-worker", "decode-worker", "mixed-worker", "client", "operator")
+    shown = {role: credentials(ca.issue(role)) for role in roles}
+    shown["no role"] = credentials(ca.issue())
+    shown["other domain"] = credentials(ca.issue(*roles, domain="else.where"))
+    shown["expired"] = credentials(ca.issue(*roles, days=-1))
+    other = other_ca.issue(*roles)
+    # It trusts the cluster's authority, which does not trust its own.
+    shown["other authority"] = grpc.ssl_channel_credentials(**{**other.read(), "root_certificates": ca.cert.read_bytes()})
+    shown["no certificate"] = grpc.ssl_channel_credentials(root_certificates=ca.cert.read_bytes())
+    shown["plain text"] = None
+
+    inside = {"router", "operator", "prefill-worker", "decode-worker", "mixed-worker"}
+    cut = {"expired", "other authority", "plain text"}
+    known = set(shown) - cut
+    expected = {}
+    for path in ON_CLIENTS:
+        # Certificates are optional there; whoever shows one that does not count is cut off all the same.
+        expected["clients", path] = known
+    for path in (JOIN, STATUS, NONE):
+        expected["cluster", path] = inside - {"router", "operator"} if path == JOIN else inside
+    for path in ON_WORKER:
+        expected["worker", path] = ({"decode-worker", "mixed-worker"} if path == FETCH else
+                                    known - {"no certificate"} if path in (CHECK, WATCH) else inside)
+    expected["kv", READ] = {"decode-worker", "mixed-worker"}
+    owner = workers["prefill-worker"]
+    # Beside its gRPC port a worker has the one at which its KV is read.
+    (kv_port,) = {port for _, port in listening_ports([owner.pid])} - {int(owner.target.rpartition(":")[2])}
+    targets = {"clients": router.target, "cluster": router.cluster_target, "worker": owner.target,
+               "kv": f"127.0.0.1:{kv_port}"}
+    wrong = []
+    for (port, path), allowed in expected.items():
+        for name, channel_credentials in shown.items():
+            code = outcome(targets[port], path, channel_credentials)
+            refusal = UNAVAILABLE if name in cut or (name == "no certificate" and port != "clients") else DENIED
+            if is_let_in(code) != (name in allowed) or (name not in allowed and code != refusal):
+                wrong.append((port, path, name, code))
+    assert not wrong, wrong
+
+
+def listening_ports(pids):
+    """(pid, port) of every TCP port of IPv4 on which one of the processes listens."""
+    inodes = {}
+    for pid in pids:
+        for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                inodes[os.readlink(entry)] = pid
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            pid = inodes.get(f"socket:[{fields[9]}]")
+            if fields[3] == "0A" and pid is not None:
+                found.add((pid, int(fields[1].rpartition(":")[2], 16)))
+    return found
+
+
+# The router has two listeners and each worker one, and over gRPC another one for its KV.
+@pytest.mark.parametrize("transport, listening", [("auto", 4), ("grpc", 6)])
+def test_no_listener_of_a_cluster_speaks_grpc_in_plain_text(ca, transport, listening):
+    issued = ca.issue(*ALL)
+    with Cluster("--threads", 1, *issued.flags, "--admin-port", "off", "--transport", transport) as cluster:
+        pids = [cluster.pid, *children_of(cluster.pid)]
+        listeners = listening_ports(pids)
+        assert len(pids) == 4 and len(listeners) == listening, listeners
+        for _, port in listeners:
+            target = f"127.0.0.1:{port}"
+            for path in (CHECK, GENERATE, JOIN, FETCH, READ):
+                assert outcome(target, path, None) == UNAVAILABLE, (target, path)
+            # Not even the preface of HTTP/2 is answered in the clear.
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as raw:
+                raw.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+                with contextlib.suppress(ConnectionResetError):
+                    answer = raw.recv(100)
+                    # A TLS alert, or nothing.
+                    assert not answer or answer[0] == 21, answer
+        client = ca.issue("client")
+        result = run_baton("generate", "--target", cluster.target, "--tls-ca", client.ca, "--prompt", PROMPT,
+                           "--max-tokens", 8)
+        assert result.returncode == 0 and "Paris" in result.stdout, result.stderr
+        plain = run_baton("generate", "--target", cluster.target, "--prompt", PROMPT)
+        assert plain.returncode == 1
+
+
+def test_tokens_over_tls_are_those_of_plain_text_and_go_from_prefill_to_decode(ca, parts):
+    router, workers, client = parts
+    wait_until(lambda: len(router.workers()) == 2, JOIN_TIMEOUT_S, "both workers")
+    with Client(router.target, credentials(client)) as connected:
+        generation = connected.generate(PROMPT, {"max_tokens": 16})
+    with Cluster("--threads", 1) as plain, Client(plain.target) as connected:
+        assert generation.token_ids == connected.generate(PROMPT, {"max_tokens": 16}).token_ids
+    for process in (router, *workers.values()):
+        assert "plain text" not in process.log()
+
+
+def test_a_worker_does_not_join_under_a_role_that_its_certificate_does_not_carry(ca, parts, tmp_path):
+    router = parts[0]
+    wrong = run_baton("mixed-worker", "--router", router.cluster_target, "--threads", 1, *ca.issue("decode-worker").flags,
+                      timeout_s=60)
+    assert wrong.returncode == 1 and wrong.stderr.count("\n") == 1, wrong.stderr
+    assert "the certificate needs a URI spiffe://TRUST-DOMAIN/baton/ROLE for mixed-worker" in wrong.stderr
+
+
+def hello(role):
+    """WorkerMessage.hello of worker.proto: version of the protocol, incarnation, role, model."""
+    model = b"smollm2-135m-instruct"
+    body = b"\x08\x03" + b"\x1a\x10" + bytes(range(16)) + bytes([0x28, role]) + bytes([0x3a, len(model)]) + model
+    return bytes([0x12, len(body)]) + body
+
+
+def test_a_hello_states_no_role_but_that_of_its_certificate(ca, parts):
+    """What a worker that was taken over would say, to be given what others get."""
+    router = parts[0]
+    roles = {"prefill-worker": 1, "decode-worker": 2, "mixed-worker": 3}
+    for own in roles:
+        shown = credentials(ca.issue(own))
+        for stated, number in roles.items():
+            with grpc.secure_channel(router.cluster_target, shown, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+                call = channel.stream_stream(JOIN)(iter([hello(number)]), timeout=10)
+                with contextlib.suppress(grpc.RpcError):
+                    for _ in call:
+                        pass
+                assert (call.code() == DENIED) == (own != stated), (own, stated, call.details())
+    assert {worker["role"] for worker in router.workers()} <= {"prefill", "decode"}
+
+
+def test_a_worker_joins_no_router_without_the_role(ca):
+    """Another process of the cluster, such as a stolen worker, cannot pose as the router."""
+    impostor = ca.issue("router", domain="else.where")
+    with RoleProcess("router", "--grpc-port", 0, *impostor.flags) as router:
+        with RoleProcess("mixed-worker", "--router", router.cluster_target, "--threads", 1,
+                         *ca.issue("mixed-worker").flags, awaits_ready=False) as worker:
+            wait_until(lambda: "cannot reach the router" in worker.log(), JOIN_TIMEOUT_S, "a complaint")
+            assert not worker.said_ready()
+
+
+def test_certificates_are_renewed_without_a_restart(ca, tmp_path):
+    """All processes go over to another authority, while requests are served."""
+    issued = ca.issue(*ALL)
+    first, second = ca.cert.read_bytes(), Authority(tmp_path, "second")
+    renewed = second.issue(*ALL)
+    with Cluster("--threads", 1, "--admin-port", "off", *issued.flags) as cluster:
+        trusts_first = grpc.ssl_channel_credentials(root_certificates=first)
+        trusts_second = grpc.ssl_channel_credentials(root_certificates=second.cert.read_bytes())
+        assert is_let_in(outcome(cluster.target, CHECK, trusts_first))
+        # A file that is not whole changes nothing.
+        whole = issued.cert.read_bytes()
+        issued.cert.write_bytes(whole[:len(whole) // 2])
+        wait_until(lambda: cluster.log().count("the former certificate stays in use") >= 4, RELOAD_TIMEOUT_S,
+                   "an error of each process")
+        assert is_let_in(outcome(cluster.target, CHECK, trusts_first))
+        # `ca.cert` is the file of --tls-ca, which other tests read.
+        try:
+            issued.replace_by(renewed)
+            wait_until(lambda: is_let_in(outcome(cluster.target, CHECK, trusts_second)), RELOAD_TIMEOUT_S,
+                       "the new certificate")
+            assert outcome(cluster.target, CHECK, trusts_first) == UNAVAILABLE
+            wait_until(lambda: cluster.log().count("new connections use the new certificate") >= 4, RELOAD_TIMEOUT_S,
+                       "a line of each process")
+            before = children_of(cluster.pid)
+            victim = min(set(before) - {max(before)})
+            result = run_baton("generate", "--target", cluster.target, "--tls-ca", issued.ca, "--prompt", PROMPT,
+                               "--max-tokens", 8)
+            assert result.returncode == 0 and "Paris" in result.stdout, result.stderr
+            # The supervisor has seen the router and both workers all the time.
+            assert victim in children_of(cluster.pid)
+            assert "killed" not in cluster.log() and "ended with" not in cluster.log()
+        finally:
+            ca.cert.write_bytes(first)
+
+
+@pytest.mark.parametrize("command", ["serve", "router", "mixed-worker"])
+def test_wrong_files_are_an_error_of_one_line(ca, other_ca, tmp_path, command):
+    issued, other, expired = ca.issue(*ALL), other_ca.issue(*ALL), ca.issue(*ALL, days=-1)
+    open_key = tmp_path / "open.key"
+    open_key.write_bytes(issued.key.read_bytes())
+    open_key.chmod(0o644)
+    none = tmp_path / "none.pem"
+
+    def flags(cert=issued.cert, key=issued.key, authority=issued.ca):
+        return ("--tls-cert", cert, "--tls-key", key, "--tls-ca", authority)
+
+    for given, expected in [
+            (flags(cert=none), f"--tls-cert {none}: No such file or directory"),
+            (flags(key=none), f"--tls-key {none}: No such file or directory"),
+            (flags(authority=none), f"--tls-ca {none}: No such file or directory"),
+            (flags(key=other.key), f"--tls-key {other.key}: this is not the key of the certificate in --tls-cert"),
+            (flags(key=open_key), f"--tls-key {open_key}: everybody on this host may use it (mode 0644); run chmod o-rwx"),
+            (flags(cert=issued.key), f"--tls-cert {issued.key}: expected certificates in PEM"),
+            (flags(cert=expired.cert, key=expired.key), f"--tls-cert {expired.cert}: the certificate has expired on"),
+            (flags(cert=other.cert, key=other.key), "has issued the certificate"),
+            (flags()[:2], "--tls-key is missing: --tls-cert, --tls-key and --tls-ca belong together")]:
+        began = time.monotonic()
+        result = run_baton(command, "--grpc-port", 0, *given, timeout_s=60)
+        assert result.returncode == 1 and result.stderr.count("\n") == 1, result.stderr
+        assert expected in result.stderr and time.monotonic() - began < 30
+
+
+def test_kv_in_plain_text_needs_a_flag_of_its_own(ca):
+    issued = ca.issue(*ALL)
+    refused = run_baton("prefill-worker", "--router", "127.0.0.1:9", "--threads", 1, "--transport", "tcp", *issued.flags)
+    assert refused.returncode == 1
+    assert "allow it with --insecure-kv-transport" in refused.stderr.splitlines()[-1]
+    with Cluster("--threads", 1, "--transport", "tcp", "--insecure-kv-transport", "--admin-port", "off",
+                 *issued.flags) as cluster:
+        result = run_baton("generate", "--target", cluster.target, "--tls-ca", issued.ca, "--prompt", PROMPT,
+                           "--max-tokens", 8)
+        assert result.returncode == 0 and "Paris" in result.stdout, result.stderr
+
+
+def test_clients_show_a_certificate_where_the_router_asks_for_one(ca):
+    client, worker, bare = ca.issue("client"), ca.issue("decode-worker"), ("--tls-ca", ca.cert)
+    with RoleProcess("router", "--grpc-port", 0, "--tls-client-auth", "require", *ca.issue("router").flags) as router:
+        for command in ("status", "health"):
+            args = (command, "--target", router.target, *(("--service", "baton.v1.AdminService") if command == "health"
+                                                          else ()))
+            assert run_baton(*args, *client.flags).returncode == 0
+            assert run_baton(*args, *bare).returncode == 1
+        denied = run_baton("status", "--target", router.target, *worker.flags)
+        assert denied.returncode == 1 and "PERMISSION_DENIED" in denied.stderr
+        named = run_baton("status", "--target", f"localhost:{router.target.rpartition(':')[2]}", *client.flags,
+                          "--tls-server-name", "no.such.name")
+        assert named.returncode == 1
+
+
+
+def test_the_commands_of_the_page_run_in_their_order(tmp_path):
+    with contextlib.ExitStack() as running:
+        cluster = None
+        for text in shell_commands("docs/security.md", SOURCE_DIR):
+            if text.startswith("baton serve"):
+                running.close()
+                cluster = Cluster()
+                cluster.command = ["bash", "-c", f"cd {tmp_path} && exec {BINARY}{text.removeprefix('baton')} --threads 1 "
+                                   "--grpc-port 0 --admin-port off"]
+                running.enter_context(cluster)
+                continue
+            if text.startswith(("baton generate", "baton status")):
+                text += f" --target {cluster.target}"
+            result = subprocess.run(["bash", "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+                                    env={**os.environ, "PATH": f"{pathlib.Path(BINARY).parent}:{os.environ['PATH']}"},
+                                    check=False)
+            assert result.returncode == 0, f"{text}\n{result.stderr}"
+    assert cluster is not None
+
+
+def test_what_needs_tls_says_so():
+    for flags, expected in [(("--api-keys", "/dev/null"), "--api-keys needs TLS"),
+                            (("--tls-client-auth", "require"), "--tls-client-auth require needs TLS")]:
+        result = run_baton("router", "--grpc-port", 0, *flags, timeout_s=60)
+        assert result.returncode == 1 and expected in result.stderr and result.stderr.count("\n") == 1
+    result = run_baton("status", "--target", "127.0.0.1:9", env={"BATON_API_KEY": "secret-key"})
+    assert result.returncode == 1 and "give --tls-ca FILE as well" in result.stderr and "secret-key" not in result.stderr
