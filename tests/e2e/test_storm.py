@@ -29,6 +29,9 @@ STREAM_TIMEOUT_S = 150
 # The last block is free this long after the last stream's end. That is far beyond what a busy machine takes, and far below
 # the lease of 15 s after which forgotten blocks come back by themselves.
 FREE_WITHIN_S = 5.0
+# How a stream ends whose deadline is too short. The router refuses or drops a request that can no longer be in time, and
+# on a fast machine its refusal is there before the deadline.
+TOO_LATE = {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
 
 
 @dataclasses.dataclass
@@ -101,8 +104,7 @@ def problem_of(request, generation):
         return None if complete else f"ended well after {len(generation.token_ids)} of {len(request.expected)} tokens"
     allowed = set()
     if request.timeout_s != STREAM_TIMEOUT_S:
-        # The router refuses or drops a request that can no longer be in time.
-        allowed = {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
+        allowed = TOO_LATE
     elif request.is_disturbed:
         allowed = {grpc.StatusCode.CANCELLED}
     if generation.error.code() in allowed:
@@ -157,11 +159,12 @@ def test_storm_of_streams_cancels_and_deadlines(storm_cluster, prose_ids):
     assert not problems, f"BATON_TEST_SEED={SEED}: {problems}"
     assert not holders, f"BATON_TEST_SEED={SEED}: still held after {FREE_WITHIN_S} s: {holders}"
     ends = [g.error.code() if g.error else "finished" for g in generations]
+    too_late = sum(end in TOO_LATE for end in ends)
     print(f"{ends.count('finished')} finished, {ends.count(grpc.StatusCode.CANCELLED)} cancelled, "
-          f"{ends.count(grpc.StatusCode.DEADLINE_EXCEEDED)} past their deadline in {ended - began:.1f} s")
+          f"{too_late} too late in {ended - began:.1f} s")
     # The storm did disturb: some streams were cancelled, some ran out of time, and no other stream failed.
     assert ends.count(grpc.StatusCode.CANCELLED) >= CANCELLED // 3
-    assert ends.count(grpc.StatusCode.DEADLINE_EXCEEDED) >= 2
+    assert too_late >= 2
     assert ends.count("finished") >= STREAMS - CANCELLED - PAST_DEADLINE
 
 
