@@ -11,6 +11,7 @@
 #include "cli/bench_serve_command.h"
 #include "cli/chat_command.h"
 #include "cli/config_file.h"
+#include "cli/drain_command.h"
 #include "cli/fetch_model_command.h"
 #include "cli/generate_command.h"
 #include "cli/health_command.h"
@@ -77,6 +78,7 @@ int Main(int argc, char** argv) {
   AddChatCommand(app, exit_code);
   AddStatusCommand(app, exit_code);
   AddLedgerCommand(app, exit_code);
+  AddDrainCommand(app, exit_code);
   AddHealthCommand(app, exit_code);
   AddApiKeyCommand(app, exit_code);
   AddTokenizeCommands(app, exit_code);

@@ -32,11 +32,20 @@ sigset_t EndSignals() {
   return signals;
 }
 
-// The first SIGINT or SIGTERM.
+// What tells the process to end.
 struct EndSignal {
   absl::Mutex mutex;
   bool awaited ABSL_GUARDED_BY(mutex) = false;
+  // SIGINT or SIGTERM has come.
+  bool signalled ABSL_GUARDED_BY(mutex) = false;
+  // That, or BeginEnd.
   bool came ABSL_GUARDED_BY(mutex) = false;
+
+  void Come() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    if (came) return;
+    came = true;
+    NotifyServiceManager("STOPPING=1\nSTATUS=drains");
+  }
 };
 
 // Never destroyed, because the thread of the signals uses it to the end.
@@ -52,13 +61,13 @@ void TakeSignals() {
     int signal_number = 0;
     if (sigwait(&signals, &signal_number) != 0) continue;
     absl::MutexLock lock(&end.mutex);
-    if (end.came) {
+    if (end.signalled) {
       spdlog::warn("a second signal came: ending at once, which cuts what is running");
       _exit(kExitFailed);
     }
     if (!end.awaited) _exit(kExitDone);
-    end.came = true;
-    NotifyServiceManager("STOPPING=1\nSTATUS=drains");
+    end.signalled = true;
+    end.Come();
   }
 }
 
@@ -83,6 +92,12 @@ void HandleSignals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   std::thread(&TakeSignals).detach();
+}
+
+void BeginEnd() {
+  EndSignal& end = TheEndSignal();
+  absl::MutexLock lock(&end.mutex);
+  end.Come();
 }
 
 void WaitForSignal() {

@@ -22,9 +22,12 @@ void BoundNameLookups();
 // once with kExitDone. A second signal ends the process at once with kExitFailed. Call it before any other thread
 // starts.
 void HandleSignals();
-// Returns when SIGINT or SIGTERM has come.
+// The process is to end as if the first signal had come, so that the two functions below return. A signal that does
+// come later is still the first one: it changes nothing, and only the next ends the process at once. Any thread.
+void BeginEnd();
+// Returns when SIGINT or SIGTERM has come, or after BeginEnd.
 void WaitForSignal();
-// False when neither has come within the time.
+// False when nothing of that has happened within the time.
 bool SignalCame(int64_t timeout_ms);
 
 // Where a process can be reached, as its ready line says it: host:port.

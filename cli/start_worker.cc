@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/model_loading.h"
+#include "cli/process.h"
 #include "cli/transport_report.h"
 #include "common/log.h"
 #include "common/process_memory.h"
@@ -129,7 +130,9 @@ absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(pb::WorkerRol
                                                                   .prefix_cache = !flags.engine.no_prefix_cache},
                                                        .advertise = flags.advertise,
                                                        .admin = admin.address(),
-                                                       .credentials = credentials},
+                                                       .credentials = credentials,
+                                                       .drain_timeout_ms = flags.listen.drain_timeout_ms,
+                                                       .on_drain_ordered = &BeginEnd},
                                                       std::move(loaded.parts), MakePhases(role)));
   spdlog::info("started in {:.2f} s: {:.1f} MiB resident besides mapped files, of weights {:.1f}; a KV pool of {:.1f}",
                static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond, Mib(ResidentBytesBesidesFiles()),

@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/process.h"
 #include "common/clock.h"
+#include "common/drain.h"
 #include "common/log.h"
 #include "common/random.h"
 #include "common/status.h"
@@ -117,8 +118,9 @@ absl::Status Supervisor::OnEnd(Slot& slot, int exit_code) {
     return absl::UnavailableError(absl::StrCat(Name(slot), " ended with ", exit_code, " before it was ready"));
   }
   const int64_t backoff_ms = slot.policy.backoff_ms();
-  spdlog::warn("{} ended with {}: restart {}", Name(slot), exit_code,
-               backoff_ms == 0 ? "at once" : absl::StrCat("in ", backoff_ms, " ms"));
+  // A worker that was told to drain has done what it was told.
+  spdlog::log(exit_code == kExitDone ? spdlog::level::info : spdlog::level::warn, "{} ended with {}: restart {}",
+              Name(slot), exit_code, backoff_ms == 0 ? "at once" : absl::StrCat("in ", backoff_ms, " ms"));
   return absl::OkStatus();
 }
 

@@ -15,10 +15,6 @@
 
 namespace baton::cli {
 
-// What a child has beyond its drain time-out before it is killed: it still has to cut what runs, and to end the step of
-// its engine.
-inline constexpr int64_t kDrainMarginMs = 5'000;
-
 struct WorkerCommand {
   // "prefill-worker", "decode-worker" or "mixed-worker".
   std::string role;

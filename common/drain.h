@@ -17,6 +17,9 @@ namespace baton {
 inline constexpr int kDrainTimeoutMs = 25'000;
 // A day.
 inline constexpr int kMaxDrainTimeoutMs = 86'400'000;
+// What a process that drains has beyond its time-out before others give it up: it still has to cut what runs, and to
+// end the step of its engine.
+inline constexpr int64_t kDrainMarginMs = 5'000;
 // How many of the requests that were cut a log line names.
 inline constexpr size_t kMaxNamedRequests = 16;
 

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include "common/rpc/wire.h"
 #include "common/version.h"
+#include "router/drain_wire.h"
 #include "router/ledger_wire.h"
 #include "router/partners.h"
 
@@ -45,21 +47,39 @@ void FillRefused(const RefusedWorker& refused, TimeNs now, v1::RefusedWorker* pr
 
 }  // namespace
 
-grpc::ServerUnaryReactor* AdminService::GetLedger(grpc::CallbackServerContext* context, const v1::GetLedgerRequest*,
-                                                  v1::GetLedgerResponse* response) {
+grpc::ServerUnaryReactor* AdminService::Answer(grpc::CallbackServerContext* context,
+                                               std::function<absl::Status(Dispatcher&)> task) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const bool posted = loop_.Post([this, reactor, response](const Dispatcher& dispatcher) {
-    FillLedger(dispatcher, clock_.Now(), kMaxListedHolders, response);
-    reactor->Finish(grpc::Status::OK);
-  });
+  const bool posted = loop_.Post(
+      [reactor, task = std::move(task)](Dispatcher& dispatcher) { reactor->Finish(rpc::ToGrpc(task(dispatcher))); });
   if (!posted) reactor->Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "the router is overloaded"});
   return reactor;
 }
 
+grpc::ServerUnaryReactor* AdminService::GetLedger(grpc::CallbackServerContext* context, const v1::GetLedgerRequest*,
+                                                  v1::GetLedgerResponse* response) {
+  return Answer(context, [this, response](Dispatcher& dispatcher) {
+    FillLedger(dispatcher, clock_.Now(), kMaxListedHolders, response);
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* AdminService::DrainWorker(grpc::CallbackServerContext* context,
+                                                    const v1::DrainWorkerRequest* request,
+                                                    v1::DrainWorkerResponse* response) {
+  return Answer(context,
+                [request, response](Dispatcher& dispatcher) { return OrderDrain(dispatcher, *request, response); });
+}
+
+grpc::ServerUnaryReactor* AdminService::GetDrain(grpc::CallbackServerContext* context,
+                                                 const v1::GetDrainRequest* request, v1::GetDrainResponse* response) {
+  return Answer(context,
+                [request, response](Dispatcher& dispatcher) { return TellDrain(dispatcher, *request, response); });
+}
+
 grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest*,
                                                   v1::GetStatusResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const bool posted = loop_.Post([this, reactor, response](Dispatcher& dispatcher) {
+  return Answer(context, [this, response](Dispatcher& dispatcher) {
     const WorkerRegistry& registry = dispatcher.registry();
     const TimeNs now = clock_.Now();
     response->set_version(kVersion);
@@ -75,10 +95,8 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     }
     response->set_queued_jobs(dispatcher.queued_jobs());
     response->set_running_jobs(dispatcher.running_jobs());
-    reactor->Finish(grpc::Status::OK);
+    return absl::OkStatus();
   });
-  if (!posted) reactor->Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "the router is overloaded"});
-  return reactor;
 }
 
 }  // namespace baton::router

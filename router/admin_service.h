@@ -1,11 +1,14 @@
-// baton.v1.AdminService, which lists the workers, says who serves with whom, and who holds the KV blocks.
+// baton.v1.AdminService, which lists the workers, says who serves with whom, and who holds the KV blocks, and orders
+// workers to drain.
 #ifndef BATON_ROUTER_ADMIN_SERVICE_H_
 #define BATON_ROUTER_ADMIN_SERVICE_H_
 
+#include <functional>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "baton/v1/admin.grpc.pb.h"
 #include "common/clock.h"
@@ -37,8 +40,14 @@ class AdminService final : public v1::AdminService::CallbackService {
                                       v1::GetStatusResponse* response) override;
   grpc::ServerUnaryReactor* GetLedger(grpc::CallbackServerContext* context, const v1::GetLedgerRequest* request,
                                       v1::GetLedgerResponse* response) override;
+  grpc::ServerUnaryReactor* DrainWorker(grpc::CallbackServerContext* context, const v1::DrainWorkerRequest* request,
+                                        v1::DrainWorkerResponse* response) override;
+  grpc::ServerUnaryReactor* GetDrain(grpc::CallbackServerContext* context, const v1::GetDrainRequest* request,
+                                     v1::GetDrainResponse* response) override;
 
  private:
+  // Ends the call with what the task returns, which runs on the loop.
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, std::function<absl::Status(Dispatcher&)> task);
   std::string address() const ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return address_;

@@ -62,6 +62,7 @@ struct World {
       if (const auto* c = std::get_if<router::CancelAttempt>(&action)) members.Cancel(*c);
       if (const auto* m = std::get_if<router::HandOverAttempt>(&action)) members.Move(*m);
       if (const auto* e = std::get_if<router::EndMembership>(&action)) members.End(*e);
+      if (const auto* d = std::get_if<router::DrainWorker>(&action)) members.Drain(*d);
     }
   }
 

@@ -1,10 +1,12 @@
 #include "router/cluster_members.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/drain.h"
 #include "common/duration_text.h"
 #include "common/limits.h"
 #include "common/log.h"
@@ -96,6 +98,8 @@ absl::StatusOr<WorkerInfo> ReadHello(const pb::Hello& hello, const ClusterMember
   info.headroom_blocks = hello.headroom_blocks();
   info.resumes_jobs = (hello.features() & rpc::kFeatureResume) != 0;
   info.hands_over = (hello.features() & rpc::kFeatureHandOver) != 0;
+  info.takes_drain_orders = (hello.features() & rpc::kFeatureDrainOrder) != 0;
+  info.drain_timeout_ms = std::clamp(hello.drain_timeout_ms(), 0, kMaxDrainTimeoutMs);
   info.groups = {.full = hello.full_groups(), .sliding = hello.sliding_groups(), .window = hello.window()};
   return info;
 }
@@ -388,6 +392,13 @@ void ClusterMembers::End(const EndMembership& end) {
   it->second.stream->End(end.why);
   Forget(end.worker);
   TellServing();
+}
+
+void ClusterMembers::Drain(const DrainWorker& drain) {
+  const auto it = members_.find(drain.worker);
+  if (it == members_.end()) return;
+  spdlog::info("{} is told to drain, as an operator has ordered", it->second.name);
+  it->second.stream->Send(kFieldBytes, [](pb::RouterMessage& message) { message.set_drain(true); });
 }
 
 void ClusterMembers::EndAll(const absl::Status& why) {

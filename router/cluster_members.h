@@ -10,6 +10,7 @@
 //   member     | a report of its blocks            | member     | Dispatcher::OnWorkerBlocks; logged when it has news
 //   member     | the second message of a worker    | member     | drain_accepted: all that was placed before the first
 //              | that drains                       |            | one has been sent
+//   member     | DrainWorker                       | member     | drain, logged
 //   member     | a malformed message, or another   | ended      | End(INVALID_ARGUMENT), Dispatcher::OnWorkerLost
 //              | membership's id                   |            |
 //   member     | its process dies of a fault       | ended      | End(UNAVAILABLE), logged, Dispatcher::OnWorkerFault
@@ -64,6 +65,7 @@ class ClusterMembers final : public WorkerCalls {
   void Cancel(const CancelAttempt& cancel) override;
   void Move(const HandOverAttempt& move) override;
   void End(const EndMembership& end) override;
+  void Drain(const DrainWorker& drain) override;
 
   // The router ends: so do all streams.
   void EndAll(const absl::Status& why);

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/drain.h"
 #include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
 #include "common/testing/manual_clock.h"
@@ -128,6 +129,7 @@ class ClusterMembersTest : public ::testing::Test {
       if (const auto* cancel = std::get_if<CancelAttempt>(&action)) members_.Cancel(*cancel);
       if (const auto* move = std::get_if<HandOverAttempt>(&action)) members_.Move(*move);
       if (const auto* end = std::get_if<EndMembership>(&action)) members_.End(*end);
+      if (const auto* drain = std::get_if<DrainWorker>(&action)) members_.Drain(*drain);
       if (const auto* emit = std::get_if<EmitToken>(&action)) emitted_.push_back(emit->token.token);
       if (const auto* end_job = std::get_if<EndJob>(&action)) results_.push_back(end_job->result.status);
     }
@@ -269,6 +271,43 @@ TEST_F(ClusterMembersTest, ARunningCallIsHandedOverByItsNumberAndGoesOnAtTheNext
   EXPECT_EQ(start.decode().prefill_target(), "host:1");
   EXPECT_EQ(start.decode().prefill_incarnation(), rpc::ToBytes({.high = 3, .low = 1}));
   EXPECT_THAT(emitted_, ElementsAre(70, 71));
+}
+
+TEST_F(ClusterMembersTest, AnOrderToDrainGoesToTheWorkersThatStateThatTheyTakeIt) {
+  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
+  hello.set_features(rpc::kProtocolFeatures);
+  hello.set_drain_timeout_ms(7'000);
+  const FakeWorker ordered = Join(hello);
+  const FakeWorker former = Join(2, pb::WORKER_ROLE_MIXED);
+  LoggedLines log;
+  const WorkerId id = dispatcher_.OrderDrain("host:1").value();
+  EXPECT_EQ(dispatcher_.registry().Find(id)->info.drain_timeout_ms, 7'000);
+  EXPECT_TRUE(absl::IsFailedPrecondition(dispatcher_.OrderDrain("host:2").status()));
+  Apply();
+  EXPECT_TRUE(ordered.stream->said.drain());
+  EXPECT_FALSE(former.stream->said.drain());
+  EXPECT_EQ(log.Take(), "info: mixed worker host:1 (pid 0) is told to drain, as an operator has ordered\n");
+  // The rest is as without an order.
+  EXPECT_FALSE(ordered.stream->said.drain_accepted());
+  pb::WorkerMessage draining = ordered.Message();
+  draining.mutable_load()->set_draining(true);
+  Say(ordered, draining);
+  Say(ordered, ordered.Message());
+  EXPECT_TRUE(ordered.stream->said.drain_accepted());
+  Close(ordered);
+  EXPECT_EQ(dispatcher_.drain_orders().Find({.high = 3, .low = 1})->state, DrainState::kLeft);
+}
+
+TEST_F(ClusterMembersTest, AnUntrueTimeToDrainIsBounded) {
+  int64_t n = 0;
+  for (const auto& [stated, taken] :
+       {std::pair{-1, 0}, {kMaxDrainTimeoutMs, kMaxDrainTimeoutMs}, {kMaxDrainTimeoutMs + 1, kMaxDrainTimeoutMs}}) {
+    pb::Hello hello = MakeHello(static_cast<uint64_t>(++n), pb::WORKER_ROLE_MIXED);
+    hello.set_drain_timeout_ms(stated);
+    Join(hello);
+    EXPECT_EQ(dispatcher_.registry().FindProcess({.high = 3, .low = static_cast<uint64_t>(n)})->info.drain_timeout_ms,
+              taken);
+  }
 }
 
 TEST_F(ClusterMembersTest, JoinDrainLeaveAndLossAreOneLineEachWithAgeAndOpenCalls) {

@@ -58,6 +58,10 @@ struct EndMembership {
   WorkerId worker;
   absl::Status why;
 };
+// The worker is to drain, as an operator has ordered. It says so with its next load.
+struct DrainWorker {
+  WorkerId worker;
+};
 struct EmitToken {
   ChoiceKey key;
   OutputToken token;
@@ -67,8 +71,8 @@ struct EndJob {
   ChoiceKey key;
   JobResult result;
 };
-using DispatchAction =
-    std::variant<StartPrefill, StartDecode, CancelAttempt, HandOverAttempt, EndMembership, EmitToken, EndJob>;
+using DispatchAction = std::variant<StartPrefill, StartDecode, CancelAttempt, HandOverAttempt, EndMembership,
+                                    DrainWorker, EmitToken, EndJob>;
 
 }  // namespace baton::router
 

@@ -286,6 +286,8 @@ void Dispatcher::Impl::Lose(WorkerId id, const absl::Status& why, LossReason rea
       .what = absl::UnavailableError(absl::StrCat("worker ", worker->info.target, " was lost: ", why.message())),
       .fault = fault};
   if (!drained) queue_.OnWorkerLost(worker->info);
+  const bool is_done = loss.left && AssignmentOf(ledger_.assigned(), id).jobs == 0;
+  drain_orders_.OnGone(worker->info.incarnation, is_done, std::string(why.message()));
   memberships_.CountLoss(worker->info.role, loss.left ? LossReason::kDrained : reason);
   registry_.Leave(id);
   blocks_.Forget(id);
@@ -456,12 +458,14 @@ LedgerNews Dispatcher::OnWorkerBlocks(const WorkerId& id, const BlockReport& rep
 }
 void Dispatcher::OnWorkerLost(const WorkerId& id, const absl::Status& why) { impl_->OnWorkerLost(id, why); }
 void Dispatcher::OnWorkerFault(const WorkerId& id, const WorkerFault& fault) { impl_->OnWorkerFault(id, fault); }
+absl::StatusOr<WorkerId> Dispatcher::OrderDrain(std::string_view name) { return impl_->OrderDrain(name); }
 void Dispatcher::OnTimer() { impl_->OnTimer(); }
 TimeNs Dispatcher::NextTimer() const { return impl_->NextTimer(); }
 std::vector<DispatchAction> Dispatcher::TakeActions() { return impl_->TakeActions(); }
 const WorkerRegistry& Dispatcher::registry() const { return impl_->registry(); }
 const MembershipCounts& Dispatcher::memberships() const { return impl_->memberships(); }
 const BlockLedger& Dispatcher::block_ledger() const { return impl_->block_ledger(); }
+const DrainOrders& Dispatcher::drain_orders() const { return impl_->drain_orders(); }
 int32_t Dispatcher::queued_jobs() const { return impl_->queued_jobs(); }
 int32_t Dispatcher::running_jobs() const { return impl_->running_jobs(); }
 int32_t Dispatcher::open_calls() const { return impl_->open_calls(); }

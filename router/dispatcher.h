@@ -61,6 +61,7 @@
 //   a worker is | event                          | next        | actions
 //   ------------+--------------------------------+-------------+-------------------------------------------------------
 //   -           | OnWorkerJoin                   | member      | (a member that it resumes is given up before)
+//   member      | OrderDrain                     | member      | DrainWorker; its load will say that it drains
 //   member      | its load says that it drains   | member      | (nothing is placed there any more)
 //   member      | OnWorkerLost: its stream broke | lost        | the rows above for all its jobs, at once
 //   member      | not heard for                  | lost        | likewise, and EndMembership
@@ -97,9 +98,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/block_report.h"
 #include "common/clock.h"
 #include "common/ids.h"
@@ -109,6 +112,7 @@
 #include "router/block_ledger.h"
 #include "router/cluster_health.h"
 #include "router/dispatch_actions.h"
+#include "router/drain_orders.h"
 #include "router/job.h"
 #include "router/membership_counts.h"
 #include "router/placement.h"
@@ -185,6 +189,9 @@ class Dispatcher {
   void OnWorkerLost(const WorkerId& id, const absl::Status& why);
   // The worker's process dies, and has said of what.
   void OnWorkerFault(const WorkerId& id, const WorkerFault& fault);
+  // An operator wants the worker of this name (worker_names.h) to drain. Fails as FindNamedWorker does, and with
+  // FAILED_PRECONDITION when it drains already or is of a version that takes no such order.
+  absl::StatusOr<WorkerId> OrderDrain(std::string_view name);
   void OnTimer();
 
   TimeNs NextTimer() const;
@@ -193,6 +200,7 @@ class Dispatcher {
   const WorkerRegistry& registry() const;
   const MembershipCounts& memberships() const;
   const BlockLedger& block_ledger() const;
+  const DrainOrders& drain_orders() const;
   int32_t queued_jobs() const;
   int32_t running_jobs() const;
   // Calls to workers that have not ended; their jobs may have.

@@ -36,6 +36,7 @@ class Dispatcher::Impl {
   LedgerNews OnWorkerBlocks(const WorkerId& id, const BlockReport& report);
   void OnWorkerLost(const WorkerId& id, const absl::Status& why);
   void OnWorkerFault(const WorkerId& id, const WorkerFault& fault);
+  absl::StatusOr<WorkerId> OrderDrain(std::string_view name);
   void OnTimer();
   TimeNs NextTimer() const;
   std::vector<DispatchAction> TakeActions() { return std::exchange(actions_, {}); }
@@ -43,6 +44,7 @@ class Dispatcher::Impl {
   const WorkerRegistry& registry() const { return registry_; }
   const MembershipCounts& memberships() const { return memberships_; }
   const BlockLedger& block_ledger() const { return blocks_; }
+  const DrainOrders& drain_orders() const { return drain_orders_; }
   int32_t queued_jobs() const { return static_cast<int32_t>(queue_.size()); }
   int32_t running_jobs() const { return static_cast<int32_t>(jobs_.size() - queue_.size()); }
   int32_t open_calls() const { return static_cast<int32_t>(ledger_.size()); }
@@ -136,6 +138,7 @@ class Dispatcher::Impl {
   RandomSource& random_;
   WorkerRegistry registry_;
   MembershipCounts memberships_;
+  DrainOrders drain_orders_;
   CallLedger ledger_;
   BlockLedger blocks_;
   ClusterHealth health_;

@@ -1,12 +1,28 @@
-// Running jobs move from a decode worker that drains to another one.
+// Workers are ordered to drain, and running jobs move from a decode worker that drains to another one.
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status.h"
 #include "router/dispatcher_impl.h"
+#include "router/worker_names.h"
 
 namespace baton::router {
+
+absl::StatusOr<WorkerId> Dispatcher::Impl::OrderDrain(std::string_view name) {
+  BATON_ASSIGN_OR_RETURN(const Worker* worker, FindNamedWorker(registry_, name));
+  const WorkerInfo& info = worker->info;
+  if (!info.takes_drain_orders) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        WorkerName(info), " is of a version that takes no order to drain: send its process SIGTERM instead"));
+  }
+  if (worker->load.state == WorkerState::kDraining || !drain_orders_.Begin(info.incarnation)) {
+    return absl::FailedPreconditionError(absl::StrCat(WorkerName(info), " drains already"));
+  }
+  actions_.push_back(DrainWorker{.worker = info.id});
+  return info.id;
+}
 
 void Dispatcher::Impl::NoteDrains() {
   drains_ = false;

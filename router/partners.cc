@@ -65,6 +65,20 @@ Partners PartnersOf(const WorkerRegistry& registry, const Worker& worker) {
   return partners;
 }
 
+std::string LastFor(const WorkerRegistry& registry, const Worker& worker) {
+  bool prefills = worker.can_prefill();
+  bool decodes = worker.can_decode();
+  const auto group = registry.serving_groups().find(worker.info.fingerprint);
+  if (group != registry.serving_groups().end()) {
+    for (const Worker* other : group->second) {
+      if (other == &worker) continue;
+      prefills = prefills && !other->can_prefill();
+      decodes = decodes && !other->can_decode();
+    }
+  }
+  return prefills && decodes ? "prefill and decode" : prefills ? "prefill" : decodes ? "decode" : "";
+}
+
 std::string AwaitedWorkers(const WorkerRegistry& registry) {
   if (registry.CanServe()) return "";
   if (registry.serving_groups().empty()) return "a prefill and a decode worker, or a mixed one";

@@ -20,6 +20,10 @@ struct Partners {
 // `worker` is a member of `registry`.
 Partners PartnersOf(const WorkerRegistry& registry, const Worker& worker);
 
+// What the worker does and no other serving worker of its fingerprint: "prefill", "decode" or "prefill and decode".
+// Empty: others do all that it does. `worker` is a member of `registry`.
+std::string LastFor(const WorkerRegistry& registry, const Worker& worker);
+
 // What has to join before a request can be served, such as "a decode worker of group A"; empty when it can be served.
 std::string AwaitedWorkers(const WorkerRegistry& registry);
 

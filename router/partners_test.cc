@@ -73,5 +73,21 @@ TEST_F(PartnersTest, TheRouterAwaitsWhatSomeGroupLacks) {
   EXPECT_EQ(AwaitedWorkers(registry_), "a prefill and a decode worker, or a mixed one");
 }
 
+TEST_F(PartnersTest, AWorkerIsTheLastForWhatNoOtherServingWorkerOfItsGroupDoes) {
+  const auto last_for = [this](uint64_t n) { return LastFor(registry_, *registry_.Find(MakeWorkerId(n))); };
+  Join(1, WorkerRole::kMixed);
+  EXPECT_EQ(last_for(1), "prefill and decode");
+  Join(2, WorkerRole::kDecode);
+  EXPECT_EQ(last_for(1), "prefill");
+  EXPECT_EQ(last_for(2), "") << "the mixed one decodes too";
+  Join(3, WorkerRole::kPrefill);
+  EXPECT_EQ(last_for(1), "");
+  Join(4, WorkerRole::kDecode, kInt8);
+  EXPECT_EQ(last_for(4), "decode") << "in its group";
+  Drain(1);
+  EXPECT_EQ(last_for(2), "decode") << "who drains takes nothing over";
+  EXPECT_EQ(last_for(1), "") << "of one that drains itself";
+}
+
 }  // namespace
 }  // namespace baton::router

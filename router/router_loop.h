@@ -38,6 +38,7 @@ class WorkerCalls {
   virtual void Cancel(const CancelAttempt& cancel) = 0;
   virtual void Move(const HandOverAttempt& move) = 0;
   virtual void End(const EndMembership& end) = 0;
+  virtual void Drain(const DrainWorker& drain) = 0;
 };
 
 class RouterLoop {
@@ -80,6 +81,7 @@ class RouterLoop {
   void Handle(const CancelAttempt& action) { calls_->Cancel(action); }
   void Handle(const HandOverAttempt& action) { calls_->Move(action); }
   void Handle(const EndMembership& action) { calls_->End(action); }
+  void Handle(const DrainWorker& action) { calls_->Drain(action); }
   void Handle(const EmitToken& action);
   void Handle(const EndJob& action);
 

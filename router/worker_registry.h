@@ -50,6 +50,9 @@ struct WorkerInfo {
   bool resumes_jobs = true;
   // It hands running jobs over while it drains.
   bool hands_over = true;
+  // It drains when it is ordered to, and its jobs have this time to end then.
+  bool takes_drain_orders = true;
+  int64_t drain_timeout_ms = 0;
 
   // The most blocks that a prompt takes at this worker, without and with its first outputs.
   int32_t PromptBlocks(int64_t tokens) const { return groups.MostBlocks(tokens, chunk_tokens); }

@@ -64,6 +64,7 @@ class RouterNode final : public Process {
   void Handle(const router::CancelAttempt& action);
   void Handle(const router::HandOverAttempt& action);
   void Handle(const router::EndMembership& action);
+  void Handle(const router::DrainWorker&) { sim_.Fail("a drain that nobody has ordered"); }
   void Handle(const router::EmitToken& action) { listener_.OnToken(action.key, action.token); }
   void Handle(const router::EndJob& action) { listener_.OnEnd(action.key, action.result); }
   // `start` runs at the worker.

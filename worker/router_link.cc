@@ -153,6 +153,7 @@ void RouterLink::OnMessage(Membership& member) {
   auto message = std::make_shared<pb::RouterMessage>(std::move(member.stream->message()));
   if (message->has_accepted() && !member.accepted) OnAccepted(member, message->accepted());
   if (!member.accepted) return member.stream->Cancel();
+  if (message->drain()) options_.on_drain_ordered();
   options_.post([this, message] { calls_.OnMessage(*message); });
 }
 

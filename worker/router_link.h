@@ -11,6 +11,7 @@
 //   joining     | no answer for the link's        | apart       | likewise; the next patience is twice as long
 //               | patience                        |             |
 //   member      | starts, cancels, drain_accepted | member      | RouterCalls::OnMessage
+//   member      | an operator's order to drain    | member      | on_drain_ordered
 //   member      | the heartbeat's interval is over| member      | a heartbeat
 //   member      | the stream ends                 | apart       | RouterCalls::OnLost; joins again at once
 //   member      | the process dies of a fault of  | member      | the fault; ends the stream, at whose end the process
@@ -53,6 +54,8 @@ class RouterLink {
     // Asked on the link's thread: what the process is dying of. The router is told, and then the process may die.
     std::function<std::optional<internal::v1::Fault>()> fault = [] { return std::nullopt; };
     std::function<void()> on_fault_told = [] {};
+    // Told on the link's thread: the process is to end as after SIGTERM. It may be told again.
+    std::function<void()> on_drain_ordered = [] {};
     // Runs a task on the loop that owns `calls`, in the order of these calls; waits for room.
     std::function<void(std::function<void()>)> post;
     // Told on the link's thread whether the worker can serve: it is a member and its engine progresses.

@@ -163,6 +163,11 @@ class LinkedWorker {
                                             const absl::MutexLock lock(&mutex_);
                                             fault_is_told_ = true;
                                           },
+                                      .on_drain_ordered =
+                                          [this] {
+                                            const absl::MutexLock lock(&mutex_);
+                                            ++drains_ordered_;
+                                          },
                                       .post =
                                           [this](const std::function<void()>& task) {
                                             const absl::MutexLock lock(&mutex_);
@@ -211,6 +216,9 @@ class LinkedWorker {
   void AwaitServing(const std::vector<bool>& history) {
     Await([this, history] { return serving_ == history; });
   }
+  void AwaitDrainsOrdered(int count) {
+    Await([this, count] { return drains_ordered_ == count; });
+  }
   void AwaitDrainAccepted() {
     Await([this] { return calls_.drain_accepted(); });
   }
@@ -239,6 +247,7 @@ class LinkedWorker {
   std::vector<bool> serving_;
   std::optional<pb::Fault> fault_;
   bool fault_is_told_ = false;
+  int drains_ordered_ = 0;
   int fault_asked_after_ = 0;
   ToldPhase phase_;
   WorkNote work_;
@@ -363,6 +372,24 @@ TEST(RouterLink, SaysThatItDrainsAndHearsTheRoutersConsent) {
   router.Say(accepted);
   worker.AwaitDrainAccepted();
   worker.AwaitServing({true, false});
+}
+
+TEST(RouterLink, AnOrderToDrainIsPassedOnAndWhatComesWithItIsHeard) {
+  FakeRouter router(Answer());
+  LinkedWorker worker(router.target());
+  router.AwaitMessages(1);
+  pb::RouterMessage order = StartOf(1, kKey);
+  order.set_drain(true);
+  router.Say(order);
+  worker.AwaitDrainsOrdered(1);
+  worker.AwaitStarted(1);
+  // The process decides what it does: the link itself goes on as before.
+  const size_t said = router.AwaitMessages(1).messages.size();
+  const FakeRouter::Seen later = router.AwaitMessages(said + 2);
+  EXPECT_FALSE(later.messages.back().load().draining());
+  router.Say(StartOf(2, {.job = {.high = 1, .low = 3}, .attempt = 1}));
+  worker.AwaitStarted(2);
+  worker.AwaitDrainsOrdered(1);
 }
 
 TEST(RouterLink, AWorkerWhoseEngineIsStuckDoesNotJoinUntilItMovesAgain) {

@@ -112,6 +112,7 @@ absl::Status WorkerProcess::Serve() {
                           .load = [this] { return Load(); },
                           .fault = [this] { return Fault(); },
                           .on_fault_told = &AllowDeath,
+                          .on_drain_ordered = [this] { OnDrainOrdered(); },
                           .post = [this](std::function<void()> task) { core_.loop().PostWhenRoom(std::move(task)); },
                           .on_serving =
                               [this](bool serving) {
@@ -143,7 +144,13 @@ pb::Hello WorkerProcess::Hello() const {
   hello.set_headroom_blocks(core_.headroom_blocks());
   hello.set_vocab_size(parts_.runner->vocab_size());
   hello.set_admin(Reachable(options_.admin, options_.advertise));
+  hello.set_drain_timeout_ms(static_cast<int32_t>(options_.drain_timeout_ms));
   return hello;
+}
+
+void WorkerProcess::OnDrainOrdered() const {
+  spdlog::info("an operator has ordered this worker to drain");
+  options_.on_drain_ordered();
 }
 
 std::optional<pb::Fault> WorkerProcess::Fault() const {

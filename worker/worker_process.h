@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,10 @@ struct WorkerProcessOptions {
   std::string admin;
   // Null: plain text. They outlive the process.
   rpc::Credentials* credentials = nullptr;
+  // What Drain will be called with: the router tells operators.
+  int64_t drain_timeout_ms = 0;
+  // An operator orders the process to drain: whoever owns it calls Drain soon. Any thread.
+  std::function<void()> on_drain_ordered = [] {};
 };
 
 // What a worker computes with and what it copies with.
@@ -93,6 +98,7 @@ class WorkerProcess {
   internal::v1::Hello Hello() const;
   // What the process is dying of.
   std::optional<internal::v1::Fault> Fault() const;
+  void OnDrainOrdered() const;
   void AddLinkMetrics();
   // Age of the step under way; 0 when there is none.
   int64_t StepAgeMs() const;

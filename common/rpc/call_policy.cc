@@ -16,6 +16,8 @@ constexpr std::string_view kFolder = "/baton/";
 
 constexpr std::string_view kHealth = "grpc.health.v1.Health";
 constexpr std::string_view kAdmin = "baton.v1.AdminService";
+// The one call of clients that changes anything for others.
+constexpr std::string_view kDrainWorker = "/baton.v1.AdminService/DrainWorker";
 constexpr std::string_view kCluster = "baton.internal.v1.ClusterService";
 constexpr std::string_view kKv = "baton.internal.v1.KvService";
 constexpr std::string_view kKvRead = "baton.internal.v1.KvReadService";
@@ -42,8 +44,10 @@ absl::Status CheckRole(const Caller& caller, RoleSet allowed, std::string_view s
                                                   " asks for"));
 }
 
-absl::Status CheckClient(const CallRules& rules, std::string_view service, const Caller& caller) {
+absl::Status CheckClient(const CallRules& rules, std::string_view path, const Caller& caller) {
+  const std::string_view service = ServiceOf(path);
   if (service == kHealth) return absl::OkStatus();
+  if (path == kDrainWorker) return CheckRole(caller, {Role::kOperator}, service);
   if (service == kAdmin && caller.roles.HasAny(kAdmins)) return absl::OkStatus();
   if (rules.requires_certificate) {
     if (absl::Status checked = CheckRole(caller, kClients, service); !checked.ok()) return checked;
@@ -86,7 +90,7 @@ absl::Status Authorize(const CallRules& rules, std::string_view path, const Call
   if (service.empty()) return absl::PermissionDeniedError("the call names no method");
   switch (rules.port) {
     case Port::kClients:
-      return CheckClient(rules, service, caller);
+      return CheckClient(rules, path, caller);
     case Port::kCluster:
       return CheckRole(caller, service == kCluster ? kWorkers : kInside, service);
     case Port::kWorker:

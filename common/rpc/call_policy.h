@@ -12,7 +12,9 @@
 //   port     | service                          | who may call
 //   ---------+----------------------------------+----------------------------------------------------------------------
 //   clients  | grpc.health.v1.Health            | everybody
-//   clients  | baton.v1.AdminService            | operator, router, and those of the next line
+//   clients  | baton.v1.AdminService, method    | operator
+//            | DrainWorker                      |
+//   clients  | its other methods                | operator, router, and those of the next line
 //   clients  | all others: GenerationService,   | who shows a key, where keys are required; with required certificates
 //            | reflection, and unknown ones     | also of the role client or operator
 //   cluster  | ClusterService                   | prefill-worker, decode-worker, mixed-worker

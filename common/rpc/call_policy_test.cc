@@ -13,6 +13,8 @@ namespace {
 
 constexpr char kGenerate[] = "/baton.v1.GenerationService/Generate";
 constexpr char kStatus[] = "/baton.v1.AdminService/GetStatus";
+constexpr char kGetDrain[] = "/baton.v1.AdminService/GetDrain";
+constexpr char kDrainWorker[] = "/baton.v1.AdminService/DrainWorker";
 constexpr char kJoin[] = "/baton.internal.v1.ClusterService/Join";
 constexpr char kFetch[] = "/baton.internal.v1.KvService/Fetch";
 constexpr char kRead[] = "/baton.internal.v1.KvReadService/Read";
@@ -102,6 +104,23 @@ TEST(CallPolicyTest, RequiredCertificatesNeedTheRoleOfAClientToo) {
   EXPECT_EQ(Allowed(rules, kStatus), Names({"client", "client-and-key", "operator", "router"}));
   const CallRules both = {.port = Port::kClients, .requires_key = true, .requires_certificate = true};
   EXPECT_EQ(Allowed(both, kGenerate), Names({"client-and-key"}));
+}
+
+TEST(CallPolicyTest, OnlyOperatorsDrainWorkers) {
+  for (const bool key : {false, true}) {
+    for (const bool certificate : {false, true}) {
+      const CallRules rules = {.port = Port::kClients, .requires_key = key, .requires_certificate = certificate};
+      for (const auto& [name, caller] : kCallers) {
+        const absl::Status status = Authorize(rules, kDrainWorker, caller);
+        EXPECT_EQ(status.code(), name == "operator"       ? absl::StatusCode::kOk
+                                 : caller.has_certificate ? absl::StatusCode::kPermissionDenied
+                                                          : absl::StatusCode::kUnauthenticated)
+            << name << " " << key << certificate;
+      }
+      // To look at a drain is like looking at the status.
+      EXPECT_EQ(Allowed(rules, kGetDrain), Allowed(rules, kStatus));
+    }
+  }
 }
 
 TEST(CallPolicyTest, ACallWithoutAMethodIsRefused) {

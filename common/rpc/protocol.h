@@ -22,9 +22,13 @@ inline constexpr uint64_t kFeatureBlockReports = 2;
 // The worker knows RouterMessage.hand_overs: it hands a running sequence over.
 inline constexpr uint64_t kFeatureHandOver = 4;
 
+// The worker knows RouterMessage.drain: it drains when an operator orders it.
+inline constexpr uint64_t kFeatureDrainOrder = 8;
+
 // Additions that a peer may do without, one bit each. A process states those that it knows, and ignores bits that it
 // does not know.
-inline constexpr uint64_t kProtocolFeatures = kFeatureResume | kFeatureBlockReports | kFeatureHandOver;
+inline constexpr uint64_t kProtocolFeatures =
+    kFeatureResume | kFeatureBlockReports | kFeatureHandOver | kFeatureDrainOrder;
 
 // FAILED_PRECONDITION, with what to do about it, unless `peer` ("worker", "router") states kProtocolVersion.
 absl::Status CheckProtocolVersion(std::string_view peer, uint32_t stated);

@@ -63,8 +63,8 @@ inline JobKey KeyOf(uint64_t n, uint32_t attempt = 1, uint32_t choice = 0) {
 
 // Words of actions, in order: "P2 1/1" starts prefill of job 1, attempt 1 at worker 2; "solo2", "D", "local" likewise;
 // "-P2 1/1" cancels; "move2 1/1->2" asks worker 2 to hand attempt 1 over to attempt 2, "keep2 1/1" takes that back;
-// "end2" ends the membership of worker 2; "1:0=70" emits token 70 as output 0 of job 1; "1:OK" ends it. Choice 2 of job
-// 1 is "1.2". An attempt that goes on after 3 outputs ends with " after 3".
+// "end2" ends the membership of worker 2; "drain2" orders it to drain; "1:0=70" emits token 70 as output 0 of job 1;
+// "1:OK" ends it. Choice 2 of job 1 is "1.2". An attempt that goes on after 3 outputs ends with " after 3".
 class ActionWords {
  public:
   std::string operator()(const StartPrefill& a) const {
@@ -81,6 +81,7 @@ class ActionWords {
     return "move" + At(a.worker, a.key) + "->" + std::to_string(a.hand_over.next.attempt);
   }
   std::string operator()(const EndMembership& a) const { return "end" + std::to_string(a.worker.low); }
+  std::string operator()(const DrainWorker& a) const { return "drain" + std::to_string(a.worker.low); }
   std::string operator()(const EmitToken& a) const {
     return Name(a.key) + ":" + std::to_string(a.token.index) + "=" + std::to_string(a.token.token);
   }

@@ -186,6 +186,7 @@ class DispatcherWorld {
   void Handle(const CancelAttempt& cancel);
   void Handle(const HandOverAttempt& move);
   void Handle(const EndMembership& end);
+  void Handle(const DrainWorker&) { FAIL() << "nobody has ordered a drain"; }
   void Handle(const EmitToken& emit);
   void Handle(const EndJob& end);
   FakeJob& LiveJob(const ChoiceKey& key);

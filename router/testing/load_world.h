@@ -94,6 +94,7 @@ class LoadWorld {
   void Handle(const CancelAttempt& cancel);
   void Handle(const HandOverAttempt&) { FAIL() << "no worker drains"; }
   void Handle(const EndMembership&) { FAIL() << "a worker is given up"; }
+  void Handle(const DrainWorker&) { FAIL() << "nobody has ordered a drain"; }
   void Handle(const EmitToken& emit);
   void Handle(const EndJob& end);
 

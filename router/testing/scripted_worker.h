@@ -86,6 +86,7 @@ class ScriptedWorker final : public WorkerCalls {
 
   void Move(const HandOverAttempt&) override {}
   void End(const EndMembership&) override {}
+  void Drain(const DrainWorker&) override {}
 
   // The jobs that the router has started so far.
   std::vector<std::shared_ptr<const JobSpec>> started() const ABSL_LOCKS_EXCLUDED(mutex_) {

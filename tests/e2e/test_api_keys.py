@@ -105,6 +105,8 @@ def test_a_key_opens_what_is_closed_without_one(cluster, keys, issued):
             assert code_of(cluster.target, path, credentials(issued), metadata) == UNAUTHENTICATED, (path, metadata)
     for path in ("/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"):
         assert code_of(cluster.target, path, credentials(issued)) == grpc.StatusCode.OK
+    # A key says whose requests are. It does not make its owner an operator.
+    assert code_of(cluster.target, "/baton.v1.AdminService/DrainWorker", credentials(issued, right)) == UNAUTHENTICATED
     # The error says what to do.
     result = run_baton("generate", "--target", cluster.target, "--tls-ca", issued.ca, "--prompt", PROMPT)
     assert result.returncode == 1

@@ -28,6 +28,8 @@ DETOKENIZE = "/baton.v1.GenerationService/Detokenize"
 MODELS = "/baton.v1.GenerationService/ListModels"
 STATUS = "/baton.v1.AdminService/GetStatus"
 LEDGER = "/baton.v1.AdminService/GetLedger"
+DRAIN = "/baton.v1.AdminService/DrainWorker"
+LOOK = "/baton.v1.AdminService/GetDrain"
 JOIN = "/baton.internal.v1.ClusterService/Join"
 FETCH = "/baton.internal.v1.KvService/Fetch"
 READ = "/baton.internal.v1.KvReadService/Read"
@@ -35,7 +37,7 @@ CHECK = "/grpc.health.v1.Health/Check"
 WATCH = "/grpc.health.v1.Health/Watch"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 NONE = "/nobody.knows/This"
-ON_CLIENTS = (GENERATE, TOKENIZE, DETOKENIZE, MODELS, STATUS, LEDGER, CHECK, WATCH, REFLECTION, NONE)
+ON_CLIENTS = (GENERATE, TOKENIZE, DETOKENIZE, MODELS, STATUS, LEDGER, DRAIN, LOOK, CHECK, WATCH, REFLECTION, NONE)
 ON_WORKER = (FETCH, CHECK, WATCH, REFLECTION, NONE)
 
 
@@ -109,7 +111,7 @@ def test_every_call_of_every_service_is_for_its_roles_alone(ca, other_ca, parts)
     expected = {}
     for path in ON_CLIENTS:
         # Certificates are optional there; whoever shows one that does not count is cut off all the same.
-        expected["clients", path] = known
+        expected["clients", path] = {"operator"} if path == DRAIN else known
     for path in (JOIN, STATUS, NONE):
         expected["cluster", path] = inside - {"router", "operator"} if path == JOIN else inside
     for path in ON_WORKER:
@@ -125,7 +127,8 @@ def test_every_call_of_every_service_is_for_its_roles_alone(ca, other_ca, parts)
     for (port, path), allowed in expected.items():
         for name, channel_credentials in shown.items():
             code = outcome(targets[port], path, channel_credentials)
-            refusal = UNAVAILABLE if name in cut or (name == "no certificate" and port != "clients") else DENIED
+            refusal = (UNAVAILABLE if name in cut or (name == "no certificate" and port != "clients") else
+                       UNAUTHENTICATED if name == "no certificate" else DENIED)
             if is_let_in(code) != (name in allowed) or (name not in allowed and code != refusal):
                 wrong.append((port, path, name, code))
     assert not wrong, wrong
@@ -315,6 +318,24 @@ def test_clients_show_a_certificate_where_the_router_asks_for_one(ca):
                           "--tls-server-name", "no.such.name")
         assert named.returncode == 1
 
+
+
+def test_only_an_operator_drains_a_worker(ca):
+    issued = ca.issue(*ALL)
+    with Cluster("--threads", 1, "--admin-port", "off", *issued.flags) as cluster:
+        cluster.client_flags = issued.flags
+        (pid,) = (worker["pid"] for worker in cluster.workers() if worker["role"] == "prefill")
+        drain = ("drain", pid, "--target", cluster.target)
+        for flags, expected in [(("--tls-ca", ca.cert), "UNAUTHENTICATED: show a certificate of the cluster's authority; "
+                                                        "--tls-cert and --tls-key name one of the role operator"),
+                                (ca.issue("client").flags, "PERMISSION_DENIED: the certificate does not carry the role operator"),
+                                (issued.flags, "PERMISSION_DENIED: the certificate does not carry the role operator")]:
+            refused = run_baton(*drain, *flags)
+            assert refused.returncode == 1 and refused.stderr.count("\n") == 1, refused.stderr
+            assert expected in refused.stderr
+        assert pid in {worker["pid"] for worker in cluster.workers()}
+        drained = run_baton(*drain, *ca.issue("operator").flags)
+        assert drained.returncode == 0 and "has left after" in drained.stdout, drained.stderr
 
 
 def test_the_commands_of_the_page_run_in_their_order(tmp_path):
