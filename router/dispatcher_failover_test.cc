@@ -283,6 +283,40 @@ TEST_F(DispatcherFailoverTest, OnlyWorkersOfTheSameFingerprintGoOn) {
               ::testing::AllOf(HasSubstr("host:2 was lost"), HasSubstr("after 2 output tokens")));
 }
 
+TEST_F(DispatcherFailoverTest, AJobThatADrainHasCutWaitsForTheNextWorker) {
+  JoinPair();
+  Submit(1);
+  Stream(KeyOf(1), 2);
+  dispatcher().OnWorkerLoad(MakeWorkerId(2), {.state = WorkerState::kDraining});
+  CallEnd(kD, KeyOf(1), absl::UnavailableError("the time to drain is over"));
+  Lose(2);
+  Actions();
+  // A new request is told after no_worker_wait_ms that nobody serves; this one's client has outputs already.
+  for (int64_t ms = 0; ms < options_.placing.worker_return_ms - 1'000; ms += 1'000) {
+    RunMs(1'000);
+    dispatcher().OnWorkerLoad(MakeWorkerId(1), {});
+    EXPECT_THAT(Actions(), IsEmpty());
+  }
+  Join(3, WorkerRole::kDecode);
+  EXPECT_THAT(Actions(), ElementsAre("P1 1/2 after 2", "D3 1/2 after 2"));
+}
+
+TEST_F(DispatcherFailoverTest, AJobThatADrainHasCutWaitsNoLongerThanForAWorkerThatWasLost) {
+  JoinPair();
+  Submit(1);
+  Stream(KeyOf(1), 2);
+  dispatcher().OnWorkerLoad(MakeWorkerId(2), {.state = WorkerState::kDraining});
+  CallEnd(kD, KeyOf(1), absl::UnavailableError("the time to drain is over"));
+  Lose(2);
+  Actions();
+  for (int64_t ms = 0; ms <= options_.placing.worker_return_ms; ms += 1'000) {
+    RunMs(1'000);
+    dispatcher().OnWorkerLoad(MakeWorkerId(1), {});
+  }
+  EXPECT_THAT(Actions(), ElementsAre("1:UNAVAILABLE"));
+  EXPECT_THAT(LastResult().status.message(), HasSubstr("after 2 output tokens"));
+}
+
 TEST_F(DispatcherFailoverTest, AWorkerOfAFormerVersionGetsNoJobThatHasOutputs) {
   JoinTwoDecoders();
   WorkerInfo former = MakeWorker(4, WorkerRole::kDecode);

@@ -278,11 +278,15 @@ bool PlacingQueue::LacksItsGroup(const DispatchJob& job) {
 }
 
 TimeNs PlacingQueue::GiveUpTime(const DispatchJob& job) {
-  const TimeNs since = missing_since_[static_cast<size_t>(KindOf(*job.spec))];
-  if (since == kNever && !LacksItsGroup(job)) return kNever;
-  if (since == kNever) return After(job.failed_at, options_.worker_return_ms);
-  return std::max(After(std::max(since, job.marks.arrived), options_.no_worker_wait_ms),
-                  expected_until_[static_cast<size_t>(KindOf(*job.spec))]);
+  const size_t kind = static_cast<size_t>(KindOf(*job.spec));
+  const TimeNs since = missing_since_[kind];
+  if (!job.fingerprint.empty()) {
+    // Its client has read outputs. Whoever could go on with them may have drained as well as died, to be replaced.
+    if (!LacksItsGroup(job)) return kNever;
+    return std::max(After(job.failed_at, options_.worker_return_ms), since == kNever ? 0 : expected_until_[kind]);
+  }
+  if (since == kNever) return kNever;
+  return std::max(After(std::max(since, job.marks.arrived), options_.no_worker_wait_ms), expected_until_[kind]);
 }
 
 std::vector<DispatchJob*> PlacingQueue::UnservedJobs() {

@@ -13,8 +13,8 @@
 //                                           | admitted it or it has ended
 //   has no outputs, and fits no worker at   | refused
 //   all, nor one that is expected back      |
-//   has no workers for its kind of attempt, | given up after no_worker_wait_ms
-//   and none are known                      |
+//   has no workers for its kind of attempt  | given up after no_worker_wait_ms
+//   and no outputs, and none are known      |
 //   has none now, because some were lost    | kept until its deadline, and given up when these are no longer expected
 //                                           | back: worker_return_ms after their loss (returning_workers.h)
 //   has outputs, and fits no worker of the  | given up worker_return_ms after its attempt failed
