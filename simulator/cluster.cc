@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "simulator/cluster_setup.h"
 #include "simulator/faults.h"
+#include "simulator/long_run.h"
 #include "simulator/router_node.h"
 #include "simulator/worker_node.h"
 #include "simulator/workload.h"
@@ -14,18 +16,12 @@
 namespace baton::simulator {
 namespace {
 
-using router::WorkerRole;
-
-// The longest prompt with all its output.
-constexpr int32_t kMaxTokens = 320;
-// What a small worker holds.
-constexpr int32_t kSmallWorkerTokens = 160;
-// Blocks of each group of layers beyond what such a prompt needs.
-constexpr int32_t kMaxSpareBlocks = 16;
 // After the last thing that a client or a fault does, every request ends within this time.
 constexpr int64_t kMaxEndNs = 12 * kNsPerSecond;
 // A flow has more to do.
 constexpr int64_t kMaxFlowEndNs = 90 * kNsPerSecond;
+// In a long run every request ends within this time and that of the work which is left then.
+constexpr int64_t kMaxLongEndNs = 20 * kNsPerSecond;
 // All faults are over after this time. A worker that drains leaves when its jobs have ended.
 constexpr int64_t kMaxFaultNs = 120 * kNsPerSecond;
 // All workers have joined after this time.
@@ -44,39 +40,19 @@ constexpr int64_t kQuietNs = 12 * kNsPerSecond;
 constexpr int64_t kMaxIdleNs = 250 * kNsPerMs;
 constexpr int64_t kIdleCheckNs = 50 * kNsPerMs;
 
-struct Shape {
-  int prefill = 0;
-  int decode = 0;
-  int mixed = 0;
-};
-constexpr Shape kShapes[] = {{2, 2, 0}, {2, 2, 0}, {1, 1, 0}, {1, 2, 0}, {3, 1, 0}, {0, 0, 1},
-                             {0, 0, 2}, {0, 0, 2}, {0, 0, 3}, {1, 0, 2}, {0, 1, 1}, {1, 1, 1}};
-
 class Cluster final : public PeerDirectory, public RouterDirectory, public FaultTargets {
  public:
   explicit Cluster(const RunOptions& options)
-      : sim_(options.seed, options.traces), workload_(sim_, *this), faults_(sim_, *this) {
-    DrawRouterOptions();
-    DrawPace();
-    DrawModel();
-    DrawWorkers();
-  }
+      : options_(options),
+        sim_(options.seed, options.traces),
+        workload_(sim_, *this),
+        faults_(sim_, *this),
+        setup_(DrawClusterSetup(sim_)) {}
 
   RunResult Run() {
     StartRouter();
-    for (const WorkerSetup& setup : setups_) StartWorker(setup);
-    const bool long_run = sim_.Chance(25);
-    const WorkloadOptions workload = DrawWorkload(long_run);
-    // A prompt that only the largest worker holds is refused before that one has joined.
-    if (has_small_workers_) RunUntil(sim_.queue.Now() + kStartNs);
-    workload_.Schedule(workload);
-    faults_.Schedule(long_run ? 8'000 : 700);
-    if (all_mixed()) CheckIdle();
-    // Requests end, however long the faults last.
-    const int64_t max_end_ns = workload.flows ? kMaxFlowEndNs : kMaxEndNs;
-    while (sim_.error().empty() && !(workload_.done() && Settled()) && Next(Limit(max_end_ns))) continue;
-    if (sim_.error().empty() && !workload_.done()) sim_.Fail("no end of" + workload_.Open());
-    if (sim_.error().empty() && !Settled()) sim_.Fail("a worker that drains never leaves");
+    for (const WorkerSetup& setup : setup_.workers) StartWorker(setup);
+    options_.kind == RunKind::kShort ? RunShort() : RunLong();
     RunUntil(Limit(kMaxHealNs));
     if (sim_.error().empty()) CheckMembers();
     workload_.ForgetServed();
@@ -88,7 +64,14 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
     if (sim_.error().empty() && !AllServe()) sim_.Fail("a worker serves no probe");
     RunUntil(sim_.queue.Now() + kQuietNs);
     if (sim_.error().empty()) CheckQuiet();
-    return {sim_.error(), sim_.counts, workload_.longest_wait_ns(), workload_.most_attempts()};
+    result_.error = sim_.error();
+    result_.counts = sim_.counts;
+    result_.longest_wait_ns = workload_.longest_wait_ns();
+    result_.most_attempts = workload_.most_attempts();
+    result_.longest_life_ns = workload_.longest_life_ns();
+    result_.virtual_ns = sim_.queue.Now() - VirtualTime::kStart;
+    result_.struck = faults_.struck();
+    return result_;
   }
 
   FetchServer* FindSource(const std::string& target) override {
@@ -113,7 +96,7 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
     }
     return live;
   }
-  void StartRouter() override { routers_.push_back(std::make_unique<RouterNode>(sim_, router_options_, workload_)); }
+  void StartRouter() override { routers_.push_back(std::make_unique<RouterNode>(sim_, setup_.router, workload_)); }
   void CrashRouter() override {
     routers_.back()->Crash();
     workload_.OnRouterGone(routers_.back().get());
@@ -122,68 +105,56 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
     workers_.push_back(std::make_unique<WorkerNode>(sim_, *this, *this, setup));
     workers_.back()->Start();
   }
+  void FillPools(int requests) override { workload_.FillPools(requests); }
+  void SubmitPoison() override { workload_.SubmitPoison(); }
 
  private:
-  bool all_mixed() const { return shape_.prefill + shape_.decode == 0; }
-
-  void DrawRouterOptions() {
-    if (sim_.Chance(30)) router_options_.placing.local_prefill_tokens = 24;
-    if (sim_.Chance(50)) router_options_.placing.ttft_target_ms = sim_.Between(1, 100);
-    if (sim_.Chance(20)) router_options_.engine_stall_ms = 1'000;
+  void RunShort() {
+    const bool spread = sim_.Chance(25);
+    const WorkloadOptions workload = DrawWorkload(spread);
+    // A prompt that only the largest worker holds is refused before that one has joined.
+    if (setup_.has_small_workers) RunUntil(sim_.queue.Now() + kStartNs);
+    workload_.Schedule(workload);
+    faults_.Schedule(spread ? 8'000 : 700);
+    if (setup_.shape.all_mixed()) CheckIdle();
+    // Requests end, however long the faults last.
+    RunToEnd(workload.mix.flows ? kMaxFlowEndNs : kMaxEndNs);
   }
 
-  void DrawPace() {
-    if (sim_.Chance(30)) sim_.pace = {.max_network_ns = 200'000, .max_late_ns = 5 * kNsPerMs, .max_step_ns = 500'000};
-    if (sim_.Chance(20)) sim_.pace.max_step_ns = 12 * kNsPerMs;
-    if (sim_.Chance(20)) sim_.pace.max_network_ns = 20 * kNsPerMs;
-  }
-
-  // In half of the runs some or all layers slide.
-  void DrawModel() {
-    // The headroom of a mixed worker is for a prompt of this length.
-    if (sim_.Chance(50)) sim_.model.context_length = kMaxTokens + 1;
-    if (sim_.Chance(50)) return;
-    sim_.model.full_layers = static_cast<int32_t>(sim_.Between(0, 2));
-    sim_.model.sliding_layers = static_cast<int32_t>(sim_.Between(1, 4));
-    sim_.model.window = static_cast<int32_t>(sim_.Between(2, sim_.Chance(50) ? 40 : 150));
-  }
-
-  void DrawWorkers() {
-    shape_ = kShapes[sim_.Between(0, static_cast<int64_t>(std::size(kShapes)) - 1)];
-    short_lease_ = sim_.Chance(50);
-    has_small_workers_ = sim_.Chance(shape_.mixed > 1 ? 50 : 25);
-    AddWorkers(WorkerRole::kPrefill, "prefill-", shape_.prefill);
-    AddWorkers(WorkerRole::kDecode, "decode-", shape_.decode);
-    AddWorkers(WorkerRole::kMixed, "mixed-", shape_.mixed);
-  }
-
-  // The first of a role is never small.
-  void AddWorkers(WorkerRole role, const char* name, int count) {
-    const KvGroups groups = engine::FakeModel(sim_.model).kv_layout().groups();
-    for (int i = 0; i < count; ++i) {
-      const int32_t chunk_tokens = 16 << sim_.Between(0, 3);
-      const bool small = has_small_workers_ && i > 0;
-      const int32_t tokens = small ? kSmallWorkerTokens : kMaxTokens;
-      const int32_t spare = small ? 0 : static_cast<int32_t>(sim_.Between(0, kMaxSpareBlocks)) * groups.count();
-      setups_.push_back({.role = role,
-                         .target = absl::StrCat(name, i),
-                         .block_count = groups.MostBlocks(tokens, chunk_tokens) + spare,
-                         .chunk_tokens = chunk_tokens,
-                         .max_sequences = static_cast<int32_t>(sim_.Between(1, 10)),
-                         .lease_ms = short_lease_ ? 600 : 4'000,
-                         .renew_ms = short_lease_ ? 75 : 500,
-                         .engine_stall_ms = router_options_.engine_stall_ms});
-    }
-  }
-
-  WorkloadOptions DrawWorkload(bool long_run) {
+  WorkloadOptions DrawWorkload(bool spread) {
     WorkloadOptions options;
-    options.small_worker_tokens = has_small_workers_ ? kSmallWorkerTokens : 0;
-    options.flows = sim_.Chance(shape_.mixed > 1 ? 25 : 5);
+    options.mix.small_worker_tokens = setup_.has_small_workers ? kSmallWorkerTokens : 0;
+    options.mix.flows = sim_.Chance(setup_.shape.mixed > 1 ? 25 : 5);
     // All requests of some runs come nearly at once.
-    options.arrival_ms = long_run ? 9'000 : sim_.Chance(40) ? 40 : 500;
-    if (options.flows) options.arrival_ms = 2'500;
+    options.arrival_ms = spread ? 9'000 : sim_.Chance(40) ? 40 : 500;
+    if (options.mix.flows) options.arrival_ms = 2'500;
     return options;
+  }
+
+  void RunLong() {
+    const bool is_thousand = options_.kind == RunKind::kThousandSeconds;
+    const LongRunPlan plan =
+        DrawLongRun(sim_, setup_, is_thousand ? kThousandSecondsNs : sim_.MsBetween(kMinLongMs, kMaxLongMs));
+    workload_.ScheduleWaves(plan.mix, plan.waves, [this](int i) { return !options_.left_out_requests.contains(i); });
+    std::vector<PlannedFault> faults = plan.faults;
+    result_.planned_faults = static_cast<int>(faults.size());
+    result_.planned_requests = workload_.drawn();
+    std::erase_if(faults, [this](const auto& fault) { return options_.left_out_faults.contains(fault.index); });
+    faults_.Follow(faults);
+    if (options_.jitter > 0) sim_.random = SeededRandom(sim_.random.Next64() + options_.jitter);
+    if (setup_.shape.all_mixed()) CheckIdle();
+    // Its requests go on for as long.
+    RunUntil(VirtualTime::kStart + plan.length_ns);
+    while (sim_.error().empty() && !Settled() && Next(Limit(kNsPerSecond))) continue;
+    RunToEnd(kMaxLongEndNs + workload_.OpenWorkNs());
+  }
+
+  // Until all requests and faults have come to an end.
+  void RunToEnd(int64_t max_ns) {
+    while (sim_.error().empty() && !(workload_.done() && Settled()) && Next(Limit(max_ns))) continue;
+    if (sim_.error().empty() && !workload_.done()) sim_.Fail("no end of" + workload_.Open());
+    if (sim_.error().empty() && !Settled()) sim_.Fail("a worker that drains never leaves");
+    result_.end_ns = std::max<int64_t>(0, workload_.last_end() - std::max(workload_.last_event(), faults_.over()));
   }
 
   bool Next(TimeNs limit) {
@@ -197,7 +168,9 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
   bool Settled() const { return !faults_.Pending() && sim_.queue.Now() >= faults_.over(); }
   // This long after the last thing that a client or a fault does; counted from now on, while a fault lasts.
   TimeNs Limit(int64_t ns) const {
-    if (faults_.Pending()) return std::min(sim_.queue.Now(), VirtualTime::kStart + kMaxFaultNs) + ns;
+    const TimeNs most =
+        VirtualTime::kStart + kMaxFaultNs + (options_.kind == RunKind::kThousandSeconds ? kThousandSecondsNs : 0);
+    if (faults_.Pending()) return std::min(sim_.queue.Now(), most) + ns;
     return std::max(workload_.last_event(), faults_.over()) + ns;
   }
 
@@ -225,7 +198,7 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
         sim_.Fail(absl::StrCat(node->setup().target, " is a member ", members.count(node->incarnation()), " times"));
       }
     }
-    if (live.size() != setups_.size()) sim_.Fail("a worker has not come back");
+    if (live.size() != setup_.workers.size()) sim_.Fail("a worker has not come back");
     if (members != live) sim_.Fail("a dead worker is a member");
   }
 
@@ -238,7 +211,7 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
   // Requests that come at once spread over the workers of a role.
   void Probe(bool decodes) {
     if (!sim_.error().empty()) return;
-    workload_.Probe(2 * static_cast<int>(setups_.size()), decodes);
+    workload_.Probe(2 * static_cast<int>(setup_.workers.size()), decodes);
     const TimeNs limit = sim_.queue.Now() + kMaxProbeNs;
     while (sim_.error().empty() && !workload_.done() && Next(limit)) continue;
     if (sim_.error().empty() && !workload_.done()) sim_.Fail("no end of the probes" + workload_.Open());
@@ -257,14 +230,12 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
     CheckMembers();
   }
 
+  const RunOptions options_;
   Simulation sim_;
   Workload workload_;
   Faults faults_;
-  router::DispatcherOptions router_options_;
-  Shape shape_;
-  bool short_lease_ = false;
-  bool has_small_workers_ = false;
-  std::vector<WorkerSetup> setups_;
+  const ClusterSetup setup_;
+  RunResult result_;
   // Dead processes stay: a worker's memory may still be read, and messages to them are on their way.
   std::vector<std::unique_ptr<RouterNode>> routers_;
   std::vector<std::unique_ptr<WorkerNode>> workers_;

@@ -11,14 +11,7 @@ constexpr int64_t kMaxDrains = 4;
 constexpr int64_t kMaxRestartMs = 400;
 // A router that wakes has read what came before after this time.
 constexpr int64_t kAwakeNs = 50 * kNsPerMs;
-// Both ends of a half-open link have noticed after this time.
-constexpr int64_t kHalfOpenNs = 12'500 * kNsPerMs;
-// The ends of a link to a dead process have noticed after this time.
-constexpr int64_t kDeathNoticedNs = 1'000 * kNsPerMs;
 constexpr int64_t kGonePollNs = 20 * kNsPerMs;
-
-// A name for the trouble that a worker takes no jobs, which is none for the jobs that it has.
-Incarnation Absence(const WorkerNode& worker) { return {~worker.incarnation().high, worker.incarnation().low}; }
 
 }  // namespace
 
@@ -61,24 +54,28 @@ void Faults::Strike() {
 
 void Faults::DrainOne() {
   WorkerNode* const worker = DrawWorker();
-  if (worker != nullptr && !worker->draining()) Drain(*worker);
+  if (worker != nullptr && !worker->draining()) Drain(*worker, WorkerNode::kNoTimeoutMs, 0);
 }
 
 void Faults::StrikeRouter() {
   RouterNode* router = targets_.FindRouter();
   if (router == nullptr) return;
-  if (sim_.Chance(50)) {
-    ++sim_.counts.router_pauses;
-    const int64_t ns = DrawDuration();
-    sim_.Trace("the router is paused for ", ns / kNsPerMs, " ms");
-    router->Pause(ns);
-    sim_.Troubled(Simulation::kRouter, router->wake() + kAwakeNs);
-    over_ = std::max(over_, router->wake());
-    return;
-  }
+  if (sim_.Chance(50)) return PauseRouter(*router, DrawDuration());
+  CrashRouter(std::nullopt);
+}
+
+void Faults::PauseRouter(RouterNode& router, int64_t ns) {
+  ++sim_.counts.router_pauses;
+  sim_.Trace("the router is paused for ", ns / kNsPerMs, " ms");
+  router.Pause(ns);
+  sim_.Troubled(Simulation::kRouter, router.wake() + kAwakeNs);
+  over_ = std::max(over_, router.wake());
+}
+
+void Faults::CrashRouter(std::optional<int64_t> restart_ns) {
   ++sim_.counts.router_crashes;
   targets_.CrashRouter();
-  const int64_t restart = sim_.MsBetween(1, kMaxRestartMs);
+  const int64_t restart = restart_ns.has_value() ? *restart_ns : sim_.MsBetween(1, kMaxRestartMs);
   sim_.Troubled(Simulation::kRouter, sim_.queue.Now() + restart + kDeathNoticedNs);
   OverAfter(restart + kDeathNoticedNs);
   ++pending_;
@@ -110,39 +107,46 @@ void Faults::StrikeWorker(WorkerNode& worker) {
     worker.StallEngine(ns);
     over_ = std::max(over_, worker.busy_until());
   } else if (!worker.draining()) {
-    Drain(worker);
+    Drain(worker, WorkerNode::kNoTimeoutMs, 0);
   }
 }
 
 void Faults::Crash(WorkerNode& worker) {
   ++sim_.counts.crashes;
   worker.Crash();
-  const int64_t restart = sim_.MsBetween(1, kMaxRestartMs);
-  OverAfter(restart + kDeathNoticedNs);
+  RestartAfter(worker, sim_.MsBetween(1, kMaxRestartMs));
+}
+
+void Faults::RestartAfter(const WorkerNode& worker, int64_t ns) {
+  OverAfter(ns + kDeathNoticedNs);
   ++pending_;
-  sim_.queue.After(restart, [this, setup = worker.setup()] {
+  sim_.queue.After(ns, [this, setup = worker.setup()] {
     --pending_;
     targets_.StartWorker(setup);
   });
 }
 
-void Faults::Drain(WorkerNode& worker) {
+void Faults::Drain(WorkerNode& worker, int64_t timeout_ms, int64_t restart_ns) {
   ++sim_.counts.drains;
   // Its jobs end well, yet others may find nobody else.
   sim_.Troubled(Absence(worker));
-  worker.Drain();
+  worker.Drain(timeout_ms);
   ++pending_;
-  RestartWhenGone(worker);
+  RestartWhenGone(worker, restart_ns);
 }
 
-void Faults::RestartWhenGone(WorkerNode& worker) {
-  if (worker.alive()) return sim_.queue.After(kGonePollNs, [this, &worker] { RestartWhenGone(worker); });
+void Faults::RestartWhenGone(WorkerNode& worker, int64_t restart_ns) {
+  if (worker.alive()) {
+    return sim_.queue.After(kGonePollNs, [this, &worker, restart_ns] { RestartWhenGone(worker, restart_ns); });
+  }
   --pending_;
   OverAfter(kDeathNoticedNs);
   sim_.Recovered(Absence(worker));
-  sim_.Troubled(Absence(worker), sim_.queue.Now() + kDeathNoticedNs);
+  sim_.Troubled(Absence(worker), sim_.queue.Now() + restart_ns + kDeathNoticedNs);
   // When it crashed while it drained, its successor starts after that.
-  if (worker.left()) targets_.StartWorker(worker.setup());
+  if (!worker.left()) return;
+  if (restart_ns == 0) return targets_.StartWorker(worker.setup());
+  RestartAfter(worker, restart_ns);
 }
 
 }  // namespace baton::simulator

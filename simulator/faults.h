@@ -2,9 +2,12 @@
 #ifndef BATON_SIMULATOR_FAULTS_H_
 #define BATON_SIMULATOR_FAULTS_H_
 
-#include <functional>
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "simulator/fault_plan.h"
 #include "simulator/router_node.h"
 #include "simulator/worker_node.h"
 
@@ -19,6 +22,9 @@ class FaultTargets {
   virtual void CrashRouter() = 0;
   virtual void StartRouter() = 0;
   virtual void StartWorker(const WorkerSetup& setup) = 0;
+  // What clients do to the cluster.
+  virtual void FillPools(int requests) = 0;
+  virtual void SubmitPoison() = 0;
 };
 
 class Faults {
@@ -27,13 +33,26 @@ class Faults {
 
   // Draws which faults come, all of them within this time.
   void Schedule(int64_t within_ms);
+  // Those of the plan come (planned_faults.cc).
+  void Follow(const std::vector<PlannedFault>& plan);
 
   // Whether some fault still lasts, or is to come.
   bool Pending() const { return pending_ > 0; }
   // From this time on no fault lasts. Holds when none is pending.
   TimeNs over() const { return over_; }
+  // How many faults of each kind of a plan have struck.
+  const std::array<int64_t, kFaultKinds>& struck() const { return struck_; }
 
  private:
+  // Both ends of a half-open link have noticed after this time.
+  static constexpr int64_t kHalfOpenNs = 12'500 * kNsPerMs;
+  // The ends of a link to a dead process have noticed after this time.
+  static constexpr int64_t kDeathNoticedNs = 1'000 * kNsPerMs;
+
+  // A name for the trouble that a worker takes no jobs, which is none for the jobs that it has.
+  static Incarnation Absence(const WorkerNode& worker) {
+    return {~worker.incarnation().high, worker.incarnation().low};
+  }
   // Null when none lives.
   WorkerNode* DrawWorker();
   void Strike();
@@ -41,8 +60,21 @@ class Faults {
   void StrikeRouter();
   void StrikeWorker(WorkerNode& worker);
   void Crash(WorkerNode& worker);
-  void Drain(WorkerNode& worker);
-  void RestartWhenGone(WorkerNode& worker);
+  // A dead worker has its successor after this time.
+  void RestartAfter(const WorkerNode& worker, int64_t ns);
+  void Drain(WorkerNode& worker, int64_t timeout_ms, int64_t restart_ns);
+  void RestartWhenGone(WorkerNode& worker, int64_t restart_ns);
+  void PauseRouter(RouterNode& router, int64_t ns);
+  // nullopt: drawn when it has crashed.
+  void CrashRouter(std::optional<int64_t> restart_ns);
+  // Of a plan. The four below are false when there is nobody to strike now.
+  void Strike(const PlannedFault& fault);
+  bool StrikeRouter(const PlannedFault& fault);
+  bool StrikeWorker(const PlannedFault& fault);
+  bool StrikeNetwork(const PlannedFault& fault);
+  bool CutPair(const PlannedFault& fault, TimeNs until);
+  void OnPoisoned(const Incarnation& incarnation);
+  WorkerNode* WorkerOf(uint64_t number);
   // Some are over in a moment, some long after the router has lost patience.
   int64_t DrawDuration();
   void OverAfter(int64_t ns) { over_ = std::max(over_, sim_.queue.Now() + ns); }
@@ -51,6 +83,7 @@ class Faults {
   FaultTargets& targets_;
   int pending_ = 0;
   TimeNs over_ = 0;
+  std::array<int64_t, kFaultKinds> struck_ = {};
 };
 
 }  // namespace baton::simulator

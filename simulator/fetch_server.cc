@@ -37,9 +37,7 @@ void FetchServer::Reply(kvtransfer::FetchStreamId id, const kvtransfer::FetchRep
     const auto it = streams_.find(id);
     if (it == streams_.end()) return;
     const std::shared_ptr<FetchStream> stream = it->second;
-    stream->to_sink.Send(process_.sim(), [stream, reply] {
-      if (!stream->cut) stream->sink->OnReply(stream->at_sink, reply);
-    });
+    SendToSink(stream, [stream, reply] { stream->sink->OnReply(stream->at_sink, reply); });
   });
 }
 
@@ -49,13 +47,18 @@ void FetchServer::Close(kvtransfer::FetchStreamId id, const absl::Status& status
     if (it == streams_.end()) return;
     const std::shared_ptr<FetchStream> stream = it->second;
     streams_.erase(it);
-    stream->to_sink.Send(process_.sim(), [stream, status] {
-      if (!stream->cut) stream->sink->OnClosed(stream->at_sink, status);
-    });
+    SendToSink(stream, [stream, status] { stream->sink->OnClosed(stream->at_sink, status); });
     // The network reports the end of the stream a little later.
     process_.After(process_.sim().NetworkDelay(), [this, id] {
       process_.PostToLoop([this, id] { process_.worker().kv_server().OnFetchClosed(id); });
     });
+  });
+}
+
+void FetchServer::SendToSink(const std::shared_ptr<FetchStream>& stream, Task handle) {
+  if (stream->sink_is_deaf) return;
+  stream->to_sink.Send(process_.sim(), [stream, handle = std::move(handle)] {
+    if (!stream->cut && !stream->sink_is_deaf) handle();
   });
 }
 

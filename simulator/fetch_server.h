@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 
 #include "kvtransfer/fetch_messages.h"
 #include "kvtransfer/fetch_replies.h"
@@ -26,6 +27,11 @@ struct FetchStream {
   Lane to_sink;
   // Set when the network cuts the stream: messages on their way are lost.
   bool cut = false;
+  // What is sent from now on to one end is lost, and nobody is told.
+  bool source_is_deaf = false;
+  bool sink_is_deaf = false;
+  // The source's address.
+  std::string target;
 };
 
 class FetchServer final : public kvtransfer::FetchReplies {
@@ -40,6 +46,8 @@ class FetchServer final : public kvtransfer::FetchReplies {
   void Reply(kvtransfer::FetchStreamId stream, const kvtransfer::FetchReply& reply) override;
   void Close(kvtransfer::FetchStreamId stream, const absl::Status& status) override;
 
+  // Sends to the stream's reader; `handle` runs at its end.
+  void SendToSink(const std::shared_ptr<FetchStream>& stream, Task handle);
   // The process has died: the readers notice, each in its own time.
   void CutStreams();
   void CheckQuiet() const;

@@ -19,9 +19,9 @@ void Notice(const LinkPtr& link, Link::End Link::*end, const absl::Status& statu
 }  // namespace
 
 void SendOver(Simulation& sim, const LinkPtr& link, Link::End Link::*from, Link::End Link::*to, Task handle) {
-  if (link->lost || ((*link).*from).over) return;
+  if (link->lost || ((*link).*from).over || ((*link).*to).deaf) return;
   ((*link).*to).to_here.Send(sim, [link, to, handle = std::move(handle)] {
-    if (link->lost) return;
+    if (link->lost || ((*link).*to).deaf) return;
     ((*link).*to).process->Reach([link, to, handle] {
       if (!((*link).*to).over) handle();
     });
@@ -37,7 +37,8 @@ void EndLink(Simulation& sim, const LinkPtr& link, Link::End Link::*noticed_by, 
 
 void BreakLink(Simulation& sim, const LinkPtr& link, Link::End Link::*noticed_by, int64_t max_notice_ms,
                const absl::Status& status) {
-  if (!link->lost && sim.Chance(50)) return EndLink(sim, link, noticed_by, max_notice_ms, status);
+  const bool carries = !link->lost && !((*link).*noticed_by).deaf;
+  if (carries && sim.Chance(50)) return EndLink(sim, link, noticed_by, max_notice_ms, status);
   sim.queue.After(sim.MsBetween(0, max_notice_ms), [link, noticed_by, status] { Notice(link, noticed_by, status); });
 }
 

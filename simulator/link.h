@@ -22,12 +22,14 @@ struct Link {
     Lane to_here;
     // This end has closed the stream, or was told of its end: it sends and hears no more.
     bool over = false;
+    // The network carries nothing to this end any more, and has told nobody.
+    bool deaf = false;
   };
   RouterNode* router = nullptr;
   WorkerNode* worker = nullptr;
   End at_router;
   End at_worker;
-  // The network carries nothing any more, and has told nobody.
+  // Likewise to neither end.
   bool lost = false;
   // Zero until the router has accepted the worker.
   MembershipId membership;

@@ -1,12 +1,29 @@
 #include "simulator/loop_process.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace baton::simulator {
 namespace {
 
 constexpr uint8_t kGarbage = 0xa5;
+
+// Notes whom each step is for, as the process would say it when it dies of the step.
+class NotingModel final : public engine::FakeModel {
+ public:
+  NotingModel(const engine::FakeModelOptions& options, std::function<void()> on_step)
+      : FakeModel(options), on_step_(std::move(on_step)) {}
+
+ protected:
+  void Forward(const engine::StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) override {
+    on_step_();
+    FakeModel::Forward(batch, logits, hidden_states);
+  }
+
+ private:
+  const std::function<void()> on_step_;
+};
 
 // Readers find the memory by the incarnation.
 worker::WorkerCoreOptions CoreOptions(const Incarnation& incarnation, const WorkerSetup& setup) {
@@ -21,10 +38,10 @@ LoopProcess::LoopProcess(Simulation& sim, const WorkerSetup& setup, kvtransfer::
                          worker::KvFetcher& fetcher)
     : Process(sim),
       setup_(setup),
-      runner_(std::make_unique<engine::FakeModel>(sim.model)),
+      runner_(std::make_unique<NotingModel>(sim.model, [this] { at_work_ = worker_.work().Read(); })),
       memory_(static_cast<size_t>(setup.block_count) * runner_->kv_layout().block_bytes(), kGarbage),
       pool_(absl::MakeSpan(memory_), runner_->kv_layout().block_bytes()),
-      worker_(CoreOptions(sim.random.NextId(), setup), {.clock = sim.queue,
+      worker_(CoreOptions(sim.random.NextId(), setup), {.clock = clock(),
                                                         .random = sim.random,
                                                         .runner = *runner_,
                                                         .pool = pool_,
@@ -55,7 +72,9 @@ void LoopProcess::RunOnce() {
   busy_since_ = busy_until_ = sim_.queue.Now();
   if (stepped) {
     ++steps_;
-    busy_until_ += sim_.Between(10'000, sim_.pace.max_step_ns * (sim_.Chance(2) ? 10 : 1));
+    const int64_t ns = sim_.Between(10'000, sim_.pace.max_step_ns * (sim_.Chance(2) ? 10 : 1));
+    busy_until_ += sim_.queue.Now() < slow_until_ ? slow_factor_ * ns : ns;
+    OnStep();
   }
   if (!effects_.empty()) {
     At(busy_until_, [effects = std::exchange(effects_, {})] {
@@ -70,12 +89,30 @@ void LoopProcess::RunOnce() {
            .pending_prompt_tokens = load.pending_prompt_tokens};
   sim_.counts.preemptions += std::max(0, load.preempted - preempted_);
   preempted_ = load.preempted;
-  if (const TimeNs next = worker_.loop().NextRun(); next != kNever) ScheduleRun(std::max(next, busy_until_));
+  const TimeNs next = clock().ToVirtual(worker_.loop().NextRun());
+  if (next != kNever) ScheduleRun(std::max(next, busy_until_));
 }
 
 void LoopProcess::Stall(int64_t ns) {
-  if (busy_until_ <= sim_.queue.Now()) busy_since_ = busy_until_ = sim_.queue.Now();
+  if (busy_until_ <= sim_.queue.Now()) {
+    busy_since_ = busy_until_ = sim_.queue.Now();
+    at_work_.clear();
+  }
   busy_until_ += ns;
+}
+
+void LoopProcess::Slow(int64_t ns, int64_t factor) {
+  slow_until_ = sim_.queue.Now() + ns;
+  slow_factor_ = factor;
+}
+
+void LoopProcess::LeapLoopClock(int64_t ns) {
+  LeapClock(ns);
+  ScheduleRun(std::max(sim_.queue.Now(), busy_until_));
+}
+
+std::vector<JobKey> LoopProcess::AtWork() const {
+  return busy_until_ > sim_.queue.Now() ? at_work_ : std::vector<JobKey>();
 }
 
 router::WorkerLoad LoopProcess::Load() const {

@@ -63,6 +63,13 @@ class LoopProcess : public Process {
 
   // The step under way takes this much longer; without one, the loop hangs as if in a step.
   void Stall(int64_t ns);
+  // Every step that begins within this time takes `factor` times as long.
+  void Slow(int64_t ns, int64_t factor);
+  void LeapLoopClock(int64_t ns);
+  // The attempts of the step under way; empty without one.
+  std::vector<JobKey> AtWork() const;
+  // A step has begun, which takes until busy_until().
+  virtual void OnStep() {}
   // What the loop last reported; the age of its step is as of now.
   router::WorkerLoad Load() const;
   void CheckLoopQuiet() const;
@@ -80,6 +87,10 @@ class LoopProcess : public Process {
   void RunOnce();
 
   std::vector<Task> effects_;
+  // The attempts of the last step.
+  std::vector<JobKey> at_work_;
+  TimeNs slow_until_ = 0;
+  int64_t slow_factor_ = 1;
   TimeNs next_run_ = kNever;
   TimeNs busy_since_ = 0;
   TimeNs busy_until_ = 0;

@@ -1,19 +1,39 @@
-// A simulated process: it can be paused, as by SIGSTOP, and die. While it is paused nothing of it runs: messages queue
-// outside, and timers are late. When it wakes, both are due at the same moment, in either order.
+// A simulated process with a clock of its own: it can be paused, as by SIGSTOP, and die. While it is paused nothing of
+// it runs: messages queue outside, and timers are late. When it wakes, both are due at the same moment, in either
+// order.
 #ifndef BATON_SIMULATOR_PROCESS_H_
 #define BATON_SIMULATOR_PROCESS_H_
 
 #include <utility>
 #include <vector>
 
+#include "common/clock.h"
 #include "simulator/simulation.h"
 
 namespace baton::simulator {
 
+// What a process reads as its monotonic clock. It may leap ahead of the others', and stand still while they go on.
+class ProcessClock final : public Clock {
+ public:
+  explicit ProcessClock(const VirtualTime& time) : time_(time) {}
+
+  TimeNs Now() const override { return time_.Now() + ahead_ns_; }
+  int64_t ahead_ns() const { return ahead_ns_; }
+  void Shift(int64_t ns) { ahead_ns_ += ns; }
+  // When virtual time will be what this clock shows at `time`, as long as it does not leap.
+  TimeNs ToVirtual(TimeNs time) const { return time == kNever ? kNever : time - ahead_ns_; }
+
+ private:
+  const VirtualTime& time_;
+  int64_t ahead_ns_ = 0;
+};
+
 // Outlives all events of the run.
 class Process {
  public:
-  explicit Process(Simulation& sim) : sim_(sim) {}
+  explicit Process(Simulation& sim) : sim_(sim), clock_(sim.queue) {}
+
+  const ProcessClock& clock() const { return clock_; }
 
   bool alive() const { return alive_; }
   bool paused() const { return sim_.queue.Now() < wake_; }
@@ -41,10 +61,18 @@ class Process {
     sim_.queue.At(wake, [this] { Wake(); });
   }
   TimeNs wake() const { return wake_; }
+  // Paused, and its clock with it, as a virtual machine that is suspended: it wakes and knows nothing of the time.
+  void Suspend(int64_t ns) {
+    if (!alive_ || paused()) return;
+    sim_.queue.After(ns, [this, ns] { clock_.Shift(-ns); });
+    Pause(ns);
+  }
 
  protected:
   ~Process() = default;
   void Die() { alive_ = false; }
+  // The owner's timers may be due earlier then.
+  void LeapClock(int64_t ns) { clock_.Shift(ns); }
 
   Simulation& sim_;
 
@@ -62,6 +90,7 @@ class Process {
     }
   }
 
+  ProcessClock clock_;
   bool alive_ = true;
   TimeNs wake_ = 0;
   std::vector<Task> messages_;

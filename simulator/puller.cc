@@ -25,7 +25,8 @@ Puller::Puller(LoopProcess& process, PeerDirectory& directory)
     : process_(process),
       sim_(process.sim()),
       directory_(directory),
-      sink_({.lease_ms = process.setup().lease_ms, .renew_ms = process.setup().renew_ms}, sim_.queue, process.pool()) {}
+      sink_({.lease_ms = process.setup().lease_ms, .renew_ms = process.setup().renew_ms}, process.clock(),
+            process.pool()) {}
 
 void Puller::Start(const kvtransfer::FetchSpec& spec) {
   sim_.Acquire(spec.key, Hold::kDecodeBlocks);
@@ -59,7 +60,7 @@ void Puller::RunSink(const Task& task) {
 }
 
 void Puller::ScheduleSinkTimer() {
-  const TimeNs at = std::max(sink_.NextTimer(), sim_.queue.Now());
+  const TimeNs at = std::max(process_.clock().ToVirtual(sink_.NextTimer()), sim_.queue.Now());
   if (at >= next_sink_timer_) return;
   next_sink_timer_ = at;
   // At times the timer is served a little late.
@@ -76,32 +77,57 @@ void Puller::Handle(const kvtransfer::OpenStream& action) {
   stream->sink = this;
   stream->at_sink = action.stream;
   streams_[action.stream] = stream;
+  stream->target = action.target;
   if (sim_.Chance(kCutPercent)) {
     sim_.queue.After(sim_.MsBetween(0, kMaxCutMs), [this, stream] { CutFetch(stream); });
   }
+  if (const PairCut* const cut = sim_.FindCut(action.target, process_.setup().target)) {
+    sim_.cut_jobs.insert(stream->key.job);
+    // Nothing connects, and the reader hears of that; or what it sends is lost.
+    if (cut->to_source && cut->to_reader) return CutFetch(stream);
+    Deafen(*stream, *cut);
+  }
+  if (stream->source_is_deaf) return;
   stream->to_source.Send(sim_, [this, stream, target = action.target, open = action.open] {
-    if (stream->cut) return;
+    if (stream->cut || stream->source_is_deaf) return;
     FetchServer* source = directory_.FindSource(target);
-    if (source != nullptr) return source->OnOpen(stream, open);
+    if (source != nullptr) {
+      source->OnOpen(stream, open);
+      if (sim_.Twice()) OpenTwice(stream, open);
+      return;
+    }
     stream->to_sink.Send(
         sim_, [this, stream] { OnClosed(stream->at_sink, absl::UnavailableError("no prefill worker listens there")); });
   });
 }
 
+void Puller::OpenTwice(const std::shared_ptr<FetchStream>& stream, const kvtransfer::FetchOpen& open) {
+  auto twin = std::make_shared<FetchStream>();
+  twin->key = stream->key;
+  twin->sink = this;
+  twin->target = stream->target;
+  FetchServer* const source = stream->source;
+  twin->to_source.SendLater(sim_, sim_.MsBetween(0, kMaxCutMs), [source, twin, open] { source->OnOpen(twin, open); });
+  twin->to_source.SendLater(sim_, sim_.MsBetween(0, kMaxSinkNoticeMs), [source, twin] { source->OnFinished(twin); });
+}
+
+void Puller::SendToSource(const std::shared_ptr<FetchStream>& stream, std::function<void(FetchServer&)> handle) {
+  if (stream->source_is_deaf) return;
+  stream->to_source.Send(sim_, [stream, handle = std::move(handle)] {
+    if (stream->source != nullptr && !stream->cut && !stream->source_is_deaf) handle(*stream->source);
+  });
+}
+
 void Puller::Handle(const kvtransfer::SendRequest& action) {
   const std::shared_ptr<FetchStream> stream = streams_.at(action.stream);
-  stream->to_source.Send(sim_, [stream, request = action.request] {
-    if (stream->source != nullptr && !stream->cut) stream->source->OnRequest(stream, request);
-  });
+  SendToSource(stream, [stream, request = action.request](FetchServer& source) { source.OnRequest(stream, request); });
 }
 
 void Puller::Handle(const kvtransfer::FinishStream& action) {
   const auto it = streams_.find(action.stream);
   const std::shared_ptr<FetchStream> stream = it->second;
   streams_.erase(it);
-  stream->to_source.Send(sim_, [stream] {
-    if (stream->source != nullptr && !stream->cut) stream->source->OnFinished(stream);
-  });
+  SendToSource(stream, [stream](FetchServer& source) { source.OnFinished(stream); });
 }
 
 void Puller::Handle(const kvtransfer::ConnectPeer& action) {
@@ -119,27 +145,32 @@ void Puller::Handle(const kvtransfer::ConnectPeer& action) {
 
 void Puller::Handle(const kvtransfer::StartRead& action) {
   ++sim_.counts.reads;
-  sim_.Acquire(streams_.at(action.stream)->key, Hold::kPullSlot);
+  const FetchStream& stream = *streams_.at(action.stream);
+  sim_.Acquire(stream.key, Hold::kPullSlot);
   ++reads_in_flight_;
   LoopProcess* peer = peers_.at(action.peer);
+  const bool unreachable = sim_.FindCut(stream.target, process_.setup().target) != nullptr;
+  if (unreachable || sim_.queue.Now() < sim_.weather.damages_until) sim_.cut_jobs.insert(stream.key.job);
   const int64_t duration = sim_.Between(20'000, sim_.Chance(5) ? kMaxSlowReadNs : kMaxReadNs);
   for (const kvtransfer::CopyRange& range : action.ranges) {
-    for (uint64_t done = 0; done < range.bytes; done += kPieceBytes) {
+    for (uint64_t done = 0; done < range.bytes && !unreachable; done += kPieceBytes) {
       const kvtransfer::CopyRange piece{.remote_offset = range.remote_offset + done,
                                         .local_offset = range.local_offset + done,
                                         .bytes = std::min(kPieceBytes, range.bytes - done)};
       process_.After(sim_.Between(0, duration), [this, peer, piece] { Copy(*peer, piece); });
     }
   }
-  process_.After(duration, [this, peer, tag = action.tag] {
+  process_.After(duration, [this, peer, unreachable, tag = action.tag] {
     --reads_in_flight_;
-    const bool lost = !peer->alive() && sim_.Chance(50);
+    const bool lost = unreachable || (!peer->alive() && sim_.Chance(50));
     RunSink([&] { sink_.OnReadDone(tag, lost ? absl::UnavailableError("the peer is gone") : absl::OkStatus()); });
   });
 }
 
 void Puller::Copy(LoopProcess& peer, const kvtransfer::CopyRange& range) {
-  std::memcpy(process_.memory().data() + range.local_offset, peer.memory().data() + range.remote_offset, range.bytes);
+  uint8_t* const to = process_.memory().data() + range.local_offset;
+  std::memcpy(to, peer.memory().data() + range.remote_offset, range.bytes);
+  if (sim_.Damages()) to[sim_.Between(0, static_cast<int64_t>(range.bytes) - 1)] ^= 1 << sim_.Between(0, 7);
 }
 
 void Puller::Handle(const kvtransfer::Committed& action) {
@@ -149,6 +180,22 @@ void Puller::Handle(const kvtransfer::Committed& action) {
 void Puller::Handle(const kvtransfer::FetchFailed& action) {
   sim_.Trace(process_.setup().target, ": fetch ", action.key.ToString(), " failed: ", action.status.ToString());
   process_.PostToLoop([this, action] { process_.worker().receiver().OnFetchFailed(action); });
+}
+
+void Puller::Deafen(FetchStream& stream, const PairCut& cut) {
+  stream.source_is_deaf |= cut.to_source;
+  stream.sink_is_deaf |= cut.to_reader;
+}
+
+void Puller::OnPairCut(const PairCut& cut) {
+  std::vector<std::shared_ptr<FetchStream>> felt;
+  for (const auto& [id, stream] : streams_) {
+    if (stream->target == cut.source) felt.push_back(stream);
+  }
+  for (const std::shared_ptr<FetchStream>& stream : felt) {
+    sim_.cut_jobs.insert(stream->key.job);
+    cut.to_source&& cut.to_reader ? CutFetch(stream) : Deafen(*stream, cut);
+  }
 }
 
 // Each end notices in its own time.

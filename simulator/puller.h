@@ -3,6 +3,7 @@
 #ifndef BATON_SIMULATOR_PULLER_H_
 #define BATON_SIMULATOR_PULLER_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,11 +37,21 @@ class Puller final : public worker::KvFetcher {
   void OnReply(kvtransfer::FetchStreamId stream, const kvtransfer::FetchReply& reply);
   void OnClosed(kvtransfer::FetchStreamId stream, const absl::Status& status);
 
+  // A part of the network between this reader and a source fails: streams that are open feel it at once.
+  void OnPairCut(const PairCut& cut);
+  // The process's clock has leapt.
+  void OnClockLeap() { ScheduleSinkTimer(); }
   // The process has died: the sources notice, each in its own time.
   void CutStreams();
   void CheckQuiet() const;
 
  private:
+  // Sends to the stream's source; `handle` runs at its end, if it has one.
+  void SendToSource(const std::shared_ptr<FetchStream>& stream, std::function<void(FetchServer&)> handle);
+  // What was sent by one end while the pair is cut is lost.
+  void Deafen(FetchStream& stream, const PairCut& cut);
+  // The same stream is opened once more, behind the first one, and nobody listens to it.
+  void OpenTwice(const std::shared_ptr<FetchStream>& stream, const kvtransfer::FetchOpen& open);
   // The network cuts a stream.
   void CutFetch(const std::shared_ptr<FetchStream>& stream);
 

@@ -11,6 +11,9 @@ namespace {
 
 // The workers of a dead router notice within this time.
 constexpr int64_t kMaxRouterNoticeMs = 300;
+// The router ends a job at the second death in a step of its current attempt. Those of former ones, whose cancellation
+// was on its way, count for nothing.
+constexpr int kMaxPoisonDeaths = 4;
 
 WorkerJob JobAt(const router::JobSpec& spec, const JobKey& key, const Id128& secret, int64_t time_left_ns, TimeNs now) {
   return {.key = key,
@@ -29,7 +32,7 @@ const char* Name(router::Side side) { return side == router::Side::kPrefill ? "p
 }  // namespace
 
 RouterNode::RouterNode(Simulation& sim, const router::DispatcherOptions& options, JobListener& listener)
-    : Process(sim), dispatcher_(options, sim.queue, sim.random), listener_(listener) {}
+    : Process(sim), dispatcher_(options, clock(), sim.random), listener_(listener) {}
 
 void RouterNode::FromClient(LoopTask task) {
   Reach([this, task = std::move(task)] { Post(task); });
@@ -52,7 +55,7 @@ void RouterNode::ScheduleRun(TimeNs at) {
 void RouterNode::RunOnce() {
   next_run_ = kNever;
   for (auto& task : std::exchange(mailbox_, {})) task(dispatcher_);
-  if (dispatcher_.NextTimer() <= sim_.queue.Now()) dispatcher_.OnTimer();
+  if (dispatcher_.NextTimer() <= clock().Now()) dispatcher_.OnTimer();
   for (auto actions = dispatcher_.TakeActions(); !actions.empty(); actions = dispatcher_.TakeActions()) {
     for (const router::DispatchAction& action : actions) {
       std::visit([this](const auto& a) { Handle(a); }, action);
@@ -61,7 +64,8 @@ void RouterNode::RunOnce() {
   for (const LinkPtr& link : std::exchange(drains_, {})) {
     Send(link, [link] { link->worker->OnDrainAccepted(link); });
   }
-  if (const TimeNs next = dispatcher_.NextTimer(); next != kNever) ScheduleRun(std::max(next, sim_.queue.Now()));
+  const TimeNs next = clock().ToVirtual(dispatcher_.NextTimer());
+  if (next != kNever) ScheduleRun(std::max(next, sim_.queue.Now()));
 }
 
 void RouterNode::Send(const LinkPtr& link, Task handle) {
@@ -128,6 +132,33 @@ void RouterNode::OnLinkEnd(const LinkPtr& link, const absl::Status& status) {
   });
 }
 
+void RouterNode::OnFault(const LinkPtr& link, const router::WorkerFault& fault) {
+  Post([this, link, fault](router::Dispatcher& dispatcher) {
+    if (members_.erase(link->membership) == 0) return;
+    for (const JobKey& key : fault.at_work) {
+      const int deaths = ++sim_.deaths[key.job];
+      if (sim_.poison.contains(key.job) && deaths > kMaxPoisonDeaths) sim_.Fail("a request kills worker after worker");
+    }
+    Close(link, absl::UnavailableError("the worker dies"));
+    dispatcher.OnWorkerFault(link->membership, fault);
+  });
+}
+
+std::shared_ptr<const router::JobSpec> RouterNode::ByOwnClock(
+    const std::shared_ptr<const router::JobSpec>& spec) const {
+  if (spec->deadline == kNever || clock().ahead_ns() == 0) return spec;
+  auto own = std::make_shared<router::JobSpec>(*spec);
+  own->deadline += clock().ahead_ns();
+  return own;
+}
+
+void RouterNode::LeapRouterClock(int64_t ns) {
+  sim_.Trace("the router's clock leaps by ", ns / kNsPerMs, " ms");
+  sim_.leapt.insert(Simulation::kRouter);
+  LeapClock(ns);
+  ScheduleRun(sim_.queue.Now());
+}
+
 void RouterNode::Crash() {
   sim_.Trace("the router crashes");
   Die();
@@ -148,9 +179,9 @@ void RouterNode::Open(const router::WorkerId& worker, const Incarnation& incarna
 
 void RouterNode::Handle(const router::StartPrefill& action) {
   sim_.Trace("router: prefill ", action.key.ToString(), " at ", action.target, action.solo ? " solo" : "");
-  const int64_t left = action.job->deadline == kNever ? 0 : action.job->deadline - sim_.queue.Now();
+  const int64_t left = action.job->deadline == kNever ? 0 : action.job->deadline - clock().Now();
   const auto start = [this, action, left](WorkerNode& worker, const Call& call) {
-    worker.OnPrefill(call, JobAt(*action.job, action.key, action.secret, left, sim_.queue.Now()), action.solo);
+    worker.OnPrefill(call, JobAt(*action.job, action.key, action.secret, left, worker.clock().Now()), action.solo);
   };
   Open(action.worker, action.incarnation, router::Side::kPrefill, action.key, start);
 }
@@ -161,9 +192,9 @@ void RouterNode::Handle(const router::StartDecode& action) {
   if (action.key.attempt > 1) ++sim_.counts.retries;
   // The worker that hands the job over has a part in it.
   if (sim_.Finds(action.key)) listener_.OnPlaced(action.key, action.prefill_incarnation);
-  const int64_t left = action.job->deadline == kNever ? 0 : action.job->deadline - sim_.queue.Now();
+  const int64_t left = action.job->deadline == kNever ? 0 : action.job->deadline - clock().Now();
   const auto start = [this, action, left](WorkerNode& worker, const Call& call) {
-    worker.OnDecode(call, JobAt(*action.job, action.key, action.secret, left, sim_.queue.Now()),
+    worker.OnDecode(call, JobAt(*action.job, action.key, action.secret, left, worker.clock().Now()),
                     {.local = action.local_prefill,
                      .prefill_target = action.prefill_target,
                      .prefill_incarnation = action.prefill_incarnation});
@@ -174,7 +205,9 @@ void RouterNode::Handle(const router::StartDecode& action) {
 void RouterNode::Handle(const router::CancelAttempt& action) {
   const auto it = members_.find(action.worker);
   if (it == members_.end()) return;
-  Send(it->second, [link = it->second, key = action.key] { link->worker->OnCancel(key); });
+  const auto cancel = [link = it->second, key = action.key] { link->worker->OnCancel(key); };
+  Send(it->second, cancel);
+  if (sim_.Twice()) Send(it->second, cancel);
 }
 
 void RouterNode::Handle(const router::HandOverAttempt& action) {
@@ -182,7 +215,9 @@ void RouterNode::Handle(const router::HandOverAttempt& action) {
   if (it == members_.end()) return;
   sim_.Trace("router: ", it->second->worker->setup().target, " is asked to ",
              action.hand_over.is_taken_back() ? "keep " : "hand over ", action.key.ToString());
-  Send(it->second, [link = it->second, action] { link->worker->OnHandOver(action.key, action.hand_over); });
+  const auto ask = [link = it->second, action] { link->worker->OnHandOver(action.key, action.hand_over); };
+  Send(it->second, ask);
+  if (sim_.Twice()) Send(it->second, ask);
 }
 
 void RouterNode::Handle(const router::EndMembership& action) {

@@ -39,6 +39,8 @@ class RouterNode final : public Process {
 
   // A message of a client: its connection has it until the process runs.
   void FromClient(LoopTask task);
+  // The job, whose deadline is one of virtual time, by the router's clock.
+  std::shared_ptr<const router::JobSpec> ByOwnClock(const std::shared_ptr<const router::JobSpec>& spec) const;
   // What the network delivers from workers. A connection is there even while the process is paused.
   void OnConnection(const LinkPtr& link) { joining_.push_back(link); }
   void OnHello(const LinkPtr& link, router::WorkerInfo info);
@@ -47,9 +49,13 @@ class RouterNode final : public Process {
   void OnUpdate(const Call& call, const WorkerUpdate& update);
   void OnCallEnd(const Call& call, const absl::Status& status);
   void OnLinkEnd(const LinkPtr& link, const absl::Status& status);
+  // The worker's last words.
+  void OnFault(const LinkPtr& link, const router::WorkerFault& fault);
 
   // All is lost. The workers notice, each in its own time.
   void Crash();
+  // Its clock leaps ahead.
+  void LeapRouterClock(int64_t ns);
 
   const router::Dispatcher& dispatcher() const { return dispatcher_; }
 

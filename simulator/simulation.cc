@@ -60,6 +60,13 @@ void Simulation::Acquire(const JobKey& key, Hold hold) {
   held = hold;
 }
 
+const PairCut* Simulation::FindCut(const std::string& source, const std::string& reader) const {
+  const auto it = std::find_if(weather.cuts.begin(), weather.cuts.end(), [&](const PairCut& cut) {
+    return cut.until > queue.Now() && cut.source == source && cut.reader == reader;
+  });
+  return it == weather.cuts.end() ? nullptr : &*it;
+}
+
 void Simulation::Troubled(const Incarnation& worker, TimeNs end) {
   troubles_.emplace(worker, Trouble{.begin = queue.Now(), .end = end});
 }

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -80,9 +82,32 @@ struct Trouble {
   TimeNs end = kNever;
 };
 
+// Between two workers nothing goes from one to the other, or neither way. Each is named by its target.
+struct PairCut {
+  std::string source;
+  std::string reader;
+  bool to_source = false;
+  bool to_reader = false;
+  TimeNs until = 0;
+};
+
+// What is wrong with the network for a while.
+struct Weather {
+  // All messages may take as long as this.
+  TimeNs slow_until = 0;
+  int64_t slow_max_ns = 0;
+  // What may come twice does so now and then.
+  TimeNs twice_until = 0;
+  // What is read of a peer's memory is damaged now and then.
+  TimeNs damages_until = 0;
+  std::vector<PairCut> cuts;
+};
+
 class Simulation {
  public:
+  // In place of a worker's incarnation: those whose trouble is everybody's.
   static constexpr Incarnation kRouter = {};
+  static constexpr Incarnation kNetwork = {.high = 0, .low = 1};
 
   Simulation(uint64_t seed, bool traces) : random(seed), traces_(traces) {}
   Simulation(const Simulation&) = delete;
@@ -94,7 +119,15 @@ class Simulation {
     return low + static_cast<int64_t>(random.Below(static_cast<uint64_t>(high - low + 1)));
   }
   int64_t MsBetween(int64_t low, int64_t high) { return Between(low * kNsPerMs, high * kNsPerMs); }
-  int64_t NetworkDelay() { return Between(20'000, Chance(5) ? pace.max_late_ns : pace.max_network_ns); }
+  int64_t NetworkDelay() {
+    if (queue.Now() < weather.slow_until) return Between(20'000, weather.slow_max_ns);
+    return Between(20'000, Chance(5) ? pace.max_late_ns : pace.max_network_ns);
+  }
+  // Whether something happens twice that may.
+  bool Twice() { return queue.Now() < weather.twice_until && Chance(30); }
+  bool Damages() { return queue.Now() < weather.damages_until && Chance(2); }
+  // How the pair is cut now; null: not at all.
+  const PairCut* FindCut(const std::string& source, const std::string& reader) const;
 
   // The first failure counts.
   void Fail(const std::string& what) {
@@ -127,8 +160,17 @@ class Simulation {
   Pace pace;
   engine::FakeModelOptions model;
   Counts counts;
-  // Jobs whose Fetch stream the network has cut.
+  Weather weather;
+  // Jobs whose Fetch stream the network has cut, or whose blocks it has damaged.
   std::set<JobId> cut_jobs;
+  // Processes whose clock has leapt; kRouter too.
+  std::set<Incarnation> leapt;
+  // Whoever computes for one of these dies of it.
+  std::set<JobId> poison;
+  // How many workers have said that they died in a step with the job.
+  std::map<JobId, int> deaths;
+  // A worker is in a step with poison.
+  std::function<void(const Incarnation&)> on_poisoned;
 
  private:
   double Millis() const { return NsToMs(queue.Now() - VirtualTime::kStart); }

@@ -5,41 +5,21 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <string>
 
 #include "common/clock.h"
 #include "simulator/cluster.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define BATON_SLOW_BUILD 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define BATON_SLOW_BUILD 1
-#endif
+#include "simulator/seeds.h"
 
 namespace baton::simulator {
 namespace {
 
-#ifdef BATON_SLOW_BUILD
-constexpr uint64_t kDefaultSeeds = 100;
-#else
-constexpr uint64_t kDefaultSeeds = 5'000;
-#endif
-// CI draws another base for every commit.
-constexpr uint64_t kDefaultBaseSeed = 1;
+constexpr uint64_t kDefaultSeeds = kIsSlowBuild ? 100 : 5'000;
 // After this many failed seeds no further one is run.
 constexpr int kMaxFailures = 3;
 // A run of this many seeds meets every situation.
 constexpr uint64_t kSeedsForAll = 500;
-
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 struct Seeds {
   uint64_t base = 0;
@@ -49,10 +29,9 @@ struct Seeds {
 };
 
 Seeds SeedsToRun() {
-  const uint64_t only = FromEnvironment("BATON_SIM_SEED", 0);
+  const uint64_t only = SeedsOr("BATON_SIM_SEED", 0);
   if (only > 0) return {.base = only, .count = 1, .traces = true};
-  return {.base = std::max<uint64_t>(FromEnvironment("BATON_SIM_BASE_SEED", kDefaultBaseSeed), 1),
-          .count = FromEnvironment("BATON_SIM_SEEDS", kDefaultSeeds)};
+  return {.base = BaseSeed(), .count = SeedsOr("BATON_SIM_SEEDS", kDefaultSeeds)};
 }
 
 // The run under way, for a check of the cores that ends the process.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/drain.h"
+
 namespace baton::simulator {
 namespace {
 
@@ -11,12 +13,6 @@ constexpr int64_t kBlockReportIntervalMs = 1'000;
 constexpr int64_t kHeartbeatNs = 200 * kNsPerMs;
 // A worker without a link tries again within this time.
 constexpr int64_t kMaxBackoffMs = 300;
-// The router notices that a worker has died within this time.
-constexpr int64_t kMaxWorkerNoticeMs = 150;
-// The ends of a half-open link notice within this time, the router perhaps long after it has given the worker up.
-constexpr int64_t kMaxHalfOpenNoticeMs = 12'000;
-// After a worker's last trouble its jobs may fail for this long.
-constexpr int64_t kAftermathNs = 300 * kNsPerMs;
 constexpr int64_t kDrainPollNs = 20 * kNsPerMs;
 
 }  // namespace
@@ -98,6 +94,8 @@ void WorkerNode::SendLoad() {
     link->router->OnLoad(link, load);
     if (blocks.has_value()) link->router->OnBlocks(link, *blocks);
   });
+  if (!sim_.Twice()) return;
+  SendOver(sim_, link_, &Link::at_worker, &Link::at_router, [link = link_, load] { link->router->OnLoad(link, load); });
 }
 
 // In a message with the load, which the simulation sends anyway: no seed's course depends on the reports.
@@ -175,68 +173,40 @@ void WorkerNode::Update(const JobKey& key, const WorkerUpdate& update) {
   });
 }
 
+void WorkerNode::SayEnd(const Call& call, const absl::Status& status) {
+  const auto say = [call, status] { call.link->router->OnCallEnd(call, status); };
+  SendOver(sim_, link_, &Link::at_worker, &Link::at_router, say);
+  if (sim_.Twice()) SendOver(sim_, link_, &Link::at_worker, &Link::at_router, say);
+}
+
 void WorkerNode::End(const JobKey& key, const absl::Status& status) {
   Emit([this, key, status] {
     const auto it = calls_.find(key);
     if (it == calls_.end()) return;
-    SendOver(sim_, link_, &Link::at_worker, &Link::at_router,
-             [call = it->second, status] { call.link->router->OnCallEnd(call, status); });
+    SayEnd(it->second, status);
     calls_.erase(it);
     if (calls_.empty()) idle_since_ = sim_.queue.Now();
   });
 }
 
-void WorkerNode::Crash() {
-  sim_.Trace(setup_.target, " crashes");
-  sim_.Troubled(incarnation());
-  Die();
-  fetch_server_.CutStreams();
-  puller_.CutStreams();
-  if (link_ == nullptr) return;
-  // The machine itself may be gone, so that nobody closes the connection.
-  const int64_t notice_ms = sim_.Chance(80) ? kMaxWorkerNoticeMs : kMaxHalfOpenNoticeMs;
-  BreakLink(sim_, link_, &Link::at_router, notice_ms, absl::UnavailableError("the connection to the worker broke"));
-}
-
-void WorkerNode::Hang(int64_t pause_ns) {
-  sim_.Trace(setup_.target, " is paused for ", pause_ns / kNsPerMs, " ms");
-  Pause(pause_ns);
-  sim_.Troubled(incarnation(), wake() + kAftermathNs);
-}
-
-void WorkerNode::FallSilent(int64_t ns) {
-  if (link_ == nullptr) return;
-  sim_.Trace(setup_.target, " is silent for ", ns / kNsPerMs, " ms");
-  const TimeNs until = sim_.queue.Now() + ns;
-  sim_.Troubled(incarnation(), until + kAftermathNs);
-  const int64_t both = sim_.Between(0, 2);
-  if (both != 1) link_->at_router.to_here.HoldUntil(until);
-  if (both != 2) link_->at_worker.to_here.HoldUntil(until);
-}
-
-void WorkerNode::Partition(int64_t ns) {
-  if (link_ == nullptr) return;
-  sim_.Trace(setup_.target, "'s link is half open, for ", ns / kNsPerMs, " ms");
-  unreachable_until_ = sim_.queue.Now() + ns;
-  link_->lost = true;
-  // It ends when the worker joins again.
-  sim_.Troubled(incarnation(), unreachable_until_ + 2 * kMaxHalfOpenNoticeMs * kNsPerMs);
-  const absl::Status broken = absl::UnavailableError("the connection timed out");
-  BreakLink(sim_, link_, &Link::at_router, kMaxHalfOpenNoticeMs, broken);
-  BreakLink(sim_, link_, &Link::at_worker, sim_.Chance(50) ? 1'000 : kMaxHalfOpenNoticeMs, broken);
-}
-
-void WorkerNode::StallEngine(int64_t ns) {
-  sim_.Trace(setup_.target, "'s engine stalls for ", ns / kNsPerMs, " ms");
-  Stall(ns);
-  sim_.Troubled(incarnation(), busy_until() + kAftermathNs);
-}
-
-void WorkerNode::Drain() {
+void WorkerNode::Drain(int64_t timeout_ms) {
   sim_.Trace(setup_.target, " drains");
   draining_ = true;
   SendLoad();
   LeaveWhenDrained();
+  if (timeout_ms < kNoTimeoutMs) After(timeout_ms * kNsPerMs, [this, timeout_ms] { CutAll(timeout_ms); });
+}
+
+// As worker::RouterCalls does; the process ends soon.
+void WorkerNode::CutAll(int64_t timeout_ms) {
+  sim_.Trace(setup_.target, "'s time to drain is over");
+  sim_.Troubled(incarnation());
+  for (const auto& [key, call] : std::exchange(calls_, {})) {
+    SayEnd(call, CutByDrain(key.choice_key(), timeout_ms));
+  }
+  Leave();
+  fetch_server_.CutStreams();
+  puller_.CutStreams();
 }
 
 void WorkerNode::OnDrainAccepted(const LinkPtr& link) {
@@ -248,6 +218,10 @@ void WorkerNode::LeaveWhenDrained() {
   if (may_get_more || !calls_.empty() || Load().used_blocks > 0) {
     return After(kDrainPollNs, [this] { LeaveWhenDrained(); });
   }
+  Leave();
+}
+
+void WorkerNode::Leave() {
   sim_.Trace(setup_.target, " leaves");
   left_ = true;
   Die();

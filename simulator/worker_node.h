@@ -44,8 +44,23 @@ class WorkerNode final : public LoopProcess, public UpdateSink {
   void Partition(int64_t ns);
   // The engine's step under way, or the next, takes this long.
   void StallEngine(int64_t ns);
-  // SIGTERM: it takes no new jobs, ends those that it has, and dies.
-  void Drain();
+  // SIGTERM: it takes no new jobs, ends those that it has, and dies. Jobs that are left after the time-out are cut.
+  static constexpr int64_t kNoTimeoutMs = int64_t{1} << 40;
+  void Drain(int64_t timeout_ms = kNoTimeoutMs);
+  // It dies of the engine's step under way, or of something else where there is none, and says so.
+  void DieOfOwnFault();
+  // It stands still, and its clock with it.
+  void SuspendMachine(int64_t ns);
+  // Its clock leaps ahead, as that of a machine whose hypervisor has not run it.
+  void LeapClock(int64_t ns);
+  // Its engine's steps take so many times as long for a while.
+  void SlowDown(int64_t ns, int64_t factor);
+  // The link breaks with all that is on its way, and both ends soon know.
+  void BreakConnection();
+  // As Partition, but one end still hears the other.
+  void PartitionOneWay(int64_t ns, bool to_router);
+  // The network fails between this worker as the reader and a source.
+  void OnPairCut(const PairCut& cut);
 
   // What the network delivers from the router.
   void OnAccepted(const LinkPtr& link);
@@ -79,6 +94,10 @@ class WorkerNode final : public LoopProcess, public UpdateSink {
   // Who holds its blocks, if that is due and the loop would say it: between two steps.
   std::optional<BlockReport> DueBlocks();
   void LeaveWhenDrained();
+  void CutAll(int64_t timeout_ms);
+  void Leave();
+  void SayEnd(const Call& call, const absl::Status& status);
+  void OnStep() override;
   void CancelJob(const Call& call);
 
   RouterDirectory& routers_;

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "router/dispatcher.h"
+#include "simulator/request_mix.h"
 #include "simulator/router_node.h"
 #include "simulator/simulation.h"
 #include "simulator/worker_node.h"
@@ -18,13 +20,17 @@ namespace baton::simulator {
 
 // What the clients of one run are like.
 struct WorkloadOptions {
-  // Some workers hold no more tokens than this; 0: all hold every prompt with its output. Prompts then are either far
-  // below it or above it.
-  int32_t small_worker_tokens = 0;
-  // A steady flow of requests with a few large prompts among them, in place of a few requests of all kinds.
-  bool flows = false;
+  MixOptions mix;
   // Requests come within this time.
   int64_t arrival_ms = 500;
+};
+
+// Requests that come nearly at once.
+struct Wave {
+  // Since the beginning of the run.
+  int64_t at_ns = 0;
+  int32_t requests = 0;
+  int64_t within_ns = 0;
 };
 
 class Workload final : public JobListener {
@@ -33,6 +39,12 @@ class Workload final : public JobListener {
 
   // Draws the jobs and schedules what the clients do.
   void Schedule(const WorkloadOptions& options);
+  // Likewise for a long run. A request is left out when `kept` is false of its number; the others stay what they are.
+  void ScheduleWaves(const MixOptions& mix, const std::vector<Wave>& waves, absl::FunctionRef<bool(int)> kept);
+  // Requests that together take more blocks than there are.
+  void FillPools(int count);
+  // A request that kills whoever computes it.
+  void SubmitPoison();
   // Requests that come all at once, for one token or for some.
   void Probe(int count, bool decodes);
   // Clients of a dead router have their one error.
@@ -47,6 +59,8 @@ class Workload final : public JobListener {
   TimeNs last_event() const { return last_event_; }
   // The jobs that have not ended; empty when there are none.
   std::string Open() const;
+  // How long one worker alone would take for what is open, if it computed nothing for two requests at once.
+  int64_t OpenWorkNs() const;
   // Workers that had a part in a request that ended well.
   const std::set<Incarnation>& served() const { return served_; }
   void ForgetServed() { served_.clear(); }
@@ -54,6 +68,12 @@ class Workload final : public JobListener {
   bool AnyWaits(TimeNs since, int32_t most_tokens) const;
   int64_t longest_wait_ns() const { return longest_wait_ns_; }
   int32_t most_attempts() const { return most_attempts_; }
+  // The longest time from a request's submission to its end, whatever befell it.
+  int64_t longest_life_ns() const { return longest_life_ns_; }
+  // When the last request ended.
+  TimeNs last_end() const { return last_end_; }
+  // Requests of ScheduleWaves, with those that were left out.
+  int drawn() const { return drawn_; }
 
  private:
   struct Job {
@@ -74,25 +94,34 @@ class Workload final : public JobListener {
     absl::Status why;
   };
 
-  std::shared_ptr<const router::JobSpec> DrawSpec(TimeNs submitted);
-  std::vector<int32_t> DrawPrompt();
-  SamplingParams DrawSampling(int32_t prompt_tokens);
   Job& AddJob(std::shared_ptr<const router::JobSpec> spec, TimeNs submitted);
   void Submit(const ChoiceKey& key);
   void OnRefused(const ChoiceKey& key, const absl::Status& status);
+  // How the client may end it of its own accord: when, and with what.
+  struct Leaving {
+    int64_t after_ns = 0;
+    absl::Status why;
+  };
+  Leaving DrawLeaving();
+  void LeaveAfter(const ChoiceKey& key, const Leaving& leaving);
   void GiveUp(const ChoiceKey& key, const absl::Status& why);
   void CheckOk(const Job& job, const router::JobResult& result);
   void CheckDigest(const Job& job, const std::string& digest);
-  void CheckError(const Job& job, const absl::Status& status);
+  void CheckError(const Job& job, const router::JobResult& result);
+  // Whether the router has tried for as long as it must before a job ends with a worker's error.
+  bool TriedEnough(const Job& job, const router::JobResult& result) const;
+  // Whether its deadline may have passed early for the router or for a worker of its last attempt.
+  bool SomeClockLeapt(const Job& job) const;
   // Whether a fault befell its last attempt.
   bool MayBeLost(const Job& job) const;
   void Wrong(const Job& job, const std::string& what) { sim_.Fail(absl::StrCat(job.spec->id.ToHex(), ": ", what)); }
 
   Simulation& sim_;
   RouterDirectory& routers_;
-  WorkloadOptions options_;
-  // Beginnings that prompts share.
-  std::vector<std::vector<int32_t>> bases_;
+  MixOptions options_;
+  // No request that lives in no trouble waits longer for its end.
+  int64_t max_wait_ns_ = 0;
+  RequestMix mix_;
   std::map<ChoiceKey, Job> jobs_;
   // Digests by prompt, as far as they are known.
   std::map<std::vector<int32_t>, std::string> digests_;
@@ -101,6 +130,9 @@ class Workload final : public JobListener {
   TimeNs last_event_ = 0;
   int64_t longest_wait_ns_ = 0;
   int32_t most_attempts_ = 0;
+  int64_t longest_life_ns_ = 0;
+  TimeNs last_end_ = 0;
+  int drawn_ = 0;
 };
 
 }  // namespace baton::simulator

@@ -1,0 +1,38 @@
+// Runs that have found a bug, each with the bug. A change of the simulator may give a name another run; what must never
+// come back has a unit test beside the code that was wrong.
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+
+#include "simulator/cluster.h"
+#include "simulator/run_name.h"
+
+namespace baton::simulator {
+namespace {
+
+struct FoundRun {
+  const char* name;
+  const char* bug;
+
+  friend std::ostream& operator<<(std::ostream& out, const FoundRun& run) { return out << run.name; }
+};
+
+constexpr FoundRun kFoundRuns[] = {
+    {"short 304", "a job with outputs was given up 2 s after its failure, while the only prefill worker drained"},
+    {"short 922",
+     "a job with outputs was given up 2 s after the only prefill worker, which drained, had fallen silent"},
+};
+
+class FoundRunTest : public ::testing::TestWithParam<FoundRun> {};
+
+TEST_P(FoundRunTest, GoesWellNow) {
+  const absl::StatusOr<RunOptions> options = ParseRunName(GetParam().name);
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(RunSeed(*options).error, "") << "once: " << GetParam().bug;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FoundRunTest, ::testing::ValuesIn(kFoundRuns));
+
+}  // namespace
+}  // namespace baton::simulator

@@ -1,0 +1,36 @@
+// Which seeds the simulator's tests run, by environment variables.
+#ifndef BATON_SIMULATOR_SEEDS_H_
+#define BATON_SIMULATOR_SEEDS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define BATON_SLOW_BUILD 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define BATON_SLOW_BUILD 1
+#endif
+
+namespace baton::simulator {
+
+#ifdef BATON_SLOW_BUILD
+inline constexpr bool kIsSlowBuild = true;
+#else
+inline constexpr bool kIsSlowBuild = false;
+#endif
+
+inline uint64_t SeedsOr(const char* variable, uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// CI draws another base for every commit.
+inline uint64_t BaseSeed() { return std::max<uint64_t>(SeedsOr("BATON_SIM_BASE_SEED", 1), 1); }
+
+}  // namespace baton::simulator
+
+#endif  // BATON_SIMULATOR_SEEDS_H_
