@@ -102,9 +102,9 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& me
   runner.SetKvPool(memory);
 }
 
-// Prompt and outputs exceed neither the context nor the request's max_tokens.
+// Prompt and outputs exceed neither the context nor the request's max_tokens. The spec is not validated yet.
 int32_t Engine::Impl::TokenLimit(const SequenceSpec& spec) const {
-  const int64_t outputs = spec.prefill_only ? 1 : spec.sampling.max_tokens - spec.emitted;
+  const int64_t outputs = spec.prefill_only ? 1 : int64_t{spec.sampling.max_tokens} - spec.emitted;
   return static_cast<int32_t>(
       std::min<int64_t>(static_cast<int64_t>(spec.prompt.size()) + outputs, runner_.context_length()));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -267,9 +268,11 @@ TEST(Engine, ASequenceThatBeginsWithOutputsNeedsRoomForTheOthersAlone) {
 }
 
 TEST(Engine, RefusesOutputsThatCannotHaveBeen) {
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+  constexpr int32_t kLeast = std::numeric_limits<int32_t>::min();
   TestEngine test(16);
-  for (const auto& [prompt_tokens, max_tokens, emitted] :
-       std::vector<std::array<int32_t, 3>>{{3, 9, -1}, {3, 9, 3}, {9, 3, 3}, {9, 3, 4}}) {
+  for (const auto& [prompt_tokens, max_tokens, emitted] : std::vector<std::array<int32_t, 3>>{
+           {3, 9, -1}, {3, 9, 3}, {9, 3, 3}, {9, 3, 4}, {3, kMost, -1}, {3, kLeast, 1}}) {
     SequenceSpec spec = Spec(Prompt(prompt_tokens), max_tokens);
     spec.emitted = emitted;
     EXPECT_TRUE(absl::IsInvalidArgument(test.engine.Reserve(spec).status())) << emitted << " of " << prompt_tokens;

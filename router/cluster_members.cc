@@ -286,7 +286,8 @@ absl::Status ClusterMembers::ReadReports(Dispatcher& dispatcher, Member& member,
   }
   for (const pb::CallCommitted& committed : message.kv_committed()) {
     BATON_ASSIGN_OR_RETURN(const Call call, find(committed.call()));
-    dispatcher.OnWorkerUpdate(call.first, call.second, rpc::FromProto(committed));
+    BATON_ASSIGN_OR_RETURN(const WorkerUpdate update, rpc::FromProto(committed));
+    dispatcher.OnWorkerUpdate(call.first, call.second, update);
   }
   for (const pb::CallToken& token : message.tokens()) {
     BATON_ASSIGN_OR_RETURN(const Call call, find(token.call()));
@@ -301,7 +302,8 @@ absl::Status ClusterMembers::ReadReports(Dispatcher& dispatcher, Member& member,
   }
   for (const pb::CallFinished& finished : message.finished()) {
     BATON_ASSIGN_OR_RETURN(const Call call, find(finished.call()));
-    dispatcher.OnWorkerUpdate(call.first, call.second, rpc::FromProto(finished));
+    BATON_ASSIGN_OR_RETURN(const WorkerUpdate update, rpc::FromProto(finished));
+    dispatcher.OnWorkerUpdate(call.first, call.second, update);
   }
   for (const pb::CallEnded& ended : message.ended()) {
     BATON_ASSIGN_OR_RETURN(const Call call, find(ended.call()));

@@ -432,6 +432,16 @@ TEST_F(ClusterMembersTest, AMalformedMessageEndsItsMembershipAloneAndSaysWhatWas
          m.add_tokens()->set_call(call);
          m.mutable_tokens(0)->set_finish(static_cast<pb::Finish>(7));
        }},
+      {"the number -1",
+       [](pb::WorkerMessage& m, uint64_t call) {
+         m.add_kv_committed()->set_call(call);
+         m.mutable_kv_committed(0)->set_transfer_bytes(-1);
+       }},
+      {"the number -9",
+       [](pb::WorkerMessage& m, uint64_t call) {
+         m.add_finished()->set_call(call);
+         m.mutable_finished(0)->set_compute_ns(-9);
+       }},
       {"the code 99",
        [](pb::WorkerMessage& m, uint64_t call) {
          m.add_ended()->set_call(call);

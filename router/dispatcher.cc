@@ -78,17 +78,7 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
   switch (update.kind) {
     case WorkerUpdate::Kind::kStarted:
       call->started = true;
-      if (side == Side::kDecode || job->kind == AttemptKind::kSolo) queue_.OnAdmitted(*job);
-      if (!computes_prompt) break;
-      job->prompt_started = true;
-      job->computed_tokens = job->spec->prompt_tokens() - update.cached_tokens;
-      if (!job->marks.admitted) job->marks.admitted = clock_.Now();
-      if (job->spec->emitted == 0) {
-        job->result.looked_up_tokens = static_cast<int32_t>(job->spec->prompt_tokens());
-        job->result.cached_tokens = update.cached_tokens;
-      }
-      ledger_.OnComputed(*call, update.cached_tokens);
-      queue_.OnRoomChanged();
+      OnStarted(*job, side, *call, update.cached_tokens);
       break;
     case WorkerUpdate::Kind::kKvCommitted:
       if (side == Side::kPrefill || job->committed) break;
@@ -114,6 +104,24 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
       break;
   }
   PlaceQueued();
+}
+
+void Dispatcher::Impl::OnStarted(DispatchJob& job, Side side, Call& call, int32_t cached_tokens) {
+  if (side == Side::kDecode || job.kind == AttemptKind::kSolo) queue_.OnAdmitted(job);
+  if (cached_tokens < 0 || cached_tokens > job.spec->prompt_tokens()) {
+    return End(job, absl::InternalError(absl::StrCat("a worker found ", cached_tokens, " tokens of a prompt of ",
+                                                     job.spec->prompt_tokens(), " in its cache")));
+  }
+  if (side != job.prompt_side()) return;
+  job.prompt_started = true;
+  job.computed_tokens = job.spec->prompt_tokens() - cached_tokens;
+  if (!job.marks.admitted) job.marks.admitted = clock_.Now();
+  if (job.spec->emitted == 0) {
+    job.result.looked_up_tokens = static_cast<int32_t>(job.spec->prompt_tokens());
+    job.result.cached_tokens = cached_tokens;
+  }
+  ledger_.OnComputed(call, cached_tokens);
+  queue_.OnRoomChanged();
 }
 
 void Dispatcher::Impl::OnCommitted(DispatchJob& job) {

@@ -55,6 +55,7 @@ class Dispatcher::Impl {
  private:
   // dispatcher.cc: a placed job.
   DispatchJob* FindJob(const JobKey& key);
+  void OnStarted(DispatchJob& job, Side side, Call& call, int32_t cached_tokens);
   void OnToken(DispatchJob& job, Side side, const OutputToken& token);
   // D has the prompt's KV.
   void OnCommitted(DispatchJob& job);

@@ -230,6 +230,21 @@ TEST_F(DispatcherTest, DifferentTokensZeroAreInternal) {
   EXPECT_THAT(Actions(), ElementsAre("1:0=70", "-P1 1/1", "-D2 1/1", "1:INTERNAL"));
 }
 
+TEST_F(DispatcherTest, MoreCachedTokensThanThePromptHasAreInternal) {
+  JoinPair();
+  for (const auto& [job, side, cached] :
+       std::vector<std::tuple<uint64_t, Side, int32_t>>{{1, kP, 41}, {2, kP, -1}, {3, kD, 41}}) {
+    Submit(job, {.prompt_tokens = 40});
+    Actions();
+    Started(side, KeyOf(job), cached);
+    const std::string name = std::to_string(job);
+    EXPECT_THAT(Actions(), ElementsAre("-P1 " + name + "/1", "-D2 " + name + "/1", name + ":INTERNAL"));
+    CallEnd(kP, KeyOf(job), kCancelledCall);
+    CallEnd(kD, KeyOf(job), kCancelledCall);
+    ExpectNothingLeft();
+  }
+}
+
 TEST_F(DispatcherTest, AGapInTheTokensIsInternal) {
   JoinPair();
   Submit(1);

@@ -92,6 +92,9 @@ absl::Status RouterCalls::TryStart(const pb::CallStart& start) {
   if (cut_) return absl::ResourceExhaustedError("the worker is shutting down");
   TestDelay("start");
   BATON_ASSIGN_OR_RETURN(WorkerJob job, rpc::FromProto(start.job(), clock_.Now()));
+  if (calls_.contains(start.call())) {
+    return absl::AlreadyExistsError(absl::StrCat("call ", start.call(), " is open"));
+  }
   for (const std::unique_ptr<Side>& side : sides_) {
     if (side->phase.side() != start.side_case()) continue;
     const JobKey key = job.key;

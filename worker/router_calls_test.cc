@@ -196,6 +196,17 @@ TEST_F(RouterCallsTest, ASecondCallOfAnAttemptIsRefusedAndTheFirstGoesOn) {
   EXPECT_EQ(stream_->messages.at(1).tokens(0).call(), 1u);
 }
 
+TEST_F(RouterCallsTest, AStartWithTheNumberOfAnOpenCallIsRefusedAndThatCallGoesOn) {
+  Start(1, 1, pb::CallStart::kDecode);
+  Start(1, 2, pb::CallStart::kDecode);
+  EXPECT_TRUE(absl::IsAlreadyExists(OnlyEnd()));
+  EXPECT_EQ(decode_.started.size(), 1u);
+  EXPECT_EQ(calls_.open_calls(), 1u);
+  Token(decode_, 1, 5);
+  calls_.Flush();
+  EXPECT_EQ(stream_->messages.at(1).tokens(0).call(), 1u);
+}
+
 TEST_F(RouterCallsTest, AStartThatCannotBeReadEndsItsCallAlone) {
   pb::RouterMessage message;
   *message.add_starts() = MakeStart(1, 1, pb::CallStart::kDecode);

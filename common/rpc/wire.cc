@@ -186,13 +186,32 @@ absl::StatusOr<OutputToken> FromProto(const pb::Token& proto) { return ReadToken
 
 absl::StatusOr<OutputToken> FromProto(const pb::CallToken& proto) { return ReadToken(proto); }
 
-WorkerUpdate FromProto(const pb::CallCommitted& proto) {
+namespace {
+
+// Whoever looks at a report adds its numbers up.
+absl::Status CheckReport(const WorkerReport& report) {
+  // 13 days in nanoseconds, or a PiB.
+  constexpr int64_t kMost = int64_t{1} << 50;
+  for (const int64_t number :
+       {report.queue_ns, report.compute_ns, report.steps, report.batch_sequences, report.max_batch_sequences,
+        report.preemptions, report.read_ns, report.digest_ns, report.transfer_tail_ns, report.transfer_bytes}) {
+    if (number < 0 || number > kMost) {
+      return absl::InvalidArgumentError(absl::StrCat("a report with the number ", number));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<WorkerUpdate> FromProto(const pb::CallCommitted& proto) {
   WorkerUpdate update{.kind = WorkerUpdate::Kind::kKvCommitted, .token = {}};
   update.report.read_ns = proto.read_ns();
   update.report.digest_ns = proto.digest_ns();
   update.report.transfer_tail_ns = proto.transfer_tail_ns();
   update.report.transfer_bytes = proto.transfer_bytes();
   update.report.transport = proto.transport();
+  BATON_RETURN_IF_ERROR(CheckReport(update.report));
   return update;
 }
 
@@ -202,7 +221,7 @@ absl::StatusOr<WorkerUpdate> FromProto(const pb::CallFrozen& proto) {
   return update;
 }
 
-WorkerUpdate FromProto(const pb::CallFinished& proto) {
+absl::StatusOr<WorkerUpdate> FromProto(const pb::CallFinished& proto) {
   WorkerUpdate update{.kind = WorkerUpdate::Kind::kFinished, .token = {}};
   update.kv_digest = proto.kv_digest();
   update.report = {.queue_ns = proto.queue_ns(),
@@ -216,6 +235,7 @@ WorkerUpdate FromProto(const pb::CallFinished& proto) {
                    .transfer_tail_ns = proto.transfer_tail_ns(),
                    .transfer_bytes = proto.transfer_bytes(),
                    .transport = proto.transport()};
+  BATON_RETURN_IF_ERROR(CheckReport(update.report));
   return update;
 }
 

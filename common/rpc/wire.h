@@ -39,12 +39,12 @@ void AddReport(uint64_t call, const WorkerUpdate& update, internal::v1::WorkerMe
 void AddEnd(uint64_t call, const absl::Status& status, internal::v1::WorkerMessage* proto);
 // As for Token.
 absl::StatusOr<OutputToken> FromProto(const internal::v1::CallToken& proto);
-// An update of kind kKvCommitted.
-WorkerUpdate FromProto(const internal::v1::CallCommitted& proto);
+// An update of kind kKvCommitted. INVALID_ARGUMENT for a number below zero, or beyond what any call can take.
+absl::StatusOr<WorkerUpdate> FromProto(const internal::v1::CallCommitted& proto);
 // An update of kind kFrozen. INVALID_ARGUMENT as for Token.
 absl::StatusOr<WorkerUpdate> FromProto(const internal::v1::CallFrozen& proto);
-// An update of kind kFinished.
-WorkerUpdate FromProto(const internal::v1::CallFinished& proto);
+// An update of kind kFinished. INVALID_ARGUMENT as for CallCommitted.
+absl::StatusOr<WorkerUpdate> FromProto(const internal::v1::CallFinished& proto);
 // Sets `end` to how the call ended. INVALID_ARGUMENT for a code that no status has.
 absl::Status FromProto(const internal::v1::CallEnded& proto, absl::Status& end);
 

@@ -155,16 +155,27 @@ TEST(Wire, ReportsOfACallKeepTheirContent) {
   EXPECT_EQ(message.kv_committed(0).call(), 4u);
   const WorkerReport hand_off = {
       .read_ns = 7, .digest_ns = 8, .transfer_tail_ns = 9, .transfer_bytes = 10, .transport = "shm"};
-  EXPECT_EQ(FromProto(message.kv_committed(0)).report, hand_off);
+  EXPECT_EQ(FromProto(message.kv_committed(0)).value().report, hand_off);
   EXPECT_EQ(message.tokens(0).call(), 4u);
   EXPECT_EQ(FromProto(message.tokens(0)).value(), LastToken());
-  const WorkerUpdate finished = FromProto(message.finished(0));
+  const WorkerUpdate finished = FromProto(message.finished(0)).value();
   EXPECT_EQ(finished.kv_digest, "d");
   EXPECT_EQ(finished.report, report);
   EXPECT_EQ(message.ended(0).call(), 5u);
   absl::Status end;
   ASSERT_TRUE(FromProto(message.ended(0), end).ok());
   EXPECT_EQ(end, absl::UnavailableError("gone"));
+}
+
+TEST(Wire, AReportWithANumberBelowZeroOrBeyondAnyCallIsRefused) {
+  for (const int64_t number : {int64_t{-1}, (int64_t{1} << 50) + 1}) {
+    pb::CallFinished finished;
+    finished.set_preemptions(number);
+    EXPECT_TRUE(absl::IsInvalidArgument(FromProto(finished).status())) << number;
+    pb::CallCommitted committed;
+    committed.set_transfer_tail_ns(number);
+    EXPECT_TRUE(absl::IsInvalidArgument(FromProto(committed).status())) << number;
+  }
 }
 
 TEST(Wire, ABlockReportSurvivesTheTripWithEveryHold) {
