@@ -83,12 +83,14 @@ struct RecordedReplies final : public kvtransfer::FetchReplies {
 struct TestWorkerOptions {
   int32_t pool_blocks = 0;
   engine::EngineOptions engine = {.chunk_tokens = 64, .max_sequences = 4};
+  engine::FakeModelOptions model = {};
 };
 
 // Phases are added to `core` before the first call of a method.
 struct TestWorker {
   explicit TestWorker(const TestWorkerOptions& options)
-      : memory(static_cast<size_t>(options.pool_blocks) * model.kv_layout().block_bytes()),
+      : model(options.model),
+        memory(static_cast<size_t>(options.pool_blocks) * model.kv_layout().block_bytes()),
         pool({memory.data(), memory.bytes()}, model.kv_layout().block_bytes()),
         core({.incarnation = {1, 1}, .engine = options.engine}, {.clock = clock,
                                                                  .random = random,
@@ -130,7 +132,7 @@ struct TestWorker {
 
   ManualClock clock;
   SeededRandom random{1};
-  engine::FakeModel model{{}};
+  engine::FakeModel model;
   engine::kernels::AlignedBuffer memory;
   HostKvPool pool;
   RecordedReplies replies;
