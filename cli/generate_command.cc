@@ -29,6 +29,7 @@ constexpr size_t kMaxInputBytes = 8 * static_cast<size_t>(kMaxMessageBytes);
 struct GenerateFlags : ClientFlags {
   std::optional<std::string> prompt, prompt_file, token_ids, token_ids_file, messages;
   std::string tenant;
+  std::string idempotency_key;
   int priority = 0;
   bool kv_digest = false;
   bool json = false;
@@ -164,6 +165,7 @@ absl::Status Generate(const GenerateFlags& flags) {
   v1::GenerateRequest request;
   request.set_model(flags.model);
   request.set_tenant(flags.tenant);
+  request.set_idempotency_key(flags.idempotency_key);
   request.set_priority(flags.priority);
   request.set_return_kv_digest(flags.kv_digest || flags.json);
   FillSampling(flags.sampling, request);
@@ -208,6 +210,8 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
   prompt->add_option("--messages", flags->messages, "a JSON file of chat messages; - is stdin");
   prompt->require_option(1);
   command->add_option("--tenant", flags->tenant, "the tenant whose prefix cache is used");
+  command->add_option("--idempotency-key", flags->idempotency_key,
+                      "the request follows the one that had this key, or its result; a broken stream is resumed");
   command->add_option("--priority", flags->priority, "below 0: while requests wait, those of higher priority go first")
       ->check(CLI::Range(router::kMinPriority, router::kMaxPriority))
       ->capture_default_str();

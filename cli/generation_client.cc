@@ -5,12 +5,14 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/rpc/client_error.h"
 
 namespace baton::cli {
 
 GenerationClient::GenerationClient(std::string target, const std::shared_ptr<grpc::Channel>& channel)
-    : target_(std::move(target)), stub_(v1::GenerationService::NewStub(channel)) {}
+    : target_(std::move(target)), channel_(channel), stub_(v1::GenerationService::NewStub(channel)) {}
 
 bool CallCanceller::Cancel() {
   absl::MutexLock lock(&mutex_);
@@ -24,20 +26,30 @@ void CallCanceller::SetCall(grpc::ClientContext* call) {
   call_ = call;
 }
 
-absl::StatusOr<Generation> GenerationClient::Generate(const v1::GenerateRequest& request, const CallOptions& options,
-                                                      const std::function<bool(const v1::Output&)>& on_output) {
-  grpc::ClientContext context;
-  if (options.timeout_ms > 0) {
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(options.timeout_ms));
-  }
-  if (options.canceller != nullptr) options.canceller->SetCall(&context);
-  const auto unset = absl::MakeCleanup([&options] {
-    if (options.canceller != nullptr) options.canceller->SetCall(nullptr);
-  });
-  auto reader = stub_->Generate(&context, request);
+struct GenerationClient::Progress {
   Generation generation;
+  // Empty until the router has said that it keeps the job.
+  std::string job_id;
+  absl::Time last_message = absl::Now();
+};
+
+bool GenerationClient::Read(const v1::GenerateRequest& request, const std::function<bool(const v1::Output&)>& on_output,
+                            grpc::ClientContext& context, Progress& progress, grpc::Status& status) {
+  Generation& generation = progress.generation;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
+  if (progress.job_id.empty()) {
+    reader = stub_->Generate(&context, request);
+  } else {
+    v1::ResumeRequest resume;
+    resume.set_job_id(progress.job_id);
+    resume.set_next_index(static_cast<int32_t>(generation.tokens.size()));
+    resume.set_text_bytes(static_cast<int64_t>(generation.text.size()));
+    reader = stub_->Resume(&context, resume);
+  }
   v1::GenerateResponse response;
   while (reader->Read(&response)) {
+    progress.last_message = absl::Now();
+    if (response.has_accepted()) progress.job_id = response.accepted().job_id();
     if (response.has_finished()) generation.finished = response.finished();
     if (!response.has_output()) continue;
     generation.text += response.output().text();
@@ -45,16 +57,37 @@ absl::StatusOr<Generation> GenerationClient::Generate(const v1::GenerateRequest&
     if (!on_output(response.output())) {
       context.TryCancel();
       reader->Finish();
-      return generation;
+      return true;
     }
   }
-  const grpc::Status status = reader->Finish();
-  if (status.error_code() == grpc::DEADLINE_EXCEEDED && options.timeout_ms > 0) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("the answer did not end within ", options.timeout_ms, " ms: --timeout-ms allows more"));
+  status = reader->Finish();
+  return status.ok();
+}
+
+absl::StatusOr<Generation> GenerationClient::Generate(const v1::GenerateRequest& request, const CallOptions& options,
+                                                      const std::function<bool(const v1::Output&)>& on_output) {
+  const auto deadline = std::chrono::system_clock::now() + std::chrono::milliseconds(options.timeout_ms);
+  Progress progress;
+  while (true) {
+    grpc::ClientContext context;
+    if (options.timeout_ms > 0) context.set_deadline(deadline);
+    if (options.canceller != nullptr) options.canceller->SetCall(&context);
+    const auto unset = absl::MakeCleanup([&options] {
+      if (options.canceller != nullptr) options.canceller->SetCall(nullptr);
+    });
+    grpc::Status status;
+    if (Read(request, on_output, context, progress, status)) return std::move(progress.generation);
+    if (status.error_code() == grpc::DEADLINE_EXCEEDED && options.timeout_ms > 0) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the answer did not end within ", options.timeout_ms, " ms: --timeout-ms allows more"));
+    }
+    const bool may_come_back = status.error_code() == grpc::UNAVAILABLE && !progress.job_id.empty() &&
+                               absl::Now() - progress.last_message < absl::Milliseconds(kMaxResumeMs);
+    if (!may_come_back) return rpc::ExplainRouterError(context, status, target_);
+    absl::SleepFor(absl::Milliseconds(kResumePauseMs));
+    // gRPC looks at a connection that comes up only while somebody waits for it, and otherwise every 5 s.
+    channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::milliseconds(kResumeConnectMs));
   }
-  if (!status.ok()) return rpc::ExplainRouterError(context, status, target_);
-  return generation;
 }
 
 }  // namespace baton::cli

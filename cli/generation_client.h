@@ -36,6 +36,12 @@ class CallCanceller {
   grpc::ClientContext* call_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 
+// A job that is kept goes on for so long without a client (kMaxUnfollowedMs).
+inline constexpr int64_t kMaxResumeMs = 60'000;
+// Between two tries: a pause, and the time in which the router may come up.
+inline constexpr int64_t kResumePauseMs = 100;
+inline constexpr int64_t kResumeConnectMs = 1'000;
+
 struct CallOptions {
   // 0: none.
   int64_t timeout_ms = 0;
@@ -49,12 +55,20 @@ class GenerationClient {
   GenerationClient(std::string target, const std::shared_ptr<grpc::Channel>& channel);
 
   // Calls `on_output` with each message as it arrives; when it returns false, the call ends with what has come so far.
-  // Errors name a target that cannot be reached.
+  // Errors name a target that cannot be reached. Where the router keeps the job, a broken stream is resumed: for up to
+  // kMaxResumeMs after the last message, the router may be gone.
   absl::StatusOr<Generation> Generate(const v1::GenerateRequest& request, const CallOptions& options,
                                       const std::function<bool(const v1::Output&)>& on_output);
 
  private:
+  // One call: Generate, or Resume once the job's id is known. True: the whole output has come, or nobody wants the
+  // rest.
+  struct Progress;
+  bool Read(const v1::GenerateRequest& request, const std::function<bool(const v1::Output&)>& on_output,
+            grpc::ClientContext& context, Progress& progress, grpc::Status& status);
+
   const std::string target_;
+  const std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::GenerationService::Stub> stub_;
 };
 

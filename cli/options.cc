@@ -220,6 +220,12 @@ void AddRouterFlags(CLI::App& app, RouterFlags& flags) {
                  "what a tenant may use at once that has used nothing lately; 0: the tokens of 10 seconds")
       ->check(CLI::Range(0, kMaxTenantTokens))
       ->capture_default_str();
+  app.add_option("--state-dir", flags.state_dir,
+                 "folder of the journal, from which a restarted router takes up the requests that ask to be kept");
+  app.add_option("--state-retention-ms", flags.state_retention_ms,
+                 "how long a request that asks to be kept is kept after its end")
+      ->check(CLI::Range(int64_t{1}, kMaxStateRetentionMs))
+      ->capture_default_str();
   app.add_flag("--access-log", flags.access_log, "logs a line for each request that has ended");
   app.add_flag("--trace-content", flags.trace_content, "spans have the text of prompts and answers");
   AddClientAccessFlags(app, flags.access);

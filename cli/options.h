@@ -15,6 +15,7 @@
 #include "engine/core_arbiter.h"
 #include "engine/cpu_model.h"
 #include "kvtransfer/transport.h"
+#include "router/live_jobs.h"
 
 namespace baton::cli {
 
@@ -90,6 +91,9 @@ struct RouterFlags {
   int tenant_tokens_per_second = 0;
   // 0: the tokens of some seconds.
   int tenant_burst_tokens = 0;
+  // Empty: jobs do not outlive the process.
+  std::string state_dir;
+  int64_t state_retention_ms = router::kStateRetentionMs;
   bool access_log = false;
   bool trace_content = false;
   ClientAccessFlags access;
@@ -100,6 +104,8 @@ inline constexpr int kMaxChunkTokens = 8192;
 inline constexpr int kMaxDecodePeriodMs = 1000;
 inline constexpr int kMaxTtftTargetMs = 600'000;
 inline constexpr int kMaxItlTargetMs = 60'000;
+// A day.
+inline constexpr int64_t kMaxStateRetentionMs = 86'400'000;
 inline constexpr int kMaxTenantTokens = 1'000'000'000;
 // A few heartbeats at least.
 inline constexpr int kMinWorkerSilenceMs = 500;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
@@ -29,6 +30,8 @@
 #include "router/cluster_server.h"
 #include "router/generation_service.h"
 #include "router/generator.h"
+#include "router/journal_store.h"
+#include "router/journal_writer.h"
 #include "router/router_loop.h"
 #include "router/served_model.h"
 
@@ -89,6 +92,22 @@ absl::StatusOr<ClientAccess> MakeClientAccess(const ClientAccessFlags& flags, bo
   return access;
 }
 
+// What a former router has left, and what this one leaves. Both are empty without --state-dir.
+struct State {
+  std::vector<router::JournaledJob> jobs;
+  // Ends before the loop does, and writes what waits.
+  std::unique_ptr<router::JournalWriter> journal;
+};
+
+absl::StatusOr<State> OpenState(const std::string& folder) {
+  State state;
+  if (folder.empty()) return state;
+  BATON_ASSIGN_OR_RETURN(auto store, router::JournalStore::Open({.folder = folder}));
+  BATON_ASSIGN_OR_RETURN(state.jobs, router::TakeUpJobs(*store));
+  state.journal = std::make_unique<router::JournalWriter>(std::move(store));
+  return state;
+}
+
 absl::Status Run(const RouterCommandFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const auto credentials, LoadCredentials(flags.listen.tls, {rpc::Role::kRouter}));
   BATON_ASSIGN_OR_RETURN(const ClientAccess access, MakeClientAccess(flags.router.access, credentials != nullptr));
@@ -113,7 +132,10 @@ absl::Status Run(const RouterCommandFlags& flags) {
   rpc::EventQueue events;
   router::RouterLoop loop(options, MonotonicClock(), SystemRandom(), events);
   telemetry->Observe(loop);
-  router::Generator generator(model, MonotonicClock(), SystemRandom(), loop);
+  BATON_ASSIGN_OR_RETURN(State state, OpenState(flags.router.state_dir));
+  router::Generator generator(model, MonotonicClock(), SystemRandom(), loop,
+                              {.retention_ms = flags.router.state_retention_ms}, state.journal.get());
+  generator.Recover(std::move(state.jobs));
   router::ClientWork work(MonotonicClock());
   router::GenerationService generation({.model = model,
                                         .clock = MonotonicClock(),
@@ -152,7 +174,11 @@ absl::Status Run(const RouterCommandFlags& flags) {
     generation.Stop();
   };
   admin.SetAddress(server.address);
-  telemetry->Observe({.generation = generation, .work = work, .gate = server.gate.get()});
+  telemetry->Observe({.generation = generation,
+                      .work = work,
+                      .kept = generator.kept(),
+                      .journal = state.journal.get(),
+                      .gate = server.gate.get()});
   const absl::Cleanup stop_admin = [&admin_port] { admin_port.Stop(); };
   BATON_RETURN_IF_ERROR(cluster.Listen());
   spdlog::info("waiting for workers of {} at {}; clients call {}", model.name, cluster.address(), server.address);

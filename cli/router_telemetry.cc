@@ -128,7 +128,7 @@ router::CostView RouterTelemetry::Cost() const {
 }
 
 void RouterTelemetry::Observe(router::RouterLoop& loop) {
-  loop.SetObserver(router::kViewIntervalMs, [this](const router::Dispatcher& dispatcher) {
+  loop.Every(router::kViewIntervalMs, [this](const router::Dispatcher& dispatcher) {
     router::RouterView view = router::MakeView(dispatcher, clock_.Now(), CpuNs(CLOCK_THREAD_CPUTIME_ID));
     if (admin_.server() != nullptr) dashboard_.OnView(view);
     views_.Publish(std::move(view));
@@ -142,6 +142,8 @@ void RouterTelemetry::Observe(const Clients& clients) {
        .views = views_,
        .unread = clients.generation.unread(),
        .work = clients.work,
+       .kept = clients.kept,
+       .journal = clients.journal,
        .connections = [gate]() -> double { return gate == nullptr ? 0 : static_cast<double>(gate->open_count()); }})});
   const auto healthy = [this] {
     const int64_t age_ms = (clock_.Now() - views_.Latest()->at) / kNsPerMs;

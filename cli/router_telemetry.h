@@ -14,6 +14,8 @@
 #include "router/access_log.h"
 #include "router/dashboard.h"
 #include "router/generation_service.h"
+#include "router/journal_writer.h"
+#include "router/kept_jobs.h"
 #include "router/observed_request.h"
 #include "router/request_metrics.h"
 #include "router/request_tracer.h"
@@ -52,6 +54,9 @@ class RouterTelemetry {
   struct Clients {
     const router::GenerationService& generation;
     const router::ClientWork& work;
+    const router::KeptJobs& kept;
+    // May be null.
+    const router::JournalWriter* journal = nullptr;
     // May be null.
     const rpc::ConnectionGate* gate = nullptr;
   };

@@ -40,6 +40,17 @@ inline constexpr size_t kMaxUnwrittenRouterBytes = size_t{32} << 20;
 // Messages that wait on a stream between two workers. Beyond it the stream is broken.
 inline constexpr size_t kMaxUnsentMessages = 4096;
 
+// Jobs that outlive their clients' calls (router/live_jobs.h): how many there are, with those that have ended, what they
+// take in memory, and for how long one computes that no client follows.
+inline constexpr size_t kMaxKeptJobs = 4096;
+inline constexpr size_t kMaxKeptBytes = 128u << 20;
+inline constexpr int64_t kMaxUnfollowedMs = 60'000;
+inline constexpr size_t kMaxIdempotencyKeyBytes = 128;
+// The journal's file, and the new jobs that wait to be written there. Beyond these a new job is refused; what is written
+// of a job later always finds a place, and is three changes at most.
+inline constexpr int64_t kMaxJournalBytes = int64_t{256} << 20;
+inline constexpr size_t kMaxUnwrittenJobs = 1024;
+
 // Clients of the router. A request is small or large by the bytes of its message; each kind waits in a queue of its own
 // for threads of its own, so that a small one never waits for a large one.
 inline constexpr size_t kMaxSmallRequestBytes = 32u << 10;

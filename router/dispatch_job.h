@@ -109,8 +109,8 @@ struct DispatchJob {
   std::vector<int32_t> outputs;
   // The first output of the current attempt, which both of its workers send.
   OutputToken first;
-  // The workers that gave the outputs have this fingerprint; it is empty without any. Only workers of the same one go
-  // on with exactly the same tokens.
+  // The workers that gave the outputs have this fingerprint; it is empty without any, unless a former router's clients
+  // have seen some. Only workers of the same one go on with exactly the same tokens.
   std::string fingerprint;
   // The current attempt was placed then.
   TimeNs attempt_placed = 0;

@@ -407,6 +407,7 @@ void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
   result.prompt_tokens = static_cast<int32_t>(job.spec->client_prompt_tokens());
   result.output_tokens = job.next_index();
   result.refusals = job.refusals;
+  if (!job.outputs.empty()) result.fingerprint = job.fingerprint;
   result.phases = ComputePhases(job.marks, clock_.Now());
   if (status.ok() && result.failovers == 0) {
     admission_.OnOutputs(job.next_index(), result.phases.transfer_ns + result.phases.decode_ns);
@@ -474,6 +475,7 @@ const WorkerRegistry& Dispatcher::registry() const { return impl_->registry(); }
 const MembershipCounts& Dispatcher::memberships() const { return impl_->memberships(); }
 const BlockLedger& Dispatcher::block_ledger() const { return impl_->block_ledger(); }
 const DrainOrders& Dispatcher::drain_orders() const { return impl_->drain_orders(); }
+std::string Dispatcher::FingerprintOf(const ChoiceKey& key) const { return impl_->FingerprintOf(key); }
 int32_t Dispatcher::queued_jobs() const { return impl_->queued_jobs(); }
 int32_t Dispatcher::running_jobs() const { return impl_->running_jobs(); }
 int32_t Dispatcher::open_calls() const { return impl_->open_calls(); }

@@ -7,14 +7,16 @@
 //   -           | Submit                         | kQueued     | (refused with RESOURCE_EXHAUSTED where the queue is full,
 //               |                                |             | the tenant has used up its tokens (tenant_buckets.h), or
 //               |                                |             | the deadline would pass before the first token
-//               |                                |             | (admission.h); retry_plan.h says when to come back)
+//               |                                |             | (admission.h); retry_plan.h says when to come back;
+//               |                                |             | a job that a former router took is never refused)
 //   kQueued     | a pair is free                 | kPlaced     | StartPrefill and StartDecode at once; solo:
 //               |                                |             | StartPrefill; one worker for both: StartDecode(local)
 //   kQueued     | the prompt fits no worker      | ended       | End(INVALID_ARGUMENT)
 //   kQueued     | the deadline is certain to     | ended       | End(RESOURCE_EXHAUSTED)
 //               | pass before output 0           |             |
 //   kQueued     | no workers for too long; lost  | ended       | End(UNAVAILABLE)
-//               | ones are waited for longer     |             |
+//               | ones are waited for longer,    |             |
+//               | and by a recovered job         |             |
 //   kPlaced     | D refuses: RESOURCE_EXHAUSTED  | kQueued     | CancelPrefill in the same step; back to its place in
 //               | before kStarted                |             | line, ahead of all that came later; attempt + 1
 //   kPlaced     | P refuses likewise             | kQueued     | CancelDecode likewise
@@ -201,6 +203,8 @@ class Dispatcher {
   const MembershipCounts& memberships() const;
   const BlockLedger& block_ledger() const;
   const DrainOrders& drain_orders() const;
+  // Of the workers that gave the choice's outputs; empty for a choice without any, and for an unknown one.
+  std::string FingerprintOf(const ChoiceKey& key) const;
   int32_t queued_jobs() const;
   int32_t running_jobs() const;
   // Calls to workers that have not ended; their jobs may have.

@@ -16,6 +16,7 @@ absl::Status Dispatcher::Impl::CheckNew(const JobSpec& spec) {
   if (jobs_.contains(spec.key())) {
     return absl::AlreadyExistsError(absl::StrCat("job ", spec.key().ToString(), " is here"));
   }
+  if (spec.is_recovered) return absl::OkStatus();
   if (queued_jobs() >= options_.max_queued_jobs) {
     return QueueFull(absl::StrCat("all ", options_.max_queued_jobs, " places in the queue are taken"));
   }

@@ -45,6 +45,10 @@ class Dispatcher::Impl {
   const MembershipCounts& memberships() const { return memberships_; }
   const BlockLedger& block_ledger() const { return blocks_; }
   const DrainOrders& drain_orders() const { return drain_orders_; }
+  std::string FingerprintOf(const ChoiceKey& key) const {
+    const auto it = jobs_.find(key);
+    return it == jobs_.end() || it->second->outputs.empty() ? std::string() : it->second->fingerprint;
+  }
   int32_t queued_jobs() const { return static_cast<int32_t>(queue_.size()); }
   int32_t running_jobs() const { return static_cast<int32_t>(jobs_.size() - queue_.size()); }
   int32_t open_calls() const { return static_cast<int32_t>(ledger_.size()); }

@@ -55,15 +55,31 @@ bool GenerateStream::Write(GenerationEvent event) {
   return std::visit([this](auto& e) { return Take(std::move(e)); }, event);
 }
 
+bool GenerateStream::HasRoom(const GenerationDelta& delta) const {
+  absl::MutexLock lock(&mutex_);
+  return cut_ || Fits(delta);
+}
+
+bool GenerateStream::Fits(const GenerationDelta& delta) const {
+  return pending_.tokens.size() + delta.tokens.size() <= kMaxUnreadOutputTokens &&
+         pending_bytes_ + BytesOf(delta) <= kMaxUnreadOutputBytes;
+}
+
+bool GenerateStream::Take(const GenerationAccepted& accepted) {
+  if (!accepted.is_kept) return true;
+  absl::MutexLock lock(&mutex_);
+  if (cut_) return true;
+  first_message_ = Serialize(ToProto(accepted));
+  Advance();
+  return true;
+}
+
 bool GenerateStream::Take(GenerationDelta delta) {
   {
     absl::MutexLock lock(&mutex_);
     if (cut_) return true;
-    const size_t bytes = BytesOf(delta);
-    const bool fits = pending_.tokens.size() + delta.tokens.size() <= kMaxUnreadOutputTokens &&
-                      pending_bytes_ + bytes <= kMaxUnreadOutputBytes;
-    if (!fits) return false;
-    pending_bytes_ += bytes;
+    if (!Fits(delta)) return false;
+    pending_bytes_ += BytesOf(delta);
     Append(std::move(delta), pending_);
     Advance();
   }
@@ -93,13 +109,14 @@ void GenerateStream::End(grpc::Status status, std::optional<grpc::ByteBuffer> la
 }
 
 void GenerateStream::Advance() {
-  if (!writing_ && !IsEmpty(pending_)) {
+  if (!writing_ && first_message_.has_value()) {
+    WriteMessage(*first_message_);
+    first_message_.reset();
+  } else if (!writing_ && !IsEmpty(pending_)) {
     const grpc::ByteBuffer message = Serialize(ToProto(pending_));
-    in_flight_bytes_ = message.Length();
     pending_ = {};
     pending_bytes_ = 0;
-    writing_ = true;
-    call_.Write(message, &write_done_);
+    WriteMessage(message);
   } else if (!writing_ && final_status_.has_value() && !std::exchange(ending_, true)) {
     if (last_message_.has_value() && !cut_) {
       call_.WriteAndFinish(*last_message_, {}, *final_status_, &finish_done_);
@@ -108,6 +125,12 @@ void GenerateStream::Advance() {
     }
   }
   CountHeld();
+}
+
+void GenerateStream::WriteMessage(const grpc::ByteBuffer& message) {
+  in_flight_bytes_ = message.Length();
+  writing_ = true;
+  call_.Write(message, &write_done_);
 }
 
 void GenerateStream::CountHeld() {
@@ -122,6 +145,7 @@ void GenerateStream::OnWriteDone(bool ok) {
   in_flight_bytes_ = 0;
   if (!ok) {
     cut_ = true;
+    first_message_.reset();
     pending_ = {};
     pending_bytes_ = 0;
   }

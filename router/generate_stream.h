@@ -1,5 +1,5 @@
-// The gRPC end of one Generate call: makes messages of a request's events. What the client cannot take at once is
-// merged into its next message, so that a slow or bursty reader costs fewer messages.
+// The gRPC end of one Generate or Resume call: makes messages of a request's events. What the client cannot take at
+// once is merged into its next message, so that a slow or bursty reader costs fewer messages.
 #ifndef BATON_ROUTER_GENERATE_STREAM_H_
 #define BATON_ROUTER_GENERATE_STREAM_H_
 
@@ -21,8 +21,10 @@
 
 namespace baton::router {
 
-// Only Generate is asynchronous; it takes and gives raw messages.
-using AsyncGenerate = v1::GenerationService::WithRawMethod_Generate<v1::GenerationService::Service>;
+// Only Generate and Resume are asynchronous; they take and give raw messages.
+using AsyncGenerate = v1::GenerationService::WithRawMethod_Generate<
+    v1::GenerationService::WithRawMethod_Resume<v1::GenerationService::Service>>;
+enum class StreamMethod : uint8_t { kGenerate, kResume };
 
 // A stream of serialized v1::GenerateResponses. It keeps itself alive until gRPC is done with the call. Thread-safe;
 // Write is called by one thread at a time. The call's operations are events of the router's loop, so that the end of a
@@ -45,13 +47,18 @@ class GenerateStream final : public GenerationSink, private UnreadOutput::Stream
 
   // Waits for the next call of a client, unless the server ends before. `unread` and `events` outlive the call.
   template <typename Service>
-  static void Await(Service& service, grpc::ServerCompletionQueue& accepting, rpc::EventQueue& events,
-                    UnreadOutput& unread, OnCallCallback on_call) {
+  static void Await(Service& service, StreamMethod method, grpc::ServerCompletionQueue& accepting,
+                    rpc::EventQueue& events, UnreadOutput& unread, OnCallCallback on_call) {
     const std::shared_ptr<GenerateStream> stream(new GenerateStream(unread, std::move(on_call)));
     stream->self_ = stream;
     stream->context_.AsyncNotifyWhenDone(&stream->ended_);
-    service.RequestGenerate(&stream->context_, &stream->message_, &stream->call_, &events.queue(), &accepting,
+    if (method == StreamMethod::kGenerate) {
+      service.RequestGenerate(&stream->context_, &stream->message_, &stream->call_, &events.queue(), &accepting,
+                              &stream->accepted_);
+    } else {
+      service.RequestResume(&stream->context_, &stream->message_, &stream->call_, &events.queue(), &accepting,
                             &stream->accepted_);
+    }
   }
 
   const grpc::ServerContext& context() const { return context_; }
@@ -64,6 +71,7 @@ class GenerateStream final : public GenerationSink, private UnreadOutput::Stream
   void SetOnDone(OnDoneCallback on_done) { on_done_ = std::move(on_done); }
 
   bool Write(GenerationEvent event) override ABSL_LOCKS_EXCLUDED(mutex_);
+  bool HasRoom(const GenerationDelta& delta) const override ABSL_LOCKS_EXCLUDED(mutex_);
   // The client cancelled or is gone; true before `on_cancel` runs.
   bool cancelled() const override { return cancelled_.load(); }
 
@@ -80,13 +88,15 @@ class GenerateStream final : public GenerationSink, private UnreadOutput::Stream
   void Break() override;
   absl::Status Delivery() const;
 
-  // The API has no message that says so.
-  bool Take(const GenerationAccepted&) { return true; }
+  // Only who asked for it gets a message that says so.
+  bool Take(const GenerationAccepted& accepted) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Take(GenerationDelta delta) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Take(const GenerationFinished& finished) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Take(const GenerationFailed& failed) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  bool Fits(const GenerationDelta& delta) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WriteMessage(const grpc::ByteBuffer& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The first end counts.
   void End(grpc::Status status, std::optional<grpc::ByteBuffer> last_message) ABSL_LOCKS_EXCLUDED(mutex_);
   // Tells `unread_` how much the stream holds now.
@@ -104,10 +114,12 @@ class GenerateStream final : public GenerationSink, private UnreadOutput::Stream
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> broken_{false};
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool cut_ ABSL_GUARDED_BY(mutex_) = false;
   size_t in_flight_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Goes before all output.
+  std::optional<grpc::ByteBuffer> first_message_ ABSL_GUARDED_BY(mutex_);
   GenerationDelta pending_ ABSL_GUARDED_BY(mutex_);
   size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t held_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

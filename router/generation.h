@@ -3,6 +3,7 @@
 #ifndef BATON_ROUTER_GENERATION_H_
 #define BATON_ROUTER_GENERATION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "common/digest.h"
 #include "common/ids.h"
 #include "common/output_token.h"
 #include "common/trace_headers.h"
@@ -78,12 +80,29 @@ struct GenerationRequest {
   TimeNs arrived = 0;
   TimeNs deadline = kNever;
 
+  // A later call can follow the job by its id (live_jobs.h).
+  bool resumable = false;
+  // Of the tenant's own: a request with the key of an earlier one follows the job of that one. Empty: none.
+  std::string idempotency_key;
+  // Beside an idempotency key: the digest of all that the client's message says, the key apart.
+  Digest128 body;
+
   // Not built yet. RequestReader refuses every value but the default with UNIMPLEMENTED and the field's name.
   int32_t choices = 1;
   std::string grammar;
-  std::string idempotency_key;
+};
+
+// A call that follows a job which an earlier call has begun.
+struct ResumeRequest {
+  // As in GenerationRequest, of this call.
+  JobId id;
+  // The job's.
+  JobId job;
   // The index of the first token that the client has not seen.
-  int32_t resume_index = 0;
+  int32_t next_index = 0;
+  // How many bytes of the text the client has; without a value, those that came with the tokens before `next_index`.
+  std::optional<int64_t> text_bytes;
+  std::string authenticated_tenant;
 };
 
 // The router has taken the request. This event comes at once, also when the prompt has to wait for a worker.
@@ -92,6 +111,10 @@ struct GenerationAccepted {
   // The seed that the client stated, or that the router drew.
   uint64_t seed = 0;
   int32_t prompt_tokens = 0;
+  // A later call can follow the job. The client is told, before any token.
+  bool is_kept = false;
+  // This call follows a job that an earlier one has begun.
+  bool follows = false;
 };
 
 // The next tokens of the output, and the text that has become certain with them.
@@ -152,6 +175,8 @@ class GenerationSink {
   // False when the client has left kMaxUnreadOutputTokens or kMaxUnreadOutputBytes unread: the event is then dropped,
   // and GenerationFailed follows, for which there is always room. A sink may merge the deltas that wait for the client.
   [[nodiscard]] virtual bool Write(GenerationEvent event) = 0;
+  // Whether Write would take the delta now. Asked by those who can wait with what they have.
+  virtual bool HasRoom(const GenerationDelta& delta) const { return true; }
   // The client cancelled or is gone. Its adapter says so before it calls Generator::Cancel.
   virtual bool cancelled() const = 0;
 };

@@ -14,6 +14,27 @@ void WriteFailed(const absl::Status& status, GenerationSink& sink, std::shared_p
   BATON_CHECK(sink.Write(GenerationFailed{WithRetryAfter(status), std::move(job)})) << "a sink has room for the end";
 }
 
+GenerationFinished MakeFinished(const JobSpec& job, const JobResult& result, const JobOutput& output, TimeNs arrived,
+                                TimeNs now) {
+  // A stop string in the flushed tail ends the text like any other.
+  const bool stop = result.finish == FinishReason::kStop || output.stopped();
+  const PhaseTimes& phases = result.phases;
+  const int64_t total_ns = now - arrived;
+  return {.id = job.id,
+          .seed = job.sampling.seed,
+          .reason = stop ? FinishReason::kStop : FinishReason::kLength,
+          .usage = {.prompt_tokens = result.prompt_tokens,
+                    .output_tokens = result.output_tokens,
+                    .cached_prompt_tokens = result.cached_tokens},
+          .kv_digest = result.kv_digest,
+          .timing = {.phases = phases,
+                     .network_ns = total_ns - phases.queue_ns - phases.admission_ns - phases.prefill_ns -
+                                   phases.transfer_ns - phases.decode_ns,
+                     .total_ns = total_ns},
+          .decode = result.decode,
+          .job = std::make_shared<const JobResult>(result)};
+}
+
 void GenerationListener::OnAccepted() {
   const JobSpec& job = *call_.job;
   Write(GenerationAccepted{
@@ -31,15 +52,13 @@ void GenerationListener::OnToken(const OutputToken& token) {
 
 void GenerationListener::OnEnd(const JobResult& result) {
   TestDelay("finish");
-  const auto job = std::make_shared<const JobResult>(result);
-  if (!result.status.ok()) return WriteFailed(result.status, *call_.sink, job);
+  if (!result.status.ok()) return WriteFailed(result.status, *call_.sink, std::make_shared<const JobResult>(result));
   std::string text = output_.Flush();
-  if (cut_ || (!text.empty() && !call_.sink->Write(GenerationDelta{.text = std::move(text)}))) {
-    return WriteFailed(SlowReader(), *call_.sink, job);
+  const GenerationFinished finished = MakeFinished(*call_.job, result, output_, call_.arrived, clock_.Now());
+  if (cut_ || (!text.empty() && !call_.sink->Write(GenerationDelta{.text = std::move(text)})) ||
+      !call_.sink->Write(finished)) {
+    WriteFailed(SlowReader(), *call_.sink, finished.job);
   }
-  GenerationFinished finished = MakeFinished(result);
-  finished.job = job;
-  if (!call_.sink->Write(std::move(finished))) WriteFailed(SlowReader(), *call_.sink, job);
 }
 
 void GenerationListener::Write(GenerationEvent event) {
@@ -47,25 +66,6 @@ void GenerationListener::Write(GenerationEvent event) {
   cut_ = true;
   // OnEnd tells the client.
   dispatcher_.Cancel(call_.job->key(), SlowReader());
-}
-
-GenerationFinished GenerationListener::MakeFinished(const JobResult& result) const {
-  // A stop string in the flushed tail ends the text like any other.
-  const bool stop = result.finish == FinishReason::kStop || output_.stopped();
-  const PhaseTimes& phases = result.phases;
-  const int64_t total_ns = clock_.Now() - call_.arrived;
-  return {.id = call_.job->id,
-          .seed = call_.job->sampling.seed,
-          .reason = stop ? FinishReason::kStop : FinishReason::kLength,
-          .usage = {.prompt_tokens = result.prompt_tokens,
-                    .output_tokens = result.output_tokens,
-                    .cached_prompt_tokens = result.cached_tokens},
-          .kv_digest = result.kv_digest,
-          .timing = {.phases = phases,
-                     .network_ns = total_ns - phases.queue_ns - phases.admission_ns - phases.prefill_ns -
-                                   phases.transfer_ns - phases.decode_ns,
-                     .total_ns = total_ns},
-          .decode = result.decode};
 }
 
 }  // namespace baton::router

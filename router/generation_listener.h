@@ -22,6 +22,10 @@ struct GenerationCall {
 // Writes GenerationFailed with WithRetryAfter(status). `job` is what the dispatcher says of it, if it had the job.
 void WriteFailed(const absl::Status& status, GenerationSink& sink, std::shared_ptr<const JobResult> job = nullptr);
 
+// The end of a job that ended well. `output` has seen all of it, and `arrived` is when its request did.
+GenerationFinished MakeFinished(const JobSpec& job, const JobResult& result, const JobOutput& output, TimeNs arrived,
+                                TimeNs now);
+
 // Used by the loop alone.
 class GenerationListener final : public JobListener {
  public:
@@ -37,7 +41,6 @@ class GenerationListener final : public JobListener {
  private:
   // Cancels the job when the client does not read.
   void Write(GenerationEvent event);
-  GenerationFinished MakeFinished(const JobResult& result) const;
 
   const GenerationCall call_;
   JobOutput output_;

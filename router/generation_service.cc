@@ -27,6 +27,7 @@ namespace {
 constexpr int kSweepsPerTimeout = 8;
 // The calls that gRPC hands over without having to wait for the accepting thread.
 constexpr int kAwaitedCalls = 64;
+
 TimeNs ReadDeadline(const grpc::ServerContextBase& context, TimeNs now) {
   const auto deadline = context.deadline();
   const auto wall_now = std::chrono::system_clock::now();
@@ -120,7 +121,10 @@ GenerationService::~GenerationService() {
 void GenerationService::Prepare(grpc::ServerBuilder& builder) { accepting_.emplace(builder.AddCompletionQueue()); }
 
 void GenerationService::Accept() {
-  for (int i = 0; i < kAwaitedCalls; ++i) AwaitGenerate();
+  for (int i = 0; i < kAwaitedCalls; ++i) {
+    Await(StreamMethod::kGenerate);
+    Await(StreamMethod::kResume);
+  }
   accepting_->Start();
 }
 
@@ -129,16 +133,16 @@ void GenerationService::Stop() {
   unread_.AwaitNone();
 }
 
-void GenerationService::AwaitGenerate() {
+void GenerationService::Await(StreamMethod method) {
   if (accepting_->stopping()) return;
-  GenerateStream::Await(*this, accepting_->queue(), parts_.events, unread_,
-                        [this](const std::shared_ptr<GenerateStream>& stream) {
-                          AwaitGenerate();
-                          QueueGenerate(stream);
+  GenerateStream::Await(*this, method, accepting_->queue(), parts_.events, unread_,
+                        [this, method](const std::shared_ptr<GenerateStream>& stream) {
+                          Await(method);
+                          Queue(method, stream);
                         });
 }
 
-void GenerationService::QueueGenerate(const std::shared_ptr<GenerateStream>& stream) {
+void GenerationService::Queue(StreamMethod method, const std::shared_ptr<GenerateStream>& stream) {
   const JobId id = parts_.random.NextId();
   const auto request = std::make_shared<ObservedRequest>(parts_.observers, stream, id,
                                                          BeginTrace(parts_.tracer, ReadTrace(stream->context())));
@@ -152,22 +156,38 @@ void GenerationService::QueueGenerate(const std::shared_ptr<GenerateStream>& str
   });
   if (!tenant.ok()) return WriteFailed(tenant.status(), *request);
   WorkTask task = {.id = id, .bytes = stream->message_bytes(), .deadline = deadline};
-  task.run = [this, request, id, deadline, tenant = *std::move(tenant),
+  task.run = [this, method,
+              incoming = Incoming{.id = id, .deadline = deadline, .tenant = *std::move(tenant), .request = request},
               bytes = stream->TakeMessage()](const absl::Status& status) mutable {
-    if (!status.ok()) return WriteFailed(status, *request);
+    if (!status.ok()) return WriteFailed(status, *incoming.request);
     TestDelay("read");
-    v1::GenerateRequest proto;
-    if (!Parse(bytes, &proto)) return WriteFailed(Unparsable("GenerateRequest"), *request);
-    GenerationRequest read = FromProto(std::move(proto));
-    read.id = id;
-    read.authenticated_tenant = std::move(tenant);
-    read.trace = HeadersOf(request->trace());
-    read.arrived = request->arrived();
-    read.deadline = deadline;
-    request->OnRead(read);
-    parts_.generator.Generate(std::move(read), request);
+    method == StreamMethod::kGenerate ? Generate(std::move(incoming), std::move(bytes))
+                                      : Resume(std::move(incoming), std::move(bytes));
   };
   if (!parts_.work.Post(std::move(task))) WriteFailed(Overloaded(), *request);
+}
+
+void GenerationService::Generate(Incoming incoming, grpc::ByteBuffer bytes) {
+  v1::GenerateRequest proto;
+  if (!Parse(bytes, &proto)) return WriteFailed(Unparsable("GenerateRequest"), *incoming.request);
+  GenerationRequest read = FromProto(std::move(proto));
+  read.id = incoming.id;
+  read.authenticated_tenant = std::move(incoming.tenant);
+  read.trace = HeadersOf(incoming.request->trace());
+  read.arrived = incoming.request->arrived();
+  read.deadline = incoming.deadline;
+  incoming.request->OnRead(read);
+  parts_.generator.Generate(std::move(read), incoming.request);
+}
+
+void GenerationService::Resume(Incoming incoming, grpc::ByteBuffer bytes) {
+  v1::ResumeRequest proto;
+  if (!Parse(bytes, &proto)) return WriteFailed(Unparsable("ResumeRequest"), *incoming.request);
+  absl::StatusOr<ResumeRequest> read = FromProto(proto);
+  if (!read.ok()) return WriteFailed(read.status(), *incoming.request);
+  read->id = incoming.id;
+  read->authenticated_tenant = std::move(incoming.tenant);
+  parts_.generator.Resume(*std::move(read), incoming.request);
 }
 
 template <typename Request, typename Answer>

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
@@ -73,8 +74,19 @@ class GenerationService final : public GenerationServiceBase, public rpc::Accept
   size_t AwaitRead(int64_t timeout_ms) { return unread_.AwaitRead(timeout_ms); }
 
  private:
-  void AwaitGenerate();
-  void QueueGenerate(const std::shared_ptr<GenerateStream>& stream);
+  // A stream whose request waits to be read.
+  struct Incoming {
+    JobId id;
+    TimeNs deadline = kNever;
+    std::string tenant;
+    std::shared_ptr<ObservedRequest> request;
+  };
+
+  void Await(StreamMethod method);
+  void Queue(StreamMethod method, const std::shared_ptr<GenerateStream>& stream);
+  // Both on a thread of the pool.
+  void Generate(Incoming incoming, grpc::ByteBuffer bytes);
+  void Resume(Incoming incoming, grpc::ByteBuffer bytes);
   // Queues a call that `answer` answers: absl::StatusOr<Response>(Request).
   template <typename Request, typename Answer>
   grpc::ServerUnaryReactor* QueueUnary(const grpc::CallbackServerContext& context, const grpc::ByteBuffer* message,

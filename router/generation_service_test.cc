@@ -86,19 +86,26 @@ class GenerationServiceTest : public ::testing::Test {
     std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
     // What ReadAll has read.
     int outputs = 0;
+    int32_t first_index = 0;
     std::vector<int32_t> tokens;
     std::string text;
     bool finished = false;
+    // Empty: nothing was said of being kept.
+    std::string job_id;
 
     grpc::Status ReadAll() {
       v1::GenerateResponse response;
       while (reader->Read(&response)) {
         finished |= response.has_finished();
+        if (response.has_accepted()) {
+          EXPECT_TRUE(job_id.empty() && tokens.empty() && text.empty()) << "it comes once, and first";
+          job_id = response.accepted().job_id();
+        }
         if (!response.has_output()) continue;
         ++outputs;
         text += response.output().text();
         for (const v1::OutputToken& token : response.output().tokens()) {
-          EXPECT_EQ(token.index(), static_cast<int32_t>(tokens.size()));
+          EXPECT_EQ(token.index(), first_index + static_cast<int32_t>(tokens.size()));
           tokens.push_back(token.id());
         }
       }
@@ -114,6 +121,25 @@ class GenerationServiceTest : public ::testing::Test {
     return call;
   }
 
+  std::unique_ptr<Call> StartKept(const std::string& prompt, const std::string& key = "", int32_t max_tokens = 9) {
+    v1::GenerateRequest request;
+    request.set_text(prompt);
+    request.set_resumable(key.empty());
+    request.set_idempotency_key(key);
+    request.mutable_sampling()->set_max_tokens(max_tokens);
+    auto call = std::make_unique<Call>();
+    call->reader = stub_->Generate(&call->context, request);
+    return call;
+  }
+  std::unique_ptr<Call> Resume(const std::string& job_id, int32_t next_index) {
+    v1::ResumeRequest request;
+    request.set_job_id(job_id);
+    request.set_next_index(next_index);
+    auto call = std::make_unique<Call>();
+    call->first_index = next_index;
+    call->reader = stub_->Resume(&call->context, request);
+    return call;
+  }
   // Until the loop has done all that the worker has posted, and the jobs are as many.
   void WaitForJobs(int32_t jobs) {
     int32_t running = -1;
@@ -349,6 +375,92 @@ TEST_F(GenerationServiceTest, TokenizesAndDetokenizes) {
   ids.add_token_ids(-1);
   grpc::ClientContext context;
   EXPECT_EQ(stub_->Detokenize(&context, ids, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(GenerationServiceTest, OnlyARequestThatAsksToBeKeptIsToldItsJobsIdBeforeItsOutput) {
+  Serve({.tokens = Letters(3), .finish = FinishReason::kLength});
+  const auto plain = Start("hi");
+  EXPECT_TRUE(plain->ReadAll().ok());
+  EXPECT_EQ(plain->job_id, "");
+  const auto kept = StartKept("hi");
+  EXPECT_TRUE(kept->ReadAll().ok());
+  EXPECT_EQ(kept->job_id.size(), 32u);
+  EXPECT_EQ(kept->text, "xxx");
+  EXPECT_TRUE(kept->finished);
+}
+
+TEST_F(GenerationServiceTest, AClientThatLeftGetsTheRestOfItsStream) {
+  Serve({.tokens = Letters(5), .finish = FinishReason::kNone});
+  const auto first = StartKept("hi");
+  v1::GenerateResponse accepted;
+  ASSERT_TRUE(first->reader->Read(&accepted));
+  first->context.TryCancel();
+  EXPECT_EQ(first->ReadAll().error_code(), grpc::StatusCode::CANCELLED);
+  ASSERT_TRUE(WaitFor([this] { return observer_.records().size() == 1; }));
+  EXPECT_EQ(worker_->cancelled(), 0) << "the job runs on";
+  const auto again = Resume(accepted.accepted().job_id(), 2);
+  v1::GenerateResponse response;
+  std::string text;
+  while (text.size() < 3 && again->reader->Read(&response)) text += response.output().text();
+  EXPECT_EQ(text, "xxx");
+  again->context.TryCancel();
+  again->ReadAll();
+  EXPECT_EQ(worker_->started().size(), 1u);
+}
+
+TEST_F(GenerationServiceTest, AnOutputOfAnyLengthIsResumedAsFastAsItsClientReads) {
+  const std::vector<int32_t> tokens = Letters(3 * kMaxUnreadOutputTokens);
+  Serve({.tokens = tokens, .top = kTop, .finish = FinishReason::kLength});
+  const auto first = StartKept("hi", "", 1 << 20);
+  const grpc::Status status = first->ReadAll();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(first->tokens == tokens) << first->tokens.size();
+  const auto again = Resume(first->job_id, 1);
+  EXPECT_TRUE(again->ReadAll().ok());
+  EXPECT_EQ(again->tokens.size(), tokens.size() - 1);
+  EXPECT_EQ(again->text.size(), tokens.size() - 1);
+  EXPECT_TRUE(again->finished);
+}
+
+TEST_F(GenerationServiceTest, ACallThatFollowsAnEarlierOnesJobIsNoRequestOfItsOwn) {
+  Serve({.tokens = Letters(3), .finish = FinishReason::kLength});
+  const auto first = StartKept("hi", "key");
+  EXPECT_TRUE(first->ReadAll().ok());
+  const auto same = StartKept("hi", "key");
+  EXPECT_TRUE(same->ReadAll().ok());
+  EXPECT_EQ(same->job_id, first->job_id);
+  EXPECT_EQ(same->text, "xxx");
+  EXPECT_EQ(StartKept("other", "key")->ReadAll().error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_EQ(Resume(std::string(32, '0'), 0)->ReadAll().error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Resume("not hex", 0)->ReadAll().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Resume(first->job_id, 4)->ReadAll().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_TRUE(Resume(first->job_id, 3)->ReadAll().ok());
+  ASSERT_TRUE(WaitFor([this] { return observer_.records().size() == 5; }));
+  EXPECT_EQ(observer_.records()[0].outcome, RequestOutcome::kOk);
+  for (size_t i = 1; i < 5; ++i) EXPECT_EQ(observer_.records()[i].outcome, RequestOutcome::kRefused);
+  EXPECT_EQ(worker_->started().size(), 1u);
+}
+
+TEST_F(GenerationServiceTest, TheKeyOfARequestWithAnotherSeedOrTenantIsThatOfAnotherRequest) {
+  Serve({.tokens = Letters(3), .finish = FinishReason::kLength});
+  EXPECT_TRUE(StartKept("hi", "key")->ReadAll().ok());
+  const auto call = [this](auto change) {
+    v1::GenerateRequest request;
+    request.set_text("hi");
+    request.set_idempotency_key("key");
+    request.mutable_sampling()->set_max_tokens(9);
+    change(request);
+    Call call;
+    call.reader = stub_->Generate(&call.context, request);
+    return call.ReadAll().error_code();
+  };
+  EXPECT_EQ(call([](auto&) {}), grpc::StatusCode::OK);
+  EXPECT_EQ(call([](auto& r) { r.mutable_sampling()->set_seed(1); }), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_EQ(call([](auto& r) { r.add_stop("x"); }), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_EQ(call([](auto& r) { r.set_tenant("alice"); }), grpc::StatusCode::OK) << "another tenant's key";
+  EXPECT_EQ(call([](auto& r) { r.set_idempotency_key(std::string(kMaxIdempotencyKeyBytes + 1, 'k')); }),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(worker_->started().size(), 2u);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "router/generation_wire.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <string>
@@ -71,6 +73,20 @@ grpc::Status WithDetail(const absl::Status& status, const google::protobuf::Mess
   return {plain.error_code(), plain.error_message(), rich.SerializeAsString()};
 }
 
+// The digest of a message that has no idempotency key. It only tells a client's own requests apart.
+Digest128 BodyOf(v1::GenerateRequest& proto) {
+  proto.clear_idempotency_key();
+  proto.clear_resumable();
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    BATON_CHECK(proto.SerializeToCodedStream(&coded)) << "a message without required fields";
+  }
+  return DigestBytes(bytes.data(), bytes.size());
+}
+
 }  // namespace
 
 ChatPrompt FromProto(v1::ChatPrompt&& proto) {
@@ -87,6 +103,9 @@ TextPrompt TakeText(v1::TokenizeRequest& proto) { return ReadText(proto); }
 
 GenerationRequest FromProto(v1::GenerateRequest&& proto) {
   GenerationRequest request;
+  request.resumable = proto.resumable();
+  request.idempotency_key = std::move(*proto.mutable_idempotency_key());
+  if (!request.idempotency_key.empty()) request.body = BodyOf(proto);
   request.model = std::move(*proto.mutable_model());
   request.prompt = TakePrompt(proto);
   request.sampling = ReadSampling(proto.sampling());
@@ -95,6 +114,24 @@ GenerationRequest FromProto(v1::GenerateRequest&& proto) {
   request.tenant = std::move(*proto.mutable_tenant());
   request.priority = proto.priority();
   return request;
+}
+
+absl::StatusOr<ResumeRequest> FromProto(const v1::ResumeRequest& proto) {
+  ResumeRequest request;
+  const absl::StatusOr<JobId> job = JobId::FromHex(proto.job_id());
+  if (!job.ok()) return FieldViolation("job_id", "must be the 32 hex digits of a job's id");
+  request.job = *job;
+  request.next_index = proto.next_index();
+  if (proto.has_text_bytes()) request.text_bytes = proto.text_bytes();
+  return request;
+}
+
+v1::GenerateResponse ToProto(const GenerationAccepted& accepted) {
+  v1::GenerateResponse response;
+  response.mutable_accepted()->set_job_id(accepted.id.ToHex());
+  response.mutable_accepted()->set_seed(accepted.seed);
+  response.mutable_accepted()->set_prompt_tokens(accepted.prompt_tokens);
+  return response;
 }
 
 v1::GenerateResponse ToProto(const GenerationDelta& delta) {

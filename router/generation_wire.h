@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "baton/v1/generation.pb.h"
 #include "router/generation.h"
 
@@ -13,9 +14,12 @@ namespace baton::router {
 // These take the strings out of the message. The request's id, times and trace context are not on the wire.
 GenerationRequest FromProto(v1::GenerateRequest&& proto);
 ChatPrompt FromProto(v1::ChatPrompt&& proto);
+// INVALID_ARGUMENT for what is no job's id.
+absl::StatusOr<ResumeRequest> FromProto(const v1::ResumeRequest& proto);
 // The request's text.
 TextPrompt TakeText(v1::TokenizeRequest& proto);
 
+v1::GenerateResponse ToProto(const GenerationAccepted& accepted);
 v1::GenerateResponse ToProto(const GenerationDelta& delta);
 v1::GenerateResponse ToProto(const GenerationFinished& finished);
 

@@ -4,11 +4,15 @@
 #define BATON_ROUTER_GENERATOR_H_
 
 #include <memory>
+#include <vector>
 
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/random.h"
 #include "router/generation.h"
+#include "router/journal.h"
+#include "router/kept_job.h"
+#include "router/kept_jobs.h"
 #include "router/request_reader.h"
 #include "router/router_loop.h"
 #include "router/served_model.h"
@@ -18,21 +22,35 @@ namespace baton::router {
 // Thread-safe.
 class Generator {
  public:
-  // All references outlive the generator and the loop's last task; `random` is thread-safe.
-  Generator(const ServedModel& model, const Clock& clock, RandomSource& random, RouterLoop& loop)
-      : reader_(model, random), clock_(clock), loop_(loop) {}
+  // All references outlive the generator, which outlives the loop's last task; `random` is thread-safe. The loop has
+  // not started. Without a journal, jobs that are kept live as long as the process.
+  Generator(const ServedModel& model, const Clock& clock, RandomSource& random, RouterLoop& loop,
+            const LiveJobsOptions& kept = {}, Journal* journal = nullptr)
+      : model_(model), reader_(model, random), clock_(clock), loop_(loop), kept_(kept, model, clock, loop, journal) {}
+
+  // Before the first request: goes on with the jobs of a former router.
+  void Recover(std::vector<JournaledJob> jobs);
 
   // Checks and tokenizes on the caller's thread. `sink` hears how the request goes, also when it is refused.
   void Generate(GenerationRequest request, std::shared_ptr<GenerationSink> sink);
-  // Ends the request with CANCELLED; does nothing when it has ended already. May block while the loop is overloaded.
+  // `sink` follows a job that an earlier request began. Any thread.
+  void Resume(ResumeRequest request, std::shared_ptr<GenerationSink> sink);
+  // Ends the request, or what resumes one, with CANCELLED; does nothing when it has ended already. A job that is kept
+  // runs on. May block while the loop is overloaded.
   void Cancel(const JobId& id);
 
   const RequestReader& reader() const { return reader_; }
+  const KeptJobs& kept() const { return kept_; }
 
  private:
+  // Runs `task` on the loop, or refuses.
+  void PostFor(const std::shared_ptr<GenerationSink>& sink, RouterLoop::Task task);
+
+  const ServedModel& model_;
   const RequestReader reader_;
   const Clock& clock_;
   RouterLoop& loop_;
+  KeptJobs kept_;
 };
 
 }  // namespace baton::router

@@ -39,6 +39,12 @@ struct JobSpec {
   std::optional<TimeNs> arrived = std::nullopt;
   TimeNs deadline = kNever;
   bool want_kv_digest = false;
+  // A former router began the job: it has a place already, and waits as long as the workers may need to come back.
+  bool is_recovered = false;
+  // The numbers of the attempts that a former router may have made are not given again.
+  uint32_t attempts_before = 0;
+  // Only workers of this fingerprint take the job, because a client has outputs of such; empty: any workers.
+  std::string fingerprint;
   // How many outputs of the next attempt are computed in steps of their own.
   int32_t alone_outputs = 0;
   // Goes to the workers.
@@ -94,6 +100,8 @@ struct JobResult {
   std::string prefill_worker;
   std::string decode_worker;
   std::string kv_digest;
+  // That of the workers which gave the outputs; empty without any.
+  std::string fingerprint;
   PhaseTimes phases;
   WorkerReport prefill;
   WorkerReport decode;

@@ -50,11 +50,13 @@ bool ObservedRequest::Write(GenerationEvent event) {
 }
 
 void ObservedRequest::Note(const GenerationAccepted& accepted) {
+  follows_ = accepted.follows;
   record_.seed = accepted.seed;
   record_.prompt_tokens = accepted.prompt_tokens;
 }
 
 void ObservedRequest::Note(const GenerationDelta& delta) {
+  if (follows_) return;
   if (observers_.records_content && record_.output_text.size() < kMaxRecordedBytes) record_.output_text += delta.text;
   if (delta.tokens.empty()) return;
   const TimeNs now = observers_.clock.Now();
@@ -87,6 +89,7 @@ void ObservedRequest::NoteJob(const std::shared_ptr<const JobResult>& job) {
 }
 
 void ObservedRequest::OnDelivered(const absl::Status& delivery) {
+  if (follows_) return;
   // A client that was cut shows in the request's own end as one that left.
   const bool well = record_.outcome == RequestOutcome::kOk || record_.outcome == RequestOutcome::kCancelled;
   if (!delivery.ok() && well) {

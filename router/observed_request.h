@@ -1,5 +1,6 @@
 // Stands between a request and its adapter's sink: passes every event on, and keeps a record of the request, which the
-// observers get when the request is over.
+// observers get when the request is over. A call that follows the job of an earlier one is no request of its own, so
+// they hear nothing of it; the metrics of the journal count it.
 #ifndef BATON_ROUTER_OBSERVED_REQUEST_H_
 #define BATON_ROUTER_OBSERVED_REQUEST_H_
 
@@ -37,6 +38,7 @@ class ObservedRequest final : public GenerationSink {
   void OnDelivered(const absl::Status& delivery);
 
   bool Write(GenerationEvent event) override;
+  bool HasRoom(const GenerationDelta& delta) const override { return sink_->HasRoom(delta); }
   bool cancelled() const override { return sink_->cancelled(); }
 
  private:
@@ -49,6 +51,8 @@ class ObservedRequest final : public GenerationSink {
   const RequestObservers& observers_;
   const std::shared_ptr<GenerationSink> sink_;
   RequestRecord record_;
+  // An earlier call's job.
+  bool follows_ = false;
   // When the last token was written; 0: none was.
   TimeNs last_token_ = 0;
   int32_t tokens_ = 0;

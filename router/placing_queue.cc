@@ -10,6 +10,9 @@ namespace {
 // so these are jobs that a worker has refused just now.
 constexpr int kMaxFailedTries = 32;
 
+// Whether the job was taken for good: it is not refused for what the workers of the moment cannot do.
+bool GoesOn(const DispatchJob& job) { return !job.outputs.empty() || job.spec->is_recovered; }
+
 }  // namespace
 
 PlacingQueue::PlacingQueue(const PlacingOptions& options, const Clock& clock, const WorkerRegistry& registry,
@@ -199,8 +202,8 @@ PlacementResult PlacingQueue::PlaceNow(const JobNeeds& needs, const std::vector<
 
 PlacementResult PlacingQueue::TryPlace(DispatchJob& job) {
   PlacementResult placed = PlaceNow(NeedsOf(job), AvoidedWorkers(job));
-  // A job that has outputs waits for a worker that can go on with them: GiveUpTime says for how long.
-  if (placed.verdict == PlacementVerdict::kImpossible && (!job.fingerprint.empty() || FitsReturningWorkers(job))) {
+  // A job that goes on waits for a worker that can go on with it: GiveUpTime says for how long.
+  if (placed.verdict == PlacementVerdict::kImpossible && (GoesOn(job) || FitsReturningWorkers(job))) {
     placed.verdict = PlacementVerdict::kBusy;
   }
   return placed;
@@ -264,7 +267,6 @@ std::vector<WorkerId> PlacingQueue::AvoidedWorkers(DispatchJob& job) {
 }
 
 bool PlacingQueue::LacksItsGroup(const DispatchJob& job) {
-  if (job.fingerprint.empty()) return false;
   switch (Place(registry_, {}, NeedsOf(job), options_.placement, {}).verdict) {
     case PlacementVerdict::kNoWorkers:
       return true;
@@ -280,8 +282,8 @@ bool PlacingQueue::LacksItsGroup(const DispatchJob& job) {
 TimeNs PlacingQueue::GiveUpTime(const DispatchJob& job) {
   const size_t kind = static_cast<size_t>(KindOf(*job.spec));
   const TimeNs since = missing_since_[kind];
-  if (!job.fingerprint.empty()) {
-    // Its client has read outputs. Whoever could go on with them may have drained as well as died, to be replaced.
+  if (GoesOn(job)) {
+    // Whoever could go on with it may have drained as well as died, to be replaced.
     if (!LacksItsGroup(job)) return kNever;
     return std::max(After(job.failed_at, options_.worker_return_ms), since == kNever ? 0 : expected_until_[kind]);
   }

@@ -19,6 +19,8 @@
 //                                           | back: worker_return_ms after their loss (returning_workers.h)
 //   has outputs, and fits no worker of the  | given up worker_return_ms after its attempt failed
 //   fingerprint that gave them              |
+//   was taken by a former router, and there | given up worker_return_ms after this one has taken it up
+//   is no worker for it                     |
 //
 // The hold lets workers drain for a job that needs more room than ever comes by itself. Its bounds:
 // - One job at a time has it, on one decode worker, and while that one has room also on one prefill worker. Every other
@@ -156,7 +158,7 @@ class PlacingQueue {
   bool FitsReturningWorkers(const DispatchJob& job);
   // When a job stops waiting for workers; kNever while there are some for it.
   TimeNs GiveUpTime(const DispatchJob& job);
-  // Whether the job has outputs, and no worker serves or is expected back that could go on with exactly these.
+  // Whether no worker serves or is expected back that could go on with a job that has outputs or was recovered.
   bool LacksItsGroup(const DispatchJob& job);
 
   const PlacingOptions options_;

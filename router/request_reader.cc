@@ -33,9 +33,7 @@ absl::Status RefuseUnless(bool is_default, const char* field) {
 
 absl::Status CheckUnbuiltFields(const GenerationRequest& request) {
   BATON_RETURN_IF_ERROR(RefuseUnless(request.choices == 1, "choices"));
-  BATON_RETURN_IF_ERROR(RefuseUnless(request.grammar.empty(), "grammar"));
-  BATON_RETURN_IF_ERROR(RefuseUnless(request.idempotency_key.empty(), "idempotency_key"));
-  return RefuseUnless(request.resume_index == 0, "resume_index");
+  return RefuseUnless(request.grammar.empty(), "grammar");
 }
 
 // A client that has shown whose it is cannot speak for another one.
@@ -175,6 +173,9 @@ absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const
   }
   if (request.priority < kMinPriority || request.priority > kMaxPriority) {
     return FieldViolation("priority", absl::StrCat("must be in [", kMinPriority, ", ", kMaxPriority, "]"));
+  }
+  if (request.idempotency_key.size() > kMaxIdempotencyKeyBytes) {
+    return FieldViolation("idempotency_key", absl::StrCat("at most ", kMaxIdempotencyKeyBytes, " bytes"));
   }
   BATON_ASSIGN_OR_RETURN(std::string tenant, ReadTenant(request));
   JobSpec job;

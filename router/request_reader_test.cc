@@ -227,8 +227,6 @@ TEST_F(RequestReaderTest, RefusesFieldsThatAreNotBuiltYetByName) {
   EXPECT_EQ(RefusalWith([](auto& r) { r.choices = 2; }), "UNIMPLEMENTED choices");
   EXPECT_EQ(RefusalWith([](auto& r) { r.choices = 0; }), "UNIMPLEMENTED choices");
   EXPECT_EQ(RefusalWith([](auto& r) { r.grammar = "root ::= x"; }), "UNIMPLEMENTED grammar");
-  EXPECT_EQ(RefusalWith([](auto& r) { r.idempotency_key = "k"; }), "UNIMPLEMENTED idempotency_key");
-  EXPECT_EQ(RefusalWith([](auto& r) { r.resume_index = 1; }), "UNIMPLEMENTED resume_index");
 }
 
 TEST_F(RequestReaderTest, TakesAPriorityWithinItsRange) {

@@ -20,10 +20,8 @@ RouterLoop::RouterLoop(const DispatcherOptions& options, const Clock& clock, Ran
 
 RouterLoop::~RouterLoop() { Stop(); }
 
-void RouterLoop::SetObserver(int64_t interval_ms, Observe observe) {
-  observe_interval_ms_ = interval_ms;
-  observe_ = std::move(observe);
-  next_observe_ = clock_.Now();
+void RouterLoop::Every(int64_t interval_ms, Task task) {
+  periodic_.push_back({.interval_ms = interval_ms, .task = std::move(task), .next = clock_.Now()});
 }
 
 void RouterLoop::Start(WorkerCalls& calls) {
@@ -84,13 +82,15 @@ void RouterLoop::Run() {
   while (true) {
     const bool stopping = mailbox_.closed();
     for (Task& task : mailbox_.Take()) task(dispatcher_);
-    if (dispatcher_.NextTimer() <= clock_.Now()) dispatcher_.OnTimer();
+    const TimeNs now = clock_.Now();
+    if (dispatcher_.NextTimer() <= now) dispatcher_.OnTimer();
+    for (Periodic& periodic : periodic_) {
+      if (periodic.next > now) continue;
+      periodic.task(dispatcher_);
+      periodic.next = After(now, periodic.interval_ms);
+    }
     Apply();
     for (const std::string& note : dispatcher_.TakeHealthNotes()) spdlog::warn(note);
-    if (const TimeNs now = clock_.Now(); next_observe_ <= now) {
-      observe_(dispatcher_);
-      next_observe_ = After(now, observe_interval_ms_);
-    }
     const bool idle = dispatcher_.queued_jobs() == 0 && dispatcher_.running_jobs() == 0;
     if (draining_ && idle && !drained_.HasBeenNotified()) drained_.Notify();
     if (stopping) return;

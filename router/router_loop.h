@@ -51,10 +51,9 @@ class RouterLoop {
   RouterLoop(const DispatcherOptions& options, const Clock& clock, RandomSource& random, LoopEvents& events);
   ~RouterLoop();
 
-  // Before Start. `observe` is called on the loop when it starts and every `interval_ms` from then on, or a little
-  // later; it must not block.
-  using Observe = std::function<void(const Dispatcher&)>;
-  void SetObserver(int64_t interval_ms, Observe observe);
+  // Before Start. `task` runs on the loop when it starts and every `interval_ms` from then on, or a little later; it
+  // must not block.
+  void Every(int64_t interval_ms, Task task);
   // `calls` outlives the loop.
   void Start(WorkerCalls& calls);
   // Refuses later submits, and returns when no job is left. Ends those that are left after the time with UNAVAILABLE,
@@ -90,9 +89,12 @@ class RouterLoop {
   Dispatcher dispatcher_;
   WorkerCalls* calls_ = nullptr;
   absl::flat_hash_map<ChoiceKey, std::shared_ptr<JobListener>> listeners_;
-  int64_t observe_interval_ms_ = 0;
-  Observe observe_;
-  TimeNs next_observe_ = kNever;
+  struct Periodic {
+    int64_t interval_ms = 0;
+    Task task;
+    TimeNs next = 0;
+  };
+  std::vector<Periodic> periodic_;
   bool draining_ = false;
   absl::Notification drained_;
   Mailbox<Task> mailbox_;

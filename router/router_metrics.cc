@@ -164,7 +164,7 @@ void AddWorkers(const ViewBoard& views, CallbackMetrics& metrics) {
 
 void AddClients(const RouterMetricsSources& sources, CallbackMetrics& metrics) {
   metrics.AddGauge("baton_client_connections", "Connections of clients that are open.", sources.connections);
-  metrics.AddGauge("baton_client_streams", "Generate calls that are open.",
+  metrics.AddGauge("baton_client_streams", "Streams of clients that are open.",
                    [&unread = sources.unread] { return static_cast<double>(unread.stream_count()); });
   metrics.AddGauge("baton_unread_output_bytes", "Output that clients have not read yet.",
                    [&unread = sources.unread] { return static_cast<double>(unread.total_bytes()); });
@@ -175,6 +175,48 @@ void AddClients(const RouterMetricsSources& sources, CallbackMetrics& metrics) {
                     });
 }
 
+void AddKeptJobs(const KeptJobs& kept, CallbackMetrics& metrics) {
+  const auto number = [](int64_t value) { return static_cast<double>(value); };
+  metrics.AddGauges("baton_journal_jobs", "Jobs that outlive their clients' calls.", [&kept, number] {
+    const LiveJobCounts counts = kept.counts();
+    return Samples{{{{"state", "running"}}, number(counts.running)}, {{{"state", "ended"}}, number(counts.ended)}};
+  });
+  metrics.AddGauge("baton_journal_jobs_bytes", "Memory of these jobs.",
+                   [&kept, number] { return number(kept.counts().bytes); });
+  metrics.AddCounters(
+      "baton_journal_followers_total", "Calls that followed the job of an earlier call.", [&kept, number] {
+        const LiveJobCounts counts = kept.counts();
+        return Samples{{{{"by", "key"}}, number(counts.joined)}, {{{"by", "id"}}, number(counts.resumed)}};
+      });
+  metrics.AddCounters("baton_journal_dropped_total", "Jobs that were not kept to their time.", [&kept, number] {
+    const LiveJobCounts counts = kept.counts();
+    return Samples{{{{"reason", "room"}}, number(counts.evicted)},
+                   {{{"reason", "unfollowed"}}, number(counts.unfollowed)}};
+  });
+}
+
+void AddJournal(const JournalWriter* journal, CallbackMetrics& metrics) {
+  const auto read = [journal](auto value) {
+    return
+        [journal, value]() -> double { return journal == nullptr ? 0 : static_cast<double>(value(journal->counts())); };
+  };
+  metrics.AddCounters("baton_journal_changes_total", "Changes of the journal's file.", [journal] {
+    const JournalCounts counts = journal == nullptr ? JournalCounts{} : journal->counts();
+    return Samples{{{{"result", "written"}}, static_cast<double>(counts.written)},
+                   {{{"result", "failed"}}, static_cast<double>(counts.failed)}};
+  });
+  metrics.AddCounter("baton_journal_commits_total", "Transactions of the journal's file.",
+                     read([](const JournalCounts& counts) { return counts.commits; }));
+  metrics.AddCounter("baton_journal_write_seconds_total", "Time in which the journal's file was written.",
+                     [journal]() -> double {
+                       return journal == nullptr ? 0 : static_cast<double>(journal->counts().write_ns) / kNsPerSecond;
+                     });
+  metrics.AddGauge("baton_journal_waiting_changes", "Changes that wait to be written.",
+                   read([](const JournalCounts& counts) { return counts.waiting; }));
+  metrics.AddGauge("baton_journal_file_bytes", "Size of the journal's file.",
+                   read([](const JournalCounts& counts) { return counts.size_bytes; }));
+}
+
 }  // namespace
 
 std::shared_ptr<CallbackMetrics> MakeRouterMetrics(const RouterMetricsSources& sources) {
@@ -182,6 +224,8 @@ std::shared_ptr<CallbackMetrics> MakeRouterMetrics(const RouterMetricsSources& s
   AddLine(sources, *metrics);
   AddWorkers(sources.views, *metrics);
   AddClients(sources, *metrics);
+  AddKeptJobs(sources.kept, *metrics);
+  AddJournal(sources.journal, *metrics);
   metrics->AddCounter("baton_loop_busy_seconds_total", "CPU time of the router's loop.",
                       OfView(sources.views, [](const RouterView& view) {
                         return static_cast<double>(view.loop_cpu_ns) / kNsPerSecond;

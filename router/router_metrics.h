@@ -7,6 +7,8 @@
 #include <string>
 
 #include "router/client_work.h"
+#include "router/journal_writer.h"
+#include "router/kept_jobs.h"
 #include "router/router_view.h"
 #include "router/unread_output.h"
 #include "telemetry/metrics.h"
@@ -20,6 +22,9 @@ struct RouterMetricsSources {
   const ViewBoard& views;
   const UnreadOutput& unread;
   const ClientWork& work;
+  const KeptJobs& kept;
+  // Null without --state-dir: all is 0.
+  const JournalWriter* journal = nullptr;
   // Connections of clients that are open.
   std::function<double()> connections;
 };

@@ -9,6 +9,7 @@ from rendering import chart, release_of, value_sets
 WORKERS = ("prefill-worker", "decode-worker", "mixed-worker")
 # Of the binary's flags, those that a pod has no use for.
 LEFT_OUT = {
+    "state-dir": "a router that moves to another node would need a volume that goes with it",
     "config": "everything is given as flags, which win over a file",
     "admin-bind": "the admin port listens where the others do",
     "admin-hosts": "people go to the router's admin port alone, which has this flag when the values name hosts",

@@ -89,8 +89,9 @@ def code_of(target, path, channel_credentials, metadata=(), request=b""):
 
 
 def test_a_key_opens_what_is_closed_without_one(cluster, keys, issued):
-    paths = ["/baton.v1.GenerationService/Generate", "/baton.v1.GenerationService/Tokenize",
-             "/baton.v1.GenerationService/Detokenize", "/baton.v1.GenerationService/ListModels",
+    paths = ["/baton.v1.GenerationService/Generate", "/baton.v1.GenerationService/Resume",
+             "/baton.v1.GenerationService/Tokenize", "/baton.v1.GenerationService/Detokenize",
+             "/baton.v1.GenerationService/ListModels",
              "/baton.v1.AdminService/GetStatus", "/nobody.knows/This",
              "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"]
     right = keys.keys["alice"]
@@ -129,6 +130,27 @@ def test_the_key_says_whose_a_request_is(cluster, keys, issued):
         assert cached(alice) > 0
         assert cached(bob) == 0
         assert cached(bob) > 0
+
+
+def test_a_job_that_is_kept_is_its_tenants(cluster, keys, issued):
+    with Client(cluster.target, credentials(issued, keys.keys["alice"])) as alice, \
+            Client(cluster.target, credentials(issued, keys.keys["bob"])) as bob:
+        job_of = lambda client: next(iter(client.start(client.generate_request(
+            PROMPT, {"max_tokens": 3}, idempotency_key="k")))).accepted.job_id
+
+        def resume(client, job_id):
+            call, request = client.method("baton.v1.GenerationService", "Resume")
+            return list(call(request(job_id=job_id), timeout=60))
+        job = job_of(alice)
+        assert resume(alice, job)[-1].finished.job_id == job
+        with pytest.raises(grpc.RpcError) as foreign:
+            resume(bob, job)
+        with pytest.raises(grpc.RpcError) as unknown:
+            resume(bob, "00" * 16)
+        assert foreign.value.code() == grpc.StatusCode.NOT_FOUND
+        # Nothing tells bob that there is such a job.
+        assert foreign.value.details().replace(job, "") == unknown.value.details().replace("00" * 16, "")
+        assert job_of(bob) != job and job_of(alice) == job, "a key is its tenant's, too"
 
 
 def test_commands_take_the_key_from_a_file_or_the_environment(cluster, keys, issued):

@@ -27,7 +27,7 @@ def test_reflection_lists_the_services(client):
 
 def test_reflection_describes_the_methods(client):
     methods = {m.name: m for m in client.pool.FindServiceByName(GENERATION).methods}
-    assert set(methods) == {"Generate", "Tokenize", "Detokenize", "ListModels"}
+    assert set(methods) == {"Generate", "Resume", "Tokenize", "Detokenize", "ListModels"}
     assert methods["Generate"].server_streaming and not methods["Generate"].client_streaming
 
 
