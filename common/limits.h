@@ -40,14 +40,14 @@ inline constexpr size_t kMaxUnwrittenRouterBytes = size_t{32} << 20;
 // Messages that wait on a stream between two workers. Beyond it the stream is broken.
 inline constexpr size_t kMaxUnsentMessages = 4096;
 
-// Jobs that outlive their clients' calls (router/live_jobs.h): how many there are, with those that have ended, what they
-// take in memory, and for how long one computes that no client follows.
+// Jobs that outlive their clients' calls (router/live_jobs.h): how many there are, with those that have ended, what
+// they take in memory, and for how long one computes that no client follows.
 inline constexpr size_t kMaxKeptJobs = 4096;
 inline constexpr size_t kMaxKeptBytes = 128u << 20;
 inline constexpr int64_t kMaxUnfollowedMs = 60'000;
 inline constexpr size_t kMaxIdempotencyKeyBytes = 128;
-// The journal's file, and the new jobs that wait to be written there. Beyond these a new job is refused; what is written
-// of a job later always finds a place, and is three changes at most.
+// The journal's file, and the new jobs that wait to be written there. Beyond these a new job is refused; what is
+// written of a job later always finds a place, and is three changes at most.
 inline constexpr int64_t kMaxJournalBytes = int64_t{256} << 20;
 inline constexpr size_t kMaxUnwrittenJobs = 1024;
 
