@@ -156,6 +156,11 @@ void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& t
     return End(job, absl::InternalError(absl::StrCat("prefill and decode disagree on output token ", first_index, ": ",
                                                      TokenText(job.first), " then ", TokenText(token))));
   }
+  // A worker that failed now would leave nothing for another one to go on with.
+  if (token.index + 1 == job.spec->sampling.max_tokens && !token.is_last()) {
+    return End(job, absl::InternalError(absl::StrCat("output token ", token.index, " is not the last of ",
+                                                     job.spec->sampling.max_tokens)));
+  }
   if (token.index == first_index) {
     OnFirstToken(job, side, token);
   } else {
@@ -204,9 +209,7 @@ void Dispatcher::Impl::OnFinishedUpdate(DispatchJob& job, Side side, const Worke
   const Worker* worker = registry_.Find(side == Side::kPrefill ? job.pair.prefill : job.pair.decode);
   const std::string who = worker == nullptr ? "a lost worker" : worker->info.target;
   if (!job.has_token()) return End(job, absl::InternalError(absl::StrCat(who, " finished without a token")));
-  if (side == Side::kDecode || job.kind == AttemptKind::kSolo) {
-    return End(job, absl::InternalError(absl::StrCat(who, " finished without a last token")));
-  }
+  if (side == Side::kDecode) return End(job, absl::InternalError(absl::StrCat(who, " finished without a last token")));
   if (job.echo) OnError(job, *job.echo);
 }
 

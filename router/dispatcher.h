@@ -22,8 +22,8 @@
 //   kPlaced     | P refuses likewise             | kQueued     | CancelDecode likewise
 //   kPlaced     | refused max_refusals times     | ended       | End(RESOURCE_EXHAUSTED)
 //   kPlaced     | first token of P, or of D      | kStreaming  | Emit(0)
-//   kStreaming  | token i of D                   | kStreaming  | Emit(i) after i - 1; token 0 again must be equal, else
-//               |                                |             | INTERNAL
+//   kStreaming  | token i of D                   | kStreaming  | Emit(i) after i - 1; token 0 again must be equal, and
+//               |                                |             | the token at max_tokens the last, else INTERNAL
 //   kPlaced,    | the last token, of P or of D   | kFinishing  | Emit it; CancelDecode where it is P's
 //   kStreaming  |                                |             |
 //   kStreaming  | Cancel(OK): a stop string      | kFinishing  | CancelDecode

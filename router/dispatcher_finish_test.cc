@@ -44,7 +44,6 @@ TEST_F(DispatcherFinishTest, FinishedWithoutALastTokenIsInternal) {
   Finished(kD, KeyOf(2));
   EXPECT_THAT(Actions(), ElementsAre("2:INTERNAL"));
   Submit(3, {.max_tokens = 1});
-  Token(kP, KeyOf(3), 0, 70);
   Actions();
   Finished(kP, KeyOf(3));
   EXPECT_THAT(Actions(), ElementsAre("3:INTERNAL"));

@@ -254,6 +254,19 @@ TEST_F(DispatcherTest, AGapInTheTokensIsInternal) {
   EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:INTERNAL"));
 }
 
+TEST_F(DispatcherTest, ATokenBehindWhichNoneMayFollowIsInternalUnlessItIsTheLast) {
+  JoinPair();
+  Submit(1, {.max_tokens = 2});
+  PrefillDone(KeyOf(1), 70);
+  Actions();
+  Token(kD, KeyOf(1), 1, 71);
+  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:INTERNAL"));
+  Submit(2, {.max_tokens = 1});
+  Actions();
+  Token(kP, KeyOf(2), 0, 70);
+  EXPECT_THAT(Actions(), ElementsAre("-P1 2/1", "2:INTERNAL"));
+}
+
 TEST_F(DispatcherTest, ALaterTokenTwiceIsInternal) {
   JoinPair();
   Submit(1);
@@ -264,14 +277,8 @@ TEST_F(DispatcherTest, ALaterTokenTwiceIsInternal) {
   EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:INTERNAL"));
 }
 
-TEST_F(DispatcherTest, ATokenBeyondTheLimitOrOfTheWrongSideIsInternal) {
+TEST_F(DispatcherTest, ATokenOfTheWrongSideIsInternal) {
   JoinPair();
-  Submit(1, {.max_tokens = 2});
-  PrefillDone(KeyOf(1), 70);
-  Token(kD, KeyOf(1), 1, 71);
-  Actions();
-  Token(kD, KeyOf(1), 2, 72);
-  EXPECT_THAT(Actions(), ElementsAre("-D2 1/1", "1:INTERNAL"));
   Submit(2);
   Token(kP, KeyOf(2), 0, 70);
   Actions();

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
+#include <utility>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "common/check.h"
 #include "common/rpc/wire.h"
 #include "common/testing/fuzz_input.h"

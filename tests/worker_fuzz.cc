@@ -1,13 +1,16 @@
 // Sequences of what a router, the readers of its blocks, its own fetches and the clock do to a mixed worker: both
 // phases over one engine with a model without arithmetic. The router and the readers may say anything; whatever they
 // say, each start has one end, every block of the pool is accounted for, and nothing is left when they are gone.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/check.h"
 #include "common/log.h"
 #include "common/rpc/protocol.h"
 #include "common/testing/fuzz_input.h"

@@ -9,38 +9,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "common/check.h"
 #include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
 #include "common/testing/fuzz_input.h"
-#include "router/worker_stream.h"
+#include "router/testing/fuzzed_stream.h"
 
 namespace baton::router {
-
-// The router's end of a stream whose worker reads at once, or not any more.
-class FuzzedStream final : public WorkerStream {
- public:
-  void Send(size_t bytes, absl::FunctionRef<void(internal::v1::RouterMessage&)> fill) override {
-    constexpr size_t kMostUnread = 1'024;
-    if (is_ended) return;
-    const size_t before = said.ByteSizeLong();
-    fill(said);
-    BATON_CHECK(said.ByteSizeLong() <= before + bytes) << "a message takes more than was said";
-    if (!worker_reads && said.ByteSizeLong() > kMostUnread) is_ended = true;
-  }
-  void End(const absl::Status& why) override {
-    BATON_CHECK(!why.ok() && !why.message().empty());
-    is_ended = true;
-  }
-  bool ended() const override { return is_ended; }
-
-  // What the worker has not read.
-  internal::v1::RouterMessage said;
-  bool worker_reads = true;
-  bool is_ended = false;
-};
 
 class FuzzedWorker {
  public:
