@@ -183,6 +183,21 @@ TEST(TransportAddressTest, RoundTrips) {
   EXPECT_TRUE(decoded->tcp_worker.empty());
 }
 
+TEST(TransportAddressTest, WithoutAGrpcTargetItIsWhatWorkersOfTheFormerVersionRead) {
+  TransportAddress address;
+  address.region_bytes = 4096;
+  const std::string former = EncodeAddress(address);
+  // Magic, four numbers, the sizes of four texts, and the digest.
+  EXPECT_EQ(former.substr(0, 8), "BATONKV1");
+  EXPECT_EQ(former.size(), 8u + 4 * 8 + 4 * 8 + 16);
+  EXPECT_TRUE(DecodeAddress(former).ok());
+  address.grpc_target = "host:1";
+  const std::string later = EncodeAddress(address);
+  EXPECT_EQ(later.substr(0, 8), "BATONKV2");
+  ASSERT_TRUE(DecodeAddress(later).ok());
+  EXPECT_EQ(DecodeAddress(later)->grpc_target, "host:1");
+}
+
 TEST(TransportAddressTest, RefusesImpossibleRegions) {
   TransportAddress address;
   EXPECT_FALSE(DecodeAddress(EncodeAddress(address)).ok());
