@@ -30,7 +30,8 @@ struct TransportAddress {
 
 std::string EncodeAddress(const TransportAddress& address);
 
-// INVALID_ARGUMENT on anything that EncodeAddress of this version or the former one did not write, or that breaks a bound.
+// INVALID_ARGUMENT on anything that EncodeAddress of this version or the former one did not write, or that breaks a
+// bound.
 absl::StatusOr<TransportAddress> DecodeAddress(std::string_view bytes);
 
 // The kernel's boot and the IPC namespace: two processes with the same one may share memory. Empty when unknown.
