@@ -34,6 +34,8 @@ constexpr int64_t kMaxProbeNs = 20 * kNsPerSecond;
 constexpr int kProbeRounds = 6;
 // The first times for which a pair is avoided are over after this time.
 constexpr int64_t kAvoidedNs = 4 * router::kMinAvoidMs * kNsPerMs;
+// So are the longest ones after two of these, as a pair that was cut for long has met them.
+constexpr int64_t kLongAvoidedNs = router::kMaxAvoidMs * kNsPerMs * 5 / 8;
 // After this time leases, graces, parked messages and unlicensed prompts are over.
 constexpr int64_t kQuietNs = 12 * kNsPerSecond;
 // No request waits while a worker that could serve it alone does nothing for this time.
@@ -57,8 +59,10 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
     if (sim_.error().empty()) CheckMembers();
     workload_.ForgetServed();
     for (int round = 0; round < kProbeRounds && !AllServe(); ++round) {
-      // A cut stream keeps requests from its pair of workers for a while.
-      if (round > 1) RunUntil(sim_.queue.Now() + kAvoidedNs);
+      // Hand-offs that failed keep requests from their pair of workers for a while.
+      if (round > 1) {
+        RunUntil(sim_.queue.Now() + (options_.kind == RunKind::kShort ? kAvoidedNs : kLongAvoidedNs));
+      }
       Probe(round % 2 == 0);
     }
     if (sim_.error().empty() && !AllServe()) sim_.Fail("a worker serves no probe");

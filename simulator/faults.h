@@ -67,10 +67,11 @@ class Faults {
   void PauseRouter(RouterNode& router, int64_t ns);
   // nullopt: drawn when it has crashed.
   void CrashRouter(std::optional<int64_t> restart_ns);
-  // Of a plan. The four below are false when there is nobody to strike now.
+  // Of a plan. Those that return a bool are false when they have no such fault, or when there is nobody to strike now.
   void Strike(const PlannedFault& fault);
   bool StrikeRouter(const PlannedFault& fault);
   bool StrikeWorker(const PlannedFault& fault);
+  bool StrikeLink(WorkerNode& worker, const PlannedFault& fault);
   bool StrikeNetwork(const PlannedFault& fault);
   bool CutPair(const PlannedFault& fault, TimeNs until);
   void OnPoisoned(const Incarnation& incarnation);

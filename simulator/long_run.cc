@@ -17,6 +17,7 @@ constexpr int64_t kMaxWaveRequests = 7;
 constexpr int64_t kSlowStepNs = 12 * kNsPerMs;
 constexpr int64_t kSlowestStepNs = 25 * kNsPerMs;
 constexpr int kLongOutputsPercent = 40;
+constexpr int kRepeatsPercent = 25;
 
 }  // namespace
 
@@ -25,6 +26,7 @@ LongRunPlan DrawLongRun(Simulation& sim, const ClusterSetup& setup, int64_t leng
   plan.length_ns = length_ns;
   plan.mix.small_worker_tokens = setup.has_small_workers ? kSmallWorkerTokens : 0;
   plan.mix.long_outputs_percent = kLongOutputsPercent;
+  plan.mix.repeats_percent = kRepeatsPercent;
   if (sim.Chance(60)) sim.pace.max_step_ns = sim.Chance(60) ? kSlowStepNs : kSlowestStepNs;
   plan.faults = DrawFaultPlan(sim.random, setup.shape, length_ns);
   const auto add = [&](int64_t at_ns, int64_t within_ns) {

@@ -110,27 +110,36 @@ bool Faults::StrikeWorker(const PlannedFault& fault) {
     case FaultKind::kDrain:
       Drain(*worker, Scale(fault.variant, kMinDrainMs, kMaxDrainMs), fault.restart_ns);
       return true;
+    default:
+      return StrikeLink(*worker, fault);
+  }
+  OverAfter(ns);
+  over_ = std::max(over_, worker->wake());
+  return true;
+}
+
+bool Faults::StrikeLink(WorkerNode& worker, const PlannedFault& fault) {
+  if (!worker.joined()) return false;
+  switch (fault.kind) {
     case FaultKind::kDelay:
-      worker->FallSilent(ns);
-      break;
+      worker.FallSilent(fault.duration_ns);
+      OverAfter(fault.duration_ns);
+      return true;
     case FaultKind::kBreak:
-      worker->BreakConnection();
+      worker.BreakConnection();
       OverAfter(kDeathNoticedNs);
       return true;
     case FaultKind::kHalfOpen:
-      worker->Partition(ns);
+      worker.Partition(fault.duration_ns);
       OverAfter(kHalfOpenNs);
       return true;
     case FaultKind::kOneWay:
-      worker->PartitionOneWay(ns, fault.variant % 2 == 0);
+      worker.PartitionOneWay(fault.duration_ns, fault.variant % 2 == 0);
       OverAfter(kHalfOpenNs);
       return true;
     default:
       return false;
   }
-  OverAfter(ns);
-  over_ = std::max(over_, worker->wake());
-  return true;
 }
 
 bool Faults::StrikeNetwork(const PlannedFault& fault) {
@@ -152,8 +161,12 @@ bool Faults::StrikeNetwork(const PlannedFault& fault) {
     case FaultKind::kPoison:
       targets_.SubmitPoison();
       return true;
-    default:
+    case FaultKind::kPairCut:
+    case FaultKind::kPairOneWay:
       if (!CutPair(fault, until)) return false;
+      break;
+    default:
+      return false;
   }
   OverAfter(fault.duration_ns);
   sim_.Troubled(Simulation::kNetwork, until + kWeatherAftermathNs);

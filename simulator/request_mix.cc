@@ -11,6 +11,7 @@ constexpr int32_t kMaxPrompt = 200;
 constexpr int32_t kMaxOutput = 40;
 // The longest output of some requests, so that decode outgrows its pool.
 constexpr int32_t kMaxLongOutput = 120;
+constexpr size_t kRecentPrompts = 6;
 
 }  // namespace
 
@@ -62,7 +63,10 @@ SamplingParams RequestMix::DrawSampling(const MixOptions& options, int32_t promp
 std::shared_ptr<const router::JobSpec> RequestMix::DrawSpec(const MixOptions& options, TimeNs submitted) {
   router::JobSpec spec;
   spec.id = sim_.random.NextId();
-  spec.prompt = DrawPrompt(options);
+  const bool repeats = options.repeats_percent > 0 && sim_.Chance(options.repeats_percent) && !recent_.empty();
+  spec.prompt = repeats ? recent_[sim_.random.Below(recent_.size())] : DrawPrompt(options);
+  if (options.repeats_percent > 0) recent_.push_back(spec.prompt);
+  if (recent_.size() > kRecentPrompts) recent_.pop_front();
   spec.sampling = DrawSampling(options, static_cast<int32_t>(spec.prompt.size()));
   if (sim_.Chance(25)) spec.tenant = "other";
   if (!options.flows && sim_.Chance(20)) spec.deadline = submitted + sim_.MsBetween(5, 400);

@@ -3,6 +3,7 @@
 #define BATON_SIMULATOR_REQUEST_MIX_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct MixOptions {
   bool flows = false;
   // So many of a hundred requests may have a long output.
   int long_outputs_percent = 20;
+  // So many of a hundred have the prompt of an earlier one, whose digest must be the same.
+  int repeats_percent = 0;
 };
 
 class RequestMix {
@@ -38,6 +41,8 @@ class RequestMix {
   Simulation& sim_;
   // Beginnings that prompts share.
   std::vector<std::vector<int32_t>> bases_;
+  // The last prompts, which others repeat.
+  std::deque<std::vector<int32_t>> recent_;
 };
 
 }  // namespace baton::simulator

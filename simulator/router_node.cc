@@ -180,7 +180,7 @@ void RouterNode::Open(const router::WorkerId& worker, const Incarnation& incarna
 void RouterNode::Handle(const router::StartPrefill& action) {
   sim_.Trace("router: prefill ", action.key.ToString(), " at ", action.target, action.solo ? " solo" : "");
   const int64_t left = action.job->deadline == kNever ? 0 : action.job->deadline - clock().Now();
-  const auto start = [this, action, left](WorkerNode& worker, const Call& call) {
+  const auto start = [action, left](WorkerNode& worker, const Call& call) {
     worker.OnPrefill(call, JobAt(*action.job, action.key, action.secret, left, worker.clock().Now()), action.solo);
   };
   Open(action.worker, action.incarnation, router::Side::kPrefill, action.key, start);
@@ -193,7 +193,7 @@ void RouterNode::Handle(const router::StartDecode& action) {
   // The worker that hands the job over has a part in it.
   if (sim_.Finds(action.key)) listener_.OnPlaced(action.key, action.prefill_incarnation);
   const int64_t left = action.job->deadline == kNever ? 0 : action.job->deadline - clock().Now();
-  const auto start = [this, action, left](WorkerNode& worker, const Call& call) {
+  const auto start = [action, left](WorkerNode& worker, const Call& call) {
     worker.OnDecode(call, JobAt(*action.job, action.key, action.secret, left, worker.clock().Now()),
                     {.local = action.local_prefill,
                      .prefill_target = action.prefill_target,
