@@ -167,7 +167,7 @@ absl::StatusOr<std::vector<JournalRow>> JournalStore::TakeUp() {
 absl::Status JournalStore::Apply(absl::Span<const JournalChange> changes) {
   BATON_RETURN_IF_ERROR(Run("BEGIN IMMEDIATE"));
   for (const JournalChange& change : changes) {
-    const absl::Status written = Write(change);
+    absl::Status written = Write(change);
     log_has_erased_ |= change.kind == JournalChange::Kind::kErase;
     if (written.ok()) continue;
     // SQLite itself may have ended the transaction.
