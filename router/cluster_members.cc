@@ -108,7 +108,9 @@ absl::StatusOr<WorkerLoad> ParseLoad(const pb::Load& load) {
   for (const int64_t count :
        {int64_t{load.free_blocks()}, int64_t{load.used_blocks()}, int64_t{load.cached_blocks()},
         int64_t{load.running()}, load.pending_prompt_tokens(), load.steps(), load.step_age_ms()}) {
-    if (count < 0) return absl::InvalidArgumentError(absl::StrCat("a load with a count of ", count));
+    if (count < 0 || count > rpc::kMaxStatedNumber) {
+      return absl::InvalidArgumentError(absl::StrCat("a load with a count of ", count));
+    }
   }
   return WorkerLoad{.state = load.draining() ? WorkerState::kDraining : WorkerState::kServing,
                     .free_blocks = load.free_blocks(),

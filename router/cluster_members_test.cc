@@ -1,5 +1,6 @@
 #include "router/cluster_members.h"
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -427,6 +428,10 @@ TEST_F(ClusterMembersTest, AMalformedMessageEndsItsMembershipAloneAndSaysWhatWas
       {"another membership", [](pb::WorkerMessage& m, uint64_t) { m.clear_membership(); }},
       {"a second hello", [](pb::WorkerMessage& m, uint64_t) { m.mutable_hello(); }},
       {"a count of -1", [](pb::WorkerMessage& m, uint64_t) { m.mutable_load()->set_free_blocks(-1); }},
+      {"a count of 9223372036854775807",
+       [](pb::WorkerMessage& m, uint64_t) {
+         m.mutable_load()->set_pending_prompt_tokens(std::numeric_limits<int64_t>::max());
+       }},
       {"the unknown finish 7",
        [](pb::WorkerMessage& m, uint64_t call) {
          m.add_tokens()->set_call(call);

@@ -35,8 +35,9 @@ absl::Status Validate(const WorkerInfo& info) {
     return absl::InvalidArgumentError(absl::StrCat(who, "a context of ", info.context_length, " tokens"));
   }
   const KvGroups& groups = info.groups;
-  if (groups.full < 0 || groups.sliding < 0 || groups.count() < 1 || groups.full > kMaxLayerGroups ||
-      groups.sliding > kMaxLayerGroups || (groups.sliding > 0 && groups.window < 1)) {
+  // In this order: the count of two numbers that were not looked at may overflow.
+  if (groups.full < 0 || groups.full > kMaxLayerGroups || groups.sliding < 0 || groups.sliding > kMaxLayerGroups ||
+      groups.count() < 1 || (groups.sliding > 0 && groups.window < 1)) {
     return absl::InvalidArgumentError(absl::StrCat(who, groups.full, " full and ", groups.sliding,
                                                    " sliding groups of layers, a window of ", groups.window));
   }

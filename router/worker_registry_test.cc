@@ -45,6 +45,12 @@ TEST(WorkerRegistryTest, NonsenseIsRefused) {
   EXPECT_TRUE(refused([](WorkerInfo& info) { info.groups = {.full = 1 << 20}; }));
 }
 
+TEST(WorkerRegistryTest, GroupsWhoseSumOverflowsAreRefused) {
+  WorkerInfo info = MakeWorker(1, WorkerRole::kDecode);
+  info.groups = {.full = 1 << 30, .sliding = 1 << 30, .window = 16};
+  EXPECT_TRUE(absl::IsInvalidArgument(WorkerRegistry().CheckJoin(info)));
+}
+
 TEST(WorkerRegistryTest, TheTextsOfAWorkerAreBounded) {
   const std::string longest(kMaxWorkerTextBytes, 'x');
   WorkerInfo info = MakeWorker(1, WorkerRole::kDecode);

@@ -190,12 +190,10 @@ namespace {
 
 // Whoever looks at a report adds its numbers up.
 absl::Status CheckReport(const WorkerReport& report) {
-  // 13 days in nanoseconds, or a PiB.
-  constexpr int64_t kMost = int64_t{1} << 50;
   for (const int64_t number :
        {report.queue_ns, report.compute_ns, report.steps, report.batch_sequences, report.max_batch_sequences,
         report.preemptions, report.read_ns, report.digest_ns, report.transfer_tail_ns, report.transfer_bytes}) {
-    if (number < 0 || number > kMost) {
+    if (number < 0 || number > kMaxStatedNumber) {
       return absl::InvalidArgumentError(absl::StrCat("a report with the number ", number));
     }
   }

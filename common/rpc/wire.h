@@ -16,6 +16,10 @@
 
 namespace baton::rpc {
 
+// The largest duration or count that a worker may state, so that sums of them do not overflow: 13 days in nanoseconds,
+// or a PiB.
+inline constexpr int64_t kMaxStatedNumber = int64_t{1} << 50;
+
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 
@@ -39,7 +43,7 @@ void AddReport(uint64_t call, const WorkerUpdate& update, internal::v1::WorkerMe
 void AddEnd(uint64_t call, const absl::Status& status, internal::v1::WorkerMessage* proto);
 // As for Token.
 absl::StatusOr<OutputToken> FromProto(const internal::v1::CallToken& proto);
-// An update of kind kKvCommitted. INVALID_ARGUMENT for a number below zero, or beyond what any call can take.
+// An update of kind kKvCommitted. INVALID_ARGUMENT for a number below zero or above kMaxStatedNumber.
 absl::StatusOr<WorkerUpdate> FromProto(const internal::v1::CallCommitted& proto);
 // An update of kind kFrozen. INVALID_ARGUMENT as for Token.
 absl::StatusOr<WorkerUpdate> FromProto(const internal::v1::CallFrozen& proto);

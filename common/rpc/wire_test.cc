@@ -168,7 +168,7 @@ TEST(Wire, ReportsOfACallKeepTheirContent) {
 }
 
 TEST(Wire, AReportWithANumberBelowZeroOrBeyondAnyCallIsRefused) {
-  for (const int64_t number : {int64_t{-1}, (int64_t{1} << 50) + 1}) {
+  for (const int64_t number : {int64_t{-1}, kMaxStatedNumber + 1}) {
     pb::CallFinished finished;
     finished.set_preemptions(number);
     EXPECT_TRUE(absl::IsInvalidArgument(FromProto(finished).status())) << number;
@@ -176,6 +176,9 @@ TEST(Wire, AReportWithANumberBelowZeroOrBeyondAnyCallIsRefused) {
     committed.set_transfer_tail_ns(number);
     EXPECT_TRUE(absl::IsInvalidArgument(FromProto(committed).status())) << number;
   }
+  pb::CallCommitted largest;
+  largest.set_transfer_bytes(kMaxStatedNumber);
+  EXPECT_TRUE(FromProto(largest).ok());
 }
 
 TEST(Wire, ABlockReportSurvivesTheTripWithEveryHold) {

@@ -105,6 +105,8 @@ class FuzzedWorker {
     Message message = Begin();
     if (input_.Rarely()) message.set_membership(input_.Text(16));
     for (int lies = 1 + input_.Below(3); lies > 0; --lies) LieOnce(message);
+    // One that serves again after all may get starts.
+    if (message.has_load() && !message.load().draining()) drains_ = drain_accepted_ = false;
     return message;
   }
 
