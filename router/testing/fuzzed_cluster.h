@@ -99,6 +99,8 @@ class FuzzedCluster {
     job->want_kv_digest = input_.Rarely();
     if (input_.Rarely()) job->deadline = After(clock_.Now(), 10 * int64_t{input_.Byte()});
     const bool is_here = clients_.contains(job->key());
+    // Words of a job that has ended would be taken for those of another one with its id.
+    if (!is_here && !drawn_.insert(job->key()).second) return;
     const absl::Status taken = dispatcher_->Submit(job);
     BATON_CHECK(!taken.ok() || (!is_here && !job->prompt.empty())) << "a job is taken that may not be";
     if (taken.ok()) clients_[job->key()] = {.job = job, .outputs = {}};
@@ -273,6 +275,7 @@ class FuzzedCluster {
   // Streams that their workers have left, and that the router has not seen close.
   std::vector<std::shared_ptr<FuzzedStream>> old_;
   std::map<ChoiceKey, Client> clients_;
+  std::set<ChoiceKey> drawn_;
   uint64_t last_job_ = 0;
 };
 
