@@ -207,7 +207,7 @@ void LiveJobs::OnTimer(TimeNs now) {
   }
 }
 
-void LiveJobs::Forget(const JobId& id) {
+void LiveJobs::Forget(JobId id) {
   Job& job = jobs_.at(id);
   for (FollowerState& follower : job.followers) {
     calls_.erase(follower.call);
@@ -219,8 +219,7 @@ void LiveJobs::Forget(const JobId& id) {
   counts_.bytes -= static_cast<int64_t>(job.bytes);
   --counts_.ended;
   ended_.erase(job.ended_place);
-  // A copy, because the list's dies.
-  jobs_.erase(JobId(id));
+  jobs_.erase(id);
 }
 
 LiveJobCounts LiveJobs::counts() const { return counts_; }

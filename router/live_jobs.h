@@ -198,7 +198,8 @@ class LiveJobs {
   void Mark(Job& job, const std::string& fingerprint);
   // The journal could not write what the followers wait for.
   void OnWriteFailed(Job& job, const absl::Status& why, TimeNs now);
-  void Forget(const JobId& id);
+  // The id is a copy, because that of the list dies.
+  void Forget(JobId id);
   // live_jobs_followers.cc:
   absl::Status Follow(Job& job, FollowerState follower, TimeNs now);
   static void WriteFailure(GenerationSink& sink, const GenerationFailed& failure);
