@@ -161,12 +161,13 @@ void GenerationService::Queue(StreamMethod method, const std::shared_ptr<Generat
               bytes = stream->TakeMessage()](const absl::Status& status) mutable {
     if (!status.ok()) return WriteFailed(status, *incoming.request);
     TestDelay("read");
-    method == StreamMethod::kGenerate ? Generate(std::move(incoming), bytes) : Resume(std::move(incoming), bytes);
+    method == StreamMethod::kGenerate ? BeginGenerate(std::move(incoming), bytes)
+                                      : BeginResume(std::move(incoming), bytes);
   };
   if (!parts_.work.Post(std::move(task))) WriteFailed(Overloaded(), *request);
 }
 
-void GenerationService::Generate(Incoming incoming, grpc::ByteBuffer& bytes) {
+void GenerationService::BeginGenerate(Incoming incoming, grpc::ByteBuffer& bytes) {
   v1::GenerateRequest proto;
   if (!Parse(bytes, &proto)) return WriteFailed(Unparsable("GenerateRequest"), *incoming.request);
   GenerationRequest read = FromProto(std::move(proto));
@@ -179,7 +180,7 @@ void GenerationService::Generate(Incoming incoming, grpc::ByteBuffer& bytes) {
   parts_.generator.Generate(std::move(read), incoming.request);
 }
 
-void GenerationService::Resume(Incoming incoming, grpc::ByteBuffer& bytes) {
+void GenerationService::BeginResume(Incoming incoming, grpc::ByteBuffer& bytes) {
   v1::ResumeRequest proto;
   if (!Parse(bytes, &proto)) return WriteFailed(Unparsable("ResumeRequest"), *incoming.request);
   absl::StatusOr<ResumeRequest> read = FromProto(proto);

@@ -85,8 +85,8 @@ class GenerationService final : public GenerationServiceBase, public rpc::Accept
   void Await(StreamMethod method);
   void Queue(StreamMethod method, const std::shared_ptr<GenerateStream>& stream);
   // Both on a thread of the pool. They empty `bytes`.
-  void Generate(Incoming incoming, grpc::ByteBuffer& bytes);
-  void Resume(Incoming incoming, grpc::ByteBuffer& bytes);
+  void BeginGenerate(Incoming incoming, grpc::ByteBuffer& bytes);
+  void BeginResume(Incoming incoming, grpc::ByteBuffer& bytes);
   // Queues a call that `answer` answers: absl::StatusOr<Response>(Request).
   template <typename Request, typename Answer>
   grpc::ServerUnaryReactor* QueueUnary(const grpc::CallbackServerContext& context, const grpc::ByteBuffer* message,
