@@ -93,8 +93,9 @@ void JournalWriter::WriteBatch(std::vector<Task> tasks) {
       Tell(one, status);
     }
   }
-  if (!status.ok() && !last_failed_)
+  if (!status.ok() && !last_failed_) {
     spdlog::error("requests that ask to be kept are refused: {}", std::string(status.message()));
+  }
   last_failed_ = !status.ok();
   absl::MutexLock lock(&mutex_);
   counts_.write_ns += MonotonicClock().Now() - begin;
