@@ -35,7 +35,7 @@ class FuzzedWorker {
     stream_ = std::make_shared<FuzzedStream>();
     calls_.clear();
     last_start_ = 0;
-    drains_ = drain_accepted_ = false;
+    drains_ = said_drain_ = serves_again_ = drain_accepted_ = false;
     Message message;
     internal::v1::Hello& hello = *message.mutable_hello();
     hello.set_protocol_version(input_.Rarely() ? input_.Byte() : rpc::kProtocolVersion);
@@ -67,7 +67,7 @@ class FuzzedWorker {
     if (said.has_accepted()) membership_ = said.accepted().membership();
     for (const internal::v1::CallStart& start : said.starts()) {
       BATON_CHECK(start.call() == ++last_start_) << "a call has number " << start.call();
-      BATON_CHECK(!drain_accepted_) << "a start after the drain was accepted";
+      BATON_CHECK(!drain_accepted_ || serves_again_) << "a start after the drain was accepted";
       calls_[start.call()] = {.start = start, .next = start.job().emitted()};
     }
     for (const uint64_t number : said.cancels()) {
@@ -87,6 +87,7 @@ class FuzzedWorker {
     load.set_draining(drains_);
     load.set_free_blocks(100);
     load.set_running(static_cast<int32_t>(calls_.size()));
+    NoteLoad(message);
     return message;
   }
 
@@ -105,8 +106,7 @@ class FuzzedWorker {
     Message message = Begin();
     if (input_.Rarely()) message.set_membership(input_.Text(16));
     for (int lies = 1 + input_.Below(3); lies > 0; --lies) LieOnce(message);
-    // One that serves again after all may get starts.
-    if (message.has_load() && !message.load().draining()) drains_ = drain_accepted_ = false;
+    NoteLoad(message);
     return message;
   }
 
@@ -149,6 +149,12 @@ class FuzzedWorker {
     std::optional<internal::v1::HandOver> hand_over = std::nullopt;
   };
   using Calls = std::map<uint64_t, Call>;
+
+  void NoteLoad(const Message& message) {
+    if (!message.has_load()) return;
+    serves_again_ |= said_drain_ && !message.load().draining();
+    said_drain_ |= message.load().draining();
+  }
 
   Message Begin() const {
     Message message;
@@ -301,6 +307,9 @@ class FuzzedWorker {
   Calls calls_;
   uint64_t last_start_ = 0;
   bool drains_ = false;
+  // On this stream: it has said that it drains, and later that it serves after all, which no honest worker does.
+  bool said_drain_ = false;
+  bool serves_again_ = false;
   bool drain_accepted_ = false;
 };
 
