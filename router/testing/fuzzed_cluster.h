@@ -75,7 +75,8 @@ class FuzzedCluster {
       case 7:
         return input_.Rarely() ? Say(worker, worker.Fault()) : Say(worker, worker.Blocks());
       case 8:
-        if (worker.stream() != nullptr) worker.stream()->worker_reads = !input_.Rarely();
+        if (worker.stream() == nullptr) return OrderDrain();
+        worker.stream()->worker_reads = !input_.Rarely();
         return;
       case 9:
       case 10:
@@ -125,6 +126,13 @@ class FuzzedCluster {
     }
     const internal::v1::WorkerMessage hello = worker.Hello();
     members_.OnMessage(*dispatcher_, worker.stream(), hello);
+  }
+
+  // Of one that has joined, whether it drains already or not.
+  void OrderDrain() {
+    const auto& members = dispatcher_->registry().workers();
+    if (members.empty()) return;
+    dispatcher_->OrderDrain(members.begin()->second.info.incarnation.ToHex()).status().IgnoreError();
   }
 
   void Close(FuzzedWorker& worker) {
@@ -182,6 +190,7 @@ class FuzzedCluster {
   void Handle(const CancelAttempt& cancel) { members_.Cancel(cancel); }
   void Handle(const HandOverAttempt& move) { members_.Move(move); }
   void Handle(const EndMembership& end) { members_.End(end); }
+  void Handle(const DrainWorker& drain) { members_.Drain(drain); }
 
   // An attempt goes on from the outputs so far: the client's prompt, and the first of them behind it. The job may have
   // ended behind the start.
