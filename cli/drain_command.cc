@@ -88,9 +88,10 @@ absl::Status DrainClient::Order() {
   if (!status.ok()) return Explain(context, status);
   if (worker_.last_for().empty()) return absl::OkStatus();
   std::cout << "no other worker of group " << worker_.group() << " serves for " << worker_.last_for()
-            << ": what runs there stays until it ends, and fails when it has not ended after "
+            << ": what runs there stays until it ends; what has not ended after "
             << DurationText(worker_.drain_timeout_ms() * kNsPerMs)
-            << "; new requests fail until another such worker joins" << std::endl;
+            << " is cut, and goes on if another such worker joins within a minute; new requests fail until one joins"
+            << std::endl;
   return absl::OkStatus();
 }
 

@@ -133,6 +133,9 @@ class Background:
         assert self.began.wait(60), "no token came"
         assert self._thread.is_alive(), f"the stream ended at once: {self.generation}"
 
+    def is_running(self):
+        return self._thread.is_alive()
+
     def result(self, timeout_s=60):
         self._thread.join(timeout_s)
         assert not self._thread.is_alive(), "the stream does not end"
