@@ -52,9 +52,10 @@ class Server:
 
 
 class BatonServer(Server):
-    def __init__(self, binary, model, threads, roles, log, max_seqs=64):
+    def __init__(self, binary, model, threads, roles, log, max_seqs=64, prefix_cache=False):
+        cache = [] if prefix_cache else ["--no-prefix-cache"]
         super().__init__([binary, "serve", model, "--threads", threads, "--grpc-port", 0, "--max-seqs", max_seqs,
-                          "--kv-memory", "1GiB", "--no-prefix-cache", *roles], log)
+                          "--kv-memory", "1GiB", *cache, *roles], log)
         line = self.process.stdout.readline()
         if not line.startswith("ready "):
             raise RuntimeError(f"baton serve did not become ready: see {log}")
