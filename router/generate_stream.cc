@@ -113,7 +113,7 @@ void GenerateStream::Advance() {
     WriteMessage(*first_message_);
     first_message_.reset();
   } else if (!writing_ && !IsEmpty(pending_)) {
-    const grpc::ByteBuffer message = Serialize(ToProto(pending_));
+    const grpc::ByteBuffer message = Serialize(pending_);
     pending_ = {};
     pending_bytes_ = 0;
     WriteMessage(message);

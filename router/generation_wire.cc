@@ -4,6 +4,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,9 @@
 
 namespace baton::router {
 namespace {
+
+// The message of one token with few log-probabilities is far smaller.
+constexpr size_t kMaxReusedMessageBytes = 4096;
 
 SamplingRequest ReadSampling(const v1::SamplingParams& proto) {
   SamplingRequest sampling;
@@ -134,11 +138,11 @@ v1::GenerateResponse ToProto(const GenerationAccepted& accepted) {
   return response;
 }
 
-v1::GenerateResponse ToProto(const GenerationDelta& delta) {
-  v1::GenerateResponse response;
-  response.mutable_output()->set_text(delta.text);
+void ToProto(const GenerationDelta& delta, v1::Output* output) {
+  output->Clear();
+  output->set_text(delta.text);
   for (const OutputToken& token : delta.tokens) {
-    v1::OutputToken* proto = response.mutable_output()->add_tokens();
+    v1::OutputToken* proto = output->add_tokens();
     proto->set_index(token.index);
     proto->set_id(token.token);
     if (delta.has_logprobs) proto->set_logprob(token.logprob);
@@ -148,7 +152,6 @@ v1::GenerateResponse ToProto(const GenerationDelta& delta) {
       top->set_logprob(likely.logprob);
     }
   }
-  return response;
 }
 
 v1::GenerateResponse ToProto(const GenerationFinished& finished) {
@@ -175,6 +178,15 @@ grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message) {
   const grpc::Status status =
       grpc::GenericSerialize<grpc::ProtoBufferWriter, google::protobuf::MessageLite>(message, &bytes, &own_buffer);
   BATON_CHECK(status.ok()) << status.error_message();
+  return bytes;
+}
+
+grpc::ByteBuffer Serialize(const GenerationDelta& delta) {
+  // Its parts keep their memory from one token to the next.
+  thread_local v1::GenerateResponse response;
+  ToProto(delta, response.mutable_output());
+  grpc::ByteBuffer bytes = Serialize(response);
+  if (bytes.Length() > kMaxReusedMessageBytes) response.clear_output();
   return bytes;
 }
 

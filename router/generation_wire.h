@@ -20,10 +20,13 @@ absl::StatusOr<ResumeRequest> FromProto(const v1::ResumeRequest& proto);
 TextPrompt TakeText(v1::TokenizeRequest& proto);
 
 v1::GenerateResponse ToProto(const GenerationAccepted& accepted);
-v1::GenerateResponse ToProto(const GenerationDelta& delta);
+// Replaces what `output` held.
+void ToProto(const GenerationDelta& delta, v1::Output* output);
 v1::GenerateResponse ToProto(const GenerationFinished& finished);
 
 grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message);
+// The GenerateResponse of a delta. It is made for every token: a message of the thread is used anew each time.
+grpc::ByteBuffer Serialize(const GenerationDelta& delta);
 
 // The details of error_details.h become google.rpc's: BadRequest and RetryInfo.
 grpc::Status ToClientStatus(const absl::Status& status);

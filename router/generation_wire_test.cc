@@ -1,5 +1,7 @@
 #include "router/generation_wire.h"
 
+#include <grpcpp/impl/codegen/proto_utils.h>
+
 #include <string>
 #include <utility>
 #include <variant>
@@ -122,19 +124,39 @@ TEST(GenerationWireTest, ADeltaIsOneOutputWithLogProbabilitiesOnlyWhenTheRequest
   GenerationDelta delta{.text = "ab"};
   delta.tokens.push_back({.index = 0, .token = 5, .logprob = -0.5f, .top = {{.token = 5, .logprob = -0.5f}}});
   delta.tokens.push_back({.index = 1, .token = 6});
-  v1::Output output = ToProto(delta).output();
+  v1::Output output;
+  ToProto(delta, &output);
   EXPECT_EQ(output.text(), "ab");
   ASSERT_EQ(output.tokens_size(), 2);
   EXPECT_EQ(output.tokens(1).index(), 1);
   EXPECT_EQ(output.tokens(1).id(), 6);
   EXPECT_FALSE(output.tokens(0).has_logprob());
   delta.has_logprobs = true;
-  output = ToProto(delta).output();
+  ToProto(delta, &output);
   EXPECT_EQ(output.tokens(0).logprob(), -0.5f);
   ASSERT_EQ(output.tokens(0).top_logprobs_size(), 1);
   EXPECT_EQ(output.tokens(0).top_logprobs(0).id(), 5);
   EXPECT_EQ(output.tokens(0).top_logprobs(0).logprob(), -0.5f);
   EXPECT_TRUE(output.tokens(1).has_logprob()) << "0 is a log-probability too";
+}
+
+TEST(GenerationWireTest, AMessageHoldsNothingOfTheOneBefore) {
+  GenerationDelta first{.text = std::string(10'000, 'x'), .has_logprobs = true};
+  first.tokens.push_back({.index = 0, .token = 5, .logprob = -0.5f, .top = {{.token = 5, .logprob = -0.5f}}});
+  first.tokens.push_back({.index = 1, .token = 6});
+  GenerationDelta second{.text = "b"};
+  second.tokens.push_back({.index = 2, .token = 7});
+  for (const GenerationDelta& delta : {first, second, second}) {
+    grpc::ByteBuffer bytes = Serialize(delta);
+    v1::GenerateResponse response;
+    ASSERT_TRUE(grpc::SerializationTraits<v1::GenerateResponse>::Deserialize(&bytes, &response).ok());
+    v1::Output expected;
+    ToProto(delta, &expected);
+    EXPECT_EQ(response.output().SerializeAsString(), expected.SerializeAsString());
+    EXPECT_EQ(response.output().text(), delta.text);
+    EXPECT_EQ(response.output().tokens_size(), static_cast<int>(delta.tokens.size()));
+    EXPECT_EQ(response.output().tokens(0).has_logprob(), delta.has_logprobs);
+  }
 }
 
 TEST(GenerationWireTest, EveryFieldOfTheEndArrives) {
