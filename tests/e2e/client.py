@@ -80,6 +80,12 @@ class Client:
         call, _ = self.method(GENERATION, "Generate")
         return call(request, timeout=timeout_s)
 
+    def resume(self, job_id, next_index, text_bytes=None, timeout_s=CALL_TIMEOUT_S):
+        """The rest of the stream of a kept job."""
+        call, request = self.method(GENERATION, "Resume")
+        fields = {} if text_bytes is None else {"text_bytes": text_bytes}
+        return call(request(job_id=job_id, next_index=next_index, **fields), timeout=timeout_s)
+
     def generate(self, prompt, sampling=None, timeout_s=CALL_TIMEOUT_S, **fields):
         """Runs to the end; raises the RpcError of a stream that fails."""
         generation = read_stream(self.start(self.generate_request(prompt, sampling, **fields), timeout_s))

@@ -170,10 +170,10 @@ class Cluster:
     def pid(self):
         return self.process.pid
 
-    def log(self):
+    def log(self, most_bytes=LOG_BYTES):
         """The end of what the server wrote to stderr."""
         size = os.fstat(self._log.fileno()).st_size
-        return os.pread(self._log.fileno(), LOG_BYTES, max(0, size - LOG_BYTES)).decode("utf-8", "replace")
+        return os.pread(self._log.fileno(), most_bytes, max(0, size - most_bytes)).decode("utf-8", "replace")
 
     def signal(self, number):
         self.ends = self.ends or number in (signal.SIGTERM, signal.SIGINT)
@@ -212,6 +212,20 @@ class Cluster:
         else:
             (pid,) = (pid for pid, its_role in workers.items() if its_role == role)
         return pid
+
+    def restart_router(self, timeout_s, in_order=False):
+        """Kills it, or tells it to end, and returns when it is back, as another process and with all its workers."""
+        pid = self.pid_of("router")
+        workers = len(self.workers())
+        os.kill(pid, signal.SIGTERM if in_order else signal.SIGKILL)
+
+        def is_back():
+            if is_running(pid):
+                return False
+            result = run_baton("status", "--target", self.target, "--json")
+            return result.returncode == 0 and len(json.loads(result.stdout)["workers"]) >= workers
+
+        wait_until(is_back, timeout_s, "the router and its workers")
 
 
 class RoleProcess(Cluster):

@@ -3,7 +3,6 @@ clients get exactly the rest of what they would have had."""
 
 import os
 import pathlib
-import signal
 import threading
 import time
 import urllib.request
@@ -11,7 +10,7 @@ import urllib.request
 import grpc
 import pytest
 
-from client import GENERATION, Client, violated_fields
+from client import Client, violated_fields
 from cluster import Cluster, RoleProcess, run_baton, wait_until
 
 STREAMS = 24 if os.environ.get("BATON_FULL_TESTS") == "1" else 6
@@ -59,17 +58,11 @@ class KeptStream:
                 assert self.accepted is not None and time.monotonic() < deadline
                 time.sleep(0.1)
                 self.resumes += 1
-                self._stream = resume(self._client, self.accepted.job_id, len(self.token_ids), len(self.text.encode()))
+                self._stream = self._client.resume(self.accepted.job_id, len(self.token_ids), len(self.text.encode()))
         return self
 
     def leave(self):
         self._stream.cancel()
-
-
-def resume(client, job_id, next_index, text_bytes=None):
-    call, request = client.method(GENERATION, "Resume")
-    fields = {} if text_bytes is None else {"text_bytes": text_bytes}
-    return call(request(job_id=job_id, next_index=next_index, **fields), timeout=120)
 
 
 def refusal(stream):
@@ -81,19 +74,6 @@ def refusal(stream):
 def metrics(admin):
     with urllib.request.urlopen(f"http://{admin}/metrics", timeout=10) as answer:
         return answer.read().decode()
-
-
-def kill_router(cluster):
-    """It is back, as another process and with all its workers, when this returns."""
-    pid = cluster.pid_of("router")
-    workers = len(cluster.workers())
-    os.kill(pid, signal.SIGKILL)
-
-    def is_back():
-        result = run_baton("status", "--target", cluster.target, "--json")
-        return result.returncode == 0 and result.stdout.count('"pid"') >= workers + 1 and f'"pid":{pid},' not in \
-            result.stdout.replace(" ", "")
-    wait_until(is_back, BACK_TIMEOUT_S, "the router and its workers")
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +106,7 @@ def test_streams_survive_a_killed_router_with_exactly_their_tokens(cluster, clie
     for thread in threads:
         thread.start()
     for _ in range(KILLS):
-        kill_router(cluster)
+        cluster.restart_router(BACK_TIMEOUT_S)
     for thread in threads:
         thread.join(BACK_TIMEOUT_S)
     for stream, expected in zip(streams, expected_ones):
@@ -145,7 +125,7 @@ def test_the_command_resumes_by_itself(cluster):
     thread.start()
     admin = cluster.admin
     wait_until(lambda: 'baton_journal_jobs{state="running"} 1' in metrics(admin), 30, "the job")
-    kill_router(cluster)
+    cluster.restart_router(BACK_TIMEOUT_S)
     thread.join(BACK_TIMEOUT_S)
     assert results[0].returncode == 0, results[0].stderr
     assert results[0].stdout == expected.stdout
@@ -158,7 +138,7 @@ def test_a_key_joins_the_running_job_and_gets_the_result_also_of_a_router_that_w
     assert second.accepted == first.accepted
     first.leave()
     assert second.read().token_ids == expected
-    kill_router(cluster)
+    cluster.restart_router(BACK_TIMEOUT_S)
     third = KeptStream(client, PROMPT, LONG, idempotency_key="k").read()
     assert third.accepted == first.accepted and third.resumes == 0
     assert third.token_ids == expected and third.text == second.text
@@ -179,7 +159,7 @@ def test_the_files_are_private_and_erased_when_the_time_is_over(cluster, client,
         return any(secret.encode() in path.read_bytes() for path in state_dir.iterdir())
     assert is_there()
     wait_until(lambda: not is_there(), 2 * RETENTION_MS / 1e3 + 10, "the end of its retention")
-    assert refusal(resume(client, stream.accepted.job_id, 0)).code() == grpc.StatusCode.NOT_FOUND
+    assert refusal(client.resume(stream.accepted.job_id, 0)).code() == grpc.StatusCode.NOT_FOUND
 
 
 def test_what_resume_cannot_do_is_said(client):
@@ -190,11 +170,11 @@ def test_what_resume_cannot_do_is_said(client):
                                    ((job_id, 4), grpc.StatusCode.INVALID_ARGUMENT, "next_index"),
                                    ((job_id, -1), grpc.StatusCode.INVALID_ARGUMENT, "next_index"),
                                    ((job_id, 0, -1), grpc.StatusCode.INVALID_ARGUMENT, "text_bytes")]:
-        error = refusal(resume(client, *arguments))
+        error = refusal(client.resume(*arguments))
         assert error.code() == code and (field is None or violated_fields(error) == [field]), arguments
     # A request that did not ask to be kept is not told an id before its end, and cannot be resumed with that one.
     plain = client.generate(PROMPT, {"max_tokens": 3})
-    assert refusal(resume(client, plain.finished.job_id, 0)).code() == grpc.StatusCode.NOT_FOUND
+    assert refusal(client.resume(plain.finished.job_id, 0)).code() == grpc.StatusCode.NOT_FOUND
 
 
 def test_a_file_that_cannot_be_the_journal_is_one_line_and_stays_as_it_is(tmp_path, state_dir, cluster):
@@ -219,6 +199,6 @@ def test_without_a_journal_jobs_are_kept_as_long_as_the_router_lives():
         with Client(router.target) as client:
             stream = KeptStream(client, PROMPT, LONG).read(until=2)
             stream.leave()
-            rest = list(resume(client, stream.accepted.job_id, 2))
+            rest = list(client.resume(stream.accepted.job_id, 2))
             assert rest[-1].finished.usage.output_tokens == LONG["max_tokens"]
-            assert "--state-dir" in refusal(resume(client, "00" * 16, 0)).details()
+            assert "--state-dir" in refusal(client.resume("00" * 16, 0)).details()

@@ -27,7 +27,7 @@ def requests(prose_ids):
 
 
 def ids_of(request):
-    return {*request.prompt, *(token[0] for token in request.expected.tokens)}
+    return {*request.prompt, *(token[1] for token in request.expected.tokens)}
 
 
 def poison_of(requests, where):
@@ -35,7 +35,7 @@ def poison_of(requests, where):
     for request in requests:
         others = set().union(*(ids_of(other) for other in requests if other is not request))
         # The last output is not computed with.
-        tokens = request.prompt[:-1] if where == "prompt" else [token[0] for token in request.expected.tokens[2:-1]]
+        tokens = request.prompt[:-1] if where == "prompt" else [token[1] for token in request.expected.tokens[2:-1]]
         own = [token for token in tokens if token not in others and (where == "prompt" or token not in request.prompt)]
         if own:
             return request, own[0]
