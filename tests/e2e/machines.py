@@ -25,8 +25,11 @@ class Machine:
 
     def command(self, line):
         """The words that run a line of shell on this machine, as the process that is started."""
-        enter = ["nsenter", f"--target={self._holder.pid}", "--net", "--ipc", "--mount", "--"] if self.is_isolated else []
-        return [*enter, "bash", "-c", line]
+        return [*self.enter(), "bash", "-c", line]
+
+    def enter(self):
+        """The words before those of a program that is to run on this machine."""
+        return ["nsenter", f"--target={self._holder.pid}", "--net", "--ipc", "--mount", "--"] if self.is_isolated else []
 
     def variables(self):
         return {**os.environ, "PATH": f"{self.prefix}/bin:{os.environ['PATH']}", **self.environment}
@@ -49,7 +52,8 @@ class MachineProcess(Cluster):
         self.env = machine.variables()
 
 
-def _hold_namespaces():
+def hold_namespaces():
+    """A process that has ended, or has namespaces of its own until it is killed."""
     # UCX reads in /sys which network devices there are.
     script = "mount -t sysfs sysfs /sys && exec sleep infinity"
     holder = subprocess.Popen(["unshare", "--net", "--ipc", "--mount", "bash", "-c", script],
@@ -72,7 +76,7 @@ def _connect(machines, holders):
 @contextlib.contextmanager
 def two_machines(prefixes, addresses):
     """Machines of these addresses where namespaces can be made, else of LOOPBACK."""
-    holders = [_hold_namespaces() for _ in prefixes] if os.geteuid() == 0 else []
+    holders = [hold_namespaces() for _ in prefixes] if os.geteuid() == 0 else []
     try:
         machines = [Machine(*parts) for parts in zip(prefixes, addresses, holders)]
         try:
