@@ -55,10 +55,10 @@ absl::Status Dispatcher::Impl::Submit(std::shared_ptr<const JobSpec> spec) {
   job.marks.arrived = job.spec->arrived.value_or(now);
   job.last_attempt = job.spec->attempts_before;
   job.fingerprint = job.spec->fingerprint;
-  // Its workers are waited for as if they had been lost just now. Where its first token is out, it goes before all that
-  // wait for theirs.
+  // Its workers are waited for as if they had been lost just now. It has waited for a former router, and jobs that are
+  // new would go before it at each router anew.
   if (job.spec->is_recovered) job.failed_at = now;
-  if (!job.fingerprint.empty()) job.line_rank = LineRank::kOverdue;
+  if (job.spec->is_recovered) job.line_rank = LineRank::kOverdue;
   TakeTokens(job);
   jobs_.emplace(job.spec->key(), std::move(owned));
   queue_.Add(job);

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "router/dispatcher.h"
@@ -76,6 +77,17 @@ TEST_F(DispatcherRecoveryTest, ItEndsWhenNobodyIsBackInTimeThatCouldServeIt) {
     EXPECT_THAT(Actions(), ElementsAre("1:UNAVAILABLE"));
     ExpectNothingLeft();
   }
+}
+
+TEST_F(DispatcherRecoveryTest, ItGoesBeforeAJobThatComesWhenItIsLateAlready) {
+  options_.placing.ttft_target_ms = 1'000;
+  Recover(1, "");
+  RunMs(2'000);
+  Submit(2);
+  JoinMixed(1, "f");
+  const std::vector<std::string> actions = Actions();
+  ASSERT_FALSE(actions.empty());
+  EXPECT_EQ(actions.front(), "local1 1/65537");
 }
 
 TEST_F(DispatcherRecoveryTest, AFullQueueAndAnEmptyBucketRefuseNoneOfThem) {

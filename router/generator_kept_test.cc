@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/rpc/event_queue.h"
@@ -274,7 +275,7 @@ TEST_F(GeneratorKeptTest, ARecoveredJobRunsAgainAndItsClientGetsTheRest) {
   EXPECT_TRUE(started[0]->is_recovered);
 }
 
-TEST_F(GeneratorKeptTest, WhatTheServedModelCannotGoOnWithAndWhatMayEndRoutersIsErased) {
+TEST_F(GeneratorKeptTest, WhatTheServedModelCannotGoOnWithAndWhatMayEndRoutersIsErasedAndItsClientToldWhy) {
   journal_.Answer(absl::OkStatus());
   const auto make = [&](uint64_t low, const std::string& model, int32_t token) {
     auto spec = std::make_shared<JobSpec>();
@@ -284,12 +285,17 @@ TEST_F(GeneratorKeptTest, WhatTheServedModelCannotGoOnWithAndWhatMayEndRoutersIs
     job.request = {.job = spec, .model = model};
     return job;
   };
-  JournaledJob deadly = make(3, model_.name, 1);
+  JournaledJob deadly = make(kJob.low, model_.name, 1);
   deadly.runs = 17;
+  deadly.fingerprint = "f";
   generator_.Recover({make(1, "another model", 1), make(2, model_.name, model_.config.vocab_size), deadly});
   StartLoop({.tokens = Bytes("abc")});
   EXPECT_EQ(Jobs(), 0);
   EXPECT_EQ(journal_.written(), (std::vector<std::string>{"erase", "erase", "erase"}));
+  for (const int32_t had : {0, 5}) {
+    const absl::Status told = StatusOf(Resume(had)->WaitForEnd());
+    EXPECT_TRUE(absl::IsInternal(told) && absl::StrContains(told.message(), "16 routers")) << told;
+  }
 }
 
 TEST_F(GeneratorKeptTest, AJobThatADrainCutsStaysInTheJournal) {

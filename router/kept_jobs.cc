@@ -132,10 +132,13 @@ void KeptJobs::Resume(const ResumeRequest& request, std::shared_ptr<GenerationSi
 bool KeptJobs::Leave(const Id128& call, const absl::Status& why) { return jobs_.Leave(call, why, clock_.Now()); }
 
 void KeptJobs::Recover(std::vector<JournaledJob> jobs, Dispatcher& dispatcher) {
+  // Of those that run again, the ones go first whose clients have outputs, and then the older ones.
+  const auto place = [](const JournaledJob& job) { return std::pair(job.ended_unix_ms, job.fingerprint.empty()); };
   std::stable_sort(jobs.begin(), jobs.end(),
-                   [](const JournaledJob& a, const JournaledJob& b) { return a.ended_unix_ms < b.ended_unix_ms; });
+                   [&](const JournaledJob& a, const JournaledJob& b) { return place(a) < place(b); });
   const TimeNs now = clock_.Now();
   const int64_t unix_now_ms = UnixNowMs();
+  std::vector<std::pair<JournaledJob, absl::Status>> given_up;
   int running = 0;
   int ended = 0;
   for (JournaledJob& job : jobs) {
@@ -146,23 +149,23 @@ void KeptJobs::Recover(std::vector<JournaledJob> jobs, Dispatcher& dispatcher) {
       ++ended;
       continue;
     }
-    const JobId id = job.id;
-    const absl::Status status = RunAgain(std::move(job), dispatcher);
+    absl::Status status = RunAgain(job, dispatcher);
     if (status.ok()) {
       ++running;
     } else {
-      spdlog::warn("the journal's job {} is given up: {}", id.ToHex(), std::string(status.message()));
-      if (journal_ != nullptr) journal_->Erase(id);
+      spdlog::warn("the journal's job {} is given up: {}", job.id.ToHex(), std::string(status.message()));
+      given_up.emplace_back(std::move(job), std::move(status));
     }
   }
+  for (auto& [job, why] : given_up) jobs_.RestoreFailed(std::move(job), why, now);
   if (!jobs.empty()) spdlog::info("journal: {} jobs run again, {} that have ended are kept", running, ended);
   OnTimer(dispatcher);
 }
 
-absl::Status KeptJobs::RunAgain(JournaledJob journaled, Dispatcher& dispatcher) {
+absl::Status KeptJobs::RunAgain(JournaledJob& journaled, Dispatcher& dispatcher) {
   const TimeNs now = clock_.Now();
   if (journaled.runs > kMaxRuns) {
-    return absl::FailedPreconditionError(absl::StrCat(kMaxRuns, " routers took it up, and none came to its end"));
+    return absl::InternalError(absl::StrCat(kMaxRuns, " routers took the request up, and none came to its end"));
   }
   BATON_RETURN_IF_ERROR(CheckModel(journaled.request, model_));
   BATON_ASSIGN_OR_RETURN(JobOutput output, JobOutput::Create(*model_.tokenizer, journaled.request.stop));

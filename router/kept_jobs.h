@@ -44,8 +44,8 @@ class KeptJobs {
   class Listener;
 
   absl::Status Start(const KeptRequest& request, JobOutput output, TimeNs arrived, Dispatcher& dispatcher);
-  // Why the job cannot go on, if it cannot.
-  absl::Status RunAgain(JournaledJob job, Dispatcher& dispatcher);
+  // Why the job cannot go on, if it cannot; then it is still there.
+  absl::Status RunAgain(JournaledJob& job, Dispatcher& dispatcher);
   void OnTimer(Dispatcher& dispatcher);
   void Apply(Dispatcher& dispatcher);
   void Handle(const WriteRequest& action, Dispatcher& dispatcher);

@@ -66,6 +66,14 @@ void LiveJobs::Restore(JournaledJob journaled, TimeNs ended, TimeNs now) {
   End(job, ended);
 }
 
+void LiveJobs::RestoreFailed(JournaledJob journaled, const absl::Status& why, TimeNs now) {
+  if (!MakeRoom(BytesOf(journaled.request))) return actions_.push_back(EraseRecord{journaled.id});
+  Job& job = Add(std::make_shared<const KeptRequest>(std::move(journaled.request)));
+  job.unfollowed_since = now;
+  End(job, now);
+  Fail(job, {.status = why}, now);
+}
+
 LiveJobs::Job& LiveJobs::Add(std::shared_ptr<const KeptRequest> request) {
   const JobId id = request->job->id;
   Job& job = jobs_[id];

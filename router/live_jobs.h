@@ -7,6 +7,7 @@
 //   -           | Begin                          | kUnwritten  | WriteRequest; without a journal: as kShown at once
 //   -           | Restore                        | kWritten,   | one whose outputs somebody has seen, or that has ended:
 //               |                                | kShown      | kShown
+//   -           | RestoreFailed                  | failed      | EraseRecord; who resumes it gets the error
 //   kUnwritten  | its request is in the journal  | kWritten    | its followers hear that it is accepted
 //   kWritten    | output 0                       | kMarking    | WriteFingerprint
 //   kMarking    | the fingerprint is there       | kShown      | its followers get the outputs
@@ -123,6 +124,8 @@ class LiveJobs {
   // A job that the journal had; those that have ended come in the order in which they did. `ended`: when that was, on
   // this router's clock.
   void Restore(JournaledJob job, TimeNs ended, TimeNs now);
+  // A job that the journal had and that does not run again, after all that have ended: its clients are told why.
+  void RestoreFailed(JournaledJob job, const absl::Status& why, TimeNs now);
 
   // Adds a follower, which hears at once what is there. NOT_FOUND: no such job, or one of another owner;
   // INVALID_ARGUMENT: the job has ended, and has no such index. Then the sink hears nothing from here.

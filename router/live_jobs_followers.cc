@@ -57,7 +57,8 @@ absl::Status LiveJobs::Resume(const ResumeRequest& request, std::shared_ptr<Gene
 
 absl::Status LiveJobs::Follow(Job& job, FollowerState follower, TimeNs now) {
   const size_t outputs = job.result->outputs.size();
-  if (job.has_ended && static_cast<size_t>(follower.next_index) > outputs) {
+  // One that has failed may have had more outputs at a router before this one.
+  if (job.has_finished() && static_cast<size_t>(follower.next_index) > outputs) {
     return BeyondTheEnd(follower.next_index, outputs);
   }
   calls_[follower.call] = job.request->job->id;

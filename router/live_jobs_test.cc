@@ -456,6 +456,21 @@ TEST_F(LiveJobsTest, ARestoredJobIsFollowedFromTheIndexThatItsClientHas) {
   EXPECT_EQ(**jobs_->FindKey(Request(2, "key")), Id(1));
 }
 
+TEST_F(LiveJobsTest, AJobOfTheJournalThatDoesNotRunAgainTellsItsClientsWhyWhateverTheyHave) {
+  WithJournal();
+  jobs_->RestoreFailed({.id = Id(1), .request = Request(1, "key"), .fingerprint = "f"}, absl::InternalError("given up"),
+                       now_);
+  EXPECT_EQ(Actions(), "erase 1");
+  for (const int32_t had : {0, 7}) {
+    const auto sink = std::make_shared<MemorySink>();
+    ASSERT_TRUE(Resume(1, had, sink).ok());
+    EXPECT_EQ(FailureOf(sink), absl::InternalError("given up"));
+  }
+  EXPECT_FALSE(jobs_->FindKey(Request(2, "key"))->has_value()) << "its key is free";
+  PassMs(kRetentionMs);
+  EXPECT_TRUE(absl::IsNotFound(Resume(1, 0, std::make_shared<MemorySink>())));
+}
+
 TEST_F(LiveJobsTest, ARestoredJobThatNobodyHasSeenStillNeedsItsFingerprint) {
   WithJournal();
   jobs_->Restore({.id = Id(1), .request = Request(1)}, 0, now_);

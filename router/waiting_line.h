@@ -12,7 +12,7 @@
 //   kOnTime, | its priority is not the highest, and it came kMaxSteppedBackMs ago   | kOverdue
 //   kLate    |                                                                      |
 //   any      | Hurry                                                                | kOverdue
-//   -        | Add of a job whose attempt failed after its first token               | kOverdue
+//   -        | Add of a job that failed after its first token, or is recovered      | kOverdue
 //
 // Order: kOverdue, then by priority, and within a priority kOnTime, kLate; within a rank by submission. A job that
 // comes back from a worker keeps its rank and its place. All this is within the jobs of tenants that have got no more
