@@ -220,7 +220,7 @@ def test_links_of_the_pages_lead_to_files():
 def test_tests_that_the_page_of_failures_names_exist():
     page = (SOURCE_DIR / "docs/failures.md").read_text()
     sources = "".join(path.read_text() for folder in ("common", "router", "engine", "kvtransfer", "worker", "decode_worker",
-                                                      "simulator") for path in (SOURCE_DIR / folder).rglob("*_test.cc"))
+                                                      "simulator", "cli") for path in (SOURCE_DIR / folder).rglob("*_test.cc"))
     named = re.findall(r"`(\w+)\.(\w+)`", page)
     assert len(named) > 20
     for suite, name in named:
