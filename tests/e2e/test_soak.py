@@ -1,0 +1,187 @@
+"""Load beyond the capacity for a long time, with clients that go away and workers that are killed: no process grows,
+and what was held is given back to the last descriptor and block. BATON_SOAK_S is how long; 0, the default outside
+BATON_FULL_TESTS=1, skips the test."""
+
+import collections
+import os
+import random
+import signal
+import threading
+import time
+
+import grpc
+import pytest
+
+from client import Client
+from cluster import Cluster, tokenize_prose, wait_until
+from soak import descriptors, resident_kib, slope
+from streams import await_no_block_held
+
+SOAK_S = int(os.environ.get("BATON_SOAK_S") or (1800 if os.environ.get("BATON_FULL_TESTS") == "1" else 0))
+SEED = int(os.environ.get("BATON_TEST_SEED", "20261125"))
+WORKERS = 4
+ROLES = ("--prefill", 2, "--decode", 2, "--threads", 1, "--kv-memory", "64MiB", "--admin-port", 0)
+LOAD = 1.2
+CANCELLED_SHARE = 0.05
+# Every so often one of the two victims, which are killed in turns. The two other workers live through all of it.
+KILL_EVERY_S = 20
+# The router's dashboard keeps the last 10,000 requests, and the workers' pools and caches fill meanwhile.
+WARM_UP_REQUESTS = 12_000
+# Three intervals of 95 % beside each other hold their values less often than one: with this factor, as often.
+GROWS_HALF_WIDTHS = 1.3
+LOOK_EVERY_S = 1
+BUSY_CLIENTS = 48
+LEARN_S = 10
+DEADLINE_S = 20
+PROMPT_TOKENS = (10, 120)
+OUTPUT_TOKENS = (4, 40)
+RETURN_TIMEOUT_S = 60
+# As of the deadline, and as of a request that waits for a worker that was killed.
+ALLOWED = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.DEADLINE_EXCEEDED)
+
+
+class Load:
+    """Sends requests, each on a thread of its own. `counts` has how they ended, by the name of the code."""
+
+    def __init__(self, client, ids, rng):
+        self._client, self._ids, self._rng = client, ids, rng
+        self._lock = threading.Lock()
+        self.counts = collections.Counter()
+        self.problems = []
+        self._running = set()
+
+    def draw(self):
+        length = self._rng.randint(*PROMPT_TOKENS)
+        begin = self._rng.randrange(len(self._ids) - length)
+        sampling = {"max_tokens": self._rng.randint(*OUTPUT_TOKENS), "ignore_eos": True}
+        leaves_after = self._rng.randint(0, 8) if self._rng.random() < CANCELLED_SHARE else None
+        return self._ids[begin:begin + length], sampling, leaves_after
+
+    def send(self, prompt, sampling, leaves_after):
+        stream = self._client.start(self._client.generate_request(prompt, sampling), DEADLINE_S)
+        outputs, name = 0, "BROKEN"
+        try:
+            if leaves_after == 0:
+                stream.cancel()
+            for response in stream:
+                name = "OK" if response.HasField("finished") else name
+                outputs += len(response.output.tokens)
+                if leaves_after is not None and outputs >= leaves_after:
+                    stream.cancel()
+        except grpc.RpcError as error:
+            name = error.code().name
+            left = error.code() == grpc.StatusCode.CANCELLED and leaves_after is not None
+            if not left and error.code() not in ALLOWED:
+                self.problems.append(f"{name}: {error.details()}")
+        if name == "OK" and outputs != sampling["max_tokens"]:
+            self.problems.append(f"{outputs} tokens of {sampling['max_tokens']}")
+        with self._lock:
+            self.counts[name] += 1
+
+    def capacity(self):
+        """Requests a second, where enough of them wait."""
+        is_over = threading.Event()
+
+        def serve():
+            while not is_over.is_set():
+                with self._lock:
+                    prompt, sampling, _ = self.draw()
+                self.send(prompt, sampling, None)
+
+        clients = [threading.Thread(target=serve) for _ in range(BUSY_CLIENTS)]
+        for one in clients:
+            one.start()
+        wait_until(lambda: self.counts["OK"] >= 2 * BUSY_CLIENTS, RETURN_TIMEOUT_S, "answers")
+        began, before = time.monotonic(), self.counts["OK"]
+        time.sleep(LEARN_S)
+        per_second = (self.counts["OK"] - before) / (time.monotonic() - began)
+        is_over.set()
+        for one in clients:
+            one.join()
+        return per_second
+
+    def run(self, per_second, until):
+        running, at = [], time.monotonic()
+        while (at := at + self._rng.expovariate(per_second)) < until:
+            time.sleep(max(0.0, at - time.monotonic()))
+            with self._lock:
+                drawn = self.draw()
+            running.append(threading.Thread(target=self.send, args=drawn))
+            running[-1].start()
+            if len(running) % 256 == 0:
+                running = [one for one in running if one.is_alive()]
+        for one in running:
+            one.join()
+
+
+def serving(cluster):
+    return [worker for worker in cluster.workers() if worker["state"] == "serving"]
+
+
+def held(pids):
+    return {name: descriptors(pid) for pid, name in pids.items()}
+
+
+def watch(cluster, load, rng, pids, until):
+    """Kills victims until then. {pid: samples} of the processes `pids`, and how many were killed."""
+    samples = {pid: [] for pid in pids}
+    next_kill, kills = time.monotonic() + KILL_EVERY_S, 0
+    while time.monotonic() < until:
+        if time.monotonic() >= next_kill:
+            now = serving(cluster)
+            victims = [worker["pid"] for worker in now if worker["pid"] not in pids]
+            # The last victim may not be back yet.
+            if len(now) == WORKERS:
+                os.kill(rng.choice(victims), signal.SIGKILL)
+                kills += 1
+            next_kill = time.monotonic() + KILL_EVERY_S
+        for pid in pids:
+            samples[pid].append((sum(load.counts.values()), resident_kib(pid)))
+        time.sleep(LOOK_EVERY_S)
+    return samples, kills
+
+
+@pytest.mark.parametrize("kib_per_request, grows", [(0.0, False), (0.02, True)])
+def test_a_leak_shows_in_the_slope_and_noise_does_not(kib_per_request, grows):
+    rng = random.Random(7)
+    for _ in range(20):
+        requests = range(0, 4_000, 10)
+        samples = [(number, 100_000 + number * kib_per_request + rng.uniform(-30, 30)) for number in requests]
+        one = slope(samples)
+        assert one.mean - GROWS_HALF_WIDTHS * one.half_width <= 1_000 * kib_per_request
+        assert (one.mean - GROWS_HALF_WIDTHS * one.half_width > 0) == grows
+
+
+@pytest.mark.skipif(SOAK_S == 0, reason="it takes minutes: BATON_SOAK_S=seconds or BATON_FULL_TESTS=1 runs it")
+def test_nothing_grows_and_all_is_given_back():
+    rng = random.Random(SEED)
+    with Cluster(*ROLES) as cluster, Client(cluster.target) as client:
+        load = Load(client, tokenize_prose(), random.Random(rng.random()))
+        # Idle, after work of every kind, is what everything returns to.
+        per_second = load.capacity()
+        await_no_block_held(cluster.target, WORKERS)
+        pids = {cluster.pid_of("router"): "router"}
+        for role in ("prefill", "decode"):
+            pids[next(worker["pid"] for worker in serving(cluster) if worker["role"] == role)] = role
+        before = held(pids)
+        until = time.monotonic() + SOAK_S
+        sender = threading.Thread(target=load.run, args=(LOAD * per_second, until))
+        sender.start()
+        samples, kills = watch(cluster, load, rng, pids, until)
+        sender.join()
+        wait_until(lambda: len(serving(cluster)) == WORKERS, RETURN_TIMEOUT_S, "all workers")
+        await_no_block_held(cluster.target, WORKERS)
+        print(f"\nseed {SEED}: {SOAK_S} s at {LOAD} times {per_second:.1f} requests/s, {kills} kills; ended: "
+              f"{dict(load.counts)}")
+        slopes = {}
+        for pid, name in pids.items():
+            slopes[name] = slope([sample for sample in samples[pid] if sample[0] >= WARM_UP_REQUESTS])
+            print(f"{name}: {samples[pid][0][1]} KiB, at last {samples[pid][-1][1]}; "
+                  f"{slopes[name] or 'too few requests to tell the slope'} for 1,000 requests after {WARM_UP_REQUESTS}; "
+                  f"{before[name]} descriptors, then {held(pids)[name]}")
+        assert not load.problems, (len(load.problems), load.problems[:3])
+        # Connections of a worker that was killed may end a little later.
+        wait_until(lambda: held(pids) == before, RETURN_TIMEOUT_S, f"the descriptors of before: {before}")
+        growing = {name: str(one) for name, one in slopes.items()
+                   if one is not None and one.mean - GROWS_HALF_WIDTHS * one.half_width > 0}
+        assert not growing, growing
