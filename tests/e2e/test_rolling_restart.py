@@ -4,13 +4,13 @@ their KV, and no client sees a failure, another token or more than a short pause
 import os
 import random
 import signal
-import statistics
 
 import pytest
 
 from client import Background, Client
 from cluster import Cluster, RoleProcess, wait_until
-from streams import Streams, draw_requests, learn_answers
+from history import router_problems
+from streams import Streams, await_no_block_held, draw_requests, learn_answers
 
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 SEED = int(os.environ.get("BATON_TEST_SEED", "20261124"))
@@ -19,10 +19,13 @@ REQUESTS = 60 if FULL else 16
 ROUNDS = 6 if FULL else 2
 SPLIT = ("--prefill", 2, "--decode", 2)
 MIXED = ("--mixed", 2)
-SIZES = ("--threads", 1, "--kv-memory", "256MiB")
+SIZES = ("--threads", 1, "--kv-memory", "256MiB", "--access-log")
+# Of the access lines of all streams.
+ALL_LOG_BYTES = 64 << 20
+# Of the whole fleet, the router too.
+FLEET_ROUNDS = 2
 # A worker drains, ends, and its successor loads the model beside streams that run.
 RESTART_TIMEOUT_S = 90
-FREE_TIMEOUT_S = 20
 WAIT_S = 20
 PROMPT = "The capital of France is"
 LONG = {"max_tokens": 300, "ignore_eos": True}
@@ -43,18 +46,11 @@ def restart(cluster, pid, count):
     wait_until(is_back, RESTART_TIMEOUT_S, f"a successor of {pid}")
 
 
-def restart_all(cluster, client, requests):
-    """Restarts every worker ROUNDS times beside streams. Returns the longest pause of each stream, in order, and what went
-    wrong."""
-    learn_answers(client, requests)
+def restart_workers(cluster, rounds):
     count = len(serving(cluster))
-    with Streams(client, requests, STREAMS) as streams:
-        for _ in range(ROUNDS):
-            for worker in serving(cluster):
-                restart(cluster, worker["pid"], count)
-    assert len(streams.pauses_s) >= STREAMS
-    wait_until(lambda: not any(worker["used_blocks"] for worker in serving(cluster)), FREE_TIMEOUT_S, "free blocks")
-    return sorted(streams.pauses_s), streams.problems
+    for _ in range(rounds):
+        for worker in serving(cluster):
+            restart(cluster, worker["pid"], count)
 
 
 @pytest.mark.parametrize("roles", [SPLIT, MIXED], ids=["split", "mixed"])
@@ -65,10 +61,30 @@ def test_a_rolling_restart_fails_no_request_and_changes_no_token(prose_ids, role
     # that is cut before it gets on, three times in a row, fails.
     for name, timeout_ms in ("moved", 25_000), ("computed again", 1):
         with Cluster(*roles, *SIZES, "--drain-timeout-ms", timeout_ms) as cluster, Client(cluster.target) as client:
-            pauses, problems = restart_all(cluster, client, requests)
-            assert not problems or name != "moved", (len(problems), problems[:3])
-            print(f"{name}: {len(pauses)} streams, {len(problems)} failed; longest pause of a stream: median {statistics.median(pauses):.2f} s, "
-                  f"P99 {pauses[int(0.99 * (len(pauses) - 1))]:.2f}, most {pauses[-1]:.2f}")
+            learn_answers(client, requests)
+            workers = len(serving(cluster))
+            with Streams(client, requests, STREAMS) as streams:
+                restart_workers(cluster, ROUNDS)
+            print(f"{name}: {ROUNDS * workers} restarts, {streams.pauses()}")
+            assert len(streams.calls) >= STREAMS
+            await_no_block_held(cluster.target, workers)
+            assert not streams.problems or name != "moved", (len(streams.problems), streams.problems[:3])
+            assert not (problems := router_problems(streams.calls, cluster.log(ALL_LOG_BYTES))), problems[:3]
+
+
+@pytest.mark.skipif(not FULL, reason="it takes minutes: BATON_FULL_TESTS=1 runs it")
+def test_a_rolling_restart_of_the_fleet_and_its_router_fails_no_kept_request(prose_ids, tmp_path):
+    requests = draw_requests(random.Random(SEED), prose_ids, REQUESTS)
+    with Cluster(*SPLIT, *SIZES, "--state-dir", tmp_path / "state") as cluster, Client(cluster.target) as client:
+        learn_answers(client, requests)
+        workers = len(serving(cluster))
+        with Streams(client, requests, STREAMS, kept=True) as streams:
+            for _ in range(FLEET_ROUNDS):
+                restart_workers(cluster, 1)
+                cluster.restart_router(RESTART_TIMEOUT_S, in_order=True)
+        print(f"{FLEET_ROUNDS * (workers + 1)} restarts: {streams.pauses()}; {streams.resumes} tries to resume")
+        assert not streams.problems, (len(streams.problems), streams.problems[:3])
+        await_no_block_held(cluster.target, workers)
 
 
 def worker(router, role, *args):
