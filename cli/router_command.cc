@@ -160,12 +160,17 @@ absl::Status Run(const RouterCommandFlags& flags) {
                                                .clients = rpc::ClientCaps(),
                                                .credentials = credentials.get(),
                                                .guard = access.guard}));
+  std::unique_ptr<rpc::CapabilitySigner> capabilities;
+  if (credentials != nullptr) {
+    BATON_ASSIGN_OR_RETURN(capabilities, rpc::CapabilitySigner::Create(*credentials));
+  }
   // The loop runs as long as the cluster server, and clients are served until then.
   router::ClusterServer cluster({.bind = flags.listen.bind,
                                  .port = flags.listen.ClusterPort(),
                                  .members = {.model = model.name,
                                              .vocab_size = model.config.vocab_size,
-                                             .on_serving = [&serving](bool can_serve) { serving.Set(can_serve); }},
+                                             .on_serving = [&serving](bool can_serve) { serving.Set(can_serve); },
+                                             .capabilities = capabilities.get()},
                                  .credentials = credentials.get()},
                                 MonotonicClock(), SystemRandom(), loop, events);
   const absl::Cleanup stop_clients = [&server, &generation] {

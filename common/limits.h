@@ -80,6 +80,11 @@ inline constexpr int kWorkerSilenceMs = 1'500;
 // The router gives a worker up whose engine has been in one step for longer than this, and the worker itself does not
 // join.
 inline constexpr int64_t kEngineStallMs = 30'000;
+// What a reader shows to a source, and the certificates in it. A router whose chain is longer does not start.
+inline constexpr size_t kMaxCapabilityBytes = 32u << 10;
+inline constexpr size_t kMaxCapabilityChainBytes = 24u << 10;
+// Keys of routers that a source has found to be certified, and looks at no more while its own files stay.
+inline constexpr size_t kMaxCapabilityKeys = 16;
 // A worker tells the router this often who holds its KV blocks.
 inline constexpr int64_t kBlockReportMs = 5'000;
 inline constexpr size_t kMaxMailboxEvents = 1u << 16;

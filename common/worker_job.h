@@ -3,10 +3,12 @@
 #define BATON_COMMON_WORKER_JOB_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/capability.h"
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/sampling_params.h"
@@ -19,6 +21,10 @@ struct WorkerJob {
   JobKey key;
   // Drawn by the router for this attempt, known to both workers of the pair and to nobody else.
   Id128 secret;
+  // Whom the prompt's KV may be served to. Without it, whoever states the secret.
+  std::optional<ExpectedReader> reader;
+  // What the worker shows to the source of the prompt's KV, a serialized Capability; empty without one.
+  std::string capability;
   // The client's prompt, then the outputs that it has already, of earlier attempts: the last `emitted` ids.
   std::vector<int32_t> prompt;
   int32_t emitted = 0;
@@ -39,6 +45,8 @@ struct HandOver {
   JobKey next;
   // The next attempt's.
   Id128 secret;
+  // As in WorkerJob. Who the next reader is, is not known yet.
+  std::optional<ExpectedReader> reader;
 
   bool is_taken_back() const { return next.attempt == 0; }
 };

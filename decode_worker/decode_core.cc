@@ -54,6 +54,7 @@ void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
   const KvGroups groups = engine_.runner().kv_layout().groups();
   fetcher_.Start({.key = key,
                   .secret = entry.job.secret,
+                  .capability = entry.job.capability,
                   .source_target = source.prefill_target,
                   .source = source.prefill_incarnation,
                   .fingerprint = engine_.runner().fingerprint(),
@@ -158,7 +159,9 @@ void DecodeCore::TakeBack(Job& job) {
 // The sequence stands between two steps, and `last` is its latest token.
 void DecodeCore::Freeze(Job& job, const OutputToken& last) {
   const HandOver& hand_over = *job.hand_over;
-  const absl::Status offered = kv_server_.Offer(hand_over.next, hand_over.secret, job.job.deadline, /*solo=*/false);
+  const absl::Status offered = kv_server_.Offer(
+      hand_over.next, {.secret = hand_over.secret, .reader = hand_over.reader, .tenant = job.job.tenant},
+      job.job.deadline, /*solo=*/false);
   if (offered.ok()) {
     job.state = State::kFrozen;
     job.frozen = {.blocks = engine_.Freeze(job.sequence), .last = last};

@@ -98,7 +98,7 @@ class TakeOverOwner final : public worker::PhaseCore, public worker::KvOwner {
     if (event.token->index + 1 == kTokensBefore) {
       sequence_ = event.sequence;
       engine_.Stop(sequence_);
-      BATON_CHECK(kv_server_.Offer(kTakenOver, Id128{}, kNever, /*solo=*/false).ok());
+      BATON_CHECK(kv_server_.Offer(kTakenOver, {.secret = {}}, kNever, /*solo=*/false).ok());
       kv_server_.Settle();
       offered.Notify();
     }
@@ -152,7 +152,7 @@ class DecodeWorker {
     // Behind the owner, which sees every event first.
     decode_.emplace(DecodeOptions{}, core_, updates_);
     core_.MakeLoop();
-    endpoint_.Attach(core_);
+    endpoint_.Attach(core_, /*credentials=*/nullptr);
     fetcher_.Launch(core_);
     loop_thread_ = std::thread([this] { core_.loop().Run(); });
     auto server = rpc::StartGrpcServer({.bind = "127.0.0.1", .services = {&endpoint_.service()}});

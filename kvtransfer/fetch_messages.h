@@ -17,6 +17,9 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/capability.h"
 #include "common/digest.h"
 #include "common/ids.h"
 #include "common/kv_layout.h"
@@ -46,6 +49,10 @@ struct FetchOpen {
   int64_t lease_ms = 0;
   // Tells the source when the reader cannot be reading any more.
   ReaderProcess reader = {};
+  // The router's Capability, serialized, as the reader shows it; empty where the router gave none.
+  std::string capability = {};
+  // What it says, once the source has verified its signatures; else why it counts for nothing.
+  absl::StatusOr<CapabilityTerms> terms = absl::NotFoundError("it shows no capability");
 };
 
 struct FetchAccepted {

@@ -215,8 +215,8 @@ class World {
   }
 
   void Prefill(const PlannedJob& job) {
-    const absl::Status status =
-        sources_[static_cast<size_t>(job.source)]->core.OnPrefill(job.key, SecretOf(job.key), job.deadline, job.solo);
+    const absl::Status status = sources_[static_cast<size_t>(job.source)]->core.OnPrefill(
+        job.key, {.secret = SecretOf(job.key)}, job.deadline, job.solo);
     if (!status.ok() && !absl::IsCancelled(status)) Fail("Prefill: " + status.ToString());
   }
 

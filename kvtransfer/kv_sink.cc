@@ -145,7 +145,8 @@ void KvSink::Impl::Start(const FetchSpec& spec) {
                                              .fingerprint = spec.fingerprint,
                                              .first_block = spec.first_block,
                                              .lease_ms = options_.lease_ms,
-                                             .reader = options_.reader}});
+                                             .reader = options_.reader,
+                                             .capability = spec.capability}});
   SetTimer(fetch);
 }
 

@@ -65,8 +65,9 @@ struct KvSinkOptions {
 // What the decode worker wants fetched.
 struct FetchSpec {
   JobKey key;
-  // The attempt's, as the router gave it.
+  // The attempt's, as the router gave them.
   Id128 secret;
+  std::string capability = {};
   // The prefill worker's gRPC address, and its incarnation.
   std::string source_target;
   Incarnation source;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/limits.h"
+#include "common/status.h"
 #include "kvtransfer/tombstones.h"
 
 namespace baton::kvtransfer {
@@ -16,10 +17,6 @@ namespace {
 // A fingerprint from a peer, shortened so that it fits into an error message.
 std::string Shown(const std::string& text) {
   return text.size() <= 80 ? text : absl::StrCat(text.substr(0, 80), "...");
-}
-
-absl::Status WrongSecret(const JobKey& key) {
-  return absl::PermissionDeniedError(absl::StrCat("the Fetch of job ", key.ToString(), " does not know its secret"));
 }
 
 }  // namespace
@@ -35,7 +32,7 @@ class KvSource::Impl {
     BATON_CHECK(options_.min_lease_ms <= options_.max_lease_ms);
   }
 
-  absl::Status OnPrefill(const JobKey& key, const Id128& secret, TimeNs deadline, bool solo);
+  absl::Status OnPrefill(const JobKey& key, const ReaderRules& rules, TimeNs deadline, bool solo);
   void OnFetchOpen(FetchStreamId stream, const FetchOpen& open);
   void OnFetchRenew(FetchStreamId stream, const FetchRenew& renew);
   void OnFetchRelease(FetchStreamId stream);
@@ -53,8 +50,10 @@ class KvSource::Impl {
 
   struct Job {
     JobKey key;
-    // While parked, the FetchOpen's; else the Prefill's.
-    Id128 secret;
+    // The Prefill's; while parked, the FetchOpen's secret alone.
+    ReaderRules rules;
+    // The FetchOpen's, while parked.
+    absl::StatusOr<CapabilityTerms> terms = FetchOpen().terms;
     State state = State::kUnlicensed;
     bool solo = false;
     // The reader was told where blocks lie, so it may be reading.
@@ -88,7 +87,7 @@ class KvSource::Impl {
   void EnterState(Job& job, State state);
   void LoseReader(Job& job, const absl::Status& why);
   // Stops the reader. False when it cannot be reading: it was not told where the blocks lie, or it is known to be over.
-  bool MayBeRead(const Job& job) const { return job.announced && !access_.Stop(job.secret, job.reader); }
+  bool MayBeRead(const Job& job) const { return job.announced && !access_.Stop(job.rules.secret, job.reader); }
   void OnTimerOf(Job& job);
   void Revoke(Job& job, const absl::Status& why);
   void ReleaseAndBury(Job& job);
@@ -110,7 +109,7 @@ class KvSource::Impl {
   std::vector<SourceAction> actions_;
 };
 
-absl::Status KvSource::Impl::OnPrefill(const JobKey& key, const Id128& secret, TimeNs deadline, bool solo) {
+absl::Status KvSource::Impl::OnPrefill(const JobKey& key, const ReaderRules& rules, TimeNs deadline, bool solo) {
   if (tombstones_.Contains(key, clock_.Now())) {
     return absl::CancelledError(absl::StrCat("job ", key.ToString(), " is over at this prefill worker"));
   }
@@ -130,9 +129,13 @@ absl::Status KvSource::Impl::OnPrefill(const JobKey& key, const Id128& secret, T
     Bury(*job);
     return refused;
   }
-  if (job != nullptr && job->secret != secret) UnbindReader(*job, WrongSecret(key));
+  if (job != nullptr) {
+    const ReaderProof shown = {.secret = job->rules.secret, .terms = job->terms, .first_block = job->first_block};
+    const absl::Status checked = CheckReader(key, options_.incarnation, rules, shown);
+    if (!checked.ok()) UnbindReader(*job, checked);
+  }
   if (job == nullptr) job = &Insert(key, State::kUnlicensed);
-  job->secret = secret;
+  job->rules = rules;
   job->deadline = deadline;
   job->solo = solo;
   job->arrived = clock_.Now();
@@ -168,7 +171,10 @@ absl::Status KvSource::Impl::CheckOpen(FetchStreamId stream, const FetchOpen& op
     if (parked_ < options_.max_parked) return absl::OkStatus();
     return absl::ResourceExhaustedError(absl::StrCat(options_.max_parked, " Fetches wait for their Prefill"));
   }
-  if (it->second.HasPrefill() && it->second.secret != open.secret) return WrongSecret(open.key);
+  if (it->second.HasPrefill()) {
+    BATON_RETURN_IF_ERROR(CheckReader(open.key, options_.incarnation, it->second.rules,
+                                      {.secret = open.secret, .terms = open.terms, .first_block = open.first_block}));
+  }
   if (it->second.state == State::kUnlicensed) return absl::OkStatus();
   if (it->second.solo) return absl::FailedPreconditionError("this job needs no reader");
   if (it->second.state == State::kQuarantine) return absl::CancelledError("this job has lost its reader");
@@ -188,7 +194,8 @@ void KvSource::Impl::OnFetchOpen(FetchStreamId stream, const FetchOpen& open) {
     return;
   }
   Job& parked = Insert(open.key, State::kParked);
-  parked.secret = open.secret;
+  parked.rules = {.secret = open.secret};
+  parked.terms = open.terms;
   parked.arrived = clock_.Now();
   BindReader(parked, stream, open);
   EnterState(parked, State::kParked);
@@ -226,7 +233,7 @@ void KvSource::Impl::OnBlocksComputed(const JobKey& key, BlocksReady blocks) {
   std::erase_if(blocks.blocks, [&](const BlockReady& block) { return block.index < job->first_block; });
   if (blocks.blocks.empty()) return;
   job->announced = true;
-  access_.Allow(job->secret, blocks.blocks, options_.block_bytes);
+  access_.Allow(job->rules.secret, blocks.blocks, options_.block_bytes);
   Reply(*job, std::move(blocks));
 }
 
@@ -393,7 +400,7 @@ void KvSource::Impl::Revoke(Job& job, const absl::Status& why) {
 }
 
 void KvSource::Impl::ReleaseAndBury(Job& job) {
-  if (job.announced) access_.Stop(job.secret, job.reader);
+  if (job.announced) access_.Stop(job.rules.secret, job.reader);
   actions_.emplace_back(ReleaseBlocks{job.key});
   --licensed_;
   Bury(job);
@@ -420,8 +427,8 @@ KvSource::KvSource(KvSourceOptions options, const Clock& clock, BlockAccess& acc
     : impl_(std::make_unique<Impl>(std::move(options), clock, access)) {}
 KvSource::~KvSource() = default;
 
-absl::Status KvSource::OnPrefill(const JobKey& key, const Id128& secret, TimeNs deadline, bool solo) {
-  return impl_->OnPrefill(key, secret, deadline, solo);
+absl::Status KvSource::OnPrefill(const JobKey& key, const ReaderRules& rules, TimeNs deadline, bool solo) {
+  return impl_->OnPrefill(key, rules, deadline, solo);
 }
 void KvSource::OnFetchOpen(FetchStreamId stream, const FetchOpen& open) { impl_->OnFetchOpen(stream, open); }
 void KvSource::OnFetchRenew(FetchStreamId stream, const FetchRenew& renew) { impl_->OnFetchRenew(stream, renew); }

@@ -11,7 +11,7 @@
 //   kUnlicensed | timer, deadline, OnCancel   | tombstone   | Revoke
 //   kParked     | OnPrefill                   | kLicensed   | Reply(FetchAccepted), GrantLicence
 //   kParked     | OnPrefill that is refused   | tombstone   | CloseStream(the refusal)
-//   kParked     | OnPrefill, other secret     | kUnlicensed | CloseStream(PERMISSION_DENIED)
+//   kParked     | OnPrefill, other reader     | kUnlicensed | CloseStream(PERMISSION_DENIED)
 //   kParked     | timer                       | tombstone   | CloseStream(NOT_FOUND)
 //   kParked     | OnFetchRelease, OnCancel    | tombstone   | CloseStream
 //   kParked     | OnFetchClosed               | tombstone   |
@@ -39,11 +39,14 @@
 //   serving     |                             |             |
 //   any with a  | OnFetchOpen of the same job | the same    | CloseStream(ALREADY_EXISTS; solo FAILED_PRECONDITION;
 //   reader      | on another stream           |             | quarantined CANCELLED)
-//   any with a  | OnFetchOpen, other secret   | the same    | CloseStream(PERMISSION_DENIED)
+//   any with a  | OnFetchOpen, other reader   | the same    | CloseStream(PERMISSION_DENIED)
 //   Prefill     |                             |             |
 //   any         | a second FetchOpen on the   | as if       | CloseStream(INVALID_ARGUMENT)
 //               | same stream                 | closed      |
 //   tombstone   | any                         | tombstone   | the late message is answered at once: CANCELLED
+//
+// Another reader is one whom CheckReader (reader_rules.h) refuses. That no attempt is served twice, and so no
+// capability used twice, is this table's doing.
 //
 // A job that would become kDraining or kQuarantine becomes a tombstone at once, with ReleaseBlocks (and CloseStream, if
 // the stream lives), when its reader cannot be reading. BlockAccess knows that: over a network this process serves the
@@ -68,6 +71,7 @@
 #include "common/ids.h"
 #include "kvtransfer/block_access.h"
 #include "kvtransfer/fetch_messages.h"
+#include "kvtransfer/reader_rules.h"
 
 namespace baton::kvtransfer {
 
@@ -127,8 +131,8 @@ class KvSource {
 
   // A Prefill came from the router. ALREADY_EXISTS for a job that is there, CANCELLED for a tombstone,
   // RESOURCE_EXHAUSTED beyond kMaxPendingJobs, FAILED_PRECONDITION for a solo job that has a reader: then there is no
-  // new job. A Fetch with another secret is not this job's. `solo`: no reader will come (one output token).
-  absl::Status OnPrefill(const JobKey& key, const Id128& secret, TimeNs deadline, bool solo);
+  // new job. `solo`: no reader will come (one output token).
+  absl::Status OnPrefill(const JobKey& key, const ReaderRules& rules, TimeNs deadline, bool solo);
   void OnFetchOpen(FetchStreamId stream, const FetchOpen& open);
   void OnFetchRenew(FetchStreamId stream, const FetchRenew& renew);
   void OnFetchRelease(FetchStreamId stream);

@@ -204,7 +204,7 @@ class SourceHost final : public FetchChannel {
   void Prefill(uint64_t job, std::vector<BlockId> blocks) {
     Post([this, job, blocks = std::move(blocks)] {
       prompts_[KeyOf(job)] = blocks;
-      EXPECT_TRUE(core_.OnPrefill(KeyOf(job), SecretOf(KeyOf(job)), kNever, false).ok());
+      EXPECT_TRUE(core_.OnPrefill(KeyOf(job), {.secret = SecretOf(KeyOf(job))}, kNever, false).ok());
     });
   }
   void Open(FetchStreamId stream, const std::string&, const FetchOpen& open) override {

@@ -28,7 +28,8 @@ PrefillCore::PrefillCore(worker::WorkerCore& worker, UpdateSink& updates)
 
 void PrefillCore::OnPrefill(WorkerJob job, bool solo) {
   const JobKey key = job.key;
-  if (absl::Status refused = kv_server_.Offer(key, job.secret, job.deadline, solo); !refused.ok()) {
+  const kvtransfer::ReaderRules rules = {.secret = job.secret, .reader = job.reader, .tenant = job.tenant};
+  if (absl::Status refused = kv_server_.Offer(key, rules, job.deadline, solo); !refused.ok()) {
     updates_.End(key, refused);
     kv_server_.Settle();
     return;

@@ -209,6 +209,11 @@ absl::Status ClusterMembers::TryJoin(Dispatcher& dispatcher, const std::shared_p
   member.stream = stream;
   member.name = absl::StrCat(RoleName(info.role), " worker ", Printable(info.target), " (pid ", info.pid, ")");
   member.joined_at = clock_.Now();
+  member.has_capabilities = (hello.features() & rpc::kFeatureCapabilities) != 0;
+  if (options_.capabilities != nullptr && !member.has_capabilities) {
+    spdlog::warn("{} is of a version without capabilities: the secrets of its attempts are enough to fetch their KV",
+                 member.name);
+  }
   by_stream_[stream.get()] = info.id;
   const Partners partners = PartnersOf(*registry_, *registry_->Find(info.id));
   spdlog::info("{} joined: {} blocks, group {} ({}){}{}", member.name, info.total_blocks,
@@ -339,6 +344,42 @@ std::string ClusterMembers::Past(const Member& member) const {
                       OpenCalls(member.calls.size()));
 }
 
+bool ClusterMembers::NeedsCapability(const WorkerId& source, const WorkerId& reader) const {
+  if (options_.capabilities == nullptr) return false;
+  const auto serves = members_.find(source);
+  const auto reads = members_.find(reader);
+  return serves != members_.end() && reads != members_.end() && serves->second.has_capabilities &&
+         reads->second.has_capabilities;
+}
+
+bool ClusterMembers::NeedsCapabilityOfAny(const WorkerId& source) const {
+  const Worker* const serves = registry_->Find(source);
+  if (serves == nullptr || !NeedsCapability(source, source)) return false;
+  const auto& workers = registry_->workers();
+  return std::all_of(workers.begin(), workers.end(), [&](const auto& entry) {
+    const Worker& reads = entry.second;
+    return !reads.can_decode() || reads.info.fingerprint != serves->info.fingerprint ||
+           NeedsCapability(source, entry.first);
+  });
+}
+
+void ClusterMembers::AddCapability(const StartDecode& start, pb::DecodeStart* decode) {
+  Member& reader = members_.at(start.worker);
+  std::shared_ptr<const pb::CapabilityKey> key = options_.capabilities->key();
+  if (reader.capability_key != key) {
+    reader.capability_key = key;
+    reader.stream->Send(key->ByteSizeLong() + kFieldBytes,
+                        [&](pb::RouterMessage& message) { *message.mutable_capability_key() = *key; });
+  }
+  // Which blocks the reader holds, it alone knows: it may ask for any.
+  *decode->mutable_capability() = options_.capabilities->Sign({.key = start.key,
+                                                               .source = start.prefill_incarnation,
+                                                               .reader = start.incarnation,
+                                                               .membership = rpc::MembershipTag(start.source),
+                                                               .tenant = start.job->tenant,
+                                                               .first_block = 0});
+}
+
 void ClusterMembers::StartCall(const WorkerId& worker, Call call, pb::CallStart start) {
   const auto it = members_.find(worker);
   if (it == members_.end()) return;
@@ -355,6 +396,9 @@ void ClusterMembers::Start(const StartPrefill& start) {
   pb::CallStart proto;
   FillJob(start, clock_.Now(), proto.mutable_job());
   proto.mutable_prefill()->set_solo(start.solo);
+  if (NeedsCapability(start.worker, start.reader)) {
+    proto.mutable_prefill()->set_reader_incarnation(rpc::ToBytes(registry_->Find(start.reader)->info.incarnation));
+  }
   StartCall(start.worker, {Side::kPrefill, start.key}, std::move(proto));
 }
 
@@ -365,6 +409,7 @@ void ClusterMembers::Start(const StartDecode& start) {
   decode->set_local_prefill(start.local_prefill);
   decode->set_prefill_target(start.prefill_target);
   decode->set_prefill_incarnation(rpc::ToBytes(start.prefill_incarnation));
+  if (NeedsCapability(start.source, start.worker)) AddCapability(start, decode);
   StartCall(start.worker, {Side::kDecode, start.key}, std::move(proto));
 }
 
@@ -385,6 +430,7 @@ void ClusterMembers::Move(const HandOverAttempt& move) {
   proto.set_call(number->second);
   proto.set_next_attempt(move.hand_over.next.attempt);
   proto.set_secret(rpc::ToBytes(move.hand_over.secret));
+  proto.set_needs_capability(!move.hand_over.is_taken_back() && NeedsCapabilityOfAny(move.worker));
   member->second.stream->Send(proto.ByteSizeLong() + kFieldBytes,
                               [&](pb::RouterMessage& message) { *message.add_hand_overs() = std::move(proto); });
 }

@@ -31,6 +31,7 @@
 #include "baton/internal/v1/worker.pb.h"
 #include "common/clock.h"
 #include "common/random.h"
+#include "common/rpc/capability.h"
 #include "router/dispatcher.h"
 #include "router/router_loop.h"
 #include "router/worker_stream.h"
@@ -45,6 +46,9 @@ struct ClusterMembersOptions {
   int32_t vocab_size = 0;
   // Told on the loop, whenever that changes, whether some group of workers can serve a request. It cannot at first.
   std::function<void(bool)> on_serving = [](bool) {};
+  // Signs what readers of KV show to its sources. Null in plain text, where the attempt's secret is enough; outlives
+  // the members.
+  rpc::CapabilitySigner* capabilities = nullptr;
 };
 
 // Used by one thread, the router's loop.
@@ -79,6 +83,10 @@ class ClusterMembers final : public WorkerCalls {
     TimeNs joined_at = 0;
     bool draining = false;
     bool drain_accepted = false;
+    // Of a version that knows capabilities.
+    bool has_capabilities = false;
+    // The key that it was told last.
+    std::shared_ptr<const internal::v1::CapabilityKey> capability_key;
     uint64_t last_call = 0;
     absl::flat_hash_map<uint64_t, Call> calls;
     absl::flat_hash_map<Call, uint64_t> numbers;
@@ -98,6 +106,11 @@ class ClusterMembers final : public WorkerCalls {
   // The worker has broken the protocol.
   void Break(Dispatcher& dispatcher, const WorkerId& id, const Member& member, const absl::Status& how);
   void OnFault(Dispatcher& dispatcher, const WorkerId& id, const Member& member, const internal::v1::Fault& fault);
+  // Whether a capability is due: both workers have to know what that is. An attempt without a pair has none.
+  bool NeedsCapability(const WorkerId& source, const WorkerId& reader) const;
+  // Likewise, where any worker that may go on with what `source` decodes can be the reader.
+  bool NeedsCapabilityOfAny(const WorkerId& source) const;
+  void AddCapability(const StartDecode& start, internal::v1::DecodeStart* decode);
   void StartCall(const WorkerId& worker, Call call, internal::v1::CallStart start);
   void Forget(const WorkerId& worker);
   // "after 3.2 s as a member, with 4 open calls"

@@ -13,6 +13,7 @@
 #include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
 #include "common/testing/manual_clock.h"
+#include "common/testing/test_authority.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "spdlog/sinks/ostream_sink.h"
@@ -97,6 +98,13 @@ struct FakeWorker {
 
 class ClusterMembersTest : public ::testing::Test {
  protected:
+  explicit ClusterMembersTest(rpc::CapabilitySigner* capabilities = nullptr)
+      : members_({.model = "tiny",
+                  .vocab_size = 300,
+                  .on_serving = [this](bool serving) { serving_.push_back(serving); },
+                  .capabilities = capabilities},
+                 clock_, random_) {}
+
   FakeWorker Join(const pb::Hello& hello) {
     FakeWorker worker;
     pb::WorkerMessage message;
@@ -145,10 +153,7 @@ class ClusterMembersTest : public ::testing::Test {
   // A job ends with its worker.
   Dispatcher dispatcher_{DispatcherOptions{.max_losses = 0}, clock_, random_};
   std::vector<bool> serving_;
-  ClusterMembers members_{
-      {.model = "tiny", .vocab_size = 300, .on_serving = [this](bool serving) { serving_.push_back(serving); }},
-      clock_,
-      random_};
+  ClusterMembers members_;
   std::vector<int32_t> emitted_;
   std::vector<absl::Status> results_;
 };
@@ -385,6 +390,143 @@ TEST_F(ClusterMembersTest, BothWorkersOfAPairGetTheJobItsSecretAndItsTrace) {
   EXPECT_FALSE(rpc::FromBytes(p.job().secret()).value().is_zero());
   EXPECT_EQ(d.decode().prefill_target(), "host:1");
   EXPECT_EQ(rpc::FromBytes(d.decode().prefill_incarnation()).value(), (Incarnation{.high = 3, .low = 1}));
+}
+
+// A router's certificate, and what is made of it.
+struct RouterKeys {
+  const rpc::TestAuthority authority;
+  const rpc::TestTlsFiles files;
+  // It is read again when the test says so.
+  const std::unique_ptr<rpc::Credentials> credentials = [this] {
+    files.Write(authority.Issue({.names = {rpc::RoleName("router")}}), authority);
+    return *rpc::Credentials::Create(files.names(), {}, /*watch_interval_ms=*/3'600'000);
+  }();
+  const std::unique_ptr<rpc::CapabilitySigner> signer = *rpc::CapabilitySigner::Create(*credentials);
+  rpc::CapabilityVerifier verifier{*credentials};
+};
+
+// With TLS.
+class CapabilityMembersTest : protected RouterKeys, public ClusterMembersTest {
+ protected:
+  CapabilityMembersTest() : ClusterMembersTest(signer.get()) {}
+
+  FakeWorker JoinWith(uint64_t n, pb::WorkerRole role, uint64_t features = rpc::kProtocolFeatures) {
+    pb::Hello hello = MakeHello(n, role);
+    hello.set_features(features);
+    return Join(hello);
+  }
+  // What the reader of this start has to show.
+  CapabilityTerms Verified(const FakeWorker& reader, const pb::CallStart& start) {
+    pb::Capability capability;
+    *capability.mutable_terms() = start.decode().capability();
+    *capability.mutable_key() = reader.stream->said.capability_key();
+    const auto terms = verifier.Verify(capability.SerializeAsString());
+    EXPECT_TRUE(terms.ok()) << terms.status();
+    return terms.value_or(CapabilityTerms{});
+  }
+};
+
+TEST_F(CapabilityMembersTest, TheReaderGetsACapabilityForItsSourceAndTheSourceIsToldTheReader) {
+  const FakeWorker prefill = JoinWith(1, pb::WORKER_ROLE_PREFILL);
+  const FakeWorker decode = JoinWith(2, pb::WORKER_ROLE_DECODE);
+  Submit(1);
+  const pb::CallStart& p = prefill.stream->said.starts(0);
+  const pb::CallStart& d = decode.stream->said.starts(0);
+  EXPECT_EQ(p.prefill().reader_incarnation(), rpc::ToBytes({.high = 3, .low = 2}));
+  EXPECT_FALSE(prefill.stream->said.has_capability_key());
+  const auto source = rpc::FromBytes(prefill.stream->said.accepted().membership());
+  const CapabilityTerms expected = {.key = {.job = {.high = 2, .low = 1}, .attempt = 1, .choice = 0},
+                                    .source = {.high = 3, .low = 1},
+                                    .reader = {.high = 3, .low = 2},
+                                    .membership = rpc::MembershipTag(*source),
+                                    .tenant = "tenant",
+                                    .first_block = 0};
+  EXPECT_EQ(Verified(decode, d), expected);
+  EXPECT_EQ(decode.stream->said.SerializeAsString().find(rpc::ToBytes(*source)), std::string::npos)
+      << "a membership is a secret";
+}
+
+TEST_F(CapabilityMembersTest, TheKeyIsSentOnceForAMembershipAndAgainWhenTheCertificateChanges) {
+  const FakeWorker prefill = JoinWith(1, pb::WORKER_ROLE_PREFILL);
+  const FakeWorker decode = JoinWith(2, pb::WORKER_ROLE_DECODE);
+  Submit(1);
+  const std::string first = decode.stream->said.capability_key().chain();
+  decode.stream->said.Clear();
+  Submit(2);
+  EXPECT_TRUE(decode.stream->said.starts(0).decode().has_capability());
+  EXPECT_FALSE(decode.stream->said.has_capability_key());
+  files.Write(authority.Issue({.names = {rpc::RoleName("router")}}), authority);
+  credentials->Reload();
+  decode.stream->said.Clear();
+  Submit(3);
+  EXPECT_NE(decode.stream->said.capability_key().chain(), first);
+  EXPECT_EQ(Verified(decode, decode.stream->said.starts(0)).key.job, (JobId{.high = 2, .low = 3}));
+}
+
+// So workers are replaced one at a time, in any order, without a request that fails.
+TEST_F(CapabilityMembersTest, WhereOneOfThePairIsOfAnOlderVersionTheSecretIsEnough) {
+  const uint64_t older = rpc::kProtocolFeatures & ~rpc::kFeatureCapabilities;
+  LoggedLines log;
+  const FakeWorker prefill = JoinWith(1, pb::WORKER_ROLE_PREFILL, older);
+  EXPECT_THAT(log.Take(), HasSubstr("warning: prefill worker host:1 (pid 0) is of a version without capabilities"));
+  const FakeWorker decode = JoinWith(2, pb::WORKER_ROLE_DECODE);
+  EXPECT_THAT(log.Take(), ::testing::Not(HasSubstr("warning")));
+  Submit(1);
+  Close(prefill);
+  const FakeWorker newer = JoinWith(3, pb::WORKER_ROLE_PREFILL);
+  Close(decode);
+  const FakeWorker former = JoinWith(4, pb::WORKER_ROLE_DECODE, older);
+  Submit(2);
+  ASSERT_EQ(decode.stream->said.starts_size(), 1);
+  EXPECT_FALSE(decode.stream->said.starts(0).decode().has_capability());
+  ASSERT_EQ(newer.stream->said.starts_size(), 1);
+  EXPECT_EQ(newer.stream->said.starts(0).prefill().reader_incarnation(), "");
+  ASSERT_EQ(former.stream->said.starts_size(), 1);
+  EXPECT_FALSE(former.stream->said.starts(0).decode().has_capability());
+}
+
+TEST_F(CapabilityMembersTest, ARequestWithoutAHandOffNeedsNone) {
+  const FakeWorker mixed = JoinWith(1, pb::WORKER_ROLE_MIXED);
+  Submit(1);
+  Submit(2, /*max_tokens=*/1);
+  ASSERT_EQ(mixed.stream->said.starts_size(), 2);
+  for (const pb::CallStart& start : mixed.stream->said.starts()) {
+    EXPECT_EQ(start.prefill().reader_incarnation(), "");
+    EXPECT_FALSE(start.decode().has_capability());
+  }
+}
+
+TEST_F(CapabilityMembersTest, AHandOverDemandsOneWhereAllThatMayGoOnCanShowOne) {
+  for (const uint64_t features : {rpc::kFeatureResume, rpc::kProtocolFeatures}) {
+    const FakeWorker draining = JoinWith(1, pb::WORKER_ROLE_MIXED);
+    Submit(features);
+    const FakeWorker other = JoinWith(2, pb::WORKER_ROLE_MIXED, features);
+    const uint64_t call = draining.last_call();
+    pb::WorkerMessage message = draining.Message();
+    rpc::AddReport(call, {.kind = WorkerUpdate::Kind::kStarted, .token = {}}, &message);
+    AddToken(message, call, {.index = 0, .token = 70});
+    message.mutable_load()->set_draining(true);
+    Say(draining, message);
+    pb::WorkerMessage heartbeat = draining.Message();
+    heartbeat.mutable_load()->set_draining(true);
+    Say(draining, heartbeat);
+    ASSERT_EQ(draining.stream->said.hand_overs_size(), 1);
+    const bool can_show = features == rpc::kProtocolFeatures;
+    EXPECT_EQ(draining.stream->said.hand_overs(0).needs_capability(), can_show);
+    pb::WorkerMessage frozen = draining.Message();
+    rpc::AddReport(call, {.kind = WorkerUpdate::Kind::kFrozen, .token = {.index = 0, .token = 70}}, &frozen);
+    Say(draining, frozen);
+    ASSERT_EQ(other.stream->said.starts_size(), 1);
+    ASSERT_EQ(other.stream->said.starts(0).decode().has_capability(), can_show);
+    if (can_show) {
+      const CapabilityTerms terms = Verified(other, other.stream->said.starts(0));
+      EXPECT_EQ(terms.key.attempt, 2u);
+      const auto source = rpc::FromBytes(draining.stream->said.accepted().membership());
+      EXPECT_EQ(terms.membership, rpc::MembershipTag(*source));
+    }
+    Close(draining);
+    Close(other);
+  }
 }
 
 TEST_F(ClusterMembersTest, OneMessageCarriesTheTokensOfAllCalls) {

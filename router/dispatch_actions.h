@@ -16,7 +16,7 @@
 namespace baton::router {
 
 // Both calls of an attempt carry the same secret, which proves to P that a reader of the attempt's KV is the D that the
-// router named.
+// router named. With TLS, the owner signs a capability for D as well.
 struct StartPrefill {
   WorkerId worker;
   Incarnation incarnation;
@@ -25,6 +25,8 @@ struct StartPrefill {
   Id128 secret;
   std::shared_ptr<const JobSpec> job;
   bool solo = false;
+  // Who will pull the KV. Zero when solo.
+  WorkerId reader = {};
 };
 struct StartDecode {
   WorkerId worker;
@@ -38,6 +40,8 @@ struct StartDecode {
   // Where the KV is pulled from: the prefill worker, or the worker that hands the job over.
   Incarnation prefill_incarnation;
   std::string prefill_target;
+  // Its membership. Zero with local_prefill.
+  WorkerId source = {};
 };
 // The worker's call is cancelled; OnWorkerEnd follows, unless the worker is lost first.
 struct CancelAttempt {

@@ -37,7 +37,7 @@ void Dispatcher::Impl::StartMoves() {
     if (static_cast<int32_t>(moving_.size()) >= options_.max_moves) return;
     if (!MayMove(*job)) continue;
     job->move = JobMove::kAsked;
-    job->hand_over = {.next = job->key(), .secret = random_.NextId()};
+    job->hand_over = {.next = job->key(), .secret = random_.NextId(), .reader = {}};
     job->hand_over.next.attempt = ++job->last_attempt;
     moving_.insert(key);
     actions_.push_back(HandOverAttempt{.worker = job->pair.decode, .key = job->key(), .hand_over = job->hand_over});
@@ -110,7 +110,8 @@ void Dispatcher::Impl::StartMovedAttempt(DispatchJob& job, const WorkerId& sourc
                                  .job = job.spec,
                                  .local_prefill = false,
                                  .prefill_incarnation = serves.info.incarnation,
-                                 .prefill_target = serves.info.target});
+                                 .prefill_target = serves.info.target,
+                                 .source = source});
 }
 
 void Dispatcher::Impl::EndMove(DispatchJob& job) {

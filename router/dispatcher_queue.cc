@@ -157,7 +157,8 @@ void Dispatcher::Impl::StartAttempt(DispatchJob& job) {
                                     .key = key,
                                     .secret = secret,
                                     .job = job.spec,
-                                    .solo = job.kind == AttemptKind::kSolo});
+                                    .solo = job.kind == AttemptKind::kSolo,
+                                    .reader = job.kind == AttemptKind::kSolo ? WorkerId{} : pair.decode});
   }
   if (job.kind == AttemptKind::kSolo) return;
   const bool local = job.kind == AttemptKind::kLocal;
@@ -172,10 +173,12 @@ void Dispatcher::Impl::StartAttempt(DispatchJob& job) {
                     .job = job.spec,
                     .local_prefill = local,
                     .prefill_incarnation = {},
-                    .prefill_target = {}};
+                    .prefill_target = {},
+                    .source = {}};
   if (!local) {
     start.prefill_incarnation = prefill->info.incarnation;
     start.prefill_target = prefill->info.target;
+    start.source = pair.prefill;
   }
   actions_.push_back(std::move(start));
 }

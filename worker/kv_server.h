@@ -46,8 +46,8 @@ class KvServer final : public engine::PhasePolicy {
   bool has_owner() const { return !owners_.empty(); }
 
   // The owner's calls, as in KvSource. What they cause happens in Settle, which the owner calls when it is done.
-  absl::Status Offer(const JobKey& key, const Id128& secret, TimeNs deadline, bool solo) {
-    return source_.OnPrefill(key, secret, deadline, solo);
+  absl::Status Offer(const JobKey& key, const kvtransfer::ReaderRules& rules, TimeNs deadline, bool solo) {
+    return source_.OnPrefill(key, rules, deadline, solo);
   }
   void Cancel(const JobKey& key, const absl::Status& why) { source_.OnCancel(key, why); }
   void Fail(const JobKey& key, const absl::Status& status) { source_.OnFailed(key, status); }

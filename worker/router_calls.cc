@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/drain.h"
 #include "common/limits.h"
+#include "common/rpc/capability.h"
 #include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
 #include "common/status.h"
@@ -55,6 +56,11 @@ void RouterCalls::OnJoined(std::shared_ptr<RouterStream> stream, uint64_t featur
 }
 
 void RouterCalls::OnMessage(const pb::RouterMessage& message) {
+  if (message.has_accepted()) {
+    const absl::StatusOr<MembershipId> membership = rpc::FromBytes(message.accepted().membership());
+    if (membership.ok()) membership_tag_ = rpc::MembershipTag(*membership);
+  }
+  if (message.has_capability_key()) capability_key_ = message.capability_key();
   for (const pb::CallStart& start : message.starts()) Start(start);
   for (const uint64_t number : message.cancels()) {
     const auto it = calls_.find(number);
@@ -79,7 +85,23 @@ void RouterCalls::BeginHandOver(const pb::HandOver& hand_over) {
   const Call call = it->second;
   JobKey next = call.key;
   next.attempt = hand_over.next_attempt();
-  call.side->phase.Begin(call.key, {.next = next, .secret = *secret});
+  HandOver asked = {.next = next, .secret = *secret, .reader = {}};
+  if (hand_over.needs_capability()) asked.reader = {.incarnation = {}, .membership = membership_tag_};
+  call.side->phase.Begin(call.key, asked);
+}
+
+absl::Status RouterCalls::ReadCapability(const pb::CallStart& start, WorkerJob& job) const {
+  if (!start.prefill().reader_incarnation().empty()) {
+    job.reader = {.incarnation = {}, .membership = membership_tag_};
+    BATON_ASSIGN_OR_RETURN(job.reader->incarnation, rpc::FromBytes(start.prefill().reader_incarnation()));
+  }
+  if (!start.decode().has_capability()) return absl::OkStatus();
+  if (!capability_key_.has_value()) return absl::InvalidArgumentError("a capability without its key");
+  pb::Capability capability;
+  *capability.mutable_terms() = start.decode().capability();
+  *capability.mutable_key() = *capability_key_;
+  job.capability = capability.SerializeAsString();
+  return absl::OkStatus();
 }
 
 void RouterCalls::SayEnd(uint64_t call, const absl::Status& status) {
@@ -92,6 +114,7 @@ absl::Status RouterCalls::TryStart(const pb::CallStart& start) {
   if (cut_) return absl::ResourceExhaustedError("the worker is shutting down");
   TestDelay("start");
   BATON_ASSIGN_OR_RETURN(WorkerJob job, rpc::FromProto(start.job(), clock_.Now()));
+  BATON_RETURN_IF_ERROR(ReadCapability(start, job));
   if (calls_.contains(start.call())) {
     return absl::AlreadyExistsError(absl::StrCat("call ", start.call(), " is open"));
   }
@@ -115,6 +138,7 @@ absl::Status RouterCalls::TryStart(const pb::CallStart& start) {
 
 void RouterCalls::OnLost(const absl::Status& why) {
   stream_.reset();
+  capability_key_.reset();
   next_blocks_ = kNever;
   round_.Clear();
   says_something_ = false;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -73,6 +74,8 @@ class RouterCalls {
 
   void Start(const internal::v1::CallStart& start);
   absl::Status TryStart(const internal::v1::CallStart& start);
+  // What the start says of who may read the job's KV, or what the job shows to read it.
+  absl::Status ReadCapability(const internal::v1::CallStart& start, WorkerJob& job) const;
   void BeginHandOver(const internal::v1::HandOver& hand_over);
   void SayEnd(uint64_t call, const absl::Status& status);
 
@@ -84,6 +87,10 @@ class RouterCalls {
   // What was said since the last Flush.
   internal::v1::WorkerMessage round_;
   bool says_something_ = false;
+  // Names the membership in capabilities.
+  Id128 membership_tag_;
+  // With what the router signs those that it gives to this worker. Absent until it has said so.
+  std::optional<internal::v1::CapabilityKey> capability_key_;
   // kNever while there is no router that takes block reports.
   TimeNs next_blocks_ = kNever;
   int64_t frozen_calls_ = 0;

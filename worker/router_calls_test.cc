@@ -8,6 +8,7 @@
 
 #include "common/drain.h"
 #include "common/limits.h"
+#include "common/rpc/capability.h"
 #include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
 #include "common/testing/manual_clock.h"
@@ -134,6 +135,100 @@ TEST_F(RouterCallsTest, AHandOverGoesToThePhaseOfItsCallAndOneOfAnUnknownCallToN
   EXPECT_EQ(decode_.hand_overs[0].second.next, KeyOf(4));
   EXPECT_EQ(decode_.hand_overs[0].second.secret, (Id128{.high = 8, .low = 9}));
   EXPECT_THAT(prefill_.hand_overs, IsEmpty());
+}
+
+constexpr MembershipId kMembership = {.high = 11, .low = 12};
+
+TEST_F(RouterCallsTest, APrefillDemandsTheCapabilityOfTheReaderThatTheRouterNames) {
+  pb::RouterMessage message;
+  message.mutable_accepted()->set_membership(rpc::ToBytes(kMembership));
+  *message.add_starts() = MakeStart(1, 1, pb::CallStart::kPrefill);
+  *message.add_starts() = MakeStart(2, 2, pb::CallStart::kPrefill);
+  message.mutable_starts(1)->mutable_prefill()->set_reader_incarnation(rpc::ToBytes({.high = 8, .low = 9}));
+  calls_.OnMessage(message);
+  ASSERT_EQ(prefill_.started.size(), 2u);
+  EXPECT_FALSE(prefill_.started[0].reader.has_value());
+  ASSERT_TRUE(prefill_.started[1].reader.has_value());
+  EXPECT_EQ(prefill_.started[1].reader->incarnation, (Incarnation{.high = 8, .low = 9}));
+  EXPECT_EQ(prefill_.started[1].reader->membership, rpc::MembershipTag(kMembership));
+  // The next membership has another tag.
+  calls_.OnLost(absl::UnavailableError("gone"));
+  message.mutable_accepted()->set_membership(rpc::ToBytes({.high = 11, .low = 13}));
+  message.mutable_starts()->DeleteSubrange(0, 1);
+  calls_.OnMessage(message);
+  ASSERT_EQ(prefill_.started.size(), 3u);
+  EXPECT_EQ(prefill_.started[2].reader->membership, rpc::MembershipTag({.high = 11, .low = 13}));
+}
+
+TEST_F(RouterCallsTest, AMalformedReaderEndsTheCall) {
+  pb::RouterMessage message;
+  *message.add_starts() = MakeStart(1, 1, pb::CallStart::kPrefill);
+  message.mutable_starts(0)->mutable_prefill()->set_reader_incarnation("short");
+  calls_.OnMessage(message);
+  EXPECT_TRUE(absl::IsInvalidArgument(OnlyEnd()));
+  EXPECT_THAT(prefill_.started, IsEmpty());
+}
+
+TEST_F(RouterCallsTest, AHandOverDemandsACapabilityOfAnyReaderWhereTheRouterSaysSo) {
+  pb::RouterMessage message;
+  message.mutable_accepted()->set_membership(rpc::ToBytes(kMembership));
+  *message.add_starts() = MakeStart(7, 3, pb::CallStart::kDecode);
+  for (const bool needs : {false, true}) {
+    pb::HandOver* hand_over = message.add_hand_overs();
+    hand_over->set_call(7);
+    hand_over->set_next_attempt(4);
+    hand_over->set_secret(rpc::ToBytes({.high = 8, .low = 9}));
+    hand_over->set_needs_capability(needs);
+  }
+  calls_.OnMessage(message);
+  ASSERT_EQ(decode_.hand_overs.size(), 2u);
+  EXPECT_FALSE(decode_.hand_overs[0].second.reader.has_value());
+  ASSERT_TRUE(decode_.hand_overs[1].second.reader.has_value());
+  EXPECT_TRUE(decode_.hand_overs[1].second.reader->incarnation.is_zero());
+  EXPECT_EQ(decode_.hand_overs[1].second.reader->membership, rpc::MembershipTag(kMembership));
+}
+
+TEST_F(RouterCallsTest, ADecodeShowsItsCapabilityWithTheLastKey) {
+  const auto shown = [this](size_t call) {
+    pb::Capability capability;
+    EXPECT_TRUE(capability.ParseFromString(decode_.started.at(call).capability));
+    return capability;
+  };
+  pb::RouterMessage message;
+  message.mutable_capability_key()->set_public_key("first key");
+  *message.add_starts() = MakeStart(1, 1, pb::CallStart::kDecode);
+  *message.add_starts() = MakeStart(2, 2, pb::CallStart::kDecode);
+  message.mutable_starts(1)->mutable_decode()->mutable_capability()->set_terms("terms 2");
+  calls_.OnMessage(message);
+  message.Clear();
+  *message.add_starts() = MakeStart(3, 3, pb::CallStart::kDecode);
+  message.mutable_starts(0)->mutable_decode()->mutable_capability()->set_terms("terms 3");
+  calls_.OnMessage(message);
+  message.mutable_capability_key()->set_public_key("second key");
+  *message.mutable_starts(0)->mutable_job() = MakeStart(4, 4, pb::CallStart::kDecode).job();
+  message.mutable_starts(0)->set_call(4);
+  calls_.OnMessage(message);
+  ASSERT_EQ(decode_.started.size(), 4u);
+  EXPECT_EQ(decode_.started[0].capability, "");
+  EXPECT_EQ(shown(1).terms().terms(), "terms 2");
+  EXPECT_EQ(shown(1).key().public_key(), "first key");
+  EXPECT_EQ(shown(2).terms().terms(), "terms 3");
+  EXPECT_EQ(shown(2).key().public_key(), "first key");
+  EXPECT_EQ(shown(3).key().public_key(), "second key");
+}
+
+// The key belongs to the membership's stream.
+TEST_F(RouterCallsTest, ACapabilityWithoutAKeyEndsTheCall) {
+  pb::RouterMessage message;
+  message.mutable_capability_key()->set_public_key("key");
+  calls_.OnMessage(message);
+  calls_.OnLost(absl::UnavailableError("gone"));
+  calls_.OnJoined(stream_, rpc::kFeatureResume);
+  message.Clear();
+  *message.add_starts() = MakeStart(1, 1, pb::CallStart::kDecode);
+  message.mutable_starts(0)->mutable_decode()->mutable_capability()->set_terms("terms");
+  calls_.OnMessage(message);
+  EXPECT_TRUE(absl::IsInvalidArgument(OnlyEnd()));
 }
 
 TEST_F(RouterCallsTest, AFrozenCallStaysOpenUntilItsEnd) {

@@ -87,7 +87,7 @@ WorkerProcess::WorkerProcess(const WorkerProcessOptions& options, WorkerParts pa
       calls_(MonotonicClock(), core_.work()) {
   for (const auto& phase : phases_) phase->AddTo(core_, calls_.Add(*phase));
   core_.MakeLoop([this] { Report(); }, parts_.gate.get());
-  fetch_endpoint_.Attach(core_);
+  fetch_endpoint_.Attach(core_, options_.credentials);
 }
 
 absl::Status WorkerProcess::Serve() {

@@ -267,6 +267,11 @@ std::string Credentials::trust_domain() const {
   return material_.trust_domain;
 }
 
+TlsMaterial Credentials::material() const {
+  absl::MutexLock lock(&mutex_);
+  return material_;
+}
+
 RoleSet Credentials::RolesOf(const grpc::AuthContext& caller) const {
   const std::string domain = trust_domain();
   RoleSet roles;

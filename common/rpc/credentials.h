@@ -59,6 +59,8 @@ class Credentials {
   // What a caller's certificate carries, of the trust domain of ours.
   RoleSet RolesOf(const grpc::AuthContext& caller) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::string trust_domain() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // What is in use, the private key too: for those of common/rpc that sign and verify.
+  TlsMaterial material() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Reads the files again, as the watch does after each change.
   void Reload() ABSL_LOCKS_EXCLUDED(reloading_, mutex_);
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <openssl/ec.h>
 #include <openssl/pem.h>
+#include <openssl/rsa.h>
 #include <openssl/x509v3.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -77,7 +78,7 @@ TestAuthority::~TestAuthority() {
 }
 
 TestCertificate TestAuthority::Issue(const TestCertificateOptions& options) const {
-  EVP_PKEY* const key = EVP_EC_gen("P-256");
+  EVP_PKEY* const key = options.is_rsa ? EVP_RSA_gen(2048) : EVP_EC_gen("P-256");
   X509* const certificate = NewCertificate(key, "test", options.begin_s, options.end_s);
   X509_set_issuer_name(certificate, X509_get_subject_name(parts_->certificate));
   AddExtension(certificate, parts_->certificate, NID_authority_key_identifier, "keyid");

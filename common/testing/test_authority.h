@@ -16,6 +16,8 @@ struct TestCertificateOptions {
   // The time of the certificate, from now on.
   int begin_s = -60;
   int end_s = 3600;
+  // RSA with 2048 bits instead of P-256.
+  bool is_rsa = false;
 };
 
 struct TestCertificate {

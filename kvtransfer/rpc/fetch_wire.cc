@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "common/rpc/wire.h"
 #include "common/status.h"
 
@@ -21,6 +22,7 @@ void Fill(const FetchOpen& open, pb::FetchRequest& proto) {
   message->set_reader_host(open.reader.host);
   message->set_reader_pid_namespace(open.reader.pid_namespace);
   message->set_reader_pid(open.reader.pid);
+  message->set_capability(open.capability);
 }
 void Fill(const FetchRenew& renew, pb::FetchRequest& proto) { proto.mutable_renew()->set_sequence(renew.sequence); }
 void Fill(const FetchRelease&, pb::FetchRequest& proto) { proto.mutable_release(); }
@@ -62,6 +64,10 @@ absl::StatusOr<FetchRequest> ReadOpen(const pb::FetchOpen& proto) {
   if (proto.reader_host().size() > kMaxReaderNameBytes || proto.reader_pid_namespace().size() > kMaxReaderNameBytes) {
     return absl::InvalidArgumentError(absl::StrCat("names of a reader have at most ", kMaxReaderNameBytes, " bytes"));
   }
+  if (proto.capability().size() > kMaxCapabilityBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("a capability has at most ", kMaxCapabilityBytes, " bytes"));
+  }
+  open.capability = proto.capability();
   open.reader = {.host = proto.reader_host(), .pid_namespace = proto.reader_pid_namespace(), .pid = proto.reader_pid()};
   return open;
 }

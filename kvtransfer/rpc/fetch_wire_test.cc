@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "common/limits.h"
 #include "common/rpc/wire.h"
 #include "gtest/gtest.h"
 
@@ -19,7 +20,8 @@ FetchOpen Open() {
           .fingerprint = "weights-1",
           .first_block = 9,
           .lease_ms = 10,
-          .reader = {.host = "boot/ipc", .pid_namespace = "pid:[1]", .pid = 11}};
+          .reader = {.host = "boot/ipc", .pid_namespace = "pid:[1]", .pid = 11},
+          .capability = std::string("\0\xff", 2)};
 }
 
 template <typename Message, typename Wire>
@@ -48,6 +50,16 @@ TEST(FetchWireTest, OpenArrivesAsItWasSent) {
   EXPECT_EQ(open.reader.host, "boot/ipc");
   EXPECT_EQ(open.reader.pid_namespace, "pid:[1]");
   EXPECT_EQ(open.reader.pid, 11);
+  EXPECT_EQ(open.capability, std::string("\0\xff", 2));
+  EXPECT_FALSE(open.terms.ok()) << "nobody has verified it";
+}
+
+TEST(FetchWireTest, ACapabilityIsBounded) {
+  FetchOpen open = Open();
+  open.capability = std::string(kMaxCapabilityBytes, 'x');
+  EXPECT_EQ(CodeOf(ToProto(FetchRequest(open))), absl::StatusCode::kOk);
+  open.capability += 'x';
+  EXPECT_EQ(CodeOf(ToProto(FetchRequest(open))), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(FetchWireTest, RenewAndReleaseArriveAsTheyWereSent) {

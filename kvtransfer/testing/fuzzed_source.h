@@ -43,7 +43,7 @@ class FuzzedSource {
     TimeNs renewed = 0;
   };
   struct Job {
-    Id128 secret;
+    ReaderRules rules;
     int32_t blocks = 0;
     bool solo = false;
     bool licensed = false;
@@ -75,6 +75,21 @@ class FuzzedSource {
     if (input_.Rarely()) ++secret.high;
     return secret;
   }
+  // What the router signs for the attempt, or in few cases something else.
+  CapabilityTerms DrawTerms(const JobKey& key) {
+    CapabilityTerms terms = {.key = key,
+                             .source = kSourceIncarnation,
+                             .reader = {.high = 1, .low = 1},
+                             .membership = {.high = 2, .low = 2},
+                             .tenant = "tenant"};
+    if (input_.Rarely()) terms.key = DrawKey();
+    if (input_.Rarely()) terms.source.low = input_.Byte();
+    if (input_.Rarely()) terms.reader = {.high = 0, .low = input_.Byte()};
+    if (input_.Rarely()) terms.membership.low = input_.Byte();
+    if (input_.Rarely()) terms.tenant = input_.Text(8);
+    if (input_.Rarely()) terms.first_block = input_.Byte();
+    return terms;
+  }
   FetchStreamId DrawStream() { return streams_[static_cast<size_t>(input_.Below(kStreams))]; }
 
   void Step() {
@@ -105,9 +120,14 @@ class FuzzedSource {
 
   void Prefill() {
     const JobKey key = DrawKey();
-    Job job{.secret = DrawSecret(key), .blocks = input_.Below(5), .solo = input_.Rarely()};
+    Job job{.rules = {.secret = DrawSecret(key)}, .blocks = input_.Below(5), .solo = input_.Rarely()};
+    if (input_.Flag()) {
+      const CapabilityTerms terms = DrawTerms(key);
+      job.rules.reader = {.incarnation = terms.reader, .membership = terms.membership};
+      job.rules.tenant = terms.tenant;
+    }
     const TimeNs deadline = input_.Flag() ? kNever : After(clock_.Now(), 10 * int64_t{input_.Byte()});
-    if (!core_.OnPrefill(key, job.secret, deadline, job.solo).ok()) return;
+    if (!core_.OnPrefill(key, job.rules, deadline, job.solo).ok()) return;
     BATON_CHECK(jobs_.emplace(key, job).second) << "the source has taken a job twice";
   }
 
@@ -126,9 +146,11 @@ class FuzzedSource {
 
   // As FetchService does with what comes from a reader.
   void Say(FetchStreamId stream, const internal::v1::FetchRequest& proto) {
-    const absl::StatusOr<FetchRequest> request = FromProto(proto);
+    absl::StatusOr<FetchRequest> request = FromProto(proto);
     if (!request.ok()) return CloseStreamOfReader(stream);
-    if (const auto* open = std::get_if<FetchOpen>(&*request)) {
+    if (auto* open = std::get_if<FetchOpen>(&*request)) {
+      // As FetchEndpoint does, which verifies what the reader shows.
+      if (input_.Flag()) open->terms = DrawTerms(open->key);
       // A job that is read on this stream loses its reader.
       for (auto& [key, job] : jobs_) job.reader = job.reader == stream ? 0 : job.reader;
       said_[stream] = {.open = *open, .renewed = clock_.Now()};
@@ -217,9 +239,18 @@ class FuzzedSource {
     job.reader = std::exchange(accepted_, 0);
     job.read = said_.at(job.reader);
     const FetchOpen& open = job.read.open;
-    BATON_CHECK(open.key == action.key && open.secret == job.secret) << "a reader without the secret is served";
+    BATON_CHECK(open.key == action.key && open.secret == job.rules.secret) << "a reader without the secret is served";
+    if (job.rules.reader.has_value()) CheckTerms(job, open);
     BATON_CHECK(open.source == kSourceIncarnation && open.fingerprint == "same");
     BATON_CHECK(open.first_block >= 0 && open.lease_ms > 0 && open.lease_ms <= Options().max_lease_ms);
+  }
+  static void CheckTerms(const Job& job, const FetchOpen& open) {
+    BATON_CHECK(open.terms.ok()) << "a reader without a capability is served";
+    const CapabilityTerms& terms = *open.terms;
+    const ExpectedReader& reader = *job.rules.reader;
+    BATON_CHECK(terms.key == open.key && terms.source == kSourceIncarnation && terms.tenant == job.rules.tenant);
+    BATON_CHECK(terms.membership == reader.membership && terms.first_block <= open.first_block);
+    BATON_CHECK(reader.incarnation.is_zero() || terms.reader == reader.incarnation) << "another reader is served";
   }
   void Handle(const Revoke& action) {
     Job& job = jobs_.at(action.key);
@@ -229,7 +260,7 @@ class FuzzedSource {
   void Handle(const ReleaseBlocks& action) {
     const Job& job = jobs_.at(action.key);
     BATON_CHECK(job.licensed && job.over) << "blocks are released that the engine writes";
-    BATON_CHECK(!access_.allowed.contains(job.secret)) << "blocks are released that may still be read";
+    BATON_CHECK(!access_.allowed.contains(job.rules.secret)) << "blocks are released that may still be read";
     if (job.announced && !job.released && !access_.stops_readers) {
       const KvSourceOptions options = Options();
       const int64_t lease_ms = std::max(job.read.open.lease_ms, options.min_lease_ms);

@@ -3,17 +3,15 @@ and clients are served meanwhile with their right tokens."""
 
 import contextlib
 import random
-import shutil
 import socket
-import subprocess
 import threading
 
 import grpc
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from client import Client, Load, Oracle
-from cluster import SOURCE_DIR, RoleProcess, wait_until
+from cluster import RoleProcess, wait_until
+from internal_messages import hello_like, internal_messages, version
 
 PROMPT = "The capital of France is"
 JOIN_TIMEOUT_S = 60
@@ -52,16 +50,7 @@ def cluster(router):
 
 @pytest.fixture(scope="module")
 def messages(tmp_path_factory):
-    """Makes messages of baton.internal.v1, which no server describes."""
-    protoc = shutil.which("protoc")
-    assert protoc is not None, "the build needs it too"
-    output = tmp_path_factory.mktemp("proto") / "internal.pb"
-    subprocess.run([protoc, "-I", SOURCE_DIR / "proto", "--include_imports", f"--descriptor_set_out={output}",
-                    "baton/internal/v1/worker.proto"], check=True)
-    pool = descriptor_pool.DescriptorPool()
-    for file in descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes()).file:
-        pool.Add(file)
-    return lambda name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"baton.internal.v1.{name}"))
+    return internal_messages(tmp_path_factory.mktemp("proto"))
 
 
 class Peer:
@@ -97,21 +86,6 @@ class Peer:
         finally:
             ended.set()
         raise AssertionError(f"the stream ended well after {answers}")
-
-
-def version():
-    text = (SOURCE_DIR / "common/rpc/protocol.h").read_text()
-    (line,) = (line for line in text.splitlines() if "kProtocolVersion =" in line)
-    return int(line.partition("=")[2].strip(" ;"))
-
-
-def hello_like(worker, **fields):
-    """The hello of a process that has read `baton status` and claims to be that worker."""
-    role = {"prefill": 1, "decode": 2, "mixed": 3}[worker["role"]]
-    return {"protocol_version": version(), "incarnation": bytes.fromhex(worker["incarnation"]),
-            "role": role, "target": worker["address"], "model": worker["model"], "fingerprint": worker["fingerprint"],
-            "total_blocks": 1_000, "max_sequences": 8, "chunk_tokens": 512, "context_length": 8_192, "pid": 1,
-            "full_groups": 1, **fields}
 
 
 def facts(cluster):

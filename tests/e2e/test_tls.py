@@ -5,6 +5,7 @@ import os
 import pathlib
 import socket
 import subprocess
+import threading
 import time
 
 import grpc
@@ -13,10 +14,12 @@ import pytest
 from certificates import ALL, Authority
 from client import Client
 from cluster import BINARY, SOURCE_DIR, Cluster, RoleProcess, children_of, run_baton, wait_until
+from internal_messages import hello_like, internal_messages
 from pages import shell_commands
 
 PROMPT = "The capital of France is"
 JOIN_TIMEOUT_S = 60
+HEARTBEAT_S = 0.2
 RELOAD_TIMEOUT_S = 20
 OK, UNAVAILABLE = grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE
 DENIED, UNAUTHENTICATED = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED
@@ -176,6 +179,118 @@ def test_no_listener_of_a_cluster_speaks_grpc_in_plain_text(ca, transport, liste
         assert result.returncode == 0 and "Paris" in result.stdout, result.stderr
         plain = run_baton("generate", "--target", cluster.target, "--prompt", PROMPT)
         assert plain.returncode == 1
+
+
+class Reader:
+    """A process with the certificate of a decode worker that has joined a router, and keeps what it is told to do."""
+
+    def __init__(self, target, shown, messages, hello):
+        self._messages, self._shown, self._fingerprint = messages, shown, hello["fingerprint"]
+        self._channel = grpc.secure_channel(target, shown, [("grpc.use_local_subchannel_pool", 1)])
+        self._membership, self._ended = threading.Event(), threading.Event()
+        self.membership, self.capability_key, self.starts = b"", None, []
+        join = self._channel.stream_stream(JOIN, request_serializer=lambda message: message.SerializeToString(),
+                                           response_deserializer=messages("RouterMessage").FromString)
+        self._call = join(self._says(hello))
+        self._thread = threading.Thread(target=self._listens)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._call.cancel()
+        self._thread.join()
+        self._channel.close()
+
+    def _says(self, hello):
+        yield self._messages("WorkerMessage")(hello=hello)
+        self._membership.wait(JOIN_TIMEOUT_S)
+        while not self._ended.wait(HEARTBEAT_S):
+            yield self._messages("WorkerMessage")(membership=self.membership, load={"free_blocks": 1_000})
+
+    def _listens(self):
+        with contextlib.suppress(grpc.RpcError):
+            for message in self._call:
+                if message.HasField("accepted"):
+                    self.membership = message.accepted.membership
+                    self._membership.set()
+                if message.HasField("capability_key"):
+                    self.capability_key = message.capability_key
+                self.starts.extend(message.starts)
+
+    def capability(self, start):
+        return self._messages("Capability")(terms=start.decode.capability, key=self.capability_key)
+
+    def fetch(self, start, capability):
+        """How the source answers this attempt's Fetch; OK when it grants it."""
+        request = self._messages("FetchRequest")(
+            open=dict(key=start.job.key, source_incarnation=start.decode.prefill_incarnation.hex(),
+                      fingerprint=self._fingerprint, lease_ms=1_000, secret=start.job.secret, capability=capability))
+        answered = threading.Event()
+
+        def says():
+            yield request
+            # Its own end would close the stream.
+            answered.wait(JOIN_TIMEOUT_S)
+
+        with grpc.secure_channel(start.decode.prefill_target, self._shown,
+                                 [("grpc.use_local_subchannel_pool", 1)]) as channel:
+            call = channel.stream_stream(FETCH, request_serializer=lambda message: message.SerializeToString())(
+                says(), timeout=JOIN_TIMEOUT_S)
+            try:
+                next(call)
+                return OK, ""
+            except grpc.RpcError as error:
+                return error.code(), error.details()
+            finally:
+                answered.set()
+                call.cancel()
+
+
+def test_a_fetch_needs_the_capability_of_its_own_attempt(ca, tmp_path):
+    """A decode worker that was taken over knows its own attempts' secrets, and those that it got to see by other ways."""
+    messages = internal_messages(tmp_path)
+    with contextlib.ExitStack() as stack:
+        router = RoleProcess("router", "--grpc-port", 0, "--admin-port", "off", *ca.issue("router").flags)
+        client = ca.issue("client")
+        router.client_flags = client.flags
+        stack.enter_context(router)
+        owner = stack.enter_context(RoleProcess("prefill-worker", "--router", router.cluster_target, "--threads", 1,
+                                                "--admin-port", "off", *ca.issue("prefill-worker").flags))
+        (known,) = router.workers()
+        hello = hello_like({**known, "role": "decode"}, incarnation=bytes(range(16)), target="127.0.0.1:1", features=31)
+        reader = stack.enter_context(Reader(router.cluster_target, credentials(ca.issue("decode-worker")), messages, hello))
+        wait_until(lambda: len(router.workers()) == 2, JOIN_TIMEOUT_S, "the reader to join")
+        connected = stack.enter_context(Client(router.target, credentials(client)))
+        calls = [connected.start(connected.generate_request(PROMPT, {"max_tokens": 8})) for _ in range(2)]
+        wait_until(lambda: len(reader.starts) >= 2, JOIN_TIMEOUT_S, "two attempts")
+        mine, other = reader.starts[:2]
+        right = reader.capability(mine)
+        changed, unsigned = messages("Capability")(), messages("Capability")()
+        changed.CopyFrom(right)
+        changed.terms.terms = right.terms.terms.replace(mine.job.key.job.encode(), other.job.key.job.encode())
+        unsigned.CopyFrom(right)
+        unsigned.key.chain = ca.issue("decode-worker").cert.read_text()
+        wrong = {
+            "none": (b"", "shows no capability"),
+            "another job's": (reader.capability(other).SerializeToString(), "is for job " + other.job.key.job),
+            "changed": (changed.SerializeToString(), "was changed"),
+            "of a worker's certificate": (unsigned.SerializeToString(), "without the role router"),
+            "truncated": (right.SerializeToString()[:-40], "its capability"),
+            "garbage": (b"\xff" * 100, "its capability is none"),
+        }
+        for what, (capability, why) in wrong.items():
+            code, details = reader.fetch(mine, capability)
+            assert code == DENIED and why in details, (what, code, details)
+        assert reader.fetch(mine, right.SerializeToString()) == (OK, "")
+        # The first reader is still there, or was lost.
+        code, details = reader.fetch(mine, right.SerializeToString())
+        assert code in (grpc.StatusCode.ALREADY_EXISTS, grpc.StatusCode.CANCELLED), details
+        assert "does not count: its capability" in owner.log()
+        for call in calls:
+            call.cancel()
 
 
 def test_tokens_over_tls_are_those_of_plain_text_and_go_from_prefill_to_decode(ca, parts):
