@@ -11,8 +11,10 @@ import os
 import random
 import signal
 
+import grpc
 import pytest
 
+from certificates import Authority
 from client import Client
 from cluster import BINARY, RoleProcess, run_baton, wait_until
 from streams import Streams, draw_requests, learn_answers
@@ -34,14 +36,19 @@ pytestmark = [
 class Processes:
     """A router and workers of either version, which end with the test."""
 
-    def __init__(self, stack, router_binary):
-        self._stack = stack
+    def __init__(self, stack, router_binary, authority=None):
+        """With an authority of certificates: over TLS."""
+        self._stack, self._authority = stack, authority
+        operator = authority.issue("operator", "client") if authority else None
+        self.client_flags = operator.flags if operator else ()
         self.router = self._start(router_binary, "router", "--grpc-port", 0)
-        self.client = stack.enter_context(Client(self.router.target))
+        self.client = stack.enter_context(
+            Client(self.router.target, grpc.ssl_channel_credentials(**operator.read()) if operator else None))
         self.workers = []
 
     def _start(self, binary, role, *args):
-        process = RoleProcess(role, *args)
+        process = RoleProcess(role, *args, *(self._authority.issue(role).flags if self._authority else ()))
+        process.client_flags = self.client_flags
         process.command[0] = binary
         return self._stack.enter_context(process)
 
@@ -71,11 +78,16 @@ class Processes:
 
     def drain(self, worker):
         """By `baton drain`."""
-        said = run_baton("drain", worker.target, "--target", self.router.target)
+        said = run_baton("drain", worker.target, "--target", self.router.target, *self.client_flags)
         assert said.returncode == 0 and "has left after" in said.stdout, said.stderr
         self.workers.remove(worker)
         assert worker.process.wait(END_S) == 0, worker.log()
         self.await_serving()
+
+
+@pytest.fixture(params=["plain text", "TLS"])
+def authority(request, tmp_path):
+    return Authority(tmp_path) if request.param == "TLS" else None
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +129,9 @@ def test_a_router_and_workers_of_different_versions_serve_and_fail_over(requests
                 "is of a version that takes no order to drain: send its process SIGTERM instead") in refused.stderr
 
 
-def test_streams_go_on_at_workers_of_the_other_version_in_both_directions(requests):
+def test_streams_go_on_at_workers_of_the_other_version_in_both_directions(requests, authority):
     with contextlib.ExitStack() as stack:
-        processes = Processes(stack, BINARY)
+        processes = Processes(stack, BINARY, authority)
         for binary in (OLD_BINARY, BINARY):
             for role in ("prefill-worker", "decode-worker"):
                 processes.add(binary, role)
@@ -138,9 +150,9 @@ def test_streams_go_on_at_workers_of_the_other_version_in_both_directions(reques
         assert_good(streams)
 
 
-def test_an_upgrade_of_one_worker_after_the_other_fails_no_stream(requests):
+def test_an_upgrade_of_one_worker_after_the_other_fails_no_stream(requests, authority):
     with contextlib.ExitStack() as stack:
-        processes = Processes(stack, BINARY)
+        processes = Processes(stack, BINARY, authority)
         for role in ("prefill-worker", "decode-worker") * 2:
             processes.add(OLD_BINARY, role)
         with Streams(processes.client, requests, STREAMS) as streams:
@@ -152,3 +164,6 @@ def test_an_upgrade_of_one_worker_after_the_other_fails_no_stream(requests):
                 processes.add(BINARY, former.command[1])
                 processes.drain(former)
         assert_good(streams)
+        # Nobody was asked for a capability that he did not have.
+        for process in (processes.router, *processes.workers):
+            assert "PERMISSION_DENIED" not in process.log() and "does not count" not in process.log()
