@@ -29,7 +29,7 @@ struct LedgerFlags {
 double Seconds(int64_t ms) { return static_cast<double>(ms) / 1000; }
 
 int32_t HeldBlocks(const v1::WorkerLedger& worker) {
-  return worker.total_blocks() - worker.free_blocks() - worker.cached_blocks();
+  return worker.total_blocks() - worker.free_blocks() - worker.cached_blocks() - worker.other_routers_blocks();
 }
 
 Json HolderJson(const v1::LedgerHolder& holder) {
@@ -50,6 +50,7 @@ Json WorkerJson(const v1::WorkerLedger& worker) {
   json["free_blocks"] = worker.free_blocks();
   json["cached_blocks"] = worker.cached_blocks();
   json["held_blocks"] = HeldBlocks(worker);
+  json["other_routers_blocks"] = worker.other_routers_blocks();
   json["unaccounted_blocks"] = worker.unaccounted_blocks();
   json["orphaned_blocks"] = worker.orphaned_blocks();
   json["holders"] = Json::array();
@@ -90,6 +91,10 @@ void PrintWorker(const v1::WorkerLedger& worker) {
   std::cout << absl::StreamFormat("%d blocks, %d free, %d cached, %d held; reported %.1f s ago\n",
                                   worker.total_blocks(), worker.free_blocks(), worker.cached_blocks(),
                                   HeldBlocks(worker), Seconds(worker.report_age_ms()));
+  if (worker.other_routers_blocks() > 0) {
+    std::cout << absl::StreamFormat("  %d blocks are held for other routers, whose ledgers say by whom\n",
+                                    worker.other_routers_blocks());
+  }
   PrintHolders(worker);
   if (worker.unaccounted_blocks() != 0) {
     std::cout << absl::StreamFormat("  %d blocks are not accounted for\n", worker.unaccounted_blocks());

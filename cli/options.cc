@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +60,23 @@ CLI::Validator PortRange() {
                    : absl::StrCat("not a range of at least two ports such as 50070-50079: ", text);
       },
       "FIRST-LAST");
+}
+
+CLI::Validator RouterList() {
+  return CLI::Validator(
+      [](std::string& text) {
+        return ParseRouters(text).empty() ? absl::StrCat("not a list of at most ", kMaxRouters,
+                                                         " different addresses such as a:50050,b:50050: ", text)
+                                          : std::string();
+      },
+      "HOST:PORT,...");
+}
+
+std::vector<std::string> ParseRouters(const std::string& text) {
+  std::vector<std::string> routers = absl::StrSplit(text, ',');
+  const std::set<std::string> different(routers.begin(), routers.end());
+  if (different.size() < routers.size() || different.contains("") || routers.size() > kMaxRouters) return {};
+  return routers;
 }
 
 std::optional<kvtransfer::PortRange> ParsePortRange(const std::string& text) {

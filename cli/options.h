@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "cli/security_flags.h"
@@ -140,6 +141,11 @@ void AddClientModelFlag(CLI::App& app, std::string& name);
 // Accepts "50070-50079".
 CLI::Validator PortRange();
 std::optional<kvtransfer::PortRange> ParsePortRange(const std::string& text);
+
+// Accept "a:50050" and "a:50050,b:50050". ParseRouters returns nothing for what is not a list of at most kMaxRouters
+// different addresses.
+CLI::Validator RouterList();
+std::vector<std::string> ParseRouters(const std::string& text);
 
 // Accept "512MiB", "2GiB", "1000000". ParseByteSize returns 0 for what is not a size.
 CLI::Validator ByteSize();

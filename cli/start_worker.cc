@@ -121,7 +121,7 @@ absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(pb::WorkerRol
   BATON_ASSIGN_OR_RETURN(auto worker,
                          worker::WorkerProcess::Start({.role = role,
                                                        .model = loaded.model,
-                                                       .router = flags.router,
+                                                       .routers = ParseRouters(flags.router),
                                                        .bind = flags.listen.bind,
                                                        .port = flags.listen.grpc_port,
                                                        .engine = {.chunk_tokens = flags.engine.chunk_tokens,

@@ -18,7 +18,7 @@ struct WorkerFlags {
   EngineFlags engine;
   ListenFlags listen;
   AdminFlags admin;
-  // host:port of the router.
+  // host:port of each router, separated by commas.
   std::string router;
   std::string served_model_name;
   // The host by which others reach the worker; empty: the address that it listens on.

@@ -61,8 +61,9 @@ void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
   auto flags = std::make_shared<WorkerFlags>();
   flags->router = "127.0.0.1:" + std::to_string(kDefaultClusterPort);
   CLI::App* command = app.add_subcommand(role.command, role.description);
-  command->add_option("--router", flags->router, "HOST:PORT of the router's cluster port")
+  command->add_option("--router", flags->router, "HOST:PORT of the cluster port of each router, separated by commas")
       ->group(kAddressGroup)
+      ->check(RouterList())
       ->capture_default_str();
   AddModelFlag(*command, flags->engine.model);
   AddServedModelNameFlag(*command, flags->served_model_name);

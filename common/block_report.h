@@ -31,8 +31,8 @@ struct BlockHolder {
   BlockHold hold = BlockHold::kUnowned;
   // All that it refers to, with those that were promised to it.
   int32_t blocks = 0;
-  // Those of them to which no holder before it in the report refers. So their sum over all holders counts each block
-  // once, however many prompts share it.
+  // Those of them to which no older holder refers. So their sum over all holders counts each block once, however many
+  // prompts share it.
   int32_t own_blocks = 0;
   // How long the worker has had the attempt; 0 for an unowned one.
   int64_t held_ms = 0;
@@ -45,6 +45,8 @@ struct BlockReport {
   int32_t free_blocks = 0;
   // Blocks that the prefix cache alone holds.
   int32_t cached_blocks = 0;
+  // Blocks of calls of other routers, each counted once: its holders are not among those below.
+  int32_t other_routers_blocks = 0;
   // Oldest first, at most kMaxSequences.
   std::vector<BlockHolder> holders;
 

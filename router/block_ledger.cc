@@ -52,9 +52,11 @@ LedgerNews BlockLedger::OnReport(const WorkerId& worker, int32_t total_blocks, c
   WorkerBlocks now = {.reported_at = clock_.Now(),
                       .free_blocks = report.free_blocks,
                       .cached_blocks = report.cached_blocks,
+                      .other_routers_blocks = report.other_routers_blocks,
                       .entries = {}};
   now.entries.reserve(report.holders.size());
-  now.unaccounted_blocks = int64_t{total_blocks} - report.free_blocks - report.cached_blocks;
+  now.unaccounted_blocks =
+      int64_t{total_blocks} - report.free_blocks - report.cached_blocks - report.other_routers_blocks;
   LedgerNews news;
   for (const BlockHolder& holder : report.holders) {
     now.unaccounted_blocks -= holder.own_blocks;

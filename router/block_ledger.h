@@ -17,7 +17,8 @@
 //
 //   blocks of the pool                         |                              | what it means
 //   -------------------------------------------+------------------------------+--------------------------------------
-//   free + cached + the holders' own = total   |                              | the books balance
+//   free + cached + those of other routers +   |                              | the books balance
+//   the holders' own = total                   |                              |
 //   another sum                                |                              | unaccounted: lost, or counted twice;
 //                                              |                              | news when the report before balanced
 //
@@ -29,6 +30,9 @@
 // least kOrphanAfterMs of the worker's time, and no rule of the hand-off keeps blocks for so long: a reader's lease of
 // at most 30 s and its grace of 250 ms; or the 15 s in which a worker that the network cuts off notices that its calls
 // are over, and then the 10 s after which a read that stalls fails.
+//
+// A worker that has several routers tells each of its own calls' holders alone, because nobody else can judge them. It
+// tells every router of blocks whose router has left, so that these are found if they are lost.
 //
 // A block that several holders share counts for each as `blocks`, and as `own_blocks` for the first alone.
 #ifndef BATON_ROUTER_BLOCK_LEDGER_H_
@@ -70,8 +74,11 @@ struct WorkerBlocks {
   TimeNs reported_at = 0;
   int32_t free_blocks = 0;
   int32_t cached_blocks = 0;
+  // Of calls of other routers, which judge them.
+  int32_t other_routers_blocks = 0;
   std::vector<LedgerEntry> entries;
-  // Blocks that are neither free nor cached nor a holder's; negative: the worker counts more than it has.
+  // Blocks that are neither free nor cached nor another router's nor a holder's; negative: the worker counts more than
+  // it has.
   int64_t unaccounted_blocks = 0;
   // What orphans refer to, and what is not accounted for, whatever its sign. 0 unless there is a bug.
   int64_t orphaned_blocks = 0;

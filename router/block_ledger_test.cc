@@ -55,6 +55,18 @@ class BlockLedgerTest : public ::testing::Test {
   std::map<JobKey, AttemptCalls> calls_;
 };
 
+TEST_F(BlockLedgerTest, BlocksOfOtherRoutersAreAccountedForAndNotJudged) {
+  calls_[KeyOf(1)] = {.decode = kFirst};
+  BlockReport report = ReportOf({Holder(KeyOf(1), BlockHold::kDecoding)});
+  report.other_routers_blocks = 7;
+  report.free_blocks -= 7;
+  for (int32_t i = 0; i < 2 * kOrphanReports; ++i) EXPECT_TRUE(Report(kFirst, report).empty()) << "report " << i;
+  EXPECT_EQ(OrphanedBlocks(kFirst), 0);
+  EXPECT_EQ(ledger_.Find(kFirst)->other_routers_blocks, 7);
+  ++report.other_routers_blocks;
+  EXPECT_EQ(Report(kFirst, report).unaccounted_blocks, -1) << "one is counted twice";
+}
+
 TEST_F(BlockLedgerTest, HoldersWithAnOpenCallAtTheirWorkerAreNeverOrphans) {
   calls_[KeyOf(1)] = {.prefill = kFirst, .decode = kSecond};
   for (const BlockHold hold : kBlockHolds) {

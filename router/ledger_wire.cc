@@ -83,6 +83,7 @@ void FillLedger(const Dispatcher& dispatcher, TimeNs now, int32_t max_holders, v
     proto->set_report_age_ms((now - blocks->reported_at) / kNsPerMs);
     proto->set_free_blocks(blocks->free_blocks);
     proto->set_cached_blocks(blocks->cached_blocks);
+    proto->set_other_routers_blocks(blocks->other_routers_blocks);
     proto->set_unaccounted_blocks(blocks->unaccounted_blocks);
     proto->set_orphaned_blocks(blocks->orphaned_blocks);
     response->set_orphaned_blocks(response->orphaned_blocks() + blocks->orphaned_blocks);

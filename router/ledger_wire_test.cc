@@ -57,13 +57,14 @@ TEST_F(LedgerWireTest, SaysOfEachWorkerWhoHoldsWhatWithOrphansFirst) {
   Join(1, WorkerRole::kPrefill);
   Join(2, WorkerRole::kDecode);
   dispatcher_.OnWorkerBlocks({.high = 1, .low = 2},
-                             {.free_blocks = 30,
+                             {.free_blocks = 26,
                               .cached_blocks = 10,
+                              .other_routers_blocks = 4,
                               .holders = {Holder(5, BlockHold::kForReader, 4), Holder(6, BlockHold::kUnowned, 6)}});
   clock_.AdvanceMs(250);
   const v1::GetLedgerResponse response = Answer(kMaxListedHolders);
   EXPECT_EQ(response.orphan_after_ms(), kOrphanAfterMs);
-  // Six of the unowned sequence, and two that nobody counts: 50 - 30 - 10 - 3 - 5.
+  // Six of the unowned sequence, and two that nobody counts: 50 - 26 - 10 - 4 - 3 - 5.
   EXPECT_EQ(response.orphaned_blocks(), 8);
   EXPECT_EQ(response.workers_with_orphans(), 1);
   ASSERT_EQ(response.workers_size(), 2);
@@ -76,7 +77,8 @@ TEST_F(LedgerWireTest, SaysOfEachWorkerWhoHoldsWhatWithOrphansFirst) {
   const v1::WorkerLedger& worker = response.workers(1);
   EXPECT_TRUE(worker.reported());
   EXPECT_EQ(worker.report_age_ms(), 250);
-  EXPECT_EQ(worker.free_blocks(), 30);
+  EXPECT_EQ(worker.free_blocks(), 26);
+  EXPECT_EQ(worker.other_routers_blocks(), 4);
   EXPECT_EQ(worker.cached_blocks(), 10);
   EXPECT_EQ(worker.unaccounted_blocks(), 2);
   EXPECT_EQ(worker.orphaned_blocks(), 8);

@@ -53,6 +53,7 @@ UpdateSink& RouterCalls::Add(Phase& phase) {
 void RouterCalls::OnJoined(std::shared_ptr<RouterStream> stream, uint64_t features) {
   stream_ = std::move(stream);
   next_blocks_ = (features & rpc::kFeatureBlockReports) != 0 ? clock_.Now() : kNever;
+  knows_other_routers_ = (features & rpc::kFeatureOtherRouters) != 0;
 }
 
 void RouterCalls::OnMessage(const pb::RouterMessage& message) {
@@ -170,6 +171,7 @@ std::vector<ChoiceKey> RouterCalls::CutAll(int64_t drain_timeout_ms) {
 
 void RouterCalls::SayBlocks(const BlockReport& report) {
   next_blocks_ = After(clock_.Now(), kBlockReportMs);
+  if (report.other_routers_blocks > 0 && !knows_other_routers_) return;
   round_.clear_blocks();
   rpc::ToProto(report, round_.mutable_blocks());
   says_something_ = true;

@@ -52,12 +52,15 @@ class RouterCalls {
   std::vector<ChoiceKey> CutAll(int64_t drain_timeout_ms);
   // Whether the router is to be told who holds the worker's blocks: when it has joined, and every kBlockReportMs.
   bool BlocksAreDue() const { return clock_.Now() >= next_blocks_; }
-  // As of now. The next Flush sends it, together with the ends that were said before.
+  // As of now. The next Flush sends it, together with the ends that were said before. A router of a former version is
+  // told of no blocks while other routers' calls hold some, which it would take for lost.
   void SayBlocks(const BlockReport& report);
   // Sends what was said since the last time. The loop calls it before a step, so that nothing waits for the step, and
   // after it.
   void Flush();
 
+  // Between OnJoined and OnLost.
+  bool has_joined() const { return stream_ != nullptr; }
   size_t open_calls() const { return calls_.size(); }
   // How many running calls were frozen, so that they go on elsewhere.
   int64_t frozen_calls() const { return frozen_calls_; }
@@ -93,6 +96,7 @@ class RouterCalls {
   std::optional<internal::v1::CapabilityKey> capability_key_;
   // kNever while there is no router that takes block reports.
   TimeNs next_blocks_ = kNever;
+  bool knows_other_routers_ = false;
   int64_t frozen_calls_ = 0;
   bool drain_accepted_ = false;
   bool cut_ = false;

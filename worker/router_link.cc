@@ -68,11 +68,13 @@ void RouterLink::SetMember(bool is_member) {
   if (is_member) ++joins_;
 }
 
+void RouterLink::AskToStop() {
+  absl::MutexLock lock(&mutex_);
+  stopping_ = true;
+}
+
 void RouterLink::Stop() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stopping_ = true;
-  }
+  AskToStop();
   if (thread_.joinable()) thread_.join();
 }
 

@@ -74,6 +74,8 @@ class RouterLink {
   bool is_member() const ABSL_LOCKS_EXCLUDED(mutex_);
   // How often it was accepted. Any thread.
   int64_t joins() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The link's thread leaves the router soon: then several links can leave at once. Stop waits for it.
+  void AskToStop() ABSL_LOCKS_EXCLUDED(mutex_);
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/clock.h"
@@ -84,7 +86,8 @@ WorkerProcess::WorkerProcess(const WorkerProcessOptions& options, WorkerParts pa
              .access = access_,
              .fetcher = fetcher_}),
       phases_(std::move(phases)),
-      calls_(MonotonicClock(), core_.work()) {
+      calls_(options.routers.size(), MonotonicClock(), core_.work()),
+      drain_accepted_(options.routers.size()) {
   for (const auto& phase : phases_) phase->AddTo(core_, calls_.Add(*phase));
   core_.MakeLoop([this] { Report(); }, parts_.gate.get());
   fetch_endpoint_.Attach(core_, options_.credentials);
@@ -105,9 +108,9 @@ absl::Status WorkerProcess::Serve() {
     server.health_names.push_back(pb::KvService::service_full_name());
   }
   BATON_ASSIGN_OR_RETURN(server_, rpc::StartGrpcServer(server));
-  link_ = std::make_unique<RouterLink>(
-      RouterLink::Options{.router_target = options_.router,
-                          .credentials = options_.credentials,
+  links_ = std::make_unique<RouterLinks>(
+      options_.routers,
+      RouterLink::Options{.credentials = options_.credentials,
                           .hello = Hello(),
                           .load = [this] { return Load(); },
                           .fault = [this] { return Fault(); },
@@ -121,7 +124,7 @@ absl::Status WorkerProcess::Serve() {
                               }},
       calls_);
   AddLinkMetrics();
-  link_->Start();
+  links_->Start();
   return absl::OkStatus();
 }
 
@@ -164,8 +167,7 @@ std::optional<pb::Fault> WorkerProcess::Fault() const {
 }
 
 void WorkerProcess::Report() {
-  if (calls_.BlocksAreDue()) calls_.SayBlocks(core_.Blocks());
-  calls_.Flush();
+  calls_.Flush([this] { return core_.Blocks(); });
   const WorkerLoad load = core_.Load();
   metrics_.OnRound(core_, load, parts_.gate.get());
   populator_.SetUsed(static_cast<size_t>(load.touched_end) * pool_.block_bytes());
@@ -177,7 +179,7 @@ void WorkerProcess::Report() {
   load_.set_pending_prompt_tokens(load.pending_prompt_tokens);
   open_calls_ = calls_.open_calls();
   frozen_calls_ = calls_.frozen_calls();
-  drain_accepted_ = calls_.drain_accepted();
+  for (size_t i = 0; i < calls_.routers(); ++i) drain_accepted_[i] = calls_.Of(i).drain_accepted();
 }
 
 pb::Load WorkerProcess::Load() {
@@ -194,8 +196,9 @@ int64_t WorkerProcess::StepAgeMs() const {
 
 absl::Status WorkerProcess::Ready() const {
   if (draining_) return absl::UnavailableError("the worker is draining");
-  if (!link_->is_member()) {
-    return absl::UnavailableError(absl::StrCat("the worker has not joined the router at ", options_.router));
+  if (!is_member()) {
+    return absl::UnavailableError(
+        absl::StrCat("the worker has not joined the router at ", absl::StrJoin(options_.routers, " or ")));
   }
   BATON_RETURN_IF_ERROR(Healthy());
   return can_serve_ ? absl::OkStatus() : absl::UnavailableError("the worker does not serve yet");
@@ -216,21 +219,25 @@ std::vector<std::shared_ptr<prometheus::Collectable>> WorkerProcess::metrics() c
 void WorkerProcess::AddLinkMetrics() {
   const prometheus::Labels role = {{"role", RoleLabel(options_.role)}};
   link_metrics_->AddGauge(
-      "baton_router_connected", "Whether the worker is a member of its router: 1 or 0.",
-      [this]() -> double { return link_->is_member() ? 1 : 0; }, role);
+      "baton_router_connected", "How many of its routers the worker is a member of.",
+      [this]() -> double { return static_cast<double>(links_->Members().size()); }, role);
   link_metrics_->AddCounter(
-      "baton_router_joins_total", "How often the router has accepted the worker.",
-      [this]() -> double { return static_cast<double>(link_->joins()); }, role);
+      "baton_router_joins_total", "How often a router has accepted the worker.",
+      [this]() -> double { return static_cast<double>(links_->joins()); }, role);
   link_metrics_->AddGauge(
       "baton_engine_step_age_seconds", "Age of the engine's step under way; 0 when there is none.",
       [this]() -> double { return static_cast<double>(StepAgeMs()) / 1e3; }, role);
 }
 
 bool WorkerProcess::MayEnd() {
-  const bool is_member = link_->is_member();
+  const std::vector<size_t> members = links_->Members();
   absl::MutexLock lock(&load_mutex_);
+  const bool may_get_starts = std::any_of(members.begin(), members.end(), [this](size_t router) {
+    load_mutex_.AssertHeld();
+    return !drain_accepted_[router];
+  });
   // Blocks are referred to until the last reader has them.
-  return load_.used_blocks() == 0 && open_calls_ == 0 && (drain_accepted_ || !is_member);
+  return load_.used_blocks() == 0 && open_calls_ == 0 && !may_get_starts;
 }
 
 size_t WorkerProcess::OpenCalls() {
@@ -248,7 +255,7 @@ void WorkerProcess::Drain(int64_t timeout_ms) {
   spdlog::info("draining: the router is told to place nothing here; open calls: {}, time to end: {} ms", OpenCalls(),
                timeout_ms);
   draining_ = true;
-  link_->Drain();
+  links_->Drain();
   const TimeNs deadline = After(begin, timeout_ms);
   while (!MayEnd() && MonotonicClock().Now() < deadline) absl::SleepFor(absl::Milliseconds(kDrainPollMs));
   if (!MayEnd()) Cut(timeout_ms);
@@ -284,13 +291,13 @@ void WorkerProcess::Cut(int64_t timeout_ms) {
         "may fail",
         timeout_ms, left->held_blocks);
   } else {
-    spdlog::warn("the router has not confirmed within {} ms that it places nothing here any more", timeout_ms);
+    spdlog::warn("a router has not confirmed within {} ms that it places nothing here any more", timeout_ms);
   }
 }
 
 // The process ends from the outside in: first nobody calls, then nobody computes, then nobody copies.
 WorkerProcess::~WorkerProcess() {
-  if (link_ != nullptr) link_->Stop();
+  if (links_ != nullptr) links_->Stop();
   if (server_.server != nullptr) rpc::StopGrpcServer(*server_.server, kServerStopMs);
   core_.loop().Stop();
   if (loop_thread_.joinable()) loop_thread_.join();

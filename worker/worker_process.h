@@ -1,4 +1,4 @@
-// A worker as a process: a WorkerCore with its threads, the transport, the services and the link to the router. What
+// A worker as a process: a WorkerCore with its threads, the transport, the services and the links to its routers. What
 // the worker does is up to its phases.
 #ifndef BATON_WORKER_WORKER_PROCESS_H_
 #define BATON_WORKER_WORKER_PROCESS_H_
@@ -28,9 +28,9 @@
 #include "worker/fetch_endpoint.h"
 #include "worker/page_populator.h"
 #include "worker/phase.h"
-#include "worker/router_calls.h"
-#include "worker/router_link.h"
+#include "worker/router_links.h"
 #include "worker/transfer_fetcher.h"
+#include "worker/worker_calls.h"
 #include "worker/worker_core.h"
 #include "worker/worker_metrics.h"
 
@@ -40,8 +40,8 @@ struct WorkerProcessOptions {
   internal::v1::WorkerRole role = internal::v1::WORKER_ROLE_UNSPECIFIED;
   // The name by which clients ask for the model.
   std::string model;
-  // host:port.
-  std::string router;
+  // host:port of each, at least one.
+  std::vector<std::string> routers;
   std::string bind;
   int port = 0;
   engine::EngineOptions engine;
@@ -70,23 +70,24 @@ struct WorkerParts {
 // Used by the main thread; owns every other thread of the process but the runner's.
 class WorkerProcess {
  public:
-  // Starts to serve, and to ask the router to join.
+  // Starts to serve, and to ask the routers to join.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(const WorkerProcessOptions& options, WorkerParts parts,
                                                               std::vector<std::unique_ptr<Phase>> phases);
   ~WorkerProcess();
 
   // host:port of the worker's services.
   const std::string& address() const { return server_.address; }
-  // Whether the router has accepted it, and has not lost it.
-  bool is_member() const { return link_->is_member(); }
-  // OK while it is a member, does not drain, and its engine progresses; else why it takes no jobs. Any thread.
+  // Whether a router has accepted it, and has not lost it.
+  bool is_member() const { return !links_->Members().empty(); }
+  // OK while it is a member of any router, does not drain, and its engine progresses; else why it takes no jobs. Any
+  // thread.
   absl::Status Ready() const;
   // An error while the engine has been in one step for too long. Any thread.
   absl::Status Healthy() const;
   // What a scrape reads: nothing of it may be asked once the worker ends.
   std::vector<std::shared_ptr<prometheus::Collectable>> metrics() const;
-  // Tells the router, then waits until the router has accepted that and no job is left. The router moves running jobs
-  // to other workers. A job that the router placed before it knew is served. Jobs that are left after the time are
+  // Tells the routers, then waits until each has accepted that and no job is left. A router moves its running jobs to
+  // other workers. A job that a router placed before it knew is served. Jobs that are left after the time are
   // ended, and the log says which.
   void Drain(int64_t timeout_ms);
 
@@ -105,7 +106,7 @@ class WorkerProcess {
   // On the loop.
   void Report();
   internal::v1::Load Load() ABSL_LOCKS_EXCLUDED(load_mutex_);
-  // No job is here, and the router sends none any more.
+  // No job is here, and no router sends one any more.
   bool MayEnd() ABSL_LOCKS_EXCLUDED(load_mutex_);
   // Ends the jobs that are left after a drain's time.
   void Cut(int64_t timeout_ms);
@@ -123,12 +124,12 @@ class WorkerProcess {
   WorkerCore core_;
   const std::vector<std::unique_ptr<Phase>> phases_;
   // The loop's.
-  RouterCalls calls_;
+  WorkerCalls calls_;
   std::thread loop_thread_;
   rpc::ServingState serving_;
   rpc::GrpcServer server_;
-  std::unique_ptr<RouterLink> link_;
-  // What the link says last: whether the worker can serve.
+  std::unique_ptr<RouterLinks> links_;
+  // What the links say last: whether the worker can serve.
   std::atomic<bool> can_serve_ = false;
   std::atomic<bool> draining_ = false;
   std::shared_ptr<telemetry::CallbackMetrics> link_metrics_ = std::make_shared<telemetry::CallbackMetrics>();
@@ -136,7 +137,8 @@ class WorkerProcess {
   internal::v1::Load load_ ABSL_GUARDED_BY(load_mutex_);
   size_t open_calls_ ABSL_GUARDED_BY(load_mutex_) = 0;
   int64_t frozen_calls_ ABSL_GUARDED_BY(load_mutex_) = 0;
-  bool drain_accepted_ ABSL_GUARDED_BY(load_mutex_) = false;
+  // By router.
+  std::vector<bool> drain_accepted_ ABSL_GUARDED_BY(load_mutex_);
 };
 
 }  // namespace baton::worker

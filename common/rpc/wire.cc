@@ -290,6 +290,7 @@ BlockHold FromProto(pb::BlockHold hold) {
 void ToProto(const BlockReport& report, pb::BlockReport* proto) {
   proto->set_free_blocks(report.free_blocks);
   proto->set_cached_blocks(report.cached_blocks);
+  proto->set_other_routers_blocks(report.other_routers_blocks);
   for (const BlockHolder& holder : report.holders) {
     pb::BlockHolder* one = proto->add_holders();
     ToProto(holder.key, one->mutable_key());
@@ -301,12 +302,16 @@ void ToProto(const BlockReport& report, pb::BlockReport* proto) {
 }
 
 absl::StatusOr<BlockReport> FromProto(const pb::BlockReport& proto) {
-  if (proto.free_blocks() < 0 || proto.cached_blocks() < 0 || proto.holders_size() > kMaxSequences) {
-    return absl::InvalidArgumentError(absl::StrCat("a block report of ", proto.free_blocks(), " free and ",
-                                                   proto.cached_blocks(), " cached blocks, and ", proto.holders_size(),
-                                                   " holders"));
+  if (proto.free_blocks() < 0 || proto.cached_blocks() < 0 || proto.other_routers_blocks() < 0 ||
+      proto.holders_size() > kMaxSequences) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a block report of ", proto.free_blocks(), " free and ", proto.cached_blocks(), " cached blocks, ",
+                     proto.other_routers_blocks(), " of other routers, and ", proto.holders_size(), " holders"));
   }
-  BlockReport report = {.free_blocks = proto.free_blocks(), .cached_blocks = proto.cached_blocks(), .holders = {}};
+  BlockReport report = {.free_blocks = proto.free_blocks(),
+                        .cached_blocks = proto.cached_blocks(),
+                        .other_routers_blocks = proto.other_routers_blocks(),
+                        .holders = {}};
   report.holders.reserve(static_cast<size_t>(proto.holders_size()));
   for (const pb::BlockHolder& one : proto.holders()) {
     if (one.own_blocks() < 0 || one.own_blocks() > one.blocks() || one.held_ms() < 0) {

@@ -182,7 +182,7 @@ TEST(Wire, AReportWithANumberBelowZeroOrBeyondAnyCallIsRefused) {
 }
 
 TEST(Wire, ABlockReportSurvivesTheTripWithEveryHold) {
-  BlockReport report = {.free_blocks = 5, .cached_blocks = 6, .holders = {}};
+  BlockReport report = {.free_blocks = 5, .cached_blocks = 6, .other_routers_blocks = 7, .holders = {}};
   for (const BlockHold hold : kBlockHolds) {
     const uint32_t n = static_cast<uint32_t>(report.holders.size());
     report.holders.push_back({.key = {.job = {.high = 1, .low = n}, .attempt = n + 1, .choice = n},
@@ -209,6 +209,7 @@ TEST(Wire, ABlockReportThatCannotBeRightIsRefused) {
   };
   EXPECT_TRUE(refused([](pb::BlockReport& proto) { proto.set_free_blocks(-1); }));
   EXPECT_TRUE(refused([](pb::BlockReport& proto) { proto.set_cached_blocks(-1); }));
+  EXPECT_TRUE(refused([](pb::BlockReport& proto) { proto.set_other_routers_blocks(-1); }));
   EXPECT_TRUE(refused([](pb::BlockReport& proto) { proto.mutable_holders(0)->set_own_blocks(-1); }));
   EXPECT_TRUE(refused([](pb::BlockReport& proto) { proto.mutable_holders(0)->set_own_blocks(4); }));
   EXPECT_TRUE(refused([](pb::BlockReport& proto) { proto.mutable_holders(0)->set_held_ms(-1); }));

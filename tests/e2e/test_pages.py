@@ -25,6 +25,7 @@ BACKGROUND = re.compile(r"([A-Z_]+=\S+ )*baton (serve|router|(prefill|decode|mix
 # take minutes.
 STAND_INS = [
     ("--bind 0.0.0.0", "--bind 127.0.0.1"), ("--bind ADDRESS", "--bind 127.0.0.1"), ("ROUTER:50050", "{cluster}"),
+    ("ROUTER_A:50050,ROUTER_B:50050", "{cluster}"),
     ("--grpc-port 50051", "--grpc-port 0"), ("--cluster-port 50050", "--cluster-port 0"),
     ("--grpc-port 50061", "--grpc-port 0"), ("--grpc-port 50062", "--grpc-port 0"),
     ("--requests 64 --concurrency 16 --prompt-tokens 256 --output-tokens 128",

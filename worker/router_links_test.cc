@@ -1,0 +1,119 @@
+#include "worker/router_links.h"
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "common/clock.h"
+#include "common/work_note.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/testing/fake_router.h"
+
+namespace baton::worker {
+namespace {
+
+namespace pb = internal::v1;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// A worker without phases, with a link to each of two routers.
+class RouterLinksTest : public ::testing::Test {
+ protected:
+  RouterLinksTest() : links_({first_.target(), second_.target()}, Options(), calls_) { links_.Start(); }
+  ~RouterLinksTest() override { links_.Stop(); }
+
+  RouterLink::Options Options() {
+    return {.load = [] { return pb::Load(); },
+            .fault =
+                [this] {
+                  const absl::MutexLock lock(&mutex_);
+                  return fault_;
+                },
+            .on_fault_told =
+                [this] {
+                  const absl::MutexLock lock(&mutex_);
+                  ++faults_told_;
+                },
+            .on_drain_ordered =
+                [this] {
+                  const absl::MutexLock lock(&mutex_);
+                  ++drains_ordered_;
+                },
+            .post =
+                [this](const std::function<void()>& task) {
+                  const absl::MutexLock lock(&mutex_);
+                  task();
+                },
+            .on_serving =
+                [this](bool serving) {
+                  const absl::MutexLock lock(&mutex_);
+                  serving_.push_back(serving);
+                }};
+  }
+  template <typename Holds>
+  void Await(Holds holds) {
+    const absl::MutexLock lock(&mutex_);
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&holds), absl::Seconds(20)));
+  }
+  // Both know the worker and its load.
+  void AwaitBoth() {
+    for (FakeRouter* router : {&first_, &second_}) router->AwaitMessages(1);
+  }
+
+  absl::Mutex mutex_;
+  std::optional<pb::Fault> fault_;
+  int faults_told_ = 0;
+  int drains_ordered_ = 0;
+  std::vector<bool> serving_;
+  WorkNote work_;
+  WorkerCalls calls_{2, MonotonicClock(), work_};
+  FakeRouter first_{Answer()};
+  FakeRouter second_{Answer()};
+  RouterLinks links_;
+};
+
+TEST_F(RouterLinksTest, AWorkerIsAMemberOfEachOfItsRoutersAndServesWhileOneHasIt) {
+  AwaitBoth();
+  EXPECT_THAT(links_.Members(), ElementsAre(0, 1));
+  EXPECT_EQ(links_.joins(), 2);
+  first_.End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the router ends"));
+  first_.AwaitHellos(2);
+  first_.AwaitMessages(1);
+  EXPECT_EQ(second_.AwaitHellos(1).hellos.size(), 1u) << "the other membership goes on";
+  links_.Stop();
+  EXPECT_THAT(serving_, ElementsAre(true, false)) << "it served all the time until it left";
+  EXPECT_THAT(links_.Members(), IsEmpty());
+}
+
+TEST_F(RouterLinksTest, ADrainThatOneRouterOrdersIsToldToAll) {
+  AwaitBoth();
+  pb::RouterMessage order;
+  order.set_drain(true);
+  second_.Say(order);
+  Await([this] { return drains_ordered_ == 1; });
+  links_.Drain();
+  for (FakeRouter* router : {&first_, &second_}) {
+    router->AwaitSeen([](const FakeRouter::Seen& seen) { return seen.messages.back().load().draining(); });
+  }
+}
+
+TEST_F(RouterLinksTest, TheProcessMayDieWhenEveryMemberHasHeardWhy) {
+  AwaitBoth();
+  {
+    const absl::MutexLock lock(&mutex_);
+    fault_.emplace();
+    fault_->set_signal(11);
+  }
+  for (FakeRouter* router : {&first_, &second_}) {
+    router->AwaitSeen([](const FakeRouter::Seen& seen) { return seen.messages.back().has_fault(); });
+  }
+  Await([this] { return faults_told_ > 0; });
+  for (FakeRouter* router : {&first_, &second_}) {
+    EXPECT_GE(router->AwaitSeen([](const FakeRouter::Seen& seen) { return seen.closed > 0; }).closed, 1);
+  }
+}
+
+}  // namespace
+}  // namespace baton::worker
