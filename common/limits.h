@@ -77,6 +77,8 @@ inline constexpr int kMaxSequences = 1024;
 inline constexpr int kMaxPendingJobs = 1024;
 // Routers that one worker is a member of at once.
 inline constexpr size_t kMaxRouters = 16;
+// Attempts that have ended and whose router a worker remembers, as they may hold blocks, before it looks which do.
+inline constexpr size_t kMaxEndedAttempts = 4096;
 // A worker sends heartbeats ten times a second. The router gives one up from which it has heard nothing for so long.
 inline constexpr int kWorkerSilenceMs = 1'500;
 // The router gives a worker up whose engine has been in one step for longer than this, and the worker itself does not

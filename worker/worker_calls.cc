@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/container/flat_hash_set.h"
+#include "common/limits.h"
 
 namespace baton::worker {
 
@@ -22,8 +23,14 @@ void WorkerCalls::Flush(absl::FunctionRef<BlockReport()> blocks) {
   for (const auto& router : routers_) {
     if (router->BlocksAreDue()) due.push_back(router.get());
   }
-  if (!due.empty()) SayBlocks(blocks(), due);
+  if (!due.empty() || RemembersMany()) SayBlocks(blocks(), due);
   for (const auto& router : routers_) router->Flush();
+}
+
+bool WorkerCalls::RemembersMany() const {
+  const size_t bound = kMaxEndedAttempts + open_calls();
+  return std::any_of(phases_.begin(), phases_.end(),
+                     [bound](const auto& phase) { return phase->known_attempts() > bound; });
 }
 
 void WorkerCalls::SayBlocks(const BlockReport& report, const std::vector<RouterCalls*>& due) {

@@ -40,6 +40,9 @@ class WorkerCalls {
   int64_t frozen_calls() const;
 
  private:
+  // Whether so many attempts have ended since the last report that it is time to forget those without blocks. Routers
+  // of former versions ask for no reports.
+  bool RemembersMany() const;
   void SayBlocks(const BlockReport& report, const std::vector<RouterCalls*>& due);
   // What the router is told. Blocks that no router answers for now are told to all, so that a leak is found whoever is
   // gone.

@@ -195,6 +195,24 @@ TEST_F(WorkerCallsTest, ARouterOfAFormerVersionIsToldOfNoBlocksWhileOthersHoldSo
   EXPECT_FALSE(SaidTo(0).has_blocks());
 }
 
+TEST_F(WorkerCallsTest, AttemptsThatHaveEndedAreForgottenAlsoWhereNoRouterAsksForReports) {
+  for (size_t router : {0, 1}) Join(router, 0);
+  uint32_t attempt = 0;
+  const auto end_attempts = [&](size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      Start(0, ++attempt, attempt);
+      phase_.sink->End(AttemptKey(attempt), absl::OkStatus());
+    }
+    Flush(two_holders_);
+  };
+  end_attempts(kMaxEndedAttempts);
+  EXPECT_EQ(reports_asked_, 0);
+  end_attempts(1);
+  EXPECT_EQ(reports_asked_, 1);
+  end_attempts(1);
+  EXPECT_EQ(reports_asked_, 1) << "all but the two holders were forgotten";
+}
+
 TEST_F(WorkerCallsTest, TheEndOfADrainEndsTheCallsOfAllRouters) {
   Start(0, 1, 1);
   Start(1, 1, 2);
