@@ -200,7 +200,8 @@ TEST_F(WorkerCallsTest, AttemptsThatHaveEndedAreForgottenAlsoWhereNoRouterAsksFo
   uint32_t attempt = 0;
   const auto end_attempts = [&](size_t count) {
     for (size_t i = 0; i < count; ++i) {
-      Start(0, ++attempt, attempt);
+      ++attempt;
+      Start(0, attempt, attempt);
       phase_.sink->End(AttemptKey(attempt), absl::OkStatus());
     }
     Flush(two_holders_);

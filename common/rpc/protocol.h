@@ -33,9 +33,8 @@ inline constexpr uint64_t kFeatureOtherRouters = 32;
 
 // Additions that a peer may do without, one bit each. A process states those that it knows, and ignores bits that it
 // does not know.
-inline constexpr uint64_t kProtocolFeatures =
-    kFeatureResume | kFeatureBlockReports | kFeatureHandOver | kFeatureDrainOrder | kFeatureCapabilities |
-    kFeatureOtherRouters;
+inline constexpr uint64_t kProtocolFeatures = kFeatureResume | kFeatureBlockReports | kFeatureHandOver |
+                                              kFeatureDrainOrder | kFeatureCapabilities | kFeatureOtherRouters;
 
 // FAILED_PRECONDITION, with what to do about it, unless `peer` ("worker", "router") states kProtocolVersion.
 absl::Status CheckProtocolVersion(std::string_view peer, uint32_t stated);
