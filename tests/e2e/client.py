@@ -8,10 +8,14 @@ import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from cluster import wait_until
+
 GENERATION = "baton.v1.GenerationService"
 CALL_TIMEOUT_S = 120
 # Above the server's own limit, so that the server is the one that refuses.
 MAX_MESSAGE_BYTES = 64 << 20
+# More than may have been on their way when something happened to a stream.
+GOES_ON_TOKENS = 100
 
 
 @dataclasses.dataclass
@@ -122,6 +126,7 @@ class Background:
 
     def __init__(self, client, prompt, sampling, tokens=1, **fields):
         self._tokens = tokens
+        self._received = 0
         self.stream = client.start(client.generate_request(prompt, sampling, **fields))
         self.began = threading.Event()
         self._thread = threading.Thread(target=self._read)
@@ -132,7 +137,8 @@ class Background:
         self.began.set()
 
     def _on_output(self, generation):
-        if len(generation.token_ids) >= self._tokens:
+        self._received = len(generation.token_ids)
+        if self._received >= self._tokens:
             self.began.set()
 
     def wait_running(self):
@@ -141,6 +147,19 @@ class Background:
 
     def is_running(self):
         return self._thread.is_alive()
+
+    def wait_for_more(self, tokens=GOES_ON_TOKENS):
+        """Returns when so many more tokens have come."""
+        enough = self._received + tokens
+        wait_until(lambda: self._received >= enough or not self.is_running(), 60, f"{tokens} more tokens of the stream")
+        assert self._received >= enough, f"the stream ended: {self.generation}"
+
+    def cancel(self):
+        """Ends a stream that runs, and returns what it has delivered. How long that is depends on the machine alone."""
+        self.stream.cancel()
+        generation = self.result()
+        assert generation.error is not None and generation.error.code() == grpc.StatusCode.CANCELLED, generation.error
+        return generation
 
     def result(self, timeout_s=60):
         self._thread.join(timeout_s)

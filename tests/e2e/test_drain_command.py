@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 
@@ -14,12 +15,13 @@ from streams import Streams, draw_requests, learn_answers
 
 SEED = int(os.environ.get("BATON_TEST_SEED", "20261125"))
 PROMPT = "The capital of France is"
-LONG = {"max_tokens": 300, "ignore_eos": True}
-# No test waits for its end.
+# No test waits for its end. A stream that ends by itself may be over on a fast machine before the test has looked at it.
 ENDLESS = {"max_tokens": 6000, "ignore_eos": True}
 STREAMS = 8
 REQUESTS = 8
 WAIT_S = 20
+# A successor loads the model beside a stream that runs.
+RESTART_TIMEOUT_S = 60
 DRAIN_MS = 3000
 # More than may have been on their way when a signal was sent.
 GOES_ON_MESSAGES = 100
@@ -51,6 +53,11 @@ def refusal_of(router, name, *flags):
     return result.stderr
 
 
+def assert_right(client, tokens):
+    """They are what the endless prompt gives where nothing happens."""
+    assert client.generate(PROMPT, ENDLESS | {"max_tokens": len(tokens)}).token_ids == tokens
+
+
 def busy(router):
     """Pids of the decoding workers that hold something."""
     return [w["pid"] for w in router.workers() if w["role"] != "prefill" and w["used_blocks"] > 0]
@@ -66,11 +73,10 @@ def test_one_of_two_workers_of_each_role_leaves_under_load_and_every_stream_keep
         await_workers(router, 4)
         client = stack.enter_context(Client(router.target))
         learn_answers(client, requests)
-        expected = client.generate(PROMPT, LONG).token_ids
         with Streams(client, requests, STREAMS) as streams:
             wait_until(lambda: len(busy(router)) == 2, WAIT_S, "load on both decode workers")
             # It outlives the drain of its worker, whichever that is.
-            running = Background(client, PROMPT, LONG)
+            running = Background(client, PROMPT, ENDLESS)
             running.wait_running()
             for leaving, name in ((workers[2], workers[2].target), (workers[0], str(workers[0].pid))):
                 said = drain(router, name)
@@ -82,10 +88,13 @@ def test_one_of_two_workers_of_each_role_leaves_under_load_and_every_stream_keep
                 assert leaving.process.wait(WAIT_S) == 0, leaving.log()
                 log = leaving.log()
                 assert "an operator has ordered this worker to drain" in log and "drained in" in log and "cut" not in log
-            assert running.result().token_ids == expected
+            running.wait_for_more()
+            tokens = running.cancel().token_ids
+        assert_right(client, tokens)
         assert not streams.problems, (len(streams.problems), streams.problems[:3])
         assert len(streams.pauses_s) >= STREAMS
-        assert sorted(w["pid"] for w in router.workers()) == sorted(w.pid for w in (workers[1], workers[3]))
+        left = sorted(w.pid for w in (workers[1], workers[3]))
+        wait_until(lambda: sorted(w["pid"] for w in router.workers()) == left, WAIT_S, "the drained workers to be gone")
         assert "is told to drain, as an operator has ordered" in router.log()
         assert " is lost " not in router.log()
 
@@ -130,7 +139,9 @@ def test_the_last_worker_keeps_its_stream_until_its_time_is_over_and_the_command
                              "what has not ended after 3.0 s is cut, and goes on if another such worker joins within a "
                              "minute; new requests fail until one joins")
             assert second == f"mixed worker {last.target} (pid {last.pid}) drains: 1 request left"
-            assert end.startswith(f"mixed worker {last.target} (pid {last.pid}) has left after 3.")
+            # No earlier than its time is over; how much later depends on the machine.
+            left = re.fullmatch(rf"mixed worker {re.escape(last.target)} \(pid {last.pid}\) has left after ([\d.]+) s", end)
+            assert left and float(left[1]) >= DRAIN_MS / 1e3, end
             assert last.process.wait(WAIT_S) == 0, last.log()
             assert "the drain time-out of 3000 ms is over: cut 1 request" in last.log()
             assert running.is_running(), "the stream does not wait for another worker"
@@ -179,16 +190,14 @@ def test_a_worker_that_dies_while_it_drains_is_said_to_be_lost():
 def test_serve_starts_a_successor_of_a_drained_worker_and_the_stream_moves():
     roles = ("--mixed", 2, "--prefill", 0, "--decode", 0)
     with Cluster(*roles, "--threads", 1, "--kv-memory", "256MiB") as cluster, Client(cluster.target) as client:
-        expected = client.generate(PROMPT, LONG).token_ids
-        wait_until(lambda: not busy(cluster), WAIT_S, "the blocks of the first request to be given back")
-        running = Background(client, PROMPT, LONG)
+        running = Background(client, PROMPT, ENDLESS)
         running.wait_running()
         (pid,) = wait_until(lambda: busy(cluster), WAIT_S, "the worker of the stream to say so")
         said = drain(cluster, pid)
         assert said.returncode == 0, said.stderr
         pids = lambda: [w["pid"] for w in cluster.workers() if w["state"] == "serving"]
-        wait_until(lambda: len(pids()) == 2 and pid not in pids(), WAIT_S, "a successor")
-        generation = running.result()
-        assert generation.error is None and generation.token_ids == expected
+        wait_until(lambda: len(pids()) == 2 and pid not in pids(), RESTART_TIMEOUT_S, "a successor")
+        running.wait_for_more()
+        assert_right(client, running.cancel().token_ids)
         assert "requests that went on elsewhere: 1" in cluster.log()
         assert "mixed-worker ended with 0: restart at once" in cluster.log()
