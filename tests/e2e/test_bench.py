@@ -128,7 +128,9 @@ def test_ctrl_c_cuts_the_streams_of_baton(cluster):
     def running():
         return any(worker["running"] for worker in cluster.workers())
 
-    code, stdout, _ = interrupted(flags, signal.SIGINT, running)
+    # Both have been sent, and run until the signal.
+    both = lambda: any(worker["running"] == 2 for worker in cluster.workers() if worker["role"] == "decode")
+    code, stdout, _ = interrupted(flags, signal.SIGINT, both)
     assert code == -signal.SIGINT
     assert "INTERRUPTED" in stdout and "0 completed, 0 failed, 2 cut, 0 not sent" in stdout
     wait_until(lambda: not running(), 30, "the workers end what was cut")

@@ -1,6 +1,7 @@
 """Requests that outlive their calls and their router: killed in the midst of streams, it comes back with its journal, and
 clients get exactly the rest of what they would have had."""
 
+import concurrent.futures
 import os
 import pathlib
 import threading
@@ -17,7 +18,11 @@ STREAMS = 24 if os.environ.get("BATON_FULL_TESTS") == "1" else 6
 KILLS = 5 if os.environ.get("BATON_FULL_TESTS") == "1" else 2
 # A killed router is back within seconds, and its workers rejoin within seconds.
 BACK_TIMEOUT_S = 60
-RETENTION_MS = 6_000
+# Longer than a router takes to come back.
+RETENTION_MS = 60_000
+SHORT_RETENTION_MS = 3_000
+# Of a step. With it a stream takes a second or more on the fastest machine, so that the router dies in its midst.
+SLOW_STEPS = {"BATON_TEST_DELAYS": "step=8"}
 PROMPT = "The capital of France is"
 LONG = {"max_tokens": 120, "ignore_eos": True}
 
@@ -84,7 +89,7 @@ def state_dir(tmp_path_factory):
 @pytest.fixture(scope="module")
 def cluster(state_dir):
     with Cluster("--prefill", 1, "--decode", 1, "--threads", 1, "--state-dir", state_dir, "--state-retention-ms",
-                 RETENTION_MS) as running:
+                 RETENTION_MS, env=SLOW_STEPS) as running:
         yield running
 
 
@@ -97,7 +102,8 @@ def client(cluster):
 def test_streams_survive_a_killed_router_with_exactly_their_tokens(cluster, client):
     requests = [(f"{PROMPT} {number}", {**LONG, "temperature": 0.8 * (number % 2), "seed": number})
                 for number in range(STREAMS)]
-    expected_ones = [client.generate(prompt, sampling, tenant="oracle") for prompt, sampling in requests]
+    with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
+        expected_ones = list(pool.map(lambda request: client.generate(*request, tenant="oracle"), requests))
     streams = [KeptStream(client, prompt, sampling) for prompt, sampling in requests]
     # All have begun, and none is near its end.
     for stream in streams:
@@ -118,7 +124,7 @@ def test_streams_survive_a_killed_router_with_exactly_their_tokens(cluster, clie
 
 
 def test_the_command_resumes_by_itself(cluster):
-    flags = ("generate", "--target", cluster.target, "--prompt", PROMPT, "--max-tokens", 300, "--ignore-eos", "--seed", 7)
+    flags = ("generate", "--target", cluster.target, "--prompt", PROMPT, "--max-tokens", 200, "--ignore-eos", "--seed", 7)
     expected = run_baton(*flags)
     results = []
     thread = threading.Thread(target=lambda: results.append(run_baton(*flags, "--idempotency-key", "command")))
@@ -148,18 +154,23 @@ def test_a_key_joins_the_running_job_and_gets_the_result_also_of_a_router_that_w
     assert error.code() == grpc.StatusCode.ALREADY_EXISTS and "idempotency_key" in error.details()
 
 
-def test_the_files_are_private_and_erased_when_the_time_is_over(cluster, client, state_dir):
+def test_the_files_are_private_and_erased_when_the_time_is_over(tmp_path):
     secret = "a key that can be found in the file"
-    stream = KeptStream(client, PROMPT, {"max_tokens": 3}, idempotency_key=secret).read()
-    files = [path for path in state_dir.iterdir() if path.is_file()]
-    assert state_dir.stat().st_mode & 0o777 == 0o700
-    assert all(path.stat().st_mode & 0o777 == 0o600 for path in files) and files
+    folder = tmp_path / "state"
 
     def is_there():
-        return any(secret.encode() in path.read_bytes() for path in state_dir.iterdir())
-    assert is_there()
-    wait_until(lambda: not is_there(), 2 * RETENTION_MS / 1e3 + 10, "the end of its retention")
-    assert refusal(client.resume(stream.accepted.job_id, 0)).code() == grpc.StatusCode.NOT_FOUND
+        return any(secret.encode() in path.read_bytes() for path in folder.iterdir())
+    state = ("--state-dir", folder, "--state-retention-ms", SHORT_RETENTION_MS)
+    with RoleProcess("router", "--grpc-port", 0, *state) as router, \
+            RoleProcess("mixed-worker", "--router", router.cluster_target, "--threads", 1), \
+            Client(router.target) as client:
+        stream = KeptStream(client, PROMPT, {"max_tokens": 3}, idempotency_key=secret).read()
+        assert is_there()
+        files = [path for path in folder.iterdir() if path.is_file()]
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert all(path.stat().st_mode & 0o777 == 0o600 for path in files) and files
+        wait_until(lambda: not is_there(), 30, "the end of its retention")
+        assert refusal(client.resume(stream.accepted.job_id, 0)).code() == grpc.StatusCode.NOT_FOUND
 
 
 def test_what_resume_cannot_do_is_said(client):

@@ -10,7 +10,7 @@ STOPPED_S = 4
 # More than a step, a period and the silence after which a holder counts as stopped, which take 35 ms together, and what a
 # busy machine adds. A decode worker that waited for the holder would stall for STOPPED_S.
 STALL_S = 1
-# Half a second at the least for both cores of a machine that is several times faster than the slowest.
+# It takes both cores of a machine several times faster than ours half a second.
 LONG_PROMPT_TOKENS = 4_500
 
 

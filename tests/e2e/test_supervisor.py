@@ -15,15 +15,18 @@ from cluster import BINARY, Cluster, RoleProcess, children_of, is_running, run_b
 
 PROMPT = "The capital of France is"
 LONG = {"max_tokens": 400, "ignore_eos": True}
-# Takes a worker of one thread seconds to compute.
+# No test waits for its end. A stream that ends by itself may be over on a fast machine before the test has looked at it.
+ENDLESS = {"max_tokens": 6000, "ignore_eos": True}
+# Six steps of a prefill worker, which take more than half a second on the fastest machine if each is slowed down.
 LONG_PROMPT_TOKENS = 3000
+SLOW_STEPS = {"BATON_TEST_DELAYS": "step=100"}
 MIXED = ("--prefill", 0, "--decode", 0, "--mixed", 1)
 RESTART_TIMEOUT_S = 60
 END_TIMEOUT_S = 20
 # The supervisor kills a worker that the router has not listed for this time.
 HUNG_S = 60
-# Of a cluster that waits for nothing.
-PROMPT_END_S = 5
+# Of a cluster that waits for nothing: far more than a busy machine takes, and less than the drain time-out of 25 s.
+PROMPT_END_S = 15
 
 
 @pytest.mark.parametrize("role", ["decode", "mixed"])
@@ -50,11 +53,12 @@ def assert_comes_back(cluster, role, victim):
 
 
 def test_prefill_worker_killed_while_it_computes_harms_no_stream(prose_ids):
-    with Cluster("--threads", 1) as cluster, Client(cluster.target) as client:
+    with Cluster("--threads", 1, env=SLOW_STEPS) as cluster, Client(cluster.target) as client:
         prompt = prose_ids[:LONG_PROMPT_TOKENS]
-        expected = client.generate(prompt, {"max_tokens": 8}, tenant="oracle").token_ids
+        expected = client.generate(prompt, {"max_tokens": 3}, tenant="oracle").token_ids
         victim = cluster.pid_of("prefill")
-        computing = Background(client, prompt, {"max_tokens": 8})
+        wait_until(lambda: not any(w["used_blocks"] for w in cluster.workers()), END_TIMEOUT_S, "free blocks")
+        computing = Background(client, prompt, {"max_tokens": 3})
         wait_until(lambda: any(w["pid"] == victim and w["used_blocks"] > 0 for w in cluster.workers()), END_TIMEOUT_S,
                    "the prompt's start")
         # Stopped, it can send no first token between the check and its death.
@@ -122,7 +126,8 @@ def test_children_end_when_the_supervisor_is_killed():
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_drains_running_streams(number):
-    with Cluster("--threads", 1) as cluster, Client(cluster.target) as client:
+    # A slow machine may take longer than the usual 25 s to end the stream.
+    with Cluster("--threads", 1, "--drain-timeout-ms", 55_000) as cluster, Client(cluster.target) as client:
         children = children_of(cluster.pid)
         expected = client.generate(PROMPT, LONG).token_ids
         running = Background(client, PROMPT, LONG)
@@ -137,7 +142,7 @@ def test_signal_drains_running_streams(number):
 
 def test_no_new_request_is_accepted_while_draining():
     with Cluster("--threads", 1) as cluster, Client(cluster.target) as client:
-        running = Background(client, PROMPT, LONG)
+        running = Background(client, PROMPT, ENDLESS)
         running.wait_running()
         cluster.signal(signal.SIGTERM)
 
@@ -146,13 +151,14 @@ def test_no_new_request_is_accepted_while_draining():
             return result.returncode == 1
 
         wait_until(refused, END_TIMEOUT_S, "refusal of new requests")
-        assert running.result().error is None
+        running.wait_for_more()
+        running.cancel()
 
 
 def test_a_second_signal_ends_the_cluster_at_once():
     with Cluster("--threads", 1) as cluster, Client(cluster.target) as client:
         children = children_of(cluster.pid)
-        running = Background(client, PROMPT, LONG)
+        running = Background(client, PROMPT, ENDLESS)
         running.wait_running()
         cluster.signal(signal.SIGTERM)
         wait_until(lambda: "draining" in cluster.log(), END_TIMEOUT_S, "the router to drain")
@@ -170,8 +176,10 @@ def test_sigterm_while_a_child_loads_ends_the_cluster_at_once(role):
                                stdout=subprocess.DEVNULL)
     with process:
         try:
-            # A stopped child takes as long to load as the test likes.
-            child = wait_until(lambda: child_of_role(process.pid, role), END_TIMEOUT_S, f"the start of the {role}")
+            # A stopped child takes as long to load as the test likes. A pause between two looks might be longer than that.
+            deadline = time.monotonic() + END_TIMEOUT_S
+            while (child := child_of_role(process.pid, role)) is None:
+                assert time.monotonic() < deadline, f"the {role} does not start"
             os.kill(child, signal.SIGSTOP)
             children = children_of(process.pid)
             process.send_signal(signal.SIGTERM)
@@ -313,7 +321,7 @@ def test_serve_as_pid_1_reaps_orphans_that_it_did_not_start():
         own = set(children_of(cluster.init_pid))
         # The shell ends at once, and its child becomes one of process 1.
         subprocess.run(["nsenter", "--target", str(cluster.init_pid), "--user", "--preserve-credentials", "--pid",
-                        "sh", "-c", "sleep 1 > /dev/null 2>&1 &"], check=True, timeout=10)
+                        "sh", "-c", "sleep 3 > /dev/null 2>&1 &"], check=True, timeout=10)
         (orphan,) = set(children_of(cluster.init_pid)) - own
         wait_until(lambda: not pathlib.Path(f"/proc/{orphan}").exists(), END_TIMEOUT_S, "the orphan to be reaped")
         assert set(children_of(cluster.init_pid)) == own
