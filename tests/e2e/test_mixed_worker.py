@@ -67,5 +67,8 @@ def test_a_prompt_that_waits_for_the_one_worker_it_fits_keeps_nobody_from_the_ot
             large_s = (time.monotonic() - began) / 2
             problems = load.stop()
         assert not problems, problems
-    # The larger worker is never free for a small prompt before a large one has ended there.
-    assert max(waits_s) < large_s / 4, f"a small prompt waited {max(waits_s):.2f} s; a large one took {large_s:.2f} s"
+    # The larger worker is never free for a small prompt before a large one has ended there, so that all small ones would wait
+    # for that. A busy machine may hold up some of them.
+    waited_s = sorted(waits_s)[int(0.9 * (len(waits_s) - 1))]
+    assert len(waits_s) >= 10 and waited_s < large_s / 4, (
+        f"of {len(waits_s)} small prompts one in ten waited {waited_s:.2f} s or longer; a large one took {large_s:.2f} s")

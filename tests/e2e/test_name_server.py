@@ -49,7 +49,8 @@ def test_a_question_that_is_lost_is_asked_again_after_a_second(tmp_path):
                                 timeout=60, env=environment(), check=False)
     assert "Connection refused" in result.stderr, result.stderr
     _, first_s, *_, last_s = (tmp_path / "times").read_text().split()
-    assert 0.5 < float(last_s) - float(first_s) < 3
+    # The resolver's own time is 5 s.
+    assert 0.5 < float(last_s) - float(first_s) < 4.5
 
 
 def test_a_worker_asks_from_another_port_where_all_questions_from_one_are_lost(tmp_path):

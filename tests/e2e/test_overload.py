@@ -11,7 +11,7 @@ import time
 
 import grpc
 
-from client import Client, error_detail, read_stream
+from client import Background, Client, error_detail, read_stream
 from cluster import Cluster, tokenize_prose, wait_until
 
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
@@ -158,12 +158,15 @@ def test_a_tenant_that_has_used_up_its_tokens_is_told_when_to_come_back():
                  "--tenant-burst-tokens", 100) as cluster, Client(cluster.target) as client:
         ids = tokenize_prose()
         prompt, sampling = ids[:60], {"max_tokens": 10, "ignore_eos": True}
-        client.generate(prompt, sampling, tenant="a")
+        # It has been paid for when its first token comes. At its end a slow machine would have given tokens back.
+        first = Background(client, prompt, sampling, tenant="a")
+        assert first.began.wait(60), "no token came"
         generation = read_stream(client.start(client.generate_request(prompt, sampling, tenant="a")))
         assert generation.error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         after_s = retry_after_s(generation.error)
         # 80 of 100 tokens are used, and 60 are missing.
         assert 0 < after_s <= 3, after_s
+        assert first.result().error is None
         client.generate(prompt, sampling, tenant="b")
         time.sleep(after_s)
         client.generate(prompt, sampling, tenant="a")

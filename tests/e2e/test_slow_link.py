@@ -61,5 +61,6 @@ def test_a_target_at_which_nobody_listens_is_told_at_once(command):
     began = time.monotonic()
     result = run_baton(*command, "--target", target)
     assert result.returncode == 1
-    assert time.monotonic() - began < 2, "refused connections are no reason to wait"
+    # Far more than a busy machine takes, and less than a wait for a router would.
+    assert time.monotonic() - began < 5, "refused connections are no reason to wait"
     assert target in result.stderr and "is `baton serve` running there?" in result.stderr, result.stderr

@@ -4,6 +4,7 @@ no longer than usual."""
 import contextlib
 import statistics
 import threading
+import time
 
 from client import Background, Client, read_stream
 from cluster import Cluster, stopped, tokenize_prose, wait_until
@@ -17,7 +18,7 @@ LONG_PROMPT_TOKENS = 6_000
 # The first ones set connections up.
 WARM_UPS = 2
 TRANSFERS = 6
-# A busy machine makes fewer in that time.
+# A busy machine makes fewer in that time, and a slow one gets more of it.
 MEASURE_LIMIT_S = 4.5
 MIN_TRANSFERS = 2
 USUAL_FACTOR = 2
@@ -64,14 +65,16 @@ def test_a_prefill_worker_stopped_in_mid_transfer_slows_down_no_other_transfer()
     ids = tokenize_prose()
     with Cluster(*CLUSTER) as cluster, Client(cluster.target) as client:
         list(transfers(client, ids, "warm", WARM_UPS))
+        began = time.monotonic()
         usual = list(transfers(client, ids, "usual", TRANSFERS))
+        limit_s = max(MEASURE_LIMIT_S, time.monotonic() - began)
         half_way = Background(client, (ids * 3)[:LONG_PROMPT_TOKENS], {"max_tokens": 2, "ignore_eos": True})
         source = wait_until(lambda: prefill_worker_in_mid_prompt(cluster), 30, "a prompt that is computed")
         with contextlib.ExitStack() as stack:
             stack.enter_context(stopped(source["pid"]))
-            thread, beside = transfers_within(client, ids, "beside", MEASURE_LIMIT_S)
-            assert len(beside) >= MIN_TRANSFERS, f"{len(beside)} of {TRANSFERS} transfers within {MEASURE_LIMIT_S} s"
-        assert half_way.result().error is None
+            thread, beside = transfers_within(client, ids, "beside", limit_s)
+            assert len(beside) >= MIN_TRANSFERS, f"{len(beside)} of {TRANSFERS} transfers within {limit_s} s"
+        assert half_way.result(timeout_s=120).error is None
         thread.join()
     for name, usual_ms, beside_ms in zip(("read", "added"), zip(*usual), zip(*beside)):
         print(f"{name}: usually {statistics.median(usual_ms):.1f} ms, at most {max(usual_ms):.1f}; beside a stopped source "

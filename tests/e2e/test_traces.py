@@ -24,9 +24,11 @@ MIXED = ("--threads", 1, "--prefill", 0, "--decode", 0, "--mixed", 1)
 PROMPTLY = {"OTEL_BSP_SCHEDULE_DELAY": "50"}
 PROMPT = "The capital of France is"
 PARENT = "00-{:032x}-{:016x}-01"
-DELAY_MS = 50
-# What the same work may differ by in two clusters: on a machine of one's own, and beside others.
-TOLERANCE_MS = 2 if FULL else 20
+# A delay, and what the same work may differ by in two clusters: on a machine of one's own, and on a slow one beside others.
+DELAY_MS, TOLERANCE_MS = (50, 2) if FULL else (150, 60)
+# Of the network phase, its median and P99, and of what a client waits longer than its trace in the median. They take 0.3, 0.6
+# and 2 ms; a phase that had the work of another would be longer than the others.
+NETWORK_MS, NETWORK_P99_MS, CLIENT_MS = (1, 10, 5) if FULL else (10, 100, 50)
 
 
 def environment(endpoint, **more):
@@ -84,9 +86,9 @@ def test_the_phases_of_every_request_fill_its_trace(prose_ids):
                       for trace in ok]
     print(f"{len(traces)} traces, {len(ok)} served; network P50 {statistics.median(network_ms):.3f} ms, P99 {p99_ms:.3f}; "
           f"the client waited {statistics.median(differences_ms):.2f} ms longer in the median")
-    assert statistics.median(network_ms) < 1
-    assert p99_ms < 10
-    assert abs(statistics.median(differences_ms)) < 5
+    assert statistics.median(network_ms) < NETWORK_MS
+    assert p99_ms < NETWORK_P99_MS
+    assert abs(statistics.median(differences_ms)) < CLIENT_MS
 
 
 def test_what_the_workers_measured_is_in_the_trace(prose_ids):
