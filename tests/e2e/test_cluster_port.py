@@ -112,7 +112,7 @@ def test_no_request_is_lost_when_an_idle_worker_is_told_to_end():
                 thread.start()
             try:
                 assert leaving.stop() == 0
-                wait_until(lambda: len(router.workers()) == 1, 5, "the worker to leave")
+                wait_until(lambda: len(router.workers()) == 1, JOIN_TIMEOUT_S, "the worker to leave")
             finally:
                 stopping.set()
                 for thread in threads:
@@ -166,7 +166,7 @@ def test_a_worker_of_another_name_is_refused_aloud_on_both_sides_and_joins_under
             worker.kill()
             loss = (r"mixed worker \S+ \(pid \d+\) is lost after [\d.]+ s as a member, with 0 open calls: its stream "
                     "broke")
-            wait_until(lambda: re.search(loss, router.log()), 5, "the loss in the router's log")
+            wait_until(lambda: re.search(loss, router.log()), JOIN_TIMEOUT_S, "the loss in the router's log")
         for line in router.log().splitlines():
             assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d ", line), "a time with its zone"
 
@@ -186,4 +186,4 @@ def test_a_worker_without_a_router_says_so_after_two_seconds_and_is_ready_when_t
             assert len(router.workers()) == 1
             assert worker.stop() == 0
             assert f"left the router at 127.0.0.1:{port}" in worker.log()
-            wait_until(lambda: re.search(r"left after [\d.]+ s as a member", router.log()), 5, "the router's line")
+            wait_until(lambda: re.search(r"left after [\d.]+ s as a member", router.log()), JOIN_TIMEOUT_S, "the router's line")

@@ -24,7 +24,7 @@ STOPPED_S = (1, 20) if FULL else (1, 4)
 ROLES = ("--prefill", 2, "--decode", 2, "--threads", 1, "--kv-memory", "256MiB", "--access-log")
 WORKERS = 4
 FAULT_EVERY_S = 2
-RETURN_TIMEOUT_S = 30
+RETURN_TIMEOUT_S = 90
 # With --state-dir. How long its successor serves before it is killed as well. The journal has requests, not outputs, so a
 # request that no router comes to the end of begins anew each time, and 16 routers are the most that take one up.
 ROUTER_FAULTS = 12 if FULL else 2

@@ -15,7 +15,7 @@ from streams import Streams, draw_requests, learn_answers, run
 ROLES = ("--prefill", 2, "--decode", 2, "--threads", 1, "--kv-memory", "256MiB", "--admin-port", 0)
 STREAMS = 8
 SEED = 20261124
-RETURN_TIMEOUT_S = 30
+RETURN_TIMEOUT_S = 90
 
 
 @pytest.fixture(scope="module")

@@ -58,7 +58,7 @@ def started(machines):
         assert len(running) == 3
         status = on(machines, f"baton status --json --target {ADDRESSES[0]}:50051")
         client = machines[ADDRESSES[1]]
-        wait_until(lambda: len(json.loads(client.run(status))["workers"]) == 2, 20, "two workers")
+        wait_until(lambda: len(json.loads(client.run(status))["workers"]) == 2, 60, "two workers")
         yield running
 
 
