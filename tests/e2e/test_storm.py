@@ -21,6 +21,8 @@ SEED = int(os.environ.get("BATON_TEST_SEED", "20261107"))
 STREAMS = 64
 CANCELLED = STREAMS // 3
 PAST_DEADLINE = 6
+# Of these, streams that are in time on no machine. The others may be on a fast one.
+NEVER_IN_TIME = 2
 LONG_PROMPTS = 24
 # 91 blocks of 360 KiB a worker: one or two long prompts and their output.
 KV_MEMORY = "32MiB"
@@ -66,8 +68,9 @@ def draw_requests(rng, prose_ids):
 def disturb(rng, requests, span_s):
     """`span_s`: about how long the storm takes."""
     disturbed = rng.sample(requests, CANCELLED + PAST_DEADLINE)
-    for request in disturbed[:PAST_DEADLINE]:
-        request.timeout_s = rng.choice([0.001, 0.05, 0.2, 1.0])
+    for i, request in enumerate(disturbed[:PAST_DEADLINE]):
+        drawn_s = rng.choice([0.001, 0.05, 0.2, 1.0])
+        request.timeout_s = 0.001 if i < NEVER_IN_TIME else drawn_s
     for i, request in enumerate(disturbed[PAST_DEADLINE:]):
         if i % 2 == 0:
             request.cancel_after_s = rng.uniform(0, span_s)
@@ -162,9 +165,10 @@ def test_storm_of_streams_cancels_and_deadlines(storm_cluster, prose_ids):
     too_late = sum(end in TOO_LATE for end in ends)
     print(f"{ends.count('finished')} finished, {ends.count(grpc.StatusCode.CANCELLED)} cancelled, "
           f"{too_late} too late in {ended - began:.1f} s")
-    # The storm did disturb: some streams were cancelled, some ran out of time, and no other stream failed.
-    assert ends.count(grpc.StatusCode.CANCELLED) >= CANCELLED // 3
-    assert too_late >= 2
+    # The storm did disturb: some streams were cancelled, some ran out of time, and no other stream failed. On a fast machine
+    # many a stream ends before its cancel.
+    assert ends.count(grpc.StatusCode.CANCELLED) >= CANCELLED // 6
+    assert too_late >= NEVER_IN_TIME
     assert ends.count("finished") >= STREAMS - CANCELLED - PAST_DEADLINE
 
 
