@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -230,15 +231,19 @@ TEST_F(ClientCapsTest, AConnectionThatHasEndedButIsNotYetClosedCostsNobodyItsDes
   EXPECT_TRUE(idle.WaitForEnd());
   while (gate_->open_count() > 0) {
   }
-  // The gate's number is free, and one of these takes it.
+  // The gate's number is free, and one of these takes it. Each counts from a value of its own, by which it is known:
+  // who takes the number of one that was closed has another.
+  constexpr uint64_t kFirstValue = 1'000'000;
   std::vector<Descriptor> others;
-  for (int i = 0; i < 16; ++i) others.emplace_back(eventfd(0, EFD_CLOEXEC));
+  for (int i = 0; i < 16; ++i) others.emplace_back(eventfd(kFirstValue + i, EFD_CLOEXEC | EFD_NONBLOCK));
   // The gate has heard of everything again once it has accepted these.
   for (int i = 0; i < 4; ++i) {
     EXPECT_TRUE(Call(*Connect()).ok());
   }
-  for (const Descriptor& other : others) {
-    EXPECT_NE(fcntl(other.get(), F_GETFD), -1) << "descriptor " << other.get();
+  for (size_t i = 0; i < others.size(); ++i) {
+    uint64_t value = 0;
+    EXPECT_EQ(read(others[i].get(), &value, sizeof(value)), ssize_t{sizeof(value)}) << "descriptor " << others[i].get();
+    EXPECT_EQ(value, kFirstValue + i);
   }
 }
 

@@ -141,9 +141,10 @@ void ConnectionGate::Run() {
 // tell of this number, which by then may be the descriptor of something else.
 void ConnectionGate::Forget(int fd) {
   BATON_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0);
-  open_.erase(fd);
-  open_count_.store(open_.size(), std::memory_order_relaxed);
   close(fd);
+  open_.erase(fd);
+  // Whoever sees this count may count on the number's being free.
+  open_count_.store(open_.size(), std::memory_order_release);
 }
 
 void ConnectionGate::Accept() {

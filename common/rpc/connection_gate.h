@@ -59,7 +59,7 @@ class ConnectionGate {
   void Start();
   int port() const { return port_; }
   // Open connections. Any thread.
-  size_t open_count() const { return open_count_.load(std::memory_order_relaxed); }
+  size_t open_count() const { return open_count_.load(std::memory_order_acquire); }
 
  private:
   ConnectionGate() = default;
