@@ -57,6 +57,15 @@ class RouterLinksTest : public ::testing::Test {
     const absl::MutexLock lock(&mutex_);
     EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&holds), absl::Seconds(20)));
   }
+  // The process begins to die of a fault.
+  void Fail() {
+    const absl::MutexLock lock(&mutex_);
+    fault_.emplace().set_signal(11);
+  }
+  int faults_told() {
+    const absl::MutexLock lock(&mutex_);
+    return faults_told_;
+  }
   // Both know the worker and its load.
   void AwaitBoth() {
     for (FakeRouter* router : {&first_, &second_}) router->AwaitMessages(1);
@@ -101,18 +110,30 @@ TEST_F(RouterLinksTest, ADrainThatOneRouterOrdersIsToldToAll) {
 
 TEST_F(RouterLinksTest, TheProcessMayDieWhenEveryMemberHasHeardWhy) {
   AwaitBoth();
-  {
-    const absl::MutexLock lock(&mutex_);
-    fault_.emplace();
-    fault_->set_signal(11);
-  }
+  second_.HoldEnds();
+  Fail();
   for (FakeRouter* router : {&first_, &second_}) {
-    router->AwaitSeen([](const FakeRouter::Seen& seen) { return seen.messages.back().has_fault(); });
+    router->AwaitSeen(
+        [](const FakeRouter::Seen& seen) { return seen.messages.back().has_fault() && seen.closed == 1; });
   }
-  Await([this] { return faults_told_ > 0; });
-  for (FakeRouter* router : {&first_, &second_}) {
-    EXPECT_GE(router->AwaitSeen([](const FakeRouter::Seen& seen) { return seen.closed > 0; }).closed, 1);
-  }
+  // A link loses its calls after it has said that its router knows.
+  Await([this] { return !calls_.Of(0).has_joined(); });
+  EXPECT_EQ(faults_told(), 0) << "the second router has not said that it has heard all";
+  second_.LetEnd();
+  Await([this] { return faults_told_ == 1; });
+}
+
+TEST_F(RouterLinksTest, ADyingProcessDoesNotWaitForARouterThatHasNotAcceptedIt) {
+  FakeRouter silent(Answer(), /*unanswered=*/1000);
+  AwaitBoth();
+  links_.Stop();
+  RouterLinks links({first_.target(), silent.target()}, Options(), calls_);
+  links.Start();
+  first_.AwaitHellos(2);
+  first_.AwaitMessages(1);
+  silent.AwaitHellos(1);
+  Fail();
+  Await([this] { return faults_told_ == 1; });
 }
 
 }  // namespace

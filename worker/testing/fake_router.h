@@ -60,6 +60,7 @@ class FakeRouter final : public internal::v1::ClusterService::CallbackService {
                            ++seen_.closed;
                            // The worker may have joined anew on another connection.
                            if (stream_.get() == call) stream_.reset();
+                           if (holds_ends_) return held_.push_back(call);
                          }
                          call->Finish(grpc::Status::OK);
                        }});
@@ -74,6 +75,16 @@ class FakeRouter final : public internal::v1::ClusterService::CallbackService {
   void End(const grpc::Status& status) {
     const absl::MutexLock lock(&mutex_);
     stream_->Finish(status);
+  }
+  // Streams that the worker ends are open at the router's side until LetEnd: the worker cannot know that all was heard.
+  void HoldEnds() {
+    const absl::MutexLock lock(&mutex_);
+    holds_ends_ = true;
+  }
+  void LetEnd() {
+    const absl::MutexLock lock(&mutex_);
+    holds_ends_ = false;
+    for (Stream* const call : std::exchange(held_, {})) call->Finish(grpc::Status::OK);
   }
 
   // Waits until the router has seen what `done` asks for.
@@ -113,6 +124,9 @@ class FakeRouter final : public internal::v1::ClusterService::CallbackService {
   absl::Mutex mutex_;
   Seen seen_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
+  bool holds_ends_ ABSL_GUARDED_BY(mutex_) = false;
+  // They keep themselves alive until they are finished.
+  std::vector<Stream*> held_ ABSL_GUARDED_BY(mutex_);
   std::string target_;
   std::unique_ptr<grpc::Server> server_;
 };
