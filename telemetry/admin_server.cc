@@ -3,28 +3,21 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <chrono>
 #include <map>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/check.h"
-#include "common/rpc/listen_error.h"
+#include "common/status.h"
 #include "telemetry/admin_session.h"
 #include "telemetry/background_thread.h"
+#include "telemetry/http_listener.h"
 
 namespace baton::telemetry {
 namespace {
 
 namespace asio = boost::asio;
 using boost::asio::ip::tcp;
-using boost::system::error_code;
-
-// How long accepting pauses when the process has no descriptor left.
-constexpr int64_t kAcceptPauseMs = 100;
 
 }  // namespace
 
@@ -35,59 +28,34 @@ class AdminServer::Impl {
   AdminShared& shared() { return shared_; }
   absl::Status Start();
   void Stop();
-  int port() const { return port_; }
+  int port() const { return listener_.port(); }
   int64_t cpu_ns() const {
     const BackgroundThread* const thread = started_.load(std::memory_order_acquire);
     return thread == nullptr ? 0 : thread->cpu_ns();
   }
 
  private:
-  absl::Status Listen();
-  void Accept();
-  void AcceptLater();
   void Admit(tcp::socket socket);
   // Makes room for a connection; false when every connection is busy.
   bool MakeRoom();
 
   AdminShared shared_;
   asio::io_context io_{1};
-  tcp::acceptor acceptor_{io_};
-  asio::steady_timer pause_{io_};
+  HttpListener listener_{io_};
   std::map<AdminSession*, std::shared_ptr<AdminSession>> sessions_;
-  int port_ = 0;
   std::optional<BackgroundThread> thread_;
   // `thread_` as others see it, among them the thread itself, which may serve before Start has returned.
   std::atomic<const BackgroundThread*> started_ = nullptr;
 };
 
-absl::Status AdminServer::Impl::Listen() {
-  const AdminServerOptions& options = shared_.options;
-  absl::string_view host = options.bind;
-  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
-  error_code error;
-  tcp::resolver resolver(io_);
-  const auto found = resolver.resolve(std::string(host), std::to_string(options.port),
-                                      tcp::resolver::passive | tcp::resolver::numeric_service, error);
-  if (!error) {
-    const tcp::endpoint endpoint = found.begin()->endpoint();
-    acceptor_.open(endpoint.protocol(), error);
-    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-  }
-  if (error) return rpc::ExplainListenError(options.bind, options.port, options.port_flag, options.bind_flag);
-  port_ = acceptor_.local_endpoint().port();
-  return absl::OkStatus();
-}
-
 absl::Status AdminServer::Impl::Start() {
   BATON_CHECK(!thread_.has_value());
-  if (absl::Status status = Listen(); !status.ok()) {
-    error_code ignored;
-    acceptor_.close(ignored);
-    return status;
-  }
-  Accept();
+  const AdminServerOptions& options = shared_.options;
+  BATON_RETURN_IF_ERROR(listener_.Listen({.bind = options.bind,
+                                          .port = options.port,
+                                          .port_flag = options.port_flag,
+                                          .bind_flag = options.bind_flag}));
+  listener_.Accept([this](tcp::socket socket) { Admit(std::move(socket)); });
   thread_.emplace("baton-admin", [this] { io_.run(); });
   started_.store(&*thread_, std::memory_order_release);
   return absl::OkStatus();
@@ -98,28 +66,11 @@ void AdminServer::Impl::Stop() {
   io_.stop();
   thread_->WaitForEnd(std::numeric_limits<int32_t>::max());
   // Nobody else uses the sessions now. Closing them also closes the event streams that others keep.
-  error_code ignored;
-  acceptor_.close(ignored);
+  listener_.Close();
   while (!sessions_.empty()) {
     const std::shared_ptr<AdminSession> session = sessions_.begin()->second;
     session->Close();
   }
-}
-
-void AdminServer::Impl::Accept() {
-  acceptor_.async_accept([this](error_code error, tcp::socket socket) {
-    if (error == asio::error::operation_aborted) return;
-    if (error) return AcceptLater();
-    Admit(std::move(socket));
-    Accept();
-  });
-}
-
-void AdminServer::Impl::AcceptLater() {
-  pause_.expires_after(std::chrono::milliseconds(kAcceptPauseMs));
-  pause_.async_wait([this](error_code error) {
-    if (!error) Accept();
-  });
 }
 
 bool AdminServer::Impl::MakeRoom() {
@@ -137,8 +88,6 @@ bool AdminServer::Impl::MakeRoom() {
 void AdminServer::Impl::Admit(tcp::socket socket) {
   // A connection that finds no room is closed with its socket.
   if (!MakeRoom()) return;
-  error_code ignored;
-  socket.set_option(tcp::no_delay(true), ignored);
   const auto on_closed = [this](AdminSession& closed) {
     sessions_.erase(&closed);
     shared_.connections.store(sessions_.size(), std::memory_order_relaxed);

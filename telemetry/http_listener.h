@@ -1,0 +1,55 @@
+// Accepts the connections of an HTTP server: of the admin server and of the gateway.
+#ifndef BATON_TELEMETRY_HTTP_LISTENER_H_
+#define BATON_TELEMETRY_HTTP_LISTENER_H_
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace baton::telemetry {
+
+struct HttpListenerOptions {
+  // An address, with brackets where it is an IPv6 address, or a name.
+  std::string bind;
+  // 0: any free one.
+  int port = 0;
+  // Flags that the error names when the address cannot be had.
+  std::string port_flag;
+  std::string bind_flag;
+};
+
+// Used by the thread of `io`, or before that runs.
+class HttpListener {
+ public:
+  using OnConnection = std::function<void(boost::asio::ip::tcp::socket)>;
+
+  // `io` outlives it.
+  explicit HttpListener(boost::asio::io_context& io) : acceptor_(io), pause_(io) {}
+
+  // INVALID_ARGUMENT for an address that is not ours, UNAVAILABLE for a port that is taken. Once.
+  absl::Status Listen(const HttpListenerOptions& options);
+  // Hands over every connection that comes, without delay for small messages.
+  void Accept(OnConnection on_connection);
+  // Nobody can connect any more.
+  void Close();
+
+  // After Listen.
+  int port() const { return port_; }
+
+ private:
+  void AcceptNext();
+  void AcceptLater();
+
+  boost::asio::ip::tcp::acceptor acceptor_;
+  boost::asio::steady_timer pause_;
+  OnConnection on_connection_;
+  int port_ = 0;
+};
+
+}  // namespace baton::telemetry
+
+#endif  // BATON_TELEMETRY_HTTP_LISTENER_H_
