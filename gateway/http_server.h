@@ -13,26 +13,6 @@
 
 namespace baton::gateway {
 
-struct HttpServerOptions {
-  // An address, with brackets where it is an IPv6 address, or a name.
-  std::string bind = "127.0.0.1";
-  // 0: any free one.
-  int port = 0;
-  // Flags that the error names when the server cannot listen.
-  std::string port_flag = "--http-port";
-  std::string bind_flag = "--bind";
-  // Connections at a time. A further one takes the place of the connection that has waited longest for a request, or
-  // is closed where none waits.
-  size_t max_connections = kMaxClientConnections;
-  size_t max_body_bytes = kMaxHttpBodyBytes;
-  int64_t header_timeout_ms = kHttpHeaderTimeoutMs;
-  int64_t body_timeout_ms = kHttpBodyTimeoutMs;
-  int64_t idle_timeout_ms = kHttpIdleTimeoutMs;
-  int64_t write_timeout_ms = kHttpWriteTimeoutMs;
-  // Unset: plain text.
-  HttpRefusalMaker make_refusal = nullptr;
-};
-
 struct HttpServerStats {
   uint64_t requests = 0;
   size_t connections = 0;

@@ -93,7 +93,8 @@ class HttpExchange {
 
   // Runs once on the server's thread when the exchange is over: OK when the whole response was handed to the network,
   // CANCELLED when the client left before, DEADLINE_EXCEEDED when it did not take the response in time, ABORTED after
-  // Abort. What it holds is dropped then. To be set in the handler, before the exchange is answered.
+  // Abort. A server that stops runs it on the thread that stops it. What it holds is dropped then. To be set in the
+  // handler, before the exchange is answered.
   virtual void SetOnDone(std::function<void(const absl::Status&)> on_done) = 0;
 };
 
@@ -103,6 +104,26 @@ using HttpHandler = std::function<void(std::shared_ptr<HttpExchange>)>;
 
 // Makes the response to a request that the server itself refuses, in the form of the API that `path` belongs to.
 using HttpRefusalMaker = std::function<HttpResponse(std::string_view path, int status, std::string message)>;
+
+struct HttpServerOptions {
+  // An address, with brackets where it is an IPv6 address, or a name.
+  std::string bind = "127.0.0.1";
+  // 0: any free one.
+  int port = 0;
+  // Flags that the error names when the server cannot listen.
+  std::string port_flag = "--http-port";
+  std::string bind_flag = "--bind";
+  // Connections at a time. A further one takes the place of the connection that has waited longest for a request, or
+  // is closed where none waits.
+  size_t max_connections = kMaxClientConnections;
+  size_t max_body_bytes = kMaxHttpBodyBytes;
+  int64_t header_timeout_ms = kHttpHeaderTimeoutMs;
+  int64_t body_timeout_ms = kHttpBodyTimeoutMs;
+  int64_t idle_timeout_ms = kHttpIdleTimeoutMs;
+  int64_t write_timeout_ms = kHttpWriteTimeoutMs;
+  // Unset: plain text.
+  HttpRefusalMaker make_refusal = nullptr;
+};
 
 }  // namespace baton::gateway
 

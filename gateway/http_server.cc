@@ -1,0 +1,137 @@
+#include "gateway/http_server.h"
+
+#include <pthread.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <map>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "gateway/http_session.h"
+#include "telemetry/http_listener.h"
+
+namespace baton::gateway {
+
+using boost::asio::ip::tcp;
+
+class HttpServer::Impl {
+ public:
+  explicit Impl(HttpServerOptions options) : shared_(std::move(options)) {}
+
+  HttpShared& shared() { return shared_; }
+  absl::Status Start();
+  void StopAccepting();
+  void Stop();
+  int port() const { return listener_.port(); }
+
+ private:
+  void Admit(tcp::socket socket);
+  // Makes room for a connection; false when every connection is busy.
+  bool MakeRoom();
+  void CloseWaiting();
+
+  HttpShared shared_;
+  telemetry::HttpListener listener_{*shared_.io};
+  std::map<HttpSession*, std::shared_ptr<HttpSession>> sessions_;
+  std::thread thread_;
+};
+
+absl::Status HttpServer::Impl::Start() {
+  BATON_CHECK(!thread_.joinable());
+  const HttpServerOptions& options = shared_.options;
+  BATON_RETURN_IF_ERROR(listener_.Listen(
+      {.bind = options.bind, .port = options.port, .port_flag = options.port_flag, .bind_flag = options.bind_flag}));
+  listener_.Accept([this](tcp::socket socket) { Admit(std::move(socket)); });
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "baton-gateway");
+    shared_.io->run();
+  });
+  return absl::OkStatus();
+}
+
+void HttpServer::Impl::StopAccepting() {
+  if (!shared_.accepts.exchange(false)) return;
+  boost::asio::post(*shared_.io, [this] {
+    listener_.Close();
+    CloseWaiting();
+  });
+}
+
+void HttpServer::Impl::CloseWaiting() {
+  std::vector<std::shared_ptr<HttpSession>> waiting;
+  for (const auto& [session, owner] : sessions_) {
+    if (session->waiting_since() > 0) waiting.push_back(owner);
+  }
+  for (const auto& session : waiting) session->Close(absl::CancelledError("the server ends"));
+}
+
+void HttpServer::Impl::Stop() {
+  if (!thread_.joinable()) return;
+  shared_.accepts = false;
+  shared_.io->stop();
+  thread_.join();
+  // Nobody else uses the sessions now.
+  listener_.Close();
+  while (!sessions_.empty()) {
+    const std::shared_ptr<HttpSession> session = sessions_.begin()->second;
+    session->Close(absl::CancelledError("the server ends"));
+  }
+}
+
+bool HttpServer::Impl::MakeRoom() {
+  if (sessions_.size() < shared_.options.max_connections) return true;
+  HttpSession* longest = nullptr;
+  for (const auto& [session, owner] : sessions_) {
+    const uint64_t since = session->waiting_since();
+    if (since > 0 && (longest == nullptr || since < longest->waiting_since())) longest = session;
+  }
+  if (longest == nullptr) return false;
+  longest->Close(absl::OkStatus());
+  return true;
+}
+
+void HttpServer::Impl::Admit(tcp::socket socket) {
+  // A connection that finds no room is closed with its socket.
+  if (!MakeRoom()) return;
+  const auto on_closed = [this](HttpSession& closed) {
+    sessions_.erase(&closed);
+    shared_.connections.store(sessions_.size(), std::memory_order_relaxed);
+  };
+  const std::shared_ptr<HttpSession> session = MakeHttpSession(std::move(socket), shared_, on_closed);
+  sessions_.emplace(session.get(), session);
+  shared_.connections.store(sessions_.size(), std::memory_order_relaxed);
+  session->Start();
+}
+
+HttpServer::HttpServer(HttpServerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+
+HttpServer::~HttpServer() { Stop(); }
+
+void HttpServer::AddRoute(std::string method, std::string path, HttpHandler handler) {
+  BATON_CHECK(impl_->shared().routes[std::move(path)].emplace(std::move(method), std::move(handler)).second);
+}
+
+absl::Status HttpServer::Start() { return impl_->Start(); }
+
+void HttpServer::StopAccepting() { impl_->StopAccepting(); }
+
+void HttpServer::Stop() { impl_->Stop(); }
+
+std::string HttpServer::address() const { return absl::StrCat(impl_->shared().options.bind, ":", impl_->port()); }
+
+int HttpServer::port() const { return impl_->port(); }
+
+HttpServerStats HttpServer::stats() const {
+  const HttpShared& shared = impl_->shared();
+  return {.requests = shared.requests.load(std::memory_order_relaxed),
+          .connections = shared.connections.load(std::memory_order_relaxed),
+          .exchanges = shared.exchanges.load(std::memory_order_relaxed)};
+}
+
+}  // namespace baton::gateway
