@@ -2,37 +2,13 @@
 
 #include <grpc/grpc.h>
 
-#include <iterator>
 #include <utility>
 #include <variant>
 
-#include "common/limits.h"
 #include "router/generation_wire.h"
 #include "router/refusal_reason.h"
 
 namespace baton::router {
-namespace {
-
-// The memory that a delta takes.
-size_t BytesOf(const GenerationDelta& delta) {
-  size_t bytes = delta.text.size() + delta.tokens.size() * sizeof(OutputToken);
-  for (const OutputToken& token : delta.tokens) bytes += token.top.size() * sizeof(TopLogprob);
-  return bytes;
-}
-
-bool IsEmpty(const GenerationDelta& delta) { return delta.tokens.empty() && delta.text.empty(); }
-
-void Append(GenerationDelta more, GenerationDelta& delta) {
-  if (IsEmpty(delta)) {
-    delta = std::move(more);
-    return;
-  }
-  delta.text += more.text;
-  delta.has_logprobs |= more.has_logprobs;
-  std::move(more.tokens.begin(), more.tokens.end(), std::back_inserter(delta.tokens));
-}
-
-}  // namespace
 
 void GenerateStream::OnAccepted(bool ok) {
   if (!ok) return self_.reset();
@@ -57,12 +33,7 @@ bool GenerateStream::Write(GenerationEvent event) {
 
 bool GenerateStream::HasRoom(const GenerationDelta& delta) const {
   absl::MutexLock lock(&mutex_);
-  return cut_ || Fits(delta);
-}
-
-bool GenerateStream::Fits(const GenerationDelta& delta) const {
-  return pending_.tokens.size() + delta.tokens.size() <= kMaxUnreadOutputTokens &&
-         pending_bytes_ + BytesOf(delta) <= kMaxUnreadOutputBytes;
+  return cut_ || pending_.Fits(delta);
 }
 
 bool GenerateStream::Take(const GenerationAccepted& accepted) {
@@ -78,9 +49,8 @@ bool GenerateStream::Take(GenerationDelta delta) {
   {
     absl::MutexLock lock(&mutex_);
     if (cut_) return true;
-    if (!Fits(delta)) return false;
-    pending_bytes_ += BytesOf(delta);
-    Append(std::move(delta), pending_);
+    if (!pending_.Fits(delta)) return false;
+    pending_.Append(std::move(delta));
     Advance();
   }
   unread_.Enforce();
@@ -112,11 +82,8 @@ void GenerateStream::Advance() {
   if (!writing_ && first_message_.has_value()) {
     WriteMessage(*first_message_);
     first_message_.reset();
-  } else if (!writing_ && !IsEmpty(pending_)) {
-    const grpc::ByteBuffer message = Serialize(pending_);
-    pending_ = {};
-    pending_bytes_ = 0;
-    WriteMessage(message);
+  } else if (!writing_ && !pending_.empty()) {
+    WriteMessage(Serialize(pending_.Take()));
   } else if (!writing_ && final_status_.has_value() && !std::exchange(ending_, true)) {
     if (last_message_.has_value() && !cut_) {
       call_.WriteAndFinish(*last_message_, {}, *final_status_, &finish_done_);
@@ -134,7 +101,7 @@ void GenerateStream::WriteMessage(const grpc::ByteBuffer& message) {
 }
 
 void GenerateStream::CountHeld() {
-  const size_t held = pending_bytes_ + in_flight_bytes_;
+  const size_t held = pending_.bytes() + in_flight_bytes_;
   unread_.Count(*this, static_cast<int64_t>(held) - static_cast<int64_t>(held_bytes_));
   held_bytes_ = held;
 }
@@ -146,8 +113,7 @@ void GenerateStream::OnWriteDone(bool ok) {
   if (!ok) {
     cut_ = true;
     first_message_.reset();
-    pending_ = {};
-    pending_bytes_ = 0;
+    pending_.Take();
   }
   Advance();
 }

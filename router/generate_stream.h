@@ -17,6 +17,7 @@
 #include "baton/v1/generation.grpc.pb.h"
 #include "common/rpc/event_queue.h"
 #include "router/generation.h"
+#include "router/pending_output.h"
 #include "router/unread_output.h"
 
 namespace baton::router {
@@ -94,7 +95,6 @@ class GenerateStream final : public GenerationSink, private UnreadOutput::Stream
   bool Take(const GenerationFinished& finished) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Take(const GenerationFailed& failed) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  bool Fits(const GenerationDelta& delta) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WriteMessage(const grpc::ByteBuffer& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The first end counts.
@@ -120,8 +120,7 @@ class GenerateStream final : public GenerationSink, private UnreadOutput::Stream
   size_t in_flight_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Goes before all output.
   std::optional<grpc::ByteBuffer> first_message_ ABSL_GUARDED_BY(mutex_);
-  GenerationDelta pending_ ABSL_GUARDED_BY(mutex_);
-  size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  PendingOutput pending_ ABSL_GUARDED_BY(mutex_);
   size_t held_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Set by the job's end.
   std::optional<grpc::Status> final_status_ ABSL_GUARDED_BY(mutex_);

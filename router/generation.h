@@ -181,6 +181,17 @@ class GenerationSink {
   virtual bool cancelled() const = 0;
 };
 
+// What an adapter asks of the router. Thread-safe. Generator is the real one.
+class GenerationBackend {
+ public:
+  virtual ~GenerationBackend() = default;
+
+  // Checks and tokenizes on the caller's thread. `sink` hears how the request goes, also when it is refused.
+  virtual void Generate(GenerationRequest request, std::shared_ptr<GenerationSink> sink) = 0;
+  // Ends the request with CANCELLED; does nothing when it has ended already.
+  virtual void Cancel(const JobId& id) = 0;
+};
+
 }  // namespace baton::router
 
 #endif  // BATON_ROUTER_GENERATION_H_

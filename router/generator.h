@@ -20,7 +20,7 @@
 namespace baton::router {
 
 // Thread-safe.
-class Generator {
+class Generator final : public GenerationBackend {
  public:
   // All references outlive the generator, which outlives the loop's last task; `random` is thread-safe. The loop has
   // not started. Without a journal, jobs that are kept live as long as the process.
@@ -31,13 +31,12 @@ class Generator {
   // Before the first request: goes on with the jobs of a former router.
   void Recover(std::vector<JournaledJob> jobs);
 
-  // Checks and tokenizes on the caller's thread. `sink` hears how the request goes, also when it is refused.
-  void Generate(GenerationRequest request, std::shared_ptr<GenerationSink> sink);
+  void Generate(GenerationRequest request, std::shared_ptr<GenerationSink> sink) override;
   // `sink` follows a job that an earlier request began. Any thread.
   void Resume(ResumeRequest request, std::shared_ptr<GenerationSink> sink);
   // Ends the request, or what resumes one, with CANCELLED; does nothing when it has ended already. A job that is kept
   // runs on. May block while the loop is overloaded.
-  void Cancel(const JobId& id);
+  void Cancel(const JobId& id) override;
 
   const RequestReader& reader() const { return reader_; }
   const KeptJobs& kept() const { return kept_; }
