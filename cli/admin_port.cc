@@ -2,30 +2,13 @@
 
 #include <utility>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "cli/options.h"
+#include "cli/port_flag.h"
 #include "common/log_limit.h"
 #include "telemetry/process_metrics.h"
 
 namespace baton::cli {
 namespace {
-
-constexpr char kOff[] = "off";
-constexpr int kMaxPort = 65535;
-
-std::string CheckPort(const std::string& text) {
-  int port = -1;
-  const bool is_port = absl::SimpleAtoi(text, &port) && port >= 0 && port <= kMaxPort;
-  return is_port || text == kOff ? std::string() : absl::StrCat("not a port from 0 to ", kMaxPort, ", nor off: ", text);
-}
-
-// None when the port is off.
-std::optional<int> PortOf(const AdminFlags& flags, int default_port) {
-  if (flags.port == kOff) return std::nullopt;
-  int port = default_port;
-  return flags.port.empty() || absl::SimpleAtoi(flags.port, &port) ? std::optional(port) : std::nullopt;
-}
 
 std::shared_ptr<telemetry::CallbackMetrics> LogMetrics() {
   auto metrics = std::make_shared<telemetry::CallbackMetrics>();
@@ -38,7 +21,7 @@ std::shared_ptr<telemetry::CallbackMetrics> LogMetrics() {
 
 void AddAdminFlags(CLI::App& app, AdminFlags& flags, const std::string& default_port) {
   app.add_option("--admin-port", flags.port, "metrics and health by HTTP; 0: any free port; off: none")
-      ->check(CLI::Validator([](std::string& text) { return CheckPort(text); }, "PORT"))
+      ->check(PortOrOffCheck())
       ->group(kAddressGroup)
       ->default_str(default_port);
   app.add_option("--admin-bind", flags.bind, "address of the admin port; by default that of --bind")
@@ -53,7 +36,7 @@ AdminPort::AdminPort(const AdminFlags& flags, const std::string& bind, int defau
       healthy_([] { return absl::OkStatus(); }),
       ready_([] { return absl::UnavailableError("starting"); }),
       sources_({registry_, std::make_shared<telemetry::ProcessMetrics>(), LogMetrics()}) {
-  const std::optional<int> port = PortOf(flags, default_port);
+  const std::optional<int> port = PortOrOff(flags.port, default_port);
   if (!port.has_value()) return;
   server_ = std::make_unique<telemetry::AdminServer>(
       telemetry::AdminServerOptions{.bind = flags.bind.empty() ? bind : flags.bind,

@@ -28,6 +28,7 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kDefaultGrpcPort = 50051;
 inline constexpr int kDefaultClusterPort = 50050;
 inline constexpr int kDefaultAdminPort = 9464;
+inline constexpr int kDefaultHttpPort = 8000;
 
 // Where a process listens: the options that `serve` keeps to itself and does not forward to its workers.
 inline constexpr char kAddressGroup[] = "Address";
@@ -76,8 +77,9 @@ struct RouterListenFlags : ListenFlags {
 
   // Where nothing is said, any free port if --grpc-port takes any: several clusters then run on one host.
   int ClusterPort() const { return cluster_port.value_or(grpc_port == 0 ? 0 : kDefaultClusterPort); }
-  // The same for the admin port.
+  // The same for the ports of the admin server and of HTTP clients.
   int AdminPort() const { return grpc_port == 0 ? 0 : kDefaultAdminPort; }
+  int HttpPort() const { return grpc_port == 0 ? 0 : kDefaultHttpPort; }
 };
 
 // What a router decides.

@@ -118,6 +118,7 @@ void PrintReady(const ReadyAddresses& addresses) {
   std::string line = absl::StrCat(kReady, "{\"grpc\": \"", addresses.grpc, "\"");
   if (!addresses.cluster.empty()) absl::StrAppend(&line, ", \"cluster\": \"", addresses.cluster, "\"");
   if (!addresses.admin.empty()) absl::StrAppend(&line, ", \"admin\": \"", addresses.admin, "\"");
+  if (!addresses.http.empty()) absl::StrAppend(&line, ", \"http\": \"", addresses.http, "\"");
   std::cout << line << '}' << std::endl;
   NotifyServiceManager(absl::StrCat("READY=1\nSTATUS=serves at ", addresses.grpc));
   // Nobody can learn where to reach this process. It ends in order, and main says why.
@@ -133,7 +134,8 @@ std::optional<ReadyAddresses> ParseReady(const std::string& line) {
     const size_t begin = at + key.size();
     return line.substr(begin, line.find('"', begin) - begin);
   };
-  ReadyAddresses addresses = {.grpc = value("grpc"), .cluster = value("cluster"), .admin = value("admin")};
+  ReadyAddresses addresses = {
+      .grpc = value("grpc"), .cluster = value("cluster"), .admin = value("admin"), .http = value("http")};
   if (addresses.grpc.empty()) return std::nullopt;
   return addresses;
 }

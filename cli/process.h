@@ -37,8 +37,10 @@ struct ReadyAddresses {
   std::string cluster = {};
   // The admin port; empty: off.
   std::string admin = {};
+  // OpenAI's API; empty: off.
+  std::string http = {};
 };
-// One line on stdout: `ready {"grpc": "127.0.0.1:50051"}`, with "cluster" and "admin" where there is one. Where it
+// One line on stdout: `ready {"grpc": "127.0.0.1:50051"}`, with "cluster", "admin" and "http" where there is one. Where it
 // cannot be written, the process gets SIGTERM. A service manager hears it too.
 void PrintReady(const ReadyAddresses& addresses);
 // None when the line is no ready line.

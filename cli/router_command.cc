@@ -12,6 +12,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "cli/admin_port.h"
+#include "cli/http_port.h"
 #include "cli/model_loading.h"
 #include "cli/options.h"
 #include "cli/process.h"
@@ -47,6 +48,7 @@ constexpr int kReturnedBytes = 1 << 20;
 struct RouterCommandFlags {
   RouterListenFlags listen;
   AdminFlags admin;
+  HttpFlags http;
   RouterFlags router;
   std::string model;
   std::string served_model_name;
@@ -173,7 +175,21 @@ absl::Status Run(const RouterCommandFlags& flags) {
                                              .capabilities = capabilities.get()},
                                  .credentials = credentials.get()},
                                 MonotonicClock(), SystemRandom(), loop, events);
-  const absl::Cleanup stop_clients = [&server, &generation] {
+  BATON_ASSIGN_OR_RETURN(const auto http, HttpPort::Open(flags.http,
+                                                         {.bind = flags.listen.bind,
+                                                          .default_port = flags.listen.HttpPort(),
+                                                          .is_secured = credentials != nullptr},
+                                                         {.model = model,
+                                                          .clock = MonotonicClock(),
+                                                          .random = SystemRandom(),
+                                                          .backend = generator,
+                                                          .reader = generator.reader(),
+                                                          .work = work,
+                                                          .observers = telemetry->observers(),
+                                                          .tracer = telemetry->tracer(),
+                                                          .is_serving = [&serving] { return serving.serving(); }}));
+  const absl::Cleanup stop_clients = [&server, &generation, &http] {
+    http->Stop();
     server.gate.reset();
     rpc::StopGrpcServer(*server.server, kServerStopMs);
     generation.Stop();
@@ -187,9 +203,11 @@ absl::Status Run(const RouterCommandFlags& flags) {
   const absl::Cleanup stop_admin = [&admin_port] { admin_port.Stop(); };
   BATON_RETURN_IF_ERROR(cluster.Listen());
   spdlog::info("waiting for workers of {} at {}; clients call {}", model.name, cluster.address(), server.address);
-  PrintReady({.grpc = server.address, .cluster = cluster.address(), .admin = admin_port.address()});
+  PrintReady(
+      {.grpc = server.address, .cluster = cluster.address(), .admin = admin_port.address(), .http = http->address()});
   WaitForSignal();
   serving.Shut();
+  http->StopAccepting();
   telemetry->OnDraining();
   Drain(flags.listen.drain_timeout_ms, loop, generation);
   return absl::OkStatus();
@@ -202,6 +220,7 @@ void AddRouterCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("router", "the process that clients talk to");
   AddRouterListenFlags(*command, flags->listen);
   AddAdminFlags(*command, flags->admin, std::to_string(kDefaultAdminPort));
+  AddHttpFlags(*command, flags->http);
   AddRouterFlags(*command, flags->router);
   AddModelFlag(*command, flags->model);
   AddServedModelNameFlag(*command, flags->served_model_name);

@@ -7,6 +7,7 @@
 
 #include "cli/admin_port.h"
 #include "cli/forwarded_options.h"
+#include "cli/http_port.h"
 #include "cli/options.h"
 #include "cli/process.h"
 #include "cli/security_flags.h"
@@ -24,6 +25,7 @@ constexpr int kMaxLocalWorkers = 64;
 struct ServeFlags {
   RouterListenFlags listen;
   AdminFlags admin;
+  HttpFlags http;
   EngineFlags engine;
   RouterFlags router;
   std::string served_model_name;
@@ -49,6 +51,7 @@ absl::StatusOr<SupervisorOptions> MakeOptions(const CLI::App& serve, const Serve
   options.cluster_port = flags.listen.ClusterPort();
   options.admin_port = flags.admin.port.empty() ? std::to_string(flags.listen.AdminPort()) : flags.admin.port;
   options.admin_bind = flags.admin.bind;
+  options.http_port = flags.http.port;
   options.drain_timeout_ms = flags.listen.drain_timeout_ms;
   options.router_args = ForwardedArgs(serve, *all.get_subcommand("router"));
   std::vector<std::string> shared;
@@ -96,7 +99,7 @@ int Serve(const CLI::App& command, const ServeFlags& flags) {
     const bool in_order = supervisor.Stop();
     return absl::IsCancelled(started) && in_order ? kExitDone : kExitFailed;
   }
-  PrintReady({.grpc = supervisor.router().grpc, .admin = supervisor.router().admin});
+  PrintReady({.grpc = supervisor.router().grpc, .admin = supervisor.router().admin, .http = supervisor.router().http});
   supervisor.Watch();
   return supervisor.Stop() ? kExitDone : kExitFailed;
 }
@@ -118,6 +121,7 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   AddRouterListenFlags(*command, flags->listen);
   AddAdminFlags(*command, flags->admin, std::to_string(kDefaultAdminPort));
+  AddHttpFlags(*command, flags->http);
   AddEngineFlags(*command, flags->engine);
   AddServedModelNameFlag(*command, flags->served_model_name);
   AddRouterFlags(*command, flags->router);

@@ -47,6 +47,9 @@ std::vector<std::string> Supervisor::Args(int index) const {
             std::to_string(first ? options_.cluster_port : PortOf(router_.cluster)),
             "--admin-port",
             first || router_.admin.empty() ? options_.admin_port : std::to_string(PortOf(router_.admin))};
+    const std::string http_port =
+        first || router_.http.empty() ? options_.http_port : std::to_string(PortOf(router_.http));
+    if (!http_port.empty()) args.insert(args.end(), {"--http-port", http_port});
     if (!options_.admin_bind.empty()) args.insert(args.end(), {"--admin-bind", options_.admin_bind});
     args.insert(args.end(), options_.router_args.begin(), options_.router_args.end());
   } else {

@@ -30,6 +30,8 @@ struct SupervisorOptions {
   // The router's: a port, or "off". Empty `admin_bind`: that of `bind`.
   std::string admin_port;
   std::string admin_bind;
+  // The router's: a port, "off", or empty for what the router makes of it.
+  std::string http_port;
   // What the children are told too.
   int64_t drain_timeout_ms = 0;
   std::vector<WorkerCommand> workers;

@@ -65,11 +65,15 @@ class ServingState {
   void Attach(grpc::Server& server, std::vector<std::string> names) ABSL_LOCKS_EXCLUDED(mutex_);
   // The process ends: not serving, whatever is set later.
   void Shut() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool serving() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return serving_ && !shut_;
+  }
 
  private:
   void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   bool serving_ ABSL_GUARDED_BY(mutex_) = false;
   bool shut_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::HealthCheckServiceInterface* health_ ABSL_GUARDED_BY(mutex_) = nullptr;

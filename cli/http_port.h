@@ -1,0 +1,55 @@
+// The router's port for clients that speak HTTP: OpenAI's API.
+#ifndef BATON_CLI_HTTP_PORT_H_
+#define BATON_CLI_HTTP_PORT_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "gateway/http_server.h"
+#include "gateway/openai_service.h"
+
+namespace baton::cli {
+
+struct HttpFlags {
+  // A port, 0 for any free one, or "off". Empty: the default.
+  std::string port;
+};
+
+void AddHttpFlags(CLI::App& app, HttpFlags& flags);
+
+struct HttpPortOptions {
+  std::string bind;
+  // Where the flag says nothing.
+  int default_port = 0;
+  // Clients prove who they are, or their words are encrypted, which this port cannot do yet.
+  bool is_secured = false;
+};
+
+class HttpPort {
+ public:
+  // Listens, unless the port is off. INVALID_ARGUMENT for a port that was asked for where clients' access is secured.
+  static absl::StatusOr<std::unique_ptr<HttpPort>> Open(const HttpFlags& flags, const HttpPortOptions& options,
+                                                        const gateway::OpenAiServiceParts& parts);
+  // Stops.
+  ~HttpPort();
+
+  // host:port; empty: off.
+  std::string address() const { return server_.has_value() ? server_->address() : std::string(); }
+  // New requests are refused; those that run go on.
+  void StopAccepting();
+  // Cuts what runs.
+  void Stop();
+
+ private:
+  explicit HttpPort(const gateway::OpenAiServiceParts& parts) : openai_(parts) {}
+
+  gateway::OpenAiService openai_;
+  std::optional<gateway::HttpServer> server_;
+};
+
+}  // namespace baton::cli
+
+#endif  // BATON_CLI_HTTP_PORT_H_

@@ -1,0 +1,119 @@
+#include "gateway/answer_body.h"
+
+#include <utility>
+
+namespace baton::gateway {
+namespace {
+
+constexpr router::PendingOutputLimits kWholeAnswerLimits = {.tokens = kMaxOutputTokens, .bytes = kMaxWholeAnswerBytes};
+
+}  // namespace
+
+void AnswerBody::SetWriter(OpenAiWriter writer, bool is_stream) {
+  writer_.emplace(std::move(writer));
+  is_stream_ = is_stream;
+  const absl::MutexLock lock(&mutex_);
+  if (!is_stream) pending_ = router::PendingOutput(kWholeAnswerLimits);
+}
+
+void AnswerBody::OnExchangeDone(std::function<void()> on_over) {
+  cancelled_ = true;
+  unread_.Remove(*this);
+  {
+    const absl::MutexLock lock(&mutex_);
+    done_ = true;
+    pending_.Take();
+    if (!end_.has_value()) {
+      on_over_ = std::move(on_over);
+      return;
+    }
+  }
+  on_over();
+}
+
+bool AnswerBody::Write(router::GenerationEvent event) {
+  return std::visit([this](auto& e) { return Take(std::move(e)); }, event);
+}
+
+bool AnswerBody::HasRoom(const router::GenerationDelta& delta) const {
+  const absl::MutexLock lock(&mutex_);
+  return done_ || pending_.Fits(delta);
+}
+
+bool AnswerBody::Take(router::GenerationDelta delta) {
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (done_) return true;
+    if (!pending_.Fits(delta)) return false;
+    const bool was_empty = pending_.empty();
+    const size_t held_bytes = pending_.bytes();
+    pending_.Append(std::move(delta));
+    CountHeld(held_bytes);
+    if (is_stream_ && was_empty) Tell();
+  }
+  unread_.Enforce();
+  return true;
+}
+
+bool AnswerBody::Take(router::GenerationFinished finished) {
+  End(std::move(finished));
+  return true;
+}
+
+bool AnswerBody::Take(router::GenerationFailed failed) {
+  End(std::move(failed.status));
+  return true;
+}
+
+void AnswerBody::End(AnswerEnd end) {
+  std::function<void()> on_over;
+  {
+    const absl::MutexLock lock(&mutex_);
+    end_ = std::move(end);
+    on_over = std::exchange(on_over_, nullptr);
+    const auto* const failed = std::get_if<absl::Status>(&*end_);
+    if (!done_ && failed != nullptr && !begun_) {
+      begun_ = true;
+      exchange_->Respond(OpenAiError(*failed));
+    } else if (!done_) {
+      Tell();
+    }
+  }
+  if (on_over) on_over();
+}
+
+void AnswerBody::Tell() {
+  if (std::exchange(begun_, true)) return exchange_->Wake();
+  exchange_->Stream({.content_type = is_stream_ ? "text/event-stream" : "application/json"}, shared_from_this());
+}
+
+void AnswerBody::CountHeld(size_t held_bytes) {
+  unread_.Count(*this, static_cast<int64_t>(pending_.bytes()) - static_cast<int64_t>(held_bytes));
+}
+
+BodySource::Piece AnswerBody::Next() {
+  router::GenerationDelta output;
+  std::optional<AnswerEnd> end;
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (done_) return {};
+    if (end_.has_value()) end = std::move(*end_);
+    if (is_stream_ || end.has_value()) {
+      const size_t held_bytes = pending_.bytes();
+      output = pending_.Take();
+      CountHeld(held_bytes);
+    }
+  }
+  Piece piece = {.is_last = end.has_value()};
+  const auto* const finished = end.has_value() ? std::get_if<router::GenerationFinished>(&*end) : nullptr;
+  if (finished != nullptr && !is_stream_) {
+    piece.text = writer_->Whole(output, *finished);
+    return piece;
+  }
+  if (!output.tokens.empty() || !output.text.empty()) piece.text = writer_->Chunk(output);
+  if (finished != nullptr) piece.text += writer_->End(*finished);
+  if (piece.is_last && finished == nullptr) piece.text += writer_->End(std::get<absl::Status>(*end));
+  return piece;
+}
+
+}  // namespace baton::gateway

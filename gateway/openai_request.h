@@ -1,0 +1,36 @@
+// Reads the bodies of OpenAI's /v1/completions and /v1/chat/completions, with the fields that vLLM adds to them.
+// Nothing is silently ignored: a field that is not known, or not built, is refused by its name. docs/openai.md has the
+// table of all fields.
+#ifndef BATON_GATEWAY_OPENAI_REQUEST_H_
+#define BATON_GATEWAY_OPENAI_REQUEST_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "router/generation.h"
+
+namespace baton::gateway {
+
+enum class OpenAiEndpoint : uint8_t { kCompletions, kChat };
+
+// What OpenAI takes where a request to /v1/completions does not say how many tokens it wants.
+inline constexpr int32_t kCompletionsMaxTokens = 16;
+
+struct OpenAiRequest {
+  // Without id, times and trace.
+  router::GenerationRequest generation;
+  bool stream = false;
+  // A last chunk of the stream has the usage.
+  bool include_usage = false;
+  // vLLM's: the choice has the ids of its tokens.
+  bool return_token_ids = false;
+};
+
+// `context_length` is that of the served model, which bounds a chat's answer where the request does not. The errors are
+// for clients, as those of RequestReader.
+absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, std::string_view body, int32_t context_length);
+
+}  // namespace baton::gateway
+
+#endif  // BATON_GATEWAY_OPENAI_REQUEST_H_

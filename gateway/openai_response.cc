@@ -1,0 +1,228 @@
+#include "gateway/openai_response.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status.h"
+#include "nlohmann/json.hpp"
+#include "router/error_details.h"
+
+namespace baton::gateway {
+namespace {
+
+using nlohmann::json;
+
+struct ErrorForm {
+  int http_status = 500;
+  const char* type = "internal_error";
+};
+
+ErrorForm FormOf(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kFailedPrecondition:
+      return {400, "invalid_request_error"};
+    case absl::StatusCode::kUnauthenticated:
+      return {401, "authentication_error"};
+    case absl::StatusCode::kPermissionDenied:
+      return {403, "permission_error"};
+    case absl::StatusCode::kNotFound:
+      return {404, "not_found_error"};
+    case absl::StatusCode::kResourceExhausted:
+      return {429, "rate_limit_error"};
+    case absl::StatusCode::kCancelled:
+      return {499, "cancelled_error"};
+    case absl::StatusCode::kUnavailable:
+      return {503, "service_unavailable_error"};
+    case absl::StatusCode::kDeadlineExceeded:
+      return {504, "timeout_error"};
+    default:
+      return {};
+  }
+}
+
+// The request's own name of a field that the router names in its words.
+std::string ParamOf(const std::string& field) {
+  absl::string_view name = field;
+  for (const absl::string_view prefix : {"sampling.", "chat."}) {
+    if (absl::StartsWith(name, prefix)) name.remove_prefix(prefix.size());
+  }
+  if (name == "text" || name == "token_ids") return "prompt";
+  if (name == "chat") return "messages";
+  return std::string(name);
+}
+
+std::string ErrorBody(const std::string& message, const ErrorForm& form, const std::optional<std::string>& param) {
+  return absl::StrCat(R"({"error":{"message":)", JsonString(message), R"(,"type":")", form.type, R"(","param":)",
+                      param.has_value() ? JsonString(*param) : "null", R"(,"code":)", form.http_status, "}}");
+}
+
+std::string ErrorBody(const absl::Status& status) {
+  const auto field = router::GetFieldError(status);
+  const auto param = field.has_value() ? std::optional(ParamOf(field->field)) : std::nullopt;
+  return ErrorBody(field.has_value() ? absl::StrCat(*param, ": ", field->description) : std::string(status.message()),
+                   FormOf(status.code()), param);
+}
+
+const char* FinishName(FinishReason reason) { return reason == FinishReason::kStop ? "\"stop\"" : "\"length\""; }
+
+std::string UsageOf(const router::GenerationUsage& usage) {
+  return absl::StrCat(R"({"prompt_tokens":)", usage.prompt_tokens, R"(,"completion_tokens":)", usage.output_tokens,
+                      R"(,"total_tokens":)", usage.prompt_tokens + usage.output_tokens,
+                      R"(,"prompt_tokens_details":{"cached_tokens":)", usage.cached_prompt_tokens, "}}");
+}
+
+std::string DataEvent(const std::string& data) { return absl::StrCat("data: ", data, "\n\n"); }
+
+// JSON has no infinities, which a token without any probability has.
+std::string LogprobText(float logprob) { return absl::StrFormat("%.6g", std::max(logprob, -9999.0F)); }
+
+// Every byte of UTF-8 that does not continue a character begins one.
+int64_t CharactersOf(const std::string& bytes) {
+  return std::count_if(bytes.begin(), bytes.end(), [](char byte) { return (byte & 0xC0) != 0x80; });
+}
+
+std::string BytesText(const std::string& bytes) {
+  std::string text = "[";
+  for (const char byte : bytes) absl::StrAppend(&text, text.size() > 1 ? "," : "", static_cast<uint8_t>(byte));
+  return text + "]";
+}
+
+std::string Members(const OpenAiAnswer& answer, const char* object) {
+  return absl::StrCat(R"({"id":)", JsonString(answer.id), R"(,"object":")", object, R"(","created":)",
+                      answer.created_unix_s, R"(,"model":)", JsonString(answer.model));
+}
+
+const char* ChunkObject(OpenAiEndpoint endpoint) {
+  return endpoint == OpenAiEndpoint::kChat ? "chat.completion.chunk" : "text_completion";
+}
+
+}  // namespace
+
+std::string JsonString(const std::string& text) {
+  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+OpenAiWriter::OpenAiWriter(OpenAiAnswer answer, const tokenizer::Tokenizer& tokenizer)
+    : answer_(std::move(answer)),
+      tokenizer_(tokenizer),
+      chunk_begin_(Members(answer_, ChunkObject(answer_.endpoint))) {}
+
+std::string OpenAiWriter::Event(const std::string& choice) const {
+  // OpenAI says in every chunk but the last one that it has no usage.
+  return DataEvent(absl::StrCat(chunk_begin_, R"(,"choices":[{"index":0,)", choice, "}]",
+                                answer_.include_usage ? R"(,"usage":null)" : "", "}"));
+}
+
+std::string OpenAiWriter::Chunk(const router::GenerationDelta& delta) {
+  if (answer_.endpoint == OpenAiEndpoint::kCompletions) {
+    return Event(absl::StrCat(R"("text":)", JsonString(delta.text), R"(,"logprobs":)", Logprobs(delta),
+                              R"(,"finish_reason":null)", TokenIds(delta)));
+  }
+  std::string events;
+  if (!std::exchange(has_begun_, true)) {
+    events = Event(R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)");
+  }
+  return events + Event(absl::StrCat(R"("delta":{"content":)", JsonString(delta.text), R"(},"logprobs":)",
+                                     Logprobs(delta), R"(,"finish_reason":null)", TokenIds(delta)));
+}
+
+std::string OpenAiWriter::End(const router::GenerationFinished& finished) {
+  const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
+  std::string events = Event(absl::StrCat(is_chat ? R"("delta":{})" : R"("text":"")",
+                                          R"(,"logprobs":null,"finish_reason":)", FinishName(finished.reason)));
+  if (answer_.include_usage) {
+    events += DataEvent(absl::StrCat(chunk_begin_, R"(,"choices":[],"usage":)", UsageOf(finished.usage), "}"));
+  }
+  return events + DataEvent("[DONE]");
+}
+
+std::string OpenAiWriter::End(const absl::Status& status) { return DataEvent(ErrorBody(status)) + DataEvent("[DONE]"); }
+
+std::string OpenAiWriter::Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished) {
+  const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
+  const std::string text = JsonString(output.text);
+  return absl::StrCat(Members(answer_, is_chat ? "chat.completion" : "text_completion"), R"(,"choices":[{"index":0,)",
+                      is_chat ? absl::StrCat(R"("message":{"role":"assistant","content":)", text, R"(,"refusal":null})")
+                              : absl::StrCat(R"("text":)", text),
+                      R"(,"logprobs":)", Logprobs(output), R"(,"finish_reason":)", FinishName(finished.reason),
+                      TokenIds(output), R"(}],"usage":)", UsageOf(finished.usage), "}");
+}
+
+std::string OpenAiWriter::TokenIds(const router::GenerationDelta& delta) const {
+  if (!answer_.return_token_ids) return {};
+  std::string ids;
+  for (const OutputToken& token : delta.tokens) absl::StrAppend(&ids, ids.empty() ? "" : ",", token.token);
+  return absl::StrCat(R"(,"token_ids":[)", ids, "]");
+}
+
+std::string OpenAiWriter::TokenText(int32_t id) const { return JsonString(tokenizer_.TokenBytes(id)); }
+
+std::string OpenAiWriter::Logprobs(const router::GenerationDelta& delta) {
+  if (!delta.has_logprobs) return "null";
+  return answer_.endpoint == OpenAiEndpoint::kChat ? ChatLogprobs(delta.tokens) : CompletionLogprobs(delta.tokens);
+}
+
+std::string OpenAiWriter::ChatLogprobs(const std::vector<OutputToken>& tokens) const {
+  const auto entry = [this](int32_t id, float logprob) {
+    return absl::StrCat(R"({"token":)", TokenText(id), R"(,"logprob":)", LogprobText(logprob), R"(,"bytes":)",
+                        BytesText(tokenizer_.TokenBytes(id)));
+  };
+  std::string content;
+  for (const OutputToken& token : tokens) {
+    std::string top;
+    for (const TopLogprob& each : token.top) {
+      absl::StrAppend(&top, top.empty() ? "" : ",", entry(each.token, each.logprob), "}");
+    }
+    absl::StrAppend(&content, content.empty() ? "" : ",", entry(token.token, token.logprob), R"(,"top_logprobs":[)",
+                    top, "]}");
+  }
+  return absl::StrCat(R"({"content":[)", content, R"(],"refusal":null})");
+}
+
+std::string OpenAiWriter::CompletionLogprobs(const std::vector<OutputToken>& tokens) {
+  std::string texts;
+  std::string logprobs;
+  std::string tops;
+  std::string offsets;
+  for (const OutputToken& token : tokens) {
+    const char* const comma = texts.empty() ? "" : ",";
+    absl::StrAppend(&texts, comma, TokenText(token.token));
+    absl::StrAppend(&logprobs, comma, LogprobText(token.logprob));
+    absl::StrAppend(&offsets, comma, text_offset_);
+    text_offset_ += CharactersOf(tokenizer_.TokenBytes(token.token));
+    std::string top;
+    for (const TopLogprob& each : token.top) {
+      absl::StrAppend(&top, top.empty() ? "" : ",", TokenText(each.token), ":", LogprobText(each.logprob));
+    }
+    absl::StrAppend(&tops, comma, "{", top, "}");
+  }
+  return absl::StrCat(R"({"tokens":[)", texts, R"(],"token_logprobs":[)", logprobs, R"(],"top_logprobs":[)", tops,
+                      R"(],"text_offset":[)", offsets, "]}");
+}
+
+HttpResponse OpenAiError(const absl::Status& status) {
+  HttpResponse response = {.status = FormOf(status.code()).http_status, .body = ErrorBody(status)};
+  if (const auto retry_after_ms = router::GetRetryAfterMs(status)) {
+    response.headers.emplace_back("Retry-After", absl::StrCat((*retry_after_ms + 999) / 1000));
+    // OpenAI's own clients wait for this long instead.
+    response.headers.emplace_back("Retry-After-Ms", absl::StrCat(*retry_after_ms));
+  }
+  return response;
+}
+
+HttpResponse OpenAiRefusal(int http_status, const std::string& message) {
+  const char* const type = http_status == 404   ? "not_found_error"
+                           : http_status < 500  ? "invalid_request_error"
+                           : http_status == 503 ? "service_unavailable_error"
+                                                : "internal_error";
+  return {.status = http_status, .body = ErrorBody(message, {http_status, type}, std::nullopt)};
+}
+
+}  // namespace baton::gateway
