@@ -306,14 +306,23 @@ TEST_F(HttpServerTest, AClientMayAskWhetherToGoOnBeforeItSendsItsBody) {
   EXPECT_EQ(BodyOf(client.ReadResponse()), "|ab");
 }
 
-TEST_F(HttpServerTest, WhoSendsTooSlowlyIsClosed) {
-  Start({.header_timeout_ms = 100, .body_timeout_ms = 100, .idle_timeout_ms = 100});
-  for (const char* begin : {"", "POST /echo", "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\na"}) {
+// The connection was allowed to be idle for far longer.
+TEST_F(HttpServerTest, AClientThatSendsTooSlowlyIsClosed) {
+  Start({.header_timeout_ms = 100, .body_timeout_ms = 100});
+  for (const char* begin : {"POST /echo", "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\na"}) {
     RawClient client(server_->port());
     ASSERT_TRUE(client.Send(begin));
     EXPECT_EQ(client.ReadToEnd(), "");
   }
   AwaitStats([](const HttpServerStats& stats) { return stats.connections == 0; });
+}
+
+TEST_F(HttpServerTest, AConnectionThatAsksForNothingIsClosed) {
+  Start({.idle_timeout_ms = 100});
+  RawClient client(server_->port());
+  ASSERT_TRUE(client.Send(PostRequest("/echo", "x")));
+  EXPECT_EQ(BodyOf(client.ReadResponse()), "|x");
+  EXPECT_EQ(client.ReadToEnd(), "");
 }
 
 TEST_F(HttpServerTest, TheConnectionThatHasWaitedLongestMakesRoom) {

@@ -99,7 +99,7 @@ class Cluster:
         self.env = {**os.environ, **(env or {})}
         # Flags with which `baton status` reaches it.
         self.client_flags = ()
-        self.target = self.cluster_target = self.admin = None
+        self.target = self.cluster_target = self.admin = self.http = None
         # A second SIGTERM would cut what is running.
         self.ends = False
         # Otherwise the test calls await_ready.
@@ -144,6 +144,8 @@ class Cluster:
         self.target = ready["grpc"]
         # Of the router; None without an admin port.
         self.admin = ready.get("admin")
+        # Of the router, for clients of OpenAI's API; None where it has none.
+        self.http = ready.get("http")
         # Where workers join.
         self.cluster_target = ready.get("cluster", self.target)
 

@@ -67,7 +67,8 @@ class Fleet:
         """A router with the addresses of one that was killed."""
         gone = self.routers[number]
         ports = [target.rpartition(":")[2] for target in (gone.target, gone.cluster_target)]
-        router = RoleProcess("router", "--grpc-port", ports[0], "--cluster-port", ports[1], "--admin-port", "off")
+        router = RoleProcess("router", "--grpc-port", ports[0], "--cluster-port", ports[1], "--admin-port", "off",
+                             "--http-port", "off")
         self.routers[number] = self.stack.enter_context(router)
         await_workers(router, len(ROLES))
 

@@ -40,6 +40,7 @@
 - router
 {{- include "baton.commonArguments" . }}
 - --grpc-port={{ int $values.ports.grpc }}
+- --http-port=off
 - --cluster-port={{ int $values.ports.cluster }}
 {{- if $values.tls.enabled }}
 - --tls-client-auth={{ $values.tls.clientAuth }}

@@ -1,0 +1,153 @@
+// Reading OpenAI's bodies. docs/openai.md has the table of all fields, which test_openai.py walks on a real cluster.
+#include "gateway/openai_request.h"
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/json_bounds.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "router/error_details.h"
+
+namespace baton::gateway {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int32_t kContextLength = 512;
+
+absl::StatusOr<OpenAiRequest> ReadText(const std::string& members) {
+  return ReadOpenAiRequest(OpenAiEndpoint::kCompletions, absl::StrCat("{", members, "}"), kContextLength);
+}
+
+absl::StatusOr<OpenAiRequest> ReadChat(const std::string& members) {
+  return ReadOpenAiRequest(OpenAiEndpoint::kChat, absl::StrCat("{", members, "}"), kContextLength);
+}
+
+constexpr char kMessages[] = R"("messages":[{"role":"user","content":"Hi"}])";
+
+// The field at fault; empty where none is named.
+std::string FaultOf(const absl::StatusOr<OpenAiRequest>& read) {
+  if (read.ok()) return "none";
+  const auto field = router::GetFieldError(read.status());
+  return field.has_value() ? field->field : "";
+}
+
+TEST(OpenAiRequestTest, AnEmptyCompletionTakesTheDefaults) {
+  const auto read = ReadText(R"("prompt":"Once")");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(std::get<router::TextPrompt>(read->generation.prompt).text, "Once");
+  EXPECT_TRUE(std::get<router::TextPrompt>(read->generation.prompt).add_special_tokens);
+  EXPECT_EQ(read->generation.sampling.max_tokens, kCompletionsMaxTokens);
+  EXPECT_FALSE(read->generation.sampling.temperature.has_value());
+  EXPECT_FALSE(read->generation.sampling.logprobs.has_value());
+  EXPECT_FALSE(read->stream);
+}
+
+TEST(OpenAiRequestTest, AChatHasTheRoomOfTheContextUnlessItSaysOtherwise) {
+  EXPECT_EQ(ReadChat(kMessages)->generation.sampling.max_tokens, kContextLength);
+  EXPECT_EQ(ReadChat(absl::StrCat(kMessages, R"(,"max_tokens":5)"))->generation.sampling.max_tokens, 5);
+  EXPECT_EQ(
+      ReadChat(absl::StrCat(kMessages, R"(,"max_tokens":5,"max_completion_tokens":6)"))->generation.sampling.max_tokens,
+      6);
+}
+
+TEST(OpenAiRequestTest, APromptIsOneTextOrOneListOfTokens) {
+  EXPECT_EQ(std::get<router::TextPrompt>(ReadText(R"("prompt":["a"])")->generation.prompt).text, "a");
+  EXPECT_THAT(std::get<router::TokenPrompt>(ReadText(R"("prompt":[1,2])")->generation.prompt).ids, ElementsAre(1, 2));
+  EXPECT_THAT(std::get<router::TokenPrompt>(ReadText(R"("prompt":[[7]])")->generation.prompt).ids, ElementsAre(7));
+  EXPECT_EQ(FaultOf(ReadText(R"("prompt":["a","b"])")), "prompt");
+  EXPECT_EQ(FaultOf(ReadText(R"("prompt":[1,"b"])")), "prompt");
+  EXPECT_EQ(FaultOf(ReadText(R"("prompt":[4294967296])")), "prompt");
+  EXPECT_EQ(FaultOf(ReadText(R"("prompt":{"a":1})")), "prompt");
+  EXPECT_EQ(FaultOf(ReadText("")), "prompt");
+}
+
+TEST(OpenAiRequestTest, AMessageHasItsTextAtOnceOrInParts) {
+  const auto read =
+      ReadChat(R"("messages":[{"role":"developer","content":"Be brief"},)"
+               R"({"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":null}])");
+  ASSERT_TRUE(read.ok()) << read.status();
+  const auto& messages = std::get<router::ChatPrompt>(read->generation.prompt).messages;
+  ASSERT_EQ(messages.size(), 2u);
+  EXPECT_EQ(messages[0].role, "system");
+  EXPECT_EQ(messages[1].content, "ab");
+}
+
+TEST(OpenAiRequestTest, WhatIsWrongIsNamed) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("temperature":"hot")", "temperature"},
+      {R"("temperature":1e999)", ""},
+      {R"("top_k":1.5)", "top_k"},
+      {R"("top_k":3000000000)", "top_k"},
+      {R"("seed":-1)", "seed"},
+      {R"("max_tokens":true)", "max_tokens"},
+      {R"("stop":[1])", "stop"},
+      {R"("stop_token_ids":["a"])", "stop_token_ids"},
+      {R"("stream":"yes")", "stream"},
+      {R"("stream_options":{"include_usage":true})", "stream_options"},
+      {R"("stream":true,"stream_options":{"x":1})", "stream_options.x"},
+      {R"("stream":true,"stream_options":{"include_usage":1})", "stream_options.include_usage"},
+      {R"("model":5)", "model"},
+      {R"("n":2)", "n"},
+      {R"("logit_bias":{"1":5})", "logit_bias"},
+      {R"("temprature":1)", "temprature"}};
+  for (const auto& [members, field] : cases) {
+    SCOPED_TRACE(members);
+    EXPECT_EQ(FaultOf(ReadText(absl::StrCat(R"("prompt":"x",)", members))), field);
+    EXPECT_EQ(FaultOf(ReadChat(absl::StrCat(kMessages, ",", members))), field);
+  }
+}
+
+TEST(OpenAiRequestTest, WhatIsWrongInAChatIsNamed) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("messages":5)", "messages"},
+      {R"("messages":[5])", "messages[0]"},
+      {R"("messages":[{"content":"x"}])", "messages[0].role"},
+      {R"("messages":[{"role":"user"}])", "messages[0].content"},
+      {R"("messages":[{"role":"user","content":[{"type":"image_url","image_url":"x"}]}])", "messages[0].content"},
+      {R"("messages":[{"role":"user","content":"x"},{"role":"user","content":"x","name":"me"}])", "messages[1].name"},
+      {absl::StrCat(kMessages, R"(,"top_logprobs":2)"), "top_logprobs"},
+      {absl::StrCat(kMessages, R"(,"tools":[{}])"), "tools"}};
+  for (const auto& [members, field] : cases) {
+    SCOPED_TRACE(members);
+    EXPECT_EQ(FaultOf(ReadChat(members)), field);
+  }
+}
+
+TEST(OpenAiRequestTest, LogProbabilitiesAreAskedForInTheWordsOfEachEndpoint) {
+  EXPECT_EQ(ReadText(R"("prompt":"x","logprobs":3)")->generation.sampling.logprobs, 3);
+  EXPECT_EQ(ReadChat(absl::StrCat(kMessages, R"(,"logprobs":true,"top_logprobs":3)"))->generation.sampling.logprobs, 3);
+  EXPECT_EQ(ReadChat(absl::StrCat(kMessages, R"(,"logprobs":true)"))->generation.sampling.logprobs, 0);
+  EXPECT_FALSE(ReadChat(absl::StrCat(kMessages, R"(,"logprobs":false)"))->generation.sampling.logprobs.has_value());
+}
+
+TEST(OpenAiRequestTest, NullStandsForAFieldThatIsLeftOut) {
+  const auto read = ReadText(R"("prompt":"x","max_tokens":null,"n":null,"stop":null,"stream":null,"suffix":null)");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->generation.sampling.max_tokens, kCompletionsMaxTokens);
+}
+
+TEST(JsonBoundsTest, DepthAndValuesAreBounded) {
+  const auto nested = [](size_t depth) {
+    return absl::StrCat(R"({"a":)", std::string(depth - 1, '['), std::string(depth - 1, ']'), "}");
+  };
+  EXPECT_TRUE(ParseJsonObject(nested(kMaxJsonDepth)).ok());
+  EXPECT_THAT(std::string(ParseJsonObject(nested(kMaxJsonDepth + 1)).status().message()), HasSubstr("deeper"));
+  const auto with_values = [](size_t count) {
+    std::string text = R"({"a":[1)";
+    for (size_t i = 3; i < count; ++i) text += ",1";
+    return text + "]}";
+  };
+  EXPECT_TRUE(ParseJsonObject(with_values(kMaxJsonValues)).ok());
+  EXPECT_THAT(std::string(ParseJsonObject(with_values(kMaxJsonValues + 1)).status().message()), HasSubstr("values"));
+  // Brackets within a string count for nothing.
+  EXPECT_TRUE(ParseJsonObject(absl::StrCat(R"({"a":"\")", std::string(100, '['), R"("})")).ok());
+}
+
+}  // namespace
+}  // namespace baton::gateway

@@ -1,0 +1,245 @@
+"""OpenAI's own Python client against the HTTP port of a real cluster, and raw HTTP where that client sends no such thing."""
+
+import asyncio
+import json
+import re
+import threading
+import urllib.error
+import urllib.request
+
+import openai
+import pytest
+
+from client import Client
+from cluster import SOURCE_DIR, Cluster, wait_until
+from pages import blocks_of
+
+MODEL = "smollm2-135m-instruct"
+QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
+PROMPT_TOKENS = 30
+# Longer than any test waits.
+ENDLESS = {"max_tokens": 8000, "extra_body": {"ignore_eos": True}}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster("--prefill", 1, "--decode", 1, "--threads", 1, "--max-queued-jobs", 8, "--max-seqs", 8) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client(cluster):
+    return openai.OpenAI(base_url=f"http://{cluster.http}/v1", api_key="none", max_retries=0)
+
+
+@pytest.fixture(scope="module")
+def prompts(prose_ids):
+    return [prose_ids[i * PROMPT_TOKENS:(i + 1) * PROMPT_TOKENS] for i in range(8)]
+
+
+def post(cluster, path, body, content_type="application/json"):
+    """(status, headers, parsed body)."""
+    request = urllib.request.Request(f"http://{cluster.http}{path}", json.dumps(body).encode(),
+                                     {"Content-Type": content_type})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.headers, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, json.load(error)
+
+
+def test_the_served_model_is_listed(client):
+    models = client.models.list().data
+    assert [model.id for model in models] == [MODEL]
+    assert models[0].max_model_len == 8192
+
+
+def test_a_chat_is_answered_at_once_and_as_a_stream_alike(client):
+    asked = {"model": MODEL, "messages": QUESTION, "max_tokens": 20, "extra_body": {"ignore_eos": True}}
+    whole = client.chat.completions.create(**asked)
+    assert whole.choices[0].message.role == "assistant" and whole.choices[0].message.content
+    assert whole.usage.completion_tokens == 20 and whole.choices[0].finish_reason == "length"
+    chunks = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+    assert chunks[0].choices[0].delta.role == "assistant"
+    text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+    assert text == whole.choices[0].message.content
+    assert chunks[-2].choices[0].finish_reason == "length"
+    assert chunks[-1].choices == [] and chunks[-1].usage.completion_tokens == 20
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+def test_many_streams_run_at_once(cluster, prompts):
+    async def run():
+        async with openai.AsyncOpenAI(base_url=f"http://{cluster.http}/v1", api_key="none", max_retries=0) as client:
+            async def one(prompt):
+                stream = await client.completions.create(model=MODEL, prompt=prompt, max_tokens=24, stream=True,
+                                                         extra_body={"ignore_eos": True, "return_token_ids": True})
+                return [token async for chunk in stream for token in getattr(chunk.choices[0], "token_ids", None) or []]
+            return await asyncio.gather(*map(one, prompts))
+
+    with Client(cluster.target) as grpc_client:
+        expected = [grpc_client.generate(prompt, {"max_tokens": 24, "ignore_eos": True}).token_ids for prompt in prompts]
+    assert asyncio.run(run()) == expected
+
+
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.8, "top_p": 0.9, "seed": 7}])
+def test_the_tokens_are_those_of_grpc(cluster, client, prompts, sampling):
+    with Client(cluster.target) as grpc_client:
+        for prompt in prompts:
+            answer = client.completions.create(model=MODEL, prompt=prompt, max_tokens=16, **sampling,
+                                               extra_body={"return_token_ids": True})
+            expected = grpc_client.generate(prompt, {"max_tokens": 16, **sampling})
+            assert answer.choices[0].token_ids == list(expected.token_ids)
+            assert answer.choices[0].text == expected.text
+
+
+def test_a_stop_string_ends_the_text_before_it(client):
+    free = client.completions.create(model=MODEL, prompt="Once upon a time", max_tokens=16, temperature=0).choices[0].text
+    stop = free[len(free) // 2:][:3]
+    answer = client.completions.create(model=MODEL, prompt="Once upon a time", max_tokens=16, temperature=0, stop=[stop])
+    assert answer.choices[0].text == free[:free.index(stop)]
+    assert answer.choices[0].finish_reason == "stop"
+
+
+def test_log_probabilities_have_the_form_of_each_endpoint(client):
+    text = client.completions.create(model=MODEL, prompt="One two three", max_tokens=4, temperature=0, logprobs=2)
+    logprobs = text.choices[0].logprobs
+    assert "".join(logprobs.tokens) == text.choices[0].text
+    assert logprobs.text_offset == [sum(map(len, logprobs.tokens[:i])) for i in range(4)]
+    assert all(len(top) == 2 and top[token] == value for top, token, value in
+               zip(logprobs.top_logprobs, logprobs.tokens, logprobs.token_logprobs))
+    chat = client.chat.completions.create(model=MODEL, messages=QUESTION, max_tokens=4, temperature=0, logprobs=True,
+                                          top_logprobs=3)
+    content = chat.choices[0].logprobs.content
+    assert "".join(entry.token for entry in content) == chat.choices[0].message.content
+    assert all(len(entry.top_logprobs) == 3 and entry.top_logprobs[0].logprob >= entry.logprob for entry in content)
+    assert bytes(content[0].bytes).decode() == content[0].token
+
+
+def test_errors_are_those_that_the_client_knows(client):
+    with pytest.raises(openai.BadRequestError) as wrong:
+        client.chat.completions.create(model=MODEL, messages=QUESTION, temperature=-1)
+    assert wrong.value.param == "temperature" and "temperature" in wrong.value.message
+    with pytest.raises(openai.NotFoundError):
+        client.chat.completions.create(model="another", messages=QUESTION)
+    with pytest.raises(openai.NotFoundError):
+        client.embeddings.create(model=MODEL, input="x")
+    with pytest.raises(openai.BadRequestError) as too_long:
+        client.completions.create(model=MODEL, prompt=[1] * 9000)
+    assert too_long.value.param == "prompt"
+
+
+# Eight of them run and eight wait. Whoever finds no place hears when to come again.
+def test_a_full_queue_refuses_with_the_time_to_come_again(client):
+    refused, is_over = [], threading.Event()
+
+    def ask(number):
+        try:
+            stream = client.completions.create(model=MODEL, prompt=f"Number {number}", stream=True, **ENDLESS)
+        except openai.RateLimitError as error:
+            refused.append(error.response.headers)
+            is_over.set()
+            return
+        is_over.wait(60)
+        stream.close()
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert refused and all(int(headers["retry-after"]) >= 1 for headers in refused)
+
+
+def test_a_stream_that_its_client_leaves_ends_its_request(cluster, client):
+    stream = client.chat.completions.create(model=MODEL, messages=QUESTION, stream=True, **ENDLESS)
+    next(iter(stream))
+    stream.close()
+    wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 30, "the end")
+
+
+def test_a_request_that_is_left_before_its_answer_ends_too(cluster, client):
+    with pytest.raises(openai.APITimeoutError):
+        client.with_options(timeout=0.5).completions.create(model=MODEL, prompt="Endless", **ENDLESS)
+    wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 30, "the end")
+
+
+def test_text_becomes_tokens_and_tokens_text(cluster):
+    status, _, tokens = post(cluster, "/tokenize", {"prompt": "Grüße, Welt"})
+    assert status == 200 and tokens["count"] == len(tokens["tokens"])
+    assert post(cluster, "/detokenize", {"tokens": tokens["tokens"]})[2] == {"prompt": "Grüße, Welt"}
+    status, _, error = post(cluster, "/detokenize", {"tokens": [-1]})
+    assert status == 400 and error["error"]["param"] == "tokens"
+
+
+def test_the_example_of_the_page_runs(cluster, capsys):
+    example = next(block for block in blocks_of("docs/openai.md", SOURCE_DIR) if block.language == "python")
+    assert "http://127.0.0.1:8000/v1" in example.text
+    exec(compile(example.text.replace("127.0.0.1:8000", cluster.http), "docs/openai.md", "exec"), {})
+    assert capsys.readouterr().out.strip()
+
+
+def test_what_a_web_page_could_send_without_asking_is_refused(cluster):
+    status, headers, error = post(cluster, "/v1/completions", {"prompt": "x"}, content_type="text/plain")
+    assert status == 400 and "Content-Type" in error["error"]["message"]
+    assert headers.get("Access-Control-Allow-Origin") is None
+
+
+# A value of each field that asks for something.
+VALUES = {
+    "messages": QUESTION, "prompt": "x", "model": MODEL, "max_tokens": 1, "max_completion_tokens": 1, "temperature": 0.5,
+    "top_p": 0.5, "top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1, "frequency_penalty": 0.1, "presence_penalty": 0.1,
+    "seed": 1, "stop": "x", "stop_token_ids": [5], "ignore_eos": True, "min_tokens": 1, "stream": False,
+    "return_token_ids": True, "add_special_tokens": False, "priority": 0, "user": "me", "store": True, "metadata": {"a": "b"},
+    "n": 2, "best_of": 2, "logit_bias": {"5": 1}, "echo": True, "response_format": {"type": "json_object"},
+    "use_beam_search": True, "length_penalty": 2, "include_stop_str_in_output": True, "skip_special_tokens": False,
+    "spaces_between_special_tokens": False, "tools": [{"type": "function"}], "tool_choice": "auto",
+    "parallel_tool_calls": False, "modalities": ["audio"], "chat_template_kwargs": {"a": 1}, "add_generation_prompt": False,
+    "continue_final_message": True,
+}
+NOTHING = {"n": 1, "best_of": 1, "logit_bias": {}, "echo": False, "response_format": {"type": "text"}, "tools": [],
+           "tool_choice": "none", "length_penalty": 1, "skip_special_tokens": True}
+BASES = {"completions": ("/v1/completions", {"prompt": "x", "max_tokens": 1}),
+         "chat": ("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 1})}
+
+
+def documented_fields():
+    for name, where, what in re.findall(r"^\| `(\w+)` \| (both|chat|completions) \| (\w+)", (SOURCE_DIR / "docs/openai.md").read_text(), re.MULTILINE):
+        for endpoint in BASES if where == "both" else [where]:
+            yield name, endpoint, what
+
+
+def test_every_field_of_the_page_does_what_the_page_says(cluster):
+    asked = 0
+    for name, endpoint, what in documented_fields():
+        path, base = BASES[endpoint]
+        value = VALUES.get(name, "x")
+        more = {}
+        if name == "logprobs":
+            value = 1 if endpoint == "completions" else True
+        if name == "top_logprobs":
+            value, more = 1, {"logprobs": True}
+        if name == "stream_options":
+            # The answer would be a stream.
+            continue
+        status, _, answer = post(cluster, path, {**base, **more, name: value})
+        if what == "refused":
+            assert status == 400 and answer["error"]["param"] == name, (name, endpoint, answer)
+            nothing = NOTHING.get(name)
+            assert post(cluster, path, {**base, name: nothing})[0] == 200, (name, endpoint, nothing)
+        else:
+            assert status == 200, (name, endpoint, answer)
+        asked += 1
+    assert asked > 80
+    status, _, answer = post(cluster, "/v1/completions", {"prompt": "x", "temprature": 1})
+    assert status == 400 and answer["error"]["param"] == "temprature"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"prompt": "\xff"}', b"[" * 100_000, b'{"prompt":[' + b"0," * 600_000],
+                         ids=["empty", "cut", "list", "not utf-8", "deep", "many values"])
+def test_what_is_no_request_is_refused_and_harms_nobody(cluster, body):
+    request = urllib.request.Request(f"http://{cluster.http}/v1/completions", body, {"Content-Type": "application/json"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=60)
+    assert refused.value.code == 400
+    assert json.load(refused.value)["error"]["type"] == "invalid_request_error"
