@@ -339,7 +339,6 @@ std::optional<HttpResponse> Session::CheckHeader() {
     refusal.headers.emplace_back("Retry-After", "1");
     return refusal;
   }
-  if (parser_->content_length().value_or(0) > shared_.options.max_body_bytes) return TooLarge();
   return std::nullopt;
 }
 
