@@ -52,14 +52,21 @@ void ConfigureServer(grpc::ServerBuilder& builder, int max_receive_bytes) {
 
 std::shared_ptr<grpc::Channel> ChannelCache::Get(const std::string& target, const Incarnation& process) {
   absl::MutexLock lock(&mutex_);
-  if (channels_.size() > 2 * static_cast<size_t>(kMaxWorkers)) channels_.clear();
   const int64_t generation = credentials_ == nullptr ? 0 : credentials_->generation();
+  const auto known = channels_.find({target, process});
+  if (known != channels_.end() && known->second.generation == generation) return known->second.channel;
+  // A channel without a connection has nothing that is worth keeping: the next call would have to connect anyway. The
+  // caller's thread destroys it here. Calls hold their channel, and a thread of gRPC that drops the last reference to
+  // it at the end of a call might wait for its own end.
+  absl::erase_if(channels_, [](const auto& entry) {
+    const std::shared_ptr<grpc::Channel>& channel = entry.second.channel;
+    return channel.use_count() == 1 && channel->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_READY;
+  });
+  if (channels_.size() >= 2 * static_cast<size_t>(kMaxWorkers)) channels_.clear();
   Entry& entry = channels_[{target, process}];
-  if (entry.channel == nullptr || entry.generation != generation) {
-    entry = {.channel = grpc::CreateCustomChannel(target, ChannelCredentialsOf(credentials_, Peer::kKvOwner),
-                                                  ChannelArguments()),
-             .generation = generation};
-  }
+  entry = {.channel = grpc::CreateCustomChannel(target, ChannelCredentialsOf(credentials_, Peer::kKvOwner),
+                                                ChannelArguments()),
+           .generation = generation};
   return entry.channel;
 }
 

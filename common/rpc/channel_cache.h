@@ -25,8 +25,10 @@ grpc::ChannelArguments ClientChannelArguments();
 // A `max_receive_bytes` of 0 means the bound of messages between our own processes.
 void ConfigureServer(grpc::ServerBuilder& builder, int max_receive_bytes = 0);
 
-// Thread-safe. Processes come from the registry, in which at most kMaxWorkers live at a time. The cache is emptied when
-// it holds more than twice as many.
+// Thread-safe. Processes come from the registry, in which at most kMaxWorkers live at a time. Whenever the cache makes
+// a channel, it forgets those that have neither a connection nor a call, and so the processes that have ended. The
+// connection to a host that has vanished without a word stays until gRPC closes it, after half an hour without a call.
+// A cache of twice kMaxWorkers is emptied.
 class ChannelCache {
  public:
   // Null `credentials` are plain text; others outlive the cache. When they have changed, the next Get makes a new
