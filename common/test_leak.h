@@ -10,6 +10,7 @@ namespace baton {
 // Whether the environment says that what `point` gives back stays lost. The points are
 //   job        a job that has ended at a decode worker keeps its blocks
 //   sequence   likewise, and the worker forgets whose they are
+//   memory     a job that has ended at a decode worker keeps a KiB, for tests/e2e/test_soak.py
 bool TestLeak(std::string_view point);
 
 }  // namespace baton

@@ -1,6 +1,8 @@
 #include "decode_worker/decode_core.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
@@ -15,6 +17,12 @@ int32_t HeadroomBlocks(worker::WorkerCore& worker) {
   const int32_t prompt_blocks =
       runner.kv_layout().groups().MostBlocks(runner.context_length(), worker.options().engine.chunk_tokens);
   return std::min(prompt_blocks, worker.pool().block_count() / 2);
+}
+
+// For TestLeak("memory").
+void LoseMemory() {
+  static auto* const kLost = new std::vector<std::string>();
+  kLost->emplace_back(1'024, 'x');
 }
 
 }  // namespace
@@ -249,6 +257,7 @@ void DecodeCore::EndCall(const JobKey& key, TimeNs deadline, const absl::Status&
 
 void DecodeCore::Forget(const JobKey& key) {
   if (TestLeak("job")) return;
+  if (TestLeak("memory")) LoseMemory();
   const auto it = jobs_.find(key);
   if (it->second.state == State::kFrozen) handed_over_.erase(it->second.hand_over->next);
   by_sequence_.erase(it->second.sequence);

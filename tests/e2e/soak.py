@@ -21,9 +21,10 @@ class Slope:
         return f"{self.mean:+.1f} +- {self.half_width:.1f} KiB"
 
 
-def resident_kib(pid):
+def private_kib(pid):
+    """What no file backs and no other process shares: weights that are read and a pool that is touched do not count."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith("RssAnon:"):
             return int(line.split()[1])
     raise AssertionError(f"{pid} has no memory")
 
