@@ -6,14 +6,17 @@
 //   comes while workers could begin with it at once, or   | accepted, however little time it has
 //   while nobody waits                                    |
 //   comes while the pace of the line is not known yet     | accepted
-//   comes, and the line before it, its own prompt and the | refused, and told when the line will have become as much
-//   outputs that it must have take longer than its time   | shorter as it needs
+//   comes, and twice the line before it, its own prompt   | refused, and told when the line will have become as much
+//   and the outputs that it must have take longer than    | shorter as it needs
+//   its time                                              |
 //   waits, and has less time left than prompts like its   | dropped, likewise, unless it has outputs already
 //   own and the outputs that it must have took lately at  |
 //   the very least                                        |
 //
-// A request is refused by what is likely, because nothing is lost when it comes back, and dropped by what is certain. A
-// request without a deadline is never judged.
+// A request is refused by what might be, because nothing is lost when it comes back, and dropped by what is certain.
+// The line counts twice because others can halve its pace after a request was taken: a tenant that comes and has its
+// share of the workers, or a process that has its share of their machine. It costs no goodput, as a line of half the
+// length keeps the workers as busy. A request without a deadline is never judged.
 #ifndef BATON_ROUTER_ADMISSION_H_
 #define BATON_ROUTER_ADMISSION_H_
 
@@ -41,8 +44,9 @@ class Admission {
   // A job has ended well, `elapsed_ns` after its first token.
   void OnOutputs(int32_t output_tokens, int64_t elapsed_ns);
 
-  // By how much a job misses its deadline that must have at least so many outputs; 0: it does not, or nobody can say.
-  int64_t MissNs(const Forecast& forecast, int64_t left_ns, int32_t least_outputs) const;
+  // By how much the line is too long for a job that must have at least so many outputs, and is at its beginning where
+  // the job lacks time without any line; 0: it is not, or nobody can say.
+  int64_t ExcessNs(const Forecast& forecast, int64_t left_ns, int32_t least_outputs) const;
   // The last moment at which a job that waits may be placed.
   TimeNs LastStart(const JobSpec& spec) const;
 

@@ -26,18 +26,20 @@ class AdmissionTest : public ::testing::Test {
   Admission admission_;
 };
 
-TEST_F(AdmissionTest, AJobMissesItsDeadlineByWhatTheLineItsPromptAndItsOutputsTakeBeyondIt) {
+TEST_F(AdmissionTest, TheLineIsTooLongWhereTwiceOfItWithThePromptAndTheOutputsTakesLongerThanTheTime) {
   See(1'000, 50, 10);
   const Forecast forecast = {.line_ns = 3'000, .prompt_ns = 500};
-  // The line with a margin, the prompt, and nine times between ten outputs.
-  const int64_t needed_ns = 3'000 + 1'000 + 500 + 9 * 10;
-  EXPECT_NEAR(static_cast<double>(admission_.MissNs(forecast, 2'000, 10)), static_cast<double>(needed_ns - 2'000), 1);
-  EXPECT_EQ(admission_.MissNs(forecast, needed_ns + 1, 10), 0);
-  EXPECT_EQ(admission_.MissNs(forecast, needed_ns - 80, 1), 0) << "only outputs that are certain count";
+  // Nine times between ten outputs.
+  const int64_t needed_ns = 2 * 3'000 + 500 + 9 * 10;
+  EXPECT_EQ(admission_.ExcessNs(forecast, needed_ns + 2, 10), 0);
+  EXPECT_NEAR(static_cast<double>(admission_.ExcessNs(forecast, needed_ns - 1'000, 10)), 500, 1)
+      << "each part of the line counts twice";
+  EXPECT_EQ(admission_.ExcessNs(forecast, needed_ns - 80, 1), 0) << "only outputs that are certain count";
+  EXPECT_EQ(admission_.ExcessNs(forecast, 100, 1), 3'000) << "it lacks time without any line";
 }
 
-TEST_F(AdmissionTest, NobodyMissesWhereNothingIsKnownOfTheLine) {
-  EXPECT_EQ(admission_.MissNs({.line_ns = 0, .prompt_ns = 1'000'000}, 1, 1), 0);
+TEST_F(AdmissionTest, NoLineIsTooLongOfWhichNothingIsKnown) {
+  EXPECT_EQ(admission_.ExcessNs({.line_ns = 0, .prompt_ns = 1'000'000}, 1, 1), 0);
 }
 
 TEST_F(AdmissionTest, TheLastStartLeavesTheLeastTimesOfAPromptAndItsCertainOutputs) {

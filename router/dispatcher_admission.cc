@@ -61,11 +61,10 @@ absl::Status Dispatcher::Impl::CheckDeadline(const JobSpec& spec) {
   const int64_t left_ns = spec.deadline - clock_.Now();
   if (spec.deadline == kNever || left_ns <= 0) return absl::OkStatus();
   const Forecast forecast = queue_.ForecastFor(spec, HasCallRoom());
-  const int64_t miss_ns = admission_.MissNs(forecast, left_ns, spec.least_outputs);
-  if (miss_ns == 0) return absl::OkStatus();
-  return RefusedForDeadline(
-      forecast, left_ns,
-      PromiseRetry({.no_room_ns = std::min(miss_ns, forecast.line_ns), .service_ns = queue_.ServiceNs(spec)}));
+  const int64_t excess_ns = admission_.ExcessNs(forecast, left_ns, spec.least_outputs);
+  if (excess_ns == 0) return absl::OkStatus();
+  return RefusedForDeadline(forecast, left_ns,
+                            PromiseRetry({.no_room_ns = excess_ns, .service_ns = queue_.ServiceNs(spec)}));
 }
 
 // A client that comes back finds more than the one place that it was promised, so that one which comes in between takes
@@ -93,9 +92,9 @@ void Dispatcher::Impl::Drop(DispatchJob& job) {
   // As if it came anew, with all its time.
   const int64_t budget_ns = job.spec->deadline - job.marks.arrived;
   const Forecast forecast = queue_.ForecastFor(*job.spec, HasCallRoom());
-  const int64_t miss_ns = admission_.MissNs(forecast, budget_ns, job.spec->least_outputs);
-  End(job, DroppedForDeadline(job.spec->deadline - now, PromiseRetry({.no_room_ns = std::min(miss_ns, forecast.line_ns),
-                                                                      .service_ns = queue_.ServiceNs(*job.spec)})));
+  const int64_t excess_ns = admission_.ExcessNs(forecast, budget_ns, job.spec->least_outputs);
+  End(job, DroppedForDeadline(job.spec->deadline - now,
+                              PromiseRetry({.no_room_ns = excess_ns, .service_ns = queue_.ServiceNs(*job.spec)})));
 }
 
 }  // namespace baton::router

@@ -73,6 +73,48 @@ TEST(DispatcherOverloadTest, GoodputHoldsAtThreeTimesTheCapacityAndNothingAccept
   for (uint64_t seed = kSeed; seed < kSeed + kSweeps; ++seed) SweepLoads(seed);
 }
 
+// Deadlines under which late jobs go first, barely may not, and let others go first.
+TEST(DispatcherOverloadTest, NothingAcceptedFailsWhileTheMachineIsSharedWhateverTheDeadlines) {
+  for (const int32_t max_sequences : {4, 64}) {
+    for (const int64_t deadline_ms : {4'000, 6'500, 8'000, 13'000, 30'000}) {
+      double peak = 0;
+      double goodput = 0;
+      for (const double load : {0.5, 1.0, 3.0}) {
+        LoadWorld world(kSeed, Options(), {.max_sequences = max_sequences, .worst_slowdown = 2});
+        world.Add({.tenant = "hostile",
+                   .requests_per_second = load * kCapacity - 10,
+                   .until_ms = 60'000,
+                   .deadline_ms = deadline_ms});
+        world.Add({.tenant = "modest", .requests_per_second = 4, .until_ms = 60'000, .deadline_ms = deadline_ms});
+        world.Run();
+        goodput = world.of("hostile").ok + world.of("modest").ok;
+        peak = std::max(peak, goodput);
+        std::printf("%d sequences, deadline %d ms, load %.1f: %.1f/s, failed %d and %d\n", max_sequences,
+                    static_cast<int>(deadline_ms), load, goodput / 60, world.of("hostile").failed,
+                    world.of("modest").failed);
+        EXPECT_EQ(world.of("hostile").failed + world.of("modest").failed, 0);
+        EXPECT_GE(world.of("modest").ok, 0.9 * world.of("modest").sent);
+      }
+      EXPECT_GT(goodput, 0.9 * peak);
+    }
+  }
+}
+
+// Each of the others wants less than its share and gets it first, so that a tenant's own line moves at a quarter of the
+// pace.
+TEST(DispatcherOverloadTest, NothingOfATenantFailsThatGetsWhatOthersLeave) {
+  LoadWorld world(kSeed, Options());
+  world.Add({.tenant = "hostile", .requests_per_second = 2 * kCapacity, .until_ms = 60'000, .deadline_ms = 4'000});
+  for (const char* tenant : {"a", "b", "c", "d"}) {
+    world.Add({.tenant = tenant, .requests_per_second = 0.19 * kCapacity, .until_ms = 60'000, .deadline_ms = 4'000});
+  }
+  world.Run();
+  std::printf("of %d requests %d were served, %d failed\n", world.of("hostile").sent, world.of("hostile").ok,
+              world.of("hostile").failed);
+  EXPECT_EQ(world.of("hostile").failed, 0);
+  EXPECT_GE(world.of("a").ok, 0.9 * world.of("a").sent);
+}
+
 TEST(DispatcherOverloadTest, OfTwoTenantsThatOverloadNeitherIsServedMuchMoreThanTheOther) {
   LoadWorld world(kSeed, Options());
   world.Add({.tenant = "greedy", .requests_per_second = 2.4 * kCapacity, .until_ms = 30'000, .deadline_ms = 2'000});

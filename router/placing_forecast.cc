@@ -33,11 +33,8 @@ Forecast PlacingQueue::ForecastFor(const JobSpec& spec, bool has_room) const {
   };
   Forecast forecast = {.line_ns = line_ns(false),
                        .prompt_ns = line_.NsToFirstToken(LeastUncomputedTokens().value_or(0) + spec.prompt_tokens())};
-  // A job that becomes late lets the late ones before it go first.
-  if (target_ns > 0 && forecast.line_ns + forecast.prompt_ns > target_ns &&
-      spec.deadline >= now + kMaxLateTargets * target_ns) {
-    forecast.line_ns = line_ns(true);
-  }
+  // A job that becomes late goes behind the late ones before it, which may be overdue when it is placed.
+  if (target_ns > 0 && forecast.line_ns + forecast.prompt_ns > target_ns) forecast.line_ns = line_ns(true);
   return forecast;
 }
 

@@ -26,8 +26,9 @@ namespace baton::router {
 
 // A job that is placed sooner than this has not waited for others.
 inline constexpr int64_t kShortestWaitNs = kNsPerMs;
-// The pace is unknown before so many placements. The two paces remember roughly so many.
-inline constexpr int kLeastPlacements = 8;
+// The pace is unknown before so many placements. Whoever comes until then is taken, so they are few.
+inline constexpr int kLeastPlacements = 4;
+// The two paces remember roughly so many.
 inline constexpr int kPlacementsRemembered = 64;
 inline constexpr int kLastPlacements = 16;
 

@@ -81,9 +81,8 @@ void WaitingLine::RankThose(const Group& group, TimeNs now, int64_t tokens_ahead
   while (DispatchJob* job = First(group, LineRank::kOnTime)) {
     const TimeNs first_token = now + NsToFirstToken(tokens_ahead + job->spec->prompt_tokens());
     if (first_token <= job->marks.arrived + ttft_target_ns_) break;
-    // It would only wait for its end.
-    const bool ends_late = job->spec->deadline < job->marks.arrived + kMaxLateTargets * ttft_target_ns_;
-    Move(*job, ends_late ? LineRank::kOverdue : LineRank::kLate);
+    const bool steps_back = StepsBackWhenLate(job->spec->deadline, job->marks.arrived);
+    Move(*job, steps_back ? LineRank::kLate : LineRank::kOverdue);
   }
   while (DispatchJob* job = First(group, LineRank::kLate)) {
     if (now < job->marks.arrived + kMaxLateTargets * ttft_target_ns_) break;

@@ -7,7 +7,7 @@
 //   ---------+----------------------------------------------------------------------+---------
 //   -        | Add                                                                  | kOnTime
 //   kOnTime  | it is the first of its rank, and its first token would be too late   | kLate
-//   kOnTime  | the same, and its deadline ends it before it could be overdue        | kOverdue
+//   kOnTime  | the same, and its deadline leaves too little time: StepsBackWhenLate | kOverdue
 //   kLate    | it is the first of its rank, submitted kMaxLateTargets targets ago   | kOverdue
 //   kOnTime, | its priority is not the highest, and it came kMaxSteppedBackMs ago   | kOverdue
 //   kLate    |                                                                      |
@@ -83,6 +83,11 @@ class WaitingLine {
   // A first token comes so long after its prompt was placed on a worker that then has so much to compute; 0: unknown.
   int64_t NsToFirstToken(int64_t prompt_tokens) const {
     return static_cast<int64_t>(elapsed_ns_ / prompt_tokens_ * static_cast<double>(prompt_tokens));
+  }
+  // Whether a job that came at `arrived` and becomes late lets others go first. When it is overdue it must have as much
+  // time left as it has waited, because it then waits for those that came before it. Admission's margin is as large.
+  bool StepsBackWhenLate(TimeNs deadline, TimeNs arrived) const {
+    return deadline >= arrived + 2 * kMaxLateTargets * ttft_target_ns_;
   }
   void Hurry(DispatchJob& job) { Move(job, LineRank::kOverdue); }
   // A first token came `elapsed_ns` after its prompt was placed on a worker that then had `prompt_tokens` to compute,

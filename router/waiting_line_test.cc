@@ -195,9 +195,9 @@ TEST_F(WaitingLineTest, PrioritySavesNoTenantFromYielding) {
   EXPECT_THAT(Order(), ElementsAre(2, 1));
 }
 
-TEST_F(WaitingLineTest, AJobThatEndsBeforeItCouldBeOverdueIsNeverLate) {
-  AddWithDeadline(0, kMaxLateTargets * kTargetNs - 1);
-  AddWithDeadline(0, kMaxLateTargets * kTargetNs);
+TEST_F(WaitingLineTest, AJobWhoseDeadlineLeavesLittleTimeOnceItIsOverdueIsNeverLate) {
+  AddWithDeadline(0, 2 * kMaxLateTargets * kTargetNs - 1);
+  AddWithDeadline(0, 2 * kMaxLateTargets * kTargetNs);
   AddWithDeadline(900, kNever);
   EXPECT_THAT(Order(1'001), ElementsAre(0, 2, 1));
 }

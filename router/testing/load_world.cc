@@ -38,15 +38,23 @@ double LoadResult::WorstTtftMs(double share) const {
   return sorted[std::min(sorted.size() - 1, static_cast<size_t>(share * static_cast<double>(sorted.size())))];
 }
 
-LoadWorld::LoadWorld(uint64_t seed, const DispatcherOptions& options)
-    : random_(seed), dispatcher_(WithoutSilence(options), clock_, secrets_) {
+LoadWorld::LoadWorld(uint64_t seed, const DispatcherOptions& options, const LoadWorkers& workers)
+    : workers_(workers), random_(seed), slowdowns_(seed), dispatcher_(WithoutSilence(options), clock_, secrets_) {
   for (const WorkerRole role : {WorkerRole::kPrefill, WorkerRole::kDecode}) {
     WorkerInfo info = MakeWorker(role == WorkerRole::kPrefill ? 1 : 2, role);
     info.total_blocks = 10'000;
-    info.max_sequences = 64;
+    info.max_sequences = workers.max_sequences;
     info.chunk_tokens = 256;
     EXPECT_TRUE(dispatcher_.OnWorkerJoin(info).ok());
   }
+}
+
+int64_t LoadWorld::Slowed(int64_t ns) {
+  if (NowMs() >= slowed_since_ms_ + 1'000) {
+    slowed_since_ms_ = NowMs();
+    slowdown_ = 1 + (workers_.worst_slowdown - 1) * static_cast<double>(slowdowns_.Below(1'001)) / 1'000;
+  }
+  return static_cast<int64_t>(static_cast<double>(ns) * slowdown_);
 }
 
 void LoadWorld::Add(const LoadOptions& load) {
@@ -133,7 +141,7 @@ void LoadWorld::Compute() {
     }
   });
   const int64_t tokens = prompts_.front().job->prompt_tokens();
-  clock_.After(kPrefillNsPerToken * tokens, [this, key] {
+  clock_.After(Slowed(kPrefillNsPerToken * tokens), [this, key] {
     const StartPrefill done = prompts_.front();
     prompts_.pop_front();
     if (!prompts_.empty()) Compute();
@@ -146,7 +154,7 @@ void LoadWorld::Compute() {
 }
 
 void LoadWorld::Decode(const JobKey& key, int32_t index) {
-  clock_.After(kStepNs, [this, key, index] {
+  clock_.After(Slowed(kStepNs), [this, key, index] {
     const auto it = calls_.find({Side::kDecode, key});
     if (it == calls_.end()) return;
     const std::shared_ptr<const JobSpec> job = it->second;

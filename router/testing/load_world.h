@@ -53,12 +53,19 @@ struct LoadResult {
   double WorstTtftMs(double share) const;
 };
 
+// What the workers are like.
+struct LoadWorkers {
+  int32_t max_sequences = 64;
+  // Each second they are slower by a factor that is drawn from 1 to this one: others use the machine too.
+  double worst_slowdown = 1;
+};
+
 class LoadWorld {
  public:
   static constexpr int64_t kPrefillNsPerToken = 100'000;
   static constexpr int64_t kStepNs = 20 * kNsPerMs;
 
-  LoadWorld(uint64_t seed, const DispatcherOptions& options);
+  LoadWorld(uint64_t seed, const DispatcherOptions& options, const LoadWorkers& workers = {});
   void Add(const LoadOptions& load);
   // Until every job has ended.
   void Run();
@@ -84,6 +91,8 @@ class LoadWorld {
     int outputs = 0;
   };
 
+  // What takes so long at full speed, begun now.
+  int64_t Slowed(int64_t ns);
   void SendNext(const LoadOptions& load);
   void Send(Client client);
   void Compute();
@@ -98,8 +107,12 @@ class LoadWorld {
   void Handle(const EmitToken& emit);
   void Handle(const EndJob& end);
 
+  const LoadWorkers workers_;
   VirtualTime clock_;
   SeededRandom random_;
+  SeededRandom slowdowns_;
+  int64_t slowed_since_ms_ = -1'000;
+  double slowdown_ = 1;
   SeededRandom secrets_{1};
   Dispatcher dispatcher_;
   uint64_t next_job_ = 1;

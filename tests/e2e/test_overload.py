@@ -26,8 +26,8 @@ SAMPLING = {"max_tokens": 8, "ignore_eos": True}
 BUSY_CLIENTS = 12
 LEARN_S = 8
 # Of the best goodput, of what was accepted, and of the modest tenant's requests. A neighbour on the machine that takes a core
-# in the middle of a short run weighs more.
-LEAST_GOODPUT, MOST_FAILED, LEAST_MODEST = (0.75, 0.3, 0.75) if FULL else (0.6, 0.45, 0.6)
+# in the middle of a short run weighs more. None that was accepted fails while the workers keep half of their pace.
+LEAST_GOODPUT, MOST_FAILED, LEAST_MODEST = (0.75, 0.02, 0.75) if FULL else (0.6, 0.05, 0.6)
 # As long as the queue takes for about so many requests.
 DEADLINE_REQUESTS = 30
 
@@ -142,9 +142,8 @@ def test_goodput_holds_beyond_the_capacity():
     print(f"refusals: median {statistics.median(took) * 1e3:.1f} ms, of {len(took)}")
     assert all(after_s is not None and after_s >= 0.05 for _, after_s in refusals), "a refusal does not say when to come back"
     assert goodput[LOADS[-1]] >= LEAST_GOODPUT * max(goodput.values()), goodput
-    # A line of a few seconds is short beside what the router needs to learn how much a modest tenant takes of the pace,
-    # and a neighbour on the machine may take its cores in the middle of what was accepted. Nearly all of the hostile
-    # tenant's requests would fail if none were refused.
+    # The router counts on half of the pace, so a neighbour on the machine has to take more than that from what was accepted.
+    # Nearly all of the hostile tenant's requests would fail if none were refused.
     for load, hostile, modest in rows:
         failed = len(hostile.failed) + len(modest.failed)
         assert failed <= MOST_FAILED * (hostile.ok + modest.ok + failed), f"{failed} accepted requests failed at {load}"
