@@ -51,10 +51,8 @@ class AdminServer::Impl {
 absl::Status AdminServer::Impl::Start() {
   BATON_CHECK(!thread_.has_value());
   const AdminServerOptions& options = shared_.options;
-  BATON_RETURN_IF_ERROR(listener_.Listen({.bind = options.bind,
-                                          .port = options.port,
-                                          .port_flag = options.port_flag,
-                                          .bind_flag = options.bind_flag}));
+  BATON_RETURN_IF_ERROR(listener_.Listen(
+      {.bind = options.bind, .port = options.port, .port_flag = options.port_flag, .bind_flag = options.bind_flag}));
   listener_.Accept([this](tcp::socket socket) { Admit(std::move(socket)); });
   thread_.emplace("baton-admin", [this] { io_.run(); });
   started_.store(&*thread_, std::memory_order_release);
