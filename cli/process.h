@@ -40,8 +40,8 @@ struct ReadyAddresses {
   // OpenAI's API; empty: off.
   std::string http = {};
 };
-// One line on stdout: `ready {"grpc": "127.0.0.1:50051"}`, with "cluster", "admin" and "http" where there is one. Where it
-// cannot be written, the process gets SIGTERM. A service manager hears it too.
+// One line on stdout: `ready {"grpc": "127.0.0.1:50051"}`, with "cluster", "admin" and "http" where there is one. Where
+// it cannot be written, the process gets SIGTERM. A service manager hears it too.
 void PrintReady(const ReadyAddresses& addresses);
 // None when the line is no ready line.
 std::optional<ReadyAddresses> ParseReady(const std::string& line);
