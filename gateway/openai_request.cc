@@ -130,7 +130,7 @@ absl::Status CheckFields(const json& body, absl::Span<const FieldRule> own) {
 // Reads the fields of one object. The first field that is wrong gives the status.
 class FieldReader {
  public:
-  FieldReader(const json& object, std::string prefix = "") : object_(object), prefix_(std::move(prefix)) {}
+  explicit FieldReader(const json& object, std::string prefix = "") : object_(object), prefix_(std::move(prefix)) {}
 
   const absl::Status& status() const { return status_; }
   // Null when there is none; null stands for none.
