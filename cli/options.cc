@@ -230,6 +230,11 @@ void AddRouterFlags(CLI::App& app, RouterFlags& flags) {
                  "a worker that is not heard for this long is lost, and its requests go on elsewhere")
       ->check(CLI::Range(kMinWorkerSilenceMs, kMaxWorkerSilenceMs))
       ->capture_default_str();
+  app.add_option(
+         "--canary-interval-ms", flags.canary_interval_ms,
+         "a pair of workers without a hand-off for this long is tried with a request of the router's own; 0: off")
+      ->check(CLI::Range(int64_t{0}, kMaxCanaryIntervalMs))
+      ->capture_default_str();
   app.add_option("--tenant-tokens-per-second", flags.tenant_tokens_per_second,
                  "what each tenant may use in the long run, where an output token counts twice; 0: any")
       ->check(CLI::Range(0, kMaxTenantTokens))

@@ -90,6 +90,7 @@ struct RouterFlags {
   // Only counted, together with the former.
   int itl_target_ms = 100;
   int worker_silence_ms = kWorkerSilenceMs;
+  int64_t canary_interval_ms = 0;
   // 0: no bounds.
   int tenant_tokens_per_second = 0;
   // 0: the tokens of some seconds.
@@ -113,6 +114,7 @@ inline constexpr int kMaxTenantTokens = 1'000'000'000;
 // A few heartbeats at least.
 inline constexpr int kMinWorkerSilenceMs = 500;
 inline constexpr int kMaxWorkerSilenceMs = 600'000;
+inline constexpr int64_t kMaxCanaryIntervalMs = 3'600'000;
 // Larger chunks compute faster. In a worker that also decodes, smaller ones make its streams stutter less.
 inline constexpr int kPrefillWorkerChunkTokens = 512;
 inline constexpr int kDecodingWorkerChunkTokens = 256;

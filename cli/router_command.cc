@@ -129,6 +129,7 @@ absl::Status Run(const RouterCommandFlags& flags) {
   options.placing.local_prefill_tokens = flags.router.local_prefill_tokens;
   options.placing.ttft_target_ms = flags.router.ttft_target_ms;
   options.worker_silence_ms = flags.router.worker_silence_ms;
+  options.canary_interval_ms = flags.router.canary_interval_ms;
   options.tenant_buckets = {.tokens_per_second = flags.router.tenant_tokens_per_second,
                             .burst_tokens = flags.router.tenant_burst_tokens};
   rpc::EventQueue events;

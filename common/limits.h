@@ -28,6 +28,9 @@ inline constexpr size_t kMaxApiKeys = 4096;
 inline constexpr int kMaxQueuedJobs = 1024;
 inline constexpr int kMaxRunningJobs = 1 << 15;
 inline constexpr int kMaxWorkers = 1024;
+// Canaries at a time (router/canaries.h), and pairs that they remember or look at in one step.
+inline constexpr size_t kMaxCanaries = 4;
+inline constexpr size_t kMaxCanaryPairs = 4096;
 // Each text by which a worker introduces itself: address, model, fingerprint.
 inline constexpr size_t kMaxWorkerTextBytes = 512;
 // The cluster port: streams that have not said hello, and how long each may take to say it.

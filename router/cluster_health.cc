@@ -4,8 +4,9 @@
 
 namespace baton::router {
 
-ClusterHealth::ClusterHealth(const Clock& clock, RandomSource& random, const WorkerRegistry& registry)
-    : registry_(registry), workers_(clock, registry), pairs_(clock, random, registry) {}
+ClusterHealth::ClusterHealth(const Clock& clock, RandomSource& random, const WorkerRegistry& registry,
+                             int64_t canary_trial_ms)
+    : registry_(registry), workers_(clock, registry), pairs_(clock, random, registry, canary_trial_ms) {}
 
 void ClusterHealth::OnWorkerLost(const WorkerId& worker) {
   workers_.OnWorkerLost(worker);
@@ -28,6 +29,14 @@ void ClusterHealth::OnHandOffFailed(const Pair& pair, TimeNs placed, const std::
 void ClusterHealth::OnHandedOver(const Pair& pair, TimeNs placed) {
   if (!pairs_.OnHandedOver(pair, placed)) return;
   Note(absl::StrCat("hand-offs from ", NameOf(pair.prefill), " to ", NameOf(pair.decode), " go well again"));
+}
+
+void ClusterHealth::OnWrongAnswer(const Pair& pair, TimeNs placed, const std::string& outputs) {
+  pairs_.OnFailed(pair, placed);
+  Note(absl::StrCat("WRONG OUTPUT: a canary from ", NameOf(pair.prefill), " to ", NameOf(pair.decode),
+                    " gave the tokens ", outputs,
+                    ", and not those that workers of the same fingerprint gave before, so other pairs get the ",
+                    "requests: look at the memory and the processor of both machines"));
 }
 
 void ClusterHealth::OnSample(const WorkerId& worker, const WorkSample& sample) {

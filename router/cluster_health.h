@@ -40,7 +40,8 @@ struct WorkerCondition {
 class ClusterHealth {
  public:
   // All three outlive the object. A worker is in the registry when it joins here.
-  ClusterHealth(const Clock& clock, RandomSource& random, const WorkerRegistry& registry);
+  // `canary_trial_ms`: by how much canaries go before jobs to pairs on trial.
+  ClusterHealth(const Clock& clock, RandomSource& random, const WorkerRegistry& registry, int64_t canary_trial_ms = 0);
 
   void OnWorkerJoined(const WorkerId& worker) { workers_.OnWorkerJoined(worker); }
   void OnWorkerLost(const WorkerId& worker);
@@ -48,9 +49,13 @@ class ClusterHealth {
   // As PairHealth: of an attempt that was placed at `placed`.
   void OnHandOffFailed(const Pair& pair, TimeNs placed, const std::string& why);
   void OnHandedOver(const Pair& pair, TimeNs placed);
+  // A canary's outputs differ from those that its fingerprint gave before. As OnHandOffFailed.
+  void OnWrongAnswer(const Pair& pair, TimeNs placed, const std::string& outputs);
   void OnSample(const WorkerId& worker, const WorkSample& sample);
 
   Shunned Now(const std::map<WorkerId, WorkerAssignment>& assigned) const;
+  std::vector<Pair> PairsOnTrial() const { return pairs_.OnTrial(); }
+  bool IsBad(const Pair& pair) const { return pairs_.IsBad(pair); }
   bool IsEjected(const WorkerId& worker) const { return workers_.IsEjected(worker); }
   WorkerCondition ConditionOf(const WorkerId& worker) const;
   size_t bad_pairs() const { return pairs_.size(); }

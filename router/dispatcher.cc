@@ -70,6 +70,10 @@ void Dispatcher::Impl::Cancel(const ChoiceKey& key, const absl::Status& why) {
 void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update) {
   Call* call = ledger_.Find({side, key});
   if (call == nullptr || !call->live()) return;
+  if (canaries_.OnWorkerUpdate(side, key, *call, update)) {
+    queue_.OnRoomChanged();
+    return PlaceQueued();
+  }
   DispatchJob* job = FindJob(key);
   // A live call has its job: the end of a job leaves its calls cancelled or finished.
   BATON_CHECK(job != nullptr) << key.ToString();
@@ -128,6 +132,7 @@ void Dispatcher::Impl::OnCommitted(DispatchJob& job) {
   job.committed = true;
   if (!job.marks.committed) job.marks.committed = clock_.Now();
   if (job.kind == AttemptKind::kPair) health_.OnHandedOver(job.pair, job.attempt_placed);
+  if (job.kind == AttemptKind::kPair) canaries_.OnHandedOver(job.pair);
 }
 
 void Dispatcher::Impl::TimeOutputs(DispatchJob& job, int32_t index) {
@@ -217,6 +222,7 @@ void Dispatcher::Impl::OnWorkerEnd(Side side, const JobKey& key, const absl::Sta
   const std::optional<Call> call = ledger_.Close({side, key});
   if (!call) return;
   needs_moving_ = drains_;
+  canaries_.OnWorkerEnd(side, key, *call, status);
   DispatchJob* job = call->cancelled || call->frozen ? nullptr : FindJob(key);
   const bool no_room = absl::IsResourceExhausted(status) && !call->started && !call->finished;
   no_room ? queue_.OnRoomChanged() : queue_.OnRoomChanged(call->worker);
@@ -305,6 +311,7 @@ void Dispatcher::Impl::Lose(WorkerId id, const absl::Status& why, LossReason rea
   NoteDrains();
   // First, so that no job cancels a call that is over.
   ledger_.OnWorkerLost(id);
+  canaries_.OnWorkerLost(id);
   health_.OnWorkerLost(id);
   std::vector<DispatchJob*> jobs;
   for (const auto& [key, job] : jobs_) {
@@ -484,6 +491,7 @@ int32_t Dispatcher::running_jobs() const { return impl_->running_jobs(); }
 int32_t Dispatcher::open_calls() const { return impl_->open_calls(); }
 const std::map<WorkerId, WorkerAssignment>& Dispatcher::assigned() const { return impl_->assigned(); }
 const ClusterHealth& Dispatcher::health() const { return impl_->health(); }
+const CanaryCounts& Dispatcher::canary_counts() const { return impl_->canary_counts(); }
 std::vector<std::string> Dispatcher::TakeHealthNotes() { return impl_->TakeHealthNotes(); }
 
 }  // namespace baton::router

@@ -112,6 +112,7 @@
 #include "common/random.h"
 #include "common/worker_update.h"
 #include "router/block_ledger.h"
+#include "router/canaries.h"
 #include "router/cluster_health.h"
 #include "router/dispatch_actions.h"
 #include "router/drain_orders.h"
@@ -157,6 +158,8 @@ struct DispatcherOptions {
   int64_t worker_silence_ms = kWorkerSilenceMs;
   // A worker is lost whose engine has been in one step for longer than this.
   int64_t engine_stall_ms = kEngineStallMs;
+  // A pair of workers without a hand-off for so long gets a canary (canaries.h); 0: no canaries at all.
+  int64_t canary_interval_ms = 0;
   // The dispatcher was paused, and not its workers silent, when OnTimer comes later than it was due by more than this.
   int64_t pause_ms = 1'000;
 };
@@ -212,6 +215,8 @@ class Dispatcher {
   // What each worker has been given and has not given back.
   const std::map<WorkerId, WorkerAssignment>& assigned() const;
   const ClusterHealth& health() const;
+  // Ended canaries, by outcome.
+  const CanaryCounts& canary_counts() const;
   // Changes of workers' health since the last call, each to be logged once.
   std::vector<std::string> TakeHealthNotes();
 

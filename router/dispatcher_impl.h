@@ -14,6 +14,7 @@
 
 #include "router/admission.h"
 #include "router/call_ledger.h"
+#include "router/canaries.h"
 #include "router/cluster_health.h"
 #include "router/dispatch_job.h"
 #include "router/dispatcher.h"
@@ -54,6 +55,7 @@ class Dispatcher::Impl {
   int32_t open_calls() const { return static_cast<int32_t>(ledger_.size()); }
   const std::map<WorkerId, WorkerAssignment>& assigned() const { return ledger_.assigned(); }
   const ClusterHealth& health() const { return health_; }
+  const CanaryCounts& canary_counts() const { return canaries_.counts(); }
   std::vector<std::string> TakeHealthNotes() { return health_.TakeNotes(); }
 
  private:
@@ -167,6 +169,7 @@ class Dispatcher::Impl {
   // The end of the dispatcher's last pause.
   TimeNs woke_at_ = 0;
   std::vector<DispatchAction> actions_;
+  Canaries canaries_;
 };
 
 }  // namespace baton::router

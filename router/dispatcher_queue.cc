@@ -39,11 +39,18 @@ Dispatcher::Impl::Impl(const DispatcherOptions& options, const Clock& clock, Ran
       clock_(clock),
       random_(random),
       blocks_(clock),
-      health_(clock, random, registry_),
+      health_(clock, random, registry_, options.canary_interval_ms == 0 ? 0 : kCanaryTrialMs),
       queue_(options.placing, clock, registry_, ledger_, health_),
       poisoned_(clock),
       retries_(random),
-      buckets_(options.tenant_buckets) {}
+      buckets_(options.tenant_buckets),
+      canaries_({.interval_ms = options.canary_interval_ms, .echo_wait_ms = options.echo_wait_ms},
+                {.clock = clock,
+                 .random = random,
+                 .registry = registry_,
+                 .ledger = ledger_,
+                 .health = health_,
+                 .actions = actions_}) {}
 
 absl::Status Dispatcher::Impl::Submit(std::shared_ptr<const JobSpec> spec) {
   BATON_RETURN_IF_ERROR(CheckNew(*spec));
@@ -277,11 +284,12 @@ void Dispatcher::Impl::OnTimer() {
   queue_.OnTimer();
   EndUnservedJobs();
   PlaceQueued();
+  canaries_.OnTimer(queue_.size() == 0 && HasCallRoom());
 }
 
 TimeNs Dispatcher::Impl::NextTimer() const {
   const TimeNs job = timers_.empty() ? kNever : timers_.begin()->first;
-  return std::min({job, queue_.NextTimer(), next_watch_});
+  return std::min({job, queue_.NextTimer(), next_watch_, canaries_.NextTimer()});
 }
 
 }  // namespace baton::router

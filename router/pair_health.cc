@@ -42,10 +42,18 @@ void PairHealth::OnWorkerLost(const WorkerId& worker) {
                 [&worker](const auto& entry) { return entry.first.prefill == worker || entry.first.decode == worker; });
 }
 
+std::vector<Pair> PairHealth::OnTrial() const {
+  std::vector<Pair> on_trial;
+  for (const auto& [pair, failure] : failures_) {
+    if (clock_.Now() >= failure.avoided_until) on_trial.push_back(pair);
+  }
+  return on_trial;
+}
+
 std::vector<Pair> PairHealth::Avoided() const {
   std::vector<Pair> avoided;
   for (const auto& [pair, failure] : failures_) {
-    if (clock_.Now() < failure.avoided_until) avoided.push_back(pair);
+    if (clock_.Now() < After(failure.avoided_until, canary_trial_ms_)) avoided.push_back(pair);
   }
   return avoided;
 }

@@ -34,13 +34,15 @@ namespace baton::router {
 
 inline constexpr int64_t kMinAvoidMs = 1'000;
 inline constexpr int64_t kMaxAvoidMs = 60'000;
+// Where canaries are tried first, jobs may take a pair on trial only this much later.
+inline constexpr int64_t kCanaryTrialMs = 15'000;
 
 // Used by one thread. Holds pairs of members alone, and only those whose last hand-off failed.
 class PairHealth {
  public:
   // All three outlive the object.
-  PairHealth(const Clock& clock, RandomSource& random, const WorkerRegistry& registry)
-      : clock_(clock), random_(random), registry_(registry) {}
+  PairHealth(const Clock& clock, RandomSource& random, const WorkerRegistry& registry, int64_t canary_trial_ms = 0)
+      : clock_(clock), random_(random), registry_(registry), canary_trial_ms_(canary_trial_ms) {}
 
   // The hand-off of an attempt that was placed at `placed` failed, or went well. True when the pair's state has changed
   // between good and not good.
@@ -50,6 +52,9 @@ class PairHealth {
   void OnPlaced(const Pair& pair);
   void OnWorkerLost(const WorkerId& worker);
 
+  // The pairs whose time is over, in order.
+  std::vector<Pair> OnTrial() const;
+  bool IsBad(const Pair& pair) const { return failures_.contains(pair); }
   // The pairs that get no job now, in order.
   std::vector<Pair> Avoided() const;
   // The partners with which the worker is not good, in order.
@@ -72,6 +77,7 @@ class PairHealth {
   const Clock& clock_;
   RandomSource& random_;
   const WorkerRegistry& registry_;
+  const int64_t canary_trial_ms_;
   std::map<Pair, Failure> failures_;
 };
 

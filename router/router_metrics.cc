@@ -112,6 +112,15 @@ Samples CountEjections(const RouterView& view) {
   return samples;
 }
 
+Samples CountCanaries(const RouterView& view) {
+  Samples samples;
+  for (const CanaryOutcome outcome : kCanaryOutcomes) {
+    samples.push_back(
+        {{{"outcome", OutcomeName(outcome)}}, static_cast<double>(view.canaries[static_cast<size_t>(outcome)])});
+  }
+  return samples;
+}
+
 // `read` of the latest view.
 template <typename Read>
 auto OfView(const ViewBoard& views, Read read) {
@@ -154,6 +163,8 @@ void AddWorkers(const ViewBoard& views, CallbackMetrics& metrics) {
                       OfView(views, CountEjections));
   metrics.AddGauge("baton_bad_pairs", "Pairs of workers whose last hand-off failed.",
                    OfView(views, [](const RouterView& view) { return static_cast<double>(view.bad_pairs); }));
+  metrics.AddCounters("baton_canary_total", "Requests of the router's own that tried a pair of workers.",
+                      OfView(views, CountCanaries));
   metrics.AddCounters("baton_worker_joins_total", "Workers that joined.", OfView(views, CountJoins));
   metrics.AddCounters("baton_worker_losses_total", "Workers that are no members any more, by the reason.",
                       OfView(views, CountLosses));

@@ -15,6 +15,7 @@ RouterView MakeView(const Dispatcher& dispatcher, TimeNs now, int64_t loop_cpu_n
                      .memberships = dispatcher.memberships(),
                      .bad_pairs = static_cast<int64_t>(dispatcher.health().bad_pairs()),
                      .ejections = dispatcher.health().ejections(),
+                     .canaries = dispatcher.canary_counts(),
                      .loop_cpu_ns = loop_cpu_ns};
   view.workers.reserve(registry.workers().size());
   for (const auto& [id, worker] : registry.workers()) {

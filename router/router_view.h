@@ -55,6 +55,8 @@ struct RouterView {
   int64_t bad_pairs = 0;
   // Ejections of slow workers since the start, by role.
   std::array<int64_t, kWorkerRoles.size()> ejections = {};
+  // Canaries that have ended since the start, by outcome.
+  CanaryCounts canaries = {};
   // CPU time of the loop's thread.
   int64_t loop_cpu_ns = 0;
 };

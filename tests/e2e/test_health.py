@@ -112,3 +112,37 @@ def test_a_worker_that_is_ten_times_slower_than_its_peers_gets_trials_alone(requ
         assert served >= STREAMS, "the others serve on"
         assert router.log().count("is much slower than its peers") == 1, router.log()
         print(f"{served} streams ended in {WATCHED_S} s, and the slow worker ran at most {max(running)} at once")
+
+
+def canaries(cluster, outcome):
+    text = urllib.request.urlopen(f"http://{cluster.admin}/metrics", timeout=5).read().decode()
+    return int(re.search(rf'^baton_canary_total\{{outcome="{outcome}"\}} (\d+)', text, re.MULTILINE)[1])
+
+
+def test_a_link_that_dies_while_idle_is_found_and_freed_by_canaries_and_no_request_meets_it(requests, tmp_path):
+    partition = tmp_path / "partition"
+    partition.write_text("")
+    environment = {"BATON_TEST_PARTITION": str(partition)}
+    flags = ("--canary-interval-ms", 500)
+    with Cluster(*PAIR_ROLES, *flags, env=environment) as cluster, Client(cluster.target) as client:
+        pairs = 4
+        wait_until(lambda: canaries(cluster, "ok") >= 2 * pairs, TIMEOUT_S, "canaries of all pairs")
+        assert canaries(cluster, "failed") == canaries(cluster, "wrong_answer") == 0
+        workers = cluster.workers()
+        source = next(worker for worker in workers if worker["role"] == "prefill")
+        reader = next(worker for worker in workers if worker["role"] == "decode")
+        partition.write_text(f"{reader['pid']} {source['address']}\n")
+        wait_until(lambda: worker_at(cluster, reader["address"])["bad_partners"] == [source["address"]], TIMEOUT_S,
+                   "the failed pair in the status")
+        with Streams(client, requests, STREAMS) as streams:
+            await_streams(streams, STREAMS_AFTER)
+        assert not streams.problems, (len(streams.problems), streams.problems[:3])
+        assert failed_attempts(cluster) == 0, "a request met the pair"
+        partition.write_text("")
+        wait_until(lambda: not worker_at(cluster, reader["address"])["bad_partners"], TIMEOUT_S, "a canary that frees it")
+        assert canaries(cluster, "failed") >= 1
+        assert canaries(cluster, "wrong_answer") == 0
+        log = cluster.log()
+        assert log.count(f"from prefill worker {source['address']} to decode worker {reader['address']} fail") == 1, log
+        assert "a canary met" in log
+        assert failed_attempts(cluster) == 0, "no request freed it"
