@@ -2,13 +2,13 @@
 // known before a client's request meets it, and a pair on trial (pair_health.h) is freed at no client's risk.
 //
 //   a pair           | gets a canary
-//   -----------------+--------------------------------------------------------------------------------------------------
+//   -----------------+------------------------------------------------------------------------------------------------
 //   on trial         | first of all
 //   idle             | in turn, when for interval_ms no client's hand-off of it went well, and no canary of it began
-//   any              | at most one at a time, only while no client's request waits; one begins each kCanaryPaceMs at most
+//   any              | at most one at a time, only while no client's request waits, and one per kCanaryPaceMs begins
 //
 //   a canary | event                                        | outcome
-//   ---------+----------------------------------------------+-----------------------------------------------------------
+//   ---------+----------------------------------------------+---------------------------------------------------------
 //   runs     | both workers give the fingerprint's answer   | kOk: the hand-off went well
 //   runs     | the tokens differ from the answer            | kWrongAnswer: the hand-off failed
 //   runs     | an error before the KV was committed, which  | kFailed: the hand-off failed

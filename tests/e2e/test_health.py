@@ -139,7 +139,8 @@ def test_a_link_that_dies_while_idle_is_found_and_freed_by_canaries_and_no_reque
         assert not streams.problems, (len(streams.problems), streams.problems[:3])
         assert failed_attempts(cluster) == 0, "a request met the pair"
         partition.write_text("")
-        wait_until(lambda: not worker_at(cluster, reader["address"])["bad_partners"], TIMEOUT_S, "a canary that frees it")
+        wait_until(lambda: not worker_at(cluster, reader["address"])["bad_partners"], TIMEOUT_S,
+                   "a canary that frees it")
         assert canaries(cluster, "failed") >= 1
         assert canaries(cluster, "wrong_answer") == 0
         log = cluster.log()
