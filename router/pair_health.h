@@ -15,8 +15,8 @@
 // A later attempt is one that was placed after the pair's last failure: the others tell nothing new, and many may fail
 // at once. Each time is drawn between 3/4 and 5/4 of its length, so that the trials of many pairs do not meet.
 //
-// Where the router sends canaries (canaries.h), these try a pair on trial, and jobs take it only kCanaryTrialMs later: by
-// then no canary could begin.
+// Where the router sends canaries (canaries.h), these try a pair on trial, and jobs take it only kCanaryTrialMs later:
+// by then no canary could begin.
 //
 // A worker is at fault when it has two or more partners and is good with none of them, and each of these is good with
 // some other worker. A trial of one of its pairs is then one of all: it does not try its partners one after another, at
