@@ -56,7 +56,7 @@ struct RouterCommandFlags {
 
 // Gives the requests that run `timeout_ms` to end, and their clients the rest of it to read what they have not read
 // yet.
-void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::GenerationService& generation) {
+void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::GenerationService& generation, HttpPort& http) {
   const TimeNs begin = MonotonicClock().Now();
   loop.PostWhenRoom([timeout_ms](const router::Dispatcher& dispatcher) {
     spdlog::info("draining: new requests are refused; running: {}, waiting: {}, time to end: {} ms",
@@ -64,8 +64,11 @@ void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::GenerationServi
   });
   const std::vector<ChoiceKey> cut = loop.Drain(timeout_ms);
   if (!cut.empty()) spdlog::warn(DescribeCut(cut, timeout_ms));
-  const int64_t left_ms = (After(begin, timeout_ms) - MonotonicClock().Now()) / kNsPerMs;
-  const size_t unread = generation.AwaitRead(std::max(left_ms, kReadEndMs));
+  const TimeNs end = std::max(After(begin, timeout_ms), After(MonotonicClock().Now(), kReadEndMs));
+  const auto left_ms = [end] { return std::max<int64_t>((end - MonotonicClock().Now()) / kNsPerMs, 0); };
+  const size_t still_read = generation.AwaitRead(0) + http.AwaitRead(0);
+  if (still_read > 0) spdlog::info("every request has ended; {} answers are still being read", still_read);
+  const size_t unread = generation.AwaitRead(left_ms()) + http.AwaitRead(left_ms());
   if (unread > 0) spdlog::warn("cut {} ended streams that their clients have not read to the end", unread);
   spdlog::info("drained in {:.1f} s", NsToMs(MonotonicClock().Now() - begin) / 1e3);
 }
@@ -210,7 +213,7 @@ absl::Status Run(const RouterCommandFlags& flags) {
   serving.Shut();
   http->StopAccepting();
   telemetry->OnDraining();
-  Drain(flags.listen.drain_timeout_ms, loop, generation);
+  Drain(flags.listen.drain_timeout_ms, loop, generation, *http);
   return absl::OkStatus();
 }
 

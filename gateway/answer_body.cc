@@ -18,17 +18,19 @@ void AnswerBody::SetWriter(OpenAiWriter writer, bool is_stream) {
 
 void AnswerBody::OnExchangeDone(std::function<void()> on_over) {
   cancelled_ = true;
-  unread_.Remove(*this);
+  bool is_over = false;
   {
     const absl::MutexLock lock(&mutex_);
     done_ = true;
+    const size_t held_bytes = pending_.bytes();
     pending_.Take();
-    if (!end_.has_value()) {
-      on_over_ = std::move(on_over);
-      return;
-    }
+    CountHeld(held_bytes);
+    is_over = end_.has_value();
+    if (!is_over) on_over_ = std::move(on_over);
   }
-  on_over();
+  // Nothing is counted any more.
+  unread_.Remove(*this);
+  if (is_over) on_over();
 }
 
 bool AnswerBody::Write(router::GenerationEvent event) {
@@ -79,6 +81,7 @@ void AnswerBody::End(AnswerEnd end) {
       Tell();
     }
   }
+  unread_.Ended(*this);
   if (on_over) on_over();
 }
 

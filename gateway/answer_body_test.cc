@@ -65,6 +65,21 @@ TEST_F(AnswerBodyTest, AStreamBeginsWithItsFirstOutputAndEndsWithDone) {
   EXPECT_EQ(over_, 1);
 }
 
+TEST_F(AnswerBodyTest, AnAnswerIsWaitedForUntilItsClientHasTakenIt) {
+  Begin(/*is_stream=*/true);
+  EXPECT_EQ(unread_.AwaitRead(0), 0u);
+  ASSERT_TRUE(answer_->Write(Delta("one")));
+  ASSERT_TRUE(answer_->Write(GenerationFinished{}));
+  EXPECT_EQ(unread_.AwaitRead(0), 1u);
+  exchange_->Done(absl::OkStatus());
+  EXPECT_EQ(unread_.AwaitRead(0), 0u);
+}
+
+TEST_F(AnswerBodyTest, AChatThatEndsWithoutAnOutputHasItsRoleAllTheSame) {
+  OpenAiWriter writer({.endpoint = OpenAiEndpoint::kChat, .id = "chatcmpl-1", .model = "m"}, *model_.tokenizer);
+  EXPECT_THAT(writer.End(GenerationFinished{}), HasSubstr(R"("role":"assistant")"));
+}
+
 TEST_F(AnswerBodyTest, WhatAClientDoesNotTakeAtOnceBecomesOneEvent) {
   Begin(/*is_stream=*/true);
   ASSERT_TRUE(answer_->Write(Delta("a")));

@@ -120,23 +120,25 @@ std::string OpenAiWriter::Event(const std::string& choice) const {
                                 answer_.include_usage ? R"(,"usage":null)" : "", "}"));
 }
 
+std::string OpenAiWriter::Begin() {
+  if (answer_.endpoint == OpenAiEndpoint::kCompletions || std::exchange(has_begun_, true)) return {};
+  return Event(R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)");
+}
+
 std::string OpenAiWriter::Chunk(const router::GenerationDelta& delta) {
   if (answer_.endpoint == OpenAiEndpoint::kCompletions) {
     return Event(absl::StrCat(R"("text":)", JsonString(delta.text), R"(,"logprobs":)", Logprobs(delta),
                               R"(,"finish_reason":null)", TokenIds(delta)));
   }
-  std::string events;
-  if (!std::exchange(has_begun_, true)) {
-    events = Event(R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)");
-  }
-  return events + Event(absl::StrCat(R"("delta":{"content":)", JsonString(delta.text), R"(},"logprobs":)",
-                                     Logprobs(delta), R"(,"finish_reason":null)", TokenIds(delta)));
+  return Begin() + Event(absl::StrCat(R"("delta":{"content":)", JsonString(delta.text), R"(},"logprobs":)",
+                                      Logprobs(delta), R"(,"finish_reason":null)", TokenIds(delta)));
 }
 
 std::string OpenAiWriter::End(const router::GenerationFinished& finished) {
   const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
-  std::string events = Event(absl::StrCat(is_chat ? R"("delta":{})" : R"("text":"")",
-                                          R"(,"logprobs":null,"finish_reason":)", FinishName(finished.reason)));
+  std::string events = Begin();
+  events += Event(absl::StrCat(is_chat ? R"("delta":{})" : R"("text":"")", R"(,"logprobs":null,"finish_reason":)",
+                               FinishName(finished.reason)));
   if (answer_.include_usage) {
     events += DataEvent(absl::StrCat(chunk_begin_, R"(,"choices":[],"usage":)", UsageOf(finished.usage), "}"));
   }

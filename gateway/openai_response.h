@@ -42,6 +42,8 @@ class OpenAiWriter {
 
  private:
   std::string Event(const std::string& choice) const;
+  // Names the role of a chat, once.
+  std::string Begin();
   std::string Logprobs(const router::GenerationDelta& delta);
   std::string ChatLogprobs(const std::vector<OutputToken>& tokens) const;
   std::string CompletionLogprobs(const std::vector<OutputToken>& tokens);

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import signal
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -162,6 +164,26 @@ def test_a_request_that_is_left_before_its_answer_ends_too(cluster, client):
     with pytest.raises(openai.APITimeoutError):
         client.with_options(timeout=0.5).completions.create(model=MODEL, prompt="Endless", **ENDLESS)
     wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 30, "the end")
+
+
+def test_a_drain_waits_for_a_client_that_reads_slowly():
+    body = json.dumps({"prompt": "Once", "max_tokens": 2000, "stream": True, "ignore_eos": True, "logprobs": 20}).encode()
+    with Cluster("--prefill", 0, "--decode", 0, "--mixed", 1, "--threads", 1) as cluster, socket.socket() as reader:
+        # Its answer is larger than all that the system takes on its way.
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.settimeout(30)
+        host, _, port = cluster.http.rpartition(":")
+        reader.connect((host, int(port)))
+        reader.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                       b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        answer = reader.recv(1)
+        wait_until(lambda: not any(worker["used_blocks"] for worker in cluster.workers()), 60, "the end of the request")
+        cluster.signal(signal.SIGTERM)
+        wait_until(lambda: "1 answers are still being read" in cluster.log(), 20, "the drain")
+        while piece := reader.recv(1 << 16):
+            answer += piece
+    assert answer.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    assert answer.count(b'"finish_reason":null') > 1
 
 
 def test_text_becomes_tokens_and_tokens_text(cluster):
