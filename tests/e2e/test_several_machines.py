@@ -12,7 +12,7 @@ from machines import LINK, MachineProcess, two_machines
 
 PAGE = (SOURCE_DIR / "docs/several_machines.md").read_text()
 ADDRESSES = ("192.0.2.1", "192.0.2.2")
-PORTS = {50050, 50051, 50061, 50062, 9464, 9465, 9466, *range(50100, 50200)}
+PORTS = {8000, 50050, 50051, 50061, 50062, 9464, 9465, 9466, *range(50100, 50200)}
 PROMPT_TOKENS = 320
 KV_BYTES_PER_TOKEN = 23_040
 LISTENING = "0A"
