@@ -18,19 +18,17 @@ void AnswerBody::SetWriter(OpenAiWriter writer, bool is_stream) {
 
 void AnswerBody::OnExchangeDone(std::function<void()> on_over) {
   cancelled_ = true;
-  bool is_over = false;
   {
     const absl::MutexLock lock(&mutex_);
     done_ = true;
     const size_t held_bytes = pending_.bytes();
     pending_.Take();
     CountHeld(held_bytes);
-    is_over = end_.has_value();
-    if (!is_over) on_over_ = std::move(on_over);
+    if (!end_.has_value()) on_over_ = std::exchange(on_over, nullptr);
   }
   // Nothing is counted any more.
   unread_.Remove(*this);
-  if (is_over) on_over();
+  if (on_over) on_over();
 }
 
 bool AnswerBody::Write(router::GenerationEvent event) {
