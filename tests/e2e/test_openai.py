@@ -167,7 +167,7 @@ def test_a_request_that_is_left_before_its_answer_ends_too(cluster, client):
 
 
 def test_a_drain_waits_for_a_client_that_reads_slowly():
-    body = json.dumps({"prompt": "Once", "max_tokens": 2000, "stream": True, "ignore_eos": True, "logprobs": 20}).encode()
+    body = json.dumps({"prompt": "Once", "max_tokens": 1200, "stream": True, "ignore_eos": True, "logprobs": 20}).encode()
     with Cluster("--prefill", 0, "--decode", 0, "--mixed", 1, "--threads", 1) as cluster, socket.socket() as reader:
         # Its answer is larger than all that the system takes on its way.
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -177,7 +177,9 @@ def test_a_drain_waits_for_a_client_that_reads_slowly():
         reader.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                        b"Content-Length: %d\r\n\r\n" % len(body) + body)
         answer = reader.recv(1)
-        wait_until(lambda: not any(worker["used_blocks"] for worker in cluster.workers()), 60, "the end of the request")
+        holds = lambda: any(worker["used_blocks"] for worker in cluster.workers())
+        wait_until(holds, 60, "the request in the status")
+        wait_until(lambda: not holds(), 60, "the end of the request")
         cluster.signal(signal.SIGTERM)
         wait_until(lambda: "1 answers are still being read" in cluster.log(), 20, "the drain")
         while piece := reader.recv(1 << 16):
