@@ -86,11 +86,7 @@ void HttpServer::Impl::Stop() {
 
 bool HttpServer::Impl::MakeRoom() {
   if (sessions_.size() < shared_.options.max_connections) return true;
-  HttpSession* longest = nullptr;
-  for (const auto& [session, owner] : sessions_) {
-    const uint64_t since = session->waiting_since();
-    if (since > 0 && (longest == nullptr || since < longest->waiting_since())) longest = session;
-  }
+  const std::shared_ptr<HttpSession> longest = telemetry::LongestWaiting(sessions_);
   if (longest == nullptr) return false;
   longest->Close(absl::OkStatus());
   return true;

@@ -2,11 +2,9 @@
 
 #include <array>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/error.hpp>
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
@@ -17,10 +15,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
-#include "common/check.h"
 #include "common/clock.h"
+#include "gateway/http_exchange.h"
+#include "telemetry/http_text.h"
 #include "telemetry/request_target.h"
 
 namespace baton::gateway {
@@ -31,6 +28,9 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
+using telemetry::HttpDate;
+using telemetry::IsBadHttp;
+using telemetry::ToStdView;
 
 // A client may send this much, and has this long, before a connection is closed that has had its last response. Closing
 // at once would take the response away from a client that still sends.
@@ -44,10 +44,6 @@ constexpr size_t kMaxBodyBytesOfAll = size_t{128} << 20;
 constexpr int kSocketSendBytes = 128 << 10;
 constexpr size_t kReadBytes = 4096;
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
-
-std::string_view ToStdView(beast::string_view text) { return {text.data(), text.size()}; }
-
-std::string HttpDate() { return absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", absl::Now(), absl::UTCTimeZone()); }
 
 using Parser = http::request_parser<http::string_body>;
 
@@ -64,38 +60,7 @@ std::string HeadText(const HttpResponse& response, unsigned http_version) {
   return head;
 }
 
-class Session;
-
-// Other threads reach the session through the server's event loop alone. It may be gone by then, or in a later
-// exchange.
-class Exchange final : public HttpExchange, public std::enable_shared_from_this<Exchange> {
- public:
-  Exchange(HttpRequest request, std::shared_ptr<asio::io_context> io, std::weak_ptr<Session> session, uint64_t number)
-      : request_(std::move(request)), io_(std::move(io)), session_(std::move(session)), number_(number) {}
-  ~Exchange() override;
-
-  HttpRequest& request() override { return request_; }
-  void Respond(HttpResponse response) override;
-  void Stream(HttpResponse head, std::shared_ptr<BodySource> source) override;
-  void Wake() override;
-  void Abort() override;
-  void SetOnDone(std::function<void(const absl::Status&)> on_done) override;
-
- private:
-  // Runs `task(session)` on the server's thread while the session is in this exchange.
-  template <typename Task>
-  void Post(Task task);
-  void NoteAnswer() { BATON_CHECK(!answered_.exchange(true)) << "a request has one response"; }
-
-  HttpRequest request_;
-  const std::shared_ptr<asio::io_context> io_;
-  const std::weak_ptr<Session> session_;
-  const uint64_t number_;
-  std::atomic<bool> answered_ = false;
-  std::atomic<bool> wakes_ = false;
-};
-
-class Session final : public HttpSession, public std::enable_shared_from_this<Session> {
+class Session final : public HttpSession, public ExchangeOwner, public std::enable_shared_from_this<Session> {
  public:
   Session(tcp::socket socket, HttpShared& shared, std::function<void(HttpSession&)> on_closed)
       : socket_(std::move(socket)), timer_(*shared.io), shared_(shared), on_closed_(std::move(on_closed)) {}
@@ -104,14 +69,13 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   void Close(const absl::Status& why) override;
   uint64_t waiting_since() const override { return waiting_since_; }
 
-  // What exchange `number` says.
-  bool IsIn(uint64_t number) const { return in_exchange_ && number == exchange_number_; }
-  void OnResponse(HttpResponse response) { WriteResponse(std::move(response)); }
-  void OnNoAnswer() { WriteResponse(Refusal(500, "the server has lost the request")); }
-  void OnStream(HttpResponse head, std::shared_ptr<BodySource> source);
-  void OnWake() { Pump(); }
-  void OnAbort() { Close(absl::AbortedError("the exchange was aborted")); }
-  void SetOnDone(std::function<void(const absl::Status&)> on_done) { on_done_ = std::move(on_done); }
+  bool IsIn(uint64_t number) const override { return in_exchange_ && number == exchange_number_; }
+  void OnResponse(HttpResponse response) override { WriteResponse(std::move(response)); }
+  void OnStream(HttpResponse head, std::shared_ptr<BodySource> source) override;
+  void OnWake() override { Pump(); }
+  void OnAbort() override { Close(absl::AbortedError("the exchange was aborted")); }
+  void OnNoAnswer() override { WriteResponse(Refusal(500, "the server has lost the request")); }
+  void SetOnDone(std::function<void(const absl::Status&)> on_done) override { on_done_ = std::move(on_done); }
 
  private:
   void AwaitRequest();
@@ -133,6 +97,12 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   HttpResponse Refusal(int status, std::string message) const;
   HttpResponse TooLarge() const {
     return Refusal(413, absl::StrCat("a body has at most ", shared_.options.max_body_bytes, " bytes"));
+  }
+  // Another request soon may find more.
+  HttpResponse Unavailable(std::string why) const {
+    HttpResponse refusal = Refusal(503, std::move(why));
+    refusal.headers.emplace_back("Retry-After", "1");
+    return refusal;
   }
   // Writes the last response of this connection.
   void Refuse(HttpResponse response);
@@ -173,6 +143,7 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   bool is_head_ = false;
   bool keeps_alive_ = false;
   std::string path_;
+  std::string query_;
   const HttpHandler* handler_ = nullptr;
   bool in_exchange_ = false;
   uint64_t exchange_number_ = 0;
@@ -183,51 +154,6 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   std::string written_;
   std::array<char, kReadBytes> discarded_{};
 };
-
-Exchange::~Exchange() {
-  if (answered_) return;
-  asio::post(*io_, [session = session_, number = number_] {
-    const std::shared_ptr<Session> self = session.lock();
-    if (self != nullptr && self->IsIn(number)) self->OnNoAnswer();
-  });
-}
-
-template <typename Task>
-void Exchange::Post(Task task) {
-  asio::post(*io_, [session = session_, number = number_, task = std::move(task)]() mutable {
-    const std::shared_ptr<Session> self = session.lock();
-    if (self != nullptr && self->IsIn(number)) task(*self);
-  });
-}
-
-void Exchange::Respond(HttpResponse response) {
-  NoteAnswer();
-  Post([response = std::move(response)](Session& session) mutable { session.OnResponse(std::move(response)); });
-}
-
-void Exchange::Stream(HttpResponse head, std::shared_ptr<BodySource> source) {
-  NoteAnswer();
-  Post([head = std::move(head), source = std::move(source)](Session& session) mutable {
-    session.OnStream(std::move(head), std::move(source));
-  });
-}
-
-void Exchange::Wake() {
-  if (wakes_.exchange(true)) return;
-  Post([self = shared_from_this()](Session& session) {
-    self->wakes_ = false;
-    session.OnWake();
-  });
-}
-
-void Exchange::Abort() {
-  Post([](Session& session) { session.OnAbort(); });
-}
-
-void Exchange::SetOnDone(std::function<void(const absl::Status&)> on_done) {
-  const std::shared_ptr<Session> session = session_.lock();
-  if (session != nullptr && session->IsIn(number_)) session->SetOnDone(std::move(on_done));
-}
 
 void Session::Start() {
   error_code ignored;
@@ -307,10 +233,7 @@ void Session::OnHeader(error_code error, size_t header_bytes) {
   }
   if (error == http::error::body_limit) return Refuse(TooLarge());
   if (error == http::error::bad_version) return Refuse(Refusal(505, "this server speaks HTTP/1.0 and HTTP/1.1"));
-  const bool is_theirs = error && error.category() == http::make_error_code(http::error::bad_target).category();
-  if (is_theirs && error != http::error::end_of_stream && error != http::error::partial_message) {
-    return Refuse(Refusal(400, "this is no HTTP request"));
-  }
+  if (IsBadHttp(error)) return Refuse(Refusal(400, "this is no HTTP request"));
   if (error) return Close(absl::OkStatus());
   shared_.requests.fetch_add(1, std::memory_order_relaxed);
   if (std::optional<HttpResponse> refusal = CheckHeader()) {
@@ -335,9 +258,7 @@ std::optional<HttpResponse> Session::CheckHeader() {
     return Refusal(400, "a request of HTTP/1.1 has one Host header");
   }
   if (!shared_.accepts.load(std::memory_order_relaxed)) {
-    HttpResponse refusal = Refusal(503, "this server ends: send the request to another one");
-    refusal.headers.emplace_back("Retry-After", "1");
-    return refusal;
+    return Unavailable("this server ends: send the request to another one");
   }
   return std::nullopt;
 }
@@ -347,6 +268,7 @@ std::optional<HttpResponse> Session::FindRoute() {
   const std::optional<telemetry::RequestTarget> target = telemetry::ParseRequestTarget(ToStdView(request.target()));
   if (!target.has_value()) return Refusal(400, "the target is no path");
   path_ = std::string(target->request.path);
+  query_ = std::string(target->request.query);
   const auto path = shared_.routes.find(target->request.path);
   if (path == shared_.routes.end()) return Refusal(404, "nothing is served here");
   const auto method = path->second.find(is_head_ ? "GET" : ToStdView(request.method_string()));
@@ -384,24 +306,20 @@ void Session::ReadBody() {
 void Session::OnBody(error_code error) {
   if (closed()) return;
   if (error == http::error::body_limit) return Refuse(TooLarge());
-  const bool is_theirs = error && error.category() == http::make_error_code(http::error::bad_target).category();
-  if (is_theirs && error != http::error::partial_message) return Refuse(Refusal(400, "the body is broken"));
+  if (IsBadHttp(error)) return Refuse(Refusal(400, "the body is broken"));
   if (error) return Close(absl::OkStatus());
   CountBody(parser_->get().body().size());
   if (parser_->is_done()) return BeginExchange();
   if (shared_.body_bytes <= kMaxBodyBytesOfAll) return ReadBody();
-  HttpResponse refusal = Refusal(503, "too many requests are being read: try again");
-  refusal.headers.emplace_back("Retry-After", "1");
-  Refuse(std::move(refusal));
+  Refuse(Unavailable("too many requests are being read: try again"));
 }
 
 HttpRequest Session::TakeRequest() {
   Parser::value_type& message = parser_->get();
-  const std::optional<telemetry::RequestTarget> target = telemetry::ParseRequestTarget(ToStdView(message.target()));
   HttpRequest request;
   request.method = std::string(ToStdView(message.method_string()));
   request.path = path_;
-  request.query = std::string(target->request.query);
+  request.query = query_;
   for (const auto& field : message) {
     request.headers.emplace_back(LowerCase(field.name_string()), std::string(ToStdView(field.value())));
   }
@@ -417,7 +335,7 @@ void Session::BeginExchange() {
   shared_.exchanges.fetch_add(1, std::memory_order_relaxed);
   ExpireNever();
   ReadAhead();
-  (*handler_)(std::make_shared<Exchange>(TakeRequest(), shared_.io, weak_from_this(), exchange_number_));
+  (*handler_)(MakeHttpExchange(TakeRequest(), shared_.io, weak_from_this(), exchange_number_));
 }
 
 HttpResponse Session::Refusal(int status, std::string message) const {

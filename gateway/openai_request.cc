@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,7 +12,7 @@
 #include "absl/types/span.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "gateway/json_bounds.h"
+#include "gateway/json_reading.h"
 #include "router/error_details.h"
 
 namespace baton::gateway {
@@ -187,7 +186,7 @@ class FieldReader {
   std::vector<int32_t> Integers(const char* name) {
     const json* value = Find(name);
     if (value == nullptr) return {};
-    if (auto integers = ToIntegers(*value)) return *std::move(integers);
+    if (auto integers = ToInt32s(*value)) return *std::move(integers);
     Wrong<bool>(name, "must be a list of whole numbers");
     return {};
   }
@@ -195,25 +194,6 @@ class FieldReader {
   std::optional<T> Wrong(const std::string& name, std::string_view description) {
     if (status_.ok()) status_ = FieldViolation(prefix_ + name, description);
     return std::nullopt;
-  }
-
-  static std::optional<int32_t> ToInt32(const json& value) {
-    if (!value.is_number_integer()) return std::nullopt;
-    if (value.is_number_unsigned() && value.get<uint64_t>() > std::numeric_limits<int32_t>::max()) return std::nullopt;
-    const auto wide = value.get<int64_t>();
-    if (wide < std::numeric_limits<int32_t>::min()) return std::nullopt;
-    return static_cast<int32_t>(wide);
-  }
-  static std::optional<std::vector<int32_t>> ToIntegers(const json& value) {
-    if (!value.is_array()) return std::nullopt;
-    std::vector<int32_t> integers;
-    integers.reserve(value.size());
-    for (const json& each : value) {
-      const auto integer = ToInt32(each);
-      if (!integer.has_value()) return std::nullopt;
-      integers.push_back(*integer);
-    }
-    return integers;
   }
 
  private:
@@ -269,7 +249,7 @@ absl::Status ReadCompletionsFields(FieldReader& fields, router::GenerationReques
     generation.prompt = router::TextPrompt{.text = prompt->get<std::string>(), .add_special_tokens = adds};
     return absl::OkStatus();
   }
-  if (auto ids = FieldReader::ToIntegers(*prompt)) {
+  if (auto ids = ToInt32s(*prompt)) {
     generation.prompt = router::TokenPrompt{.ids = *std::move(ids)};
     return absl::OkStatus();
   }

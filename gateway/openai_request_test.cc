@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gateway/json_bounds.h"
+#include "gateway/json_reading.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "router/error_details.h"

@@ -1,5 +1,6 @@
 #include "gateway/openai_service.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,7 @@
 #include "common/status.h"
 #include "common/test_delay.h"
 #include "common/version.h"
-#include "gateway/json_bounds.h"
+#include "gateway/json_reading.h"
 #include "gateway/openai_response.h"
 #include "router/error_details.h"
 #include "router/generation_listener.h"
@@ -21,11 +22,6 @@ namespace baton::gateway {
 namespace {
 
 using nlohmann::json;
-
-absl::Status TooManyToRead() {
-  return router::WithReason(absl::ResourceExhaustedError("too many requests wait to be read: try again"),
-                            router::RefusalReason::kClientWorkFull);
-}
 
 telemetry::TraceContext ReadTrace(const HttpRequest& request) {
   return telemetry::ReadTraceContext({.traceparent = request.HeaderValues(telemetry::kTraceparentHeader),
@@ -44,18 +40,11 @@ absl::Status CheckContentType(const HttpRequest& request) {
 
 int64_t UnixSeconds() { return absl::ToUnixSeconds(absl::Now()); }
 
-// The ids of a field. INVALID_ARGUMENT where it is no list of whole numbers of 32 bits.
 absl::StatusOr<std::vector<int32_t>> TokensOf(const json& body) {
-  std::vector<int32_t> ids;
-  const auto tokens = body.find("tokens");
-  if (tokens == body.end() || !tokens->is_array()) return router::FieldViolation("tokens", "must be a list of ids");
-  for (const json& token : *tokens) {
-    if (!token.is_number_unsigned() || token.get<uint64_t>() > INT32_MAX) {
-      return router::FieldViolation("tokens", "must be a list of ids");
-    }
-    ids.push_back(token.get<int32_t>());
-  }
-  return ids;
+  auto ids = ToInt32s(body.value("tokens", json()));
+  const bool are_ids = ids.has_value() && std::all_of(ids->begin(), ids->end(), [](int32_t id) { return id >= 0; });
+  if (!are_ids) return router::FieldViolation("tokens", "must be a list of ids");
+  return *std::move(ids);
 }
 
 }  // namespace
@@ -108,7 +97,7 @@ void OpenAiService::Generate(OpenAiEndpoint endpoint, const std::shared_ptr<Http
     TestDelay("read");
     Begin(endpoint, body, answer, request, id);
   };
-  if (!parts_.work.Post(std::move(task))) router::WriteFailed(TooManyToRead(), *request);
+  if (!parts_.work.Post(std::move(task))) router::WriteFailed(router::ClientWorkFull(), *request);
 }
 
 void OpenAiService::Begin(OpenAiEndpoint endpoint, const std::string& body, const std::shared_ptr<AnswerBody>& answer,
@@ -144,7 +133,8 @@ void OpenAiService::Compute(const std::shared_ptr<HttpExchange>& exchange,
     if (!answered.ok()) return exchange->Respond(OpenAiError(answered.status()));
     exchange->Respond({.body = *answered});
   };
-  if (!parts_.work.Post(std::move(task))) exchange->Respond(OpenAiError(router::WithRetryAfter(TooManyToRead())));
+  if (!parts_.work.Post(std::move(task)))
+    exchange->Respond(OpenAiError(router::WithRetryAfter(router::ClientWorkFull())));
 }
 
 absl::StatusOr<std::string> OpenAiService::Tokenize(const std::string& body) const {

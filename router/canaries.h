@@ -98,7 +98,6 @@ class Canaries {
     if (options_.interval_ms != 0) NoteTested(pair);
   }
 
-  size_t running() const { return running_.size(); }
   // By outcome, since the start.
   const CanaryCounts& counts() const { return counts_; }
 
@@ -113,7 +112,7 @@ class Canaries {
     bool decoded = false;
     int64_t computed_tokens = kCanaryPromptTokens;
     TimeNs timed_from = 0;
-    // Of the ends of its calls, the one that tells the most.
+    // How one of its calls ended: the end that tells the most.
     absl::Status error;
     bool refused = false;
     // When it ends, whatever its workers say.

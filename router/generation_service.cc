@@ -60,11 +60,6 @@ absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context, con
   return *std::move(tenant);
 }
 
-absl::Status Overloaded() {
-  return WithReason(absl::ResourceExhaustedError("too many requests wait to be read: try again"),
-                    RefusalReason::kClientWorkFull);
-}
-
 absl::Status Unparsable(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("this is no ", name, ": is every string in it UTF-8?"));
 }
@@ -164,7 +159,7 @@ void GenerationService::Queue(StreamMethod method, const std::shared_ptr<Generat
     method == StreamMethod::kGenerate ? BeginGenerate(std::move(incoming), bytes)
                                       : BeginResume(std::move(incoming), bytes);
   };
-  if (!parts_.work.Post(std::move(task))) WriteFailed(Overloaded(), *request);
+  if (!parts_.work.Post(std::move(task))) WriteFailed(ClientWorkFull(), *request);
 }
 
 void GenerationService::BeginGenerate(Incoming incoming, grpc::ByteBuffer& bytes) {
@@ -205,7 +200,7 @@ grpc::ServerUnaryReactor* GenerationService::QueueUnary(const grpc::CallbackServ
     if (answered.ok()) *response = Serialize(*answered);
     call->Finish(ToClientStatus(answered.status()));
   };
-  if (!parts_.work.Post(std::move(task))) call->Finish(ToClientStatus(WithRetryAfter(Overloaded())));
+  if (!parts_.work.Post(std::move(task))) call->Finish(ToClientStatus(WithRetryAfter(ClientWorkFull())));
   return call;
 }
 

@@ -62,6 +62,11 @@ absl::Status SlowReader() {
                     RefusalReason::kSlowReader);
 }
 
+absl::Status ClientWorkFull() {
+  return WithReason(absl::ResourceExhaustedError("too many requests wait to be read: try again"),
+                    RefusalReason::kClientWorkFull);
+}
+
 RefusalReason GetRefusalReason(const absl::Status& status) {
   if (const auto name = status.GetPayload(kReasonUrl)) {
     for (const RefusalReason reason : kRefusalReasons) {

@@ -34,6 +34,8 @@ const char* RefusalReasonName(RefusalReason reason);
 absl::Status WithReason(absl::Status status, RefusalReason reason);
 // The end of a request whose client does not read: RESOURCE_EXHAUSTED with kSlowReader.
 absl::Status SlowReader();
+// A request comes while too many wait to be read: RESOURCE_EXHAUSTED with kClientWorkFull.
+absl::Status ClientWorkFull();
 // What WithReason has said, else what the code says. `status` is not OK.
 RefusalReason GetRefusalReason(const absl::Status& status);
 

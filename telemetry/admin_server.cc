@@ -73,11 +73,7 @@ void AdminServer::Impl::Stop() {
 
 bool AdminServer::Impl::MakeRoom() {
   if (sessions_.size() < shared_.options.max_connections) return true;
-  AdminSession* longest = nullptr;
-  for (const auto& [session, owner] : sessions_) {
-    const uint64_t since = session->waiting_since();
-    if (since > 0 && (longest == nullptr || since < longest->waiting_since())) longest = session;
-  }
+  const std::shared_ptr<AdminSession> longest = LongestWaiting(sessions_);
   if (longest == nullptr) return false;
   longest->Close();
   return true;

@@ -7,7 +7,6 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/empty_body.hpp>
-#include <boost/beast/http/error.hpp>
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
@@ -18,9 +17,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "telemetry/event_buffer.h"
+#include "telemetry/http_text.h"
 #include "telemetry/request_target.h"
 
 namespace baton::telemetry {
@@ -42,10 +40,6 @@ constexpr size_t kMaxViewerBytes = size_t{16} << 10;
 // What the system may hold of an event stream besides its EventBuffer.
 constexpr int kEventSocketBytes = 256 << 10;
 constexpr size_t kReadBytes = 4096;
-
-std::string_view ToStdView(beast::string_view text) { return {text.data(), text.size()}; }
-
-std::string HttpDate() { return absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", absl::Now(), absl::UTCTimeZone()); }
 
 AdminResponse Refusal(http::status status, std::string why) {
   return {.status = static_cast<int>(status), .body = std::move(why) + "\n"};
@@ -152,10 +146,7 @@ void Session::OnHeader(error_code error, size_t header_bytes) {
   if (error == http::error::bad_version) {
     return Refuse(Refusal(http::status::http_version_not_supported, "this server speaks HTTP/1.0 and HTTP/1.1"));
   }
-  const bool is_theirs = error.category() == http::make_error_code(http::error::bad_target).category();
-  if (is_theirs && error != http::error::end_of_stream && error != http::error::partial_message) {
-    return Refuse(Refusal(http::status::bad_request, "this is no HTTP request"));
-  }
+  if (IsBadHttp(error)) return Refuse(Refusal(http::status::bad_request, "this is no HTTP request"));
   Close();
 }
 

@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -21,6 +22,18 @@ struct HttpListenerOptions {
   std::string port_flag;
   std::string bind_flag;
 };
+
+// The session of a map by its address that has waited longest for a request, by its waiting_since(); null when all are
+// busy. A server that is full closes it for the sake of a new connection.
+template <typename Sessions>
+typename Sessions::mapped_type LongestWaiting(const Sessions& sessions) {
+  typename Sessions::mapped_type longest = nullptr;
+  for (const auto& [address, session] : sessions) {
+    const uint64_t since = session->waiting_since();
+    if (since > 0 && (longest == nullptr || since < longest->waiting_since())) longest = session;
+  }
+  return longest;
+}
 
 // Used by the thread of `io`, or before that runs.
 class HttpListener {

@@ -1,4 +1,6 @@
-#include "gateway/json_bounds.h"
+#include "gateway/json_reading.h"
+
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
@@ -40,6 +42,26 @@ absl::StatusOr<nlohmann::json> ParseJsonObject(std::string_view text) {
   if (parsed.is_discarded()) return absl::InvalidArgumentError("the body is no JSON in UTF-8");
   if (!parsed.is_object()) return absl::InvalidArgumentError("the body is no JSON object");
   return parsed;
+}
+
+std::optional<int32_t> ToInt32(const nlohmann::json& value) {
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > std::numeric_limits<int32_t>::max()) return std::nullopt;
+  const auto wide = value.get<int64_t>();
+  if (wide < std::numeric_limits<int32_t>::min()) return std::nullopt;
+  return static_cast<int32_t>(wide);
+}
+
+std::optional<std::vector<int32_t>> ToInt32s(const nlohmann::json& value) {
+  if (!value.is_array()) return std::nullopt;
+  std::vector<int32_t> integers;
+  integers.reserve(value.size());
+  for (const nlohmann::json& each : value) {
+    const auto integer = ToInt32(each);
+    if (!integer.has_value()) return std::nullopt;
+    integers.push_back(*integer);
+  }
+  return integers;
 }
 
 }  // namespace baton::gateway
