@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
 import socket
@@ -13,7 +14,7 @@ import openai
 import pytest
 
 from client import Client
-from cluster import SOURCE_DIR, Cluster, wait_until
+from cluster import SOURCE_DIR, Cluster, run_baton, wait_until
 from pages import blocks_of
 
 MODEL = "smollm2-135m-instruct"
@@ -186,6 +187,39 @@ def test_a_drain_waits_for_a_client_that_reads_slowly():
             answer += piece
     assert answer.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
     assert answer.count(b'"finish_reason":null') > 1
+
+
+# Long enough to be seen running in the status.
+def test_a_killed_worker_changes_no_token_of_a_stream():
+    with Cluster("--prefill", 1, "--decode", 2, "--threads", 1) as cluster:
+        client = openai.OpenAI(base_url=f"http://{cluster.http}/v1", api_key="none", max_retries=0)
+
+        def busy():
+            return [worker["pid"] for worker in cluster.workers() if worker["role"] == "decode" and worker["used_blocks"]]
+
+        def tokens(kills):
+            wait_until(lambda: not busy(), 20, "the end of what ran before in the status")
+            stream = client.completions.create(model=MODEL, prompt="Once", max_tokens=1000, stream=True,
+                                               extra_body={"ignore_eos": True, "return_token_ids": True})
+            ids = []
+            for chunk in stream:
+                ids += getattr(chunk.choices[0], "token_ids", None) or []
+                if kills and ids:
+                    kills = False
+                    victims = []
+                    wait_until(lambda: victims.extend(busy()) or victims, 20, "the stream in the status")
+                    os.kill(victims[0], signal.SIGKILL)
+            return ids
+
+        undisturbed = tokens(kills=False)
+        assert len(undisturbed) == 1000
+        assert tokens(kills=True) == undisturbed
+
+
+def test_a_port_that_is_in_use_is_named(cluster):
+    result = run_baton("router", "--grpc-port", 0, "--http-port", cluster.http.rpartition(":")[2])
+    assert result.returncode == 1
+    assert "--http-port" in result.stderr.splitlines()[-1]
 
 
 def test_text_becomes_tokens_and_tokens_text(cluster):
