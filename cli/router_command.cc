@@ -12,6 +12,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "cli/admin_port.h"
+#include "cli/etcd_flags.h"
 #include "cli/http_port.h"
 #include "cli/model_loading.h"
 #include "cli/options.h"
@@ -25,6 +26,7 @@
 #include "common/rpc/event_queue.h"
 #include "common/rpc/grpc_server.h"
 #include "common/status.h"
+#include "discovery/announcements.h"
 #include "router/admin_service.h"
 #include "router/api_keys.h"
 #include "router/client_work.h"
@@ -39,6 +41,8 @@
 namespace baton::cli {
 namespace {
 
+namespace pb = internal::v1;
+
 // What clients have at least to read why their streams were cut.
 constexpr int64_t kReadEndMs = 1'000;
 constexpr int64_t kServerStopMs = 1'000;
@@ -50,6 +54,9 @@ struct RouterCommandFlags {
   AdminFlags admin;
   HttpFlags http;
   RouterFlags router;
+  EtcdFlags etcd;
+  // The host by which workers and clients reach the router, for the etcd; empty: the address that it listens on.
+  std::string advertise;
   std::string model;
   std::string served_model_name;
 };
@@ -113,7 +120,34 @@ absl::StatusOr<State> OpenState(const std::string& folder) {
   return state;
 }
 
+// Tells the workers of the fleet where the router is, and the router which workers there are.
+absl::StatusOr<std::unique_ptr<discovery::Directory>> Announce(const RouterCommandFlags& flags,
+                                                               const std::string& client_address,
+                                                               const std::string& model,
+                                                               router::ClusterServer& cluster) {
+  pb::RouterAnnouncement own;
+  own.set_cluster(rpc::Reachable(cluster.address(), flags.advertise));
+  own.set_grpc(rpc::Reachable(client_address, flags.advertise));
+  own.set_model(model);
+  const std::string key = discovery::RouterKey(flags.etcd.prefix, SystemRandom().NextId());
+  return JoinDirectory(flags.etcd, {.key = key, .value = discovery::ToJson(own)},
+                       [&cluster](const discovery::Fleet& fleet) {
+                         std::vector<pb::Hello> hellos;
+                         for (const pb::WorkerAnnouncement& worker : fleet.workers) hellos.push_back(worker.hello());
+                         cluster.OnAnnounced(std::move(hellos));
+                       });
+}
+
+absl::Status CheckAdvertised(const RouterCommandFlags& flags) {
+  const bool is_wildcard = flags.listen.bind == "0.0.0.0" || flags.listen.bind == "[::]";
+  if (!flags.etcd.is_on() || !is_wildcard || !flags.advertise.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("workers cannot reach ", flags.listen.bind,
+                                                 ": with --etcd, give --advertise HOST, the name or address "
+                                                 "by which they reach this router"));
+}
+
 absl::Status Run(const RouterCommandFlags& flags) {
+  BATON_RETURN_IF_ERROR(CheckAdvertised(flags));
   BATON_ASSIGN_OR_RETURN(const auto credentials, LoadCredentials(flags.listen.tls, {rpc::Role::kRouter}));
   BATON_ASSIGN_OR_RETURN(const ClientAccess access, MakeClientAccess(flags.router.access, credentials != nullptr));
   AdminPort admin_port(flags.admin, flags.listen.bind, flags.listen.AdminPort(), "router");
@@ -204,12 +238,16 @@ absl::Status Run(const RouterCommandFlags& flags) {
                       .kept = generator.kept(),
                       .journal = state.journal.get(),
                       .gate = server.gate.get()});
-  const absl::Cleanup stop_admin = [&admin_port] { admin_port.Stop(); };
   BATON_RETURN_IF_ERROR(cluster.Listen());
+  BATON_ASSIGN_OR_RETURN(const auto directory, Announce(flags, server.address, model.name, cluster));
+  const absl::Cleanup stop_admin = [&admin_port] { admin_port.Stop(); };
+  admin_port.AddSources(DirectoryMetrics(directory.get()));
   spdlog::info("waiting for workers of {} at {}; clients call {}", model.name, cluster.address(), server.address);
   PrintReady(
       {.grpc = server.address, .cluster = cluster.address(), .admin = admin_port.address(), .http = http->address()});
   WaitForSignal();
+  // Workers that start now look for other routers.
+  if (directory != nullptr) directory->Leave();
   serving.Shut();
   http->StopAccepting();
   telemetry->OnDraining();
@@ -225,6 +263,11 @@ void AddRouterCommand(CLI::App& app, int& exit_code) {
   AddRouterListenFlags(*command, flags->listen);
   AddAdminFlags(*command, flags->admin, std::to_string(kDefaultAdminPort));
   AddHttpFlags(*command, flags->http);
+  AddEtcdFlags(*command, flags->etcd);
+  command
+      ->add_option("--advertise", flags->advertise,
+                   "host by which others reach this router, for --etcd; by default that of --bind")
+      ->group(kAddressGroup);
   AddRouterFlags(*command, flags->router);
   AddModelFlag(*command, flags->model);
   AddServedModelNameFlag(*command, flags->served_model_name);

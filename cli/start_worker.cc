@@ -8,6 +8,7 @@
 #include "cli/model_loading.h"
 #include "cli/process.h"
 #include "cli/transport_report.h"
+#include "common/limits.h"
 #include "common/log.h"
 #include "common/process_memory.h"
 #include "common/status.h"
@@ -33,6 +34,11 @@ std::vector<std::unique_ptr<worker::Phase>> MakePhases(pb::WorkerRole role) {
         decode_worker::DecodeOptions{.leaves_room_for_prompt = Prefills(role)}));
   }
   return phases;
+}
+
+// In a fleet the routers may all be replaced: each has its successor before its last streams have ended.
+size_t MaxRouters(const WorkerFlags& flags) {
+  return flags.etcd.is_on() ? 2 * kMaxRouters : ParseRouters(flags.router).size();
 }
 
 struct LoadedWorker {
@@ -121,7 +127,7 @@ absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(pb::WorkerRol
   BATON_ASSIGN_OR_RETURN(auto worker,
                          worker::WorkerProcess::Start({.role = role,
                                                        .model = loaded.model,
-                                                       .routers = ParseRouters(flags.router),
+                                                       .max_routers = MaxRouters(flags),
                                                        .bind = flags.listen.bind,
                                                        .port = flags.listen.grpc_port,
                                                        .engine = {.chunk_tokens = flags.engine.chunk_tokens,

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "baton/internal/v1/worker.pb.h"
 #include "cli/admin_port.h"
+#include "cli/etcd_flags.h"
 #include "cli/options.h"
 #include "worker/worker_process.h"
 
@@ -18,8 +19,9 @@ struct WorkerFlags {
   EngineFlags engine;
   ListenFlags listen;
   AdminFlags admin;
-  // host:port of each router, separated by commas.
+  // host:port of each router, separated by commas; not used with an etcd, which names them.
   std::string router;
+  EtcdFlags etcd;
   std::string served_model_name;
   // The host by which others reach the worker; empty: the address that it listens on.
   std::string advertise;

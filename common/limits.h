@@ -96,6 +96,12 @@ inline constexpr size_t kMaxCapabilityKeys = 16;
 inline constexpr int64_t kBlockReportMs = 5'000;
 inline constexpr size_t kMaxMailboxEvents = 1u << 16;
 
+// The directory of a fleet (discovery/): how many entries a process takes, the value of each, and for how many seconds
+// an entry stays of a process that says nothing.
+inline constexpr size_t kMaxDirectoryEntries = 2048;
+inline constexpr size_t kMaxAnnouncementBytes = 8u << 10;
+inline constexpr int64_t kDirectoryTtlS = 10;
+
 }  // namespace baton
 
 #endif  // BATON_COMMON_LIMITS_H_

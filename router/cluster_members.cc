@@ -230,6 +230,18 @@ absl::Status ClusterMembers::TryJoin(Dispatcher& dispatcher, const std::shared_p
   return absl::OkStatus();
 }
 
+void ClusterMembers::OnAnnounced(Dispatcher& dispatcher, const std::vector<pb::Hello>& hellos) {
+  std::vector<WorkerInfo> announced;
+  for (const pb::Hello& hello : hellos) {
+    absl::StatusOr<WorkerInfo> info = ReadHello(hello, options_);
+    if (!info.ok()) continue;
+    // It will be another one when the worker joins.
+    info->id = random_.NextId();
+    announced.push_back(*std::move(info));
+  }
+  dispatcher.OnWorkersAnnounced(announced);
+}
+
 // A refused worker asks again and again, and is told each time. Here it is logged once for each reason.
 void ClusterMembers::OnRefused(Dispatcher& dispatcher, const pb::WorkerMessage& message, const absl::Status& why) {
   const pb::Hello& hello = message.hello();

@@ -25,6 +25,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -60,6 +61,9 @@ class ClusterMembers final : public WorkerCalls {
 
   void OnMessage(Dispatcher& dispatcher, const std::shared_ptr<WorkerStream>& stream,
                  const internal::v1::WorkerMessage& message);
+  // These workers are announced now, by what they will say in their hellos. Whoever may write to the directory has
+  // written them: those that could not join are left out.
+  void OnAnnounced(Dispatcher& dispatcher, const std::vector<internal::v1::Hello>& hellos);
   // Nothing more comes from the stream.
   void OnClosed(Dispatcher& dispatcher, const WorkerStream& stream);
 

@@ -58,6 +58,11 @@ ClusterServer::~ClusterServer() {
   loop_.Stop();
 }
 
+void ClusterServer::OnAnnounced(std::vector<internal::v1::Hello> hellos) {
+  loop_.PostWhenRoom(
+      [this, hellos = std::move(hellos)](Dispatcher& dispatcher) { members_.OnAnnounced(dispatcher, hellos); });
+}
+
 void ClusterServer::CountOpen(int change) {
   absl::MutexLock lock(&mutex_);
   open_streams_ += change;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -48,6 +49,8 @@ class ClusterServer final : private ClusterStream::Owner {
 
   // Once: lets workers join. UNAVAILABLE, naming the port, when the port is taken.
   absl::Status Listen();
+  // As ClusterMembers::OnAnnounced. Any thread.
+  void OnAnnounced(std::vector<internal::v1::Hello> hellos);
   // host:port at which workers reach it, once Listen has succeeded.
   const std::string& address() const { return address_; }
 

@@ -185,6 +185,8 @@ class Dispatcher {
   absl::Status OnWorkerJoin(const WorkerInfo& info);
   // The owner or OnWorkerJoin has refused the worker. False when that is known, as RefusedWorkers::Add says.
   bool OnWorkerRefused(RefusedWorker refused);
+  // The workers that the fleet's directory announces now, members or not: jobs wait for them as for lost ones.
+  void OnWorkersAnnounced(const std::vector<WorkerInfo>& announced);
   // This and the next two ignore unknown memberships.
   void OnWorkerLoad(const WorkerId& id, const WorkerLoad& load);
   // What the worker holds; the result is what is wrong with that since now.

@@ -33,6 +33,7 @@ class Dispatcher::Impl {
   void OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status);
   absl::Status OnWorkerJoin(const WorkerInfo& info);
   bool OnWorkerRefused(RefusedWorker refused);
+  void OnWorkersAnnounced(const std::vector<WorkerInfo>& announced);
   void OnWorkerLoad(const WorkerId& id, const WorkerLoad& load);
   LedgerNews OnWorkerBlocks(const WorkerId& id, const BlockReport& report);
   void OnWorkerLost(const WorkerId& id, const absl::Status& why);

@@ -106,6 +106,12 @@ bool Dispatcher::Impl::OnWorkerRefused(RefusedWorker refused) {
   return is_new;
 }
 
+void Dispatcher::Impl::OnWorkersAnnounced(const std::vector<WorkerInfo>& announced) {
+  queue_.OnWorkersAnnounced(announced);
+  queue_.OnWorkersChanged();
+  PlaceQueued();
+}
+
 void Dispatcher::Impl::OnWorkerLoad(const WorkerId& id, const WorkerLoad& load) {
   const Worker* worker = registry_.Find(id);
   if (worker == nullptr) return;

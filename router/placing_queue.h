@@ -15,8 +15,8 @@
 //   all, nor one that is expected back      |
 //   has no workers for its kind of attempt  | given up after no_worker_wait_ms
 //   and no outputs, and none are known      |
-//   has none now, because some were lost    | kept until its deadline, and given up when these are no longer expected
-//                                           | back: worker_return_ms after their loss (returning_workers.h)
+//   has none now, because some were lost,   | kept until its deadline, and given up when these are no longer expected:
+//   or are announced and have not joined    | worker_return_ms after their loss or announcement (returning_workers.h)
 //   has outputs, and fits no worker of the  | given up worker_return_ms after its attempt failed
 //   fingerprint that gave them              |
 //   was taken by a former router, and there | given up worker_return_ms after this one has taken it up
@@ -104,6 +104,10 @@ class PlacingQueue {
   // These two go before OnWorkersChanged. A worker that drained is not lost.
   void OnWorkerJoined(const WorkerInfo& info) { returning_.OnJoined(info); }
   void OnWorkerLost(const WorkerInfo& info) { returning_.OnLost(info, clock_.Now()); }
+  // As ReturningWorkers::OnAnnounced; goes before OnWorkersChanged too.
+  void OnWorkersAnnounced(const std::vector<WorkerInfo>& announced) {
+    returning_.OnAnnounced(announced, registry_, clock_.Now());
+  }
   void OnRefusal(DispatchJob& job, const WorkerId& worker);
   // The prompt's worker took `elapsed_ns` for the job's first token.
   void OnFirstToken(const DispatchJob& job, int64_t elapsed_ns) { line_.OnFirstToken(elapsed_ns, job.tokens_to_first); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "common/limits.h"
 
@@ -34,14 +35,35 @@ struct Roles {
 
 void ReturningWorkers::OnLost(const WorkerInfo& info, TimeNs now) {
   if (lost_.size() >= static_cast<size_t>(kMaxWorkers)) lost_.pop_front();
-  lost_.push_back({info, After(now, return_ms_)});
+  lost_.push_back({.info = info, .until = After(now, return_ms_)});
 }
 
 void ReturningWorkers::OnJoined(const WorkerInfo& info) {
-  const auto replaced = std::find_if(lost_.begin(), lost_.end(), [&info](const Lost& lost) {
-    return lost.info.role == info.role && lost.info.fingerprint == info.fingerprint;
-  });
+  // A process that was announced after another had died replaces that one as well.
+  std::erase_if(lost_,
+                [&info](const Lost& lost) { return lost.only_announced && lost.info.incarnation == info.incarnation; });
+  auto replaced = std::find_if(lost_.begin(), lost_.end(),
+                               [&info](const Lost& lost) { return lost.info.incarnation == info.incarnation; });
+  if (replaced == lost_.end()) {
+    replaced = std::find_if(lost_.begin(), lost_.end(), [&info](const Lost& lost) {
+      return !lost.only_announced && lost.info.role == info.role && lost.info.fingerprint == info.fingerprint;
+    });
+  }
   if (replaced != lost_.end()) lost_.erase(replaced);
+}
+
+void ReturningWorkers::OnAnnounced(const std::vector<WorkerInfo>& announced, const WorkerRegistry& registry,
+                                   TimeNs now) {
+  absl::flat_hash_set<Incarnation> known = std::exchange(announced_, {});
+  for (const WorkerInfo& info : announced) announced_.insert(info.incarnation);
+  std::erase_if(
+      lost_, [this](const Lost& lost) { return lost.only_announced && !announced_.contains(lost.info.incarnation); });
+  for (const Lost& lost : lost_) known.insert(lost.info.incarnation);
+  for (const WorkerInfo& info : announced) {
+    if (lost_.size() >= static_cast<size_t>(kMaxWorkers)) return;
+    if (!known.insert(info.incarnation).second || !registry.CheckJoin(info).ok()) continue;
+    lost_.push_back({.info = info, .until = After(now, return_ms_), .only_announced = true});
+  }
 }
 
 void ReturningWorkers::Expire(TimeNs now) {

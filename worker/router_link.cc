@@ -43,6 +43,11 @@ void Log(const std::optional<LogLine>& line) {
 
 }  // namespace
 
+void StateProtocol(pb::Hello& hello) {
+  hello.set_protocol_version(rpc::kProtocolVersion);
+  hello.set_features(rpc::kProtocolFeatures);
+}
+
 void RouterLink::Start() {
   thread_ = std::thread([this] { Run(); });
 }
@@ -50,6 +55,11 @@ void RouterLink::Start() {
 void RouterLink::Drain() {
   absl::MutexLock lock(&mutex_);
   draining_ = true;
+}
+
+void RouterLink::SetWanted(bool wanted) {
+  absl::MutexLock lock(&mutex_);
+  wanted_ = wanted;
 }
 
 bool RouterLink::is_member() const {
@@ -86,7 +96,7 @@ void RouterLink::Run() {
       absl::MutexLock lock(&mutex_);
       if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), absl::Milliseconds(backoff_ms))) break;
       backoff_ms = std::clamp(2 * backoff_ms, kFirstBackoffMs, kMaxBackoffMs);
-      if (draining_) continue;
+      if (draining_ || !wanted_) continue;
     }
     if (!MayJoin()) continue;
     // A channel of its own, because a router that starts anew may have another address under its name, as a container
@@ -121,8 +131,7 @@ bool RouterLink::MayJoin() {
 
 RouterLink::Ended RouterLink::JoinOnce(pb::ClusterService::Stub& stub, grpc::CompletionQueue& queue) {
   pb::Hello hello = options_.hello;
-  hello.set_protocol_version(rpc::kProtocolVersion);
-  hello.set_features(rpc::kProtocolFeatures);
+  StateProtocol(hello);
   hello.set_resumes(last_membership_);
   Membership member;
   member.stream = std::make_shared<GrpcRouterStream>(stub, queue, hello);
@@ -142,7 +151,7 @@ RouterLink::Ended RouterLink::JoinOnce(pb::ClusterService::Stub& stub, grpc::Com
   if (member.told_fault) options_.on_fault_told();
   if (member.accepted) {
     SetMember(false);
-    options_.post([this] { calls_.OnLost(absl::UnavailableError("the router is gone")); });
+    options_.post([&calls = calls_] { calls.OnLost(absl::UnavailableError("the router is gone")); });
   }
   TellServing(false);
   return {.was_accepted = member.accepted,
@@ -156,7 +165,7 @@ void RouterLink::OnMessage(Membership& member) {
   if (message->has_accepted() && !member.accepted) OnAccepted(member, message->accepted());
   if (!member.accepted) return member.stream->Cancel();
   if (message->drain()) options_.on_drain_ordered();
-  options_.post([this, message] { calls_.OnMessage(*message); });
+  options_.post([&calls = calls_, message] { calls.OnMessage(*message); });
 }
 
 void RouterLink::OnAccepted(Membership& member, const pb::Accepted& accepted) {
@@ -172,8 +181,8 @@ void RouterLink::OnAccepted(Membership& member, const pb::Accepted& accepted) {
   member.stream->SetMembership(last_membership_);
   SetMember(true);
   Log(join_log_.OnJoined());
-  options_.post([this, stream = member.stream, features = accepted.features() & rpc::kProtocolFeatures] {
-    calls_.OnJoined(stream, features);
+  options_.post([&calls = calls_, stream = member.stream, features = accepted.features() & rpc::kProtocolFeatures] {
+    calls.OnJoined(stream, features);
   });
 }
 

@@ -18,6 +18,9 @@
 //               | its own                         |             | may die
 //   any         | Stop                            | gone        | ends the stream after what is written already
 //   apart       | Drain                           | gone        | (a worker that drains does not join)
+//   apart       | SetWanted(false)                | unwanted    | -
+//   unwanted    | SetWanted(true)                 | apart       | (it joins within a second)
+//   member      | SetWanted(false)                | member      | (the membership ends as any other)
 #ifndef BATON_WORKER_ROUTER_LINK_H_
 #define BATON_WORKER_ROUTER_LINK_H_
 
@@ -39,6 +42,9 @@
 #include "worker/router_stream.h"
 
 namespace baton::worker {
+
+// States the version of the protocol and the features that this program speaks.
+void StateProtocol(internal::v1::Hello& hello);
 
 // Owns a thread from Start until Stop.
 class RouterLink {
@@ -62,7 +68,7 @@ class RouterLink {
     std::function<void(bool)> on_serving = [](bool) {};
   };
 
-  // `calls` outlives the link.
+  // `calls` outlives the link and the tasks that it posts.
   RouterLink(Options options, RouterCalls& calls)
       : options_(std::move(options)), calls_(calls), join_log_(options_.router_target, MonotonicClock()) {}
   ~RouterLink() { Stop(); }
@@ -70,6 +76,8 @@ class RouterLink {
   void Start();
   // Later heartbeats say that the worker takes no new work. What the router answers goes to RouterCalls.
   void Drain() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Any thread. Whether the link asks to join while it is apart; at first it does.
+  void SetWanted(bool wanted) ABSL_LOCKS_EXCLUDED(mutex_);
   // Any thread: the router has accepted the worker, and the stream has not ended.
   bool is_member() const ABSL_LOCKS_EXCLUDED(mutex_);
   // How often it was accepted. Any thread.
@@ -122,6 +130,7 @@ class RouterLink {
   mutable absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool wanted_ ABSL_GUARDED_BY(mutex_) = true;
   bool is_member_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t joins_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread thread_;

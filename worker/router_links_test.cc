@@ -2,9 +2,11 @@
 
 #include <functional>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/work_note.h"
 #include "gmock/gmock.h"
@@ -21,7 +23,7 @@ using ::testing::IsEmpty;
 // A worker without phases, with a link to each of two routers.
 class RouterLinksTest : public ::testing::Test {
  protected:
-  RouterLinksTest() : links_({first_.target(), second_.target()}, Options(), calls_) { links_.Start(); }
+  RouterLinksTest() : links_(Options(), calls_) { links_.Follow({first_.target(), second_.target()}); }
   ~RouterLinksTest() override { links_.Stop(); }
 
   RouterLink::Options Options() {
@@ -65,6 +67,12 @@ class RouterLinksTest : public ::testing::Test {
   int faults_told() {
     const absl::MutexLock lock(&mutex_);
     return faults_told_;
+  }
+  // Until the worker is a member of these places.
+  void AwaitMembers(const std::vector<size_t>& places) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (links_.Members() != places && absl::Now() < deadline) std::this_thread::yield();
+    EXPECT_EQ(links_.Members(), places);
   }
   // Both know the worker and its load.
   void AwaitBoth() {
@@ -127,13 +135,55 @@ TEST_F(RouterLinksTest, ADyingProcessDoesNotWaitForARouterThatHasNotAcceptedIt) 
   FakeRouter silent(Answer(), /*unanswered=*/1000);
   AwaitBoth();
   links_.Stop();
-  RouterLinks links({first_.target(), silent.target()}, Options(), calls_);
-  links.Start();
+  RouterLinks links(Options(), calls_);
+  links.Follow({first_.target(), silent.target()});
   first_.AwaitHellos(2);
   first_.AwaitMessages(1);
   silent.AwaitHellos(1);
   Fail();
   Await([this] { return faults_told_ == 1; });
+}
+
+TEST_F(RouterLinksTest, AMembershipOutlivesTheNameOfItsRouterAndIsNotBegunAnew) {
+  AwaitBoth();
+  links_.Follow({second_.target()});
+  EXPECT_THAT(links_.Members(), ElementsAre(0, 1));
+  first_.End(grpc::Status::OK);
+  AwaitMembers({1});
+  EXPECT_EQ(first_.AwaitHellos(1).hellos.size(), 1u);
+  links_.Follow({first_.target(), second_.target()});
+  first_.AwaitHellos(2);
+  AwaitMembers({0, 1});
+  EXPECT_EQ(second_.AwaitHellos(1).hellos.size(), 1u) << "the other membership goes on";
+}
+
+TEST_F(RouterLinksTest, ARouterThatIsNamedLaterTakesThePlaceOfOneThatIsGone) {
+  FakeRouter third(Answer());
+  AwaitBoth();
+  links_.Follow({second_.target(), third.target()});
+  EXPECT_TRUE(third.AwaitHellos(0).hellos.empty()) << "the worker is a member at both places";
+  first_.End(grpc::Status::OK);
+  AwaitMembers({1});
+  links_.Follow({second_.target(), third.target()});
+  third.AwaitMessages(1);
+  EXPECT_THAT(links_.Members(), ElementsAre(0, 1));
+  EXPECT_EQ(links_.joins(), 3) << "what was counted for the router that is gone stays counted";
+  EXPECT_EQ(first_.AwaitHellos(1).hellos.size(), 1u);
+  Await([this] { return calls_.Of(0).has_joined(); });
+  // Its stream to the third router, which ends first here.
+  links_.Stop();
+}
+
+TEST_F(RouterLinksTest, AWorkerThatDrainsAsksNoNewRouter) {
+  AwaitBoth();
+  links_.Drain();
+  first_.End(grpc::Status::OK);
+  AwaitMembers({1});
+  FakeRouter third(Answer());
+  links_.Follow({third.target()});
+  second_.AwaitSeen([](const FakeRouter::Seen& seen) { return seen.messages.back().load().draining(); });
+  links_.Stop();
+  EXPECT_TRUE(third.AwaitHellos(0).hellos.empty());
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/clock.h"
@@ -30,12 +29,6 @@ constexpr int64_t kServerStopMs = 1'000;
 constexpr int64_t kCutMs = 2'000;
 // The KV of ten prompts of 512 tokens of SmolLM2.
 constexpr size_t kPopulateAheadBytes = size_t{128} << 20;
-
-// `address` with the host that is advertised, if there is one.
-std::string Reachable(const std::string& address, const std::string& host) {
-  if (host.empty() || address.empty()) return address;
-  return absl::StrCat(host, address.substr(address.rfind(':')));
-}
 
 const char* RoleLabel(pb::WorkerRole role) {
   switch (role) {
@@ -86,8 +79,8 @@ WorkerProcess::WorkerProcess(const WorkerProcessOptions& options, WorkerParts pa
              .access = access_,
              .fetcher = fetcher_}),
       phases_(std::move(phases)),
-      calls_(options.routers.size(), MonotonicClock(), core_.work()),
-      drain_accepted_(options.routers.size()) {
+      calls_(options.max_routers, MonotonicClock(), core_.work()),
+      drain_accepted_(options.max_routers) {
   for (const auto& phase : phases_) phase->AddTo(core_, calls_.Add(*phase));
   core_.MakeLoop([this] { Report(); }, parts_.gate.get());
   fetch_endpoint_.Attach(core_, options_.credentials);
@@ -109,7 +102,6 @@ absl::Status WorkerProcess::Serve() {
   }
   BATON_ASSIGN_OR_RETURN(server_, rpc::StartGrpcServer(server));
   links_ = std::make_unique<RouterLinks>(
-      options_.routers,
       RouterLink::Options{.credentials = options_.credentials,
                           .hello = Hello(),
                           .load = [this] { return Load(); },
@@ -124,15 +116,15 @@ absl::Status WorkerProcess::Serve() {
                               }},
       calls_);
   AddLinkMetrics();
-  links_->Start();
   return absl::OkStatus();
 }
 
 pb::Hello WorkerProcess::Hello() const {
   pb::Hello hello;
+  StateProtocol(hello);
   hello.set_incarnation(rpc::ToBytes(core_.options().incarnation));
   hello.set_role(options_.role);
-  hello.set_target(Reachable(server_.address, options_.advertise));
+  hello.set_target(rpc::Reachable(server_.address, options_.advertise));
   hello.set_model(options_.model);
   hello.set_fingerprint(parts_.runner->fingerprint());
   hello.set_total_blocks(pool_.block_count());
@@ -146,7 +138,7 @@ pb::Hello WorkerProcess::Hello() const {
   hello.set_window(groups.window);
   hello.set_headroom_blocks(core_.headroom_blocks());
   hello.set_vocab_size(parts_.runner->vocab_size());
-  hello.set_admin(Reachable(options_.admin, options_.advertise));
+  hello.set_admin(rpc::Reachable(options_.admin, options_.advertise));
   hello.set_drain_timeout_ms(static_cast<int32_t>(options_.drain_timeout_ms));
   return hello;
 }
@@ -197,8 +189,9 @@ int64_t WorkerProcess::StepAgeMs() const {
 absl::Status WorkerProcess::Ready() const {
   if (draining_) return absl::UnavailableError("the worker is draining");
   if (!is_member()) {
-    return absl::UnavailableError(
-        absl::StrCat("the worker has not joined the router at ", absl::StrJoin(options_.routers, " or ")));
+    const std::string names = links_->Names();
+    return absl::UnavailableError(names.empty() ? "the worker knows of no router yet"
+                                                : absl::StrCat("the worker has not joined the router at ", names));
   }
   BATON_RETURN_IF_ERROR(Healthy());
   return can_serve_ ? absl::OkStatus() : absl::UnavailableError("the worker does not serve yet");

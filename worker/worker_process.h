@@ -40,8 +40,8 @@ struct WorkerProcessOptions {
   internal::v1::WorkerRole role = internal::v1::WORKER_ROLE_UNSPECIFIED;
   // The name by which clients ask for the model.
   std::string model;
-  // host:port of each, at least one.
-  std::vector<std::string> routers;
+  // How many routers it may have at once. FollowRouters names them.
+  size_t max_routers = 1;
   std::string bind;
   int port = 0;
   engine::EngineOptions engine;
@@ -70,13 +70,17 @@ struct WorkerParts {
 // Used by the main thread; owns every other thread of the process but the runner's.
 class WorkerProcess {
  public:
-  // Starts to serve, and to ask the routers to join.
+  // Starts to serve.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(const WorkerProcessOptions& options, WorkerParts parts,
                                                               std::vector<std::unique_ptr<Phase>> phases);
   ~WorkerProcess();
 
   // host:port of the worker's services.
   const std::string& address() const { return server_.address; }
+  // As it introduces itself to routers, but for the membership that it resumes.
+  internal::v1::Hello Hello() const;
+  // As RouterLinks::Follow: asks these to join. One thread calls it.
+  void FollowRouters(const std::vector<std::string>& targets) { links_->Follow(targets); }
   // Whether a router has accepted it, and has not lost it.
   bool is_member() const { return !links_->Members().empty(); }
   // OK while it is a member of any router, does not drain, and its engine progresses; else why it takes no jobs. Any
@@ -96,7 +100,6 @@ class WorkerProcess {
                 std::vector<std::unique_ptr<Phase>> phases);
 
   absl::Status Serve();
-  internal::v1::Hello Hello() const;
   // What the process is dying of.
   std::optional<internal::v1::Fault> Fault() const;
   void OnDrainOrdered() const;

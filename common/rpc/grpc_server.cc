@@ -103,6 +103,11 @@ absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options) {
   return result;
 }
 
+std::string Reachable(const std::string& address, const std::string& advertised_host) {
+  if (advertised_host.empty() || address.empty()) return address;
+  return absl::StrCat(advertised_host, address.substr(address.rfind(':')));
+}
+
 void StopGrpcServer(grpc::Server& server, int64_t timeout_ms) {
   server.Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_REALTIME), gpr_time_from_millis(timeout_ms, GPR_TIMESPAN)));
 }

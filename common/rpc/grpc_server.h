@@ -43,6 +43,9 @@ struct GrpcServer {
   std::unique_ptr<ConnectionGate> gate = nullptr;
 };
 
+// `address` with the host that is advertised, if there is one. An empty address stays empty.
+std::string Reachable(const std::string& address, const std::string& advertised_host);
+
 struct ListenAddress {
   std::string bind;
   // 0: any free one.

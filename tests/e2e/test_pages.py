@@ -14,6 +14,7 @@ import sys
 import pytest
 
 from cluster import BINARY, SOURCE_DIR, Cluster, run_baton
+from etcd import Etcd
 from pages import blocks_of, code_spans, commands_of
 
 CLUSTER_ARGS = ("--threads", 1)
@@ -25,7 +26,7 @@ BACKGROUND = re.compile(r"([A-Z_]+=\S+ )*baton (serve|router|(prefill|decode|mix
 # take minutes.
 STAND_INS = [
     ("--bind 0.0.0.0", "--bind 127.0.0.1"), ("--bind ADDRESS", "--bind 127.0.0.1"), ("ROUTER:50050", "{cluster}"),
-    ("ROUTER_A:50050,ROUTER_B:50050", "{cluster}"),
+    ("ROUTER_A:50050,ROUTER_B:50050", "{cluster}"), ("ETCD:2379", "{etcd}"),
     ("--grpc-port 50051", "--grpc-port 0"), ("--cluster-port 50050", "--cluster-port 0"),
     ("--grpc-port 50061", "--grpc-port 0"), ("--grpc-port 50062", "--grpc-port 0"),
     ("--requests 64 --concurrency 16 --prompt-tokens 256 --output-tokens 128",
@@ -79,6 +80,7 @@ class Walk:
         self.folder = folder
         self.names = {"target": cluster.target, "admin": cluster.admin, "cluster": None, "model": self._model()}
         self.running = contextlib.ExitStack()
+        self.names["etcd"] = self.running.enter_context(Etcd()).target
         (folder / "build/release").mkdir(parents=True)
         (folder / "build/release/bin").symlink_to(pathlib.Path(BINARY).parent)
         (folder / "proto").symlink_to(SOURCE_DIR / "proto")
@@ -196,7 +198,8 @@ def known_flags():
 
 
 def test_flags_that_the_pages_name_exist():
-    others = {"--full", "--rounds", "--only", "--out", "--table", "--seed"}  # test.sh, bench/peers/run.py
+    others = {"--prefix",  # etcdctl
+              "--full", "--rounds", "--only", "--out", "--table", "--seed"}  # test.sh, bench/peers/run.py
     others |= {"--build-arg", "--cap-drop", "--cpus", "--cpuset-cpus", "--ipc", "--pid", "--read-only",
                "--stop-timeout"}  # docker
     others |= {"--wait"}  # helm
