@@ -5,6 +5,7 @@
 #include "common/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "modelfile/json_reader.h"
 #include "modelfile/limits.h"
 #include "modelfile/safetensors_reader.h"
 #include "modelfile/testing/error_text.h"

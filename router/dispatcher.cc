@@ -471,9 +471,7 @@ void Dispatcher::OnWorkerEnd(Side side, const JobKey& key, const absl::Status& s
 }
 absl::Status Dispatcher::OnWorkerJoin(const WorkerInfo& info) { return impl_->OnWorkerJoin(info); }
 bool Dispatcher::OnWorkerRefused(RefusedWorker refused) { return impl_->OnWorkerRefused(std::move(refused)); }
-void Dispatcher::OnWorkersAnnounced(const std::vector<WorkerInfo>& announced) {
-  impl_->OnWorkersAnnounced(announced);
-}
+void Dispatcher::OnWorkersAnnounced(const std::vector<WorkerInfo>& announced) { impl_->OnWorkersAnnounced(announced); }
 void Dispatcher::OnWorkerLoad(const WorkerId& id, const WorkerLoad& load) { impl_->OnWorkerLoad(id, load); }
 LedgerNews Dispatcher::OnWorkerBlocks(const WorkerId& id, const BlockReport& report) {
   return impl_->OnWorkerBlocks(id, report);
