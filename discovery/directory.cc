@@ -121,7 +121,7 @@ void Directory::Note(const DirectorySession& session) {
   if (state != State::kApart || complained_ || now < After(apart_since_, kComplainAfterMs)) return;
   complained_ = true;
   spdlog::warn("no etcd answers at {} ({}): what it said last holds, and this process asks on",
-               absl::StrJoin(options_.endpoints, " or "), std::string(session.broken().message()));
+               absl::StrJoin(options_.endpoints, " or "), session.broken().ToString());
 }
 
 }  // namespace baton::discovery
