@@ -19,6 +19,7 @@ DECLARED = {
     "air-gapped": {("Secret", "internal")},
     "tls": {("Secret", "baton-tls"), ("Secret", "baton-api-keys"), ("Secret", "baton-test-key")},
     "tls-cert-manager": {("Secret", "baton-api-keys"), ("Secret", "baton-test-key")},
+    "etcd": {("Secret", "baton-etcd")},
     "tls-trusted-network": {("Secret", "router-tls"), ("Secret", "prefill-tls"), ("Secret", "decode-tls")},
 }
 ROLES = {"router": "router", "prefill-worker": "prefill", "decode-worker": "decode", "mixed-worker": "mixed",
@@ -315,10 +316,11 @@ def test_images_name_a_version(release):
         assert image.startswith(registry)
 
 
-def test_the_router_is_never_two_and_workers_are_replaced_before_they_go(release):
+def test_only_with_an_etcd_there_are_two_routers_and_workers_are_replaced_before_they_go(release):
     for deployment in release.of_kind("Deployment"):
         strategy = deployment["spec"]["strategy"]
-        if deployment["spec"]["template"]["spec"]["containers"][0]["args"][0] == "router":
+        is_router = deployment["spec"]["template"]["spec"]["containers"][0]["args"][0] == "router"
+        if is_router and not SETS[release.set_name].get("etcd"):
             assert deployment["spec"]["replicas"] == 1 and strategy == {"type": "Recreate"}
         elif release.set_name != "rdma-gpu":
             rolling = strategy["rollingUpdate"]

@@ -36,12 +36,26 @@ def test_there_are_sets_with_and_without_tls():
     assert {"tls", "tls-cert-manager", "tls-trusted-network"} <= set(SETS) and len(OTHERS) > 10
 
 
+def test_with_an_etcd_all_processes_find_each_other_there_by_its_files_and_nowhere_else():
+    for pod in release_of("etcd").pods:
+        if pod.command == "generate":
+            continue
+        files = {flag: file_of(pod, flag) for flag in ("etcd-ca", "etcd-cert", "etcd-key")}
+        assert files == {"etcd-ca": ("baton-etcd", "ca.crt"), "etcd-cert": ("baton-etcd", "tls.crt"),
+                         "etcd-key": ("baton-etcd", "tls.key")}
+        assert len(pod.flag("etcd").split(",")) == 3 and pod.flag("etcd-prefix") == "/baton/demo"
+        assert pod.flag("router") is None and pod.flag("advertise") == "$(POD_IP)"
+    for pod in release_of("minimal").pods:
+        assert not [arg for arg in pod.main["args"] if arg.startswith("--etcd")]
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_without_tls_nothing_of_it_is_rendered(name):
     release = release_of(name)
     assert not release.of_kind("Certificate")
     for pod in release.pods:
-        assert not [arg for arg in pod.main["args"] if "tls" in arg] and not secrets_of(pod)
+        assert not [arg for arg in pod.main["args"] if arg.startswith("--tls")]
+        assert set(secrets_of(pod)) <= {"/etc/baton/etcd"}
     assert {port.get("appProtocol") for one in release.of_kind("Service") for port in one["spec"]["ports"]} == {
         "kubernetes.io/h2c", "http"}
 

@@ -30,7 +30,10 @@ WRONG = {
     "text for a number": ({"pools": {"decode": {"replicas": "2"}}}, "at '/pools/decode/replicas': got string, want integer"),
     "a level of logging that does not exist": (
         {"router": {"flags": {"log-level": "trace"}}}, "value must be one of 'debug', 'info', 'warn', 'error'"),
-    "two routers": ({"router": {"replicas": 2}}, "router.replicas: a cluster has one router"),
+    "two routers": ({"router": {"replicas": 2}}, "router.replicas: workers find one router by the name"),
+    "a certificate without a Secret": ({"etcd": {"endpoints": ["e:2379"], "clientCertificate": True}},
+                                       "etcd.clientCertificate: it needs etcd.secretName"),
+    "an etcd without a port": ({"etcd": {"endpoints": ["etcd.infra"]}}, "at '/etcd/endpoints/0'"),
     "nobody who computes prompts": ({"pools": {"prefill": None}}, "no enabled pool computes prompts. Add one"),
     "nobody who generates": ({"pools": {"decode": {"enabled": False}}}, "no enabled pool generates. Add one"),
     "no pools at all": ({"pools": {"prefill": None, "decode": None}}, "no enabled pool computes prompts"),

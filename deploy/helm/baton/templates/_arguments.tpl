@@ -30,6 +30,25 @@
 {{- end }}
 {{- end -}}
 
+{{/* How the process finds the others by an etcd. */}}
+{{- define "baton.etcdFlags" -}}
+{{- $etcd := .Values.etcd -}}
+- {{ printf "--etcd=%s" (join "," $etcd.endpoints) | quote }}
+- {{ printf "--etcd-prefix=%s" (default (printf "/baton/%s/%s" .Release.Namespace .Release.Name) $etcd.prefix) | quote }}
+{{- if $etcd.secretName }}
+- --etcd-ca=/etc/baton/etcd/ca.crt
+{{- if $etcd.clientCertificate }}
+- --etcd-cert=/etc/baton/etcd/tls.crt
+- --etcd-key=/etc/baton/etcd/tls.key
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The pod's own address, which it tells the others because it listens on all. */}}
+{{- define "baton.advertiseFlag" -}}
+- --advertise={{ ternary "[$(POD_IP)]" "$(POD_IP)" (eq .Values.bind "[::]") }}
+{{- end -}}
+
 {{/* Arguments: root, component, settings. */}}
 {{- define "baton.arguments" -}}
 {{- include (ternary "baton.routerArguments" "baton.workerArguments" (eq .component "router")) . -}}
@@ -42,6 +61,10 @@
 - --grpc-port={{ int $values.ports.grpc }}
 - --http-port=off
 - --cluster-port={{ int $values.ports.cluster }}
+{{- if $values.etcd.endpoints }}
+{{ include "baton.etcdFlags" .root }}
+{{ include "baton.advertiseFlag" .root }}
+{{- end }}
 {{- if $values.tls.enabled }}
 - --tls-client-auth={{ $values.tls.clientAuth }}
 {{- end }}
@@ -64,9 +87,13 @@ tells the others the pod's own. */}}
 {{- define "baton.workerArguments" -}}
 {{- $values := .root.Values -}}
 - {{ .settings.role }}-worker
+{{- if $values.etcd.endpoints }}
+{{ include "baton.etcdFlags" .root }}
+{{- else }}
 - --router={{ include "baton.objectName" (dict "root" .root "suffix" "cluster") }}:{{ int $values.ports.cluster }}
+{{- end }}
 {{- include "baton.commonArguments" . }}
-- --advertise={{ ternary "[$(POD_IP)]" "$(POD_IP)" (eq $values.bind "[::]") }}
+{{ include "baton.advertiseFlag" .root }}
 - --grpc-port={{ int $values.ports.worker }}
 - --transfer-ports={{ int $values.ports.transfer.first }}-{{ int $values.ports.transfer.last }}
 - --numerics={{ $values.model.numerics }}

@@ -84,6 +84,14 @@ matchExpressions:
   ports:
     {{- include "baton.readPorts" .root | nindent 4 }}
 {{- end }}
+{{- if and $policy.etcd $values.etcd.endpoints (ne .component "test") }}
+- to:
+    {{- toYaml $policy.etcd | nindent 4 }}
+  ports:
+    {{- range include "baton.etcdPorts" .root | splitList " " }}
+    - port: {{ int . }}
+    {{- end }}
+{{- end }}
 {{- if and $policy.modelSource (ne .component "test") (has $values.model.source (list "fetch" "download")) }}
 - to:
     {{- toYaml $policy.modelSource | nindent 4 }}
@@ -98,6 +106,15 @@ matchExpressions:
   ports:
     - port: {{ include "baton.collectorPort" .root }}
 {{- end }}
+{{- end -}}
+
+{{/* The ports of the etcd's members, as words. */}}
+{{- define "baton.etcdPorts" -}}
+{{- $ports := list -}}
+{{- range .Values.etcd.endpoints -}}
+{{- $ports = append $ports (regexFind "[0-9]+$" .) -}}
+{{- end -}}
+{{- join " " (uniq $ports) -}}
 {{- end -}}
 
 {{/* The port of the collector's URL. */}}

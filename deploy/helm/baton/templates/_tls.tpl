@@ -63,6 +63,11 @@ keys of the API that everybody may read. */}}
 {{- include "baton.secretVolume" (dict "name" "api-keys" "secret" .secretName "keys" (list .key)) }}
 {{- end }}
 {{- end }}
+{{- with .root.Values.etcd }}
+{{- if and .endpoints .secretName (ne $.component "test") }}
+{{- include "baton.secretVolume" (dict "name" "etcd" "secret" .secretName "keys" (ternary (list "tls.crt" "tls.key" "ca.crt") (list "ca.crt") .clientCertificate)) }}
+{{- end }}
+{{- end }}
 {{- with .root.Values.test.apiKeySecret }}
 {{- if and .name (eq $.component "test") }}
 {{- include "baton.secretVolume" (dict "name" "api-key" "secret" .name "keys" (list .key)) }}

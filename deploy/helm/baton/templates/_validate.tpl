@@ -2,8 +2,11 @@
 
 {{- define "baton.validate" -}}
 {{- $errors := list -}}
-{{- if ne (int .Values.router.replicas) 1 -}}
-{{- $errors = append $errors "router.replicas: a cluster has one router, because all its workers join one. Set it to 1; pools of workers give more capacity" -}}
+{{- if and (ne (int .Values.router.replicas) 1) (not .Values.etcd.endpoints) -}}
+{{- $errors = append $errors "router.replicas: workers find one router by the name of its service. Set it to 1, or name an etcd in etcd.endpoints, by which they find several" -}}
+{{- end -}}
+{{- if and .Values.etcd.clientCertificate (not .Values.etcd.secretName) -}}
+{{- $errors = append $errors "etcd.clientCertificate: it needs etcd.secretName, the Secret with tls.crt, tls.key and ca.crt" -}}
 {{- end -}}
 {{- if not (regexMatch "^[a-z]" (include "baton.fullname" .)) -}}
 {{- $errors = append $errors (printf "the release's name %q begins with no letter, but names of services have to: set fullnameOverride" .Release.Name) -}}
