@@ -97,7 +97,7 @@ def reached_in(release, party):
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_pods_reach_name_servers_the_models_source_and_the_collector_and_nothing_else_outside(name):
+def test_pods_reach_name_servers_the_models_source_the_collector_and_the_etcd_and_nothing_else_outside(name):
     values, release = SETS[name], release_of(name)
     policies = policies_of(release)
     system = "openshift-dns" if name == "restricted" else "kube-system"
@@ -114,6 +114,7 @@ def test_pods_reach_name_servers_the_models_source_and_the_collector_and_nothing
         assert stored == (name == "model-download" and pod.is_long_lived)
         collected = policies.allow(source, Party("observability", {}), 4317)
         assert collected == (name == "full" and pod.command == "router")
+        assert policies.allow(source, Party("infra", {}), 2379) == (name == "etcd" and pod.is_long_lived)
 
 
 def test_a_release_without_policies_says_so_in_its_notes():
