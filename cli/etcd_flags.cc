@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/options.h"
-#include "common/log.h"
 #include "common/status.h"
 #include "telemetry/metrics.h"
 
@@ -75,20 +74,18 @@ CLI::Option* AddEtcdFlags(CLI::App& app, EtcdFlags& flags) {
 }
 
 absl::StatusOr<std::unique_ptr<discovery::Directory>> JoinDirectory(
-    const EtcdFlags& flags, OwnEntry own, std::function<void(const discovery::Fleet&)> on_change) {
+    const EtcdFlags& flags, discovery::SessionOptions own, std::function<void(const discovery::Fleet&)> on_change) {
   if (!flags.is_on()) return std::unique_ptr<discovery::Directory>();
-  BATON_RETURN_IF_ERROR(ReadCredentials(flags).status());
+  BATON_ASSIGN_OR_RETURN(auto credentials, ReadCredentials(flags));
   discovery::DirectoryOptions options;
   options.endpoints = ParseRouters(flags.endpoints);
   options.prefix = flags.prefix;
-  options.credentials = [flags, last = *ReadCredentials(flags)]() mutable {
+  options.credentials = [flags, last = std::move(credentials)]() mutable {
     // Files that are being replaced may be half there.
     if (auto renewed = ReadCredentials(flags); renewed.ok()) last = *std::move(renewed);
     return last;
   };
-  return std::make_unique<discovery::Directory>(
-      std::move(options), discovery::SessionOptions{.key = std::move(own.key), .value = std::move(own.value)},
-      std::move(on_change));
+  return std::make_unique<discovery::Directory>(std::move(options), std::move(own), std::move(on_change));
 }
 
 std::vector<std::shared_ptr<prometheus::Collectable>> DirectoryMetrics(const discovery::Directory* directory) {

@@ -29,15 +29,10 @@ struct EtcdFlags {
 // --etcd, which is returned, --etcd-prefix, --etcd-ca, --etcd-cert, --etcd-key. `flags` outlives `app`.
 CLI::Option* AddEtcdFlags(CLI::App& app, EtcdFlags& flags);
 
-// What a process is in the directory. `prefix` is that of the flags.
-struct OwnEntry {
-  std::string key;
-  std::string value;
-};
-
-// Null without --etcd. INVALID_ARGUMENT, in one line, for files that cannot be read. `on_change` as Directory has it.
+// Null without --etcd. INVALID_ARGUMENT, in one line, for files that cannot be read. The others are as Directory has
+// them.
 absl::StatusOr<std::unique_ptr<discovery::Directory>> JoinDirectory(
-    const EtcdFlags& flags, OwnEntry own, std::function<void(const discovery::Fleet&)> on_change);
+    const EtcdFlags& flags, discovery::SessionOptions own, std::function<void(const discovery::Fleet&)> on_change);
 
 // What a scrape reads of the directory, which outlives the scrapes; null: nothing.
 std::vector<std::shared_ptr<prometheus::Collectable>> DirectoryMetrics(const discovery::Directory* directory);

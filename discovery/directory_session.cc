@@ -10,6 +10,8 @@ namespace {
 
 constexpr int64_t kAnswerMs = 2'000;
 constexpr int64_t kRevokeMs = 1'000;
+// A store may grant more than it was asked for.
+constexpr int64_t kMaxGrantedTtlS = 60;
 constexpr int64_t kFirstBackoffMs = 100;
 constexpr int64_t kMaxBackoffMs = 2'000;
 // A lease lives for long enough that three words of the process have to be lost in a row.
@@ -32,7 +34,7 @@ bool DirectorySession::Fits(const std::string& key, const std::string& value) co
 void DirectorySession::OnGranted(int64_t lease, int64_t ttl_s) {
   if (state_ != State::kGranting) return;
   lease_ = lease;
-  ttl_ms_ = std::max<int64_t>(ttl_s, 1) * 1000;
+  ttl_ms_ = std::clamp<int64_t>(ttl_s, 1, kMaxGrantedTtlS) * 1000;
   Enter(State::kAnnouncing, kAnswerMs);
   actions_.emplace_back(action::Put{.key = options_.key, .value = options_.value, .lease = lease});
 }

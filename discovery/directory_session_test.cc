@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -193,6 +195,18 @@ TEST_F(DirectorySessionTest, AnAnswerThatDoesNotComeEndsTheAttempt) {
   session_.OnTimer();
   EXPECT_THAT(Actions(), ElementsAre("HangUp"));
   EXPECT_EQ(session_.state(), State::kApart);
+}
+
+TEST_F(DirectorySessionTest, AnUntrueTimeOfALeaseIsBounded) {
+  for (const int64_t ttl_s : {int64_t{-1}, int64_t{0}, std::numeric_limits<int64_t>::max()}) {
+    DirectorySession session({.key = kOwnKey, .value = "me"}, clock_, random_);
+    session.OnTimer();
+    session.OnGranted(kLease, ttl_s);
+    session.OnPut();
+    session.OnListed({}, 1);
+    EXPECT_GT(session.NextTimer(), clock_.Now());
+    EXPECT_LE(session.NextTimer(), After(clock_.Now(), 20'000));
+  }
 }
 
 TEST_F(DirectorySessionTest, LeavesByRevokingItsLease) {
