@@ -40,6 +40,9 @@ class HttpPort {
   std::string address() const { return server_.has_value() ? server_->address() : std::string(); }
   // New requests are refused; those that run go on.
   void StopAccepting();
+  // As of HttpServer and OpenAiService. Thread-safe.
+  size_t connections() const { return server_.has_value() ? server_->stats().connections : 0; }
+  const router::UnreadOutput& unread() const { return openai_.unread(); }
   // As OpenAiService::AwaitRead.
   size_t AwaitRead(int64_t timeout_ms) { return openai_.AwaitRead(timeout_ms); }
   // Cuts what runs.

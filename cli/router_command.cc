@@ -237,7 +237,8 @@ absl::Status Run(const RouterCommandFlags& flags) {
                       .work = work,
                       .kept = generator.kept(),
                       .journal = state.journal.get(),
-                      .gate = server.gate.get()});
+                      .gate = server.gate.get(),
+                      .http = *http});
   BATON_RETURN_IF_ERROR(cluster.Listen());
   BATON_ASSIGN_OR_RETURN(const auto directory, Announce(flags, server.address, model.name, cluster));
   const absl::Cleanup stop_admin = [&admin_port] { admin_port.Stop(); };

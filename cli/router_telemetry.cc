@@ -136,15 +136,16 @@ void RouterTelemetry::Observe(router::RouterLoop& loop) {
 }
 
 void RouterTelemetry::Observe(const Clients& clients) {
-  const rpc::ConnectionGate* const gate = clients.gate;
-  admin_.AddSources({router::MakeRouterMetrics(
-      {.model = model_,
-       .views = views_,
-       .unread = clients.generation.unread(),
-       .work = clients.work,
-       .kept = clients.kept,
-       .journal = clients.journal,
-       .connections = [gate]() -> double { return gate == nullptr ? 0 : static_cast<double>(gate->open_count()); }})});
+  const auto connections = [gate = clients.gate, &http = clients.http] {
+    return static_cast<double>((gate == nullptr ? 0 : gate->open_count()) + http.connections());
+  };
+  admin_.AddSources({router::MakeRouterMetrics({.model = model_,
+                                                .views = views_,
+                                                .unread = {&clients.generation.unread(), &clients.http.unread()},
+                                                .work = clients.work,
+                                                .kept = clients.kept,
+                                                .journal = clients.journal,
+                                                .connections = connections})});
   const auto healthy = [this] {
     const int64_t age_ms = (clock_.Now() - views_.Latest()->at) / kNsPerMs;
     if (age_ms <= router::kViewStaleMs) return absl::OkStatus();

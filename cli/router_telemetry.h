@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/admin_port.h"
+#include "cli/http_port.h"
 #include "common/clock.h"
 #include "common/rpc/connection_gate.h"
 #include "router/access_log.h"
@@ -59,6 +60,7 @@ class RouterTelemetry {
     const router::JournalWriter* journal = nullptr;
     // May be null.
     const rpc::ConnectionGate* gate = nullptr;
+    const HttpPort& http;
   };
   void Observe(const Clients& clients);
   // The router takes nothing new: it is no longer ready.

@@ -74,7 +74,9 @@ void AnswerBody::End(AnswerEnd end) {
     const auto* const failed = std::get_if<absl::Status>(&*end_);
     if (!done_ && failed != nullptr && !begun_) {
       begun_ = true;
-      exchange_->Respond(OpenAiError(*failed));
+      HttpResponse response = OpenAiError(*failed);
+      response.headers.insert(response.headers.end(), headers_.begin(), headers_.end());
+      exchange_->Respond(std::move(response));
     } else if (!done_) {
       Tell();
     }
@@ -85,7 +87,9 @@ void AnswerBody::End(AnswerEnd end) {
 
 void AnswerBody::Tell() {
   if (std::exchange(begun_, true)) return exchange_->Wake();
-  exchange_->Stream({.content_type = is_stream_ ? "text/event-stream" : "application/json"}, shared_from_this());
+  exchange_->Stream(
+      {.content_type = is_stream_ ? "text/event-stream" : "application/json", .body = {}, .headers = headers_},
+      shared_from_this());
 }
 
 void AnswerBody::CountHeld(size_t held_bytes) {

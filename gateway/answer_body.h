@@ -39,9 +39,9 @@ class AnswerBody final : public router::GenerationSink,
                          private router::UnreadOutput::Stream,
                          public std::enable_shared_from_this<AnswerBody> {
  public:
-  // `unread` outlives the exchange.
-  AnswerBody(std::shared_ptr<HttpExchange> exchange, router::UnreadOutput& unread)
-      : exchange_(std::move(exchange)), unread_(unread) {
+  // `unread` outlives the exchange. The response has `headers`, whatever it says.
+  AnswerBody(std::shared_ptr<HttpExchange> exchange, router::UnreadOutput& unread, HttpHeaders headers = {})
+      : exchange_(std::move(exchange)), unread_(unread), headers_(std::move(headers)) {
     unread_.Add(*this);
   }
 
@@ -75,6 +75,7 @@ class AnswerBody final : public router::GenerationSink,
 
   const std::shared_ptr<HttpExchange> exchange_;
   router::UnreadOutput& unread_;
+  const HttpHeaders headers_;
   std::atomic<bool> cancelled_{false};
   // Constant since SetWriter. The writer is the server's thread's.
   std::optional<OpenAiWriter> writer_;

@@ -28,6 +28,8 @@ inline constexpr int64_t kHttpIdleTimeoutMs = 120'000;
 // The time that a client has to take a piece of a response.
 inline constexpr int64_t kHttpWriteTimeoutMs = 30'000;
 
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
 struct HttpRequest {
   // As it was sent: "GET", "POST".
   std::string method;
@@ -36,7 +38,7 @@ struct HttpRequest {
   // What follows "?"; empty when there is none.
   std::string query;
   // Names are in small letters. A name that came twice is here twice.
-  std::vector<std::pair<std::string, std::string>> headers;
+  HttpHeaders headers;
   std::string body;
 
   // All values of a header, whose name is in small letters.
@@ -54,7 +56,7 @@ struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body = {};
-  std::vector<std::pair<std::string, std::string>> headers = {};
+  HttpHeaders headers = {};
 };
 
 // The body of a response that is not known from the beginning, as server-sent events are not. The server asks for the

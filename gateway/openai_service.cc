@@ -23,6 +23,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kMaxStatedRequestIdBytes = 128;
+
 telemetry::TraceContext ReadTrace(const HttpRequest& request) {
   return telemetry::ReadTraceContext({.traceparent = request.HeaderValues(telemetry::kTraceparentHeader),
                                       .tracestate = request.HeaderValues(telemetry::kTracestateHeader),
@@ -36,6 +38,15 @@ absl::Status CheckContentType(const HttpRequest& request) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError("the header Content-Type must be application/json");
+}
+
+// What the client calls its request, so that it finds the answer in its own logs; else our own name of it.
+HttpHeaders RequestIdHeader(const HttpRequest& request, const JobId& id) {
+  const auto stated = request.HeaderValues("x-request-id");
+  const bool is_name =
+      stated.size() == 1 && !stated.front().empty() && stated.front().size() <= kMaxStatedRequestIdBytes &&
+      std::all_of(stated.front().begin(), stated.front().end(), [](char c) { return c > ' ' && c <= '~'; });
+  return {{"X-Request-Id", is_name ? std::string(stated.front()) : id.ToHex()}};
 }
 
 int64_t UnixSeconds() { return absl::ToUnixSeconds(absl::Now()); }
@@ -81,7 +92,7 @@ void OpenAiService::Generate(OpenAiEndpoint endpoint, const std::shared_ptr<Http
     return exchange->Respond(OpenAiError(status));
   }
   const JobId id = parts_.random.NextId();
-  const auto answer = std::make_shared<AnswerBody>(exchange, unread_);
+  const auto answer = std::make_shared<AnswerBody>(exchange, unread_, RequestIdHeader(exchange->request(), id));
   const auto request = std::make_shared<router::ObservedRequest>(
       parts_.observers, answer, id, router::BeginTrace(parts_.tracer, ReadTrace(exchange->request())));
   exchange->SetOnDone([this, id, answer, request](const absl::Status& delivery) {

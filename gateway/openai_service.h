@@ -45,6 +45,8 @@ class OpenAiService {
   void AddRoutes(HttpServer& server);
   // Waits until clients have read the answers whose requests have ended, at most for the time. How many are left.
   size_t AwaitRead(int64_t timeout_ms) { return unread_.AwaitRead(timeout_ms); }
+  // What clients have not read.
+  const router::UnreadOutput& unread() const { return unread_; }
   // Returns when no exchange of the service is left. The server has stopped.
   void AwaitNone() { unread_.AwaitNone(); }
 

@@ -175,10 +175,16 @@ void AddWorkers(const ViewBoard& views, CallbackMetrics& metrics) {
 
 void AddClients(const RouterMetricsSources& sources, CallbackMetrics& metrics) {
   metrics.AddGauge("baton_client_connections", "Connections of clients that are open.", sources.connections);
-  metrics.AddGauge("baton_client_streams", "Streams of clients that are open.",
-                   [&unread = sources.unread] { return static_cast<double>(unread.stream_count()); });
-  metrics.AddGauge("baton_unread_output_bytes", "Output that clients have not read yet.",
-                   [&unread = sources.unread] { return static_cast<double>(unread.total_bytes()); });
+  metrics.AddGauge("baton_client_streams", "Streams of clients that are open.", [all = sources.unread] {
+    size_t streams = 0;
+    for (const UnreadOutput* unread : all) streams += unread->stream_count();
+    return static_cast<double>(streams);
+  });
+  metrics.AddGauge("baton_unread_output_bytes", "Output that clients have not read yet.", [all = sources.unread] {
+    int64_t bytes = 0;
+    for (const UnreadOutput* unread : all) bytes += unread->total_bytes();
+    return static_cast<double>(bytes);
+  });
   metrics.AddGauges("baton_client_work_queued_bytes", "Requests that wait to be parsed and tokenized.",
                     [&work = sources.work] {
                       return Samples{{{{"lane", "small"}}, static_cast<double>(work.queued_small_bytes())},

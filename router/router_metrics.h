@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "router/client_work.h"
 #include "router/journal_writer.h"
@@ -20,7 +21,8 @@ struct RouterMetricsSources {
   // The name by which clients ask for the model.
   std::string model;
   const ViewBoard& views;
-  const UnreadOutput& unread;
+  // Of each API.
+  std::vector<const UnreadOutput*> unread;
   const ClientWork& work;
   const KeptJobs& kept;
   // Null without --state-dir: all is 0.

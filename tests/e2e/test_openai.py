@@ -51,6 +51,11 @@ def post(cluster, path, body, content_type="application/json"):
         return error.code, error.headers, json.load(error)
 
 
+def gauge(cluster, name):
+    with urllib.request.urlopen(f"http://{cluster.admin}/metrics", timeout=10) as page:
+        return float(re.search(rf"^{name} (\S+)$", page.read().decode(), re.M)[1])
+
+
 def test_the_served_model_is_listed(client):
     models = client.models.list().data
     assert [model.id for model in models] == [MODEL]
@@ -60,6 +65,9 @@ def test_the_served_model_is_listed(client):
 def test_a_chat_is_answered_at_once_and_as_a_stream_alike(client):
     asked = {"model": MODEL, "messages": QUESTION, "max_tokens": 20, "extra_body": {"ignore_eos": True}}
     whole = client.chat.completions.create(**asked)
+    assert whole.id == f"chatcmpl-{whole._request_id}"  # pylint: disable=protected-access
+    named = client.chat.completions.with_raw_response.create(**asked, extra_headers={"X-Request-Id": "mine-7"})
+    assert named.headers["x-request-id"] == "mine-7"
     assert whole.choices[0].message.role == "assistant" and whole.choices[0].message.content
     assert whole.usage.completion_tokens == 20 and whole.choices[0].finish_reason == "length"
     chunks = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
@@ -157,7 +165,9 @@ def test_a_full_queue_refuses_with_the_time_to_come_again(client):
 def test_a_stream_that_its_client_leaves_ends_its_request(cluster, client):
     stream = client.chat.completions.create(model=MODEL, messages=QUESTION, stream=True, **ENDLESS)
     next(iter(stream))
+    assert gauge(cluster, "baton_client_streams") >= 1 and gauge(cluster, "baton_client_connections") >= 1
     stream.close()
+    wait_until(lambda: gauge(cluster, "baton_client_streams") == 0, 30, "no stream of a client is open")
     wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 30, "the end")
 
 

@@ -1,0 +1,324 @@
+// OpenAI's API over real sockets and a backend that says what the test says. The real clients and the real backend are
+// in tests/e2e/test_openai.py.
+#include "gateway/openai_service.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "router/error_details.h"
+#include "router/testing/tiny_served_model.h"
+#include "telemetry/testing/raw_client.h"
+
+namespace baton::gateway {
+namespace {
+
+using nlohmann::json;
+using router::GenerationDelta;
+using router::GenerationFailed;
+using router::GenerationFinished;
+using telemetry::BodyOf;
+using telemetry::GetRequest;
+using telemetry::HeaderOf;
+using telemetry::RawClient;
+using telemetry::StatusOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr char kChat[] = R"({"messages":[{"role":"user","content":"a"}])";
+constexpr char kCompletion[] = R"({"prompt":"a")";
+
+// Keeps what it is asked, and leaves the answers to the test.
+class StubBackend final : public router::GenerationBackend {
+ public:
+  struct Asked {
+    router::GenerationRequest request;
+    std::shared_ptr<router::GenerationSink> sink;
+  };
+
+  void Generate(router::GenerationRequest request, std::shared_ptr<router::GenerationSink> sink) override {
+    const absl::MutexLock lock(&mutex_);
+    asked_.push_back({std::move(request), std::move(sink)});
+  }
+  void Cancel(const JobId& id) override {
+    const absl::MutexLock lock(&mutex_);
+    cancelled_.push_back(id);
+  }
+
+  Asked Await(size_t index = 0) {
+    const absl::MutexLock lock(&mutex_);
+    const auto is_there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return asked_.size() > index; };
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&is_there), kPatience));
+    return asked_.at(index);
+  }
+  JobId AwaitCancelled() {
+    const absl::MutexLock lock(&mutex_);
+    const auto is_there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !cancelled_.empty(); };
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&is_there), kPatience));
+    return cancelled_.at(0);
+  }
+  size_t asked() const {
+    const absl::MutexLock lock(&mutex_);
+    return asked_.size();
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::vector<Asked> asked_ ABSL_GUARDED_BY(mutex_);
+  std::vector<JobId> cancelled_ ABSL_GUARDED_BY(mutex_);
+};
+
+GenerationFinished Finished() {
+  GenerationFinished finished;
+  finished.reason = FinishReason::kStop;
+  finished.usage = {.prompt_tokens = 3, .output_tokens = 2, .cached_prompt_tokens = 1};
+  return finished;
+}
+
+class OpenAiServiceTest : public ::testing::Test {
+ protected:
+  OpenAiServiceTest() {
+    service_.AddRoutes(server_);
+    EXPECT_TRUE(server_.Start().ok());
+  }
+  ~OpenAiServiceTest() override {
+    server_.Stop();
+    service_.AwaitNone();
+  }
+
+  static std::string PostRequest(std::string_view path, const std::string& body,
+                                 const std::string& content_type = "application/json") {
+    return absl::StrCat("POST ", ToAbsl(path), " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: ", content_type,
+                        "\r\nContent-Length: ", body.size(), "\r\n\r\n", body);
+  }
+  std::string Post(std::string_view path, const std::string& body) {
+    RawClient client(server_.port());
+    EXPECT_TRUE(client.Send(PostRequest(path, body)));
+    return client.ReadResponse();
+  }
+  std::string Get(std::string_view path) {
+    RawClient client(server_.port());
+    EXPECT_TRUE(client.Send(GetRequest(path)));
+    return client.ReadResponse();
+  }
+  // A whole answer comes in one chunk, because its length is not known when it begins.
+  static std::string ReadWhole(RawClient& client) {
+    std::string response = client.ReadUntil("\r\n0\r\n\r\n");
+    const size_t body = response.find("\r\n\r\n") + 4;
+    const size_t text = response.find("\r\n", body) + 2;
+    return response.substr(0, body) + response.substr(text, response.rfind("\r\n0\r\n\r\n") - text);
+  }
+  static json BodyJson(const std::string& response) { return json::parse(BodyOf(response), nullptr, false); }
+
+  const router::ServedModel model_ = router::TestModel();
+  SeededRandom random_{7};
+  StubBackend backend_;
+  const router::RequestReader reader_{model_, random_};
+  router::ClientWork work_{MonotonicClock()};
+  const router::RequestObservers observers_{.clock = MonotonicClock(), .observers = {}};
+  std::atomic<bool> is_serving_ = true;
+  OpenAiService service_{{.model = model_,
+                          .clock = MonotonicClock(),
+                          .random = SystemRandom(),
+                          .backend = backend_,
+                          .reader = reader_,
+                          .work = work_,
+                          .observers = observers_,
+                          .is_serving = [this] { return is_serving_.load(); }}};
+  HttpServer server_{{}};
+};
+
+TEST_F(OpenAiServiceTest, AStreamSendsEachDeltaWhenItComesAndItsUsageAtTheEnd) {
+  RawClient client(server_.port());
+  ASSERT_TRUE(client.Send(PostRequest(
+      "/v1/chat/completions", absl::StrCat(kChat, R"(,"stream":true,"stream_options":{"include_usage":true}})"))));
+  const StubBackend::Asked asked = backend_.Await();
+  ASSERT_TRUE(asked.sink->Write(GenerationDelta{.text = "Hel"}));
+  EXPECT_THAT(client.ReadUntil(R"("content":"Hel")"), HasSubstr(R"("role":"assistant")"));
+  ASSERT_TRUE(asked.sink->Write(GenerationDelta{.text = "lo\n\"\xE2\x82\xAC"}));
+  client.ReadUntil(R"("content":"lo\n\"€")");
+  ASSERT_TRUE(asked.sink->Write(Finished()));
+  const std::string end = client.ReadUntil("data: [DONE]\n\n");
+  EXPECT_THAT(end, HasSubstr(R"("finish_reason":"stop")"));
+  EXPECT_THAT(end, HasSubstr(R"("usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,)"
+                             R"("prompt_tokens_details":{"cached_tokens":1}})"));
+}
+
+TEST_F(OpenAiServiceTest, AWholeAnswerIsOneObject) {
+  RawClient client(server_.port());
+  ASSERT_TRUE(client.Send(PostRequest("/v1/completions", absl::StrCat(kCompletion, R"(,"max_tokens":9})"))));
+  const StubBackend::Asked asked = backend_.Await();
+  EXPECT_EQ(asked.request.sampling.max_tokens, 9);
+  for (const char* text : {"one ", "two"}) ASSERT_TRUE(asked.sink->Write(GenerationDelta{.text = text}));
+  ASSERT_TRUE(asked.sink->Write(Finished()));
+  const std::string response = ReadWhole(client);
+  EXPECT_EQ(StatusOf(response), 200);
+  const json body = BodyJson(response);
+  EXPECT_EQ(body.at("object"), "text_completion");
+  EXPECT_EQ(body.at("id"), absl::StrCat("cmpl-", asked.request.id.ToHex()));
+  EXPECT_EQ(body.at("model"), "tiny");
+  EXPECT_EQ(body.at("choices").at(0).at("text"), "one two");
+  EXPECT_EQ(body.at("choices").at(0).at("finish_reason"), "stop");
+  EXPECT_EQ(body.at("usage").at("total_tokens"), 5);
+}
+
+TEST_F(OpenAiServiceTest, AnErrorBeforeTheFirstOutputIsAStatusOfItsOwnAlsoForAStream) {
+  struct Case {
+    absl::Status status;
+    int http_status;
+    const char* type;
+  };
+  const std::vector<Case> cases = {
+      {router::WithRetryAfter(absl::ResourceExhaustedError("full"), 1'200), 429, "rate_limit_error"},
+      {absl::UnavailableError("no workers"), 503, "service_unavailable_error"},
+      {absl::DeadlineExceededError("late"), 504, "timeout_error"},
+      {absl::InternalError("a bug"), 500, "internal_error"},
+      {absl::NotFoundError("another model"), 404, "not_found_error"},
+      {router::FieldViolation("sampling.top_p", "must be at most 1"), 400, "invalid_request_error"},
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    RawClient client(server_.port());
+    ASSERT_TRUE(client.Send(PostRequest("/v1/completions", absl::StrCat(kCompletion, R"(,"stream":true})"))));
+    ASSERT_TRUE(backend_.Await(i).sink->Write(GenerationFailed{.status = cases[i].status}));
+    const std::string response = client.ReadResponse();
+    EXPECT_EQ(StatusOf(response), cases[i].http_status);
+    const json error = BodyJson(response).at("error");
+    EXPECT_EQ(error.at("type"), cases[i].type);
+    EXPECT_EQ(error.at("code"), cases[i].http_status);
+    EXPECT_EQ(error.at("param"), cases[i].http_status == 400 ? json("top_p") : json());
+    EXPECT_EQ(HeaderOf(response, "Retry-After"), cases[i].http_status == 429 ? "2" : "");
+    EXPECT_EQ(HeaderOf(response, "Retry-After-Ms"), cases[i].http_status == 429 ? "1200" : "");
+  }
+}
+
+TEST_F(OpenAiServiceTest, AnErrorInsideAStreamIsItsLastEvent) {
+  RawClient client(server_.port());
+  ASSERT_TRUE(client.Send(PostRequest("/v1/completions", absl::StrCat(kCompletion, R"(,"stream":true})"))));
+  const StubBackend::Asked asked = backend_.Await();
+  ASSERT_TRUE(asked.sink->Write(GenerationDelta{.text = "begun"}));
+  client.ReadUntil("begun");
+  ASSERT_TRUE(asked.sink->Write(GenerationFailed{.status = absl::UnavailableError("the worker is gone")}));
+  const std::string end = client.ReadUntil("data: [DONE]\n\n");
+  EXPECT_THAT(end, HasSubstr(R"(data: {"error":{"message":"the worker is gone","type":"service_unavailable_error")"));
+  EXPECT_THAT(end, Not(HasSubstr("finish_reason\":\"")));
+}
+
+TEST_F(OpenAiServiceTest, AClientThatLeavesCancelsItsRequest) {
+  JobId id;
+  {
+    RawClient client(server_.port());
+    ASSERT_TRUE(client.Send(PostRequest("/v1/chat/completions", absl::StrCat(kChat, R"(,"stream":true})"))));
+    const StubBackend::Asked asked = backend_.Await();
+    ASSERT_TRUE(asked.sink->Write(GenerationDelta{.text = "begun"}));
+    client.ReadUntil("begun");
+    id = asked.request.id;
+  }
+  EXPECT_EQ(backend_.AwaitCancelled(), id);
+  EXPECT_TRUE(backend_.Await().sink->cancelled());
+  // What the router says after that goes nowhere.
+  EXPECT_TRUE(backend_.Await().sink->Write(GenerationFailed{.status = absl::CancelledError("the client is gone")}));
+}
+
+TEST_F(OpenAiServiceTest, WhatCannotBeReadNeverReachesTheBackend) {
+  for (const auto& [body, param] : std::vector<std::pair<std::string, json>>{
+           {"no json", json()},
+           {"[]", json()},
+           {absl::StrCat(kChat, R"(,"frequency_penalty":"much"})"), json("frequency_penalty")},
+           {absl::StrCat(kChat, R"(,"no_such_field":1})"), json("no_such_field")},
+           {R"({"model":"tiny"})", json("messages")}}) {
+    const std::string response = Post("/v1/chat/completions", body);
+    EXPECT_EQ(StatusOf(response), 400) << body;
+    EXPECT_EQ(BodyJson(response).at("error").at("param"), param) << body;
+  }
+  RawClient client(server_.port());
+  ASSERT_TRUE(client.Send(PostRequest("/v1/chat/completions", absl::StrCat(kChat, "}"), "text/plain")));
+  const std::string response = client.ReadResponse();
+  EXPECT_EQ(StatusOf(response), 400);
+  EXPECT_THAT(BodyOf(response), HasSubstr("Content-Type"));
+  EXPECT_EQ(backend_.asked(), 0u);
+}
+
+TEST_F(OpenAiServiceTest, EveryRequestHasAnIdOfItsOwnAndAllOfThemRunAtOnce) {
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server_.port()));
+    ASSERT_TRUE(clients.back()->Send(PostRequest("/v1/completions", absl::StrCat(kCompletion, "}"))));
+    backend_.Await(i);
+  }
+  for (int i = 7; i >= 0; --i) {
+    const StubBackend::Asked asked = backend_.Await(i);
+    ASSERT_TRUE(asked.sink->Write(GenerationDelta{.text = absl::StrCat("answer ", i)}));
+    ASSERT_TRUE(asked.sink->Write(Finished()));
+    const json body = BodyJson(ReadWhole(*clients[i]));
+    EXPECT_EQ(body.at("choices").at(0).at("text"), absl::StrCat("answer ", i));
+    EXPECT_EQ(body.at("id"), absl::StrCat("cmpl-", asked.request.id.ToHex()));
+  }
+}
+
+TEST_F(OpenAiServiceTest, AnswersAndErrorsNameTheirRequestByTheClientsNameOrOurs) {
+  struct Case {
+    std::string lines;
+    // Empty: ours.
+    std::string name;
+  };
+  const std::vector<Case> cases = {{"", ""},
+                                   {"X-Request-Id: mine-7\r\n", "mine-7"},
+                                   {"X-Request-Id: \r\n", ""},
+                                   {"X-Request-Id: two words\r\n", ""},
+                                   {"X-Request-Id: a\r\nX-Request-Id: b\r\n", ""},
+                                   {absl::StrCat("X-Request-Id: ", std::string(129, 'x'), "\r\n"), ""}};
+  for (size_t i = 0; i < 2 * cases.size(); ++i) {
+    const Case& one = cases[i / 2];
+    const std::string body = absl::StrCat(kCompletion, "}");
+    RawClient client(server_.port());
+    ASSERT_TRUE(client.Send(absl::StrCat("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json",
+                                         "\r\nContent-Length: ", body.size(), "\r\n", one.lines, "\r\n", body)));
+    const StubBackend::Asked asked = backend_.Await(i);
+    const bool fails = i % 2 == 1;
+    ASSERT_TRUE(fails ? asked.sink->Write(GenerationFailed{.status = absl::UnavailableError("no workers")})
+                      : asked.sink->Write(Finished()));
+    const std::string response = fails ? client.ReadResponse() : ReadWhole(client);
+    EXPECT_EQ(StatusOf(response), fails ? 503 : 200);
+    EXPECT_EQ(HeaderOf(response, "X-Request-Id"), one.name.empty() ? asked.request.id.ToHex() : one.name) << one.lines;
+  }
+}
+
+TEST_F(OpenAiServiceTest, TextGoesToTokensAndBack) {
+  const json tokens = BodyJson(Post("/tokenize", R"({"prompt":"abc"})"));
+  EXPECT_EQ(tokens.at("count"), tokens.at("tokens").size());
+  EXPECT_EQ(tokens.at("max_model_len"), model_.config.context_length);
+  const json text = BodyJson(Post("/detokenize", json({{"tokens", tokens.at("tokens")}}).dump()));
+  EXPECT_THAT(text.at("prompt").get<std::string>(), EndsWith("abc"));
+  for (const char* body : {R"({"tokens":[-1]})", R"({"tokens":"a"})", R"({"tokens":[99999999999]})", R"({})"}) {
+    const std::string response = Post("/detokenize", body);
+    EXPECT_EQ(StatusOf(response), 400) << body;
+    EXPECT_EQ(BodyJson(response).at("error").at("param"), "tokens") << body;
+  }
+}
+
+TEST_F(OpenAiServiceTest, HealthSaysWhetherTheClusterServes) {
+  EXPECT_EQ(StatusOf(Get("/health")), 200);
+  is_serving_ = false;
+  EXPECT_EQ(StatusOf(Get("/health")), 503);
+  EXPECT_EQ(StatusOf(Get("/ping")), 503);
+}
+
+TEST_F(OpenAiServiceTest, TheModelAndTheVersionAreNamed) {
+  const json models = BodyJson(Get("/v1/models"));
+  EXPECT_EQ(models.at("object"), "list");
+  EXPECT_EQ(models.at("data").at(0).at("id"), "tiny");
+  EXPECT_EQ(models.at("data").at(0).at("max_model_len"), model_.config.context_length);
+  EXPECT_THAT(BodyOf(Get("/version")), StartsWith(R"({"version":")"));
+}
+
+}  // namespace
+}  // namespace baton::gateway
