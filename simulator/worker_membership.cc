@@ -1,8 +1,6 @@
 // What a simulated worker is to each of its routers: how it joins, and what it says of itself.
-#include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "simulator/worker_node.h"
 
 namespace baton::simulator {
@@ -82,16 +80,17 @@ void WorkerNode::OnAccepted(const LinkPtr& link) {
 void WorkerNode::Heartbeat(const LinkPtr& link) {
   Member* const member = MemberOf(link);
   if (member == nullptr) return;
-  SendLoad(*member);
+  SendLoad(link->router->number());
   After(kHeartbeatNs, [this, link] { Heartbeat(link); });
 }
 
-void WorkerNode::SendLoad(Member& member) {
+void WorkerNode::SendLoad(int router) {
+  const Member& member = MemberOf(router);
   if (!member.joined) return;
   router::WorkerLoad load = Load();
   if (draining_) load.state = router::WorkerState::kDraining;
   const LinkPtr link = member.link;
-  SendOver(sim_, link, &Link::at_worker, &Link::at_router, [link, load, blocks = DueBlocks(member)] {
+  SendOver(sim_, link, &Link::at_worker, &Link::at_router, [link, load, blocks = DueBlocks(router)] {
     link->router->OnLoad(link, load);
     if (blocks.has_value()) link->router->OnBlocks(link, *blocks);
   });
@@ -100,7 +99,8 @@ void WorkerNode::SendLoad(Member& member) {
 }
 
 // In a message with the load, which the simulation sends anyway: no seed's course depends on the reports.
-std::optional<BlockReport> WorkerNode::DueBlocks(Member& member) {
+std::optional<BlockReport> WorkerNode::DueBlocks(int router) {
+  Member& member = MemberOf(router);
   const TimeNs now = sim_.queue.Now();
   const int64_t steps = Load().steps;
   const bool turns = busy_until() <= now || steps != member.steps_at_blocks;
@@ -108,33 +108,12 @@ std::optional<BlockReport> WorkerNode::DueBlocks(Member& member) {
   member.next_blocks = baton::After(now, kBlockReportIntervalMs);
   member.steps_at_blocks = steps;
   const BlockReport report = worker_.Blocks();
-  const BlockReport part = PartOf(member, report);
-  ForgetEnded(report);
-  return part;
-}
-
-// As worker::WorkerCalls does.
-BlockReport WorkerNode::PartOf(const Member& member, const BlockReport& report) const {
-  BlockReport part = {.free_blocks = report.free_blocks, .cached_blocks = report.cached_blocks, .holders = {}};
-  for (const BlockHolder& holder : report.holders) {
-    const auto owner = owners_.find(holder.key);
-    const Member* const whose = owner == owners_.end() ? nullptr : &members_[static_cast<size_t>(owner->second)];
-    if (whose == nullptr || !whose->joined || whose == &member) {
-      part.holders.push_back(holder);
-    } else {
-      part.other_routers_blocks += holder.own_blocks;
-    }
-  }
-  return part;
-}
-
-void WorkerNode::ForgetEnded(const BlockReport& report) {
-  absl::flat_hash_set<JobKey> holders;
-  for (const BlockHolder& holder : report.holders) holders.insert(holder.key);
-  std::erase_if(owners_, [&](const auto& owner) {
-    const auto& [key, router] = owner;
-    return !holders.contains(key) && !MemberOf(router).calls.contains(key);
+  const BlockReport part = worker::PartOf(report, static_cast<size_t>(router), [this](const JobKey& key) {
+    const std::optional<size_t> owner = owners_.RouterOf(key);
+    return owner.has_value() && members_[*owner].joined ? owner : std::nullopt;
   });
+  owners_.KeepOnly(worker::HoldersOf(report));
+  return part;
 }
 
 void WorkerNode::OnLinkEnd(const LinkPtr& link, const absl::Status& status) {

@@ -34,7 +34,8 @@ void WorkerNode::Begin(const Call& call) {
   const int router = call.link->router->number();
   Member& member = MemberOf(router);
   if (member.drain_accepted) return sim_.Fail("a job starts after drain_accepted");
-  if (!owners_.emplace(call.key, router).second) return sim_.Fail("an attempt starts twice");
+  const absl::Status begun = owners_.Begin(call.key, static_cast<size_t>(router));
+  if (!begun.ok()) return sim_.Fail("an attempt starts twice: " + begun.ToString());
   member.calls[call.key] = call;
 }
 
@@ -71,10 +72,8 @@ void WorkerNode::CancelJob(const Call& call) {
   });
 }
 
-const Call* WorkerNode::FindCall(const JobKey& key) const {
-  const auto owner = owners_.find(key);
-  if (owner == owners_.end()) return nullptr;
-  const std::map<JobKey, Call>& calls = members_[static_cast<size_t>(owner->second)].calls;
+const Call* WorkerNode::FindCall(size_t router, const JobKey& key) const {
+  const std::map<JobKey, Call>& calls = members_[router].calls;
   const auto it = calls.find(key);
   return it == calls.end() ? nullptr : &it->second;
 }
@@ -90,8 +89,10 @@ void WorkerNode::Update(const JobKey& key, const WorkerUpdate& update) {
     sim_.Trace(setup_.target, " hands ", key.ToString(), " over behind token ", update.token.index);
   }
   if (update.kind == WorkerUpdate::Kind::kKvCommitted && sim_.Finds(key)) ++sim_.counts.moved;
-  Emit([this, key, update] {
-    const Call* const call = FindCall(key);
+  const std::optional<size_t> router = owners_.RouterOf(key);
+  if (!router.has_value()) return;
+  Emit([this, router = *router, key, update] {
+    const Call* const call = FindCall(router, key);
     if (call == nullptr) return;
     SendOver(sim_, call->link, &Link::at_worker, &Link::at_router,
              [call = *call, update] { call.link->router->OnUpdate(call, update); });
@@ -105,11 +106,14 @@ void WorkerNode::SayEnd(const Call& call, const absl::Status& status) {
 }
 
 void WorkerNode::End(const JobKey& key, const absl::Status& status) {
-  Emit([this, key, status] {
-    const Call* const call = FindCall(key);
+  const std::optional<size_t> router = owners_.RouterOf(key);
+  if (!router.has_value()) return;
+  owners_.End(key);
+  Emit([this, router = *router, key, status] {
+    const Call* const call = FindCall(router, key);
     if (call == nullptr) return;
     SayEnd(*call, status);
-    MemberOf(owners_.at(key)).calls.erase(key);
+    members_[router].calls.erase(key);
     if (!HasCalls()) idle_since_ = sim_.queue.Now();
   });
 }
@@ -117,7 +121,7 @@ void WorkerNode::End(const JobKey& key, const absl::Status& status) {
 void WorkerNode::Drain(int64_t timeout_ms) {
   sim_.Trace(setup_.target, " drains");
   draining_ = true;
-  for (Member& member : members_) SendLoad(member);
+  for (int router = 0; router < sim_.routers; ++router) SendLoad(router);
   LeaveWhenDrained();
   if (timeout_ms < kNoTimeoutMs) After(timeout_ms * kNsPerMs, [this, timeout_ms] { CutAll(timeout_ms); });
 }

@@ -18,6 +18,7 @@
 #include "simulator/loop_process.h"
 #include "simulator/puller.h"
 #include "simulator/router_node.h"
+#include "worker/attempt_owners.h"
 
 namespace baton::simulator {
 
@@ -120,17 +121,15 @@ class WorkerNode final : public LoopProcess, public UpdateSink {
   void ConnectSoon(int router);
   router::WorkerInfo Info(const Member& member) const;
   void Heartbeat(const LinkPtr& link);
-  void SendLoad(Member& member);
+  void SendLoad(int router);
   // Who holds its blocks, if that is due and the loop would say it: between two steps.
-  std::optional<BlockReport> DueBlocks(Member& member);
-  BlockReport PartOf(const Member& member, const BlockReport& report) const;
-  void ForgetEnded(const BlockReport& report);
+  std::optional<BlockReport> DueBlocks(int router);
   void LeaveWhenDrained();
   void CutAll(int64_t timeout_ms);
   void Leave();
   void Begin(const Call& call);
-  // The call of the router that started the attempt; null when it is over.
-  const Call* FindCall(const JobKey& key) const;
+  // Null when the call is over.
+  const Call* FindCall(size_t router, const JobKey& key) const;
   void SayEnd(const Call& call, const absl::Status& status);
   void OnStep() override;
   void CancelJob(const Call& call);
@@ -144,8 +143,7 @@ class WorkerNode final : public LoopProcess, public UpdateSink {
   std::optional<decode_worker::DecodeCore> decode_;
   // By the routers' numbers.
   std::vector<Member> members_;
-  // Whose each attempt is or was, until its blocks are given back, as in worker/shared_phase.h.
-  std::map<JobKey, int> owners_;
+  worker::AttemptOwners owners_;
   bool draining_ = false;
   bool is_to_drain_ = false;
   int64_t drain_timeout_ms_ = kNoTimeoutMs;
