@@ -32,6 +32,8 @@ constexpr int64_t kMaxHealNs = 7 * kNsPerSecond;
 // Probes end within this time.
 constexpr int64_t kMaxProbeNs = 20 * kNsPerSecond;
 constexpr int kProbeRounds = 6;
+// Every router has heard of every worker's load within this time.
+constexpr int64_t kHeardNs = 500 * kNsPerMs;
 // The first times for which a pair is avoided are over after this time.
 constexpr int64_t kAvoidedNs = 4 * router::kMinAvoidMs * kNsPerMs;
 // So are the longest ones after two of these, as a pair that was cut for long has met them.
@@ -49,10 +51,13 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
         sim_(options.seed, options.traces),
         workload_(sim_, *this),
         faults_(sim_, *this),
-        setup_(DrawClusterSetup(sim_)) {}
+        setup_(DrawClusterSetup(sim_)) {
+    if (options.routers > 0) sim_.routers = options.routers;
+    sim_.counts.several_routers = sim_.routers > 1 ? 1 : 0;
+  }
 
   RunResult Run() {
-    StartRouter();
+    for (int router = 0; router < sim_.routers; ++router) StartRouter(router);
     for (const WorkerSetup& setup : setup_.workers) StartWorker(setup);
     options_.kind == RunKind::kShort ? RunShort() : RunLong();
     RunUntil(Limit(kMaxHealNs));
@@ -63,7 +68,11 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
       if (round > 1) {
         RunUntil(sim_.queue.Now() + (options_.kind == RunKind::kShort ? kAvoidedNs : kLongAvoidedNs));
       }
-      Probe(round % 2 == 0);
+      for (int router = 0; router < sim_.routers; ++router) {
+        // By then it has heard that the probes of the one before are over.
+        if (router > 0) RunUntil(sim_.queue.Now() + kHeardNs);
+        Probe(router, round % 2 == 0);
+      }
     }
     if (sim_.error().empty() && !AllServe()) sim_.Fail("a worker serves no probe");
     RunUntil(sim_.queue.Now() + kQuietNs);
@@ -90,8 +99,10 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
     }
     return nullptr;
   }
-  RouterNode* FindRouter() override {
-    return routers_.empty() || !routers_.back()->alive() ? nullptr : routers_.back().get();
+  RouterNode* FindRouter(int router) override {
+    const auto it = std::find_if(routers_.rbegin(), routers_.rend(),
+                                 [router](const auto& node) { return node->number() == router; });
+    return it == routers_.rend() || !(*it)->alive() ? nullptr : it->get();
   }
   std::vector<WorkerNode*> LiveWorkers() const override {
     std::vector<WorkerNode*> live;
@@ -100,10 +111,12 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
     }
     return live;
   }
-  void StartRouter() override { routers_.push_back(std::make_unique<RouterNode>(sim_, setup_.router, workload_)); }
-  void CrashRouter() override {
-    routers_.back()->Crash();
-    workload_.OnRouterGone(routers_.back().get());
+  void StartRouter(int router) override {
+    routers_.push_back(std::make_unique<RouterNode>(sim_, router, setup_.router, workload_));
+  }
+  void CrashRouter(RouterNode& router) override {
+    router.Crash();
+    workload_.OnRouterGone(&router);
   }
   void StartWorker(const WorkerSetup& setup) override {
     workers_.push_back(std::make_unique<WorkerNode>(sim_, *this, *this, setup));
@@ -180,9 +193,13 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
 
   void CheckIdle() {
     const TimeNs since = sim_.queue.Now() - kMaxIdleNs;
+    const bool calm = !sim_.AnyoneWasTroubled(since - kNsPerSecond);
     for (const WorkerNode* node : LiveWorkers()) {
-      const bool calm = node->joined() && !node->draining() && !sim_.AnyoneWasTroubled(since - kNsPerSecond);
-      if (calm && node->idle_since() <= since && workload_.AnyWaits(since, kSmallWorkerTokens - 2 * kBlockTokens)) {
+      if (!calm || node->draining() || node->idle_since() > since) continue;
+      for (int router = 0; router < sim_.routers; ++router) {
+        if (!node->joined(router)) continue;
+        if (!workload_.AnyWaits(router, since, kSmallWorkerTokens - 2 * kBlockTokens)) continue;
+        if (FindRouter(router)->Ejects(*node)) continue;
         sim_.Fail(absl::StrCat("a request waits while ", node->setup().target, " has nothing to do"));
       }
     }
@@ -190,48 +207,50 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
   }
 
   void CheckMembers() {
-    if (FindRouter() == nullptr) return sim_.Fail("there is no router");
+    for (int router = 0; router < sim_.routers; ++router) CheckMembers(FindRouter(router));
+  }
+  void CheckMembers(const RouterNode* router) {
+    if (router == nullptr) return sim_.Fail("a router has not come back");
     std::multiset<Incarnation> members;
-    for (const auto& [id, worker] : FindRouter()->dispatcher().registry().workers()) {
+    for (const auto& [id, worker] : router->dispatcher().registry().workers()) {
       members.insert(worker.info.incarnation);
     }
     std::multiset<Incarnation> live;
     for (const WorkerNode* node : LiveWorkers()) {
       live.insert(node->incarnation());
       if (members.count(node->incarnation()) != 1) {
-        sim_.Fail(absl::StrCat(node->setup().target, " is a member ", members.count(node->incarnation()), " times"));
+        sim_.Fail(absl::StrCat(node->setup().target, " is a member ", members.count(node->incarnation()), " times of ",
+                               router->name()));
       }
     }
     if (live.size() != setup_.workers.size()) sim_.Fail("a worker has not come back");
     if (members != live) sim_.Fail("a dead worker is a member");
   }
 
+  // Every worker for every router.
   bool AllServe() const {
-    const auto live = LiveWorkers();
-    return std::all_of(live.begin(), live.end(),
-                       [this](const WorkerNode* node) { return workload_.served().contains(node->incarnation()); });
+    for (const WorkerNode* node : LiveWorkers()) {
+      for (int router = 0; router < sim_.routers; ++router) {
+        if (!workload_.served().contains({router, node->incarnation()})) return false;
+      }
+    }
+    return true;
   }
 
-  // Requests that come at once spread over the workers of a role.
-  void Probe(bool decodes) {
+  // Requests that come at once spread over the workers of a role. Those of another router would take the slots.
+  void Probe(int router, bool decodes) {
     if (!sim_.error().empty()) return;
-    workload_.Probe(2 * static_cast<int>(setup_.workers.size()), decodes);
+    workload_.Probe(router, 2 * static_cast<int>(setup_.workers.size()), decodes);
     const TimeNs limit = sim_.queue.Now() + kMaxProbeNs;
     while (sim_.error().empty() && !workload_.done() && Next(limit)) continue;
     if (sim_.error().empty() && !workload_.done()) sim_.Fail("no end of the probes" + workload_.Open());
   }
 
   void CheckQuiet() {
-    for (const WorkerNode* node : LiveWorkers()) node->CheckQuiet();
-    const router::Dispatcher& dispatcher = FindRouter()->dispatcher();
-    if (dispatcher.open_calls() != 0) sim_.Fail("the router has open calls");
-    if (dispatcher.queued_jobs() + dispatcher.running_jobs() != 0) sim_.Fail("the router has jobs");
-    for (const auto& [worker, assigned] : dispatcher.assigned()) {
-      if (assigned.jobs != 0 || assigned.reserved_blocks != 0 || assigned.uncomputed_prompt_tokens != 0) {
-        sim_.Fail("the router still counts work as assigned");
-      }
-    }
     CheckMembers();
+    if (!sim_.error().empty()) return;
+    for (const WorkerNode* node : LiveWorkers()) node->CheckQuiet();
+    for (int router = 0; router < sim_.routers; ++router) FindRouter(router)->CheckQuiet();
   }
 
   const RunOptions options_;

@@ -1,4 +1,4 @@
-// One simulated run: a router, workers, clients, and what befalls them. The seed alone decides what happens.
+// One simulated run: routers, workers, clients, and what befalls them. The seed alone decides what happens.
 #ifndef BATON_SIMULATOR_CLUSTER_H_
 #define BATON_SIMULATOR_CLUSTER_H_
 
@@ -31,6 +31,8 @@ struct RunOptions {
   std::set<int> left_out_faults = {};
   std::set<int> left_out_requests = {};
   uint64_t jitter = 0;
+  // How many routers there are; 0: as the seed draws.
+  int routers = 0;
 };
 
 struct RunResult {

@@ -27,6 +27,12 @@ void DrawPace(Simulation& sim) {
   if (sim.Chance(20)) sim.pace.max_network_ns = 20 * kNsPerMs;
 }
 
+// Most clusters have one router.
+void DrawRouters(Simulation& sim) {
+  const uint64_t drawn = sim.router_random.Below(100);
+  sim.routers = drawn < 70 ? 1 : drawn < 90 ? 2 : 3;
+}
+
 // In half of the runs some or all layers slide.
 void DrawModel(Simulation& sim) {
   // The headroom of a mixed worker is for a prompt of this length.
@@ -63,6 +69,7 @@ ClusterSetup DrawClusterSetup(Simulation& sim) {
   DrawRouterOptions(sim, setup.router);
   DrawPace(sim);
   DrawModel(sim);
+  DrawRouters(sim);
   setup.shape = kShapes[sim.Between(0, static_cast<int64_t>(std::size(kShapes)) - 1)];
   const bool short_lease = sim.Chance(50);
   setup.has_small_workers = sim.Chance(setup.shape.mixed > 1 ? 50 : 25);

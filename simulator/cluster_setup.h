@@ -1,4 +1,4 @@
-// What the cluster of one run is like: its router, its workers, the pace of its network and engines, and its model.
+// What the cluster of one run is like: its routers, its workers, the pace of its network and engines, and its model.
 #ifndef BATON_SIMULATOR_CLUSTER_SETUP_H_
 #define BATON_SIMULATOR_CLUSTER_SETUP_H_
 
@@ -23,13 +23,14 @@ struct Shape {
 };
 
 struct ClusterSetup {
+  // Of each router. How many there are is said by the simulation.
   router::DispatcherOptions router;
   Shape shape;
   bool has_small_workers = false;
   std::vector<WorkerSetup> workers;
 };
 
-// Draws it all, and sets the pace and the model of the simulation.
+// Draws it all, and sets the pace, the model and the number of routers of the simulation.
 ClusterSetup DrawClusterSetup(Simulation& sim);
 
 }  // namespace baton::simulator

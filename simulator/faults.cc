@@ -1,6 +1,7 @@
 #include "simulator/faults.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace baton::simulator {
 namespace {
@@ -12,6 +13,8 @@ constexpr int64_t kMaxRestartMs = 400;
 // A router that wakes has read what came before after this time.
 constexpr int64_t kAwakeNs = 50 * kNsPerMs;
 constexpr int64_t kGonePollNs = 20 * kNsPerMs;
+// An order to drain that has not reached the worker after this time is lost, and the worker is sent a signal.
+constexpr int64_t kOrderNs = 500 * kNsPerMs;
 
 }  // namespace
 
@@ -47,6 +50,15 @@ WorkerNode* Faults::DrawWorker() {
   return live[static_cast<size_t>(sim_.Between(0, static_cast<int64_t>(live.size()) - 1))];
 }
 
+std::vector<int> Faults::RoutersOf(uint64_t number) const {
+  const int all = sim_.routers;
+  const int first = static_cast<int>(number % (static_cast<uint64_t>(all) + 1));
+  if (first < all) return {first};
+  std::vector<int> routers(static_cast<size_t>(all));
+  std::iota(routers.begin(), routers.end(), 0);
+  return routers;
+}
+
 void Faults::Strike() {
   if (sim_.Chance(20)) return StrikeRouter();
   if (WorkerNode* const worker = DrawWorker()) StrikeWorker(*worker);
@@ -54,34 +66,34 @@ void Faults::Strike() {
 
 void Faults::DrainOne() {
   WorkerNode* const worker = DrawWorker();
-  if (worker != nullptr && !worker->draining()) Drain(*worker, WorkerNode::kNoTimeoutMs, 0);
+  if (worker != nullptr && !worker->is_to_drain()) Drain(*worker, WorkerNode::kNoTimeoutMs, 0);
 }
 
 void Faults::StrikeRouter() {
-  RouterNode* router = targets_.FindRouter();
+  RouterNode* router = targets_.FindRouter(sim_.DrawRouter());
   if (router == nullptr) return;
   if (sim_.Chance(50)) return PauseRouter(*router, DrawDuration());
-  CrashRouter(std::nullopt);
+  CrashRouter(*router, std::nullopt);
 }
 
 void Faults::PauseRouter(RouterNode& router, int64_t ns) {
   ++sim_.counts.router_pauses;
-  sim_.Trace("the router is paused for ", ns / kNsPerMs, " ms");
+  sim_.Trace(router.name(), " is paused for ", ns / kNsPerMs, " ms");
   router.Pause(ns);
-  sim_.Troubled(Simulation::kRouter, router.wake() + kAwakeNs);
+  sim_.Troubled(Simulation::RouterName(router.number()), router.wake() + kAwakeNs);
   over_ = std::max(over_, router.wake());
 }
 
-void Faults::CrashRouter(std::optional<int64_t> restart_ns) {
+void Faults::CrashRouter(RouterNode& router, std::optional<int64_t> restart_ns) {
   ++sim_.counts.router_crashes;
-  targets_.CrashRouter();
+  targets_.CrashRouter(router);
   const int64_t restart = restart_ns.has_value() ? *restart_ns : sim_.MsBetween(1, kMaxRestartMs);
-  sim_.Troubled(Simulation::kRouter, sim_.queue.Now() + restart + kDeathNoticedNs);
+  sim_.Troubled(Simulation::RouterName(router.number()), sim_.queue.Now() + restart + kDeathNoticedNs);
   OverAfter(restart + kDeathNoticedNs);
   ++pending_;
-  sim_.queue.After(restart, [this] {
+  sim_.queue.After(restart, [this, number = router.number()] {
     --pending_;
-    targets_.StartRouter();
+    targets_.StartRouter(number);
   });
 }
 
@@ -97,16 +109,16 @@ void Faults::StrikeWorker(WorkerNode& worker) {
     over_ = std::max(over_, worker.wake());
   } else if (kind < 72) {
     ++sim_.counts.silences;
-    worker.FallSilent(ns);
+    for (const int router : RoutersOf(sim_.router_random.Next64())) worker.FallSilent(router, ns);
   } else if (kind < 84) {
     ++sim_.counts.partitions;
-    worker.Partition(ns);
+    for (const int router : RoutersOf(sim_.router_random.Next64())) worker.Partition(router, ns);
     OverAfter(kHalfOpenNs);
   } else if (kind < 90) {
     ++sim_.counts.stalls;
     worker.StallEngine(ns);
     over_ = std::max(over_, worker.busy_until());
-  } else if (!worker.draining()) {
+  } else if (!worker.is_to_drain()) {
     Drain(worker, WorkerNode::kNoTimeoutMs, 0);
   }
 }
@@ -130,9 +142,27 @@ void Faults::Drain(WorkerNode& worker, int64_t timeout_ms, int64_t restart_ns) {
   ++sim_.counts.drains;
   // Its jobs end well, yet others may find nobody else.
   sim_.Troubled(Absence(worker));
-  worker.Drain(timeout_ms);
+  if (!sim_.RouterChance(50) || !OrderDrain(worker, timeout_ms)) worker.Drain(timeout_ms);
   ++pending_;
   RestartWhenGone(worker, restart_ns);
+}
+
+bool Faults::OrderDrain(WorkerNode& worker, int64_t timeout_ms) {
+  RouterNode* const router = targets_.FindRouter(sim_.DrawRouter());
+  if (router == nullptr || !worker.joined(router->number())) return false;
+  worker.ExpectDrain(timeout_ms);
+  router->OrderDrain(worker.incarnation());
+  sim_.queue.After(kOrderNs, [this, &worker, timeout_ms, number = router->number()] {
+    if (!worker.alive() || worker.draining()) return;
+    const TimeNs since = sim_.queue.Now() - kOrderNs - kDeathNoticedNs;
+    const bool may_be_lost = sim_.WasTroubled(worker.incarnation(), since) ||
+                             sim_.WasTroubled(Simulation::LinkName(worker.incarnation(), number), since) ||
+                             sim_.WasTroubled(Simulation::RouterName(number), since) ||
+                             sim_.WasTroubled(Simulation::kNetwork, since);
+    if (!may_be_lost) sim_.Fail(worker.setup().target + " was ordered to drain and does not");
+    worker.Drain(timeout_ms);
+  });
+  return true;
 }
 
 void Faults::RestartWhenGone(WorkerNode& worker, int64_t restart_ns) {

@@ -18,9 +18,10 @@ class FaultTargets {
  public:
   virtual ~FaultTargets() = default;
   virtual std::vector<WorkerNode*> LiveWorkers() const = 0;
-  virtual RouterNode* FindRouter() = 0;
-  virtual void CrashRouter() = 0;
-  virtual void StartRouter() = 0;
+  // nullptr while there is none.
+  virtual RouterNode* FindRouter(int router) = 0;
+  virtual void CrashRouter(RouterNode& router) = 0;
+  virtual void StartRouter(int router) = 0;
   virtual void StartWorker(const WorkerSetup& setup) = 0;
   // What clients do to the cluster.
   virtual void FillPools(int requests) = 0;
@@ -49,12 +50,11 @@ class Faults {
   // The ends of a link to a dead process have noticed after this time.
   static constexpr int64_t kDeathNoticedNs = 1'000 * kNsPerMs;
 
-  // A name for the trouble that a worker takes no jobs, which is none for the jobs that it has.
-  static Incarnation Absence(const WorkerNode& worker) {
-    return {~worker.incarnation().high, worker.incarnation().low};
-  }
+  static Incarnation Absence(const WorkerNode& worker) { return Simulation::AbsenceName(worker.incarnation()); }
   // Null when none lives.
   WorkerNode* DrawWorker();
+  // One router, or all of them: a number from 0 to that of the routers says whose links a fault strikes.
+  std::vector<int> RoutersOf(uint64_t number) const;
   void Strike();
   void DrainOne();
   void StrikeRouter();
@@ -63,10 +63,12 @@ class Faults {
   // A dead worker has its successor after this time.
   void RestartAfter(const WorkerNode& worker, int64_t ns);
   void Drain(WorkerNode& worker, int64_t timeout_ms, int64_t restart_ns);
+  // False when no router takes the order now.
+  bool OrderDrain(WorkerNode& worker, int64_t timeout_ms);
   void RestartWhenGone(WorkerNode& worker, int64_t restart_ns);
   void PauseRouter(RouterNode& router, int64_t ns);
   // nullopt: drawn when it has crashed.
-  void CrashRouter(std::optional<int64_t> restart_ns);
+  void CrashRouter(RouterNode& router, std::optional<int64_t> restart_ns);
   // Of a plan. Those that return a bool are false when they have no such fault, or when there is nobody to strike now.
   void Strike(const PlannedFault& fault);
   bool StrikeRouter(const PlannedFault& fault);

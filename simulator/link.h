@@ -1,5 +1,5 @@
-// The one stream between a worker and a router: an ordered lane each way, which carries starts, cancels, reports and
-// loads, and which breaks as a whole. Each end learns of a break in its own time.
+// The stream between a worker and one of its routers: an ordered lane each way, which carries starts, cancels, reports
+// and loads, and which breaks as a whole. Each end learns of a break in its own time.
 #ifndef BATON_SIMULATOR_LINK_H_
 #define BATON_SIMULATOR_LINK_H_
 

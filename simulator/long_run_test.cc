@@ -2,6 +2,7 @@
 //   BATON_SIM_LONG_SEEDS=n       how many runs of 10 to 60 virtual seconds
 //   BATON_SIM_THOUSAND_SEEDS=n   how many of 1,000
 //   BATON_SIM_BASE_SEED=n        the first seed
+//   BATON_SIM_ROUTERS=n          how many routers each run has, whatever its seed draws
 //   BATON_SIM_RUN='long n ...'   repeats the run of that name (run_name.h) and prints what happens
 #include <gtest/gtest.h>
 
@@ -84,7 +85,7 @@ Sum RunAll(RunKind kind, uint64_t base, uint64_t count) {
   std::atomic<int> failed = 0;
   const auto work = [&] {
     for (uint64_t i = next++; i < count && failed < kMaxFailedRuns; i = next++) {
-      const RunOptions options = {.seed = base + i, .kind = kind};
+      const RunOptions options = {.seed = base + i, .kind = kind, .routers = ForcedRouters()};
       run_under_way = NameOfRun(options);
       const RunResult result = RunSeed(options);
       if (!result.error.empty()) ++failed;
@@ -100,7 +101,7 @@ Sum RunAll(RunKind kind, uint64_t base, uint64_t count) {
 }
 
 void Report(RunKind kind, uint64_t seed, const std::string& error) {
-  const RunOptions options = {.seed = seed, .kind = kind};
+  const RunOptions options = {.seed = seed, .kind = kind, .routers = ForcedRouters()};
   ADD_FAILURE() << error << "\nBATON_SIM_RUN='" << NameOfRun(options) << "' runs it again with a trace";
   std::string smallest = error;
   const auto fails = [&](const RunOptions& smaller) {

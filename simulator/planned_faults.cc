@@ -57,11 +57,12 @@ void Faults::Strike(const PlannedFault& fault) {
 }
 
 bool Faults::StrikeRouter(const PlannedFault& fault) {
-  RouterNode* const router = targets_.FindRouter();
+  const int number = static_cast<int>(fault.target % static_cast<uint64_t>(sim_.routers));
+  RouterNode* const router = targets_.FindRouter(number);
   if (router == nullptr || router->paused()) return false;
   switch (fault.kind) {
     case FaultKind::kRouterCrash:
-      CrashRouter(std::min(fault.restart_ns, kMaxLeapNs));
+      CrashRouter(*router, std::min(fault.restart_ns, kMaxLeapNs));
       return true;
     case FaultKind::kRouterPause:
       PauseRouter(*router, fault.duration_ns);
@@ -72,7 +73,7 @@ bool Faults::StrikeRouter(const PlannedFault& fault) {
     default:
       router->LeapRouterClock(Scale(fault.variant, 1, kMaxLeapNs));
   }
-  sim_.Troubled(Simulation::kRouter, std::max(router->wake(), sim_.queue.Now()) + kRouterAwakeNs);
+  sim_.Troubled(Simulation::RouterName(number), std::max(router->wake(), sim_.queue.Now()) + kRouterAwakeNs);
   over_ = std::max({over_, sim_.queue.Now(), router->wake()});
   return true;
 }
@@ -119,27 +120,31 @@ bool Faults::StrikeWorker(const PlannedFault& fault) {
 }
 
 bool Faults::StrikeLink(WorkerNode& worker, const PlannedFault& fault) {
-  if (!worker.joined()) return false;
-  switch (fault.kind) {
-    case FaultKind::kDelay:
-      worker.FallSilent(fault.duration_ns);
-      OverAfter(fault.duration_ns);
-      return true;
-    case FaultKind::kBreak:
-      worker.BreakConnection();
-      OverAfter(kDeathNoticedNs);
-      return true;
-    case FaultKind::kHalfOpen:
-      worker.Partition(fault.duration_ns);
-      OverAfter(kHalfOpenNs);
-      return true;
-    case FaultKind::kOneWay:
-      worker.PartitionOneWay(fault.duration_ns, fault.variant % 2 == 0);
-      OverAfter(kHalfOpenNs);
-      return true;
-    default:
-      return false;
+  std::vector<int> routers = RoutersOf(fault.target >> 32);
+  std::erase_if(routers, [&worker](int router) { return !worker.joined(router); });
+  for (const int router : routers) {
+    switch (fault.kind) {
+      case FaultKind::kDelay:
+        worker.FallSilent(router, fault.duration_ns);
+        OverAfter(fault.duration_ns);
+        break;
+      case FaultKind::kBreak:
+        worker.BreakConnection(router);
+        OverAfter(kDeathNoticedNs);
+        break;
+      case FaultKind::kHalfOpen:
+        worker.Partition(router, fault.duration_ns);
+        OverAfter(kHalfOpenNs);
+        break;
+      case FaultKind::kOneWay:
+        worker.PartitionOneWay(router, fault.duration_ns, fault.variant % 2 == 0);
+        OverAfter(kHalfOpenNs);
+        break;
+      default:
+        return false;
+    }
   }
+  return !routers.empty();
 }
 
 bool Faults::StrikeNetwork(const PlannedFault& fault) {
@@ -207,7 +212,7 @@ WorkerNode* Faults::WorkerOf(uint64_t number) {
   const std::vector<WorkerNode*> live = targets_.LiveWorkers();
   std::vector<WorkerNode*> able;
   std::copy_if(live.begin(), live.end(), std::back_inserter(able),
-               [](const WorkerNode* worker) { return !worker->draining() && !worker->paused(); });
+               [](const WorkerNode* worker) { return !worker->is_to_drain() && !worker->paused(); });
   std::sort(able.begin(), able.end(),
             [](const WorkerNode* a, const WorkerNode* b) { return a->setup().target < b->setup().target; });
   return able.empty() ? nullptr : able[number % able.size()];

@@ -1,5 +1,6 @@
 #include "simulator/router_node.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <variant>
@@ -11,9 +12,6 @@ namespace {
 
 // The workers of a dead router notice within this time.
 constexpr int64_t kMaxRouterNoticeMs = 300;
-// The router ends a job at the second death in a step of its current attempt. Those of former ones, whose cancellation
-// was on its way, count for nothing.
-constexpr int kMaxPoisonDeaths = 4;
 
 WorkerJob JobAt(const router::JobSpec& spec, const JobKey& key, const Id128& secret, int64_t time_left_ns, TimeNs now) {
   return {.key = key,
@@ -31,8 +29,12 @@ const char* Name(router::Side side) { return side == router::Side::kPrefill ? "p
 
 }  // namespace
 
-RouterNode::RouterNode(Simulation& sim, const router::DispatcherOptions& options, JobListener& listener)
-    : Process(sim), dispatcher_(options, clock(), sim.random), listener_(listener) {}
+RouterNode::RouterNode(Simulation& sim, int number, const router::DispatcherOptions& options, JobListener& listener)
+    : Process(sim),
+      number_(number),
+      name_(absl::StrCat("router-", number)),
+      dispatcher_(options, clock(), sim.random),
+      listener_(listener) {}
 
 void RouterNode::FromClient(LoopTask task) {
   Reach([this, task = std::move(task)] { Post(task); });
@@ -89,7 +91,7 @@ void RouterNode::Join(router::Dispatcher& dispatcher, const LinkPtr& link, route
   if (link->at_router.over) return;
   info.id = sim_.random.NextId();
   if (absl::Status refused = dispatcher.OnWorkerJoin(info); !refused.ok()) {
-    sim_.Trace("router: ", info.target, " may not join: ", refused.ToString());
+    sim_.Trace(name_, ": ", info.target, " may not join: ", refused.ToString());
     return Close(link, refused);
   }
   link->membership = info.id;
@@ -108,6 +110,7 @@ void RouterNode::OnLoad(const LinkPtr& link, const router::WorkerLoad& load) {
 void RouterNode::OnBlocks(const LinkPtr& link, const BlockReport& report) {
   Post([this, link, report](router::Dispatcher& dispatcher) {
     ++sim_.counts.block_reports;
+    if (report.other_routers_blocks > 0) ++sim_.counts.others_blocks;
     const router::LedgerNews news = dispatcher.OnWorkerBlocks(link->membership, report);
     if (news.empty()) return;
     const std::string whose = news.orphans.empty() ? "" : news.orphans.front().key.ToString();
@@ -121,7 +124,7 @@ void RouterNode::OnUpdate(const Call& call, const WorkerUpdate& update) {
 }
 
 void RouterNode::OnCallEnd(const Call& call, const absl::Status& status) {
-  sim_.Trace("router: ", Name(call.side), call.key.ToString(), " ended: ", status.ToString());
+  sim_.Trace(name_, ": ", Name(call.side), call.key.ToString(), " ended: ", status.ToString());
   Post([call, status](router::Dispatcher& dispatcher) { dispatcher.OnWorkerEnd(call.side, call.key, status); });
 }
 
@@ -135,10 +138,7 @@ void RouterNode::OnLinkEnd(const LinkPtr& link, const absl::Status& status) {
 void RouterNode::OnFault(const LinkPtr& link, const router::WorkerFault& fault) {
   Post([this, link, fault](router::Dispatcher& dispatcher) {
     if (members_.erase(link->membership) == 0) return;
-    for (const JobKey& key : fault.at_work) {
-      const int deaths = ++sim_.deaths[key.job];
-      if (sim_.poison.contains(key.job) && deaths > kMaxPoisonDeaths) sim_.Fail("a request kills worker after worker");
-    }
+    for (const JobKey& key : fault.at_work) listener_.OnDeath(key, *this);
     Close(link, absl::UnavailableError("the worker dies"));
     dispatcher.OnWorkerFault(link->membership, fault);
   });
@@ -153,14 +153,37 @@ std::shared_ptr<const router::JobSpec> RouterNode::ByOwnClock(
 }
 
 void RouterNode::LeapRouterClock(int64_t ns) {
-  sim_.Trace("the router's clock leaps by ", ns / kNsPerMs, " ms");
-  sim_.leapt.insert(Simulation::kRouter);
+  sim_.Trace(name_, "'s clock leaps by ", ns / kNsPerMs, " ms");
+  sim_.leapt.insert(Simulation::RouterName(number_));
   LeapClock(ns);
   ScheduleRun(sim_.queue.Now());
 }
 
+void RouterNode::OrderDrain(const Incarnation& worker) {
+  sim_.Trace(name_, ": an operator orders a drain");
+  FromClient([this, worker](router::Dispatcher& dispatcher) {
+    if (dispatcher.OrderDrain(worker.ToHex()).ok()) ordered_drains_.insert(worker);
+  });
+}
+
+bool RouterNode::Ejects(const WorkerNode& worker) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& member) {
+    return member.second->worker == &worker && dispatcher_.health().IsEjected(member.first);
+  });
+}
+
+void RouterNode::CheckQuiet() const {
+  if (dispatcher_.open_calls() != 0) sim_.Fail(name_ + " has open calls");
+  if (dispatcher_.queued_jobs() + dispatcher_.running_jobs() != 0) sim_.Fail(name_ + " has jobs");
+  for (const auto& [worker, assigned] : dispatcher_.assigned()) {
+    if (assigned.jobs != 0 || assigned.reserved_blocks != 0 || assigned.uncomputed_prompt_tokens != 0) {
+      sim_.Fail(name_ + " still counts work as assigned");
+    }
+  }
+}
+
 void RouterNode::Crash() {
-  sim_.Trace("the router crashes");
+  sim_.Trace(name_, " crashes");
   Die();
   const absl::Status broken = absl::UnavailableError("the connection to the router broke");
   for (const auto& [id, link] : members_) BreakLink(sim_, link, &Link::at_worker, kMaxRouterNoticeMs, broken);
@@ -178,7 +201,7 @@ void RouterNode::Open(const router::WorkerId& worker, const Incarnation& incarna
 }
 
 void RouterNode::Handle(const router::StartPrefill& action) {
-  sim_.Trace("router: prefill ", action.key.ToString(), " at ", action.target, action.solo ? " solo" : "");
+  sim_.Trace(name_, ": prefill ", action.key.ToString(), " at ", action.target, action.solo ? " solo" : "");
   const int64_t left = action.job->deadline == kNever ? 0 : action.job->deadline - clock().Now();
   const auto start = [action, left](WorkerNode& worker, const Call& call) {
     worker.OnPrefill(call, JobAt(*action.job, action.key, action.secret, left, worker.clock().Now()), action.solo);
@@ -187,7 +210,7 @@ void RouterNode::Handle(const router::StartPrefill& action) {
 }
 
 void RouterNode::Handle(const router::StartDecode& action) {
-  sim_.Trace("router: decode ", action.key.ToString(), " at ", action.target, action.local_prefill ? " local" : "");
+  sim_.Trace(name_, ": decode ", action.key.ToString(), " at ", action.target, action.local_prefill ? " local" : "");
   if (action.local_prefill) ++sim_.counts.local;
   if (action.key.attempt > 1) ++sim_.counts.retries;
   // The worker that hands the job over has a part in it.
@@ -205,7 +228,7 @@ void RouterNode::Handle(const router::StartDecode& action) {
 void RouterNode::Handle(const router::CancelAttempt& action) {
   const auto it = members_.find(action.worker);
   if (it == members_.end()) return;
-  const auto cancel = [link = it->second, key = action.key] { link->worker->OnCancel(key); };
+  const auto cancel = [link = it->second, key = action.key] { link->worker->OnCancel(link, key); };
   Send(it->second, cancel);
   if (sim_.Twice()) Send(it->second, cancel);
 }
@@ -213,18 +236,25 @@ void RouterNode::Handle(const router::CancelAttempt& action) {
 void RouterNode::Handle(const router::HandOverAttempt& action) {
   const auto it = members_.find(action.worker);
   if (it == members_.end()) return;
-  sim_.Trace("router: ", it->second->worker->setup().target, " is asked to ",
+  sim_.Trace(name_, ": ", it->second->worker->setup().target, " is asked to ",
              action.hand_over.is_taken_back() ? "keep " : "hand over ", action.key.ToString());
-  const auto ask = [link = it->second, action] { link->worker->OnHandOver(action.key, action.hand_over); };
+  const auto ask = [link = it->second, action] { link->worker->OnHandOver(link, action.key, action.hand_over); };
   Send(it->second, ask);
   if (sim_.Twice()) Send(it->second, ask);
+}
+
+void RouterNode::Handle(const router::DrainWorker& action) {
+  const auto it = members_.find(action.worker);
+  if (it == members_.end()) return;
+  if (ordered_drains_.erase(it->second->worker->incarnation()) == 0) sim_.Fail("a drain that nobody has ordered");
+  Send(it->second, [link = it->second] { link->worker->OnDrainOrdered(); });
 }
 
 void RouterNode::Handle(const router::EndMembership& action) {
   const auto it = members_.find(action.worker);
   if (it == members_.end()) return;
   const LinkPtr link = it->second;
-  sim_.Trace("router: gives ", link->worker->setup().target, " up: ", action.why.ToString());
+  sim_.Trace(name_, ": gives ", link->worker->setup().target, " up: ", action.why.ToString());
   ++sim_.counts.given_up;
   members_.erase(it);
   Close(link, action.why);

@@ -1,10 +1,12 @@
-// The simulated router process: the real dispatcher, and links to simulated workers in place of gRPC.
+// A simulated router process: the real dispatcher, and links to simulated workers in place of gRPC.
 #ifndef BATON_SIMULATOR_ROUTER_NODE_H_
 #define BATON_SIMULATOR_ROUTER_NODE_H_
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "common/block_report.h"
@@ -27,6 +29,8 @@ class JobListener {
   virtual ~JobListener() = default;
   // The router gave an attempt to this worker.
   virtual void OnPlaced(const JobKey& key, const Incarnation& worker) = 0;
+  // A worker has told the router that it dies in a step with the attempt, which may be another router's.
+  virtual void OnDeath(const JobKey& key, const RouterNode& router) = 0;
   virtual void OnToken(const ChoiceKey& key, const OutputToken& token) = 0;
   virtual void OnEnd(const ChoiceKey& key, const router::JobResult& result) = 0;
 };
@@ -35,7 +39,11 @@ class RouterNode final : public Process {
  public:
   using LoopTask = std::function<void(router::Dispatcher&)>;
 
-  RouterNode(Simulation& sim, const router::DispatcherOptions& options, JobListener& listener);
+  // Routers are numbered from 0; a successor has the number of its predecessor.
+  RouterNode(Simulation& sim, int number, const router::DispatcherOptions& options, JobListener& listener);
+
+  int number() const { return number_; }
+  const std::string& name() const { return name_; }
 
   // A message of a client: its connection has it until the process runs.
   void FromClient(LoopTask task);
@@ -52,11 +60,17 @@ class RouterNode final : public Process {
   // The worker's last words.
   void OnFault(const LinkPtr& link, const router::WorkerFault& fault);
 
+  // An operator wants the worker to drain, and names its process: a dead one may still be a member with its address.
+  void OrderDrain(const Incarnation& worker);
+  // Fails the run when anything is left that a request referred to.
+  void CheckQuiet() const;
   // All is lost. The workers notice, each in its own time.
   void Crash();
   // Its clock leaps ahead.
   void LeapRouterClock(int64_t ns);
 
+  // Whether it takes the worker for so slow that requests rather wait for others.
+  bool Ejects(const WorkerNode& worker) const;
   const router::Dispatcher& dispatcher() const { return dispatcher_; }
 
  private:
@@ -70,7 +84,7 @@ class RouterNode final : public Process {
   void Handle(const router::CancelAttempt& action);
   void Handle(const router::HandOverAttempt& action);
   void Handle(const router::EndMembership& action);
-  void Handle(const router::DrainWorker&) { sim_.Fail("a drain that nobody has ordered"); }
+  void Handle(const router::DrainWorker& action);
   void Handle(const router::EmitToken& action) { listener_.OnToken(action.key, action.token); }
   void Handle(const router::EndJob& action) { listener_.OnEnd(action.key, action.result); }
   // `start` runs at the worker.
@@ -80,6 +94,8 @@ class RouterNode final : public Process {
   // The router ends the stream.
   void Close(const LinkPtr& link, const absl::Status& why);
 
+  const int number_;
+  const std::string name_;
   router::Dispatcher dispatcher_;
   JobListener& listener_;
   std::vector<LoopTask> mailbox_;
@@ -88,6 +104,7 @@ class RouterNode final : public Process {
   std::vector<LinkPtr> joining_;
   // Workers whose draining the dispatcher knows of since this turn.
   std::vector<LinkPtr> drains_;
+  std::set<Incarnation> ordered_drains_;
   TimeNs next_run_ = kNever;
 };
 

@@ -20,6 +20,8 @@ constexpr std::array<std::pair<RunKind, const char*>, 3> kKinds = {{
 }};
 // No run has more faults or requests.
 constexpr int kMaxNumber = 1 << 20;
+// A worker has no more of them (docs/serving.md).
+constexpr int kMaxRouters = 16;
 
 std::string JoinRanges(const std::set<int>& numbers) {
   std::string text;
@@ -46,6 +48,9 @@ bool ParseRanges(absl::string_view text, std::set<int>& numbers) {
 }
 
 bool ParseWord(absl::string_view word, absl::string_view value, RunOptions& options) {
+  if (word == "routers") {
+    return absl::SimpleAtoi(value, &options.routers) && options.routers > 0 && options.routers <= kMaxRouters;
+  }
   if (word == "jitter") return absl::SimpleAtoi(value, &options.jitter);
   if (word == "without-faults") return ParseRanges(value, options.left_out_faults);
   if (word == "without-requests") return ParseRanges(value, options.left_out_requests);
@@ -61,6 +66,7 @@ bool ParseWord(absl::string_view word, absl::string_view value, RunOptions& opti
 
 std::string NameOfRun(const RunOptions& options) {
   std::string name = absl::StrCat(kKinds[static_cast<size_t>(options.kind)].second, " ", options.seed);
+  if (options.routers > 0) absl::StrAppend(&name, " routers ", options.routers);
   if (options.jitter > 0) absl::StrAppend(&name, " jitter ", options.jitter);
   if (!options.left_out_faults.empty()) absl::StrAppend(&name, " without-faults ", JoinRanges(options.left_out_faults));
   if (!options.left_out_requests.empty()) {

@@ -28,6 +28,9 @@ inline uint64_t SeedsOr(const char* variable, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
+// How many routers every run has; 0: as its seed draws.
+inline int ForcedRouters() { return static_cast<int>(SeedsOr("BATON_SIM_ROUTERS", 0)); }
+
 // CI draws another base for every commit.
 inline uint64_t BaseSeed() { return std::max<uint64_t>(SeedsOr("BATON_SIM_BASE_SEED", 1), 1); }
 

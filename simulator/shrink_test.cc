@@ -16,12 +16,14 @@ TEST(RunNameTest, ARunHasANameByWhichItIsFoundAgain) {
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(NameOfRun(*parsed), name);
   EXPECT_EQ(NameOfRun({.seed = 1}), "short 1");
+  EXPECT_EQ(NameOfRun({.seed = 1, .routers = 2}), "short 1 routers 2");
+  EXPECT_EQ(ParseRunName("short 1 routers 2")->routers, 2);
   EXPECT_EQ(NameOfRun({.seed = 1, .kind = RunKind::kThousandSeconds}), "thousand 1");
 }
 
 TEST(RunNameTest, WhatIsNoNameIsRefused) {
   for (const char* name : {"", "long", "long x", "wide 1", "long 1 jitter", "long 1 without-faults 3-", "long 1 x 2",
-                           "long 1 without-requests a", "long 1 without-faults -1"}) {
+                           "long 1 without-requests a", "long 1 routers 0", "long 1 without-faults -1"}) {
     EXPECT_FALSE(ParseRunName(name).ok()) << name;
   }
 }

@@ -18,9 +18,9 @@ constexpr NamedCount kCounts[] = {{&Counts::ok, "ended well"},
                                   {&Counts::local, "local prefills"},
                                   {&Counts::cut_streams, "cut streams"},
                                   {&Counts::crashes, "crashes of workers"},
-                                  {&Counts::router_crashes, "of the router"},
+                                  {&Counts::router_crashes, "of routers"},
                                   {&Counts::pauses, "pauses of workers"},
-                                  {&Counts::router_pauses, "of the router"},
+                                  {&Counts::router_pauses, "of routers"},
                                   {&Counts::silences, "silences"},
                                   {&Counts::partitions, "half-open links"},
                                   {&Counts::drains, "drains"},
@@ -30,6 +30,9 @@ constexpr NamedCount kCounts[] = {{&Counts::ok, "ended well"},
                                   {&Counts::given_up, "memberships given up"},
                                   {&Counts::rejoins, "rejoins"},
                                   {&Counts::block_reports, "reports of blocks"},
+                                  {&Counts::several_routers, "runs with several routers"},
+                                  {&Counts::others_blocks, "reports with blocks of other routers"},
+                                  {&Counts::ordered_drains, "drains ordered at a router"},
                                   {&Counts::events, "events"}};
 
 }  // namespace
@@ -81,9 +84,9 @@ bool Simulation::WasTroubled(const Incarnation& worker, TimeNs since) const {
   return std::any_of(begin, end, [since](const auto& entry) { return entry.second.end >= since; });
 }
 
-TimeNs Simulation::RouterAwaySince(TimeNs time) const {
+TimeNs Simulation::RouterAwaySince(int router, TimeNs time) const {
   TimeNs since = time;
-  const auto [begin, end] = troubles_.equal_range(kRouter);
+  const auto [begin, end] = troubles_.equal_range(RouterName(router));
   for (auto it = begin; it != end; ++it) {
     if (it->second.end >= time) since = std::min(since, it->second.begin);
   }

@@ -50,6 +50,9 @@ struct Counts {
   int64_t given_up = 0;
   int64_t rejoins = 0;
   int64_t block_reports = 0;
+  int64_t several_routers = 0;
+  int64_t others_blocks = 0;
+  int64_t ordered_drains = 0;
   int64_t events = 0;
 
   void Add(const Counts& other);
@@ -105,11 +108,18 @@ struct Weather {
 
 class Simulation {
  public:
-  // In place of a worker's incarnation: those whose trouble is everybody's.
-  static constexpr Incarnation kRouter = {};
-  static constexpr Incarnation kNetwork = {.high = 0, .low = 1};
+  // In place of a worker's incarnation: those whose trouble is everybody's, and a router.
+  static constexpr Incarnation kNetwork = {.high = 1, .low = 0};
+  static Incarnation RouterName(int router) { return {.high = 0, .low = static_cast<uint64_t>(router)}; }
+  // Likewise what stands between a worker and one router.
+  static Incarnation LinkName(const Incarnation& worker, int router) {
+    return {.high = worker.high, .low = worker.low + 1 + static_cast<uint64_t>(router)};
+  }
 
-  Simulation(uint64_t seed, bool traces) : random(seed), traces_(traces) {}
+  // And that a worker takes no jobs, which is no trouble for those that it has.
+  static Incarnation AbsenceName(const Incarnation& worker) { return {.high = ~worker.high, .low = worker.low}; }
+
+  Simulation(uint64_t seed, bool traces) : random(seed), router_random(seed ^ kRouterStream), traces_(traces) {}
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
@@ -125,6 +135,9 @@ class Simulation {
   }
   // Whether something happens twice that may.
   bool Twice() { return queue.Now() < weather.twice_until && Chance(30); }
+  // One of the routers, or a choice that only runs with several of them have.
+  int DrawRouter() { return routers == 1 ? 0 : static_cast<int>(router_random.Below(static_cast<uint64_t>(routers))); }
+  bool RouterChance(int percent) { return routers > 1 && router_random.Below(100) < static_cast<uint64_t>(percent); }
   bool Damages() { return queue.Now() < weather.damages_until && Chance(2); }
   // How the pair is cut now; null: not at all.
   const PairCut* FindCut(const std::string& source, const std::string& reader) const;
@@ -141,14 +154,15 @@ class Simulation {
   void FindsKv(const JobKey& key) { finds_kv_.insert(key); }
   bool Finds(const JobKey& key) const { return finds_kv_.contains(key); }
 
-  // The worker is in trouble from now on, until the given time or the call of Recovered. kRouter stands for the router.
+  // The worker is in trouble from now on, until the given time or the call of Recovered. RouterName stands for a
+  // router.
   void Troubled(const Incarnation& worker, TimeNs end = kNever);
   void Recovered(const Incarnation& worker);
   // Whether the worker was in trouble at `since` or later.
   bool WasTroubled(const Incarnation& worker, TimeNs since) const;
   bool AnyoneWasTroubled(TimeNs since) const;
   // Since when the router has been paused or away; `time` if it has worked since then.
-  TimeNs RouterAwaySince(TimeNs time) const;
+  TimeNs RouterAwaySince(int router, TimeNs time) const;
 
   template <typename... Args>
   void Trace(const Args&... args) const {
@@ -157,22 +171,25 @@ class Simulation {
 
   VirtualTime queue;
   SeededRandom random;
+  // Draws what only runs with several routers have, so that a run with one is the same whatever is drawn here.
+  SeededRandom router_random;
+  int routers = 1;
   Pace pace;
   engine::FakeModelOptions model;
   Counts counts;
   Weather weather;
   // Jobs whose Fetch stream the network has cut, or whose blocks it has damaged.
   std::set<JobId> cut_jobs;
-  // Processes whose clock has leapt; kRouter too.
+  // Processes whose clock has leapt; routers too.
   std::set<Incarnation> leapt;
   // Whoever computes for one of these dies of it.
   std::set<JobId> poison;
-  // How many workers have said that they died in a step with the job.
-  std::map<JobId, int> deaths;
   // A worker is in a step with poison.
   std::function<void(const Incarnation&)> on_poisoned;
 
  private:
+  static constexpr uint64_t kRouterStream = 0x5eed0f7e7e7a1501;
+
   double Millis() const { return NsToMs(queue.Now() - VirtualTime::kStart); }
 
   const bool traces_;

@@ -22,10 +22,13 @@ void WorkerNode::Crash() {
   Die();
   fetch_server_.CutStreams();
   puller_.CutStreams();
-  if (link_ == nullptr) return;
-  // The machine itself may be gone, so that nobody closes the connection.
-  const int64_t notice_ms = sim_.Chance(80) ? kMaxWorkerNoticeMs : kMaxHalfOpenNoticeMs;
-  BreakLink(sim_, link_, &Link::at_router, notice_ms, absl::UnavailableError("the connection to the worker broke"));
+  for (const Member& member : members_) {
+    if (member.link == nullptr) continue;
+    // The machine itself may be gone, so that nobody closes the connection.
+    const int64_t notice_ms = sim_.Chance(80) ? kMaxWorkerNoticeMs : kMaxHalfOpenNoticeMs;
+    const absl::Status broken = absl::UnavailableError("the connection to the worker broke");
+    BreakLink(sim_, member.link, &Link::at_router, notice_ms, broken);
+  }
 }
 
 void WorkerNode::Hang(int64_t pause_ns) {
@@ -34,26 +37,29 @@ void WorkerNode::Hang(int64_t pause_ns) {
   sim_.Troubled(incarnation(), wake() + kAftermathNs);
 }
 
-void WorkerNode::FallSilent(int64_t ns) {
-  if (link_ == nullptr) return;
-  sim_.Trace(setup_.target, " is silent for ", ns / kNsPerMs, " ms");
+void WorkerNode::FallSilent(int router, int64_t ns) {
+  const LinkPtr link = MemberOf(router).link;
+  if (link == nullptr) return;
+  sim_.Trace(setup_.target, " is silent to ", link->router->name(), " for ", ns / kNsPerMs, " ms");
   const TimeNs until = sim_.queue.Now() + ns;
-  sim_.Troubled(incarnation(), until + kAftermathNs);
+  sim_.Troubled(LinkName(router), until + kAftermathNs);
   const int64_t both = sim_.Between(0, 2);
-  if (both != 1) link_->at_router.to_here.HoldUntil(until);
-  if (both != 2) link_->at_worker.to_here.HoldUntil(until);
+  if (both != 1) link->at_router.to_here.HoldUntil(until);
+  if (both != 2) link->at_worker.to_here.HoldUntil(until);
 }
 
-void WorkerNode::Partition(int64_t ns) {
-  if (link_ == nullptr) return;
-  sim_.Trace(setup_.target, "'s link is half open, for ", ns / kNsPerMs, " ms");
-  unreachable_until_ = sim_.queue.Now() + ns;
-  link_->lost = true;
+void WorkerNode::Partition(int router, int64_t ns) {
+  Member& member = MemberOf(router);
+  const LinkPtr link = member.link;
+  if (link == nullptr) return;
+  sim_.Trace(setup_.target, "'s link to ", link->router->name(), " is half open, for ", ns / kNsPerMs, " ms");
+  member.unreachable_until = sim_.queue.Now() + ns;
+  link->lost = true;
   // It ends when the worker joins again.
-  sim_.Troubled(incarnation(), unreachable_until_ + 2 * kMaxHalfOpenNoticeMs * kNsPerMs);
+  sim_.Troubled(LinkName(router), member.unreachable_until + 2 * kMaxHalfOpenNoticeMs * kNsPerMs);
   const absl::Status broken = absl::UnavailableError("the connection timed out");
-  BreakLink(sim_, link_, &Link::at_router, kMaxHalfOpenNoticeMs, broken);
-  BreakLink(sim_, link_, &Link::at_worker, sim_.Chance(50) ? 1'000 : kMaxHalfOpenNoticeMs, broken);
+  BreakLink(sim_, link, &Link::at_router, kMaxHalfOpenNoticeMs, broken);
+  BreakLink(sim_, link, &Link::at_worker, sim_.Chance(50) ? 1'000 : kMaxHalfOpenNoticeMs, broken);
 }
 
 void WorkerNode::StallEngine(int64_t ns) {
@@ -65,9 +71,10 @@ void WorkerNode::StallEngine(int64_t ns) {
 void WorkerNode::DieOfOwnFault() {
   const router::WorkerFault fault = {.signal = kSegmentationFault, .at_work = AtWork()};
   sim_.Trace(setup_.target, " dies of a fault of its own, in a step of ", fault.at_work.size());
-  if (joined_) {
-    SendOver(sim_, link_, &Link::at_worker, &Link::at_router,
-             [link = link_, fault] { link->router->OnFault(link, fault); });
+  for (const Member& member : members_) {
+    if (!member.joined) continue;
+    SendOver(sim_, member.link, &Link::at_worker, &Link::at_router,
+             [link = member.link, fault] { link->router->OnFault(link, fault); });
   }
   Crash();
 }
@@ -93,25 +100,29 @@ void WorkerNode::SlowDown(int64_t ns, int64_t factor) {
   sim_.Troubled(incarnation(), sim_.queue.Now() + ns + 10 * factor * sim_.pace.max_step_ns + kAftermathNs);
 }
 
-void WorkerNode::BreakConnection() {
-  if (link_ == nullptr) return;
-  sim_.Trace(setup_.target, "'s link breaks");
-  sim_.Troubled(incarnation(), sim_.queue.Now() + kMaxWorkerNoticeMs * kNsPerMs + kAftermathNs);
-  link_->lost = true;
+void WorkerNode::BreakConnection(int router) {
+  const LinkPtr link = MemberOf(router).link;
+  if (link == nullptr) return;
+  sim_.Trace(setup_.target, "'s link to ", link->router->name(), " breaks");
+  sim_.Troubled(LinkName(router), sim_.queue.Now() + kMaxWorkerNoticeMs * kNsPerMs + kAftermathNs);
+  link->lost = true;
   const absl::Status broken = absl::UnavailableError("the connection broke");
-  BreakLink(sim_, link_, &Link::at_router, kMaxWorkerNoticeMs, broken);
-  BreakLink(sim_, link_, &Link::at_worker, kMaxWorkerNoticeMs, broken);
+  BreakLink(sim_, link, &Link::at_router, kMaxWorkerNoticeMs, broken);
+  BreakLink(sim_, link, &Link::at_worker, kMaxWorkerNoticeMs, broken);
 }
 
-void WorkerNode::PartitionOneWay(int64_t ns, bool to_router) {
-  if (link_ == nullptr) return;
-  sim_.Trace(setup_.target, to_router ? " is not heard" : " hears nothing", ", for ", ns / kNsPerMs, " ms");
-  unreachable_until_ = sim_.queue.Now() + ns;
-  (to_router ? link_->at_router : link_->at_worker).deaf = true;
-  sim_.Troubled(incarnation(), unreachable_until_ + 2 * kMaxHalfOpenNoticeMs * kNsPerMs);
+void WorkerNode::PartitionOneWay(int router, int64_t ns, bool to_router) {
+  Member& member = MemberOf(router);
+  const LinkPtr link = member.link;
+  if (link == nullptr) return;
+  sim_.Trace(setup_.target, to_router ? " is not heard by " : " hears nothing of ", link->router->name(), ", for ",
+             ns / kNsPerMs, " ms");
+  member.unreachable_until = sim_.queue.Now() + ns;
+  (to_router ? link->at_router : link->at_worker).deaf = true;
+  sim_.Troubled(LinkName(router), member.unreachable_until + 2 * kMaxHalfOpenNoticeMs * kNsPerMs);
   const absl::Status broken = absl::UnavailableError("the connection timed out");
-  BreakLink(sim_, link_, &Link::at_router, kMaxHalfOpenNoticeMs, broken);
-  BreakLink(sim_, link_, &Link::at_worker, kMaxHalfOpenNoticeMs, broken);
+  BreakLink(sim_, link, &Link::at_router, kMaxHalfOpenNoticeMs, broken);
+  BreakLink(sim_, link, &Link::at_worker, kMaxHalfOpenNoticeMs, broken);
 }
 
 // The others' streams carry on.

@@ -8,11 +8,6 @@
 namespace baton::simulator {
 namespace {
 
-// As often as leases of the simulation are shorter than those of real workers.
-constexpr int64_t kBlockReportIntervalMs = 1'000;
-constexpr int64_t kHeartbeatNs = 200 * kNsPerMs;
-// A worker without a link tries again within this time.
-constexpr int64_t kMaxBackoffMs = 300;
 constexpr int64_t kDrainPollNs = 20 * kNsPerMs;
 
 }  // namespace
@@ -22,6 +17,7 @@ WorkerNode::WorkerNode(Simulation& sim, RouterDirectory& routers, PeerDirectory&
       routers_(routers),
       fetch_server_(*this),
       puller_(*this, peers),
+      members_(static_cast<size_t>(sim.routers)),
       idle_since_(sim.queue.Now()) {
   if (setup.prefills()) prefill_.emplace(worker_, *this);
   if (setup.decodes()) {
@@ -30,119 +26,41 @@ WorkerNode::WorkerNode(Simulation& sim, RouterDirectory& routers, PeerDirectory&
   worker_.MakeLoop();
 }
 
-void WorkerNode::Start() { Connect(); }
-
-void WorkerNode::ConnectSoon() {
-  After(sim_.MsBetween(1, kMaxBackoffMs), [this] { Connect(); });
+bool WorkerNode::HasCalls() const {
+  return std::any_of(members_.begin(), members_.end(), [](const Member& member) { return !member.calls.empty(); });
 }
 
-void WorkerNode::Connect() {
-  if (draining_) return;
-  RouterNode* router = routers_.FindRouter();
-  const bool hangs = Load().step_age_ms > setup_.engine_stall_ms;
-  if (router == nullptr || hangs || sim_.queue.Now() < unreachable_until_) return ConnectSoon();
-  const KvGroups groups = runner_->kv_layout().groups();
-  const router::WorkerInfo info{.id = {},
-                                .incarnation = incarnation(),
-                                .resumes = last_membership_,
-                                .role = setup_.role,
-                                .target = setup_.target,
-                                .model = "fake",
-                                .fingerprint = runner_->fingerprint(),
-                                .total_blocks = setup_.block_count,
-                                .max_sequences = setup_.max_sequences,
-                                .chunk_tokens = setup_.chunk_tokens,
-                                .context_length = runner_->context_length(),
-                                .groups = groups,
-                                .headroom_blocks = worker_.headroom_blocks()};
-  link_ = std::make_shared<Link>();
-  link_->router = router;
-  link_->worker = this;
-  link_->at_router.process = router;
-  link_->at_worker.process = this;
-  link_->at_router.to_here.Send(sim_, [link = link_, info] {
-    if (link->lost) return;
-    if (!link->router->alive()) {
-      return BreakLink(link->worker->sim(), link, &Link::at_worker, 0, absl::UnavailableError("nobody listens there"));
-    }
-    link->router->OnConnection(link);
-    link->router->Reach([link, info] {
-      if (!link->at_router.over) link->router->OnHello(link, info);
-    });
-  });
-}
-
-void WorkerNode::OnAccepted(const LinkPtr& link) {
-  joined_ = true;
-  if (!last_membership_.is_zero()) ++sim_.counts.rejoins;
-  last_membership_ = link->membership;
-  sim_.Trace(setup_.target, " has joined");
-  Heartbeat(link);
-}
-
-void WorkerNode::Heartbeat(const LinkPtr& link) {
-  if (link != link_) return;
-  SendLoad();
-  After(kHeartbeatNs, [this, link] { Heartbeat(link); });
-}
-
-void WorkerNode::SendLoad() {
-  if (!joined_) return;
-  router::WorkerLoad load = Load();
-  if (draining_) load.state = router::WorkerState::kDraining;
-  SendOver(sim_, link_, &Link::at_worker, &Link::at_router, [link = link_, load, blocks = DueBlocks()] {
-    link->router->OnLoad(link, load);
-    if (blocks.has_value()) link->router->OnBlocks(link, *blocks);
-  });
-  if (!sim_.Twice()) return;
-  SendOver(sim_, link_, &Link::at_worker, &Link::at_router, [link = link_, load] { link->router->OnLoad(link, load); });
-}
-
-// In a message with the load, which the simulation sends anyway: no seed's course depends on the reports.
-std::optional<BlockReport> WorkerNode::DueBlocks() {
-  const TimeNs now = sim_.queue.Now();
-  const int64_t steps = Load().steps;
-  const bool turns = busy_until() <= now || steps != steps_at_blocks_;
-  if (now < next_blocks_ || !turns) return std::nullopt;
-  next_blocks_ = baton::After(now, kBlockReportIntervalMs);
-  steps_at_blocks_ = steps;
-  return worker_.Blocks();
-}
-
-void WorkerNode::OnLinkEnd(const LinkPtr& link, const absl::Status& status) {
-  if (link != link_) return;
-  sim_.Trace(setup_.target, ": its link has ended: ", status.ToString());
-  // The router has forgotten these jobs, or will.
-  for (const auto& [key, call] : std::exchange(calls_, {})) CancelJob(call);
-  idle_since_ = sim_.queue.Now();
-  joined_ = false;
-  link_ = nullptr;
-  if (!draining_) ConnectSoon();
+void WorkerNode::Begin(const Call& call) {
+  const int router = call.link->router->number();
+  Member& member = MemberOf(router);
+  if (member.drain_accepted) return sim_.Fail("a job starts after drain_accepted");
+  const absl::Status begun = owners_.Begin(call.key, static_cast<size_t>(router));
+  if (!begun.ok()) return sim_.Fail("an attempt starts twice: " + begun.ToString());
+  member.calls[call.key] = call;
 }
 
 void WorkerNode::OnPrefill(const Call& call, WorkerJob job, bool solo) {
   if (!prefill_) return sim_.Fail("a decode worker is asked to prefill for another");
-  if (drain_accepted_) return sim_.Fail("a job starts after drain_accepted");
-  calls_[call.key] = call;
+  Begin(call);
   if (!solo) handed_over_.insert(call.key);
   PostToLoop([this, job = std::move(job), solo] { prefill_->OnPrefill(job, solo); });
 }
 
 void WorkerNode::OnDecode(const Call& call, WorkerJob job, const decode_worker::DecodeSource& source) {
   if (!decode_) return sim_.Fail("a prefill worker is asked to decode");
-  if (drain_accepted_) return sim_.Fail("a job starts after drain_accepted");
-  calls_[call.key] = call;
+  Begin(call);
   PostToLoop([this, job = std::move(job), source] { decode_->OnDecode(job, source); });
 }
 
-void WorkerNode::OnCancel(const JobKey& key) {
-  const auto it = calls_.find(key);
-  if (it != calls_.end()) CancelJob(it->second);
+void WorkerNode::OnCancel(const LinkPtr& link, const JobKey& key) {
+  const std::map<JobKey, Call>& calls = MemberOf(link->router->number()).calls;
+  const auto it = calls.find(key);
+  if (it != calls.end()) CancelJob(it->second);
 }
 
-void WorkerNode::OnHandOver(const JobKey& key, const HandOver& hand_over) {
+void WorkerNode::OnHandOver(const LinkPtr& link, const JobKey& key, const HandOver& hand_over) {
   if (!draining_) return sim_.Fail("a worker that serves is asked to hand a job over");
-  if (!calls_.contains(key)) return;
+  if (!MemberOf(link->router->number()).calls.contains(key)) return;
   if (!hand_over.is_taken_back()) hand_overs_[key] = hand_over.next;
   PostToLoop([this, key, hand_over] { decode_->OnHandOver(key, hand_over); });
 }
@@ -152,6 +70,12 @@ void WorkerNode::CancelJob(const Call& call) {
     const absl::Status why = absl::CancelledError("the router cancelled");
     side == router::Side::kPrefill ? prefill_->OnCancel(key, why) : decode_->OnCancel(key, why);
   });
+}
+
+const Call* WorkerNode::FindCall(size_t router, const JobKey& key) const {
+  const std::map<JobKey, Call>& calls = members_[router].calls;
+  const auto it = calls.find(key);
+  return it == calls.end() ? nullptr : &it->second;
 }
 
 void WorkerNode::Update(const JobKey& key, const WorkerUpdate& update) {
@@ -165,34 +89,39 @@ void WorkerNode::Update(const JobKey& key, const WorkerUpdate& update) {
     sim_.Trace(setup_.target, " hands ", key.ToString(), " over behind token ", update.token.index);
   }
   if (update.kind == WorkerUpdate::Kind::kKvCommitted && sim_.Finds(key)) ++sim_.counts.moved;
-  Emit([this, key, update] {
-    const auto it = calls_.find(key);
-    if (it == calls_.end()) return;
-    SendOver(sim_, link_, &Link::at_worker, &Link::at_router,
-             [call = it->second, update] { call.link->router->OnUpdate(call, update); });
+  const std::optional<size_t> router = owners_.RouterOf(key);
+  if (!router.has_value()) return;
+  Emit([this, router = *router, key, update] {
+    const Call* const call = FindCall(router, key);
+    if (call == nullptr) return;
+    SendOver(sim_, call->link, &Link::at_worker, &Link::at_router,
+             [call = *call, update] { call.link->router->OnUpdate(call, update); });
   });
 }
 
 void WorkerNode::SayEnd(const Call& call, const absl::Status& status) {
   const auto say = [call, status] { call.link->router->OnCallEnd(call, status); };
-  SendOver(sim_, link_, &Link::at_worker, &Link::at_router, say);
-  if (sim_.Twice()) SendOver(sim_, link_, &Link::at_worker, &Link::at_router, say);
+  SendOver(sim_, call.link, &Link::at_worker, &Link::at_router, say);
+  if (sim_.Twice()) SendOver(sim_, call.link, &Link::at_worker, &Link::at_router, say);
 }
 
 void WorkerNode::End(const JobKey& key, const absl::Status& status) {
-  Emit([this, key, status] {
-    const auto it = calls_.find(key);
-    if (it == calls_.end()) return;
-    SayEnd(it->second, status);
-    calls_.erase(it);
-    if (calls_.empty()) idle_since_ = sim_.queue.Now();
+  const std::optional<size_t> router = owners_.RouterOf(key);
+  if (!router.has_value()) return;
+  owners_.End(key);
+  Emit([this, router = *router, key, status] {
+    const Call* const call = FindCall(router, key);
+    if (call == nullptr) return;
+    SayEnd(*call, status);
+    members_[router].calls.erase(key);
+    if (!HasCalls()) idle_since_ = sim_.queue.Now();
   });
 }
 
 void WorkerNode::Drain(int64_t timeout_ms) {
   sim_.Trace(setup_.target, " drains");
   draining_ = true;
-  SendLoad();
+  for (int router = 0; router < sim_.routers; ++router) SendLoad(router);
   LeaveWhenDrained();
   if (timeout_ms < kNoTimeoutMs) After(timeout_ms * kNsPerMs, [this, timeout_ms] { CutAll(timeout_ms); });
 }
@@ -201,21 +130,31 @@ void WorkerNode::Drain(int64_t timeout_ms) {
 void WorkerNode::CutAll(int64_t timeout_ms) {
   sim_.Trace(setup_.target, "'s time to drain is over");
   sim_.Troubled(incarnation());
-  for (const auto& [key, call] : std::exchange(calls_, {})) {
-    SayEnd(call, CutByDrain(key.choice_key(), timeout_ms));
+  for (Member& member : members_) {
+    for (const auto& [key, call] : std::exchange(member.calls, {})) {
+      SayEnd(call, CutByDrain(key.choice_key(), timeout_ms));
+    }
   }
   Leave();
   fetch_server_.CutStreams();
   puller_.CutStreams();
 }
 
+void WorkerNode::OnDrainOrdered() {
+  if (draining_) return;
+  ++sim_.counts.ordered_drains;
+  Drain(drain_timeout_ms_);
+}
+
 void WorkerNode::OnDrainAccepted(const LinkPtr& link) {
-  if (link == link_) drain_accepted_ = true;
+  if (Member* const member = MemberOf(link)) member->drain_accepted = true;
 }
 
 void WorkerNode::LeaveWhenDrained() {
-  const bool may_get_more = link_ != nullptr && !drain_accepted_;
-  if (may_get_more || !calls_.empty() || Load().used_blocks > 0) {
+  const bool may_get_more = std::any_of(members_.begin(), members_.end(), [](const Member& member) {
+    return member.link != nullptr && !member.drain_accepted;
+  });
+  if (may_get_more || HasCalls() || Load().used_blocks > 0) {
     return After(kDrainPollNs, [this] { LeaveWhenDrained(); });
   }
   Leave();
@@ -225,8 +164,11 @@ void WorkerNode::Leave() {
   sim_.Trace(setup_.target, " leaves");
   left_ = true;
   Die();
-  // It closes its stream behind all that it has said.
-  if (link_ != nullptr) EndLink(sim_, link_, &Link::at_router, 1, absl::UnavailableError("the worker has left"));
+  // It closes its streams behind all that it has said.
+  for (const Member& member : members_) {
+    if (member.link == nullptr) continue;
+    EndLink(sim_, member.link, &Link::at_router, 1, absl::UnavailableError("the worker has left"));
+  }
 }
 
 void WorkerNode::CheckQuiet() const {
@@ -237,7 +179,7 @@ void WorkerNode::CheckQuiet() const {
     sim_.Fail(absl::StrCat(setup_.target, " still counts waiting tokens"));
   }
   if (decode_ && decode_->job_count() != 0) sim_.Fail(absl::StrCat(setup_.target, " still has a job"));
-  if (!calls_.empty()) sim_.Fail(absl::StrCat(setup_.target, " has ", calls_.size(), " calls open"));
+  if (HasCalls()) sim_.Fail(absl::StrCat(setup_.target, " has calls open"));
 }
 
 }  // namespace baton::simulator

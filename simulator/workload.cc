@@ -15,17 +15,24 @@ constexpr int32_t kProbeOutputTokens = 30;
 constexpr int64_t kReconnectNs = 20 * kNsPerMs;
 // Workers refuse a request that is in no trouble at most this often. One that is refused again and again starves.
 constexpr int32_t kMaxAttempts = 50;
+// Beside other routers it may be refused for as long as their jobs take all room, by each of a few workers after each
+// back-off.
+constexpr int64_t kNsPerSharedAttempt = 5 * kNsPerMs;
 // No request that lives in no trouble waits longer for its end.
 constexpr int64_t kMaxWaitNs = 10 * kNsPerSecond;
 constexpr int64_t kMaxFlowWaitNs = 90 * kNsPerSecond;
+// A router ends a job at the second death in a step of its current attempt. Those of former ones, whose cancellation
+// was on its way, count for nothing.
+constexpr int kMaxPoisonDeaths = 4;
 
 }  // namespace
 
 Workload::Workload(Simulation& sim, RouterDirectory& routers) : sim_(sim), routers_(routers), mix_(sim) {}
 
-Workload::Job& Workload::AddJob(std::shared_ptr<const router::JobSpec> spec, TimeNs submitted) {
+Workload::Job& Workload::AddJob(std::shared_ptr<const router::JobSpec> spec, int home, TimeNs submitted) {
   const ChoiceKey key = spec->key();
   Job& job = jobs_[key];
+  job.home = home;
   job.spec = std::move(spec);
   job.submitted = submitted;
   job.expected = engine::FakeModelTokens(sim_.model, job.spec->prompt, job.spec->sampling, {kEosId});
@@ -41,7 +48,7 @@ void Workload::Schedule(const WorkloadOptions& options) {
   const int64_t count = options_.flows ? sim_.Between(60, 180) : sim_.Between(8, 32);
   for (int64_t i = 0; i < count; ++i) {
     const TimeNs submitted = sim_.queue.Now() + sim_.MsBetween(0, options.arrival_ms);
-    const ChoiceKey key = AddJob(mix_.DrawSpec(options_, submitted), submitted).spec->key();
+    const ChoiceKey key = AddJob(mix_.DrawSpec(options_, submitted), sim_.DrawRouter(), submitted).spec->key();
     if (options_.flows || !sim_.Chance(33)) continue;
     LeaveAfter(key, DrawLeaving());
   }
@@ -68,41 +75,48 @@ void Workload::ScheduleWaves(const MixOptions& mix, const std::vector<Wave>& wav
       const std::shared_ptr<const router::JobSpec> spec = mix_.DrawSpec(options_, submitted);
       const bool leaves = sim_.Chance(15);
       const Leaving leaving = DrawLeaving();
+      const int home = sim_.DrawRouter();
       if (!kept(drawn_++)) continue;
-      AddJob(spec, submitted);
+      AddJob(spec, home, submitted);
       if (leaves) LeaveAfter(spec->key(), leaving);
     }
   }
 }
 
 void Workload::FillPools(int count) {
-  for (int i = 0; i < count; ++i) AddJob(mix_.DrawLargest(options_), sim_.queue.Now());
+  for (int i = 0; i < count; ++i) AddJob(mix_.DrawLargest(options_), sim_.DrawRouter(), sim_.queue.Now());
 }
 
 void Workload::SubmitPoison() {
   std::shared_ptr<const router::JobSpec> spec = mix_.DrawLargest(options_);
   sim_.poison.insert(spec->id);
-  AddJob(std::move(spec), sim_.queue.Now());
+  AddJob(std::move(spec), sim_.DrawRouter(), sim_.queue.Now());
 }
 
-void Workload::Probe(int count, bool decodes) {
+void Workload::Probe(int router, int count, bool decodes) {
   for (int i = 0; i < count; ++i) {
     router::JobSpec spec;
     spec.id = sim_.random.NextId();
     for (int32_t t = 0; t < kProbePromptTokens; ++t) spec.prompt.push_back(static_cast<int32_t>(sim_.Between(0, 62)));
     spec.sampling.max_tokens = decodes ? kProbeOutputTokens : 1;
     spec.sampling.ignore_eos = true;
-    AddJob(std::make_shared<const router::JobSpec>(std::move(spec)), sim_.queue.Now());
+    AddJob(std::make_shared<const router::JobSpec>(std::move(spec)), router, sim_.queue.Now());
   }
 }
 
 void Workload::Submit(const ChoiceKey& key) {
   Job& job = jobs_.at(key);
   if (job.ended) return;
-  RouterNode* router = routers_.FindRouter();
+  RouterNode* router = routers_.FindRouter(job.home);
+  // Another one may be there.
+  for (int i = 1; i < sim_.routers && router == nullptr; ++i) {
+    job.home = (job.home + 1) % sim_.routers;
+    router = routers_.FindRouter(job.home);
+  }
   if (router == nullptr) return sim_.queue.After(kReconnectNs, [this, key] { Submit(key); });
   job.router = router;
-  sim_.Trace("client: ", key.ToString(), " submits ", job.spec->prompt.size(), " tokens for ", job.expected.size());
+  sim_.Trace("client: ", key.ToString(), " submits to ", router->name(), " ", job.spec->prompt.size(), " tokens for ",
+             job.expected.size());
   router->FromClient([this, router, spec = job.spec](router::Dispatcher& dispatcher) {
     const absl::Status status = dispatcher.Submit(router->ByOwnClock(spec));
     if (!status.ok()) OnRefused(spec->key(), status);
@@ -126,7 +140,7 @@ void Workload::GiveUp(const ChoiceKey& key, const absl::Status& why) {
   sim_.Trace("client: ", key.ToString(), " gives up");
   job.gave_up = true;
   job.why = why;
-  RouterNode* router = routers_.FindRouter();
+  RouterNode* router = routers_.FindRouter(job.home);
   if (job.router == nullptr || router != job.router) {
     // It has not even sent its request.
     ++sim_.counts.cancelled;
@@ -156,12 +170,20 @@ void Workload::OnPlaced(const JobKey& key, const Incarnation& worker) {
   }
   job.attempt = key.attempt;
   job.workers.push_back(worker);
+  job.all_workers.insert(worker);
 }
 
-bool Workload::AnyWaits(TimeNs since, int32_t most_tokens) const {
+void Workload::OnDeath(const JobKey& key, const RouterNode& router) {
+  Job& job = jobs_.at(key.choice_key());
+  if (job.router != &router) return;
+  ++job.deaths;
+  if (sim_.poison.contains(key.job) && job.deaths > kMaxPoisonDeaths) Wrong(job, "kills worker after worker");
+}
+
+bool Workload::AnyWaits(int router, TimeNs since, int32_t most_tokens) const {
   return std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
     const Job& job = entry.second;
-    return !job.ended && job.router != nullptr && job.workers.empty() && job.submitted <= since &&
+    return !job.ended && job.router != nullptr && job.home == router && job.workers.empty() && job.submitted <= since &&
            job.spec->prompt_tokens() <= most_tokens;
   });
 }
@@ -196,8 +218,11 @@ void Workload::OnEnd(const ChoiceKey& key, const router::JobResult& result) {
       Wrong(job, absl::StrCat("waits ", wait_ns / kNsPerMs, " ms"));
     }
     most_attempts_ = std::max(most_attempts_, result.attempts);
-    if (result.attempts > kMaxAttempts) Wrong(job, absl::StrCat("is placed ", result.attempts, " times"));
+    const int64_t shared_attempts = sim_.routers > 1 ? wait_ns / kNsPerSharedAttempt : 0;
+    if (result.attempts > kMaxAttempts + shared_attempts)
+      Wrong(job, absl::StrCat("is placed ", result.attempts, " times"));
   }
+  if (result.failovers > 0 && !MayFailOver(job)) Wrong(job, "fails over without a cause");
   if (result.output_tokens != static_cast<int32_t>(job.got.size())) Wrong(job, "counts its tokens wrong");
   result.status.ok() ? CheckOk(job, result) : CheckError(job, result);
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -45,12 +46,13 @@ class Workload final : public JobListener {
   void FillPools(int count);
   // A request that kills whoever computes it.
   void SubmitPoison();
-  // Requests that come all at once, for one token or for some.
-  void Probe(int count, bool decodes);
+  // Requests that come to one router all at once, for one token or for some.
+  void Probe(int router, int count, bool decodes);
   // Clients of a dead router have their one error.
   void OnRouterGone(const RouterNode* router);
 
   void OnPlaced(const JobKey& key, const Incarnation& worker) override;
+  void OnDeath(const JobKey& key, const RouterNode& router) override;
   void OnToken(const ChoiceKey& key, const OutputToken& token) override;
   void OnEnd(const ChoiceKey& key, const router::JobResult& result) override;
 
@@ -61,11 +63,11 @@ class Workload final : public JobListener {
   std::string Open() const;
   // How long one worker alone would take for what is open, if it computed nothing for two requests at once.
   int64_t OpenWorkNs() const;
-  // Workers that had a part in a request that ended well.
-  const std::set<Incarnation>& served() const { return served_; }
+  // Routers, each with the workers that had a part in a request of it that ended well.
+  const std::set<std::pair<int, Incarnation>>& served() const { return served_; }
   void ForgetServed() { served_.clear(); }
-  // Whether a prompt of at most `most_tokens` waits since `since` or longer and was never placed.
-  bool AnyWaits(TimeNs since, int32_t most_tokens) const;
+  // Whether a prompt of at most `most_tokens` waits at the router since `since` or longer and was never placed.
+  bool AnyWaits(int router, TimeNs since, int32_t most_tokens) const;
   int64_t longest_wait_ns() const { return longest_wait_ns_; }
   int32_t most_attempts() const { return most_attempts_; }
   // The longest time from a request's submission to its end, whatever befell it.
@@ -81,6 +83,8 @@ class Workload final : public JobListener {
     // All that it may get.
     std::vector<int32_t> expected;
     std::vector<int32_t> got;
+    // The number of its router.
+    int home = 0;
     // Where it was sent; nullptr before.
     const RouterNode* router = nullptr;
     TimeNs submitted = 0;
@@ -88,13 +92,17 @@ class Workload final : public JobListener {
     uint32_t attempt = 0;
     TimeNs placed = 0;
     std::vector<Incarnation> workers;
+    // Those of all its attempts.
+    std::set<Incarnation> all_workers;
+    // How many workers have told its router that they died in a step with it.
+    int deaths = 0;
     bool ended = false;
     // The status with which the client gave up; set with `gave_up`.
     bool gave_up = false;
     absl::Status why;
   };
 
-  Job& AddJob(std::shared_ptr<const router::JobSpec> spec, TimeNs submitted);
+  Job& AddJob(std::shared_ptr<const router::JobSpec> spec, int home, TimeNs submitted);
   void Submit(const ChoiceKey& key);
   void OnRefused(const ChoiceKey& key, const absl::Status& status);
   // How the client may end it of its own accord: when, and with what.
@@ -114,6 +122,8 @@ class Workload final : public JobListener {
   bool SomeClockLeapt(const Job& job) const;
   // Whether a fault befell its last attempt.
   bool MayBeLost(const Job& job) const;
+  // Whether a fault befell one of its attempts.
+  bool MayFailOver(const Job& job) const;
   void Wrong(const Job& job, const std::string& what) { sim_.Fail(absl::StrCat(job.spec->id.ToHex(), ": ", what)); }
 
   Simulation& sim_;
@@ -125,7 +135,7 @@ class Workload final : public JobListener {
   std::map<ChoiceKey, Job> jobs_;
   // Digests by prompt, as far as they are known.
   std::map<std::vector<int32_t>, std::string> digests_;
-  std::set<Incarnation> served_;
+  std::set<std::pair<int, Incarnation>> served_;
   int open_ = 0;
   TimeNs last_event_ = 0;
   int64_t longest_wait_ns_ = 0;

@@ -18,15 +18,27 @@ bool Workload::MayBeLost(const Job& job) const {
   if (sim_.WasTroubled(Simulation::kNetwork, job.placed)) return true;
   if (job.workers.empty()) return sim_.AnyoneWasTroubled(job.submitted);
   // A router that was away places jobs by what it knew before.
-  const TimeNs since = sim_.RouterAwaySince(job.placed);
-  return std::any_of(job.workers.begin(), job.workers.end(),
-                     [&](const Incarnation& worker) { return sim_.WasTroubled(worker, since); });
+  const TimeNs since = sim_.RouterAwaySince(job.home, job.placed);
+  return std::any_of(job.workers.begin(), job.workers.end(), [&](const Incarnation& worker) {
+    return sim_.WasTroubled(worker, since) || sim_.WasTroubled(Simulation::LinkName(worker, job.home), since);
+  });
+}
+
+bool Workload::MayFailOver(const Job& job) const {
+  if (sim_.cut_jobs.contains(job.spec->id) || sim_.poison.contains(job.spec->id)) return true;
+  const auto troubled = [&](const Incarnation& name) { return sim_.WasTroubled(name, job.submitted); };
+  if (troubled(Simulation::kNetwork) || troubled(Simulation::RouterName(job.home))) return true;
+  return std::any_of(job.all_workers.begin(), job.all_workers.end(), [&](const Incarnation& worker) {
+    // One that drains hands its jobs to others, which may have no room any more.
+    return troubled(worker) || troubled(Simulation::LinkName(worker, job.home)) ||
+           troubled(Simulation::AbsenceName(worker));
+  });
 }
 
 void Workload::CheckOk(const Job& job, const router::JobResult& result) {
   ++sim_.counts.ok;
   if (sim_.poison.contains(job.spec->id) && !job.gave_up) Wrong(job, "ends well, though whoever computes it dies");
-  served_.insert(job.workers.begin(), job.workers.end());
+  for (const Incarnation& worker : job.workers) served_.insert({job.home, worker});
   if (!result.kv_digest.empty()) CheckDigest(job, result.kv_digest);
   // The router waits for the digest until the deadline.
   const bool in_time = sim_.queue.Now() < job.spec->deadline;
@@ -52,7 +64,7 @@ void Workload::CheckDigest(const Job& job, const std::string& digest) {
 
 bool Workload::SomeClockLeapt(const Job& job) const {
   const auto leapt = [&](const Incarnation& worker) { return sim_.leapt.contains(worker); };
-  return leapt(Simulation::kRouter) || std::any_of(job.workers.begin(), job.workers.end(), leapt);
+  return leapt(Simulation::RouterName(job.home)) || std::any_of(job.workers.begin(), job.workers.end(), leapt);
 }
 
 // Every error must have a reason that the client gave, or a fault that befell the job itself. A wait that only a timer
@@ -93,8 +105,7 @@ void Workload::CheckError(const Job& job, const router::JobResult& result) {
       break;
     case absl::StatusCode::kInternal:
       ++sim_.counts.failed;
-      if (router::GetRefusalReason(status) == router::RefusalReason::kPoisoned && sim_.deaths[job.spec->id] >= kDeaths)
-        return;
+      if (router::GetRefusalReason(status) == router::RefusalReason::kPoisoned && job.deaths >= kDeaths) return;
       break;
     default:
       break;

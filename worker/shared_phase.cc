@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/status.h"
 
 namespace baton::worker {
 
@@ -35,41 +35,26 @@ void SharedPhase::AddRouter(RouterCalls& calls) {
   views_.back()->sink = &calls.Add(*views_.back());
 }
 
-std::optional<size_t> SharedPhase::RouterOf(const JobKey& key) const {
-  const auto it = owners_.find(key);
-  if (it == owners_.end()) return std::nullopt;
-  return it->second.router;
-}
-
-void SharedPhase::KeepOnly(const absl::flat_hash_set<JobKey>& holders) {
-  absl::erase_if(owners_,
-                 [&holders](const auto& owner) { return !owner.second.open && !holders.contains(owner.first); });
-}
-
 absl::Status SharedPhase::Start(size_t router, WorkerJob job, const internal::v1::CallStart& start) {
   const JobKey key = job.key;
-  const auto [it, is_new] = owners_.try_emplace(key, Owner{.router = router});
-  if (it->second.open || it->second.router != router) {
-    return absl::AlreadyExistsError(absl::StrCat("attempt ", key.ToString(), " of another call"));
-  }
-  it->second.open = true;
+  BATON_RETURN_IF_ERROR(owners_.Begin(key, router));
   absl::Status started = phase_.Start(std::move(job), start);
-  if (!started.ok()) owners_.at(key).open = false;
+  if (!started.ok()) owners_.End(key);
   return started;
 }
 
 void SharedPhase::Update(const JobKey& key, const WorkerUpdate& update) {
   // A lone router's tokens are looked up once, by its calls.
   if (views_.size() == 1) return views_.front()->sink->Update(key, update);
-  const auto it = owners_.find(key);
-  if (it != owners_.end()) views_[it->second.router]->sink->Update(key, update);
+  const std::optional<size_t> router = owners_.RouterOf(key);
+  if (router.has_value()) views_[*router]->sink->Update(key, update);
 }
 
 void SharedPhase::End(const JobKey& key, const absl::Status& status) {
-  const auto it = owners_.find(key);
-  if (it == owners_.end()) return;
-  it->second.open = false;
-  views_[it->second.router]->sink->End(key, status);
+  const std::optional<size_t> router = owners_.RouterOf(key);
+  if (!router.has_value()) return;
+  owners_.End(key);
+  views_[*router]->sink->End(key, status);
 }
 
 }  // namespace baton::worker

@@ -1,5 +1,6 @@
-// A phase of a worker as several routers call it. The phase knows jobs. Whose each job is, is known here: a router
-// hears of its own jobs alone, and the blocks of a job have an owner until they are given back.
+// A phase of a worker as several routers call it. The phase knows jobs. Whose each job is, is known here
+// (attempt_owners.h): a router hears of its own jobs alone, and the blocks of a job have an owner until they are given
+// back.
 //
 //   an attempt | event                                     | next    | actions
 //   -----------+-------------------------------------------+---------+---------------------------------------------------
@@ -20,12 +21,12 @@
 #include <optional>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "baton/internal/v1/worker.pb.h"
 #include "common/ids.h"
 #include "common/worker_job.h"
+#include "worker/attempt_owners.h"
 #include "worker/phase.h"
 #include "worker/router_calls.h"
 
@@ -43,9 +44,9 @@ class SharedPhase final : public UpdateSink {
   void AddRouter(RouterCalls& calls);
 
   // Whose job it is or was; nullopt when it is not known any more.
-  std::optional<size_t> RouterOf(const JobKey& key) const;
+  std::optional<size_t> RouterOf(const JobKey& key) const { return owners_.RouterOf(key); }
   // These attempts hold blocks. All others that have ended are forgotten.
-  void KeepOnly(const absl::flat_hash_set<JobKey>& holders);
+  void KeepOnly(const absl::flat_hash_set<JobKey>& holders) { owners_.KeepOnly(holders); }
   // How many attempts are open, or have ended and are not forgotten.
   size_t known_attempts() const { return owners_.size(); }
 
@@ -55,16 +56,12 @@ class SharedPhase final : public UpdateSink {
  private:
   // The phase as one router sees it.
   class View;
-  struct Owner {
-    size_t router = 0;
-    bool open = false;
-  };
 
   absl::Status Start(size_t router, WorkerJob job, const internal::v1::CallStart& start);
 
   Phase& phase_;
   std::vector<std::unique_ptr<View>> views_;
-  absl::flat_hash_map<JobKey, Owner> owners_;
+  AttemptOwners owners_;
 };
 
 }  // namespace baton::worker

@@ -1,10 +1,10 @@
 #include "worker/worker_calls.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "absl/container/flat_hash_set.h"
 #include "common/limits.h"
+#include "worker/attempt_owners.h"
 
 namespace baton::worker {
 
@@ -19,9 +19,9 @@ UpdateSink& WorkerCalls::Add(Phase& phase) {
 }
 
 void WorkerCalls::Flush(absl::FunctionRef<BlockReport()> blocks) {
-  std::vector<RouterCalls*> due;
-  for (const auto& router : routers_) {
-    if (router->BlocksAreDue()) due.push_back(router.get());
+  std::vector<size_t> due;
+  for (size_t router = 0; router < routers_.size(); ++router) {
+    if (routers_[router]->BlocksAreDue()) due.push_back(router);
   }
   if (!due.empty() || RemembersMany()) SayBlocks(blocks(), due);
   for (const auto& router : routers_) router->Flush();
@@ -33,32 +33,19 @@ bool WorkerCalls::RemembersMany() const {
                      [bound](const auto& phase) { return phase->known_attempts() > bound; });
 }
 
-void WorkerCalls::SayBlocks(const BlockReport& report, const std::vector<RouterCalls*>& due) {
-  for (RouterCalls* router : due) router->SayBlocks(PartOf(*router, report));
-  absl::flat_hash_set<JobKey> holders;
-  for (const BlockHolder& holder : report.holders) holders.insert(holder.key);
+void WorkerCalls::SayBlocks(const BlockReport& report, const std::vector<size_t>& due) {
+  const auto member_of = [this](const JobKey& key) { return MemberOf(key); };
+  for (const size_t router : due) routers_[router]->SayBlocks(PartOf(report, router, member_of));
+  const absl::flat_hash_set<JobKey> holders = HoldersOf(report);
   for (const auto& phase : phases_) phase->KeepOnly(holders);
 }
 
-BlockReport WorkerCalls::PartOf(const RouterCalls& router, const BlockReport& report) const {
-  BlockReport part = {.free_blocks = report.free_blocks, .cached_blocks = report.cached_blocks, .holders = {}};
-  for (const BlockHolder& holder : report.holders) {
-    const RouterCalls* const member = MemberOf(holder.key);
-    if (member == nullptr || member == &router) {
-      part.holders.push_back(holder);
-    } else {
-      part.other_routers_blocks += holder.own_blocks;
-    }
-  }
-  return part;
-}
-
-const RouterCalls* WorkerCalls::MemberOf(const JobKey& key) const {
+std::optional<size_t> WorkerCalls::MemberOf(const JobKey& key) const {
   for (const auto& phase : phases_) {
     const std::optional<size_t> router = phase->RouterOf(key);
-    if (router.has_value()) return routers_[*router]->has_joined() ? routers_[*router].get() : nullptr;
+    if (router.has_value()) return routers_[*router]->has_joined() ? router : std::nullopt;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 std::vector<ChoiceKey> WorkerCalls::CutAll(int64_t drain_timeout_ms) {

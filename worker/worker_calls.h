@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -43,12 +44,9 @@ class WorkerCalls {
   // Whether so many attempts have ended since the last report that it is time to forget those without blocks. Routers
   // of former versions ask for no reports.
   bool RemembersMany() const;
-  void SayBlocks(const BlockReport& report, const std::vector<RouterCalls*>& due);
-  // What the router is told. Blocks that no router answers for now are told to all, so that a leak is found whoever is
-  // gone.
-  BlockReport PartOf(const RouterCalls& router, const BlockReport& report) const;
-  // The member whose job it is or was; null: none.
-  const RouterCalls* MemberOf(const JobKey& key) const;
+  void SayBlocks(const BlockReport& report, const std::vector<size_t>& due);
+  // The member whose job it is or was; nullopt: none.
+  std::optional<size_t> MemberOf(const JobKey& key) const;
 
   std::vector<std::unique_ptr<RouterCalls>> routers_;
   std::vector<std::unique_ptr<SharedPhase>> phases_;
