@@ -22,6 +22,7 @@ void CallLedger::Open(const CallKey& key, const Call& call) {
   WorkerAssignment& assigned = assigned_[call.worker];
   Charge(assigned, call.prompt_tokens, call.blocks);
   ++assigned.jobs;
+  ++assigned.unheard_jobs;
 }
 
 Call* CallLedger::Find(const CallKey& key) {
@@ -48,6 +49,7 @@ std::optional<Call> CallLedger::Close(const CallKey& key) {
   WorkerAssignment& assigned = assigned_.at(call.worker);
   Charge(assigned, -call.prompt_tokens, -call.blocks);
   --assigned.jobs;
+  --assigned.unheard_jobs;
   return call;
 }
 
@@ -56,6 +58,7 @@ void CallLedger::OnLoadHeard(const WorkerId& worker) {
   if (it == assigned_.end()) return;
   it->second.unheard_prompt_tokens = 0;
   it->second.unheard_blocks = 0;
+  it->second.unheard_jobs = 0;
   if (it->second.jobs == 0) assigned_.erase(it);
 }
 

@@ -50,13 +50,18 @@ TEST_F(CallLedgerTest, AHeartbeatShowsAllThatWasAssignedBeforeItAndNothingAfterI
   ledger_.Open(Key(1), {.worker = kWorker, .prompt_tokens = 40, .blocks = 3});
   EXPECT_EQ(Assigned().unheard_prompt_tokens, 40);
   EXPECT_EQ(Assigned().unheard_blocks, 3);
+  EXPECT_EQ(Assigned().unheard_jobs, 1);
   ledger_.OnLoadHeard(kWorker);
   EXPECT_EQ(Assigned().unheard_prompt_tokens, 0);
   EXPECT_EQ(Assigned().unheard_blocks, 0);
+  EXPECT_EQ(Assigned().unheard_jobs, 0);
   ledger_.Open(Key(2), {.worker = kWorker, .prompt_tokens = 10, .blocks = 1});
   ledger_.Close(Key(1));
   EXPECT_EQ(Assigned().unheard_prompt_tokens, -30);
   EXPECT_EQ(Assigned().unheard_blocks, -2);
+  EXPECT_EQ(Assigned().unheard_jobs, 0);
+  ledger_.Close(Key(2));
+  EXPECT_EQ(Assigned().unheard_jobs, -1);
 }
 
 TEST_F(CallLedgerTest, AnIdleWorkerIsForgottenOnceItsLoadIsHeard) {

@@ -58,6 +58,8 @@ class Placer {
   bool MustBeginAnew(const Worker& worker) const { return !needs_.fingerprint.empty() && !worker.info.resumes_jobs; }
   int64_t PendingTokens(const Worker& worker) const;
   int64_t ReservedBlocks(const Worker& worker) const;
+  // Those of other routers too, as far as the last heartbeat shows them.
+  int64_t Sequences(const Worker& worker) const;
   bool HasBlocks(const Worker& worker, int64_t blocks) const;
   PlacementVerdict PrefillVerdict(const Worker& worker) const;
   PlacementVerdict DecodeVerdict(const Worker& worker) const;
@@ -90,6 +92,11 @@ int64_t Placer::ReservedBlocks(const Worker& worker) const {
   return std::max(assigned.reserved_blocks, worker.load.used_blocks + assigned.unheard_blocks);
 }
 
+int64_t Placer::Sequences(const Worker& worker) const {
+  const WorkerAssignment& assigned = AssignmentOf(worker);
+  return std::max<int64_t>(assigned.jobs, worker.load.running + assigned.unheard_jobs);
+}
+
 PlacementVerdict Placer::PrefillVerdict(const Worker& worker) const {
   if (MustBeginAnew(worker)) return PlacementVerdict::kNoWorkers;
   const int32_t blocks = worker.info.PromptBlocks(needs_.prompt_tokens);
@@ -118,7 +125,7 @@ PlacementVerdict Placer::DecodeVerdict(const Worker& worker) const {
     return PlacementVerdict::kImpossible;
   }
   const bool room = needs_.idle == CountsAsIdle::kAll ||
-                    (HasBlocks(worker, blocks) && AssignmentOf(worker).jobs < worker.info.max_sequences);
+                    (HasBlocks(worker, blocks) && Sequences(worker) < worker.info.max_sequences);
   return room && !Avoided(worker) ? PlacementVerdict::kPlaced : PlacementVerdict::kBusy;
 }
 

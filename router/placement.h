@@ -47,9 +47,10 @@ struct WorkerAssignment {
   int64_t reserved_blocks = 0;
   // Open calls, prefill and decode.
   int32_t jobs = 0;
-  // How much the two sums above have changed since its last heartbeat, which cannot show that change.
+  // How much the three above have changed since its last heartbeat, which cannot show that change.
   int64_t unheard_prompt_tokens = 0;
   int64_t unheard_blocks = 0;
+  int32_t unheard_jobs = 0;
 };
 
 // An empty assignment for a worker that `assigned` does not hold. The result is valid as long as `assigned`.

@@ -115,6 +115,23 @@ TEST_F(PlacementTest, DecodeNeedsRoomForThePromptAndOneBlockMore) {
   EXPECT_EQ(Place(Prompt(48)), "busy");
 }
 
+TEST_F(PlacementTest, AWorkerIsFullWhenItsSequencesAreThoseOfOtherRouters) {
+  Add(1, kPrefill);
+  Add(2, kDecode).max_sequences = 4;
+  Load(2, {.running = 3});
+  EXPECT_EQ(Place(Prompt(40)), "1/2");
+  Load(2, {.running = 4});
+  EXPECT_EQ(Place(Prompt(40)), "busy");
+  assigned_[2] = {.jobs = 1, .unheard_jobs = -1};
+  EXPECT_EQ(Place(Prompt(40)), "1/2") << "one has ended since";
+  Load(2, {.running = 2});
+  assigned_[2] = {.jobs = 2, .unheard_jobs = 2};
+  EXPECT_EQ(Place(Prompt(40)), "busy") << "two have come since";
+  Load(2, {.running = 0});
+  assigned_[2] = {.jobs = 4};
+  EXPECT_EQ(Place(Prompt(40)), "busy");
+}
+
 TEST_F(PlacementTest, AMixedWorkerKeepsItsHeadroomUnlessItIsIdle) {
   WorkerInfo& worker = Add(1, kMixed);
   worker.headroom_blocks = 50;
