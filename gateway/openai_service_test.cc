@@ -2,6 +2,7 @@
 // in tests/e2e/test_openai.py.
 #include "gateway/openai_service.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
