@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+import urllib.request
 
 import pytest
 
@@ -164,7 +165,11 @@ def test_an_etcd_with_tls_that_asks_for_certificates(tmp_path):
     files = Authority(tmp_path).issue()
     with contextlib.ExitStack() as stack:
         fleet = Fleet(stack, files)
-        await_workers(fleet.router(), len(ROLES))
+        router = stack.enter_context(RoleProcess("router", *fleet.flags, "--grpc-port", 0, "--cluster-port", 0))
+        await_workers(router, len(ROLES))
+        with urllib.request.urlopen(f"http://{router.admin}/metrics", timeout=10) as page:
+            lines = page.read().decode().splitlines()
+        assert "baton_etcd_connected 1" in lines and "baton_etcd_entries 3" in lines
 
 
 @pytest.mark.parametrize("command, said", [

@@ -76,11 +76,11 @@ TYPED = {"build/release/bin/baton chat": b"Hello!\n/exit\n"}
 class Walk:
     """A folder like a clone's with its build, a cluster, and what the pages have started since."""
 
-    def __init__(self, folder, cluster):
+    def __init__(self, folder, cluster, etcd):
         self.folder = folder
-        self.names = {"target": cluster.target, "admin": cluster.admin, "cluster": None, "model": self._model()}
+        self.names = {"target": cluster.target, "admin": cluster.admin, "cluster": None, "etcd": etcd.target,
+                      "model": self._model()}
         self.running = contextlib.ExitStack()
-        self.names["etcd"] = self.running.enter_context(Etcd()).target
         (folder / "build/release").mkdir(parents=True)
         (folder / "build/release/bin").symlink_to(pathlib.Path(BINARY).parent)
         (folder / "proto").symlink_to(SOURCE_DIR / "proto")
@@ -142,8 +142,14 @@ def is_known(command):
     return BACKGROUND.match(command.text) or command.text.startswith(programs)
 
 
-def test_every_command_of_the_pages_runs_or_has_a_reason_not_to(cluster, tmp_path, capsys):
-    walk, table, unknown = Walk(tmp_path, cluster), [], []
+@pytest.fixture
+def etcd():
+    with Etcd() as etcd:
+        yield etcd
+
+
+def test_every_command_of_the_pages_runs_or_has_a_reason_not_to(cluster, etcd, tmp_path, capsys):
+    walk, table, unknown = Walk(tmp_path, cluster, etcd), [], []
     with walk.running:
         for page in PAGES:
             for block in blocks_of(page, SOURCE_DIR):
@@ -224,7 +230,7 @@ def test_links_of_the_pages_lead_to_files():
 def test_tests_that_the_page_of_failures_names_exist():
     page = (SOURCE_DIR / "docs/failures.md").read_text()
     sources = "".join(path.read_text() for folder in ("common", "router", "engine", "kvtransfer", "worker", "decode_worker",
-                                                      "simulator", "cli") for path in (SOURCE_DIR / folder).rglob("*_test.cc"))
+                                                      "simulator", "discovery", "cli") for path in (SOURCE_DIR / folder).rglob("*_test.cc"))
     named = re.findall(r"`(\w+)\.(\w+)`", page)
     assert len(named) > 20
     for suite, name in named:

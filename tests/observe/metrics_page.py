@@ -13,6 +13,7 @@ SECTIONS = {
     "Router": (("router",), None),
     "Workers": (("prefill", "decode", "mixed"), "role"),
     "Workers that decode": (("decode", "mixed"), "role"),
+    "Processes with an etcd": (ROLES, None),
     "Every process": (ROLES, None),
 }
 LABEL = re.compile(r"`(\w+)` \(([^)]*)\)")
