@@ -89,5 +89,9 @@ class Etcd:
         """Of `routers` or `workers`."""
         return self._control("get", "--prefix", f"{PREFIX}/{kind}/", "--keys-only").split()
 
+    def entries(self, kind):
+        """Values by key."""
+        return {key: self._control("get", "--print-value-only", key).strip() for key in self.keys(kind)}
+
     def await_keys(self, kind, count, timeout_s):
         return wait_until(lambda: len(keys := self.keys(kind)) == count and keys, timeout_s, f"{count} {kind} in etcd")
