@@ -1,12 +1,11 @@
 #include "cli/etcd_flags.h"
 
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/options.h"
+#include "common/secret_file.h"
 #include "common/status.h"
 #include "telemetry/metrics.h"
 
@@ -24,15 +23,8 @@ CLI::Validator EtcdPrefix() {
       "/NAME");
 }
 
-absl::StatusOr<std::string> ReadPem(const char* flag, const std::string& file) {
-  if (file.empty()) return std::string();
-  std::ifstream input(file, std::ios::binary);
-  std::ostringstream text;
-  text << input.rdbuf();
-  if (!input || text.str().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(flag, " ", file, " cannot be read: name a PEM file"));
-  }
-  return text.str();
+absl::StatusOr<std::string> ReadPem(const SecretFile& file) {
+  return file.path.empty() ? std::string() : ReadSecretFile(file);
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ReadCredentials(const EtcdFlags& flags) {
@@ -44,9 +36,9 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ReadCredentials(const 
     return absl::InvalidArgumentError("--etcd-cert and --etcd-key belong together");
   }
   grpc::SslCredentialsOptions files;
-  BATON_ASSIGN_OR_RETURN(files.pem_root_certs, ReadPem("--etcd-ca", flags.ca));
-  BATON_ASSIGN_OR_RETURN(files.pem_cert_chain, ReadPem("--etcd-cert", flags.cert));
-  BATON_ASSIGN_OR_RETURN(files.pem_private_key, ReadPem("--etcd-key", flags.key));
+  BATON_ASSIGN_OR_RETURN(files.pem_root_certs, ReadPem({.flag = "--etcd-ca", .path = flags.ca}));
+  BATON_ASSIGN_OR_RETURN(files.pem_cert_chain, ReadPem({.flag = "--etcd-cert", .path = flags.cert}));
+  BATON_ASSIGN_OR_RETURN(files.pem_private_key, ReadPem({.flag = "--etcd-key", .path = flags.key, .is_private = true}));
   return grpc::SslCredentials(files);
 }
 

@@ -124,8 +124,8 @@ PlacementVerdict Placer::DecodeVerdict(const Worker& worker) const {
   if (blocks > worker.info.total_blocks || needs_.prompt_tokens >= worker.info.context_length) {
     return PlacementVerdict::kImpossible;
   }
-  const bool room = needs_.idle == CountsAsIdle::kAll ||
-                    (HasBlocks(worker, blocks) && Sequences(worker) < worker.info.max_sequences);
+  const bool room =
+      needs_.idle == CountsAsIdle::kAll || (HasBlocks(worker, blocks) && Sequences(worker) < worker.info.max_sequences);
   return room && !Avoided(worker) ? PlacementVerdict::kPlaced : PlacementVerdict::kBusy;
 }
 

@@ -187,7 +187,7 @@ def test_an_etcd_with_tls_that_asks_for_certificates(tmp_path):
     (("router", "--etcd", "127.0.0.1:1", "--etcd-prefix", "baton/"), "not a prefix"),
     (("router", "--etcd", "127.0.0.1:1", "--bind", "0.0.0.0"), "--advertise"),
     (("router", "--etcd", "127.0.0.1:1", "--etcd-cert", "a.pem", *ROUTER), "--etcd-ca is missing"),
-    (("router", "--etcd", "127.0.0.1:1", "--etcd-ca", "/nowhere.pem", *ROUTER), "cannot be read"),
+    (("router", "--etcd", "127.0.0.1:1", "--etcd-ca", "/nowhere.pem", *ROUTER), "--etcd-ca /nowhere.pem: "),
 ])
 def test_wrong_flags_are_named_in_one_line(command, said):
     result = run_baton(*command)
