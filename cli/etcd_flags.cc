@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/options.h"
+#include "common/rpc/certificates.h"
 #include "common/secret_file.h"
 #include "common/status.h"
 #include "telemetry/metrics.h"
@@ -23,8 +24,10 @@ CLI::Validator EtcdPrefix() {
       "/NAME");
 }
 
-absl::StatusOr<std::string> ReadPem(const SecretFile& file) {
-  return file.path.empty() ? std::string() : ReadSecretFile(file);
+absl::StatusOr<std::string> ReadCertificatePem(const SecretFile& file) {
+  BATON_ASSIGN_OR_RETURN(std::string pem, ReadSecretFile(file));
+  if (!rpc::ReadCertificates(pem).empty()) return pem;
+  return absl::InvalidArgumentError(absl::StrCat(file.Prefix(), "expected certificates in PEM"));
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ReadCredentials(const EtcdFlags& flags) {
@@ -36,9 +39,11 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ReadCredentials(const 
     return absl::InvalidArgumentError("--etcd-cert and --etcd-key belong together");
   }
   grpc::SslCredentialsOptions files;
-  BATON_ASSIGN_OR_RETURN(files.pem_root_certs, ReadPem({.flag = "--etcd-ca", .path = flags.ca}));
-  BATON_ASSIGN_OR_RETURN(files.pem_cert_chain, ReadPem({.flag = "--etcd-cert", .path = flags.cert}));
-  BATON_ASSIGN_OR_RETURN(files.pem_private_key, ReadPem({.flag = "--etcd-key", .path = flags.key, .is_private = true}));
+  BATON_ASSIGN_OR_RETURN(files.pem_root_certs, ReadCertificatePem({.flag = "--etcd-ca", .path = flags.ca}));
+  if (flags.cert.empty()) return grpc::SslCredentials(files);
+  BATON_ASSIGN_OR_RETURN(files.pem_cert_chain, ReadCertificatePem({.flag = "--etcd-cert", .path = flags.cert}));
+  BATON_ASSIGN_OR_RETURN(files.pem_private_key,
+                         ReadSecretFile({.flag = "--etcd-key", .path = flags.key, .is_private = true}));
   return grpc::SslCredentials(files);
 }
 

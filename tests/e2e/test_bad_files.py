@@ -139,7 +139,9 @@ def test_the_table_has_every_flag_whose_help_speaks_of_a_file():
             if names and re.search(r"\bfile\b", option, re.IGNORECASE) and "FILE" != names[0]:
                 found.add((command, names[0]))
     missing = found - set(FLAGS)
-    # They speak of a file, but take none. What is wrong with certificates and keys, test_tls.py and test_api_keys.py show.
-    elsewhere = ("--weights", "--served-model-name", "--tls-cert", "--tls-key", "--tls-ca", "--api-keys", "--api-key-file")
+    # They speak of a file, but take none. What is wrong with certificates and keys, test_tls.py, test_api_keys.py and
+    # test_etcd.py show.
+    elsewhere = ("--weights", "--served-model-name", "--tls-cert", "--tls-key", "--tls-ca", "--api-keys", "--api-key-file",
+                 "--etcd-ca", "--etcd-cert", "--etcd-key")
     missing -= {(command, flag) for command, flag in missing if flag in elsewhere}
     assert not missing, f"give these a row: {sorted(missing)}"

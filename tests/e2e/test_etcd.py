@@ -188,6 +188,8 @@ def test_an_etcd_with_tls_that_asks_for_certificates(tmp_path):
     (("router", "--etcd", "127.0.0.1:1", "--bind", "0.0.0.0"), "--advertise"),
     (("router", "--etcd", "127.0.0.1:1", "--etcd-cert", "a.pem", *ROUTER), "--etcd-ca is missing"),
     (("router", "--etcd", "127.0.0.1:1", "--etcd-ca", "/nowhere.pem", *ROUTER), "--etcd-ca /nowhere.pem: "),
+    (("router", "--etcd", "127.0.0.1:1", "--etcd-ca", "/dev/null", *ROUTER), "this is no file"),
+    (("decode-worker", "--etcd", "127.0.0.1:1", "--etcd-ca", __file__, *WORKER), "expected certificates in PEM"),
 ])
 def test_wrong_flags_are_named_in_one_line(command, said):
     result = run_baton(*command)
