@@ -139,8 +139,7 @@ absl::StatusOr<std::unique_ptr<discovery::Directory>> Announce(const RouterComma
 }
 
 absl::Status CheckAdvertised(const RouterCommandFlags& flags) {
-  const bool is_wildcard = flags.listen.bind == "0.0.0.0" || flags.listen.bind == "[::]";
-  if (!flags.etcd.is_on() || !is_wildcard || !flags.advertise.empty()) return absl::OkStatus();
+  if (!flags.etcd.is_on() || !rpc::IsWildcard(flags.listen.bind) || !flags.advertise.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("workers cannot reach ", flags.listen.bind,
                                                  ": with --etcd, give --advertise HOST, the name or address "
                                                  "by which they reach this router"));

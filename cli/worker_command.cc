@@ -46,6 +46,7 @@ absl::StatusOr<std::unique_ptr<discovery::Directory>> FollowRouters(const Worker
   }
   pb::WorkerAnnouncement own;
   *own.mutable_hello() = worker.Hello();
+  worker::StateProtocol(*own.mutable_hello());
   BATON_ASSIGN_OR_RETURN(const Incarnation incarnation, rpc::FromBytes(own.hello().incarnation()));
   return JoinDirectory(flags.etcd,
                        {.key = discovery::WorkerKey(flags.etcd.prefix, incarnation), .value = discovery::ToJson(own)},

@@ -98,7 +98,7 @@ class DirectorySession {
   // Keys beyond kMaxDirectoryEntries, and values beyond kMaxAnnouncementBytes, are left out.
   void OnListed(Entries entries, int64_t revision);
   void OnChanges(const std::vector<EntryChange>& changes);
-  // Of a lease that is gone, 0.
+  // What is left of the lease, in seconds; 0: it is gone.
   void OnKeptAlive(int64_t ttl_s);
   void OnRevoked();
   // A call has failed, or ended by itself.

@@ -2,7 +2,6 @@
 
 #include <grpc/support/time.h>
 
-#include <array>
 #include <utility>
 #include <vector>
 
@@ -116,10 +115,17 @@ void EtcdConnection::Await(int64_t timeout_ms) {
 void EtcdConnection::OnDone(Op op, bool ok) {
   switch (op) {
     case Op::kGrant:
+      if (!IsBroken(grant_.status)) session_.OnGranted(grant_.response.id(), grant_.response.ttl());
+      break;
     case Op::kPut:
+      if (!IsBroken(put_.status)) session_.OnPut();
+      break;
     case Op::kList:
+      if (!IsBroken(list_.status)) OnListed();
+      break;
     case Op::kRevoke:
-      return OnUnaryDone(op);
+      if (!IsBroken(revoke_.status)) session_.OnRevoked();
+      break;
     case Op::kWatchStart:
     case Op::kWatchWrite:
     case Op::kWatchRead:
@@ -133,22 +139,9 @@ void EtcdConnection::OnDone(Op op, bool ok) {
   }
 }
 
-void EtcdConnection::OnUnaryDone(Op op) {
-  const grpc::Status& status = op == Op::kGrant  ? grant_.status
-                               : op == Op::kPut  ? put_.status
-                               : op == Op::kList ? list_.status
-                                                 : revoke_.status;
-  if (!status.ok()) return session_.OnBroken(rpc::FromGrpc(status));
-  switch (op) {
-    case Op::kGrant:
-      return session_.OnGranted(grant_.response.id(), grant_.response.ttl());
-    case Op::kPut:
-      return session_.OnPut();
-    case Op::kList:
-      return OnListed();
-    default:
-      return session_.OnRevoked();
-  }
+bool EtcdConnection::IsBroken(const grpc::Status& status) {
+  if (!status.ok()) session_.OnBroken(rpc::FromGrpc(status));
+  return !status.ok();
 }
 
 void EtcdConnection::OnListed() {
@@ -169,7 +162,7 @@ void EtcdConnection::OnWatch(Op op, bool ok) {
     watch_.call->Read(&watch_.response, TagOf(Op::kWatchRead));
   }
   if (op == Op::kWatchRead && ok) OnWatchRead();
-  // Of a stream that broke, a read is always under way, and tells it.
+  // A read is always under way, and tells that the stream broke.
   if (op != Op::kWatchWrite && !ok) watch_.call->Finish(&watch_.status, TagOf(Op::kWatchFinish));
 }
 

@@ -71,7 +71,8 @@ class EtcdConnection {
   void Begin(const action::Changed& changed) {}
 
   void OnDone(Op op, bool ok);
-  void OnUnaryDone(Op op);
+  // Tells the session of a call that failed.
+  bool IsBroken(const grpc::Status& status);
   void OnListed();
   void OnWatch(Op op, bool ok);
   void OnWatchRead();

@@ -21,7 +21,7 @@ struct RouterMetricsSources {
   // The name by which clients ask for the model.
   std::string model;
   const ViewBoard& views;
-  // Of each API.
+  // There is one for each API.
   std::vector<const UnreadOutput*> unread;
   const ClientWork& work;
   const KeptJobs& kept;

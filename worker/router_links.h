@@ -82,7 +82,7 @@ class RouterLinks {
   std::vector<std::unique_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> named_ ABSL_GUARDED_BY(mutex_);
   int serving_links_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of links that have ended.
+  // What was counted for links that have ended.
   int64_t former_joins_ ABSL_GUARDED_BY(mutex_) = 0;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -121,7 +121,6 @@ absl::Status WorkerProcess::Serve() {
 
 pb::Hello WorkerProcess::Hello() const {
   pb::Hello hello;
-  StateProtocol(hello);
   hello.set_incarnation(rpc::ToBytes(core_.options().incarnation));
   hello.set_role(options_.role);
   hello.set_target(rpc::Reachable(server_.address, options_.advertise));

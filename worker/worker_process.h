@@ -77,7 +77,7 @@ class WorkerProcess {
 
   // host:port of the worker's services.
   const std::string& address() const { return server_.address; }
-  // As it introduces itself to routers, but for the membership that it resumes.
+  // As it introduces itself to routers, but for what RouterLink fills in.
   internal::v1::Hello Hello() const;
   // As RouterLinks::Follow: asks these to join. One thread calls it.
   void FollowRouters(const std::vector<std::string>& targets) { links_->Follow(targets); }

@@ -68,8 +68,7 @@ absl::StatusOr<GrpcServer> BuildGrpcServer(grpc::ServerBuilder& builder, const L
   }
   if (result.gate != nullptr) result.gate->Start();
   // Processes on this host reach a wildcard address by loopback.
-  const bool wildcard = where.bind == "0.0.0.0" || where.bind == "[::]";
-  result.address = absl::StrCat(wildcard ? "127.0.0.1" : where.bind, ":", bound_port);
+  result.address = absl::StrCat(IsWildcard(where.bind) ? "127.0.0.1" : where.bind, ":", bound_port);
   return result;
 }
 
@@ -102,6 +101,8 @@ absl::StatusOr<GrpcServer> StartGrpcServer(const GrpcServerOptions& options) {
   if (options.serving != nullptr) options.serving->Attach(*result.server, options.health_names);
   return result;
 }
+
+bool IsWildcard(const std::string& bind) { return bind == "0.0.0.0" || bind == "[::]"; }
 
 std::string Reachable(const std::string& address, const std::string& advertised_host) {
   if (advertised_host.empty() || address.empty()) return address;

@@ -43,6 +43,9 @@ struct GrpcServer {
   std::unique_ptr<ConnectionGate> gate = nullptr;
 };
 
+// Whether a server that binds so listens on all addresses.
+bool IsWildcard(const std::string& bind);
+
 // `address` with the host that is advertised, if there is one. An empty address stays empty.
 std::string Reachable(const std::string& address, const std::string& advertised_host);
 

@@ -230,6 +230,12 @@ class Cluster:
         wait_until(is_back, timeout_s, "the router and its workers")
 
 
+def await_workers(router, count, timeout_s=60):
+    """Until so many workers serve at the router, and no other is there."""
+    wait_until(lambda: [worker["state"] for worker in router.workers()] == ["serving"] * count, timeout_s,
+               f"{count} workers at a router")
+
+
 class RoleProcess(Cluster):
     """One role as a process of its own, ended like a cluster."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from certificates import Authority
 from client import Background, Client, Oracle
-from cluster import RoleProcess, run_baton, stopped, wait_until
+from cluster import RoleProcess, await_workers, run_baton, stopped, wait_until
 from etcd import PREFIX, Etcd
 
 ROUTER = ("--grpc-port", 0, "--cluster-port", 0, "--admin-port", "off")
@@ -24,11 +24,6 @@ EXPIRY_TIMEOUT_S = 40
 REVOKED_TIMEOUT_S = 8
 # A request waits for so long at a router that knows of no worker.
 NO_WORKER_WAIT_S = 2
-
-
-def await_workers(router, count, timeout_s=JOIN_TIMEOUT_S):
-    wait_until(lambda: [worker["state"] for worker in router.workers()] == ["serving"] * count, timeout_s,
-               f"{count} workers at a router")
 
 
 class Fleet:

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from client import Background, Client, Oracle
-from cluster import RoleProcess, run_baton, stopped, wait_until
+from cluster import RoleProcess, await_workers, run_baton, stopped, wait_until
 
 ROUTER = ("--grpc-port", 0, "--cluster-port", 0, "--admin-port", "off")
 WORKER = ("--threads", 1, "--kv-memory", "256MiB", "--admin-port", "off")
@@ -33,11 +33,6 @@ def ledger(router):
             own = sum(holder["own_blocks"] for holder in worker["holders"])
             assert worker["unaccounted_blocks"] == 0 and worker["held_blocks"] == own, worker
     return said
-
-
-def await_workers(router, count):
-    wait_until(lambda: [worker["state"] for worker in router.workers()] == ["serving"] * count, JOIN_TIMEOUT_S,
-               f"{count} workers at a router")
 
 
 def await_no_blocks(router):
