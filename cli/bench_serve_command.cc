@@ -36,7 +36,7 @@ namespace {
 // In an open loop, this many requests may wait for a slow server before the generator holds further ones back.
 constexpr int kOpenLoopConcurrency = 256;
 constexpr int kOpenAiVocabulary = 32000;
-// Of lines with a request each.
+// A trace has one line for each request.
 constexpr size_t kMaxTraceBytes = 64 * static_cast<size_t>(bench::kMaxRequests);
 
 struct ServeBenchFlags {

@@ -14,7 +14,7 @@
 
 namespace baton::cli {
 
-// Of the environment variables that are twins of flags.
+// Each flag has a twin among the environment variables, whose name begins with this.
 inline constexpr char kVariablePrefix[] = "BATON_ARG_";
 
 // "grpc-port" gives BATON_ARG_GRPC_PORT.

@@ -21,7 +21,7 @@
 namespace baton::cli {
 namespace {
 
-// Of each call to the router.
+// How long each call to the router may take.
 constexpr std::chrono::seconds kDrainAnswerTimeout{5};
 constexpr int64_t kDrainLookMs = 100;
 // A line for each request that leaves would hide the others.

@@ -46,7 +46,7 @@ int RunCommand(CLI::App& app, const std::vector<std::string>& args, const int& e
   } catch (const CLI::ParseError& error) {
     return error.get_exit_code() == 0 ? app.exit(error) : Fail(UsageError(app, *expanded, error));
   } catch (const std::exception& error) {
-    // Of libraries that throw where they lack memory, or where a path is too long for the system.
+    // Libraries throw where they lack memory, or where a path is too long for the system.
     return Report(absl::InternalError(error.what()));
   }
   return exit_code;
@@ -57,7 +57,7 @@ int Run(CLI::App& app, const std::vector<std::string>& args, const int& exit_cod
   const int code = RunCommand(app, args, exit_code);
   const absl::Status written = FlushStandardOutput();
   if (written.ok() || code != kExitDone) return code;
-  // Who closed a pipe, as `head` does, knows that it did.
+  // A reader that closed the pipe, as `head` does, needs no message about it.
   return absl::IsCancelled(written) ? kExitFailed : Report(written);
 }
 

@@ -23,7 +23,8 @@ bool IsInteger(const std::string& type) {
          type == "U8" || type == "BOOL";
 }
 
-// Of a file that Baton runs, only the tensors that it computes with: a directory may hold a tied head a second time.
+// Counts only the tensors that Baton computes with, where it runs the file: a directory may hold a tied head a second
+// time.
 std::optional<int64_t> CountParameters(const ModelFacts& facts) {
   int64_t count = 0;
   if (facts.file != nullptr) {

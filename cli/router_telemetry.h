@@ -72,7 +72,7 @@ class RouterTelemetry {
   absl::Status StartTracing(const RouterTelemetryOptions& options);
   void AddOwnMetrics();
   void AddDashboard();
-  // Of the threads that serve the admin port and export spans.
+  // CPU time of the threads that serve the admin port and export spans.
   int64_t TelemetryCpuNs() const;
   int64_t EventBytes() const;
   router::CostView Cost() const;

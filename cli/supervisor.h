@@ -47,7 +47,7 @@ class Supervisor {
   // Returns when every worker has joined the router. ABORTED when a child ended and has printed the reason itself,
   // CANCELLED when SIGINT or SIGTERM came first.
   absl::Status Start();
-  // Those of the router, where clients can reach it.
+  // The addresses at which clients can reach the router.
   const ReadyAddresses& router() const { return router_; }
   // Restarts children until SIGINT or SIGTERM comes.
   void Watch();

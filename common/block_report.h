@@ -31,8 +31,8 @@ struct BlockHolder {
   BlockHold hold = BlockHold::kUnowned;
   // All that it refers to, with those that were promised to it.
   int32_t blocks = 0;
-  // Those of them to which no older holder refers. So their sum over all holders counts each block once, however many
-  // prompts share it.
+  // The blocks among them to which no older holder refers. So their sum over all holders counts each block once,
+  // however many prompts share it.
   int32_t own_blocks = 0;
   // How long the worker has had the attempt; 0 for an unowned one.
   int64_t held_ms = 0;
@@ -40,7 +40,7 @@ struct BlockHolder {
   friend bool operator==(const BlockHolder&, const BlockHolder&) = default;
 };
 
-// As of one moment between two rounds of the engine's loop.
+// What the blocks of a pool were at one moment between two rounds of the engine's loop.
 struct BlockReport {
   int32_t free_blocks = 0;
   // Blocks that the prefix cache alone holds.

@@ -15,7 +15,7 @@ class LogTrace {
   LogTrace(const LogTrace&) = delete;
   LogTrace& operator=(const LogTrace&) = delete;
 
-  // Of the calling thread; zero outside of any.
+  // The trace of the calling thread; zero outside of any.
   static Id128 current();
 
  private:

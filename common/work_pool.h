@@ -50,7 +50,7 @@ class WorkPool {
   [[nodiscard]] bool Post(WorkTask task) ABSL_LOCKS_EXCLUDED(mutex_);
   // Takes a task that waits out of the queue, with its memory. False when no such task waits: it runs or has run.
   bool Drop(const Id128& id) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of the tasks that wait.
+  // The bytes of the tasks that wait.
   size_t queued_bytes() const ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return queued_bytes_;

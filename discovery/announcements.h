@@ -12,7 +12,7 @@
 
 namespace baton::discovery {
 
-// Those of one directory that could be read, in order of their keys.
+// The announcements of one directory that could be read, in order of their keys.
 struct Fleet {
   std::vector<internal::v1::RouterAnnouncement> routers;
   std::vector<internal::v1::WorkerAnnouncement> workers;

@@ -61,7 +61,7 @@ struct CoreArbiterOptions {
   int64_t min_quantum_ns = 10 * kNsPerMs;
   // How long a worker that yields leaves the cores idle after one that does not yield has left them.
   int64_t decode_tokens_pause_ns = kDecodeTokensPauseMs * kNsPerMs;
-  // Of a holder that shows no life for this long it is asked whether its process is stopped.
+  // When a holder shows no life for this long, the arbiter asks whether its process is stopped.
   int64_t silence_ns = kDecodePeriodMs * kNsPerMs;
   bool (*is_stopped)(pid_t) = IsStoppedProcess;
   // After a wait of this length the step runs without a grant, although the holder shows life.

@@ -24,7 +24,7 @@ Isa IsaOf(const kernels::KernelTable& table) {
   return &table == &kernels::kAvx2Kernels ? Isa::kAvx2 : Isa::kAvx512Vnni;
 }
 
-// Those that this process may use: a container or a unit may have fewer than the machine.
+// How many cores this process may use: a container or a unit may have fewer than the machine.
 int UsableCores() {
   cpu_set_t set;
   // It fails where there are more than a cpu_set_t holds.

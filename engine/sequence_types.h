@@ -47,7 +47,7 @@ struct HeldBlocks {
   SequenceState state = SequenceState::kReserved;
   // Distinct blocks that it refers to, and those that are promised to it.
   int32_t blocks = 0;
-  // Those of them that no older sequence holds.
+  // The blocks among them that no older sequence holds.
   int32_t own_blocks = 0;
 };
 

@@ -39,7 +39,7 @@ class CopyQueue {
 
   // Reads that have not been reported yet.
   size_t in_flight() const { return active_.size() + cancelled_.size(); }
-  // Those of this peer that still copy.
+  // How many copies of this peer have not ended.
   size_t in_flight(PeerId peer) const;
 
  private:

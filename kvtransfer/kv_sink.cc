@@ -110,7 +110,7 @@ class KvSink::Impl {
   absl::flat_hash_map<FetchStreamId, Fetch> fetches_;
   absl::flat_hash_map<JobKey, FetchStreamId> by_key_;
   absl::flat_hash_map<uint64_t, Read> reads_;
-  // Those with turns or with reads in flight. Ordered, so that a run repeats.
+  // Peers with turns or with reads in flight. The map is ordered, so that a run repeats.
   std::map<PeerId, Peer> peers_;
   std::set<std::pair<TimeNs, FetchStreamId>> timers_;
   std::vector<SinkAction> actions_;

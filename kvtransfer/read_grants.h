@@ -46,7 +46,7 @@ class ReadGrants {
   };
 
   absl::Mutex mutex_;
-  // Those with ranges or with sends under way.
+  // Fetches with ranges or with sends under way.
   absl::flat_hash_map<Id128, Fetch> fetches_ ABSL_GUARDED_BY(mutex_);
   std::atomic<int64_t> refusals_ = 0;
 };

@@ -31,7 +31,7 @@ struct ModelDescription {
   std::string_view format;
   // Empty where the file names none.
   std::string architecture;
-  // Of a directory: the bytes of the files with weights.
+  // For a directory, the bytes of its files with weights.
   uint64_t file_bytes = 0;
   std::vector<StatedSize> sizes;
   std::vector<MetadataEntry> metadata;

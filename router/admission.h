@@ -31,7 +31,7 @@ namespace baton::router {
 
 // What lies before a new job.
 struct Forecast {
-  // Those that wait are placed; 0: unknown.
+  // How long it takes until the jobs that wait are placed; 0: unknown.
   int64_t line_ns = 0;
   // From its own placement to its first token.
   int64_t prompt_ns = 0;

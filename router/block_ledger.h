@@ -74,7 +74,7 @@ struct WorkerBlocks {
   TimeNs reported_at = 0;
   int32_t free_blocks = 0;
   int32_t cached_blocks = 0;
-  // Of calls of other routers, which judge them.
+  // Blocks of other routers' calls, which those routers judge.
   int32_t other_routers_blocks = 0;
   std::vector<LedgerEntry> entries;
   // Blocks that are neither free nor cached nor another router's nor a holder's; negative: the worker counts more than

@@ -42,7 +42,7 @@ std::string OpenCalls(size_t count) { return absl::StrCat(count, count == 1 ? " 
 // Makes a stranger's text safe to show in a log or an error: short, and without control characters.
 std::string Printable(const std::string& text) { return absl::CHexEscape(text.substr(0, kMaxWorkerTextBytes)); }
 
-// Of a ledger's news, for people; the first orphan stands for all.
+// Tells people a ledger's news; the first orphan stands for all.
 std::string DescribeNews(const LedgerNews& news) {
   std::vector<std::string> parts;
   if (!news.orphans.empty()) {

@@ -87,7 +87,7 @@ class ClusterMembers final : public WorkerCalls {
     TimeNs joined_at = 0;
     bool draining = false;
     bool drain_accepted = false;
-    // Of a version that knows capabilities.
+    // Its version knows capabilities.
     bool has_capabilities = false;
     // The key that it was told last.
     std::shared_ptr<const internal::v1::CapabilityKey> capability_key;

@@ -79,7 +79,7 @@ struct TransferPair {
 // Counters of the router's process, since it started.
 struct CostView {
   int64_t cpu_ns = 0;
-  // Of the threads and calls that observe, without what they observe.
+  // CPU time of the threads and calls that observe, without what they observe.
   int64_t telemetry_cpu_ns = 0;
   int64_t rss_bytes = 0;
   int viewers = 0;

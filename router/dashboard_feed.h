@@ -110,7 +110,7 @@ class DashboardFeed {
   size_t kept_requests_ = 0;
   size_t kept_bytes_ = 0;
 
-  // Of the last minute, the oldest first.
+  // The counters of the last minute, the oldest first.
   std::deque<Counters> counters_;
   // Steps of each worker at the last snapshot.
   absl::flat_hash_map<std::string, int64_t> steps_;

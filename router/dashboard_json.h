@@ -30,7 +30,7 @@ struct SnapshotRates {
   std::vector<std::optional<double>> steps_per_s;
 };
 
-// Of requests since the router started.
+// How requests ended since the router started.
 struct RequestTotals {
   int64_t requests = 0;
   int64_t ok = 0;

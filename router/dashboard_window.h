@@ -34,7 +34,7 @@ struct WindowSummary {
   int64_t requests = 0;
   // Ended neither well nor by their clients.
   int64_t failed = 0;
-  // Of those that ended well.
+  // Times of the requests that ended well.
   Quantiles ttft_ms;
   Quantiles itl_ms;
   Quantiles e2e_ms;

@@ -25,7 +25,7 @@ struct StartPrefill {
   Id128 secret;
   std::shared_ptr<const JobSpec> job;
   bool solo = false;
-  // Who will pull the KV. Zero when solo.
+  // The worker that will pull the KV. Zero when solo.
   WorkerId reader = {};
 };
 struct StartDecode {

@@ -102,7 +102,7 @@ struct DispatchJob {
   JobKey source;
   // An error that may only echo the other side's failure, kept until that one is known.
   std::optional<absl::Status> echo;
-  // Who said so.
+  // The worker that said so.
   WorkerId echo_from;
 
   // Output so far, at most max_tokens: what the next attempt goes on from.

@@ -208,7 +208,8 @@ class Dispatcher {
   const MembershipCounts& memberships() const;
   const BlockLedger& block_ledger() const;
   const DrainOrders& drain_orders() const;
-  // Of the workers that gave the choice's outputs; empty for a choice without any, and for an unknown one.
+  // The fingerprint of the workers that gave the choice's outputs; empty for a choice without any, and for an unknown
+  // one.
   std::string FingerprintOf(const ChoiceKey& key) const;
   int32_t queued_jobs() const;
   int32_t running_jobs() const;

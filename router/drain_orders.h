@@ -25,7 +25,7 @@ enum class DrainState : uint8_t { kDraining, kLeft, kLost };
 
 struct DrainRecord {
   DrainState state = DrainState::kDraining;
-  // Of a lost one, for people.
+  // Why the worker was lost, for people.
   std::string why;
 };
 

@@ -82,7 +82,7 @@ struct GenerationRequest {
 
   // A later call can follow the job by its id (live_jobs.h).
   bool resumable = false;
-  // Of the tenant's own: a request with the key of an earlier one follows the job of that one. Empty: none.
+  // A key of the tenant's own: a request with the key of an earlier one follows the job of that one. Empty: none.
   std::string idempotency_key;
   // Beside an idempotency key: the digest of all that the client's message says, the key apart.
   Digest128 body;

@@ -39,7 +39,7 @@ struct GenerationServiceParts {
   RandomSource& random;
   Generator& generator;
   ClientWork& work;
-  // Those of the loop that `generator` posts to.
+  // The events of the loop that `generator` posts to.
   rpc::EventQueue& events;
   const RequestObservers& observers;
   // Null: no request is traced, and what a client says of its trace goes on to the workers.

@@ -100,7 +100,7 @@ struct JobResult {
   std::string prefill_worker;
   std::string decode_worker;
   std::string kv_digest;
-  // That of the workers which gave the outputs; empty without any.
+  // The fingerprint of the workers that gave the outputs; empty without any.
   std::string fingerprint;
   PhaseTimes phases;
   WorkerReport prefill;

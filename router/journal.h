@@ -24,7 +24,7 @@ class Journal {
   virtual bool HasRoom() const = 0;
   virtual void Write(std::shared_ptr<const KeptRequest> request, OnWritten on_written) = 0;
   virtual void WriteFingerprint(const JobId& id, std::string fingerprint, OnWritten on_written) = 0;
-  // Those who wait for a result have it already, whether it can be written or not. `ended_unix_ms` is by the wall
+  // Clients that wait for a result have it already, whether it can be written or not. `ended_unix_ms` is by the wall
   // clock.
   virtual void WriteResult(const JobId& id, std::shared_ptr<const KeptResult> result, int64_t ended_unix_ms) = 0;
   virtual void Erase(const JobId& id) = 0;

@@ -39,7 +39,7 @@ struct JournalChange {
   JobId id;
   // The request, the fingerprint or the result.
   std::string bytes;
-  // Of a result: when the job ended, by the wall clock.
+  // When the job of a result ended, by the wall clock.
   int64_t unix_ms = 0;
 };
 
@@ -74,7 +74,7 @@ class JournalStore {
   absl::StatusOr<std::vector<JournalRow>> TakeUp();
   // All of the changes or, with an error, none. RESOURCE_EXHAUSTED: the disk or the file is full.
   absl::Status Apply(absl::Span<const JournalChange> changes);
-  // Of the file, without its log.
+  // The size of the file, without its log.
   int64_t size_bytes() const;
   const std::string& path() const { return path_; }
 

@@ -49,7 +49,7 @@ class JournalWriter final : public Journal {
  private:
   struct Task {
     JournalChange change;
-    // Of a request or a result, whose bytes the thread makes.
+    // The request or the result whose bytes the thread makes.
     std::shared_ptr<const KeptRequest> request;
     std::shared_ptr<const KeptResult> result;
     OnWritten on_written;

@@ -50,7 +50,7 @@ struct JournaledJob {
   KeptRequest request;
   // How many routers have run it before this one.
   uint32_t runs = 0;
-  // Of the workers that gave its outputs. Empty: nobody has seen any.
+  // The fingerprint of the workers that gave its outputs. Empty: nobody has seen any.
   std::string fingerprint;
   // Unless it still has to run.
   std::shared_ptr<KeptResult> result;

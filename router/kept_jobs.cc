@@ -132,7 +132,7 @@ void KeptJobs::Resume(const ResumeRequest& request, std::shared_ptr<GenerationSi
 bool KeptJobs::Leave(const Id128& call, const absl::Status& why) { return jobs_.Leave(call, why, clock_.Now()); }
 
 void KeptJobs::Recover(std::vector<JournaledJob> jobs, Dispatcher& dispatcher) {
-  // Of those that run again, the ones go first whose clients have outputs, and then the older ones.
+  // Jobs that run again go in this order: first those whose clients have outputs, then the older ones.
   const auto place = [](const JournaledJob& job) { return std::pair(job.ended_unix_ms, job.fingerprint.empty()); };
   std::stable_sort(jobs.begin(), jobs.end(),
                    [&](const JournaledJob& a, const JournaledJob& b) { return place(a) < place(b); });

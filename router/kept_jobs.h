@@ -37,7 +37,7 @@ class KeptJobs {
   // Once, first of all: goes on with the jobs of the journal.
   void Recover(std::vector<JournaledJob> jobs, Dispatcher& dispatcher);
 
-  // As of the last few tenths of a second. Any thread.
+  // The counts of the last few tenths of a second. Any thread.
   LiveJobCounts counts() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

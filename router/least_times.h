@@ -23,10 +23,10 @@ class LeastTimes {
   int64_t Of(int64_t size) const;
 
  private:
-  // Those from one power of two to the next.
+  // Measurements whose sizes lie between one power of two and the next.
   struct Sizes {
     int seen = 0;
-    // Of the last `seen`, and of those before; 0: none.
+    // The least time of the last `seen` measurements, and of those before them; 0: none.
     int64_t least_ns = 0;
     int64_t earlier_least_ns = 0;
   };

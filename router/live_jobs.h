@@ -170,12 +170,12 @@ class LiveJobs {
     // Its status is not OK: the job has failed.
     GenerationFailed failure;
     std::list<FollowerState> followers;
-    // Of a job that nobody follows: since when.
+    // Since when nobody has followed the job.
     TimeNs unfollowed_since = 0;
     bool was_cancelled = false;
     // Why the journal could not keep it.
     absl::Status write_failure;
-    // Of the workers that gave the outputs.
+    // The fingerprint of the workers that gave the outputs.
     std::string fingerprint;
     TimeNs ended_at = 0;
     std::list<JobId>::iterator ended_place;

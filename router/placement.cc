@@ -58,7 +58,7 @@ class Placer {
   bool MustBeginAnew(const Worker& worker) const { return !needs_.fingerprint.empty() && !worker.info.resumes_jobs; }
   int64_t PendingTokens(const Worker& worker) const;
   int64_t ReservedBlocks(const Worker& worker) const;
-  // Those of other routers too, as far as the last heartbeat shows them.
+  // Sequences of other routers count too, as far as the last heartbeat shows them.
   int64_t Sequences(const Worker& worker) const;
   bool HasBlocks(const Worker& worker, int64_t blocks) const;
   PlacementVerdict PrefillVerdict(const Worker& worker) const;

@@ -138,7 +138,7 @@ class PlacingQueue {
   AttemptKind KindOf(const JobSpec& spec) const;
   JobNeeds NeedsOf(const DispatchJob& job) const;
   void RankJobs(TimeNs now);
-  // Of the prefill worker with the least to compute; unset where none serves.
+  // What the prefill worker with the least to compute has left; unset where none serves.
   std::optional<int64_t> LeastUncomputedTokens() const;
   PlacementResult TryPlace(DispatchJob& job);
   // Where the needs go now, as far as load and health of the workers say.

@@ -34,7 +34,7 @@ class RefusedWorkers {
   bool Add(RefusedWorker refused);
   // It has joined.
   void Forget(const std::string& target) { by_target_.erase(target); }
-  // Those that are not gone, in order of their targets.
+  // The refused workers that are not gone, in order of their targets.
   std::vector<RefusedWorker> Present(TimeNs now) const;
 
  private:

@@ -20,7 +20,7 @@ namespace baton::router {
 struct RequestTrace {
   // Zero: the request belongs to no trace.
   Id128 trace_id;
-  // Of the span that stands for the whole request; 0: none is made.
+  // The span that stands for the whole request; 0: none is made.
   uint64_t root_span_id = 0;
   // The client's span; 0: the client has none.
   uint64_t parent_span_id = 0;

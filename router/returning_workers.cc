@@ -70,7 +70,7 @@ void ReturningWorkers::Expire(TimeNs now) {
   while (NextExpiry() <= now) lost_.pop_front();
 }
 
-// Those lost last are expected longest, so they are counted first.
+// Workers that were lost last are expected longest, so they are counted first.
 std::array<TimeNs, kAttemptKinds> ReturningWorkers::ExpectedUntil(const WorkerRegistry& registry) const {
   std::array<TimeNs, kAttemptKinds> until = {};
   std::map<std::string, Roles> groups;

@@ -76,7 +76,7 @@ class TenantShares {
   int64_t Least() const { return order_.empty() ? last_least_ : order_.begin()->first; }
 
   std::map<std::string, Tenant> tenants_;
-  // Those with jobs waiting, by counter.
+  // Tenants with jobs waiting, by counter.
   std::set<std::pair<int64_t, std::string>> order_;
   std::set<std::string> yielding_;
   int64_t last_least_ = 0;

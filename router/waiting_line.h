@@ -121,7 +121,7 @@ class WaitingLine {
 
   const int64_t ttft_target_ns_;
   Jobs jobs_;
-  // Those of lower priority that are not overdue, by submission.
+  // Jobs of lower priority that are not overdue, by submission.
   std::map<uint64_t, DispatchJob*> stepped_back_;
   // How many wait, and what they cost, by level; the cost also by LineRank.
   std::array<int32_t, kPriorityLevels> waiting_ = {};

@@ -119,8 +119,8 @@ class WorkerHealth {
   // A unit of a higher class costs more.
   static size_t SizeClass(const WorkSample& sample);
   bool IsPeer(const Worker& worker, const Worker& other) const;
-  // Those that are not ejected. Its next ones by id, and ids are random: in a large cluster a sample must not look at
-  // all.
+  // Peers that are not ejected. They are the next ones by id, and ids are random: in a large cluster a sample must not
+  // look at all.
   std::vector<const State*> PeersOf(const Worker& worker) const;
   std::optional<Reference> ReferenceFor(const Worker& worker, WorkSample::Phase phase, size_t size_class) const;
   HealthChange JudgeFull(const Worker& worker, State& state, bool is_slow, TimeNs began);

@@ -59,7 +59,7 @@ class WorkerHealthTest : public ::testing::Test {
     return std::any_of(registry_.workers().begin(), registry_.workers().end(),
                        [this](const auto& entry) { return health_.IsEjected(entry.first); });
   }
-  // Those that get nothing now.
+  // Workers that get nothing now.
   std::vector<uint64_t> Ejected() { return Numbers(health_.Ejected(assigned_)); }
   std::vector<uint64_t> Ramping() { return Numbers(health_.Ramping(assigned_)); }
   static std::vector<uint64_t> Numbers(const std::vector<WorkerId>& ids) {

@@ -26,7 +26,7 @@ struct RunOptions {
   RunKind kind = RunKind::kShort;
   // Prints what happens to stdout.
   bool traces = false;
-  // Of a long run: the numbers of the faults and of the requests that are left out; what draws each duration of the
+  // For a long run, the numbers of the faults and of the requests that are left out; what draws each duration of the
   // network and of steps begins anew with another `jitter`.
   std::set<int> left_out_faults = {};
   std::set<int> left_out_requests = {};
@@ -47,7 +47,7 @@ struct RunResult {
   // From the last fault's end, or the last thing that a client does, until every request had ended.
   int64_t end_ns = 0;
   int64_t virtual_ns = 0;
-  // Of a long run: the faults and requests of its plan, and the faults that struck.
+  // For a long run, the faults and requests of its plan, and the faults that struck.
   int planned_faults = 0;
   int planned_requests = 0;
   std::array<int64_t, kFaultKinds> struck = {};

@@ -23,7 +23,7 @@ struct Shape {
 };
 
 struct ClusterSetup {
-  // Of each router. How many there are is said by the simulation.
+  // Options of each router. The simulation says how many there are.
   router::DispatcherOptions router;
   Shape shape;
   bool has_small_workers = false;

@@ -34,7 +34,7 @@ class Faults {
 
   // Draws which faults come, all of them within this time.
   void Schedule(int64_t within_ms);
-  // Those of the plan come (planned_faults.cc).
+  // Lets the faults of the plan come (planned_faults.cc).
   void Follow(const std::vector<PlannedFault>& plan);
 
   // Whether some fault still lasts, or is to come.
@@ -69,7 +69,8 @@ class Faults {
   void PauseRouter(RouterNode& router, int64_t ns);
   // nullopt: drawn when it has crashed.
   void CrashRouter(RouterNode& router, std::optional<int64_t> restart_ns);
-  // Of a plan. Those that return a bool are false when they have no such fault, or when there is nobody to strike now.
+  // Strike faults of a plan. A function that returns a bool says false when it has no such fault, or nobody to strike
+  // now.
   void Strike(const PlannedFault& fault);
   bool StrikeRouter(const PlannedFault& fault);
   bool StrikeWorker(const PlannedFault& fault);

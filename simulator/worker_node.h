@@ -105,7 +105,7 @@ class WorkerNode final : public LoopProcess, public UpdateSink {
     bool drain_accepted = false;
     MembershipId last;
     TimeNs unreachable_until = 0;
-    // Of the block reports: when the next is due, and the steps that had ended at the last.
+    // When the next block report is due, and the steps that had ended at the last.
     TimeNs next_blocks = 0;
     int64_t steps_at_blocks = 0;
     // The calls of this membership.
@@ -122,7 +122,7 @@ class WorkerNode final : public LoopProcess, public UpdateSink {
   router::WorkerInfo Info(const Member& member) const;
   void Heartbeat(const LinkPtr& link);
   void SendLoad(int router);
-  // Who holds its blocks, if that is due and the loop would say it: between two steps.
+  // The holders of its blocks, if a report is due and the loop would make one: between two steps.
   std::optional<BlockReport> DueBlocks(int router);
   void LeaveWhenDrained();
   void CutAll(int64_t timeout_ms);

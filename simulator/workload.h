@@ -92,7 +92,7 @@ class Workload final : public JobListener {
     uint32_t attempt = 0;
     TimeNs placed = 0;
     std::vector<Incarnation> workers;
-    // Those of all its attempts.
+    // The workers of all its attempts.
     std::set<Incarnation> all_workers;
     // How many workers have told its router that they died in a step with it.
     int deaths = 0;

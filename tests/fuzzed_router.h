@@ -87,7 +87,7 @@ class FuzzedRouter final : public worker::RouterStream {
   struct Call {
     int starts = 0;
     int ends = 0;
-    // Of a number that was given once.
+    // What became of a number that was given once.
     int32_t next = 0;
     int32_t max_tokens = 0;
     bool finished = false;

@@ -196,7 +196,7 @@ class World {
   decode_worker::DecodePhase decode_;
   worker::RouterCalls calls_;
   std::shared_ptr<FuzzedRouter> router_;
-  // Those that are open.
+  // The streams that are open.
   std::vector<kvtransfer::FetchStreamId> streams_ = {1, 2, 3, 4};
   kvtransfer::FetchStreamId last_stream_ = kStreams;
 };

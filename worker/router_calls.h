@@ -52,8 +52,8 @@ class RouterCalls {
   std::vector<ChoiceKey> CutAll(int64_t drain_timeout_ms);
   // Whether the router is to be told who holds the worker's blocks: when it has joined, and every kBlockReportMs.
   bool BlocksAreDue() const { return clock_.Now() >= next_blocks_; }
-  // As of now. The next Flush sends it, together with the ends that were said before. A router of a former version is
-  // told of no blocks while other routers' calls hold some, which it would take for lost.
+  // What the blocks are now. The next Flush sends it, together with the ends that were said before. A router of a
+  // former version is told of no blocks while other routers' calls hold some, which it would take for lost.
   void SayBlocks(const BlockReport& report);
   // Sends what was said since the last time. The loop calls it before a step, so that nothing waits for the step, and
   // after it.

@@ -117,7 +117,7 @@ class WorkerCore {
   const engine::EngineLoop& loop() const { return *loop_; }
 
   WorkerLoad Load() const;
-  // Who holds the blocks of the pool.
+  // The holders of the blocks of the pool.
   BlockReport Blocks() const;
   // Used blocks that belong to no phase's sequence. 0, unless there is a bug.
   int32_t OrphanedBlocks() const;

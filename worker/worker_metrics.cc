@@ -196,7 +196,7 @@ void WorkerMetrics::OnCommitted(const kvtransfer::Committed& committed) {
 }
 
 void WorkerMetrics::OnFetchFailed(const kvtransfer::FetchFailed& failed) {
-  // That the client left says nothing of the transfer.
+  // A client that left says nothing of the transfer.
   if (absl::IsCancelled(failed.status)) return;
   const std::array<std::string_view, 3> way = {failed.source_target, PathName(failed.path), FaultName(failed.fault)};
   AddToCounter(*failures_, way, 1);

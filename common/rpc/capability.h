@@ -49,7 +49,7 @@ class CapabilitySigner {
 
   const Credentials& credentials_;
   const KeyPtr own_;
-  // That of the certificate which was tried last.
+  // The generation of the certificate that was tried last.
   int64_t generation_ = 0;
   std::shared_ptr<const internal::v1::CapabilityKey> key_;
 };
@@ -73,7 +73,7 @@ class CapabilityVerifier {
 
   const Credentials& credentials_;
   absl::Mutex mutex_;
-  // As of this generation of the credentials: the certified keys, by their serialized CapabilityKey. At most
+  // The certified keys of this generation of the credentials, by their serialized CapabilityKey. At most
   // kMaxCapabilityKeys.
   int64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, SharedKey> known_ ABSL_GUARDED_BY(mutex_);

@@ -50,9 +50,9 @@ class Credentials {
                                                              int64_t watch_interval_ms = kFileWatchIntervalMs);
   ~Credentials();
 
-  // Those of one server, which ends before the Credentials.
+  // The credentials of one server, which ends before this object.
   std::shared_ptr<grpc::ServerCredentials> ForServer(ServerGuard guard) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Those of a channel that is made now. A channel keeps its certificate: see generation().
+  // The credentials of a channel that is made now. A channel keeps its certificate: see generation().
   std::shared_ptr<grpc::ChannelCredentials> ForChannel(Peer peer) ABSL_LOCKS_EXCLUDED(mutex_);
   // Another number whenever there are new files: long-lived channels are then made anew.
   int64_t generation() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -23,7 +23,7 @@ struct TlsMaterial {
   std::string cert_pem;
   std::string key_pem;
   std::string ca_pem;
-  // Those of the certificate; without one: none.
+  // What the certificate says; empty without a certificate.
   std::string trust_domain;
   RoleSet roles;
   // The end of the certificate's time, for people.

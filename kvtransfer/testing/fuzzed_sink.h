@@ -335,7 +335,7 @@ class FuzzedSink {
   HostKvPool pool_{absl::MakeSpan(memory_), kBlockBytes};
   KvSink core_{Options(), clock_, pool_};
   std::set<BlockId> free_;
-  // Those that have not ended. The sink counts its streams from 1.
+  // Fetches that have not ended. The sink counts its streams from 1.
   std::map<FetchStreamId, Fetch> fetches_;
   FetchStreamId last_stream_ = 0;
   std::map<uint64_t, Read> reads_;

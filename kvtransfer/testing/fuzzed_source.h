@@ -290,7 +290,7 @@ class FuzzedSource {
   // The owner's view of its jobs.
   std::map<JobKey, Job> jobs_;
   std::map<FetchStreamId, Stream> said_;
-  // Those that are open.
+  // The streams that are open.
   std::vector<FetchStreamId> streams_ = {1, 2, 3, 4, 5};
   FetchStreamId last_stream_ = kStreams;
   // The stream of the last FetchAccepted, whose licence follows.

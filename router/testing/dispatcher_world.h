@@ -44,7 +44,7 @@ struct WorldOptions {
 struct WorldResult {
   int accepted = 0;
   int refused = 0;
-  // Of those, the ones that would have missed their deadline; and those that waited and left the line for it.
+  // Refused jobs that would have missed their deadline, and jobs that waited and left the line for it.
   int refused_for_deadline = 0;
   int dropped = 0;
   int ok = 0;

@@ -128,7 +128,7 @@ class FuzzedCluster {
     members_.OnMessage(*dispatcher_, worker.stream(), hello);
   }
 
-  // Of one that has joined, whether it drains already or not.
+  // Orders the drain of a worker that has joined, whether it drains already or not.
   void OrderDrain() {
     const auto& members = dispatcher_->registry().workers();
     if (members.empty()) return;

@@ -46,7 +46,7 @@ struct LoadResult {
   int came_back = 0;
   int refused_again = 0;
   int64_t served_cost = 0;
-  // Of those that ended well, in order of their ends.
+  // TTFT of the jobs that ended well, in order of their ends.
   std::vector<double> ttft_ms;
   int64_t last_end_ms = 0;
 

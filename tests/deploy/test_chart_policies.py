@@ -8,7 +8,7 @@ from policies import Party, Policies
 from rendering import NAMESPACE, Release, release_of, value_sets
 
 SETS = {name: values for name, values in value_sets().items() if values.get("networkPolicy", {}).get("enabled", True)}
-# That keep the default for `clients`: every pod of the namespace.
+# These values keep the default for `clients`: every pod of the namespace.
 OPEN_SETS = [name for name, values in SETS.items() if "clients" not in values.get("networkPolicy", {})]
 READERS = {"decode-worker", "mixed-worker"}
 UNUSED_PORT = 22

@@ -279,7 +279,7 @@ def test_compose_runs_a_cluster_whose_kv_goes_through_shared_memory(engine, imag
 
         scrape(engine, ["router:9464", "prefill:9464", "decode:9464"])
 
-        # Who starts anew has another address, and finds the same shared memory.
+        # A worker that starts anew has another address, and finds the same shared memory.
         for name, service in (("prefill", services[1]), ("router", services[0])):
             project.compose("restart", name)
             wait_until(lambda: service.is_healthy() and services[0].is_healthy(), RESTART_TIMEOUT_S, f"a new {name}")

@@ -37,7 +37,7 @@ DEADLINE_S = 20
 PROMPT_TOKENS = (10, 120)
 OUTPUT_TOKENS = (4, 40)
 RETURN_TIMEOUT_S = 60
-# As of the deadline, and as of a request that waits for a worker that was killed.
+# The deadline ends a request so, and so does the wait for a worker that was killed.
 ALLOWED = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
