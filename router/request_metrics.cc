@@ -80,13 +80,13 @@ RequestMetrics::RequestMetrics(const RequestMetricsOptions& options, prometheus:
       prefix_hits_(AddCounter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.")),
       pair_bytes_(CounterFamily(registry, "baton_transfer_pair_bytes_total",
                                 "KV bytes handed over, by the addresses of both workers, as the reader reported them."),
-                  kPairLabels, kMaxTransferPairs),
+                  kPairLabels, {.max_sets = kMaxTransferPairs}),
       pair_seconds_(CounterFamily(registry, "baton_transfer_pair_seconds_total",
                                   "Time in which blocks were read, by the addresses of both workers."),
-                    kPairLabels, kMaxTransferPairs),
+                    kPairLabels, {.max_sets = kMaxTransferPairs}),
       pair_reads_(CounterFamily(registry, "baton_transfer_pair_reads_total",
                                 "Prompts handed over, by the addresses of both workers."),
-                  kPairLabels, kMaxTransferPairs) {
+                  kPairLabels, {.max_sets = kMaxTransferPairs}) {
   auto& success = CounterFamily(registry, "vllm:request_success_total", "Requests that ended well.");
   success_stop_ = &success.Add({{"model_name", options.model}, {"finished_reason", "stop"}});
   success_length_ = &success.Add({{"model_name", options.model}, {"finished_reason", "length"}});

@@ -4,6 +4,7 @@
 #define BATON_TELEMETRY_METRICS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/check.h"
+#include "common/clock.h"
 #include "prometheus/collectable.h"
 #include "prometheus/counter.h"
 #include "prometheus/family.h"
@@ -94,18 +96,29 @@ struct BuildInfo {
 // The gauge `baton_build_info`, with the version.
 void AddBuildInfo(prometheus::Registry& registry, const BuildInfo& info);
 
-// A family with a bounded number of label sets, for labels whose values others choose. When there are `max_sets`, a
-// further one takes the place of the set that was changed least recently, which may be that of a worker that has left
-// for good. A set that comes back starts anew, as all do when a process starts. Thread-safe.
+// A set of labels that nobody has changed for so long goes when a new one comes: it is that of a worker that has left.
+// Prometheus has scraped its last value many times by then.
+inline constexpr int64_t kIdleSetMs = 300'000;
+
+struct SetBounds {
+  // At least 1.
+  size_t max_sets = 1;
+  const Clock& clock = MonotonicClock();
+};
+
+// A family with a bounded number of label sets, for labels whose values others choose. A new set takes the place of
+// those that are idle and, when there are `max_sets` all the same, of the set that was changed least recently. A set
+// that comes back starts anew, as all do when a process starts. Thread-safe.
 template <typename Metric>
 class BoundedFamily {
  public:
-  // `family` outlives this object, and nobody else adds metrics to it. `extra` are the arguments of Family::Add behind
-  // the labels: of histograms, the buckets. `max_sets` is at least 1.
+  // `family` and the clock outlive this object, and nobody else adds metrics to the family. `extra` are the arguments
+  // of Family::Add behind the labels: of histograms, the buckets.
   template <typename... Extra>
-  BoundedFamily(prometheus::Family<Metric>& family, std::vector<std::string> names, size_t max_sets, Extra... extra)
-      : family_(family), names_(std::move(names)), max_sets_(max_sets) {
-    BATON_CHECK(max_sets_ > 0);
+  BoundedFamily(prometheus::Family<Metric>& family, std::vector<std::string> names, const SetBounds& bounds,
+                Extra... extra)
+      : family_(family), names_(std::move(names)), bounds_(bounds) {
+    BATON_CHECK(bounds_.max_sets > 0);
     add_ = [this, extra...](const prometheus::Labels& labels) { return &family_.Add(labels, extra...); };
   }
 
@@ -116,9 +129,13 @@ class BoundedFamily {
 
  private:
   using Key = std::vector<std::string>;
+  struct Change {
+    Key key;
+    TimeNs at;
+  };
   struct Set {
     Metric* metric;
-    std::list<Key>::iterator age;
+    typename std::list<Change>::iterator change;
   };
 
   Key MakeKey(absl::Span<const std::string_view> values) const;
@@ -127,12 +144,12 @@ class BoundedFamily {
 
   prometheus::Family<Metric>& family_;
   const std::vector<std::string> names_;
-  const size_t max_sets_;
+  const SetBounds bounds_;
   std::function<Metric*(const prometheus::Labels&)> add_;
   absl::Mutex mutex_;
   absl::flat_hash_map<Key, Set> sets_ ABSL_GUARDED_BY(mutex_);
-  // The keys of `sets_`. The one that was changed most recently is the first.
-  std::list<Key> ages_ ABSL_GUARDED_BY(mutex_);
+  // When each of `sets_` was changed last. The most recent change is the first.
+  std::list<Change> changes_ ABSL_GUARDED_BY(mutex_);
 };
 
 template <typename Metric>
@@ -146,24 +163,27 @@ typename BoundedFamily<Metric>::Key BoundedFamily<Metric>::MakeKey(absl::Span<co
 
 template <typename Metric>
 void BoundedFamily<Metric>::RemoveOldest() {
-  const auto oldest = sets_.find(ages_.back());
+  const auto oldest = sets_.find(changes_.back().key);
   family_.Remove(oldest->second.metric);
   sets_.erase(oldest);
-  ages_.pop_back();
+  changes_.pop_back();
 }
 
 template <typename Metric>
 Metric* BoundedFamily<Metric>::Find(const Key& key) {
+  const TimeNs now = bounds_.clock.Now();
   if (const auto found = sets_.find(key); found != sets_.end()) {
-    ages_.splice(ages_.begin(), ages_, found->second.age);
+    changes_.splice(changes_.begin(), changes_, found->second.change);
+    changes_.front().at = now;
     return found->second.metric;
   }
-  if (sets_.size() >= max_sets_) RemoveOldest();
+  while (!changes_.empty() && now >= After(changes_.back().at, kIdleSetMs)) RemoveOldest();
+  if (sets_.size() >= bounds_.max_sets) RemoveOldest();
   prometheus::Labels labels;
   for (size_t i = 0; i < names_.size(); ++i) labels[names_[i]] = key[i];
   Metric* metric = add_(labels);
-  ages_.push_front(key);
-  sets_.emplace(key, Set{.metric = metric, .age = ages_.begin()});
+  changes_.push_front({.key = key, .at = now});
+  sets_.emplace(key, Set{.metric = metric, .change = changes_.begin()});
   return metric;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "common/testing/manual_clock.h"
 #include "common/version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -79,7 +80,8 @@ void AddTo(BoundedCounters& bounded, absl::Span<const std::string_view> values, 
 
 TEST(BoundedFamily, BeyondItsBoundTheSetThatWasUnusedLongestMakesRoom) {
   const auto registry = std::make_shared<prometheus::Registry>();
-  BoundedCounters bounded(prometheus::BuildCounter().Name("bytes_total").Register(*registry), {"source", "target"}, 2);
+  BoundedCounters bounded(prometheus::BuildCounter().Name("bytes_total").Register(*registry), {"source", "target"},
+                          {.max_sets = 2});
   AddTo(bounded, {"a", "b"}, 1);
   AddTo(bounded, {"a", "c"}, 2);
   AddTo(bounded, {"a", "b"}, 4);
@@ -95,18 +97,36 @@ TEST(BoundedFamily, BeyondItsBoundTheSetThatWasUnusedLongestMakesRoom) {
   EXPECT_THAT(text, Not(HasSubstr("\"b\"")));
 }
 
+TEST(BoundedFamily, ANewSetTakesThePlaceOfAllThatAreIdle) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  ManualClock clock;
+  BoundedCounters bounded(prometheus::BuildCounter().Name("bytes_total").Register(*registry), {"source"},
+                          {.max_sets = 8, .clock = clock});
+  for (const char* gone : {"a", "b"}) AddTo(bounded, {gone}, 1);
+  AddTo(bounded, {"used"}, 1);
+  clock.AdvanceMs(kIdleSetMs - 1);
+  AddTo(bounded, {"used"}, 1);
+  AddTo(bounded, {"early"}, 1);
+  EXPECT_THAT(Render(registry), HasSubstr("source=\"a\""));
+  clock.AdvanceMs(1);
+  AddTo(bounded, {"new"}, 1);
+  const std::string text = Render(registry);
+  EXPECT_THAT(text, AllOf(HasSubstr("bytes_total{source=\"used\"} 2\n"), HasSubstr("\"early\""), HasSubstr("\"new\"")));
+  EXPECT_THAT(text, AllOf(Not(HasSubstr("\"a\"")), Not(HasSubstr("\"b\""))));
+}
+
 TEST(BoundedFamily, HistogramsTakeTheirBuckets) {
   const auto registry = std::make_shared<prometheus::Registry>();
   auto& family = prometheus::BuildHistogram().Name("step_seconds").Register(*registry);
-  BoundedFamily<prometheus::Histogram> bounded(family, {"kind"}, 4, EngineStepBuckets());
+  BoundedFamily<prometheus::Histogram> bounded(family, {"kind"}, {.max_sets = 4}, EngineStepBuckets());
   bounded.Update({"decode"}, [](prometheus::Histogram& seconds) { seconds.Observe(.002); });
   EXPECT_THAT(Render(registry), HasSubstr("step_seconds_bucket{kind=\"decode\",le=\"0.0025\"} 1\n"));
 }
 
 TEST(BoundedFamily, ManyThreadsNeverExceedTheBoundAndLoseNothingWithinIt) {
   const auto registry = std::make_shared<prometheus::Registry>();
-  BoundedCounters crowded(prometheus::BuildCounter().Name("crowded_total").Register(*registry), {"k"}, 8);
-  BoundedCounters roomy(prometheus::BuildCounter().Name("roomy_total").Register(*registry), {"k"}, 40);
+  BoundedCounters crowded(prometheus::BuildCounter().Name("crowded_total").Register(*registry), {"k"}, {.max_sets = 8});
+  BoundedCounters roomy(prometheus::BuildCounter().Name("roomy_total").Register(*registry), {"k"}, {.max_sets = 40});
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {

@@ -54,8 +54,9 @@ WorkerMetrics::WorkerMetrics(const WorkerMetricsOptions& options, const Clock& c
   AddCurrentMetrics(options);
   if (!options.pulls) return;
   const std::vector<std::string> way = {"source", "transport"};
-  const auto bounded = [](CounterFamily& family, std::vector<std::string> names) {
-    return std::make_unique<BoundedFamily<Counter>>(family, std::move(names), kMaxTransferSources);
+  const telemetry::SetBounds bounds = {.max_sets = kMaxTransferSources, .clock = clock_};
+  const auto bounded = [&bounds](CounterFamily& family, std::vector<std::string> names) {
+    return std::make_unique<BoundedFamily<Counter>>(family, std::move(names), bounds);
   };
   transfers_ = bounded(AddCounters("baton_transfers_total", "Prompts whose KV was pulled and verified."), way);
   transfer_bytes_ = bounded(AddCounters("baton_transfer_bytes_total", "KV bytes that were pulled and verified."), way);
@@ -72,8 +73,8 @@ WorkerMetrics::WorkerMetrics(const WorkerMetricsOptions& options, const Clock& c
                       .Help("Time in which the blocks of a prompt were read.")
                       .Labels(role_)
                       .Register(*registry_);
-  transfer_seconds_ = std::make_unique<BoundedFamily<Histogram>>(seconds, std::vector<std::string>{"transport"},
-                                                                 kMaxTransferSources, telemetry::PhaseBuckets());
+  transfer_seconds_ = std::make_unique<BoundedFamily<Histogram>>(seconds, std::vector<std::string>{"transport"}, bounds,
+                                                                 telemetry::PhaseBuckets());
 }
 
 WorkerMetrics::CounterFamily& WorkerMetrics::AddCounters(const char* name, const char* help) {
