@@ -65,7 +65,7 @@ class Pod:
     @property
     def listens(self):
         """The ports that its arguments open."""
-        ports = [self.flag(name) for name in ("grpc-port", "cluster-port", "admin-port")]
+        ports = [self.flag(name) for name in ("grpc-port", "http-port", "cluster-port", "admin-port")]
         return {int(port) for port in ports if port} | set(self.transfer_ports)
 
 

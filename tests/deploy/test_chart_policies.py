@@ -11,6 +11,7 @@ SETS = {name: values for name, values in value_sets().items() if values.get("net
 # These values keep the default for `clients`: every pod of the namespace.
 OPEN_SETS = [name for name, values in SETS.items() if "clients" not in values.get("networkPolicy", {})]
 READERS = {"decode-worker", "mixed-worker"}
+CLIENT_PORTS = {("router", "grpc-port"), ("router", "http-port")}
 UNUSED_PORT = 22
 
 
@@ -29,6 +30,10 @@ def is_needed(source, target, port):
     return source.command in READERS and (port == int(target.flag("grpc-port")) or port in target.transfer_ports)
 
 
+def client_ports(router):
+    return {int(router.flag(name)) for name in ("grpc-port", "http-port")}
+
+
 @pytest.mark.parametrize("name", SETS)
 def test_pods_of_a_release_reach_what_they_need_of_each_other_and_nothing_else(name):
     release = release_of(name)
@@ -41,15 +46,15 @@ def test_pods_of_a_release_reach_what_they_need_of_each_other_and_nothing_else(n
             expected = is_needed(source, target, port)
             # Each end by itself, because the other may be one that the policies do not know.
             assert policies.lets_out(*ends, port) == expected, what
-            is_client = name in OPEN_SETS and target.command == "router" and port == int(target.flag("grpc-port"))
+            is_client = name in OPEN_SETS and target.command == "router" and port in client_ports(target)
             assert policies.lets_in(*ends, port) == (expected or is_client), what
             needed += expected
     assert needed > 0
 
 
 @pytest.mark.parametrize("name", OPEN_SETS)
-def test_clients_of_the_namespace_reach_the_routers_grpc_port_alone(name):
-    assert reached_by(name, Party(NAMESPACE, {"app": "client"})) == {("router", "grpc-port")}
+def test_clients_of_the_namespace_reach_the_routers_ports_for_clients_alone(name):
+    assert reached_by(name, Party(NAMESPACE, {"app": "client"})) == CLIENT_PORTS
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -66,7 +71,7 @@ def test_strangers_reach_nothing(name):
 
 
 def test_listed_clients_are_the_only_ones():
-    allowed = {("router", "grpc-port")}
+    allowed = CLIENT_PORTS
     assert reached_by("full", Party("applications", {"example.com/uses": "baton"})) == allowed
     assert reached_by("full", Party("elsewhere", {}, "192.0.2.1")) == allowed
     assert reached_by("full", Party("elsewhere", {}, "192.0.2.129")) == set()
@@ -90,7 +95,7 @@ def reached_by(name, party):
 def reached_in(release, party):
     """(subcommand, flag of the port) of what a party outside of the release reaches."""
     policies = policies_of(release)
-    flags = ("grpc-port", "cluster-port", "admin-port", "transfer-ports")
+    flags = ("grpc-port", "http-port", "cluster-port", "admin-port", "transfer-ports")
     return {(pod.command, flag) for pod in release.serving_pods for flag in flags if pod.flag(flag)
             for port in (pod.transfer_ports if flag == "transfer-ports" else [int(pod.flag(flag))])
             if policies.allow(party, Party(NAMESPACE, pod.labels), port)}

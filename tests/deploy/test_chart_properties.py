@@ -83,6 +83,7 @@ def test_a_process_that_serves_is_probed_while_it_starts_lives_and_serves(releas
         else:
             assert startup["tcpSocket"] == {"port": "grpc"}
         assert named["grpc"] == int(pod.flag("grpc-port"))
+        assert named.get("http") == (int(pod.flag("http-port")) if pod.command == "router" else None)
         service = "baton.v1.GenerationService" if pod.command == "router" else ""
         if pod.flag("tls-cert") is None:
             assert (readiness["grpc"]["port"], readiness["grpc"].get("service", "")) == (named["grpc"], service)

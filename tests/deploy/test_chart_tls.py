@@ -159,7 +159,7 @@ def test_without_a_test_no_client_needs_a_certificate():
 def test_only_admin_ports_are_announced_as_plain(name):
     protocols = {(port["name"], port["appProtocol"]) for one in release_of(name).of_kind("Service")
                  for port in one["spec"]["ports"]}
-    assert protocols == {("grpc", "https"), ("cluster", "https"), ("admin", "http")}
+    assert protocols == {("grpc", "https"), ("http", "https"), ("cluster", "https"), ("admin", "http")}
 
 
 def test_the_notes_show_what_clients_need():

@@ -78,6 +78,7 @@ WRONG = {
         {"model": {"numerics": "fp32", "kvDtype": "int8"}}, "model.kvDtype: int8 does not go with numerics fp32"),
     "a KV type of the other numerics": ({"model": {"kvDtype": "f32"}}, "model.kvDtype: f32 does not go with numerics exact"),
     "two ports in one": ({"ports": {"admin": 50051}}, "ports: one process cannot listen twice at the same port"),
+    "two ports for clients in one": ({"ports": {"http": 50051}}, "ports: one process cannot listen twice at the same port"),
     "a port among those for blocks": ({"ports": {"worker": 50075}}, "ports.worker: 50075 lies in ports.transfer"),
     "too few ports for blocks": ({"ports": {"transfer": {"last": 50072}}}, "ports.transfer: a worker that restarts needs four ports"),
     "a port that does not exist": ({"ports": {"grpc": 70000}}, "at '/ports/grpc': maximum: got 70,000, want 65,535"),

@@ -117,6 +117,12 @@ def load(deployed, client):
     return lambda: Load(client, oracle, requests, streams=6)
 
 
+def test_the_router_answers_clients_of_http(deployed):
+    router = deployed.pod("router")
+    with urllib.request.urlopen(f"http://{router.address}:{router.pod.flag('http-port')}/v1/models", timeout=WAIT_S) as answer:
+        assert [model["id"] for model in json.load(answer)["data"]] == ["smollm2-135m-instruct"]
+
+
 def test_it_says_what_it_runs_in(deployed, capsys):
     with capsys.disabled():
         print("\npods have namespaces of their own" if deployed.is_isolated

@@ -59,7 +59,7 @@
 - router
 {{- include "baton.commonArguments" . }}
 - --grpc-port={{ int $values.ports.grpc }}
-- --http-port=off
+- --http-port={{ int $values.ports.http }}
 - --cluster-port={{ int $values.ports.cluster }}
 {{- if $values.etcd.endpoints }}
 {{ include "baton.etcdFlags" .root }}

@@ -116,6 +116,8 @@ spec:
         - name: grpc
           containerPort: {{ ternary $root.Values.ports.grpc $root.Values.ports.worker (eq .component "router") | int }}
         {{- if eq .component "router" }}
+        - name: http
+          containerPort: {{ int $root.Values.ports.http }}
         - name: cluster
           containerPort: {{ int $root.Values.ports.cluster }}
         {{- end }}

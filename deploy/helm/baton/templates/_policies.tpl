@@ -35,6 +35,12 @@ matchExpressions:
     {{- end }}
   ports:
     - port: {{ int $ports.grpc }}
+{{- with $policy.clients }}
+- from:
+    {{- toYaml . | nindent 4 }}
+  ports:
+    - port: {{ int $ports.http }}
+{{- end }}
 - from:
     - podSelector:
         {{- include "baton.podsOfRoles" (dict "root" .root "roles" (list "prefill" "decode" "mixed")) | nindent 8 }}

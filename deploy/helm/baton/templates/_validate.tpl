@@ -186,8 +186,8 @@
 {{- $errors = append $errors (printf "ports.%s: %d lies in ports.transfer, which a worker uses for KV blocks" $name (int $port)) -}}
 {{- end -}}
 {{- end -}}
-{{- if or (lt (list $ports.grpc $ports.cluster $ports.admin | uniq | len) 3) (eq (int $ports.worker) (int $ports.admin)) -}}
-{{- $errors = append $errors "ports: one process cannot listen twice at the same port. Give grpc, cluster and admin, and worker and admin, different ones" -}}
+{{- if or (lt (list $ports.grpc $ports.http $ports.cluster $ports.admin | uniq | len) 4) (eq (int $ports.worker) (int $ports.admin)) -}}
+{{- $errors = append $errors "ports: one process cannot listen twice at the same port. Give grpc, http, cluster and admin, and worker and admin, different ones" -}}
 {{- end -}}
 {{- $outside := false -}}
 {{- range .Values.networkPolicy.clients -}}
