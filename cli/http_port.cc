@@ -6,6 +6,7 @@
 #include "cli/port_flag.h"
 #include "common/status.h"
 #include "gateway/openai_response.h"
+#include "gateway/web_chat.h"
 
 namespace baton::cli {
 
@@ -34,6 +35,7 @@ absl::StatusOr<std::unique_ptr<HttpPort>> HttpPort::Open(const HttpFlags& flags,
         return gateway::OpenAiRefusal(status, message);
       }});
   http->openai_.AddRoutes(*http->server_);
+  gateway::AddWebChatRoutes(*http->server_);
   BATON_RETURN_IF_ERROR(http->server_->Start());
   return http;
 }

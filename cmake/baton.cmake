@@ -55,6 +55,19 @@ function(baton_library NAME)
   endif()
 endfunction()
 
+# baton_web_page(FOLDER FILE...): library `baton_FOLDER_assets` with the files of a web page, for FOLDER/assets.h.
+function(baton_web_page FOLDER)
+  set(table ${CMAKE_CURRENT_BINARY_DIR}/asset_table.cc)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE paths)
+  add_custom_command(
+    OUTPUT ${table}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${table} -DFOLDER=${FOLDER} -DSOURCE_DIR=${CMAKE_CURRENT_SOURCE_DIR} "-DFILES=${ARGN}"
+            -P ${CMAKE_SOURCE_DIR}/cmake/embed_files.cmake
+    DEPENDS ${paths} ${CMAKE_SOURCE_DIR}/cmake/embed_files.cmake
+    VERBATIM)
+  baton_library(${FOLDER}_assets SRCS ${table} DEPS baton_common)
+endfunction()
+
 # baton_test(NAME SRCS a_test.cc ... DEPS x y ... [THREADS] [OPTIMIZED] [PROCESSORS n] [TIMEOUT s] [LABELS l ...]):
 # GoogleTest binary NAME, registered with ctest as one test that loads n cores (1). asan runs the tests with the label
 # `unit`, the default. tsan builds and runs only those with THREADS, because a test of one thread cannot race. A test's own

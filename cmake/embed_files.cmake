@@ -1,5 +1,6 @@
-# cmake -DOUTPUT=x.cc -DSOURCE_DIR=dir -DFILES=a.html;b.js -P embed_files.cmake: writes a C++ source with the files as
-# raw strings, for dashboard/assets.h. index.html is the path "/". The strings are as short as every compiler accepts.
+# cmake -DOUTPUT=x.cc -DSOURCE_DIR=dir -DFILES=a.html;b.js -DFOLDER=dashboard -P embed_files.cmake: writes a C++ source with
+# the files as raw strings, for Assets() of FOLDER/assets.h. index.html is the path "/". The strings are as short as every
+# compiler accepts.
 set(MOST_BYTES 60000)
 set(TYPE_html "text/html; charset=utf-8")
 set(TYPE_js "text/javascript; charset=utf-8")
@@ -32,19 +33,19 @@ foreach(name IN LISTS FILES)
 endforeach()
 
 file(WRITE "${OUTPUT}" "// Written by cmake/embed_files.cmake.
-#include \"dashboard/assets.h\"
+#include \"${FOLDER}/assets.h\"
 
-namespace baton::dashboard {
+namespace baton::${FOLDER} {
 namespace {
 
 using std::string_view_literals::operator\"\"sv;
 
-constexpr Asset kAssets[] = {
+constexpr WebAsset kAssets[] = {
 ${table}};
 
 }  // namespace
 
-std::span<const Asset> Assets() { return kAssets; }
+std::span<const WebAsset> Assets() { return kAssets; }
 
-}  // namespace baton::dashboard
+}  // namespace baton::${FOLDER}
 ")

@@ -57,6 +57,8 @@ constexpr FieldRule kCommonFields[] = {
     {"min_tokens"},
     {"stop_token_ids"},
     {"return_token_ids"},
+    // Baton's own.
+    {"return_phases"},
     {"priority"},
     {"user", FieldUse::kIgnored},
     {"n", FieldUse::kUnbuilt, "1"},
@@ -328,6 +330,7 @@ absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, std::st
   request.generation.stop = fields.Strings("stop");
   request.generation.priority = fields.Integer("priority").value_or(0);
   request.return_token_ids = fields.Bool("return_token_ids").value_or(false);
+  request.return_phases = fields.Bool("return_phases").value_or(false);
   BATON_RETURN_IF_ERROR(ReadStream(fields, request));
   BATON_RETURN_IF_ERROR(is_chat ? ReadChatFields(fields, context_length, request.generation)
                                 : ReadCompletionsFields(fields, request.generation));

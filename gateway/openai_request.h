@@ -25,6 +25,8 @@ struct OpenAiRequest {
   bool include_usage = false;
   // vLLM's: the choice has the ids of its tokens.
   bool return_token_ids = false;
+  // Baton's own: the answer says how long each phase took.
+  bool return_phases = false;
 };
 
 // `context_length` is that of the served model, which bounds a chat's answer where the request does not. The errors are

@@ -114,10 +114,10 @@ OpenAiWriter::OpenAiWriter(OpenAiAnswer answer, const tokenizer::Tokenizer& toke
       tokenizer_(tokenizer),
       chunk_begin_(Members(answer_, ChunkObject(answer_.endpoint))) {}
 
-std::string OpenAiWriter::Event(const std::string& choice) const {
+std::string OpenAiWriter::Event(const std::string& choice, const std::string& members) const {
   // OpenAI says in every chunk but the last one that it has no usage.
   return DataEvent(absl::StrCat(chunk_begin_, R"(,"choices":[{"index":0,)", choice, "}]",
-                                answer_.include_usage ? R"(,"usage":null)" : "", "}"));
+                                answer_.include_usage ? R"(,"usage":null)" : "", members, "}"));
 }
 
 std::string OpenAiWriter::Begin() {
@@ -138,7 +138,8 @@ std::string OpenAiWriter::End(const router::GenerationFinished& finished) {
   const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
   std::string events = Begin();
   events += Event(absl::StrCat(is_chat ? R"("delta":{})" : R"("text":"")", R"(,"logprobs":null,"finish_reason":)",
-                               FinishName(finished.reason)));
+                               FinishName(finished.reason)),
+                  Phases(finished.timing));
   if (answer_.include_usage) {
     events += DataEvent(absl::StrCat(chunk_begin_, R"(,"choices":[],"usage":)", UsageOf(finished.usage), "}"));
   }
@@ -154,7 +155,7 @@ std::string OpenAiWriter::Whole(const router::GenerationDelta& output, const rou
                       is_chat ? absl::StrCat(R"("message":{"role":"assistant","content":)", text, R"(,"refusal":null})")
                               : absl::StrCat(R"("text":)", text),
                       R"(,"logprobs":)", Logprobs(output), R"(,"finish_reason":)", FinishName(finished.reason),
-                      TokenIds(output), R"(}],"usage":)", UsageOf(finished.usage), "}");
+                      TokenIds(output), R"(}],"usage":)", UsageOf(finished.usage), Phases(finished.timing), "}");
 }
 
 std::string OpenAiWriter::TokenIds(const router::GenerationDelta& delta) const {
@@ -162,6 +163,18 @@ std::string OpenAiWriter::TokenIds(const router::GenerationDelta& delta) const {
   std::string ids;
   for (const OutputToken& token : delta.tokens) absl::StrAppend(&ids, ids.empty() ? "" : ",", token.token);
   return absl::StrCat(R"(,"token_ids":[)", ids, "]");
+}
+
+std::string OpenAiWriter::Phases(const router::GenerationTiming& timing) const {
+  if (!answer_.return_phases) return {};
+  const auto member = [](const char* name, int64_t ns) {
+    return absl::StrFormat(R"("%s_ms":%.3f,)", name, static_cast<double>(ns) / kNsPerMs);
+  };
+  const PhaseTimes& phases = timing.phases;
+  return absl::StrCat(R"(,"phases":{)", member("queue", phases.queue_ns), member("admission", phases.admission_ns),
+                      member("prefill", phases.prefill_ns), member("transfer", phases.transfer_ns),
+                      member("decode", phases.decode_ns), member("network", timing.network_ns),
+                      absl::StrFormat(R"("total_ms":%.3f})", static_cast<double>(timing.total_ns) / kNsPerMs));
 }
 
 std::string OpenAiWriter::TokenText(int32_t id) const { return JsonString(tokenizer_.TokenBytes(id)); }

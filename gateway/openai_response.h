@@ -22,6 +22,7 @@ struct OpenAiAnswer {
   int64_t created_unix_s = 0;
   bool include_usage = false;
   bool return_token_ids = false;
+  bool return_phases = false;
 };
 
 // Writes one answer, as a stream or as a whole. Used by one thread.
@@ -41,13 +42,15 @@ class OpenAiWriter {
   std::string Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished);
 
  private:
-  std::string Event(const std::string& choice) const;
+  // `members`: those of the chunk behind its choices, each with a comma before it.
+  std::string Event(const std::string& choice, const std::string& members = "") const;
   // Names the role of a chat, once.
   std::string Begin();
   std::string Logprobs(const router::GenerationDelta& delta);
   std::string ChatLogprobs(const std::vector<OutputToken>& tokens) const;
   std::string CompletionLogprobs(const std::vector<OutputToken>& tokens);
   std::string TokenIds(const router::GenerationDelta& delta) const;
+  std::string Phases(const router::GenerationTiming& timing) const;
   std::string TokenText(int32_t id) const;
 
   const OpenAiAnswer answer_;

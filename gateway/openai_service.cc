@@ -122,7 +122,8 @@ void OpenAiService::Begin(OpenAiEndpoint endpoint, const std::string& body, cons
                                   .model = parts_.model.name,
                                   .created_unix_s = UnixSeconds(),
                                   .include_usage = read->include_usage,
-                                  .return_token_ids = read->return_token_ids},
+                                  .return_token_ids = read->return_token_ids,
+                                  .return_phases = read->return_phases},
                                  *parts_.model.tokenizer),
                     read->stream);
   generation.id = id;

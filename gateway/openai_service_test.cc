@@ -173,6 +173,29 @@ TEST_F(OpenAiServiceTest, AWholeAnswerIsOneObject) {
   EXPECT_EQ(body.at("usage").at("total_tokens"), 5);
 }
 
+TEST_F(OpenAiServiceTest, AnAnswerSaysWhereItsTimeWentWhenItIsAsked) {
+  GenerationFinished finished = Finished();
+  finished.timing = {.phases = {.queue_ns = 1'000'000, .prefill_ns = 20'500'000, .decode_ns = 3'000'000},
+                     .network_ns = 500'000,
+                     .total_ns = 25'000'000};
+  const json expected = {{"queue_ms", 1.0},  {"admission_ms", 0.0}, {"prefill_ms", 20.5}, {"transfer_ms", 0.0},
+                         {"decode_ms", 3.0}, {"network_ms", 0.5},   {"total_ms", 25.0}};
+  size_t asked = 0;
+  for (const bool asks : {true, false}) {
+    RawClient client(server_.port());
+    ASSERT_TRUE(client.Send(
+        PostRequest("/v1/completions", absl::StrCat(kCompletion, R"(,"return_phases":)", asks ? "true}" : "false}"))));
+    ASSERT_TRUE(backend_.Await(asked++).sink->Write(finished));
+    EXPECT_EQ(BodyJson(ReadWhole(client)).value("phases", json()), asks ? expected : json());
+  }
+  RawClient client(server_.port());
+  ASSERT_TRUE(
+      client.Send(PostRequest("/v1/chat/completions", absl::StrCat(kChat, R"(,"stream":true,"return_phases":true})"))));
+  ASSERT_TRUE(backend_.Await(asked).sink->Write(finished));
+  const std::string end = client.ReadUntil("data: [DONE]\n\n");
+  EXPECT_THAT(end, HasSubstr(R"("finish_reason":"stop"}],"phases":{"queue_ms":1.000,)"));
+}
+
 TEST_F(OpenAiServiceTest, AnErrorBeforeTheFirstOutputIsAStatusOfItsOwnAlsoForAStream) {
   struct Case {
     absl::Status status;

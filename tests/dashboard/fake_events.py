@@ -39,7 +39,7 @@ LIVE_S = 900
 
 def content_security_policy():
     """The one that the router sends, from the source that says it."""
-    header = (DASHBOARD_DIR / "assets.h").read_text()
+    header = (SOURCE_DIR / "common/web_asset.h").read_text()
     literals = header.partition("kContentSecurityPolicy[] =")[2].partition(";\n")[0]
     return "".join(re.findall(r'"([^"]*)"', literals))
 

@@ -258,7 +258,7 @@ VALUES = {
     "messages": QUESTION, "prompt": "x", "model": MODEL, "max_tokens": 1, "max_completion_tokens": 1, "temperature": 0.5,
     "top_p": 0.5, "top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1, "frequency_penalty": 0.1, "presence_penalty": 0.1,
     "seed": 1, "stop": "x", "stop_token_ids": [5], "ignore_eos": True, "min_tokens": 1, "stream": False,
-    "return_token_ids": True, "add_special_tokens": False, "priority": 0, "user": "me", "store": True, "metadata": {"a": "b"},
+    "return_token_ids": True, "return_phases": True, "add_special_tokens": False, "priority": 0, "user": "me", "store": True, "metadata": {"a": "b"},
     "n": 2, "best_of": 2, "logit_bias": {"5": 1}, "echo": True, "response_format": {"type": "json_object"},
     "use_beam_search": True, "length_penalty": 2, "include_stop_str_in_output": True, "skip_special_tokens": False,
     "spaces_between_special_tokens": False, "tools": [{"type": "function"}], "tool_choice": "auto",

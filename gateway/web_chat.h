@@ -1,0 +1,13 @@
+// The web chat at "/": a page that speaks OpenAI's API with the server that it comes from.
+#ifndef BATON_GATEWAY_WEB_CHAT_H_
+#define BATON_GATEWAY_WEB_CHAT_H_
+
+#include "gateway/http_server.h"
+
+namespace baton::gateway {
+
+void AddWebChatRoutes(HttpServer& server);
+
+}  // namespace baton::gateway
+
+#endif  // BATON_GATEWAY_WEB_CHAT_H_

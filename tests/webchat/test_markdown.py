@@ -1,0 +1,111 @@
+"""What a model says is shown as Markdown, and whatever it says runs nothing and asks nobody."""
+
+import pytest
+
+from fake_model import PAGE_DIR
+
+MARKDOWN = """# Title
+A **bold** and *slanted* _word_, `a < b`, snake_case_name and a [link](https://example.com/a?b=1).
+
+- one
+- **two**
+
+3. three
+4. four
+
+> quoted
+> on
+
+```cpp
+if (a < b && c) **not bold**;
+```
+---
+2 * 3 * 4 = 24"""
+
+
+def html(chat):
+    return chat.page.js("return document.querySelector('.turn.assistant > .body').innerHTML")
+
+
+def test_markdown_is_shown(chat, model):
+    model.say(MARKDOWN)
+    chat.send("x")
+    chat.await_end()
+    shown = html(chat)
+    for part in ("<h3>Title</h3>", "<strong>bold</strong>", "<em>slanted</em>", "<em>word</em>", "<code>a &lt; b</code>",
+                 "snake_case_name", "<ul><li>one</li><li><strong>two</strong></li></ul>",
+                 '<ol start="3"><li>three</li><li>four</li></ol>', "<blockquote><p>quoted\non</p></blockquote>",
+                 '<pre><code data-language="cpp">if (a &lt; b &amp;&amp; c) **not bold**;</code></pre><hr>',
+                 "<p>2 * 3 * 4 = 24</p>"):
+        assert part in shown, part
+    assert 'href="https://example.com/a?b=1"' in shown and 'rel="noopener noreferrer nofollow"' in shown
+
+
+def test_a_block_of_code_that_is_not_closed_yet_is_code(chat, model):
+    chat.send("x")
+    model.pieces.put("```\nfirst\n")
+    chat.page.wait(lambda: "<pre><code>first" in html(chat), "the code")
+    model.pieces.put("```\nafter")
+    model.pieces.put(None)
+    chat.await_end()
+    assert html(chat) == "<pre><code>first</code></pre><p>after</p>"
+
+
+PAYLOADS = (
+    "<script>window.ran=1</script>",
+    "<img src=x onerror=window.ran=1>",
+    '"><svg onload=window.ran=1>',
+    "<iframe srcdoc='<script>parent.ran=1</script>'></iframe>",
+    "<a href='javascript:window.ran=1'>x</a>",
+    "[x](javascript:window.ran=1)",
+    "[x](JaVaScRiPt:window.ran=1)",
+    "[x](data:text/html,<script>window.ran=1</script>)",
+    "[x](vbscript:x)",
+    "[x](//192.0.2.1/path)",
+    "![x](https://192.0.2.1/pixel.png)",
+    "[<img src=x onerror=window.ran=1>](https://192.0.2.1/)",
+    "`<script>window.ran=1</script>`",
+    "```html\n<script>window.ran=1</script>\n```",
+    "```\"onload=window.ran=1\nx\n```",
+    "# <script>window.ran=1</script>",
+    "- <img src=x onerror=window.ran=1>",
+    "> <style>body{display:none}</style>",
+    "<meta http-equiv=refresh content='0;url=https://192.0.2.1/'>",
+    "<form action=https://192.0.2.1/><input name=x autofocus onfocus=window.ran=1></form>",
+    "&lt;script&gt;window.ran=1&lt;/script&gt;",
+    "__proto__ constructor {{7*7}} ${window.ran=1}",
+    "\u202egnorw \u0000 \u0007 \ufeff",
+    "**" * 2000 + "x",
+    "_a " * 1500 + "*b " * 1500,
+    "[" * 3000 + "](" * 2000,
+    "> " * 2000,
+    "- " * 2000,
+    "`" * 3999,
+    "#" * 4000,
+)
+ALLOWED = set("""a article blockquote body button code details div em form h1 h2 h3 h4 h5 h6 head header hr html input label
+                 li link main meta noscript ol p pre rect script span strong summary svg textarea title ul""".split())
+
+
+@pytest.mark.parametrize("size", [10**9, 1], ids=["at once", "in pieces"])
+def test_hostile_answers_stay_words(chat, model, size):
+    for number, payload in enumerate(PAYLOADS, 1):
+        step = max(1, min(size * (len(payload) // 40 + 1), len(payload)))
+        model.say(*(payload[i:i + step] for i in range(0, len(payload), step)))
+        chat.send(payload[:200])
+        chat.await_end(number)
+        assert chat.page.js("return window.ran") is None, payload
+    kinds = chat.page.js("return [...new Set([...document.querySelectorAll('*')].map((e) => e.tagName.toLowerCase()))]")
+    assert set(kinds) <= ALLOWED, set(kinds) - ALLOWED
+    assert chat.page.js("return document.scripts.length") == 2
+    links = chat.page.js("return [...document.querySelectorAll('.turn a')].map((a) => a.getAttribute('href'))")
+    assert set(links) == {"https://192.0.2.1/", "https://192.0.2.1/pixel.png"}
+    assert all(url.startswith((f"http://{model.address}/", "data:")) for url in chat.page.requested_urls())
+    assert chat.page.console() == []
+
+
+def test_no_file_of_the_page_makes_markup_of_text():
+    for file in sorted(PAGE_DIR.glob("*.js")):
+        text = file.read_text()
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+            assert word not in text, (file.name, word)
