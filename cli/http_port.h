@@ -1,13 +1,17 @@
-// The router's port for clients that speak HTTP: OpenAI's API.
+// The router's port for clients that speak HTTP: OpenAI's API and Anthropic's.
 #ifndef BATON_CLI_HTTP_PORT_H_
 #define BATON_CLI_HTTP_PORT_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
+#include "gateway/anthropic_service.h"
+#include "gateway/generation_calls.h"
 #include "gateway/http_server.h"
 #include "gateway/openai_service.h"
 
@@ -26,13 +30,15 @@ struct HttpPortOptions {
   int default_port = 0;
   // Clients prove who they are, or their words are encrypted, which this port cannot do yet.
   bool is_secured = false;
+  // Whether the cluster can serve now. Thread-safe.
+  std::function<bool()> is_serving;
 };
 
 class HttpPort {
  public:
   // Listens, unless the port is off. INVALID_ARGUMENT for a port that was asked for where clients' access is secured.
   static absl::StatusOr<std::unique_ptr<HttpPort>> Open(const HttpFlags& flags, const HttpPortOptions& options,
-                                                        const gateway::OpenAiServiceParts& parts);
+                                                        const gateway::GenerationCallsParts& parts);
   // Stops.
   ~HttpPort();
 
@@ -40,18 +46,21 @@ class HttpPort {
   std::string address() const { return server_.has_value() ? server_->address() : std::string(); }
   // New requests are refused; those that run go on.
   void StopAccepting();
-  // As of HttpServer and OpenAiService. Thread-safe.
+  // As HttpServer and GenerationCalls count them. Thread-safe.
   size_t connections() const { return server_.has_value() ? server_->stats().connections : 0; }
-  const router::UnreadOutput& unread() const { return openai_.unread(); }
-  // As OpenAiService::AwaitRead.
-  size_t AwaitRead(int64_t timeout_ms) { return openai_.AwaitRead(timeout_ms); }
+  const router::UnreadOutput& unread() const { return calls_.unread(); }
+  // As GenerationCalls::AwaitRead.
+  size_t AwaitRead(int64_t timeout_ms) { return calls_.AwaitRead(timeout_ms); }
   // Cuts what runs.
   void Stop();
 
  private:
-  explicit HttpPort(const gateway::OpenAiServiceParts& parts) : openai_(parts) {}
+  HttpPort(const gateway::GenerationCallsParts& parts, std::function<bool()> is_serving)
+      : calls_(parts), openai_(calls_, std::move(is_serving)), anthropic_(calls_) {}
 
+  gateway::GenerationCalls calls_;
   gateway::OpenAiService openai_;
+  gateway::AnthropicService anthropic_;
   std::optional<gateway::HttpServer> server_;
 };
 

@@ -9,8 +9,8 @@ constexpr router::PendingOutputLimits kWholeAnswerLimits = {.tokens = kMaxOutput
 
 }  // namespace
 
-void AnswerBody::SetWriter(OpenAiWriter writer, bool is_stream) {
-  writer_.emplace(std::move(writer));
+void AnswerBody::SetWriter(std::unique_ptr<AnswerWriter> writer, bool is_stream) {
+  writer_ = std::move(writer);
   is_stream_ = is_stream;
   const absl::MutexLock lock(&mutex_);
   if (!is_stream) pending_ = router::PendingOutput(kWholeAnswerLimits);
@@ -38,6 +38,11 @@ bool AnswerBody::Write(router::GenerationEvent event) {
 bool AnswerBody::HasRoom(const router::GenerationDelta& delta) const {
   const absl::MutexLock lock(&mutex_);
   return done_ || pending_.Fits(delta);
+}
+
+bool AnswerBody::Take(const router::GenerationAccepted& accepted) {
+  writer_->OnAccepted(accepted);
+  return true;
 }
 
 bool AnswerBody::Take(router::GenerationDelta delta) {
@@ -74,7 +79,7 @@ void AnswerBody::End(AnswerEnd end) {
     const auto* const failed = std::get_if<absl::Status>(&*end_);
     if (!done_ && failed != nullptr && !begun_) {
       begun_ = true;
-      HttpResponse response = OpenAiError(*failed);
+      HttpResponse response = make_error_(*failed);
       response.headers.insert(response.headers.end(), headers_.begin(), headers_.end());
       exchange_->Respond(std::move(response));
     } else if (!done_) {

@@ -14,8 +14,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "gateway/answer_writer.h"
 #include "gateway/http_types.h"
-#include "gateway/openai_response.h"
 #include "router/generation.h"
 #include "router/pending_output.h"
 #include "router/unread_output.h"
@@ -39,14 +39,16 @@ class AnswerBody final : public router::GenerationSink,
                          private router::UnreadOutput::Stream,
                          public std::enable_shared_from_this<AnswerBody> {
  public:
-  // `unread` outlives the exchange. The response has `headers`, whatever it says.
-  AnswerBody(std::shared_ptr<HttpExchange> exchange, router::UnreadOutput& unread, HttpHeaders headers = {})
-      : exchange_(std::move(exchange)), unread_(unread), headers_(std::move(headers)) {
+  // `unread` outlives the exchange. The response has `headers`, whatever it says; `make_error` writes what it says when
+  // the request fails before.
+  AnswerBody(std::shared_ptr<HttpExchange> exchange, router::UnreadOutput& unread, ErrorMaker make_error,
+             HttpHeaders headers = {})
+      : exchange_(std::move(exchange)), unread_(unread), make_error_(make_error), headers_(std::move(headers)) {
     unread_.Add(*this);
   }
 
-  // Once, before the first event that has output: how the answer is written. A request that cannot be read has none.
-  void SetWriter(OpenAiWriter writer, bool is_stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Once, before the first event but a failure: how the answer is written. A request that cannot be read has none.
+  void SetWriter(std::unique_ptr<AnswerWriter> writer, bool is_stream) ABSL_LOCKS_EXCLUDED(mutex_);
   // The server has done with the exchange. From now on the events are dropped. `on_over` runs when the last event has
   // come too: now, or on the thread that writes that event.
   void OnExchangeDone(std::function<void()> on_over) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -62,7 +64,7 @@ class AnswerBody final : public router::GenerationSink,
 
   using AnswerEnd = std::variant<router::GenerationFinished, absl::Status>;
 
-  bool Take(const router::GenerationAccepted&) { return true; }
+  bool Take(const router::GenerationAccepted& accepted);
   bool Take(router::GenerationDelta delta) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Take(router::GenerationFinished finished) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Take(router::GenerationFailed failed) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -75,10 +77,11 @@ class AnswerBody final : public router::GenerationSink,
 
   const std::shared_ptr<HttpExchange> exchange_;
   router::UnreadOutput& unread_;
+  const ErrorMaker make_error_;
   const HttpHeaders headers_;
   std::atomic<bool> cancelled_{false};
-  // Constant since SetWriter. The writer is the server's thread's.
-  std::optional<OpenAiWriter> writer_;
+  // Constant since SetWriter. The writer is the server's thread's once the response has begun.
+  std::unique_ptr<AnswerWriter> writer_;
   bool is_stream_ = false;
 
   mutable absl::Mutex mutex_;

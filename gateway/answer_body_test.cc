@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/testing/manual_clock.h"
+#include "gateway/openai_response.h"
 #include "gateway/testing/fake_exchange.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -27,10 +28,11 @@ using ::testing::Not;
 class AnswerBodyTest : public ::testing::Test {
  protected:
   void Begin(bool is_stream) {
-    answer_ = std::make_shared<AnswerBody>(exchange_, unread_);
+    answer_ = std::make_shared<AnswerBody>(exchange_, unread_, OpenAiError);
     exchange_->SetOnDone([this](const absl::Status&) { answer_->OnExchangeDone([this] { ++over_; }); });
     answer_->SetWriter(
-        OpenAiWriter({.endpoint = OpenAiEndpoint::kCompletions, .id = "cmpl-1", .model = "m"}, *model_.tokenizer),
+        std::make_unique<OpenAiWriter>(
+            OpenAiAnswer{.endpoint = OpenAiEndpoint::kCompletions, .id = "cmpl-1", .model = "m"}, *model_.tokenizer),
         is_stream);
   }
   void TearDown() override {

@@ -1,8 +1,6 @@
 #include "gateway/openai_request.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +10,7 @@
 #include "absl/types/span.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "gateway/field_reader.h"
 #include "gateway/json_reading.h"
 #include "router/error_details.h"
 
@@ -21,21 +20,6 @@ namespace {
 using nlohmann::json;
 using router::FieldStatus;
 using router::FieldViolation;
-
-enum class FieldUse : uint8_t {
-  kRead,
-  // It changes nothing of the answer.
-  kIgnored,
-  // Not built: refused, but for the values that ask for nothing.
-  kUnbuilt,
-};
-
-struct FieldRule {
-  const char* name;
-  FieldUse use = FieldUse::kRead;
-  // For kUnbuilt, as JSON: the value that asks for nothing. null always does.
-  const char* nothing = "null";
-};
 
 constexpr FieldRule kCommonFields[] = {
     {"model"},
@@ -111,99 +95,6 @@ constexpr FieldRule kChatFields[] = {
     {"echo", FieldUse::kUnbuilt, "false"},
 };
 
-const FieldRule* FindRule(absl::Span<const FieldRule> rules, const std::string& name) {
-  const auto* const found =
-      std::find_if(rules.begin(), rules.end(), [&name](const FieldRule& rule) { return name == rule.name; });
-  return found == rules.end() ? nullptr : found;
-}
-
-absl::Status CheckFields(const json& body, absl::Span<const FieldRule> own) {
-  for (const auto& [name, value] : body.items()) {
-    const FieldRule* rule = FindRule(kCommonFields, name);
-    if (rule == nullptr) rule = FindRule(own, name);
-    if (rule == nullptr) return FieldViolation(name.substr(0, 64), "this field is not known");
-    if (rule->use != FieldUse::kUnbuilt || value.is_null() || value == json::parse(rule->nothing)) continue;
-    return FieldStatus(absl::StatusCode::kUnimplemented, {.field = name, .description = "not supported yet"});
-  }
-  return absl::OkStatus();
-}
-
-// Reads the fields of one object. The first field that is wrong gives the status.
-class FieldReader {
- public:
-  explicit FieldReader(const json& object, std::string prefix = "") : object_(object), prefix_(std::move(prefix)) {}
-
-  const absl::Status& status() const { return status_; }
-  // Null when there is none; null stands for none.
-  const json* Find(const char* name) const {
-    const auto found = object_.find(name);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
-  }
-  std::optional<bool> Bool(const char* name) {
-    const json* value = Find(name);
-    if (value == nullptr) return std::nullopt;
-    if (value->is_boolean()) return value->get<bool>();
-    return Wrong<bool>(name, "must be true or false");
-  }
-  std::optional<float> Number(const char* name) {
-    const json* value = Find(name);
-    if (value == nullptr) return std::nullopt;
-    if (value->is_number() && std::isfinite(value->get<float>())) return value->get<float>();
-    return Wrong<float>(name, "must be a number");
-  }
-  std::optional<int32_t> Integer(const char* name) {
-    const json* value = Find(name);
-    if (value == nullptr) return std::nullopt;
-    if (const auto integer = ToInt32(*value)) return integer;
-    return Wrong<int32_t>(name, "must be a whole number of 32 bits");
-  }
-  std::optional<uint64_t> Unsigned(const char* name) {
-    const json* value = Find(name);
-    if (value == nullptr) return std::nullopt;
-    if (value->is_number_unsigned()) return value->get<uint64_t>();
-    return Wrong<uint64_t>(name, "must be a whole number that is not negative");
-  }
-  std::string String(const char* name) {
-    const json* value = Find(name);
-    if (value == nullptr) return {};
-    if (value->is_string()) return value->get<std::string>();
-    return Wrong<std::string>(name, "must be a string").value_or("");
-  }
-  // A list, or one string.
-  std::vector<std::string> Strings(const char* name) {
-    const json* value = Find(name);
-    if (value == nullptr) return {};
-    if (value->is_string()) return {value->get<std::string>()};
-    std::vector<std::string> strings;
-    if (value->is_array()) {
-      for (const json& each : *value) {
-        if (!each.is_string()) break;
-        strings.push_back(each.get<std::string>());
-      }
-      if (strings.size() == value->size()) return strings;
-    }
-    Wrong<bool>(name, "must be a string or a list of strings");
-    return {};
-  }
-  std::vector<int32_t> Integers(const char* name) {
-    const json* value = Find(name);
-    if (value == nullptr) return {};
-    if (auto integers = ToInt32s(*value)) return *std::move(integers);
-    Wrong<bool>(name, "must be a list of whole numbers");
-    return {};
-  }
-  template <typename T>
-  std::optional<T> Wrong(const std::string& name, std::string_view description) {
-    if (status_.ok()) status_ = FieldViolation(prefix_ + name, description);
-    return std::nullopt;
-  }
-
- private:
-  const json& object_;
-  const std::string prefix_;
-  absl::Status status_;
-};
-
 router::SamplingRequest ReadCommonSampling(FieldReader& fields) {
   router::SamplingRequest sampling;
   sampling.temperature = fields.Number("temperature");
@@ -261,20 +152,6 @@ absl::Status ReadCompletionsFields(FieldReader& fields, router::GenerationReques
                      : FieldViolation("prompt", "must be a string or a list of token ids");
 }
 
-// A string, or parts that all are text.
-std::optional<std::string> ReadContent(const json& content) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) return std::nullopt;
-  std::string text;
-  for (const json& part : content) {
-    if (!part.is_object() || part.size() != 2 || part.value("type", json()) != "text") return std::nullopt;
-    const auto found = part.find("text");
-    if (found == part.end() || !found->is_string()) return std::nullopt;
-    text += found->get_ref<const std::string&>();
-  }
-  return text;
-}
-
 absl::StatusOr<tokenizer::ChatMessage> ReadMessage(const json& message, const std::string& field) {
   if (!message.is_object()) return FieldViolation(field, "must be an object");
   for (const auto& [name, value] : message.items()) {
@@ -285,7 +162,7 @@ absl::StatusOr<tokenizer::ChatMessage> ReadMessage(const json& message, const st
   const auto role = message.find("role");
   if (role == message.end() || !role->is_string()) return FieldViolation(field + ".role", "must be a string");
   const auto content = message.find("content");
-  auto text = content == message.end() ? std::nullopt : ReadContent(*content);
+  auto text = content == message.end() ? std::nullopt : ReadTextContent(*content);
   if (!text.has_value()) return FieldViolation(field + ".content", "must be a string or a list of parts of text");
   // The newer name of the same role, which no template knows.
   std::string name = *role == "developer" ? "system" : role->get<std::string>();
@@ -322,7 +199,8 @@ absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, std::st
                                                 int32_t context_length) {
   BATON_ASSIGN_OR_RETURN(const json object, ParseJsonObject(body));
   const bool is_chat = endpoint == OpenAiEndpoint::kChat;
-  BATON_RETURN_IF_ERROR(CheckFields(object, is_chat ? absl::MakeConstSpan(kChatFields) : kCompletionsFields));
+  BATON_RETURN_IF_ERROR(
+      CheckFields(object, kCommonFields, is_chat ? absl::MakeConstSpan(kChatFields) : kCompletionsFields));
   FieldReader fields(object);
   OpenAiRequest request;
   request.generation.model = fields.String("model");

@@ -4,17 +4,13 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/status.h"
-#include "nlohmann/json.hpp"
-#include "router/error_details.h"
+#include "gateway/api_error.h"
+#include "gateway/json_writing.h"
 
 namespace baton::gateway {
 namespace {
-
-using nlohmann::json;
 
 struct ErrorForm {
   int http_status = 500;
@@ -47,27 +43,14 @@ ErrorForm FormOf(absl::StatusCode code) {
   }
 }
 
-// The request's own name of a field that the router names in its words.
-std::string ParamOf(const std::string& field) {
-  absl::string_view name = field;
-  for (const absl::string_view prefix : {"sampling.", "chat."}) {
-    if (absl::StartsWith(name, prefix)) name.remove_prefix(prefix.size());
-  }
-  if (name == "text" || name == "token_ids") return "prompt";
-  if (name == "chat") return "messages";
-  return std::string(name);
-}
-
 std::string ErrorBody(const std::string& message, const ErrorForm& form, const std::optional<std::string>& param) {
   return absl::StrCat(R"({"error":{"message":)", JsonString(message), R"(,"type":")", form.type, R"(","param":)",
                       param.has_value() ? JsonString(*param) : "null", R"(,"code":)", form.http_status, "}}");
 }
 
 std::string ErrorBody(const absl::Status& status) {
-  const auto field = router::GetFieldError(status);
-  const auto param = field.has_value() ? std::optional(ParamOf(field->field)) : std::nullopt;
-  return ErrorBody(field.has_value() ? absl::StrCat(*param, ": ", field->description) : std::string(status.message()),
-                   FormOf(status.code()), param);
+  const ApiError error = DescribeError(status);
+  return ErrorBody(error.message, FormOf(status.code()), error.param);
 }
 
 const char* FinishName(FinishReason reason) { return reason == FinishReason::kStop ? "\"stop\"" : "\"length\""; }
@@ -104,10 +87,6 @@ const char* ChunkObject(OpenAiEndpoint endpoint) {
 }
 
 }  // namespace
-
-std::string JsonString(const std::string& text) {
-  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
-}
 
 OpenAiWriter::OpenAiWriter(OpenAiAnswer answer, const tokenizer::Tokenizer& tokenizer)
     : answer_(std::move(answer)),
@@ -223,13 +202,7 @@ std::string OpenAiWriter::CompletionLogprobs(const std::vector<OutputToken>& tok
 }
 
 HttpResponse OpenAiError(const absl::Status& status) {
-  HttpResponse response = {.status = FormOf(status.code()).http_status, .body = ErrorBody(status)};
-  if (const auto retry_after_ms = router::GetRetryAfterMs(status)) {
-    response.headers.emplace_back("Retry-After", absl::StrCat((*retry_after_ms + 999) / 1000));
-    // OpenAI's own clients wait for this long instead.
-    response.headers.emplace_back("Retry-After-Ms", absl::StrCat(*retry_after_ms));
-  }
-  return response;
+  return {.status = FormOf(status.code()).http_status, .body = ErrorBody(status), .headers = RetryHeaders(status)};
 }
 
 HttpResponse OpenAiRefusal(int http_status, const std::string& message) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "gateway/answer_writer.h"
 #include "gateway/http_types.h"
 #include "gateway/openai_request.h"
 #include "router/generation.h"
@@ -25,21 +26,16 @@ struct OpenAiAnswer {
   bool return_phases = false;
 };
 
-// Writes one answer, as a stream or as a whole. Used by one thread.
-class OpenAiWriter {
+class OpenAiWriter final : public AnswerWriter {
  public:
   // The tokenizer outlives the writer.
   OpenAiWriter(OpenAiAnswer answer, const tokenizer::Tokenizer& tokenizer);
 
-  // Server-sent events. The first ones of a chat name its role.
-  std::string Chunk(const router::GenerationDelta& delta);
-  // The last ones of a stream.
-  std::string End(const router::GenerationFinished& finished);
-  // A stream that has begun ends with this.
-  std::string End(const absl::Status& status);
-
-  // The answer at once; `output` is all of it.
-  std::string Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished);
+  // The first events of a chat name its role.
+  std::string Chunk(const router::GenerationDelta& delta) override;
+  std::string End(const router::GenerationFinished& finished) override;
+  std::string End(const absl::Status& status) override;
+  std::string Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished) override;
 
  private:
   // `members`: those of the chunk behind its choices, each with a comma before it.
@@ -66,9 +62,6 @@ class OpenAiWriter {
 HttpResponse OpenAiError(const absl::Status& status);
 // What HTTP itself refuses.
 HttpResponse OpenAiRefusal(int http_status, const std::string& message);
-// A text as a JSON string, with its quotes. What is no UTF-8 becomes U+FFFD.
-std::string JsonString(const std::string& text);
-
 }  // namespace baton::gateway
 
 #endif  // BATON_GATEWAY_OPENAI_RESPONSE_H_

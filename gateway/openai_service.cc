@@ -1,53 +1,26 @@
 #include "gateway/openai_service.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/status.h"
-#include "common/test_delay.h"
 #include "common/version.h"
 #include "gateway/json_reading.h"
+#include "gateway/json_writing.h"
 #include "gateway/openai_response.h"
 #include "router/error_details.h"
-#include "router/generation_listener.h"
-#include "router/refusal_reason.h"
-#include "telemetry/trace_context.h"
 
 namespace baton::gateway {
 namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxStatedRequestIdBytes = 128;
-
-telemetry::TraceContext ReadTrace(const HttpRequest& request) {
-  return telemetry::ReadTraceContext({.traceparent = request.HeaderValues(telemetry::kTraceparentHeader),
-                                      .tracestate = request.HeaderValues(telemetry::kTracestateHeader),
-                                      .baggage = request.HeaderValues(telemetry::kBaggageHeader)});
-}
-
-// A web page of another origin can send anything but JSON without asking first.
-absl::Status CheckContentType(const HttpRequest& request) {
-  const auto types = request.HeaderValues("content-type");
-  if (types.size() == 1 && absl::StartsWithIgnoreCase(ToAbsl(types.front()), "application/json")) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError("the header Content-Type must be application/json");
-}
-
-// What the client calls its request, so that it finds the answer in its own logs; else our own name of it.
-HttpHeaders RequestIdHeader(const HttpRequest& request, const JobId& id) {
-  const auto stated = request.HeaderValues("x-request-id");
-  const bool is_name =
-      stated.size() == 1 && !stated.front().empty() && stated.front().size() <= kMaxStatedRequestIdBytes &&
-      std::all_of(stated.front().begin(), stated.front().end(), [](char c) { return c > ' ' && c <= '~'; });
-  return {{"X-Request-Id", is_name ? std::string(stated.front()) : id.ToHex()}};
-}
+constexpr ApiForm kForm = {.make_error = OpenAiError};
 
 int64_t UnixSeconds() { return absl::ToUnixSeconds(absl::Now()); }
 
@@ -60,20 +33,23 @@ absl::StatusOr<std::vector<int32_t>> TokensOf(const json& body) {
 
 }  // namespace
 
-OpenAiService::OpenAiService(const OpenAiServiceParts& parts)
-    : parts_(parts), started_unix_s_(UnixSeconds()), unread_({}, parts.clock) {}
+OpenAiService::OpenAiService(GenerationCalls& calls, std::function<bool()> is_serving)
+    : calls_(calls), is_serving_(std::move(is_serving)), started_unix_s_(UnixSeconds()) {}
 
 void OpenAiService::AddRoutes(HttpServer& server) {
   const auto generate = [this](OpenAiEndpoint endpoint) {
-    return [this, endpoint](const std::shared_ptr<HttpExchange>& exchange) { Generate(endpoint, exchange); };
+    return [this, endpoint](const std::shared_ptr<HttpExchange>& exchange) {
+      calls_.Generate(exchange, kForm,
+                      [this, endpoint](const std::string& body, const JobId& id) { return Read(endpoint, body, id); });
+    };
   };
   server.AddRoute("POST", "/v1/completions", generate(OpenAiEndpoint::kCompletions));
   server.AddRoute("POST", "/v1/chat/completions", generate(OpenAiEndpoint::kChat));
   server.AddRoute("POST", "/tokenize", [this](const std::shared_ptr<HttpExchange>& exchange) {
-    Compute(exchange, [this](const std::string& body) { return Tokenize(body); });
+    calls_.Compute(exchange, kForm, [this](const std::string& body) { return Tokenize(body); });
   });
   server.AddRoute("POST", "/detokenize", [this](const std::shared_ptr<HttpExchange>& exchange) {
-    Compute(exchange, [this](const std::string& body) { return Detokenize(body); });
+    calls_.Compute(exchange, kForm, [this](const std::string& body) { return Detokenize(body); });
   });
   server.AddRoute("GET", "/v1/models",
                   [this](const std::shared_ptr<HttpExchange>& exchange) { exchange->Respond({.body = Models()}); });
@@ -82,71 +58,23 @@ void OpenAiService::AddRoutes(HttpServer& server) {
   });
   for (const char* path : {"/health", "/ping"}) {
     server.AddRoute("GET", path, [this](const std::shared_ptr<HttpExchange>& exchange) {
-      exchange->Respond({.status = parts_.is_serving() ? 200 : 503, .content_type = "text/plain"});
+      exchange->Respond({.status = is_serving_() ? 200 : 503, .content_type = "text/plain"});
     });
   }
 }
 
-void OpenAiService::Generate(OpenAiEndpoint endpoint, const std::shared_ptr<HttpExchange>& exchange) {
-  if (const absl::Status status = CheckContentType(exchange->request()); !status.ok()) {
-    return exchange->Respond(OpenAiError(status));
-  }
-  const JobId id = parts_.random.NextId();
-  const auto answer = std::make_shared<AnswerBody>(exchange, unread_, RequestIdHeader(exchange->request(), id));
-  const auto request = std::make_shared<router::ObservedRequest>(
-      parts_.observers, answer, id, router::BeginTrace(parts_.tracer, ReadTrace(exchange->request())));
-  exchange->SetOnDone([this, id, answer, request](const absl::Status& delivery) {
-    answer->OnExchangeDone([request = request.get(), delivery] { request->OnDelivered(delivery); });
-    if (delivery.ok()) return;
-    if (!parts_.work.Drop(id)) return parts_.backend.Cancel(id);
-    router::WriteFailed(absl::CancelledError("the client is gone"), *request);
-  });
-  WorkTask task = {.id = id, .bytes = exchange->request().body.size()};
-  task.run = [this, endpoint, answer, request, id,
-              body = std::move(exchange->request().body)](const absl::Status& status) {
-    if (!status.ok()) return router::WriteFailed(status, *request);
-    TestDelay("read");
-    Begin(endpoint, body, answer, request, id);
-  };
-  if (!parts_.work.Post(std::move(task))) router::WriteFailed(router::ClientWorkFull(), *request);
-}
-
-void OpenAiService::Begin(OpenAiEndpoint endpoint, const std::string& body, const std::shared_ptr<AnswerBody>& answer,
-                          const std::shared_ptr<router::ObservedRequest>& request, const JobId& id) {
-  absl::StatusOr<OpenAiRequest> read = ReadOpenAiRequest(endpoint, body, parts_.model.config.context_length);
-  if (!read.ok()) return router::WriteFailed(read.status(), *request);
-  router::GenerationRequest& generation = read->generation;
+absl::StatusOr<ReadCall> OpenAiService::Read(OpenAiEndpoint endpoint, const std::string& body, const JobId& id) const {
+  BATON_ASSIGN_OR_RETURN(OpenAiRequest read, ReadOpenAiRequest(endpoint, body, calls_.model().config.context_length));
   const char* const prefix = endpoint == OpenAiEndpoint::kChat ? "chatcmpl-" : "cmpl-";
-  answer->SetWriter(OpenAiWriter({.endpoint = endpoint,
-                                  .id = absl::StrCat(prefix, id.ToHex()),
-                                  .model = parts_.model.name,
-                                  .created_unix_s = UnixSeconds(),
-                                  .include_usage = read->include_usage,
-                                  .return_token_ids = read->return_token_ids,
-                                  .return_phases = read->return_phases},
-                                 *parts_.model.tokenizer),
-                    read->stream);
-  generation.id = id;
-  generation.trace = router::HeadersOf(request->trace());
-  generation.arrived = request->arrived();
-  request->OnRead(generation);
-  parts_.backend.Generate(std::move(generation), request);
-}
-
-void OpenAiService::Compute(const std::shared_ptr<HttpExchange>& exchange,
-                            std::function<absl::StatusOr<std::string>(const std::string& body)> answer) {
-  if (const absl::Status status = CheckContentType(exchange->request()); !status.ok()) {
-    return exchange->Respond(OpenAiError(status));
-  }
-  WorkTask task = {.id = parts_.random.NextId(), .bytes = exchange->request().body.size()};
-  task.run = [exchange, answer = std::move(answer),
-              body = std::move(exchange->request().body)](const absl::Status& status) {
-    const absl::StatusOr<std::string> answered = status.ok() ? answer(body) : status;
-    if (!answered.ok()) return exchange->Respond(OpenAiError(answered.status()));
-    exchange->Respond({.body = *answered});
-  };
-  if (!parts_.work.Post(std::move(task)))
-    exchange->Respond(OpenAiError(router::WithRetryAfter(router::ClientWorkFull())));
+  auto writer = std::make_unique<OpenAiWriter>(OpenAiAnswer{.endpoint = endpoint,
+                                                            .id = absl::StrCat(prefix, id.ToHex()),
+                                                            .model = calls_.model().name,
+                                                            .created_unix_s = UnixSeconds(),
+                                                            .include_usage = read.include_usage,
+                                                            .return_token_ids = read.return_token_ids,
+                                                            .return_phases = read.return_phases},
+                                               *calls_.model().tokenizer);
+  return ReadCall{.generation = std::move(read.generation), .writer = std::move(writer), .is_stream = read.stream};
 }
 
 absl::StatusOr<std::string> OpenAiService::Tokenize(const std::string& body) const {
@@ -159,9 +87,9 @@ absl::StatusOr<std::string> OpenAiService::Tokenize(const std::string& body) con
   if (!adds.is_boolean()) return router::FieldViolation("add_special_tokens", "must be true or false");
   BATON_ASSIGN_OR_RETURN(
       const std::vector<int32_t> ids,
-      parts_.reader.Tokenize(model.get<std::string>(), router::TextPrompt{.text = prompt->get<std::string>(),
-                                                                          .add_special_tokens = adds.get<bool>()}));
-  return json({{"count", ids.size()}, {"max_model_len", parts_.model.config.context_length}, {"tokens", ids}}).dump();
+      calls_.reader().Tokenize(model.get<std::string>(), router::TextPrompt{.text = prompt->get<std::string>(),
+                                                                            .add_special_tokens = adds.get<bool>()}));
+  return json({{"count", ids.size()}, {"max_model_len", calls_.model().config.context_length}, {"tokens", ids}}).dump();
 }
 
 absl::StatusOr<std::string> OpenAiService::Detokenize(const std::string& body) const {
@@ -170,14 +98,14 @@ absl::StatusOr<std::string> OpenAiService::Detokenize(const std::string& body) c
   const auto model = object.value("model", json(""));
   if (!model.is_string()) return router::FieldViolation("model", "must be a string");
   BATON_ASSIGN_OR_RETURN(const std::string text,
-                         parts_.reader.Detokenize(model.get<std::string>(), ids, /*skip_special_tokens=*/false));
+                         calls_.reader().Detokenize(model.get<std::string>(), ids, /*skip_special_tokens=*/false));
   return absl::StrCat(R"({"prompt":)", JsonString(text), "}");
 }
 
 std::string OpenAiService::Models() const {
-  return absl::StrCat(R"({"object":"list","data":[{"id":)", JsonString(parts_.model.name),
+  return absl::StrCat(R"({"object":"list","data":[{"id":)", JsonString(calls_.model().name),
                       R"(,"object":"model","created":)", started_unix_s_, R"(,"owned_by":"baton","max_model_len":)",
-                      parts_.model.config.context_length, "}]}");
+                      calls_.model().config.context_length, "}]}");
 }
 
 }  // namespace baton::gateway

@@ -1,5 +1,5 @@
-// OpenAI's API over real sockets and a backend that says what the test says. The real clients and the real backend are
-// in tests/e2e/test_openai.py.
+// OpenAI's API with a backend that says what the test says. The real clients and the real backend are in
+// tests/e2e/test_openai.py.
 #include "gateway/openai_service.h"
 
 #include <atomic>
@@ -9,13 +9,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "common/status.h"
+#include "gateway/testing/service_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "router/error_details.h"
-#include "router/testing/tiny_served_model.h"
 #include "telemetry/testing/raw_client.h"
 
 namespace baton::gateway {
@@ -24,9 +23,7 @@ namespace {
 using nlohmann::json;
 using router::GenerationDelta;
 using router::GenerationFailed;
-using router::GenerationFinished;
 using telemetry::BodyOf;
-using telemetry::GetRequest;
 using telemetry::HeaderOf;
 using telemetry::RawClient;
 using telemetry::StatusOf;
@@ -35,108 +32,19 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr absl::Duration kPatience = absl::Seconds(20);
 constexpr char kChat[] = R"({"messages":[{"role":"user","content":"a"}])";
 constexpr char kCompletion[] = R"({"prompt":"a")";
 
-// Keeps what it is asked, and leaves the answers to the test.
-class StubBackend final : public router::GenerationBackend {
- public:
-  struct Asked {
-    router::GenerationRequest request;
-    std::shared_ptr<router::GenerationSink> sink;
-  };
-
-  void Generate(router::GenerationRequest request, std::shared_ptr<router::GenerationSink> sink) override {
-    const absl::MutexLock lock(&mutex_);
-    asked_.push_back({std::move(request), std::move(sink)});
-  }
-  void Cancel(const JobId& id) override {
-    const absl::MutexLock lock(&mutex_);
-    cancelled_.push_back(id);
-  }
-
-  Asked Await(size_t index = 0) {
-    const absl::MutexLock lock(&mutex_);
-    const auto is_there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return asked_.size() > index; };
-    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&is_there), kPatience));
-    return asked_.at(index);
-  }
-  JobId AwaitCancelled() {
-    const absl::MutexLock lock(&mutex_);
-    const auto is_there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !cancelled_.empty(); };
-    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&is_there), kPatience));
-    return cancelled_.at(0);
-  }
-  size_t asked() const {
-    const absl::MutexLock lock(&mutex_);
-    return asked_.size();
-  }
-
- private:
-  mutable absl::Mutex mutex_;
-  std::vector<Asked> asked_ ABSL_GUARDED_BY(mutex_);
-  std::vector<JobId> cancelled_ ABSL_GUARDED_BY(mutex_);
-};
-
-GenerationFinished Finished() {
-  GenerationFinished finished;
-  finished.reason = FinishReason::kStop;
-  finished.usage = {.prompt_tokens = 3, .output_tokens = 2, .cached_prompt_tokens = 1};
-  return finished;
-}
-
-class OpenAiServiceTest : public ::testing::Test {
+class OpenAiServiceTest : public ServiceTest {
  protected:
   OpenAiServiceTest() {
     service_.AddRoutes(server_);
-    EXPECT_TRUE(server_.Start().ok());
+    Start();
   }
-  ~OpenAiServiceTest() override {
-    server_.Stop();
-    service_.AwaitNone();
-  }
+  ~OpenAiServiceTest() override { Stop(); }
 
-  static std::string PostRequest(std::string_view path, const std::string& body,
-                                 const std::string& content_type = "application/json") {
-    return absl::StrCat("POST ", ToAbsl(path), " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: ", content_type,
-                        "\r\nContent-Length: ", body.size(), "\r\n\r\n", body);
-  }
-  std::string Post(std::string_view path, const std::string& body) {
-    RawClient client(server_.port());
-    EXPECT_TRUE(client.Send(PostRequest(path, body)));
-    return client.ReadResponse();
-  }
-  std::string Get(std::string_view path) {
-    RawClient client(server_.port());
-    EXPECT_TRUE(client.Send(GetRequest(path)));
-    return client.ReadResponse();
-  }
-  // A whole answer comes in one chunk, because its length is not known when it begins.
-  static std::string ReadWhole(RawClient& client) {
-    std::string response = client.ReadUntil("\r\n0\r\n\r\n");
-    const size_t body = response.find("\r\n\r\n") + 4;
-    const size_t text = response.find("\r\n", body) + 2;
-    return response.substr(0, body) + response.substr(text, response.rfind("\r\n0\r\n\r\n") - text);
-  }
-  static json BodyJson(const std::string& response) { return json::parse(BodyOf(response), nullptr, false); }
-
-  const router::ServedModel model_ = router::TestModel();
-  SeededRandom random_{7};
-  StubBackend backend_;
-  const router::RequestReader reader_{model_, random_};
-  router::ClientWork work_{MonotonicClock()};
-  const router::RequestObservers observers_{.clock = MonotonicClock(), .observers = {}};
   std::atomic<bool> is_serving_ = true;
-  OpenAiService service_{{.model = model_,
-                          .clock = MonotonicClock(),
-                          .random = SystemRandom(),
-                          .backend = backend_,
-                          .reader = reader_,
-                          .work = work_,
-                          .observers = observers_,
-                          .is_serving = [this] { return is_serving_.load(); }}};
-  HttpServer server_{{}};
+  OpenAiService service_{calls_, [this] { return is_serving_.load(); }};
 };
 
 TEST_F(OpenAiServiceTest, AStreamSendsEachDeltaWhenItComesAndItsUsageAtTheEnd) {

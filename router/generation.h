@@ -145,6 +145,9 @@ struct GenerationFinished {
   JobId id;
   uint64_t seed = 0;
   FinishReason reason = FinishReason::kLength;
+  // Which of the request's stop strings ended the output, by its index. Without a value something else did, or the
+  // result comes from a journal, which does not keep it.
+  std::optional<int> stop_index;
   GenerationUsage usage;
   // 32 hex digits; empty when the request did not ask for it.
   std::string kv_digest;

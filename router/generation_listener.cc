@@ -23,6 +23,7 @@ GenerationFinished MakeFinished(const JobSpec& job, const JobResult& result, con
   return {.id = job.id,
           .seed = job.sampling.seed,
           .reason = stop ? FinishReason::kStop : FinishReason::kLength,
+          .stop_index = output.stop_index(),
           .usage = {.prompt_tokens = result.prompt_tokens,
                     .output_tokens = result.output_tokens,
                     .cached_prompt_tokens = result.cached_tokens},

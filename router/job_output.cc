@@ -13,21 +13,21 @@ absl::StatusOr<JobOutput> JobOutput::Create(const tokenizer::Tokenizer& tokenize
 }
 
 absl::StatusOr<std::string> JobOutput::Push(int32_t token) {
-  if (stopped_) return std::string();
+  if (stopped()) return std::string();
   BATON_ASSIGN_OR_RETURN(const std::string text, detokenizer_.Push(token));
   return Match(text);
 }
 
 std::string JobOutput::Flush() {
-  if (stopped_) return std::string();
+  if (stopped()) return std::string();
   std::string text = Match(detokenizer_.Flush());
-  if (!stopped_) text += matcher_.Flush();
+  if (!stopped()) text += matcher_.Flush();
   return text;
 }
 
 std::string JobOutput::Match(const std::string& text) {
   tokenizer::StopMatcher::Output output = matcher_.Push(text);
-  stopped_ = output.stopped;
+  if (output.stopped) stop_index_ = output.stop_index;
   return std::move(output.text);
 }
 

@@ -2,6 +2,7 @@
 #ifndef BATON_ROUTER_JOB_OUTPUT_H_
 #define BATON_ROUTER_JOB_OUTPUT_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,9 @@ class JobOutput {
   // The text that was held back. Call it once, after the last token.
   std::string Flush();
   // A stop string has ended the text, so later tokens are not part of the output.
-  bool stopped() const { return stopped_; }
+  bool stopped() const { return stop_index_.has_value(); }
+  // The index of that string in Create's list.
+  std::optional<int> stop_index() const { return stop_index_; }
 
  private:
   JobOutput(const tokenizer::Tokenizer& tokenizer, tokenizer::StopMatcher matcher)
@@ -32,7 +35,7 @@ class JobOutput {
 
   tokenizer::StreamDetokenizer detokenizer_;
   tokenizer::StopMatcher matcher_;
-  bool stopped_ = false;
+  std::optional<int> stop_index_;
 };
 
 }  // namespace baton::router

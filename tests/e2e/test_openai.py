@@ -15,6 +15,7 @@ import pytest
 
 from client import Client
 from cluster import SOURCE_DIR, Cluster, run_baton, wait_until
+from http_api import documented_fields, post
 from pages import blocks_of
 
 MODEL = "smollm2-135m-instruct"
@@ -38,17 +39,6 @@ def client(cluster):
 @pytest.fixture(scope="module")
 def prompts(prose_ids):
     return [prose_ids[i * PROMPT_TOKENS:(i + 1) * PROMPT_TOKENS] for i in range(8)]
-
-
-def post(cluster, path, body, content_type="application/json"):
-    """(status, headers, parsed body)."""
-    request = urllib.request.Request(f"http://{cluster.http}{path}", json.dumps(body).encode(),
-                                     {"Content-Type": content_type})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, answer.headers, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers, json.load(error)
 
 
 def gauge(cluster, name):
@@ -271,15 +261,9 @@ BASES = {"completions": ("/v1/completions", {"prompt": "x", "max_tokens": 1}),
          "chat": ("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 1})}
 
 
-def documented_fields():
-    for name, where, what in re.findall(r"^\| `(\w+)` \| (both|chat|completions) \| (\w+)", (SOURCE_DIR / "docs/openai.md").read_text(), re.MULTILINE):
-        for endpoint in BASES if where == "both" else [where]:
-            yield name, endpoint, what
-
-
 def test_every_field_of_the_page_does_what_the_page_says(cluster):
     asked = 0
-    for name, endpoint, what in documented_fields():
+    for name, endpoint, what in documented_fields("docs/openai.md", BASES):
         path, base = BASES[endpoint]
         value = VALUES.get(name, "x")
         more = {}

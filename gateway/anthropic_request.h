@@ -1,0 +1,31 @@
+// Reads the bodies of Anthropic's /v1/messages and /v1/messages/count_tokens. Nothing is silently ignored: a field that
+// is not known, or not built, is refused by its name. docs/anthropic.md has the table of all fields.
+#ifndef BATON_GATEWAY_ANTHROPIC_REQUEST_H_
+#define BATON_GATEWAY_ANTHROPIC_REQUEST_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "router/generation.h"
+
+namespace baton::gateway {
+
+struct AnthropicRequest {
+  // Without id, times and trace.
+  router::GenerationRequest generation;
+  bool stream = false;
+};
+
+struct AnthropicCount {
+  std::string model;
+  router::ChatPrompt prompt;
+};
+
+// The errors are for clients, as those of RequestReader.
+absl::StatusOr<AnthropicRequest> ReadAnthropicRequest(std::string_view body);
+absl::StatusOr<AnthropicCount> ReadAnthropicCount(std::string_view body);
+
+}  // namespace baton::gateway
+
+#endif  // BATON_GATEWAY_ANTHROPIC_REQUEST_H_

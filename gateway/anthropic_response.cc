@@ -1,0 +1,145 @@
+#include "gateway/anthropic_response.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gateway/api_error.h"
+#include "gateway/json_writing.h"
+
+namespace baton::gateway {
+namespace {
+
+// Anthropic's own number for a service that cannot take more now.
+constexpr int kOverloadedStatus = 529;
+
+struct ErrorForm {
+  int http_status = 500;
+  const char* type = "api_error";
+};
+
+ErrorForm FormOf(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kFailedPrecondition:
+      return {400, "invalid_request_error"};
+    case absl::StatusCode::kUnauthenticated:
+      return {401, "authentication_error"};
+    case absl::StatusCode::kPermissionDenied:
+      return {403, "permission_error"};
+    case absl::StatusCode::kNotFound:
+      return {404, "not_found_error"};
+    case absl::StatusCode::kResourceExhausted:
+      return {429, "rate_limit_error"};
+    case absl::StatusCode::kUnavailable:
+      return {kOverloadedStatus, "overloaded_error"};
+    case absl::StatusCode::kDeadlineExceeded:
+      return {504, "timeout_error"};
+    default:
+      return {};
+  }
+}
+
+const char* TypeOfRefusal(int http_status) {
+  switch (http_status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 503:
+      return "overloaded_error";
+    default:
+      return http_status < 500 ? "invalid_request_error" : "api_error";
+  }
+}
+
+std::string ErrorBody(const std::string& message, const char* type) {
+  return absl::StrCat(R"({"type":"error","error":{"type":")", type, R"(","message":)", JsonString(message), "}}");
+}
+
+// The router's word for stop sequences is "stop".
+std::string MessageOf(const absl::Status& status) {
+  const ApiError error = DescribeError(status);
+  const bool is_of_stops = error.param.has_value() && absl::StartsWith(*error.param, "stop");
+  return is_of_stops ? "stop_sequences" + error.message.substr(sizeof("stop") - 1) : error.message;
+}
+
+std::string ErrorBody(const absl::Status& status) { return ErrorBody(MessageOf(status), FormOf(status.code()).type); }
+
+// `type` is in `data` too.
+std::string Event(const char* type, const std::string& data) {
+  return absl::StrCat("event: ", type, "\ndata: ", data, "\n\n");
+}
+
+// A token that comes from the cache is not among the input tokens, as Anthropic counts.
+std::string UsageOf(const router::GenerationUsage& usage) {
+  return absl::StrCat(R"({"input_tokens":)", usage.prompt_tokens - usage.cached_prompt_tokens,
+                      R"(,"cache_creation_input_tokens":0,"cache_read_input_tokens":)", usage.cached_prompt_tokens,
+                      R"(,"output_tokens":)", usage.output_tokens, "}");
+}
+
+}  // namespace
+
+std::string AnthropicWriter::Members() const {
+  return absl::StrCat(R"({"id":)", JsonString(answer_.id), R"(,"type":"message","role":"assistant","model":)",
+                      JsonString(answer_.model));
+}
+
+std::string AnthropicWriter::StopMembers(const router::GenerationFinished& finished) const {
+  if (finished.reason != FinishReason::kStop) {
+    const bool has_all = finished.usage.output_tokens >= answer_.max_tokens;
+    return absl::StrCat(R"("stop_reason":")", has_all ? "max_tokens" : "model_context_window_exceeded",
+                        R"(","stop_sequence":null)");
+  }
+  if (!finished.stop_index.has_value()) return R"("stop_reason":"end_turn","stop_sequence":null)";
+  return absl::StrCat(R"("stop_reason":"stop_sequence","stop_sequence":)",
+                      JsonString(answer_.stop_sequences.at(*finished.stop_index)));
+}
+
+std::string AnthropicWriter::Begin() {
+  if (std::exchange(has_begun_, true)) return {};
+  // How many tokens the cache has is not known yet; message_delta says it.
+  const router::GenerationUsage usage = {.prompt_tokens = prompt_tokens_};
+  return Event("message_start", absl::StrCat(R"({"type":"message_start","message":)", Members(),
+                                             R"(,"content":[],"stop_reason":null,"stop_sequence":null,"usage":)",
+                                             UsageOf(usage), "}}")) +
+         Event("content_block_start",
+               R"({"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}})");
+}
+
+std::string AnthropicWriter::Chunk(const router::GenerationDelta& delta) {
+  std::string events = Begin();
+  // Tokens without a text, which half a character is, change nothing that a client sees.
+  if (delta.text.empty()) return events;
+  return events + Event("content_block_delta",
+                        absl::StrCat(R"({"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":)",
+                                     JsonString(delta.text), "}}"));
+}
+
+std::string AnthropicWriter::End(const router::GenerationFinished& finished) {
+  return Begin() + Event("content_block_stop", R"({"type":"content_block_stop","index":0})") +
+         Event("message_delta", absl::StrCat(R"({"type":"message_delta","delta":{)", StopMembers(finished),
+                                             R"(},"usage":)", UsageOf(finished.usage), "}")) +
+         Event("message_stop", R"({"type":"message_stop"})");
+}
+
+std::string AnthropicWriter::End(const absl::Status& status) { return Event("error", ErrorBody(status)); }
+
+std::string AnthropicWriter::Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished) {
+  return absl::StrCat(Members(), R"(,"content":[{"type":"text","text":)", JsonString(output.text), "}],",
+                      StopMembers(finished), R"(,"usage":)", UsageOf(finished.usage), "}");
+}
+
+HttpResponse AnthropicError(const absl::Status& status) {
+  return {.status = FormOf(status.code()).http_status, .body = ErrorBody(status), .headers = RetryHeaders(status)};
+}
+
+HttpResponse AnthropicRefusal(int http_status, const std::string& message) {
+  return {.status = http_status, .body = ErrorBody(message, TypeOfRefusal(http_status))};
+}
+
+}  // namespace baton::gateway

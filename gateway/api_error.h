@@ -1,0 +1,27 @@
+// What an error says to clients of HTTP, before an API gives it its form.
+#ifndef BATON_GATEWAY_API_ERROR_H_
+#define BATON_GATEWAY_API_ERROR_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "gateway/http_types.h"
+
+namespace baton::gateway {
+
+struct ApiError {
+  // Begins with the field at fault, where there is one.
+  std::string message;
+  // The request's own name of that field.
+  std::optional<std::string> param;
+};
+
+ApiError DescribeError(const absl::Status& status);
+
+// When the client may come again; empty unless the status says so.
+HttpHeaders RetryHeaders(const absl::Status& status);
+
+}  // namespace baton::gateway
+
+#endif  // BATON_GATEWAY_API_ERROR_H_

@@ -1,0 +1,128 @@
+#include "gateway/field_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "gateway/json_reading.h"
+#include "router/error_details.h"
+
+namespace baton::gateway {
+namespace {
+
+using nlohmann::json;
+using router::FieldViolation;
+
+// A client's name of a field is repeated in errors up to this length.
+constexpr size_t kMaxShownNameBytes = 64;
+
+const FieldRule* FindRule(absl::Span<const FieldRule> rules, const std::string& name) {
+  const auto* const found =
+      std::find_if(rules.begin(), rules.end(), [&name](const FieldRule& rule) { return name == rule.name; });
+  return found == rules.end() ? nullptr : found;
+}
+
+bool IsTextPart(const json& part, const char* ignored) {
+  if (!part.is_object() || part.value("type", json()) != "text") return false;
+  const auto text = part.find("text");
+  const size_t members = ignored != nullptr && part.contains(ignored) ? 3 : 2;
+  return text != part.end() && text->is_string() && part.size() == members;
+}
+
+}  // namespace
+
+absl::Status CheckFields(const json& object, absl::Span<const FieldRule> rules, absl::Span<const FieldRule> more_rules,
+                         const std::string& prefix) {
+  for (const auto& [name, value] : object.items()) {
+    const FieldRule* rule = FindRule(rules, name);
+    if (rule == nullptr) rule = FindRule(more_rules, name);
+    if (rule == nullptr) return FieldViolation(prefix + name.substr(0, kMaxShownNameBytes), "this field is not known");
+    if (rule->use != FieldUse::kUnbuilt || value.is_null() || value == json::parse(rule->nothing)) continue;
+    return router::FieldStatus(absl::StatusCode::kUnimplemented,
+                               {.field = prefix + name, .description = "not supported yet"});
+  }
+  return absl::OkStatus();
+}
+
+std::optional<std::string> ReadTextContent(const json& content, const char* ignored) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) return std::nullopt;
+  std::string text;
+  for (const json& part : content) {
+    if (!IsTextPart(part, ignored)) return std::nullopt;
+    text += part.find("text")->get_ref<const std::string&>();
+  }
+  return text;
+}
+
+const json* FieldReader::Find(const char* name) const {
+  const auto found = object_.find(name);
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::optional<bool> FieldReader::Bool(const char* name) {
+  const json* value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_boolean()) return value->get<bool>();
+  return Wrong(name, "must be true or false");
+}
+
+std::optional<float> FieldReader::Number(const char* name) {
+  const json* value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_number() && std::isfinite(value->get<float>())) return value->get<float>();
+  return Wrong(name, "must be a number");
+}
+
+std::optional<int32_t> FieldReader::Integer(const char* name) {
+  const json* value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  if (const auto integer = ToInt32(*value)) return integer;
+  return Wrong(name, "must be a whole number of 32 bits");
+}
+
+std::optional<uint64_t> FieldReader::Unsigned(const char* name) {
+  const json* value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_number_unsigned()) return value->get<uint64_t>();
+  return Wrong(name, "must be a whole number that is not negative");
+}
+
+std::string FieldReader::String(const char* name) {
+  const json* value = Find(name);
+  if (value == nullptr) return {};
+  if (value->is_string()) return value->get<std::string>();
+  Wrong(name, "must be a string");
+  return {};
+}
+
+std::vector<std::string> FieldReader::Strings(const char* name) {
+  const json* value = Find(name);
+  if (value == nullptr) return {};
+  if (value->is_string()) return {value->get<std::string>()};
+  std::vector<std::string> strings;
+  if (value->is_array()) {
+    for (const json& each : *value) {
+      if (!each.is_string()) break;
+      strings.push_back(each.get<std::string>());
+    }
+    if (strings.size() == value->size()) return strings;
+  }
+  Wrong(name, "must be a string or a list of strings");
+  return {};
+}
+
+std::vector<int32_t> FieldReader::Integers(const char* name) {
+  const json* value = Find(name);
+  if (value == nullptr) return {};
+  if (auto integers = ToInt32s(*value)) return *std::move(integers);
+  Wrong(name, "must be a list of whole numbers");
+  return {};
+}
+
+std::nullopt_t FieldReader::Wrong(const char* name, std::string_view description) {
+  if (status_.ok()) status_ = FieldViolation(prefix_ + name, description);
+  return std::nullopt;
+}
+
+}  // namespace baton::gateway

@@ -1,0 +1,159 @@
+"""Anthropic's own Python client against the HTTP port of a real cluster, and raw HTTP where that client sends no such
+thing."""
+
+import asyncio
+
+import anthropic
+import pytest
+
+from client import Client, read_stream
+from cluster import SOURCE_DIR, Cluster, wait_until
+from http_api import documented_fields, post
+from pages import blocks_of
+
+MODEL = "smollm2-135m-instruct"
+PAGE = "docs/anthropic.md"
+QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
+# In `extra_body`, because the client's own types have no such field any more.
+GREEDY = {"temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster("--prefill", 1, "--decode", 1, "--threads", 1, "--max-queued-jobs", 8, "--max-seqs", 8) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client(cluster):
+    return anthropic.Anthropic(base_url=f"http://{cluster.http}", api_key="none", max_retries=0)
+
+
+def text_of_grpc(client, messages, sampling):
+    request = client.generate_request("", sampling)
+    for message in messages:
+        request.chat.messages.add(**message)
+    return read_stream(client.start(request)).text
+
+
+def test_a_message_is_answered_at_once_and_as_a_stream_alike(client):
+    asked = {"model": MODEL, "messages": QUESTION, "max_tokens": 20, "extra_body": GREEDY}
+    whole = client.messages.create(**asked)
+    assert whole.id == f"msg_{whole._request_id}"  # pylint: disable=protected-access
+    assert whole.role == "assistant" and whole.type == "message" and whole.model == MODEL
+    assert whole.stop_reason in ("end_turn", "max_tokens") and whole.stop_sequence is None
+    with client.messages.stream(**asked) as stream:
+        pieces = list(stream.text_stream)
+        message = stream.get_final_message()
+    assert "".join(pieces) == whole.content[0].text == message.content[0].text
+    assert len(pieces) > 1
+    assert message.stop_reason == whole.stop_reason
+    assert message.usage.output_tokens == whole.usage.output_tokens
+    count = lambda usage: usage.input_tokens + usage.cache_read_input_tokens
+    assert count(message.usage) == count(whole.usage)
+    assert count(whole.usage) == client.messages.count_tokens(model=MODEL, messages=QUESTION).input_tokens
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, {"temperature": 0.8, "top_p": 0.9, "seed": 7}], ids=["greedy", "seeded"])
+def test_the_text_is_that_of_grpc(cluster, client, sampling):
+    with Client(cluster.target) as grpc_client:
+        for number in range(8):
+            messages = [{"role": "system", "content": f"You count to {number}."},
+                        {"role": "user", "content": f"Say something about the number {number}."}]
+            expected = text_of_grpc(grpc_client, messages, {"max_tokens": 16, **sampling})
+            answer = client.messages.create(model=MODEL, system=messages[0]["content"], messages=messages[1:], max_tokens=16,
+                                            extra_body=sampling)
+            assert answer.content[0].text == expected
+
+
+def test_many_streams_run_at_once(cluster):
+    async def run():
+        async with anthropic.AsyncAnthropic(base_url=f"http://{cluster.http}", api_key="none", max_retries=0) as client:
+            async def one(number):
+                async with client.messages.stream(model=MODEL, max_tokens=16, extra_body=GREEDY,
+                                                  messages=[{"role": "user", "content": f"Number {number}"}]) as stream:
+                    return await stream.get_final_text()
+            return await asyncio.gather(*map(one, range(8)))
+
+    texts = asyncio.run(run())
+    assert asyncio.run(run()) == texts and len(set(texts)) > 1
+
+
+def test_a_stop_sequence_ends_the_text_and_is_named(client):
+    asked = {"model": MODEL, "messages": QUESTION, "max_tokens": 16, "extra_body": GREEDY}
+    free = client.messages.create(**asked).content[0].text
+    stop = free[len(free) // 2:][:3]
+    answer = client.messages.create(**asked, stop_sequences=["never said", stop])
+    assert answer.content[0].text == free[:free.index(stop)]
+    assert answer.stop_reason == "stop_sequence" and answer.stop_sequence == stop
+    with client.messages.stream(**asked, stop_sequences=["never said", stop]) as stream:
+        assert stream.get_final_message().stop_sequence == stop
+
+
+def test_a_full_context_ends_an_answer_that_asks_for_more(client):
+    filler = " word" * 8100
+    answer = client.messages.create(model=MODEL, max_tokens=8192, messages=[{"role": "user", "content": filler}],
+                                    extra_body=GREEDY, timeout=60)
+    assert answer.stop_reason in ("model_context_window_exceeded", "end_turn")
+    assert answer.usage.output_tokens < 100
+
+
+def test_errors_are_those_that_the_client_knows(client):
+    with pytest.raises(anthropic.BadRequestError) as wrong:
+        client.messages.create(model=MODEL, messages=QUESTION, max_tokens=5, extra_body={"temperature": -1})
+    assert wrong.value.body["error"]["type"] == "invalid_request_error"
+    assert wrong.value.body["error"]["message"].startswith("temperature: ")
+    with pytest.raises(anthropic.NotFoundError):
+        client.messages.create(model="another", messages=QUESTION, max_tokens=5)
+    with pytest.raises(anthropic.BadRequestError):
+        client.messages.create(model=MODEL, messages=[{"role": "user", "content": " word" * 9000}], max_tokens=5)
+    with pytest.raises(anthropic.NotFoundError) as no_path:
+        client.messages.batches.list()
+    assert no_path.value.body["type"] == "error"
+
+
+def test_a_stream_that_its_client_leaves_ends_its_request(cluster, client):
+    with client.messages.stream(model=MODEL, messages=[{"role": "user", "content": "Tell a long story."}],
+                                max_tokens=4000) as stream:
+        next(iter(stream.text_stream))
+    wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 30, "the end")
+
+
+def test_the_example_of_the_page_runs(cluster, capsys):
+    example = next(block for block in blocks_of(PAGE, SOURCE_DIR) if block.language == "python")
+    assert "http://127.0.0.1:8000" in example.text
+    exec(compile(example.text.replace("127.0.0.1:8000", cluster.http), PAGE, "exec"), {})
+    assert capsys.readouterr().out.strip()
+
+
+# A value of each field that asks for something, and one that asks for nothing.
+VALUES = {"messages": QUESTION, "model": MODEL, "max_tokens": 1, "temperature": 0.5, "top_p": 0.5, "top_k": 5, "seed": 1,
+          "stop_sequences": ["x"], "stream": False, "metadata": {"user_id": "me"}, "thinking": {"type": "adaptive"},
+          "tools": [{"name": "x"}], "tool_choice": {"type": "auto"}, "mcp_servers": [{}],
+          "output_config": {"effort": "low"}, "speed": "fast"}
+NOTHING = {"thinking": {"type": "disabled"}, "tools": [], "tool_choice": {"type": "none"}, "mcp_servers": [],
+           "output_config": {}, "speed": "standard"}
+BASES = {"messages": ("/v1/messages", {"messages": QUESTION, "max_tokens": 1}),
+         "count": ("/v1/messages/count_tokens", {"messages": QUESTION})}
+
+
+def test_every_field_of_the_page_does_what_the_page_says(cluster):
+    asked = 0
+    for name, endpoint, what in documented_fields(PAGE, BASES):
+        path, base = BASES[endpoint]
+        status, _, answer = post(cluster, path, {**base, name: VALUES.get(name, "x")})
+        if what == "refused":
+            assert status == 400 and answer["error"]["message"] == f"{name}: not supported yet", (name, endpoint, answer)
+            assert post(cluster, path, {**base, name: NOTHING.get(name)})[0] == 200, (name, endpoint)
+        else:
+            assert status == 200, (name, endpoint, answer)
+        asked += 1
+    assert asked > 30
+    for path, base in BASES.values():
+        status, _, answer = post(cluster, path, {**base, "temprature": 1})
+        assert status == 400 and answer["error"]["message"] == "temprature: this field is not known"
+
+
+def test_what_a_web_page_could_send_without_asking_is_refused(cluster):
+    status, _, error = post(cluster, "/v1/messages", {"max_tokens": 1, "messages": QUESTION}, content_type="text/plain")
+    assert status == 400 and "Content-Type" in error["error"]["message"] and error["type"] == "error"
