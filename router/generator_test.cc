@@ -3,6 +3,7 @@
 #include "router/generator.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -147,10 +148,11 @@ TEST_F(GeneratorTest, ThePhasesAndTheNetworkAddUpToTheTimeSinceTheRequestArrived
 TEST_F(GeneratorTest, AStopStringThatSpansTokensEndsTheTextBeforeItAndCancelsTheWorker) {
   StartLoop({.tokens = Tokens("textENDmore"), .finish = FinishReason::kNone});
   GenerationRequest request = Ask("hi");
-  request.stop = {"END"};
+  request.stop = {"never", "END"};
   const auto events = Generate(std::move(request));
   EXPECT_EQ(TextOf(events), "text");
   EXPECT_EQ(std::get<GenerationFinished>(events.back()).reason, FinishReason::kStop);
+  EXPECT_EQ(std::get<GenerationFinished>(events.back()).stop_index, 1);
   EXPECT_EQ(RunningJobs(), 0);
 }
 
@@ -161,6 +163,7 @@ TEST_F(GeneratorTest, TextThatWasHeldBackForAStopStringComesWithTheEnd) {
   const auto events = Generate(std::move(request));
   EXPECT_EQ(TextOf(events), "textEN");
   EXPECT_EQ(std::get<GenerationFinished>(events.back()).reason, FinishReason::kLength);
+  EXPECT_EQ(std::get<GenerationFinished>(events.back()).stop_index, std::nullopt);
 }
 
 TEST_F(GeneratorTest, ARefusedFieldIsNamedAndReachesNoWorker) {
