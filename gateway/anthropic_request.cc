@@ -53,7 +53,7 @@ constexpr FieldRule kAnswerFields[] = {
     {"diagnostics", FieldUse::kUnbuilt},
 };
 
-absl::StatusOr<tokenizer::ChatMessage> ReadMessage(const json& message, const std::string& field) {
+absl::StatusOr<tokenizer::ChatMessage> ReadAnthropicMessage(const json& message, const std::string& field) {
   if (!message.is_object()) return FieldViolation(field, "must be an object");
   static constexpr FieldRule kFields[] = {{"role"}, {"content"}};
   BATON_RETURN_IF_ERROR(CheckFields(message, kFields, {}, field + "."));
@@ -64,7 +64,7 @@ absl::StatusOr<tokenizer::ChatMessage> ReadMessage(const json& message, const st
   return tokenizer::ChatMessage{.role = role.get<std::string>(), .content = *std::move(text)};
 }
 
-absl::StatusOr<router::ChatPrompt> ReadPrompt(const FieldReader& fields) {
+absl::StatusOr<router::ChatPrompt> ReadAnthropicPrompt(const FieldReader& fields) {
   router::ChatPrompt chat;
   if (const json* const system = fields.Find("system")) {
     auto text = ReadTextContent(*system, kCacheMark);
@@ -80,7 +80,7 @@ absl::StatusOr<router::ChatPrompt> ReadPrompt(const FieldReader& fields) {
   }
   for (size_t i = 0; i < messages->size(); ++i) {
     BATON_ASSIGN_OR_RETURN(tokenizer::ChatMessage message,
-                           ReadMessage((*messages)[i], absl::StrCat("messages[", i, "]")));
+                           ReadAnthropicMessage((*messages)[i], absl::StrCat("messages[", i, "]")));
     chat.messages.push_back(std::move(message));
   }
   if (chat.messages.back().role == "assistant") {
@@ -110,7 +110,7 @@ absl::StatusOr<AnthropicRequest> ReadAnthropicRequest(std::string_view body) {
   BATON_RETURN_IF_ERROR(fields.status());
   if (!max_tokens.has_value()) return FieldViolation("max_tokens", "must be given");
   sampling.max_tokens = std::min(*max_tokens, kMaxOutputTokens);
-  BATON_ASSIGN_OR_RETURN(request.generation.prompt, ReadPrompt(fields));
+  BATON_ASSIGN_OR_RETURN(request.generation.prompt, ReadAnthropicPrompt(fields));
   return request;
 }
 
@@ -121,7 +121,7 @@ absl::StatusOr<AnthropicCount> ReadAnthropicCount(std::string_view body) {
   AnthropicCount count;
   count.model = fields.String("model");
   BATON_RETURN_IF_ERROR(fields.status());
-  BATON_ASSIGN_OR_RETURN(count.prompt, ReadPrompt(fields));
+  BATON_ASSIGN_OR_RETURN(count.prompt, ReadAnthropicPrompt(fields));
   return count;
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr char kMessages[] = R"("max_tokens":5,"messages":[{"role":"user","content":"x"}])";
+constexpr char kAnthropicMessages[] = R"("max_tokens":5,"messages":[{"role":"user","content":"x"}])";
 
 absl::StatusOr<AnthropicRequest> Read(const std::string& members) {
   return ReadAnthropicRequest(absl::StrCat("{", members, "}"));
@@ -84,14 +84,14 @@ TEST(AnthropicRequestTest, WhatIsWrongIsNamed) {
       {R"("max_tokens":5,"messages":[{"role":"user","content":"x","name":"y"}])", "messages[0].name"},
       {R"("max_tokens":5,"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"}])",
        "messages[1].role"},
-      {absl::StrCat(kMessages, R"(,"system":5)"), "system"},
-      {absl::StrCat(kMessages, R"(,"temperature":"hot")"), "temperature"},
-      {absl::StrCat(kMessages, R"(,"stop_sequences":[1])"), "stop_sequences"},
-      {absl::StrCat(kMessages, R"(,"stream":1)"), "stream"},
-      {absl::StrCat(kMessages, R"(,"tools":[{}])"), "tools"},
-      {absl::StrCat(kMessages, R"(,"thinking":{"type":"enabled","budget_tokens":1024})"), "thinking"},
-      {absl::StrCat(kMessages, R"(,"top_n":1)"), "top_n"},
-      {kMessages, "taken"}};
+      {absl::StrCat(kAnthropicMessages, R"(,"system":5)"), "system"},
+      {absl::StrCat(kAnthropicMessages, R"(,"temperature":"hot")"), "temperature"},
+      {absl::StrCat(kAnthropicMessages, R"(,"stop_sequences":[1])"), "stop_sequences"},
+      {absl::StrCat(kAnthropicMessages, R"(,"stream":1)"), "stream"},
+      {absl::StrCat(kAnthropicMessages, R"(,"tools":[{}])"), "tools"},
+      {absl::StrCat(kAnthropicMessages, R"(,"thinking":{"type":"enabled","budget_tokens":1024})"), "thinking"},
+      {absl::StrCat(kAnthropicMessages, R"(,"top_n":1)"), "top_n"},
+      {kAnthropicMessages, "taken"}};
   for (const auto& [members, field] : cases) {
     SCOPED_TRACE(members);
     EXPECT_EQ(FaultOf(Read(members)), field);
@@ -115,7 +115,7 @@ TEST(AnthropicRequestTest, ACountHasAPromptAndNothingOfAnAnswer) {
   ASSERT_TRUE(count.ok()) << count.status();
   EXPECT_EQ(count->model, "m");
   EXPECT_EQ(count->prompt.messages.size(), 2u);
-  EXPECT_EQ(FaultOf(ReadAnthropicCount(absl::StrCat("{", kMessages, "}"))), "max_tokens");
+  EXPECT_EQ(FaultOf(ReadAnthropicCount(absl::StrCat("{", kAnthropicMessages, "}"))), "max_tokens");
 }
 
 }  // namespace

@@ -11,12 +11,12 @@ namespace {
 // Anthropic's own number for a service that cannot take more now.
 constexpr int kOverloadedStatus = 529;
 
-struct ErrorForm {
+struct AnthropicErrorForm {
   int http_status = 500;
   const char* type = "api_error";
 };
 
-ErrorForm FormOf(absl::StatusCode code) {
+AnthropicErrorForm AnthropicFormOf(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kUnimplemented:
@@ -57,7 +57,7 @@ const char* TypeOfRefusal(int http_status) {
   }
 }
 
-std::string ErrorBody(const std::string& message, const char* type) {
+std::string AnthropicErrorBody(const std::string& message, const char* type) {
   return absl::StrCat(R"({"type":"error","error":{"type":")", type, R"(","message":)", JsonString(message), "}}");
 }
 
@@ -68,7 +68,9 @@ std::string MessageOf(const absl::Status& status) {
   return is_of_stops ? "stop_sequences" + error.message.substr(sizeof("stop") - 1) : error.message;
 }
 
-std::string ErrorBody(const absl::Status& status) { return ErrorBody(MessageOf(status), FormOf(status.code()).type); }
+std::string AnthropicErrorBody(const absl::Status& status) {
+  return AnthropicErrorBody(MessageOf(status), AnthropicFormOf(status.code()).type);
+}
 
 // `type` is in `data` too.
 std::string Event(const char* type, const std::string& data) {
@@ -76,7 +78,7 @@ std::string Event(const char* type, const std::string& data) {
 }
 
 // A token that comes from the cache is not among the input tokens, as Anthropic counts.
-std::string UsageOf(const router::GenerationUsage& usage) {
+std::string AnthropicUsageOf(const router::GenerationUsage& usage) {
   return absl::StrCat(R"({"input_tokens":)", usage.prompt_tokens - usage.cached_prompt_tokens,
                       R"(,"cache_creation_input_tokens":0,"cache_read_input_tokens":)", usage.cached_prompt_tokens,
                       R"(,"output_tokens":)", usage.output_tokens, "}");
@@ -106,7 +108,7 @@ std::string AnthropicWriter::Begin() {
   const router::GenerationUsage usage = {.prompt_tokens = prompt_tokens_};
   return Event("message_start", absl::StrCat(R"({"type":"message_start","message":)", Members(),
                                              R"(,"content":[],"stop_reason":null,"stop_sequence":null,"usage":)",
-                                             UsageOf(usage), "}}")) +
+                                             AnthropicUsageOf(usage), "}}")) +
          Event("content_block_start",
                R"({"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}})");
 }
@@ -123,23 +125,25 @@ std::string AnthropicWriter::Chunk(const router::GenerationDelta& delta) {
 std::string AnthropicWriter::End(const router::GenerationFinished& finished) {
   return Begin() + Event("content_block_stop", R"({"type":"content_block_stop","index":0})") +
          Event("message_delta", absl::StrCat(R"({"type":"message_delta","delta":{)", StopMembers(finished),
-                                             R"(},"usage":)", UsageOf(finished.usage), "}")) +
+                                             R"(},"usage":)", AnthropicUsageOf(finished.usage), "}")) +
          Event("message_stop", R"({"type":"message_stop"})");
 }
 
-std::string AnthropicWriter::End(const absl::Status& status) { return Event("error", ErrorBody(status)); }
+std::string AnthropicWriter::End(const absl::Status& status) { return Event("error", AnthropicErrorBody(status)); }
 
 std::string AnthropicWriter::Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished) {
   return absl::StrCat(Members(), R"(,"content":[{"type":"text","text":)", JsonString(output.text), "}],",
-                      StopMembers(finished), R"(,"usage":)", UsageOf(finished.usage), "}");
+                      StopMembers(finished), R"(,"usage":)", AnthropicUsageOf(finished.usage), "}");
 }
 
 HttpResponse AnthropicError(const absl::Status& status) {
-  return {.status = FormOf(status.code()).http_status, .body = ErrorBody(status), .headers = RetryHeaders(status)};
+  return {.status = AnthropicFormOf(status.code()).http_status,
+          .body = AnthropicErrorBody(status),
+          .headers = RetryHeaders(status)};
 }
 
 HttpResponse AnthropicRefusal(int http_status, const std::string& message) {
-  return {.status = http_status, .body = ErrorBody(message, TypeOfRefusal(http_status))};
+  return {.status = http_status, .body = AnthropicErrorBody(message, TypeOfRefusal(http_status))};
 }
 
 }  // namespace baton::gateway

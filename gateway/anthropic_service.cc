@@ -12,18 +12,19 @@
 namespace baton::gateway {
 namespace {
 
-constexpr ApiForm kForm = {.make_error = AnthropicError, .request_id_header = "Request-Id"};
+constexpr ApiForm kAnthropicForm = {.make_error = AnthropicError, .request_id_header = "Request-Id"};
 
 }  // namespace
 
 void AnthropicService::AddRoutes(HttpServer& server) {
   server.AddRoute("POST", kMessagesPath, [this](const std::shared_ptr<HttpExchange>& exchange) {
-    calls_.Generate(exchange, kForm, [this](const std::string& body, const JobId& id) { return Read(body, id); });
+    calls_.Generate(exchange, kAnthropicForm,
+                    [this](const std::string& body, const JobId& id) { return Read(body, id); });
   });
-  server.AddRoute("POST", absl::StrCat(kMessagesPath, "/count_tokens"),
-                  [this](const std::shared_ptr<HttpExchange>& exchange) {
-                    calls_.Compute(exchange, kForm, [this](const std::string& body) { return CountTokens(body); });
-                  });
+  server.AddRoute(
+      "POST", absl::StrCat(kMessagesPath, "/count_tokens"), [this](const std::shared_ptr<HttpExchange>& exchange) {
+        calls_.Compute(exchange, kAnthropicForm, [this](const std::string& body) { return CountTokens(body); });
+      });
 }
 
 absl::StatusOr<ReadCall> AnthropicService::Read(const std::string& body, const JobId& id) const {

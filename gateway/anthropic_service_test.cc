@@ -27,7 +27,7 @@ using telemetry::StatusOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char kRequest[] =
+constexpr char kAnthropicRequest[] =
     R"({"max_tokens":9,"stop_sequences":["x","END"],"messages":[{"role":"user","content":"a"}])";
 
 class AnthropicServiceTest : public ServiceTest {
@@ -38,8 +38,8 @@ class AnthropicServiceTest : public ServiceTest {
   }
   ~AnthropicServiceTest() override { Stop(); }
 
-  std::string Whole() { return PostRequest(kMessagesPath, absl::StrCat(kRequest, "}")); }
-  std::string Stream() { return PostRequest(kMessagesPath, absl::StrCat(kRequest, R"(,"stream":true})")); }
+  std::string Whole() { return PostRequest(kMessagesPath, absl::StrCat(kAnthropicRequest, "}")); }
+  std::string Stream() { return PostRequest(kMessagesPath, absl::StrCat(kAnthropicRequest, R"(,"stream":true})")); }
 
   AnthropicService service_{calls_};
 };

@@ -149,7 +149,7 @@ std::string OpenAiWriter::Phases(const router::GenerationTiming& timing) const {
   const auto member = [](const char* name, int64_t ns) {
     return absl::StrFormat(R"("%s_ms":%.3f,)", name, static_cast<double>(ns) / kNsPerMs);
   };
-  const PhaseTimes& phases = timing.phases;
+  const router::PhaseTimes& phases = timing.phases;
   return absl::StrCat(R"(,"phases":{)", member("queue", phases.queue_ns), member("admission", phases.admission_ns),
                       member("prefill", phases.prefill_ns), member("transfer", phases.transfer_ns),
                       member("decode", phases.decode_ns), member("network", timing.network_ns),

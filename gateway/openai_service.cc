@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr ApiForm kForm = {.make_error = OpenAiError};
+constexpr ApiForm kOpenAiForm = {.make_error = OpenAiError};
 
 int64_t UnixSeconds() { return absl::ToUnixSeconds(absl::Now()); }
 
@@ -39,17 +39,17 @@ OpenAiService::OpenAiService(GenerationCalls& calls, std::function<bool()> is_se
 void OpenAiService::AddRoutes(HttpServer& server) {
   const auto generate = [this](OpenAiEndpoint endpoint) {
     return [this, endpoint](const std::shared_ptr<HttpExchange>& exchange) {
-      calls_.Generate(exchange, kForm,
+      calls_.Generate(exchange, kOpenAiForm,
                       [this, endpoint](const std::string& body, const JobId& id) { return Read(endpoint, body, id); });
     };
   };
   server.AddRoute("POST", "/v1/completions", generate(OpenAiEndpoint::kCompletions));
   server.AddRoute("POST", "/v1/chat/completions", generate(OpenAiEndpoint::kChat));
   server.AddRoute("POST", "/tokenize", [this](const std::shared_ptr<HttpExchange>& exchange) {
-    calls_.Compute(exchange, kForm, [this](const std::string& body) { return Tokenize(body); });
+    calls_.Compute(exchange, kOpenAiForm, [this](const std::string& body) { return Tokenize(body); });
   });
   server.AddRoute("POST", "/detokenize", [this](const std::shared_ptr<HttpExchange>& exchange) {
-    calls_.Compute(exchange, kForm, [this](const std::string& body) { return Detokenize(body); });
+    calls_.Compute(exchange, kOpenAiForm, [this](const std::string& body) { return Detokenize(body); });
   });
   server.AddRoute("GET", "/v1/models",
                   [this](const std::shared_ptr<HttpExchange>& exchange) { exchange->Respond({.body = Models()}); });
