@@ -28,7 +28,7 @@ const std::vector<tokenizer::ChatMessage>& MessagesOf(const router::Prompt& prom
 
 // The field that the refusal names; "" where it names none, and "taken" where there is no refusal.
 template <typename T>
-std::string FaultOf(const absl::StatusOr<T>& read) {
+std::string FieldAtFault(const absl::StatusOr<T>& read) {
   if (read.ok()) return "taken";
   const auto field = router::GetFieldError(read.status());
   return field.has_value() ? field->field : "";
@@ -94,7 +94,7 @@ TEST(AnthropicRequestTest, WhatIsWrongIsNamed) {
       {kAnthropicMessages, "taken"}};
   for (const auto& [members, field] : cases) {
     SCOPED_TRACE(members);
-    EXPECT_EQ(FaultOf(Read(members)), field);
+    EXPECT_EQ(FieldAtFault(Read(members)), field);
   }
 }
 
@@ -106,8 +106,8 @@ TEST(AnthropicRequestTest, AsManyMessagesAsAChatMayHave) {
     }
     return absl::StrCat(R"("max_tokens":1,"messages":[)", messages, "]");
   };
-  EXPECT_EQ(FaultOf(Read(with(kMaxChatMessages))), "taken");
-  EXPECT_EQ(FaultOf(Read(with(kMaxChatMessages + 1))), "messages");
+  EXPECT_EQ(FieldAtFault(Read(with(kMaxChatMessages))), "taken");
+  EXPECT_EQ(FieldAtFault(Read(with(kMaxChatMessages + 1))), "messages");
 }
 
 TEST(AnthropicRequestTest, ACountHasAPromptAndNothingOfAnAnswer) {
@@ -115,7 +115,7 @@ TEST(AnthropicRequestTest, ACountHasAPromptAndNothingOfAnAnswer) {
   ASSERT_TRUE(count.ok()) << count.status();
   EXPECT_EQ(count->model, "m");
   EXPECT_EQ(count->prompt.messages.size(), 2u);
-  EXPECT_EQ(FaultOf(ReadAnthropicCount(absl::StrCat("{", kAnthropicMessages, "}"))), "max_tokens");
+  EXPECT_EQ(FieldAtFault(ReadAnthropicCount(absl::StrCat("{", kAnthropicMessages, "}"))), "max_tokens");
 }
 
 }  // namespace
