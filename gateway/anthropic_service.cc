@@ -29,8 +29,10 @@ void AnthropicService::AddRoutes(HttpServer& server) {
 
 absl::StatusOr<ReadCall> AnthropicService::Read(const std::string& body, const JobId& id) const {
   BATON_ASSIGN_OR_RETURN(AnthropicRequest read, ReadAnthropicRequest(body));
-  auto writer = std::make_unique<AnthropicWriter>(AnthropicAnswer{
-      .id = absl::StrCat("msg_", id.ToHex()), .model = calls_.model().name, .stop_sequences = read.generation.stop});
+  auto writer = std::make_unique<AnthropicWriter>(AnthropicAnswer{.id = absl::StrCat("msg_", id.ToHex()),
+                                                                  .model = calls_.model().name,
+                                                                  .max_tokens = *read.generation.sampling.max_tokens,
+                                                                  .stop_sequences = read.generation.stop});
   return ReadCall{.generation = std::move(read.generation), .writer = std::move(writer), .is_stream = read.stream};
 }
 
