@@ -79,18 +79,18 @@ async function copy(text, from) {
   }
 }
 
-const ENDINGS = {length: "cut by the limit of tokens", stop: null};
+const ENDINGS = {length: "cut by the limit of tokens", stopped: "stopped"};
 
 function showEnd(turn, text, ended, elapsedMs) {
   const notes = make("div", "notes", button("Copy", (event) => copy(text, event.currentTarget)));
   const {usage, phases, finish} = ended;
+  const note = (text) => notes.append(make("span", "", text));
   const tokens = usage?.completion_tokens;
-  if (tokens) {
-    const decodeMs = phases?.decode_ms || elapsedMs;
-    notes.append(`${tokens} tokens`, ` ${(tokens > 1 ? (1000 * (tokens - 1)) / decodeMs : 0).toFixed(1)} tokens/s`);
-  }
-  notes.append(` ${duration(elapsedMs)}`);
-  if (ENDINGS[finish]) notes.append(ENDINGS[finish]);
+  if (tokens) note(tokens === 1 ? "1 token" : `${tokens} tokens`);
+  // The first token is the prefill's work.
+  if (tokens > 1) note(`${((1000 * (tokens - 1)) / (phases?.decode_ms || elapsedMs)).toFixed(1)} tokens/s`);
+  note(duration(elapsedMs));
+  if (ENDINGS[finish]) note(ENDINGS[finish]);
   if (phases) turn.append(...phaseBar(phases));
   turn.append(notes);
 }
@@ -212,5 +212,6 @@ async function nameModel() {
 }
 
 byId("key").addEventListener("change", nameModel);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", nameTheme);
 nameTheme();
 nameModel();
