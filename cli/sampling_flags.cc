@@ -1,6 +1,36 @@
 #include "cli/sampling_flags.h"
 
+#include <cmath>
+
+#include "absl/strings/numbers.h"
+
 namespace baton::cli {
+namespace {
+
+// Of ID=BIAS. The server checks the ranges.
+std::optional<v1::TokenBias> ParseTokenBias(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) return std::nullopt;
+  int32_t id = 0;
+  float bias = 0;
+  if (!absl::SimpleAtoi(text.substr(0, equals), &id)) return std::nullopt;
+  if (!absl::SimpleAtof(text.substr(equals + 1), &bias) || !std::isfinite(bias)) return std::nullopt;
+  v1::TokenBias parsed;
+  parsed.set_id(id);
+  parsed.set_bias(bias);
+  return parsed;
+}
+
+CLI::Validator TokenBiasCheck() {
+  return CLI::Validator(
+      [](std::string& text) {
+        return ParseTokenBias(text).has_value() ? std::string()
+                                                : "not a token id and its bias such as 42=-100: " + text;
+      },
+      "ID=BIAS");
+}
+
+}  // namespace
 
 void AddSamplingFlags(CLI::App& app, SamplingFlags& flags) {
   app.add_option("--max-tokens", flags.max_tokens, "most tokens to generate [128]");
@@ -16,6 +46,10 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags& flags) {
   app.add_option("--logprobs", flags.logprobs, "log-probabilities of the chosen token and of this many top tokens");
   app.add_option("--stop", flags.stop, "text before which the output ends; may be repeated");
   app.add_option("--stop-token-ids", flags.stop_token_ids, "token ids that end the output")->delimiter(',');
+  app.add_option("--logit-bias", flags.logit_bias,
+                 "from -100, which bans the token, to 100, which forces it; may be repeated")
+      ->delimiter(',')
+      ->check(TokenBiasCheck());
   app.add_flag("--ignore-eos", flags.ignore_eos, "do not end at the model's end token");
 }
 
@@ -34,6 +68,9 @@ void FillSampling(const SamplingFlags& flags, v1::GenerateRequest& request) {
   if (flags.logprobs) sampling.set_logprobs(*flags.logprobs);
   sampling.set_ignore_eos(flags.ignore_eos);
   *sampling.mutable_stop_token_ids() = {flags.stop_token_ids.begin(), flags.stop_token_ids.end()};
+  for (const std::string& text : flags.logit_bias) {
+    if (const auto bias = ParseTokenBias(text)) *sampling.add_logit_bias() = *bias;
+  }
   *request.mutable_stop() = {flags.stop.begin(), flags.stop.end()};
 }
 

@@ -18,6 +18,8 @@ struct SamplingFlags {
   std::optional<int32_t> top_k, max_tokens, min_tokens, logprobs;
   std::optional<uint64_t> seed;
   std::vector<int32_t> stop_token_ids;
+  // Each as ID=BIAS, which the parser has checked.
+  std::vector<std::string> logit_bias;
   std::vector<std::string> stop;
   bool ignore_eos = false;
 };

@@ -160,6 +160,14 @@ TEST(SamplingParams, RefusesNegativeNanAndOutOfRangeByFieldName) {
   EXPECT_TRUE(refused([](auto& p) { p.stop_token_ids = {kVocab}; }, "stop_token_ids"));
   EXPECT_TRUE(refused([](auto& p) { p.stop_token_ids.assign(kMaxStopTokenIds + 1, 1); }, "stop_token_ids"));
   EXPECT_TRUE(refused([](auto& p) { p.max_tokens = kMaxOutputTokens + 1; }, "max_tokens"));
+  EXPECT_TRUE(refused([](auto& p) { p.logit_bias.resize(kMaxLogitBiases + 1); }, "logit_bias: at most 1024 "));
+  EXPECT_TRUE(refused([](auto& p) { p.logit_bias = {{kVocab, 1}}; }, "logit_bias: token 100 "));
+  EXPECT_TRUE(refused([](auto& p) { p.logit_bias = {{-1, 1}}; }, "logit_bias: token -1 "));
+  EXPECT_TRUE(refused([](auto& p) { p.logit_bias = {{3, 100.5f}}; }, "logit_bias: that of token 3 "));
+  EXPECT_TRUE(refused([](auto& p) { p.logit_bias = {{3, -INFINITY}}; }, "logit_bias: that of token 3 "));
+  EXPECT_TRUE(refused([](auto& p) { p.logit_bias = {{3, NAN}}; }, "logit_bias: that of token 3 "));
+  EXPECT_TRUE(refused([](auto& p) { p.logit_bias = {{3, 1}, {4, 1}, {4, 1}}; }, "logit_bias: token 4 "));
+  EXPECT_TRUE(refused([](auto& p) { p.logit_bias = {{4, 1}, {3, 1}}; }, "logit_bias: token 3 "));
   EXPECT_TRUE(refused([](auto& p) { p.top_k = kMaxTopK + 1; }, "top_k"));
 }
 
@@ -169,7 +177,12 @@ TEST(SamplingParams, TakesEachValueAtItsLimit) {
   params.max_tokens = kMaxOutputTokens;
   params.logprobs = kMaxLogprobs;
   params.stop_token_ids.assign(kMaxStopTokenIds, kVocab - 1);
+  params.logit_bias = {{0, kMaxLogitBias}, {kVocab - 1, -kMaxLogitBias}};
   EXPECT_EQ(ValidateSamplingParams(params, kVocab), absl::OkStatus());
+  params.logit_bias.clear();
+  for (int32_t token = 0; token < static_cast<int32_t>(kMaxLogitBiases); ++token)
+    params.logit_bias.push_back({token, 1});
+  EXPECT_EQ(ValidateSamplingParams(params, kMaxLogitBiases), absl::OkStatus());
 }
 
 }  // namespace

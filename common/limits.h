@@ -16,6 +16,9 @@ inline constexpr size_t kMaxDetokenizedBytes = 2u << 20;
 inline constexpr int kMaxStopStrings = 16;
 inline constexpr size_t kMaxStopStringBytes = 256;
 inline constexpr int kMaxStopTokenIds = 64;
+inline constexpr size_t kMaxLogitBiases = 1024;
+// The largest bias, and the opposite of the smallest one.
+inline constexpr float kMaxLogitBias = 100.0f;
 inline constexpr int kMaxLogprobs = 20;
 inline constexpr int kMaxOutputTokens = 1 << 20;
 inline constexpr int kMaxTopK = 1 << 20;

@@ -1,6 +1,9 @@
 #include "common/sampling_params.h"
 
+#include <cmath>
 #include <cstddef>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
@@ -25,6 +28,33 @@ absl::Status CheckRange(const char* field, double value, const Range& range) {
                                                  PlainNumber(range.high), ", not ", PlainNumber(value)));
 }
 
+absl::Status LogitBiasError(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("logit_bias: ", what));
+}
+
+absl::Status CheckLogitBias(const std::vector<TokenBias>& biases, int32_t vocab_size) {
+  if (biases.size() > kMaxLogitBiases) {
+    return LogitBiasError(absl::StrCat("at most ", kMaxLogitBiases, " tokens, not ", biases.size()));
+  }
+  const TokenBias* before = nullptr;
+  for (const TokenBias& each : biases) {
+    if (each.token < 0 || each.token >= vocab_size) {
+      return LogitBiasError(absl::StrCat("token ", each.token, " is not in [0, ", vocab_size, ")"));
+    }
+    if (!(std::abs(each.bias) <= kMaxLogitBias)) {
+      return LogitBiasError(absl::StrCat("that of token ", each.token, " must be from ", PlainNumber(-kMaxLogitBias),
+                                         " to ", PlainNumber(kMaxLogitBias), ", not ", PlainNumber(each.bias)));
+    }
+    if (before != nullptr && before->token >= each.token) {
+      return LogitBiasError(before->token == each.token
+                                ? absl::StrCat("token ", each.token, " is there more than once")
+                                : absl::StrCat("token ", each.token, " comes behind ", before->token));
+    }
+    before = &each;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ValidateSamplingParams(const SamplingParams& p, int32_t vocab_size) {
@@ -43,7 +73,7 @@ absl::Status ValidateSamplingParams(const SamplingParams& p, int32_t vocab_size)
   for (int32_t id : p.stop_token_ids) {
     BATON_RETURN_IF_ERROR(CheckRange("stop_token_ids", id, {0, static_cast<double>(vocab_size) - 1}));
   }
-  return absl::OkStatus();
+  return CheckLogitBias(p.logit_bias, vocab_size);
 }
 
 }  // namespace baton

@@ -9,6 +9,14 @@
 
 namespace baton {
 
+// What is added to the logit of one token.
+struct TokenBias {
+  int32_t token = 0;
+  float bias = 0.0f;
+
+  friend bool operator==(const TokenBias&, const TokenBias&) = default;
+};
+
 struct SamplingParams {
   // 0 is greedy: the largest logit, the smallest id among equals.
   float temperature = 0.0f;
@@ -33,6 +41,9 @@ struct SamplingParams {
   std::vector<int32_t> stop_token_ids;
   // -1: no log-probabilities. n >= 0: those of the chosen token and of the n most likely tokens.
   int32_t logprobs = -1;
+  // In order of token, each token once, at most kMaxLogitBiases. Each bias is in [-kMaxLogitBias, kMaxLogitBias] and is
+  // added before anything else looks at the logits, but for the log-probabilities.
+  std::vector<TokenBias> logit_bias = {};
 
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };

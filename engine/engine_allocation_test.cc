@@ -41,6 +41,7 @@ SequenceSpec Spec(int32_t i) {
   spec.sampling.top_p = i % 3 == 0 ? 0.9f : 1.0f;
   spec.sampling.top_k = i % 5 == 0 ? 10 : 0;
   spec.sampling.frequency_penalty = i % 7 == 0 ? 0.5f : 0.0f;
+  if (i % 6 == 0) spec.sampling.logit_bias = {{.token = i, .bias = -3}};
   return spec;
 }
 

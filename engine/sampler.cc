@@ -151,6 +151,7 @@ OutputToken Sampler::Sample(const SamplingParams& params, const SamplingContext&
   BATON_CHECK(logits.size() == seen_.size()) << logits.size();
   const uint32_t position = static_cast<uint32_t>(context.outputs.size());
   if (params.logprobs >= 0) raw_.assign(logits.begin(), logits.end());
+  for (const TokenBias& each : params.logit_bias) logits[static_cast<size_t>(each.token)] += each.bias;
   if (position < static_cast<uint32_t>(params.min_tokens)) {
     if (!params.ignore_eos) MaskTokens(context.eos_ids, logits);
     MaskTokens(params.stop_token_ids, logits);

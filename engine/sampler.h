@@ -3,15 +3,16 @@
 //
 // In this order:
 //   1. Log-probabilities, when asked for, are taken of the logits as the model gave them.
-//   2. Before min_tokens outputs: end-of-sequence tokens (unless ignore_eos) and stop tokens become -infinity.
-//   3. Repetition penalty of every token in prompt or output: a positive logit is divided by it, another multiplied.
-//   4. Frequency penalty times occurrences in the output, then presence penalty once, are subtracted.
-//   5. Temperature below kGreedyTemperature: the largest logit, the smallest id among equals, and no further step.
-//   6. Order: logit descending, then id ascending. Weight: exp((logit - largest) / temperature); 0 for tokens more than
+//   2. logit_bias is added to the logits of its tokens.
+//   3. Before min_tokens outputs: end-of-sequence tokens (unless ignore_eos) and stop tokens become -infinity.
+//   4. Repetition penalty of every token in prompt or output: a positive logit is divided by it, another multiplied.
+//   5. Frequency penalty times occurrences in the output, then presence penalty once, are subtracted.
+//   6. Temperature below kGreedyTemperature: the largest logit, the smallest id among equals, and no further step.
+//   7. Order: logit descending, then id ascending. Weight: exp((logit - largest) / temperature); 0 for tokens more than
 //      kMaxLogitGap below. Together these weigh less than one step of the draw, so they are not even sorted.
-//   7. top_k keeps the first k. top_p then keeps the shortest beginning with at least top_p of the weight left. min_p
+//   8. top_k keeps the first k. top_p then keeps the shortest beginning with at least top_p of the weight left. min_p
 //      keeps tokens of at least min_p times the largest weight.
-//   8. u = UniformDraw(seed, output position); the first token at which the running weight exceeds u * (weight kept).
+//   9. u = UniformDraw(seed, output position); the first token at which the running weight exceeds u * (weight kept).
 // Weights are added in double: serially in that order, but for the total of the whole vocabulary, which is 16 sums (id
 // mod 16) folded 8-4-2-1. NaN counts as -infinity. If nothing has a finite logit, the greedy answer holds.
 #ifndef BATON_ENGINE_SAMPLER_H_
@@ -51,7 +52,7 @@ class Sampler {
   Sampler(Sampler&&) = default;
 
   // Output token outputs.size(), without a finish, which only the engine knows. `logits`: [vocab_size]; overwritten by
-  // steps 2 to 4. All token ids are in the vocabulary. Allocates nothing when no log-probabilities are asked for.
+  // steps 2 to 5. All token ids are in the vocabulary. Allocates nothing when no log-probabilities are asked for.
   OutputToken Sample(const SamplingParams& params, const SamplingContext& context, absl::Span<float> logits);
 
  private:

@@ -235,6 +235,84 @@ TEST(Sampler, EndAndStopTokensAreNotSampledBeforeMinTokens) {
   EXPECT_EQ(SampleFrom(logits, params, {.eos_ids = eos}).token, 2);
 }
 
+TEST(Sampler, ABiasIsAddedBeforeTheGreedyChoice) {
+  const std::vector<float> logits = {1, 3, 2.5f, -4};
+  EXPECT_EQ(SampleFrom(logits, {.logit_bias = {{2, 0.25f}}}).token, 1);
+  EXPECT_EQ(SampleFrom(logits, {.logit_bias = {{2, 0.5f}}}).token, 1) << "the smallest id among equals";
+  EXPECT_EQ(SampleFrom(logits, {.logit_bias = {{2, 0.75f}}}).token, 2);
+  EXPECT_EQ(SampleFrom(logits, {.logit_bias = {{1, -0.75f}}}).token, 2);
+  EXPECT_EQ(SampleFrom(logits, {.logit_bias = {{1, -100}, {2, -100}}}).token, 0);
+  EXPECT_EQ(SampleFrom(logits, {.logit_bias = {{3, 100}}}).token, 3);
+  EXPECT_EQ(SampleFrom({1, -kInfinity}, {.logit_bias = {{1, 100}}}).token, 0) << "what the model excludes stays so";
+}
+
+TEST(Sampler, ABannedTokenIsNeverDrawnAndAForcedOneAlways) {
+  SeededRandom random(21);
+  Sampler sampler(300);
+  for (uint64_t seed = 0; seed < 5'000; ++seed) {
+    const std::vector<float> logits = RandomLogits(300, random);
+    SamplingParams params = {.temperature = 1.0f, .top_p = seed % 2 == 0 ? 1.0f : 0.9f, .seed = seed};
+    // The token that is drawn without the bias is the one that could be drawn in spite of it.
+    std::vector<float> row = logits;
+    const int32_t drawn = sampler.Sample(params, {}, absl::MakeSpan(row)).token;
+    params.logit_bias = {{drawn, -100}};
+    row = logits;
+    ASSERT_NE(sampler.Sample(params, {}, absl::MakeSpan(row)).token, drawn) << "seed " << seed;
+    const auto forced = static_cast<int32_t>(random.Below(300));
+    params.logit_bias = {{forced, 100}};
+    row = logits;
+    ASSERT_EQ(sampler.Sample(params, {}, absl::MakeSpan(row)).token, forced) << "seed " << seed;
+  }
+}
+
+TEST(Sampler, ABiasIsThatOfLogitsThatHaveItAlready) {
+  SeededRandom random(22);
+  const std::vector<int32_t> prompt = {3, 40, 7};
+  const std::vector<int32_t> outputs = {40, 9, 40};
+  const SamplingContext context = {.prompt = prompt, .outputs = outputs};
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    const std::vector<float> logits = RandomLogits(100, random);
+    SamplingParams params = {.temperature = seed % 3 == 0 ? 0.0f : 0.9f,
+                             .top_k = seed % 5 == 0 ? 20 : 0,
+                             .repetition_penalty = 1.5f,
+                             .frequency_penalty = 0.5f,
+                             .presence_penalty = 0.25f,
+                             .seed = seed};
+    const std::vector<TokenBias> biases = {{3, 1.5f}, {9, -2}, {40, 4}, {99, 3}};
+    std::vector<float> biased = logits;
+    for (const TokenBias& each : biases) biased[static_cast<size_t>(each.token)] += each.bias;
+    const int32_t expected = SampleFrom(biased, params, context).token;
+    params.logit_bias = biases;
+    EXPECT_EQ(SampleFrom(logits, params, context).token, expected) << "seed " << seed;
+  }
+  // The penalty divides the sum, 6, and not the logit, 2.
+  const std::vector<int32_t> first = {0};
+  EXPECT_EQ(SampleFrom({2, 3.5f}, {.repetition_penalty = 2.0f, .logit_bias = {{0, 4}}}, {.prompt = first}).token, 1);
+}
+
+TEST(Sampler, ABiasOfNothingChangesNoBitOfARow) {
+  SeededRandom random(23);
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const std::vector<float> logits = RandomLogits(300, random);
+    const SamplingParams plain = {.temperature = 0.8f, .top_p = 0.95f, .seed = seed, .logprobs = 3};
+    SamplingParams zero = plain;
+    zero.logit_bias = {{0, 0}, {17, 0}, {299, 0}};
+    EXPECT_EQ(SampleFrom(logits, plain), SampleFrom(logits, zero)) << "seed " << seed;
+    std::vector<float> row = logits;
+    Sampler sampler(300);
+    sampler.Sample(plain, {}, absl::MakeSpan(row));
+    EXPECT_EQ(row, logits);
+  }
+}
+
+TEST(Sampler, ABiasGivesWayToMinTokens) {
+  const std::vector<int32_t> eos = {2};
+  SamplingParams params = {.min_tokens = 1, .logit_bias = {{2, 100}}};
+  EXPECT_EQ(SampleFrom({0, 1, 0}, params, {.eos_ids = eos}).token, 1);
+  params.min_tokens = 0;
+  EXPECT_EQ(SampleFrom({0, 1, 0}, params, {.eos_ids = eos}).token, 2);
+}
+
 TEST(Sampler, PenaltiesCountPromptAndOutputsAsDocumented) {
   const std::vector<int32_t> prompt = {0};
   const std::vector<int32_t> outputs = {1, 1};
@@ -264,6 +342,13 @@ TEST(Sampler, LogprobsAreOfTheModelsOwnDistribution) {
     EXPECT_EQ(sampled.top[i].token, order[i]);
     EXPECT_NEAR(sampled.top[i].logprob, logits[static_cast<size_t>(order[i])] - log_total, 1e-6);
   }
+  // A bias changes the token, and no log-probability.
+  SamplingParams biased = params;
+  biased.logit_bias = {{1, -100}, {2, 50}, {3, -100}};
+  const OutputToken other = SampleFrom(logits, biased, {.outputs = outputs});
+  EXPECT_EQ(other.token, 2);
+  EXPECT_NEAR(other.logprob, 2 - log_total, 1e-6);
+  EXPECT_EQ(other.top, sampled.top);
   EXPECT_TRUE(SampleFrom(logits, {.logprobs = 0}).top.empty());
   EXPECT_LT(SampleFrom(logits, {.logprobs = 0}).logprob, 0.0f);
 }

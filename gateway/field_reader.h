@@ -56,10 +56,10 @@ class FieldReader {
   // A list, or one string.
   std::vector<std::string> Strings(const char* name);
   std::vector<int32_t> Integers(const char* name);
-
- private:
+  // The field is wrong.
   std::nullopt_t Wrong(const char* name, std::string_view description);
 
+ private:
   const nlohmann::json& object_;
   const std::string prefix_;
   absl::Status status_;

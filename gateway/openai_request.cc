@@ -1,14 +1,18 @@
 #include "gateway/openai_request.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/limits.h"
+#include "common/sampling_params.h"
 #include "common/status.h"
 #include "gateway/field_reader.h"
 #include "gateway/json_reading.h"
@@ -21,6 +25,9 @@ using nlohmann::json;
 using router::FieldStatus;
 using router::FieldViolation;
 
+// An error message shows this much of a key of logit_bias.
+constexpr size_t kMaxShownKeyBytes = 64;
+
 constexpr FieldRule kCommonFields[] = {
     {"model"},
     {"max_tokens"},
@@ -30,6 +37,7 @@ constexpr FieldRule kCommonFields[] = {
     {"stop"},
     {"frequency_penalty"},
     {"presence_penalty"},
+    {"logit_bias"},
     {"logprobs"},
     {"stream"},
     {"stream_options"},
@@ -46,7 +54,6 @@ constexpr FieldRule kCommonFields[] = {
     {"priority"},
     {"user", FieldUse::kIgnored},
     {"n", FieldUse::kUnbuilt, "1"},
-    {"logit_bias", FieldUse::kUnbuilt, "{}"},
     {"best_of", FieldUse::kUnbuilt, "1"},
     {"use_beam_search", FieldUse::kUnbuilt, "false"},
     {"length_penalty", FieldUse::kUnbuilt, "1.0"},
@@ -95,6 +102,32 @@ constexpr FieldRule kChatFields[] = {
     {"echo", FieldUse::kUnbuilt, "false"},
 };
 
+// {"50256": -100}: the keys of a JSON object are strings. Only one spelling of a number is an id, so that no two keys
+// mean the same token.
+std::vector<TokenBias> ReadLogitBias(FieldReader& fields) {
+  const json* const value = fields.Find("logit_bias");
+  if (value == nullptr) return {};
+  const auto wrong = [&fields](std::string_view description) {
+    fields.Wrong("logit_bias", description);
+    return std::vector<TokenBias>();
+  };
+  if (!value->is_object()) return wrong("must be an object of token ids and numbers");
+  std::vector<TokenBias> biases;
+  biases.reserve(value->size());
+  for (const auto& [key, bias] : value->items()) {
+    TokenBias each;
+    if (!absl::SimpleAtoi(key, &each.token) || absl::StrCat(each.token) != key) {
+      return wrong(absl::StrCat("the key \"", key.substr(0, kMaxShownKeyBytes), "\" must be a token id"));
+    }
+    if (bias.is_number()) each.bias = bias.get<float>();
+    if (!bias.is_number() || !std::isfinite(each.bias)) {
+      return wrong(absl::StrCat("that of token ", key, " must be a number"));
+    }
+    biases.push_back(each);
+  }
+  return biases;
+}
+
 router::SamplingRequest ReadCommonSampling(FieldReader& fields) {
   router::SamplingRequest sampling;
   sampling.temperature = fields.Number("temperature");
@@ -111,6 +144,7 @@ router::SamplingRequest ReadCommonSampling(FieldReader& fields) {
   sampling.min_tokens = fields.Integer("min_tokens");
   sampling.ignore_eos = fields.Bool("ignore_eos").value_or(false);
   sampling.stop_token_ids = fields.Integers("stop_token_ids");
+  sampling.logit_bias = ReadLogitBias(fields);
   return sampling;
 }
 

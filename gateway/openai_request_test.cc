@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 constexpr int32_t kContextLength = 512;
 
@@ -94,7 +95,17 @@ TEST(OpenAiRequestTest, WhatIsWrongIsNamed) {
       {R"("stream":true,"stream_options":{"include_usage":1})", "stream_options.include_usage"},
       {R"("model":5)", "model"},
       {R"("n":2)", "n"},
-      {R"("logit_bias":{"1":5})", "logit_bias"},
+      {R"("logit_bias":[5])", "logit_bias"},
+      {R"("logit_bias":{"hello":5})", "logit_bias"},
+      {R"("logit_bias":{"07":5})", "logit_bias"},
+      {R"("logit_bias":{" 7":5})", "logit_bias"},
+      {R"("logit_bias":{"+7":5})", "logit_bias"},
+      {R"("logit_bias":{"7.0":5})", "logit_bias"},
+      {R"("logit_bias":{"4294967297":5})", "logit_bias"},
+      {R"("logit_bias":{"":5})", "logit_bias"},
+      {R"("logit_bias":{"7":"5"})", "logit_bias"},
+      {R"("logit_bias":{"7":null})", "logit_bias"},
+      {R"("logit_bias":{"7":1e39})", "logit_bias"},
       {R"("temprature":1)", "temprature"}};
   for (const auto& [members, field] : cases) {
     SCOPED_TRACE(members);
@@ -117,6 +128,27 @@ TEST(OpenAiRequestTest, WhatIsWrongInAChatIsNamed) {
     SCOPED_TRACE(members);
     EXPECT_EQ(FaultOf(ReadChat(members)), field);
   }
+}
+
+TEST(OpenAiRequestTest, ALogitBiasHasIdsForKeys) {
+  for (const std::string base : {R"("prompt":"x",)", R"("messages":[{"role":"user","content":"Hi"}],)"}) {
+    const auto read = [&base](const std::string& biases) {
+      const std::string members = absl::StrCat(base, R"("logit_bias":)", biases);
+      return base.starts_with(R"("prompt)") ? ReadText(members) : ReadChat(members);
+    };
+    const auto two = read(R"({"50256":-100,"7":2.5})");
+    ASSERT_TRUE(two.ok()) << two.status();
+    EXPECT_THAT(two->generation.sampling.logit_bias,
+                UnorderedElementsAre(TokenBias{.token = 50256, .bias = -100}, TokenBias{.token = 7, .bias = 2.5f}));
+    EXPECT_TRUE(read("{}")->generation.sampling.logit_bias.empty());
+    EXPECT_TRUE(read("null")->generation.sampling.logit_bias.empty());
+  }
+}
+
+TEST(OpenAiRequestTest, TheMessageOfAWrongBiasNamesItsToken) {
+  EXPECT_THAT(std::string(ReadText(R"("prompt":"x","logit_bias":{"hello":5})").status().message()), HasSubstr("hello"));
+  EXPECT_THAT(std::string(ReadText(R"("prompt":"x","logit_bias":{"7":"5"})").status().message()),
+              HasSubstr("token 7 "));
 }
 
 TEST(OpenAiRequestTest, LogProbabilitiesAreAskedForInTheWordsOfEachEndpoint) {

@@ -237,6 +237,29 @@ TEST_F(ClusterMembersTest, ARefusedWorkerIsLoggedOnceForEachReasonAndIsListedUnt
   EXPECT_TRUE(dispatcher_.registry().refused().Present(clock_.Now()).empty());
 }
 
+TEST_F(ClusterMembersTest, ABiasGoesToAWorkerThatStatesThatItKnowsIt) {
+  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
+  hello.set_features(rpc::kProtocolFeatures & ~rpc::kFeatureLogitBias);
+  const FakeWorker former = Join(hello);
+  hello = MakeHello(2, pb::WORKER_ROLE_MIXED);
+  hello.set_features(rpc::kFeatureLogitBias);
+  const FakeWorker knows = Join(hello);
+  for (uint64_t n = 1; n <= 2; ++n) {
+    auto job = std::make_shared<JobSpec>();
+    job->id = {.high = 2, .low = n};
+    job->prompt.assign(40, 7);
+    job->sampling.logit_bias = {{.token = 4, .bias = -100}, {.token = 9, .bias = 2.5f}};
+    ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
+    Apply();
+  }
+  EXPECT_EQ(former.stream->said.starts_size(), 0);
+  ASSERT_EQ(knows.stream->said.starts_size(), 2);
+  const pb::Sampling& sampling = knows.stream->said.starts(0).job().sampling();
+  ASSERT_EQ(sampling.logit_bias_size(), 2);
+  EXPECT_EQ(sampling.logit_bias(1).id(), 9);
+  EXPECT_EQ(sampling.logit_bias(1).bias(), 2.5f);
+}
+
 TEST_F(ClusterMembersTest, ARunningCallIsHandedOverByItsNumberAndGoesOnAtTheNextWorker) {
   const auto join = [this](uint64_t n, uint64_t features) {
     pb::Hello hello = MakeHello(n, pb::WORKER_ROLE_MIXED);

@@ -135,6 +135,7 @@ class Dispatcher::Impl {
   void Requeue(DispatchJob& job);
   absl::Status Impossible(const JobSpec& spec) const;
   static absl::Status NobodyGoesOn(const DispatchJob& job);
+  absl::Status NobodyServes(const DispatchJob& job) const;
   void OnJobTimer(DispatchJob& job);
   void SetTimer(DispatchJob& job, TimeNs at);
   void WatchWorkers(TimeNs now);

@@ -60,7 +60,8 @@ WorkerId Dispatcher::Impl::MoveTarget(const DispatchJob& job) const {
   return PlaceMove(registry_, ledger_.assigned(),
                    {.prompt_tokens = job.spec->client_prompt_tokens() + job.next_index(),
                     .kind = AttemptKind::kPair,
-                    .fingerprint = job.fingerprint});
+                    .fingerprint = job.fingerprint,
+                    .logit_bias = !job.spec->sampling.logit_bias.empty()});
 }
 
 void Dispatcher::Impl::OnFrozen(DispatchJob& job, Side side, Call& call, const WorkerUpdate& update) {

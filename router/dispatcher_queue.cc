@@ -239,17 +239,29 @@ absl::Status Dispatcher::Impl::NobodyGoesOn(const DispatchJob& job) {
                     RefusalReason::kNoWorkers);
 }
 
+absl::Status Dispatcher::Impl::NobodyServes(const DispatchJob& job) const {
+  const auto& workers = registry_.workers();
+  const auto misreading = std::count_if(workers.begin(), workers.end(),
+                                        [](const auto& entry) { return !entry.second.info.takes_logit_bias; });
+  const int64_t waited_ms = (clock_.Now() - job.marks.arrived) / kNsPerMs;
+  const bool is_misread = !job.spec->sampling.logit_bias.empty() && misreading > 0;
+  return WithReason(
+      absl::UnavailableError(absl::StrCat(
+          "no workers for this request within ", waited_ms, " ms (", workers.size(), " joined",
+          is_misread ? absl::StrCat(", of which ", misreading, " are of a version that does not know its logit_bias")
+                     : "",
+          "): start prefill and decode workers, or mixed ones, of equal fingerprints",
+          is_misread ? " and of this version" : "")),
+      RefusalReason::kNoWorkers);
+}
+
 void Dispatcher::Impl::EndUnservedJobs() {
   for (DispatchJob* job : queue_.UnservedJobs()) {
     if (!job->outputs.empty()) {
       End(*job, NobodyGoesOn(*job));
       continue;
     }
-    const int64_t waited_ms = (clock_.Now() - job->marks.arrived) / kNsPerMs;
-    End(*job, WithReason(absl::UnavailableError(absl::StrCat(
-                             "no workers for this request within ", waited_ms, " ms (", registry_.workers().size(),
-                             " joined): start prefill and decode workers, or mixed ones, of equal fingerprints")),
-                         RefusalReason::kNoWorkers));
+    End(*job, NobodyServes(*job));
   }
 }
 

@@ -16,6 +16,7 @@
 #include "common/digest.h"
 #include "common/ids.h"
 #include "common/output_token.h"
+#include "common/sampling_params.h"
 #include "common/trace_headers.h"
 #include "router/job.h"
 #include "tokenizer/chat_template.h"
@@ -53,6 +54,8 @@ struct SamplingRequest {
   std::optional<int32_t> min_tokens;
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids;
+  // In any order.
+  std::vector<TokenBias> logit_bias;
   // Without a value, tokens come without log-probabilities.
   std::optional<int32_t> logprobs;
 };

@@ -35,6 +35,10 @@ SamplingRequest ReadSampling(const v1::SamplingParams& proto) {
   sampling.ignore_eos = proto.ignore_eos();
   sampling.stop_token_ids = {proto.stop_token_ids().begin(), proto.stop_token_ids().end()};
   if (proto.has_logprobs()) sampling.logprobs = proto.logprobs();
+  sampling.logit_bias.reserve(static_cast<size_t>(proto.logit_bias_size()));
+  for (const v1::TokenBias& each : proto.logit_bias()) {
+    sampling.logit_bias.push_back({.token = each.id(), .bias = each.bias()});
+  }
   return sampling;
 }
 

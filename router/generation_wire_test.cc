@@ -60,6 +60,11 @@ TEST(GenerationWireTest, EveryFieldOfARequestArrives) {
   sampling.set_ignore_eos(true);
   sampling.add_stop_token_ids(10);
   sampling.set_logprobs(0);
+  for (const int32_t id : {12, 11}) {
+    v1::TokenBias& bias = *sampling.add_logit_bias();
+    bias.set_id(id);
+    bias.set_bias(static_cast<float>(id) / 2);
+  }
 
   const GenerationRequest request = FromProto(std::move(proto));
   EXPECT_EQ(request.model, "m");
@@ -81,6 +86,8 @@ TEST(GenerationWireTest, EveryFieldOfARequestArrives) {
   EXPECT_TRUE(request.sampling.ignore_eos);
   EXPECT_EQ(request.sampling.stop_token_ids, std::vector<int32_t>{10});
   EXPECT_EQ(request.sampling.logprobs, 0);
+  EXPECT_EQ(request.sampling.logit_bias,
+            (std::vector<TokenBias>{{.token = 12, .bias = 6}, {.token = 11, .bias = 5.5f}}));
 }
 
 TEST(GenerationWireTest, TextGetsSpecialTokensUnlessTheClientSaysNo) {

@@ -54,8 +54,11 @@ class Placer {
   bool Hidden(const Worker& prefill, const Worker& decode) const {
     return Holds(hidden_.pairs, Pair{.prefill = prefill.info.id, .decode = decode.info.id});
   }
-  // The job has outputs, with which the worker cannot go on.
-  bool MustBeginAnew(const Worker& worker) const { return !needs_.fingerprint.empty() && !worker.info.resumes_jobs; }
+  // The job has outputs with which the worker cannot go on, or a bias that it does not know.
+  bool Misreads(const Worker& worker) const {
+    return (!needs_.fingerprint.empty() && !worker.info.resumes_jobs) ||
+           (needs_.logit_bias && !worker.info.takes_logit_bias);
+  }
   int64_t PendingTokens(const Worker& worker) const;
   int64_t ReservedBlocks(const Worker& worker) const;
   // Sequences of other routers count too, as far as the last heartbeat shows them.
@@ -98,7 +101,7 @@ int64_t Placer::Sequences(const Worker& worker) const {
 }
 
 PlacementVerdict Placer::PrefillVerdict(const Worker& worker) const {
-  if (MustBeginAnew(worker)) return PlacementVerdict::kNoWorkers;
+  if (Misreads(worker)) return PlacementVerdict::kNoWorkers;
   const int32_t blocks = worker.info.PromptBlocks(needs_.prompt_tokens);
   if (blocks > worker.info.total_blocks || needs_.prompt_tokens >= worker.info.context_length) {
     return PlacementVerdict::kImpossible;
@@ -119,7 +122,7 @@ bool Placer::HasBlocks(const Worker& worker, int64_t blocks) const {
 }
 
 PlacementVerdict Placer::DecodeVerdict(const Worker& worker) const {
-  if (MustBeginAnew(worker)) return PlacementVerdict::kNoWorkers;
+  if (Misreads(worker)) return PlacementVerdict::kNoWorkers;
   const int64_t blocks = worker.info.DecodeBlocks(needs_.prompt_tokens);
   if (blocks > worker.info.total_blocks || needs_.prompt_tokens >= worker.info.context_length) {
     return PlacementVerdict::kImpossible;
@@ -155,7 +158,7 @@ Choice Placer::ChoosePrefillFor(const Group& group, bool dedicated, const Worker
 bool Placer::HasDedicatedPrefill(const Group& group) const {
   return std::any_of(group.begin(), group.end(), [this](const Worker* worker) {
     return worker->info.role == WorkerRole::kPrefill && !Hidden(*worker) &&
-           PrefillVerdict(*worker) != PlacementVerdict::kImpossible;
+           PrefillVerdict(*worker) <= PlacementVerdict::kBusy;
   });
 }
 

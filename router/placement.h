@@ -16,8 +16,8 @@
 //   prefill worker can hold it    | decode or mixed worker with the least reserved blocks
 //   any other, without one        | a mixed worker, which also prefills it; or a decode worker and a mixed one
 //
-// Draining workers get nothing. What health says against a worker or a pair (cluster_health.h) goes by what else there
-// is, in three rounds:
+// Draining workers get nothing, and workers of a former version no job that they would misread. What health says
+// against a worker or a pair (cluster_health.h) goes by what else there is, in three rounds:
 //
 //   round | hides                                            | its verdict counts
 //   ------+--------------------------------------------------+-------------------------------------------------------
@@ -97,6 +97,16 @@ struct JobNeeds {
   CountsAsIdle idle = CountsAsIdle::kNone;
   // Only workers of this fingerprint, all of which can go on with outputs of others; empty: any workers.
   std::string_view fingerprint = {};
+  // The job has one: only workers that know it.
+  bool logit_bias = false;
+
+  // Jobs of one class lack workers together, whatever their sizes are: those of one kind, without or with a bias.
+  static constexpr size_t kClasses = 2 * kAttemptKinds;
+  static JobNeeds OfClass(size_t job_class) {
+    return {.kind = static_cast<AttemptKind>(job_class % kAttemptKinds), .logit_bias = job_class >= kAttemptKinds};
+  }
+  // Below kClasses.
+  size_t job_class() const { return static_cast<size_t>(kind) + (logit_bias ? kAttemptKinds : 0); }
 };
 
 // From the best to the worst.

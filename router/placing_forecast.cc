@@ -19,7 +19,7 @@ std::optional<int64_t> PlacingQueue::LeastUncomputedTokens() const {
 
 Forecast PlacingQueue::ForecastFor(const JobSpec& spec, bool has_room) const {
   if (line_.size() == 0 || !pace_.known()) return {};
-  const JobNeeds needs = {.prompt_tokens = spec.prompt_tokens(), .kind = KindOf(spec)};
+  const JobNeeds needs = NeedsOf(spec);
   const std::vector<WorkerId> avoid = hold_ ? hold_->workers : std::vector<WorkerId>();
   if (has_room &&
       Place(registry_, ledger_.assigned(), needs, options_.placement, avoid).verdict == PlacementVerdict::kPlaced) {

@@ -33,20 +33,20 @@ void PlacingQueue::Add(DispatchJob& job) {
   line_.Add(job);
   pace_.OnWaiting(job.waits_since);
   const JobNeeds needs = NeedsOf(job);
-  waiting_prompts_[static_cast<size_t>(needs.kind)].insert(needs.prompt_tokens);
+  waiting_prompts_[needs.job_class()].insert(needs.prompt_tokens);
   next_give_up_ = std::min(next_give_up_, GiveUpTime(job));
   const bool is_first = line_.jobs().begin()->second == &job;
   // The others did not fit the last time, and nothing has changed since.
   if (!needs_placing_) {
     longest_fitting_.fill(std::nullopt);
-    needs_placing_ = is_first || held() == &job || needs.prompt_tokens <= LongestFitting(needs.kind);
+    needs_placing_ = is_first || held() == &job || needs.prompt_tokens <= LongestFitting(needs.job_class());
   }
 }
 
 void PlacingQueue::Take(const DispatchJob& job) {
   if (!line_.Remove(job)) return;
   pace_.OnWaitingEnded();
-  std::multiset<int64_t>& prompts = waiting_prompts_[static_cast<size_t>(KindOf(*job.spec))];
+  std::multiset<int64_t>& prompts = waiting_prompts_[NeedsOf(*job.spec).job_class()];
   prompts.erase(prompts.find(job.spec->prompt_tokens()));
 }
 
@@ -66,14 +66,10 @@ void PlacingQueue::OnWorkersChanged() {
   const TimeNs now = clock_.Now();
   expected_until_ = returning_.ExpectedUntil(registry_);
   everybody_.reset();
-  for (size_t kind = 0; kind < kAttemptKinds; ++kind) {
-    const JobNeeds needs = {.prompt_tokens = 0, .kind = static_cast<AttemptKind>(kind)};
-    const bool missing = Place(registry_, {}, needs, options_.placement, {}).verdict == PlacementVerdict::kNoWorkers;
-    if (!missing) {
-      missing_since_[kind] = kNever;
-      continue;
-    }
-    missing_since_[kind] = std::min(missing_since_[kind], now);
+  for (size_t i = 0; i < JobNeeds::kClasses; ++i) {
+    const PlacementResult placed = Place(registry_, {}, JobNeeds::OfClass(i), options_.placement, {});
+    const bool missing = placed.verdict == PlacementVerdict::kNoWorkers;
+    missing_since_[i] = missing ? std::min(missing_since_[i], now) : kNever;
   }
   // The next timer finds out how long the jobs may still wait.
   if (!line_.jobs().empty()) next_give_up_ = now;
@@ -133,7 +129,7 @@ void PlacingQueue::PlaceJobs(absl::FunctionRef<bool()> has_room, absl::FunctionR
     if (&job != &head) {
       if (!SomeMayFit()) break;
       const JobNeeds needs = NeedsOf(job);
-      if (needs.prompt_tokens > LongestFitting(needs.kind)) continue;
+      if (needs.prompt_tokens > LongestFitting(needs.job_class())) continue;
     }
     try_job(job);
     // The others' turn may have come.
@@ -215,15 +211,16 @@ bool PlacingQueue::FitsReturningWorkers(const DispatchJob& job) {
   return Place(*everybody_, {}, NeedsOf(job), options_.placement, {}).verdict == PlacementVerdict::kPlaced;
 }
 
-int64_t PlacingQueue::LongestFitting(AttemptKind kind) {
-  std::optional<int64_t>& longest = longest_fitting_[static_cast<size_t>(kind)];
+int64_t PlacingQueue::LongestFitting(size_t job_class) {
+  std::optional<int64_t>& longest = longest_fitting_[job_class];
   if (longest) return *longest;
   longest = 0;
-  const std::multiset<int64_t>& waiting = waiting_prompts_[static_cast<size_t>(kind)];
+  const std::multiset<int64_t>& waiting = waiting_prompts_[job_class];
   if (waiting.empty()) return 0;
   const std::vector<WorkerId> avoid = hold_ ? hold_->workers : std::vector<WorkerId>();
   const auto fits = [&](int64_t prompt_tokens) {
-    const JobNeeds needs = {.prompt_tokens = prompt_tokens, .kind = kind};
+    JobNeeds needs = JobNeeds::OfClass(job_class);
+    needs.prompt_tokens = prompt_tokens;
     return PlaceNow(needs, avoid).verdict == PlacementVerdict::kPlaced;
   };
   if (!fits(*waiting.begin())) return 0;
@@ -236,14 +233,20 @@ int64_t PlacingQueue::LongestFitting(AttemptKind kind) {
 }
 
 bool PlacingQueue::SomeMayFit() {
-  for (size_t kind = 0; kind < kAttemptKinds; ++kind) {
-    if (LongestFitting(static_cast<AttemptKind>(kind)) > 0) return true;
+  for (size_t i = 0; i < JobNeeds::kClasses; ++i) {
+    if (LongestFitting(i) > 0) return true;
   }
   return false;
 }
 
+JobNeeds PlacingQueue::NeedsOf(const JobSpec& spec) const {
+  return {.prompt_tokens = spec.prompt_tokens(), .kind = KindOf(spec), .logit_bias = !spec.sampling.logit_bias.empty()};
+}
+
 JobNeeds PlacingQueue::NeedsOf(const DispatchJob& job) const {
-  return {.prompt_tokens = job.spec->prompt_tokens(), .kind = KindOf(*job.spec), .fingerprint = job.fingerprint};
+  JobNeeds needs = NeedsOf(*job.spec);
+  needs.fingerprint = job.fingerprint;
+  return needs;
 }
 
 AttemptKind PlacingQueue::KindOf(const JobSpec& spec) const {
@@ -280,15 +283,15 @@ bool PlacingQueue::LacksItsGroup(const DispatchJob& job) {
 }
 
 TimeNs PlacingQueue::GiveUpTime(const DispatchJob& job) {
-  const size_t kind = static_cast<size_t>(KindOf(*job.spec));
-  const TimeNs since = missing_since_[kind];
+  const size_t job_class = NeedsOf(*job.spec).job_class();
+  const TimeNs since = missing_since_[job_class];
   if (GoesOn(job)) {
     // Whoever could go on with it may have drained as well as died, to be replaced.
     if (!LacksItsGroup(job)) return kNever;
-    return std::max(After(job.failed_at, options_.worker_return_ms), since == kNever ? 0 : expected_until_[kind]);
+    return std::max(After(job.failed_at, options_.worker_return_ms), since == kNever ? 0 : expected_until_[job_class]);
   }
   if (since == kNever) return kNever;
-  return std::max(After(std::max(since, job.marks.arrived), options_.no_worker_wait_ms), expected_until_[kind]);
+  return std::max(After(std::max(since, job.marks.arrived), options_.no_worker_wait_ms), expected_until_[job_class]);
 }
 
 std::vector<DispatchJob*> PlacingQueue::UnservedJobs() {

@@ -136,6 +136,8 @@ class PlacingQueue {
   };
 
   AttemptKind KindOf(const JobSpec& spec) const;
+  // Without a fingerprint.
+  JobNeeds NeedsOf(const JobSpec& spec) const;
   JobNeeds NeedsOf(const DispatchJob& job) const;
   void RankJobs(TimeNs now);
   // What the prefill worker with the least to compute has left; unset where none serves.
@@ -143,10 +145,10 @@ class PlacingQueue {
   PlacementResult TryPlace(DispatchJob& job);
   // Where the needs go now, as far as load and health of the workers say.
   PlacementResult PlaceNow(const JobNeeds& needs, const std::vector<WorkerId>& avoid) const;
-  // The longest prompt of this kind that could be placed now for a job without refusals and without the hold; 0 when no
-  // waiting one could. A comparison with it costs next to nothing, so jobs that do not fit keep nobody behind them from
-  // being tried.
-  int64_t LongestFitting(AttemptKind kind);
+  // The longest prompt of this class of jobs that could be placed now for a job without refusals and without the hold;
+  // 0 when no waiting one could. A comparison with it costs next to nothing, so jobs that do not fit keep nobody behind
+  // them from being tried.
+  int64_t LongestFitting(size_t job_class);
   // Whether some job could be placed that has no refusals and not the hold.
   bool SomeMayFit();
   void Take(const DispatchJob& job);
@@ -178,15 +180,15 @@ class PlacingQueue {
   std::optional<Hold> hold_;
   // Nobody gets the hold before this.
   TimeNs next_hold_ = 0;
-  // The lengths of the waiting prompts, and the results of LongestFitting that still hold, by AttemptKind.
-  std::array<std::multiset<int64_t>, kAttemptKinds> waiting_prompts_;
-  std::array<std::optional<int64_t>, kAttemptKinds> longest_fitting_;
+  // The lengths of the waiting prompts, and the results of LongestFitting that still hold, by class.
+  std::array<std::multiset<int64_t>, JobNeeds::kClasses> waiting_prompts_;
+  std::array<std::optional<int64_t>, JobNeeds::kClasses> longest_fitting_;
   // The earliest time at which a worker may be asked again that refused a job.
   TimeNs next_retry_ = kNever;
-  // Since when there have been no workers for each AttemptKind; kNever: there are some.
-  std::array<TimeNs, kAttemptKinds> missing_since_;
-  // Until when lost workers are expected that would make up each AttemptKind.
-  std::array<TimeNs, kAttemptKinds> expected_until_ = {};
+  // Since when there have been no workers for each class; kNever: there are some.
+  std::array<TimeNs, JobNeeds::kClasses> missing_since_;
+  // Until when lost workers are expected that would make up what each class needs.
+  std::array<TimeNs, JobNeeds::kClasses> expected_until_ = {};
   ReturningWorkers returning_;
   // ReturningWorkers::Everybody; unset where that is not known.
   std::optional<WorkerRegistry> everybody_;

@@ -19,7 +19,9 @@ Digest128 DigestOf(const JobSpec& job) {
       absl::StrJoin(
           {sampling.top_k, sampling.max_tokens, sampling.min_tokens, sampling.logprobs, sampling.ignore_eos ? 1 : 0},
           " "),
-      " ", absl::StrJoin(sampling.stop_token_ids, " "));
+      " ", absl::StrJoin(sampling.stop_token_ids, " "), " ",
+      absl::StrJoin(sampling.logit_bias, " ",
+                    [](std::string* out, const TokenBias& each) { absl::StrAppend(out, each.token, ":", each.bias); }));
   const Digest128 prompt =
       DigestBytes(job.prompt.data(), static_cast<size_t>(job.client_prompt_tokens()) * sizeof(int32_t));
   return DigestChain(prompt, parameters.data(), parameters.size());

@@ -31,6 +31,15 @@ TEST(PoisonedRequestsTest, AnotherPromptOrParameterIsAnotherRequest) {
   JobSpec other = Request({1, 2, 3});
   other.sampling.top_k = 40;
   EXPECT_FALSE(poisoned.Contains(other));
+  other = Request({1, 2, 3});
+  other.sampling.logit_bias = {{.token = 5, .bias = -100}};
+  EXPECT_FALSE(poisoned.Contains(other));
+  poisoned.Add(other);
+  EXPECT_TRUE(poisoned.Contains(other));
+  other.sampling.logit_bias[0].bias = -99;
+  EXPECT_FALSE(poisoned.Contains(other));
+  other.sampling.logit_bias[0] = {.token = 6, .bias = -100};
+  EXPECT_FALSE(poisoned.Contains(other));
 }
 
 TEST(PoisonedRequestsTest, ARequestIsServedAgainAfterItsTime) {

@@ -144,6 +144,12 @@ absl::StatusOr<SamplingParams> RequestReader::ReadSampling(const SamplingRequest
   params.min_tokens = request.min_tokens.value_or(params.min_tokens);
   params.ignore_eos = request.ignore_eos;
   params.stop_token_ids = request.stop_token_ids;
+  params.logit_bias = request.logit_bias;
+  // What is too much is refused below, and is not worth sorting.
+  if (params.logit_bias.size() <= kMaxLogitBiases) {
+    std::sort(params.logit_bias.begin(), params.logit_bias.end(),
+              [](const TokenBias& a, const TokenBias& b) { return a.token < b.token; });
+  }
   if (request.logprobs.has_value()) {
     // SamplingParams says "none" with -1; a client leaves the field out instead.
     if (*request.logprobs < 0) return FieldViolation("sampling.logprobs", "must not be negative");

@@ -223,6 +223,29 @@ TEST_F(RequestReaderTest, RefusesSamplingValuesByName) {
   EXPECT_EQ(RefusalWith([](auto& r) { r.sampling.logprobs = kMaxLogprobs + 1; }), "INVALID_ARGUMENT sampling.logprobs");
 }
 
+TEST_F(RequestReaderTest, PutsBiasesInTheOrderOfTheirTokens) {
+  GenerationRequest request = AskText("hello");
+  request.sampling.logit_bias = {{.token = 9, .bias = 100}, {.token = 0, .bias = -1}, {.token = 4, .bias = 0.5f}};
+  EXPECT_EQ(Read(request).sampling.logit_bias,
+            (std::vector<TokenBias>{{.token = 0, .bias = -1}, {.token = 4, .bias = 0.5f}, {.token = 9, .bias = 100}}));
+}
+
+TEST_F(RequestReaderTest, RefusesBiasesAndNamesTheTokenAtFault) {
+  const auto refusal = [this](const std::vector<TokenBias>& biases) {
+    GenerationRequest request = AskText("hello");
+    request.sampling.logit_bias = biases;
+    EXPECT_EQ(Refusal(request), "INVALID_ARGUMENT sampling.logit_bias");
+    return GetFieldError(reader_.Read(request).status())->description;
+  };
+  const int32_t beyond = model_.config.vocab_size;
+  EXPECT_EQ(refusal({{beyond, 1}}), absl::StrCat("token ", beyond, " is not in [0, ", beyond, ")"));
+  EXPECT_EQ(refusal({{5, 1}, {-3, 1}}), absl::StrCat("token -3 is not in [0, ", beyond, ")"));
+  EXPECT_EQ(refusal({{5, 1}, {3, 2}, {5, 1}}), "token 5 is there more than once");
+  EXPECT_EQ(refusal({{5, 101}}), "that of token 5 must be from -100 to 100, not 101");
+  EXPECT_EQ(refusal({{5, NAN}}), "that of token 5 must be from -100 to 100, not nan");
+  EXPECT_EQ(refusal(std::vector<TokenBias>(kMaxLogitBiases + 1)), "at most 1024 tokens, not 1025");
+}
+
 TEST_F(RequestReaderTest, RefusesFieldsThatAreNotBuiltYetByName) {
   EXPECT_EQ(RefusalWith([](auto& r) { r.choices = 2; }), "UNIMPLEMENTED choices");
   EXPECT_EQ(RefusalWith([](auto& r) { r.choices = 0; }), "UNIMPLEMENTED choices");

@@ -31,6 +31,18 @@ struct Roles {
   }
 };
 
+// The roles of the workers of one fingerprint: of all, and of those that know logit_bias.
+struct GroupRoles {
+  Roles all;
+  Roles biased;
+
+  void Add(const WorkerInfo& info) {
+    all.Add(info.role);
+    if (info.takes_logit_bias) biased.Add(info.role);
+  }
+  bool Serve(const JobNeeds& needs) const { return (needs.logit_bias ? biased : all).Serve(needs.kind); }
+};
+
 }  // namespace
 
 void ReturningWorkers::OnLost(const WorkerInfo& info, TimeNs now) {
@@ -71,17 +83,17 @@ void ReturningWorkers::Expire(TimeNs now) {
 }
 
 // Workers that were lost last are expected longest, so they are counted first.
-std::array<TimeNs, kAttemptKinds> ReturningWorkers::ExpectedUntil(const WorkerRegistry& registry) const {
-  std::array<TimeNs, kAttemptKinds> until = {};
-  std::map<std::string, Roles> groups;
+std::array<TimeNs, JobNeeds::kClasses> ReturningWorkers::ExpectedUntil(const WorkerRegistry& registry) const {
+  std::array<TimeNs, JobNeeds::kClasses> until = {};
+  std::map<std::string, GroupRoles> groups;
   for (const auto& [fingerprint, group] : registry.serving_groups()) {
-    for (const Worker* worker : group) groups[fingerprint].Add(worker->info.role);
+    for (const Worker* worker : group) groups[fingerprint].Add(worker->info);
   }
   for (auto lost = lost_.rbegin(); lost != lost_.rend(); ++lost) {
-    Roles& roles = groups[lost->info.fingerprint];
-    roles.Add(lost->info.role);
-    for (size_t kind = 0; kind < kAttemptKinds; ++kind) {
-      if (until[kind] == 0 && roles.Serve(static_cast<AttemptKind>(kind))) until[kind] = lost->until;
+    GroupRoles& roles = groups[lost->info.fingerprint];
+    roles.Add(lost->info);
+    for (size_t i = 0; i < JobNeeds::kClasses; ++i) {
+      if (until[i] == 0 && roles.Serve(JobNeeds::OfClass(i))) until[i] = lost->until;
     }
   }
   return until;

@@ -42,9 +42,9 @@ class ReturningWorkers {
   TimeNs NextExpiry() const { return lost_.empty() ? kNever : lost_.front().until; }
   bool empty() const { return lost_.empty(); }
 
-  // Until when the serving workers of `registry`, with those that are expected back, make up what attempts of each kind
+  // Until when the serving workers of `registry`, with those that are expected back, make up what jobs of each class
   // need; 0 where they do not.
-  std::array<TimeNs, kAttemptKinds> ExpectedUntil(const WorkerRegistry& registry) const;
+  std::array<TimeNs, JobNeeds::kClasses> ExpectedUntil(const WorkerRegistry& registry) const;
   // The serving workers of `registry` and all that are expected back, all of them idle.
   WorkerRegistry Everybody(const WorkerRegistry& registry) const;
 

@@ -22,8 +22,11 @@ WorkerInfo Of(uint64_t n, WorkerRole role, const char* fingerprint = "f") {
 
 class ReturningWorkersTest : public ::testing::Test {
  protected:
-  // For pairs, solo and local attempts.
-  auto Until() const { return returning_.ExpectedUntil(registry_); }
+  // For pairs, solo and local attempts without a bias.
+  std::vector<TimeNs> Until() const {
+    const auto all = returning_.ExpectedUntil(registry_);
+    return {all.begin(), all.begin() + kAttemptKinds};
+  }
 
   WorkerRegistry registry_;
   ReturningWorkers returning_{kReturnMs};
@@ -40,6 +43,19 @@ TEST_F(ReturningWorkersTest, AKindIsExpectedWhileLostWorkersMakeItUp) {
       << "a pair is complete until the first of it is overdue";
   returning_.OnLost(Of(4, WorkerRole::kMixed), 40);
   EXPECT_THAT(Until(), ElementsAre(kReturnNs + 40, kReturnNs + 40, kReturnNs + 40));
+}
+
+TEST_F(ReturningWorkersTest, ForABiasOnlyThoseCountThatKnowIt) {
+  const auto until = [this] { return returning_.ExpectedUntil(registry_)[JobNeeds{.logit_bias = true}.job_class()]; };
+  WorkerInfo former = Of(1, WorkerRole::kMixed);
+  former.takes_logit_bias = false;
+  returning_.OnLost(former, 10);
+  EXPECT_EQ(Until()[static_cast<size_t>(AttemptKind::kPair)], kReturnNs + 10);
+  EXPECT_EQ(until(), 0);
+  returning_.OnLost(Of(2, WorkerRole::kDecode), 20);
+  EXPECT_EQ(until(), 0);
+  returning_.OnLost(Of(3, WorkerRole::kPrefill), 30);
+  EXPECT_EQ(until(), kReturnNs + 20);
 }
 
 TEST_F(ReturningWorkersTest, ServingWorkersCompleteThoseThatAreExpected) {

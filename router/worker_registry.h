@@ -48,6 +48,8 @@ struct WorkerInfo {
   int32_t headroom_blocks = 0;
   // It goes on with a job that has outputs of other workers. One of a former version begins from the prompt alone.
   bool resumes_jobs = true;
+  // It knows the logit_bias of a job. One of a former version would sample as if there were none.
+  bool takes_logit_bias = true;
   // It hands running jobs over while it drains.
   bool hands_over = true;
   // It drains when it is ordered to, and its jobs have this time to end then.

@@ -153,6 +153,11 @@ class FuzzedRouter final : public worker::RouterStream {
     sampling.set_ignore_eos(input_.Flag());
     if (input_.Flag()) sampling.add_stop_token_ids(input_.Hostile<int32_t>());
     sampling.set_logprobs(input_.Hostile<int32_t>());
+    for (int i = input_.Below(4); i > 0; --i) {
+      internal::v1::TokenBias& bias = *sampling.add_logit_bias();
+      bias.set_id(input_.Rarely() ? input_.Hostile<int32_t>() : 64 - 16 * i + input_.Below(16));
+      bias.set_bias(DrawFloat());
+    }
   }
   // Mostly in every range.
   float DrawFloat() {

@@ -67,22 +67,33 @@ void ToProto(const SamplingParams& params, pb::Sampling* proto) {
   proto->set_ignore_eos(params.ignore_eos);
   *proto->mutable_stop_token_ids() = {params.stop_token_ids.begin(), params.stop_token_ids.end()};
   proto->set_logprobs(params.logprobs);
+  proto->mutable_logit_bias()->Reserve(static_cast<int>(params.logit_bias.size()));
+  for (const TokenBias& each : params.logit_bias) {
+    pb::TokenBias* bias = proto->add_logit_bias();
+    bias->set_id(each.token);
+    bias->set_bias(each.bias);
+  }
 }
 
 SamplingParams FromProto(const pb::Sampling& proto) {
-  return {.temperature = proto.temperature(),
-          .top_k = proto.top_k(),
-          .top_p = proto.top_p(),
-          .min_p = proto.min_p(),
-          .repetition_penalty = proto.repetition_penalty(),
-          .frequency_penalty = proto.frequency_penalty(),
-          .presence_penalty = proto.presence_penalty(),
-          .seed = proto.seed(),
-          .max_tokens = proto.max_tokens(),
-          .min_tokens = proto.min_tokens(),
-          .ignore_eos = proto.ignore_eos(),
-          .stop_token_ids = {proto.stop_token_ids().begin(), proto.stop_token_ids().end()},
-          .logprobs = proto.logprobs()};
+  SamplingParams params = {.temperature = proto.temperature(),
+                           .top_k = proto.top_k(),
+                           .top_p = proto.top_p(),
+                           .min_p = proto.min_p(),
+                           .repetition_penalty = proto.repetition_penalty(),
+                           .frequency_penalty = proto.frequency_penalty(),
+                           .presence_penalty = proto.presence_penalty(),
+                           .seed = proto.seed(),
+                           .max_tokens = proto.max_tokens(),
+                           .min_tokens = proto.min_tokens(),
+                           .ignore_eos = proto.ignore_eos(),
+                           .stop_token_ids = {proto.stop_token_ids().begin(), proto.stop_token_ids().end()},
+                           .logprobs = proto.logprobs()};
+  params.logit_bias.reserve(static_cast<size_t>(proto.logit_bias_size()));
+  for (const pb::TokenBias& each : proto.logit_bias()) {
+    params.logit_bias.push_back({.token = each.id(), .bias = each.bias()});
+  }
+  return params;
 }
 
 }  // namespace

@@ -91,7 +91,8 @@ WorkerJob FullJob() {
                        .min_tokens = 2,
                        .ignore_eos = true,
                        .stop_token_ids = {11, 12},
-                       .logprobs = 3},
+                       .logprobs = 3,
+                       .logit_bias = {{.token = 4, .bias = -100}, {.token = 70'000, .bias = 2.5f}}},
           .tenant = "tenant",
           .deadline = 5 * kNsPerSecond,
           .want_kv_digest = true,
@@ -116,9 +117,10 @@ TEST(Wire, AJobArrivesWithEverythingThatDecidesItsTokens) {
   EXPECT_EQ(job->emitted, sent.emitted);
   EXPECT_EQ(job->alone_outputs, sent.alone_outputs);
   EXPECT_EQ(job->trace, sent.trace);
+  EXPECT_EQ(job->sampling, sent.sampling);
   pb::JobParams again;
   ToProto(*job, /*now=*/1002 * kNsPerSecond, &again);
-  EXPECT_EQ(again.SerializeAsString(), proto.SerializeAsString()) << "the sampling parameters too";
+  EXPECT_EQ(again.SerializeAsString(), proto.SerializeAsString());
 }
 
 TEST(Wire, AJobWithoutADeadlineHasNoneAndADamagedSecretIsRefused) {

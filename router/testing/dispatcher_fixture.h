@@ -43,6 +43,7 @@ struct JobShape {
   TimeNs deadline = kNever;
   bool want_kv_digest = false;
   std::string tenant = {};
+  std::vector<TokenBias> logit_bias = {};
 };
 
 inline std::shared_ptr<const JobSpec> MakeJob(uint64_t n, const JobShape& shape = {}) {
@@ -54,6 +55,7 @@ inline std::shared_ptr<const JobSpec> MakeJob(uint64_t n, const JobShape& shape 
   spec->deadline = shape.deadline;
   spec->want_kv_digest = shape.want_kv_digest;
   spec->tenant = shape.tenant;
+  spec->sampling.logit_bias = shape.logit_bias;
   return spec;
 }
 

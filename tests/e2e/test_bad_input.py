@@ -84,6 +84,17 @@ def test_bad_stop_token_ids(client, stop_token_ids):
     assert_names_field(refuse(client, PROMPT, {"stop_token_ids": stop_token_ids}), "sampling.stop_token_ids")
 
 
+@pytest.mark.parametrize(("biases", "names"), [
+    ([(-1, 1)], "-1"), ([(5, 1), (VOCAB_SIZE, 1)], str(VOCAB_SIZE)), ([(5, 1), (6, 1), (5, 2)], "token 5 "),
+    ([(5, 100.5)], "token 5 "), ([(5, -101)], "token 5 "), ([(5, NAN)], "token 5 "), ([(5, INFINITY)], "token 5 "),
+    ([(token, 1) for token in range(1025)], "1024"),
+], ids=["negative", "too large", "twice", "above", "below", "nan", "endless", "too many"])
+def test_bad_logit_bias(client, biases, names):
+    error = refuse(client, PROMPT, {"logit_bias": [{"id": token, "bias": bias} for token, bias in biases]})
+    assert_names_field(error, "sampling.logit_bias")
+    assert names in error.details()
+
+
 @pytest.mark.parametrize("token_id", [-1, VOCAB_SIZE, 2**31 - 1, -2**31])
 def test_token_id_out_of_range(client, token_id):
     error = refuse(client, [1, token_id, 2])

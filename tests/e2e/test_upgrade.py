@@ -3,7 +3,7 @@ one version to the other and back, and an upgrade of one worker after the other,
 the tokens that the older version alone gives, and none fails.
 
 BATON_OLD_BINARY names the older binary, of the same protocol and fingerprint: commit 2bbe765 is one, which knows no moves, no
-block reports and no orders to drain. BATON_TEST_SEED draws other requests.
+block reports, no orders to drain and no biases. BATON_TEST_SEED draws other requests.
 """
 
 import contextlib
@@ -148,6 +148,24 @@ def test_streams_go_on_at_workers_of_the_other_version_in_both_directions(reques
             processes.add(BINARY, "decode-worker")
             processes.end(old)
         assert_good(streams)
+
+
+def test_a_bias_is_served_by_the_workers_that_know_it(requests):
+    forced = {"max_tokens": 8, "ignore_eos": True, "logit_bias": [{"id": 4321, "bias": 100}]}
+    with contextlib.ExitStack() as stack:
+        processes = Processes(stack, BINARY)
+        for binary in (OLD_BINARY, BINARY):
+            for role in ("prefill-worker", "decode-worker"):
+                processes.add(binary, role)
+        with Streams(processes.client, requests, STREAMS) as streams:
+            for _ in range(REQUESTS):
+                assert processes.client.generate("Once", forced).token_ids == [4321] * 8
+            processes.end(processes.workers[3])
+            with pytest.raises(grpc.RpcError) as refused:
+                processes.client.generate("Once", forced)
+        assert_good(streams)
+        assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert "are of a version that does not know its logit_bias" in refused.value.details()
 
 
 def test_an_upgrade_of_one_worker_after_the_other_fails_no_stream(requests, authority):
