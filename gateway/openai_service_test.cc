@@ -282,7 +282,7 @@ TEST_F(OpenAiServiceTest, AnswersAndErrorsNameTheirRequestByTheClientsNameOrOurs
     const Case& one = cases[i / 2];
     const std::string body = absl::StrCat(kCompletion, "}");
     RawClient client(server_.port());
-    ASSERT_TRUE(client.Send(absl::StrCat("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json",
+    ASSERT_TRUE(client.Send(absl::StrCat("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json",
                                          "\r\nContent-Length: ", body.size(), "\r\n", one.lines, "\r\n", body)));
     const StubBackend::Asked asked = backend_.Await(i);
     const bool fails = i % 2 == 1;
