@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "cli/port_flag.h"
 #include "common/status.h"
+#include "gateway/admission.h"
 #include "gateway/openai_response.h"
 
 namespace baton::cli {
@@ -14,25 +15,33 @@ void AddHttpFlags(CLI::App& app, HttpFlags& flags) {
       ->check(PortOrOffCheck())
       ->group(kAddressGroup)
       ->default_str(std::to_string(kDefaultHttpPort));
+  app.add_option(
+         "--http-hosts", flags.hosts,
+         "host names by which the HTTP port may be called where it is on loopback without TLS, besides addresses "
+         "and localhost; *: all")
+      ->delimiter(',');
 }
 
 absl::StatusOr<std::unique_ptr<HttpPort>> HttpPort::Open(const HttpFlags& flags, const HttpPortOptions& options,
                                                          const gateway::OpenAiServiceParts& parts) {
   std::unique_ptr<HttpPort> http(new HttpPort(parts));
-  std::optional<int> port = PortOrOff(flags.port, options.default_port);
-  if (options.is_secured) {
-    if (port.has_value() && !flags.port.empty()) {
-      return absl::InvalidArgumentError(
-          "--http-port has neither TLS nor API keys yet: leave it out, or give --http-port off and let clients of "
-          "HTTP come through a proxy of yours");
-    }
-    port.reset();
-  }
+  const std::optional<int> port = PortOrOff(flags.port, options.default_port);
   if (!port.has_value()) return http;
-  http->server_.emplace(gateway::HttpServerOptions{
-      .bind = options.bind, .port = *port, .make_refusal = [](std::string_view, int status, std::string message) {
-        return gateway::OpenAiRefusal(status, message);
-      }});
+  gateway::HttpServerOptions server = {.bind = options.bind,
+                                       .port = *port,
+                                       .hosts = flags.hosts,
+                                       .make_refusal = [](std::string_view, int status, std::string message) {
+                                         return gateway::OpenAiRefusal(status, message);
+                                       }};
+  if (options.credentials != nullptr) {
+    BATON_ASSIGN_OR_RETURN(http->tls_,
+                           rpc::TlsContexts::Create(*options.credentials, options.guard.rules.requires_certificate));
+    server.tls_context = [tls = http->tls_.get()] { return tls->Current(); };
+  }
+  rpc::ServerGuard guard = options.guard;
+  guard.rules.port = rpc::Port::kHttp;
+  server.admit = gateway::MakeAdmission(std::move(guard), options.credentials);
+  http->server_.emplace(std::move(server));
   http->openai_.AddRoutes(*http->server_);
   BATON_RETURN_IF_ERROR(http->server_->Start());
   return http;

@@ -5,9 +5,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
+#include "common/rpc/credentials.h"
+#include "common/rpc/tls_contexts.h"
 #include "gateway/http_server.h"
 #include "gateway/openai_service.h"
 
@@ -16,6 +19,8 @@ namespace baton::cli {
 struct HttpFlags {
   // A port, 0 for any free one, or "off". Empty: the default.
   std::string port;
+  // Names by which a port in plain text on loopback may be called; "*": all.
+  std::vector<std::string> hosts;
 };
 
 void AddHttpFlags(CLI::App& app, HttpFlags& flags);
@@ -24,13 +29,15 @@ struct HttpPortOptions {
   std::string bind;
   // Where the flag says nothing.
   int default_port = 0;
-  // Clients prove who they are, or their words are encrypted, which this port cannot do yet.
-  bool is_secured = false;
+  // Those of the process, which outlive the port. Null: plain text.
+  const rpc::Credentials* credentials = nullptr;
+  // Whom the router's port of gRPC clients lets in, and so this one.
+  rpc::ServerGuard guard;
 };
 
 class HttpPort {
  public:
-  // Listens, unless the port is off. INVALID_ARGUMENT for a port that was asked for where clients' access is secured.
+  // Listens, unless the port is off. INVALID_ARGUMENT for a certificate that cannot be used here.
   static absl::StatusOr<std::unique_ptr<HttpPort>> Open(const HttpFlags& flags, const HttpPortOptions& options,
                                                         const gateway::OpenAiServiceParts& parts);
   // Stops.
@@ -52,6 +59,8 @@ class HttpPort {
   explicit HttpPort(const gateway::OpenAiServiceParts& parts) : openai_(parts) {}
 
   gateway::OpenAiService openai_;
+  // Null: plain text.
+  std::unique_ptr<rpc::TlsContexts> tls_;
   std::optional<gateway::HttpServer> server_;
 };
 

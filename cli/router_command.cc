@@ -215,7 +215,8 @@ absl::Status Run(const RouterCommandFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const auto http, HttpPort::Open(flags.http,
                                                          {.bind = flags.listen.bind,
                                                           .default_port = flags.listen.HttpPort(),
-                                                          .is_secured = credentials != nullptr},
+                                                          .credentials = credentials.get(),
+                                                          .guard = access.guard},
                                                          {.model = model,
                                                           .clock = MonotonicClock(),
                                                           .random = SystemRandom(),
@@ -224,6 +225,7 @@ absl::Status Run(const RouterCommandFlags& flags) {
                                                           .work = work,
                                                           .observers = telemetry->observers(),
                                                           .tracer = telemetry->tracer(),
+                                                          .api_keys = access.keys.get(),
                                                           .is_serving = [&serving] { return serving.serving(); }}));
   const absl::Cleanup stop_clients = [&server, &generation, &http] {
     http->Stop();

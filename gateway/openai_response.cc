@@ -19,6 +19,8 @@ using nlohmann::json;
 struct ErrorForm {
   int http_status = 500;
   const char* type = "internal_error";
+  // Null: the HTTP status.
+  const char* code = nullptr;
 };
 
 ErrorForm FormOf(absl::StatusCode code) {
@@ -29,7 +31,7 @@ ErrorForm FormOf(absl::StatusCode code) {
     case absl::StatusCode::kFailedPrecondition:
       return {400, "invalid_request_error"};
     case absl::StatusCode::kUnauthenticated:
-      return {401, "authentication_error"};
+      return {401, "invalid_request_error", "invalid_api_key"};
     case absl::StatusCode::kPermissionDenied:
       return {403, "permission_error"};
     case absl::StatusCode::kNotFound:
@@ -59,8 +61,9 @@ std::string ParamOf(const std::string& field) {
 }
 
 std::string ErrorBody(const std::string& message, const ErrorForm& form, const std::optional<std::string>& param) {
+  const std::string code = form.code == nullptr ? absl::StrCat(form.http_status) : JsonString(form.code);
   return absl::StrCat(R"({"error":{"message":)", JsonString(message), R"(,"type":")", form.type, R"(","param":)",
-                      param.has_value() ? JsonString(*param) : "null", R"(,"code":)", form.http_status, "}}");
+                      param.has_value() ? JsonString(*param) : "null", R"(,"code":)", code, "}}");
 }
 
 std::string ErrorBody(const absl::Status& status) {
@@ -216,6 +219,8 @@ HttpResponse OpenAiError(const absl::Status& status) {
     // OpenAI's own clients wait for this long instead.
     response.headers.emplace_back("Retry-After-Ms", absl::StrCat(*retry_after_ms));
   }
+  // A 401 has to say by what a client may prove who it is.
+  if (absl::IsUnauthenticated(status)) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
 }
 

@@ -88,48 +88,56 @@ void OpenAiService::AddRoutes(HttpServer& server) {
 }
 
 void OpenAiService::Generate(OpenAiEndpoint endpoint, const std::shared_ptr<HttpExchange>& exchange) {
-  if (const absl::Status status = CheckContentType(exchange->request()); !status.ok()) {
-    return exchange->Respond(OpenAiError(status));
-  }
+  HttpRequest& asked = exchange->request();
+  absl::StatusOr<std::string> tenant =
+      router::AuthenticatedTenant(parts_.api_keys, asked.HeaderValues("authorization"));
+  if (!tenant.ok()) return exchange->Respond(OpenAiError(tenant.status()));
+  if (const absl::Status status = CheckContentType(asked); !status.ok()) return exchange->Respond(OpenAiError(status));
   const JobId id = parts_.random.NextId();
-  const auto answer = std::make_shared<AnswerBody>(exchange, unread_, RequestIdHeader(exchange->request(), id));
-  const auto request = std::make_shared<router::ObservedRequest>(
-      parts_.observers, answer, id, router::BeginTrace(parts_.tracer, ReadTrace(exchange->request())));
+  const auto answer = std::make_shared<AnswerBody>(exchange, unread_, RequestIdHeader(asked, id));
+  const auto request = std::make_shared<router::ObservedRequest>(parts_.observers, answer, id,
+                                                                 router::BeginTrace(parts_.tracer, ReadTrace(asked)));
   exchange->SetOnDone([this, id, answer, request](const absl::Status& delivery) {
     answer->OnExchangeDone([request = request.get(), delivery] { request->OnDelivered(delivery); });
     if (delivery.ok()) return;
     if (!parts_.work.Drop(id)) return parts_.backend.Cancel(id);
     router::WriteFailed(absl::CancelledError("the client is gone"), *request);
   });
-  WorkTask task = {.id = id, .bytes = exchange->request().body.size()};
-  task.run = [this, endpoint, answer, request, id,
-              body = std::move(exchange->request().body)](const absl::Status& status) {
-    if (!status.ok()) return router::WriteFailed(status, *request);
+  WorkTask task = {.id = id, .bytes = asked.body.size()};
+  task.run = [this, incoming = Incoming{.endpoint = endpoint,
+                                        .id = id,
+                                        .tenant = *std::move(tenant),
+                                        .body = std::move(asked.body),
+                                        .answer = answer,
+                                        .request = request}](const absl::Status& status) mutable {
+    if (!status.ok()) return router::WriteFailed(status, *incoming.request);
     TestDelay("read");
-    Begin(endpoint, body, answer, request, id);
+    Begin(std::move(incoming));
   };
   if (!parts_.work.Post(std::move(task))) router::WriteFailed(router::ClientWorkFull(), *request);
 }
 
-void OpenAiService::Begin(OpenAiEndpoint endpoint, const std::string& body, const std::shared_ptr<AnswerBody>& answer,
-                          const std::shared_ptr<router::ObservedRequest>& request, const JobId& id) {
-  absl::StatusOr<OpenAiRequest> read = ReadOpenAiRequest(endpoint, body, parts_.model.config.context_length);
-  if (!read.ok()) return router::WriteFailed(read.status(), *request);
+void OpenAiService::Begin(Incoming incoming) {
+  router::ObservedRequest& request = *incoming.request;
+  absl::StatusOr<OpenAiRequest> read =
+      ReadOpenAiRequest(incoming.endpoint, incoming.body, parts_.model.config.context_length);
+  if (!read.ok()) return router::WriteFailed(read.status(), request);
   router::GenerationRequest& generation = read->generation;
-  const char* const prefix = endpoint == OpenAiEndpoint::kChat ? "chatcmpl-" : "cmpl-";
-  answer->SetWriter(OpenAiWriter({.endpoint = endpoint,
-                                  .id = absl::StrCat(prefix, id.ToHex()),
-                                  .model = parts_.model.name,
-                                  .created_unix_s = UnixSeconds(),
-                                  .include_usage = read->include_usage,
-                                  .return_token_ids = read->return_token_ids},
-                                 *parts_.model.tokenizer),
-                    read->stream);
-  generation.id = id;
-  generation.trace = router::HeadersOf(request->trace());
-  generation.arrived = request->arrived();
-  request->OnRead(generation);
-  parts_.backend.Generate(std::move(generation), request);
+  const char* const prefix = incoming.endpoint == OpenAiEndpoint::kChat ? "chatcmpl-" : "cmpl-";
+  incoming.answer->SetWriter(OpenAiWriter({.endpoint = incoming.endpoint,
+                                           .id = absl::StrCat(prefix, incoming.id.ToHex()),
+                                           .model = parts_.model.name,
+                                           .created_unix_s = UnixSeconds(),
+                                           .include_usage = read->include_usage,
+                                           .return_token_ids = read->return_token_ids},
+                                          *parts_.model.tokenizer),
+                             read->stream);
+  generation.id = incoming.id;
+  generation.authenticated_tenant = std::move(incoming.tenant);
+  generation.trace = router::HeadersOf(request.trace());
+  generation.arrived = request.arrived();
+  request.OnRead(generation);
+  parts_.backend.Generate(std::move(generation), incoming.request);
 }
 
 void OpenAiService::Compute(const std::shared_ptr<HttpExchange>& exchange,

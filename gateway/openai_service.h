@@ -11,6 +11,7 @@
 #include "gateway/answer_body.h"
 #include "gateway/http_server.h"
 #include "gateway/openai_request.h"
+#include "router/api_keys.h"
 #include "router/client_work.h"
 #include "router/generation.h"
 #include "router/observed_request.h"
@@ -32,6 +33,8 @@ struct OpenAiServiceParts {
   const router::RequestObservers& observers;
   // Null: no request is traced, and what a client says of its trace goes on to the workers.
   router::RequestTracer* tracer = nullptr;
+  // Null: clients need no key. The server's admission has asked for one by then.
+  const router::ApiKeys* api_keys = nullptr;
   // Whether the cluster can serve now. Thread-safe.
   std::function<bool()> is_serving;
 };
@@ -51,10 +54,19 @@ class OpenAiService {
   void AwaitNone() { unread_.AwaitNone(); }
 
  private:
+  // A request that is still to be read.
+  struct Incoming {
+    OpenAiEndpoint endpoint;
+    JobId id;
+    std::string tenant;
+    std::string body;
+    std::shared_ptr<AnswerBody> answer;
+    std::shared_ptr<router::ObservedRequest> request;
+  };
+
   void Generate(OpenAiEndpoint endpoint, const std::shared_ptr<HttpExchange>& exchange);
   // On a thread of the pool.
-  void Begin(OpenAiEndpoint endpoint, const std::string& body, const std::shared_ptr<AnswerBody>& answer,
-             const std::shared_ptr<router::ObservedRequest>& request, const JobId& id);
+  void Begin(Incoming incoming);
   // Runs `answer(body)` in the pool, for exchanges that are over with one small answer.
   void Compute(const std::shared_ptr<HttpExchange>& exchange,
                std::function<absl::StatusOr<std::string>(const std::string& body)> answer);
