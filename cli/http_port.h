@@ -7,9 +7,12 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
+#include "common/rpc/credentials.h"
+#include "common/rpc/tls_contexts.h"
 #include "gateway/anthropic_service.h"
 #include "gateway/generation_calls.h"
 #include "gateway/http_server.h"
@@ -20,6 +23,8 @@ namespace baton::cli {
 struct HttpFlags {
   // A port, 0 for any free one, or "off". Empty: the default.
   std::string port;
+  // Names by which a port in plain text on loopback may be called; "*": all.
+  std::vector<std::string> hosts;
 };
 
 void AddHttpFlags(CLI::App& app, HttpFlags& flags);
@@ -28,15 +33,17 @@ struct HttpPortOptions {
   std::string bind;
   // Where the flag says nothing.
   int default_port = 0;
-  // Clients prove who they are, or their words are encrypted, which this port cannot do yet.
-  bool is_secured = false;
+  // Those of the process, which outlive the port. Null: plain text.
+  const rpc::Credentials* credentials = nullptr;
+  // Whom the router's port of gRPC clients lets in, and so this one.
+  rpc::ServerGuard guard;
   // Whether the cluster can serve now. Thread-safe.
   std::function<bool()> is_serving;
 };
 
 class HttpPort {
  public:
-  // Listens, unless the port is off. INVALID_ARGUMENT for a port that was asked for where clients' access is secured.
+  // Listens, unless the port is off. INVALID_ARGUMENT for a certificate that cannot be used here.
   static absl::StatusOr<std::unique_ptr<HttpPort>> Open(const HttpFlags& flags, const HttpPortOptions& options,
                                                         const gateway::GenerationCallsParts& parts);
   // Stops.
@@ -61,6 +68,8 @@ class HttpPort {
   gateway::GenerationCalls calls_;
   gateway::OpenAiService openai_;
   gateway::AnthropicService anthropic_;
+  // Null: plain text.
+  std::unique_ptr<rpc::TlsContexts> tls_;
   std::optional<gateway::HttpServer> server_;
 };
 

@@ -215,7 +215,8 @@ absl::Status Run(const RouterCommandFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const auto http, HttpPort::Open(flags.http,
                                                          {.bind = flags.listen.bind,
                                                           .default_port = flags.listen.HttpPort(),
-                                                          .is_secured = credentials != nullptr,
+                                                          .credentials = credentials.get(),
+                                                          .guard = access.guard,
                                                           .is_serving = [&serving] { return serving.serving(); }},
                                                          {.model = model,
                                                           .clock = MonotonicClock(),
@@ -224,7 +225,8 @@ absl::Status Run(const RouterCommandFlags& flags) {
                                                           .reader = generator.reader(),
                                                           .work = work,
                                                           .observers = telemetry->observers(),
-                                                          .tracer = telemetry->tracer()}));
+                                                          .tracer = telemetry->tracer(),
+                                                          .api_keys = access.keys.get()}));
   const absl::Cleanup stop_clients = [&server, &generation, &http] {
     http->Stop();
     server.gate.reset();

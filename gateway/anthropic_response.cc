@@ -139,7 +139,7 @@ std::string AnthropicWriter::Whole(const router::GenerationDelta& output, const 
 HttpResponse AnthropicError(const absl::Status& status) {
   return {.status = AnthropicFormOf(status.code()).http_status,
           .body = AnthropicErrorBody(status),
-          .headers = RetryHeaders(status)};
+          .headers = ErrorHeaders(status)};
 }
 
 HttpResponse AnthropicRefusal(int http_status, const std::string& message) {

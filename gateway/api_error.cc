@@ -27,7 +27,8 @@ ApiError DescribeError(const absl::Status& status) {
   return {.message = absl::StrCat(param, ": ", field->description), .param = std::move(param)};
 }
 
-HttpHeaders RetryHeaders(const absl::Status& status) {
+HttpHeaders ErrorHeaders(const absl::Status& status) {
+  if (absl::IsUnauthenticated(status)) return {{"WWW-Authenticate", "Bearer"}};
   const auto retry_after_ms = router::GetRetryAfterMs(status);
   if (!retry_after_ms.has_value()) return {};
   // Whole seconds for everybody; the clients of OpenAI and Anthropic wait for the milliseconds instead.

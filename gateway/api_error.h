@@ -19,8 +19,8 @@ struct ApiError {
 
 ApiError DescribeError(const absl::Status& status);
 
-// When the client may come again; empty unless the status says so.
-HttpHeaders RetryHeaders(const absl::Status& status);
+// What the header of the response says of the error: when the client may come again, or how it may prove who it is.
+HttpHeaders ErrorHeaders(const absl::Status& status);
 
 }  // namespace baton::gateway
 

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "common/status.h"
 #include "common/test_delay.h"
+#include "gateway/admission.h"
 #include "gateway/answer_body.h"
 #include "router/error_details.h"
 #include "router/generation_listener.h"
@@ -45,40 +46,49 @@ std::string RequestIdOf(const HttpRequest& request, const JobId& id) {
 }  // namespace
 
 void GenerationCalls::Generate(const std::shared_ptr<HttpExchange>& exchange, const ApiForm& form, Reader read) {
-  if (const absl::Status status = CheckContentType(exchange->request()); !status.ok()) {
+  HttpRequest& asked = exchange->request();
+  absl::StatusOr<std::string> tenant = router::AuthenticatedTenant(parts_.api_keys, ShownKeys(asked).values());
+  if (!tenant.ok()) return exchange->Respond(form.make_error(tenant.status()));
+  if (const absl::Status status = CheckContentType(asked); !status.ok()) {
     return exchange->Respond(form.make_error(status));
   }
   const JobId id = parts_.random.NextId();
-  const auto answer = std::make_shared<AnswerBody>(
-      exchange, unread_, form.make_error, HttpHeaders{{form.request_id_header, RequestIdOf(exchange->request(), id)}});
-  const auto request = std::make_shared<router::ObservedRequest>(
-      parts_.observers, answer, id, router::BeginTrace(parts_.tracer, ReadTrace(exchange->request())));
+  const auto answer = std::make_shared<AnswerBody>(exchange, unread_, form.make_error,
+                                                   HttpHeaders{{form.request_id_header, RequestIdOf(asked, id)}});
+  const auto request = std::make_shared<router::ObservedRequest>(parts_.observers, answer, id,
+                                                                 router::BeginTrace(parts_.tracer, ReadTrace(asked)));
   exchange->SetOnDone([this, id, answer, request](const absl::Status& delivery) {
     answer->OnExchangeDone([request = request.get(), delivery] { request->OnDelivered(delivery); });
     if (delivery.ok()) return;
     if (!parts_.work.Drop(id)) return parts_.backend.Cancel(id);
     router::WriteFailed(absl::CancelledError("the client is gone"), *request);
   });
-  WorkTask task = {.id = id, .bytes = exchange->request().body.size()};
-  task.run = [this, answer, request, id, read = std::move(read),
-              body = std::move(exchange->request().body)](const absl::Status& status) {
-    if (!status.ok()) return router::WriteFailed(status, *request);
+  WorkTask task = {.id = id, .bytes = asked.body.size()};
+  task.run = [this, incoming = Incoming{.id = id,
+                                        .tenant = *std::move(tenant),
+                                        .body = std::move(asked.body),
+                                        .read = std::move(read),
+                                        .answer = answer,
+                                        .request = request}](const absl::Status& status) mutable {
+    if (!status.ok()) return router::WriteFailed(status, *incoming.request);
     TestDelay("read");
-    Begin(read(body, id), *answer, request, id);
+    Begin(std::move(incoming));
   };
   if (!parts_.work.Post(std::move(task))) router::WriteFailed(router::ClientWorkFull(), *request);
 }
 
-void GenerationCalls::Begin(absl::StatusOr<ReadCall> read, AnswerBody& answer,
-                            const std::shared_ptr<router::ObservedRequest>& request, const JobId& id) {
-  if (!read.ok()) return router::WriteFailed(read.status(), *request);
-  answer.SetWriter(std::move(read->writer), read->is_stream);
+void GenerationCalls::Begin(Incoming incoming) {
+  router::ObservedRequest& request = *incoming.request;
+  absl::StatusOr<ReadCall> read = incoming.read(incoming.body, incoming.id);
+  if (!read.ok()) return router::WriteFailed(read.status(), request);
+  incoming.answer->SetWriter(std::move(read->writer), read->is_stream);
   router::GenerationRequest& generation = read->generation;
-  generation.id = id;
-  generation.trace = router::HeadersOf(request->trace());
-  generation.arrived = request->arrived();
-  request->OnRead(generation);
-  parts_.backend.Generate(std::move(generation), request);
+  generation.id = incoming.id;
+  generation.authenticated_tenant = std::move(incoming.tenant);
+  generation.trace = router::HeadersOf(request.trace());
+  generation.arrived = request.arrived();
+  request.OnRead(generation);
+  parts_.backend.Generate(std::move(generation), incoming.request);
 }
 
 void GenerationCalls::Compute(const std::shared_ptr<HttpExchange>& exchange, const ApiForm& form,

@@ -13,6 +13,7 @@
 #include "common/random.h"
 #include "gateway/answer_writer.h"
 #include "gateway/http_types.h"
+#include "router/api_keys.h"
 #include "router/client_work.h"
 #include "router/generation.h"
 #include "router/observed_request.h"
@@ -36,6 +37,8 @@ struct GenerationCallsParts {
   const router::RequestObservers& observers;
   // Null: no request is traced, and what a client says of its trace goes on to the workers.
   router::RequestTracer* tracer = nullptr;
+  // Null: clients need no key. The server's admission has asked for one by then.
+  const router::ApiKeys* api_keys = nullptr;
 };
 
 // How an API speaks of what is no answer.
@@ -77,9 +80,18 @@ class GenerationCalls {
   void AwaitNone() { unread_.AwaitNone(); }
 
  private:
+  // A request that is still to be read.
+  struct Incoming {
+    JobId id;
+    std::string tenant;
+    std::string body;
+    Reader read;
+    std::shared_ptr<AnswerBody> answer;
+    std::shared_ptr<router::ObservedRequest> request;
+  };
+
   // On a thread of the pool.
-  void Begin(absl::StatusOr<ReadCall> read, AnswerBody& answer, const std::shared_ptr<router::ObservedRequest>& request,
-             const JobId& id);
+  void Begin(Incoming incoming);
 
   const GenerationCallsParts parts_;
   router::UnreadOutput unread_;

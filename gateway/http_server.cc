@@ -20,6 +20,13 @@ namespace baton::gateway {
 
 using boost::asio::ip::tcp;
 
+namespace {
+
+// What the system may hold of a response that its client does not read.
+constexpr int kSocketSendBytes = 128 << 10;
+
+}  // namespace
+
 class HttpServer::Impl {
  public:
   explicit Impl(HttpServerOptions options) : shared_(std::move(options)) {}
@@ -32,6 +39,7 @@ class HttpServer::Impl {
 
  private:
   void Admit(tcp::socket socket);
+  std::shared_ptr<HttpStream> MakeStream(tcp::socket socket);
   // Makes room for a connection; false when every connection is busy.
   bool MakeRoom();
   void CloseWaiting();
@@ -47,6 +55,9 @@ absl::Status HttpServer::Impl::Start() {
   const HttpServerOptions& options = shared_.options;
   BATON_RETURN_IF_ERROR(listener_.Listen(
       {.bind = options.bind, .port = options.port, .port_flag = options.port_flag, .bind_flag = options.bind_flag}));
+  // A page that a browser on this machine shows may come from a name that its owner has led to loopback. The browser
+  // then names that host. TLS needs no such check, because that name is not in our certificate.
+  if (listener_.is_loopback() && !options.tls_context) shared_.hosts.emplace(options.bind, options.hosts);
   listener_.Accept([this](tcp::socket socket) { Admit(std::move(socket)); });
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "baton-gateway");
@@ -92,6 +103,13 @@ bool HttpServer::Impl::MakeRoom() {
   return true;
 }
 
+std::shared_ptr<HttpStream> HttpServer::Impl::MakeStream(tcp::socket socket) {
+  boost::system::error_code ignored;
+  socket.set_option(boost::asio::socket_base::send_buffer_size(kSocketSendBytes), ignored);
+  if (!shared_.options.tls_context) return MakePlainStream(std::move(socket));
+  return MakeTlsStream(std::move(socket), *shared_.options.tls_context());
+}
+
 void HttpServer::Impl::Admit(tcp::socket socket) {
   // A connection that finds no room is closed with its socket.
   if (!MakeRoom()) return;
@@ -99,7 +117,7 @@ void HttpServer::Impl::Admit(tcp::socket socket) {
     sessions_.erase(&closed);
     shared_.connections.store(sessions_.size(), std::memory_order_relaxed);
   };
-  const std::shared_ptr<HttpSession> session = MakeHttpSession(std::move(socket), shared_, on_closed);
+  const std::shared_ptr<HttpSession> session = MakeHttpSession(MakeStream(std::move(socket)), shared_, on_closed);
   sessions_.emplace(session.get(), session);
   shared_.connections.store(sessions_.size(), std::memory_order_relaxed);
   session->Start();

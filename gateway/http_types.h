@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,12 +15,17 @@
 #include "absl/status/status.h"
 #include "common/limits.h"
 
+// OpenSSL's SSL_CTX.
+struct ssl_ctx_st;
+
 namespace baton::gateway {
 
 // The request line and all header fields together.
 inline constexpr size_t kMaxHttpHeaderBytes = size_t{32} << 10;
 // The body of a request. JSON says a prompt in more bytes than it has.
 inline constexpr size_t kMaxHttpBodyBytes = size_t{2} * kMaxMessageBytes;
+// The time from a connection's beginning to the end of its handshake, where the server speaks TLS.
+inline constexpr int64_t kHttpHandshakeTimeoutMs = 10'000;
 // The time from the first byte of a request to the end of its header, and from there to the end of its body.
 inline constexpr int64_t kHttpHeaderTimeoutMs = 10'000;
 inline constexpr int64_t kHttpBodyTimeoutMs = 30'000;
@@ -29,6 +35,12 @@ inline constexpr int64_t kHttpIdleTimeoutMs = 120'000;
 inline constexpr int64_t kHttpWriteTimeoutMs = 30'000;
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+// What the certificate of a client says, which the cluster's authority has issued.
+struct HttpPeer {
+  // Its alternative names that are URIs.
+  std::vector<std::string> uris;
+};
 
 struct HttpRequest {
   // As it was sent: "GET", "POST".
@@ -40,6 +52,8 @@ struct HttpRequest {
   // Names are in small letters. A name that came twice is here twice.
   HttpHeaders headers;
   std::string body;
+  // Null: the client has shown no certificate.
+  std::shared_ptr<const HttpPeer> peer;
 
   // All values of a header, whose name is in small letters.
   std::vector<std::string_view> HeaderValues(std::string_view name) const {
@@ -104,6 +118,13 @@ class HttpExchange {
 // later.
 using HttpHandler = std::function<void(std::shared_ptr<HttpExchange>)>;
 
+// Looks at a request of which the header alone has come; a response refuses it, and its body is not read. Runs on the
+// server's thread and must be quick.
+using HttpAdmission = std::function<std::optional<HttpResponse>(const HttpRequest& head)>;
+
+// The context of the next connection's handshake. Runs on the server's thread, or before that does.
+using HttpTlsContext = std::function<std::shared_ptr<ssl_ctx_st>()>;
+
 // Makes the response to a request that the server itself refuses, in the form of the API that `path` belongs to.
 using HttpRefusalMaker = std::function<HttpResponse(std::string_view path, int status, std::string message)>;
 
@@ -119,12 +140,20 @@ struct HttpServerOptions {
   // is closed where none waits.
   size_t max_connections = kMaxClientConnections;
   size_t max_body_bytes = kMaxHttpBodyBytes;
+  int64_t handshake_timeout_ms = kHttpHandshakeTimeoutMs;
   int64_t header_timeout_ms = kHttpHeaderTimeoutMs;
   int64_t body_timeout_ms = kHttpBodyTimeoutMs;
   int64_t idle_timeout_ms = kHttpIdleTimeoutMs;
   int64_t write_timeout_ms = kHttpWriteTimeoutMs;
+  // Names by which a server in plain text on loopback may be asked, besides addresses, localhost and `bind`; "*": all.
+  // Other servers may be asked by every name.
+  std::vector<std::string> hosts = {};
   // Unset: plain text.
   HttpRefusalMaker make_refusal = nullptr;
+  // Unset: the server speaks no TLS.
+  HttpTlsContext tls_context = nullptr;
+  // Unset: every request is admitted.
+  HttpAdmission admit = nullptr;
 };
 
 }  // namespace baton::gateway

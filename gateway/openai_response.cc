@@ -15,6 +15,8 @@ namespace {
 struct ErrorForm {
   int http_status = 500;
   const char* type = "internal_error";
+  // Null: the HTTP status.
+  const char* code = nullptr;
 };
 
 ErrorForm FormOf(absl::StatusCode code) {
@@ -25,7 +27,7 @@ ErrorForm FormOf(absl::StatusCode code) {
     case absl::StatusCode::kFailedPrecondition:
       return {400, "invalid_request_error"};
     case absl::StatusCode::kUnauthenticated:
-      return {401, "authentication_error"};
+      return {401, "invalid_request_error", "invalid_api_key"};
     case absl::StatusCode::kPermissionDenied:
       return {403, "permission_error"};
     case absl::StatusCode::kNotFound:
@@ -44,8 +46,9 @@ ErrorForm FormOf(absl::StatusCode code) {
 }
 
 std::string ErrorBody(const std::string& message, const ErrorForm& form, const std::optional<std::string>& param) {
+  const std::string code = form.code == nullptr ? absl::StrCat(form.http_status) : JsonString(form.code);
   return absl::StrCat(R"({"error":{"message":)", JsonString(message), R"(,"type":")", form.type, R"(","param":)",
-                      param.has_value() ? JsonString(*param) : "null", R"(,"code":)", form.http_status, "}}");
+                      param.has_value() ? JsonString(*param) : "null", R"(,"code":)", code, "}}");
 }
 
 std::string ErrorBody(const absl::Status& status) {
@@ -202,7 +205,7 @@ std::string OpenAiWriter::CompletionLogprobs(const std::vector<OutputToken>& tok
 }
 
 HttpResponse OpenAiError(const absl::Status& status) {
-  return {.status = FormOf(status.code()).http_status, .body = ErrorBody(status), .headers = RetryHeaders(status)};
+  return {.status = FormOf(status.code()).http_status, .body = ErrorBody(status), .headers = ErrorHeaders(status)};
 }
 
 HttpResponse OpenAiRefusal(int http_status, const std::string& message) {

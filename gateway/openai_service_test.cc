@@ -3,13 +3,17 @@
 #include "gateway/openai_service.h"
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/testing/test_authority.h"
+#include "gateway/admission.h"
 #include "gateway/testing/service_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -24,6 +28,7 @@ using nlohmann::json;
 using router::GenerationDelta;
 using router::GenerationFailed;
 using telemetry::BodyOf;
+using telemetry::GetRequest;
 using telemetry::HeaderOf;
 using telemetry::RawClient;
 using telemetry::StatusOf;
@@ -46,6 +51,127 @@ class OpenAiServiceTest : public ServiceTest {
   std::atomic<bool> is_serving_ = true;
   OpenAiService service_{calls_, [this] { return is_serving_.load(); }};
 };
+
+// The keys of alice and bob, whose file has their hashes.
+class OpenAiKeysTest : public OpenAiServiceTest {
+ protected:
+  OpenAiKeysTest() {
+    Write({"alice", "bob"});
+    auto keys = router::ApiKeys::Create(path_);
+    EXPECT_TRUE(keys.ok()) << keys.status();
+    keys_ = *std::move(keys);
+    keyed_calls_.emplace(GenerationCallsParts{.model = model_,
+                                              .clock = MonotonicClock(),
+                                              .random = SystemRandom(),
+                                              .backend = backend_,
+                                              .reader = reader_,
+                                              .work = work_,
+                                              .observers = observers_,
+                                              .api_keys = keys_.get()});
+    keyed_service_.emplace(*keyed_calls_, [] { return true; });
+    rpc::ServerGuard guard = {.rules = {.port = rpc::Port::kHttp, .requires_key = true}};
+    guard.knows_key = [this](std::string_view key) { return keys_->TenantOf(key).has_value(); };
+    keyed_server_.emplace(HttpServerOptions{.admit = MakeAdmission(std::move(guard), nullptr)});
+    keyed_service_->AddRoutes(*keyed_server_);
+    EXPECT_TRUE(keyed_server_->Start().ok());
+  }
+  ~OpenAiKeysTest() override {
+    keyed_server_->Stop();
+    keyed_calls_->AwaitNone();
+    std::filesystem::remove(path_);
+  }
+
+  // The key of a tenant is its name with a prefix.
+  void Write(const std::vector<std::string>& tenants) const {
+    std::string text;
+    for (const std::string& tenant : tenants) {
+      absl::StrAppend(&text, tenant, ": ", router::ApiKeyHashText("key-" + tenant), "\n");
+    }
+    rpc::WriteFile(path_, text);
+  }
+  static std::string Keyed(const std::string& request, const std::string& key) {
+    std::string with_key = request;
+    return with_key.insert(request.find("\r\n") + 2, absl::StrCat("Authorization: Bearer ", key, "\r\n"));
+  }
+  std::string Ask(const std::string& request) {
+    RawClient client(keyed_server_->port());
+    EXPECT_TRUE(client.Send(request));
+    return client.ReadResponse();
+  }
+
+  const std::string path_ =
+      (std::filesystem::temp_directory_path() / absl::StrCat("baton_keys_", SystemRandom().NextId().ToHex())).string();
+  std::unique_ptr<router::ApiKeys> keys_;
+  std::optional<GenerationCalls> keyed_calls_;
+  std::optional<OpenAiService> keyed_service_;
+  std::optional<HttpServer> keyed_server_;
+};
+
+TEST_F(OpenAiKeysTest, TheTenantIsTheKeys) {
+  size_t index = 0;
+  for (const char* tenant : {"alice", "bob"}) {
+    for (const auto& [path, begin] :
+         {std::pair("/v1/completions", kCompletion), std::pair("/v1/chat/completions", kChat)}) {
+      RawClient client(keyed_server_->port());
+      client.Send(Keyed(PostRequest(path, absl::StrCat(begin, "}")), absl::StrCat("key-", tenant)));
+      const StubBackend::Asked asked = backend_.Await(index++);
+      EXPECT_EQ(asked.request.authenticated_tenant, tenant);
+      EXPECT_EQ(asked.request.tenant, "");
+      EXPECT_TRUE(asked.sink->Write(Finished()));
+      EXPECT_EQ(StatusOf(ReadWhole(client)), 200);
+    }
+  }
+}
+
+TEST_F(OpenAiKeysTest, WhoHasNoKeyGetsNothing) {
+  for (const std::string& request :
+       {PostRequest("/v1/completions", absl::StrCat(kCompletion, "}")),
+        PostRequest("/v1/chat/completions", absl::StrCat(kChat, "}")), GetRequest("/v1/models"),
+        PostRequest("/tokenize", R"({"prompt":"a"})"), PostRequest("/detokenize", R"({"tokens":[1]})")}) {
+    for (const std::string& asked : {request, Keyed(request, "key-carol")}) {
+      const std::string response = Ask(asked);
+      EXPECT_EQ(StatusOf(response), 401) << asked;
+      EXPECT_EQ(HeaderOf(response, "WWW-Authenticate"), "Bearer");
+      EXPECT_EQ(BodyJson(response)["error"]["code"], "invalid_api_key");
+    }
+    // The others wait for the backend.
+    if (request.find("/v1/c") == std::string::npos)
+      EXPECT_EQ(StatusOf(Ask(Keyed(request, "key-alice"))), 200) << request;
+  }
+  EXPECT_EQ(backend_.asked(), 0);
+  for (const char* path : {"/health", "/ping", "/version"}) EXPECT_EQ(StatusOf(Ask(GetRequest(path))), 200) << path;
+}
+
+// The server would otherwise hold bodies of clients that it knows nothing of.
+TEST_F(OpenAiKeysTest, ABodyIsNotReadWithoutAKey) {
+  RawClient client(keyed_server_->port());
+  client.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n");
+  const std::string response = client.ReadResponse();
+  EXPECT_EQ(StatusOf(response), 401);
+  EXPECT_EQ(HeaderOf(response, "Connection"), "close");
+}
+
+TEST_F(OpenAiKeysTest, AKeyThatGoesWhileItsRequestComesIsRefused) {
+  const std::string request = Keyed(PostRequest("/v1/completions", absl::StrCat(kCompletion, "}")), "key-bob");
+  RawClient client(keyed_server_->port());
+  ASSERT_TRUE(client.Send(request.substr(0, request.size() - 1)));
+  Write({"alice"});
+  keys_->Reload();
+  ASSERT_TRUE(client.Send(request.substr(request.size() - 1)));
+  EXPECT_EQ(StatusOf(client.ReadResponse()), 401);
+  EXPECT_EQ(backend_.asked(), 0);
+}
+
+TEST_F(OpenAiServiceTest, WithoutKeysTheHeaderOfOneIsIgnored) {
+  RawClient client(server_.port());
+  std::string request = PostRequest("/v1/completions", absl::StrCat(kCompletion, "}"));
+  request.insert(request.find("\r\n") + 2, "Authorization: Bearer none\r\n");
+  ASSERT_TRUE(client.Send(request));
+  const StubBackend::Asked asked = backend_.Await();
+  EXPECT_EQ(asked.request.authenticated_tenant, "");
+  EXPECT_TRUE(asked.sink->Write(Finished()));
+  EXPECT_EQ(StatusOf(ReadWhole(client)), 200);
+}
 
 TEST_F(OpenAiServiceTest, AStreamSendsEachDeltaWhenItComesAndItsUsageAtTheEnd) {
   RawClient client(server_.port());
@@ -213,8 +339,9 @@ TEST_F(OpenAiServiceTest, AnswersAndErrorsNameTheirRequestByTheClientsNameOrOurs
     const Case& one = cases[i / 2];
     const std::string body = absl::StrCat(kCompletion, "}");
     RawClient client(server_.port());
-    ASSERT_TRUE(client.Send(absl::StrCat("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json",
-                                         "\r\nContent-Length: ", body.size(), "\r\n", one.lines, "\r\n", body)));
+    ASSERT_TRUE(
+        client.Send(absl::StrCat("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json",
+                                 "\r\nContent-Length: ", body.size(), "\r\n", one.lines, "\r\n", body)));
     const StubBackend::Asked asked = backend_.Await(i);
     const bool fails = i % 2 == 1;
     ASSERT_TRUE(fails ? asked.sink->Write(GenerationFailed{.status = absl::UnavailableError("no workers")})

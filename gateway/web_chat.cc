@@ -1,5 +1,6 @@
 #include "gateway/web_chat.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -7,6 +8,11 @@
 #include "webchat/assets.h"
 
 namespace baton::gateway {
+
+bool IsWebChatPath(std::string_view path) {
+  const auto assets = webchat::Assets();
+  return std::any_of(assets.begin(), assets.end(), [path](const WebAsset& asset) { return asset.path == path; });
+}
 
 void AddWebChatRoutes(HttpServer& server) {
   for (const WebAsset& asset : webchat::Assets()) {

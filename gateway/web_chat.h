@@ -2,9 +2,13 @@
 #ifndef BATON_GATEWAY_WEB_CHAT_H_
 #define BATON_GATEWAY_WEB_CHAT_H_
 
+#include <string_view>
+
 #include "gateway/http_server.h"
 
 namespace baton::gateway {
+
+bool IsWebChatPath(std::string_view path);
 
 void AddWebChatRoutes(HttpServer& server);
 

@@ -15,6 +15,7 @@
 #include "common/check.h"
 #include "common/limits.h"
 #include "common/log.h"
+#include "common/rpc/call_policy.h"
 #include "common/secret_file.h"
 #include "common/status.h"
 
@@ -127,6 +128,15 @@ std::optional<std::string> ApiKeys::TenantOf(std::string_view key) const {
     table = table_;
   }
   return table->TenantOf(key);
+}
+
+absl::StatusOr<std::string> AuthenticatedTenant(const ApiKeys* keys,
+                                                const std::vector<std::string_view>& authorizations) {
+  if (keys == nullptr) return std::string();
+  const std::optional<std::string_view> key = rpc::BearerKey(authorizations);
+  std::optional<std::string> tenant = key.has_value() ? keys->TenantOf(*key) : std::nullopt;
+  if (!tenant.has_value()) return absl::UnauthenticatedError("this API key is not known");
+  return *std::move(tenant);
 }
 
 std::string DrawApiKey() {

@@ -66,6 +66,12 @@ class ApiKeys {
   FileWatch watch_;
 };
 
+// Whose a call is that came with these values of its header `authorization`; empty where clients need no key, for which
+// `keys` are null. UNAUTHENTICATED without exactly one key that somebody has. The port's guard has seen the key before,
+// but keys may have changed since.
+absl::StatusOr<std::string> AuthenticatedTenant(const ApiKeys* keys,
+                                                const std::vector<std::string_view>& authorizations);
+
 // A new key, of letters, digits, - and _.
 std::string DrawApiKey();
 // As the file has it.

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/rpc/call_policy.h"
 #include "common/status.h"
 #include "common/test_delay.h"
 #include "router/error_details.h"
@@ -48,16 +47,6 @@ telemetry::TraceContext ReadTrace(const grpc::ServerContextBase& context) {
   return telemetry::ReadTraceContext({.traceparent = MetadataOf(context, telemetry::kTraceparentHeader),
                                       .tracestate = MetadataOf(context, telemetry::kTracestateHeader),
                                       .baggage = MetadataOf(context, telemetry::kBaggageHeader)});
-}
-
-// Empty where clients need no key. The server's guard has seen the key, but keys may have changed since.
-absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context, const ApiKeys* keys) {
-  if (keys == nullptr) return std::string();
-  const std::vector<std::string_view> headers = MetadataOf(context, "authorization");
-  const auto key = headers.size() == 1 ? rpc::BearerKey(headers.front()) : std::nullopt;
-  std::optional<std::string> tenant = key.has_value() ? keys->TenantOf(*key) : std::nullopt;
-  if (!tenant.has_value()) return absl::UnauthenticatedError("this API key is not known");
-  return *std::move(tenant);
 }
 
 absl::Status Unparsable(const std::string& name) {
@@ -142,7 +131,8 @@ void GenerationService::Queue(StreamMethod method, const std::shared_ptr<Generat
   const auto request = std::make_shared<ObservedRequest>(parts_.observers, stream, id,
                                                          BeginTrace(parts_.tracer, ReadTrace(stream->context())));
   const TimeNs deadline = ReadDeadline(stream->context(), request->arrived());
-  absl::StatusOr<std::string> tenant = TenantOf(stream->context(), parts_.api_keys);
+  absl::StatusOr<std::string> tenant =
+      AuthenticatedTenant(parts_.api_keys, MetadataOf(stream->context(), "authorization"));
   stream->SetOnDone([request](const absl::Status& delivery) { request->OnDelivered(delivery); });
   // The request lives until OnDone.
   stream->SetOnCancel([this, id, cancelled = request.get()] {

@@ -35,7 +35,9 @@ absl::Status HttpListener::Listen(const HttpListenerOptions& options) {
     Close();
     return rpc::ExplainListenError(options.bind, options.port, options.port_flag, options.bind_flag);
   }
-  port_ = acceptor_.local_endpoint().port();
+  const tcp::endpoint local = acceptor_.local_endpoint();
+  port_ = local.port();
+  is_loopback_ = local.address().is_loopback();
   return absl::OkStatus();
 }
 

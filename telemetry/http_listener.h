@@ -52,6 +52,8 @@ class HttpListener {
 
   // After Listen.
   int port() const { return port_; }
+  // Whether the address is one that only this machine reaches.
+  bool is_loopback() const { return is_loopback_; }
 
  private:
   void AcceptNext();
@@ -61,6 +63,7 @@ class HttpListener {
   boost::asio::steady_timer pause_;
   OnConnection on_connection_;
   int port_ = 0;
+  bool is_loopback_ = false;
 };
 
 }  // namespace baton::telemetry

@@ -44,11 +44,8 @@ absl::Status CheckRole(const Caller& caller, RoleSet allowed, std::string_view s
                                                   " asks for"));
 }
 
-absl::Status CheckClient(const CallRules& rules, std::string_view path, const Caller& caller) {
-  const std::string_view service = ServiceOf(path);
-  if (service == kHealth) return absl::OkStatus();
-  if (path == kDrainWorker) return CheckRole(caller, {Role::kOperator}, service);
-  if (service == kAdmin && caller.roles.HasAny(kAdmins)) return absl::OkStatus();
+// What a client has to show for all that is not open to everybody.
+absl::Status CheckAccess(const CallRules& rules, std::string_view service, const Caller& caller) {
   if (rules.requires_certificate) {
     if (absl::Status checked = CheckRole(caller, kClients, service); !checked.ok()) return checked;
   }
@@ -57,6 +54,16 @@ absl::Status CheckClient(const CallRules& rules, std::string_view path, const Ca
                                         ? "no API key: send it as the header `authorization: Bearer KEY`"
                                         : "this API key is not known");
 }
+
+absl::Status CheckClient(const CallRules& rules, std::string_view path, const Caller& caller) {
+  const std::string_view service = ServiceOf(path);
+  if (service == kHealth) return absl::OkStatus();
+  if (path == kDrainWorker) return CheckRole(caller, {Role::kOperator}, service);
+  if (service == kAdmin && caller.roles.HasAny(kAdmins)) return absl::OkStatus();
+  return CheckAccess(rules, service, caller);
+}
+
+bool IsOpenPath(std::string_view path) { return path == "/health" || path == "/ping" || path == "/version"; }
 
 }  // namespace
 
@@ -82,15 +89,19 @@ std::optional<RoleUri> ParseRoleUri(std::string_view uri) {
 }
 
 bool NeedsKey(const CallRules& rules, std::string_view path) {
-  return rules.port == Port::kClients && rules.requires_key && ServiceOf(path) != kHealth;
+  if (!rules.requires_key) return false;
+  return rules.port == Port::kClients ? ServiceOf(path) != kHealth : rules.port == Port::kHttp && !IsOpenPath(path);
 }
 
 absl::Status Authorize(const CallRules& rules, std::string_view path, const Caller& caller) {
+  if (rules.port == Port::kHttp) return IsOpenPath(path) ? absl::OkStatus() : CheckAccess(rules, path, caller);
   const std::string_view service = ServiceOf(path);
   if (service.empty()) return absl::PermissionDeniedError("the call names no method");
   switch (rules.port) {
     case Port::kClients:
       return CheckClient(rules, path, caller);
+    case Port::kHttp:
+      break;
     case Port::kCluster:
       return CheckRole(caller, service == kCluster ? kWorkers : kInside, service);
     case Port::kWorker:
@@ -108,6 +119,10 @@ std::optional<std::string_view> BearerKey(std::string_view authorization) {
     if ((c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c) != kScheme[i]) return std::nullopt;
   }
   return authorization.substr(kScheme.size());
+}
+
+std::optional<std::string_view> BearerKey(const std::vector<std::string_view>& authorizations) {
+  return authorizations.size() == 1 ? BearerKey(authorizations.front()) : std::nullopt;
 }
 
 }  // namespace baton::rpc

@@ -17,6 +17,9 @@
 //   clients  | its other methods                | operator, router, and those of the next line
 //   clients  | all others: GenerationService,   | who shows a key, where keys are required; with required certificates
 //            | reflection, and unknown ones     | also of the role client or operator
+//   http     | the paths /health, /ping and     | everybody
+//            | /version                         |
+//   http     | all other paths                  | as all other services of `clients`
 //   cluster  | ClusterService                   | prefill-worker, decode-worker, mixed-worker
 //   worker   | KvService, KvReadService         | decode-worker, mixed-worker
 //   worker   | grpc.health.v1.Health            | every certificate, of any role or none
@@ -34,6 +37,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -71,7 +75,7 @@ std::string RoleNames(RoleSet roles, std::string_view between);
 // nullopt for a URI that is no role of Baton.
 std::optional<RoleUri> ParseRoleUri(std::string_view uri);
 
-enum class Port : uint8_t { kClients, kCluster, kWorker };
+enum class Port : uint8_t { kClients, kHttp, kCluster, kWorker };
 
 // What a port asks of its callers. The ports `cluster` and `worker` ask for certificates, whatever is said here.
 struct CallRules {
@@ -92,11 +96,14 @@ struct Caller {
 // Whether the decision on `path` asks for the caller's key.
 bool NeedsKey(const CallRules& rules, std::string_view path);
 
-// `path` names service and method, as "/baton.v1.AdminService/GetStatus".
+// `path` names service and method, as "/baton.v1.AdminService/GetStatus", or is the path of a request of HTTP, without
+// its query.
 absl::Status Authorize(const CallRules& rules, std::string_view path, const Caller& caller);
 
 // The key in the value of an `authorization` header, "Bearer KEY"; nullopt when it is none.
 std::optional<std::string_view> BearerKey(std::string_view authorization);
+// The same of all `authorization` headers of one call. nullopt also when there are several: which of them would count?
+std::optional<std::string_view> BearerKey(const std::vector<std::string_view>& authorizations);
 
 }  // namespace baton::rpc
 

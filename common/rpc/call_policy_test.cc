@@ -106,6 +106,26 @@ TEST(CallPolicyTest, RequiredCertificatesNeedTheRoleOfAClientToo) {
   EXPECT_EQ(Allowed(both, kGenerate), Names({"client-and-key"}));
 }
 
+TEST(CallPolicyTest, PathsOfHttpNeedWhatCallsOfGrpcNeed) {
+  for (const bool key : {false, true}) {
+    for (const bool certificate : {false, true}) {
+      const CallRules http = {.port = Port::kHttp, .requires_key = key, .requires_certificate = certificate};
+      const CallRules grpc = {.port = Port::kClients, .requires_key = key, .requires_certificate = certificate};
+      for (const char* const path :
+           {"/v1/chat/completions", "/tokenize", "/", "", "/health/x", "/grpc.health.v1.Health/Check"}) {
+        for (const auto& [name, caller] : kCallers) {
+          EXPECT_EQ(Authorize(http, path, caller).code(), Authorize(grpc, kGenerate, caller).code()) << name << path;
+        }
+        EXPECT_EQ(NeedsKey(http, path), key) << path;
+      }
+      for (const char* const path : {"/health", "/ping", "/version"}) {
+        for (const auto& [name, caller] : kCallers) EXPECT_TRUE(Authorize(http, path, caller).ok()) << name << path;
+        EXPECT_FALSE(NeedsKey(http, path)) << path;
+      }
+    }
+  }
+}
+
 TEST(CallPolicyTest, OnlyOperatorsDrainWorkers) {
   for (const bool key : {false, true}) {
     for (const bool certificate : {false, true}) {

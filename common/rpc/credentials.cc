@@ -83,6 +83,12 @@ std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const TlsMateri
 
 }  // namespace
 
+KeyState ServerGuard::ReadKey(const std::vector<std::string_view>& authorizations) const {
+  if (authorizations.empty()) return KeyState::kNone;
+  const std::optional<std::string_view> key = BearerKey(authorizations);
+  return key.has_value() && knows_key(*key) ? KeyState::kKnown : KeyState::kUnknown;
+}
+
 struct Credentials::ServedFiles {
   Credentials* owner = nullptr;
   // What the server has.
@@ -127,21 +133,14 @@ struct Credentials::CallGuard {
 
   absl::Status Check(const grpc_auth_context* context, absl::Span<const grpc_metadata> metadata) const {
     std::string_view path;
-    std::optional<std::string_view> authorization;
-    int authorizations = 0;
+    std::vector<std::string_view> authorizations;
     for (const grpc_metadata& entry : metadata) {
       const std::string_view key = View(entry.key);
       if (key == ":path") path = View(entry.value);
-      if (key != "authorization") continue;
-      authorization = View(entry.value);
-      ++authorizations;
+      if (key == "authorization") authorizations.push_back(View(entry.value));
     }
     Caller caller = ReadCaller(context);
-    if (authorizations > 0 && NeedsKey(guard.rules, path)) {
-      const std::optional<std::string_view> key = BearerKey(*authorization);
-      const bool is_known = authorizations == 1 && key.has_value() && guard.knows_key(*key);
-      caller.key = is_known ? KeyState::kKnown : KeyState::kUnknown;
-    }
+    if (NeedsKey(guard.rules, path)) caller.key = guard.ReadKey(authorizations);
     absl::Status status = Authorize(guard.rules, path, caller);
     if (!status.ok() && guard.rules.port != Port::kClients) Log(path, status);
     return status;
@@ -278,6 +277,13 @@ RoleSet Credentials::RolesOf(const grpc::AuthContext& caller) const {
   for (const grpc::string_ref& uri : caller.FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME)) {
     AddRole(View(uri), domain, roles);
   }
+  return roles;
+}
+
+RoleSet Credentials::RolesOf(const std::vector<std::string>& uris) const {
+  const std::string domain = trust_domain();
+  RoleSet roles;
+  for (const std::string& uri : uris) AddRole(uri, domain, roles);
   return roles;
 }
 

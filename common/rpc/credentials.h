@@ -38,6 +38,9 @@ struct ServerGuard {
   CallRules rules;
   // Whether somebody has this API key. Any thread; outlives the server. Needed where the rules require a key.
   std::function<bool(std::string_view key)> knows_key = nullptr;
+
+  // What all `authorization` headers of a call that needs a key say.
+  KeyState ReadKey(const std::vector<std::string_view>& authorizations) const;
 };
 
 // The certificate of a process, read again whenever its files change. New handshakes use the new ones; connections
@@ -58,6 +61,8 @@ class Credentials {
   int64_t generation() const ABSL_LOCKS_EXCLUDED(mutex_);
   // What a caller's certificate carries, of the trust domain of ours.
   RoleSet RolesOf(const grpc::AuthContext& caller) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same, of the URIs among its alternative names.
+  RoleSet RolesOf(const std::vector<std::string>& uris) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::string trust_domain() const ABSL_LOCKS_EXCLUDED(mutex_);
   // What is in use, the private key too: for those of common/rpc that sign and verify.
   TlsMaterial material() const ABSL_LOCKS_EXCLUDED(mutex_);

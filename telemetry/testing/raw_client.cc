@@ -45,9 +45,11 @@ bool RawClient::Send(std::string_view bytes) {
   return true;
 }
 
+ssize_t RawClient::Receive(char* into, size_t bytes) { return recv(fd_, into, bytes, 0); }
+
 bool RawClient::ReadSome() {
   std::array<char, 65536> piece;
-  const ssize_t got = recv(fd_, piece.data(), piece.size(), 0);
+  const ssize_t got = Receive(piece.data(), piece.size());
   if (got > 0) buffer_.append(piece.data(), static_cast<size_t>(got));
   return got > 0;
 }
@@ -82,7 +84,7 @@ std::string RawClient::ReadToEnd() {
 bool RawClient::EndsInOrder() {
   std::array<char, 65536> piece;
   ssize_t got = 0;
-  while ((got = recv(fd_, piece.data(), piece.size(), 0)) > 0) {
+  while ((got = Receive(piece.data(), piece.size())) > 0) {
   }
   return got == 0;
 }

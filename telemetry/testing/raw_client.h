@@ -2,6 +2,9 @@
 #ifndef BATON_TELEMETRY_TESTING_RAW_CLIENT_H_
 #define BATON_TELEMETRY_TESTING_RAW_CLIENT_H_
 
+#include <sys/types.h>
+
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -12,12 +15,12 @@ class RawClient {
  public:
   // Connects to 127.0.0.1; the system takes at most `receive_bytes` for us where that is not 0.
   explicit RawClient(int port, int receive_bytes = 0);
-  ~RawClient();
+  virtual ~RawClient();
   RawClient(const RawClient&) = delete;
   RawClient& operator=(const RawClient&) = delete;
 
   // False when the server has closed the connection.
-  bool Send(std::string_view bytes);
+  virtual bool Send(std::string_view bytes);
   // The next response: its header, and its body where a Content-Length says how long that is. Empty when the server
   // closes the connection first.
   std::string ReadResponse(bool has_body = true);
@@ -31,6 +34,11 @@ class RawClient {
   bool HearsWithin(int timeout_ms);
   // Nobody writes any more on our side.
   void Finish();
+
+ protected:
+  int fd() const { return fd_; }
+  // As recv.
+  virtual ssize_t Receive(char* into, size_t bytes);
 
  private:
   // False: nothing more comes.

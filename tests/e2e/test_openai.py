@@ -175,7 +175,7 @@ def test_a_drain_waits_for_a_client_that_reads_slowly():
         reader.settimeout(30)
         host, _, port = cluster.http.rpartition(":")
         reader.connect((host, int(port)))
-        reader.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        reader.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                        b"Content-Length: %d\r\n\r\n" % len(body) + body)
         answer = reader.recv(1)
         holds = lambda: any(worker["used_blocks"] for worker in cluster.workers())

@@ -154,9 +154,9 @@ def listening_ports(pids):
     return found
 
 
-# The router has two listeners and each worker one, and over gRPC another one for its KV.
-@pytest.mark.parametrize("transport, listening", [("auto", 4), ("grpc", 6)])
-def test_no_listener_of_a_cluster_speaks_grpc_in_plain_text(ca, transport, listening):
+# The router has three listeners, of which one speaks HTTP, and each worker one, and over gRPC another one for its KV.
+@pytest.mark.parametrize("transport, listening", [("auto", 5), ("grpc", 7)])
+def test_no_listener_of_a_cluster_speaks_in_plain_text(ca, transport, listening):
     issued = ca.issue(*ALL)
     with Cluster("--threads", 1, *issued.flags, "--admin-port", "off", "--transport", transport) as cluster:
         pids = [cluster.pid, *children_of(cluster.pid)]
