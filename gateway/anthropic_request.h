@@ -11,6 +11,9 @@
 
 namespace baton::gateway {
 
+// All paths of the API begin with this one.
+inline constexpr char kMessagesPath[] = "/v1/messages";
+
 struct AnthropicRequest {
   // Without id, times and trace.
   router::GenerationRequest generation;

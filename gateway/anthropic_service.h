@@ -11,9 +11,6 @@
 
 namespace baton::gateway {
 
-// All its paths begin with this one.
-inline constexpr char kMessagesPath[] = "/v1/messages";
-
 // Its handlers run on the server's thread and on those of the pool.
 class AnthropicService {
  public:

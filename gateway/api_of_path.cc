@@ -2,8 +2,8 @@
 
 #include "absl/strings/match.h"
 #include "common/status.h"
+#include "gateway/anthropic_request.h"
 #include "gateway/anthropic_response.h"
-#include "gateway/anthropic_service.h"
 #include "gateway/openai_response.h"
 
 namespace baton::gateway {
