@@ -356,9 +356,9 @@ TEST(HttpServerHostTest, AServerOnLoopbackInPlainTextIsAskedByItsOwnNamesAlone) 
   EXPECT_EQ(StatusOf(client.ReadResponse()), 200);
 }
 
-// The connection was allowed to be idle for far longer.
+// The connection was allowed to be idle, and before that to shake hands, for far longer.
 TEST_P(HttpServerTest, AClientThatSendsTooSlowlyIsClosed) {
-  Start({.header_timeout_ms = 100, .body_timeout_ms = 100});
+  Start({.handshake_timeout_ms = kHttpIdleTimeoutMs, .header_timeout_ms = 100, .body_timeout_ms = 100});
   for (const char* begin : {"POST /echo", "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\na"}) {
     const auto client = Connect();
     ASSERT_TRUE(client->Send(begin));

@@ -57,11 +57,6 @@ SamplingParams RequestMix::DrawSampling(const MixOptions& options, int32_t promp
   if (sim_.Chance(10)) sampling.repetition_penalty = 1.2f;
   if (sim_.Chance(10)) sampling.stop_token_ids = {static_cast<int32_t>(sim_.Between(0, 62))};
   if (sim_.Chance(10)) sampling.logprobs = 2;
-  // Without a draw of its own, so that the other requests of a seed stay what they were.
-  if (sampling.seed % 8 == 0) {
-    const auto token = static_cast<int32_t>(sampling.seed / 8 % 62);
-    sampling.logit_bias = {{.token = token, .bias = 4}, {.token = 62, .bias = -100}};
-  }
   return sampling;
 }
 

@@ -10,7 +10,6 @@ import threading
 import urllib.error
 import urllib.request
 
-import httpx
 import openai
 import pytest
 
@@ -56,7 +55,7 @@ def trusting(ca_file, shown=None):
 
 def connect(cluster, key, context):
     return openai.OpenAI(base_url=f"https://{cluster.http}/v1", api_key=key, max_retries=0,
-                         http_client=httpx.Client(verify=context))
+                         http_client=openai.DefaultHttpxClient(verify=context))
 
 
 @pytest.fixture(scope="module")
