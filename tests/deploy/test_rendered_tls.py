@@ -1,6 +1,8 @@
 """Pods with certificates and API keys, as the chart renders them, run on this machine: they become ready by their probes, the
 test of helm generates, nobody else gets in, and what changes in a Secret counts without a restart."""
 
+import contextlib
+import http.client
 import json
 import pathlib
 import re
@@ -97,7 +99,7 @@ def deployed(tmp_path_factory):
     with containers.runtime() as runtime, pods.Kubelet(runtime, release, folder / "image", {"models": model_store()},
                                                        folder / "hosts", secrets) as kubelet:
         running = Deployed(kubelet, release, issuer, folder)
-        running.is_isolated, running.key_line = runtime.is_isolated, line
+        running.is_isolated, running.key_line, running.key = runtime.is_isolated, line, key.decode().strip()
         kubelet.create(*(running.templates[role] for role in ROLES))
         kubelet.await_ready(kubelet.pods, STARTUP_TIMEOUT_S)
         yield running
@@ -122,6 +124,27 @@ def test_who_shows_no_certificate_or_no_key_does_not_get_in(deployed):
     assert nameless.returncode == 1 and "UNAUTHENTICATED" not in nameless.stderr
     keyless = deployed.generate(*deployed.client_flags("client", "tls.crt", "tls.key", "ca.crt"))
     assert keyless.returncode == 1 and "UNAUTHENTICATED" in keyless.stderr, keyless.stderr
+
+
+def models_over_http(deployed, key):
+    """(status, body), shown to a client of the cluster that has this key."""
+    flags = dict(zip(*[iter(deployed.client_flags("client", "tls.crt", "tls.key", "ca.crt"))] * 2))
+    context = ssl.create_default_context(cafile=flags["--tls-ca"])
+    context.load_cert_chain(flags["--tls-cert"], flags["--tls-key"])
+    port = int(deployed.router.pod.flag("http-port"))
+    connection = http.client.HTTPConnection(deployed.router.address, port, timeout=WAIT_S)
+    connection.sock = context.wrap_socket(socket.create_connection((deployed.router.address, port), WAIT_S),
+                                          server_hostname=flags["--tls-server-name"])
+    with contextlib.closing(connection):
+        connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})
+        answer = connection.getresponse()
+        return answer.status, json.load(answer)
+
+
+def test_clients_of_http_need_the_same_certificate_and_key(deployed):
+    status, models = models_over_http(deployed, deployed.key)
+    assert status == 200 and [model["id"] for model in models["data"]] == ["smollm2-135m-instruct"]
+    assert models_over_http(deployed, "wrong")[0] == 401
 
 
 def test_workers_serve_kv_at_one_of_the_ports_that_the_chart_names(deployed):

@@ -1,4 +1,4 @@
-"""OpenAI's own Python client against the HTTP port of a cluster with certificates and API keys."""
+"""The own Python clients of OpenAI and Anthropic against the HTTP port of a cluster with certificates and API keys."""
 
 import contextlib
 import http.client
@@ -10,6 +10,7 @@ import threading
 import urllib.error
 import urllib.request
 
+import anthropic
 import openai
 import pytest
 
@@ -90,6 +91,20 @@ def test_answers_are_those_of_grpc(cluster, alice, keys, issued):
     with Client(cluster.target, credentials(issued, keys.keys["alice"])) as grpc_client:
         assert answer.choices[0].token_ids == list(grpc_client.generate(prompt, {"max_tokens": 16, "temperature": 0}).token_ids)
     assert [model.id for model in alice.models.list().data] == [MODEL]
+
+
+def test_anthropics_clients_show_the_same_keys(cluster, keys, ca):
+    def connect_with(key):
+        return anthropic.Anthropic(base_url=f"https://{cluster.http}", api_key=key, max_retries=0,
+                                   http_client=anthropic.DefaultHttpxClient(verify=trusting(ca.cert)))
+
+    asked = {"model": MODEL, "messages": QUESTION, "max_tokens": 8}
+    assert connect_with(keys.keys["alice"]).messages.create(**asked).content[0].text
+    messages = connect_with("wrong").messages
+    for call in (lambda: messages.create(**asked), lambda: messages.count_tokens(model=MODEL, messages=QUESTION)):
+        with pytest.raises(anthropic.AuthenticationError) as refused:
+            call()
+        assert refused.value.body["error"]["type"] == "authentication_error"
 
 
 def test_many_streams_run_at_once(alice):
