@@ -12,6 +12,7 @@ LEFT_OUT = {
     "state-dir": "a router that moves to another node would need a volume that goes with it",
     "config": "everything is given as flags, which win over a file",
     "admin-bind": "the admin port listens where the others do",
+    "http-hosts": "a port that listens on all addresses may be asked by every name",
     "admin-hosts": "people go to the router's admin port alone, which has this flag when the values name hosts",
 }
 # Where the chart allows less than the binary: with 0 threads a worker takes as many as its node has cores.
