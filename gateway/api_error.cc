@@ -1,5 +1,7 @@
 #include "gateway/api_error.h"
 
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "router/error_details.h"
@@ -24,7 +26,8 @@ ApiError DescribeError(const absl::Status& status) {
   const auto field = router::GetFieldError(status);
   if (!field.has_value()) return {.message = std::string(status.message()), .param = std::nullopt};
   std::string param = ParamOf(field->field);
-  return {.message = absl::StrCat(param, ": ", field->description), .param = std::move(param)};
+  std::string message = absl::StrCat(param, ": ", field->description);
+  return {.message = std::move(message), .param = std::move(param)};
 }
 
 HttpHeaders ErrorHeaders(const absl::Status& status) {

@@ -66,8 +66,9 @@ void Exchange::Stream(HttpResponse head, std::shared_ptr<BodySource> source) {
 
 void Exchange::Wake() {
   if (wakes_.exchange(true)) return;
-  Post([self = shared_from_this()](ExchangeOwner& owner) {
-    self->wakes_ = false;
+  // The exchange holds the queue that this waits in, so what waits must not hold the exchange.
+  Post([weak = weak_from_this()](ExchangeOwner& owner) {
+    if (const auto self = weak.lock()) self->wakes_ = false;
     owner.OnWake();
   });
 }

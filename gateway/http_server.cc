@@ -93,6 +93,9 @@ void HttpServer::Impl::Stop() {
     const std::shared_ptr<HttpSession> session = sessions_.begin()->second;
     session->Close(absl::CancelledError("the server ends"));
   }
+  // What still waits may hold exchanges, which hold the queue that it waits in. Nothing of it finds a session any more.
+  shared_.io->restart();
+  shared_.io->poll();
 }
 
 bool HttpServer::Impl::MakeRoom() {
