@@ -11,36 +11,7 @@ namespace {
 // Anthropic's own number for a service that cannot take more now.
 constexpr int kOverloadedStatus = 529;
 
-struct AnthropicErrorForm {
-  int http_status = 500;
-  const char* type = "api_error";
-};
-
-AnthropicErrorForm AnthropicFormOf(absl::StatusCode code) {
-  switch (code) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kOutOfRange:
-    case absl::StatusCode::kFailedPrecondition:
-      return {400, "invalid_request_error"};
-    case absl::StatusCode::kUnauthenticated:
-      return {401, "authentication_error"};
-    case absl::StatusCode::kPermissionDenied:
-      return {403, "permission_error"};
-    case absl::StatusCode::kNotFound:
-      return {404, "not_found_error"};
-    case absl::StatusCode::kResourceExhausted:
-      return {429, "rate_limit_error"};
-    case absl::StatusCode::kUnavailable:
-      return {kOverloadedStatus, "overloaded_error"};
-    case absl::StatusCode::kDeadlineExceeded:
-      return {504, "timeout_error"};
-    default:
-      return {};
-  }
-}
-
-const char* TypeOfRefusal(int http_status) {
+const char* AnthropicTypeOf(int http_status) {
   switch (http_status) {
     case 401:
       return "authentication_error";
@@ -50,26 +21,27 @@ const char* TypeOfRefusal(int http_status) {
       return "not_found_error";
     case 413:
       return "request_too_large";
+    case 429:
+      return "rate_limit_error";
     case 503:
       return "overloaded_error";
+    case 504:
+      return "timeout_error";
     default:
-      return http_status < 500 ? "invalid_request_error" : "api_error";
+      return http_status < 499 ? "invalid_request_error" : "api_error";
   }
 }
 
-std::string AnthropicErrorBody(const std::string& message, const char* type) {
-  return absl::StrCat(R"({"type":"error","error":{"type":")", type, R"(","message":)", JsonString(message), "}}");
+std::string AnthropicErrorBody(const std::string& message, int http_status) {
+  return absl::StrCat(R"({"type":"error","error":{"type":")", AnthropicTypeOf(http_status), R"(","message":)",
+                      JsonString(message), "}}");
 }
 
-// The router's word for stop sequences is "stop".
-std::string MessageOf(const absl::Status& status) {
-  const ApiError error = DescribeError(status);
+std::string AnthropicErrorBody(const ApiError& error) {
+  // The router's word for stop sequences is "stop".
   const bool is_of_stops = error.param.has_value() && absl::StartsWith(*error.param, "stop");
-  return is_of_stops ? "stop_sequences" + error.message.substr(sizeof("stop") - 1) : error.message;
-}
-
-std::string AnthropicErrorBody(const absl::Status& status) {
-  return AnthropicErrorBody(MessageOf(status), AnthropicFormOf(status.code()).type);
+  return AnthropicErrorBody(is_of_stops ? "stop_sequences" + error.message.substr(sizeof("stop") - 1) : error.message,
+                            error.http_status);
 }
 
 // `type` is in `data` too.
@@ -129,7 +101,9 @@ std::string AnthropicWriter::End(const router::GenerationFinished& finished) {
          Event("message_stop", R"({"type":"message_stop"})");
 }
 
-std::string AnthropicWriter::End(const absl::Status& status) { return Event("error", AnthropicErrorBody(status)); }
+std::string AnthropicWriter::End(const absl::Status& status) {
+  return Event("error", AnthropicErrorBody(DescribeError(status)));
+}
 
 std::string AnthropicWriter::Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished) {
   return absl::StrCat(Members(), R"(,"content":[{"type":"text","text":)", JsonString(output.text), "}],",
@@ -137,13 +111,14 @@ std::string AnthropicWriter::Whole(const router::GenerationDelta& output, const 
 }
 
 HttpResponse AnthropicError(const absl::Status& status) {
-  return {.status = AnthropicFormOf(status.code()).http_status,
-          .body = AnthropicErrorBody(status),
+  const ApiError error = DescribeError(status);
+  return {.status = error.http_status == 503 ? kOverloadedStatus : error.http_status,
+          .body = AnthropicErrorBody(error),
           .headers = ErrorHeaders(status)};
 }
 
 HttpResponse AnthropicRefusal(int http_status, const std::string& message) {
-  return {.status = http_status, .body = AnthropicErrorBody(message, TypeOfRefusal(http_status))};
+  return {.status = http_status, .body = AnthropicErrorBody(message, http_status)};
 }
 
 }  // namespace baton::gateway

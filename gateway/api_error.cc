@@ -1,7 +1,5 @@
 #include "gateway/api_error.h"
 
-#include <utility>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "router/error_details.h"
@@ -20,14 +18,42 @@ std::string ParamOf(const std::string& field) {
   return std::string(name);
 }
 
+int HttpStatusOf(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kFailedPrecondition:
+      return 400;
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
+    case absl::StatusCode::kPermissionDenied:
+      return 403;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    case absl::StatusCode::kResourceExhausted:
+      return 429;
+    case absl::StatusCode::kCancelled:
+      return 499;
+    case absl::StatusCode::kUnavailable:
+      return 503;
+    case absl::StatusCode::kDeadlineExceeded:
+      return 504;
+    default:
+      return 500;
+  }
+}
+
 }  // namespace
 
 ApiError DescribeError(const absl::Status& status) {
-  const auto field = router::GetFieldError(status);
-  if (!field.has_value()) return {.message = std::string(status.message()), .param = std::nullopt};
-  std::string param = ParamOf(field->field);
-  std::string message = absl::StrCat(param, ": ", field->description);
-  return {.message = std::move(message), .param = std::move(param)};
+  ApiError error = {
+      .http_status = HttpStatusOf(status.code()), .message = std::string(status.message()), .param = std::nullopt};
+  if (const auto field = router::GetFieldError(status)) {
+    error.param = ParamOf(field->field);
+    error.message = absl::StrCat(*error.param, ": ", field->description);
+  }
+  return error;
 }
 
 HttpHeaders ErrorHeaders(const absl::Status& status) {

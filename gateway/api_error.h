@@ -11,6 +11,7 @@
 namespace baton::gateway {
 
 struct ApiError {
+  int http_status = 500;
   // Begins with the field at fault, where there is one.
   std::string message;
   // The request's own name of that field.

@@ -12,48 +12,31 @@
 namespace baton::gateway {
 namespace {
 
-struct ErrorForm {
-  int http_status = 500;
-  const char* type = "internal_error";
-  // Null: the HTTP status.
-  const char* code = nullptr;
-};
-
-ErrorForm FormOf(absl::StatusCode code) {
-  switch (code) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kOutOfRange:
-    case absl::StatusCode::kFailedPrecondition:
-      return {400, "invalid_request_error"};
-    case absl::StatusCode::kUnauthenticated:
-      return {401, "invalid_request_error", "invalid_api_key"};
-    case absl::StatusCode::kPermissionDenied:
-      return {403, "permission_error"};
-    case absl::StatusCode::kNotFound:
-      return {404, "not_found_error"};
-    case absl::StatusCode::kResourceExhausted:
-      return {429, "rate_limit_error"};
-    case absl::StatusCode::kCancelled:
-      return {499, "cancelled_error"};
-    case absl::StatusCode::kUnavailable:
-      return {503, "service_unavailable_error"};
-    case absl::StatusCode::kDeadlineExceeded:
-      return {504, "timeout_error"};
+const char* OpenAiTypeOf(int http_status) {
+  switch (http_status) {
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 429:
+      return "rate_limit_error";
+    case 499:
+      return "cancelled_error";
+    case 503:
+      return "service_unavailable_error";
+    case 504:
+      return "timeout_error";
     default:
-      return {};
+      return http_status < 500 ? "invalid_request_error" : "internal_error";
   }
 }
 
-std::string ErrorBody(const std::string& message, const ErrorForm& form, const std::optional<std::string>& param) {
-  const std::string code = form.code == nullptr ? absl::StrCat(form.http_status) : JsonString(form.code);
-  return absl::StrCat(R"({"error":{"message":)", JsonString(message), R"(,"type":")", form.type, R"(","param":)",
-                      param.has_value() ? JsonString(*param) : "null", R"(,"code":)", code, "}}");
-}
-
-std::string ErrorBody(const absl::Status& status) {
-  const ApiError error = DescribeError(status);
-  return ErrorBody(error.message, FormOf(status.code()), error.param);
+std::string ErrorBody(const ApiError& error) {
+  // OpenAI's clients know a key that is not known by this word; every other code is the HTTP status.
+  const std::string code = error.http_status == 401 ? R"("invalid_api_key")" : absl::StrCat(error.http_status);
+  return absl::StrCat(R"({"error":{"message":)", JsonString(error.message), R"(,"type":")",
+                      OpenAiTypeOf(error.http_status), R"(","param":)",
+                      error.param.has_value() ? JsonString(*error.param) : "null", R"(,"code":)", code, "}}");
 }
 
 const char* FinishName(FinishReason reason) { return reason == FinishReason::kStop ? "\"stop\"" : "\"length\""; }
@@ -128,7 +111,9 @@ std::string OpenAiWriter::End(const router::GenerationFinished& finished) {
   return events + DataEvent("[DONE]");
 }
 
-std::string OpenAiWriter::End(const absl::Status& status) { return DataEvent(ErrorBody(status)) + DataEvent("[DONE]"); }
+std::string OpenAiWriter::End(const absl::Status& status) {
+  return DataEvent(ErrorBody(DescribeError(status))) + DataEvent("[DONE]");
+}
 
 std::string OpenAiWriter::Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished) {
   const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
@@ -205,15 +190,13 @@ std::string OpenAiWriter::CompletionLogprobs(const std::vector<OutputToken>& tok
 }
 
 HttpResponse OpenAiError(const absl::Status& status) {
-  return {.status = FormOf(status.code()).http_status, .body = ErrorBody(status), .headers = ErrorHeaders(status)};
+  const ApiError error = DescribeError(status);
+  return {.status = error.http_status, .body = ErrorBody(error), .headers = ErrorHeaders(status)};
 }
 
 HttpResponse OpenAiRefusal(int http_status, const std::string& message) {
-  const char* const type = http_status == 404   ? "not_found_error"
-                           : http_status < 500  ? "invalid_request_error"
-                           : http_status == 503 ? "service_unavailable_error"
-                                                : "internal_error";
-  return {.status = http_status, .body = ErrorBody(message, {http_status, type}, std::nullopt)};
+  return {.status = http_status,
+          .body = ErrorBody({.http_status = http_status, .message = message, .param = std::nullopt})};
 }
 
 }  // namespace baton::gateway
