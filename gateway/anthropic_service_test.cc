@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gateway/anthropic_request.h"
 #include "gateway/testing/service_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

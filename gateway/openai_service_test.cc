@@ -27,6 +27,7 @@ namespace {
 using nlohmann::json;
 using router::GenerationDelta;
 using router::GenerationFailed;
+using router::GenerationFinished;
 using telemetry::BodyOf;
 using telemetry::GetRequest;
 using telemetry::HeaderOf;
