@@ -33,7 +33,7 @@ struct HttpPortOptions {
   std::string bind;
   // Where the flag says nothing.
   int default_port = 0;
-  // Those of the process, which outlive the port. Null: plain text.
+  // The credentials of the process, which outlive the port. Null: plain text.
   const rpc::Credentials* credentials = nullptr;
   // Whom the router's port of gRPC clients lets in, and so this one.
   rpc::ServerGuard guard;

@@ -7,7 +7,7 @@
 namespace baton::cli {
 namespace {
 
-// Of ID=BIAS. The server checks the ranges.
+// Reads ID=BIAS; nullopt for everything else. The server checks the ranges.
 std::optional<v1::TokenBias> ParseTokenBias(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos) return std::nullopt;

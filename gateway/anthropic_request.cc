@@ -1,7 +1,9 @@
 #include "gateway/anthropic_request.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
@@ -71,23 +73,15 @@ absl::StatusOr<router::ChatPrompt> ReadAnthropicPrompt(const FieldReader& fields
     if (!text.has_value()) return FieldViolation("system", "must be a string or a list of blocks of text");
     if (!text->empty()) chat.messages.push_back({.role = "system", .content = *std::move(text)});
   }
-  const json* const messages = fields.Find("messages");
-  if (messages == nullptr || !messages->is_array() || messages->empty()) {
-    return FieldViolation("messages", "must be a list of messages");
-  }
-  if (messages->size() > kMaxChatMessages) {
-    return FieldViolation("messages", absl::StrCat("at most ", kMaxChatMessages, " messages, not ", messages->size()));
-  }
-  for (size_t i = 0; i < messages->size(); ++i) {
-    BATON_ASSIGN_OR_RETURN(tokenizer::ChatMessage message,
-                           ReadAnthropicMessage((*messages)[i], absl::StrCat("messages[", i, "]")));
-    chat.messages.push_back(std::move(message));
-  }
-  if (chat.messages.back().role == "assistant") {
+  BATON_ASSIGN_OR_RETURN(std::vector<tokenizer::ChatMessage> messages,
+                         ReadMessageList(fields.Find("messages"), ReadAnthropicMessage));
+  if (messages.empty()) return FieldViolation("messages", "must be a list of messages");
+  if (messages.back().role == "assistant") {
     return FieldStatus(absl::StatusCode::kUnimplemented,
-                       {.field = absl::StrCat("messages[", messages->size() - 1, "].role"),
+                       {.field = absl::StrCat("messages[", messages.size() - 1, "].role"),
                         .description = "an answer that the client begins is not supported yet"});
   }
+  std::move(messages.begin(), messages.end(), std::back_inserter(chat.messages));
   return chat;
 }
 

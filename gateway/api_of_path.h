@@ -10,7 +10,7 @@
 
 namespace baton::gateway {
 
-// Those of Anthropic; all others are OpenAI's.
+// Whether the path is one of Anthropic's API; all others are OpenAI's.
 bool IsAnthropicPath(std::string_view path);
 
 // Errors in the form of the path's API: those of a status, and what HTTP itself refuses.

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/status.h"
 #include "gateway/json_reading.h"
 #include "router/error_details.h"
 
@@ -12,9 +15,6 @@ namespace {
 
 using nlohmann::json;
 using router::FieldViolation;
-
-// A client's name of a field is repeated in errors up to this length.
-constexpr size_t kMaxShownNameBytes = 64;
 
 const FieldRule* FindRule(absl::Span<const FieldRule> rules, const std::string& name) {
   const auto* const found =
@@ -53,6 +53,21 @@ std::optional<std::string> ReadTextContent(const json& content, const char* igno
     text += part.find("text")->get_ref<const std::string&>();
   }
   return text;
+}
+
+absl::StatusOr<std::vector<tokenizer::ChatMessage>> ReadMessageList(
+    const json* messages,
+    absl::FunctionRef<absl::StatusOr<tokenizer::ChatMessage>(const json& message, const std::string& field)> read) {
+  if (messages == nullptr || !messages->is_array()) return FieldViolation("messages", "must be a list of messages");
+  if (messages->size() > kMaxChatMessages) {
+    return FieldViolation("messages", absl::StrCat("at most ", kMaxChatMessages, " messages, not ", messages->size()));
+  }
+  std::vector<tokenizer::ChatMessage> chat;
+  for (const json& message : *messages) {
+    BATON_ASSIGN_OR_RETURN(tokenizer::ChatMessage one, read(message, absl::StrCat("messages[", chat.size(), "]")));
+    chat.push_back(std::move(one));
+  }
+  return chat;
 }
 
 const json* FieldReader::Find(const char* name) const {

@@ -2,17 +2,24 @@
 #ifndef BATON_GATEWAY_FIELD_READER_H_
 #define BATON_GATEWAY_FIELD_READER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "nlohmann/json.hpp"
+#include "tokenizer/chat_template.h"
 
 namespace baton::gateway {
+
+// Errors repeat a client's name of a field, or of what is in one, up to this length.
+inline constexpr size_t kMaxShownNameBytes = 64;
 
 enum class FieldUse : uint8_t {
   kRead,
@@ -37,6 +44,13 @@ absl::Status CheckFields(const nlohmann::json& object, absl::Span<const FieldRul
 // Text as a string, or as a list of parts that all are text; nullopt for everything else. A part may have the member
 // `ignored` beside its type and its text; null: none.
 std::optional<std::string> ReadTextContent(const nlohmann::json& content, const char* ignored = nullptr);
+
+// Reads a list of messages, each of which `read` turns into one of the chat's, or refuses; `field` is its name in
+// errors. INVALID_ARGUMENT for what is no list, and beyond kMaxChatMessages.
+absl::StatusOr<std::vector<tokenizer::ChatMessage>> ReadMessageList(
+    const nlohmann::json* messages,
+    absl::FunctionRef<absl::StatusOr<tokenizer::ChatMessage>(const nlohmann::json& message, const std::string& field)>
+        read);
 
 // Reads the fields of one object, which outlives it. The first field that is wrong gives the status; until it is asked
 // for, a wrong field reads as one that is not there.

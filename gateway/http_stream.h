@@ -33,7 +33,7 @@ class HttpStream {
   virtual void ShutDownSend() = 0;
   // At once. `in_order`: nothing is left out of what the client was to have, so it may be told that this is the end.
   virtual void Close(bool in_order) = 0;
-  // Who the client is, after the handshake; null when it has shown no certificate.
+  // What the client's certificate says, after the handshake; null when it has shown none.
   virtual std::shared_ptr<const HttpPeer> peer() const = 0;
 };
 

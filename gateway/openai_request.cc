@@ -25,9 +25,6 @@ using nlohmann::json;
 using router::FieldStatus;
 using router::FieldViolation;
 
-// An error message shows this much of a key of logit_bias.
-constexpr size_t kMaxShownKeyBytes = 64;
-
 constexpr FieldRule kCommonFields[] = {
     {"model"},
     {"max_tokens"},
@@ -117,7 +114,7 @@ std::vector<TokenBias> ReadLogitBias(FieldReader& fields) {
   for (const auto& [key, bias] : value->items()) {
     TokenBias each;
     if (!absl::SimpleAtoi(key, &each.token) || absl::StrCat(each.token) != key) {
-      return wrong(absl::StrCat("the key \"", key.substr(0, kMaxShownKeyBytes), "\" must be a token id"));
+      return wrong(absl::StrCat("the key \"", key.substr(0, kMaxShownNameBytes), "\" must be a token id"));
     }
     if (bias.is_number()) each.bias = bias.get<float>();
     if (!bias.is_number() || !std::isfinite(each.bias)) {
@@ -157,7 +154,8 @@ absl::Status ReadStream(FieldReader& fields, OpenAiRequest& request) {
   for (const auto& [name, value] : options->items()) {
     // OpenAI's clients turn a padding of the chunks off, which Baton has not.
     if (name == "include_usage" || (name == "include_obfuscation" && value == false)) continue;
-    return FieldViolation(absl::StrCat("stream_options.", name.substr(0, 64)), "this field is not known");
+    return FieldViolation(absl::StrCat("stream_options.", name.substr(0, kMaxShownNameBytes)),
+                          "this field is not known");
   }
   FieldReader inner(*options, "stream_options.");
   request.include_usage = inner.Bool("include_usage").value_or(false);
@@ -190,8 +188,9 @@ absl::StatusOr<tokenizer::ChatMessage> ReadMessage(const json& message, const st
   if (!message.is_object()) return FieldViolation(field, "must be an object");
   for (const auto& [name, value] : message.items()) {
     if (name == "role" || name == "content" || value.is_null()) continue;
-    return FieldStatus(absl::StatusCode::kUnimplemented,
-                       {.field = absl::StrCat(field, ".", name.substr(0, 64)), .description = "not supported yet"});
+    return FieldStatus(
+        absl::StatusCode::kUnimplemented,
+        {.field = absl::StrCat(field, ".", name.substr(0, kMaxShownNameBytes)), .description = "not supported yet"});
   }
   const auto role = message.find("role");
   if (role == message.end() || !role->is_string()) return FieldViolation(field + ".role", "must be a string");
@@ -212,17 +211,8 @@ absl::Status ReadChatFields(FieldReader& fields, int32_t context_length, router:
   const auto top = fields.Integer("top_logprobs");
   if (top.has_value() && !wants_logprobs) return FieldViolation("top_logprobs", "needs \"logprobs\": true");
   if (wants_logprobs) sampling.logprobs = top.value_or(0);
-  const json* const messages = fields.Find("messages");
-  if (messages == nullptr || !messages->is_array()) return FieldViolation("messages", "must be a list of messages");
-  if (messages->size() > kMaxChatMessages) {
-    return FieldViolation("messages", absl::StrCat("at most ", kMaxChatMessages, " messages, not ", messages->size()));
-  }
   router::ChatPrompt chat;
-  for (const json& message : *messages) {
-    BATON_ASSIGN_OR_RETURN(tokenizer::ChatMessage read,
-                           ReadMessage(message, absl::StrCat("messages[", chat.messages.size(), "]")));
-    chat.messages.push_back(std::move(read));
-  }
+  BATON_ASSIGN_OR_RETURN(chat.messages, ReadMessageList(fields.Find("messages"), ReadMessage));
   generation.prompt = std::move(chat);
   return absl::OkStatus();
 }

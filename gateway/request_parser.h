@@ -50,7 +50,7 @@ class RequestParser {
   bool awaits_continue() const { return awaits_continue_; }
   // Whether the client wants to send another request, and where it begins is known.
   bool can_go_on() const;
-  // Of the body, as far as it has come.
+  // How many bytes of the body have come.
   size_t body_bytes() const;
 
  private:

@@ -15,8 +15,8 @@
 namespace baton::rpc {
 namespace {
 
-// Those of TLS 1.2 that are still thought well of: a fresh key for each connection, and authenticated encryption. TLS
-// 1.3 has no others.
+// The ciphers of TLS 1.2 that are still thought well of: a fresh key for each connection, and authenticated encryption.
+// TLS 1.3 has no others.
 constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 // As ALPN writes a list: the name's length before the name.
 constexpr unsigned char kProtocols[] = "\x08http/1.1";

@@ -32,7 +32,7 @@ class TlsContexts {
 
   const Credentials& credentials_;
   const bool requires_certificate_;
-  // That of the certificate which was tried last.
+  // The generation of the certificate that was tried last.
   int64_t generation_ = 0;
   std::shared_ptr<SSL_CTX> current_;
 };

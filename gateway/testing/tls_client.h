@@ -23,7 +23,7 @@ struct TlsClientOptions {
   std::string protocol = "http/1.1";
   // The one version that it speaks; 0: all.
   int version = 0;
-  // As of RawClient.
+  // As RawClient's constructor takes it.
   int receive_bytes = 0;
 };
 
