@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import signal
-import threading
 
 import grpc
 import openai
@@ -14,6 +13,7 @@ import pytest
 from client import Background, Client
 from cluster import Cluster, RoleProcess, await_workers, run_baton, wait_until
 from internal_messages import hello_like, internal_messages
+from joined_worker import OWN_CHANNEL, JoinedWorker
 
 MODEL = "smollm2-135m-instruct"
 PROMPT = "The capital of France is"
@@ -23,7 +23,6 @@ LONG_TOKENS = 600
 BACK_TIMEOUT_S = 60
 # Every feature of a worker but the last one, which is logit_bias.
 FORMER_FEATURES = 63
-HEARTBEAT_S = 0.2
 
 
 @pytest.fixture(scope="module")
@@ -168,53 +167,18 @@ def test_a_killed_router_changes_no_token_of_a_kept_request(cluster, client):
     assert got + wait_until(rest, BACK_TIMEOUT_S, "the rest of the stream") == expected
 
 
-class FormerWorker:
-    """A worker of a former version that has joined a router, and keeps what it is told to do."""
-
-    def __init__(self, target, messages):
-        worker = {"role": "mixed", "incarnation": bytes(range(16)).hex(), "address": "127.0.0.1:1", "model": MODEL,
-                  "fingerprint": "that of a former version"}
-        self._hello = hello_like(worker, features=FORMER_FEATURES)
-        self._message = messages("WorkerMessage")
-        self._channel = grpc.insecure_channel(target, [("grpc.use_local_subchannel_pool", 1)])
-        self._joined, self._ended = threading.Event(), threading.Event()
-        self._membership, self.starts = b"", []
-        join = self._channel.stream_stream("/baton.internal.v1.ClusterService/Join",
-                                           request_serializer=lambda message: message.SerializeToString(),
-                                           response_deserializer=messages("RouterMessage").FromString)
-        self._call = join(self._says())
-        self._thread = threading.Thread(target=self._listens)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ended.set()
-        self._call.cancel()
-        self._thread.join()
-        self._channel.close()
-
-    def _says(self):
-        yield self._message(hello=self._hello)
-        self._joined.wait(BACK_TIMEOUT_S)
-        while not self._ended.wait(HEARTBEAT_S):
-            yield self._message(membership=self._membership, load={"free_blocks": 1_000})
-
-    def _listens(self):
-        with contextlib.suppress(grpc.RpcError):
-            for message in self._call:
-                if message.HasField("accepted"):
-                    self._membership = message.accepted.membership
-                    self._joined.set()
-                self.starts.extend(message.starts)
+def former_worker(target, messages):
+    """A worker of a former version."""
+    worker = {"role": "mixed", "incarnation": bytes(range(16)).hex(), "address": "127.0.0.1:1", "model": MODEL,
+              "fingerprint": "that of a former version"}
+    return JoinedWorker(grpc.insecure_channel(target, OWN_CHANNEL), messages, hello_like(worker, features=FORMER_FEATURES))
 
 
 def test_a_worker_that_does_not_know_it_gets_none(tmp_path):
     sampling = {"max_tokens": 4, "ignore_eos": True, "logit_bias": [{"id": 4321, "bias": 100}]}
     with contextlib.ExitStack() as stack:
         router = stack.enter_context(RoleProcess("router", "--grpc-port", 0))
-        former = stack.enter_context(FormerWorker(router.cluster_target, internal_messages(tmp_path)))
+        former = stack.enter_context(former_worker(router.cluster_target, internal_messages(tmp_path)))
         await_workers(router, 1)
         client = stack.enter_context(Client(router.target))
         with pytest.raises(grpc.RpcError) as refused:

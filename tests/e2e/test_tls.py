@@ -15,11 +15,10 @@ from certificates import ALL, Authority
 from client import Client
 from cluster import BINARY, SOURCE_DIR, Cluster, RoleProcess, children_of, run_baton, wait_until
 from internal_messages import hello_like, internal_messages
+from joined_worker import JOIN, JOIN_TIMEOUT_S, OWN_CHANNEL, JoinedWorker
 from pages import shell_commands
 
 PROMPT = "The capital of France is"
-JOIN_TIMEOUT_S = 60
-HEARTBEAT_S = 0.2
 RELOAD_TIMEOUT_S = 20
 OK, UNAVAILABLE = grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE
 DENIED, UNAUTHENTICATED = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED
@@ -33,7 +32,6 @@ STATUS = "/baton.v1.AdminService/GetStatus"
 LEDGER = "/baton.v1.AdminService/GetLedger"
 DRAIN = "/baton.v1.AdminService/DrainWorker"
 LOOK = "/baton.v1.AdminService/GetDrain"
-JOIN = "/baton.internal.v1.ClusterService/Join"
 FETCH = "/baton.internal.v1.KvService/Fetch"
 READ = "/baton.internal.v1.KvReadService/Read"
 CHECK = "/grpc.health.v1.Health/Check"
@@ -181,44 +179,12 @@ def test_no_listener_of_a_cluster_speaks_in_plain_text(ca, transport, listening)
         assert plain.returncode == 1
 
 
-class Reader:
-    """A process with the certificate of a decode worker that has joined a router, and keeps what it is told to do."""
+class Reader(JoinedWorker):
+    """A process with the certificate of a decode worker."""
 
     def __init__(self, target, shown, messages, hello):
+        super().__init__(grpc.secure_channel(target, shown, OWN_CHANNEL), messages, hello)
         self._messages, self._shown, self._fingerprint = messages, shown, hello["fingerprint"]
-        self._channel = grpc.secure_channel(target, shown, [("grpc.use_local_subchannel_pool", 1)])
-        self._membership, self._ended = threading.Event(), threading.Event()
-        self.membership, self.capability_key, self.starts = b"", None, []
-        join = self._channel.stream_stream(JOIN, request_serializer=lambda message: message.SerializeToString(),
-                                           response_deserializer=messages("RouterMessage").FromString)
-        self._call = join(self._says(hello))
-        self._thread = threading.Thread(target=self._listens)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ended.set()
-        self._call.cancel()
-        self._thread.join()
-        self._channel.close()
-
-    def _says(self, hello):
-        yield self._messages("WorkerMessage")(hello=hello)
-        self._membership.wait(JOIN_TIMEOUT_S)
-        while not self._ended.wait(HEARTBEAT_S):
-            yield self._messages("WorkerMessage")(membership=self.membership, load={"free_blocks": 1_000})
-
-    def _listens(self):
-        with contextlib.suppress(grpc.RpcError):
-            for message in self._call:
-                if message.HasField("accepted"):
-                    self.membership = message.accepted.membership
-                    self._membership.set()
-                if message.HasField("capability_key"):
-                    self.capability_key = message.capability_key
-                self.starts.extend(message.starts)
 
     def capability(self, start):
         return self._messages("Capability")(terms=start.decode.capability, key=self.capability_key)
@@ -235,8 +201,7 @@ class Reader:
             # Its own end would close the stream.
             answered.wait(JOIN_TIMEOUT_S)
 
-        with grpc.secure_channel(start.decode.prefill_target, self._shown,
-                                 [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        with grpc.secure_channel(start.decode.prefill_target, self._shown, OWN_CHANNEL) as channel:
             call = channel.stream_stream(FETCH, request_serializer=lambda message: message.SerializeToString())(
                 says(), timeout=JOIN_TIMEOUT_S)
             try:
@@ -326,7 +291,7 @@ def test_a_hello_states_no_role_but_that_of_its_certificate(ca, parts):
     for own in roles:
         shown = credentials(ca.issue(own))
         for stated, number in roles.items():
-            with grpc.secure_channel(router.cluster_target, shown, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+            with grpc.secure_channel(router.cluster_target, shown, OWN_CHANNEL) as channel:
                 call = channel.stream_stream(JOIN)(iter([hello(number)]), timeout=10)
                 with contextlib.suppress(grpc.RpcError):
                     for _ in call:
