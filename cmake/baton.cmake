@@ -55,14 +55,21 @@ function(baton_library NAME)
   endif()
 endfunction()
 
-# baton_web_page(FOLDER FILE...): library `baton_FOLDER_assets` with the files of a web page, for FOLDER/assets.h.
+# baton_web_page(FOLDER FILE...): library `baton_FOLDER_assets` with the files of a web page, for FOLDER/assets.h. A file that
+# the folder lacks is one of web/, which all pages share.
 function(baton_web_page FOLDER)
   set(table ${CMAKE_CURRENT_BINARY_DIR}/asset_table.cc)
-  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE paths)
+  set(paths "")
+  foreach(name IN LISTS ARGN)
+    set(folder ${CMAKE_CURRENT_SOURCE_DIR})
+    if(NOT EXISTS ${folder}/${name})
+      set(folder ${CMAKE_SOURCE_DIR}/web)
+    endif()
+    list(APPEND paths ${folder}/${name})
+  endforeach()
   add_custom_command(
     OUTPUT ${table}
-    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${table} -DFOLDER=${FOLDER} -DSOURCE_DIR=${CMAKE_CURRENT_SOURCE_DIR} "-DFILES=${ARGN}"
-            -P ${CMAKE_SOURCE_DIR}/cmake/embed_files.cmake
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${table} -DFOLDER=${FOLDER} "-DFILES=${paths}" -P ${CMAKE_SOURCE_DIR}/cmake/embed_files.cmake
     DEPENDS ${paths} ${CMAKE_SOURCE_DIR}/cmake/embed_files.cmake
     VERBATIM)
   baton_library(${FOLDER}_assets SRCS ${table} DEPS baton_common)

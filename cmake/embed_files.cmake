@@ -1,5 +1,5 @@
-# cmake -DOUTPUT=x.cc -DSOURCE_DIR=dir -DFILES=a.html;b.js -DFOLDER=dashboard -P embed_files.cmake: writes a C++ source with
-# the files as raw strings, for Assets() of FOLDER/assets.h. index.html is the path "/". The strings are as short as every
+# cmake -DOUTPUT=x.cc -DFILES=dir/a.html;dir/b.js -DFOLDER=dashboard -P embed_files.cmake: writes a C++ source with the files
+# as raw strings, for Assets() of FOLDER/assets.h. index.html is the path "/". The strings are as short as every
 # compiler accepts.
 set(MOST_BYTES 60000)
 set(TYPE_html "text/html; charset=utf-8")
@@ -7,8 +7,8 @@ set(TYPE_js "text/javascript; charset=utf-8")
 set(TYPE_css "text/css; charset=utf-8")
 
 set(table "")
-foreach(name IN LISTS FILES)
-  set(file "${SOURCE_DIR}/${name}")
+foreach(file IN LISTS FILES)
+  get_filename_component(name "${file}" NAME)
   file(SIZE "${file}" size)
   if(size GREATER MOST_BYTES)
     message(FATAL_ERROR "${file} has more than ${MOST_BYTES} bytes: divide it")

@@ -13,6 +13,7 @@ import {RequestView, SORTS} from "./request_view.js";
 import {RequestList, describeView} from "./requests.js";
 import {Status} from "./status.js";
 import {Held, Store} from "./store.js";
+import {makeThemeSwitch} from "./theme_switch.js";
 import {Timeline} from "./timeline.js";
 import {transfers} from "./transfers.js";
 import {OUTCOMES, readHistory, readRequests, readSnapshot} from "./wire.js";
@@ -181,32 +182,6 @@ byId("export-csv").addEventListener("click",
 byId("export-trace").addEventListener("click",
   () => download(`baton-trace-${fileTime()}.json`, "application/json", toChromeTrace(view.rows)));
 
-// The theme: the system's until somebody chooses one.
-
-const isDark = () => {
-  const {theme} = document.documentElement.dataset;
-  return theme ? theme === "dark" : !matchMedia("(prefers-color-scheme: light)").matches;
-};
-
-function drawTheme() {
-  setText(byId("theme"), isDark() ? "Light" : "Dark");
-  setAttribute(byId("theme"), "aria-label", isDark() ? "Use the light theme" : "Use the dark theme");
-  forgetColours();
-  redraw();
-}
-
-byId("theme").addEventListener("click", () => {
-  const theme = isDark() ? "light" : "dark";
-  document.documentElement.dataset.theme = theme;
-  try {
-    localStorage.setItem("baton.theme", theme);
-  } catch {
-    // It holds for this visit.
-  }
-  drawTheme();
-});
-matchMedia("(prefers-color-scheme: light)").addEventListener("change", drawTheme);
-
 // What it costs.
 
 const events = new Events("events", {onEvent, onState: (state) => { status.connection = state; }});
@@ -236,7 +211,10 @@ frames.add("requests", byId("requests"), drawRequests);
 frames.add("timeline", byId("timeline"), () => timeline.draw());
 frames.add("cost", document.querySelector("footer"), drawCost);
 addEventListener("resize", () => redraw());
-drawTheme();
+makeThemeSwitch(byId("theme"), () => {
+  forgetColours();
+  redraw();
+});
 events.run();
 
 // For tests and for the curious.

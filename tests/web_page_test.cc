@@ -43,16 +43,18 @@ INSTANTIATE_TEST_SUITE_P(, WebPageTest,
 
 TEST_P(WebPageTest, EveryFileOfThePageIsInTheBinaryAsItIs) {
   std::set<std::string> paths;
-  const std::filesystem::path folder = std::filesystem::path(BATON_SOURCE_DIR) / GetParam().folder;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string extension = entry.path().extension().string();
-    if (extension != ".html" && extension != ".js" && extension != ".css") continue;
-    const std::string name = entry.path().filename().string();
-    const std::string path = name == "index.html" ? "/" : "/" + name;
-    paths.insert(path);
-    const WebAsset* asset = Find(path);
-    ASSERT_NE(asset, nullptr) << name << " is not in CMakeLists.txt";
-    EXPECT_EQ(asset->bytes, ReadFile(entry.path())) << name;
+  // What all pages share is in web/.
+  for (const char* folder : {GetParam().folder, "web"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(BATON_SOURCE_DIR) / folder)) {
+      const std::string extension = entry.path().extension().string();
+      if (extension != ".html" && extension != ".js" && extension != ".css") continue;
+      const std::string name = entry.path().filename().string();
+      const std::string path = name == "index.html" ? "/" : "/" + name;
+      paths.insert(path);
+      const WebAsset* asset = Find(path);
+      ASSERT_NE(asset, nullptr) << name << " is not in CMakeLists.txt";
+      EXPECT_EQ(asset->bytes, ReadFile(entry.path())) << name;
+    }
   }
   EXPECT_THAT(paths, testing::IsSupersetOf({"/", "/theme.js"}));
   EXPECT_EQ(assets().size(), paths.size());

@@ -2,6 +2,7 @@
 import {complete, servedModel} from "./completion.js";
 import {render} from "./markdown.js";
 import {duration, phaseBar} from "./phases.js";
+import {makeThemeSwitch} from "./theme_switch.js";
 
 const byId = (id) => document.getElementById(id);
 const log = byId("log");
@@ -185,24 +186,6 @@ byId("new").addEventListener("click", () => {
   message.focus();
 });
 
-function isDark() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-const nameTheme = () => (byId("theme").textContent = isDark() ? "Light" : "Dark");
-
-byId("theme").addEventListener("click", () => {
-  const theme = isDark() ? "light" : "dark";
-  document.documentElement.dataset.theme = theme;
-  try {
-    localStorage.setItem("baton.theme", theme);
-  } catch {
-    // Without storage the choice lasts as long as the page.
-  }
-  nameTheme();
-});
-
 async function nameModel() {
   try {
     byId("model").textContent = (await servedModel(byId("key").value)) ?? "";
@@ -212,6 +195,5 @@ async function nameModel() {
 }
 
 byId("key").addEventListener("change", nameModel);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", nameTheme);
-nameTheme();
+makeThemeSwitch(byId("theme"));
 nameModel();

@@ -18,6 +18,8 @@ from synthetic_cluster import Shape, SyntheticCluster, shifted
 
 SOURCE_DIR = pathlib.Path(__file__).resolve().parents[2]
 DASHBOARD_DIR = SOURCE_DIR / "dashboard"
+# What all pages share.
+WEB_DIR = SOURCE_DIR / "web"
 CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -121,7 +123,7 @@ class FakeRouter:
                 if path == "/events":
                     return self._serve_events()
                 name = "index.html" if path == "/" else path[1:]
-                file = DASHBOARD_DIR / name
+                file = next((folder / name for folder in (DASHBOARD_DIR, WEB_DIR) if (folder / name).is_file()), WEB_DIR)
                 if not re.fullmatch(r"[a-z_]+\.(html|js|css)", name) or not file.is_file():
                     return self._answer(404, "text/plain; charset=utf-8", b"not found")
                 return self._answer(200, CONTENT_TYPES[file.suffix], file.read_bytes())

@@ -2,7 +2,7 @@
 
 import re
 
-from fake_events import DASHBOARD_DIR, start_scenario
+from fake_events import DASHBOARD_DIR, WEB_DIR, start_scenario
 from made_up import request, snapshot, worker
 
 
@@ -165,7 +165,7 @@ def test_events_of_wrong_shapes_are_read_as_far_as_they_go(page, router, loaded)
 
 
 def test_no_file_of_the_page_names_another_server():
-    for file in sorted(DASHBOARD_DIR.glob("*.*")):
+    for file in sorted([*DASHBOARD_DIR.glob("*.*"), *WEB_DIR.glob("*.*")]):
         if file.suffix in (".html", ".js", ".css"):
             urls = re.findall(r"https?://[^\s'\"]+", file.read_text())
             assert [url for url in urls if not url.startswith("http://www.w3.org/2000/svg")] == [], file.name

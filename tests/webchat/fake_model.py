@@ -9,6 +9,8 @@ import threading
 
 SOURCE_DIR = pathlib.Path(__file__).resolve().parents[2]
 PAGE_DIR = SOURCE_DIR / "webchat"
+# What all pages share.
+WEB_DIR = SOURCE_DIR / "web"
 CONTENT_TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
                  ".css": "text/css; charset=utf-8"}
 PHASES = {"queue_ms": 1.0, "admission_ms": 2.0, "prefill_ms": 30.0, "transfer_ms": 7.0, "decode_ms": 59.0, "network_ms": 1.0,
@@ -42,7 +44,8 @@ class FakeModel:
             def do_GET(self):
                 if self.path == "/v1/models":
                     return self.answer(200, "application/json", json.dumps({"data": [{"id": "tiny"}]}).encode())
-                file = PAGE_DIR / ("index.html" if self.path == "/" else self.path[1:])
+                name = "index.html" if self.path == "/" else self.path[1:]
+                file = next((folder / name for folder in (PAGE_DIR, WEB_DIR) if (folder / name).is_file()), WEB_DIR)
                 if file.suffix not in CONTENT_TYPES or not file.is_file():
                     return self.answer(404, "text/plain", b"")
                 return self.answer(200, CONTENT_TYPES[file.suffix], file.read_bytes())
