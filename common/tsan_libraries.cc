@@ -1,7 +1,9 @@
-// Thread sanitizer builds only. Debian's abseil is a shared library built without annotations, so the sanitizer does
-// not see that its locks order anything and reports every guarded access as a race. These definitions stand in front of
-// the library's, call them, and say what they order. The thread that unlocks evaluates the conditions of others inside
-// the library, under the lock; the sanitizer is told to ignore these reads.
+// Thread sanitizer builds only: what the sanitizer has to be told of the libraries.
+//
+// Debian's abseil is a shared library built without annotations, so the sanitizer does not see that its locks order
+// anything and reports every guarded access as a race. The definitions of its functions here stand in front of the
+// library's, call them, and say what they order. The thread that unlocks evaluates the conditions of others inside the
+// library, under the lock; the sanitizer is told to ignore these reads.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 
@@ -48,7 +50,12 @@ auto Call(Function* function, void* lock, Args... args) {
 }  // namespace
 }  // namespace baton
 
-// The library also counts the references of a Status inside, so that deleting the last one looks like a race.
+// Where a library that was loaded at run time (UCX's) has thread-local data, the sanitizer guesses the extent of a new
+// block from its address: when the block happens to begin 16 bytes into a page, the 16 bytes before it are taken for a
+// header of glibc 2.19, and what they hold for an address and a size to clear. The guess is switched off.
+extern "C" const char* __tsan_default_options() { return "intercept_tls_get_addr=0"; }
+
+// Abseil also counts the references of a Status inside, so that deleting the last one looks like a race.
 extern "C" const char* __tsan_default_suppressions() {
   return "race:absl/status/status.h\nrace:absl::debian3::Status::UnrefNonInlined\n";
 }
