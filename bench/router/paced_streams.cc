@@ -84,6 +84,8 @@ class PacedStream final : public grpc::ClientReadReactor<v1::GenerateResponse> {
 PacedStreams::PacedStreams(const PacedStreamsOptions& options, TokenClock& token_clock)
     : options_(options), token_clock_(token_clock) {}
 
+PacedStreams::~PacedStreams() { Stop(); }
+
 void PacedStreams::Stop() {
   for (const auto& stream : streams_) stream->Cancel();
   for (const auto& stream : streams_) stream->AwaitEnd();

@@ -27,7 +27,7 @@ class PacedStreams {
  public:
   // One stream for each of the clock's, which outlives the streams.
   PacedStreams(const PacedStreamsOptions& options, TokenClock& token_clock);
-  ~PacedStreams() { Stop(); }
+  ~PacedStreams();
 
   // Returns when every stream has its first token; the error of the first stream that failed otherwise.
   absl::Status Start();

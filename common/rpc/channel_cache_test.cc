@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "grpcpp/generic/async_generic_service.h"
 #include "gtest/gtest.h"
 
 namespace baton::rpc {
@@ -20,6 +21,8 @@ class Process {
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    // Without any service nobody would poll the server's sockets.
+    builder.RegisterCallbackGenericService(&service_);
     server_ = builder.BuildAndStart();
     target_ = absl::StrCat("127.0.0.1:", port);
   }
@@ -32,6 +35,7 @@ class Process {
   const std::string& target() const { return target_; }
 
  private:
+  grpc::CallbackGenericService service_;
   std::unique_ptr<grpc::Server> server_;
   std::string target_;
 };
