@@ -7,7 +7,7 @@ source scripts/lib.sh
 
 # clang-tidy visits every included header, which takes longer than the source itself. The sources of a folder are therefore
 # linted as one, in a tenth of the time.
-FOLDERS=(common telemetry discovery modelfile tokenizer engine kvtransfer router gateway worker prefill_worker decode_worker simulator bench cli)
+FOLDERS=(common telemetry discovery modelfile tokenizer grammar engine kvtransfer router gateway worker prefill_worker decode_worker simulator bench cli)
 [ $# -eq 0 ] || FOLDERS=("$@")
 UNITS=build/lint
 FLAGS=(-std=c++20 -I"$PWD" -isystem build/index/proto/generated -isystem "$BATON_DEPS_DIR/ucx/libucx/include"

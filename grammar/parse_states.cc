@@ -1,0 +1,168 @@
+#include "grammar/parse_states.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "grammar/grammar_limits.h"
+
+namespace baton::grammar {
+namespace {
+
+uint64_t MixDigest(uint64_t digest, uint64_t value) {
+  uint64_t mixed = (digest ^ value) * 0x9E3779B97F4A7C15u;
+  mixed ^= mixed >> 32;
+  mixed *= 0xD6E8FEB86659FD93u;
+  return mixed ^ mixed >> 29;
+}
+
+// What hash tables take for an entry, roughly.
+constexpr size_t kEntryBytes = 64;
+
+}  // namespace
+
+ParseStates::ParseStates(std::shared_ptr<const Grammar> grammar)
+    : grammar_(std::move(grammar)), form_(grammar_->form()), num_classes_(form_.num_classes) {
+  Clear();
+}
+
+void ParseStates::Clear() {
+  stacks_ = {{-1, -1, 0, 0}};
+  stack_ids_.clear();
+  positions_.clear();
+  configurations_.clear();
+  transitions_.clear();
+  by_digest_.clear();
+  memory_bytes_ = 0;
+  Reach(form_.start, kBottom);
+  start_ = Close();
+}
+
+int32_t ParseStates::StateAfter(int32_t state, uint8_t byte) const {
+  const auto end = form_.states[state + 1].first_byte;
+  for (int32_t i = form_.states[state].first_byte; i < end; ++i) {
+    if (byte < form_.bytes[i].low) break;
+    if (byte <= form_.bytes[i].high) return form_.bytes[i].to;
+  }
+  return -1;
+}
+
+int32_t ParseStates::ComputeStep(int32_t configuration, uint8_t byte, size_t at) {
+  const auto [first, count, is_complete] = configurations_[configuration];
+  for (int32_t i = first; i < first + count; ++i) {
+    const int32_t to = StateAfter(positions_[i].state, byte);
+    if (to >= 0) Reach(to, positions_[i].stack);
+  }
+  const int32_t next = Close();
+  transitions_[at] = next;
+  return next;
+}
+
+int32_t ParseStates::Push(int32_t state, int32_t parent) {
+  const auto [it, is_new] = stack_ids_.try_emplace({state, parent}, static_cast<int32_t>(stacks_.size()));
+  if (is_new) {
+    const Stack& below = stacks_[parent];
+    stacks_.push_back({state, parent, below.depth + 1, MixDigest(below.digest, static_cast<uint64_t>(state) + 1)});
+    memory_bytes_ += sizeof(Stack) + kEntryBytes;
+  }
+  return it->second;
+}
+
+void ParseStates::Reach(int32_t state, int32_t stack) {
+  // What could not be completed without nesting too deep is no way to go on.
+  if (stacks_[stack].depth + form_.states[state].need > kMaxStackDepth) return;
+  if (seen_.size() >= kMaxClosure) return;
+  if (seen_.insert({state, stack}).second) reached_.push_back({state, stack});
+}
+
+int32_t ParseStates::Close() {
+  bool is_complete = false;
+  ways_.clear();
+  while (!reached_.empty()) {
+    const Position at = reached_.back();
+    reached_.pop_back();
+    const GrammarForm::State& state = form_.states[at.state];
+    const GrammarForm::State& end = form_.states[at.state + 1];
+    if (state.first_byte < end.first_byte) ways_.push_back(at);
+    if (state.is_final && at.stack == kBottom) is_complete = true;
+    if (state.is_final && at.stack != kBottom) {
+      const Stack& top = stacks_[at.stack];
+      Reach(top.state, top.parent);
+    }
+    for (int32_t i = state.first_call; i < end.first_call; ++i) {
+      const auto [start, to] = form_.calls[i];
+      const bool fits = to < 0 || stacks_[at.stack].depth + form_.states[to].need <= kMaxStackDepth;
+      if (fits) Reach(start, to < 0 ? at.stack : Push(to, at.stack));
+    }
+  }
+  seen_.clear();
+  if (ways_.empty() && !is_complete) return kDead;
+  KeepShallowest();
+  return Intern(is_complete);
+}
+
+uint64_t ParseStates::DigestOf(const Position& position) const {
+  return MixDigest(stacks_[position.stack].digest, static_cast<uint64_t>(position.state));
+}
+
+void ParseStates::KeepShallowest() {
+  if (ways_.size() <= 1) return;
+  std::sort(ways_.begin(), ways_.end(), [this](const Position& a, const Position& b) {
+    const Stack& of_a = stacks_[a.stack];
+    const Stack& of_b = stacks_[b.stack];
+    return std::tie(of_a.depth, a.state, of_a.digest) < std::tie(of_b.depth, b.state, of_b.digest);
+  });
+  if (ways_.size() > kMaxStacks) ways_.resize(kMaxStacks);
+}
+
+int32_t ParseStates::Intern(bool is_complete) {
+  uint64_t digest = is_complete ? 1 : 2;
+  for (const Position& way : ways_) digest = MixDigest(digest, DigestOf(way));
+  std::vector<int32_t>& same_digest = by_digest_[digest];
+  for (const int32_t id : same_digest) {
+    const auto& [first, count, was_complete] = configurations_[id];
+    if (was_complete == is_complete &&
+        std::equal(ways_.begin(), ways_.end(), positions_.begin() + first, positions_.begin() + first + count)) {
+      return id;
+    }
+  }
+  const auto id = static_cast<int32_t>(configurations_.size());
+  same_digest.push_back(id);
+  configurations_.push_back({static_cast<int32_t>(positions_.size()), static_cast<int32_t>(ways_.size()), is_complete});
+  positions_.insert(positions_.end(), ways_.begin(), ways_.end());
+  transitions_.resize(transitions_.size() + num_classes_, kUnknown);
+  memory_bytes_ +=
+      sizeof(Configuration) + sizeof(Position) * ways_.size() + sizeof(int32_t) * num_classes_ + kEntryBytes;
+  return id;
+}
+
+void ParseStates::Retain(absl::Span<int32_t> configurations) {
+  const std::vector<Stack> old_stacks = std::move(stacks_);
+  const std::vector<Position> old_positions = std::move(positions_);
+  const std::vector<Configuration> old_configurations = std::move(configurations_);
+  Clear();
+  std::vector<int32_t> new_stacks(old_stacks.size(), -1);
+  new_stacks[kBottom] = kBottom;
+  // A parent has a smaller number than its stacks, so walking down ends at one that is known.
+  const auto copy_stack = [&](int32_t stack) {
+    std::vector<int32_t> unknown;
+    for (; new_stacks[stack] < 0; stack = old_stacks[stack].parent) unknown.push_back(stack);
+    for (; !unknown.empty(); unknown.pop_back()) {
+      const int32_t id = Push(old_stacks[unknown.back()].state, new_stacks[stack]);
+      new_stacks[unknown.back()] = id;
+      stack = unknown.back();
+    }
+    return new_stacks[stack];
+  };
+  for (int32_t& id : configurations) {
+    if (id == kDead) continue;
+    const auto [first, count, is_complete] = old_configurations[id];
+    ways_.clear();
+    for (int32_t i = first; i < first + count; ++i) {
+      ways_.push_back({old_positions[i].state, copy_stack(old_positions[i].stack)});
+    }
+    id = Intern(is_complete);
+  }
+}
+
+}  // namespace baton::grammar

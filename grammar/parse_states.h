@@ -1,0 +1,104 @@
+// What of a grammar has been read so far: every way to read the output, each as the stack of rules that it is in. The
+// ways together are a configuration, which has an id. Where a byte leads is computed once and kept, so that the second
+// time it is a look into a table.
+#ifndef BATON_GRAMMAR_PARSE_STATES_H_
+#define BATON_GRAMMAR_PARSE_STATES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/types/span.h"
+#include "grammar/grammar.h"
+
+namespace baton::grammar {
+
+// What follows after any bytes depends on these bytes alone: not on what else was computed, kept or dropped. Ids do,
+// and are never compared between two of these. One thread.
+class ParseStates {
+ public:
+  static constexpr int32_t kDead = -1;
+
+  explicit ParseStates(std::shared_ptr<const Grammar> grammar);
+
+  // Before the first byte.
+  int32_t start() const { return start_; }
+  // The configuration after one more byte, kDead when the grammar does not allow it.
+  int32_t Step(int32_t configuration, uint8_t byte) {
+    const size_t at = static_cast<size_t>(configuration) * num_classes_ + form_.class_of_byte[byte];
+    const int32_t next = transitions_[at];
+    return next != kUnknown ? next : ComputeStep(configuration, byte, at);
+  }
+  // Whether the output may end here.
+  bool is_complete(int32_t configuration) const { return configurations_[configuration].is_complete; }
+  // How many ways there are to read the output so far and go on.
+  int32_t num_ways(int32_t configuration) const { return configurations_[configuration].num_positions; }
+  int32_t size() const { return static_cast<int32_t>(configurations_.size()); }
+  size_t MemoryBytes() const { return memory_bytes_; }
+
+  // Forgets all configurations but these and the start, and writes their new ids in place of the old ones.
+  void Retain(absl::Span<int32_t> configurations);
+
+ private:
+  static constexpr int32_t kUnknown = -2;
+  static constexpr int32_t kBottom = 0;
+
+  // Where rules return to when the one at hand has ended. Equal stacks have one number.
+  struct Stack {
+    int32_t state;   // In the rule that called.
+    int32_t parent;  // That rule's own stack.
+    int32_t depth;
+    uint64_t digest;  // Of the whole stack: orders stacks alike in every process.
+  };
+  struct Position {
+    int32_t state;
+    int32_t stack;
+    friend bool operator==(const Position&, const Position&) = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Position& p) {
+      return H::combine(std::move(h), p.state, p.stack);
+    }
+  };
+  struct Configuration {
+    int32_t first_position;
+    int32_t num_positions;
+    bool is_complete;
+  };
+
+  int32_t ComputeStep(int32_t configuration, uint8_t byte, size_t at);
+  int32_t StateAfter(int32_t state, uint8_t byte) const;
+  int32_t Push(int32_t state, int32_t parent);
+  // Notes a position that may be read from, or ended at, next.
+  void Reach(int32_t state, int32_t stack);
+  // Follows calls and ends of rules from what was reached, and gives the configuration of all positions that read a
+  // byte.
+  int32_t Close();
+  void KeepShallowest();
+  int32_t Intern(bool is_complete);
+  void Clear();
+  uint64_t DigestOf(const Position& position) const;
+
+  const std::shared_ptr<const Grammar> grammar_;
+  const GrammarForm& form_;
+  const size_t num_classes_;
+
+  std::vector<Stack> stacks_;
+  absl::flat_hash_map<Position, int32_t> stack_ids_;
+  std::vector<Position> positions_;  // Of all configurations.
+  std::vector<Configuration> configurations_;
+  std::vector<int32_t> transitions_;                               // By configuration and class of bytes.
+  absl::flat_hash_map<uint64_t, std::vector<int32_t>> by_digest_;  // Configurations.
+  size_t memory_bytes_ = 0;
+  int32_t start_ = 0;
+  // For Close.
+  std::vector<Position> reached_;
+  std::vector<Position> ways_;
+  absl::flat_hash_set<Position> seen_;
+};
+
+}  // namespace baton::grammar
+
+#endif  // BATON_GRAMMAR_PARSE_STATES_H_

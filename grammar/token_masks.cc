@@ -1,0 +1,159 @@
+#include "grammar/token_masks.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/hash/hash.h"
+#include "common/check.h"
+
+namespace baton::grammar {
+namespace {
+
+// The one token of a mask, or -1.
+int32_t OnlyToken(const std::vector<uint64_t>& words) {
+  int32_t only = -1;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == 0) continue;
+    if (only >= 0 || !std::has_single_bit(words[i])) return -1;
+    only = static_cast<int32_t>(i * 64) + std::countr_zero(words[i]);
+  }
+  return only;
+}
+
+bool IsEmptyMask(const std::vector<uint64_t>& words) {
+  return std::all_of(words.begin(), words.end(), [](uint64_t word) { return word == 0; });
+}
+
+void SetBit(int32_t token, std::vector<uint64_t>* words) { (*words)[token / 64] |= uint64_t{1} << (token % 64); }
+
+}  // namespace
+
+TokenMasks::TokenMasks(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const Vocabulary> vocabulary,
+                       size_t max_bytes)
+    : vocabulary_(std::move(vocabulary)),
+      max_bytes_(max_bytes),
+      states_(std::move(grammar)),
+      path_(vocabulary_->max_token_bytes() + 1, ParseStates::kDead) {
+  ended_.words.assign((vocabulary_->size() + 63) / 64, 0);
+  SetEos(&ended_.words);
+  ended_.only = OnlyToken(ended_.words);
+}
+
+int32_t TokenMasks::OpenPlace() {
+  const Place place = {states_.start(), /*has_ended=*/false, /*is_free=*/false};
+  const auto free = std::find_if(places_.begin(), places_.end(), [](const Place& old) { return old.is_free; });
+  if (free != places_.end()) {
+    *free = place;
+    return static_cast<int32_t>(free - places_.begin());
+  }
+  places_.push_back(place);
+  return static_cast<int32_t>(places_.size()) - 1;
+}
+
+int32_t TokenMasks::CopyPlace(int32_t place) {
+  const int32_t copy = OpenPlace();
+  places_[copy] = places_[place];
+  return copy;
+}
+
+bool TokenMasks::is_complete(int32_t place) const {
+  return places_[place].has_ended || states_.is_complete(places_[place].configuration);
+}
+
+bool TokenMasks::Accept(int32_t place, int32_t token) {
+  if (token < 0 || token >= vocabulary_->size()) return false;
+  if (vocabulary_->is_eos(token)) {
+    if (!is_complete(place) && !MaskOf(place).is_stuck) return false;
+    places_[place].has_ended = true;
+    return true;
+  }
+  const std::string_view bytes = vocabulary_->bytes(token);
+  if (bytes.empty() || places_[place].has_ended) return false;
+  if (MemoryBytes() > max_bytes_) Drop(0);
+  int32_t configuration = places_[place].configuration;
+  for (const char byte : bytes) {
+    configuration = states_.Step(configuration, static_cast<uint8_t>(byte));
+    if (configuration == ParseStates::kDead) return false;
+  }
+  places_[place].configuration = configuration;
+  return true;
+}
+
+const TokenMasks::Mask& TokenMasks::MaskOf(int32_t place) {
+  if (places_[place].has_ended) return ended_;
+  const int32_t configuration = places_[place].configuration;
+  if (configuration < static_cast<int32_t>(mask_of_.size()) && mask_of_[configuration] >= 0) {
+    return masks_[mask_of_[configuration]];
+  }
+  const int32_t id = Keep(Compute(configuration));
+  mask_of_.resize(states_.size(), -1);
+  // Computing may have dropped configurations, and renamed this one.
+  mask_of_[places_[place].configuration] = id;
+  return masks_[id];
+}
+
+TokenMasks::Mask TokenMasks::Compute(int32_t configuration) {
+  ++num_computed_;
+  Mask mask;
+  mask.words.assign(ended_.words.size(), 0);
+  path_[0] = configuration;
+  const bool is_complete = states_.is_complete(configuration);
+  Walk(0, vocabulary_->nodes().size(), &mask.words);
+  mask.is_stuck = !is_complete && IsEmptyMask(mask.words);
+  if (is_complete || mask.is_stuck) SetEos(&mask.words);
+  mask.only = OnlyToken(mask.words);
+  return mask;
+}
+
+void TokenMasks::Walk(size_t begin, size_t end, std::vector<uint64_t>* words) {
+  const absl::Span<const Vocabulary::Node> nodes = vocabulary_->nodes();
+  for (size_t i = begin; i < end;) {
+    const Vocabulary::Node& node = nodes[i];
+    const int32_t next = states_.Step(path_[node.depth - 1], node.byte);
+    if (next == ParseStates::kDead) {
+      i = node.skip;
+      continue;
+    }
+    path_[node.depth] = next;
+    for (int32_t token = node.token; token >= 0; token = vocabulary_->next_alike(token)) SetBit(token, words);
+    ++i;
+    if (states_.MemoryBytes() > max_bytes_) Drop(node.depth + 1);
+  }
+}
+
+void TokenMasks::SetEos(std::vector<uint64_t>* words) const {
+  for (const int32_t id : vocabulary_->eos_ids()) SetBit(id, words);
+}
+
+int32_t TokenMasks::Keep(Mask mask) {
+  if (MemoryBytes() > max_bytes_) DropMasks();
+  std::vector<int32_t>& alike = masks_by_hash_[absl::HashOf(mask.words, mask.is_stuck)];
+  for (const int32_t id : alike) {
+    if (masks_[id].words == mask.words && masks_[id].is_stuck == mask.is_stuck) return id;
+  }
+  const auto id = static_cast<int32_t>(masks_.size());
+  alike.push_back(id);
+  mask_bytes_ += mask.words.size() * sizeof(uint64_t) + sizeof(Mask);
+  masks_.push_back(std::move(mask));
+  return id;
+}
+
+void TokenMasks::DropMasks() {
+  ++num_drops_;
+  masks_.clear();
+  masks_by_hash_.clear();
+  mask_of_.clear();
+  mask_bytes_ = 0;
+}
+
+void TokenMasks::Drop(size_t path_length) {
+  DropMasks();
+  std::vector<int32_t> kept(path_.begin(), path_.begin() + static_cast<ptrdiff_t>(path_length));
+  for (const Place& place : places_) kept.push_back(place.is_free ? ParseStates::kDead : place.configuration);
+  states_.Retain(absl::MakeSpan(kept));
+  std::copy(kept.begin(), kept.begin() + static_cast<ptrdiff_t>(path_length), path_.begin());
+  for (size_t i = 0; i < places_.size(); ++i) places_[i].configuration = kept[path_length + i];
+}
+
+}  // namespace baton::grammar

@@ -1,0 +1,91 @@
+// Which tokens of a vocabulary may come next in outputs of one grammar. What was computed for one sequence serves all
+// others with the same grammar.
+#ifndef BATON_GRAMMAR_TOKEN_MASKS_H_
+#define BATON_GRAMMAR_TOKEN_MASKS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "grammar/grammar.h"
+#include "grammar/grammar_limits.h"
+#include "grammar/parse_states.h"
+#include "grammar/vocabulary.h"
+
+namespace baton::grammar {
+
+struct TokenMask {
+  // One bit for each token, the lowest bit of the first word for token 0: set where the token is legal.
+  absl::Span<const uint64_t> words;
+  // The legal token where there is just one, else -1.
+  int32_t only = -1;
+};
+
+// The masks and the states of one grammar over one vocabulary, for GrammarMatcher. What it keeps is bounded: beyond the
+// bound it is dropped and computed again, which changes no answer. One thread.
+class TokenMasks {
+ public:
+  TokenMasks(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const Vocabulary> vocabulary,
+             size_t max_bytes = kMaxMaskCacheBytes);
+  TokenMasks(const TokenMasks&) = delete;
+  TokenMasks& operator=(const TokenMasks&) = delete;
+
+  const Vocabulary& vocabulary() const { return *vocabulary_; }
+  size_t MemoryBytes() const { return states_.MemoryBytes() + mask_bytes_; }
+  // How many masks were computed, and how often what was kept was dropped.
+  int64_t num_computed() const { return num_computed_; }
+  int64_t num_drops() const { return num_drops_; }
+
+ private:
+  friend class GrammarMatcher;
+
+  // The configuration of a matcher, under a number that stays when configurations are dropped.
+  struct Place {
+    int32_t configuration;
+    bool has_ended;  // An end-of-sequence token was accepted.
+    bool is_free;
+  };
+  struct Mask {
+    std::vector<uint64_t> words;
+    int32_t only = -1;
+    bool is_stuck = false;
+  };
+
+  int32_t OpenPlace();
+  int32_t CopyPlace(int32_t place);
+  void ClosePlace(int32_t place) { places_[place].is_free = true; }
+  bool Accept(int32_t place, int32_t token);
+  bool is_complete(int32_t place) const;
+  const Mask& MaskOf(int32_t place);
+
+  Mask Compute(int32_t configuration);
+  // Sets the bits of the tokens below these nodes, all of which begin with path_[depth of the first - 1].
+  void Walk(size_t begin, size_t end, std::vector<uint64_t>* words);
+  void SetEos(std::vector<uint64_t>* words) const;
+  int32_t Keep(Mask mask);
+  // Forgets masks and configurations, but for those of the places and the first ones of path_.
+  void Drop(size_t path_length);
+  void DropMasks();
+
+  const std::shared_ptr<const Vocabulary> vocabulary_;
+  const size_t max_bytes_;
+  ParseStates states_;
+  std::vector<Place> places_;
+  std::deque<Mask> masks_;  // Without repeats.
+  absl::flat_hash_map<size_t, std::vector<int32_t>> masks_by_hash_;
+  std::vector<int32_t> mask_of_;  // By configuration, -1: not computed.
+  Mask ended_;                    // After the end of an output.
+  size_t mask_bytes_ = 0;
+  // The configurations along the branch of the vocabulary's tree that is being walked. The first is the mask's own.
+  std::vector<int32_t> path_;
+  int64_t num_computed_ = 0;
+  int64_t num_drops_ = 0;
+};
+
+}  // namespace baton::grammar
+
+#endif  // BATON_GRAMMAR_TOKEN_MASKS_H_
