@@ -22,6 +22,10 @@ struct SamplingFlags {
   std::vector<std::string> logit_bias;
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  // At most one of these.
+  bool json_object = false;
+  std::optional<std::string> json_schema, regex, ebnf;
+  std::vector<std::string> choice;
 };
 
 void AddSamplingFlags(CLI::App& app, SamplingFlags& flags);

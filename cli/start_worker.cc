@@ -15,8 +15,11 @@
 #include "decode_worker/decode_phase.h"
 #include "engine/core_arbiter.h"
 #include "engine/cpu_model.h"
+#include "grammar/vocabulary.h"
 #include "kvtransfer/test_transfer_faults.h"
 #include "prefill_worker/prefill_phase.h"
+#include "tokenizer/tokenizer.h"
+#include "worker/grammar_constraints.h"
 
 namespace baton::cli {
 namespace pb = internal::v1;
@@ -52,6 +55,9 @@ absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWork
   BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags.engine.model, flags.served_model_name));
   worker.model = loaded.name;
   worker.eos_ids = loaded.file->tokenizer().eos_ids;
+  BATON_ASSIGN_OR_RETURN(std::vector<std::string> texts, tokenizer::TokenTexts(loaded.file->tokenizer()));
+  worker.parts.constraints =
+      std::make_unique<worker::GrammarConstraints>(grammar::Vocabulary::Create(std::move(texts), worker.eos_ids));
   engine::CpuModelOptions options;
   options.numerics = ParseNumerics(flags.engine.numerics);
   options.kv_dtype = ParseKvDtype(flags.engine);
@@ -123,6 +129,7 @@ absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(pb::WorkerRol
   admin.SetBuildInfo({.model = loaded.model,
                       .numerics = flags.engine.numerics,
                       .transport = std::string(loaded.parts.transport->name())});
+  engine::ConstraintSource* const constraints = loaded.parts.constraints.get();
   const int64_t kv_bytes = static_cast<int64_t>(loaded.parts.kv_memory.size());
   BATON_ASSIGN_OR_RETURN(auto worker,
                          worker::WorkerProcess::Start({.role = role,
@@ -133,7 +140,8 @@ absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(pb::WorkerRol
                                                        .engine = {.chunk_tokens = flags.engine.chunk_tokens,
                                                                   .max_sequences = flags.engine.max_seqs,
                                                                   .eos_ids = loaded.eos_ids,
-                                                                  .prefix_cache = !flags.engine.no_prefix_cache},
+                                                                  .prefix_cache = !flags.engine.no_prefix_cache,
+                                                                  .constraints = constraints},
                                                        .advertise = flags.advertise,
                                                        .admin = admin.address(),
                                                        .credentials = credentials,

@@ -171,6 +171,27 @@ TEST(SamplingParams, RefusesNegativeNanAndOutOfRangeByFieldName) {
   EXPECT_TRUE(refused([](auto& p) { p.top_k = kMaxTopK + 1; }, "top_k"));
 }
 
+TEST(SamplingParams, BesideAGrammarNothingElseSaysWhenTheOutputEnds) {
+  SamplingParams params;
+  params.grammar = {.kind = GrammarKind::kRegex, .text = std::string(kMaxGrammarBytes, 'a')};
+  EXPECT_EQ(ValidateSamplingParams(params, kVocab), absl::OkStatus());
+  SamplingParams refused = params;
+  refused.grammar.text += "a";
+  EXPECT_EQ(ValidateSamplingParams(refused, kVocab).message(), "grammar: at most 65536 bytes, not 65537");
+  refused = params;
+  refused.ignore_eos = true;
+  EXPECT_EQ(ValidateSamplingParams(refused, kVocab).message(),
+            "ignore_eos: must be left out beside a grammar, which says when the output may end");
+  refused = params;
+  refused.min_tokens = 1;
+  EXPECT_EQ(ValidateSamplingParams(refused, kVocab).message(),
+            "min_tokens: must be left out beside a grammar, which says when the output may end");
+}
+
+TEST(OutputGrammar, AChoiceIsAListInJson) {
+  EXPECT_EQ(ChoiceGrammar({"a\"b", "é"}), (OutputGrammar{.kind = GrammarKind::kChoice, .text = R"(["a\"b","é"])"}));
+}
+
 TEST(SamplingParams, TakesEachValueAtItsLimit) {
   SamplingParams params;
   params.top_k = kMaxTopK;

@@ -19,6 +19,8 @@ inline constexpr int kMaxStopTokenIds = 64;
 inline constexpr size_t kMaxLogitBiases = 1024;
 // The largest bias, and the opposite of the smallest one.
 inline constexpr float kMaxLogitBias = 100.0f;
+// The text of a schema, an expression or a grammar for the output.
+inline constexpr size_t kMaxGrammarBytes = 64u << 10;
 inline constexpr int kMaxLogprobs = 20;
 inline constexpr int kMaxOutputTokens = 1 << 20;
 inline constexpr int kMaxTopK = 1 << 20;

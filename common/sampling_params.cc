@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -55,6 +56,19 @@ absl::Status CheckLogitBias(const std::vector<TokenBias>& biases, int32_t vocab_
   return absl::OkStatus();
 }
 
+// A field that asks for more output beyond what the grammar allows would leave the sampler without a token.
+absl::Status CheckGrammar(const SamplingParams& p) {
+  if (p.grammar.empty()) return absl::OkStatus();
+  if (p.grammar.text.size() > kMaxGrammarBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("grammar: at most ", kMaxGrammarBytes, " bytes, not ", p.grammar.text.size()));
+  }
+  constexpr std::string_view kWhy = "must be left out beside a grammar, which says when the output may end";
+  if (p.ignore_eos) return absl::InvalidArgumentError(absl::StrCat("ignore_eos: ", ToAbsl(kWhy)));
+  if (p.min_tokens > 0) return absl::InvalidArgumentError(absl::StrCat("min_tokens: ", ToAbsl(kWhy)));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ValidateSamplingParams(const SamplingParams& p, int32_t vocab_size) {
@@ -73,7 +87,8 @@ absl::Status ValidateSamplingParams(const SamplingParams& p, int32_t vocab_size)
   for (int32_t id : p.stop_token_ids) {
     BATON_RETURN_IF_ERROR(CheckRange("stop_token_ids", id, {0, static_cast<double>(vocab_size) - 1}));
   }
-  return CheckLogitBias(p.logit_bias, vocab_size);
+  BATON_RETURN_IF_ERROR(CheckLogitBias(p.logit_bias, vocab_size));
+  return CheckGrammar(p);
 }
 
 }  // namespace baton

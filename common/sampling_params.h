@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/output_grammar.h"
 
 namespace baton {
 
@@ -44,11 +45,15 @@ struct SamplingParams {
   // In order of token, each token once, at most kMaxLogitBiases. Each bias is in [-kMaxLogitBias, kMaxLogitBias] and is
   // added before anything else looks at the logits, but for the log-probabilities.
   std::vector<TokenBias> logit_bias = {};
+  // Tokens that it does not allow are never chosen, and it alone says when the output may end: without ignore_eos and
+  // min_tokens. Its text has at most kMaxGrammarBytes.
+  OutputGrammar grammar = {};
 
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };
 
 // INVALID_ARGUMENT naming the first field out of range; NaN is out of every range. `vocab_size` bounds token ids.
+// The text of a grammar is not looked into.
 absl::Status ValidateSamplingParams(const SamplingParams& params, int32_t vocab_size);
 
 }  // namespace baton

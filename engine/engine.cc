@@ -45,6 +45,9 @@ class Engine::Impl {
 
   Sequences::iterator Position(SequenceId id);
   absl::Status Validate(const SequenceSpec& spec, int32_t token_limit) const;
+  absl::Status Constrain(Sequence& sequence) const;
+  // The token is one that the sequence's constraint allows.
+  static void Append(Sequence& sequence, int32_t token);
   int32_t TokenLimit(const SequenceSpec& spec) const;
   void ZeroPromptTail(Sequence& sequence);
   void BuildBatch(absl::Span<const PlannedSlice> plan);
@@ -137,6 +140,25 @@ absl::Status Engine::Impl::Validate(const SequenceSpec& spec, int32_t token_limi
   return ValidateSamplingParams(spec.sampling, runner_.vocab_size());
 }
 
+absl::Status Engine::Impl::Constrain(Sequence& sequence) const {
+  const OutputGrammar& grammar = sequence.spec().sampling.grammar;
+  if (grammar.empty()) return absl::OkStatus();
+  if (options_.constraints == nullptr) return absl::UnimplementedError("grammar: this engine knows none");
+  BATON_ASSIGN_OR_RETURN(sequence.constraint, options_.constraints->Make(grammar));
+  for (size_t i = 0; i < sequence.outputs().size(); ++i) {
+    if (!sequence.constraint->Accept(sequence.outputs()[i])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("grammar: it does not allow output ", i, " of those that are there"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Engine::Impl::Append(Sequence& sequence, int32_t token) {
+  BATON_CHECK(sequence.constraint == nullptr || sequence.constraint->Accept(token)) << "token " << token;
+  sequence.Append(token);
+}
+
 absl::StatusOr<SequenceId> Engine::Impl::Reserve(SequenceSpec spec, int32_t headroom_blocks) {
   const int32_t token_limit = TokenLimit(spec);
   BATON_RETURN_IF_ERROR(Validate(spec, token_limit));
@@ -145,6 +167,7 @@ absl::StatusOr<SequenceId> Engine::Impl::Reserve(SequenceSpec spec, int32_t head
   }
   auto sequence =
       std::make_unique<Sequence>(next_id_, std::move(spec), token_limit, prefix_names_, groups_, options_.chunk_tokens);
+  BATON_RETURN_IF_ERROR(Constrain(*sequence));
   const PrefixHits hits = options_.prefix_cache ? FindPrefix(*sequence, pool_) : PrefixHits{};
   const int32_t blocks = BlocksForTokens(sequence->prompt_length());
   const int32_t wanted = BlocksToTake(*sequence, hits, blocks);
@@ -178,6 +201,7 @@ void Engine::Impl::ZeroPromptTail(Sequence& sequence) {
 
 bool Engine::Impl::AcceptsFirst(SequenceId id, const OutputToken& first) {
   if (first.index != at(id).spec().emitted || first.token < 0 || first.token >= runner_.vocab_size()) return false;
+  if (at(id).constraint != nullptr && !at(id).constraint->Allowed().Has(first.token)) return false;
   return FinishOf(at(id), first.token) == first.finish;
 }
 
@@ -190,7 +214,7 @@ void Engine::Impl::StartDecode(SequenceId id, const OutputToken& first) {
   if (options_.prefix_cache) sequence.PublishFullBlocks(pool_);
   BATON_CHECK(FinishOf(sequence, first.token) == FinishReason::kNone)
       << "sequence " << id << " is finished by its first token";
-  sequence.Append(first.token);
+  Append(sequence, first.token);
   sequence.state = SequenceState::kDecode;
 }
 
@@ -269,8 +293,10 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
       slice.first_output = static_cast<int32_t>(choices_.size());
       choices_.push_back(
           {.sampling = &sequence.spec().sampling,
-           .context = {
-               .prompt = sequence.client_prompt(), .outputs = sequence.outputs(), .eos_ids = options_.eos_ids}});
+           .context = {.prompt = sequence.client_prompt(),
+                       .outputs = sequence.outputs(),
+                       .eos_ids = options_.eos_ids,
+                       .allowed = sequence.constraint == nullptr ? AllowedTokens{} : sequence.constraint->Allowed()}});
     }
     const absl::Span<const int32_t> rows =
         sequence.tokens().subspan(static_cast<size_t>(planned.first_position), static_cast<size_t>(planned.row_count));
@@ -298,7 +324,7 @@ void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice&
   sequence.ReturnPromised(pool_);
   OutputToken& next = event.token.emplace(std::move(chosen_[static_cast<size_t>(slice.first_output)]));
   next.finish = FinishOf(sequence, next.token);
-  sequence.Append(next.token);
+  Append(sequence, next.token);
   const bool ends = next.is_last() || sequence.spec().prefill_only;
   sequence.state = ends ? SequenceState::kFinished : SequenceState::kDecode;
 }

@@ -42,6 +42,7 @@
 #include "engine/model_runner.h"
 #include "engine/prefix_hash.h"
 #include "engine/sequence_types.h"
+#include "engine/token_constraint.h"
 
 namespace baton::engine {
 
@@ -53,6 +54,8 @@ struct EngineOptions {
   // End-of-sequence tokens of the model.
   std::vector<int32_t> eos_ids = {};
   bool prefix_cache = true;
+  // Outlives the engine. Null: the engine takes no sequence with a grammar.
+  ConstraintSource* constraints = nullptr;
 };
 
 struct EngineLoad {
@@ -99,7 +102,8 @@ class Engine {
   // INVALID_ARGUMENT when the prompt is empty, holds ids outside the vocabulary, leaves the context no room for an
   // output, or needs more blocks than the whole pool has once its output is as long as request and context allow; also
   // for sampling parameters out of range. RESOURCE_EXHAUSTED when the sequence does not fit now, with `headroom_blocks`
-  // left free beyond it.
+  // left free beyond it. Also what ConstraintSource::Make says of the grammar, and INVALID_ARGUMENT when the grammar
+  // does not allow the outputs that the sequence begins with.
   absl::StatusOr<SequenceId> Reserve(SequenceSpec spec, int32_t headroom_blocks = 0);
 
   // Prompt tokens found in the prefix cache at Reserve: whole blocks, at most prompt length - 1.
@@ -109,8 +113,8 @@ class Engine {
   std::vector<BlockId> PromptBlocks(SequenceId id) const;
 
   void StartPrefill(SequenceId id);
-  // Whether a peer's claim about the next output of a reserved sequence can be true: the id is in the vocabulary, and
-  // ends the request exactly as the peer says.
+  // Whether a peer's claim about the next output of a reserved sequence can be true: the id is in the vocabulary, the
+  // grammar allows it, and it ends the request exactly as the peer says.
   bool AcceptsFirst(SequenceId id, const OutputToken& first) const;
   // The KV of the whole prompt is in its blocks, as far as later rows see it, and the next output is known. This token
   // is in the vocabulary and does not end the sequence; the caller checks a peer's token with AcceptsFirst.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -125,6 +126,27 @@ void MaskTokens(absl::Span<const int32_t> ids, absl::Span<float> logits) {
   for (int32_t id : ids) logits[static_cast<size_t>(id)] = -kInfinity;
 }
 
+void KeepAllowed(const AllowedTokens& allowed, absl::Span<float> logits) {
+  for (size_t word = 0; word < allowed.words.size(); ++word) {
+    const size_t begin = word * 64;
+    uint64_t banned = ~allowed.words[word];
+    if (begin + 64 > logits.size()) banned &= (uint64_t{1} << (logits.size() - begin)) - 1;
+    if (banned == ~uint64_t{0}) {
+      std::fill_n(logits.begin() + static_cast<ptrdiff_t>(begin), 64, -kInfinity);
+      continue;
+    }
+    for (; banned != 0; banned &= banned - 1) {
+      logits[begin + static_cast<size_t>(std::countr_zero(banned))] = -kInfinity;
+    }
+  }
+}
+
+int32_t FirstAllowed(const AllowedTokens& allowed) {
+  size_t word = 0;
+  while (allowed.words[word] == 0) ++word;
+  return static_cast<int32_t>(word * 64 + static_cast<size_t>(std::countr_zero(allowed.words[word])));
+}
+
 }  // namespace
 
 int32_t ArgMax(absl::Span<const float> logits) {
@@ -150,17 +172,23 @@ Sampler::Sampler(int32_t vocab_size) {
 OutputToken Sampler::Sample(const SamplingParams& params, const SamplingContext& context, absl::Span<float> logits) {
   BATON_CHECK(logits.size() == seen_.size()) << logits.size();
   const uint32_t position = static_cast<uint32_t>(context.outputs.size());
+  OutputToken sampled{.index = static_cast<int32_t>(position)};
+  if (context.allowed.only >= 0 && params.logprobs < 0) {
+    sampled.token = context.allowed.only;
+    return sampled;
+  }
   if (params.logprobs >= 0) raw_.assign(logits.begin(), logits.end());
   for (const TokenBias& each : params.logit_bias) logits[static_cast<size_t>(each.token)] += each.bias;
   if (position < static_cast<uint32_t>(params.min_tokens)) {
     if (!params.ignore_eos) MaskTokens(context.eos_ids, logits);
     MaskTokens(params.stop_token_ids, logits);
   }
+  KeepAllowed(context.allowed, logits);
   ApplyPenalties(params, context, logits);
-  OutputToken sampled{.index = static_cast<int32_t>(position)};
   sampled.token = params.temperature < kGreedyTemperature
                       ? ArgMax(logits)
                       : Draw(params, UniformDraw(params.seed, {.position = position}), logits);
+  if (!context.allowed.Has(sampled.token)) sampled.token = FirstAllowed(context.allowed);
   if (params.logprobs >= 0) AddLogprobs(params.logprobs, sampled);
   return sampled;
 }

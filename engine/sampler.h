@@ -4,7 +4,9 @@
 // In this order:
 //   1. Log-probabilities, when asked for, are taken of the logits as the model gave them.
 //   2. logit_bias is added to the logits of its tokens.
-//   3. Before min_tokens outputs: end-of-sequence tokens (unless ignore_eos) and stop tokens become -infinity.
+//   3. Before min_tokens outputs: end-of-sequence tokens (unless ignore_eos) and stop tokens become -infinity. So do
+//   the
+//      tokens that a grammar does not allow. Where it allows just one, this token is chosen.
 //   4. Repetition penalty of every token in prompt or output: a positive logit is divided by it, another multiplied.
 //   5. Frequency penalty times occurrences in the output, then presence penalty once, are subtracted.
 //   6. Temperature below kGreedyTemperature: the largest logit, the smallest id among equals, and no further step.
@@ -14,7 +16,8 @@
 //      keeps tokens of at least min_p times the largest weight.
 //   9. u = UniformDraw(seed, output position); the first token at which the running weight exceeds u * (weight kept).
 // Weights are added in double: serially in that order, but for the total of the whole vocabulary, which is 16 sums (id
-// mod 16) folded 8-4-2-1. NaN counts as -infinity. If nothing has a finite logit, the greedy answer holds.
+// mod 16) folded 8-4-2-1. NaN counts as -infinity. If nothing has a finite logit, the greedy answer holds, or the first
+// token that the grammar allows.
 #ifndef BATON_ENGINE_SAMPLER_H_
 #define BATON_ENGINE_SAMPLER_H_
 
@@ -24,6 +27,7 @@
 #include "absl/types/span.h"
 #include "common/output_token.h"
 #include "common/sampling_params.h"
+#include "engine/token_constraint.h"
 
 namespace baton::engine {
 
@@ -37,6 +41,7 @@ struct SamplingContext {
   absl::Span<const int32_t> outputs = {};
   // End-of-sequence tokens of the model.
   absl::Span<const int32_t> eos_ids = {};
+  AllowedTokens allowed = {};
 };
 
 // Smallest index of the largest value, NaN skipped; 0 when all are NaN.

@@ -365,5 +365,59 @@ TEST(Sampler, LogprobsOfARealSizedVocabularyAddUpToOne) {
                              [](const auto& a, const auto& b) { return a.logprob > b.logprob; }));
 }
 
+// The bits of `ids` in a vocabulary of `size`.
+std::vector<uint64_t> Allow(const std::vector<int32_t>& ids, size_t size) {
+  std::vector<uint64_t> words((size + 63) / 64);
+  for (const int32_t id : ids) words[static_cast<size_t>(id) / 64] |= uint64_t{1} << (id % 64);
+  return words;
+}
+
+TEST(Sampler, OnlyWhatIsAllowedIsChosenWhereverItLies) {
+  for (const size_t size : {5u, 64u, 65u, 200u, 256u}) {
+    SeededRandom random(size);
+    const std::vector<float> logits = RandomLogits(size, random);
+    for (int32_t id = 0; id < static_cast<int32_t>(size); ++id) {
+      const std::vector<uint64_t> words = Allow({id}, size);
+      for (const float temperature : {0.0f, 1.0f}) {
+        const OutputToken sampled = SampleFrom(logits, {.temperature = temperature}, {.allowed = {.words = words}});
+        EXPECT_EQ(sampled.token, id) << "of " << size;
+      }
+    }
+  }
+}
+
+TEST(Sampler, AllowingAllChangesNothing) {
+  SeededRandom random(3);
+  const std::vector<float> logits = RandomLogits(1000, random);
+  std::vector<int32_t> all(1000);
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<uint64_t> words = Allow(all, 1000);
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const SamplingParams params = {.temperature = 1.0f, .top_p = 0.9f, .seed = seed};
+    EXPECT_EQ(SampleFrom(logits, params, {.allowed = {.words = words}}).token, SampleFrom(logits, params).token);
+  }
+}
+
+TEST(Sampler, WithoutANumberAmongWhatIsAllowedTheFirstIsChosen) {
+  std::vector<float> logits(130, 1.0f);
+  logits[70] = kNan;
+  logits[129] = -kInfinity;
+  const std::vector<uint64_t> words = Allow({70, 129}, 130);
+  for (const float temperature : {0.0f, 1.0f}) {
+    EXPECT_EQ(SampleFrom(logits, {.temperature = temperature}, {.allowed = {.words = words}}).token, 70);
+  }
+}
+
+TEST(Sampler, TheOnlyTokenIsTakenUnlessItsLogProbabilityIsAskedFor) {
+  const std::vector<uint64_t> words = Allow({2}, 4);
+  const SamplingContext context = {.outputs = {}, .allowed = {.words = words, .only = 2}};
+  EXPECT_EQ(SampleFrom({1, 1, 1, 1}, {.temperature = 1.0f}, context).token, 2);
+  const OutputToken sampled = SampleFrom({1, 1, 1, 1}, {.temperature = 1.0f, .logprobs = 1}, context);
+  EXPECT_EQ(sampled.token, 2);
+  EXPECT_NEAR(sampled.logprob, std::log(0.25f), 1e-6f);
+  ASSERT_EQ(sampled.top.size(), 1u);
+  EXPECT_EQ(sampled.top[0].token, 0) << "log-probabilities are the model's";
+}
+
 }  // namespace
 }  // namespace baton::engine

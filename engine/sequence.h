@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -20,6 +21,7 @@
 #include "engine/block_pool.h"
 #include "engine/prefix_hash.h"
 #include "engine/sequence_types.h"
+#include "engine/token_constraint.h"
 
 namespace baton::engine {
 
@@ -102,6 +104,8 @@ class Sequence {
   int32_t preemptions = 0;
   // Whether the unused rows of the prompt's last block were zeroed since the blocks were taken.
   bool tail_is_zero = false;
+  // What its outputs may be; null: anything. It has accepted all outputs.
+  std::unique_ptr<TokenConstraint> constraint;
 
  private:
   size_t At(int32_t group, int32_t index) const { return static_cast<size_t>(group * block_stride_ + index); }

@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "gateway/field_reader.h"
 #include "gateway/json_reading.h"
+#include "gateway/output_format.h"
 #include "router/error_details.h"
 
 namespace baton::gateway {
@@ -20,7 +21,10 @@ using router::FieldStatus;
 using router::FieldViolation;
 
 // Where a client marks the end of a prefix that it wants cached. Baton's prefix cache needs no marks.
-constexpr char kCacheMark[] = "cache_control";
+const TextParts& MarkedText() {
+  static const TextParts* const parts = new TextParts{.ignored = {"cache_control"}};
+  return *parts;
+}
 
 // What the prompt is made of.
 constexpr FieldRule kPromptFields[] = {
@@ -35,8 +39,8 @@ constexpr FieldRule kPromptFields[] = {
     {"tool_choice", FieldUse::kUnbuilt, R"({"type":"none"})"},
     {"mcp_servers", FieldUse::kUnbuilt, "[]"},
     {"context_management", FieldUse::kUnbuilt},
-    {"output_config", FieldUse::kUnbuilt, "{}"},
-    {"output_format", FieldUse::kUnbuilt},
+    {"output_config"},
+    {"output_format"},
 };
 
 constexpr FieldRule kAnswerFields[] = {
@@ -61,7 +65,7 @@ absl::StatusOr<tokenizer::ChatMessage> ReadAnthropicMessage(const json& message,
   BATON_RETURN_IF_ERROR(CheckFields(message, kFields, {}, field + "."));
   const json role = message.value("role", json());
   if (role != "user" && role != "assistant") return FieldViolation(field + ".role", R"(must be "user" or "assistant")");
-  auto text = ReadTextContent(message.value("content", json()), kCacheMark);
+  auto text = ReadTextContent(message.value("content", json()), MarkedText());
   if (!text.has_value()) return FieldViolation(field + ".content", "must be a string or a list of blocks of text");
   return tokenizer::ChatMessage{.role = role.get<std::string>(), .content = *std::move(text)};
 }
@@ -69,7 +73,7 @@ absl::StatusOr<tokenizer::ChatMessage> ReadAnthropicMessage(const json& message,
 absl::StatusOr<router::ChatPrompt> ReadAnthropicPrompt(const FieldReader& fields) {
   router::ChatPrompt chat;
   if (const json* const system = fields.Find("system")) {
-    auto text = ReadTextContent(*system, kCacheMark);
+    auto text = ReadTextContent(*system, MarkedText());
     if (!text.has_value()) return FieldViolation("system", "must be a string or a list of blocks of text");
     if (!text->empty()) chat.messages.push_back({.role = "system", .content = *std::move(text)});
   }
@@ -100,6 +104,7 @@ absl::StatusOr<AnthropicRequest> ReadAnthropicRequest(std::string_view body) {
   sampling.top_k = fields.Integer("top_k");
   sampling.top_p = fields.Number("top_p");
   sampling.seed = fields.Unsigned("seed");
+  BATON_RETURN_IF_ERROR(ReadAnthropicFormat(object, body, sampling));
   const auto max_tokens = fields.Integer("max_tokens");
   BATON_RETURN_IF_ERROR(fields.status());
   if (!max_tokens.has_value()) return FieldViolation("max_tokens", "must be given");

@@ -22,11 +22,17 @@ const FieldRule* FindRule(absl::Span<const FieldRule> rules, const std::string& 
   return found == rules.end() ? nullptr : found;
 }
 
-bool IsTextPart(const json& part, const char* ignored) {
-  if (!part.is_object() || part.value("type", json()) != "text") return false;
-  const auto text = part.find("text");
-  const size_t members = ignored != nullptr && part.contains(ignored) ? 3 : 2;
-  return text != part.end() && text->is_string() && part.size() == members;
+bool IsTextPart(const json& part, const TextParts& parts) {
+  if (!part.is_object()) return false;
+  const json type = part.value("type", json());
+  const json text = part.value("text", json());
+  if (!type.is_string() || !text.is_string()) return false;
+  if (std::find(parts.types.begin(), parts.types.end(), type.get_ref<const std::string&>()) == parts.types.end()) {
+    return false;
+  }
+  const auto ignored = std::count_if(parts.ignored.begin(), parts.ignored.end(),
+                                     [&part](const char* name) { return part.contains(name); });
+  return part.size() == 2 + static_cast<size_t>(ignored);
 }
 
 }  // namespace
@@ -44,12 +50,12 @@ absl::Status CheckFields(const json& object, absl::Span<const FieldRule> rules, 
   return absl::OkStatus();
 }
 
-std::optional<std::string> ReadTextContent(const json& content, const char* ignored) {
+std::optional<std::string> ReadTextContent(const json& content, const TextParts& parts) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) return std::nullopt;
   std::string text;
   for (const json& part : content) {
-    if (!IsTextPart(part, ignored)) return std::nullopt;
+    if (!IsTextPart(part, parts)) return std::nullopt;
     text += part.find("text")->get_ref<const std::string&>();
   }
   return text;
@@ -57,14 +63,15 @@ std::optional<std::string> ReadTextContent(const json& content, const char* igno
 
 absl::StatusOr<std::vector<tokenizer::ChatMessage>> ReadMessageList(
     const json* messages,
-    absl::FunctionRef<absl::StatusOr<tokenizer::ChatMessage>(const json& message, const std::string& field)> read) {
-  if (messages == nullptr || !messages->is_array()) return FieldViolation("messages", "must be a list of messages");
+    absl::FunctionRef<absl::StatusOr<tokenizer::ChatMessage>(const json& message, const std::string& field)> read,
+    const char* name) {
+  if (messages == nullptr || !messages->is_array()) return FieldViolation(name, "must be a list of messages");
   if (messages->size() > kMaxChatMessages) {
-    return FieldViolation("messages", absl::StrCat("at most ", kMaxChatMessages, " messages, not ", messages->size()));
+    return FieldViolation(name, absl::StrCat("at most ", kMaxChatMessages, " messages, not ", messages->size()));
   }
   std::vector<tokenizer::ChatMessage> chat;
   for (const json& message : *messages) {
-    BATON_ASSIGN_OR_RETURN(tokenizer::ChatMessage one, read(message, absl::StrCat("messages[", chat.size(), "]")));
+    BATON_ASSIGN_OR_RETURN(tokenizer::ChatMessage one, read(message, absl::StrCat(name, "[", chat.size(), "]")));
     chat.push_back(std::move(one));
   }
   return chat;

@@ -41,16 +41,24 @@ struct FieldRule {
 absl::Status CheckFields(const nlohmann::json& object, absl::Span<const FieldRule> rules,
                          absl::Span<const FieldRule> more_rules = {}, const std::string& prefix = "");
 
-// Text as a string, or as a list of parts that all are text; nullopt for everything else. A part may have the member
-// `ignored` beside its type and its text; null: none.
-std::optional<std::string> ReadTextContent(const nlohmann::json& content, const char* ignored = nullptr);
+// The parts of a message that are text.
+struct TextParts {
+  // What their type may be.
+  std::vector<const char*> types = {"text"};
+  // Members that they may have beside type and text.
+  std::vector<const char*> ignored = {};
+};
 
-// Reads a list of messages, each of which `read` turns into one of the chat's, or refuses; `field` is its name in
-// errors. INVALID_ARGUMENT for what is no list, and beyond kMaxChatMessages.
+// Text as a string, or as a list of parts that all are text; nullopt for everything else.
+std::optional<std::string> ReadTextContent(const nlohmann::json& content, const TextParts& parts = {});
+
+// Reads the list of messages `name`, each of which `read` turns into one of the chat's, or refuses; `field` is its name
+// in errors. INVALID_ARGUMENT for what is no list, and beyond kMaxChatMessages.
 absl::StatusOr<std::vector<tokenizer::ChatMessage>> ReadMessageList(
     const nlohmann::json* messages,
     absl::FunctionRef<absl::StatusOr<tokenizer::ChatMessage>(const nlohmann::json& message, const std::string& field)>
-        read);
+        read,
+    const char* name = "messages");
 
 // Reads the fields of one object, which outlives it. The first field that is wrong gives the status; until it is asked
 // for, a wrong field reads as one that is not there.

@@ -16,6 +16,7 @@
 #include "common/status.h"
 #include "gateway/field_reader.h"
 #include "gateway/json_reading.h"
+#include "gateway/output_format.h"
 #include "router/error_details.h"
 
 namespace baton::gateway {
@@ -36,6 +37,7 @@ constexpr FieldRule kCommonFields[] = {
     {"presence_penalty"},
     {"logit_bias"},
     {"logprobs"},
+    {"response_format"},
     {"stream"},
     {"stream_options"},
     // vLLM's.
@@ -46,6 +48,7 @@ constexpr FieldRule kCommonFields[] = {
     {"min_tokens"},
     {"stop_token_ids"},
     {"return_token_ids"},
+    {"structured_outputs"},
     // Baton's own.
     {"return_phases"},
     {"priority"},
@@ -59,8 +62,6 @@ constexpr FieldRule kCommonFields[] = {
     {"spaces_between_special_tokens", FieldUse::kUnbuilt, "true"},
     {"prompt_logprobs", FieldUse::kUnbuilt},
     {"truncate_prompt_tokens", FieldUse::kUnbuilt},
-    {"response_format", FieldUse::kUnbuilt, R"({"type":"text"})"},
-    {"structured_outputs", FieldUse::kUnbuilt},
     {"kv_transfer_params", FieldUse::kUnbuilt},
     {"cache_salt", FieldUse::kUnbuilt},
 };
@@ -229,6 +230,7 @@ absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, std::st
   OpenAiRequest request;
   request.generation.model = fields.String("model");
   request.generation.sampling = ReadCommonSampling(fields);
+  BATON_RETURN_IF_ERROR(ReadOpenAiFormat(object, body, request.generation.sampling));
   request.generation.stop = fields.Strings("stop");
   request.generation.priority = fields.Integer("priority").value_or(0);
   request.return_token_ids = fields.Bool("return_token_ids").value_or(false);

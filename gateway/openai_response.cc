@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "gateway/api_error.h"
 #include "gateway/json_writing.h"
+#include "gateway/openai_logprobs.h"
 
 namespace baton::gateway {
 namespace {
@@ -49,18 +50,9 @@ std::string UsageOf(const router::GenerationUsage& usage) {
 
 std::string DataEvent(const std::string& data) { return absl::StrCat("data: ", data, "\n\n"); }
 
-// JSON has no infinities, which a token without any probability has.
-std::string LogprobText(float logprob) { return absl::StrFormat("%.6g", std::max(logprob, -9999.0F)); }
-
 // Every byte of UTF-8 that does not continue a character begins one.
 int64_t CharactersOf(const std::string& bytes) {
   return std::count_if(bytes.begin(), bytes.end(), [](char byte) { return (byte & 0xC0) != 0x80; });
-}
-
-std::string BytesText(const std::string& bytes) {
-  std::string text = "[";
-  for (const char byte : bytes) absl::StrAppend(&text, text.size() > 1 ? "," : "", static_cast<uint8_t>(byte));
-  return text + "]";
 }
 
 std::string Members(const OpenAiAnswer& answer, const char* object) {
@@ -144,28 +136,10 @@ std::string OpenAiWriter::Phases(const router::GenerationTiming& timing) const {
                       absl::StrFormat(R"("total_ms":%.3f})", static_cast<double>(timing.total_ns) / kNsPerMs));
 }
 
-std::string OpenAiWriter::TokenText(int32_t id) const { return JsonString(tokenizer_.TokenBytes(id)); }
-
 std::string OpenAiWriter::Logprobs(const router::GenerationDelta& delta) {
   if (!delta.has_logprobs) return "null";
-  return answer_.endpoint == OpenAiEndpoint::kChat ? ChatLogprobs(delta.tokens) : CompletionLogprobs(delta.tokens);
-}
-
-std::string OpenAiWriter::ChatLogprobs(const std::vector<OutputToken>& tokens) const {
-  const auto entry = [this](int32_t id, float logprob) {
-    return absl::StrCat(R"({"token":)", TokenText(id), R"(,"logprob":)", LogprobText(logprob), R"(,"bytes":)",
-                        BytesText(tokenizer_.TokenBytes(id)));
-  };
-  std::string content;
-  for (const OutputToken& token : tokens) {
-    std::string top;
-    for (const TopLogprob& each : token.top) {
-      absl::StrAppend(&top, top.empty() ? "" : ",", entry(each.token, each.logprob), "}");
-    }
-    absl::StrAppend(&content, content.empty() ? "" : ",", entry(token.token, token.logprob), R"(,"top_logprobs":[)",
-                    top, "]}");
-  }
-  return absl::StrCat(R"({"content":[)", content, R"(],"refusal":null})");
+  if (answer_.endpoint == OpenAiEndpoint::kCompletions) return CompletionLogprobs(delta.tokens);
+  return absl::StrCat(R"({"content":)", LogprobEntries(tokenizer_, delta.tokens), R"(,"refusal":null})");
 }
 
 std::string OpenAiWriter::CompletionLogprobs(const std::vector<OutputToken>& tokens) {
@@ -175,13 +149,14 @@ std::string OpenAiWriter::CompletionLogprobs(const std::vector<OutputToken>& tok
   std::string offsets;
   for (const OutputToken& token : tokens) {
     const char* const comma = texts.empty() ? "" : ",";
-    absl::StrAppend(&texts, comma, TokenText(token.token));
+    absl::StrAppend(&texts, comma, TokenTextOf(tokenizer_, token.token));
     absl::StrAppend(&logprobs, comma, LogprobText(token.logprob));
     absl::StrAppend(&offsets, comma, text_offset_);
     text_offset_ += CharactersOf(tokenizer_.TokenBytes(token.token));
     std::string top;
     for (const TopLogprob& each : token.top) {
-      absl::StrAppend(&top, top.empty() ? "" : ",", TokenText(each.token), ":", LogprobText(each.logprob));
+      absl::StrAppend(&top, top.empty() ? "" : ",", TokenTextOf(tokenizer_, each.token), ":",
+                      LogprobText(each.logprob));
     }
     absl::StrAppend(&tops, comma, "{", top, "}");
   }

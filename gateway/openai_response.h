@@ -43,11 +43,9 @@ class OpenAiWriter final : public AnswerWriter {
   // Names the role of a chat, once.
   std::string Begin();
   std::string Logprobs(const router::GenerationDelta& delta);
-  std::string ChatLogprobs(const std::vector<OutputToken>& tokens) const;
   std::string CompletionLogprobs(const std::vector<OutputToken>& tokens);
   std::string TokenIds(const router::GenerationDelta& delta) const;
   std::string Phases(const router::GenerationTiming& timing) const;
-  std::string TokenText(int32_t id) const;
 
   const OpenAiAnswer answer_;
   const tokenizer::Tokenizer& tokenizer_;

@@ -260,6 +260,26 @@ TEST_F(ClusterMembersTest, ABiasGoesToAWorkerThatStatesThatItKnowsIt) {
   EXPECT_EQ(sampling.logit_bias(1).bias(), 2.5f);
 }
 
+TEST_F(ClusterMembersTest, AGrammarGoesToAWorkerThatStatesThatItKnowsIt) {
+  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
+  hello.set_features(rpc::kProtocolFeatures & ~rpc::kFeatureGrammar);
+  const FakeWorker former = Join(hello);
+  hello = MakeHello(2, pb::WORKER_ROLE_MIXED);
+  hello.set_features(rpc::kFeatureGrammar);
+  const FakeWorker knows = Join(hello);
+  for (uint64_t n = 1; n <= 2; ++n) {
+    auto job = std::make_shared<JobSpec>();
+    job->id = {.high = 2, .low = n};
+    job->prompt.assign(40, 7);
+    job->sampling.grammar = {.kind = GrammarKind::kRegex, .text = "a+"};
+    ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
+    Apply();
+  }
+  EXPECT_EQ(former.stream->said.starts_size(), 0);
+  ASSERT_EQ(knows.stream->said.starts_size(), 2);
+  EXPECT_EQ(knows.stream->said.starts(0).job().sampling().grammar().text(), "a+");
+}
+
 TEST_F(ClusterMembersTest, ARunningCallIsHandedOverByItsNumberAndGoesOnAtTheNextWorker) {
   const auto join = [this](uint64_t n, uint64_t features) {
     pb::Hello hello = MakeHello(n, pb::WORKER_ROLE_MIXED);

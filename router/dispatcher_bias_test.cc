@@ -21,7 +21,7 @@ class DispatcherBiasTest : public DispatcherTest {
  protected:
   void JoinFormer(uint64_t n, WorkerRole role) {
     WorkerInfo former = MakeWorker(n, role);
-    former.takes_logit_bias = false;
+    former.job_features = 0;
     Join(former);
   }
   void JoinFormerPair() {

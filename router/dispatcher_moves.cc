@@ -61,7 +61,7 @@ WorkerId Dispatcher::Impl::MoveTarget(const DispatchJob& job) const {
                    {.prompt_tokens = job.spec->client_prompt_tokens() + job.next_index(),
                     .kind = AttemptKind::kPair,
                     .fingerprint = job.fingerprint,
-                    .logit_bias = !job.spec->sampling.logit_bias.empty()});
+                    .features = FeaturesOf(job.spec->sampling)});
 }
 
 void Dispatcher::Impl::OnFrozen(DispatchJob& job, Side side, Call& call, const WorkerUpdate& update) {

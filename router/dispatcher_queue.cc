@@ -241,18 +241,23 @@ absl::Status Dispatcher::Impl::NobodyGoesOn(const DispatchJob& job) {
 
 absl::Status Dispatcher::Impl::NobodyServes(const DispatchJob& job) const {
   const auto& workers = registry_.workers();
-  const auto misreading = std::count_if(workers.begin(), workers.end(),
-                                        [](const auto& entry) { return !entry.second.info.takes_logit_bias; });
+  const JobFeatures needed = FeaturesOf(job.spec->sampling);
+  JobFeatures unknown = 0;
+  int misreading = 0;
+  for (const auto& [id, worker] : workers) {
+    if (Covers(worker.info.job_features, needed)) continue;
+    unknown |= static_cast<JobFeatures>(needed & ~worker.info.job_features);
+    ++misreading;
+  }
   const int64_t waited_ms = (clock_.Now() - job.marks.arrived) / kNsPerMs;
-  const bool is_misread = !job.spec->sampling.logit_bias.empty() && misreading > 0;
-  return WithReason(
-      absl::UnavailableError(absl::StrCat(
-          "no workers for this request within ", waited_ms, " ms (", workers.size(), " joined",
-          is_misread ? absl::StrCat(", of which ", misreading, " are of a version that does not know its logit_bias")
-                     : "",
-          "): start prefill and decode workers, or mixed ones, of equal fingerprints",
-          is_misread ? " and of this version" : "")),
-      RefusalReason::kNoWorkers);
+  return WithReason(absl::UnavailableError(absl::StrCat(
+                        "no workers for this request within ", waited_ms, " ms (", workers.size(), " joined",
+                        misreading > 0 ? absl::StrCat(", of which ", misreading,
+                                                      " are of a version that does not know its ", NamesOf(unknown))
+                                       : "",
+                        "): start prefill and decode workers, or mixed ones, of equal fingerprints",
+                        misreading > 0 ? " and of this version" : "")),
+                    RefusalReason::kNoWorkers);
 }
 
 void Dispatcher::Impl::EndUnservedJobs() {

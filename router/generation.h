@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "common/digest.h"
 #include "common/ids.h"
+#include "common/output_grammar.h"
 #include "common/output_token.h"
 #include "common/sampling_params.h"
 #include "common/trace_headers.h"
@@ -58,6 +59,10 @@ struct SamplingRequest {
   std::vector<TokenBias> logit_bias;
   // Without a value, tokens come without log-probabilities.
   std::optional<int32_t> logprobs;
+  // What the whole output must match.
+  OutputGrammar grammar = {};
+  // What the client calls it, for errors.
+  const char* grammar_field = "sampling.grammar";
 };
 
 struct GenerationRequest {
@@ -92,7 +97,6 @@ struct GenerationRequest {
 
   // Not built yet. RequestReader refuses every value but the default with UNIMPLEMENTED and the field's name.
   int32_t choices = 1;
-  std::string grammar;
 };
 
 // A call that follows a job which an earlier call has begun.

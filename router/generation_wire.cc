@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/output_grammar.h"
 #include "common/rpc/wire.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -19,6 +20,24 @@ namespace {
 
 // The message of one token with few log-probabilities is far smaller.
 constexpr size_t kMaxReusedMessageBytes = 4096;
+
+OutputGrammar ReadGrammar(const v1::Grammar& proto) {
+  switch (proto.source_case()) {
+    case v1::Grammar::kJsonObject:
+      return {.kind = proto.json_object() ? GrammarKind::kJsonObject : GrammarKind::kNone};
+    case v1::Grammar::kJsonSchema:
+      return {.kind = GrammarKind::kJsonSchema, .text = proto.json_schema()};
+    case v1::Grammar::kRegex:
+      return {.kind = GrammarKind::kRegex, .text = proto.regex()};
+    case v1::Grammar::kChoice:
+      return ChoiceGrammar({proto.choice().texts().begin(), proto.choice().texts().end()});
+    case v1::Grammar::kEbnf:
+      return {.kind = GrammarKind::kEbnf, .text = proto.ebnf()};
+    case v1::Grammar::SOURCE_NOT_SET:
+      return {};
+  }
+  return {};
+}
 
 SamplingRequest ReadSampling(const v1::SamplingParams& proto) {
   SamplingRequest sampling;
@@ -39,6 +58,7 @@ SamplingRequest ReadSampling(const v1::SamplingParams& proto) {
   for (const v1::TokenBias& each : proto.logit_bias()) {
     sampling.logit_bias.push_back({.token = each.id(), .bias = each.bias()});
   }
+  sampling.grammar = ReadGrammar(proto.grammar());
   return sampling;
 }
 

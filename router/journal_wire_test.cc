@@ -19,6 +19,7 @@ KeptRequest MakeRequest() {
   job->sampling.max_tokens = 77;
   job->sampling.stop_token_ids = {8, 9};
   job->sampling.logprobs = 2;
+  job->sampling.grammar = {.kind = GrammarKind::kChoice, .text = "[\"a\"]"};
   job->sampling.logit_bias = {{.token = 4, .bias = -100}, {.token = 9, .bias = 2.5f}};
   job->tenant = "alice";
   job->priority = -3;

@@ -23,7 +23,7 @@ size_t LiveJobs::BytesOf(const KeptRequest& request) {
   size_t bytes = sizeof(Job) + sizeof(JobSpec) + request.job->prompt.size() * sizeof(int32_t) + request.owner.size() +
                  request.job->tenant.size() + 2 * request.idempotency_key.size();
   for (const std::string& stop : request.stop) bytes += stop.size();
-  bytes += request.job->sampling.logit_bias.size() * sizeof(TokenBias);
+  bytes += request.job->sampling.logit_bias.size() * sizeof(TokenBias) + request.job->sampling.grammar.text.size();
   return bytes;
 }
 

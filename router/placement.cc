@@ -54,10 +54,10 @@ class Placer {
   bool Hidden(const Worker& prefill, const Worker& decode) const {
     return Holds(hidden_.pairs, Pair{.prefill = prefill.info.id, .decode = decode.info.id});
   }
-  // The job has outputs with which the worker cannot go on, or a bias that it does not know.
+  // The job has outputs with which the worker cannot go on, or asks for what it does not know.
   bool Misreads(const Worker& worker) const {
     return (!needs_.fingerprint.empty() && !worker.info.resumes_jobs) ||
-           (needs_.logit_bias && !worker.info.takes_logit_bias);
+           !Covers(worker.info.job_features, needs_.features);
   }
   int64_t PendingTokens(const Worker& worker) const;
   int64_t ReservedBlocks(const Worker& worker) const;

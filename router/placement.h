@@ -97,16 +97,17 @@ struct JobNeeds {
   CountsAsIdle idle = CountsAsIdle::kNone;
   // Only workers of this fingerprint, all of which can go on with outputs of others; empty: any workers.
   std::string_view fingerprint = {};
-  // The job has one: only workers that know it.
-  bool logit_bias = false;
+  // Only workers that know all of them.
+  JobFeatures features = 0;
 
-  // Jobs of one class lack workers together, whatever their sizes are: those of one kind, without or with a bias.
-  static constexpr size_t kClasses = 2 * kAttemptKinds;
+  // Jobs of one class lack workers together, whatever their sizes are: those of one kind with the same features.
+  static constexpr size_t kClasses = kJobFeatureSets * kAttemptKinds;
   static JobNeeds OfClass(size_t job_class) {
-    return {.kind = static_cast<AttemptKind>(job_class % kAttemptKinds), .logit_bias = job_class >= kAttemptKinds};
+    return {.kind = static_cast<AttemptKind>(job_class % kAttemptKinds),
+            .features = static_cast<JobFeatures>(job_class / kAttemptKinds)};
   }
   // Below kClasses.
-  size_t job_class() const { return static_cast<size_t>(kind) + (logit_bias ? kAttemptKinds : 0); }
+  size_t job_class() const { return static_cast<size_t>(kind) + features * kAttemptKinds; }
 };
 
 // From the best to the worst.

@@ -240,7 +240,7 @@ bool PlacingQueue::SomeMayFit() {
 }
 
 JobNeeds PlacingQueue::NeedsOf(const JobSpec& spec) const {
-  return {.prompt_tokens = spec.prompt_tokens(), .kind = KindOf(spec), .logit_bias = !spec.sampling.logit_bias.empty()};
+  return {.prompt_tokens = spec.prompt_tokens(), .kind = KindOf(spec), .features = FeaturesOf(spec.sampling)};
 }
 
 JobNeeds PlacingQueue::NeedsOf(const DispatchJob& job) const {

@@ -21,7 +21,8 @@ Digest128 DigestOf(const JobSpec& job) {
           " "),
       " ", absl::StrJoin(sampling.stop_token_ids, " "), " ",
       absl::StrJoin(sampling.logit_bias, " ",
-                    [](std::string* out, const TokenBias& each) { absl::StrAppend(out, each.token, ":", each.bias); }));
+                    [](std::string* out, const TokenBias& each) { absl::StrAppend(out, each.token, ":", each.bias); }),
+      " ", static_cast<int>(sampling.grammar.kind), " ", sampling.grammar.text);
   const Digest128 prompt =
       DigestBytes(job.prompt.data(), static_cast<size_t>(job.client_prompt_tokens()) * sizeof(int32_t));
   return DigestChain(prompt, parameters.data(), parameters.size());

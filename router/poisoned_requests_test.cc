@@ -40,6 +40,13 @@ TEST(PoisonedRequestsTest, AnotherPromptOrParameterIsAnotherRequest) {
   EXPECT_FALSE(poisoned.Contains(other));
   other.sampling.logit_bias[0] = {.token = 6, .bias = -100};
   EXPECT_FALSE(poisoned.Contains(other));
+  other = Request({1, 2, 3});
+  other.sampling.grammar = {.kind = GrammarKind::kRegex, .text = "a"};
+  EXPECT_FALSE(poisoned.Contains(other));
+  poisoned.Add(other);
+  EXPECT_TRUE(poisoned.Contains(other));
+  other.sampling.grammar.text = "b";
+  EXPECT_FALSE(poisoned.Contains(other));
 }
 
 TEST(PoisonedRequestsTest, ARequestIsServedAgainAfterItsTime) {

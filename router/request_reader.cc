@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "grammar/grammar.h"
 #include "router/error_details.h"
 #include "router/refusal_reason.h"
 #include "tokenizer/rendered_chat.h"
@@ -32,8 +33,17 @@ absl::Status RefuseUnless(bool is_default, const char* field) {
 }
 
 absl::Status CheckUnbuiltFields(const GenerationRequest& request) {
-  BATON_RETURN_IF_ERROR(RefuseUnless(request.choices == 1, "choices"));
-  return RefuseUnless(request.grammar.empty(), "grammar");
+  return RefuseUnless(request.choices == 1, "choices");
+}
+
+// Workers compile it again. What the router has taken, they take.
+absl::Status CheckGrammar(const OutputGrammar& source, const char* field) {
+  if (source.empty()) return absl::OkStatus();
+  const absl::Status status = grammar::CompileGrammar(source).status();
+  if (absl::IsUnimplemented(status)) {
+    return FieldStatus(status.code(), {.field = field, .description = std::string(status.message())});
+  }
+  return status.ok() ? status : ViolationOf(field, status);
 }
 
 // A client that has shown whose it is cannot speak for another one.
@@ -155,8 +165,12 @@ absl::StatusOr<SamplingParams> RequestReader::ReadSampling(const SamplingRequest
     if (*request.logprobs < 0) return FieldViolation("sampling.logprobs", "must not be negative");
     params.logprobs = *request.logprobs;
   }
+  params.grammar = request.grammar;
   const absl::Status status = ValidateSamplingParams(params, model_.config.vocab_size);
-  if (status.ok()) return params;
+  if (status.ok()) {
+    BATON_RETURN_IF_ERROR(CheckGrammar(params.grammar, request.grammar_field));
+    return params;
+  }
   const std::string message(status.message());
   const size_t colon = message.find(": ");
   return FieldViolation("sampling." + message.substr(0, colon), message.substr(colon + 2));

@@ -249,7 +249,31 @@ TEST_F(RequestReaderTest, RefusesBiasesAndNamesTheTokenAtFault) {
 TEST_F(RequestReaderTest, RefusesFieldsThatAreNotBuiltYetByName) {
   EXPECT_EQ(RefusalWith([](auto& r) { r.choices = 2; }), "UNIMPLEMENTED choices");
   EXPECT_EQ(RefusalWith([](auto& r) { r.choices = 0; }), "UNIMPLEMENTED choices");
-  EXPECT_EQ(RefusalWith([](auto& r) { r.grammar = "root ::= x"; }), "UNIMPLEMENTED grammar");
+}
+
+TEST_F(RequestReaderTest, PassesAGrammarThatCompilesOnToTheWorkers) {
+  GenerationRequest request = AskText("hello");
+  request.sampling.grammar = {.kind = GrammarKind::kRegex, .text = "[a-z]+"};
+  EXPECT_EQ(Read(request).sampling.grammar, request.sampling.grammar);
+}
+
+TEST_F(RequestReaderTest, RefusesAGrammarByTheNameThatTheClientGivesIt) {
+  const auto with = [this](OutputGrammar grammar, auto change) {
+    return RefusalWith([&](auto& r) {
+      r.sampling.grammar = std::move(grammar);
+      change(r.sampling);
+    });
+  };
+  const auto nothing = [](SamplingRequest&) {};
+  EXPECT_EQ(with({.kind = GrammarKind::kRegex, .text = "(a"}, nothing), "INVALID_ARGUMENT sampling.grammar");
+  EXPECT_EQ(with({.kind = GrammarKind::kRegex, .text = "(a"}, [](auto& s) { s.grammar_field = "response_format"; }),
+            "INVALID_ARGUMENT response_format");
+  EXPECT_EQ(with({.kind = GrammarKind::kRegex, .text = "(?=a)"}, nothing), "UNIMPLEMENTED sampling.grammar");
+  EXPECT_EQ(with({.kind = GrammarKind::kRegex, .text = std::string(kMaxGrammarBytes + 1, 'a')}, nothing),
+            "INVALID_ARGUMENT sampling.grammar");
+  const OutputGrammar fine = {.kind = GrammarKind::kRegex, .text = "a"};
+  EXPECT_EQ(with(fine, [](auto& s) { s.ignore_eos = true; }), "INVALID_ARGUMENT sampling.ignore_eos");
+  EXPECT_EQ(with(fine, [](auto& s) { s.min_tokens = 1; }), "INVALID_ARGUMENT sampling.min_tokens");
 }
 
 TEST_F(RequestReaderTest, TakesAPriorityWithinItsRange) {

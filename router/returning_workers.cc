@@ -31,16 +31,16 @@ struct Roles {
   }
 };
 
-// The roles of the workers of one fingerprint: of all, and of those that know logit_bias.
+// The roles of the workers of one fingerprint, for each set of features: of those that know all of it.
 struct GroupRoles {
-  Roles all;
-  Roles biased;
+  std::array<Roles, kJobFeatureSets> roles;
 
   void Add(const WorkerInfo& info) {
-    all.Add(info.role);
-    if (info.takes_logit_bias) biased.Add(info.role);
+    for (size_t features = 0; features < roles.size(); ++features) {
+      if (Covers(info.job_features, static_cast<JobFeatures>(features))) roles[features].Add(info.role);
+    }
   }
-  bool Serve(const JobNeeds& needs) const { return (needs.logit_bias ? biased : all).Serve(needs.kind); }
+  bool Serve(const JobNeeds& needs) const { return roles[needs.features].Serve(needs.kind); }
 };
 
 }  // namespace

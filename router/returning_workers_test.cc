@@ -46,9 +46,11 @@ TEST_F(ReturningWorkersTest, AKindIsExpectedWhileLostWorkersMakeItUp) {
 }
 
 TEST_F(ReturningWorkersTest, ForABiasOnlyThoseCountThatKnowIt) {
-  const auto until = [this] { return returning_.ExpectedUntil(registry_)[JobNeeds{.logit_bias = true}.job_class()]; };
+  const auto until = [this] {
+    return returning_.ExpectedUntil(registry_)[JobNeeds{.features = kFeatureOfBias}.job_class()];
+  };
   WorkerInfo former = Of(1, WorkerRole::kMixed);
-  former.takes_logit_bias = false;
+  former.job_features = kFeatureOfGrammar;
   returning_.OnLost(former, 10);
   EXPECT_EQ(Until()[static_cast<size_t>(AttemptKind::kPair)], kReturnNs + 10);
   EXPECT_EQ(until(), 0);

@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/kv_layout.h"
+#include "router/job_features.h"
 #include "router/refused_workers.h"
 
 namespace baton::router {
@@ -48,8 +49,8 @@ struct WorkerInfo {
   int32_t headroom_blocks = 0;
   // It goes on with a job that has outputs of other workers. One of a former version begins from the prompt alone.
   bool resumes_jobs = true;
-  // It knows the logit_bias of a job. One of a former version would sample as if there were none.
-  bool takes_logit_bias = true;
+  // What it knows of jobs. One of a former version would sample as if there were no logit_bias or no grammar.
+  JobFeatures job_features = kAllJobFeatures;
   // It hands running jobs over while it drains.
   bool hands_over = true;
   // It drains when it is ordered to, and its jobs have this time to end then.

@@ -26,9 +26,13 @@ class NotingModel final : public engine::FakeModel {
 };
 
 // Readers find the memory by the incarnation.
-worker::WorkerCoreOptions CoreOptions(const Incarnation& incarnation, const WorkerSetup& setup) {
+worker::WorkerCoreOptions CoreOptions(const Incarnation& incarnation, const WorkerSetup& setup,
+                                      engine::ConstraintSource& grammars) {
   return {.incarnation = incarnation,
-          .engine = {.chunk_tokens = setup.chunk_tokens, .max_sequences = setup.max_sequences, .eos_ids = {kEosId}},
+          .engine = {.chunk_tokens = setup.chunk_tokens,
+                     .max_sequences = setup.max_sequences,
+                     .eos_ids = {kEosId},
+                     .constraints = &grammars},
           .transport_address = incarnation.ToHex()};
 }
 
@@ -41,13 +45,14 @@ LoopProcess::LoopProcess(Simulation& sim, const WorkerSetup& setup, kvtransfer::
       runner_(std::make_unique<NotingModel>(sim.model, [this] { at_work_ = worker_.work().Read(); })),
       memory_(static_cast<size_t>(setup.block_count) * runner_->kv_layout().block_bytes(), kGarbage),
       pool_(absl::MakeSpan(memory_), runner_->kv_layout().block_bytes()),
-      worker_(CoreOptions(sim.random.NextId(), setup), {.clock = clock(),
-                                                        .random = sim.random,
-                                                        .runner = *runner_,
-                                                        .pool = pool_,
-                                                        .replies = replies,
-                                                        .access = access_,
-                                                        .fetcher = fetcher}) {}
+      grammars_(sim.model.vocab_size, kEosId),
+      worker_(CoreOptions(sim.random.NextId(), setup, grammars_), {.clock = clock(),
+                                                                   .random = sim.random,
+                                                                   .runner = *runner_,
+                                                                   .pool = pool_,
+                                                                   .replies = replies,
+                                                                   .access = access_,
+                                                                   .fetcher = fetcher}) {}
 
 void LoopProcess::PostToLoop(Task task) {
   if (!alive()) return;

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "common/kv_pool.h"
 #include "engine/model_runner.h"
+#include "engine/testing/thirds_grammar.h"
 #include "kvtransfer/fetch_replies.h"
 #include "kvtransfer/testing/fake_block_access.h"
 #include "router/worker_registry.h"
@@ -79,6 +80,7 @@ class LoopProcess : public Process {
   std::vector<uint8_t> memory_;
   HostKvPool pool_;
   kvtransfer::FakeBlockAccess access_;
+  engine::ThirdsSource grammars_;
   // The derived process adds its phases and makes the loop.
   worker::WorkerCore worker_;
 

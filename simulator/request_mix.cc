@@ -57,6 +57,15 @@ SamplingParams RequestMix::DrawSampling(const MixOptions& options, int32_t promp
   if (sim_.Chance(10)) sampling.repetition_penalty = 1.2f;
   if (sim_.Chance(10)) sampling.stop_token_ids = {static_cast<int32_t>(sim_.Between(0, 62))};
   if (sim_.Chance(10)) sampling.logprobs = 2;
+  // Decided by the seed's bits, so that the runs that were found before stay what they were in all else.
+  if (sampling.seed % 8 == 0) {
+    sampling.grammar = {.kind = GrammarKind::kRegex, .text = std::string(sampling.seed >> 8 & 15, '.')};
+    sampling.ignore_eos = false;
+  }
+  if (sampling.seed % 8 == 1) {
+    const int32_t banned = static_cast<int32_t>(sampling.seed >> 8 & 31);
+    sampling.logit_bias = {{.token = banned, .bias = -100}, {.token = banned + 7, .bias = 2.5f}};
+  }
   return sampling;
 }
 

@@ -85,6 +85,17 @@ absl::StatusOr<Vocabulary> BuildVocabulary(const TokenizerSpec& spec) {
 
 }  // namespace
 
+absl::StatusOr<std::vector<std::string>> TokenTexts(const TokenizerSpec& spec) {
+  BATON_RETURN_IF_ERROR(CheckSpec(spec));
+  std::vector<std::string> texts(spec.tokens.size());
+  for (size_t id = 0; id < texts.size(); ++id) {
+    const TokenType type = spec.token_types[id];
+    if (IsSpecialType(type) || type == TokenType::kUnknown || type == TokenType::kUnused) continue;
+    texts[id] = spec.model == kByteLevel ? ByteLevelToBytes(spec.tokens[id]) : PieceToBytes(WrittenForm(spec, id));
+  }
+  return texts;
+}
+
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(const TokenizerSpec& spec) {
   BATON_RETURN_IF_ERROR(CheckSpec(spec));
   BATON_ASSIGN_OR_RETURN(const Vocabulary vocab, BuildVocabulary(spec));

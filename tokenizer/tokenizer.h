@@ -40,6 +40,10 @@ struct EncodeOptions {
   size_t max_ids = std::numeric_limits<size_t>::max();
 };
 
+// What each token of the vocabulary writes, for those who need no tokenizer; empty for tokens that write nothing or
+// stand for no text. INVALID_ARGUMENT and UNIMPLEMENTED as in Tokenizer::Create.
+absl::StatusOr<std::vector<std::string>> TokenTexts(const modelfile::TokenizerSpec& spec);
+
 // Immutable and thread-safe after Create.
 class Tokenizer {
  public:

@@ -23,6 +23,7 @@
 #include "engine/engine.h"
 #include "engine/model_runner.h"
 #include "engine/step_gate.h"
+#include "engine/token_constraint.h"
 #include "kvtransfer/transport.h"
 #include "kvtransfer/transport_access.h"
 #include "worker/fetch_endpoint.h"
@@ -62,6 +63,8 @@ struct WorkerParts {
   // May be null. The runner may refer to it.
   std::unique_ptr<engine::StepGate> gate;
   std::unique_ptr<engine::ModelRunner> runner;
+  // May be null: no job may have a grammar.
+  std::unique_ptr<engine::ConstraintSource> constraints;
   std::unique_ptr<kvtransfer::Transport> transport;
   // The transport's region: a whole number of the runner's blocks.
   absl::Span<uint8_t> kv_memory;

@@ -53,6 +53,10 @@ absl::StatusOr<JobKey> FromProto(const pb::JobKey& proto) {
 
 namespace {
 
+// The kinds have the same numbers here and there.
+static_assert(static_cast<int>(GrammarKind::kNone) == pb::OutputGrammar::KIND_UNSPECIFIED);
+static_assert(static_cast<int>(GrammarKind::kEbnf) == pb::OutputGrammar::KIND_EBNF);
+
 void ToProto(const SamplingParams& params, pb::Sampling* proto) {
   proto->set_temperature(params.temperature);
   proto->set_top_k(params.top_k);
@@ -73,6 +77,9 @@ void ToProto(const SamplingParams& params, pb::Sampling* proto) {
     bias->set_id(each.token);
     bias->set_bias(each.bias);
   }
+  if (params.grammar.empty()) return;
+  proto->mutable_grammar()->set_kind(static_cast<pb::OutputGrammar::Kind>(params.grammar.kind));
+  proto->mutable_grammar()->set_text(params.grammar.text);
 }
 
 SamplingParams FromProto(const pb::Sampling& proto) {
@@ -93,6 +100,7 @@ SamplingParams FromProto(const pb::Sampling& proto) {
   for (const pb::TokenBias& each : proto.logit_bias()) {
     params.logit_bias.push_back({.token = each.id(), .bias = each.bias()});
   }
+  params.grammar = {.kind = static_cast<GrammarKind>(proto.grammar().kind()), .text = proto.grammar().text()};
   return params;
 }
 
@@ -120,6 +128,10 @@ absl::StatusOr<WorkerJob> FromProto(const pb::JobParams& proto, TimeNs now) {
   BATON_ASSIGN_OR_RETURN(job.key, FromProto(proto.key()));
   job.prompt = {proto.prompt().begin(), proto.prompt().end()};
   job.emitted = proto.emitted();
+  if (!pb::OutputGrammar::Kind_IsValid(proto.sampling().grammar().kind())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a grammar of the unknown kind ", static_cast<int>(proto.sampling().grammar().kind())));
+  }
   job.sampling = FromProto(proto.sampling());
   job.tenant = proto.tenant();
   if (proto.timeout_ms() > 0) job.deadline = After(now, std::min(proto.timeout_ms(), kMaxTimeoutMs));

@@ -92,7 +92,8 @@ WorkerJob FullJob() {
                        .ignore_eos = true,
                        .stop_token_ids = {11, 12},
                        .logprobs = 3,
-                       .logit_bias = {{.token = 4, .bias = -100}, {.token = 70'000, .bias = 2.5f}}},
+                       .logit_bias = {{.token = 4, .bias = -100}, {.token = 70'000, .bias = 2.5f}},
+                       .grammar = {.kind = GrammarKind::kEbnf, .text = "root ::= \"a\""}},
           .tenant = "tenant",
           .deadline = 5 * kNsPerSecond,
           .want_kv_digest = true,
@@ -121,6 +122,13 @@ TEST(Wire, AJobArrivesWithEverythingThatDecidesItsTokens) {
   pb::JobParams again;
   ToProto(*job, /*now=*/1002 * kNsPerSecond, &again);
   EXPECT_EQ(again.SerializeAsString(), proto.SerializeAsString());
+}
+
+TEST(Wire, AGrammarOfAKindThatIsNotKnownIsRefused) {
+  pb::JobParams proto;
+  ToProto(FullJob(), 0, &proto);
+  proto.mutable_sampling()->mutable_grammar()->set_kind(static_cast<pb::OutputGrammar::Kind>(6));
+  EXPECT_EQ(FromProto(proto, 0).status().message(), "a grammar of the unknown kind 6");
 }
 
 TEST(Wire, AJobWithoutADeadlineHasNoneAndADamagedSecretIsRefused) {

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/limits.h"
 #include "engine/sampler.h"
+#include "engine/testing/thirds_grammar.h"
 
 namespace baton::engine {
 namespace {
@@ -204,10 +206,18 @@ std::vector<int32_t> FakeModelTokens(const FakeModelOptions& options, const std:
   std::vector<int32_t> outputs;
   FakeCells cells(options);
   for (int32_t token : prompt) cells.Run(token);
+  std::unique_ptr<TokenConstraint> constraint;
+  if (!sampling.grammar.empty()) {
+    constraint = ThirdsSource(options.vocab_size, eos_ids.at(0)).Make(sampling.grammar).value();
+  }
   while (true) {
     LogitsOf(cells.Sum(), absl::MakeSpan(logits));
-    const SamplingContext context = {.prompt = prompt, .outputs = outputs, .eos_ids = eos_ids};
+    const SamplingContext context = {.prompt = prompt,
+                                     .outputs = outputs,
+                                     .eos_ids = eos_ids,
+                                     .allowed = constraint == nullptr ? AllowedTokens{} : constraint->Allowed()};
     const int32_t token = sampler.Sample(sampling, context, absl::MakeSpan(logits)).token;
+    BATON_CHECK(constraint == nullptr || constraint->Accept(token)) << token;
     outputs.push_back(token);
     const bool stops = (!sampling.ignore_eos && contains(eos_ids, token)) || contains(sampling.stop_token_ids, token);
     if (stops || static_cast<int32_t>(outputs.size()) >= sampling.max_tokens ||

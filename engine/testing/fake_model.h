@@ -68,7 +68,7 @@ class FakeModel : public HostModelRunner {
 };
 
 // All outputs that a request for `prompt` gets, up to and including the one that ends it. `eos_ids` as in
-// EngineOptions.
+// EngineOptions. A grammar is the one of thirds_grammar.h.
 std::vector<int32_t> FakeModelTokens(const FakeModelOptions& options, const std::vector<int32_t>& prompt,
                                      const SamplingParams& sampling, const std::vector<int32_t>& eos_ids);
 

@@ -5,6 +5,8 @@ import threading
 
 import grpc
 
+from internal_messages import hello_like
+
 JOIN = "/baton.internal.v1.ClusterService/Join"
 JOIN_TIMEOUT_S = 60
 HEARTBEAT_S = 0.2
@@ -50,3 +52,10 @@ class JoinedWorker:
                 if message.HasField("capability_key"):
                     self.capability_key = message.capability_key
                 self.starts.extend(message.starts)
+
+
+def former_worker(target, messages, model, features):
+    """A worker of a former version, which knows these features of the protocol."""
+    worker = {"role": "mixed", "incarnation": bytes(range(16)).hex(), "address": "127.0.0.1:1", "model": model,
+              "fingerprint": "that of a former version"}
+    return JoinedWorker(grpc.insecure_channel(target, OWN_CHANNEL), messages, hello_like(worker, features=features))

@@ -126,13 +126,14 @@ def test_the_example_of_the_page_runs(cluster, capsys):
     assert capsys.readouterr().out.strip()
 
 
+SCHEMA = {"type": "json_schema", "schema": {"type": "boolean"}}
 # A value of each field that asks for something, and one that asks for nothing.
 VALUES = {"messages": QUESTION, "model": MODEL, "max_tokens": 1, "temperature": 0.5, "top_p": 0.5, "top_k": 5, "seed": 1,
           "stop_sequences": ["x"], "stream": False, "metadata": {"user_id": "me"}, "thinking": {"type": "adaptive"},
           "tools": [{"name": "x"}], "tool_choice": {"type": "auto"}, "mcp_servers": [{}],
-          "output_config": {"effort": "low"}, "speed": "fast"}
+          "output_config": {"format": SCHEMA}, "output_format": SCHEMA, "speed": "fast"}
 NOTHING = {"thinking": {"type": "disabled"}, "tools": [], "tool_choice": {"type": "none"}, "mcp_servers": [],
-           "output_config": {}, "speed": "standard"}
+           "speed": "standard"}
 BASES = {"messages": ("/v1/messages", {"messages": QUESTION, "max_tokens": 1}),
          "count": ("/v1/messages/count_tokens", {"messages": QUESTION})}
 

@@ -12,8 +12,8 @@ import pytest
 
 from client import Background, Client
 from cluster import Cluster, RoleProcess, await_workers, run_baton, wait_until
-from internal_messages import hello_like, internal_messages
-from joined_worker import OWN_CHANNEL, JoinedWorker
+from internal_messages import internal_messages
+from joined_worker import former_worker
 
 MODEL = "smollm2-135m-instruct"
 PROMPT = "The capital of France is"
@@ -21,7 +21,7 @@ PROMPT_TOKENS = 30
 # Long enough to be seen running in the status.
 LONG_TOKENS = 600
 BACK_TIMEOUT_S = 60
-# Every feature of a worker but the last one, which is logit_bias.
+# Every feature of a worker before logit_bias.
 FORMER_FEATURES = 63
 
 
@@ -167,18 +167,11 @@ def test_a_killed_router_changes_no_token_of_a_kept_request(cluster, client):
     assert got + wait_until(rest, BACK_TIMEOUT_S, "the rest of the stream") == expected
 
 
-def former_worker(target, messages):
-    """A worker of a former version."""
-    worker = {"role": "mixed", "incarnation": bytes(range(16)).hex(), "address": "127.0.0.1:1", "model": MODEL,
-              "fingerprint": "that of a former version"}
-    return JoinedWorker(grpc.insecure_channel(target, OWN_CHANNEL), messages, hello_like(worker, features=FORMER_FEATURES))
-
-
 def test_a_worker_that_does_not_know_it_gets_none(tmp_path):
     sampling = {"max_tokens": 4, "ignore_eos": True, "logit_bias": [{"id": 4321, "bias": 100}]}
     with contextlib.ExitStack() as stack:
         router = stack.enter_context(RoleProcess("router", "--grpc-port", 0))
-        former = stack.enter_context(former_worker(router.cluster_target, internal_messages(tmp_path)))
+        former = stack.enter_context(former_worker(router.cluster_target, internal_messages(tmp_path), MODEL, FORMER_FEATURES))
         await_workers(router, 1)
         client = stack.enter_context(Client(router.target))
         with pytest.raises(grpc.RpcError) as refused:

@@ -1,0 +1,43 @@
+#include "gateway/openai_logprobs.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "gateway/json_writing.h"
+
+namespace baton::gateway {
+namespace {
+
+std::string BytesText(const std::string& bytes) {
+  std::string text = "[";
+  for (const char byte : bytes) absl::StrAppend(&text, text.size() > 1 ? "," : "", static_cast<uint8_t>(byte));
+  return text + "]";
+}
+
+}  // namespace
+
+std::string LogprobText(float logprob) { return absl::StrFormat("%.6g", std::max(logprob, -9999.0F)); }
+
+std::string TokenTextOf(const tokenizer::Tokenizer& tokenizer, int32_t id) {
+  return JsonString(tokenizer.TokenBytes(id));
+}
+
+std::string LogprobEntries(const tokenizer::Tokenizer& tokenizer, const std::vector<OutputToken>& tokens) {
+  const auto entry = [&tokenizer](int32_t id, float logprob) {
+    return absl::StrCat(R"({"token":)", TokenTextOf(tokenizer, id), R"(,"logprob":)", LogprobText(logprob),
+                        R"(,"bytes":)", BytesText(tokenizer.TokenBytes(id)));
+  };
+  std::string entries;
+  for (const OutputToken& token : tokens) {
+    std::string top;
+    for (const TopLogprob& each : token.top) {
+      absl::StrAppend(&top, top.empty() ? "" : ",", entry(each.token, each.logprob), "}");
+    }
+    absl::StrAppend(&entries, entries.empty() ? "" : ",", entry(token.token, token.logprob), R"(,"top_logprobs":[)",
+                    top, "]}");
+  }
+  return absl::StrCat("[", entries, "]");
+}
+
+}  // namespace baton::gateway
