@@ -13,6 +13,8 @@
 #include "gateway/json_reading.h"
 #include "gateway/json_writing.h"
 #include "gateway/openai_response.h"
+#include "gateway/responses_request.h"
+#include "gateway/responses_writer.h"
 #include "router/error_details.h"
 
 namespace baton::gateway {
@@ -45,6 +47,10 @@ void OpenAiService::AddRoutes(HttpServer& server) {
   };
   server.AddRoute("POST", "/v1/completions", generate(OpenAiEndpoint::kCompletions));
   server.AddRoute("POST", "/v1/chat/completions", generate(OpenAiEndpoint::kChat));
+  server.AddRoute("POST", "/v1/responses", [this](const std::shared_ptr<HttpExchange>& exchange) {
+    calls_.Generate(exchange, kOpenAiForm,
+                    [this](const std::string& body, const JobId& id) { return ReadResponses(body, id); });
+  });
   server.AddRoute("POST", "/tokenize", [this](const std::shared_ptr<HttpExchange>& exchange) {
     calls_.Compute(exchange, kOpenAiForm, [this](const std::string& body) { return Tokenize(body); });
   });
@@ -75,6 +81,16 @@ absl::StatusOr<ReadCall> OpenAiService::Read(OpenAiEndpoint endpoint, const std:
                                                             .return_phases = read.return_phases},
                                                *calls_.model().tokenizer);
   return ReadCall{.generation = std::move(read.generation), .writer = std::move(writer), .is_stream = read.stream};
+}
+
+absl::StatusOr<ReadCall> OpenAiService::ReadResponses(const std::string& body, const JobId& id) const {
+  BATON_ASSIGN_OR_RETURN(ResponsesRequest read, ReadResponsesRequest(body, calls_.model().config.context_length));
+  ReadCall call = {.generation = std::exchange(read.generation, {}), .writer = nullptr, .is_stream = read.stream};
+  call.writer = std::make_unique<ResponsesWriter>(
+      ResponsesAnswer{
+          .id = id.ToHex(), .model = calls_.model().name, .created_unix_s = UnixSeconds(), .request = std::move(read)},
+      *calls_.model().tokenizer);
+  return call;
 }
 
 absl::StatusOr<std::string> OpenAiService::Tokenize(const std::string& body) const {

@@ -1,0 +1,167 @@
+#include "gateway/responses_request.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "gateway/field_reader.h"
+#include "gateway/json_reading.h"
+#include "gateway/output_format.h"
+#include "router/error_details.h"
+
+namespace baton::gateway {
+namespace {
+
+using nlohmann::json;
+using router::FieldViolation;
+
+constexpr FieldRule kResponsesFields[] = {
+    {"model"},
+    {"input"},
+    {"instructions"},
+    {"max_output_tokens"},
+    {"temperature"},
+    {"top_p"},
+    {"top_logprobs"},
+    {"include"},
+    {"text"},
+    {"metadata"},
+    {"stream"},
+    // As vLLM takes them.
+    {"seed"},
+    {"top_k"},
+    {"min_p"},
+    // Baton's own.
+    {"priority"},
+    // No answer is kept, whatever these say.
+    {"store", FieldUse::kIgnored},
+    {"prompt_cache_key", FieldUse::kIgnored},
+    {"prompt_cache_retention", FieldUse::kIgnored},
+    {"safety_identifier", FieldUse::kIgnored},
+    {"service_tier", FieldUse::kIgnored},
+    {"user", FieldUse::kIgnored},
+    // Without tools, these ask for nothing.
+    {"parallel_tool_calls", FieldUse::kIgnored},
+    {"tool_choice", FieldUse::kUnbuilt, R"("auto")"},
+    {"tools", FieldUse::kUnbuilt, "[]"},
+    {"max_tool_calls", FieldUse::kUnbuilt},
+    {"background", FieldUse::kUnbuilt, "false"},
+    {"context_management", FieldUse::kUnbuilt},
+    {"conversation", FieldUse::kUnbuilt},
+    {"moderation", FieldUse::kUnbuilt},
+    {"previous_response_id", FieldUse::kUnbuilt},
+    {"prompt", FieldUse::kUnbuilt},
+    {"reasoning", FieldUse::kUnbuilt, "{}"},
+    {"stream_options", FieldUse::kUnbuilt, R"({"include_obfuscation":false})"},
+    {"truncation", FieldUse::kUnbuilt, R"("disabled")"},
+};
+
+// An answer of before comes back as it was given.
+constexpr FieldRule kItemFields[] = {{"role"},
+                                     {"content"},
+                                     {"type"},
+                                     {"id", FieldUse::kIgnored},
+                                     {"status", FieldUse::kIgnored},
+                                     {"phase", FieldUse::kUnbuilt}};
+
+const TextParts& InputText() {
+  static const TextParts* const parts =
+      new TextParts{.types = {"input_text", "output_text"}, .ignored = {"annotations", "logprobs"}};
+  return *parts;
+}
+
+absl::StatusOr<tokenizer::ChatMessage> ReadItem(const json& item, const std::string& field) {
+  if (!item.is_object()) return FieldViolation(field, "must be an object");
+  const json type = item.value("type", json("message"));
+  if (type != "message") {
+    return router::FieldStatus(absl::StatusCode::kUnimplemented,
+                               {.field = field + ".type", .description = "only messages are supported yet"});
+  }
+  BATON_RETURN_IF_ERROR(CheckFields(item, kItemFields, {}, field + "."));
+  const json role = item.value("role", json());
+  if (role != "user" && role != "assistant" && role != "system" && role != "developer") {
+    return FieldViolation(field + ".role", R"(must be "user", "assistant", "system" or "developer")");
+  }
+  auto text = ReadTextContent(item.value("content", json()), InputText());
+  if (!text.has_value()) return FieldViolation(field + ".content", "must be a string or a list of parts of text");
+  return tokenizer::ChatMessage{.role = role == "developer" ? "system" : role.get<std::string>(),
+                                .content = *std::move(text)};
+}
+
+absl::StatusOr<router::ChatPrompt> ReadInput(FieldReader& fields) {
+  router::ChatPrompt chat;
+  if (std::string instructions = fields.String("instructions"); !instructions.empty()) {
+    chat.messages.push_back({.role = "system", .content = std::move(instructions)});
+  }
+  const json* const input = fields.Find("input");
+  if (input != nullptr && input->is_string()) {
+    chat.messages.push_back({.role = "user", .content = input->get<std::string>()});
+    return chat;
+  }
+  BATON_ASSIGN_OR_RETURN(std::vector<tokenizer::ChatMessage> messages, ReadMessageList(input, ReadItem, "input"));
+  std::move(messages.begin(), messages.end(), std::back_inserter(chat.messages));
+  return chat;
+}
+
+// What the answer shall have beside its text.
+absl::Status ReadInclude(FieldReader& fields, router::SamplingRequest& sampling) {
+  const std::vector<std::string> include = fields.Strings("include");
+  const bool wants_logprobs =
+      std::find(include.begin(), include.end(), "message.output_text.logprobs") != include.end();
+  if (include.size() > (wants_logprobs ? 1 : 0)) {
+    return router::FieldStatus(
+        absl::StatusCode::kUnimplemented,
+        {.field = "include", .description = "only message.output_text.logprobs is supported yet"});
+  }
+  const auto top = fields.Integer("top_logprobs");
+  if (top.has_value() && *top != 0 && !wants_logprobs) {
+    return FieldViolation("top_logprobs", R"(needs "include": ["message.output_text.logprobs"])");
+  }
+  if (wants_logprobs) sampling.logprobs = top.value_or(0);
+  return absl::OkStatus();
+}
+
+// The member as the answer repeats it.
+std::string Repeated(const json& object, const char* name, const std::string& otherwise) {
+  const auto found = object.find(name);
+  return found == object.end() || found->is_null() ? otherwise : found->dump();
+}
+
+}  // namespace
+
+absl::StatusOr<ResponsesRequest> ReadResponsesRequest(std::string_view body, int32_t context_length) {
+  BATON_ASSIGN_OR_RETURN(const json object, ParseJsonObject(body));
+  BATON_RETURN_IF_ERROR(CheckFields(object, kResponsesFields));
+  FieldReader fields(object);
+  ResponsesRequest request;
+  request.generation.model = fields.String("model");
+  request.stream = fields.Bool("stream").value_or(false);
+  request.generation.priority = fields.Integer("priority").value_or(0);
+  router::SamplingRequest& sampling = request.generation.sampling;
+  sampling.temperature = fields.Number("temperature");
+  sampling.top_p = fields.Number("top_p");
+  sampling.top_k = fields.Integer("top_k");
+  sampling.min_p = fields.Number("min_p");
+  sampling.seed = fields.Unsigned("seed");
+  sampling.max_tokens = fields.Integer("max_output_tokens");
+  // The model ends by itself, or with its context.
+  if (!sampling.max_tokens.has_value()) sampling.max_tokens = std::min(context_length, kMaxOutputTokens);
+  BATON_RETURN_IF_ERROR(ReadInclude(fields, sampling));
+  BATON_RETURN_IF_ERROR(ReadResponsesFormat(object, body, sampling));
+  const json* const metadata = fields.Find("metadata");
+  if (metadata != nullptr && !metadata->is_object()) return FieldViolation("metadata", "must be an object");
+  BATON_ASSIGN_OR_RETURN(request.generation.prompt, ReadInput(fields));
+  BATON_RETURN_IF_ERROR(fields.status());
+  request.instructions = Repeated(object, "instructions", request.instructions);
+  request.max_output_tokens = Repeated(object, "max_output_tokens", request.max_output_tokens);
+  request.metadata = Repeated(object, "metadata", request.metadata);
+  request.temperature = Repeated(object, "temperature", request.temperature);
+  request.text = Repeated(object, "text", request.text);
+  request.top_p = Repeated(object, "top_p", request.top_p);
+  return request;
+}
+
+}  // namespace baton::gateway
