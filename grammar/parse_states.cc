@@ -27,7 +27,7 @@ ParseStates::ParseStates(std::shared_ptr<const Grammar> grammar)
 }
 
 void ParseStates::Clear() {
-  stacks_ = {{-1, -1, 0, 0}};
+  stacks_ = {{-1, -1, 0, 0}, {-1, -1, 0, 1}};
   stack_ids_.clear();
   positions_.clear();
   configurations_.clear();
@@ -48,8 +48,9 @@ int32_t ParseStates::StateAfter(int32_t state, uint8_t byte) const {
 }
 
 int32_t ParseStates::ComputeStep(int32_t configuration, uint8_t byte, size_t at) {
-  const auto [first, count, is_complete] = configurations_[configuration];
-  for (int32_t i = first; i < first + count; ++i) {
+  const int32_t first = configurations_[configuration].first_position;
+  const int32_t end = first + configurations_[configuration].num_positions;
+  for (int32_t i = first; i < end; ++i) {
     const int32_t to = StateAfter(positions_[i].state, byte);
     if (to >= 0) Reach(to, positions_[i].stack);
   }
@@ -68,15 +69,25 @@ int32_t ParseStates::Push(int32_t state, int32_t parent) {
   return it->second;
 }
 
-void ParseStates::Reach(int32_t state, int32_t stack) {
+bool ParseStates::Fits(int32_t state, int32_t stack) {
   // What could not be completed without nesting too deep is no way to go on.
-  if (stacks_[stack].depth + form_.states[state].need > kMaxStackDepth) return;
-  if (seen_.size() >= kMaxClosure) return;
+  const int32_t height = stacks_[stack].depth + form_.states[state].need;
+  height_ = std::max(height_, height);
+  return height <= kMaxStackDepth;
+}
+
+void ParseStates::Reach(int32_t state, int32_t stack) {
+  if (!Fits(state, stack)) return;
+  if (seen_.size() >= kMaxClosure) {
+    height_ = kTooHigh;
+    return;
+  }
   if (seen_.insert({state, stack}).second) reached_.push_back({state, stack});
 }
 
 int32_t ParseStates::Close() {
   bool is_complete = false;
+  bool leaves = false;
   ways_.clear();
   while (!reached_.empty()) {
     const Position at = reached_.back();
@@ -84,21 +95,29 @@ int32_t ParseStates::Close() {
     const GrammarForm::State& state = form_.states[at.state];
     const GrammarForm::State& end = form_.states[at.state + 1];
     if (state.first_byte < end.first_byte) ways_.push_back(at);
-    if (state.is_final && at.stack == kBottom) is_complete = true;
-    if (state.is_final && at.stack != kBottom) {
-      const Stack& top = stacks_[at.stack];
-      Reach(top.state, top.parent);
+    if (state.is_final) {
+      is_complete |= at.stack == kBottom;
+      leaves |= at.stack == kOpenBottom;
+      const Stack top = stacks_[at.stack];
+      if (top.parent >= 0) Reach(top.state, top.parent);
     }
     for (int32_t i = state.first_call; i < end.first_call; ++i) {
       const auto [start, to] = form_.calls[i];
-      const bool fits = to < 0 || stacks_[at.stack].depth + form_.states[to].need <= kMaxStackDepth;
-      if (fits) Reach(start, to < 0 ? at.stack : Push(to, at.stack));
+      if (to < 0) {
+        Reach(start, at.stack);
+      } else if (Fits(to, at.stack)) {
+        Reach(start, Push(to, at.stack));
+      }
     }
   }
   seen_.clear();
-  if (ways_.empty() && !is_complete) return kDead;
-  KeepShallowest();
-  return Intern(is_complete);
+  int32_t configuration = kDead;
+  if (!ways_.empty() || is_complete || leaves) {
+    KeepShallowest();
+    configuration = Intern(is_complete, leaves);
+  }
+  height_ = 0;
+  return configuration;
 }
 
 uint64_t ParseStates::DigestOf(const Position& position) const {
@@ -112,28 +131,45 @@ void ParseStates::KeepShallowest() {
     const Stack& of_b = stacks_[b.stack];
     return std::tie(of_a.depth, a.state, of_a.digest) < std::tie(of_b.depth, b.state, of_b.digest);
   });
-  if (ways_.size() > kMaxStacks) ways_.resize(kMaxStacks);
+  if (ways_.size() > kMaxStacks) {
+    ways_.resize(kMaxStacks);
+    height_ = kTooHigh;
+  }
 }
 
-int32_t ParseStates::Intern(bool is_complete) {
-  uint64_t digest = is_complete ? 1 : 2;
+int32_t ParseStates::Intern(bool is_complete, bool leaves) {
+  uint64_t digest = (is_complete ? 1 : 0) + (leaves ? 2 : 0);
   for (const Position& way : ways_) digest = MixDigest(digest, DigestOf(way));
   std::vector<int32_t>& same_digest = by_digest_[digest];
   for (const int32_t id : same_digest) {
-    const auto& [first, count, was_complete] = configurations_[id];
-    if (was_complete == is_complete &&
-        std::equal(ways_.begin(), ways_.end(), positions_.begin() + first, positions_.begin() + first + count)) {
+    Configuration& old = configurations_[id];
+    const auto first = positions_.begin() + old.first_position;
+    if (old.is_complete == is_complete && old.leaves == leaves &&
+        std::equal(ways_.begin(), ways_.end(), first, first + old.num_positions)) {
+      old.height = std::max(old.height, height_);
       return id;
     }
   }
   const auto id = static_cast<int32_t>(configurations_.size());
   same_digest.push_back(id);
-  configurations_.push_back({static_cast<int32_t>(positions_.size()), static_cast<int32_t>(ways_.size()), is_complete});
+  configurations_.push_back(
+      {static_cast<int32_t>(positions_.size()), static_cast<int32_t>(ways_.size()), height_, is_complete, leaves});
   positions_.insert(positions_.end(), ways_.begin(), ways_.end());
   transitions_.resize(transitions_.size() + num_classes_, kUnknown);
   memory_bytes_ +=
       sizeof(Configuration) + sizeof(Position) * ways_.size() + sizeof(int32_t) * num_classes_ + kEntryBytes;
   return id;
+}
+
+int32_t ParseStates::WithoutContext(int32_t configuration) {
+  const Configuration& whole = configurations_[configuration];
+  if (whole.num_positions != 1 || whole.is_complete) return kDead;
+  Reach(positions_[whole.first_position].state, kOpenBottom);
+  return Close();
+}
+
+int32_t ParseStates::depth(int32_t configuration) const {
+  return stacks_[positions_[configurations_[configuration].first_position].stack].depth;
 }
 
 void ParseStates::Retain(absl::Span<int32_t> configurations) {
@@ -143,6 +179,7 @@ void ParseStates::Retain(absl::Span<int32_t> configurations) {
   Clear();
   std::vector<int32_t> new_stacks(old_stacks.size(), -1);
   new_stacks[kBottom] = kBottom;
+  new_stacks[kOpenBottom] = kOpenBottom;
   // A parent has a smaller number than its stacks, so walking down ends at one that is known.
   const auto copy_stack = [&](int32_t stack) {
     std::vector<int32_t> unknown;
@@ -156,12 +193,14 @@ void ParseStates::Retain(absl::Span<int32_t> configurations) {
   };
   for (int32_t& id : configurations) {
     if (id == kDead) continue;
-    const auto [first, count, is_complete] = old_configurations[id];
+    const Configuration& old = old_configurations[id];
     ways_.clear();
-    for (int32_t i = first; i < first + count; ++i) {
+    for (int32_t i = old.first_position; i < old.first_position + old.num_positions; ++i) {
       ways_.push_back({old_positions[i].state, copy_stack(old_positions[i].stack)});
     }
-    id = Intern(is_complete);
+    height_ = old.height;
+    id = Intern(old.is_complete, old.leaves);
+    height_ = 0;
   }
 }
 

@@ -34,8 +34,16 @@ class ParseStates {
   }
   // Whether the output may end here.
   bool is_complete(int32_t configuration) const { return configurations_[configuration].is_complete; }
-  // How many ways there are to read the output so far and go on.
-  int32_t num_ways(int32_t configuration) const { return configurations_[configuration].num_positions; }
+  // What follows from most configurations does so whatever the rules return to that they are in. Such a configuration
+  // without what they return to, which many share; kDead when there is none. It is never complete, and leaves where its
+  // rules end.
+  int32_t WithoutContext(int32_t configuration);
+  // Whether a way leads out of what WithoutContext left: what follows then depends on the context too.
+  bool leaves(int32_t configuration) const { return configurations_[configuration].leaves; }
+  // How deep rules are nested in a configuration that WithoutContext takes, and how much deeper they may come on the
+  // way to one that follows from what it gave.
+  int32_t depth(int32_t configuration) const;
+  int32_t height(int32_t configuration) const { return configurations_[configuration].height; }
   int32_t size() const { return static_cast<int32_t>(configurations_.size()); }
   size_t MemoryBytes() const { return memory_bytes_; }
 
@@ -45,6 +53,10 @@ class ParseStates {
  private:
   static constexpr int32_t kUnknown = -2;
   static constexpr int32_t kBottom = 0;
+  // In place of a context that is left out.
+  static constexpr int32_t kOpenBottom = 1;
+  // The height where positions were left out because there were too many.
+  static constexpr int32_t kTooHigh = 1 << 20;
 
   // Where rules return to when the one at hand has ended. Equal stacks have one number.
   struct Stack {
@@ -65,19 +77,23 @@ class ParseStates {
   struct Configuration {
     int32_t first_position;
     int32_t num_positions;
+    int32_t height;
     bool is_complete;
+    bool leaves;
   };
 
   int32_t ComputeStep(int32_t configuration, uint8_t byte, size_t at);
   int32_t StateAfter(int32_t state, uint8_t byte) const;
   int32_t Push(int32_t state, int32_t parent);
+  // Whether what is open at a position can be closed within kMaxStackDepth.
+  bool Fits(int32_t state, int32_t stack);
   // Notes a position that may be read from, or ended at, next.
   void Reach(int32_t state, int32_t stack);
   // Follows calls and ends of rules from what was reached, and gives the configuration of all positions that read a
   // byte.
   int32_t Close();
   void KeepShallowest();
-  int32_t Intern(bool is_complete);
+  int32_t Intern(bool is_complete, bool leaves);
   void Clear();
   uint64_t DigestOf(const Position& position) const;
 
@@ -97,6 +113,7 @@ class ParseStates {
   std::vector<Position> reached_;
   std::vector<Position> ways_;
   absl::flat_hash_set<Position> seen_;
+  int32_t height_ = 0;
 };
 
 }  // namespace baton::grammar

@@ -142,6 +142,7 @@ absl::Status SchemaCompiler::AddArray(const FlatSchema& schema, int32_t from, in
 absl::Status SchemaCompiler::AddObject(const FlatSchema& schema, int32_t from, int32_t to) {
   constexpr int32_t kNowhere = -1;
   const std::vector<FlatSchema::Member> members = schema.Members();
+  budget_.Spend(static_cast<int64_t>(members.size() * (schema.objects.size() + 1)));
   int32_t none = graph_.Text(from, "{");  // While there is no member.
   int32_t some = kNowhere;                // Behind a member.
   for (const FlatSchema::Member& member : members) {
@@ -176,14 +177,13 @@ absl::Status SchemaCompiler::AddMember(const FlatSchema::Member& member, int32_t
 
 absl::Status SchemaCompiler::AddOtherMembers(const FlatSchema& schema, const std::vector<FlatSchema::Member>& members,
                                              int32_t from, int32_t more) {
-  SchemaTerm others = {schema.NodesOfOthers(), {}};
-  BATON_RETURN_IF_ERROR(reader_.Simplify(&others).status());
-  const bool is_never = std::any_of(others.nodes.begin(), others.nodes.end(),
+  const SchemaNodes others = schema.NodesOfOthers();
+  const bool is_never = std::any_of(others.begin(), others.end(),
                                     [](const JsonValue* node) { return node->is_bool() && !node->boolean; });
   if (is_never) return absl::OkStatus();
   const int32_t key = graph_.AddState();
   BATON_RETURN_IF_ERROR(strings_.AddOtherKey(members, graph_.Text(from, "\""), key));
-  return AddTerm(std::move(others), rules_.AddColon(key), more);
+  return AddNodes(others, rules_.AddColon(key), more);
 }
 
 }  // namespace baton::grammar

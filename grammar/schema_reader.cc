@@ -86,6 +86,7 @@ const absl::flat_hash_map<std::string_view, SchemaReader::Handler>& SchemaReader
 absl::StatusOr<bool> SchemaReader::Simplify(SchemaTerm* term) {
   bool has_ref = false;
   SchemaNodes simple;
+  BATON_RETURN_IF_ERROR(budget_.Check());
   for (const JsonValue* node : term->nodes) {
     for (int hops = 0; HasNothingBeside(*node, "$ref"); ++hops) {
       const JsonValue* ref = node->Find("$ref");
@@ -98,7 +99,7 @@ absl::StatusOr<bool> SchemaReader::Simplify(SchemaTerm* term) {
     const bool is_trivial = (node->is_bool() && node->boolean) || HasNothingBeside(*node, "");
     const bool is_twice = std::find(simple.begin(), simple.end(), node) != simple.end();
     if (!is_trivial && !is_twice) simple.push_back(node);
-    budget_.Spend(1);
+    budget_.Spend(1 + static_cast<int64_t>(simple.size() / 8));
   }
   term->nodes = std::move(simple);
   return has_ref;

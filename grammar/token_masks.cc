@@ -86,27 +86,56 @@ const TokenMasks::Mask& TokenMasks::MaskOf(int32_t place) {
   if (configuration < static_cast<int32_t>(mask_of_.size()) && mask_of_[configuration] >= 0) {
     return masks_[mask_of_[configuration]];
   }
-  const int32_t id = Keep(Compute(configuration));
+  const int32_t id = Keep(Compute(place));
   mask_of_.resize(states_.size(), -1);
   // Computing may have dropped configurations, and renamed this one.
   mask_of_[places_[place].configuration] = id;
   return masks_[id];
 }
 
-TokenMasks::Mask TokenMasks::Compute(int32_t configuration) {
+TokenMasks::Mask TokenMasks::Compute(int32_t place) {
   ++num_computed_;
   Mask mask;
-  mask.words.assign(ended_.words.size(), 0);
-  path_[0] = configuration;
-  const bool is_complete = states_.is_complete(configuration);
-  Walk(0, vocabulary_->nodes().size(), &mask.words);
+  if (!ComputeFromCommon(place, &mask.words)) {
+    mask.words.assign(ended_.words.size(), 0);
+    path_[0] = places_[place].configuration;
+    Walk(0, vocabulary_->nodes().size(), &mask.words);
+  }
+  const bool is_complete = states_.is_complete(places_[place].configuration);
   mask.is_stuck = !is_complete && IsEmptyMask(mask.words);
   if (is_complete || mask.is_stuck) SetEos(&mask.words);
   mask.only = OnlyToken(mask.words);
   return mask;
 }
 
-void TokenMasks::Walk(size_t begin, size_t end, std::vector<uint64_t>* words) {
+bool TokenMasks::ComputeFromCommon(int32_t place, std::vector<uint64_t>* words) {
+  const int32_t without_context = states_.WithoutContext(places_[place].configuration);
+  // Where rules may end at once, next to nothing is common.
+  if (without_context == ParseStates::kDead || states_.leaves(without_context)) return false;
+  const Common& common = CommonOf(without_context);
+  if (states_.depth(places_[place].configuration) + common.height > kMaxStackDepth) return false;
+  *words = common.words;
+  // Walking may drop what is kept.
+  const std::vector<int32_t> open_nodes = common.open_nodes;
+  path_[0] = places_[place].configuration;
+  for (const int32_t node : open_nodes) {
+    FollowTo(node);
+    Walk(node + 1, vocabulary_->nodes()[node].skip, words);
+  }
+  return true;
+}
+
+const TokenMasks::Common& TokenMasks::CommonOf(int32_t configuration) {
+  if (const auto it = common_of_.find(configuration); it != common_of_.end()) return *it->second;
+  auto common = std::make_unique<Common>();
+  common->words.assign(ended_.words.size(), 0);
+  path_[0] = configuration;
+  Walk(0, vocabulary_->nodes().size(), &common->words, common.get());
+  mask_bytes_ += common->words.size() * sizeof(uint64_t) + common->open_nodes.capacity() * sizeof(int32_t);
+  return *(common_of_[path_[0]] = std::move(common));
+}
+
+void TokenMasks::Walk(size_t begin, size_t end, std::vector<uint64_t>* words, Common* common) {
   const absl::Span<const Vocabulary::Node> nodes = vocabulary_->nodes();
   for (size_t i = begin; i < end;) {
     const Vocabulary::Node& node = nodes[i];
@@ -118,7 +147,25 @@ void TokenMasks::Walk(size_t begin, size_t end, std::vector<uint64_t>* words) {
     path_[node.depth] = next;
     for (int32_t token = node.token; token >= 0; token = vocabulary_->next_alike(token)) SetBit(token, words);
     ++i;
+    if (common != nullptr) {
+      common->height = std::max(common->height, states_.height(next));
+      if (states_.leaves(next) && node.skip > static_cast<int32_t>(i)) {
+        common->open_nodes.push_back(static_cast<int32_t>(i) - 1);
+        i = node.skip;
+      }
+    }
     if (states_.MemoryBytes() > max_bytes_) Drop(node.depth + 1);
+  }
+}
+
+void TokenMasks::FollowTo(int32_t node) {
+  const absl::Span<const Vocabulary::Node> nodes = vocabulary_->nodes();
+  int32_t below = node;
+  while (nodes[below].token < 0) ++below;
+  const std::string_view bytes = vocabulary_->bytes(nodes[below].token);
+  for (uint16_t depth = 1; depth <= nodes[node].depth; ++depth) {
+    path_[depth] = states_.Step(path_[depth - 1], static_cast<uint8_t>(bytes[depth - 1]));
+    BATON_CHECK(path_[depth] != ParseStates::kDead) << "what is common to all contexts is dead in one";
   }
 }
 
@@ -144,6 +191,7 @@ void TokenMasks::DropMasks() {
   masks_.clear();
   masks_by_hash_.clear();
   mask_of_.clear();
+  common_of_.clear();
   mask_bytes_ = 0;
 }
 

@@ -62,9 +62,23 @@ class TokenMasks {
   bool is_complete(int32_t place) const;
   const Mask& MaskOf(int32_t place);
 
-  Mask Compute(int32_t configuration);
-  // Sets the bits of the tokens below these nodes, all of which begin with path_[depth of the first - 1].
-  void Walk(size_t begin, size_t end, std::vector<uint64_t>* words);
+  // The part of a mask that does not depend on the context of a configuration.
+  struct Common {
+    std::vector<uint64_t> words;
+    // Below these nodes of the vocabulary's tree the context decides.
+    std::vector<int32_t> open_nodes;
+    int32_t height = 0;  // As in ParseStates, of all that was passed.
+  };
+
+  Mask Compute(int32_t place);
+  // The words of a mask from those that its configuration has in common with others. False when it has none.
+  bool ComputeFromCommon(int32_t place, std::vector<uint64_t>* words);
+  const Common& CommonOf(int32_t configuration);
+  // Sets the bits of the tokens below these nodes, all of which begin with path_[depth of the first - 1]. With `common`
+  // it stays where the context does not matter.
+  void Walk(size_t begin, size_t end, std::vector<uint64_t>* words, Common* common = nullptr);
+  // Sets path_ for the tokens below a node.
+  void FollowTo(int32_t node);
   void SetEos(std::vector<uint64_t>* words) const;
   int32_t Keep(Mask mask);
   // Forgets masks and configurations, but for those of the places and the first ones of path_.
@@ -77,8 +91,9 @@ class TokenMasks {
   std::vector<Place> places_;
   std::deque<Mask> masks_;  // Without repeats.
   absl::flat_hash_map<size_t, std::vector<int32_t>> masks_by_hash_;
-  std::vector<int32_t> mask_of_;  // By configuration, -1: not computed.
-  Mask ended_;                    // After the end of an output.
+  std::vector<int32_t> mask_of_;                                     // By configuration, -1: not computed.
+  absl::flat_hash_map<int32_t, std::unique_ptr<Common>> common_of_;  // By configuration without context.
+  Mask ended_;                                                       // After the end of an output.
   size_t mask_bytes_ = 0;
   // The configurations along the branch of the vocabulary's tree that is being walked. The first is the mask's own.
   std::vector<int32_t> path_;
