@@ -32,6 +32,8 @@ class GrammarConstraint final : public engine::TokenConstraint {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<engine::TokenConstraint>> GrammarConstraints::Make(const OutputGrammar& source) {
+  // Where an output must end there would be no token to choose.
+  if (vocabulary_->eos_ids().empty()) return absl::UnimplementedError("grammar: the model has no end token");
   BATON_ASSIGN_OR_RETURN(std::shared_ptr<grammar::TokenMasks> masks, MasksOf(source));
   return std::make_unique<GrammarConstraint>(std::move(masks));
 }
