@@ -54,7 +54,8 @@ absl::Status ExplainRouterError(const grpc::ClientContext& context, const grpc::
   if (code == absl::StatusCode::kUnavailable) {
     return absl::UnavailableError(absl::StrCat("router ", target, ": ", status.error_message()));
   }
-  if (code == absl::StatusCode::kUnimplemented) {
+  // A router that refuses a field says in the details which.
+  if (code == absl::StatusCode::kUnimplemented && status.error_details().empty()) {
     const std::string what = status.error_message().empty()
                                  ? "it answers, but not as a router, as if it were a --cluster-port"
                                  : status.error_message();

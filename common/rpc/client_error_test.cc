@@ -66,6 +66,8 @@ TEST(ClientError, WhatARouterAnswersIsTakenAsItsWord) {
   EXPECT_THAT(AskRouter({grpc::StatusCode::UNAVAILABLE, "failed to connect to its worker"}), Not(HasSubstr(kHint)));
   EXPECT_EQ(AskRouter({grpc::StatusCode::INVALID_ARGUMENT, "prompt: empty"}), "INVALID_ARGUMENT: prompt: empty");
   EXPECT_EQ(AskRouter({grpc::StatusCode::DEADLINE_EXCEEDED, "while it waited"}), "DEADLINE_EXCEEDED: while it waited");
+  EXPECT_EQ(AskRouter({grpc::StatusCode::UNIMPLEMENTED, "grammar: not yet", "which field"}),
+            "UNIMPLEMENTED: grammar: not yet");
 }
 
 TEST(ClientError, AServerThatIsNoRouterIsCalledWhatItIs) {

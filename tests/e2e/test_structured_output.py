@@ -174,8 +174,9 @@ def test_the_command_line_takes_grammars(cluster):
     assert text("--json-object")[0] == "{"
     both = generate("--regex", "a", "--json-object")
     assert both.returncode == 2 and "--regex" in both.stderr, both.stderr
-    wrong = generate("--regex", "(a")
-    assert wrong.returncode == 1 and "grammar" in wrong.stderr, wrong.stderr
+    for refused in ("(a", "(?=a)b"):
+        wrong = generate("--regex", refused)
+        assert wrong.returncode == 1 and "grammar" in wrong.stderr and "--target" not in wrong.stderr, wrong.stderr
 
 
 @pytest.mark.parametrize(("fields", "param"), [
