@@ -1,9 +1,11 @@
 """Structured output on real processes: answers that match by construction, the same by every API, also where a worker or
 the router is killed in the midst of them, and never from a worker that does not know grammars."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import typing
@@ -15,6 +17,7 @@ import openai
 import pydantic
 import pytest
 
+import random_schemas
 from client import Background, Client, read_stream
 from cluster import Cluster, RoleProcess, await_workers, run_baton, wait_until
 from internal_messages import internal_messages
@@ -27,6 +30,7 @@ BACK_TIMEOUT_S = 60
 # Every feature of a worker before grammars.
 FORMER_FEATURES = 127
 SEEDS = range(4)
+FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 
 # Each is bounded, so that an answer of MAX_TOKENS is never cut.
 MAX_TOKENS = 400
@@ -80,6 +84,29 @@ def test_every_answer_is_what_the_schema_describes(client, openai_client, schema
         for message in QUESTION:
             request.chat.messages.add(**message)
         assert read_stream(client.start(request)).text == text, "gRPC and HTTP give the same"
+
+
+def test_answers_to_random_schemas_are_valid_and_seldom_cut(client):
+    seed = int(os.environ.get("BATON_SCHEMA_SEED", "22"))
+    rng, count = random.Random(seed), 300 if FULL else 40
+    schemas = [random_schemas.schema(rng) for _ in range(count)]
+    print(f"seed {seed}")
+
+    def ask(number):
+        sampling = {"temperature": 1.0, "seed": number, "max_tokens": MAX_TOKENS,
+                    "grammar": {"json_schema": json.dumps(schemas[number])}}
+        return client.generate(f"JSON of the {number}th kind:\n", sampling)
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(ask, range(count)))
+    cut = 0
+    for number, answer in enumerate(answers):
+        if len(answer.token_ids) == MAX_TOKENS:
+            cut += 1
+            continue
+        jsonschema.validate(json.loads(answer.text), schemas[number])
+    print(f"{count} schemas, {cut} answers cut")
+    assert cut <= count // 10
 
 
 def test_openais_client_parses_its_own_types(openai_client):
