@@ -110,7 +110,7 @@ function(baton_test NAME)
 endfunction()
 
 # baton_fuzzer(NAME SRCS x_fuzz.cc DEPS ... CORPUS dir): libFuzzer binary, built where BATON_FUZZERS is on, and a ctest
-# test with the label `fuzz` that runs it for BATON_FUZZ_SECONDS (15) from the seed corpus.
+# test with the label `fuzz` that runs it for BATON_FUZZ_SECONDS (10) from the seed corpus.
 function(baton_fuzzer NAME)
   cmake_parse_arguments(ARG "" "CORPUS;MAX_LEN" "SRCS;DEPS" ${ARGN})
   if(NOT BATON_FUZZERS)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test.sh [--full]: sets up, checks the sources, builds and runs every test: the unit tests under asan+ubsan, those with
-# threads under tsan, the fuzzers for BATON_FUZZ_SECONDS (15) each, and the release build with the real model and the
+# threads under tsan, the fuzzers for BATON_FUZZ_SECONDS (10) each, and the release build with the real model and the
 # end-to-end tests. Ends with ctest's summary. --full adds the longer tests, and plants the bugs of tests/mutants.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,7 +23,7 @@ for preset in asan tsan; do
   scripts/build.sh "$preset" --target unit_tests
   ctest --preset "$preset"
 done
-say "fuzzers, ${BATON_FUZZ_SECONDS:-15} s each"
+say "fuzzers, ${BATON_FUZZ_SECONDS:-10} s each"
 ctest --preset fuzz
 say "all tests, release"
 scripts/build.sh release

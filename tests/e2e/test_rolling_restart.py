@@ -16,7 +16,7 @@ FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 SEED = int(os.environ.get("BATON_TEST_SEED", "20261124"))
 STREAMS = 96 if FULL else 24
 REQUESTS = 60 if FULL else 16
-ROUNDS = 6 if FULL else 2
+ROUNDS = 6 if FULL else 1
 SPLIT = ("--prefill", 2, "--decode", 2)
 MIXED = ("--mixed", 2)
 SIZES = ("--threads", 1, "--kv-memory", "256MiB", "--access-log")
