@@ -36,6 +36,7 @@
 #include "router/journal_store.h"
 #include "router/journal_writer.h"
 #include "router/router_loop.h"
+#include "router/rpc_requests.h"
 #include "router/served_model.h"
 
 namespace baton::cli {
@@ -63,7 +64,7 @@ struct RouterCommandFlags {
 
 // Gives the requests that run `timeout_ms` to end, and their clients the rest of it to read what they have not read
 // yet.
-void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::GenerationService& generation, HttpPort& http) {
+void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::RpcRequests& requests, HttpPort& http) {
   const TimeNs begin = MonotonicClock().Now();
   loop.PostWhenRoom([timeout_ms](const router::Dispatcher& dispatcher) {
     spdlog::info("draining: new requests are refused; running: {}, waiting: {}, time to end: {} ms",
@@ -73,9 +74,9 @@ void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::GenerationServi
   if (!cut.empty()) spdlog::warn(DescribeCut(cut, timeout_ms));
   const TimeNs end = std::max(After(begin, timeout_ms), After(MonotonicClock().Now(), kReadEndMs));
   const auto left_ms = [end] { return std::max<int64_t>((end - MonotonicClock().Now()) / kNsPerMs, 0); };
-  const size_t still_read = generation.AwaitRead(0) + http.AwaitRead(0);
+  const size_t still_read = requests.AwaitRead(0) + http.AwaitRead(0);
   if (still_read > 0) spdlog::info("every request has ended; {} answers are still being read", still_read);
-  const size_t unread = generation.AwaitRead(left_ms()) + http.AwaitRead(left_ms());
+  const size_t unread = requests.AwaitRead(left_ms()) + http.AwaitRead(left_ms());
   if (unread > 0) spdlog::warn("cut {} ended streams that their clients have not read to the end", unread);
   spdlog::info("drained in {:.1f} s", NsToMs(MonotonicClock().Now() - begin) / 1e3);
 }
@@ -176,17 +177,19 @@ absl::Status Run(const RouterCommandFlags& flags) {
                               {.retention_ms = flags.router.state_retention_ms}, state.journal.get());
   generator.Recover(std::move(state.jobs));
   router::ClientWork work(MonotonicClock());
-  router::GenerationService generation({.model = model,
-                                        .clock = MonotonicClock(),
-                                        .random = SystemRandom(),
-                                        .generator = generator,
-                                        .work = work,
-                                        .events = events,
-                                        .observers = telemetry->observers(),
-                                        .tracer = telemetry->tracer(),
-                                        .api_keys = access.keys.get()});
-  router::AdminService admin({.model = model.name, .admin = admin_port.address()}, MonotonicClock(), loop);
+  router::RpcRequests requests({.model = model,
+                                .clock = MonotonicClock(),
+                                .random = SystemRandom(),
+                                .generator = generator,
+                                .work = work,
+                                .events = events,
+                                .observers = telemetry->observers(),
+                                .tracer = telemetry->tracer(),
+                                .api_keys = access.keys.get()});
   rpc::ServingState serving;
+  const auto is_serving = [&serving] { return serving.serving(); };
+  router::GenerationService generation(requests);
+  router::AdminService admin({.model = model.name, .admin = admin_port.address()}, MonotonicClock(), loop);
   BATON_ASSIGN_OR_RETURN(rpc::GrpcServer server,
                          rpc::StartGrpcServer({.bind = flags.listen.bind,
                                                .port = flags.listen.grpc_port,
@@ -217,7 +220,7 @@ absl::Status Run(const RouterCommandFlags& flags) {
                                                           .default_port = flags.listen.HttpPort(),
                                                           .credentials = credentials.get(),
                                                           .guard = access.guard,
-                                                          .is_serving = [&serving] { return serving.serving(); }},
+                                                          .is_serving = is_serving},
                                                          {.model = model,
                                                           .clock = MonotonicClock(),
                                                           .random = SystemRandom(),
@@ -234,7 +237,7 @@ absl::Status Run(const RouterCommandFlags& flags) {
     generation.Stop();
   };
   admin.SetAddress(server.address);
-  telemetry->Observe({.generation = generation,
+  telemetry->Observe({.requests = requests,
                       .work = work,
                       .kept = generator.kept(),
                       .journal = state.journal.get(),
@@ -253,7 +256,7 @@ absl::Status Run(const RouterCommandFlags& flags) {
   serving.Shut();
   http->StopAccepting();
   telemetry->OnDraining();
-  Drain(flags.listen.drain_timeout_ms, loop, generation, *http);
+  Drain(flags.listen.drain_timeout_ms, loop, requests, *http);
   return absl::OkStatus();
 }
 

@@ -141,7 +141,7 @@ void RouterTelemetry::Observe(const Clients& clients) {
   };
   admin_.AddSources({router::MakeRouterMetrics({.model = model_,
                                                 .views = views_,
-                                                .unread = {&clients.generation.unread(), &clients.http.unread()},
+                                                .unread = {&clients.requests.unread(), &clients.http.unread()},
                                                 .work = clients.work,
                                                 .kept = clients.kept,
                                                 .journal = clients.journal,

@@ -14,7 +14,6 @@
 #include "common/rpc/connection_gate.h"
 #include "router/access_log.h"
 #include "router/dashboard.h"
-#include "router/generation_service.h"
 #include "router/journal_writer.h"
 #include "router/kept_jobs.h"
 #include "router/observed_request.h"
@@ -23,6 +22,7 @@
 #include "router/router_loop.h"
 #include "router/router_metrics.h"
 #include "router/router_view.h"
+#include "router/rpc_requests.h"
 #include "telemetry/span_exporter.h"
 
 namespace baton::cli {
@@ -53,7 +53,7 @@ class RouterTelemetry {
   void Observe(router::RouterLoop& loop);
   // What clients hold, once all of it is there; the admin port stops before any of it ends.
   struct Clients {
-    const router::GenerationService& generation;
+    const router::RpcRequests& requests;
     const router::ClientWork& work;
     const router::KeptJobs& kept;
     // May be null.

@@ -67,6 +67,10 @@ inline constexpr size_t kMaxQueuedLargeRequestBytes = 32u << 20;
 // How much output of a stream may wait for its client. Beyond either bound the job is cancelled.
 inline constexpr size_t kMaxUnreadOutputTokens = 4096;
 inline constexpr size_t kMaxUnreadOutputBytes = 2u << 20;
+// What an answer may take in memory that is sent as a whole.
+inline constexpr size_t kMaxWholeAnswerBytes = size_t{16} << 20;
+// Requests of one call of ModelStreamInfer that run at once. The next one is read when one of them has ended.
+inline constexpr size_t kMaxRequestsPerStream = 64;
 // What waits on all streams together. Beyond it those with the most are cut.
 inline constexpr size_t kMaxUnreadOutputBytesOfAll = 64u << 20;
 // Streams whose job has ended while their client has not read all of it, and how long they stay.

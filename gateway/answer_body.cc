@@ -3,17 +3,12 @@
 #include <utility>
 
 namespace baton::gateway {
-namespace {
-
-constexpr router::PendingOutputLimits kWholeAnswerLimits = {.tokens = kMaxOutputTokens, .bytes = kMaxWholeAnswerBytes};
-
-}  // namespace
 
 void AnswerBody::SetWriter(std::unique_ptr<AnswerWriter> writer, bool is_stream) {
   writer_ = std::move(writer);
   is_stream_ = is_stream;
   const absl::MutexLock lock(&mutex_);
-  if (!is_stream) pending_ = router::PendingOutput(kWholeAnswerLimits);
+  if (!is_stream) pending_ = router::PendingOutput(router::kWholeAnswerLimits);
 }
 
 void AnswerBody::OnExchangeDone(std::function<void()> on_over) {

@@ -22,9 +22,6 @@
 
 namespace baton::gateway {
 
-// What a whole answer may take in memory until it is sent.
-inline constexpr size_t kMaxWholeAnswerBytes = size_t{16} << 20;
-
 // Events come from one thread at a time. The response begins with the first output or the end, whichever comes first,
 // so that a request which fails before has a status of its own.
 //

@@ -1,84 +1,30 @@
 // The gRPC adapter over a real connection. The worker is a script, and all that lies between is the real thing.
 #include "router/generation_service.h"
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "common/limits.h"
-#include "common/rpc/channel_cache.h"
-#include "common/rpc/event_queue.h"
-#include "common/rpc/grpc_server.h"
 #include "gtest/gtest.h"
 #include "router/refusal_reason.h"
-#include "router/testing/scripted_worker.h"
-#include "router/testing/tiny_served_model.h"
+#include "router/testing/rpc_fixture.h"
 
 namespace baton::router {
 namespace {
 
-// Such an output is more than ten times what a connection takes whose client does not read, and less than what a stream
-// may hold.
-constexpr size_t kManyTokens = kMaxUnreadOutputTokens - 96;
-constexpr int64_t kPatienceNs = 20 * kNsPerSecond;
 const std::vector<TopLogprob> kTop(kMaxLogprobs, TopLogprob{.token = 1, .logprob = -1});
 
-// Keeps the records of the requests that are over.
-class KeepingObserver final : public RequestObserver {
- public:
-  void OnRequestEnded(const RequestRecord& record) override {
-    absl::MutexLock lock(&mutex_);
-    records_.push_back(record);
-  }
-  std::vector<RequestRecord> records() {
-    absl::MutexLock lock(&mutex_);
-    return records_;
-  }
-
- private:
-  absl::Mutex mutex_;
-  std::vector<RequestRecord> records_ ABSL_GUARDED_BY(mutex_);
-};
-
-class GenerationServiceTest : public ::testing::Test {
+class GenerationServiceTest : public RpcFixture<GenerationService> {
  protected:
-  ~GenerationServiceTest() override {
-    if (server_.server != nullptr) {
-      rpc::StopGrpcServer(*server_.server, 0);
-      EndServer();
-    }
-    loop_.Stop();
+  std::unique_ptr<GenerationService> MakeService(RpcRequests& requests) override {
+    return std::make_unique<GenerationService>(requests);
   }
 
   void Serve(WorkerScript script, const UnreadOutputLimits& unread = {}) {
-    worker_ = std::make_unique<ScriptedWorker>(loop_, std::move(script));
-    loop_.Start(*worker_);
-    worker_->Join();
-    service_ = std::make_unique<GenerationService>(GenerationServiceParts{.model = model_,
-                                                                          .clock = MonotonicClock(),
-                                                                          .random = random_,
-                                                                          .generator = generator_,
-                                                                          .work = work_,
-                                                                          .events = events_,
-                                                                          .observers = observers_},
-                                                   unread);
-    auto server = rpc::StartGrpcServer({.bind = "127.0.0.1", .accepting = {service_.get()}});
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    grpc::ChannelArguments arguments = rpc::ClientChannelArguments();
-    // The connection's windows stay as small as they are at first.
-    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    stub_ = v1::GenerationService::NewStub(
-        grpc::CreateCustomChannel(server_.address, grpc::InsecureChannelCredentials(), arguments));
-  }
-
-  // Once the server has been shut down.
-  void EndServer() {
-    service_->Stop();
-    server_ = {};
+    stub_ = v1::GenerationService::NewStub(ServeOn(std::move(script), unread));
   }
 
   struct Call {
@@ -140,58 +86,9 @@ class GenerationServiceTest : public ::testing::Test {
     call->reader = stub_->Resume(&call->context, request);
     return call;
   }
-  // Until the loop has done all that the worker has posted, and the jobs are as many.
-  void WaitForJobs(int32_t jobs) {
-    int32_t running = -1;
-    while (running != jobs) {
-      absl::Notification done;
-      loop_.PostWhenRoom([&](Dispatcher& dispatcher) {
-        running = dispatcher.running_jobs() + dispatcher.queued_jobs();
-        done.Notify();
-      });
-      done.WaitForNotification();
-    }
-  }
-  // The record of the only request, once it is over.
-  RequestRecord OnlyRecord() {
-    EXPECT_TRUE(WaitFor([this] { return observer_.records().size() == 1; }));
-    return observer_.records().at(0);
-  }
-  // Until the router cancels a call to the worker; false when it does not.
-  bool WaitForCancel() {
-    return WaitFor([this] { return worker_->cancelled() > 0; }) && worker_->cancelled() == 1;
-  }
-  static bool WaitFor(const std::function<bool()>& condition) {
-    const TimeNs give_up = MonotonicClock().Now() + kPatienceNs;
-    while (!condition() && MonotonicClock().Now() < give_up) absl::SleepFor(absl::Milliseconds(1));
-    return condition();
-  }
-  // Requests of this size wait from now on, until the test ends or Release.
-  void Occupy(size_t bytes) {
-    absl::Notification busy;
-    ASSERT_TRUE(work_.Post({.id = {.high = 1, .low = 1}, .bytes = bytes, .run = [&](const absl::Status&) {
-                              busy.Notify();
-                              release_.WaitForNotification();
-                            }}));
-    busy.WaitForNotification();
-  }
 
-  const ServedModel model_ = TestModel();
-  SeededRandom random_{1};
-  rpc::EventQueue events_;
-  RouterLoop loop_{DispatcherOptions{}, MonotonicClock(), random_, events_};
-  std::unique_ptr<ScriptedWorker> worker_;
-  Generator generator_{model_, MonotonicClock(), random_, loop_};
-  KeepingObserver observer_;
-  const RequestObservers observers_{.clock = MonotonicClock(), .observers = {&observer_}};
-  absl::Notification release_;
-  ClientWork work_{MonotonicClock()};
-  std::unique_ptr<GenerationService> service_;
-  rpc::GrpcServer server_;
   std::unique_ptr<v1::GenerationService::Stub> stub_;
 };
-
-std::vector<int32_t> Letters(size_t count) { return std::vector<int32_t>(count, modelfile::kTinyFirstByteToken + 'x'); }
 
 TEST_F(GenerationServiceTest, WhatALateReaderLeftIsMergedIntoFewerMessages) {
   const std::vector<int32_t> tokens = Letters(kManyTokens);

@@ -15,6 +15,9 @@ struct PendingOutputLimits {
   size_t bytes = kMaxUnreadOutputBytes;
 };
 
+// An answer that its client gets as a whole waits for its end.
+inline constexpr PendingOutputLimits kWholeAnswerLimits = {.tokens = kMaxOutputTokens, .bytes = kMaxWholeAnswerBytes};
+
 class PendingOutput {
  public:
   explicit PendingOutput(const PendingOutputLimits& limits = {}) : limits_(limits) {}

@@ -23,10 +23,10 @@ CORE_BANS = re.compile(r"#include <(thread|chrono|mutex|condition_variable|grpcp
                        r"|MonotonicClock\(|SystemRandom\(")
 # What adapters turn their protocols into must know none of them.
 NO_PROTOCOL = ("router/error_details.h", "router/generation_listener.h", "router/generator.h")
-PROTOCOL = re.compile(r'#include (<(grpcpp|google/protobuf)/|"(baton|etcd|google|opentelemetry|common/rpc)/)')
+PROTOCOL = re.compile(r'#include (<(grpcpp|google/protobuf)/|"(baton|etcd|google|inference|opentelemetry|vllm|common/rpc)/)')
 # The only places that read the machine's clock or its randomness by themselves.
 WALL_CLOCK = re.compile(r"std::chrono::(steady|system|high_resolution)_clock::now|std::random_device|clock_gettime")
-WALL_CLOCK_FILES = ("common/clock.cc", "common/random.cc", "router/generation_service.cc", "router/router_loop.cc",
+WALL_CLOCK_FILES = ("common/clock.cc", "common/random.cc", "router/router_loop.cc", "router/rpc_requests.cc",
                     "bench/load/grpc_client.cc", "cli/")
 # Folders that may include anything, and that no other may include.
 UNCHECKED = ("simulator", "tests")
@@ -109,7 +109,7 @@ class Source:
 
 def folder_of(include):
     first = include.split("/")[0]
-    return PROTO if first in ("baton", "etcd", "google", "opentelemetry") else first
+    return PROTO if first in ("baton", "etcd", "google", "inference", "opentelemetry", "vllm") else first
 
 
 class Tree:
