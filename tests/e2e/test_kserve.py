@@ -1,0 +1,447 @@
+"""Triton's own client against the gRPC port of a real cluster, and raw messages where that client sends no such thing."""
+
+import asyncio
+import json
+import re
+import threading
+import urllib.request
+
+import grpc
+import pytest
+import tritonclient.grpc as triton
+import tritonclient.grpc.aio as triton_aio
+from tritonclient.grpc import service_pb2 as pb
+from tritonclient.utils import InferenceServerException
+
+from certificates import ALL, Authority
+from client import Client
+from cluster import SOURCE_DIR, Cluster, RoleProcess, wait_until
+from pages import blocks_of
+from test_api_keys import Keys, code_of, credentials
+from triton_requests import MODEL, TIMEOUT_S, Answer, Stream, infer, inputs_of, refused, text_tensor
+
+SERVICE = "/inference.GRPCInferenceService/"
+METHODS = ("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelConfig", "ModelInfer",
+           "ModelStreamInfer", "RepositoryIndex")
+PROMPTS = ["The capital of France is", "Once upon a time", "Ünïcödé and 日本語:", "def fibonacci(n):", "1, 2, 3,"]
+SEEDED = {"temperature": 0.8, "top_p": 0.9, "seed": 7}
+# Longer than any test waits.
+ENDLESS = {"max_tokens": 8000, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster("--prefill", 1, "--decode", 1, "--threads", 1, "--max-seqs", 16) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with triton.InferenceServerClient(cluster.target) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def own(cluster):
+    with Client(cluster.target) as own:
+        yield own
+
+
+def gauge(cluster, name):
+    with urllib.request.urlopen(f"http://{cluster.admin}/metrics", timeout=10) as page:
+        return float(re.search(rf"^{name} (\S+)$", page.read().decode(), re.M)[1])
+
+
+def await_idle(cluster):
+    wait_until(lambda: gauge(cluster, "baton_client_streams") == 0, 60, "no request of a client is open")
+    wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 60, "the end")
+
+
+def test_the_server_and_its_model_describe_themselves(client):
+    assert client.is_server_live() and client.is_server_ready()
+    assert client.is_model_ready(MODEL) and client.is_model_ready(MODEL, "1")
+    assert not client.is_model_ready("another") and not client.is_model_ready(MODEL, "2")
+    assert client.get_server_metadata().name == "baton"
+    metadata = client.get_model_metadata(MODEL)
+    assert metadata.name == MODEL and list(metadata.versions) == ["1"]
+    inputs = {tensor.name: (tensor.datatype, list(tensor.shape)) for tensor in metadata.inputs}
+    assert inputs["text_input"] == ("BYTES", [1]) and inputs["stream"] == ("BOOL", [1])
+    config = client.get_model_config(MODEL).config
+    assert config.model_transaction_policy.decoupled and config.max_batch_size == 0
+    assert {tensor.name for tensor in config.input if not tensor.optional} == {"text_input"}
+    assert [tensor.name for tensor in config.output] == [tensor.name for tensor in metadata.outputs]
+    index = client.get_model_repository_index().models
+    assert [(model.name, model.version, model.state) for model in index] == [(MODEL, "1", "READY")]
+    for call in (client.get_model_metadata, client.get_model_config):
+        with refused() as errors:
+            call("another")
+        assert errors[0].status() == "StatusCode.NOT_FOUND"
+
+
+def test_what_is_not_served_says_so(client):
+    with refused() as errors:
+        client.get_inference_statistics()
+    assert errors[0].status() == "StatusCode.UNIMPLEMENTED"
+
+
+@pytest.mark.parametrize("sampling", [{}, SEEDED, {"temperature": "1.0", "seed": "11", "max_tokens": "16", "top_k": "5"}])
+def test_the_tokens_are_those_of_batons_own_grpc(client, own, sampling):
+    own_sampling = {name: float(value) if name == "temperature" else int(value) if isinstance(value, str) else value
+                    for name, value in sampling.items()}
+    for prompt in PROMPTS:
+        expected = own.generate(prompt, {"max_tokens": 16, **own_sampling})
+        whole = infer(client, prompt, sampling)
+        assert whole.text == expected.text and whole.token_ids == list(expected.token_ids), prompt
+        assert whole.finish == ("length" if expected.finished.reason == 2 else "stop")
+        assert whole.input_tokens == expected.finished.usage.prompt_tokens
+        assert whole.counted == expected.finished.usage.output_tokens
+        with Stream(client) as stream:
+            stream.ask("s", inputs_of(prompt, sampling, stream=True))
+            streamed = stream.finish("s")
+        assert (streamed.text, streamed.token_ids, streamed.finish) == (whole.text, whole.token_ids, whole.finish)
+        assert streamed.counted == whole.counted
+
+
+def test_a_whole_answer_begins_with_its_prompt_unless_that_is_excluded(client):
+    excluded = infer(client, PROMPTS[2], {"temperature": 0})
+    assert infer(client, PROMPTS[2], {"temperature": 0}, excludes_input=False).text == PROMPTS[2] + excluded.text
+    # Left out, it is false, as with Triton's backend.
+    answer = client.infer(MODEL, [text_tensor("text_input", PROMPTS[2]),
+                                  text_tensor("sampling_parameters", '{"temperature": 0}')])
+    assert answer.as_numpy("text_output")[0].decode() == PROMPTS[2] + excluded.text
+    assert answer.as_numpy("finish_reason") is None
+
+
+def test_a_stream_has_responses_as_the_tokens_come(client):
+    with Stream(client) as stream:
+        stream.ask("s", inputs_of(PROMPTS[1], {"max_tokens": 24, "ignore_eos": True}, stream=True))
+        answer = stream.finish("s")
+    assert answer.responses > 8 and answer.counted == 24 and answer.finish == "length"
+
+
+def test_a_stream_without_the_flag_has_no_empty_response(client):
+    events = []
+    client.start_stream(callback=lambda result, error: events.append((result, error)))
+    client.async_stream_infer(MODEL, inputs_of(PROMPTS[1], {"max_tokens": 5, "ignore_eos": True}, stream=True, returns=()))
+    client.stop_stream()
+    assert events and all(error is None and result.get_response().outputs for result, error in events)
+
+
+def test_request_parameters_are_sampling_parameters(client, own):
+    expected = own.generate(PROMPTS[0], {"max_tokens": 9, **SEEDED})
+    answer = client.infer(MODEL, inputs_of(PROMPTS[0]), parameters={"max_tokens": 9, **SEEDED}, priority=2, timeout=10**9)
+    assert answer.as_numpy("token_ids").tolist() == list(expected.token_ids)
+
+
+def test_stop_strings_and_logit_bias_are_those_of_batons_own_grpc(client, own):
+    free = infer(client, PROMPTS[1], {"temperature": 0, "max_tokens": 16})
+    stop = free.text[len(free.text) // 2:][:3]
+    stopped = infer(client, PROMPTS[1], {"temperature": 0, "max_tokens": 16, "stop": [stop]})
+    assert stopped.text == free.text[:free.text.index(stop)] and stopped.finish == "stop"
+    bias = {str(free.token_ids[0]): -100}
+    expected = own.generate(PROMPTS[1], {"max_tokens": 4, "logit_bias": [{"id": free.token_ids[0], "bias": -100}]})
+    assert infer(client, PROMPTS[1], {"max_tokens": 4, "logit_bias": bias}).token_ids == list(expected.token_ids)
+
+
+def test_named_outputs_come_alone(client):
+    answer = client.infer(MODEL, inputs_of(PROMPTS[0], returns=()), outputs=[triton.InferRequestedOutput("num_output_tokens")])
+    assert [output.name for output in answer.get_response().outputs] == ["num_output_tokens"]
+
+
+def test_many_requests_of_one_stream_and_many_streams_are_answered_alike(cluster, own):
+    prompts = [f"Number {number}:" for number in range(12)]
+    sampling = {"max_tokens": 12, "ignore_eos": True, "temperature": 0}
+    expected = [list(own.generate(prompt, sampling).token_ids) for prompt in prompts]
+    with triton.InferenceServerClient(cluster.target) as client, Stream(client) as stream:
+        for number, prompt in enumerate(prompts):
+            stream.ask(str(number), inputs_of(prompt, sampling, stream=number % 2 == 0))
+        for number in range(len(prompts)):
+            stream.finish(str(number))
+        assert [stream.answers[str(number)].token_ids for number in range(len(prompts))] == expected
+
+    async def run():
+        async with triton_aio.InferenceServerClient(cluster.target) as client:
+            async def ask(prompt):
+                async def requests():
+                    yield {"model_name": MODEL, "inputs": inputs_of(prompt, sampling, stream=True)}
+                answer = Answer()
+                async for result, error in client.stream_infer(requests()):
+                    assert error is None, error
+                    answer.add(result)
+                return answer.token_ids
+            streams = await asyncio.gather(*map(ask, prompts))
+            wholes = await asyncio.gather(*(client.infer(MODEL, inputs_of(prompt, sampling)) for prompt in prompts))
+            return streams, [whole.as_numpy("token_ids").tolist() for whole in wholes]
+
+    streams, wholes = asyncio.run(run())
+    assert streams == expected and wholes == expected
+
+
+def test_an_error_of_a_stream_is_a_message_and_the_stream_goes_on(client):
+    with Stream(client) as stream:
+        stream.ask("wrong", inputs_of(PROMPTS[0], {"top_p": 2}, stream=True))
+        with refused() as errors:
+            stream.take()
+        assert errors[0].message().startswith("INVALID_ARGUMENT: top_p: ")
+        stream.ask("unbuilt", inputs_of(PROMPTS[0], {"n": 2}, stream=True))
+        with refused() as errors:
+            stream.take()
+        assert errors[0].message() == "UNIMPLEMENTED: n: not supported yet"
+        stream.ask("right", inputs_of(PROMPTS[0], {"max_tokens": 3}, stream=True))
+        assert stream.finish("right").counted == 3
+
+
+def test_an_error_of_model_infer_is_the_status_of_its_call(client):
+    for sampling, status, field in [({"top_p": 2}, "INVALID_ARGUMENT", "top_p"), ({"n": 2}, "UNIMPLEMENTED", "n"),
+                                    ({"tempreature": 2}, "INVALID_ARGUMENT", "tempreature"),
+                                    ({"lora_name": "x"}, "UNIMPLEMENTED", "lora_name")]:
+        with refused() as errors:
+            infer(client, PROMPTS[0], sampling)
+        assert errors[0].status() == f"StatusCode.{status}" and errors[0].message().startswith(f"{field}: ")
+    with refused() as errors:
+        infer(client, "word " * 9000)
+    assert errors[0].message().startswith("text_input: ")
+    with refused() as errors:
+        infer(client, b"\xff\xfe")
+    assert errors[0].message().startswith("text_input: ")
+    with refused() as errors:
+        client.infer("another", inputs_of(PROMPTS[0]))
+    assert errors[0].status() == "StatusCode.NOT_FOUND"
+    with refused() as errors:
+        client.infer(MODEL, inputs_of(PROMPTS[0], stream=True))
+    assert "ModelStreamInfer" in errors[0].message()
+    with refused() as errors:
+        client.infer(MODEL, inputs_of(PROMPTS[0]), sequence_id=5)
+    assert errors[0].status() == "StatusCode.UNIMPLEMENTED"
+
+
+def raw_call(channel, message, timeout_s=60):
+    call = channel.unary_unary(SERVICE + "ModelInfer", response_deserializer=pb.ModelInferResponse.FromString)
+    return call(message if isinstance(message, bytes) else message.SerializeToString(), timeout=timeout_s)
+
+
+def garbage():
+    """Messages that the client's library cannot make, by what is wrong with them."""
+    def message(raw, datatype="BYTES", shape=(1,), name="text_input", contents=None):
+        request = pb.ModelInferRequest(model_name=MODEL, raw_input_contents=raw)
+        tensor = request.inputs.add(name=name, datatype=datatype, shape=shape)
+        if contents is not None:
+            tensor.contents.bytes_contents.append(contents)
+        return request
+
+    good = b"\x02\0\0\0hi"
+    yield "no inputs", pb.ModelInferRequest(model_name=MODEL)
+    yield "a size that is too large", message([b"\x03\0\0\0hi"])
+    yield "a size that is far too large", message([b"\xff\xff\xff\xffhi"])
+    yield "a size that is too small", message([b"\x01\0\0\0hi"])
+    yield "half a size", message([b"\x02\0"])
+    yield "two elements", message([good + good])
+    yield "two raw contents", message([good, good])
+    yield "both contents", message([good], contents=b"hi")
+    yield "another type", message([good], datatype="INT64")
+    yield "no type", message([good], datatype="")
+    yield "another shape", message([good], shape=(1, 1))
+    yield "a negative shape", message([good], shape=(-1,))
+    yield "an endless shape", message([good], shape=(2**62, 2**62))
+    yield "an unknown input", message([good], name="text")
+    yield "no UTF-8", message([b"\x02\0\0\0\xff\xfe"])
+    yield "no message", b"\xff" * 100
+    yield "a name that is no UTF-8", b"\x0a\x02\xff\xfe"
+    yield "deep JSON", inputs_message(sampling="[" * 100_000)
+
+
+def inputs_message(prompt=b"hi", sampling=None):
+    request = pb.ModelInferRequest(model_name=MODEL)
+    for name, value in (("text_input", prompt), ("sampling_parameters", sampling)):
+        if value is not None:
+            request.inputs.add(name=name, datatype="BYTES", shape=[1])
+            value = value.encode() if isinstance(value, str) else value
+            request.raw_input_contents.append(len(value).to_bytes(4, "little") + value)
+    return request
+
+
+@pytest.mark.parametrize("what, message", list(garbage()), ids=[what for what, _ in garbage()])
+def test_garbage_is_refused(cluster, what, message):
+    with grpc.insecure_channel(cluster.target) as channel:
+        with pytest.raises(grpc.RpcError) as error:
+            raw_call(channel, message)
+        assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT, (what, error.value)
+        stream = channel.stream_stream(SERVICE + "ModelStreamInfer",
+                                       response_deserializer=pb.ModelStreamInferResponse.FromString)
+        raw = message if isinstance(message, bytes) else message.SerializeToString()
+        answers = list(stream(iter([raw, inputs_message().SerializeToString()]), timeout=60))
+        errors = [answer for answer in answers if answer.error_message]
+        assert len(errors) == 1 and errors[0].error_message.startswith("INVALID_ARGUMENT: "), answers
+        assert len(answers) == 2, "the other request of the stream was not answered"
+
+
+def test_a_message_beyond_the_bound_is_refused_and_the_largest_one_is_read(cluster):
+    options = [("grpc.max_send_message_length", 64 << 20)]
+    with grpc.insecure_channel(cluster.target, options) as channel:
+        with pytest.raises(grpc.RpcError) as error:
+            raw_call(channel, inputs_message(b"x" * (5 << 20)))
+        assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        with pytest.raises(grpc.RpcError) as error:
+            raw_call(channel, inputs_message(b"x" * ((4 << 20) - 1000)))
+        assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert error.value.details().startswith("text_input: ")
+        assert raw_call(channel, inputs_message()).outputs
+
+
+def test_a_stream_that_its_client_leaves_ends_its_requests(cluster, client):
+    with Stream(client) as stream:
+        for number in range(4):
+            stream.ask(str(number), inputs_of(f"Number {number}", ENDLESS, stream=number > 0))
+        stream.take()
+    await_idle(cluster)
+
+
+def test_a_request_that_is_left_before_its_answer_ends_too(cluster, client):
+    with pytest.raises(InferenceServerException):
+        client.infer(MODEL, inputs_of("Endless", ENDLESS), client_timeout=0.5)
+    call = client.async_infer(MODEL, inputs_of("Endless", ENDLESS), callback=lambda result, error: None)
+    wait_until(lambda: gauge(cluster, "baton_client_streams") >= 1, 30, "the request")
+    call.cancel()
+    await_idle(cluster)
+
+
+def test_a_thousand_streams_that_are_left_in_the_middle_leave_nothing(cluster, own):
+    request = pb.ModelInferRequest(model_name=MODEL)
+    request.CopyFrom(inputs_message(b"Once", json.dumps(ENDLESS)))
+    request.inputs.add(name="stream", datatype="BOOL", shape=[1])
+    request.raw_input_contents.append(b"\1")
+    raw = request.SerializeToString()
+    held = threading.Event()
+
+    def requests():
+        yield raw
+        held.wait(TIMEOUT_S)
+
+    channels = [grpc.insecure_channel(cluster.target, [("grpc.use_local_subchannel_pool", 1)]) for _ in range(4)]
+    calls = [channels[number % 4].stream_stream(SERVICE + "ModelStreamInfer")(iter([raw]) if number % 2 else requests(),
+                                                                              timeout=TIMEOUT_S)
+             for number in range(1000)]
+    wait_until(lambda: gauge(cluster, "baton_client_streams") >= 100, 60, "streams")
+    for call in calls[::2]:
+        call.cancel()
+    for channel in channels:
+        channel.close()
+    held.set()
+    await_idle(cluster)
+    assert own.generate(PROMPTS[0], {"max_tokens": 4}).token_ids
+
+
+def test_a_slow_reader_gets_all_of_its_output(cluster):
+    """It reads nothing until the output, which is larger than all that the connection takes, is made."""
+    request = inputs_message(b"Once", json.dumps({"max_tokens": 1500, "ignore_eos": True, "temperature": 0}))
+    for name in ("stream", "return_token_ids"):
+        request.inputs.add(name=name, datatype="BOOL", shape=[1])
+        request.raw_input_contents.append(b"\1")
+    options = [("grpc.http2.lookahead_bytes", 1 << 10), ("grpc.http2.bdp_probe", 0)]
+    with grpc.insecure_channel(cluster.target, options) as channel:
+        call = channel.stream_stream(SERVICE + "ModelStreamInfer",
+                                     response_deserializer=pb.ModelStreamInferResponse.FromString)
+        stream = call(iter([request.SerializeToString()]), timeout=TIMEOUT_S)
+        busy = lambda: any(worker["used_blocks"] for worker in cluster.workers())
+        wait_until(busy, 60, "the request in the status")
+        wait_until(lambda: not busy(), TIMEOUT_S, "the end of the request")
+        answer = Answer()
+        for response in stream:
+            assert not response.error_message
+            answer.add(triton.InferResult(response.infer_response))
+    assert len(answer.token_ids) == 1500
+    assert answer.responses < 1500, "nothing was merged"
+
+
+def test_nobody_is_ready_while_no_worker_is_there(tmp_path):
+    with RoleProcess("router", "--grpc-port", 0, "--cluster-port", 0) as router, \
+            triton.InferenceServerClient(router.target) as client:
+        assert client.is_server_live()
+        assert not client.is_server_ready() and not client.is_model_ready(MODEL)
+        assert [model.state for model in client.get_model_repository_index().models] == ["UNAVAILABLE"]
+        assert client.get_model_metadata(MODEL).name == MODEL
+        with RoleProcess("mixed-worker", "--router", router.cluster_target, "--threads", 1):
+            wait_until(client.is_server_ready, 60, "readiness")
+            assert client.is_model_ready(MODEL)
+            assert infer(client, PROMPTS[0], {"max_tokens": 2}).counted == 2
+        wait_until(lambda: not client.is_model_ready(MODEL), 60, "the end of the readiness")
+
+
+def test_a_drain_lets_a_stream_end_and_refuses_later_requests():
+    with Cluster("--prefill", 0, "--decode", 0, "--mixed", 1, "--threads", 1) as cluster, \
+            triton.InferenceServerClient(cluster.target) as client, Stream(client) as stream:
+        stream.ask("runs", inputs_of("Once", {"max_tokens": 200, "ignore_eos": True}, stream=True))
+        stream.take()
+        cluster.signal(15)
+        wait_until(lambda: "draining" in cluster.log(), 20, "the drain")
+        stream.ask("late", inputs_of("Once", stream=True))
+        errors = []
+        while not stream.answers["runs"].is_final:
+            try:
+                stream.take()
+            except InferenceServerException as error:
+                errors.append(error.message())
+        assert stream.answers["runs"].counted == 200
+        assert [error.split(":")[0] for error in errors] in ([], ["UNAVAILABLE"])
+
+
+def test_every_method_needs_a_key_where_keys_are_required(tmp_path):
+    issued, keys = Authority(tmp_path).issue(*ALL), Keys(tmp_path)
+    right = keys.keys["alice"]
+    with Cluster("--prefill", 0, "--decode", 0, "--mixed", 1, "--threads", 1, *issued.flags, "--api-keys", keys.path) as cluster:
+        cluster.client_flags = issued.flags
+        for method in METHODS:
+            path = SERVICE + method
+            assert code_of(cluster.target, path, credentials(issued)) == grpc.StatusCode.UNAUTHENTICATED, path
+            assert code_of(cluster.target, path, credentials(issued, right + "x")) == grpc.StatusCode.UNAUTHENTICATED, path
+            assert code_of(cluster.target, path, credentials(issued, right)) != grpc.StatusCode.UNAUTHENTICATED, path
+        with triton.InferenceServerClient(cluster.target, ssl=True, root_certificates=str(issued.ca)) as client:
+            headers = {"authorization": f"Bearer {right}"}
+            assert client.is_server_ready(headers=headers)
+            with refused() as errors:
+                client.is_server_ready()
+            assert errors[0].status() == "StatusCode.UNAUTHENTICATED"
+            answer = client.infer(MODEL, inputs_of(PROMPTS[0], {"max_tokens": 2}), headers=headers)
+            assert answer.as_numpy("num_output_tokens")[0] == 2
+            with Stream(client, headers=headers) as stream:
+                stream.ask("s", inputs_of(PROMPTS[0], {"max_tokens": 2}, stream=True))
+                assert stream.finish("s").counted == 2
+            # A prefix is shared within a tenant alone, which shows whose the requests are.
+            with Client(cluster.target, credentials(issued, right)) as alice, \
+                    Client(cluster.target, credentials(issued, keys.keys["bob"])) as bob:
+                text = "A sentence that is long enough for a few blocks of the cache. " * 8
+                client.infer(MODEL, inputs_of(text, {"max_tokens": 1}), headers=headers)
+                assert bob.generate(text, {"max_tokens": 1}).finished.usage.cached_prompt_tokens == 0
+                assert alice.generate(text, {"max_tokens": 1}).finished.usage.cached_prompt_tokens > 0
+
+
+def test_the_example_of_the_page_runs(cluster, capsys):
+    example = next(block for block in blocks_of("docs/kserve.md", SOURCE_DIR) if block.language == "python")
+    assert "127.0.0.1:50051" in example.text
+    exec(compile(example.text.replace("127.0.0.1:50051", cluster.target), "docs/kserve.md", "exec"), {})
+    assert "Paris" in capsys.readouterr().out
+
+
+# A value of each parameter that asks for something.
+VALUES = {
+    "max_tokens": 1, "temperature": 0.5, "top_p": 0.5, "top_k": 5, "min_p": 0.1, "seed": 1, "stop": "x", "stop_token_ids": [5],
+    "ignore_eos": True, "min_tokens": 1, "repetition_penalty": 1.1, "frequency_penalty": 0.1, "presence_penalty": 0.1,
+    "logit_bias": {"5": 1}, "add_special_tokens": False, "n": 2, "best_of": 2, "logprobs": 1, "prompt_logprobs": 1,
+    "use_beam_search": True, "length_penalty": 2.0, "early_stopping": True, "bad_words": ["x"], "detokenize": False,
+    "include_stop_str_in_output": True, "skip_special_tokens": False, "spaces_between_special_tokens": False,
+    "truncate_prompt_tokens": 5, "guided_decoding": {}, "structured_outputs": {}, "logits_processors": [1],
+    "lora_name": "x", "extra_args": {},
+}
+
+
+def test_the_page_says_of_each_parameter_what_becomes_of_it(client):
+    text = (SOURCE_DIR / "docs/kserve.md").read_text().partition("## Sampling parameters")[2]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (\w+)", text, re.MULTILINE))
+    assert set(rows) == set(VALUES)
+    for name, what in rows.items():
+        try:
+            infer(client, PROMPTS[0], {"max_tokens": 1, name: VALUES[name]})
+            assert what == "read", name
+        except InferenceServerException as error:
+            assert what == "refused" and error.status() == "StatusCode.UNIMPLEMENTED", (name, error)
+            assert error.message().startswith(f"{name}: ")
