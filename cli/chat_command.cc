@@ -18,6 +18,7 @@
 #include "cli/generation_client.h"
 #include "cli/options.h"
 #include "cli/process.h"
+#include "cli/utf8_check.h"
 #include "common/limits.h"
 #include "common/status.h"
 

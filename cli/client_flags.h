@@ -6,7 +6,6 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
-#include "absl/status/status.h"
 #include "cli/router_channel.h"
 #include "cli/sampling_flags.h"
 
@@ -21,9 +20,6 @@ struct ClientFlags {
 
 // `flags` outlives `command`.
 void AddClientFlags(CLI::App& command, ClientFlags& flags);
-
-// INVALID_ARGUMENT names the first byte of a text that is not UTF-8, which no request may have.
-absl::Status CheckUtf8(const std::string& text);
 
 }  // namespace baton::cli
 

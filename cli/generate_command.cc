@@ -1,5 +1,7 @@
 #include "cli/generate_command.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -13,6 +15,8 @@
 #include "cli/input_file.h"
 #include "cli/options.h"
 #include "cli/process.h"
+#include "cli/terminal_text.h"
+#include "cli/utf8_check.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
@@ -170,11 +174,13 @@ absl::Status Generate(const GenerateFlags& flags) {
   request.set_return_kv_digest(flags.kv_digest || flags.json);
   FillSampling(flags.sampling, request);
   BATON_RETURN_IF_ERROR(FillPrompt(flags, request));
+  const bool filters_text = isatty(STDOUT_FILENO) != 0;
+  TerminalText filter;
   const auto on_output = [&](const v1::Output& output) {
     if (flags.jsonl) {
       PrintJsonLine(output);
     } else if (!flags.json) {
-      std::cout << output.text() << std::flush;
+      std::cout << (filters_text ? filter.Push(output.text()) : output.text()) << std::flush;
     }
     // Nobody reads on: the rest would be computed in vain.
     return std::cout.good();
@@ -190,7 +196,7 @@ absl::Status Generate(const GenerateFlags& flags) {
   } else if (flags.jsonl) {
     std::cout << FinishedJson(generation.finished).dump() << std::endl;
   } else {
-    std::cout << std::endl;
+    std::cout << filter.Flush() << std::endl;
     PrintTiming(generation.finished);
   }
   return absl::OkStatus();

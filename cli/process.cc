@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -17,7 +16,9 @@
 #include "absl/time/time.h"
 #include "cli/options.h"
 #include "cli/service_manager.h"
+#include "cli/terminal_text.h"
 #include "common/log.h"
+#include "common/status.h"
 
 namespace baton::cli {
 namespace {
@@ -141,10 +142,8 @@ std::optional<ReadyAddresses> ParseReady(const std::string& line) {
 }
 
 void PrintError(const absl::Status& status) {
-  std::string line(status.message());
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  std::fprintf(stderr, "baton: %s\n", line.c_str());
+  // Servers and files have a say in the message.
+  std::fprintf(stderr, "baton: %s\n", ForTerminalLine(ToStd(status.message())).c_str());
 }
 
 int Report(const absl::Status& status) {
