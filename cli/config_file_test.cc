@@ -8,6 +8,7 @@
 #include "cli/bench_engine_command.h"
 #include "cli/generate_command.h"
 #include "cli/inspect_command.h"
+#include "cli/models_command.h"
 #include "cli/options.h"
 #include "cli/router_command.h"
 #include "cli/serve_command.h"
@@ -30,7 +31,8 @@ class ConfigFile : public ::testing::Test {
     AddWorkerCommands(app_, exit_code_);
     AddGenerateCommand(app_, exit_code_);
     AddInspectCommand(app_, exit_code_);
-    AddBenchEngineCommand(*app_.add_subcommand("bench"), exit_code_);
+    AddBenchEngineCommand(*app_.add_subcommand("bench")->require_subcommand(), exit_code_);
+    AddModelsCommand(app_, exit_code_);
     FinishOptions(app_);
   }
 
@@ -66,6 +68,11 @@ class ConfigFile : public ::testing::Test {
   const std::string path_ = ::testing::TempDir() + "/config_file_test.yaml";
   std::vector<std::string> variables_;
 };
+
+TEST_F(ConfigFile, ACommandAboveAnotherHasSettingsOfItsOwn) {
+  EXPECT_THAT(Added("models:\n  json: true\nmodels-remove:\n  yes: true\n", {"models"}), ElementsAre("--json=true"));
+  EXPECT_THAT(Added("models-remove:\n  \"yes\": true\n", {"models", "remove", "x"}), ElementsAre("--yes=true"));
+}
 
 TEST_F(ConfigFile, EveryCommandReadsTheTopAndItsOwnSection) {
   const std::string text =

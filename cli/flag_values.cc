@@ -36,11 +36,8 @@ size_t EditDistance(const std::string& from, const std::string& to) {
 
 void AddCommands(CLI::App& app, const std::string& prefix, std::map<std::string, CLI::App*>& commands) {
   for (CLI::App* command : app.get_subcommands(IsNamed)) {
-    if (command->get_subcommands(IsNamed).empty()) {
-      commands[prefix + command->get_name()] = command;
-    } else {
-      AddCommands(*command, prefix + command->get_name() + "-", commands);
-    }
+    if (IsRunnable(*command)) commands[prefix + command->get_name()] = command;
+    AddCommands(*command, prefix + command->get_name() + "-", commands);
   }
 }
 
@@ -70,6 +67,7 @@ std::string InWords(absl::string_view description) {
   }
   if (description == "POSITIVE") return "a number above 0";
   if (description == "NONNEGATIVE") return "0 or a number above it";
+  if (description == kModelPathType) return "the path of a model";
   if (absl::ConsumePrefix(&description, "{") && absl::ConsumeSuffix(&description, "}")) {
     const std::string members = absl::StrReplaceAll(description, {{",", ", "}});
     return absl::StrContains(members, ",") ? absl::StrCat("one of ", members) : members;
@@ -106,6 +104,10 @@ std::string Expected(CLI::Option& option) {
 }  // namespace
 
 bool IsNamed(const CLI::App* command) { return !command->get_name().empty(); }
+
+bool IsRunnable(const CLI::App& command) {
+  return command.get_subcommands(IsNamed).empty() || command.get_require_subcommand_min() == 0;
+}
 
 std::vector<CLI::Option*> AllOptions(CLI::App& command) {
   std::vector<CLI::Option*> options = command.get_options();

@@ -14,6 +14,12 @@ namespace baton::cli {
 // CLI11 keeps a group of options as a subcommand without a name.
 bool IsNamed(const CLI::App* command);
 
+// Whether the command does something by itself, also one that has others below it.
+bool IsRunnable(const CLI::App& command);
+
+// The name of the type of a validator that takes paths of models.
+inline constexpr char kModelPathType[] = "PATH";
+
 // The options of a command, with those of its option groups.
 std::vector<CLI::Option*> AllOptions(CLI::App& command);
 

@@ -12,13 +12,14 @@
 #include "cli/chat_command.h"
 #include "cli/config_file.h"
 #include "cli/drain_command.h"
-#include "cli/fetch_model_command.h"
 #include "cli/generate_command.h"
 #include "cli/health_command.h"
 #include "cli/inspect_command.h"
 #include "cli/ledger_command.h"
+#include "cli/models_command.h"
 #include "cli/options.h"
 #include "cli/process.h"
+#include "cli/pull_command.h"
 #include "cli/router_command.h"
 #include "cli/serve_command.h"
 #include "cli/standard_output.h"
@@ -83,7 +84,8 @@ int Main(int argc, char** argv) {
   AddApiKeyCommand(app, exit_code);
   AddTokenizeCommands(app, exit_code);
   AddInspectCommand(app, exit_code);
-  AddFetchModelCommand(app, exit_code);
+  AddModelsCommand(app, exit_code);
+  AddPullCommands(app, exit_code);
   CLI::App* bench = app.add_subcommand("bench", "measures the engine, or a server under load")->require_subcommand(1);
   AddBenchEngineCommand(*bench, exit_code);
   AddBenchServeCommand(*bench, exit_code);

@@ -20,15 +20,6 @@ using Json = nlohmann::ordered_json;
 // As people write it: 1e-05, where the double that is this float would be 9.999999747378752e-06.
 double AsWritten(float value) { return std::strtod(modelfile::ShowFloat(value).c_str(), nullptr); }
 
-std::string ShowBytes(int64_t bytes) {
-  constexpr std::array<std::string_view, 4> kUnits = {"KiB", "MiB", "GiB", "TiB"};
-  if (bytes < 1024) return absl::StrCat(bytes, " B");
-  double value = static_cast<double>(bytes) / 1024;
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
-  return absl::StrFormat("%.1f %s", value, ToAbsl(kUnits[unit]));
-}
-
 std::string ShowParameters(int64_t count) {
   if (count >= 1'000'000'000) return absl::StrFormat("%.2f billion", static_cast<double>(count) / 1e9);
   if (count >= 1'000'000) return absl::StrFormat("%.1f million", static_cast<double>(count) / 1e6);
@@ -84,26 +75,6 @@ Json MemoryJson(const MemoryNeeds& needs) {
   return json;
 }
 
-// Rows of cells, each column as wide as its widest cell; `left` columns are flush left.
-std::string Table(const std::vector<std::vector<std::string>>& rows, size_t left) {
-  std::vector<size_t> widths(rows[0].size());
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      const int width = static_cast<int>(widths[i]);
-      absl::StrAppend(&line, "  ",
-                      i < left ? absl::StrFormat("%-*s", width, row[i]) : absl::StrFormat("%*s", width, row[i]));
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    absl::StrAppend(&text, line, "\n");
-  }
-  return text;
-}
-
 std::string MemoryText(const ModelFacts& facts, const std::string& memory) {
   const bool shows_fit = !memory.empty() && facts.memory.front().fit.has_value();
   std::vector<std::string> head = {"--numerics", "--weights", "--kv-dtype", "weights", "KV a token", "KV a context"};
@@ -121,7 +92,7 @@ std::string MemoryText(const ModelFacts& facts, const std::string& memory) {
     }
     rows.push_back(std::move(row));
   }
-  return absl::StrCat("\npacked weights and KV of one worker\n", Table(rows, /*left=*/3));
+  return absl::StrCat("\npacked weights and KV of one worker\n", TextTable(rows, /*left=*/3));
 }
 
 // "15 of 18 layers see 512 tokens; ..."
@@ -148,12 +119,40 @@ std::string SizesText(const ModelFacts& facts) {
   }
   if (!facts.memory.empty() && config.contains("sliding_window")) rows.push_back({"window", WindowText(facts)});
   rows.push_back({"servable", facts.reason.empty() ? "yes" : absl::StrCat("no: ", facts.reason)});
-  return Table(rows, /*left=*/2);
+  return TextTable(rows, /*left=*/2);
 }
 
 std::string ShowShape(const modelfile::StoredTensor& tensor) { return absl::StrJoin(tensor.shape, " x "); }
 
 }  // namespace
+
+std::string ShowBytes(int64_t bytes) {
+  constexpr std::array<std::string_view, 4> kUnits = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return absl::StrCat(bytes, " B");
+  double value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  return absl::StrFormat("%.1f %s", value, ToAbsl(kUnits[unit]));
+}
+
+std::string TextTable(const std::vector<std::vector<std::string>>& rows, size_t left) {
+  std::vector<size_t> widths(rows[0].size());
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const int width = static_cast<int>(widths[i]);
+      absl::StrAppend(&line, "  ",
+                      i < left ? absl::StrFormat("%-*s", width, row[i]) : absl::StrFormat("%*s", width, row[i]));
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
 
 Json ModelFactsJson(const ModelFacts& facts) {
   const modelfile::ModelDescription& description = facts.description;
@@ -187,20 +186,20 @@ std::string ModelFactsText(const ModelFacts& facts, const ModelReportOptions& op
   for (const auto& [key, value] : config.items()) {
     rows.push_back({key, value.is_string() ? value.get<std::string>() : value.dump()});
   }
-  if (!rows.empty()) absl::StrAppend(&text, "\nconfig\n", Table(rows, /*left=*/2));
+  if (!rows.empty()) absl::StrAppend(&text, "\nconfig\n", TextTable(rows, /*left=*/2));
   if (options.metadata && !facts.description.metadata.empty()) {
     rows.clear();
     for (const modelfile::MetadataEntry& entry : facts.description.metadata) {
       rows.push_back({entry.key, entry.type, entry.value});
     }
-    absl::StrAppend(&text, "\nmetadata\n", Table(rows, /*left=*/3));
+    absl::StrAppend(&text, "\nmetadata\n", TextTable(rows, /*left=*/3));
   }
   if (options.tensors && !facts.description.tensors.empty()) {
     rows.clear();
     for (const modelfile::StoredTensor& tensor : facts.description.tensors) {
       rows.push_back({tensor.name, tensor.type, ShowShape(tensor), absl::StrCat(tensor.bytes, " bytes")});
     }
-    absl::StrAppend(&text, "\ntensors\n", Table(rows, /*left=*/2));
+    absl::StrAppend(&text, "\ntensors\n", TextTable(rows, /*left=*/2));
   }
   return text;
 }

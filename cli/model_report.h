@@ -2,7 +2,9 @@
 #ifndef BATON_CLI_MODEL_REPORT_H_
 #define BATON_CLI_MODEL_REPORT_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli/model_facts.h"
 #include "nlohmann/json.hpp"
@@ -19,6 +21,11 @@ struct ModelReportOptions {
   bool tensors = false;
 };
 std::string ModelFactsText(const ModelFacts& facts, const ModelReportOptions& options);
+
+// "94.1 MiB"
+std::string ShowBytes(int64_t bytes);
+// At least one row, all of as many cells. Each column is as wide as its widest cell; `left` columns are flush left.
+std::string TextTable(const std::vector<std::vector<std::string>>& rows, size_t left);
 
 }  // namespace baton::cli
 

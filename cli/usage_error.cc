@@ -78,7 +78,7 @@ std::string WrongGroup(CLI::App& command) {
 
 absl::Status UsageError(CLI::App& app, const std::vector<std::string>& args, const CLI::ParseError& error) {
   CLI::App& command = CommandOf(app, args);
-  if (!command.get_subcommands(IsNamed).empty()) return absl::InvalidArgumentError(NoCommand(command, args));
+  if (!IsRunnable(command)) return absl::InvalidArgumentError(NoCommand(command, args));
   std::string text = UnknownArgument(app, command);
   if (text.empty()) text = WrongGroup(command);
   if (text.empty()) text = WrongValue(command, args);

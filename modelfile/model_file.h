@@ -68,7 +68,7 @@ absl::StatusOr<std::string> ResolveModel(std::string_view model);
 
 inline constexpr std::string_view kDefaultModel = "smollm2-135m-instruct";
 
-// The models that `baton fetch-model` puts into the store; scripts/fetch_model.sh knows where they are.
+// The models that `baton pull` puts into the store; scripts/fetch_model.sh knows where they are.
 inline constexpr std::array<std::string_view, 2> kFetchableModels = {kDefaultModel, "gemma-3-270m"};
 
 }  // namespace baton::modelfile

@@ -18,12 +18,13 @@ HUGE_BYTES = 64 << 30
 NO_ROUTER = ("--target", "127.0.0.1:1")
 MODEL_COMMANDS = ["serve", "router", "prefill-worker", "decode-worker", "mixed-worker", "inspect",
                   "tokenize", "detokenize", "bench engine", "bench router"]
-OTHER_COMMANDS = ["generate", "chat", "status", "ledger", "drain", "health", "bench serve", "fetch-model", "api-key",
+OTHER_COMMANDS = ["generate", "chat", "status", "ledger", "drain", "health", "bench serve", "fetch-model", "pull", "models",
+                  "models remove", "api-key",
                   "version"]
 # What a command cannot do without. What it has by default, such as --model, is left to it.
 NEEDED = {"tokenize": ("--text", "x"), "detokenize": ("--token-ids", "1"), "generate": ("--prompt", "x"),
           "serve": ("--grpc-port", 0), "router": ("--grpc-port", 0), "api-key": ("tenant",),
-          "drain": ("1",)}
+          "drain": ("1",), "models remove": ("x",)}
 
 BAD = ("directory", "missing", "unreadable", "empty", "huge")
 # An empty file is a fine one there: no flags, no text, a prompt that the model's beginning token may make whole, a file

@@ -212,7 +212,7 @@ def test_program_and_script_know_the_same_models(tree):
     assert MODEL in known
     for name in known:
         with_empty_store = run_baton("inspect", name, env={"BATON_MODEL_STORE": "/nonexistent"})
-        assert f"run `baton fetch-model {name}`" in with_empty_store.stderr
+        assert f"run `baton pull {name}`" in with_empty_store.stderr
     unknown = run_baton("fetch-model", "no-such-model")
     assert unknown.returncode == 2
     assert re.search(r"expected one of (.*), not no-such-model", unknown.stderr)[1].split(", ") == known

@@ -41,7 +41,7 @@ SKIPPED = [
     (r"python3 -m venv venv|venv/bin/pip install grpcio grpcio-status grpcio-tools",
      "setup.sh has made the environment that stands for venv, of scripts/test_requirements.txt"),
     (r"cmake --install .*|scripts/(package|install)\.sh.*", "test_install.py runs it"),
-    (r"baton fetch-model.*", "it would download a model; test_install.py runs it"),
+    (r"baton (fetch-model|pull).*", "it would download a model; test_install.py and test_models.py run it"),
     (r"baton drain .*", "it would end a worker of the cluster that the other commands need; test_drain_command.py runs it"),
     (r"baton bench engine", "it measures for minutes; test_bench.py runs it in small"),
     (r"python3 bench/peers/run\.py .*", "it installs the peers and measures for an hour"),

@@ -9,7 +9,8 @@ import pytest
 from cluster import BINARY
 
 CLUSTER_ARGS = ("--threads", 1, "--mixed", 1, "--prefill", 0, "--decode", 0, "--kv-memory", "36MiB")
-OFFLINE = [("version",), ("--version",), ("--help",), ("serve", "--help"), ("inspect",), ("inspect", "--json"),
+OFFLINE = [("version",), ("--version",), ("--help",), ("serve", "--help"), ("inspect",), ("inspect", "--json"), ("models",),
+           ("models", "--json"),
            ("tokenize", "--text", "x"), ("tokenize", "--text", "x", "--json"), ("detokenize", "--token-ids", "1,2")]
 SHORT = ("--prompt", "Once", "--max-tokens", 4)
 ONLINE = [("status",), ("status", "--json"), ("generate", *SHORT), ("generate", *SHORT, "--json"),
