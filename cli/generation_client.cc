@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/rpc/client_error.h"
+#include "common/status.h"
 
 namespace baton::cli {
 
@@ -88,6 +89,41 @@ absl::StatusOr<Generation> GenerationClient::Generate(const v1::GenerateRequest&
     // gRPC looks at a connection that comes up only while somebody waits for it, and otherwise every 5 s.
     channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::milliseconds(kResumeConnectMs));
   }
+}
+
+template <typename Request, typename Response>
+absl::StatusOr<Response> GenerationClient::CallOnce(
+    grpc::Status (v1::GenerationService::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+    const Request& request, const CallOptions& options) {
+  grpc::ClientContext context;
+  if (options.timeout_ms > 0) {
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(options.timeout_ms));
+  }
+  if (options.canceller != nullptr) options.canceller->SetCall(&context);
+  Response response;
+  const grpc::Status status = (stub_.get()->*method)(&context, request, &response);
+  if (options.canceller != nullptr) options.canceller->SetCall(nullptr);
+  if (!status.ok()) return rpc::ExplainRouterError(context, status, target_);
+  return response;
+}
+
+absl::StatusOr<int32_t> GenerationClient::ContextLength(const std::string& model, const CallOptions& options) {
+  BATON_ASSIGN_OR_RETURN(const v1::ListModelsResponse models,
+                         CallOnce(&v1::GenerationService::Stub::ListModels, v1::ListModelsRequest(), options));
+  for (const v1::Model& served : models.models()) {
+    if (model.empty() || served.name() == model) return served.context_length();
+  }
+  return absl::NotFoundError(absl::StrCat("router ", target_, " does not serve ", model));
+}
+
+absl::StatusOr<int64_t> GenerationClient::CountTokens(const std::string& model, const v1::ChatPrompt& chat,
+                                                      const CallOptions& options) {
+  v1::TokenizeRequest request;
+  request.set_model(model);
+  *request.mutable_chat() = chat;
+  BATON_ASSIGN_OR_RETURN(const v1::TokenizeResponse response,
+                         CallOnce(&v1::GenerationService::Stub::Tokenize, request, options));
+  return response.token_ids_size();
 }
 
 }  // namespace baton::cli

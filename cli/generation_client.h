@@ -60,12 +60,23 @@ class GenerationClient {
   absl::StatusOr<Generation> Generate(const v1::GenerateRequest& request, const CallOptions& options,
                                       const std::function<bool(const v1::Output&)>& on_output);
 
+  // The context of the model that the router serves. NOT_FOUND when it serves none of that name.
+  absl::StatusOr<int32_t> ContextLength(const std::string& model, const CallOptions& options);
+  // How many tokens the chat is.
+  absl::StatusOr<int64_t> CountTokens(const std::string& model, const v1::ChatPrompt& chat, const CallOptions& options);
+
  private:
   // One call: Generate, or Resume once the job's id is known. True: the whole output has come, or nobody wants the
   // rest.
   struct Progress;
   bool Read(const v1::GenerateRequest& request, const std::function<bool(const v1::Output&)>& on_output,
             grpc::ClientContext& context, Progress& progress, grpc::Status& status);
+
+  // A call of `method` that has one answer.
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> CallOnce(grpc::Status (v1::GenerationService::Stub::*method)(grpc::ClientContext*,
+                                                                                        const Request&, Response*),
+                                    const Request& request, const CallOptions& options);
 
   const std::string target_;
   const std::shared_ptr<grpc::Channel> channel_;

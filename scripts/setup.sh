@@ -14,7 +14,7 @@ source scripts/lib.sh
 BUILD_PACKAGES=(
   g++ cmake ninja-build ccache pkg-config python3 python3-pip
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
-  nlohmann-json3-dev libcli11-dev libspdlog-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libsqlite3-dev
+  nlohmann-json3-dev libcli11-dev libspdlog-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libsqlite3-dev libedit-dev
   libgtest-dev libgmock-dev libboost1.81-dev prometheus-cpp-dev libssl-dev zlib1g-dev
   dpkg-dev file
 )

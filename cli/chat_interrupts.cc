@@ -1,0 +1,53 @@
+#include "cli/chat_interrupts.h"
+
+#include <pthread.h>
+
+#include <cstdio>
+#include <thread>
+
+#include "cli/interrupt.h"
+#include "cli/line_editor.h"
+
+namespace baton::cli {
+
+ChatInterrupts& ChatInterrupts::Start() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // Its thread never ends.
+  static auto* interrupts = new ChatInterrupts;
+  std::thread([signals] { interrupts->Take(signals); }).detach();
+  return *interrupts;
+}
+
+void ChatInterrupts::Begin() {
+  is_stopped_ = false;
+  is_busy_ = true;
+}
+
+void ChatInterrupts::Take(const sigset_t& signals) {
+  while (true) {
+    int signal_number = 0;
+    if (sigwait(&signals, &signal_number) != 0) continue;
+    if (signal_number == SIGTERM) {
+      RestoreTerminal();
+      pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+      EndBySignal(SIGTERM);
+    }
+    OnInterrupt();
+  }
+}
+
+void ChatInterrupts::OnInterrupt() {
+  if (is_busy_) {
+    is_stopped_ = true;
+    canceller_.Cancel();
+    return;
+  }
+  is_cleared_ = true;
+  if (const char* const hint = hint_; hint != nullptr) std::fputs(hint, stderr);
+}
+
+}  // namespace baton::cli
