@@ -14,6 +14,7 @@
 #include "gateway/field_reader.h"
 #include "gateway/json_reading.h"
 #include "gateway/kserve_model.h"
+#include "gateway/output_format.h"
 #include "gateway/sampling_fields.h"
 #include "router/error_details.h"
 
@@ -39,6 +40,7 @@ constexpr FieldRule kSamplingRules[] = {
     {"frequency_penalty"},
     {"presence_penalty"},
     {"logit_bias"},
+    {"structured_outputs"},
     // Baton's own.
     {"add_special_tokens"},
     {"n", FieldUse::kUnbuilt, "1"},
@@ -55,7 +57,6 @@ constexpr FieldRule kSamplingRules[] = {
     {"spaces_between_special_tokens", FieldUse::kUnbuilt, "true"},
     {"truncate_prompt_tokens", FieldUse::kUnbuilt},
     {"guided_decoding", FieldUse::kUnbuilt},
-    {"structured_outputs", FieldUse::kUnbuilt},
     {"logits_processors", FieldUse::kUnbuilt},
     {"lora_name", FieldUse::kUnbuilt},
     {"extra_args", FieldUse::kUnbuilt},
@@ -181,11 +182,13 @@ absl::Status ReadParameters(const KserveParameterMap& parameters, json& sampling
   return absl::OkStatus();
 }
 
-absl::Status ReadSampling(json& object, KserveParameters& read) {
+// `text` is the JSON that the client sent, which has the order of a schema's properties.
+absl::Status ReadSampling(json& object, std::string_view text, KserveParameters& read) {
   ConvertStrings(object);
   BATON_RETURN_IF_ERROR(CheckFields(object, kSamplingRules));
   FieldReader fields(object);
   read.sampling = ReadSamplingFields(fields);
+  BATON_RETURN_IF_ERROR(ReadStructuredOutputs(object, text, read.sampling));
   if (!read.sampling.max_tokens.has_value()) read.sampling.max_tokens = kKserveMaxTokens;
   read.stop = fields.Strings("stop");
   read.add_special_tokens = fields.Bool("add_special_tokens").value_or(true);
@@ -209,7 +212,7 @@ absl::StatusOr<KserveParameters> ReadKserveParameters(const std::optional<std::s
   }
   KserveParameters read;
   BATON_RETURN_IF_ERROR(ReadParameters(parameters, sampling, read));
-  BATON_RETURN_IF_ERROR(ReadSampling(sampling, read));
+  BATON_RETURN_IF_ERROR(ReadSampling(sampling, sampling_json.value_or(""), read));
   return read;
 }
 

@@ -236,6 +236,14 @@ TEST(KserveRequestTest, SamplingParametersThatAreWrongOrNotBuiltAreRefusedByName
   EXPECT_EQ(ReadStream(AskedWith("{}"))->generation.sampling.max_tokens, kKserveMaxTokens);
 }
 
+TEST(KserveRequestTest, ASchemaForTheOutputKeepsTheOrderOfItsMembers) {
+  const auto read = ReadStream(AskedWith(R"({"structured_outputs":{"json":{"z":1,"a":2}},"max_tokens":"5"})"));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->generation.sampling.grammar,
+            (OutputGrammar{.kind = GrammarKind::kJsonSchema, .text = R"({"z":1,"a":2})"}));
+  EXPECT_EQ(WrongField(AskedWith(R"({"structured_outputs":{"json":{},"regex":"a"}})")), "structured_outputs");
+}
+
 TEST(KserveRequestTest, RequestParametersAreSamplingParametersTooButNotTwice) {
   ModelInferRequest message = Asked();
   auto& parameters = *message.mutable_parameters();

@@ -82,7 +82,7 @@ absl::Status ReadText(const json& value, GrammarKind kind, const std::string& fi
   return absl::OkStatus();
 }
 
-absl::Status ReadStructuredOutputs(const json& wanted, std::string_view body, OutputGrammar& grammar) {
+absl::Status ReadWanted(const json& wanted, std::string_view body, OutputGrammar& grammar) {
   constexpr char kField[] = "structured_outputs";
   if (!wanted.is_object()) return FieldViolation(kField, "must be an object");
   static constexpr FieldRule kFields[] = {{"json"},
@@ -134,6 +134,15 @@ absl::Status ReadAnthropicSchema(const json& format, std::string_view body, cons
 
 }  // namespace
 
+absl::Status ReadStructuredOutputs(const json& object, std::string_view body, router::SamplingRequest& sampling) {
+  if (!IsGiven(object, "structured_outputs")) return absl::OkStatus();
+  if (!sampling.grammar.empty()) {
+    return FieldViolation("structured_outputs", "must be left out beside a response_format");
+  }
+  sampling.grammar_field = "structured_outputs";
+  return ReadWanted(object["structured_outputs"], body, sampling.grammar);
+}
+
 absl::Status ReadOpenAiFormat(const json& object, std::string_view body, router::SamplingRequest& sampling) {
   if (IsGiven(object, "response_format")) {
     sampling.grammar_field = "response_format";
@@ -141,12 +150,7 @@ absl::Status ReadOpenAiFormat(const json& object, std::string_view body, router:
                                      {.field = "response_format", .pointer = "/response_format"}, /*is_chat=*/true,
                                      sampling.grammar));
   }
-  if (!IsGiven(object, "structured_outputs")) return absl::OkStatus();
-  if (!sampling.grammar.empty()) {
-    return FieldViolation("structured_outputs", "must be left out beside a response_format");
-  }
-  sampling.grammar_field = "structured_outputs";
-  return ReadStructuredOutputs(object["structured_outputs"], body, sampling.grammar);
+  return ReadStructuredOutputs(object, body, sampling);
 }
 
 absl::Status ReadResponsesFormat(const json& object, std::string_view body, router::SamplingRequest& sampling) {

@@ -13,7 +13,11 @@ namespace baton::gateway {
 // `object` is what ParseJsonObject made of `body`, whose text also has the order of a schema's properties. The grammar
 // is not compiled: the router's request reader does that.
 
-// OpenAI's response_format and vLLM's structured_outputs.
+// vLLM's structured_outputs.
+absl::Status ReadStructuredOutputs(const nlohmann::json& object, std::string_view body,
+                                   router::SamplingRequest& sampling);
+
+// OpenAI's response_format, or structured_outputs.
 absl::Status ReadOpenAiFormat(const nlohmann::json& object, std::string_view body, router::SamplingRequest& sampling);
 
 // The text.format of OpenAI's responses, whose schema lies beside its type.

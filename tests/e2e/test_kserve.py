@@ -429,7 +429,7 @@ VALUES = {
     "logit_bias": {"5": 1}, "add_special_tokens": False, "n": 2, "best_of": 2, "logprobs": 1, "prompt_logprobs": 1,
     "use_beam_search": True, "length_penalty": 2.0, "early_stopping": True, "bad_words": ["x"], "detokenize": False,
     "include_stop_str_in_output": True, "skip_special_tokens": False, "spaces_between_special_tokens": False,
-    "truncate_prompt_tokens": 5, "guided_decoding": {}, "structured_outputs": {}, "logits_processors": [1],
+    "truncate_prompt_tokens": 5, "guided_decoding": {}, "structured_outputs": {"choice": ["a", "b"]}, "logits_processors": [1],
     "lora_name": "x", "extra_args": {},
 }
 
