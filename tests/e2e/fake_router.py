@@ -1,10 +1,13 @@
 """A router that answers what a test tells it to, for what no real one says."""
 
 import concurrent.futures
+import threading
 
 import grpc
 
 from client import GENERATION
+
+PATIENCE_S = 30
 
 
 class FakeRouter:
@@ -12,10 +15,12 @@ class FakeRouter:
 
     def __init__(self, client):
         self._message = lambda name: client.message(f"baton.v1.{name}")
-        # Each is a list of texts, which come as one answer, or a text, which is an error's message.
+        # Each is a list of texts, which come as one answer, or a text, which is an error's message, or None: nothing comes
+        # until the client leaves.
         self.answers = []
         # What has been asked.
         self.requests = []
+        self.is_asked = threading.Event()
 
     def __enter__(self):
         request = self._message("GenerateRequest")
@@ -38,6 +43,12 @@ class FakeRouter:
     def _generate(self, request, context):
         self.requests.append(request)
         answer = self.answers.pop(0)
+        self.is_asked.set()
+        if answer is None:
+            left = threading.Event()
+            if context.add_callback(left.set):
+                left.wait(PATIENCE_S)
+            return
         if isinstance(answer, str):
             context.abort(grpc.StatusCode.OUT_OF_RANGE, answer)
         response = self._message("GenerateResponse")

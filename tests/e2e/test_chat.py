@@ -13,7 +13,7 @@ import pytest
 from client import Client, read_stream
 from cluster import BINARY, Cluster, run_baton
 from fake_router import FakeRouter
-from terminal import BACKSPACE, CTRL_C, CTRL_D, ENTER, LEFT, PASTE_BEGIN, PASTE_END, UP, Terminal
+from terminal import BACKSPACE, CTRL_C, CTRL_D, ENTER, LEFT, PASTE_BEGIN, PASTE_END, PATIENCE_S, UP, Terminal
 
 CLUSTER_ARGS = ("--threads", 1)
 # They take longer than the test takes from the first word to Ctrl-C, also on a fast machine.
@@ -236,6 +236,20 @@ def test_each_line_of_a_pipe_is_answered_in_the_light_of_those_before(cluster, c
     assert (code, errors) == (0, [])
     first = answer_of(client, ["What is 2+2?"], 8)
     assert answers == f"{first}\n{answer_of(client, ['What is 2+2?', first, 'Are you sure?'], 8)}\n"
+
+
+def test_ctrl_c_before_the_first_word_takes_the_question_back(client):
+    with FakeRouter(client) as router, chat_at(router, 8) as chat:
+        router.answers = [None, ["late"]]
+        chat.read_until("> ")
+        chat.type("Hello\n")
+        assert router.is_asked.wait(PATIENCE_S)
+        chat.type(CTRL_C)
+        assert "baton:" not in chat.read_until("(stopped)\n")
+        chat.read_until("> ")
+        chat.type("/retry\n")
+        chat.read_until("late\n")
+        assert [message.content for message in router.requests[1].chat.messages] == ["Hello"]
 
 
 def test_a_pipe_gets_answers_as_they_are(client):
