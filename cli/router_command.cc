@@ -28,6 +28,7 @@
 #include "common/status.h"
 #include "discovery/announcements.h"
 #include "gateway/kserve_service.h"
+#include "gateway/vllm_service.h"
 #include "router/admin_service.h"
 #include "router/api_keys.h"
 #include "router/client_work.h"
@@ -191,14 +192,16 @@ absl::Status Run(const RouterCommandFlags& flags) {
   const auto is_serving = [&serving] { return serving.serving(); };
   router::GenerationService generation(requests);
   gateway::KserveService kserve(requests, is_serving);
+  gateway::VllmService vllm(requests, telemetry->views(), MonotonicClock(), is_serving);
   router::AdminService admin({.model = model.name, .admin = admin_port.address()}, MonotonicClock(), loop);
   BATON_ASSIGN_OR_RETURN(rpc::GrpcServer server,
                          rpc::StartGrpcServer({.bind = flags.listen.bind,
                                                .port = flags.listen.grpc_port,
                                                .services = {&admin},
-                                               .accepting = {&generation, &kserve},
+                                               .accepting = {&generation, &kserve, &vllm},
                                                .health_names = {"", v1::GenerationService::service_full_name(),
-                                                                inference::GRPCInferenceService::service_full_name()},
+                                                                inference::GRPCInferenceService::service_full_name(),
+                                                                gateway::VllmEngineApi::service_full_name()},
                                                .live_names = {v1::AdminService::service_full_name()},
                                                .serving = &serving,
                                                .max_receive_bytes = kMaxMessageBytes,
@@ -233,12 +236,13 @@ absl::Status Run(const RouterCommandFlags& flags) {
                                                           .observers = telemetry->observers(),
                                                           .tracer = telemetry->tracer(),
                                                           .api_keys = access.keys.get()}));
-  const absl::Cleanup stop_clients = [&server, &generation, &kserve, &http] {
+  const absl::Cleanup stop_clients = [&server, &generation, &kserve, &vllm, &http] {
     http->Stop();
     server.gate.reset();
     rpc::StopGrpcServer(*server.server, kServerStopMs);
     generation.Stop();
     kserve.Stop();
+    vllm.Stop();
   };
   admin.SetAddress(server.address);
   telemetry->Observe({.requests = requests,

@@ -58,13 +58,17 @@ TimeNs RpcRequests::ReadDeadline(const grpc::ServerContextBase& context) const {
   return parts_.clock.Now() + std::max<int64_t>(left, 0);
 }
 
+absl::StatusOr<std::string> RpcRequests::TenantOf(const grpc::ServerContextBase& context) const {
+  return AuthenticatedTenant(parts_.api_keys, MetadataOf(context, "authorization"));
+}
+
 void RpcRequests::Queue(const grpc::ServerContextBase& context, const std::shared_ptr<RpcAnswer>& answer,
                         grpc::ByteBuffer message, Begin begin) {
   const JobId id = parts_.random.NextId();
   const auto request =
       std::make_shared<ObservedRequest>(parts_.observers, answer, id, BeginTrace(parts_.tracer, ReadTrace(context)));
   const TimeNs deadline = ReadDeadline(context);
-  absl::StatusOr<std::string> tenant = AuthenticatedTenant(parts_.api_keys, MetadataOf(context, "authorization"));
+  absl::StatusOr<std::string> tenant = TenantOf(context);
   answer->SetOnDone([request](const absl::Status& delivery) { request->OnDelivered(delivery); });
   // The request lives until OnDone.
   answer->SetOnCancel([this, id, cancelled = request.get()] {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
 #include "common/clock.h"
 #include "common/random.h"
@@ -100,6 +101,9 @@ class RpcRequests {
   // Hands a request to the generator that has been read, and has no id, times or trace yet. Its deadline may be earlier
   // than that of its call.
   void Generate(Incoming incoming, GenerationRequest request);
+
+  // Whose a call is: empty where clients need no key. UNAUTHENTICATED for a key that nobody has any more.
+  absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context) const;
 
   // Queues a call that `answer` answers: absl::StatusOr<Response>(Request&).
   template <typename Request, typename Answer>

@@ -1,0 +1,255 @@
+"""The stubs of smg-grpc-proto, with which routers call vLLM's engine, against the gRPC port of a real cluster."""
+
+import concurrent.futures
+import re
+import urllib.request
+
+import grpc
+import pytest
+from smg_grpc_proto import vllm_engine_pb2 as pb
+from smg_grpc_proto import vllm_engine_pb2_grpc as pb_grpc
+
+from certificates import ALL, Authority
+from client import Client, violated_fields
+from cluster import SOURCE_DIR, Cluster, RoleProcess, wait_until
+from pages import blocks_of
+from test_api_keys import Keys, code_of, credentials
+
+SERVICE = "/vllm.grpc.engine.VllmEngine/"
+SERVED = ("Generate", "HealthCheck", "Abort", "GetModelInfo", "GetServerInfo", "GetLoads")
+NOT_SERVED = ("Embed", "FlushCache", "StartProfile", "StopProfile", "GetTokenizer", "SubscribeKvEvents")
+PROMPT_TOKENS = 30
+TIMEOUT_S = 120
+# Longer than any test waits.
+ENDLESS = {"max_tokens": 8000, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster("--prefill", 1, "--decode", 1, "--threads", 1, "--max-seqs", 16) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def engine(cluster):
+    with grpc.insecure_channel(cluster.target) as channel:
+        yield pb_grpc.VllmEngineStub(channel)
+
+
+@pytest.fixture(scope="module")
+def own(cluster):
+    with Client(cluster.target) as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def prompts(prose_ids):
+    return [prose_ids[i * PROMPT_TOKENS:(i + 1) * PROMPT_TOKENS] for i in range(6)]
+
+
+def gauge(cluster, name):
+    with urllib.request.urlopen(f"http://{cluster.admin}/metrics", timeout=10) as page:
+        return float(re.search(rf"^{name} (\S+)$", page.read().decode(), re.M)[1])
+
+
+def request_of(ids, sampling=None, stream=True, request_id="r", **fields):
+    return pb.GenerateRequest(request_id=request_id, tokenized=pb.TokenizedInput(input_ids=ids), stream=stream,
+                              sampling_params=pb.SamplingParams(**(sampling or {})), **fields)
+
+
+def read(call):
+    """(ids of the chunks, complete)"""
+    ids, complete = [], None
+    for response in call:
+        assert complete is None, "a message after `complete`"
+        if response.HasField("chunk"):
+            ids += response.chunk.token_ids
+            assert response.chunk.completion_tokens == len(response.chunk.token_ids)
+        else:
+            complete = response.complete
+    return ids, complete
+
+
+def generate(engine, ids, sampling=None, **fields):
+    return read(engine.Generate(request_of(ids, sampling, **fields), timeout=TIMEOUT_S))
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 0.8, "top_p": 0.9, "seed": 7},
+                                      {"temperature": 1, "top_k": 5, "seed": 3, "repetition_penalty": 1.2}])
+def test_the_tokens_are_those_of_batons_own_grpc(engine, own, prompts, sampling):
+    for prompt in prompts:
+        expected = own.generate(prompt, {"max_tokens": 16, **sampling})
+        chunks, streamed = generate(engine, prompt, {"max_tokens": 16, **sampling})
+        none, whole = generate(engine, prompt, {"max_tokens": 16, **sampling}, stream=False)
+        assert chunks == list(streamed.output_ids) == list(whole.output_ids) == list(expected.token_ids)
+        assert none == []
+        for complete in (streamed, whole):
+            assert complete.finish_reason == ("length" if expected.finished.reason == 2 else "stop")
+            assert complete.prompt_tokens == PROMPT_TOKENS
+            assert complete.completion_tokens == len(expected.token_ids)
+        assert whole.cached_tokens > 0, "the prompt has run before"
+
+
+def test_a_text_is_tokenized(engine, own):
+    expected = own.generate("The capital of France is", {"max_tokens": 4})
+    call = engine.Generate(pb.GenerateRequest(text="The capital of France is",
+                                              sampling_params=pb.SamplingParams(max_tokens=4, temperature=0)), timeout=60)
+    assert list(read(call)[1].output_ids) == list(expected.token_ids)
+
+
+def test_log_probabilities_are_those_of_batons_own_grpc(engine, own, prompts):
+    sampling = {"max_tokens": 4, "temperature": 0, "logprobs": 2}
+    tokens = [t for r in own.start(own.generate_request(prompts[0], sampling)) if r.HasField("output") for t in r.output.tokens]
+    complete = generate(engine, prompts[0], sampling, stream=False)[1]
+    assert list(complete.output_logprobs.token_ids) == [token.id for token in tokens]
+    assert list(complete.output_logprobs.token_logprobs) == [token.logprob for token in tokens]
+    for top, token in zip(complete.output_logprobs.top_logprobs, tokens, strict=True):
+        assert list(top.token_ids) == [likely.id for likely in token.top_logprobs]
+        assert list(top.values) == [likely.logprob for likely in token.top_logprobs]
+
+
+def test_stop_strings_stop_tokens_and_biases_are_those_of_batons_own_grpc(engine, own, prompts):
+    free = own.generate(prompts[1], {"max_tokens": 16, "ignore_eos": True})
+    stop = free.text[len(free.text) // 2:][:4]
+    expected = own.generate(prompts[1], {"max_tokens": 16, "ignore_eos": True}, stop=[stop])
+    base = {"max_tokens": 16, "ignore_eos": True, "temperature": 0}
+    complete = generate(engine, prompts[1], base | {"stop": ["@@@@", stop]})[1]
+    assert complete.finish_reason == "stop" and complete.matched_stop_str == stop
+    assert list(complete.output_ids) == list(expected.token_ids)
+    banned = free.token_ids[0]
+    biased = own.generate(prompts[1], {"max_tokens": 4, "logit_bias": [{"id": banned, "bias": -100}]})
+    complete = generate(engine, prompts[1], {"max_tokens": 4, "temperature": 0, "logit_bias": {banned: -100}})[1]
+    assert list(complete.output_ids) == list(biased.token_ids) and banned not in complete.output_ids
+    complete = generate(engine, prompts[1], base | {"stop_token_ids": [free.token_ids[3]]})[1]
+    assert complete.finish_reason == "stop" and len(complete.output_ids) <= 4
+
+
+def test_many_streams_run_at_once(engine, own, prompts):
+    sampling = {"max_tokens": 20, "temperature": 0, "ignore_eos": True}
+    expected = [list(own.generate(prompt, {"max_tokens": 20, "ignore_eos": True}).token_ids) for prompt in prompts] * 4
+    with concurrent.futures.ThreadPoolExecutor(24) as pool:
+        answers = pool.map(lambda ids: generate(engine, ids, sampling)[0], prompts * 4)
+        assert list(answers) == expected
+
+
+def test_an_aborted_request_ends_and_leaves_nothing(cluster, engine, prompts):
+    calls = {name: engine.Generate(request_of(prompts[0], ENDLESS, request_id=name), timeout=TIMEOUT_S) for name in "ab"}
+    first = {name: next(call) for name, call in calls.items()}
+    assert all(response.HasField("chunk") for response in first.values())
+    engine.Abort(pb.AbortRequest(request_ids=["a", "nobody's"]), timeout=20)
+    ids, complete = read(calls["a"])
+    assert complete.finish_reason == "abort"
+    assert list(complete.output_ids) == [*first["a"].chunk.token_ids, *ids]
+    assert next(calls["b"]).HasField("chunk"), "the other one goes on"
+    engine.Abort(pb.AbortRequest(request_ids=["b"]), timeout=20)
+    assert read(calls["b"])[1].finish_reason == "abort"
+    wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 60, "the end")
+
+
+def test_a_stream_that_its_client_leaves_ends_its_request(cluster, engine, prompts):
+    for stream in (True, False):
+        call = engine.Generate(request_of(prompts[0], ENDLESS, stream=stream), timeout=TIMEOUT_S)
+        wait_until(lambda: gauge(cluster, "baton_client_streams") == 1, 30, "the request")
+        call.cancel()
+        wait_until(lambda: gauge(cluster, "baton_client_streams") == 0, 30, "no request of a client is open")
+    wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 60, "the end")
+
+
+@pytest.mark.parametrize("fields, sampling, code, field", [
+    ({}, {"top_p": 2}, "INVALID_ARGUMENT", "sampling_params.top_p"),
+    ({}, {"logprobs": -1}, "INVALID_ARGUMENT", "sampling_params.logprobs"),
+    ({}, {"seed": -1}, "INVALID_ARGUMENT", "sampling_params.seed"),
+    ({}, {"n": 2}, "UNIMPLEMENTED", "sampling_params.n"),
+    ({}, {"json_schema": "{}"}, "UNIMPLEMENTED", "sampling_params.constraint"),
+    ({}, {"prompt_logprobs": 1}, "UNIMPLEMENTED", "sampling_params.prompt_logprobs"),
+    ({"kv_transfer_params_json": "{}"}, {}, "UNIMPLEMENTED", "kv_transfer_params_json"),
+    ({"mm_inputs": pb.MultimodalInputs()}, {}, "UNIMPLEMENTED", "mm_inputs"),
+    ({"data_parallel_rank": 1}, {}, "UNIMPLEMENTED", "data_parallel_rank"),
+])
+def test_what_is_wrong_or_not_built_is_refused_by_name(engine, fields, sampling, code, field):
+    with pytest.raises(grpc.RpcError) as error:
+        generate(engine, [1, 2, 3], sampling, **fields)
+    assert error.value.code() == grpc.StatusCode[code]
+    assert violated_fields(error.value) == [field]
+
+
+@pytest.mark.parametrize("ids", [[], [49152], [2**31], [1] * 9000], ids=["none", "unknown", "negative", "too many"])
+def test_prompts_that_no_model_takes_are_refused(engine, ids):
+    with pytest.raises(grpc.RpcError) as error:
+        generate(engine, ids)
+    assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_garbage_is_refused(cluster):
+    with grpc.insecure_channel(cluster.target) as channel:
+        for raw in (b"\xff" * 100, b"\x0a\x02\xff\xfe", b"\x12\x80\x80\x80\x80\x10"):
+            with pytest.raises(grpc.RpcError) as error:
+                list(channel.unary_stream(SERVICE + "Generate")(raw, timeout=20))
+            assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(grpc.RpcError) as error:
+            channel.unary_unary(SERVICE + "Abort")(b"\x0a\x02\xff\xfe", timeout=20)
+        assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_the_engine_describes_itself(cluster, engine):
+    assert engine.HealthCheck(pb.HealthCheckRequest(), timeout=20).healthy
+    model = engine.GetModelInfo(pb.GetModelInfoRequest(), timeout=20)
+    assert model.served_model_name == "smollm2-135m-instruct" and model.is_generation
+    assert (model.max_context_length, model.vocab_size, model.model_type) == (8192, 49152, "llama")
+    assert list(model.eos_token_ids) == [2]
+    server = engine.GetServerInfo(pb.GetServerInfoRequest(), timeout=20)
+    assert server.server_type == "vllm-grpc" and server.uptime_seconds > 0 and server.block_size == 16
+
+
+def test_loads_are_those_of_the_cluster(cluster, engine, prompts):
+    wait_until(lambda: engine.GetLoads(pb.GetLoadsRequest(), timeout=20).loads[0].num_total_reqs == 0, 30, "an idle cluster")
+    calls = [engine.Generate(request_of(prompts[0], ENDLESS), timeout=TIMEOUT_S) for _ in range(3)]
+    load = lambda: engine.GetLoads(pb.GetLoadsRequest(), timeout=20).loads[0]
+    wait_until(lambda: load().num_running_reqs == 3 and load().num_used_tokens > 0, 30, "three running requests")
+    assert 0 < load().token_usage < 1 and load().max_total_num_tokens > load().num_used_tokens
+    assert engine.GetServerInfo(pb.GetServerInfoRequest(), timeout=20).active_requests == 3
+    assert not engine.GetLoads(pb.GetLoadsRequest(dp_rank=1), timeout=20).loads
+    for call in calls:
+        call.cancel()
+
+
+def test_it_is_not_healthy_while_no_worker_is_there():
+    with RoleProcess("router", "--grpc-port", 0, "--cluster-port", 0) as router, \
+            grpc.insecure_channel(router.target) as channel:
+        assert not pb_grpc.VllmEngineStub(channel).HealthCheck(pb.HealthCheckRequest(), timeout=20).healthy
+
+
+@pytest.mark.parametrize("method", NOT_SERVED)
+def test_other_methods_are_not_implemented(cluster, method):
+    with grpc.insecure_channel(cluster.target) as channel:
+        with pytest.raises(grpc.RpcError) as error:
+            list(channel.unary_stream(SERVICE + method)(b"", timeout=20))
+        assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_every_method_needs_a_key_where_keys_are_required(tmp_path, prompts):
+    issued, keys = Authority(tmp_path).issue(*ALL), Keys(tmp_path)
+    alice, bob = keys.keys["alice"], keys.keys["bob"]
+    with Cluster("--prefill", 0, "--decode", 0, "--mixed", 1, "--threads", 1, *issued.flags, "--api-keys", keys.path) as cluster:
+        cluster.client_flags = issued.flags
+        for method in SERVED + NOT_SERVED:
+            path = SERVICE + method
+            assert code_of(cluster.target, path, credentials(issued)) == grpc.StatusCode.UNAUTHENTICATED, path
+            assert code_of(cluster.target, path, credentials(issued, alice)) != grpc.StatusCode.UNAUTHENTICATED, path
+        with grpc.secure_channel(cluster.target, credentials(issued, alice)) as alices, \
+                grpc.secure_channel(cluster.target, credentials(issued, bob)) as bobs:
+            call = pb_grpc.VllmEngineStub(alices).Generate(request_of(prompts[0], ENDLESS), timeout=TIMEOUT_S)
+            next(call)
+            # The name of a request is its tenant's.
+            pb_grpc.VllmEngineStub(bobs).Abort(pb.AbortRequest(request_ids=["r"]), timeout=20)
+            for _ in range(20):
+                assert next(call).HasField("chunk")
+            pb_grpc.VllmEngineStub(alices).Abort(pb.AbortRequest(request_ids=["r"]), timeout=20)
+            assert read(call)[1].finish_reason == "abort"
+
+
+def test_the_example_of_the_page_runs(cluster, capsys):
+    example = next(block for block in blocks_of("docs/vllm_grpc.md", SOURCE_DIR) if block.language == "python")
+    assert "127.0.0.1:50051" in example.text
+    exec(compile(example.text.replace("127.0.0.1:50051", cluster.target), "docs/vllm_grpc.md", "exec"), {})
+    assert "length" in capsys.readouterr().out
