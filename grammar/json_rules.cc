@@ -91,22 +91,29 @@ int32_t JsonRules::AddHexDigits(int count, int32_t from) {
 }
 
 int32_t JsonRules::AddNumber(bool is_integer, int32_t from) {
-  const int32_t whole = graph_.Optional(from, '-');
+  const int32_t sign = graph_.Optional(from, '-');
   const int32_t to = graph_.AddState();
-  const int32_t end_of_whole = graph_.AddState();
-  graph_.AddByte(whole, '0', end_of_whole);
-  const int32_t digits = graph_.Bytes(whole, '1', '9');
-  AddDigit(digits, digits);
-  graph_.AddEmpty(digits, end_of_whole);
-  graph_.AddEmpty(end_of_whole, to);
+  const int32_t digit = graph_.Bytes(sign, '1', '9');
+  const int32_t more = graph_.Bytes(digit, '0', '9');
+  AddDigit(more, more);
+  graph_.AddEmpty(more, to);
+  const int32_t one_digit = graph_.AddState();
+  graph_.AddEmpty(digit, one_digit);
+  graph_.AddByte(sign, '0', one_digit);
+  graph_.AddEmpty(one_digit, to);
   if (is_integer) return to;
-  const int32_t point = graph_.Text(end_of_whole, ".");
-  const int32_t fraction = graph_.Bytes(point, '0', '9');
+  AddFraction(more, to);
+  AddExponent(one_digit, to);
+  AddExponent(AddFraction(one_digit, to), to);
+  return to;
+}
+
+// The state in which digits may go on.
+int32_t JsonRules::AddFraction(int32_t from, int32_t to) {
+  const int32_t fraction = graph_.Bytes(graph_.Text(from, "."), '0', '9');
   AddDigit(fraction, fraction);
   graph_.AddEmpty(fraction, to);
-  AddExponent(end_of_whole, to);
-  AddExponent(fraction, to);
-  return to;
+  return fraction;
 }
 
 // Up to 307.

@@ -26,7 +26,8 @@ class JsonRules {
   // These add to the graph what stands between `from` and the state that they return.
   int32_t AddComma(int32_t from) { return graph_.Optional(graph_.Text(from, ","), ' '); }
   int32_t AddColon(int32_t from) { return graph_.Optional(graph_.Text(from, ":"), ' '); }
-  // Any number of any size. Its exponent keeps a number with one digit before its point within the range of a double.
+  // Any number. It has an exponent only behind one digit before the point, and then one that a double holds, so that
+  // readers who make it a double can.
   int32_t AddNumber(bool is_integer, int32_t from);
   // Exactly this value, with its members in their order.
   int32_t AddValue(const JsonValue& value, int32_t from);
@@ -38,6 +39,7 @@ class JsonRules {
   void AddEscape(int32_t from, int32_t to);
   int32_t AddHexDigits(int count, int32_t from);
   void AddDigit(int32_t from, int32_t to) { graph_.AddBytes(from, '0', '9', to); }
+  int32_t AddFraction(int32_t from, int32_t to);
   void AddExponent(int32_t from, int32_t to);
 
   RuleGraph& graph_;

@@ -60,7 +60,7 @@ absl::StatusOr<bool> SchemaCompiler::AreDisjoint(const FlatSchema& a, const Flat
   if (a.values.has_value() && b.values.has_value()) {
     budget_.Spend(static_cast<int64_t>(a.values->size() * b.values->size()) * 4);
     BATON_RETURN_IF_ERROR(budget_.Check());
-    return !HaveCommonValue(a, b);
+    if (!HaveCommonValue(a, b)) return true;
   }
   if (common != kObjectType) return false;
   // A member that both require, and that is a constant in both.
