@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/output_grammar.h"
 #include "common/status.h"
 #include "router/error_details.h"
 
@@ -39,8 +40,27 @@ absl::Status CheckUnbuiltFields(const GenerateRequest& message) {
   BATON_RETURN_IF_ERROR(RefuseIf(sampling.n() > 1, "sampling_params.n"));
   BATON_RETURN_IF_ERROR(RefuseIf(sampling.has_prompt_logprobs(), "sampling_params.prompt_logprobs"));
   BATON_RETURN_IF_ERROR(RefuseIf(sampling.has_truncate_prompt_tokens(), "sampling_params.truncate_prompt_tokens"));
-  const bool is_constrained = sampling.constraint_case() != vllm::grpc::engine::SamplingParams::CONSTRAINT_NOT_SET;
-  return RefuseIf(is_constrained, "sampling_params.constraint");
+  return RefuseIf(sampling.has_structural_tag(), "sampling_params.structural_tag");
+}
+
+OutputGrammar ReadConstraint(const vllm::grpc::engine::SamplingParams& params) {
+  using Params = vllm::grpc::engine::SamplingParams;
+  switch (params.constraint_case()) {
+    case Params::kJsonSchema:
+      return {.kind = GrammarKind::kJsonSchema, .text = params.json_schema()};
+    case Params::kRegex:
+      return {.kind = GrammarKind::kRegex, .text = params.regex()};
+    case Params::kGrammar:
+      return {.kind = GrammarKind::kEbnf, .text = params.grammar()};
+    case Params::kJsonObject:
+      return {.kind = params.json_object() ? GrammarKind::kJsonObject : GrammarKind::kNone};
+    case Params::kChoice:
+      return ChoiceGrammar({params.choice().choices().begin(), params.choice().choices().end()});
+    case Params::kStructuralTag:
+    case Params::CONSTRAINT_NOT_SET:
+      return {};
+  }
+  return {};
 }
 
 absl::StatusOr<int32_t> ToSigned(uint32_t value, std::string_view field) {
@@ -82,6 +102,8 @@ absl::StatusOr<router::SamplingRequest> ReadVllmSampling(const vllm::grpc::engin
     if (params.seed() < 0) return FieldViolation("sampling_params.seed", "must not be negative");
     sampling.seed = static_cast<uint64_t>(params.seed());
   }
+  sampling.grammar = ReadConstraint(params);
+  sampling.grammar_field = "sampling_params.constraint";
   for (const auto& [token, bias] : params.logit_bias()) sampling.logit_bias.push_back({.token = token, .bias = bias});
   return sampling;
 }

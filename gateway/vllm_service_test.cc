@@ -104,10 +104,29 @@ TEST(VllmRequestTest, WhatIsNotBuiltOrWrongIsRefusedByItsName) {
   EXPECT_EQ(sampling([](auto& s) { s.set_n(1); }), "none");
   EXPECT_EQ(sampling([](auto& s) { s.set_prompt_logprobs(0); }), "sampling_params.prompt_logprobs");
   EXPECT_EQ(sampling([](auto& s) { s.set_truncate_prompt_tokens(5); }), "sampling_params.truncate_prompt_tokens");
-  EXPECT_EQ(sampling([](auto& s) { s.set_regex(""); }), "sampling_params.constraint");
+  EXPECT_EQ(sampling([](auto& s) { s.set_structural_tag(""); }), "sampling_params.structural_tag");
   EXPECT_EQ(sampling([](auto& s) { s.set_seed(-1); }), "sampling_params.seed");
   EXPECT_EQ(sampling([](auto& s) { s.set_max_tokens(1u << 31); }), "sampling_params.max_tokens");
   EXPECT_EQ(sampling([](auto& s) { s.set_top_k(UINT32_MAX); }), "sampling_params.top_k");
+}
+
+TEST(VllmRequestTest, AConstraintIsAGrammar) {
+  const auto grammar = [](const std::function<void(vllm::grpc::engine::SamplingParams&)>& change) {
+    GenerateRequest message;
+    message.mutable_tokenized()->add_input_ids(1);
+    change(*message.mutable_sampling_params());
+    return ReadVllmRequest(message, 100).value().sampling.grammar;
+  };
+  const auto of = [](GrammarKind kind, std::string text) {
+    return OutputGrammar{.kind = kind, .text = std::move(text)};
+  };
+  EXPECT_EQ(grammar([](auto&) {}), OutputGrammar());
+  EXPECT_EQ(grammar([](auto& s) { s.set_json_schema("{}"); }), of(GrammarKind::kJsonSchema, "{}"));
+  EXPECT_EQ(grammar([](auto& s) { s.set_regex("a+"); }), of(GrammarKind::kRegex, "a+"));
+  EXPECT_EQ(grammar([](auto& s) { s.set_grammar("root ::= \"a\""); }), of(GrammarKind::kEbnf, "root ::= \"a\""));
+  EXPECT_EQ(grammar([](auto& s) { s.set_json_object(true); }), of(GrammarKind::kJsonObject, ""));
+  EXPECT_EQ(grammar([](auto& s) { s.set_json_object(false); }), OutputGrammar());
+  EXPECT_EQ(grammar([](auto& s) { s.mutable_choice()->add_choices("x"); }), of(GrammarKind::kChoice, "[\"x\"]"));
 }
 
 class VllmServiceTest : public router::RpcFixture<VllmService> {

@@ -124,6 +124,14 @@ def test_stop_strings_stop_tokens_and_biases_are_those_of_batons_own_grpc(engine
     assert complete.finish_reason == "stop" and len(complete.output_ids) <= 4
 
 
+def test_constraints_are_those_of_batons_own_grpc(engine, own, prompts):
+    for sampling, grammar in (({"regex": "[A-Z][a-z]{2,9}"}, {"regex": "[A-Z][a-z]{2,9}"}),
+                              ({"choice": pb.ChoiceConstraint(choices=["red", "blue"])}, {"choice": {"texts": ["red", "blue"]}})):
+        expected = own.generate(prompts[2], {"max_tokens": 16, "grammar": grammar})
+        complete = generate(engine, prompts[2], {"max_tokens": 16, "temperature": 0, **sampling})[1]
+        assert list(complete.output_ids) == list(expected.token_ids) and complete.finish_reason == "stop"
+
+
 def test_many_streams_run_at_once(engine, own, prompts):
     sampling = {"max_tokens": 20, "temperature": 0, "ignore_eos": True}
     expected = [list(own.generate(prompt, {"max_tokens": 20, "ignore_eos": True}).token_ids) for prompt in prompts] * 4
@@ -160,7 +168,8 @@ def test_a_stream_that_its_client_leaves_ends_its_request(cluster, engine, promp
     ({}, {"logprobs": -1}, "INVALID_ARGUMENT", "sampling_params.logprobs"),
     ({}, {"seed": -1}, "INVALID_ARGUMENT", "sampling_params.seed"),
     ({}, {"n": 2}, "UNIMPLEMENTED", "sampling_params.n"),
-    ({}, {"json_schema": "{}"}, "UNIMPLEMENTED", "sampling_params.constraint"),
+    ({}, {"structural_tag": "{}"}, "UNIMPLEMENTED", "sampling_params.structural_tag"),
+    ({}, {"regex": "(a"}, "INVALID_ARGUMENT", "sampling_params.constraint"),
     ({}, {"prompt_logprobs": 1}, "UNIMPLEMENTED", "sampling_params.prompt_logprobs"),
     ({"kv_transfer_params_json": "{}"}, {}, "UNIMPLEMENTED", "kv_transfer_params_json"),
     ({"mm_inputs": pb.MultimodalInputs()}, {}, "UNIMPLEMENTED", "mm_inputs"),
