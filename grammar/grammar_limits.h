@@ -27,7 +27,7 @@ inline constexpr int kMaxSchemaTerms = 1 << 12;
 // close what is open.
 inline constexpr int kMaxStackDepth = 128;
 // Ways to read the same output so far. Of more, the shallowest stay. Each way that stays can be completed.
-inline constexpr int kMaxStacks = 128;
+inline constexpr int kMaxStacks = 512;
 // Positions that are looked at after one byte to find these ways.
 inline constexpr int kMaxClosure = 4096;
 // What TokenMasks keeps. Beyond it all is dropped but the states of matchers, and computed again.

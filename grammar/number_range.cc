@@ -124,8 +124,8 @@ absl::StatusOr<Automaton> OneSide(const NumberBounds::Bound& bound, bool is_lowe
   const Comparison outward = is_exclusive ? Comparison::kGreater : Comparison::kNotLess;
   const Comparison inward = is_exclusive ? Comparison::kLess : Comparison::kNotGreater;
   RuleGraph graph;
-  const int32_t rule = graph.AddRule("a bound");
-  const auto [name, start, accept] = graph.rule(rule);
+  const int32_t start = graph.AddState();
+  const int32_t accept = graph.AddState();
   const int32_t minus = graph.AddState();
   graph.AddByte(start, '-', minus);
   const auto add = [&](int32_t from, Comparison wanted) {
