@@ -19,7 +19,7 @@ inline constexpr int kMaxBoundDigits = 400;
 // takes. The steps keep the time of a hostile source below 100 ms.
 inline constexpr int kMaxGraphStates = 1 << 17;
 inline constexpr int kMaxFormStates = 1 << 15;
-inline constexpr int64_t kMaxCompileSteps = 1 << 21;
+inline constexpr int64_t kMaxCompileSteps = 1 << 20;
 // Alternatives of a schema: combinations of the branches of its anyOf and oneOf.
 inline constexpr int kMaxSchemaTerms = 1 << 12;
 
