@@ -22,8 +22,8 @@ using router::FieldViolation;
 
 // Where a client marks the end of a prefix that it wants cached. Baton's prefix cache needs no marks.
 const TextParts& MarkedText() {
-  static const TextParts* const parts = new TextParts{.ignored = {"cache_control"}};
-  return *parts;
+  static const TextParts* const kParts = new TextParts{.ignored = {"cache_control"}};
+  return *kParts;
 }
 
 // What the prompt is made of.

@@ -45,7 +45,7 @@ KserveService::KserveService(router::RpcRequests& requests, std::function<bool()
                     .make_form = &MakeStreamInferForm,
                     .on_request = [this](router::BidiCall& call, const std::shared_ptr<router::RpcAnswer>& answer,
                                          grpc::ByteBuffer message) {
-                      Queue(KserveMethod::kStreamInfer, call.context(), answer, std::move(message));
+                      Queue(KserveMethod::kStreamInfer, call.context(), answer, message);
                     }} {}
 
 void KserveService::Prepare(grpc::ServerBuilder& builder) { accepting_.emplace(builder.AddCompletionQueue()); }
@@ -82,7 +82,7 @@ void KserveService::AwaitStreamInfer() {
 
 void KserveService::Queue(KserveMethod method, const grpc::ServerContext& context,
                           const std::shared_ptr<router::RpcAnswer>& answer, grpc::ByteBuffer message) {
-  requests_.Queue(context, answer, std::move(message),
+  requests_.Queue(context, answer, message,
                   [this, method, answer](router::RpcRequests::Incoming incoming, grpc::ByteBuffer& bytes) {
                     Begin(method, *answer, std::move(incoming), bytes);
                   });

@@ -74,7 +74,7 @@ class KserveService final : public KserveServiceBase, public rpc::AcceptingServi
 
   router::RpcRequests& requests_;
   const std::function<bool()> is_serving_;
-  router::OpenCalls open_;
+  router::CallsInFlight open_;
   const router::BidiCall::Parts stream_parts_;
   std::optional<rpc::AcceptThread> accepting_;
 };

@@ -68,9 +68,9 @@ constexpr FieldRule kItemFields[] = {{"role"},
                                      {"phase", FieldUse::kUnbuilt}};
 
 const TextParts& InputText() {
-  static const TextParts* const parts =
+  static const TextParts* const kParts =
       new TextParts{.types = {"input_text", "output_text"}, .ignored = {"annotations", "logprobs"}};
-  return *parts;
+  return *kParts;
 }
 
 absl::StatusOr<tokenizer::ChatMessage> ReadItem(const json& item, const std::string& field) {

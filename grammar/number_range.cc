@@ -15,7 +15,7 @@ namespace {
 // How a number without sign must compare with a bound without sign.
 enum class Comparison : uint8_t { kAny, kLess, kNotGreater, kGreater, kNotLess };
 
-bool Satisfies(int order, Comparison wanted) {
+bool Meets(int order, Comparison wanted) {
   switch (wanted) {
     case Comparison::kAny:
       return true;
@@ -74,10 +74,10 @@ class MagnitudeBuilder {
   bool IsFinal(const Key& key) const {
     if (key.phase == Phase::kBegin || key.phase == Phase::kPoint) return false;
     if (key.phase == Phase::kFraction) {
-      return Satisfies(key.order == 0 && key.digits < fraction_digits() ? -1 : key.order, wanted_);
+      return Meets(key.order == 0 && key.digits < fraction_digits() ? -1 : key.order, wanted_);
     }
     const int order = WholeOrder(key);
-    return Satisfies(order == 0 && fraction_digits() > 0 ? -1 : order, wanted_);
+    return Meets(order == 0 && fraction_digits() > 0 ? -1 : order, wanted_);
   }
 
   void Expand(int32_t id) {
@@ -151,11 +151,9 @@ absl::StatusOr<Automaton> OneSide(const NumberBounds::Bound& bound, bool is_lowe
 void NumberBounds::Narrow(const NumberBounds& other) {
   const auto narrow = [](std::optional<Bound>& bound, const std::optional<Bound>& with, bool is_lower) {
     if (!with.has_value()) return;
-    if (!bound.has_value()) {
-      bound = with;
-    } else if (bound->value == with->value) {
+    if (bound.has_value() && bound->value == with->value) {
       bound->is_exclusive |= with->is_exclusive;
-    } else if (IsLess(bound->value, with->value) == is_lower) {
+    } else if (!bound.has_value() || IsLess(bound->value, with->value) == is_lower) {
       bound = with;
     }
   };

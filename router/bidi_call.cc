@@ -7,19 +7,19 @@
 
 namespace baton::router {
 
-void OpenCalls::Add(int count) {
+void CallsInFlight::Add(int count) {
   const absl::MutexLock lock(&mutex_);
   count_ += count;
 }
 
-int OpenCalls::count() const {
+int CallsInFlight::count() const {
   const absl::MutexLock lock(&mutex_);
   return count_;
 }
 
-void OpenCalls::AwaitNone() {
+void CallsInFlight::AwaitNone() {
   const absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(this, &OpenCalls::HasNone));
+  mutex_.Await(absl::Condition(this, &CallsInFlight::HasNone));
 }
 
 void BidiCall::OnAccepted(bool ok) {
@@ -50,7 +50,7 @@ void BidiCall::TakeRequest() {
     if (cut_) answer->Drop();
     is_gone = cancelled_;
   }
-  parts_.on_request(*this, answer, std::move(message));
+  parts_.on_request(*this, answer, message);
   // A request that came just before its client left.
   if (is_gone) answer->Cancel();
 }
@@ -153,7 +153,7 @@ void BidiCall::Cut() { CutCall(context_); }
 
 void BidiCall::LeaveIfDone() {
   if (!finished_ || !call_done_) return;
-  OpenCalls& open = parts_.open;
+  CallsInFlight& open = parts_.open;
   // Whoever waits for the calls may then end what they refer to.
   self_.reset();
   open.Add(-1);

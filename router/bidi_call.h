@@ -24,7 +24,7 @@
 namespace baton::router {
 
 // How many calls are open. Thread-safe.
-class OpenCalls {
+class CallsInFlight {
  public:
   void Add(int count) ABSL_LOCKS_EXCLUDED(mutex_);
   int count() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -60,7 +60,7 @@ class BidiCall final : public RpcAnswer::Call {
   struct Parts {
     rpc::EventQueue& events;
     UnreadOutput& unread;
-    OpenCalls& open;
+    CallsInFlight& open;
     FormMaker make_form = nullptr;
     OnRequestCallback on_request;
   };

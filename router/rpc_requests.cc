@@ -79,7 +79,7 @@ void RpcRequests::Queue(const grpc::ServerContextBase& context, const std::share
   WorkTask task = {.id = id, .bytes = message.Length(), .deadline = deadline};
   task.run = [begin = std::move(begin),
               incoming = Incoming{.id = id, .deadline = deadline, .tenant = *std::move(tenant), .request = request},
-              bytes = std::move(message)](const absl::Status& status) mutable {
+              bytes = message](const absl::Status& status) mutable {
     if (!status.ok()) return WriteFailed(status, *incoming.request);
     TestDelay("read");
     begin(std::move(incoming), bytes);

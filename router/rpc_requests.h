@@ -140,7 +140,7 @@ grpc::ServerUnaryReactor* RpcRequests::QueueUnary(const grpc::CallbackServerCont
   // Takes the bytes out of gRPC's own object, which otherwise holds them until the call ends. gRPC no longer reads it.
   grpc::ByteBuffer taken;
   taken.Swap(const_cast<grpc::ByteBuffer*>(message));
-  task.run = [call, response, answer, bytes = std::move(taken)](const absl::Status& status) mutable {
+  task.run = [call, response, answer, bytes = taken](const absl::Status& status) mutable {
     if (!status.ok()) return call->Finish(ToClientStatus(status));
     Request request;
     if (!ParseMessage(bytes, &request)) return call->Finish(ToClientStatus(Unparsable(Request::descriptor()->name())));

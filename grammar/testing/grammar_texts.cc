@@ -32,6 +32,7 @@ std::shared_ptr<const Vocabulary> ByteVocabulary() {
 
 std::shared_ptr<const Vocabulary> PieceVocabulary() {
   std::vector<std::string> bytes;
+  bytes.reserve(512);
   for (int byte = 0; byte < 256; ++byte) bytes.emplace_back(1, static_cast<char>(byte));
   for (const char* piece :
        {"{\"",      "\":",    "\": ",  "\", \"", "\",",  "\"}",    "\"]",   "\"",     "}}",

@@ -3,24 +3,22 @@ router is killed in the midst of them, and never from a worker that does not kno
 
 import contextlib
 import json
-import os
-import signal
 
 import grpc
 import openai
 import pytest
 
-from client import Background, Client
+from client import Client
 from cluster import Cluster, RoleProcess, await_workers, run_baton, wait_until
 from internal_messages import internal_messages
 from joined_worker import former_worker
+from killed import BACK_TIMEOUT_S, tokens_through_a_killed_router, tokens_through_a_killed_worker
 
 MODEL = "smollm2-135m-instruct"
 PROMPT = "The capital of France is"
 PROMPT_TOKENS = 30
 # Long enough to be seen running in the status.
 LONG_TOKENS = 600
-BACK_TIMEOUT_S = 60
 # Every feature of a worker before logit_bias.
 FORMER_FEATURES = 63
 
@@ -132,39 +130,12 @@ def long_request(client):
 
 def test_a_killed_worker_changes_no_token(cluster, client):
     sampling, expected = long_request(client)
-
-    def busy():
-        return [worker["pid"] for worker in cluster.workers() if worker["role"] == "decode" and worker["used_blocks"]]
-
-    wait_until(lambda: not busy(), 20, "the end of what ran before in the status")
-    stream = Background(client, PROMPT, sampling)
-    stream.wait_running()
-    os.kill(wait_until(busy, 20, "the stream in the status")[0], signal.SIGKILL)
-    assert stream.is_running(), "it ended before its worker"
-    generation = stream.result()
-    assert generation.error is None and generation.token_ids == expected
-    await_workers(cluster, 3)
+    assert tokens_through_a_killed_worker(cluster, client, PROMPT, sampling) == expected
 
 
 def test_a_killed_router_changes_no_token_of_a_kept_request(cluster, client):
     sampling, expected = long_request(client)
-    got, accepted = [], None
-    stream = client.start(client.generate_request(PROMPT, sampling, resumable=True))
-    for response in stream:
-        accepted = response.accepted if response.HasField("accepted") else accepted
-        got.extend(token.id for token in response.output.tokens)
-        if len(got) >= 4:
-            break
-    cluster.restart_router(BACK_TIMEOUT_S)
-    stream.cancel()
-
-    def rest():
-        with contextlib.suppress(grpc.RpcError):
-            stream = client.resume(accepted.job_id, len(got))
-            return [token.id for response in stream for token in response.output.tokens]
-        return None
-
-    assert got + wait_until(rest, BACK_TIMEOUT_S, "the rest of the stream") == expected
+    assert tokens_through_a_killed_router(cluster, client, PROMPT, sampling) == expected
 
 
 def test_a_worker_that_does_not_know_it_gets_none(tmp_path):

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import re
-import signal
 import typing
 
 import anthropic
@@ -18,15 +17,15 @@ import pydantic
 import pytest
 
 import random_schemas
-from client import Background, Client, read_stream
-from cluster import Cluster, RoleProcess, await_workers, run_baton, wait_until
+from client import Client, read_stream
+from cluster import Cluster, RoleProcess, await_workers, run_baton
 from internal_messages import internal_messages
 from joined_worker import former_worker
+from killed import tokens_through_a_killed_router, tokens_through_a_killed_worker
 
 MODEL = "smollm2-135m-instruct"
 PROMPT = "The capital of France is"
 QUESTION = [{"role": "user", "content": "Describe a person whom you know, as JSON."}]
-BACK_TIMEOUT_S = 60
 # Every feature of a worker before grammars.
 FORMER_FEATURES = 127
 SEEDS = range(4)
@@ -230,39 +229,12 @@ LONG = {"max_tokens": 600, "temperature": 1.0, "seed": 3,
 def test_a_killed_worker_changes_no_token(cluster, client):
     expected = client.generate(PROMPT, LONG, tenant="oracle").token_ids
     assert len(expected) > 300
-
-    def busy():
-        return [worker["pid"] for worker in cluster.workers() if worker["role"] == "decode" and worker["used_blocks"]]
-
-    wait_until(lambda: not busy(), 20, "the end of what ran before in the status")
-    stream = Background(client, PROMPT, LONG)
-    stream.wait_running()
-    os.kill(wait_until(busy, 20, "the stream in the status")[0], signal.SIGKILL)
-    assert stream.is_running(), "it ended before its worker"
-    generation = stream.result()
-    assert generation.error is None and generation.token_ids == expected
-    await_workers(cluster, 3)
+    assert tokens_through_a_killed_worker(cluster, client, PROMPT, LONG) == expected
 
 
 def test_a_killed_router_changes_no_token_of_a_kept_request(cluster, client):
     expected = client.generate(PROMPT, LONG, tenant="oracle").token_ids
-    got, accepted = [], None
-    stream = client.start(client.generate_request(PROMPT, LONG, resumable=True))
-    for response in stream:
-        accepted = response.accepted if response.HasField("accepted") else accepted
-        got.extend(token.id for token in response.output.tokens)
-        if len(got) >= 4:
-            break
-    cluster.restart_router(BACK_TIMEOUT_S)
-    stream.cancel()
-
-    def rest():
-        with contextlib.suppress(grpc.RpcError):
-            stream = client.resume(accepted.job_id, len(got))
-            return [token.id for response in stream for token in response.output.tokens]
-        return None
-
-    assert got + wait_until(rest, BACK_TIMEOUT_S, "the rest of the stream") == expected
+    assert tokens_through_a_killed_router(cluster, client, PROMPT, LONG) == expected
 
 
 def test_a_worker_that_does_not_know_grammars_gets_none(tmp_path):
