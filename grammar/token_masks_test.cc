@@ -164,6 +164,21 @@ TEST(GrammarMatcher, StaysWhereATokenIsNotLegal) {
   EXPECT_EQ(LegalTokens(matcher.mask()), (std::vector<int32_t>{'c', 'x', PieceVocabulary()->size() - 4}));
 }
 
+TEST(GrammarMatcher, ATokenThatIsRefusedInItsMiddleLeavesNothingBehind) {
+  const auto vocabulary = Vocabulary::Create({"a", "b", "ax", "end"}, {3});
+  GrammarMatcher matcher = MatcherOf(Compiled(GrammarKind::kRegex, "ab"), vocabulary);
+  EXPECT_FALSE(matcher.Accept(2));
+  ASSERT_TRUE(matcher.Accept(0));
+  EXPECT_EQ(matcher.mask().only, 1);
+}
+
+TEST(GrammarMatcher, NothingFollowsTheEndWhereTheGrammarWouldGoOn) {
+  GrammarMatcher matcher = MatcherOf(Compiled(GrammarKind::kRegex, "a+"), ByteVocabulary());
+  ASSERT_TRUE(matcher.Accept('a') && matcher.Accept(kByteVocabularyEos));
+  EXPECT_FALSE(matcher.Accept('a'));
+  EXPECT_EQ(matcher.mask().only, kByteVocabularyEos);
+}
+
 TEST(GrammarMatcher, NamesTheOnlyTokenWhereThereIsOne) {
   GrammarMatcher matcher = MatcherOf(Compiled(GrammarKind::kChoice, R"(["abc", "abd"])"), ByteVocabulary());
   EXPECT_EQ(matcher.mask().only, 'a');

@@ -47,7 +47,7 @@ class Model:
 # Between them the models have weights in Q4_1, Q4_K, Q5_0, Q6_K and Q8_0. In the first every layer sees everything;
 # in the second five of six layers slide.
 MODELS = [Model("smollm2-135m-instruct", 200 if FULL else 24, window=None, max_scalar_prompt_tokens=48),
-          Model("gemma-3-270m", 40 if FULL else 8, window=512, max_scalar_prompt_tokens=24)]
+          Model("gemma-3-270m", 40 if FULL else 12, window=512, max_scalar_prompt_tokens=24)]
 
 
 @dataclasses.dataclass(frozen=True)
