@@ -386,6 +386,19 @@ TEST(Sampler, OnlyWhatIsAllowedIsChosenWhereverItLies) {
   }
 }
 
+// Were a banned token chosen, the first that is allowed would stand in for it.
+TEST(Sampler, TheBestOfWhatIsAllowedIsChosenNotTheFirst) {
+  for (const int32_t size : {5, 64, 65, 200, 256}) {
+    for (int32_t best = 1; best < size; ++best) {
+      std::vector<float> logits(static_cast<size_t>(size), 5.0f);
+      logits[0] = 0.0f;
+      logits[static_cast<size_t>(best)] = 1.0f;
+      const std::vector<uint64_t> words = Allow({0, best}, logits.size());
+      EXPECT_EQ(SampleFrom(logits, {}, {.allowed = {.words = words}}).token, best) << "of " << size;
+    }
+  }
+}
+
 TEST(Sampler, AllowingAllChangesNothing) {
   SeededRandom random(3);
   const std::vector<float> logits = RandomLogits(1000, random);
