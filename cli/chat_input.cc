@@ -13,7 +13,7 @@ namespace baton::cli {
 namespace {
 
 constexpr char kPrompt[] = "> ";
-// Of a line that goes on with the one before.
+// It stands before a line that goes on with the one before.
 constexpr char kMorePrompt[] = "| ";
 constexpr char kHowToEnd[] = "Ctrl-D or /quit ends the chat.\n";
 constexpr char kClearedHint[] = "\nCtrl-D or /quit ends the chat.\n> ";

@@ -50,7 +50,7 @@ enum class ChatCommand : uint8_t {
 struct ChatLine {
   // None: `text` goes to the model. Both are empty for a message without any words.
   std::optional<ChatCommand> command;
-  // Of a command, what follows its name.
+  // What a command says behind its name, or the message.
   std::string text;
 };
 

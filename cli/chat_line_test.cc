@@ -46,7 +46,7 @@ TEST(MessageJoiner, AMessageThatIsTooLongIsAnErrorOfItsWholeLength) {
   EXPECT_TRUE(joiner.Add("y"));
   const auto message = joiner.Take();
   EXPECT_THAT(std::string(message.status().message()), HasSubstr("1048578 bytes"));
-  // Of a line that was cut nobody knows how it ended.
+  // Nobody knows how a line ended that was cut.
   EXPECT_TRUE(joiner.Add("beginning\\", kMaxPromptBytes + 1));
   EXPECT_FALSE(joiner.Take().ok());
   EXPECT_TRUE(joiner.Add("short"));

@@ -12,7 +12,7 @@ namespace baton::cli {
 // What the client saw of an answer. Times are milliseconds since the question was sent.
 struct AnswerTiming {
   int64_t tokens = 0;
-  // Of the first and the last tokens that came.
+  // When the first and the last tokens came.
   double first_ms = 0;
   double last_ms = 0;
   // How many tokens came with the first message, so that the rate leaves the wait for them out.

@@ -45,7 +45,7 @@ class ChatSession {
   // Leaves turns out until `fits` is true, which it asks a few times at most. When it is false even of the question by
   // itself, all turns are left out. Errors are those of `fits`.
   absl::Status Trim(const Fits& fits);
-  // Of the question under way. Only while asking.
+  // It asks the question under way, and is there only while asking.
   v1::GenerateRequest Request() const;
 
   // True: some turn was left out for the first time since the chat began.
@@ -69,7 +69,7 @@ class ChatSession {
  private:
   struct Asking {
     std::string question;
-    // Of the history that the request has: a retry leaves its own turn out at the end.
+    // The turns of the history that the request has. A retry leaves its own turn out at the end.
     size_t first_turn = 0;
     size_t end_turn = 0;
   };

@@ -55,9 +55,11 @@ absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWork
   BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags.engine.model, flags.served_model_name));
   worker.model = loaded.name;
   worker.eos_ids = loaded.file->tokenizer().eos_ids;
-  BATON_ASSIGN_OR_RETURN(std::vector<std::string> texts, tokenizer::TokenTexts(loaded.file->tokenizer()));
-  worker.parts.constraints =
-      std::make_unique<worker::GrammarConstraints>(grammar::Vocabulary::Create(std::move(texts), worker.eos_ids));
+  // A worker needs no tokenizer but for grammars: without one it refuses these alone.
+  if (auto texts = tokenizer::TokenTexts(loaded.file->tokenizer()); texts.ok()) {
+    worker.parts.constraints =
+        std::make_unique<worker::GrammarConstraints>(grammar::Vocabulary::Create(*std::move(texts), worker.eos_ids));
+  }
   engine::CpuModelOptions options;
   options.numerics = ParseNumerics(flags.engine.numerics);
   options.kv_dtype = ParseKvDtype(flags.engine);

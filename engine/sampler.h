@@ -4,9 +4,8 @@
 // In this order:
 //   1. Log-probabilities, when asked for, are taken of the logits as the model gave them.
 //   2. logit_bias is added to the logits of its tokens.
-//   3. Before min_tokens outputs: end-of-sequence tokens (unless ignore_eos) and stop tokens become -infinity. So do
-//   the
-//      tokens that a grammar does not allow. Where it allows just one, this token is chosen.
+//   3. Before min_tokens outputs: end-of-sequence tokens (unless ignore_eos) and stop tokens become -infinity. What a
+//      grammar does not allow becomes -infinity too. Where it allows just one token, this one is chosen.
 //   4. Repetition penalty of every token in prompt or output: a positive logit is divided by it, another multiplied.
 //   5. Frequency penalty times occurrences in the output, then presence penalty once, are subtracted.
 //   6. Temperature below kGreedyTemperature: the largest logit, the smallest id among equals, and no further step.

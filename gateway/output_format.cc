@@ -23,11 +23,6 @@ std::string TextOf(std::string_view body, const std::string& pointer) {
   return parsed.contains(path) ? parsed[path].dump() : std::string();
 }
 
-bool IsGiven(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && !found->is_null();
-}
-
 // Where a part of the request is.
 struct Place {
   // For errors: "text.format".
@@ -76,12 +71,6 @@ absl::Status ReadFormat(const json& format, std::string_view body, const Place& 
   return ReadJsonSchema(holder, body, inner, grammar);
 }
 
-absl::Status ReadText(const json& value, GrammarKind kind, const std::string& field, OutputGrammar& grammar) {
-  if (!value.is_string()) return FieldViolation(field, "must be a string");
-  grammar = {.kind = kind, .text = value.get<std::string>()};
-  return absl::OkStatus();
-}
-
 absl::Status ReadWanted(const json& wanted, std::string_view body, OutputGrammar& grammar) {
   constexpr char kField[] = "structured_outputs";
   if (!wanted.is_object()) return FieldViolation(kField, "must be an object");
@@ -96,29 +85,26 @@ absl::Status ReadWanted(const json& wanted, std::string_view body, OutputGrammar
                                           {"whitespace_pattern", FieldUse::kUnbuilt},
                                           {"structural_tag", FieldUse::kUnbuilt}};
   BATON_RETURN_IF_ERROR(CheckFields(wanted, kFields, {}, absl::StrCat(kField, ".")));
-  int given = 0;
-  for (const char* name : {"json", "regex", "choice", "grammar"}) given += IsGiven(wanted, name) ? 1 : 0;
-  const json json_object = wanted.value("json_object", json());
-  if (!json_object.is_null() && !json_object.is_boolean()) {
-    return FieldViolation("structured_outputs.json_object", "must be true or false");
-  }
-  if (json_object == true) {
-    grammar.kind = GrammarKind::kJsonObject;
-    ++given;
-  }
+  FieldReader fields(wanted, absl::StrCat(kField, "."));
+  const bool is_any_object = fields.Bool("json_object").value_or(false);
+  BATON_RETURN_IF_ERROR(fields.status());
+  int given = is_any_object ? 1 : 0;
+  for (const char* name : {"json", "regex", "choice", "grammar"}) given += fields.Find(name) != nullptr ? 1 : 0;
   if (given != 1) return FieldViolation(kField, "must have one of json, json_object, regex, choice and grammar");
-  const std::string field = absl::StrCat(kField, ".");
-  if (IsGiven(wanted, "regex")) return ReadText(wanted["regex"], GrammarKind::kRegex, field + "regex", grammar);
-  if (IsGiven(wanted, "grammar")) return ReadText(wanted["grammar"], GrammarKind::kEbnf, field + "grammar", grammar);
-  if (IsGiven(wanted, "choice")) {
-    grammar = {.kind = GrammarKind::kChoice, .text = wanted["choice"].dump()};
-  } else if (IsGiven(wanted, "json")) {
+  if (is_any_object) {
+    grammar.kind = GrammarKind::kJsonObject;
+  } else if (const json* const choice = fields.Find("choice")) {
+    grammar = {.kind = GrammarKind::kChoice, .text = choice->dump()};
+  } else if (const json* const schema = fields.Find("json")) {
     // A schema, or its text.
     grammar = {.kind = GrammarKind::kJsonSchema,
-               .text = wanted["json"].is_string() ? wanted["json"].get<std::string>()
-                                                  : TextOf(body, "/structured_outputs/json")};
+               .text = schema->is_string() ? fields.String("json") : TextOf(body, "/structured_outputs/json")};
+  } else if (fields.Find("regex") != nullptr) {
+    grammar = {.kind = GrammarKind::kRegex, .text = fields.String("regex")};
+  } else {
+    grammar = {.kind = GrammarKind::kEbnf, .text = fields.String("grammar")};
   }
-  return absl::OkStatus();
+  return fields.status();
 }
 
 absl::Status ReadAnthropicSchema(const json& format, std::string_view body, const Place& place,
@@ -135,54 +121,55 @@ absl::Status ReadAnthropicSchema(const json& format, std::string_view body, cons
 }  // namespace
 
 absl::Status ReadStructuredOutputs(const json& object, std::string_view body, router::SamplingRequest& sampling) {
-  if (!IsGiven(object, "structured_outputs")) return absl::OkStatus();
+  const json* const wanted = FieldReader(object).Find("structured_outputs");
+  if (wanted == nullptr) return absl::OkStatus();
   if (!sampling.grammar.empty()) {
     return FieldViolation("structured_outputs", "must be left out beside a response_format");
   }
   sampling.grammar_field = "structured_outputs";
-  return ReadWanted(object["structured_outputs"], body, sampling.grammar);
+  return ReadWanted(*wanted, body, sampling.grammar);
 }
 
 absl::Status ReadOpenAiFormat(const json& object, std::string_view body, router::SamplingRequest& sampling) {
-  if (IsGiven(object, "response_format")) {
+  if (const json* const format = FieldReader(object).Find("response_format")) {
     sampling.grammar_field = "response_format";
-    BATON_RETURN_IF_ERROR(ReadFormat(object["response_format"], body,
-                                     {.field = "response_format", .pointer = "/response_format"}, /*is_chat=*/true,
-                                     sampling.grammar));
+    BATON_RETURN_IF_ERROR(ReadFormat(*format, body, {.field = "response_format", .pointer = "/response_format"},
+                                     /*is_chat=*/true, sampling.grammar));
   }
   return ReadStructuredOutputs(object, body, sampling);
 }
 
 absl::Status ReadResponsesFormat(const json& object, std::string_view body, router::SamplingRequest& sampling) {
-  if (!IsGiven(object, "text")) return absl::OkStatus();
-  const json& text = object["text"];
-  if (!text.is_object()) return FieldViolation("text", "must be an object");
+  const json* const text = FieldReader(object).Find("text");
+  if (text == nullptr) return absl::OkStatus();
+  if (!text->is_object()) return FieldViolation("text", "must be an object");
   static constexpr FieldRule kFields[] = {{"format"}, {"verbosity", FieldUse::kUnbuilt, R"("medium")"}};
-  BATON_RETURN_IF_ERROR(CheckFields(text, kFields, {}, "text."));
-  if (!IsGiven(text, "format")) return absl::OkStatus();
+  BATON_RETURN_IF_ERROR(CheckFields(*text, kFields, {}, "text."));
+  const json* const format = FieldReader(*text).Find("format");
+  if (format == nullptr) return absl::OkStatus();
   sampling.grammar_field = "text.format";
-  return ReadFormat(text["format"], body, {.field = "text.format", .pointer = "/text/format"}, /*is_chat=*/false,
+  return ReadFormat(*format, body, {.field = "text.format", .pointer = "/text/format"}, /*is_chat=*/false,
                     sampling.grammar);
 }
 
 absl::Status ReadAnthropicFormat(const json& object, std::string_view body, router::SamplingRequest& sampling) {
-  const json config = object.value("output_config", json());
-  if (!config.is_null()) {
-    if (!config.is_object()) return FieldViolation("output_config", "must be an object");
+  const FieldReader fields(object);
+  if (const json* const config = fields.Find("output_config")) {
+    if (!config->is_object()) return FieldViolation("output_config", "must be an object");
     static constexpr FieldRule kFields[] = {{"format"}, {"effort", FieldUse::kUnbuilt}};
-    BATON_RETURN_IF_ERROR(CheckFields(config, kFields, {}, "output_config."));
-    if (IsGiven(config, "format")) {
+    BATON_RETURN_IF_ERROR(CheckFields(*config, kFields, {}, "output_config."));
+    if (const json* const format = FieldReader(*config).Find("format")) {
       sampling.grammar_field = "output_config.format";
-      BATON_RETURN_IF_ERROR(ReadAnthropicSchema(config["format"], body,
-                                                {.field = sampling.grammar_field, .pointer = "/output_config/format"},
-                                                sampling.grammar));
+      BATON_RETURN_IF_ERROR(ReadAnthropicSchema(
+          *format, body, {.field = sampling.grammar_field, .pointer = "/output_config/format"}, sampling.grammar));
     }
   }
-  if (!IsGiven(object, "output_format")) return absl::OkStatus();
+  const json* const former = fields.Find("output_format");
+  if (former == nullptr) return absl::OkStatus();
   if (!sampling.grammar.empty()) return FieldViolation("output_format", "must be left out beside output_config.format");
   sampling.grammar_field = "output_format";
-  return ReadAnthropicSchema(object["output_format"], body,
-                             {.field = sampling.grammar_field, .pointer = "/output_format"}, sampling.grammar);
+  return ReadAnthropicSchema(*former, body, {.field = sampling.grammar_field, .pointer = "/output_format"},
+                             sampling.grammar);
 }
 
 }  // namespace baton::gateway

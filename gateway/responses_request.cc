@@ -125,9 +125,9 @@ absl::Status ReadInclude(FieldReader& fields, router::SamplingRequest& sampling)
 }
 
 // The member as the answer repeats it.
-std::string Repeated(const json& object, const char* name, const std::string& otherwise) {
-  const auto found = object.find(name);
-  return found == object.end() || found->is_null() ? otherwise : found->dump();
+std::string Repeated(const FieldReader& fields, const char* name, const std::string& otherwise) {
+  const json* const found = fields.Find(name);
+  return found == nullptr ? otherwise : found->dump();
 }
 
 }  // namespace
@@ -155,12 +155,12 @@ absl::StatusOr<ResponsesRequest> ReadResponsesRequest(std::string_view body, int
   if (metadata != nullptr && !metadata->is_object()) return FieldViolation("metadata", "must be an object");
   BATON_ASSIGN_OR_RETURN(request.generation.prompt, ReadInput(fields));
   BATON_RETURN_IF_ERROR(fields.status());
-  request.instructions = Repeated(object, "instructions", request.instructions);
-  request.max_output_tokens = Repeated(object, "max_output_tokens", request.max_output_tokens);
-  request.metadata = Repeated(object, "metadata", request.metadata);
-  request.temperature = Repeated(object, "temperature", request.temperature);
-  request.text = Repeated(object, "text", request.text);
-  request.top_p = Repeated(object, "top_p", request.top_p);
+  request.instructions = Repeated(fields, "instructions", request.instructions);
+  request.max_output_tokens = Repeated(fields, "max_output_tokens", request.max_output_tokens);
+  request.metadata = Repeated(fields, "metadata", request.metadata);
+  request.temperature = Repeated(fields, "temperature", request.temperature);
+  request.text = Repeated(fields, "text", request.text);
+  request.top_p = Repeated(fields, "top_p", request.top_p);
   return request;
 }
 

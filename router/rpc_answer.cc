@@ -76,6 +76,7 @@ void RpcAnswer::End(Outcome outcome) {
 
 RpcAnswer::Piece RpcAnswer::Next() {
   const absl::MutexLock lock(&mutex_);
+  in_flight_bytes_ = 0;
   Piece piece;
   if (first_message_.has_value()) {
     piece.message = std::exchange(first_message_, std::nullopt);
@@ -129,6 +130,7 @@ void RpcAnswer::Leave() {
 
 void RpcAnswer::CountHeld() {
   const size_t held = pending_.bytes() + in_flight_bytes_;
+  if (held == held_bytes_) return;
   unread_.Count(*this, static_cast<int64_t>(held) - static_cast<int64_t>(held_bytes_));
   held_bytes_ = held;
 }

@@ -69,9 +69,10 @@ class RpcAnswer final : public GenerationSink,
   // The client cancelled or is gone; true before `on_cancel` runs.
   bool cancelled() const override { return cancelled_.load(); }
 
-  // For the call. What is to be written next; empty when there is nothing now.
+  // For the call. What is to be written next; empty when there is nothing now. Asked only while none of the answer's
+  // messages is being written.
   Piece Next() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The last message of Next() has been written.
+  // The last message of Next() has been written, and Next() is not asked at once, which says the same.
   void OnWritten() ABSL_LOCKS_EXCLUDED(mutex_);
   // Nothing can be written any more. Next() still gives the end.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);

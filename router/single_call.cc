@@ -56,7 +56,6 @@ void SingleCall::Advance() {
 void SingleCall::OnWriteDone(bool ok) {
   const absl::MutexLock lock(&mutex_);
   writing_ = false;
-  answer_->OnWritten();
   if (!ok) answer_->Drop();
   Advance();
 }
