@@ -10,12 +10,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/choice_printer.h"
 #include "cli/client_flags.h"
 #include "cli/generation_client.h"
 #include "cli/input_file.h"
 #include "cli/options.h"
 #include "cli/process.h"
-#include "cli/terminal_text.h"
 #include "cli/utf8_check.h"
 #include "common/limits.h"
 #include "common/status.h"
@@ -35,6 +35,7 @@ struct GenerateFlags : ClientFlags {
   std::string tenant;
   std::string idempotency_key;
   int priority = 0;
+  int choices = 1;
   bool kv_digest = false;
   bool json = false;
   bool jsonl = false;
@@ -131,27 +132,48 @@ Json FinishedJson(const v1::Finished& finished) {
   return json;
 }
 
-void PrintJson(const Generation& generation) {
+Json ChoiceJson(const GeneratedChoice& choice) {
   Json json;
   json["token_ids"] = Json::array();
-  for (const v1::OutputToken& token : generation.tokens) json["token_ids"].push_back(token.id());
-  json["text"] = generation.text;
-  if (!generation.tokens.empty() && generation.tokens.front().has_logprob()) {
-    for (const v1::OutputToken& token : generation.tokens) json["logprobs"].push_back(TokenLogprobs(token));
+  for (const v1::OutputToken& token : choice.tokens) json["token_ids"].push_back(token.id());
+  json["text"] = choice.text;
+  if (!choice.tokens.empty() && choice.tokens.front().has_logprob()) {
+    for (const v1::OutputToken& token : choice.tokens) json["logprobs"].push_back(TokenLogprobs(token));
   }
-  json.update(FinishedJson(generation.finished));
+  return json;
+}
+
+void PrintLine(const Json& json) {
   std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
 }
 
-void PrintJsonLine(const v1::Output& output) {
+void PrintJson(const Generation& generation) {
   Json json;
+  if (generation.choices.size() == 1) {
+    json = ChoiceJson(generation.choices.front());
+  } else {
+    for (const GeneratedChoice& choice : generation.choices) {
+      Json one = ChoiceJson(choice);
+      one["finish_reason"] = ReasonName(choice.reason);
+      json["choices"].push_back(std::move(one));
+    }
+  }
+  json.update(FinishedJson(generation.finished));
+  PrintLine(json);
+}
+
+void PrintJsonLine(const v1::Output& output, bool are_several) {
+  Json json;
+  if (are_several) json["choice"] = output.choice();
   json["text"] = output.text();
   json["token_ids"] = Json::array();
   for (const v1::OutputToken& token : output.tokens()) {
     json["token_ids"].push_back(token.id());
     if (token.has_logprob()) json["logprobs"].push_back(TokenLogprobs(token));
   }
-  std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+  if (output.finish_reason() != v1::FINISH_REASON_UNSPECIFIED)
+    json["finish_reason"] = ReasonName(output.finish_reason());
+  PrintLine(json);
 }
 
 // Tells people where the time went. It goes to stderr, so that stdout has nothing but the text.
@@ -174,13 +196,13 @@ absl::Status Generate(const GenerateFlags& flags) {
   request.set_return_kv_digest(flags.kv_digest || flags.json);
   FillSampling(flags.sampling, request);
   BATON_RETURN_IF_ERROR(FillPrompt(flags, request));
-  const bool filters_text = isatty(STDOUT_FILENO) != 0;
-  TerminalText filter;
+  if (flags.choices != 1) request.set_choices(flags.choices);
+  ChoicePrinter printer(flags.choices, isatty(STDOUT_FILENO) != 0);
   const auto on_output = [&](const v1::Output& output) {
     if (flags.jsonl) {
-      PrintJsonLine(output);
+      PrintJsonLine(output, flags.choices > 1);
     } else if (!flags.json) {
-      std::cout << (filters_text ? filter.Push(output.text()) : output.text()) << std::flush;
+      std::cout << printer.Add(output) << std::flush;
     }
     // Nobody reads on: the rest would be computed in vain.
     return std::cout.good();
@@ -196,7 +218,7 @@ absl::Status Generate(const GenerateFlags& flags) {
   } else if (flags.jsonl) {
     std::cout << FinishedJson(generation.finished).dump() << std::endl;
   } else {
-    std::cout << filter.Flush() << std::endl;
+    std::cout << printer.Flush() << std::endl;
     PrintTiming(generation.finished);
   }
   return absl::OkStatus();
@@ -220,6 +242,9 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
                       "the request follows the one that had this key, or its result; a broken stream is resumed");
   command->add_option("--priority", flags->priority, "below 0: while requests wait, those of higher priority go first")
       ->check(CLI::Range(router::kMinPriority, router::kMaxPriority))
+      ->capture_default_str();
+  command->add_option("-n,--outputs", flags->choices, "outputs of the one prompt; each has a seed of its own")
+      ->check(CLI::Range(1, kMaxChoices))
       ->capture_default_str();
   command->add_flag("--kv-digest", flags->kv_digest, "print the digest of the prompt's KV blocks; --json always does");
   command->add_flag("--json", flags->json, "print one JSON object at the end");

@@ -43,8 +43,9 @@ bool GenerationClient::Read(const v1::GenerateRequest& request, const std::funct
   } else {
     v1::ResumeRequest resume;
     resume.set_job_id(progress.job_id);
-    resume.set_next_index(static_cast<int32_t>(generation.tokens.size()));
-    resume.set_text_bytes(static_cast<int64_t>(generation.text.size()));
+    // A job that is kept has one choice.
+    resume.set_next_index(static_cast<int32_t>(generation.choices.front().tokens.size()));
+    resume.set_text_bytes(static_cast<int64_t>(generation.choices.front().text.size()));
     reader = stub_->Resume(&context, resume);
   }
   v1::GenerateResponse response;
@@ -53,15 +54,26 @@ bool GenerationClient::Read(const v1::GenerateRequest& request, const std::funct
     if (response.has_accepted()) progress.job_id = response.accepted().job_id();
     if (response.has_finished()) generation.finished = response.finished();
     if (!response.has_output()) continue;
-    generation.text += response.output().text();
-    for (const v1::OutputToken& token : response.output().tokens()) generation.tokens.push_back(token);
-    if (!on_output(response.output())) {
+    const v1::Output& output = response.output();
+    const auto index = static_cast<size_t>(output.choice());
+    if (index >= generation.choices.size()) {
+      context.TryCancel();
+      reader->Finish();
+      status = grpc::Status(grpc::INTERNAL, absl::StrCat("the router sent choice ", output.choice()));
+      return false;
+    }
+    GeneratedChoice& choice = generation.choices[index];
+    choice.text += output.text();
+    choice.reason = output.finish_reason();
+    for (const v1::OutputToken& token : output.tokens()) choice.tokens.push_back(token);
+    if (!on_output(output)) {
       context.TryCancel();
       reader->Finish();
       return true;
     }
   }
   status = reader->Finish();
+  if (generation.choices.size() == 1) generation.choices.front().reason = generation.finished.reason();
   return status.ok();
 }
 
@@ -69,6 +81,7 @@ absl::StatusOr<Generation> GenerationClient::Generate(const v1::GenerateRequest&
                                                       const std::function<bool(const v1::Output&)>& on_output) {
   const auto deadline = std::chrono::system_clock::now() + std::chrono::milliseconds(options.timeout_ms);
   Progress progress;
+  progress.generation.choices.resize(request.has_choices() ? static_cast<size_t>(request.choices()) : 1);
   while (true) {
     grpc::ClientContext context;
     if (options.timeout_ms > 0) context.set_deadline(deadline);

@@ -14,10 +14,16 @@
 
 namespace baton::cli {
 
-// Everything that one Generate call returned.
-struct Generation {
+struct GeneratedChoice {
   std::vector<v1::OutputToken> tokens;
   std::string text;
+  v1::FinishReason reason = v1::FINISH_REASON_UNSPECIFIED;
+};
+
+// Everything that one Generate call returned.
+struct Generation {
+  // By index, as many as the request asked for.
+  std::vector<GeneratedChoice> choices;
   v1::Finished finished;
 };
 

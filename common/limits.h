@@ -23,6 +23,8 @@ inline constexpr float kMaxLogitBias = 100.0f;
 inline constexpr size_t kMaxGrammarBytes = 64u << 10;
 inline constexpr int kMaxLogprobs = 20;
 inline constexpr int kMaxOutputTokens = 1 << 20;
+// Outputs of one request.
+inline constexpr int kMaxChoices = 128;
 inline constexpr int kMaxTopK = 1 << 20;
 inline constexpr size_t kMaxTenantBytes = 128;
 inline constexpr size_t kMaxApiKeyBytes = 256;

@@ -1,8 +1,27 @@
 #include "gateway/answer_body.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
+
+#include "common/check.h"
 
 namespace baton::gateway {
+namespace {
+
+// A delta for each choice, also for one without any output.
+std::vector<router::GenerationDelta> InOrder(std::vector<router::GenerationDelta> outputs,
+                                             const router::GenerationFinished& finished) {
+  std::vector<router::GenerationDelta> ordered(std::max<size_t>(finished.choices.size(), 1));
+  for (router::GenerationDelta& output : outputs) {
+    const auto index = static_cast<size_t>(output.choice);
+    BATON_CHECK(index < ordered.size()) << index;
+    ordered[index] = std::move(output);
+  }
+  return ordered;
+}
+
+}  // namespace
 
 void AnswerBody::SetWriter(std::unique_ptr<AnswerWriter> writer, bool is_stream) {
   writer_ = std::move(writer);
@@ -17,7 +36,7 @@ void AnswerBody::OnExchangeDone(std::function<void()> on_over) {
     const absl::MutexLock lock(&mutex_);
     done_ = true;
     const size_t held_bytes = pending_.bytes();
-    pending_.Take();
+    pending_.Clear();
     CountHeld(held_bytes);
     if (!end_.has_value()) on_over_ = std::exchange(on_over, nullptr);
   }
@@ -97,7 +116,7 @@ void AnswerBody::CountHeld(size_t held_bytes) {
 }
 
 BodySource::Piece AnswerBody::Next() {
-  router::GenerationDelta output;
+  std::vector<router::GenerationDelta> outputs;
   std::optional<AnswerEnd> end;
   {
     const absl::MutexLock lock(&mutex_);
@@ -105,17 +124,17 @@ BodySource::Piece AnswerBody::Next() {
     if (end_.has_value()) end = std::move(*end_);
     if (is_stream_ || end.has_value()) {
       const size_t held_bytes = pending_.bytes();
-      output = pending_.Take();
+      while (!pending_.empty()) outputs.push_back(pending_.Take());
       CountHeld(held_bytes);
     }
   }
   Piece piece = {.is_last = end.has_value()};
   const auto* const finished = end.has_value() ? std::get_if<router::GenerationFinished>(&*end) : nullptr;
   if (finished != nullptr && !is_stream_) {
-    piece.text = writer_->Whole(output, *finished);
+    piece.text = writer_->Whole(InOrder(std::move(outputs), *finished), *finished);
     return piece;
   }
-  if (!output.tokens.empty() || !output.text.empty()) piece.text = writer_->Chunk(output);
+  for (const router::GenerationDelta& output : outputs) piece.text += writer_->Chunk(output);
   if (finished != nullptr) piece.text += writer_->End(*finished);
   if (piece.is_last && finished == nullptr) piece.text += writer_->End(std::get<absl::Status>(*end));
   return piece;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "gateway/http_types.h"
 #include "router/generation.h"
 
@@ -25,8 +26,9 @@ class AnswerWriter {
   // A stream that has begun, and failed, ends with these.
   virtual std::string End(const absl::Status& status) = 0;
 
-  // The answer at once; `output` is all of it.
-  virtual std::string Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished) = 0;
+  // The answer at once: all of it, a delta for each choice, in order.
+  virtual std::string Whole(absl::Span<const router::GenerationDelta> outputs,
+                            const router::GenerationFinished& finished) = 0;
 };
 
 // The response to a request that fails before it has an answer.

@@ -105,8 +105,9 @@ std::string AnthropicWriter::End(const absl::Status& status) {
   return Event("error", AnthropicErrorBody(DescribeError(status)));
 }
 
-std::string AnthropicWriter::Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished) {
-  return absl::StrCat(Members(), R"(,"content":[{"type":"text","text":)", JsonString(output.text), "}],",
+std::string AnthropicWriter::Whole(absl::Span<const router::GenerationDelta> outputs,
+                                   const router::GenerationFinished& finished) {
+  return absl::StrCat(Members(), R"(,"content":[{"type":"text","text":)", JsonString(outputs.front().text), "}],",
                       StopMembers(finished), R"(,"usage":)", AnthropicUsageOf(finished.usage), "}");
 }
 

@@ -34,7 +34,8 @@ class AnthropicWriter final : public AnswerWriter {
   std::string Chunk(const router::GenerationDelta& delta) override;
   std::string End(const router::GenerationFinished& finished) override;
   std::string End(const absl::Status& status) override;
-  std::string Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished) override;
+  std::string Whole(absl::Span<const router::GenerationDelta> outputs,
+                    const router::GenerationFinished& finished) override;
 
  private:
   // The members of a message up to its content.

@@ -36,6 +36,7 @@ constexpr FieldRule kCommonFields[] = {
     {"presence_penalty"},
     {"logit_bias"},
     {"logprobs"},
+    {"n"},
     {"response_format"},
     {"stream"},
     {"stream_options"},
@@ -52,7 +53,6 @@ constexpr FieldRule kCommonFields[] = {
     {"return_phases"},
     {"priority"},
     {"user", FieldUse::kIgnored},
-    {"n", FieldUse::kUnbuilt, "1"},
     {"best_of", FieldUse::kUnbuilt, "1"},
     {"use_beam_search", FieldUse::kUnbuilt, "false"},
     {"length_penalty", FieldUse::kUnbuilt, "1.0"},
@@ -116,26 +116,43 @@ absl::Status ReadStream(FieldReader& fields, OpenAiRequest& request) {
   return inner.status();
 }
 
+// A string or a list of token ids.
+std::optional<router::Prompt> ReadPrompt(const json& prompt, bool adds_special_tokens) {
+  if (prompt.is_string()) {
+    return router::TextPrompt{.text = prompt.get<std::string>(), .add_special_tokens = adds_special_tokens};
+  }
+  auto ids = ToInt32s(prompt);
+  if (!ids.has_value()) return std::nullopt;
+  return router::TokenPrompt{.ids = *std::move(ids)};
+}
+
+absl::Status ReadPrompts(const json& value, bool adds_special_tokens, router::GenerationRequest& generation) {
+  const bool are_several = value.is_array() && !value.empty() && !value.front().is_number();
+  const size_t count = are_several ? value.size() : 1;
+  if (count > kMaxChoices) return FieldViolation("prompt", absl::StrCat("at most ", kMaxChoices, " prompts a request"));
+  for (size_t i = 0; i < count; ++i) {
+    auto prompt = ReadPrompt(are_several ? value[i] : value, adds_special_tokens);
+    if (!prompt.has_value()) {
+      return FieldViolation("prompt", "must be a string or a list of token ids, or a list of either");
+    }
+    if (i == 0) {
+      generation.prompt = *std::move(prompt);
+    } else {
+      generation.more_prompts.push_back(*std::move(prompt));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadCompletionsFields(FieldReader& fields, router::GenerationRequest& generation) {
   generation.sampling.logprobs = fields.Integer("logprobs");
   if (!generation.sampling.max_tokens.has_value()) generation.sampling.max_tokens = kCompletionsMaxTokens;
   const bool adds = fields.Bool("add_special_tokens").value_or(true);
-  const json* prompt = fields.Find("prompt");
+  const json* const prompt = fields.Find("prompt");
   if (prompt == nullptr) return FieldViolation("prompt", "must be given");
-  // A list of one prompt is that prompt.
-  if (prompt->is_array() && prompt->size() == 1 && !prompt->front().is_number()) prompt = &prompt->front();
-  if (prompt->is_string()) {
-    generation.prompt = router::TextPrompt{.text = prompt->get<std::string>(), .add_special_tokens = adds};
-    return absl::OkStatus();
-  }
-  if (auto ids = ToInt32s(*prompt)) {
-    generation.prompt = router::TokenPrompt{.ids = *std::move(ids)};
-    return absl::OkStatus();
-  }
-  const bool are_several = prompt->is_array() && !prompt->empty() && !prompt->front().is_number();
-  return are_several ? FieldStatus(absl::StatusCode::kUnimplemented,
-                                   {.field = "prompt", .description = "one prompt a request is supported"})
-                     : FieldViolation("prompt", "must be a string or a list of token ids");
+  BATON_RETURN_IF_ERROR(ReadPrompts(*prompt, adds, generation));
+  if (generation.total_choices() <= kMaxChoices) return absl::OkStatus();
+  return FieldViolation("n", absl::StrCat("at most ", kMaxChoices, " of all prompts together"));
 }
 
 absl::StatusOr<tokenizer::ChatMessage> ReadMessage(const json& message, const std::string& field) {
@@ -185,6 +202,10 @@ absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, std::st
   request.generation.sampling = ReadSamplingFields(fields);
   BATON_RETURN_IF_ERROR(ReadOpenAiFormat(object, body, request.generation.sampling));
   request.generation.stop = fields.Strings("stop");
+  request.generation.choices = fields.Integer("n").value_or(1);
+  if (request.generation.choices < 1 || request.generation.choices > kMaxChoices) {
+    return FieldViolation("n", absl::StrCat("must be in [1, ", kMaxChoices, "]"));
+  }
   request.generation.priority = fields.Integer("priority").value_or(0);
   request.return_token_ids = fields.Bool("return_token_ids").value_or(false);
   request.return_phases = fields.Bool("return_phases").value_or(false);

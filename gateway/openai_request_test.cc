@@ -61,7 +61,6 @@ TEST(OpenAiRequestTest, APromptIsOneTextOrOneListOfTokens) {
   EXPECT_EQ(std::get<router::TextPrompt>(ReadText(R"("prompt":["a"])")->generation.prompt).text, "a");
   EXPECT_THAT(std::get<router::TokenPrompt>(ReadText(R"("prompt":[1,2])")->generation.prompt).ids, ElementsAre(1, 2));
   EXPECT_THAT(std::get<router::TokenPrompt>(ReadText(R"("prompt":[[7]])")->generation.prompt).ids, ElementsAre(7));
-  EXPECT_EQ(FaultOf(ReadText(R"("prompt":["a","b"])")), "prompt");
   EXPECT_EQ(FaultOf(ReadText(R"("prompt":[1,"b"])")), "prompt");
   EXPECT_EQ(FaultOf(ReadText(R"("prompt":[4294967296])")), "prompt");
   EXPECT_EQ(FaultOf(ReadText(R"("prompt":{"a":1})")), "prompt");
@@ -94,7 +93,9 @@ TEST(OpenAiRequestTest, WhatIsWrongIsNamed) {
       {R"("stream":true,"stream_options":{"x":1})", "stream_options.x"},
       {R"("stream":true,"stream_options":{"include_usage":1})", "stream_options.include_usage"},
       {R"("model":5)", "model"},
-      {R"("n":2)", "n"},
+      {R"("n":0)", "n"},
+      {R"("n":129)", "n"},
+      {R"("n":"2")", "n"},
       {R"("logit_bias":[5])", "logit_bias"},
       {R"("logit_bias":{"hello":5})", "logit_bias"},
       {R"("logit_bias":{"07":5})", "logit_bias"},
@@ -112,6 +113,17 @@ TEST(OpenAiRequestTest, WhatIsWrongIsNamed) {
     EXPECT_EQ(FaultOf(ReadText(absl::StrCat(R"("prompt":"x",)", members))), field);
     EXPECT_EQ(FaultOf(ReadChat(absl::StrCat(kMessages, ",", members))), field);
   }
+}
+
+TEST(OpenAiRequestTest, SeveralPromptsAreTextsOrTokens) {
+  const auto read = ReadText(R"("prompt":["a",[1,2],"c"],"n":2)");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(std::get<router::TextPrompt>(read->generation.prompt).text, "a");
+  ASSERT_EQ(read->generation.more_prompts.size(), 2u);
+  EXPECT_EQ(std::get<router::TokenPrompt>(read->generation.more_prompts[0]).ids, std::vector<int32_t>({1, 2}));
+  EXPECT_EQ(read->generation.total_choices(), 6u);
+  EXPECT_EQ(FaultOf(ReadText(R"("prompt":["a",{}])")), "prompt");
+  EXPECT_EQ(FaultOf(ReadText(R"("prompt":["a","b"],"n":65)")), "n");
 }
 
 TEST(OpenAiRequestTest, WhatIsWrongInAChatIsNamed) {

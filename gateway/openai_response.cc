@@ -69,37 +69,49 @@ const char* ChunkObject(OpenAiEndpoint endpoint) {
 OpenAiWriter::OpenAiWriter(OpenAiAnswer answer, const tokenizer::Tokenizer& tokenizer)
     : answer_(std::move(answer)),
       tokenizer_(tokenizer),
-      chunk_begin_(Members(answer_, ChunkObject(answer_.endpoint))) {}
+      chunk_begin_(Members(answer_, ChunkObject(answer_.endpoint))),
+      choices_(static_cast<size_t>(answer_.choices)) {}
 
-std::string OpenAiWriter::Event(const std::string& choice, const std::string& members) const {
+std::string OpenAiWriter::Event(int32_t index, const std::string& choice, const std::string& members) const {
   // OpenAI says in every chunk but the last one that it has no usage.
-  return DataEvent(absl::StrCat(chunk_begin_, R"(,"choices":[{"index":0,)", choice, "}]",
+  return DataEvent(absl::StrCat(chunk_begin_, R"(,"choices":[{"index":)", index, ",", choice, "}]",
                                 answer_.include_usage ? R"(,"usage":null)" : "", members, "}"));
 }
 
-std::string OpenAiWriter::Begin() {
-  if (answer_.endpoint == OpenAiEndpoint::kCompletions || std::exchange(has_begun_, true)) return {};
-  return Event(R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)");
+std::string OpenAiWriter::Begin(int32_t index) {
+  if (answer_.endpoint == OpenAiEndpoint::kCompletions) return {};
+  if (std::exchange(choices_.at(static_cast<size_t>(index)).has_begun, true)) return {};
+  return Event(index, R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)");
 }
 
 std::string OpenAiWriter::Chunk(const router::GenerationDelta& delta) {
-  if (answer_.endpoint == OpenAiEndpoint::kCompletions) {
-    return Event(absl::StrCat(R"("text":)", JsonString(delta.text), R"(,"logprobs":)", Logprobs(delta),
-                              R"(,"finish_reason":null)", TokenIds(delta)));
+  const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
+  std::string events = Begin(delta.choice);
+  if (!delta.tokens.empty() || !delta.text.empty()) {
+    events += Event(delta.choice, absl::StrCat(is_chat ? R"("delta":{"content":)" : R"("text":)",
+                                               JsonString(delta.text), is_chat ? "}" : "", R"(,"logprobs":)",
+                                               Logprobs(delta), R"(,"finish_reason":null)", TokenIds(delta)));
   }
-  return Begin() + Event(absl::StrCat(R"("delta":{"content":)", JsonString(delta.text), R"(},"logprobs":)",
-                                      Logprobs(delta), R"(,"finish_reason":null)", TokenIds(delta)));
+  if (delta.end.has_value()) events += EndChoice(delta.choice, delta.end->reason);
+  return events;
+}
+
+std::string OpenAiWriter::EndChoice(int32_t index, FinishReason reason, const std::string& members) {
+  const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
+  return Begin(index) + Event(index,
+                              absl::StrCat(is_chat ? R"("delta":{})" : R"("text":"")",
+                                           R"(,"logprobs":null,"finish_reason":)", FinishName(reason)),
+                              members);
 }
 
 std::string OpenAiWriter::End(const router::GenerationFinished& finished) {
-  const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
-  std::string events = Begin();
-  events += Event(absl::StrCat(is_chat ? R"("delta":{})" : R"("text":"")", R"(,"logprobs":null,"finish_reason":)",
-                               FinishName(finished.reason)),
-                  Phases(finished.timing));
-  if (answer_.include_usage) {
-    events += DataEvent(absl::StrCat(chunk_begin_, R"(,"choices":[],"usage":)", UsageOf(finished.usage), "}"));
-  }
+  std::string events;
+  if (finished.choices.empty()) events = EndChoice(0, finished.reason, Phases(finished.timing));
+  std::string members;
+  if (answer_.include_usage) members = absl::StrCat(R"(,"usage":)", UsageOf(finished.usage));
+  // Several choices have said their ends before the times were known.
+  if (!finished.choices.empty()) members += Phases(finished.timing);
+  if (!members.empty()) events += DataEvent(absl::StrCat(chunk_begin_, R"(,"choices":[])", members, "}"));
   return events + DataEvent("[DONE]");
 }
 
@@ -107,14 +119,26 @@ std::string OpenAiWriter::End(const absl::Status& status) {
   return DataEvent(ErrorBody(DescribeError(status))) + DataEvent("[DONE]");
 }
 
-std::string OpenAiWriter::Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished) {
+std::string OpenAiWriter::WholeChoice(const router::GenerationDelta& output, FinishReason reason) {
   const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
   const std::string text = JsonString(output.text);
-  return absl::StrCat(Members(answer_, is_chat ? "chat.completion" : "text_completion"), R"(,"choices":[{"index":0,)",
+  return absl::StrCat(R"({"index":)", output.choice, ",",
                       is_chat ? absl::StrCat(R"("message":{"role":"assistant","content":)", text, R"(,"refusal":null})")
                               : absl::StrCat(R"("text":)", text),
-                      R"(,"logprobs":)", Logprobs(output), R"(,"finish_reason":)", FinishName(finished.reason),
-                      TokenIds(output), R"(}],"usage":)", UsageOf(finished.usage), Phases(finished.timing), "}");
+                      R"(,"logprobs":)", Logprobs(output), R"(,"finish_reason":)", FinishName(reason), TokenIds(output),
+                      "}");
+}
+
+std::string OpenAiWriter::Whole(absl::Span<const router::GenerationDelta> outputs,
+                                const router::GenerationFinished& finished) {
+  std::string choices;
+  for (const router::GenerationDelta& output : outputs) {
+    const FinishReason reason = output.end.has_value() ? output.end->reason : finished.reason;
+    absl::StrAppend(&choices, choices.empty() ? "" : ",", WholeChoice(output, reason));
+  }
+  return absl::StrCat(
+      Members(answer_, answer_.endpoint == OpenAiEndpoint::kChat ? "chat.completion" : "text_completion"),
+      R"(,"choices":[)", choices, R"(],"usage":)", UsageOf(finished.usage), Phases(finished.timing), "}");
 }
 
 std::string OpenAiWriter::TokenIds(const router::GenerationDelta& delta) const {
@@ -138,21 +162,22 @@ std::string OpenAiWriter::Phases(const router::GenerationTiming& timing) const {
 
 std::string OpenAiWriter::Logprobs(const router::GenerationDelta& delta) {
   if (!delta.has_logprobs) return "null";
-  if (answer_.endpoint == OpenAiEndpoint::kCompletions) return CompletionLogprobs(delta.tokens);
+  if (answer_.endpoint == OpenAiEndpoint::kCompletions) return CompletionLogprobs(delta);
   return absl::StrCat(R"({"content":)", LogprobEntries(tokenizer_, delta.tokens), R"(,"refusal":null})");
 }
 
-std::string OpenAiWriter::CompletionLogprobs(const std::vector<OutputToken>& tokens) {
+std::string OpenAiWriter::CompletionLogprobs(const router::GenerationDelta& delta) {
+  int64_t& text_offset = choices_.at(static_cast<size_t>(delta.choice)).text_offset;
   std::string texts;
   std::string logprobs;
   std::string tops;
   std::string offsets;
-  for (const OutputToken& token : tokens) {
+  for (const OutputToken& token : delta.tokens) {
     const char* const comma = texts.empty() ? "" : ",";
     absl::StrAppend(&texts, comma, TokenTextOf(tokenizer_, token.token));
     absl::StrAppend(&logprobs, comma, LogprobText(token.logprob));
-    absl::StrAppend(&offsets, comma, text_offset_);
-    text_offset_ += CharactersOf(tokenizer_.TokenBytes(token.token));
+    absl::StrAppend(&offsets, comma, text_offset);
+    text_offset += CharactersOf(tokenizer_.TokenBytes(token.token));
     std::string top;
     for (const TopLogprob& each : token.top) {
       absl::StrAppend(&top, top.empty() ? "" : ",", TokenTextOf(tokenizer_, each.token), ":",

@@ -18,6 +18,7 @@ namespace baton::gateway {
 // What every answer to one request says alike.
 struct OpenAiAnswer {
   OpenAiEndpoint endpoint = OpenAiEndpoint::kChat;
+  int32_t choices = 1;
   std::string id;
   std::string model;
   int64_t created_unix_s = 0;
@@ -35,15 +36,25 @@ class OpenAiWriter final : public AnswerWriter {
   std::string Chunk(const router::GenerationDelta& delta) override;
   std::string End(const router::GenerationFinished& finished) override;
   std::string End(const absl::Status& status) override;
-  std::string Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished) override;
+  std::string Whole(absl::Span<const router::GenerationDelta> outputs,
+                    const router::GenerationFinished& finished) override;
 
  private:
+  // What the stream of one choice has said.
+  struct Choice {
+    bool has_begun = false;
+    // In characters of the text, for the offsets of /v1/completions.
+    int64_t text_offset = 0;
+  };
+
   // `members`: those of the chunk behind its choices, each with a comma before it.
-  std::string Event(const std::string& choice, const std::string& members = "") const;
-  // Names the role of a chat, once.
-  std::string Begin();
+  std::string Event(int32_t index, const std::string& choice, const std::string& members = "") const;
+  // Names the role of a chat, once for each choice.
+  std::string Begin(int32_t index);
+  std::string EndChoice(int32_t index, FinishReason reason, const std::string& members = "");
+  std::string WholeChoice(const router::GenerationDelta& output, FinishReason reason);
   std::string Logprobs(const router::GenerationDelta& delta);
-  std::string CompletionLogprobs(const std::vector<OutputToken>& tokens);
+  std::string CompletionLogprobs(const router::GenerationDelta& delta);
   std::string TokenIds(const router::GenerationDelta& delta) const;
   std::string Phases(const router::GenerationTiming& timing) const;
 
@@ -51,9 +62,8 @@ class OpenAiWriter final : public AnswerWriter {
   const tokenizer::Tokenizer& tokenizer_;
   // The members that every chunk has.
   const std::string chunk_begin_;
-  bool has_begun_ = false;
-  // In characters of the text, for the offsets of /v1/completions.
-  int64_t text_offset_ = 0;
+  // By index.
+  std::vector<Choice> choices_;
 };
 
 // The response to a request that fails before it has an answer.

@@ -208,6 +208,51 @@ TEST_F(OpenAiServiceTest, AWholeAnswerIsOneObject) {
   EXPECT_EQ(body.at("usage").at("total_tokens"), 5);
 }
 
+TEST_F(OpenAiServiceTest, SeveralChoicesComeInOneAnswer) {
+  RawClient client(server_.port());
+  ASSERT_TRUE(client.Send(PostRequest("/v1/chat/completions", absl::StrCat(kChat, R"(,"n":3})"))));
+  const StubBackend::Asked asked = backend_.Await();
+  EXPECT_EQ(asked.request.choices, 3);
+  ASSERT_TRUE(asked.sink->Write(GenerationDelta{.text = "b", .choice = 1}));
+  ASSERT_TRUE(asked.sink->Write(GenerationDelta{.text = "a", .choice = 0}));
+  ASSERT_TRUE(asked.sink->Write(GenerationDelta{.choice = 1, .end = router::ChoiceEnd{FinishReason::kStop}}));
+  // A choice may be empty.
+  ASSERT_TRUE(asked.sink->Write(GenerationDelta{.choice = 2, .end = router::ChoiceEnd{FinishReason::kStop}}));
+  ASSERT_TRUE(asked.sink->Write(GenerationDelta{.choice = 0, .end = router::ChoiceEnd{FinishReason::kLength}}));
+  GenerationFinished finished = Finished();
+  finished.choices.resize(3);
+  ASSERT_TRUE(asked.sink->Write(finished));
+  const json choices = BodyJson(ReadWhole(client)).at("choices");
+  ASSERT_EQ(choices.size(), 3u);
+  const char* const texts[] = {"a", "b", ""};
+  const char* const reasons[] = {"length", "stop", "stop"};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(choices.at(i).at("index"), i);
+    EXPECT_EQ(choices.at(i).at("message").at("content"), texts[i]);
+    EXPECT_EQ(choices.at(i).at("finish_reason"), reasons[i]);
+  }
+}
+
+TEST_F(OpenAiServiceTest, EachChoiceOfAStreamHasItsRoleAndItsEndAndTheUsageIsThatOfAll) {
+  RawClient client(server_.port());
+  ASSERT_TRUE(client.Send(
+      PostRequest("/v1/chat/completions",
+                  absl::StrCat(kChat, R"(,"n":2,"stream":true,"stream_options":{"include_usage":true}})"))));
+  const StubBackend::Asked asked = backend_.Await();
+  ASSERT_TRUE(asked.sink->Write(GenerationDelta{.text = "b", .choice = 1}));
+  EXPECT_THAT(client.ReadUntil(R"("content":"b")"), HasSubstr(R"({"index":1,"delta":{"role":"assistant")"));
+  ASSERT_TRUE(asked.sink->Write(GenerationDelta{.choice = 1, .end = router::ChoiceEnd{FinishReason::kStop}}));
+  EXPECT_THAT(client.ReadUntil(R"("finish_reason":"stop")"), HasSubstr(R"({"index":1,"delta":{})"));
+  ASSERT_TRUE(asked.sink->Write(GenerationDelta{.choice = 0, .end = router::ChoiceEnd{FinishReason::kLength}}));
+  EXPECT_THAT(client.ReadUntil(R"("finish_reason":"length")"), HasSubstr(R"({"index":0,"delta":{"role":"assistant")"));
+  GenerationFinished finished = Finished();
+  finished.choices.resize(2);
+  ASSERT_TRUE(asked.sink->Write(finished));
+  const std::string end = client.ReadUntil("data: [DONE]\n\n");
+  EXPECT_THAT(end, HasSubstr(R"("choices":[],"usage":{"prompt_tokens":3)"));
+  EXPECT_THAT(end, Not(HasSubstr("finish_reason")));
+}
+
 TEST_F(OpenAiServiceTest, AnAnswerSaysWhereItsTimeWentWhenItIsAsked) {
   GenerationFinished finished = Finished();
   finished.timing = {.phases = {.queue_ns = 1'000'000, .prefill_ns = 20'500'000, .decode_ns = 3'000'000},

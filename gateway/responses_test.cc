@@ -131,7 +131,7 @@ class ResponsesWriterTest : public ::testing::Test {
 };
 
 TEST_F(ResponsesWriterTest, AWholeAnswerIsOneMessageOfOneText) {
-  const json answer = json::parse(writer_.Whole({.text = "a \"b\""}, Finished(FinishReason::kStop)));
+  const json answer = json::parse(writer_.Whole({{.text = "a \"b\""}}, Finished(FinishReason::kStop)));
   EXPECT_EQ(answer.at("id"), "resp_ab12");
   EXPECT_EQ(answer.at("status"), "completed");
   EXPECT_EQ(answer.at("metadata"), json({{"k", "v"}}));

@@ -120,8 +120,9 @@ std::string ResponsesWriter::End(const absl::Status& status) {
                         absl::StrCat(R"(,"response":)", Response("failed", Message("incomplete", Part()), end)));
 }
 
-std::string ResponsesWriter::Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished) {
-  Append(output);
+std::string ResponsesWriter::Whole(absl::Span<const router::GenerationDelta> outputs,
+                                   const router::GenerationFinished& finished) {
+  Append(outputs.front());
   return Finished(finished);
 }
 

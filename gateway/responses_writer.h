@@ -36,7 +36,8 @@ class ResponsesWriter final : public AnswerWriter {
   std::string Chunk(const router::GenerationDelta& delta) override;
   std::string End(const router::GenerationFinished& finished) override;
   std::string End(const absl::Status& status) override;
-  std::string Whole(const router::GenerationDelta& output, const router::GenerationFinished& finished) override;
+  std::string Whole(absl::Span<const router::GenerationDelta> outputs,
+                    const router::GenerationFinished& finished) override;
 
  private:
   // `members`: those behind the type and the number, each with a comma before it.

@@ -16,7 +16,7 @@
 
 namespace baton::router {
 
-enum class JobState : uint8_t { kQueued, kPlaced, kStreaming, kFinishing };
+enum class JobState : uint8_t { kFollowing, kQueued, kPlaced, kStreaming, kFinishing };
 
 // Which jobs go first in the line; waiting_line.h has the table.
 enum class LineRank : uint8_t { kOverdue, kOnTime, kLate };
@@ -84,6 +84,8 @@ struct DispatchJob {
   uint32_t last_attempt = 0;
   AttemptKind kind = AttemptKind::kPair;
   Pair pair;
+  // The workers of the choice that this one has followed; zero: it has followed none.
+  Pair beside;
   // Tokens that the prompt's worker had to compute when it got this prompt, including the prompt itself.
   int64_t tokens_to_first = 0;
   // The prompt is being computed, or was.

@@ -67,6 +67,14 @@ void Dispatcher::Impl::Cancel(const ChoiceKey& key, const absl::Status& why) {
   PlaceQueued();
 }
 
+void Dispatcher::Impl::CancelJob(const JobId& id, const absl::Status& why) {
+  std::vector<ChoiceKey> choices;
+  for (auto it = jobs_.lower_bound({.job = id}); it != jobs_.end() && it->first.job == id; ++it) {
+    choices.push_back(it->first);
+  }
+  for (const ChoiceKey& choice : choices) Cancel(choice, why);
+}
+
 void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update) {
   Call* call = ledger_.Find({side, key});
   if (call == nullptr || !call->live()) return;
@@ -133,6 +141,23 @@ void Dispatcher::Impl::OnCommitted(DispatchJob& job) {
   if (!job.marks.committed) job.marks.committed = clock_.Now();
   if (job.kind == AttemptKind::kPair) health_.OnHandedOver(job.pair, job.attempt_placed);
   if (job.kind == AttemptKind::kPair) canaries_.OnHandedOver(job.pair);
+  ReleaseFollowers(job);
+}
+
+void Dispatcher::Impl::ReleaseFollowers(const DispatchJob& job) {
+  const JobId& id = job.spec->id;
+  for (auto it = following_.lower_bound({.job = id}); it != following_.end() && it->job == id;) {
+    DispatchJob& follower = *jobs_.at(*it);
+    if (follower.spec->follows != job.spec->choice) {
+      ++it;
+      continue;
+    }
+    it = following_.erase(it);
+    follower.beside = job.pair;
+    follower.state = JobState::kQueued;
+    queue_.Add(follower);
+    SetTimer(follower, LastStart(follower));
+  }
 }
 
 void Dispatcher::Impl::TimeOutputs(DispatchJob& job, int32_t index) {
@@ -427,6 +452,8 @@ void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
   SettleTokens(job);
   EndMove(job);
   queue_.OnEnd(job);
+  following_.erase(job.spec->key());
+  ReleaseFollowers(job);
   jobs_.erase(job.spec->key());
 }
 
@@ -463,6 +490,7 @@ Dispatcher::~Dispatcher() = default;
 
 absl::Status Dispatcher::Submit(std::shared_ptr<const JobSpec> job) { return impl_->Submit(std::move(job)); }
 void Dispatcher::Cancel(const ChoiceKey& key, const absl::Status& why) { impl_->Cancel(key, why); }
+void Dispatcher::CancelJob(const JobId& id, const absl::Status& why) { impl_->CancelJob(id, why); }
 void Dispatcher::OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update) {
   impl_->OnWorkerUpdate(side, key, update);
 }

@@ -4,6 +4,10 @@
 //
 //   state       | event                          | next        | actions
 //   ------------+--------------------------------+-------------+-------------------------------------------------------
+//   -           | Submit of a choice that        | kFollowing  | (refused likewise; it counts as queued)
+//               | follows another one of its job |             |
+//   kFollowing  | that one has its prompt's KV   | kQueued     | (its place in line is that of its submission)
+//               | committed, or has ended        |             |
 //   -           | Submit                         | kQueued     | (refused with RESOURCE_EXHAUSTED where the queue is full,
 //               |                                |             | the tenant has used up its tokens (tenant_buckets.h), or
 //               |                                |             | the deadline would pass before the first token
@@ -176,6 +180,8 @@ class Dispatcher {
   // Ends the choice with `why`; unknown ones are ignored. An OK status ends it as FinishReason::kStop (a stop string
   // matched).
   void Cancel(const ChoiceKey& key, const absl::Status& why);
+  // Cancels all choices of the job that are left.
+  void CancelJob(const JobId& id, const absl::Status& why);
 
   void OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update);
   // The call has ended, with OK after kFinished. Nothing more comes from it.

@@ -27,13 +27,18 @@ absl::Status Dispatcher::Impl::CheckNew(const JobSpec& spec) {
                       RefusalReason::kPoisoned);
   }
   if (const int32_t kept = options_.max_queued_jobs / kKeptPlaces;
-      queued_jobs() + kept >= options_.max_queued_jobs && queue_.waiting(spec.tenant) > kept) {
-    return QueueFull(absl::StrCat(queue_.waiting(spec.tenant), " requests of this tenant wait, and the last ", kept,
-                                  " of ", options_.max_queued_jobs,
-                                  " places in the queue are kept for tenants with fewer"));
+      queued_jobs() + kept >= options_.max_queued_jobs && QueuedOf(spec.tenant) > kept) {
+    return QueueFull(absl::StrCat(QueuedOf(spec.tenant), " requests of this tenant wait, and the last ", kept, " of ",
+                                  options_.max_queued_jobs, " places in the queue are kept for tenants with fewer"));
   }
   BATON_RETURN_IF_ERROR(CheckTokens(spec));
   return CheckDeadline(spec);
+}
+
+int32_t Dispatcher::Impl::QueuedOf(const std::string& tenant) const {
+  const auto follow = std::count_if(following_.begin(), following_.end(),
+                                    [&](const ChoiceKey& key) { return jobs_.at(key)->spec->tenant == tenant; });
+  return queue_.waiting(tenant) + static_cast<int32_t>(follow);
 }
 
 absl::Status Dispatcher::Impl::CheckTokens(const JobSpec& spec) const {

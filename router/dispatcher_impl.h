@@ -29,6 +29,7 @@ class Dispatcher::Impl {
 
   absl::Status Submit(std::shared_ptr<const JobSpec> spec);
   void Cancel(const ChoiceKey& key, const absl::Status& why);
+  void CancelJob(const JobId& id, const absl::Status& why);
   void OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update);
   void OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status);
   absl::Status OnWorkerJoin(const WorkerInfo& info);
@@ -51,8 +52,8 @@ class Dispatcher::Impl {
     const auto it = jobs_.find(key);
     return it == jobs_.end() || it->second->outputs.empty() ? std::string() : it->second->fingerprint;
   }
-  int32_t queued_jobs() const { return static_cast<int32_t>(queue_.size()); }
-  int32_t running_jobs() const { return static_cast<int32_t>(jobs_.size() - queue_.size()); }
+  int32_t queued_jobs() const { return static_cast<int32_t>(queue_.size() + following_.size()); }
+  int32_t running_jobs() const { return static_cast<int32_t>(jobs_.size()) - queued_jobs(); }
   int32_t open_calls() const { return static_cast<int32_t>(ledger_.size()); }
   const std::map<WorkerId, WorkerAssignment>& assigned() const { return ledger_.assigned(); }
   const ClusterHealth& health() const { return health_; }
@@ -66,6 +67,8 @@ class Dispatcher::Impl {
   void OnToken(DispatchJob& job, Side side, const OutputToken& token);
   // D has the prompt's KV.
   void OnCommitted(DispatchJob& job);
+  // The choices that follow this one may begin.
+  void ReleaseFollowers(const DispatchJob& job);
   // D has given output `index`, and not only P's first one again.
   void TimeOutputs(DispatchJob& job, int32_t index);
   // The current attempt gives its first output.
@@ -107,6 +110,8 @@ class Dispatcher::Impl {
 
   // dispatcher_admission.cc: which jobs are taken.
   absl::Status CheckNew(const JobSpec& spec);
+  // Jobs of the tenant that are queued.
+  int32_t QueuedOf(const std::string& tenant) const;
   absl::Status CheckDeadline(const JobSpec& spec);
   absl::Status CheckTokens(const JobSpec& spec) const;
   // The job is taken, or has ended.
@@ -154,6 +159,8 @@ class Dispatcher::Impl {
   std::map<ChoiceKey, std::unique_ptr<DispatchJob>> jobs_;
   // Jobs in state kQueued.
   PlacingQueue queue_;
+  // Jobs in state kFollowing.
+  std::set<ChoiceKey> following_;
   PoisonedRequests poisoned_;
   Admission admission_;
   RetryPlan retries_;

@@ -68,14 +68,21 @@ absl::Status Dispatcher::Impl::Submit(std::shared_ptr<const JobSpec> spec) {
   if (job.spec->is_recovered) job.line_rank = LineRank::kOverdue;
   TakeTokens(job);
   jobs_.emplace(job.spec->key(), std::move(owned));
-  queue_.Add(job);
+  const bool follows = job.spec->follows.has_value() && *job.spec->follows != job.spec->choice &&
+                       jobs_.contains({.job = job.spec->id, .choice = *job.spec->follows});
+  if (follows) {
+    job.state = JobState::kFollowing;
+    following_.insert(job.spec->key());
+  } else {
+    queue_.Add(job);
+  }
   if (job.spec->deadline <= now) {
     End(job, absl::DeadlineExceededError("the deadline had passed when the request came"));
     return absl::OkStatus();
   }
-  SetTimer(job, LastStart(job));
+  SetTimer(job, follows ? job.spec->deadline : LastStart(job));
   // The client learns this at once, however long the line is.
-  if (queue_.FitsNoWorker(job)) {
+  if (!follows && queue_.FitsNoWorker(job)) {
     End(job, Impossible(*job.spec));
     return absl::OkStatus();
   }
@@ -294,7 +301,8 @@ void Dispatcher::Impl::OnJobTimer(DispatchJob& job) {
   if (job.state == JobState::kFinishing) return End(job, absl::OkStatus());
   if (job.state == JobState::kQueued && job.spec->deadline > clock_.Now()) return Drop(job);
   if (job.spec->deadline > clock_.Now()) return OnError(job, *job.echo);
-  const char* where = job.state == JobState::kQueued   ? "waiting in the queue"
+  const bool waits = job.state == JobState::kQueued || job.state == JobState::kFollowing;
+  const char* where = waits                            ? "waiting in the queue"
                       : job.state == JobState::kPlaced ? "waiting for its first token"
                                                        : "generating";
   End(job, absl::DeadlineExceededError(absl::StrCat("the deadline passed while the request was ", where)));

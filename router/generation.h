@@ -3,6 +3,7 @@
 #ifndef BATON_ROUTER_GENERATION_H_
 #define BATON_ROUTER_GENERATION_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -95,8 +96,14 @@ struct GenerationRequest {
   // Beside an idempotency key: the digest of all that the client's message says, the key apart.
   Digest128 body;
 
-  // Not built yet. RequestReader refuses every value but the default with UNIMPLEMENTED and the field's name.
+  // How many outputs of each prompt the client wants. The seed of choice i of a prompt is that of the request plus i. A
+  // job that is kept has one choice.
   int32_t choices = 1;
+  // Their choices come behind those of `prompt`, in order: at most kMaxChoices of all prompts together.
+  std::vector<Prompt> more_prompts;
+
+  // Of all prompts.
+  size_t total_choices() const { return static_cast<size_t>(std::max(choices, 0)) * (1 + more_prompts.size()); }
 };
 
 // A call that follows a job which an earlier call has begun.
@@ -124,17 +131,31 @@ struct GenerationAccepted {
   bool follows = false;
 };
 
-// The next tokens of the output, and the text that has become certain with them.
+// How one choice ended.
+struct ChoiceEnd {
+  FinishReason reason = FinishReason::kLength;
+  // Which of the request's stop strings ended the output, by its index. Without a value something else did, or the
+  // result comes from a journal, which does not keep it.
+  std::optional<int> stop_index = std::nullopt;
+};
+
+// The next tokens of the output of one choice, and the text that has become certain with them.
 struct GenerationDelta {
   // Whole characters. Text that may begin a stop string waits for a later delta.
   std::string text;
   std::vector<OutputToken> tokens = {};
   // The request asked for log-probabilities, so the tokens have them.
   bool has_logprobs = false;
+  // From 0.
+  int32_t choice = 0;
+  // This is the choice's last delta, of a request for several. A request for one ends with GenerationFinished alone.
+  std::optional<ChoiceEnd> end = std::nullopt;
 };
 
 struct GenerationUsage {
+  // Of all prompts.
   int32_t prompt_tokens = 0;
+  // Of all choices.
   int32_t output_tokens = 0;
   // Prompt tokens whose KV came from the prefix cache.
   int32_t cached_prompt_tokens = 0;
@@ -148,13 +169,16 @@ struct GenerationTiming {
   int64_t total_ns = 0;
 };
 
+// All choices have ended well. What a job says of itself is here that of choice 0; the times are those of the choice
+// which ended last.
 struct GenerationFinished {
   JobId id;
   uint64_t seed = 0;
   FinishReason reason = FinishReason::kLength;
-  // Which of the request's stop strings ended the output, by its index. Without a value something else did, or the
-  // result comes from a journal, which does not keep it.
+  // As in ChoiceEnd.
   std::optional<int> stop_index;
+  // Of each choice of a request for several; empty for one choice.
+  std::vector<ChoiceEnd> choices = {};
   GenerationUsage usage;
   // 32 hex digits; empty when the request did not ask for it.
   std::string kv_digest;

@@ -82,6 +82,10 @@ Prompt TakePrompt(v1::GenerateRequest& proto) {
   return {};
 }
 
+v1::FinishReason ToProto(FinishReason reason) {
+  return reason == FinishReason::kStop ? v1::FINISH_REASON_STOP : v1::FINISH_REASON_LENGTH;
+}
+
 void WriteTiming(const GenerationTiming& timing, v1::PhaseTimes* proto) {
   proto->set_queue_ms(NsToMs(timing.phases.queue_ns));
   proto->set_admission_ms(NsToMs(timing.phases.admission_ns));
@@ -141,6 +145,7 @@ GenerationRequest FromProto(v1::GenerateRequest&& proto) {
   request.want_kv_digest = proto.return_kv_digest();
   request.tenant = std::move(*proto.mutable_tenant());
   request.priority = proto.priority();
+  if (proto.has_choices()) request.choices = proto.choices();
   return request;
 }
 
@@ -165,6 +170,8 @@ v1::GenerateResponse ToProto(const GenerationAccepted& accepted) {
 void ToProto(const GenerationDelta& delta, v1::Output* output) {
   output->Clear();
   output->set_text(delta.text);
+  output->set_choice(delta.choice);
+  if (delta.end.has_value()) output->set_finish_reason(ToProto(delta.end->reason));
   for (const OutputToken& token : delta.tokens) {
     v1::OutputToken* proto = output->add_tokens();
     proto->set_index(token.index);
@@ -181,7 +188,7 @@ void ToProto(const GenerationDelta& delta, v1::Output* output) {
 v1::GenerateResponse ToProto(const GenerationFinished& finished) {
   v1::GenerateResponse response;
   v1::Finished* proto = response.mutable_finished();
-  proto->set_reason(finished.reason == FinishReason::kStop ? v1::FINISH_REASON_STOP : v1::FINISH_REASON_LENGTH);
+  proto->set_reason(ToProto(finished.reason));
   proto->mutable_usage()->set_prompt_tokens(finished.usage.prompt_tokens);
   proto->mutable_usage()->set_output_tokens(finished.usage.output_tokens);
   proto->mutable_usage()->set_cached_prompt_tokens(finished.usage.cached_prompt_tokens);

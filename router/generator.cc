@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "router/choice_group.h"
 #include "router/error_details.h"
 #include "router/generation_listener.h"
 #include "router/refusal_reason.h"
@@ -23,6 +24,17 @@ std::optional<KeptRequest> KeptPartOf(const GenerationRequest& request, const Se
                      .body = request.body};
 }
 
+// Choice `number` of the prompt whose first choice this is.
+std::shared_ptr<const JobSpec> ChoiceOf(const JobSpec& first, int32_t number) {
+  auto job = std::make_shared<JobSpec>(first);
+  if (number > 0) job->follows = first.choice;
+  job->choice += static_cast<uint32_t>(number);
+  job->sampling.seed += static_cast<uint64_t>(number);
+  // The client gets one, that of choice 0.
+  if (job->choice > 0) job->want_kv_digest = false;
+  return job;
+}
+
 }  // namespace
 
 void Generator::PostFor(const std::shared_ptr<GenerationSink>& sink, RouterLoop::Task task) {
@@ -39,26 +51,52 @@ void Generator::PostFor(const std::shared_ptr<GenerationSink>& sink, RouterLoop:
 
 void Generator::Generate(GenerationRequest request, std::shared_ptr<GenerationSink> sink) {
   const TimeNs arrived = request.arrived;
+  const int32_t choices = request.choices;
   std::optional<KeptRequest> kept = KeptPartOf(request, model_);
-  absl::StatusOr<PreparedJob> prepared = reader_.Read(std::move(request));
+  absl::StatusOr<std::vector<PreparedJob>> prepared = reader_.ReadAll(std::move(request));
   if (!prepared.ok()) return WriteFailed(prepared.status(), *sink);
-  // The deadline of a job that is kept is that of each call which follows it.
-  if (kept.has_value()) prepared->job.deadline = kNever;
-  auto job = std::make_shared<const JobSpec>(std::move(prepared->job));
-  auto output = std::make_shared<JobOutput>(std::move(prepared->output));
+  // A task is copied by the loop's queue.
+  auto prompts = std::make_shared<std::vector<PreparedJob>>(*std::move(prepared));
+  PreparedJob& first = prompts->front();
   if (kept.has_value()) {
-    kept->job = std::move(job);
-    return PostFor(sink, [this, kept = *std::move(kept), output, sink, arrived](Dispatcher& dispatcher) {
-      kept_.Generate(kept, std::move(*output), arrived, sink, dispatcher);
+    // The deadline of a job that is kept is that of each call which follows it.
+    first.job.deadline = kNever;
+    kept->job = std::make_shared<const JobSpec>(std::move(first.job));
+    return PostFor(sink, [this, kept = *std::move(kept), prompts, sink, arrived](Dispatcher& dispatcher) {
+      kept_.Generate(kept, std::move(prompts->front().output), arrived, sink, dispatcher);
     });
   }
-  PostFor(sink, [this, job, output, sink, arrived](Dispatcher& dispatcher) {
-    auto listener = std::make_shared<GenerationListener>(GenerationCall{.job = job, .sink = sink, .arrived = arrived},
-                                                         std::move(*output), clock_, dispatcher);
-    const absl::Status status = loop_.Submit(job, listener);
-    if (!status.ok()) return WriteFailed(status, *sink);
+  if (choices > 1 || prompts->size() > 1) {
+    return PostFor(sink, [this, prompts, choices, sink, arrived](Dispatcher& dispatcher) {
+      SubmitChoices(*prompts, choices, {.job = nullptr, .sink = sink, .arrived = arrived}, dispatcher);
+    });
+  }
+  const GenerationCall call = {
+      .job = std::make_shared<const JobSpec>(std::move(first.job)), .sink = sink, .arrived = arrived};
+  PostFor(sink, [this, call, prompts](Dispatcher& dispatcher) {
+    auto listener = std::make_shared<GenerationListener>(call, std::move(prompts->front().output), clock_, dispatcher);
+    const absl::Status status = loop_.Submit(call.job, listener);
+    if (!status.ok()) return WriteFailed(status, *call.sink);
     listener->OnAccepted();
   });
+}
+
+void Generator::SubmitChoices(const std::vector<PreparedJob>& prompts, int32_t choices, GenerationCall call,
+                              Dispatcher& dispatcher) {
+  auto group = std::make_shared<ChoiceGroup>(prompts, choices, std::move(call.sink), dispatcher);
+  std::shared_ptr<GenerationListener> first;
+  for (const PreparedJob& prompt : prompts) {
+    for (int32_t i = 0; i < choices; ++i) {
+      call.job = ChoiceOf(prompt.job, i);
+      call.sink = group->SinkOf(static_cast<int32_t>(call.job->choice));
+      auto listener = std::make_shared<GenerationListener>(call, prompt.output, clock_, dispatcher);
+      const absl::Status status = loop_.Submit(call.job, listener);
+      // The group then cancels the choices before this one, of which the client has heard nothing.
+      if (!status.ok()) return WriteFailed(status, *call.sink);
+      if (first == nullptr) first = std::move(listener);
+    }
+  }
+  first->OnAccepted();
 }
 
 void Generator::Resume(ResumeRequest request, std::shared_ptr<GenerationSink> sink) {
@@ -75,7 +113,7 @@ void Generator::Recover(std::vector<JournaledJob> jobs) {
 
 void Generator::Cancel(const JobId& id) {
   loop_.PostWhenRoom([this, id](Dispatcher& dispatcher) {
-    if (!kept_.Leave(id, ClientIsGone())) dispatcher.Cancel({.job = id}, ClientIsGone());
+    if (!kept_.Leave(id, ClientIsGone())) dispatcher.CancelJob(id, ClientIsGone());
   });
 }
 

@@ -3,6 +3,7 @@
 #ifndef BATON_ROUTER_GENERATOR_H_
 #define BATON_ROUTER_GENERATOR_H_
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "common/ids.h"
 #include "common/random.h"
 #include "router/generation.h"
+#include "router/generation_listener.h"
 #include "router/journal.h"
 #include "router/kept_job.h"
 #include "router/kept_jobs.h"
@@ -42,6 +44,9 @@ class Generator final : public GenerationBackend {
   const KeptJobs& kept() const { return kept_; }
 
  private:
+  // On the loop. All choices are taken, or the request is refused.
+  void SubmitChoices(const std::vector<PreparedJob>& prompts, int32_t choices, GenerationCall call,
+                     Dispatcher& dispatcher);
   // Runs `task` on the loop, or refuses.
   void PostFor(const std::shared_ptr<GenerationSink>& sink, RouterLoop::Task task);
 

@@ -169,10 +169,10 @@ TEST_F(GeneratorTest, TextThatWasHeldBackForAStopStringComesWithTheEnd) {
 TEST_F(GeneratorTest, ARefusedFieldIsNamedAndReachesNoWorker) {
   StartLoop({.tokens = Tokens("a")});
   GenerationRequest request = Ask("hi");
-  request.choices = 2;
+  request.choices = 0;
   const auto events = Generate(std::move(request));
   ASSERT_EQ(events.size(), 1u);
-  EXPECT_EQ(StatusOf(events).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(StatusOf(events).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(GetFieldError(StatusOf(events))->field, "choices");
   EXPECT_TRUE(worker_->started().empty());
 }

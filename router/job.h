@@ -26,6 +26,9 @@ inline constexpr int kPriorityLevels = kMaxPriority - kMinPriority + 1;
 struct JobSpec {
   JobId id;
   uint32_t choice = 0;
+  // Begins once this other choice of the same job, which is here, has the prompt's KV at its decode worker, or has
+  // ended: the prompt is then in the prefix caches of the workers to which this choice goes, if they have room.
+  std::optional<uint32_t> follows = std::nullopt;
   std::vector<int32_t> prompt;
   // The last `emitted` ids of `prompt` are outputs of attempts that came to nothing, not the client's prompt.
   int32_t emitted = 0;

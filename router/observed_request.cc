@@ -60,13 +60,19 @@ void ObservedRequest::Note(const GenerationDelta& delta) {
   if (observers_.records_content && record_.output_text.size() < kMaxRecordedBytes) record_.output_text += delta.text;
   if (delta.tokens.empty()) return;
   const TimeNs now = observers_.clock.Now();
-  if (last_token_ == 0) {
+  const auto index = static_cast<size_t>(delta.choice);
+  if (choices_.size() <= index) choices_.resize(index + 1);
+  Choice& choice = choices_[index];
+  if (tokens_ == 0) {
     record_.ttft_ns = now - record_.arrived;
     for (RequestObserver* observer : observers_.observers) observer->OnFirstToken(record_.ttft_ns);
-  } else {
-    for (RequestObserver* observer : observers_.observers) observer->OnNextToken(now - last_token_);
   }
-  last_token_ = now;
+  if (choice.last_token == 0) {
+    choice.first_token = now;
+  } else {
+    for (RequestObserver* observer : observers_.observers) observer->OnNextToken(now - choice.last_token);
+  }
+  choice.last_token = now;
   tokens_ += static_cast<int32_t>(delta.tokens.size());
 }
 
@@ -88,6 +94,16 @@ void ObservedRequest::NoteJob(const std::shared_ptr<const JobResult>& job) {
   record_.prompt_tokens = job->prompt_tokens;
 }
 
+int64_t ObservedRequest::MeanItlNs() const {
+  int64_t elapsed_ns = 0;
+  int64_t gaps = tokens_;
+  for (const Choice& choice : choices_) {
+    elapsed_ns += choice.last_token - choice.first_token;
+    gaps -= choice.last_token == 0 ? 0 : 1;
+  }
+  return gaps <= 0 ? 0 : elapsed_ns / gaps;
+}
+
 void ObservedRequest::OnDelivered(const absl::Status& delivery) {
   if (follows_) return;
   // A client that was cut shows in the request's own end as one that left.
@@ -97,7 +113,7 @@ void ObservedRequest::OnDelivered(const absl::Status& delivery) {
     record_.outcome = OutcomeOf(delivery);
   }
   record_.output_tokens = tokens_;
-  if (tokens_ > 1) record_.mean_itl_ns = (last_token_ - record_.arrived - record_.ttft_ns) / (tokens_ - 1);
+  record_.mean_itl_ns = MeanItlNs();
   record_.total_ns = observers_.clock.Now() - record_.arrived;
   record_.network_ns = record_.total_ns - SumOf(record_.phases);
   for (RequestObserver* observer : observers_.observers) observer->OnRequestEnded(record_);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "common/clock.h"
 #include "router/generation.h"
@@ -46,6 +47,7 @@ class ObservedRequest final : public GenerationSink {
   void Note(const GenerationDelta& delta);
   void Note(const GenerationFinished& finished);
   void Note(const GenerationFailed& failed);
+  int64_t MeanItlNs() const;
   void NoteJob(const std::shared_ptr<const JobResult>& job);
 
   const RequestObservers& observers_;
@@ -53,8 +55,13 @@ class ObservedRequest final : public GenerationSink {
   RequestRecord record_;
   // An earlier call's job.
   bool follows_ = false;
-  // When the last token was written; 0: none was.
-  TimeNs last_token_ = 0;
+  // When the tokens of a choice were written.
+  struct Choice {
+    TimeNs first_token = 0;
+    TimeNs last_token = 0;
+  };
+  // By index, as far as they have tokens; most requests have one.
+  absl::InlinedVector<Choice, 1> choices_;
   int32_t tokens_ = 0;
 };
 

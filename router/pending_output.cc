@@ -1,5 +1,6 @@
 #include "router/pending_output.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace baton::router {
@@ -15,23 +16,37 @@ size_t BytesOf(const GenerationDelta& delta) {
 }  // namespace
 
 bool PendingOutput::Fits(const GenerationDelta& delta) const {
-  return delta_.tokens.size() + delta.tokens.size() <= limits_.tokens && bytes_ + BytesOf(delta) <= limits_.bytes;
+  return tokens_ + delta.tokens.size() <= limits_.tokens && bytes_ + BytesOf(delta) <= limits_.bytes;
 }
 
 void PendingOutput::Append(GenerationDelta delta) {
   bytes_ += BytesOf(delta);
-  if (empty()) {
-    delta_ = std::move(delta);
+  tokens_ += delta.tokens.size();
+  const auto waiting = std::find_if(deltas_.begin(), deltas_.end(),
+                                    [&](const GenerationDelta& each) { return each.choice == delta.choice; });
+  if (waiting == deltas_.end()) {
+    deltas_.push_back(std::move(delta));
     return;
   }
-  delta_.text += delta.text;
-  delta_.has_logprobs |= delta.has_logprobs;
-  std::move(delta.tokens.begin(), delta.tokens.end(), std::back_inserter(delta_.tokens));
+  waiting->text += delta.text;
+  waiting->has_logprobs |= delta.has_logprobs;
+  waiting->end = delta.end;
+  std::move(delta.tokens.begin(), delta.tokens.end(), std::back_inserter(waiting->tokens));
 }
 
 GenerationDelta PendingOutput::Take() {
+  if (deltas_.empty()) return {};
+  GenerationDelta delta = std::move(deltas_.front());
+  deltas_.erase(deltas_.begin());
+  bytes_ -= BytesOf(delta);
+  tokens_ -= delta.tokens.size();
+  return delta;
+}
+
+void PendingOutput::Clear() {
+  deltas_.clear();
+  tokens_ = 0;
   bytes_ = 0;
-  return std::exchange(delta_, {});
 }
 
 }  // namespace baton::router

@@ -1,10 +1,11 @@
-// The output of one request that waits for its client, merged into one delta.
+// The output of one request that waits for its client, merged into one delta for each choice.
 #ifndef BATON_ROUTER_PENDING_OUTPUT_H_
 #define BATON_ROUTER_PENDING_OUTPUT_H_
 
 #include <cstddef>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "common/limits.h"
 #include "router/generation.h"
 
@@ -24,16 +25,19 @@ class PendingOutput {
 
   bool Fits(const GenerationDelta& delta) const;
   void Append(GenerationDelta delta);
-  // Leaves nothing.
+  // What waits of one choice: of that which has waited longest.
   GenerationDelta Take();
+  void Clear();
 
-  bool empty() const { return delta_.tokens.empty() && delta_.text.empty(); }
+  bool empty() const { return deltas_.empty(); }
   // The memory that it takes.
   size_t bytes() const { return bytes_; }
 
  private:
   PendingOutputLimits limits_;
-  GenerationDelta delta_;
+  // One for each choice of which something waits.
+  absl::InlinedVector<GenerationDelta, 1> deltas_;
+  size_t tokens_ = 0;
   size_t bytes_ = 0;
 };
 

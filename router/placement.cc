@@ -11,10 +11,14 @@ PlacementVerdict Better(PlacementVerdict a, PlacementVerdict b) { return std::mi
 
 using Group = WorkerRegistry::Group;
 
+// The prefill worker's pending prompt tokens, then the decode worker's reserved blocks. Smaller is better.
+using GroupCost = std::pair<int64_t, int64_t>;
+// That of the workers which have the prompt already.
+constexpr GroupCost kLeastCost = {-1, -1};
+
 struct GroupResult {
   PlacementResult result;
-  // The prefill worker's pending prompt tokens, then the decode worker's reserved blocks. Smaller is better.
-  std::pair<int64_t, int64_t> cost;
+  GroupCost cost;
 };
 
 struct Choice {
@@ -140,6 +144,7 @@ Choice Placer::ChoosePrefill(const Group& group, Allowed allowed) const {
     const PlacementVerdict verdict = PrefillVerdict(*worker);
     choice.verdict = Better(choice.verdict, verdict);
     if (verdict != PlacementVerdict::kPlaced) continue;
+    if (worker->info.id == needs_.beside.prefill) return {.verdict = verdict, .worker = worker};
     if (choice.worker == nullptr || PendingTokens(*worker) < PendingTokens(*choice.worker)) choice.worker = worker;
   }
   return choice;
@@ -182,9 +187,12 @@ GroupResult Placer::PlacePair(const Group& group) const {
     const PlacementVerdict verdict = Worse(DecodeVerdict(*worker), alone ? PrefillVerdict(*worker) : prefill.verdict);
     if (verdict == PlacementVerdict::kPlaced) {
       const Worker& prefiller = alone ? *worker : *prefill.worker;
+      const Pair pair = {.prefill = prefiller.info.id, .decode = worker->info.id};
+      if (pair.decode == needs_.beside.decode)
+        return {.result = {.verdict = verdict, .pair = pair}, .cost = kLeastCost};
       const int64_t blocks = ReservedBlocks(*worker);
       if (best.result.verdict == PlacementVerdict::kPlaced && blocks >= best.cost.second) continue;
-      best.result.pair = {.prefill = prefiller.info.id, .decode = worker->info.id};
+      best.result.pair = pair;
       best.cost = {PendingTokens(prefiller), blocks};
     }
     best.result.verdict = Better(best.result.verdict, verdict);

@@ -16,6 +16,8 @@
 //   prefill worker can hold it    | decode or mixed worker with the least reserved blocks
 //   any other, without one        | a mixed worker, which also prefills it; or a decode worker and a mixed one
 //
+// Where the needs name workers that have the prompt already, these go before those with less to do.
+//
 // Draining workers get nothing, and workers of a former version no job that they would misread. What health says
 // against a worker or a pair (cluster_health.h) goes by what else there is, in three rounds:
 //
@@ -99,6 +101,9 @@ struct JobNeeds {
   std::string_view fingerprint = {};
   // Only workers that know all of them.
   JobFeatures features = 0;
+  // These workers are preferred as long as they have room, because they have the prompt's KV. They never change the
+  // verdict.
+  Pair beside = {};
 
   // Jobs of one class lack workers together, whatever their sizes are: those of one kind with the same features.
   static constexpr size_t kClasses = kJobFeatureSets * kAttemptKinds;

@@ -246,6 +246,7 @@ JobNeeds PlacingQueue::NeedsOf(const JobSpec& spec) const {
 JobNeeds PlacingQueue::NeedsOf(const DispatchJob& job) const {
   JobNeeds needs = NeedsOf(*job.spec);
   needs.fingerprint = job.fingerprint;
+  needs.beside = job.beside;
   return needs;
 }
 

@@ -1,4 +1,6 @@
 // Any bytes as a GenerateRequest: refused with a reason, or a job that the workers can take.
+#include <vector>
+
 #include "common/check.h"
 #include "common/random.h"
 #include "router/generation_wire.h"
@@ -12,16 +14,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const router::RequestReader reader(model, random);
   v1::GenerateRequest request;
   if (!request.ParseFromArray(data, static_cast<int>(size))) return 0;
-  const absl::StatusOr<router::PreparedJob> prepared = reader.Read(router::FromProto(std::move(request)));
+  const absl::StatusOr<std::vector<router::PreparedJob>> prepared =
+      reader.ReadAll(router::FromProto(std::move(request)));
   if (!prepared.ok()) {
     const grpc::Status status = router::ToClientStatus(prepared.status());
     BATON_CHECK(!status.error_message().empty());
     BATON_CHECK(status.error_code() == grpc::StatusCode::INVALID_ARGUMENT ||
-                status.error_code() == grpc::StatusCode::NOT_FOUND)
+                status.error_code() == grpc::StatusCode::NOT_FOUND ||
+                status.error_code() == grpc::StatusCode::UNIMPLEMENTED)
         << status.error_message();
     return 0;
   }
-  const router::JobSpec& job = prepared->job;
+  const router::JobSpec& job = prepared->front().job;
   BATON_CHECK(ValidateSamplingParams(job.sampling, model.config.vocab_size).ok());
   BATON_CHECK(!job.prompt.empty());
   BATON_CHECK(static_cast<int64_t>(job.prompt.size()) < model.config.context_length);

@@ -27,13 +27,17 @@ absl::Status ViolationOf(std::string_view field, const absl::Status& status) {
   return FieldViolation(field, ToStd(status.message()));
 }
 
-absl::Status RefuseUnless(bool is_default, const char* field) {
-  if (is_default) return absl::OkStatus();
-  return FieldStatus(absl::StatusCode::kUnimplemented, {.field = field, .description = "not supported yet"});
-}
-
-absl::Status CheckUnbuiltFields(const GenerationRequest& request) {
-  return RefuseUnless(request.choices == 1, "choices");
+absl::Status CheckChoices(const GenerationRequest& request) {
+  if (request.choices < 1 || request.choices > kMaxChoices) {
+    return FieldViolation("choices", absl::StrCat("must be in [1, ", kMaxChoices, "]"));
+  }
+  const size_t total = request.total_choices();
+  if (total > kMaxChoices) {
+    return FieldViolation("choices", absl::StrCat("at most ", kMaxChoices, " of all prompts together, not ", total));
+  }
+  const bool is_kept = request.resumable || !request.idempotency_key.empty();
+  if (total == 1 || !is_kept) return absl::OkStatus();
+  return FieldViolation("choices", "a job that is kept has one choice");
 }
 
 // Workers compile it again. What the router has taken, they take.
@@ -184,9 +188,25 @@ int32_t RequestReader::LeastOutputs(const JobSpec& job, bool without_stops) cons
   return static_cast<int32_t>(std::max<int64_t>(least, 1));
 }
 
+absl::StatusOr<std::vector<PreparedJob>> RequestReader::ReadAll(GenerationRequest request) const {
+  BATON_RETURN_IF_ERROR(CheckChoices(request));
+  std::vector<Prompt> prompts = std::move(request.more_prompts);
+  prompts.insert(prompts.begin(), std::move(request.prompt));
+  std::vector<PreparedJob> jobs;
+  for (Prompt& prompt : prompts) {
+    GenerationRequest one = request;
+    one.prompt = std::move(prompt);
+    BATON_ASSIGN_OR_RETURN(PreparedJob job, Read(std::move(one)));
+    job.job.choice = static_cast<uint32_t>(request.choices) * static_cast<uint32_t>(jobs.size());
+    // One that is drawn holds for all.
+    request.sampling.seed = job.job.sampling.seed;
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
 absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const {
   BATON_RETURN_IF_ERROR(CheckModel(request.model));
-  BATON_RETURN_IF_ERROR(CheckUnbuiltFields(request));
   BATON_RETURN_IF_ERROR(CheckStop(request.stop));
   if (request.tenant.size() > kMaxTenantBytes) {
     return FieldViolation("tenant", absl::StrCat("at most ", kMaxTenantBytes, " bytes"));

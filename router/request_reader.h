@@ -31,6 +31,9 @@ class RequestReader {
   // Both outlive the reader, and the model outlives the prepared jobs; `random` is thread-safe.
   RequestReader(const ServedModel& model, RandomSource& random) : model_(model), random_(random) {}
 
+  // The first choice of each prompt, at least one; the others differ from it by their number and seed alone.
+  absl::StatusOr<std::vector<PreparedJob>> ReadAll(GenerationRequest request) const;
+  // That of the request's `prompt`, whatever it says of others and of choices.
   absl::StatusOr<PreparedJob> Read(GenerationRequest request) const;
 
   // The tokens that Read makes of the prompt, also of one beyond the model's context. An empty model name means the

@@ -246,11 +246,6 @@ TEST_F(RequestReaderTest, RefusesBiasesAndNamesTheTokenAtFault) {
   EXPECT_EQ(refusal(std::vector<TokenBias>(kMaxLogitBiases + 1)), "at most 1024 tokens, not 1025");
 }
 
-TEST_F(RequestReaderTest, RefusesFieldsThatAreNotBuiltYetByName) {
-  EXPECT_EQ(RefusalWith([](auto& r) { r.choices = 2; }), "UNIMPLEMENTED choices");
-  EXPECT_EQ(RefusalWith([](auto& r) { r.choices = 0; }), "UNIMPLEMENTED choices");
-}
-
 TEST_F(RequestReaderTest, PassesAGrammarThatCompilesOnToTheWorkers) {
   GenerationRequest request = AskText("hello");
   request.sampling.grammar = {.kind = GrammarKind::kRegex, .text = "[a-z]+"};

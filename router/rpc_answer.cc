@@ -108,7 +108,7 @@ void RpcAnswer::Drop() {
   const absl::MutexLock lock(&mutex_);
   dropped_ = true;
   first_message_.reset();
-  pending_.Take();
+  pending_.Clear();
   CountHeld();
 }
 

@@ -42,13 +42,30 @@ Workload::Job& Workload::AddJob(std::shared_ptr<const router::JobSpec> spec, int
   return job;
 }
 
+// Decided by the seed's bits, as in RequestMix.
+ChoiceKey Workload::AddChoices(const std::shared_ptr<const router::JobSpec>& spec, int home, TimeNs submitted) {
+  AddJob(spec, home, submitted);
+  const uint64_t seed = spec->sampling.seed;
+  const uint32_t choices = seed % 16 == 2 ? 2 + (seed >> 8) % 2 : 1;
+  for (uint32_t choice = 1; choice < choices; ++choice) {
+    auto other = std::make_shared<router::JobSpec>(*spec);
+    other->choice = choice;
+    other->follows = 0;
+    other->sampling.seed += choice;
+    other->want_kv_digest = false;
+    AddJob(std::move(other), home, submitted);
+  }
+  return spec->key();
+}
+
 void Workload::Schedule(const WorkloadOptions& options) {
   options_ = options.mix;
   max_wait_ns_ = options_.flows ? kMaxFlowWaitNs : kMaxWaitNs;
   const int64_t count = options_.flows ? sim_.Between(60, 180) : sim_.Between(8, 32);
   for (int64_t i = 0; i < count; ++i) {
     const TimeNs submitted = sim_.queue.Now() + sim_.MsBetween(0, options.arrival_ms);
-    const ChoiceKey key = AddJob(mix_.DrawSpec(options_, submitted), sim_.DrawRouter(), submitted).spec->key();
+    const std::shared_ptr<const router::JobSpec> spec = mix_.DrawSpec(options_, submitted);
+    const ChoiceKey key = AddChoices(spec, sim_.DrawRouter(), submitted);
     if (options_.flows || !sim_.Chance(33)) continue;
     LeaveAfter(key, DrawLeaving());
   }
@@ -77,7 +94,7 @@ void Workload::ScheduleWaves(const MixOptions& mix, const std::vector<Wave>& wav
       const Leaving leaving = DrawLeaving();
       const int home = sim_.DrawRouter();
       if (!kept(drawn_++)) continue;
-      AddJob(spec, home, submitted);
+      AddChoices(spec, home, submitted);
       if (leaves) LeaveAfter(spec->key(), leaving);
     }
   }
@@ -183,6 +200,8 @@ void Workload::OnDeath(const JobKey& key, const RouterNode& router) {
 bool Workload::AnyWaits(int router, TimeNs since, int32_t most_tokens) const {
   return std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
     const Job& job = entry.second;
+    // Whoever follows waits for that one.
+    if (job.spec->follows.has_value()) return false;
     return !job.ended && job.router != nullptr && job.home == router && job.workers.empty() && job.submitted <= since &&
            job.spec->prompt_tokens() <= most_tokens;
   });

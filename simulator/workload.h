@@ -103,6 +103,8 @@ class Workload final : public JobListener {
   };
 
   Job& AddJob(std::shared_ptr<const router::JobSpec> spec, int home, TimeNs submitted);
+  // Some requests are for several choices. The result is that of choice 0.
+  ChoiceKey AddChoices(const std::shared_ptr<const router::JobSpec>& spec, int home, TimeNs submitted);
   void Submit(const ChoiceKey& key);
   void OnRefused(const ChoiceKey& key, const absl::Status& status);
   // How the client may end it of its own accord: when, and with what.

@@ -3,6 +3,7 @@
 #define BATON_ROUTER_TESTING_DISPATCHER_FIXTURE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -40,6 +41,7 @@ struct JobShape {
   int prompt_tokens = 40;
   int max_tokens = 8;
   uint32_t choice = 0;
+  std::optional<uint32_t> follows = std::nullopt;
   TimeNs deadline = kNever;
   bool want_kv_digest = false;
   std::string tenant = {};
@@ -50,6 +52,7 @@ inline std::shared_ptr<const JobSpec> MakeJob(uint64_t n, const JobShape& shape 
   auto spec = std::make_shared<JobSpec>();
   spec->id = {.high = 2, .low = n};
   spec->choice = shape.choice;
+  spec->follows = shape.follows;
   spec->prompt.assign(static_cast<size_t>(shape.prompt_tokens), 7);
   spec->sampling.max_tokens = shape.max_tokens;
   spec->deadline = shape.deadline;
