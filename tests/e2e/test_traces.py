@@ -132,16 +132,15 @@ def refuse(context):
     context.abort(grpc.StatusCode.PERMISSION_DENIED, "not you")
 
 
-def hang(_, released=threading.Event()):
-    released.wait(60)
-
-
 @pytest.mark.parametrize("behaviour", ["gone", "refuses", "hangs"])
 def test_a_collector_costs_no_request_whatever_it_does(behaviour):
+    is_over = threading.Event()
     with contextlib.ExitStack() as stack:
         endpoint = "http://127.0.0.1:9"
         if behaviour != "gone":
-            endpoint, _ = stack.enter_context(grpc_collector(refuse if behaviour == "refuses" else hang))
+            behave = refuse if behaviour == "refuses" else lambda _: is_over.wait(60)
+            endpoint, _ = stack.enter_context(grpc_collector(behave))
+            stack.callback(is_over.set)
         env = environment(endpoint, OTEL_BSP_MAX_QUEUE_SIZE="64", OTEL_BSP_MAX_EXPORT_BATCH_SIZE="32",
                           OTEL_EXPORTER_OTLP_TIMEOUT="500", OTEL_BSP_EXPORT_TIMEOUT="1000")
         cluster = stack.enter_context(Cluster(*MIXED, env=env))
