@@ -7,7 +7,6 @@ import os
 import anthropic
 import pytest
 
-from client import Client, read_stream
 from cluster import SOURCE_DIR, Cluster, wait_until
 from http_api import documented_fields, post
 from pages import blocks_of
@@ -30,13 +29,6 @@ def client(cluster):
     return anthropic.Anthropic(base_url=f"http://{cluster.http}", api_key="none", max_retries=0)
 
 
-def text_of_grpc(client, messages, sampling):
-    request = client.generate_request("", sampling)
-    for message in messages:
-        request.chat.messages.add(**message)
-    return read_stream(client.start(request)).text
-
-
 def test_a_message_is_answered_at_once_and_as_a_stream_alike(client):
     asked = {"model": MODEL, "messages": QUESTION, "max_tokens": 20, "extra_body": GREEDY}
     whole = client.messages.create(**asked)
@@ -53,18 +45,6 @@ def test_a_message_is_answered_at_once_and_as_a_stream_alike(client):
     count = lambda usage: usage.input_tokens + usage.cache_read_input_tokens
     assert count(message.usage) == count(whole.usage)
     assert count(whole.usage) == client.messages.count_tokens(model=MODEL, messages=QUESTION).input_tokens
-
-
-@pytest.mark.parametrize("sampling", [GREEDY, {"temperature": 0.8, "top_p": 0.9, "seed": 7}], ids=["greedy", "seeded"])
-def test_the_text_is_that_of_grpc(cluster, client, sampling):
-    with Client(cluster.target) as grpc_client:
-        for number in range(8):
-            messages = [{"role": "system", "content": f"You count to {number}."},
-                        {"role": "user", "content": f"Say something about the number {number}."}]
-            expected = text_of_grpc(grpc_client, messages, {"max_tokens": 16, **sampling})
-            answer = client.messages.create(model=MODEL, system=messages[0]["content"], messages=messages[1:], max_tokens=16,
-                                            extra_body=sampling)
-            assert answer.content[0].text == expected
 
 
 def test_many_streams_run_at_once(cluster):

@@ -83,17 +83,6 @@ def test_many_streams_run_at_once(cluster, prompts):
     assert asyncio.run(run()) == expected
 
 
-@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.8, "top_p": 0.9, "seed": 7}])
-def test_the_tokens_are_those_of_grpc(cluster, client, prompts, sampling):
-    with Client(cluster.target) as grpc_client:
-        for prompt in prompts:
-            answer = client.completions.create(model=MODEL, prompt=prompt, max_tokens=16, **sampling,
-                                               extra_body={"return_token_ids": True})
-            expected = grpc_client.generate(prompt, {"max_tokens": 16, **sampling})
-            assert answer.choices[0].token_ids == list(expected.token_ids)
-            assert answer.choices[0].text == expected.text
-
-
 def test_a_stop_string_ends_the_text_before_it(client):
     free = client.completions.create(model=MODEL, prompt="Once upon a time", max_tokens=16, temperature=0).choices[0].text
     stop = free[len(free) // 2:][:3]
