@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gateway/api_error.h"
+#include "gateway/field_reader.h"
 #include "gateway/json_writing.h"
 
 namespace baton::gateway {
@@ -38,8 +39,8 @@ std::string AnthropicErrorBody(const std::string& message, int http_status) {
 }
 
 std::string AnthropicErrorBody(const ApiError& error) {
-  // The router's word for stop sequences is "stop".
-  const bool is_of_stops = error.param.has_value() && absl::StartsWith(*error.param, "stop");
+  // The router's word for stop sequences is "stop". A client's own field of that name is one that is not known.
+  const bool is_of_stops = error.param == "stop" && !absl::EndsWith(error.message, kUnknownField);
   return AnthropicErrorBody(is_of_stops ? "stop_sequences" + error.message.substr(sizeof("stop") - 1) : error.message,
                             error.http_status);
 }

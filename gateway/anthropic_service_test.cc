@@ -152,6 +152,18 @@ TEST_F(AnthropicServiceTest, AnErrorBeforeTheFirstOutputIsAStatusOfItsOwnAlsoFor
   }
 }
 
+TEST_F(AnthropicServiceTest, AnErrorNamesTheFieldAsTheClientDoes) {
+  const auto error_of = [this](const char* path, const std::string& members) {
+    const std::string response =
+        Post(path, absl::StrCat(R"({"max_tokens":1,"messages":[{"role":"user","content":"a"}],)", members, "}"));
+    EXPECT_EQ(StatusOf(response), 400);
+    return BodyJson(response).at("error").at("message").get<std::string>();
+  };
+  EXPECT_EQ(error_of(kMessagesPath, R"("stop_sequences":5)"), "stop_sequences: must be a string or a list of strings");
+  EXPECT_EQ(error_of(kMessagesPath, R"("stop":["x"])"), "stop: this field is not known");
+  EXPECT_EQ(error_of("/v1/messages/count_tokens", R"("stop_sequences":["x"])"), "max_tokens: this field is not known");
+}
+
 TEST_F(AnthropicServiceTest, ARequestThatCannotBeReadNeverReachesTheRouter) {
   const std::string response = Post(kMessagesPath, R"({"max_tokens":1,"tools":[{}],"messages":[]})");
   EXPECT_EQ(StatusOf(response), 400);

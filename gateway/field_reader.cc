@@ -42,7 +42,7 @@ absl::Status CheckFields(const json& object, absl::Span<const FieldRule> rules, 
   for (const auto& [name, value] : object.items()) {
     const FieldRule* rule = FindRule(rules, name);
     if (rule == nullptr) rule = FindRule(more_rules, name);
-    if (rule == nullptr) return FieldViolation(prefix + name.substr(0, kMaxShownNameBytes), "this field is not known");
+    if (rule == nullptr) return FieldViolation(prefix + name.substr(0, kMaxShownNameBytes), kUnknownField);
     if (rule->use != FieldUse::kUnbuilt || value.is_null() || value == json::parse(rule->nothing)) continue;
     return router::FieldStatus(absl::StatusCode::kUnimplemented,
                                {.field = prefix + name, .description = "not supported yet"});

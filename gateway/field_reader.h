@@ -29,6 +29,9 @@ enum class FieldUse : uint8_t {
   kUnbuilt,
 };
 
+// What is said of a field that has no rule.
+inline constexpr char kUnknownField[] = "this field is not known";
+
 struct FieldRule {
   const char* name;
   FieldUse use = FieldUse::kRead;

@@ -108,8 +108,7 @@ absl::Status ReadStream(FieldReader& fields, OpenAiRequest& request) {
   for (const auto& [name, value] : options->items()) {
     // OpenAI's clients turn a padding of the chunks off, which Baton has not.
     if (name == "include_usage" || (name == "include_obfuscation" && value == false)) continue;
-    return FieldViolation(absl::StrCat("stream_options.", name.substr(0, kMaxShownNameBytes)),
-                          "this field is not known");
+    return FieldViolation(absl::StrCat("stream_options.", name.substr(0, kMaxShownNameBytes)), kUnknownField);
   }
   FieldReader inner(*options, "stream_options.");
   request.include_usage = inner.Bool("include_usage").value_or(false);

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "gateway/field_reader.h"
 #include "gateway/json_reading.h"
 #include "gateway/json_writing.h"
 #include "gateway/openai_response.h"
@@ -23,6 +24,13 @@ namespace {
 using nlohmann::json;
 
 constexpr ApiForm kOpenAiForm = {.make_error = OpenAiError};
+
+constexpr FieldRule kTokenizeFields[] = {{"prompt"},
+                                         {"model"},
+                                         {"add_special_tokens"},
+                                         {"messages", FieldUse::kUnbuilt},
+                                         {"return_token_strs", FieldUse::kUnbuilt, "false"}};
+constexpr FieldRule kDetokenizeFields[] = {{"tokens"}, {"model"}};
 
 int64_t UnixSeconds() { return absl::ToUnixSeconds(absl::Now()); }
 
@@ -97,26 +105,25 @@ absl::StatusOr<ReadCall> OpenAiService::ReadResponses(const std::string& body, c
 
 absl::StatusOr<std::string> OpenAiService::Tokenize(const std::string& body) const {
   BATON_ASSIGN_OR_RETURN(const json object, ParseJsonObject(body));
-  const auto prompt = object.find("prompt");
-  if (prompt == object.end() || !prompt->is_string()) return router::FieldViolation("prompt", "must be a string");
-  const auto model = object.value("model", json(""));
-  const auto adds = object.value("add_special_tokens", json(true));
-  if (!model.is_string()) return router::FieldViolation("model", "must be a string");
-  if (!adds.is_boolean()) return router::FieldViolation("add_special_tokens", "must be true or false");
-  BATON_ASSIGN_OR_RETURN(
-      const std::vector<int32_t> ids,
-      calls_.reader().Tokenize(model.get<std::string>(), router::TextPrompt{.text = prompt->get<std::string>(),
-                                                                            .add_special_tokens = adds.get<bool>()}));
+  BATON_RETURN_IF_ERROR(CheckFields(object, kTokenizeFields));
+  FieldReader fields(object);
+  const std::string model = fields.String("model");
+  const router::TextPrompt prompt = {.text = fields.String("prompt"),
+                                     .add_special_tokens = fields.Bool("add_special_tokens").value_or(true)};
+  if (fields.Find("prompt") == nullptr) fields.Wrong("prompt", "must be a string");
+  BATON_RETURN_IF_ERROR(fields.status());
+  BATON_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, calls_.reader().Tokenize(model, prompt));
   return json({{"count", ids.size()}, {"max_model_len", calls_.model().config.context_length}, {"tokens", ids}}).dump();
 }
 
 absl::StatusOr<std::string> OpenAiService::Detokenize(const std::string& body) const {
   BATON_ASSIGN_OR_RETURN(const json object, ParseJsonObject(body));
+  BATON_RETURN_IF_ERROR(CheckFields(object, kDetokenizeFields));
+  FieldReader fields(object);
+  const std::string model = fields.String("model");
+  BATON_RETURN_IF_ERROR(fields.status());
   BATON_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, TokensOf(object));
-  const auto model = object.value("model", json(""));
-  if (!model.is_string()) return router::FieldViolation("model", "must be a string");
-  BATON_ASSIGN_OR_RETURN(const std::string text,
-                         calls_.reader().Detokenize(model.get<std::string>(), ids, /*skip_special_tokens=*/false));
+  BATON_ASSIGN_OR_RETURN(const std::string text, calls_.reader().Detokenize(model, ids, /*skip_special_tokens=*/false));
   return absl::StrCat(R"({"prompt":)", JsonString(text), "}");
 }
 

@@ -411,6 +411,21 @@ TEST_F(OpenAiServiceTest, TextGoesToTokensAndBack) {
   }
 }
 
+TEST_F(OpenAiServiceTest, AFieldThatTokenizingDoesNotKnowIsRefusedByItsName) {
+  const auto param_of = [this](const char* path, const char* body) {
+    const std::string response = Post(path, body);
+    EXPECT_EQ(StatusOf(response), 400) << body;
+    return BodyJson(response).at("error").at("param").get<std::string>();
+  };
+  EXPECT_EQ(param_of("/tokenize", R"({"prompt":"a","add_special_token":false})"), "add_special_token");
+  EXPECT_EQ(param_of("/tokenize", R"({"messages":[]})"), "messages");
+  EXPECT_EQ(param_of("/tokenize", R"({"prompt":"a","return_token_strs":true})"), "return_token_strs");
+  EXPECT_EQ(param_of("/tokenize", R"({"prompt":5})"), "prompt");
+  EXPECT_EQ(param_of("/tokenize", R"({})"), "prompt");
+  EXPECT_EQ(param_of("/detokenize", R"({"tokens":[1],"skip_special_tokens":true})"), "skip_special_tokens");
+  EXPECT_EQ(StatusOf(Post("/tokenize", R"({"prompt":"a","model":null,"add_special_tokens":null})")), 200);
+}
+
 TEST_F(OpenAiServiceTest, HealthSaysWhetherTheClusterServes) {
   EXPECT_EQ(StatusOf(Get("/health")), 200);
   is_serving_ = false;
