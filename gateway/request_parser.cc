@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/status.h"
 #include "telemetry/http_text.h"
 #include "telemetry/request_target.h"
 
@@ -94,6 +96,7 @@ RequestParser::Progress RequestParser::CheckHeader() {
   for (const auto& field : message) {
     request_.headers.emplace_back(LowerCase(field.name_string()), std::string(ToStdView(field.value())));
   }
+  if (!CheckTransferCoding()) return Progress::kRefused;
   const auto hosts = request_.HeaderValues("host");
   if (hosts.size() > 1 || (hosts.empty() && http_version_ == 11)) {
     return Refuse(400, "a request of HTTP/1.1 has one Host header");
@@ -105,6 +108,18 @@ RequestParser::Progress RequestParser::CheckHeader() {
   if (expected != "100-continue") return Refuse(417, "only 100-continue can be expected");
   awaits_continue_ = true;
   return Progress::kDone;
+}
+
+bool RequestParser::CheckTransferCoding() {
+  const auto codings = request_.HeaderValues("transfer-encoding");
+  if (codings.empty()) return true;
+  if (http_version_ == 10) {
+    Refuse(400, "HTTP/1.0 knows no transfer codings");
+    return false;
+  }
+  if (codings.size() == 1 && absl::EqualsIgnoreCase(ToAbsl(codings.front()), "chunked")) return true;
+  Refuse(501, "a body comes as it is, or in chunks alone");
+  return false;
 }
 
 RequestParser::Progress RequestParser::ReadBody(beast::flat_buffer& buffer) {

@@ -59,6 +59,9 @@ class RequestParser {
   Progress Refuse(int status, std::string why);
   Progress RefuseTooLarge();
   Progress CheckHeader();
+  // Beast reads a body in any other coding as none, so that what follows the header would be the next request. False:
+  // the request is refused.
+  bool CheckTransferCoding();
 
   const size_t max_body_bytes_;
   std::unique_ptr<Parser> parser_;
