@@ -8,6 +8,7 @@
 #include "cli/port_flag.h"
 #include "common/status.h"
 #include "gateway/admission.h"
+#include "gateway/api_document.h"
 #include "gateway/api_of_path.h"
 #include "gateway/web_chat.h"
 
@@ -43,6 +44,7 @@ absl::StatusOr<std::unique_ptr<HttpPort>> HttpPort::Open(const HttpFlags& flags,
   http->server_.emplace(std::move(server));
   http->openai_.AddRoutes(*http->server_);
   http->anthropic_.AddRoutes(*http->server_);
+  gateway::AddApiDocumentRoute(*http->server_);
   gateway::AddWebChatRoutes(*http->server_);
   BATON_RETURN_IF_ERROR(http->server_->Start());
   return http;

@@ -5,6 +5,7 @@ set(MOST_BYTES 60000)
 set(TYPE_html "text/html; charset=utf-8")
 set(TYPE_js "text/javascript; charset=utf-8")
 set(TYPE_css "text/css; charset=utf-8")
+set(TYPE_json "application/json")
 
 set(table "")
 foreach(file IN LISTS FILES)

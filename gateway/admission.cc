@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "gateway/api_document.h"
 #include "gateway/api_of_path.h"
 #include "gateway/web_chat.h"
 
@@ -20,7 +21,7 @@ ShownKeys::ShownKeys(const HttpRequest& request) : values_(request.HeaderValues(
 HttpAdmission MakeAdmission(rpc::ServerGuard guard, const rpc::Credentials* credentials) {
   return [guard = std::move(guard), credentials](const HttpRequest& head) -> std::optional<HttpResponse> {
     rpc::CallRules rules = guard.rules;
-    if (IsWebChatPath(head.path)) rules.requires_key = false;
+    if (IsWebChatPath(head.path) || IsApiDocumentPath(head.path)) rules.requires_key = false;
     rpc::Caller caller;
     caller.has_certificate = head.peer != nullptr;
     if (head.peer != nullptr && credentials != nullptr) caller.roles = credentials->RolesOf(head.peer->uris);

@@ -43,11 +43,11 @@ TEST(AdmissionTest, WithoutKeysAHeaderOfOneIsIgnored) {
 TEST(AdmissionTest, AKeyOpensEveryPathAndSomeAreOpen) {
   const HttpAdmission admit = MakeAdmission(WithKey("right"), nullptr);
   for (const char* path : {"/v1/chat/completions", "/v1/completions", "/v1/models", "/tokenize", "/detokenize", "/else",
-                           "/healthz", "/version/", "/chat.css/"}) {
+                           "/healthz", "/version/", "/chat.css/", "/openapi.json/"}) {
     EXPECT_TRUE(admit(Asking(path)).has_value()) << path;
     EXPECT_FALSE(admit(Asking(path, {{"authorization", "Bearer right"}})).has_value()) << path;
   }
-  for (const char* path : {"/health", "/ping", "/version", "/", "/chat.css", "/chat.js"}) {
+  for (const char* path : {"/health", "/ping", "/version", "/openapi.json", "/", "/chat.css", "/chat.js"}) {
     EXPECT_FALSE(admit(Asking(path)).has_value()) << path;
   }
 }

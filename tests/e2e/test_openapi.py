@@ -1,0 +1,131 @@
+"""GET /openapi.json says what is served: the gateway's own rules and the answers of a real cluster agree with it, and
+schemathesis, which makes requests of it, finds no failure of the server.
+
+BATON_FULL_TESTS=1 makes 1,000 requests an operation; otherwise 15. The seed is printed, and BATON_OPENAPI_SEED repeats it.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import urllib.request
+
+import jsonschema
+import pytest
+
+import test_api_table as table
+from cluster import SOURCE_DIR, Cluster
+
+FULL = os.environ.get("BATON_FULL_TESTS") == "1"
+EXAMPLES = 1000 if FULL else 15
+FILE = SOURCE_DIR / "openapi/openapi.json"
+# A generated request asks for no more, because a long answer shows nothing else.
+MOST_TOKENS = 3
+LENGTHS = {"CompletionRequest": "max_tokens", "ChatRequest": "max_completion_tokens", "ResponsesRequest": "max_output_tokens",
+           "MessagesRequest": "max_tokens"}
+ANY_ID, VOCABULARY = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, 49152
+CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster("--prefill", 0, "--decode", 0, "--mixed", 1, "--threads", 1) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def document(cluster):
+    with urllib.request.urlopen(f"http://{cluster.http}/openapi.json", timeout=60) as answer:
+        assert answer.headers["Content-Type"] == "application/json"
+        return json.load(answer)
+
+
+def operation(document, endpoint):
+    method, _, path = endpoint.partition(" ")
+    return document["paths"][path][method.lower()]
+
+
+def request_schema(document, endpoint):
+    return operation(document, endpoint)["requestBody"]["content"]["application/json"]["schema"]
+
+
+def validator(document, schema):
+    return jsonschema.Draft202012Validator({**schema, "components": document["components"]})
+
+
+def resolved(document, schema):
+    return document["components"]["schemas"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+
+
+def test_the_file_is_what_is_served(document):
+    assert json.loads(FILE.read_text()) == document
+    for schema in document["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_the_paths_are_those_of_the_page(document):
+    served = {f"{method} {path}" for (method, path), said in table.http_endpoints().items() if said.startswith("yes")}
+    assert {f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item} == served
+
+
+@pytest.mark.parametrize("endpoint", table.BASES)
+def test_the_fields_are_those_of_the_page(document, endpoint):
+    """A row that is read or ignored makes a request that the document allows, a refused one a request that it does not."""
+    check = validator(document, request_schema(document, endpoint))
+    properties = resolved(document, request_schema(document, endpoint))["properties"]
+    ruled = set()
+    for row in (row for row in table.ROWS if row.endpoint == endpoint):
+        asked = {**table.BASES[endpoint], row.field: table.VALUES[endpoint].get(row.field, "x")}
+        if (endpoint, row.field) in table.STREAMED:
+            asked[row.field] = {"include_usage": True}
+        assert check.is_valid(asked) == (row.use != "400"), (row, [error.message for error in check.iter_errors(asked)])
+        if row.use == "400" and row.nothing is not None:
+            assert check.is_valid({**table.BASES[endpoint], row.field: json.loads(row.nothing)}), row
+        if row.use != "400" or table.is_ruled(row):
+            ruled.add(row.field)
+    assert properties.keys() == ruled
+
+
+@pytest.mark.parametrize("endpoint", table.BASES)
+def test_answers_and_errors_have_the_form_that_it_gives_them(cluster, document, endpoint):
+    responses = operation(document, endpoint)["responses"]
+    named = document["components"]["responses"]
+    schema_of = lambda response: named[response["$ref"].rpartition("/")[2]] if "$ref" in response else response
+    more = {"return_token_ids": True, "return_phases": True} if endpoint in (table.COMPLETIONS, table.CHAT) else {}
+    for fields in (more, {"never": 1}, {"model": "another"}):
+        status, body = table.ask(cluster, endpoint, **fields)
+        assert str(status) in responses, (fields, status)
+        schema = schema_of(responses[str(status)])["content"]["application/json"]["schema"]
+        validator(document, schema).validate(body)
+
+
+def with_ids_of_the_model(schema):
+    """Token ids below the size of its vocabulary, which the document does not know; else most requests would be refused."""
+    if isinstance(schema, list):
+        return [with_ids_of_the_model(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema == ANY_ID:
+        return {**schema, "maximum": VOCABULARY - 1}
+    return {name: with_ids_of_the_model(each) for name, each in schema.items()}
+
+
+def test_requests_that_schemathesis_makes_of_it_find_no_failure(cluster, document, tmp_path):
+    document = with_ids_of_the_model(document)
+    for name, field in LENGTHS.items():
+        schema = document["components"]["schemas"][name]
+        schema["properties"][field] = {"type": "integer", "minimum": 1, "maximum": MOST_TOKENS}
+        schema["required"] = sorted({*schema["required"], field})
+    described = tmp_path / "openapi.json"
+    described.write_text(json.dumps(document))
+    seed = os.environ.get("BATON_OPENAPI_SEED") or str(random.randrange(1 << 32))
+    print(f"BATON_OPENAPI_SEED={seed}")
+    result = subprocess.run(
+        [sys.executable, "-m", "schemathesis.cli", "run", str(described), "--url", f"http://{cluster.http}", "--seed", seed,
+         "--max-examples", str(EXAMPLES), "--checks", CHECKS, "--request-timeout", "60", "--workers", "4", "--no-color",
+         "--header", "Authorization: Bearer none"],
+        capture_output=True, text=True, timeout=3000, check=False, cwd=tmp_path)
+    print(result.stdout[-6000:])
+    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
+    assert cluster.pid_of("router")
