@@ -48,6 +48,7 @@ constexpr FieldRule kCommonFields[] = {
     {"min_tokens"},
     {"stop_token_ids"},
     {"return_token_ids"},
+    {"request_id"},
     {"structured_outputs"},
     // Baton's own.
     {"return_phases"},
@@ -98,6 +99,17 @@ constexpr FieldRule kChatFields[] = {
     {"continue_final_message", FieldUse::kUnbuilt, "false"},
     {"echo", FieldUse::kUnbuilt, "false"},
 };
+
+// A name that any log can hold.
+std::string ReadRequestId(FieldReader& fields) {
+  std::string id = fields.String("request_id");
+  const bool is_name = id.size() <= kMaxRequestIdBytes &&
+                       std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c <= '~'; });
+  if (!is_name || (id.empty() && fields.Find("request_id") != nullptr)) {
+    fields.Wrong("request_id", absl::StrCat("must have 1 to ", kMaxRequestIdBytes, " visible characters of ASCII"));
+  }
+  return id;
+}
 
 absl::Status ReadStream(FieldReader& fields, OpenAiRequest& request) {
   request.stream = fields.Bool("stream").value_or(false);
@@ -206,6 +218,7 @@ absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, std::st
     return FieldViolation("n", absl::StrCat("must be in [1, ", kMaxChoices, "]"));
   }
   request.generation.priority = fields.Integer("priority").value_or(0);
+  request.request_id = ReadRequestId(fields);
   request.return_token_ids = fields.Bool("return_token_ids").value_or(false);
   request.return_phases = fields.Bool("return_phases").value_or(false);
   BATON_RETURN_IF_ERROR(ReadStream(fields, request));

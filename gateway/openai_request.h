@@ -4,7 +4,9 @@
 #ifndef BATON_GATEWAY_OPENAI_REQUEST_H_
 #define BATON_GATEWAY_OPENAI_REQUEST_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -17,10 +19,14 @@ enum class OpenAiEndpoint : uint8_t { kCompletions, kChat };
 // What OpenAI takes where a request to /v1/completions does not say how many tokens it wants.
 inline constexpr int32_t kCompletionsMaxTokens = 16;
 
+inline constexpr size_t kMaxRequestIdBytes = 128;
+
 struct OpenAiRequest {
   // Without id, times and trace.
   router::GenerationRequest generation;
   bool stream = false;
+  // vLLM's: what the client calls its request, at most kMaxRequestIdBytes; empty: the answer's id is ours.
+  std::string request_id;
   // A last chunk of the stream has the usage.
   bool include_usage = false;
   // vLLM's: the choice has the ids of its tokens.

@@ -83,7 +83,7 @@ absl::StatusOr<ReadCall> OpenAiService::Read(OpenAiEndpoint endpoint, const std:
   auto writer =
       std::make_unique<OpenAiWriter>(OpenAiAnswer{.endpoint = endpoint,
                                                   .choices = static_cast<int32_t>(read.generation.total_choices()),
-                                                  .id = absl::StrCat(prefix, id.ToHex()),
+                                                  .id = absl::StrCat(prefix, read.request_id.empty() ? id.ToHex() : read.request_id),
                                                   .model = calls_.model().name,
                                                   .created_unix_s = UnixSeconds(),
                                                   .include_usage = read.include_usage,

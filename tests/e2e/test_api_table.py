@@ -278,6 +278,8 @@ def test_fields_of_the_answer_have_an_effect(cluster, endpoint):
     red = choice(cluster, endpoint, max_tokens=12, structured_outputs={"choice": ["red", "blue"]})
     assert text_of(endpoint, red) in ("red", "blue")
     assert ask(cluster, endpoint, model="another")[0] == 404
+    assert ask(cluster, endpoint, request_id="mine-7")[1]["id"].endswith("-mine-7")
+    assert len(ask(cluster, endpoint, n=3)[1]["choices"]) == 3
     if endpoint == CHAT:
         assert len(choice(cluster, endpoint, max_completion_tokens=3, max_tokens=9, ignore_eos=True)["token_ids"]) == 3
 

@@ -238,14 +238,14 @@ VALUES = {
     "top_p": 0.5, "top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1, "frequency_penalty": 0.1, "presence_penalty": 0.1,
     "seed": 1, "stop": "x", "stop_token_ids": [5], "ignore_eos": True, "min_tokens": 1, "stream": False,
     "return_token_ids": True, "return_phases": True, "add_special_tokens": False, "priority": 0, "user": "me", "store": True, "metadata": {"a": "b"},
-    "n": 2, "best_of": 2, "logit_bias": {"5": 1, "7": -100.0}, "echo": True, "response_format": {"type": "json_object"},
+    "n": 2, "request_id": "mine-7", "best_of": 2, "logit_bias": {"5": 1, "7": -100.0}, "echo": True, "response_format": {"type": "json_object"},
     "structured_outputs": {"choice": ["a", "b"]},
     "use_beam_search": True, "length_penalty": 2, "include_stop_str_in_output": True, "skip_special_tokens": False,
     "spaces_between_special_tokens": False, "tools": [{"type": "function"}], "tool_choice": "auto",
     "parallel_tool_calls": False, "modalities": ["audio"], "chat_template_kwargs": {"a": 1}, "add_generation_prompt": False,
     "continue_final_message": True,
 }
-NOTHING = {"n": 1, "best_of": 1, "echo": False, "tools": [],
+NOTHING = {"best_of": 1, "echo": False, "tools": [],
            "tool_choice": "none", "length_penalty": 1, "skip_special_tokens": True}
 BASES = {"completions": ("/v1/completions", {"prompt": "x", "max_tokens": 1}),
          "chat": ("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 1})}
