@@ -6,22 +6,9 @@
 #include <cstdint>
 #include <cstdlib>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define BATON_SLOW_BUILD 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define BATON_SLOW_BUILD 1
-#endif
+#include "common/testing/slow_build.h"
 
 namespace baton::simulator {
-
-#ifdef BATON_SLOW_BUILD
-inline constexpr bool kIsSlowBuild = true;
-#else
-inline constexpr bool kIsSlowBuild = false;
-#endif
 
 inline uint64_t SeedsOr(const char* variable, uint64_t otherwise) {
   const char* text = std::getenv(variable);
