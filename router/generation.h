@@ -34,6 +34,11 @@ struct TextPrompt {
 // The model's own chat template renders the messages.
 struct ChatPrompt {
   std::vector<tokenizer::ChatMessage> messages;
+  // As tokenizer::ChatInput has them.
+  std::string tools = {};
+  std::string variables = {};
+  // The answer goes on from this text, which is not part of it. Special tokens in it are parsed.
+  std::string answer_begin = {};
 };
 struct TokenPrompt {
   std::vector<int32_t> ids;

@@ -63,6 +63,17 @@ absl::Status BeyondContext(const std::string& how_many, int32_t context_length) 
                     RefusalReason::kTooLong);
 }
 
+size_t BytesOf(const ChatPrompt& chat) {
+  size_t bytes = chat.tools.size() + chat.variables.size() + chat.answer_begin.size();
+  for (const tokenizer::ChatMessage& message : chat.messages) {
+    bytes += message.role.size() + message.content.size() + message.tool_call_id.size() + message.tool_name.size();
+    for (const tokenizer::ChatToolCall& call : message.tool_calls) {
+      bytes += call.id.size() + call.name.size() + call.arguments.size();
+    }
+  }
+  return bytes;
+}
+
 absl::Status CheckStop(const std::vector<std::string>& stops) {
   if (stops.size() > kMaxStopStrings) {
     return FieldViolation("stop", absl::StrCat("at most ", kMaxStopStrings, " strings, not ", stops.size()));
@@ -110,14 +121,15 @@ absl::StatusOr<std::vector<int32_t>> RequestReader::EncodeChat(const ChatPrompt&
     return FieldViolation("chat.messages",
                           absl::StrCat("1 to ", kMaxChatMessages, " messages, not ", chat.messages.size()));
   }
-  size_t bytes = 0;
-  for (const tokenizer::ChatMessage& message : chat.messages) bytes += message.role.size() + message.content.size();
+  const size_t bytes = BytesOf(chat);
   if (bytes > kMaxPromptBytes) {
     return FieldViolation("chat.messages", absl::StrCat("at most ", kMaxPromptBytes, " bytes, not ", bytes));
   }
-  const auto rendered = tokenizer::RenderChat(*model_.chat_template, *model_.tokenizer, chat.messages);
+  const auto rendered =
+      tokenizer::RenderChat(*model_.chat_template, *model_.tokenizer,
+                            {.messages = chat.messages, .tools = chat.tools, .variables = chat.variables});
   if (!rendered.ok()) return ViolationOf("chat", rendered.status());
-  return Encode(rendered->text, "chat",
+  return Encode(rendered->text + chat.answer_begin, "chat",
                 {.add_bos = false, .parse_special = true, .literal_at = rendered->literal_at, .max_ids = max_ids});
 }
 

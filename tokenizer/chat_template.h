@@ -16,18 +16,39 @@
 
 namespace baton::tokenizer {
 
+// A call of a tool, as the assistant made it.
+struct ChatToolCall {
+  std::string id;
+  std::string name;
+  // A JSON object.
+  std::string arguments;
+};
+
 struct ChatMessage {
   std::string role;
   std::string content;
+  // Of an assistant.
+  std::vector<ChatToolCall> tool_calls = {};
+  // Of the role "tool": which call the content answers, and the name of its tool.
+  std::string tool_call_id = {};
+  std::string tool_name = {};
 };
 
 struct ChatInput {
   std::vector<ChatMessage> messages;
   bool add_generation_prompt = false;
+  // A JSON list of tools, each as OpenAI describes it; empty: none.
+  std::string tools = {};
+  // A JSON object of further variables; empty: none. They go before those of the same name.
+  std::string variables = {};
   // Written forms (Tokenizer::TokenText). The template sees empty ones as undefined.
-  std::string bos_token;
-  std::string eos_token;
+  std::string bos_token = {};
+  std::string eos_token = {};
 };
+
+// What a template sees of a chat, by the names and in the forms of transformers: an object. INVALID_ARGUMENT for tools,
+// variables or arguments of calls that are no JSON of their kind.
+absl::StatusOr<nlohmann::ordered_json> ChatVariables(const ChatInput& input);
 
 // What a render may use and what it sees of the outside world.
 struct RenderOptions {
@@ -48,7 +69,12 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
-  // INVALID_ARGUMENT: the template refuses the chat or fails on it, or a message is not valid UTF-8.
+  // Whether the template names the variable.
+  bool Reads(std::string_view variable) const;
+  // Whether one of its texts, or of the strings in its code, has `text` in it.
+  bool Writes(std::string_view text) const;
+
+  // INVALID_ARGUMENT: the template refuses the chat or fails on it, a message is not valid UTF-8, or as ChatVariables.
   // RESOURCE_EXHAUSTED or DEADLINE_EXCEEDED: the render reached a limit.
   absl::StatusOr<std::string> RenderChat(const ChatInput& input, const RenderOptions& options = {}) const;
 

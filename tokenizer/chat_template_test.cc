@@ -212,6 +212,39 @@ TEST(ChatTemplateTest, ChatsBringTheVariablesOfTransformers) {
   EXPECT_FALSE(chat_template->RenderChat({.messages = {{"user", "\xc3"}}}).ok());
 }
 
+TEST(ChatTemplateTest, ToolsAndCallsHaveTheFormsOfTransformers) {
+  absl::StatusOr<ChatTemplate> chat_template = ChatTemplate::Parse(
+      "{{ tools[0].function.name }}{% for m in messages %}|{{ m.role }}{% for c in m.tool_calls %} {{ c.id }} {{ "
+      "c.type }}"
+      " {{ c.function.name }} {{ c.function.arguments.city }}{% endfor %}{{ m.name }}{{ m.tool_call_id }}{% endfor %}"
+      "{{ thinks }}");
+  ASSERT_TRUE(chat_template.ok()) << chat_template.status();
+  ChatMessage call = {.role = "assistant", .content = ""};
+  call.tool_calls.push_back({.id = "c1", .name = "weather", .arguments = R"({"city":"Paris"})"});
+  ChatInput input = {
+      .messages = {call, {.role = "tool", .content = "18", .tool_call_id = "c1", .tool_name = "weather"}},
+      .tools = R"([{"function":{"name":"weather"}}])",
+      .variables = R"({"thinks":false})"};
+  EXPECT_EQ(chat_template->RenderChat(input).value(), "weather|assistant c1 function weather Paris|toolweatherc1False");
+  input.tools = "{}";
+  EXPECT_FALSE(chat_template->RenderChat(input).ok());
+  input.tools.clear();
+  input.messages[0].tool_calls[0].arguments = "[1]";
+  EXPECT_FALSE(chat_template->RenderChat(input).ok());
+}
+
+TEST(ChatTemplateTest, ItsVariablesAndTextsAreKnown) {
+  absl::StatusOr<ChatTemplate> chat_template =
+      ChatTemplate::Parse("<tool>{% if tools is defined %}{{ '\"call\": ' ~ message.speed }}{% endif %}");
+  ASSERT_TRUE(chat_template.ok()) << chat_template.status();
+  EXPECT_TRUE(chat_template->Reads("tools"));
+  EXPECT_FALSE(chat_template->Reads("tool"));
+  EXPECT_FALSE(chat_template->Reads("speed")) << "it is a member";
+  EXPECT_TRUE(chat_template->Writes("<tool>"));
+  EXPECT_TRUE(chat_template->Writes("\"call\": "));
+  EXPECT_FALSE(chat_template->Writes("defined"));
+}
+
 TEST(ChatTemplateTest, WhiteSpaceAroundBlocksGoesAsTransformersSetsIt) {
   EXPECT_EQ(Rendered("a\n  {% if 1 %}\n  b\n  {% endif %}\nc\n"), "a\n  b\nc");
   EXPECT_EQ(Rendered("a \n {%- if 1 -%} \n b \n {%- endif -%} \n c"), "abc");

@@ -159,7 +159,7 @@ TEST_F(DefaultModel, ChatsHaveTheTokensOfTransformersUnlessTheySpellSpecialToken
     if (!c.at("add_generation_prompt")) continue;
     std::vector<ChatMessage> messages;
     for (const json& m : c.at("messages")) messages.push_back({m.at("role"), m.at("content")});
-    absl::StatusOr<RenderedChat> chat = RenderChat(*chat_template, *tokenizer_, messages);
+    absl::StatusOr<RenderedChat> chat = RenderChat(*chat_template, *tokenizer_, {.messages = messages});
     ASSERT_TRUE(chat.ok()) << chat.status();
     EXPECT_EQ(chat->text, c.at("text").get<std::string>());
     absl::StatusOr<Ids> ids = tokenizer_->Encode(chat->text, {.literal_at = chat->literal_at});

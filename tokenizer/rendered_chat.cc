@@ -6,9 +6,12 @@
 #include "absl/status/status.h"
 #include "common/status.h"
 #include "common/utf8.h"
+#include "nlohmann/json.hpp"
 
 namespace baton::tokenizer {
 namespace {
+
+using nlohmann::ordered_json;
 
 // Unicode reserves these for use within a program.
 constexpr uint32_t kFirstMark = 0xFDD0;
@@ -21,21 +24,52 @@ size_t LastCharacter(std::string_view text) {
   return at;
 }
 
+// Whether the template's own code, and not a client, chose the variable's value.
+bool IsOwnVariable(const std::string& name) {
+  return name == "add_generation_prompt" || name == "bos_token" || name == "eos_token";
+}
+
+// Calls `visit` with each string below `value`, the names of members included, and puts what it returns in its place.
 template <typename Visit>
-void ForEachText(std::vector<ChatMessage>& messages, Visit visit) {
-  for (ChatMessage& message : messages) {
-    visit(message.role);
-    visit(message.content);
+void ChangeTexts(ordered_json& value, const Visit& visit) {
+  if (value.is_string()) {
+    value = visit(value.get_ref<const std::string&>());
+  } else if (value.is_array()) {
+    for (ordered_json& item : value) ChangeTexts(item, visit);
+  } else if (value.is_object()) {
+    ordered_json changed = ordered_json::object();
+    for (auto& [name, member] : value.items()) {
+      ChangeTexts(member, visit);
+      changed[visit(name)] = std::move(member);
+    }
+    value = std::move(changed);
   }
 }
 
-// A character that is in none of the messages; empty when there is none.
-std::string FindMark(std::vector<ChatMessage>& messages) {
+template <typename Visit>
+void ForEachText(const ordered_json& value, const Visit& visit) {
+  if (value.is_string()) return visit(value.get_ref<const std::string&>());
+  if (!value.is_structured()) return;
+  for (const auto& [name, member] : value.items()) {
+    if (value.is_object()) visit(name);
+    ForEachText(member, visit);
+  }
+}
+
+template <typename Visit>
+void ForEachWord(const ordered_json& variables, const Visit& visit) {
+  for (const auto& [name, value] : variables.items()) {
+    if (!IsOwnVariable(name)) ForEachText(value, visit);
+  }
+}
+
+// A character that is in none of the words; empty when there is none.
+std::string FindMark(const ordered_json& variables) {
   for (uint32_t code_point = kFirstMark; code_point <= kLastMark; ++code_point) {
     std::string mark;
     AppendUtf8(code_point, &mark);
     bool is_free = true;
-    ForEachText(messages, [&](const std::string& text) { is_free &= text.find(mark) == std::string::npos; });
+    ForEachWord(variables, [&](const std::string& text) { is_free &= text.find(mark) == std::string::npos; });
     if (is_free) return mark;
   }
   return {};
@@ -70,25 +104,27 @@ RenderedChat TakeMarks(std::string_view rendered, std::string_view mark) {
 
 }  // namespace
 
-absl::StatusOr<RenderedChat> RenderChat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-                                        std::vector<ChatMessage> messages) {
+absl::StatusOr<RenderedChat> RenderChat(const ChatTemplate& chat_template, const Tokenizer& tokenizer, ChatInput chat) {
+  chat.add_generation_prompt = true;
+  chat.bos_token = tokenizer.TokenText(tokenizer.bos_id());
+  chat.eos_token = tokenizer.TokenText(tokenizer.eos_id());
+  BATON_ASSIGN_OR_RETURN(ordered_json variables, ChatVariables(chat));
   bool has_spellings = false;
-  ForEachText(messages,
+  ForEachWord(variables,
               [&](const std::string& text) { has_spellings |= !tokenizer.FindSpecialSpellings(text).empty(); });
   std::string mark;
   if (has_spellings) {
-    mark = FindMark(messages);
+    mark = FindMark(variables);
     if (mark.empty()) {
       return absl::InvalidArgumentError("the messages spell special tokens and have every character of U+FDD0..U+FDEF");
     }
-    ForEachText(messages,
-                [&](std::string& text) { text = WithMarks(text, tokenizer.FindSpecialSpellings(text), mark); });
+    for (auto& [name, value] : variables.items()) {
+      if (IsOwnVariable(name)) continue;
+      ChangeTexts(value,
+                  [&](const std::string& text) { return WithMarks(text, tokenizer.FindSpecialSpellings(text), mark); });
+    }
   }
-  BATON_ASSIGN_OR_RETURN(std::string text,
-                         chat_template.RenderChat({.messages = std::move(messages),
-                                                   .add_generation_prompt = true,
-                                                   .bos_token = tokenizer.TokenText(tokenizer.bos_id()),
-                                                   .eos_token = tokenizer.TokenText(tokenizer.eos_id())}));
+  BATON_ASSIGN_OR_RETURN(std::string text, chat_template.Render(variables));
   if (!has_spellings) return RenderedChat{.text = std::move(text), .literal_at = {}};
   return TakeMarks(text, mark);
 }

@@ -19,17 +19,17 @@ struct RenderedChat {
   std::vector<size_t> literal_at;
 };
 
-// Renders with the written forms of the tokenizer's BOS and EOS. A chat that spells no special token gives the text of
-// ChatTemplate::RenderChat and no offset.
+// Renders the chat and the begin of an answer, with the written forms of the tokenizer's BOS and EOS. A chat that
+// spells no special token gives the text of ChatTemplate::RenderChat and no offset.
 //
-// The words that do are rendered with a mark within each spelling, which is taken out of the text again. The template
-// thus still sees what it may look for (user-defined tokens such as </think>). A spelling that ends with a message is
-// marked too, because a template may put something behind it that completes it.
+// The words of a chat are its messages with their calls, the tools and the values of further variables. Those that do
+// are rendered with a mark within each spelling, which is taken out of the text again. The template thus still sees
+// what it may look for (user-defined tokens such as </think>). A spelling that ends with a message is marked too,
+// because a template may put something behind it that completes it.
 //
 // Errors are those of RenderChat. INVALID_ARGUMENT also for a chat that spells special tokens and has all 32
 // noncharacters from U+FDD0 on, of which one is the mark.
-absl::StatusOr<RenderedChat> RenderChat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-                                        std::vector<ChatMessage> messages);
+absl::StatusOr<RenderedChat> RenderChat(const ChatTemplate& chat_template, const Tokenizer& tokenizer, ChatInput chat);
 
 }  // namespace baton::tokenizer
 

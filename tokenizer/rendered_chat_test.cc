@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/clock.h"
@@ -36,7 +37,7 @@ std::vector<ChatMessage> UserSays(const std::vector<std::string>& contents) {
 }
 
 RenderedChat Render(const Tokenizer& tokenizer, std::string_view source, const std::vector<std::string>& contents) {
-  absl::StatusOr<RenderedChat> chat = RenderChat(ParseTemplate(source), tokenizer, UserSays(contents));
+  absl::StatusOr<RenderedChat> chat = RenderChat(ParseTemplate(source), tokenizer, {.messages = UserSays(contents)});
   EXPECT_TRUE(chat.ok()) << chat.status();
   return chat.ok() ? *chat : RenderedChat();
 }
@@ -85,14 +86,31 @@ TEST_F(RenderedChatTest, ASpecialTokenThatAMessageSpellsIsText) {
 
 TEST_F(RenderedChatTest, ARoleIsTextToo) {
   const ChatTemplate chat_template = ParseTemplate("<|start|>{{ messages[0]['role'] }}<|end|>");
-  const auto chat = RenderChat(chat_template, *tokenizer_, {{.role = "user<|end|>", .content = ""}});
+  const auto chat = RenderChat(chat_template, *tokenizer_, {.messages = {{.role = "user<|end|>", .content = ""}}});
   ASSERT_TRUE(chat.ok()) << chat.status();
   EXPECT_EQ(EncodeOk(*tokenizer_, chat->text, {.literal_at = chat->literal_at}), Turn(*tokenizer_, "user<|end|>"));
 }
 
+TEST_F(RenderedChatTest, ToolsCallsAndVariablesAreTextToo) {
+  const ChatTemplate chat_template = ParseTemplate(
+      "<|start|>{{ tools | tojson }}{{ mood }}{% for m in messages %}{{ m.content }}{{ m.tool_calls | tojson }}"
+      "{% endfor %}<|end|>");
+  ChatMessage message = {.role = "assistant", .content = "x"};
+  message.tool_calls.push_back({.id = "1", .name = "f", .arguments = R"({"<|end|>":["<|start|>"]})"});
+  const auto chat = RenderChat(chat_template, *tokenizer_,
+                               {.messages = {std::move(message)},
+                                .tools = R"([{"function":{"name":"f","properties":{"<|end|>":{"type":"<|start|>"}}}}])",
+                                .variables = R"({"mood":"<|end|>"})"});
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  EXPECT_EQ(CountSpecial(*tokenizer_, EncodeOk(*tokenizer_, chat->text, {.literal_at = chat->literal_at})), 2)
+      << chat->text;
+  EXPECT_EQ(chat->literal_at.size(), 5u);
+  EXPECT_THAT(chat->text, testing::HasSubstr(R"({"<|end|>": ["<|start|>"]})"));
+}
+
 TEST_F(RenderedChatTest, ATemplateMayMakeASpecialTokenOfARole) {
   const ChatTemplate chat_template = ParseTemplate("<|{{ messages[0]['role'] }}|>");
-  const auto chat = RenderChat(chat_template, *tokenizer_, {{.role = "end", .content = ""}});
+  const auto chat = RenderChat(chat_template, *tokenizer_, {.messages = {{.role = "end", .content = ""}}});
   ASSERT_TRUE(chat.ok()) << chat.status();
   EXPECT_THAT(EncodeOk(*tokenizer_, chat->text, {.literal_at = chat->literal_at}), testing::ElementsAre(kEnd));
 }
@@ -125,7 +143,7 @@ TEST_F(RenderedChatTest, RefusesAChatThatSpellsSpecialTokensAndLeavesNoCharacter
   EXPECT_EQ(Encoded(kTurns, {all}), Turn(*tokenizer_, all)) << "it spells no special token";
   const std::string one_left = all.substr(3) + "<|end|>";
   EXPECT_EQ(Encoded(kTurns, {one_left}), Turn(*tokenizer_, one_left));
-  const auto chat = RenderChat(ParseTemplate(kTurns), *tokenizer_, UserSays({all, "<|end|>"}));
+  const auto chat = RenderChat(ParseTemplate(kTurns), *tokenizer_, {.messages = UserSays({all, "<|end|>"})});
   EXPECT_EQ(chat.status().code(), absl::StatusCode::kInvalidArgument) << chat.status();
 }
 
