@@ -31,6 +31,13 @@ inline constexpr size_t kMaxApiKeyBytes = 256;
 // In the file of --api-keys.
 inline constexpr size_t kMaxApiKeys = 4096;
 
+// Tools of a request, the name of each, the calls of one answer, and the text that may become a call and waits for that
+// (gateway/tools/). What would be a call beyond these bounds is text.
+inline constexpr size_t kMaxTools = 128;
+inline constexpr size_t kMaxToolNameBytes = 128;
+inline constexpr int kMaxToolCalls = 128;
+inline constexpr size_t kMaxHeldToolCallBytes = 256u << 10;
+
 // The router.
 inline constexpr int kMaxQueuedJobs = 1024;
 inline constexpr int kMaxRunningJobs = 1 << 15;

@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "gateway/tools/tool_call_parser.h"
+#include "gateway/tools/tool_style.h"
 #include "router/generation.h"
 
 namespace baton::gateway {
@@ -18,6 +20,8 @@ struct AnthropicRequest {
   // Without id, times and trace.
   router::GenerationRequest generation;
   bool stream = false;
+  // How the calls in the answer are found.
+  ToolReading tools;
 };
 
 struct AnthropicCount {
@@ -26,8 +30,8 @@ struct AnthropicCount {
 };
 
 // The errors are for clients, as those of RequestReader.
-absl::StatusOr<AnthropicRequest> ReadAnthropicRequest(std::string_view body);
-absl::StatusOr<AnthropicCount> ReadAnthropicCount(std::string_view body);
+absl::StatusOr<AnthropicRequest> ReadAnthropicRequest(std::string_view body, const ToolStyle& style = {});
+absl::StatusOr<AnthropicCount> ReadAnthropicCount(std::string_view body, const ToolStyle& style = {});
 
 }  // namespace baton::gateway
 

@@ -88,7 +88,7 @@ TEST(AnthropicRequestTest, WhatIsWrongIsNamed) {
       {absl::StrCat(kAnthropicMessages, R"(,"temperature":"hot")"), "temperature"},
       {absl::StrCat(kAnthropicMessages, R"(,"stop_sequences":[1])"), "stop_sequences"},
       {absl::StrCat(kAnthropicMessages, R"(,"stream":1)"), "stream"},
-      {absl::StrCat(kAnthropicMessages, R"(,"tools":[{}])"), "tools"},
+      {absl::StrCat(kAnthropicMessages, R"(,"tools":[{}])"), "tools[0].input_schema"},
       {absl::StrCat(kAnthropicMessages, R"(,"thinking":{"type":"enabled","budget_tokens":1024})"), "thinking"},
       {absl::StrCat(kAnthropicMessages, R"(,"top_n":1)"), "top_n"},
       {kAnthropicMessages, "taken"}};

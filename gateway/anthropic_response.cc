@@ -45,11 +45,6 @@ std::string AnthropicErrorBody(const ApiError& error) {
                             error.http_status);
 }
 
-// `type` is in `data` too.
-std::string Event(const char* type, const std::string& data) {
-  return absl::StrCat("event: ", type, "\ndata: ", data, "\n\n");
-}
-
 // A token that comes from the cache is not among the input tokens, as Anthropic counts.
 std::string AnthropicUsageOf(const router::GenerationUsage& usage) {
   return absl::StrCat(R"({"input_tokens":)", usage.prompt_tokens - usage.cached_prompt_tokens,
@@ -70,7 +65,10 @@ std::string AnthropicWriter::StopMembers(const router::GenerationFinished& finis
     return absl::StrCat(R"("stop_reason":")", has_all ? "max_tokens" : "model_context_window_exceeded",
                         R"(","stop_sequence":null)");
   }
-  if (!finished.stop_index.has_value()) return R"("stop_reason":"end_turn","stop_sequence":null)";
+  if (!finished.stop_index.has_value()) {
+    return content_.has_calls() ? R"("stop_reason":"tool_use","stop_sequence":null)"
+                                : R"("stop_reason":"end_turn","stop_sequence":null)";
+  }
   return absl::StrCat(R"("stop_reason":"stop_sequence","stop_sequence":)",
                       JsonString(answer_.stop_sequences.at(*finished.stop_index)));
 }
@@ -79,37 +77,35 @@ std::string AnthropicWriter::Begin() {
   if (std::exchange(has_begun_, true)) return {};
   // How many tokens the cache has is not known yet; message_delta says it.
   const router::GenerationUsage usage = {.prompt_tokens = prompt_tokens_};
-  return Event("message_start", absl::StrCat(R"({"type":"message_start","message":)", Members(),
-                                             R"(,"content":[],"stop_reason":null,"stop_sequence":null,"usage":)",
-                                             AnthropicUsageOf(usage), "}}")) +
-         Event("content_block_start",
-               R"({"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}})");
+  return AnthropicEvent("message_start",
+                        absl::StrCat(R"({"type":"message_start","message":)", Members(),
+                                     R"(,"content":[],"stop_reason":null,"stop_sequence":null,"usage":)",
+                                     AnthropicUsageOf(usage), "}}")) +
+         content_.Begin();
 }
 
 std::string AnthropicWriter::Chunk(const router::GenerationDelta& delta) {
   std::string events = Begin();
   // Tokens without a text, which half a character is, change nothing that a client sees.
-  if (delta.text.empty()) return events;
-  return events + Event("content_block_delta",
-                        absl::StrCat(R"({"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":)",
-                                     JsonString(delta.text), "}}"));
+  return events + content_.Delta(delta.text);
 }
 
 std::string AnthropicWriter::End(const router::GenerationFinished& finished) {
-  return Begin() + Event("content_block_stop", R"({"type":"content_block_stop","index":0})") +
-         Event("message_delta", absl::StrCat(R"({"type":"message_delta","delta":{)", StopMembers(finished),
-                                             R"(},"usage":)", AnthropicUsageOf(finished.usage), "}")) +
-         Event("message_stop", R"({"type":"message_stop"})");
+  std::string events = Begin() + content_.End();
+  events += AnthropicEvent("message_delta", absl::StrCat(R"({"type":"message_delta","delta":{)", StopMembers(finished),
+                                                         R"(},"usage":)", AnthropicUsageOf(finished.usage), "}"));
+  return events + AnthropicEvent("message_stop", R"({"type":"message_stop"})");
 }
 
 std::string AnthropicWriter::End(const absl::Status& status) {
-  return Event("error", AnthropicErrorBody(DescribeError(status)));
+  return AnthropicEvent("error", AnthropicErrorBody(DescribeError(status)));
 }
 
 std::string AnthropicWriter::Whole(absl::Span<const router::GenerationDelta> outputs,
                                    const router::GenerationFinished& finished) {
-  return absl::StrCat(Members(), R"(,"content":[{"type":"text","text":)", JsonString(outputs.front().text), "}],",
-                      StopMembers(finished), R"(,"usage":)", AnthropicUsageOf(finished.usage), "}");
+  const std::string blocks = content_.Blocks(outputs.front().text);
+  return absl::StrCat(Members(), R"(,"content":[)", blocks, "],", StopMembers(finished), R"(,"usage":)",
+                      AnthropicUsageOf(finished.usage), "}");
 }
 
 HttpResponse AnthropicError(const absl::Status& status) {

@@ -28,16 +28,20 @@ void AnthropicService::AddRoutes(HttpServer& server) {
 }
 
 absl::StatusOr<ReadCall> AnthropicService::Read(const std::string& body, const JobId& id) const {
-  BATON_ASSIGN_OR_RETURN(AnthropicRequest read, ReadAnthropicRequest(body));
+  BATON_ASSIGN_OR_RETURN(AnthropicRequest read,
+                         ReadAnthropicRequest(body, ToolStyleOf(ChatModelOf(calls_.model()).chat_template)));
   auto writer = std::make_unique<AnthropicWriter>(AnthropicAnswer{.id = absl::StrCat("msg_", id.ToHex()),
                                                                   .model = calls_.model().name,
                                                                   .max_tokens = *read.generation.sampling.max_tokens,
-                                                                  .stop_sequences = read.generation.stop});
+                                                                  .stop_sequences = read.generation.stop,
+                                                                  .tools = std::move(read.tools),
+                                                                  .is_stream = read.stream});
   return ReadCall{.generation = std::move(read.generation), .writer = std::move(writer), .is_stream = read.stream};
 }
 
 absl::StatusOr<std::string> AnthropicService::CountTokens(const std::string& body) const {
-  BATON_ASSIGN_OR_RETURN(const AnthropicCount count, ReadAnthropicCount(body));
+  BATON_ASSIGN_OR_RETURN(const AnthropicCount count,
+                         ReadAnthropicCount(body, ToolStyleOf(ChatModelOf(calls_.model()).chat_template)));
   BATON_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, calls_.reader().Tokenize(count.model, count.prompt));
   return absl::StrCat(R"({"input_tokens":)", ids.size(), "}");
 }

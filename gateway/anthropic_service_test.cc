@@ -165,9 +165,9 @@ TEST_F(AnthropicServiceTest, AnErrorNamesTheFieldAsTheClientDoes) {
 }
 
 TEST_F(AnthropicServiceTest, ARequestThatCannotBeReadNeverReachesTheRouter) {
-  const std::string response = Post(kMessagesPath, R"({"max_tokens":1,"tools":[{}],"messages":[]})");
+  const std::string response = Post(kMessagesPath, R"({"max_tokens":1,"mcp_servers":[{}],"messages":[]})");
   EXPECT_EQ(StatusOf(response), 400);
-  EXPECT_EQ(BodyJson(response).at("error").at("message"), "tools: not supported yet");
+  EXPECT_EQ(BodyJson(response).at("error").at("message"), "mcp_servers: not supported yet");
   EXPECT_EQ(backend_.asked(), 0u);
 }
 

@@ -63,16 +63,17 @@ std::optional<std::string> ReadTextContent(const json& content, const TextParts&
 
 absl::StatusOr<std::vector<tokenizer::ChatMessage>> ReadMessageList(
     const json* messages,
-    absl::FunctionRef<absl::StatusOr<tokenizer::ChatMessage>(const json& message, const std::string& field)> read,
+    absl::FunctionRef<absl::Status(const json& message, const std::string& field,
+                                   std::vector<tokenizer::ChatMessage>& chat)>
+        read,
     const char* name) {
   if (messages == nullptr || !messages->is_array()) return FieldViolation(name, "must be a list of messages");
   if (messages->size() > kMaxChatMessages) {
     return FieldViolation(name, absl::StrCat("at most ", kMaxChatMessages, " messages, not ", messages->size()));
   }
   std::vector<tokenizer::ChatMessage> chat;
-  for (const json& message : *messages) {
-    BATON_ASSIGN_OR_RETURN(tokenizer::ChatMessage one, read(message, absl::StrCat(name, "[", chat.size(), "]")));
-    chat.push_back(std::move(one));
+  for (size_t i = 0; i < messages->size(); ++i) {
+    BATON_RETURN_IF_ERROR(read((*messages)[i], absl::StrCat(name, "[", i, "]"), chat));
   }
   return chat;
 }

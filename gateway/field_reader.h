@@ -55,11 +55,12 @@ struct TextParts {
 // Text as a string, or as a list of parts that all are text; nullopt for everything else.
 std::optional<std::string> ReadTextContent(const nlohmann::json& content, const TextParts& parts = {});
 
-// Reads the list of messages `name`, each of which `read` turns into one of the chat's, or refuses; `field` is its name
-// in errors. INVALID_ARGUMENT for what is no list, and beyond kMaxChatMessages.
+// Reads the list of messages `name`, each of which `read` adds to the chat, or refuses; `field` is its name in errors.
+// INVALID_ARGUMENT for what is no list, and beyond kMaxChatMessages.
 absl::StatusOr<std::vector<tokenizer::ChatMessage>> ReadMessageList(
     const nlohmann::json* messages,
-    absl::FunctionRef<absl::StatusOr<tokenizer::ChatMessage>(const nlohmann::json& message, const std::string& field)>
+    absl::FunctionRef<absl::Status(const nlohmann::json& message, const std::string& field,
+                                   std::vector<tokenizer::ChatMessage>& chat)>
         read,
     const char* name = "messages");
 

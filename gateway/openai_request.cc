@@ -16,6 +16,8 @@
 #include "gateway/json_reading.h"
 #include "gateway/output_format.h"
 #include "gateway/sampling_fields.h"
+#include "gateway/tools/openai_tools.h"
+#include "gateway/tools/tool_prompt.h"
 #include "router/error_details.h"
 
 namespace baton::gateway {
@@ -82,9 +84,10 @@ constexpr FieldRule kChatFields[] = {
     {"safety_identifier", FieldUse::kIgnored},
     {"prompt_cache_key", FieldUse::kIgnored},
     {"service_tier", FieldUse::kIgnored},
-    {"tools", FieldUse::kUnbuilt, "[]"},
-    {"tool_choice", FieldUse::kUnbuilt, R"("none")"},
-    {"parallel_tool_calls", FieldUse::kUnbuilt, "true"},
+    {"tools"},
+    {"tool_choice"},
+    {"parallel_tool_calls"},
+    {"chat_template_kwargs"},
     {"functions", FieldUse::kUnbuilt},
     {"function_call", FieldUse::kUnbuilt},
     {"reasoning_effort", FieldUse::kUnbuilt},
@@ -94,7 +97,6 @@ constexpr FieldRule kChatFields[] = {
     {"prediction", FieldUse::kUnbuilt},
     {"web_search_options", FieldUse::kUnbuilt},
     {"chat_template", FieldUse::kUnbuilt},
-    {"chat_template_kwargs", FieldUse::kUnbuilt, "{}"},
     {"add_generation_prompt", FieldUse::kUnbuilt, "true"},
     {"continue_final_message", FieldUse::kUnbuilt, "false"},
     {"echo", FieldUse::kUnbuilt, "false"},
@@ -166,43 +168,87 @@ absl::Status ReadCompletionsFields(FieldReader& fields, router::GenerationReques
   return FieldViolation("n", absl::StrCat("at most ", kMaxChoices, " of all prompts together"));
 }
 
-absl::StatusOr<tokenizer::ChatMessage> ReadMessage(const json& message, const std::string& field) {
+// Members of a message that only those of these roles have.
+bool HasMember(const std::string& role, const std::string& name) {
+  return (name == "tool_calls" && role == "assistant") || (name == "tool_call_id" && role == "tool");
+}
+
+absl::Status CheckMessage(const json& message, const std::string& field) {
   if (!message.is_object()) return FieldViolation(field, "must be an object");
+  const auto role = message.find("role");
+  const std::string name_of_role = role != message.end() && role->is_string() ? role->get<std::string>() : "";
   for (const auto& [name, value] : message.items()) {
-    if (name == "role" || name == "content" || value.is_null()) continue;
+    if (name == "role" || name == "content" || value.is_null() || HasMember(name_of_role, name)) continue;
     return FieldStatus(
         absl::StatusCode::kUnimplemented,
         {.field = absl::StrCat(field, ".", name.substr(0, kMaxShownNameBytes)), .description = "not supported yet"});
   }
-  const auto role = message.find("role");
   if (role == message.end() || !role->is_string()) return FieldViolation(field + ".role", "must be a string");
-  const auto content = message.find("content");
-  auto text = content == message.end() ? std::nullopt : ReadTextContent(*content);
-  if (!text.has_value()) return FieldViolation(field + ".content", "must be a string or a list of parts of text");
-  // The newer name of the same role, which no template knows.
-  std::string name = *role == "developer" ? "system" : role->get<std::string>();
-  return tokenizer::ChatMessage{.role = std::move(name), .content = *std::move(text)};
+  return absl::OkStatus();
 }
 
-absl::Status ReadChatFields(FieldReader& fields, int32_t context_length, router::GenerationRequest& generation) {
-  router::SamplingRequest& sampling = generation.sampling;
+absl::Status ReadMessage(const json& message, const std::string& field, CallNames& names,
+                         std::vector<tokenizer::ChatMessage>& chat) {
+  BATON_RETURN_IF_ERROR(CheckMessage(message, field));
+  FieldReader fields(message, field + ".");
+  const std::string role = fields.String("role");
+  std::vector<tokenizer::ChatToolCall> calls;
+  if (const json* const given = fields.Find("tool_calls")) {
+    BATON_ASSIGN_OR_RETURN(calls, ReadOpenAiCalls(*given, field + ".tool_calls"));
+  }
+  const json* const content = fields.Find("content");
+  auto text = content != nullptr ? ReadTextContent(*content)
+              : calls.empty()    ? std::nullopt
+                                 : std::optional<std::string>("");
+  if (!text.has_value()) return FieldViolation(field + ".content", "must be a string or a list of parts of text");
+  if (role == "tool") {
+    const std::string id = fields.String("tool_call_id");
+    BATON_RETURN_IF_ERROR(fields.status());
+    BATON_ASSIGN_OR_RETURN(tokenizer::ChatMessage result, names.Result(id, *std::move(text), field + ".tool_call_id"));
+    chat.push_back(std::move(result));
+    return absl::OkStatus();
+  }
+  for (const tokenizer::ChatToolCall& call : calls) names.Add(call);
+  // "developer" is the newer name of the same role, which no template knows.
+  chat.push_back(
+      {.role = role == "developer" ? "system" : role, .content = *std::move(text), .tool_calls = std::move(calls)});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<router::ChatPrompt> ReadChatPrompt(FieldReader& fields, const ChatModel& model) {
+  router::ChatPrompt chat;
+  CallNames names;
+  const auto read = [&names](const json& message, const std::string& field,
+                             std::vector<tokenizer::ChatMessage>& messages) {
+    return ReadMessage(message, field, names, messages);
+  };
+  BATON_ASSIGN_OR_RETURN(chat.messages, ReadMessageList(fields.Find("messages"), read));
+  if (const json* const variables = fields.Find("chat_template_kwargs")) {
+    BATON_RETURN_IF_ERROR(ReadTemplateVariables(*variables, model.chat_template, chat));
+  }
+  return chat;
+}
+
+absl::Status ReadChatFields(FieldReader& fields, const json& object, std::string_view body, const ChatModel& model,
+                            OpenAiRequest& request) {
+  router::SamplingRequest& sampling = request.generation.sampling;
   if (const auto most = fields.Integer("max_completion_tokens")) sampling.max_tokens = most;
   // The model ends by itself, or with its context.
-  if (!sampling.max_tokens.has_value()) sampling.max_tokens = std::min(context_length, kMaxOutputTokens);
+  if (!sampling.max_tokens.has_value()) sampling.max_tokens = std::min(model.context_length, kMaxOutputTokens);
   const bool wants_logprobs = fields.Bool("logprobs").value_or(false);
   const auto top = fields.Integer("top_logprobs");
   if (top.has_value() && !wants_logprobs) return FieldViolation("top_logprobs", "needs \"logprobs\": true");
   if (wants_logprobs) sampling.logprobs = top.value_or(0);
-  router::ChatPrompt chat;
-  BATON_ASSIGN_OR_RETURN(chat.messages, ReadMessageList(fields.Find("messages"), ReadMessage));
-  generation.prompt = std::move(chat);
+  BATON_ASSIGN_OR_RETURN(request.generation.prompt, ReadChatPrompt(fields, model));
+  BATON_ASSIGN_OR_RETURN(const ToolRequest tools, ReadOpenAiTools(OpenAiToolForm::kChat, object, body));
+  BATON_ASSIGN_OR_RETURN(request.tools, ApplyTools(tools, ToolStyleOf(model.chat_template), request.generation));
   return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, std::string_view body,
-                                                int32_t context_length) {
+                                                const ChatModel& model) {
   BATON_ASSIGN_OR_RETURN(const json object, ParseJsonObject(body));
   const bool is_chat = endpoint == OpenAiEndpoint::kChat;
   BATON_RETURN_IF_ERROR(
@@ -222,7 +268,7 @@ absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, std::st
   request.return_token_ids = fields.Bool("return_token_ids").value_or(false);
   request.return_phases = fields.Bool("return_phases").value_or(false);
   BATON_RETURN_IF_ERROR(ReadStream(fields, request));
-  BATON_RETURN_IF_ERROR(is_chat ? ReadChatFields(fields, context_length, request.generation)
+  BATON_RETURN_IF_ERROR(is_chat ? ReadChatFields(fields, object, body, model, request)
                                 : ReadCompletionsFields(fields, request.generation));
   BATON_RETURN_IF_ERROR(fields.status());
   return request;

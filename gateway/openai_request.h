@@ -10,6 +10,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "gateway/tools/tool_call_parser.h"
+#include "gateway/tools/tool_style.h"
 #include "router/generation.h"
 
 namespace baton::gateway {
@@ -33,11 +35,12 @@ struct OpenAiRequest {
   bool return_token_ids = false;
   // Baton's own: the answer says how long each phase took.
   bool return_phases = false;
+  // Of a chat: how the calls in its answer are found.
+  ToolReading tools;
 };
 
-// `context_length` is that of the served model, which bounds a chat's answer where the request does not. The errors are
-// for clients, as those of RequestReader.
-absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, std::string_view body, int32_t context_length);
+// The errors are for clients, as those of RequestReader.
+absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, std::string_view body, const ChatModel& model);
 
 }  // namespace baton::gateway
 

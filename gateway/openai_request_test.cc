@@ -22,11 +22,12 @@ using ::testing::UnorderedElementsAre;
 constexpr int32_t kContextLength = 512;
 
 absl::StatusOr<OpenAiRequest> ReadText(const std::string& members) {
-  return ReadOpenAiRequest(OpenAiEndpoint::kCompletions, absl::StrCat("{", members, "}"), kContextLength);
+  return ReadOpenAiRequest(OpenAiEndpoint::kCompletions, absl::StrCat("{", members, "}"),
+                           {.context_length = kContextLength});
 }
 
 absl::StatusOr<OpenAiRequest> ReadChat(const std::string& members) {
-  return ReadOpenAiRequest(OpenAiEndpoint::kChat, absl::StrCat("{", members, "}"), kContextLength);
+  return ReadOpenAiRequest(OpenAiEndpoint::kChat, absl::StrCat("{", members, "}"), {.context_length = kContextLength});
 }
 
 constexpr char kMessages[] = R"("messages":[{"role":"user","content":"Hi"}])";
@@ -138,7 +139,7 @@ TEST(OpenAiRequestTest, WhatIsWrongInAChatIsNamed) {
       {R"("messages":[{"role":"user","content":[{"type":"image_url","image_url":"x"}]}])", "messages[0].content"},
       {R"("messages":[{"role":"user","content":"x"},{"role":"user","content":"x","name":"me"}])", "messages[1].name"},
       {absl::StrCat(kMessages, R"(,"top_logprobs":2)"), "top_logprobs"},
-      {absl::StrCat(kMessages, R"(,"tools":[{}])"), "tools"}};
+      {absl::StrCat(kMessages, R"(,"tools":[{}])"), "tools[0].type"}};
   for (const auto& [members, field] : cases) {
     SCOPED_TRACE(members);
     EXPECT_EQ(FaultOf(ReadChat(members)), field);

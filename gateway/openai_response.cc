@@ -70,7 +70,13 @@ OpenAiWriter::OpenAiWriter(OpenAiAnswer answer, const tokenizer::Tokenizer& toke
     : answer_(std::move(answer)),
       tokenizer_(tokenizer),
       chunk_begin_(Members(answer_, ChunkObject(answer_.endpoint))),
-      choices_(static_cast<size_t>(answer_.choices)) {}
+      choices_(static_cast<size_t>(answer_.choices)) {
+  if (answer_.tools.form == CallForm::kNone) return;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const std::string& id = answer_.own_id;
+    choices_[i].calls.emplace(answer_.tools, answer_.is_stream, i == 0 ? id : absl::StrCat(id, "_", i));
+  }
+}
 
 std::string OpenAiWriter::Event(int32_t index, const std::string& choice, const std::string& members) const {
   // OpenAI says in every chunk but the last one that it has no usage.
@@ -79,29 +85,47 @@ std::string OpenAiWriter::Event(int32_t index, const std::string& choice, const 
 }
 
 std::string OpenAiWriter::Begin(int32_t index) {
-  if (answer_.endpoint == OpenAiEndpoint::kCompletions) return {};
-  if (std::exchange(choices_.at(static_cast<size_t>(index)).has_begun, true)) return {};
+  if (answer_.endpoint == OpenAiEndpoint::kCompletions || std::exchange(At(index).has_begun, true)) return {};
   return Event(index, R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)");
 }
 
 std::string OpenAiWriter::Chunk(const router::GenerationDelta& delta) {
-  const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
   std::string events = Begin(delta.choice);
-  if (!delta.tokens.empty() || !delta.text.empty()) {
-    events += Event(delta.choice, absl::StrCat(is_chat ? R"("delta":{"content":)" : R"("text":)",
-                                               JsonString(delta.text), is_chat ? "}" : "", R"(,"logprobs":)",
-                                               Logprobs(delta), R"(,"finish_reason":null)", TokenIds(delta)));
-  }
+  if (!delta.tokens.empty() || !delta.text.empty()) events += Output(delta);
   if (delta.end.has_value()) events += EndChoice(delta.choice, delta.end->reason);
   return events;
 }
 
+std::string OpenAiWriter::Output(const router::GenerationDelta& delta) {
+  std::optional<OpenAiCalls>& calls = At(delta.choice).calls;
+  const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
+  const std::string members = calls.has_value()
+                                  ? calls->Delta(delta.text)
+                                  : absl::StrCat(is_chat ? R"("content":)" : R"("text":)", JsonString(delta.text));
+  // What may become a call waits, unless the chunk says something else.
+  if (members.empty() && !delta.has_logprobs && !answer_.return_token_ids) return {};
+  return Event(delta.choice,
+               absl::StrCat(is_chat ? absl::StrCat(R"("delta":{)", members, "}") : members, R"(,"logprobs":)",
+                            Logprobs(delta), R"(,"finish_reason":null)", TokenIds(delta)));
+}
+
+const char* OpenAiWriter::FinishOf(int32_t index, FinishReason reason) {
+  const std::optional<OpenAiCalls>& calls = At(index).calls;
+  const bool has_calls = calls.has_value() && calls->has_calls();
+  return has_calls && reason == FinishReason::kStop ? R"("tool_calls")" : FinishName(reason);
+}
+
 std::string OpenAiWriter::EndChoice(int32_t index, FinishReason reason, const std::string& members) {
   const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
-  return Begin(index) + Event(index,
-                              absl::StrCat(is_chat ? R"("delta":{})" : R"("text":"")",
-                                           R"(,"logprobs":null,"finish_reason":)", FinishName(reason)),
-                              members);
+  std::string events = Begin(index);
+  std::optional<OpenAiCalls>& calls = At(index).calls;
+  if (const std::string rest = calls.has_value() ? calls->LastDelta() : ""; !rest.empty()) {
+    events += Event(index, absl::StrCat(R"("delta":{)", rest, R"(},"logprobs":null,"finish_reason":null)"));
+  }
+  return events + Event(index,
+                        absl::StrCat(is_chat ? R"("delta":{})" : R"("text":"")", R"(,"logprobs":null,"finish_reason":)",
+                                     FinishOf(index, reason)),
+                        members);
 }
 
 std::string OpenAiWriter::End(const router::GenerationFinished& finished) {
@@ -121,12 +145,15 @@ std::string OpenAiWriter::End(const absl::Status& status) {
 
 std::string OpenAiWriter::WholeChoice(const router::GenerationDelta& output, FinishReason reason) {
   const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
-  const std::string text = JsonString(output.text);
-  return absl::StrCat(R"({"index":)", output.choice, ",",
-                      is_chat ? absl::StrCat(R"("message":{"role":"assistant","content":)", text, R"(,"refusal":null})")
-                              : absl::StrCat(R"("text":)", text),
-                      R"(,"logprobs":)", Logprobs(output), R"(,"finish_reason":)", FinishName(reason), TokenIds(output),
-                      "}");
+  std::optional<OpenAiCalls>& calls = At(output.choice).calls;
+  const std::string content = calls.has_value()
+                                  ? calls->Message(output.text)
+                                  : absl::StrCat(is_chat ? R"("content":)" : R"("text":)", JsonString(output.text));
+  return absl::StrCat(
+      R"({"index":)", output.choice, ",",
+      is_chat ? absl::StrCat(R"("message":{"role":"assistant",)", content, R"(,"refusal":null})") : content,
+      R"(,"logprobs":)", Logprobs(output), R"(,"finish_reason":)", FinishOf(output.choice, reason), TokenIds(output),
+      "}");
 }
 
 std::string OpenAiWriter::Whole(absl::Span<const router::GenerationDelta> outputs,
@@ -167,7 +194,7 @@ std::string OpenAiWriter::Logprobs(const router::GenerationDelta& delta) {
 }
 
 std::string OpenAiWriter::CompletionLogprobs(const router::GenerationDelta& delta) {
-  int64_t& text_offset = choices_.at(static_cast<size_t>(delta.choice)).text_offset;
+  int64_t& text_offset = At(delta.choice).text_offset;
   std::string texts;
   std::string logprobs;
   std::string tops;

@@ -3,6 +3,7 @@
 #define BATON_GATEWAY_OPENAI_RESPONSE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "gateway/answer_writer.h"
 #include "gateway/http_types.h"
 #include "gateway/openai_request.h"
+#include "gateway/tools/openai_calls.h"
 #include "router/generation.h"
 #include "tokenizer/tokenizer.h"
 
@@ -20,11 +22,16 @@ struct OpenAiAnswer {
   OpenAiEndpoint endpoint = OpenAiEndpoint::kChat;
   int32_t choices = 1;
   std::string id;
+  // Which no other answer has, whatever the client calls its request.
+  std::string own_id;
   std::string model;
   int64_t created_unix_s = 0;
   bool include_usage = false;
   bool return_token_ids = false;
   bool return_phases = false;
+  // Of a chat with tools: how its calls are found.
+  ToolReading tools = {};
+  bool is_stream = false;
 };
 
 class OpenAiWriter final : public AnswerWriter {
@@ -45,12 +52,18 @@ class OpenAiWriter final : public AnswerWriter {
     bool has_begun = false;
     // In characters of the text, for the offsets of /v1/completions.
     int64_t text_offset = 0;
+    // None without tools that may be called.
+    std::optional<OpenAiCalls> calls;
   };
 
   // `members`: those of the chunk behind its choices, each with a comma before it.
   std::string Event(int32_t index, const std::string& choice, const std::string& members = "") const;
+  Choice& At(int32_t index) { return choices_.at(static_cast<size_t>(index)); }
   // Names the role of a chat, once for each choice.
   std::string Begin(int32_t index);
+  std::string Output(const router::GenerationDelta& delta);
+  // Why the choice ended, as JSON.
+  const char* FinishOf(int32_t index, FinishReason reason);
   std::string EndChoice(int32_t index, FinishReason reason, const std::string& members = "");
   std::string WholeChoice(const router::GenerationDelta& output, FinishReason reason);
   std::string Logprobs(const router::GenerationDelta& delta);

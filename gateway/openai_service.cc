@@ -78,23 +78,26 @@ void OpenAiService::AddRoutes(HttpServer& server) {
 }
 
 absl::StatusOr<ReadCall> OpenAiService::Read(OpenAiEndpoint endpoint, const std::string& body, const JobId& id) const {
-  BATON_ASSIGN_OR_RETURN(OpenAiRequest read, ReadOpenAiRequest(endpoint, body, calls_.model().config.context_length));
+  BATON_ASSIGN_OR_RETURN(OpenAiRequest read, ReadOpenAiRequest(endpoint, body, ChatModelOf(calls_.model())));
   const char* const prefix = endpoint == OpenAiEndpoint::kChat ? "chatcmpl-" : "cmpl-";
-  auto writer =
-      std::make_unique<OpenAiWriter>(OpenAiAnswer{.endpoint = endpoint,
-                                                  .choices = static_cast<int32_t>(read.generation.total_choices()),
-                                                  .id = absl::StrCat(prefix, read.request_id.empty() ? id.ToHex() : read.request_id),
-                                                  .model = calls_.model().name,
-                                                  .created_unix_s = UnixSeconds(),
-                                                  .include_usage = read.include_usage,
-                                                  .return_token_ids = read.return_token_ids,
-                                                  .return_phases = read.return_phases},
-                                     *calls_.model().tokenizer);
+  auto writer = std::make_unique<OpenAiWriter>(
+      OpenAiAnswer{.endpoint = endpoint,
+                   .choices = static_cast<int32_t>(read.generation.total_choices()),
+                   .id = absl::StrCat(prefix, read.request_id.empty() ? id.ToHex() : read.request_id),
+                   .own_id = id.ToHex(),
+                   .model = calls_.model().name,
+                   .created_unix_s = UnixSeconds(),
+                   .include_usage = read.include_usage,
+                   .return_token_ids = read.return_token_ids,
+                   .return_phases = read.return_phases,
+                   .tools = std::move(read.tools),
+                   .is_stream = read.stream},
+      *calls_.model().tokenizer);
   return ReadCall{.generation = std::move(read.generation), .writer = std::move(writer), .is_stream = read.stream};
 }
 
 absl::StatusOr<ReadCall> OpenAiService::ReadResponses(const std::string& body, const JobId& id) const {
-  BATON_ASSIGN_OR_RETURN(ResponsesRequest read, ReadResponsesRequest(body, calls_.model().config.context_length));
+  BATON_ASSIGN_OR_RETURN(ResponsesRequest read, ReadResponsesRequest(body, ChatModelOf(calls_.model())));
   ReadCall call = {.generation = std::exchange(read.generation, {}), .writer = nullptr, .is_stream = read.stream};
   call.writer = std::make_unique<ResponsesWriter>(
       ResponsesAnswer{

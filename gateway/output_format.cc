@@ -4,23 +4,24 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/output_grammar.h"
 #include "common/status.h"
 #include "gateway/field_reader.h"
+#include "gateway/json_text.h"
 #include "router/error_details.h"
 
 namespace baton::gateway {
 namespace {
 
 using nlohmann::json;
-using nlohmann::ordered_json;
 using router::FieldViolation;
 
-// The member as the client wrote it, with the members of its objects in their order.
+// The member at the pointer as the client wrote it, with the members of its objects in their order.
 std::string TextOf(std::string_view body, const std::string& pointer) {
-  const ordered_json parsed = ordered_json::parse(body, nullptr, /*allow_exceptions=*/false);
-  const ordered_json::json_pointer path(pointer);
-  return parsed.contains(path) ? parsed[path].dump() : std::string();
+  std::string_view text = body;
+  for (const auto name : absl::StrSplit(pointer, '/', absl::SkipEmpty())) text = JsonMember(text, ToStd(name));
+  return CompactJson(text);
 }
 
 // Where a part of the request is.

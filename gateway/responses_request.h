@@ -3,11 +3,12 @@
 #ifndef BATON_GATEWAY_RESPONSES_REQUEST_H_
 #define BATON_GATEWAY_RESPONSES_REQUEST_H_
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "gateway/tools/tool_call_parser.h"
+#include "gateway/tools/tool_style.h"
 #include "router/generation.h"
 
 namespace baton::gateway {
@@ -20,14 +21,18 @@ struct ResponsesRequest {
   std::string instructions = "null";
   std::string max_output_tokens = "null";
   std::string metadata = "{}";
+  std::string parallel_tool_calls = "true";
   std::string temperature = "null";
   std::string text = R"({"format":{"type":"text"}})";
+  std::string tool_choice = R"("auto")";
+  std::string tools = "[]";
   std::string top_p = "null";
+  // How the calls in the answer are found.
+  ToolReading reading;
 };
 
-// `context_length` is that of the served model, which bounds an answer where the request does not. The errors are for
-// clients, as those of RequestReader.
-absl::StatusOr<ResponsesRequest> ReadResponsesRequest(std::string_view body, int32_t context_length);
+// The errors are for clients, as those of RequestReader.
+absl::StatusOr<ResponsesRequest> ReadResponsesRequest(std::string_view body, const ChatModel& model);
 
 }  // namespace baton::gateway
 

@@ -25,7 +25,7 @@ using ::testing::ElementsAre;
 constexpr int32_t kResponsesContext = 512;
 
 absl::StatusOr<ResponsesRequest> ReadResponse(const std::string& members) {
-  return ReadResponsesRequest(absl::StrCat("{", members, "}"), kResponsesContext);
+  return ReadResponsesRequest(absl::StrCat("{", members, "}"), {.context_length = kResponsesContext});
 }
 
 // The field at fault.
@@ -71,7 +71,7 @@ TEST(ResponsesRequestTest, WhatIsWrongOrNotBuiltIsNamed) {
   EXPECT_EQ(ResponsesFault(R"("input":[{"type":"reasoning"}])"), "input[0].type");
   EXPECT_EQ(ResponsesFault(R"("input":[{"role":"user","content":[{"type":"input_text","text":"a","x":1}]}])"),
             "input[0].content");
-  EXPECT_EQ(ResponsesFault(R"("input":"x","tools":[{}])"), "tools");
+  EXPECT_EQ(ResponsesFault(R"("input":"x","tools":[{}])"), "tools[0].type");
   EXPECT_EQ(ResponsesFault(R"("input":"x","include":["a"])"), "include");
   EXPECT_EQ(ResponsesFault(R"("input":"x","include":["message.output_text.logprobs","a"])"), "include");
   EXPECT_EQ(ResponsesFault(R"("input":"x","top_logprobs":2)"), "top_logprobs");

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "gateway/answer_writer.h"
 #include "gateway/responses_request.h"
+#include "gateway/tools/responses_output.h"
 #include "router/generation.h"
 #include "tokenizer/tokenizer.h"
 
@@ -24,14 +25,19 @@ struct ResponsesAnswer {
   ResponsesRequest request;
 };
 
-// A stream has response.created, response.in_progress, response.output_item.added, response.content_part.added, any
-// number of response.output_text.delta, then the end of each of them, and response.completed or response.incomplete.
-// One that fails has response.failed in place of what would follow.
+// A stream has response.created and response.in_progress, then for each item response.output_item.added, what it is
+// made of (responses_output.h) and response.output_item.done, and response.completed or response.incomplete. One that
+// fails has response.failed in place of what would follow.
 class ResponsesWriter final : public AnswerWriter {
  public:
   // The tokenizer outlives the writer.
   ResponsesWriter(ResponsesAnswer answer, const tokenizer::Tokenizer& tokenizer)
-      : answer_(std::move(answer)), tokenizer_(tokenizer) {}
+      : answer_(std::move(answer)),
+        tokenizer_(tokenizer),
+        output_(answer_.request.reading, answer_.request.stream, answer_.id, events_) {}
+  // The output refers to the events.
+  ResponsesWriter(const ResponsesWriter&) = delete;
+  ResponsesWriter& operator=(const ResponsesWriter&) = delete;
 
   std::string Chunk(const router::GenerationDelta& delta) override;
   std::string End(const router::GenerationFinished& finished) override;
@@ -40,25 +46,19 @@ class ResponsesWriter final : public AnswerWriter {
                     const router::GenerationFinished& finished) override;
 
  private:
-  // `members`: those behind the type and the number, each with a comma before it.
-  std::string Event(const char* type, const std::string& members);
   // `output` and `end` are members of the response.
   std::string Response(const char* status, const std::string& output, const std::string& end) const;
-  std::string Message(const char* status, const std::string& content) const;
-  std::string Part() const;
   // The response when it has ended well.
   std::string Finished(const router::GenerationFinished& finished) const;
-  // The events before the first text, once.
-  std::string Begin();
+  // The events before the first item, once.
+  void Begin();
   void Append(const router::GenerationDelta& delta);
 
   const ResponsesAnswer answer_;
   const tokenizer::Tokenizer& tokenizer_;
+  ResponsesEvents events_;
+  ResponsesOutput output_;
   bool has_begun_ = false;
-  int64_t next_number_ = 0;
-  // The last events repeat all of it. `logprobs_` is the inside of a JSON list.
-  std::string text_;
-  std::string logprobs_;
 };
 
 }  // namespace baton::gateway

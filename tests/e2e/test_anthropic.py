@@ -112,10 +112,9 @@ SCHEMA = {"type": "json_schema", "schema": {"type": "boolean"}}
 # A value of each field that asks for something, and one that asks for nothing.
 VALUES = {"messages": QUESTION, "model": MODEL, "max_tokens": 1, "temperature": 0.5, "top_p": 0.5, "top_k": 5, "seed": 1,
           "stop_sequences": ["x"], "stream": False, "metadata": {"user_id": "me"}, "thinking": {"type": "adaptive"},
-          "tools": [{"name": "x"}], "tool_choice": {"type": "auto"}, "mcp_servers": [{}],
+          "tools": [{"name": "x", "input_schema": {"type": "object"}}], "tool_choice": {"type": "auto"}, "mcp_servers": [{}],
           "output_config": {"format": SCHEMA}, "output_format": SCHEMA, "speed": "fast"}
-NOTHING = {"thinking": {"type": "disabled"}, "tools": [], "tool_choice": {"type": "none"}, "mcp_servers": [],
-           "speed": "standard"}
+NOTHING = {"thinking": {"type": "disabled"}, "mcp_servers": [], "speed": "standard"}
 BASES = {"messages": ("/v1/messages", {"messages": QUESTION, "max_tokens": 1}),
          "count": ("/v1/messages/count_tokens", {"messages": QUESTION})}
 

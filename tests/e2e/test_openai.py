@@ -241,12 +241,11 @@ VALUES = {
     "n": 2, "request_id": "mine-7", "best_of": 2, "logit_bias": {"5": 1, "7": -100.0}, "echo": True, "response_format": {"type": "json_object"},
     "structured_outputs": {"choice": ["a", "b"]},
     "use_beam_search": True, "length_penalty": 2, "include_stop_str_in_output": True, "skip_special_tokens": False,
-    "spaces_between_special_tokens": False, "tools": [{"type": "function"}], "tool_choice": "auto",
-    "parallel_tool_calls": False, "modalities": ["audio"], "chat_template_kwargs": {"a": 1}, "add_generation_prompt": False,
+    "spaces_between_special_tokens": False, "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "auto",
+    "parallel_tool_calls": False, "modalities": ["audio"], "chat_template_kwargs": {}, "add_generation_prompt": False,
     "continue_final_message": True,
 }
-NOTHING = {"best_of": 1, "echo": False, "tools": [],
-           "tool_choice": "none", "length_penalty": 1, "skip_special_tokens": True}
+NOTHING = {"best_of": 1, "echo": False, "length_penalty": 1, "skip_special_tokens": True}
 BASES = {"completions": ("/v1/completions", {"prompt": "x", "max_tokens": 1}),
          "chat": ("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 1})}
 

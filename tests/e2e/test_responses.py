@@ -121,7 +121,8 @@ def test_another_model_is_not_found(client):
 
 @pytest.mark.parametrize(("fields", "param"), [
     ({"input": 5}, "input"), ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role"),
-    ({"input": [{"type": "function_call_output", "call_id": "a", "output": "b"}]}, "input[0].type"),
+    ({"input": [{"type": "function_call_output", "call_id": "a", "output": "b"}]}, "input[0].call_id"),
+    ({"input": [{"type": "reasoning"}]}, "input[0].type"),
     ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content"),
     ({"include": ["reasoning.encrypted_content"]}, "include"), ({"top_logprobs": 3}, "top_logprobs"),
     ({"text": {"format": {"type": "xml"}}}, "text.format.type"), ({"text": {"verbosity": "low"}}, "text.verbosity"),
@@ -135,10 +136,10 @@ def test_what_is_wrong_is_named(cluster, fields, param):
 # A value of each field that asks for something, and one that asks for nothing.
 VALUES = {"input": "x", "model": MODEL, "max_output_tokens": 1, "temperature": 0.5, "top_p": 0.5, "top_k": 5, "min_p": 0.1,
           "seed": 1, "text": {"format": {"type": "json_object"}}, "include": [LOGPROBS], "metadata": {"a": "b"},
-          "stream": False, "priority": 0, "store": True, "parallel_tool_calls": True, "tools": [{"type": "function"}],
-          "tool_choice": "required", "max_tool_calls": 1, "reasoning": {"effort": "low"}, "background": True,
+          "stream": False, "priority": 0, "store": True, "parallel_tool_calls": True,
+          "tools": [{"type": "function", "name": "f", "parameters": {}, "strict": True}], "tool_choice": "auto", "max_tool_calls": 1, "reasoning": {"effort": "low"}, "background": True,
           "truncation": "auto"}
-NOTHING = {"tools": [], "tool_choice": "auto", "reasoning": {}, "background": False, "truncation": "disabled"}
+NOTHING = {"reasoning": {}, "background": False, "truncation": "disabled"}
 BASES = {"responses": ("/v1/responses", {"input": "x", "max_output_tokens": 1})}
 
 
