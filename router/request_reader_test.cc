@@ -157,6 +157,27 @@ TEST_F(RequestReaderTest, TokensOfTokenizeAreThePromptOfTheSameTextOrChat) {
   EXPECT_EQ(*reader.Tokenize("", chat), ReadWith(reader, Ask(chat)).prompt);
 }
 
+TEST_F(RequestReaderTest, AnAnswerMayGoOnFromATextOfTheChat) {
+  const auto model = TestModelWithDefaults("{}");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const RequestReader reader(*model, random_);
+  ChatPrompt chat = {{{.role = "user", .content = "h"}}};
+  std::vector<int32_t> expected = ReadWith(reader, Ask(chat)).prompt;
+  expected.push_back(modelfile::kTinyFirstByteToken + '!');
+  chat.answer_begin = "!";
+  EXPECT_EQ(ReadWith(reader, Ask(chat)).prompt, expected);
+}
+
+TEST_F(RequestReaderTest, ToolsAndCallsCountAsTextOfTheChat) {
+  ChatPrompt chat = {{{.role = "assistant", .content = ""}}};
+  chat.messages[0].tool_calls.push_back({.id = "1", .name = "f", .arguments = "{}"});
+  const std::string most = "\"" + std::string(kMaxPromptBytes / 2, 'x') + "\"";
+  chat.tools = "[" + most + "]";
+  EXPECT_NE(Refusal(Ask(chat)), "INVALID_ARGUMENT chat.messages") << "only the context is too short for it";
+  chat.messages[0].tool_calls[0].arguments = "{\"a\":" + most + "}";
+  EXPECT_EQ(Refusal(Ask(chat)), "INVALID_ARGUMENT chat.messages");
+}
+
 TEST_F(RequestReaderTest, AClientMaySendTextThatHasItsBosAlready) {
   const auto model = TestModelWithDefaults("{}");
   ASSERT_TRUE(model.ok()) << model.status();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "gateway/field_reader.h"
+#include "gateway/json_text.h"
 #include "gateway/json_writing.h"
 #include "gateway/tools/tool_schema.h"
 #include "router/error_details.h"
@@ -132,8 +133,9 @@ absl::Status ReadTemplateVariables(const nlohmann::json& variables, const tokeni
       return router::FieldViolation(field, "the model's chat template does not read it");
     }
   }
-  if (!variables.empty()) chat.variables = variables.dump();
-  return absl::OkStatus();
+  if (variables.empty()) return absl::OkStatus();
+  chat.variables = variables.dump();
+  return ParseOrdered(chat.variables, kField).status();
 }
 
 }  // namespace baton::gateway

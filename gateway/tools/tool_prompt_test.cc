@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/random.h"
+#include "gateway/json_text.h"
 #include "gateway/tools/tool_schema.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -255,6 +256,9 @@ TEST(TemplateVariablesTest, AreThoseThatTheTemplateReads) {
   EXPECT_EQ(fault({{"think", false}}), "chat_template_kwargs.think");
   EXPECT_EQ(fault({{"bos_token", "x"}}), "chat_template_kwargs.bos_token");
   EXPECT_EQ(fault("x"), "chat_template_kwargs");
+  json many = json::object();
+  for (size_t i = 0; i <= kMaxOrderedMembers; ++i) many[std::to_string(i)] = true;
+  EXPECT_EQ(fault({{"thinks", many}}), "chat_template_kwargs");
 }
 
 }  // namespace
