@@ -59,7 +59,10 @@ class BatonServer(Server):
         line = self.process.stdout.readline()
         if not line.startswith("ready "):
             raise RuntimeError(f"baton serve did not become ready: see {log}")
-        self.load_flags = ["--target", json.loads(line.removeprefix("ready "))["grpc"]]
+        ready = json.loads(line.removeprefix("ready "))
+        self.load_flags = ["--target", ready["grpc"]]
+        # For clients of OpenAI's API.
+        self.http = ready["http"]
 
 
 class OpenAiServer(Server):

@@ -46,6 +46,7 @@ SKIPPED = [
     (r"baton bench engine", "it measures for minutes; test_bench.py runs it in small"),
     (r"python3 bench/peers/run\.py .*", "it installs the peers and measures for an hour"),
     (r"python3 bench/compare_builds\.py .*", "it compares two builds for minutes; compare_builds_test.py tests it"),
+    (r"python3 bench/gateway_cost\.py .*", "it measures for minutes; gateway_cost_test.py tests it"),
     (r"python3 bench/scrape_cost\.py .*", "it measures for minutes; scrape_cost_test.py tests it"),
     (r"python3 scripts/plot_performance\.py", "it would write into the tree; the test performance_plot runs it"),
 ]
