@@ -1,6 +1,7 @@
-"""Workers without an engine, in a process of their own: python paced_worker.py CLUSTER_TARGET MODEL WORKERS SLOTS.
+"""Workers without an engine, in a process of their own: python paced_worker.py CLUSTER_TARGET MODEL WORKERS SLOTS [active].
 
-They join a router as mixed workers and make the tokens of their calls on a clock. The seed of a request says which:
+They join a router as mixed workers and make the tokens of their calls on a clock. Where they are told "active", all streams
+are; otherwise the seed of a request says which:
   below 1,000,000           an active stream: TOKENS_A_SECOND tokens each second
   from 1,000,000            an idle stream: its first token, and then none
   from 2,000,000            a flood: FLOOD_TOKENS in each step, with LIKELY likely tokens each
@@ -31,7 +32,8 @@ LENGTH = 2
 
 
 class PacedWorker:
-    def __init__(self, target, messages, model, slots):
+    def __init__(self, target, messages, model, slots, all_active=False):
+        self._all_active = all_active
         self._message = messages("WorkerMessage")
         self._lock, self._wakes = threading.Condition(), []
         self._calls, self._membership = {}, b""
@@ -88,7 +90,8 @@ class PacedWorker:
                     self._membership = said.accepted.membership
                 answer = self._message(membership=self._membership)
                 for start in said.starts:
-                    self._calls[start.call] = [start.job.sampling.seed, 0, start.job.sampling.max_tokens]
+                    seed = 0 if self._all_active else start.job.sampling.seed
+                    self._calls[start.call] = [seed, 0, start.job.sampling.max_tokens]
                     self.started += 1
                     answer.started.add(call=start.call)
                 for call in said.cancels:
@@ -103,7 +106,7 @@ def main():
     target, model, workers, slots = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     with tempfile.TemporaryDirectory() as folder:
         messages = internal_messages(pathlib.Path(folder))
-    paced = [PacedWorker(target, messages, model, slots) for _ in range(workers)]
+    paced = [PacedWorker(target, messages, model, slots, sys.argv[5:] == ["active"]) for _ in range(workers)]
     while not all(worker.has_joined for worker in paced):
         time.sleep(0.01)
     print("joined", flush=True)

@@ -39,10 +39,10 @@ DESCRIPTORS = 8192
 
 
 class PacedWorkers:
-    def __init__(self, router):
+    def __init__(self, router, *more):
         self.process = subprocess.Popen(
             [sys.executable, str(pathlib.Path(__file__).with_name("paced_worker.py")), router.cluster_target, MODEL,
-             str(WORKERS), str(SLOTS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+             str(WORKERS), str(SLOTS), *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self):
         assert self.process.stdout.readline().strip() == "joined", self.process.poll()
