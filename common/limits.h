@@ -22,6 +22,9 @@ inline constexpr float kMaxLogitBias = 100.0f;
 // The text of a schema, an expression or a grammar for the output.
 inline constexpr size_t kMaxGrammarBytes = 64u << 10;
 inline constexpr int kMaxLogprobs = 20;
+// The log-probabilities of one prompt, in memory (common/prompt_logprob.h). A message with them fits what a client
+// takes by default.
+inline constexpr size_t kMaxPromptLogprobBytes = 2u << 20;
 inline constexpr int kMaxOutputTokens = 1 << 20;
 // Outputs of one request.
 inline constexpr int kMaxChoices = 128;

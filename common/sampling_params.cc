@@ -82,6 +82,7 @@ absl::Status ValidateSamplingParams(const SamplingParams& p, int32_t vocab_size)
   BATON_RETURN_IF_ERROR(CheckRange("max_tokens", p.max_tokens, {1, kMaxOutputTokens}));
   BATON_RETURN_IF_ERROR(CheckRange("min_tokens", p.min_tokens, {0, static_cast<double>(p.max_tokens)}));
   BATON_RETURN_IF_ERROR(CheckRange("logprobs", p.logprobs, {-1, kMaxLogprobs}));
+  BATON_RETURN_IF_ERROR(CheckRange("prompt_logprobs", p.prompt_logprobs, {-1, kMaxLogprobs}));
   BATON_RETURN_IF_ERROR(
       CheckRange("stop_token_ids", static_cast<double>(p.stop_token_ids.size()), {0, kMaxStopTokenIds}));
   for (int32_t id : p.stop_token_ids) {

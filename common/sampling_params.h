@@ -42,6 +42,8 @@ struct SamplingParams {
   std::vector<int32_t> stop_token_ids;
   // -1: no log-probabilities. n >= 0: those of the chosen token and of the n most likely tokens.
   int32_t logprobs = -1;
+  // Likewise of the prompt's tokens, each given those before it. Every row of such a prompt is computed.
+  int32_t prompt_logprobs = -1;
   // In order of token, each token once, at most kMaxLogitBiases. Each bias is in [-kMaxLogitBias, kMaxLogitBias] and is
   // added before anything else looks at the logits, but for the log-probabilities.
   std::vector<TokenBias> logit_bias = {};

@@ -50,11 +50,13 @@ int32_t CountRunnable(BatchScheduler::Sequences sequences) {
 BatchScheduler::BatchScheduler(const SchedulerOptions& options, BlockPool& pool) : options_(options), pool_(pool) {
   BATON_CHECK(options.chunk_tokens >= kBlockTokens) << options.chunk_tokens;
   BATON_CHECK(options.max_sequences >= 1) << options.max_sequences;
+  BATON_CHECK(options.scored_rows >= kBlockTokens) << options.scored_rows;
   plan_.reserve(static_cast<size_t>(options.max_sequences));
 }
 
 absl::Span<const PlannedSlice> BatchScheduler::Plan(Sequences sequences) {
   plan_.clear();
+  scored_rows_left_ = options_.scored_rows;
   was_alone_ = !was_alone_ && PlanAlone(sequences);
   if (was_alone_) return plan_;
   PlanShared(sequences);
@@ -134,6 +136,7 @@ void BatchScheduler::PlanPrefill(Sequences sequences) {
     if (slots == 0) return;
     if (sequence->state != SequenceState::kPrefill || sequence->runs_alone()) continue;
     const int32_t rows = PlanChunk(*sequence, budget);
+    if (rows == 0 && sequence->scores()) continue;
     if (rows == 0) return;
     budget -= rows;
     --slots;
@@ -143,8 +146,10 @@ void BatchScheduler::PlanPrefill(Sequences sequences) {
 int32_t BatchScheduler::PlanChunk(Sequence& sequence, int32_t budget) {
   const int32_t first = sequence.computed();
   int32_t end = sequence.length();
+  if (sequence.scores()) budget = std::min(budget, scored_rows_left_);
   if (end - first > budget) end = (first + budget) / kBlockTokens * kBlockTokens;
   if (end <= first) return 0;
+  if (sequence.scores()) scored_rows_left_ -= end - first;
   sequence.TakePromised(end, pool_);
   plan_.push_back({.sequence = &sequence, .first_position = first, .row_count = end - first});
   return end - first;

@@ -8,7 +8,8 @@
 //      them one block of each group for every running sequence: with fewer to spare, the next decode step would take
 //      the blocks away again.
 //   3. Prefill chunks, oldest first, in the rows of chunk_tokens that decode leaves. A chunk ends at a multiple of
-//      kBlockTokens or with the prompt. Decode cannot starve prefill, which always gets the rows of one block and, of
+//      kBlockTokens or with the prompt. A prompt whose log-probabilities are asked for gets fewer rows, so that their
+//      logits stay within bounds. Decode cannot starve prefill, which always gets the rows of one block and, of
 //      two or more slots, one.
 //
 // So every plan contains the oldest decode sequence and the oldest prefill, unless sequences that may not be preempted
@@ -42,6 +43,8 @@ struct SchedulerOptions {
   int32_t chunk_tokens = 0;
   int32_t max_sequences = 0;
   bool prefix_cache = true;
+  // Most rows of a step that give log-probabilities of a prompt; at least kBlockTokens.
+  int32_t scored_rows = kBlockTokens;
 };
 
 class BatchScheduler {
@@ -80,6 +83,8 @@ class BatchScheduler {
   const SchedulerOptions options_;
   BlockPool& pool_;
   std::vector<PlannedSlice> plan_;
+  // Of SchedulerOptions::scored_rows, what this plan has left.
+  int32_t scored_rows_left_ = 0;
   // The last plan was for one that runs alone, and the last such one.
   bool was_alone_ = false;
   SequenceId last_alone_ = 0;

@@ -14,6 +14,18 @@
 #include "engine/sequence.h"
 
 namespace baton::engine {
+namespace {
+
+// The logits of the rows of a step that give log-probabilities of a prompt take at most so much memory, or those of one
+// block.
+constexpr int64_t kMaxScoredLogitBytes = int64_t{32} << 20;
+
+int32_t ScoredRows(const EngineOptions& options, int32_t vocab_size) {
+  const int64_t rows = kMaxScoredLogitBytes / (int64_t{vocab_size} * static_cast<int64_t>(sizeof(float)));
+  return static_cast<int32_t>(std::clamp<int64_t>(rows, kBlockTokens, options.chunk_tokens));
+}
+
+}  // namespace
 
 class Engine::Impl {
  public:
@@ -51,6 +63,8 @@ class Engine::Impl {
   int32_t TokenLimit(const SequenceSpec& spec) const;
   void ZeroPromptTail(Sequence& sequence);
   void BuildBatch(absl::Span<const PlannedSlice> plan);
+  void AddScores(const PlannedSlice& planned, SequenceSlice& slice);
+  void TakeScores(const PlannedSlice& planned, StepEvent& event);
   void NoteComputed(const PlannedSlice& planned);
   void FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice);
   // How the sequence would finish if its next output were `next`.
@@ -73,10 +87,14 @@ class Engine::Impl {
   // The step at hand.
   std::vector<int32_t> batch_tokens_;
   std::vector<SequenceSlice> batch_slices_;
-  // One per slice that ends with the last token of its sequence.
+  // One for each output row: those that end with the last token of their sequence, and all of a prompt that gives its
+  // log-probabilities.
   std::vector<TokenChoice> choices_;
-  // [max_sequences], of which the first choices_.size() are in use.
+  // Of which the first choices_.size() are in use.
   std::vector<OutputToken> chosen_;
+  // What the rows of prompts give, slice after slice, of which the first `score_count_` are in use.
+  std::vector<PromptLogprob> scores_;
+  size_t score_count_ = 0;
   std::vector<StepEvent> events_;
 };
 
@@ -91,7 +109,8 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& me
       pool_(memory.block_count()),
       scheduler_({.chunk_tokens = options.chunk_tokens,
                   .max_sequences = options.max_sequences,
-                  .prefix_cache = options.prefix_cache},
+                  .prefix_cache = options.prefix_cache,
+                  .scored_rows = ScoredRows(options, runner.vocab_size())},
                  pool_) {
   BATON_CHECK(memory.block_bytes() == runner.kv_layout().block_bytes()) << memory.block_bytes();
   for (int32_t id : options.eos_ids) BATON_CHECK(id >= 0 && id < runner.vocab_size()) << "eos id " << id;
@@ -99,8 +118,10 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& me
   sequences_.reserve(static_cast<size_t>(kMaxSequences));
   batch_tokens_.reserve(static_cast<size_t>(scheduler_.max_rows()));
   batch_slices_.reserve(max_sequences);
-  choices_.reserve(max_sequences);
-  chosen_.resize(max_sequences);
+  const size_t scored_rows = static_cast<size_t>(ScoredRows(options, runner.vocab_size()));
+  choices_.reserve(max_sequences + scored_rows);
+  chosen_.resize(max_sequences + scored_rows);
+  scores_.resize(scored_rows);
   events_.reserve(max_sequences);
   runner.SetKvPool(memory);
 }
@@ -262,6 +283,7 @@ absl::Span<const StepEvent> Engine::Impl::Step() {
   for (const PlannedSlice& planned : plan) NoteComputed(planned);
   counters_.step_sequences += static_cast<int64_t>(plan.size());
   runner_.Complete();
+  score_count_ = 0;
   for (size_t i = 0; i < plan.size(); ++i) FinishSlice(plan[i], batch_slices_[i]);
   return events_;
 }
@@ -274,6 +296,7 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
   batch_tokens_.clear();
   batch_slices_.clear();
   choices_.clear();
+  score_count_ = 0;
   for (const PlannedSlice& planned : plan) {
     Sequence& sequence = *planned.sequence;
     const int32_t end = planned.first_position + planned.row_count;
@@ -288,9 +311,10 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
         .blocks = sequence.blocks().first(static_cast<size_t>(last_group + BlocksForTokens(end))),
         .group_stride = sequence.block_stride(),
         .row_class = sequence.state == SequenceState::kDecode ? RowClass::kDecode : RowClass::kPrefill};
+    if (sequence.ScoreEnd(end) > sequence.scored()) AddScores(planned, slice);
     if (end == sequence.length()) {
-      slice.output_rows = OutputRows::kLast;
-      slice.first_output = static_cast<int32_t>(choices_.size());
+      if (slice.output_rows == OutputRows::kNone) slice.first_output = static_cast<int32_t>(choices_.size());
+      if (slice.output_rows == OutputRows::kNone) slice.output_rows = OutputRows::kLast;
       choices_.push_back(
           {.sampling = &sequence.spec().sampling,
            .context = {.prompt = sequence.client_prompt(),
@@ -304,6 +328,33 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
     batch_slices_.push_back(slice);
     (slice.row_class == RowClass::kDecode ? counters_.decode_rows : counters_.prefill_rows) += slice.row_count;
   }
+}
+
+// All rows of the slice become output rows; the last one of the prompt is left to whoever chooses its token.
+void Engine::Impl::AddScores(const PlannedSlice& planned, SequenceSlice& slice) {
+  const Sequence& sequence = *planned.sequence;
+  slice.output_rows = OutputRows::kAll;
+  slice.first_output = static_cast<int32_t>(choices_.size());
+  const int32_t end = std::min(planned.first_position + planned.row_count, sequence.length() - 1);
+  for (int32_t row = planned.first_position; row < end; ++row) {
+    TokenChoice& choice = choices_.emplace_back();
+    // Given before the sequence was preempted.
+    if (row < sequence.scored()) continue;
+    choice.score = &scores_[score_count_++];
+    choice.scored_token = sequence.tokens()[static_cast<size_t>(row) + 1];
+    choice.scored_top = sequence.spec().sampling.prompt_logprobs;
+  }
+}
+
+void Engine::Impl::TakeScores(const PlannedSlice& planned, StepEvent& event) {
+  Sequence& sequence = *planned.sequence;
+  const int32_t end = sequence.ScoreEnd(planned.first_position + planned.row_count);
+  if (end <= sequence.scored()) return;
+  const size_t count = static_cast<size_t>(end - sequence.scored());
+  event.first_prompt = sequence.scored() + 1;
+  event.prompt = absl::MakeConstSpan(scores_).subspan(score_count_, count);
+  score_count_ += count;
+  sequence.set_scored(end);
 }
 
 // Runs ahead of the runner. No block is looked up before the next plan, and by then the KV is in place.
@@ -320,9 +371,11 @@ void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice&
   event.computed_tokens = std::min(sequence.computed(), sequence.prompt_length());
   event.step_sequences = static_cast<int32_t>(batch_slices_.size());
   event.preemptions = sequence.preemptions;
-  if (slice.output_rows == OutputRows::kNone) return;
+  TakeScores(planned, event);
+  if (planned.first_position + planned.row_count < sequence.length()) return;
   sequence.ReturnPromised(pool_);
-  OutputToken& next = event.token.emplace(std::move(chosen_[static_cast<size_t>(slice.first_output)]));
+  const int32_t output = slice.first_output + (slice.output_rows == OutputRows::kAll ? slice.row_count - 1 : 0);
+  OutputToken& next = event.token.emplace(std::move(chosen_[static_cast<size_t>(output)]));
   next.finish = FinishOf(sequence, next.token);
   Append(sequence, next.token);
   const bool ends = next.is_last() || sequence.spec().prefill_only;

@@ -72,6 +72,7 @@ class RandomRun {
     SequenceId prefill_id = 0;
     SequenceId decode_id = 0;
     std::vector<int32_t> tokens = {};
+    std::vector<PromptLogprob> prompt = {};
   };
 
   SequenceSpec RandomSpec() {
@@ -97,6 +98,8 @@ class RandomRun {
     p.ignore_eos = random_.Below(3) == 0;
     if (random_.Below(3) == 0) p.stop_token_ids = {static_cast<int32_t>(random_.Below(64))};
     p.logprobs = random_.Below(5) == 0 ? 2 : -1;
+    // By the seed's bits, so that the draws of a run stay what they were.
+    if (p.seed % 3 == 0) p.prompt_logprobs = static_cast<int32_t>(p.seed >> 8 & 3);
     return spec;
   }
 
@@ -137,11 +140,13 @@ class RandomRun {
   void StepPrefill() {
     if (!prefill_->engine.HasWork()) return;
     for (const StepEvent& event : prefill_->engine.Step()) {
-      if (!event.token) continue;
+      if (!event.token && event.prompt.empty()) continue;
       const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& j) {
         return j.state == State::kPrefill && j.prefill_id == event.sequence;
       });
       ASSERT_NE(job, jobs_.end());
+      TakePrompt(event, *job);
+      if (!event.token) continue;
       Pull(*job);
       prefill_->engine.Release(job->prefill_id);
       job->state = State::kRunning;
@@ -175,18 +180,30 @@ class RandomRun {
     const absl::Span<const StepEvent> events = decode_->engine.Step();
     preemptions_ += std::max(decode_->engine.Load().preempted - before, 0);
     for (const StepEvent& event : events) {
-      if (!event.token) continue;
+      if (!event.token && event.prompt.empty()) continue;
       const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& j) {
         return j.state == State::kRunning && j.decode_id == event.sequence;
       });
       ASSERT_NE(job, jobs_.end());
+      TakePrompt(event, *job);
+      if (!event.token) continue;
       ASSERT_EQ(event.token->index, static_cast<int32_t>(job->tokens.size()));
       job->tokens.push_back(event.token->token);
       if (event.token->finish != FinishReason::kNone) Finish(*job, event.token->finish);
     }
   }
 
+  static void TakePrompt(const StepEvent& event, Job& job) {
+    if (event.prompt.empty()) return;
+    ASSERT_EQ(event.first_prompt, static_cast<int32_t>(job.prompt.size()) + 1);
+    ASSERT_TRUE(job.tokens.empty());
+    job.prompt.insert(job.prompt.end(), event.prompt.begin(), event.prompt.end());
+  }
+
   void Finish(Job& job, FinishReason finish) {
+    const int32_t top = job.spec.sampling.prompt_logprobs;
+    ASSERT_EQ(job.prompt,
+              top < 0 ? std::vector<PromptLogprob>() : FakeModelPromptLogprobs(model_, job.spec.prompt, top));
     ASSERT_EQ(job.tokens, FakeModelTokens(model_, job.spec.prompt, job.spec.sampling, eos_ids_));
     const bool full = job.tokens.size() == static_cast<size_t>(job.spec.sampling.max_tokens) ||
                       job.spec.prompt.size() + job.tokens.size() == static_cast<size_t>(model_.context_length);

@@ -54,6 +54,8 @@ void HostModelRunner::ChooseTokens() {
   ForEach(samplers, [&](int sampler) {
     for (int32_t row = sampler; row < batch_.output_count; row += samplers) {
       const TokenChoice& choice = batch_.choices[static_cast<size_t>(row)];
+      if (choice.score != nullptr) *choice.score = ScoreToken(choice.scored_token, choice.scored_top, Logits(row, 1));
+      if (choice.sampling == nullptr) continue;
       outputs_.tokens[static_cast<size_t>(row)] =
           samplers_[static_cast<size_t>(sampler)].Sample(*choice.sampling, choice.context, Logits(row, 1));
     }

@@ -13,6 +13,7 @@
 #include "common/kv_layout.h"
 #include "common/kv_pool.h"
 #include "common/output_token.h"
+#include "common/prompt_logprob.h"
 #include "engine/sampler.h"
 
 namespace baton::engine {
@@ -29,7 +30,7 @@ enum class RowClass : uint8_t {
 enum class OutputRows : uint8_t {
   kNone,
   kLast,
-  // For perplexity, and for the verification of drafts.
+  // For the log-probabilities of a prompt, and for the verification of drafts.
   kAll,
 };
 
@@ -51,10 +52,15 @@ struct SequenceSlice {
   int32_t first_output = -1;
 };
 
-// How the token after an output row is chosen.
+// What becomes of an output row: the token after it is chosen, or is known and gets its log-probability. One of the
+// pointers is set; a row with neither is left alone.
 struct TokenChoice {
   const SamplingParams* sampling = nullptr;
-  SamplingContext context;
+  SamplingContext context = {};
+  // Where the log-probability goes of `scored_token`, and of the `scored_top` most likely ones.
+  PromptLogprob* score = nullptr;
+  int32_t scored_token = 0;
+  int32_t scored_top = 0;
 };
 
 // One step: every slice's rows go through all layers together. A row's result depends on its own sequence alone.
@@ -69,7 +75,7 @@ struct StepBatch {
 
 // What is wanted of the output rows, and where the runner writes it. An empty span: not wanted.
 struct StepOutputs {
-  // [output_count], chosen by StepBatch::choices.
+  // [output_count], chosen by StepBatch::choices. What lies there for a row that chooses none is not written.
   absl::Span<OutputToken> tokens = {};
   // [output_count][vocab_size()].
   absl::Span<float> logits = {};

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "common/check.h"
 #include "common/det_math.h"
@@ -122,6 +123,27 @@ std::vector<TopLogprob> MostLikely(absl::Span<const float> logits, size_t count,
   return top;
 }
 
+// Logarithm of the sum of exp(logit); nullopt where no logit is finite.
+std::optional<double> LogTotal(absl::Span<const float> logits) {
+  const float largest = Largest(logits);
+  if (!std::isfinite(largest)) return std::nullopt;
+  const double total = TotalWeight({.largest = largest, .floor = largest - kMaxLogitGap}, logits);
+  return static_cast<double>(largest) + DetLog(total);
+}
+
+float LogprobOf(int32_t token, absl::Span<const float> logits, double log_total) {
+  return static_cast<float>(logits[static_cast<size_t>(token)] - log_total);
+}
+
+int32_t RankOf(int32_t token, absl::Span<const float> logits) {
+  const size_t own = static_cast<size_t>(token);
+  const float logit = logits[own];
+  int32_t rank = 1;
+  for (size_t id = 0; id < own; ++id) rank += logits[id] >= logit ? 1 : 0;
+  for (size_t id = own + 1; id < logits.size(); ++id) rank += logits[id] > logit ? 1 : 0;
+  return rank;
+}
+
 void MaskTokens(absl::Span<const int32_t> ids, absl::Span<float> logits) {
   for (int32_t id : ids) logits[static_cast<size_t>(id)] = -kInfinity;
 }
@@ -163,6 +185,14 @@ int32_t ArgMax(absl::Span<const float> logits) {
   return 0;
 }
 
+PromptLogprob ScoreToken(int32_t token, int32_t top, absl::Span<const float> logits) {
+  const std::optional<double> log_total = LogTotal(logits);
+  if (!log_total.has_value()) return {};
+  return {.logprob = LogprobOf(token, logits, *log_total),
+          .rank = RankOf(token, logits),
+          .top = MostLikely(logits, static_cast<size_t>(top), *log_total)};
+}
+
 Sampler::Sampler(int32_t vocab_size) {
   seen_.resize(static_cast<size_t>(vocab_size));
   sorted_.reserve(static_cast<size_t>(vocab_size));
@@ -194,12 +224,10 @@ OutputToken Sampler::Sample(const SamplingParams& params, const SamplingContext&
 }
 
 void Sampler::AddLogprobs(int32_t count, OutputToken& sampled) const {
-  const float largest = Largest(raw_);
-  if (!std::isfinite(largest)) return;
-  const double total = TotalWeight({.largest = largest, .floor = largest - kMaxLogitGap}, raw_);
-  const double log_total = static_cast<double>(largest) + DetLog(total);
-  sampled.logprob = static_cast<float>(raw_[static_cast<size_t>(sampled.token)] - log_total);
-  sampled.top = MostLikely(raw_, static_cast<size_t>(count), log_total);
+  const std::optional<double> log_total = LogTotal(raw_);
+  if (!log_total.has_value()) return;
+  sampled.logprob = LogprobOf(sampled.token, raw_, *log_total);
+  sampled.top = MostLikely(raw_, static_cast<size_t>(count), *log_total);
 }
 
 void Sampler::ApplyPenalties(const SamplingParams& params, const SamplingContext& context, absl::Span<float> logits) {

@@ -25,6 +25,7 @@
 
 #include "absl/types/span.h"
 #include "common/output_token.h"
+#include "common/prompt_logprob.h"
 #include "common/sampling_params.h"
 #include "engine/token_constraint.h"
 
@@ -42,6 +43,10 @@ struct SamplingContext {
   absl::Span<const int32_t> eos_ids = {};
   AllowedTokens allowed = {};
 };
+
+// What the logits, as the model gave them, say of a token that is known, with the `top` most likely tokens: the numbers
+// are those that Sampler::Sample gives for a token that it chooses. All are 0 where no logit is finite.
+PromptLogprob ScoreToken(int32_t token, int32_t top, absl::Span<const float> logits);
 
 // Smallest index of the largest value, NaN skipped; 0 when all are NaN.
 int32_t ArgMax(absl::Span<const float> logits);

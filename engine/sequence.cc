@@ -15,6 +15,13 @@ bool HasSlidingBlocks(const KvGroups& groups, const Digest128& name, const Block
   return true;
 }
 
+// The log-probabilities of a prompt that has outputs already went with the first of them, and those of a prompt that is
+// pulled come from where it is computed.
+int32_t RowsToScore(const SequenceSpec& spec) {
+  if (spec.sampling.prompt_logprobs < 0 || spec.emitted > 0 || spec.pulls_prompt) return 0;
+  return static_cast<int32_t>(spec.prompt.size()) - 1;
+}
+
 }  // namespace
 
 Sequence::Sequence(SequenceId id, SequenceSpec spec, int32_t token_limit, const PrefixNames& names,
@@ -25,7 +32,8 @@ Sequence::Sequence(SequenceId id, SequenceSpec spec, int32_t token_limit, const 
       prefix_names_(names),
       groups_(groups),
       chunk_tokens_(chunk_tokens),
-      block_stride_(BlocksForTokens(token_limit)) {
+      block_stride_(BlocksForTokens(token_limit)),
+      score_end_(RowsToScore(spec_)) {
   tokens_.reserve(static_cast<size_t>(token_limit));
   tokens_.assign(spec_.prompt.begin(), spec_.prompt.end());
   blocks_.assign(At(groups.count(), 0), kNoBlock);
@@ -152,7 +160,7 @@ PrefixHits FindPrefix(Sequence& sequence, const BlockPool& pool) {
   // From it on, sliding groups have all blocks.
   int32_t sliding_begin = 0;
   int32_t end = 0;
-  for (const Digest128& name : sequence.BlockNames((sequence.length() - 1) / kBlockTokens)) {
+  for (const Digest128& name : sequence.BlockNames(sequence.most_cached_blocks())) {
     for (int32_t group = 0; group < groups.full; ++group) {
       const BlockId block = pool.Find(NameInGroup(name, group));
       if (block == kNoBlock) return hits;

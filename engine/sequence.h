@@ -59,6 +59,17 @@ class Sequence {
   int32_t computed() const { return computed_; }
   int32_t cached_tokens() const { return cached_tokens_; }
 
+  // Rows [0, scored) have given what is asked of them: the log-probability of the token behind each. A row whose KV is
+  // cached gives none, so no such row is taken from the cache before.
+  int32_t scored() const { return scored_; }
+  // Some rows have it still to give.
+  bool scores() const { return scored_ < score_end_; }
+  // The end of the rows that have it to give, of those before `end`.
+  int32_t ScoreEnd(int32_t end) const { return std::min(end, score_end_); }
+  void set_scored(int32_t scored) { scored_ = scored; }
+  // Most blocks of its beginning that the prefix cache may give it: at least one row must run to give logits.
+  int32_t most_cached_blocks() const { return (scores() ? scored_ : length() - 1) / kBlockTokens; }
+
   bool runnable() const { return state == SequenceState::kPrefill || state == SequenceState::kDecode; }
   // It has given fewer outputs here than it must give alone.
   bool runs_alone() const { return length() - prompt_length() < spec_.alone_outputs; }
@@ -128,6 +139,8 @@ class Sequence {
   int32_t computed_ = 0;
   int32_t cached_tokens_ = 0;
   int32_t published_blocks_ = 0;
+  const int32_t score_end_;
+  int32_t scored_ = 0;
 };
 
 // How much of a sequence the prefix cache holds, counted before anything is taken.
@@ -139,7 +152,7 @@ struct PrefixHits {
   int32_t used_blocks = 0;
 };
 
-// Finds whole blocks only, of at most length - 1 tokens: at least one row must run to give logits.
+// Finds whole blocks only, at most most_cached_blocks().
 PrefixHits FindPrefix(Sequence& sequence, const BlockPool& pool);
 
 // By how much TakeBlocks lowers BlockPool::available.

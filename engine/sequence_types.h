@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "common/ids.h"
 #include "common/output_token.h"
+#include "common/prompt_logprob.h"
 #include "common/sampling_params.h"
 
 namespace baton::engine {
@@ -61,6 +63,10 @@ struct StepEvent {
   int32_t preemptions = 0;
   // Nothing after a chunk in the middle of the prompt.
   std::optional<OutputToken> token;
+  // The log-probabilities of the prompt's tokens from the place `first_prompt` on, where they are asked for; valid as
+  // long as the event.
+  int32_t first_prompt = 0;
+  absl::Span<const PromptLogprob> prompt = {};
 };
 
 }  // namespace baton::engine

@@ -31,7 +31,7 @@ class CheckedModel final : public FakeModel {
     referring.erase(kNoBlock);
     for (const SequenceSlice& slice : batch.slices) {
       const int32_t end = slice.first_position + slice.row_count;
-      BATON_CHECK(slice.output_rows == OutputRows::kLast || end % kBlockTokens == 0) << "a chunk ends at " << end;
+      BATON_CHECK(ChoosesToken(batch, slice) || end % kBlockTokens == 0) << "a chunk ends at " << end;
       BATON_CHECK(slice.row_class == RowClass::kPrefill || slice.row_count == 1) << slice.row_count << " decode rows";
       CheckBlocks(slice, BlocksForTokens(end), referring);
     }
@@ -51,6 +51,12 @@ class CheckedModel final : public FakeModel {
   int64_t rows() const { return rows_; }
 
  private:
+  // Whether the slice ends with the last token of its sequence.
+  static bool ChoosesToken(const StepBatch& batch, const SequenceSlice& slice) {
+    if (slice.output_rows != OutputRows::kAll) return slice.output_rows == OutputRows::kLast;
+    return batch.choices[static_cast<size_t>(slice.first_output + slice.row_count - 1)].sampling != nullptr;
+  }
+
   void CheckBlocks(const SequenceSlice& slice, int32_t end, const std::map<BlockId, int>& referring) const {
     const KvGroups groups = kv_layout().groups();
     BATON_CHECK(static_cast<int>(slice.blocks.size()) == (groups.count() - 1) * slice.group_stride + end);

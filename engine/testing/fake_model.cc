@@ -228,4 +228,17 @@ std::vector<int32_t> FakeModelTokens(const FakeModelOptions& options, const std:
   }
 }
 
+std::vector<PromptLogprob> FakeModelPromptLogprobs(const FakeModelOptions& options, const std::vector<int32_t>& prompt,
+                                                   int32_t top) {
+  std::vector<PromptLogprob> logprobs;
+  std::vector<float> logits(static_cast<size_t>(options.vocab_size));
+  FakeCells cells(options);
+  for (size_t i = 1; i < prompt.size(); ++i) {
+    cells.Run(prompt[i - 1]);
+    LogitsOf(cells.Sum(), absl::MakeSpan(logits));
+    logprobs.push_back(ScoreToken(prompt[i], top, logits));
+  }
+  return logprobs;
+}
+
 }  // namespace baton::engine

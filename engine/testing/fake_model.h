@@ -72,6 +72,10 @@ class FakeModel : public HostModelRunner {
 std::vector<int32_t> FakeModelTokens(const FakeModelOptions& options, const std::vector<int32_t>& prompt,
                                      const SamplingParams& sampling, const std::vector<int32_t>& eos_ids);
 
+// All that a request which asks for `top` likely tokens gets of its prompt.
+std::vector<PromptLogprob> FakeModelPromptLogprobs(const FakeModelOptions& options, const std::vector<int32_t>& prompt,
+                                                   int32_t top);
+
 }  // namespace baton::engine
 
 #endif  // BATON_ENGINE_TESTING_FAKE_MODEL_H_
