@@ -34,8 +34,10 @@ struct GenerateFlags : ClientFlags {
   std::optional<std::string> prompt, prompt_file, token_ids, token_ids_file, messages;
   std::string tenant;
   std::string idempotency_key;
+  std::optional<int32_t> prompt_logprobs;
   int priority = 0;
   int choices = 1;
+  bool echo = false;
   bool kv_digest = false;
   bool json = false;
   bool jsonl = false;
@@ -98,12 +100,24 @@ absl::Status FillPrompt(const GenerateFlags& flags, v1::GenerateRequest& request
   return FillFromFile("--messages", *flags.messages, ParseMessages, *request.mutable_chat());
 }
 
-Json TokenLogprobs(const v1::OutputToken& token) {
+// Of a token of the output or of the prompt.
+template <typename Token>
+Json TokenLogprobs(const Token& token) {
   Json top = Json::array();
   for (const v1::TopLogprob& entry : token.top_logprobs()) {
     top.push_back({{"token_id", entry.id()}, {"logprob", entry.logprob()}});
   }
   return {{"token_id", token.id()}, {"logprob", token.logprob()}, {"top", std::move(top)}};
+}
+
+// Adds what the answer says of the prompt, whose first token has no log-probability.
+void AddPrompt(const v1::Prompt& prompt, Json& json) {
+  if (!prompt.text().empty()) json["prompt_text"] = prompt.text();
+  for (const v1::PromptToken& token : prompt.tokens()) {
+    Json& entry = json["prompt_logprobs"].emplace_back(TokenLogprobs(token));
+    entry["rank"] = token.rank();
+    if (!token.has_logprob()) entry = {{"token_id", token.id()}, {"logprob", nullptr}};
+  }
 }
 
 Json TimingJson(const v1::PhaseTimes& timing) {
@@ -137,6 +151,7 @@ Json ChoiceJson(const GeneratedChoice& choice) {
   json["token_ids"] = Json::array();
   for (const v1::OutputToken& token : choice.tokens) json["token_ids"].push_back(token.id());
   json["text"] = choice.text;
+  AddPrompt(choice.prompt, json);
   if (!choice.tokens.empty() && choice.tokens.front().has_logprob()) {
     for (const v1::OutputToken& token : choice.tokens) json["logprobs"].push_back(TokenLogprobs(token));
   }
@@ -166,6 +181,7 @@ void PrintJsonLine(const v1::Output& output, bool are_several) {
   Json json;
   if (are_several) json["choice"] = output.choice();
   json["text"] = output.text();
+  AddPrompt(output.prompt(), json);
   json["token_ids"] = Json::array();
   for (const v1::OutputToken& token : output.tokens()) {
     json["token_ids"].push_back(token.id());
@@ -194,7 +210,9 @@ absl::Status Generate(const GenerateFlags& flags) {
   request.set_idempotency_key(flags.idempotency_key);
   request.set_priority(flags.priority);
   request.set_return_kv_digest(flags.kv_digest || flags.json);
+  request.set_echo(flags.echo);
   FillSampling(flags.sampling, request);
+  if (flags.prompt_logprobs) request.mutable_sampling()->set_prompt_logprobs(*flags.prompt_logprobs);
   BATON_RETURN_IF_ERROR(FillPrompt(flags, request));
   if (flags.choices != 1) request.set_choices(flags.choices);
   ChoicePrinter printer(flags.choices, isatty(STDOUT_FILENO) != 0);
@@ -246,6 +264,10 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
   command->add_option("-n,--outputs", flags->choices, "outputs of the one prompt; each has a seed of its own")
       ->check(CLI::Range(1, kMaxChoices))
       ->capture_default_str();
+  command->add_option(
+      "--prompt-logprobs", flags->prompt_logprobs,
+      "with --json: log-probabilities of the prompt's tokens and of this many likely ones in each place");
+  command->add_flag("--echo", flags->echo, "the prompt's text before the output");
   command->add_flag("--kv-digest", flags->kv_digest, "print the digest of the prompt's KV blocks; --json always does");
   command->add_flag("--json", flags->json, "print one JSON object at the end");
   command->add_flag("--jsonl", flags->jsonl, "print one JSON object per message");

@@ -64,6 +64,7 @@ bool GenerationClient::Read(const v1::GenerateRequest& request, const std::funct
     }
     GeneratedChoice& choice = generation.choices[index];
     choice.text += output.text();
+    if (output.has_prompt()) choice.prompt = output.prompt();
     choice.reason = output.finish_reason();
     for (const v1::OutputToken& token : output.tokens()) choice.tokens.push_back(token);
     if (!on_output(output)) {

@@ -17,6 +17,8 @@ namespace baton::cli {
 struct GeneratedChoice {
   std::vector<v1::OutputToken> tokens;
   std::string text;
+  // What was asked of it.
+  v1::Prompt prompt;
   v1::FinishReason reason = v1::FINISH_REASON_UNSPECIFIED;
 };
 

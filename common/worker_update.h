@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/output_token.h"
+#include "common/prompt_logprob.h"
 
 namespace baton {
 
@@ -38,12 +40,16 @@ struct WorkerUpdate {
     kToken,        // the last one carries its finish
     kFrozen,       // D: stopped behind `token`, its last; the KV is served to the next attempt. `kv_digest` as below
     kFinished,     // `report`, and `kv_digest` when asked for
+    kPrompt,       // `prompt`, for a job that asks for it: in order, and all of it before the first token
   };
   Kind kind = Kind::kStarted;
   int32_t cached_tokens = 0;
   OutputToken token;
   std::string kv_digest;
   WorkerReport report;
+  // Of the prompt's tokens from the place `first_prompt` on.
+  int32_t first_prompt = 0;
+  std::vector<PromptLogprob> prompt = {};
 };
 
 }  // namespace baton

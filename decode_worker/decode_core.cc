@@ -205,6 +205,7 @@ bool DecodeCore::OnStepEvent(const engine::StepEvent& event) {
   if (owner == by_sequence_.end()) return false;
   Job& job = jobs_.at(owner->second);
   worker::CountStep(event, job.report);
+  worker::UpdatePrompt(event, job.job.key, updates_);
   if (!event.token) return true;
   // Only a local prefill samples index 0 here; the next step would write into the prompt's last block.
   if (event.token->index == 0 && job.job.want_kv_digest) job.kv_digest = engine_.PromptDigest(job.sequence).ToHex();

@@ -135,6 +135,7 @@ bool PrefillCore::OnStepEvent(const StepEvent& event) {
   Job& job = jobs_.at(owner->second);
   if (job.state != State::kComputing) return true;
   worker::CountStep(event, job.report);
+  worker::UpdatePrompt(event, job.job.key, updates_);
   Announce(job, event.computed_tokens);
   if (event.token) OnFirstToken(job, *event.token);
   kv_server_.Settle();

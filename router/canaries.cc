@@ -161,6 +161,7 @@ bool Canaries::OnWorkerUpdate(Side side, const JobKey& key, Call& call, const Wo
       OnToken(canary, side, update.token);
       break;
     case WorkerUpdate::Kind::kFrozen:
+    case WorkerUpdate::Kind::kPrompt:
       break;
     case WorkerUpdate::Kind::kFinished:
       call.finished = true;

@@ -99,7 +99,8 @@ absl::StatusOr<WorkerInfo> ReadHello(const pb::Hello& hello, const ClusterMember
   info.resumes_jobs = (hello.features() & rpc::kFeatureResume) != 0;
   info.job_features =
       static_cast<JobFeatures>(((hello.features() & rpc::kFeatureLogitBias) != 0 ? kFeatureOfBias : 0) |
-                               ((hello.features() & rpc::kFeatureGrammar) != 0 ? kFeatureOfGrammar : 0));
+                               ((hello.features() & rpc::kFeatureGrammar) != 0 ? kFeatureOfGrammar : 0) |
+                               ((hello.features() & rpc::kFeaturePromptLogprobs) != 0 ? kFeatureOfPromptLogprobs : 0));
   info.hands_over = (hello.features() & rpc::kFeatureHandOver) != 0;
   info.takes_drain_orders = (hello.features() & rpc::kFeatureDrainOrder) != 0;
   info.drain_timeout_ms = std::clamp(hello.drain_timeout_ms(), 0, kMaxDrainTimeoutMs);
@@ -309,6 +310,11 @@ absl::Status ClusterMembers::ReadReports(Dispatcher& dispatcher, Member& member,
   for (const pb::CallCommitted& committed : message.kv_committed()) {
     BATON_ASSIGN_OR_RETURN(const Call call, find(committed.call()));
     BATON_ASSIGN_OR_RETURN(const WorkerUpdate update, rpc::FromProto(committed));
+    dispatcher.OnWorkerUpdate(call.first, call.second, update);
+  }
+  for (const pb::CallPrompt& prompt : message.prompts()) {
+    BATON_ASSIGN_OR_RETURN(const Call call, find(prompt.call()));
+    BATON_ASSIGN_OR_RETURN(const WorkerUpdate update, rpc::FromProto(prompt));
     dispatcher.OnWorkerUpdate(call.first, call.second, update);
   }
   for (const pb::CallToken& token : message.tokens()) {

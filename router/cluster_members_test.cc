@@ -260,6 +260,24 @@ TEST_F(ClusterMembersTest, ABiasGoesToAWorkerThatStatesThatItKnowsIt) {
   EXPECT_EQ(sampling.logit_bias(1).bias(), 2.5f);
 }
 
+TEST_F(ClusterMembersTest, PromptLogProbabilitiesAreAskedOfAWorkerThatStatesThatItKnowsThem) {
+  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
+  hello.set_features(rpc::kProtocolFeatures & ~rpc::kFeaturePromptLogprobs);
+  const FakeWorker former = Join(hello);
+  hello = MakeHello(2, pb::WORKER_ROLE_MIXED);
+  hello.set_features(rpc::kFeaturePromptLogprobs);
+  const FakeWorker knows = Join(hello);
+  auto job = std::make_shared<JobSpec>();
+  job->id = {.high = 2, .low = 1};
+  job->prompt.assign(40, 7);
+  job->sampling.prompt_logprobs = 3;
+  ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
+  Apply();
+  EXPECT_EQ(former.stream->said.starts_size(), 0);
+  ASSERT_EQ(knows.stream->said.starts_size(), 1);
+  EXPECT_EQ(knows.stream->said.starts(0).job().sampling().prompt_logprobs(), 3);
+}
+
 TEST_F(ClusterMembersTest, AGrammarGoesToAWorkerThatStatesThatItKnowsIt) {
   pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
   hello.set_features(rpc::kProtocolFeatures & ~rpc::kFeatureGrammar);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/ids.h"
@@ -69,6 +70,8 @@ struct DrainWorker {
 struct EmitToken {
   ChoiceKey key;
   OutputToken token;
+  // Beside output 0 of a job that asks for them: those of the prompt's tokens from the second on.
+  std::shared_ptr<const std::vector<PromptLogprob>> prompt = nullptr;
 };
 // The last action of a choice.
 struct EndJob {

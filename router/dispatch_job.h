@@ -111,6 +111,10 @@ struct DispatchJob {
   std::vector<int32_t> outputs;
   // The first output of the current attempt, which both of its workers send.
   OutputToken first;
+  // Log-probabilities of the prompt that the current attempt has given (dispatcher_prompts.cc). They go with output 0.
+  std::vector<PromptLogprob> prompt;
+  // Outputs of D that came before all of these, in order.
+  std::vector<OutputToken> held_back;
   // The workers that gave the outputs have this fingerprint; it is empty without any, unless a former router's clients
   // have seen some. Only workers of the same one go on with exactly the same tokens.
   std::string fingerprint;

@@ -107,6 +107,9 @@ void Dispatcher::Impl::OnWorkerUpdate(Side side, const JobKey& key, const Worker
       }
       OnToken(*job, side, update.token);
       break;
+    case WorkerUpdate::Kind::kPrompt:
+      OnPrompt(*job, side, update);
+      break;
     case WorkerUpdate::Kind::kFrozen:
       OnFrozen(*job, side, *call, update);
       break;
@@ -175,6 +178,7 @@ void Dispatcher::Impl::TimeOutputs(DispatchJob& job, int32_t index) {
 
 void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& token) {
   if (job.state == JobState::kFinishing) return;
+  if (AwaitsPrompt(job)) return HoldBack(job, side, token);
   const int32_t first_index = job.spec->emitted;
   const int32_t limit = side == Side::kPrefill ? first_index + 1 : job.spec->sampling.max_tokens;
   if (token.index < first_index || token.index >= limit || token.index > job.next_index()) {
@@ -201,7 +205,7 @@ void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& t
     TimeOutputs(job, token.index);
   }
   job.outputs.push_back(token.token);
-  actions_.push_back(EmitToken{.key = job.spec->key(), .token = token});
+  actions_.push_back(EmitToken{.key = job.spec->key(), .token = token, .prompt = TakePrompt(job, token)});
   if (!token.is_last()) return;
   job.last_token_from = side;
   // Token 0 is the only one: nothing is transferred.
@@ -236,6 +240,8 @@ void Dispatcher::Impl::OnFinishedUpdate(DispatchJob& job, Side side, const Worke
         {.phase = WorkSample::Phase::kPrefill, .duration_ns = update.report.compute_ns, .units = job.computed_tokens});
   }
   if (job.state == JobState::kFinishing) return EndIfReported(job);
+  // D is done before P's word of the prompt has come.
+  if (AwaitsPrompt(job) && !job.held_back.empty() && job.held_back.back().is_last()) return;
   const Worker* worker = registry_.Find(side == Side::kPrefill ? job.pair.prefill : job.pair.decode);
   const std::string who = worker == nullptr ? "a lost worker" : worker->info.target;
   if (!job.has_token()) return End(job, absl::InternalError(absl::StrCat(who, " finished without a token")));
@@ -351,7 +357,8 @@ void Dispatcher::Impl::OnLossOf(DispatchJob& job, const WorkerLoss& loss) {
   if (job.state == JobState::kFinishing) return EndIfReported(job);
   if (job.pair.decode != loss.worker && job.kind == AttemptKind::kPair) {
     // A worker that drains leaves when its readers have all that they need, which D may not have reported yet.
-    if (job.committed || (loss.left && job.has_token())) return;
+    // P has more to say where the prompt's log-probabilities are awaited.
+    if ((job.committed && !AwaitsPrompt(job)) || (loss.left && job.has_token())) return;
   }
   if (loss.fault != nullptr && !loss.fault->at_work.empty()) return OnFaultOf(job, loss);
   // What the worker said of the job before it left is the reason, and not that it left.
@@ -410,6 +417,8 @@ void Dispatcher::Impl::FailOver(DispatchJob& job, const absl::Status& why) {
     spec->prompt.insert(spec->prompt.end(), job.outputs.begin() + spec->emitted, job.outputs.end());
     spec->emitted = job.next_index();
     spec->want_kv_digest = false;
+    // They went with output 0.
+    spec->sampling.prompt_logprobs = -1;
   }
   spec->alone_outputs = AloneOutputs(job);
   job.spec = std::move(spec);

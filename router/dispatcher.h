@@ -25,7 +25,9 @@
 //               | before kStarted                |             | line, ahead of all that came later; attempt + 1
 //   kPlaced     | P refuses likewise             | kQueued     | CancelDecode likewise
 //   kPlaced     | refused max_refusals times     | ended       | End(RESOURCE_EXHAUSTED)
-//   kPlaced     | first token of P, or of D      | kStreaming  | Emit(0)
+//   kPlaced     | log-probabilities of the       | kPlaced     | (kept; outputs of D that overtake the last of them are
+//               | prompt, where asked for        |             | held back until then)
+//   kPlaced     | first token of P, or of D      | kStreaming  | Emit(0), with all log-probabilities of the prompt
 //   kStreaming  | token i of D                   | kStreaming  | Emit(i) after i - 1; token 0 again must be equal, and
 //               |                                |             | the token at max_tokens the last, else INTERNAL
 //   kPlaced,    | the last token, of P or of D   | kFinishing  | Emit it; CancelDecode where it is P's

@@ -1,5 +1,6 @@
 // The dispatcher's inside: dispatcher_admission.cc says which jobs are taken, dispatcher_queue.cc begins attempts and
-// watches time, dispatcher.cc follows a placed job, dispatcher_moves.cc moves it from a worker that drains.
+// watches time, dispatcher.cc follows a placed job, dispatcher_prompts.cc keeps what comes before its outputs,
+// dispatcher_moves.cc moves it from a worker that drains.
 #ifndef BATON_ROUTER_DISPATCHER_IMPL_H_
 #define BATON_ROUTER_DISPATCHER_IMPL_H_
 
@@ -107,6 +108,15 @@ class Dispatcher::Impl {
   void CancelCalls(const DispatchJob& job);
   bool IsLive(Side side, const JobKey& key);
   absl::Status Describe(Side side, const WorkerId& worker, const absl::Status& status) const;
+
+  // dispatcher_prompts.cc: log-probabilities of prompts.
+  // Not all of them have come, so no output is emitted.
+  static bool AwaitsPrompt(const DispatchJob& job);
+  void OnPrompt(DispatchJob& job, Side side, const WorkerUpdate& update);
+  // Keeps an output of D for later.
+  void HoldBack(DispatchJob& job, Side side, const OutputToken& token);
+  void TakeHeldBack(const JobKey& key);
+  static std::shared_ptr<const std::vector<PromptLogprob>> TakePrompt(DispatchJob& job, const OutputToken& token);
 
   // dispatcher_admission.cc: which jobs are taken.
   absl::Status CheckNew(const JobSpec& spec);

@@ -210,6 +210,8 @@ void Dispatcher::Impl::Requeue(DispatchJob& job) {
   job.committed = false;
   job.timed_output = -1;
   job.echo.reset();
+  job.prompt.clear();
+  job.held_back.clear();
   if (job.outputs.empty()) {
     // Nobody has seen anything of it yet.
     job.marks = {.arrived = job.marks.arrived, .placed = {}, .admitted = {}, .first_token = {}, .committed = {}};

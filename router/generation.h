@@ -18,6 +18,7 @@
 #include "common/ids.h"
 #include "common/output_grammar.h"
 #include "common/output_token.h"
+#include "common/prompt_logprob.h"
 #include "common/sampling_params.h"
 #include "common/trace_headers.h"
 #include "router/job.h"
@@ -65,6 +66,8 @@ struct SamplingRequest {
   std::vector<TokenBias> logit_bias;
   // Without a value, tokens come without log-probabilities.
   std::optional<int32_t> logprobs;
+  // Likewise for the prompt's tokens.
+  std::optional<int32_t> prompt_logprobs;
   // What the whole output must match.
   OutputGrammar grammar = {};
   // What the client calls it, for errors.
@@ -81,6 +84,8 @@ struct GenerationRequest {
   // The output ends before the first of these strings.
   std::vector<std::string> stop;
   bool want_kv_digest = false;
+  // The answer has the prompt's text; a chat has none.
+  bool echo = false;
   // Prefix blocks are shared only within one tenant. This is what the client states; nobody has verified it. Refused
   // beside an authenticated tenant.
   std::string tenant;
@@ -144,6 +149,15 @@ struct ChoiceEnd {
   std::optional<int> stop_index = std::nullopt;
 };
 
+// What an answer says of the request's prompt.
+struct GenerationPrompt {
+  // Without a value, the request did not ask for it.
+  std::optional<std::string> text;
+  std::vector<int32_t> tokens;
+  // Of the tokens from the second on; null: the request did not ask for them.
+  std::shared_ptr<const std::vector<PromptLogprob>> logprobs;
+};
+
 // The next tokens of the output of one choice, and the text that has become certain with them.
 struct GenerationDelta {
   // Whole characters. Text that may begin a stop string waits for a later delta.
@@ -155,6 +169,8 @@ struct GenerationDelta {
   int32_t choice = 0;
   // This is the choice's last delta, of a request for several. A request for one ends with GenerationFinished alone.
   std::optional<ChoiceEnd> end = std::nullopt;
+  // In the first delta of a choice with tokens, and there only where the request asks for something of it.
+  std::shared_ptr<const GenerationPrompt> prompt = nullptr;
 };
 
 struct GenerationUsage {

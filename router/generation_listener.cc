@@ -42,12 +42,24 @@ void GenerationListener::OnAccepted() {
       .id = job.id, .seed = job.sampling.seed, .prompt_tokens = static_cast<int32_t>(job.prompt_tokens())});
 }
 
+void GenerationListener::OnPrompt(std::shared_ptr<const std::vector<PromptLogprob>> logprobs) {
+  prompt_logprobs_ = std::move(logprobs);
+}
+
+std::shared_ptr<const GenerationPrompt> GenerationListener::TakePrompt() {
+  if (prompt_logprobs_ == nullptr && !call_.echo.has_value()) return nullptr;
+  return std::make_shared<const GenerationPrompt>(
+      GenerationPrompt{.text = call_.echo, .tokens = call_.job->prompt, .logprobs = std::move(prompt_logprobs_)});
+}
+
 void GenerationListener::OnToken(const OutputToken& token) {
   if (cut_ || output_.stopped()) return;
   absl::StatusOr<std::string> text = output_.Push(token.token);
   if (!text.ok()) return dispatcher_.Cancel(call_.job->key(), absl::InternalError(text.status().message()));
-  Write(
-      GenerationDelta{.text = *std::move(text), .tokens = {token}, .has_logprobs = call_.job->sampling.logprobs >= 0});
+  Write(GenerationDelta{.text = *std::move(text),
+                        .tokens = {token},
+                        .has_logprobs = call_.job->sampling.logprobs >= 0,
+                        .prompt = token.index == 0 ? TakePrompt() : nullptr});
   if (output_.stopped() && !cut_) dispatcher_.Cancel(call_.job->key(), absl::OkStatus());
 }
 

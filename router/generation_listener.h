@@ -3,7 +3,10 @@
 #define BATON_ROUTER_GENERATION_LISTENER_H_
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "common/clock.h"
 #include "router/generation.h"
@@ -17,6 +20,8 @@ struct GenerationCall {
   std::shared_ptr<GenerationSink> sink;
   // When the request reached its adapter.
   TimeNs arrived = 0;
+  // The prompt's text, where the answer has it.
+  std::optional<std::string> echo = std::nullopt;
 };
 
 // Writes GenerationFailed with WithRetryAfter(status). `job` is what the dispatcher says of it, if it had the job.
@@ -35,15 +40,19 @@ class GenerationListener final : public JobListener {
 
   // Before any token.
   void OnAccepted();
+  void OnPrompt(std::shared_ptr<const std::vector<PromptLogprob>> logprobs) override;
   void OnToken(const OutputToken& token) override;
   void OnEnd(const JobResult& result) override;
 
  private:
+  // What the first delta says of the prompt; null: nothing.
+  std::shared_ptr<const GenerationPrompt> TakePrompt();
   // Cancels the job when the client does not read.
   void Write(GenerationEvent event);
 
   const GenerationCall call_;
   JobOutput output_;
+  std::shared_ptr<const std::vector<PromptLogprob>> prompt_logprobs_;
   const Clock& clock_;
   Dispatcher& dispatcher_;
   // The client does not read: the sink had no room.

@@ -54,6 +54,7 @@ SamplingRequest ReadSampling(const v1::SamplingParams& proto) {
   sampling.ignore_eos = proto.ignore_eos();
   sampling.stop_token_ids = {proto.stop_token_ids().begin(), proto.stop_token_ids().end()};
   if (proto.has_logprobs()) sampling.logprobs = proto.logprobs();
+  if (proto.has_prompt_logprobs()) sampling.prompt_logprobs = proto.prompt_logprobs();
   sampling.logit_bias.reserve(static_cast<size_t>(proto.logit_bias_size()));
   for (const v1::TokenBias& each : proto.logit_bias()) {
     sampling.logit_bias.push_back({.token = each.id(), .bias = each.bias()});
@@ -94,6 +95,30 @@ void WriteTiming(const GenerationTiming& timing, v1::PhaseTimes* proto) {
   proto->set_decode_ms(NsToMs(timing.phases.decode_ns));
   proto->set_network_ms(NsToMs(timing.network_ns));
   proto->set_total_ms(NsToMs(timing.total_ns));
+}
+
+template <typename Token>
+void AddTop(const std::vector<TopLogprob>& likely, Token* token) {
+  for (const TopLogprob& each : likely) {
+    v1::TopLogprob* top = token->add_top_logprobs();
+    top->set_id(each.token);
+    top->set_logprob(each.logprob);
+  }
+}
+
+void WritePrompt(const GenerationPrompt& prompt, v1::Prompt* proto) {
+  if (prompt.text.has_value()) proto->set_text(*prompt.text);
+  if (prompt.logprobs == nullptr) return;
+  proto->mutable_tokens()->Reserve(static_cast<int>(prompt.tokens.size()));
+  for (size_t i = 0; i < prompt.tokens.size(); ++i) {
+    v1::PromptToken* token = proto->add_tokens();
+    token->set_id(prompt.tokens[i]);
+    if (i == 0) continue;
+    const PromptLogprob& logprob = (*prompt.logprobs)[i - 1];
+    token->set_logprob(logprob.logprob);
+    token->set_rank(logprob.rank);
+    AddTop(logprob.top, token);
+  }
 }
 
 grpc::Status WithDetail(const absl::Status& status, const google::protobuf::Message& detail) {
@@ -143,6 +168,7 @@ GenerationRequest FromProto(v1::GenerateRequest&& proto) {
   request.sampling = ReadSampling(proto.sampling());
   for (std::string& stop : *proto.mutable_stop()) request.stop.push_back(std::move(stop));
   request.want_kv_digest = proto.return_kv_digest();
+  request.echo = proto.echo();
   request.tenant = std::move(*proto.mutable_tenant());
   request.priority = proto.priority();
   if (proto.has_choices()) request.choices = proto.choices();
@@ -177,12 +203,9 @@ void ToProto(const GenerationDelta& delta, v1::Output* output) {
     proto->set_index(token.index);
     proto->set_id(token.token);
     if (delta.has_logprobs) proto->set_logprob(token.logprob);
-    for (const TopLogprob& likely : token.top) {
-      v1::TopLogprob* top = proto->add_top_logprobs();
-      top->set_id(likely.token);
-      top->set_logprob(likely.logprob);
-    }
+    AddTop(token.top, proto);
   }
+  if (delta.prompt != nullptr) WritePrompt(*delta.prompt, output->mutable_prompt());
 }
 
 v1::GenerateResponse ToProto(const GenerationFinished& finished) {

@@ -2,11 +2,13 @@
 
 #include <grpcpp/impl/codegen/proto_utils.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "common/limits.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "gtest/gtest.h"
@@ -125,6 +127,50 @@ TEST(GenerationWireTest, ChatMessagesAndTokenIdsArriveInOrder) {
   tokens.mutable_token_ids()->add_ids(3);
   tokens.mutable_token_ids()->add_ids(1);
   EXPECT_EQ(std::get<TokenPrompt>(FromProto(std::move(tokens)).prompt).ids, (std::vector<int32_t>{3, 1}));
+}
+
+TEST(GenerationWireTest, APromptIsInTheOutputThatHasIt) {
+  GenerationDelta delta;
+  delta.tokens.push_back({.index = 0, .token = 5});
+  v1::Output output;
+  ToProto(delta, &output);
+  EXPECT_FALSE(output.has_prompt());
+  auto prompt = std::make_shared<GenerationPrompt>();
+  prompt->text = "ab";
+  prompt->tokens = {3, 4};
+  delta.prompt = prompt;
+  ToProto(delta, &output);
+  EXPECT_EQ(output.prompt().text(), "ab");
+  EXPECT_EQ(output.prompt().tokens_size(), 0);
+  prompt->logprobs = std::make_shared<const std::vector<PromptLogprob>>(
+      std::vector<PromptLogprob>{{.logprob = 0, .rank = 2, .top = {{.token = 9, .logprob = -0.25f}}}});
+  ToProto(delta, &output);
+  ASSERT_EQ(output.prompt().tokens_size(), 2);
+  EXPECT_EQ(output.prompt().tokens(0).id(), 3);
+  EXPECT_FALSE(output.prompt().tokens(0).has_logprob());
+  const v1::PromptToken& second = output.prompt().tokens(1);
+  EXPECT_EQ(second.id(), 4);
+  EXPECT_TRUE(second.has_logprob()) << "0 is a log-probability too";
+  EXPECT_EQ(second.rank(), 2);
+  ASSERT_EQ(second.top_logprobs_size(), 1);
+  EXPECT_EQ(second.top_logprobs(0).id(), 9);
+}
+
+TEST(GenerationWireTest, TheLargestPromptFitsTheMessageThatAClientTakesByDefault) {
+  for (const int top : {0, 1, kMaxLogprobs}) {
+    const size_t tokens = kMaxPromptLogprobBytes / PromptLogprobBytes(1, static_cast<size_t>(top));
+    constexpr int32_t kLargestId = 262'143;
+    const PromptLogprob each = {
+        .logprob = -1,
+        .rank = kLargestId,
+        .top = std::vector<TopLogprob>(static_cast<size_t>(top), TopLogprob{.token = kLargestId, .logprob = -1})};
+    auto prompt = std::make_shared<GenerationPrompt>();
+    prompt->tokens.assign(tokens, kLargestId);
+    prompt->logprobs = std::make_shared<const std::vector<PromptLogprob>>(tokens - 1, each);
+    GenerationDelta delta;
+    delta.prompt = prompt;
+    EXPECT_LT(Serialize(delta).Length(), size_t{4} << 20) << top;
+  }
 }
 
 TEST(GenerationWireTest, ADeltaIsOneOutputWithLogProbabilitiesOnlyWhenTheRequestAskedForThem) {

@@ -71,8 +71,10 @@ void Generator::Generate(GenerationRequest request, std::shared_ptr<GenerationSi
       SubmitChoices(*prompts, choices, {.job = nullptr, .sink = sink, .arrived = arrived}, dispatcher);
     });
   }
-  const GenerationCall call = {
-      .job = std::make_shared<const JobSpec>(std::move(first.job)), .sink = sink, .arrived = arrived};
+  const GenerationCall call = {.job = std::make_shared<const JobSpec>(std::move(first.job)),
+                               .sink = sink,
+                               .arrived = arrived,
+                               .echo = std::move(first.echo)};
   PostFor(sink, [this, call, prompts](Dispatcher& dispatcher) {
     auto listener = std::make_shared<GenerationListener>(call, std::move(prompts->front().output), clock_, dispatcher);
     const absl::Status status = loop_.Submit(call.job, listener);
@@ -89,6 +91,7 @@ void Generator::SubmitChoices(const std::vector<PreparedJob>& prompts, int32_t c
     for (int32_t i = 0; i < choices; ++i) {
       call.job = ChoiceOf(prompt.job, i);
       call.sink = group->SinkOf(static_cast<int32_t>(call.job->choice));
+      call.echo = prompt.echo;
       auto listener = std::make_shared<GenerationListener>(call, prompt.output, clock_, dispatcher);
       const absl::Status status = loop_.Submit(call.job, listener);
       // The group then cancels the choices before this one, of which the client has heard nothing.

@@ -132,6 +132,27 @@ TEST_F(GeneratorTest, LogProbabilitiesComeWithTheirTokensWhenAskedFor) {
   EXPECT_EQ(delta.tokens[0].logprob, -0.5f);
 }
 
+TEST_F(GeneratorTest, WhatIsAskedOfThePromptComesWithTheFirstTokenAlone) {
+  StartLoop({.tokens = Tokens("ab"), .prompt_logprob = -0.5f});
+  GenerationRequest request = Ask("hey");
+  request.sampling.prompt_logprobs = 0;
+  request.echo = true;
+  const auto events = Generate(std::move(request));
+  const auto& delta = std::get<GenerationDelta>(events[1]);
+  ASSERT_NE(delta.prompt, nullptr);
+  EXPECT_EQ(delta.prompt->text, "hey");
+  EXPECT_EQ(delta.prompt->tokens, Tokens("hey"));
+  ASSERT_NE(delta.prompt->logprobs, nullptr);
+  ASSERT_EQ(delta.prompt->logprobs->size(), 2u);
+  EXPECT_EQ((*delta.prompt->logprobs)[1].logprob, -0.5f);
+  EXPECT_EQ(std::get<GenerationDelta>(events[2]).prompt, nullptr);
+}
+
+TEST_F(GeneratorTest, NothingIsSaidOfAPromptThatNobodyAsksAbout) {
+  StartLoop({.tokens = Tokens("a")});
+  EXPECT_EQ(std::get<GenerationDelta>(Generate(Ask("hey"))[1]).prompt, nullptr);
+}
+
 TEST_F(GeneratorTest, ThePhasesAndTheNetworkAddUpToTheTimeSinceTheRequestArrived) {
   StartLoop({.tokens = Tokens("a")});
   GenerationRequest request = Ask("hi");

@@ -59,6 +59,8 @@ struct JobSpec {
   // 0 is the highest priority.
   int32_t level() const { return kMaxPriority - priority; }
   int64_t client_prompt_tokens() const { return prompt_tokens() - emitted; }
+  // How many log-probabilities come before the first output: of every token of the prompt but the first.
+  int64_t prompt_logprobs() const { return sampling.prompt_logprobs < 0 || emitted > 0 ? 0 : prompt_tokens() - 1; }
 };
 
 enum class Side : uint8_t { kPrefill, kDecode };

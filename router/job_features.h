@@ -18,12 +18,14 @@ using JobFeatures = uint8_t;
 
 inline constexpr JobFeatures kFeatureOfBias = 1;
 inline constexpr JobFeatures kFeatureOfGrammar = 2;
-inline constexpr JobFeatures kAllJobFeatures = kFeatureOfBias | kFeatureOfGrammar;
+inline constexpr JobFeatures kFeatureOfPromptLogprobs = 4;
+inline constexpr JobFeatures kAllJobFeatures = kFeatureOfBias | kFeatureOfGrammar | kFeatureOfPromptLogprobs;
 inline constexpr size_t kJobFeatureSets = kAllJobFeatures + 1;
 
 inline JobFeatures FeaturesOf(const SamplingParams& sampling) {
   return static_cast<JobFeatures>((sampling.logit_bias.empty() ? 0 : kFeatureOfBias) |
-                                  (sampling.grammar.empty() ? 0 : kFeatureOfGrammar));
+                                  (sampling.grammar.empty() ? 0 : kFeatureOfGrammar) |
+                                  (sampling.prompt_logprobs < 0 ? 0 : kFeatureOfPromptLogprobs));
 }
 
 inline bool Covers(JobFeatures known, JobFeatures needed) { return (needed & ~known) == 0; }
@@ -33,6 +35,7 @@ inline std::string NamesOf(JobFeatures features) {
   std::vector<const char*> names;
   if ((features & kFeatureOfBias) != 0) names.push_back("logit_bias");
   if ((features & kFeatureOfGrammar) != 0) names.push_back("grammar");
+  if ((features & kFeatureOfPromptLogprobs) != 0) names.push_back("prompt_logprobs");
   return absl::StrJoin(names, " or ");
 }
 

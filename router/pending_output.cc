@@ -13,6 +13,15 @@ size_t BytesOf(const GenerationDelta& delta) {
   return bytes;
 }
 
+size_t BytesOf(const std::shared_ptr<const GenerationPrompt>& prompt) {
+  if (prompt == nullptr) return 0;
+  size_t bytes = prompt->tokens.size() * sizeof(int32_t);
+  if (prompt->text.has_value()) bytes += prompt->text->size();
+  if (prompt->logprobs == nullptr) return bytes;
+  for (const PromptLogprob& each : *prompt->logprobs) bytes += PromptLogprobBytes(1, each.top.size());
+  return bytes;
+}
+
 }  // namespace
 
 bool PendingOutput::Fits(const GenerationDelta& delta) const {
@@ -22,12 +31,14 @@ bool PendingOutput::Fits(const GenerationDelta& delta) const {
 void PendingOutput::Append(GenerationDelta delta) {
   bytes_ += BytesOf(delta);
   tokens_ += delta.tokens.size();
+  prompt_bytes_ += BytesOf(delta.prompt);
   const auto waiting = std::find_if(deltas_.begin(), deltas_.end(),
                                     [&](const GenerationDelta& each) { return each.choice == delta.choice; });
   if (waiting == deltas_.end()) {
     deltas_.push_back(std::move(delta));
     return;
   }
+  if (delta.prompt != nullptr) waiting->prompt = std::move(delta.prompt);
   waiting->text += delta.text;
   waiting->has_logprobs |= delta.has_logprobs;
   waiting->end = delta.end;
@@ -40,6 +51,7 @@ GenerationDelta PendingOutput::Take() {
   deltas_.erase(deltas_.begin());
   bytes_ -= BytesOf(delta);
   tokens_ -= delta.tokens.size();
+  prompt_bytes_ -= BytesOf(delta.prompt);
   return delta;
 }
 
@@ -47,6 +59,7 @@ void PendingOutput::Clear() {
   deltas_.clear();
   tokens_ = 0;
   bytes_ = 0;
+  prompt_bytes_ = 0;
 }
 
 }  // namespace baton::router

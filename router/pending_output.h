@@ -31,7 +31,7 @@ class PendingOutput {
 
   bool empty() const { return deltas_.empty(); }
   // The memory that it takes.
-  size_t bytes() const { return bytes_; }
+  size_t bytes() const { return bytes_ + prompt_bytes_; }
 
  private:
   PendingOutputLimits limits_;
@@ -39,6 +39,8 @@ class PendingOutput {
   absl::InlinedVector<GenerationDelta, 1> deltas_;
   size_t tokens_ = 0;
   size_t bytes_ = 0;
+  // Prompts have bounds of their own.
+  size_t prompt_bytes_ = 0;
 };
 
 }  // namespace baton::router

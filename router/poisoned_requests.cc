@@ -16,9 +16,9 @@ Digest128 DigestOf(const JobSpec& job) {
                      sampling.frequency_penalty, sampling.presence_penalty},
                     " "),
       " ",
-      absl::StrJoin(
-          {sampling.top_k, sampling.max_tokens, sampling.min_tokens, sampling.logprobs, sampling.ignore_eos ? 1 : 0},
-          " "),
+      absl::StrJoin({sampling.top_k, sampling.max_tokens, sampling.min_tokens, sampling.logprobs,
+                     sampling.prompt_logprobs, sampling.ignore_eos ? 1 : 0},
+                    " "),
       " ", absl::StrJoin(sampling.stop_token_ids, " "), " ",
       absl::StrJoin(sampling.logit_bias, " ",
                     [](std::string* out, const TokenBias& each) { absl::StrAppend(out, each.token, ":", each.bias); }),

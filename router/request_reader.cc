@@ -86,6 +86,30 @@ absl::Status CheckStop(const std::vector<std::string>& stops) {
   return absl::OkStatus();
 }
 
+// What a job says of its prompt comes with its first output alone, so it is not kept for a later call. The choices of a
+// prompt but the first find it in the cache, and so would not have its log-probabilities.
+absl::Status CheckPromptWishes(const GenerationRequest& request) {
+  const char* const field = request.echo                                   ? "echo"
+                            : request.sampling.prompt_logprobs.has_value() ? "sampling.prompt_logprobs"
+                                                                           : nullptr;
+  const bool is_kept = request.resumable || !request.idempotency_key.empty();
+  if (field == nullptr || (!is_kept && request.choices == 1)) return absl::OkStatus();
+  return FieldStatus(
+      absl::StatusCode::kUnimplemented,
+      {.field = field,
+       .description = is_kept ? "not supported beside resumable or idempotency_key" : "not supported beside choices"});
+}
+
+// Of so many tokens, of all prompts of a request.
+absl::Status CheckPromptLogprobs(const SamplingParams& sampling, size_t tokens) {
+  if (sampling.prompt_logprobs < 0) return absl::OkStatus();
+  const size_t bytes = PromptLogprobBytes(tokens, static_cast<size_t>(sampling.prompt_logprobs));
+  if (bytes <= kMaxPromptLogprobBytes) return absl::OkStatus();
+  return FieldViolation("sampling.prompt_logprobs",
+                        absl::StrCat("those of ", tokens, " tokens take ", bytes, " bytes, and at most ",
+                                     kMaxPromptLogprobBytes, " are given: ask for fewer likely tokens"));
+}
+
 }  // namespace
 
 absl::Status RequestReader::CheckModel(const std::string& model) const {
@@ -181,6 +205,10 @@ absl::StatusOr<SamplingParams> RequestReader::ReadSampling(const SamplingRequest
     if (*request.logprobs < 0) return FieldViolation("sampling.logprobs", "must not be negative");
     params.logprobs = *request.logprobs;
   }
+  if (request.prompt_logprobs.has_value()) {
+    if (*request.prompt_logprobs < 0) return FieldViolation("sampling.prompt_logprobs", "must not be negative");
+    params.prompt_logprobs = *request.prompt_logprobs;
+  }
   params.grammar = request.grammar;
   const absl::Status status = ValidateSamplingParams(params, model_.config.vocab_size);
   if (status.ok()) {
@@ -190,6 +218,15 @@ absl::StatusOr<SamplingParams> RequestReader::ReadSampling(const SamplingRequest
   const std::string message(status.message());
   const size_t colon = message.find(": ");
   return FieldViolation("sampling." + message.substr(0, colon), message.substr(colon + 2));
+}
+
+absl::StatusOr<std::string> RequestReader::ReadEcho(const Prompt& prompt) const {
+  if (const auto* text = std::get_if<TextPrompt>(&prompt)) return text->text;
+  const auto* const tokens = std::get_if<TokenPrompt>(&prompt);
+  if (tokens == nullptr) return FieldViolation("echo", "only a prompt of text or token ids has a text to repeat");
+  auto text = model_.tokenizer->Decode(tokens->ids, /*skip_special=*/false, kMaxDetokenizedBytes);
+  if (!text.ok()) return ViolationOf("token_ids", text.status());
+  return text;
 }
 
 // How many outputs the job has at the least, whatever the model says.
@@ -205,11 +242,14 @@ absl::StatusOr<std::vector<PreparedJob>> RequestReader::ReadAll(GenerationReques
   std::vector<Prompt> prompts = std::move(request.more_prompts);
   prompts.insert(prompts.begin(), std::move(request.prompt));
   std::vector<PreparedJob> jobs;
+  size_t tokens = 0;
   for (Prompt& prompt : prompts) {
     GenerationRequest one = request;
     one.prompt = std::move(prompt);
     BATON_ASSIGN_OR_RETURN(PreparedJob job, Read(std::move(one)));
     job.job.choice = static_cast<uint32_t>(request.choices) * static_cast<uint32_t>(jobs.size());
+    tokens += job.job.prompt.size();
+    BATON_RETURN_IF_ERROR(CheckPromptLogprobs(job.job.sampling, tokens));
     // One that is drawn holds for all.
     request.sampling.seed = job.job.sampling.seed;
     jobs.push_back(std::move(job));
@@ -220,6 +260,7 @@ absl::StatusOr<std::vector<PreparedJob>> RequestReader::ReadAll(GenerationReques
 absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const {
   BATON_RETURN_IF_ERROR(CheckModel(request.model));
   BATON_RETURN_IF_ERROR(CheckStop(request.stop));
+  BATON_RETURN_IF_ERROR(CheckPromptWishes(request));
   if (request.tenant.size() > kMaxTenantBytes) {
     return FieldViolation("tenant", absl::StrCat("at most ", kMaxTenantBytes, " bytes"));
   }
@@ -232,7 +273,12 @@ absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const
   BATON_ASSIGN_OR_RETURN(std::string tenant, ReadTenant(request));
   JobSpec job;
   BATON_ASSIGN_OR_RETURN(job.sampling, ReadSampling(request.sampling));
+  std::optional<std::string> echo;
+  if (request.echo) {
+    BATON_ASSIGN_OR_RETURN(echo, ReadEcho(request.prompt));
+  }
   BATON_ASSIGN_OR_RETURN(job.prompt, ReadPrompt(std::move(request.prompt)));
+  BATON_RETURN_IF_ERROR(CheckPromptLogprobs(job.sampling, job.prompt.size()));
   absl::StatusOr<JobOutput> output = JobOutput::Create(*model_.tokenizer, request.stop);
   if (!output.ok()) return ViolationOf("stop", output.status());
   job.id = request.id;
@@ -243,7 +289,7 @@ absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const
   job.deadline = request.deadline;
   job.want_kv_digest = request.want_kv_digest;
   job.trace = std::move(request.trace);
-  return PreparedJob{.job = std::move(job), .output = *std::move(output)};
+  return PreparedJob{.job = std::move(job), .output = *std::move(output), .echo = std::move(echo)};
 }
 
 absl::StatusOr<std::vector<int32_t>> RequestReader::Tokenize(const std::string& model, const TextPrompt& prompt) const {

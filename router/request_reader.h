@@ -3,6 +3,7 @@
 #define BATON_ROUTER_REQUEST_READER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ namespace baton::router {
 struct PreparedJob {
   JobSpec job;
   JobOutput output;
+  // The prompt's text, where the request asks for it.
+  std::optional<std::string> echo = std::nullopt;
 };
 
 // Thread-safe. Its only side effect is that it draws a seed for a request without one. Its errors are for clients:
@@ -55,6 +58,7 @@ class RequestReader {
   absl::StatusOr<std::vector<int32_t>> EncodePrompt(Prompt prompt) const;
   absl::StatusOr<std::vector<int32_t>> ReadPrompt(Prompt prompt) const;
   int32_t LeastOutputs(const JobSpec& job, bool without_stops) const;
+  absl::StatusOr<std::string> ReadEcho(const Prompt& prompt) const;
   absl::StatusOr<SamplingParams> ReadSampling(const SamplingRequest& request) const;
 
   const ServedModel& model_;

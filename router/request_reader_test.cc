@@ -244,6 +244,52 @@ TEST_F(RequestReaderTest, RefusesSamplingValuesByName) {
   EXPECT_EQ(RefusalWith([](auto& r) { r.sampling.logprobs = kMaxLogprobs + 1; }), "INVALID_ARGUMENT sampling.logprobs");
 }
 
+TEST_F(RequestReaderTest, TakesThePromptsLogProbabilitiesWithinTheirBounds) {
+  GenerationRequest request = AskText("hello");
+  EXPECT_EQ(Read(request).sampling.prompt_logprobs, -1);
+  request.sampling.prompt_logprobs = 0;
+  EXPECT_EQ(Read(request).sampling.prompt_logprobs, 0);
+  const std::string field = " sampling.prompt_logprobs";
+  EXPECT_EQ(RefusalWith([](auto& r) { r.sampling.prompt_logprobs = -1; }), "INVALID_ARGUMENT" + field);
+  EXPECT_EQ(RefusalWith([](auto& r) { r.sampling.prompt_logprobs = kMaxLogprobs + 1; }), "INVALID_ARGUMENT" + field);
+  const auto keeps = [](auto& r) {
+    r.sampling.prompt_logprobs = 0;
+    r.idempotency_key = "key";
+  };
+  EXPECT_EQ(RefusalWith(keeps), "UNIMPLEMENTED" + field);
+}
+
+TEST_F(RequestReaderTest, RefusesALongPromptsLogProbabilitiesByTheirMemory) {
+  ServedModel model = TestModel();
+  model.config.context_length = 1 << 20;
+  const RequestReader reader(model, random_);
+  const size_t most = kMaxPromptLogprobBytes / PromptLogprobBytes(1, kMaxLogprobs);
+  GenerationRequest request = Ask(TokenPrompt{std::vector<int32_t>(most, 1)});
+  request.sampling.prompt_logprobs = kMaxLogprobs;
+  EXPECT_TRUE(reader.Read(request).ok());
+  request.prompt = TokenPrompt{std::vector<int32_t>(most + 1, 1)};
+  EXPECT_EQ(ErrorWords(reader.Read(request).status()), "INVALID_ARGUMENT sampling.prompt_logprobs");
+  request.sampling.prompt_logprobs = 0;
+  EXPECT_TRUE(reader.Read(request).ok());
+}
+
+TEST_F(RequestReaderTest, AnEchoIsTheTextAsItWasSentOrThatOfTheTokens) {
+  GenerationRequest request = AskText("hi");
+  EXPECT_FALSE(reader_.Read(request)->echo.has_value());
+  request.echo = true;
+  EXPECT_EQ(reader_.Read(request)->echo, "hi");
+  const int32_t letter = modelfile::kTinyFirstByteToken + 'x';
+  request.prompt = TokenPrompt{{letter, letter}};
+  EXPECT_EQ(reader_.Read(request)->echo, "xx");
+  request.prompt = TokenPrompt{{-1}};
+  EXPECT_EQ(Refusal(request), "INVALID_ARGUMENT token_ids");
+  request = AskChat("hi");
+  request.echo = true;
+  EXPECT_EQ(Refusal(request), "INVALID_ARGUMENT echo");
+  const auto keeps = [](auto& r) { r.echo = r.resumable = true; };
+  EXPECT_EQ(RefusalWith(keeps), "UNIMPLEMENTED echo");
+}
+
 TEST_F(RequestReaderTest, PutsBiasesInTheOrderOfTheirTokens) {
   GenerationRequest request = AskText("hello");
   request.sampling.logit_bias = {{.token = 9, .bias = 100}, {.token = 0, .bias = -1}, {.token = 4, .bias = 0.5f}};

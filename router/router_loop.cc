@@ -108,7 +108,10 @@ void RouterLoop::Apply() {
 }
 
 void RouterLoop::Handle(const EmitToken& action) {
-  if (const auto it = listeners_.find(action.key); it != listeners_.end()) it->second->OnToken(action.token);
+  const auto it = listeners_.find(action.key);
+  if (it == listeners_.end()) return;
+  if (action.prompt != nullptr) it->second->OnPrompt(action.prompt);
+  it->second->OnToken(action.token);
 }
 
 void RouterLoop::Handle(const EndJob& action) {

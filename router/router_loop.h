@@ -22,6 +22,8 @@ namespace baton::router {
 class JobListener {
  public:
   virtual ~JobListener() = default;
+  // Before the first token of a job that asks for it: of the prompt's tokens from the second on.
+  virtual void OnPrompt(std::shared_ptr<const std::vector<PromptLogprob>> /*logprobs*/) {}
   virtual void OnToken(const OutputToken& token) = 0;
   // The last call.
   virtual void OnEnd(const JobResult& result) = 0;

@@ -66,6 +66,7 @@ SamplingParams RequestMix::DrawSampling(const MixOptions& options, int32_t promp
     const int32_t banned = static_cast<int32_t>(sampling.seed >> 8 & 31);
     sampling.logit_bias = {{.token = banned, .bias = -100}, {.token = banned + 7, .bias = 2.5f}};
   }
+  if (sampling.seed % 8 == 2) sampling.prompt_logprobs = static_cast<int32_t>(sampling.seed >> 8 & 3);
   return sampling;
 }
 

@@ -31,6 +31,8 @@ class JobListener {
   virtual void OnPlaced(const JobKey& key, const Incarnation& worker) = 0;
   // A worker has told the router that it dies in a step with the attempt, which may be another router's.
   virtual void OnDeath(const JobKey& key, const RouterNode& router) = 0;
+  // Before output 0.
+  virtual void OnPrompt(const ChoiceKey& key, const std::vector<PromptLogprob>& logprobs) = 0;
   virtual void OnToken(const ChoiceKey& key, const OutputToken& token) = 0;
   virtual void OnEnd(const ChoiceKey& key, const router::JobResult& result) = 0;
 };
@@ -85,7 +87,10 @@ class RouterNode final : public Process {
   void Handle(const router::HandOverAttempt& action);
   void Handle(const router::EndMembership& action);
   void Handle(const router::DrainWorker& action);
-  void Handle(const router::EmitToken& action) { listener_.OnToken(action.key, action.token); }
+  void Handle(const router::EmitToken& action) {
+    if (action.prompt != nullptr) listener_.OnPrompt(action.key, *action.prompt);
+    listener_.OnToken(action.key, action.token);
+  }
   void Handle(const router::EndJob& action) { listener_.OnEnd(action.key, action.result); }
   // `start` runs at the worker.
   void Open(const router::WorkerId& worker, const Incarnation& incarnation, router::Side side, const JobKey& key,

@@ -34,6 +34,7 @@ struct Counts {
   int64_t retries = 0;
   int64_t preemptions = 0;
   int64_t prefix_hits = 0;
+  int64_t prompts = 0;
   int64_t reads = 0;
   int64_t local = 0;
   int64_t cut_streams = 0;

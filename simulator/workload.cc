@@ -1,6 +1,7 @@
 #include "simulator/workload.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "router/refusal_reason.h"
@@ -207,8 +208,22 @@ bool Workload::AnyWaits(int router, TimeNs since, int32_t most_tokens) const {
   });
 }
 
+void Workload::OnPrompt(const ChoiceKey& key, const std::vector<PromptLogprob>& logprobs) {
+  Job& job = jobs_.at(key);
+  ++sim_.counts.prompts;
+  if (std::exchange(job.has_prompt, true)) return Wrong(job, "the log-probabilities of its prompt twice");
+  if (!job.got.empty()) return Wrong(job, "the log-probabilities of its prompt too late");
+  const SamplingParams& sampling = job.spec->sampling;
+  if (logprobs != engine::FakeModelPromptLogprobs(sim_.model, job.spec->prompt, sampling.prompt_logprobs)) {
+    Wrong(job, "wrong log-probabilities of its prompt");
+  }
+}
+
 void Workload::OnToken(const ChoiceKey& key, const OutputToken& token) {
   Job& job = jobs_.at(key);
+  if (job.spec->sampling.prompt_logprobs >= 0 && !job.has_prompt) {
+    return Wrong(job, "no log-probabilities of its prompt");
+  }
   ++sim_.counts.tokens;
   const size_t index = job.got.size();
   if (job.ended) return Wrong(job, "a token after the end");

@@ -53,6 +53,7 @@ class Workload final : public JobListener {
 
   void OnPlaced(const JobKey& key, const Incarnation& worker) override;
   void OnDeath(const JobKey& key, const RouterNode& router) override;
+  void OnPrompt(const ChoiceKey& key, const std::vector<PromptLogprob>& logprobs) override;
   void OnToken(const ChoiceKey& key, const OutputToken& token) override;
   void OnEnd(const ChoiceKey& key, const router::JobResult& result) override;
 
@@ -83,6 +84,8 @@ class Workload final : public JobListener {
     // All that it may get.
     std::vector<int32_t> expected;
     std::vector<int32_t> got;
+    // It has got the log-probabilities of its prompt.
+    bool has_prompt = false;
     // The number of its router.
     int home = 0;
     // Where it was sent; nullptr before.

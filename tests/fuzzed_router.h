@@ -153,6 +153,7 @@ class FuzzedRouter final : public worker::RouterStream {
     sampling.set_ignore_eos(input_.Flag());
     if (input_.Flag()) sampling.add_stop_token_ids(input_.Hostile<int32_t>());
     sampling.set_logprobs(input_.Hostile<int32_t>());
+    if (input_.Flag()) sampling.set_prompt_logprobs(input_.Rarely() ? input_.Hostile<int32_t>() : input_.Below(21));
     for (int i = input_.Below(4); i > 0; --i) {
       internal::v1::TokenBias& bias = *sampling.add_logit_bias();
       bias.set_id(input_.Rarely() ? input_.Hostile<int32_t>() : 64 - 16 * i + input_.Below(16));

@@ -29,6 +29,14 @@ void CountStep(const engine::StepEvent& event, WorkerReport& report) {
   report.preemptions = event.preemptions;
 }
 
+void UpdatePrompt(const engine::StepEvent& event, const JobKey& key, UpdateSink& updates) {
+  if (event.prompt.empty()) return;
+  WorkerUpdate update{.kind = WorkerUpdate::Kind::kPrompt};
+  update.first_prompt = event.first_prompt;
+  update.prompt.assign(event.prompt.begin(), event.prompt.end());
+  updates.Update(key, update);
+}
+
 BlockHold HoldOf(engine::SequenceState state) {
   switch (state) {
     case engine::SequenceState::kReserved:

@@ -15,7 +15,7 @@
 #include "common/kv_pool.h"
 #include "common/random.h"
 #include "common/work_note.h"
-#include "common/worker_update.h"
+#include "common/worker_job.h"
 #include "engine/engine.h"
 #include "engine/engine_loop.h"
 #include "engine/model_runner.h"
@@ -30,6 +30,8 @@ namespace baton::worker {
 
 // Adds a step in which the sequence had rows to the report about it.
 void CountStep(const engine::StepEvent& event, WorkerReport& report);
+// Passes on what the step says of the job's prompt, if it says anything.
+void UpdatePrompt(const engine::StepEvent& event, const JobKey& key, UpdateSink& updates);
 
 // What a phase holds the blocks of a sequence for, and since when it has its job.
 struct Holding {

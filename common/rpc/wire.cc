@@ -71,6 +71,7 @@ void ToProto(const SamplingParams& params, pb::Sampling* proto) {
   proto->set_ignore_eos(params.ignore_eos);
   *proto->mutable_stop_token_ids() = {params.stop_token_ids.begin(), params.stop_token_ids.end()};
   proto->set_logprobs(params.logprobs);
+  if (params.prompt_logprobs >= 0) proto->set_prompt_logprobs(params.prompt_logprobs);
   proto->mutable_logit_bias()->Reserve(static_cast<int>(params.logit_bias.size()));
   for (const TokenBias& each : params.logit_bias) {
     pb::TokenBias* bias = proto->add_logit_bias();
@@ -95,7 +96,8 @@ SamplingParams FromProto(const pb::Sampling& proto) {
                            .min_tokens = proto.min_tokens(),
                            .ignore_eos = proto.ignore_eos(),
                            .stop_token_ids = {proto.stop_token_ids().begin(), proto.stop_token_ids().end()},
-                           .logprobs = proto.logprobs()};
+                           .logprobs = proto.logprobs(),
+                           .prompt_logprobs = proto.has_prompt_logprobs() ? proto.prompt_logprobs() : -1};
   params.logit_bias.reserve(static_cast<size_t>(proto.logit_bias_size()));
   for (const pb::TokenBias& each : proto.logit_bias()) {
     params.logit_bias.push_back({.token = each.id(), .bias = each.bias()});
@@ -178,6 +180,35 @@ absl::StatusOr<OutputToken> ReadToken(const Proto& proto) {
   return token;
 }
 
+void FillPrompt(const WorkerUpdate& update, pb::CallPrompt* proto) {
+  proto->set_first(update.first_prompt);
+  const int count = static_cast<int>(update.prompt.size());
+  proto->mutable_logprobs()->Reserve(count);
+  proto->mutable_ranks()->Reserve(count);
+  proto->mutable_top_counts()->Reserve(count);
+  for (const PromptLogprob& each : update.prompt) {
+    proto->add_logprobs(each.logprob);
+    proto->add_ranks(each.rank);
+    proto->add_top_counts(static_cast<int32_t>(each.top.size()));
+    for (const TopLogprob& top : each.top) {
+      proto->add_top_ids(top.token);
+      proto->add_top_logprobs(top.logprob);
+    }
+  }
+}
+
+// Whether the lists of the message belong together.
+bool ListsFit(const pb::CallPrompt& proto) {
+  const int count = proto.logprobs_size();
+  if (proto.first() < 1 || proto.ranks_size() != count || proto.top_counts_size() != count) return false;
+  int64_t tops = 0;
+  for (const int32_t top_count : proto.top_counts()) {
+    if (top_count < 0 || top_count > kMaxLogprobs) return false;
+    tops += top_count;
+  }
+  return proto.top_ids_size() == tops && proto.top_logprobs_size() == tops;
+}
+
 void FillCommitted(const WorkerReport& report, pb::CallCommitted* proto) {
   proto->set_read_ns(report.read_ns);
   proto->set_digest_ns(report.digest_ns);
@@ -242,6 +273,26 @@ absl::StatusOr<WorkerUpdate> FromProto(const pb::CallFrozen& proto) {
   return update;
 }
 
+absl::StatusOr<WorkerUpdate> FromProto(const pb::CallPrompt& proto) {
+  if (!ListsFit(proto)) {
+    return absl::InvalidArgumentError(absl::StrCat("log-probabilities of ", proto.logprobs_size(),
+                                                   " tokens of a prompt, with lists that do not belong together"));
+  }
+  WorkerUpdate update{.kind = WorkerUpdate::Kind::kPrompt, .token = {}, .first_prompt = proto.first()};
+  update.prompt.reserve(static_cast<size_t>(proto.logprobs_size()));
+  int top = 0;
+  for (int i = 0; i < proto.logprobs_size(); ++i) {
+    PromptLogprob& each = update.prompt.emplace_back();
+    each.logprob = proto.logprobs(i);
+    each.rank = proto.ranks(i);
+    each.top.reserve(static_cast<size_t>(proto.top_counts(i)));
+    for (const int end = top + proto.top_counts(i); top < end; ++top) {
+      each.top.push_back({proto.top_ids(top), proto.top_logprobs(top)});
+    }
+  }
+  return update;
+}
+
 absl::StatusOr<WorkerUpdate> FromProto(const pb::CallFinished& proto) {
   WorkerUpdate update{.kind = WorkerUpdate::Kind::kFinished, .token = {}};
   update.kv_digest = proto.kv_digest();
@@ -283,6 +334,11 @@ void AddReport(uint64_t call, const WorkerUpdate& update, pb::WorkerMessage* pro
       frozen->set_call(call);
       frozen->set_kv_digest(update.kv_digest);
       return FillToken(update.token, frozen->mutable_token());
+    }
+    case WorkerUpdate::Kind::kPrompt: {
+      pb::CallPrompt* prompt = proto->add_prompts();
+      prompt->set_call(call);
+      return FillPrompt(update, prompt);
     }
     case WorkerUpdate::Kind::kFinished:
       break;

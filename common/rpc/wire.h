@@ -47,6 +47,9 @@ absl::StatusOr<OutputToken> FromProto(const internal::v1::CallToken& proto);
 absl::StatusOr<WorkerUpdate> FromProto(const internal::v1::CallCommitted& proto);
 // An update of kind kFrozen. INVALID_ARGUMENT as for Token.
 absl::StatusOr<WorkerUpdate> FromProto(const internal::v1::CallFrozen& proto);
+// An update of kind kPrompt. INVALID_ARGUMENT for lists that do not belong together, or more than kMaxLogprobs likely
+// tokens in a place.
+absl::StatusOr<WorkerUpdate> FromProto(const internal::v1::CallPrompt& proto);
 // An update of kind kFinished. INVALID_ARGUMENT as for CallCommitted.
 absl::StatusOr<WorkerUpdate> FromProto(const internal::v1::CallFinished& proto);
 // Sets `end` to how the call ended. INVALID_ARGUMENT for a code that no status has.

@@ -51,6 +51,59 @@ TEST(Wire, LogProbabilitiesThatDoNotMatchTheirTokensAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(FromProto(proto).status()));
 }
 
+WorkerUpdate PromptUpdate() {
+  WorkerUpdate update{.kind = WorkerUpdate::Kind::kPrompt, .token = {}, .first_prompt = 33};
+  update.prompt = {{.logprob = -0.5f, .rank = 1, .top = {{7, -0.5f}, {8, -2}}},
+                   {.logprob = -9, .rank = 400, .top = {}},
+                   {.logprob = -1, .rank = 2, .top = {{3, -0.25f}}}};
+  return update;
+}
+
+pb::CallPrompt SentPrompt() {
+  pb::WorkerMessage message;
+  AddReport(5, PromptUpdate(), &message);
+  return message.prompts(0);
+}
+
+TEST(Wire, ThePromptsLogProbabilitiesArriveAsTheyWere) {
+  const pb::CallPrompt proto = SentPrompt();
+  EXPECT_EQ(proto.call(), 5u);
+  const absl::StatusOr<WorkerUpdate> update = FromProto(proto);
+  ASSERT_TRUE(update.ok()) << update.status();
+  EXPECT_EQ(update->kind, WorkerUpdate::Kind::kPrompt);
+  EXPECT_EQ(update->first_prompt, 33);
+  EXPECT_EQ(update->prompt, PromptUpdate().prompt);
+}
+
+TEST(Wire, ListsOfAPromptThatDoNotBelongTogetherAreRefused) {
+  const auto is_refused = [](auto change) {
+    pb::CallPrompt proto = SentPrompt();
+    change(proto);
+    return absl::IsInvalidArgument(FromProto(proto).status());
+  };
+  EXPECT_FALSE(is_refused([](pb::CallPrompt&) {}));
+  EXPECT_TRUE(is_refused([](pb::CallPrompt& p) { p.set_first(0); })) << "the first token has none";
+  EXPECT_TRUE(is_refused([](pb::CallPrompt& p) { p.add_logprobs(1); }));
+  EXPECT_TRUE(is_refused([](pb::CallPrompt& p) { p.add_ranks(1); }));
+  EXPECT_TRUE(is_refused([](pb::CallPrompt& p) { p.add_top_counts(0); }));
+  EXPECT_TRUE(is_refused([](pb::CallPrompt& p) { p.add_top_ids(1); }));
+  EXPECT_TRUE(is_refused([](pb::CallPrompt& p) { p.add_top_logprobs(1); }));
+  EXPECT_TRUE(is_refused([](pb::CallPrompt& p) { p.set_top_counts(1, 1); }));
+  EXPECT_TRUE(is_refused([](pb::CallPrompt& p) {
+    p.set_top_counts(0, 4);
+    p.set_top_counts(1, -1);
+    p.set_top_counts(2, 0);
+  }));
+  EXPECT_TRUE(is_refused([](pb::CallPrompt& p) {
+    for (int i = 0; i < kMaxLogprobs - 1; ++i) {
+      p.add_top_ids(i);
+      p.add_top_logprobs(0);
+    }
+    p.set_top_counts(2, kMaxLogprobs);
+    p.set_top_counts(0, kMaxLogprobs + 1);
+  })) << "more than kMaxLogprobs in a place";
+}
+
 TEST(Wire, AJobKeyNamesJobAttemptAndChoice) {
   const JobKey key = {.job = {.high = 5, .low = 6}, .attempt = 3, .choice = 2};
   pb::JobKey proto;
@@ -92,6 +145,7 @@ WorkerJob FullJob() {
                        .ignore_eos = true,
                        .stop_token_ids = {11, 12},
                        .logprobs = 3,
+                       .prompt_logprobs = 0,
                        .logit_bias = {{.token = 4, .bias = -100}, {.token = 70'000, .bias = 2.5f}},
                        .grammar = {.kind = GrammarKind::kEbnf, .text = "root ::= \"a\""}},
           .tenant = "tenant",

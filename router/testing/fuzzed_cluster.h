@@ -95,6 +95,8 @@ class FuzzedCluster {
     job->prompt.assign(static_cast<size_t>(input_.Byte()) * (input_.Rarely() ? 40 : 1), 7);
     job->sampling.max_tokens = 1 + input_.Below(6);
     job->least_outputs = 1 + input_.Below(job->sampling.max_tokens);
+    // Without a draw of its own, so that the corpus says what it said.
+    if (last_job_ % 3 == 0) job->sampling.prompt_logprobs = 0;
     job->tenant = input_.Flag() ? "a" : "";
     job->priority = -input_.Below(1 - kMinPriority);
     job->want_kv_digest = input_.Rarely();
@@ -212,6 +214,9 @@ class FuzzedCluster {
     BATON_CHECK(!client.has_last) << "an output behind the last one";
     BATON_CHECK(emit.token.index == static_cast<int32_t>(client.outputs.size())) << emit.token.index;
     BATON_CHECK(emit.token.index < client.job->sampling.max_tokens) << "more outputs than were asked for";
+    const bool comes_with_prompt = emit.token.index == 0 && client.job->sampling.prompt_logprobs >= 0;
+    BATON_CHECK((emit.prompt != nullptr) == comes_with_prompt) << "the prompt's log-probabilities";
+    if (comes_with_prompt) BATON_CHECK(emit.prompt->size() + 1 == client.job->prompt.size()) << emit.prompt->size();
     client.outputs.push_back(emit.token.token);
     client.has_last = emit.token.is_last();
     // A stop string, which the listener finds.

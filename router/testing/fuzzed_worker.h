@@ -200,6 +200,9 @@ class FuzzedWorker {
 
   bool Output(uint64_t number, Call& call, int kind, Message& message) {
     const internal::v1::JobParams& job = call.start.job();
+    if (call.next == 0 && job.sampling().has_prompt_logprobs() && !call.committed) {
+      SayPrompt(number, 1, job.prompt_size() - 1, message);
+    }
     internal::v1::CallToken& token = *message.add_tokens();
     token.set_call(number);
     token.set_index(call.next++);
@@ -229,8 +232,19 @@ class FuzzedWorker {
     return (key.job().empty() ? 0 : key.job().back()) + index * 7 % 97;
   }
 
+  static void SayPrompt(uint64_t number, int32_t first, int count, Message& message) {
+    internal::v1::CallPrompt& prompt = *message.add_prompts();
+    prompt.set_call(number);
+    prompt.set_first(first);
+    for (int i = 0; i < count; ++i) {
+      prompt.add_logprobs(-1);
+      prompt.add_ranks(1);
+      prompt.add_top_counts(0);
+    }
+  }
+
   void LieOnce(Message& message) {
-    const int kind = input_.Below(9);
+    const int kind = input_.Below(10);
     const uint64_t number = calls_.empty() || input_.Rarely() ? input_.Hostile<uint64_t>() : Draw()->first;
     switch (kind) {
       case 0: {
@@ -270,6 +284,11 @@ class FuzzedWorker {
       }
       case 7:
         return static_cast<void>(message.MergeFromString(input_.Text(128)));
+      case 8: {
+        SayPrompt(number, input_.Rarely() ? input_.Hostile<int32_t>() : 1 + input_.Below(8), input_.Byte(), message);
+        if (input_.Rarely()) message.mutable_prompts(0)->add_top_counts(input_.Hostile<int32_t>());
+        return;
+      }
       default:
         return message.mutable_hello()->set_target(input_.Text(9));
     }

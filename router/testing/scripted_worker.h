@@ -20,6 +20,8 @@ namespace baton::router {
 struct WorkerScript {
   std::vector<int32_t> tokens = {};
   float logprob = 0;
+  // Of each token of a prompt that asks for it.
+  float prompt_logprob = 0;
   // Comes with each token.
   std::vector<TopLogprob> top = {};
   // The finish of the last token. With kNone the worker goes on computing until the router cancels the call.
@@ -62,6 +64,12 @@ class ScriptedWorker final : public WorkerCalls {
     }
     if (!script_.error.ok()) return End(start.key, script_.error);
     Say(start.key, MakeUpdate(WorkerUpdate::Kind::kStarted));
+    if (start.job->prompt_logprobs() > 0) {
+      WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kPrompt);
+      update.first_prompt = 1;
+      update.prompt.assign(static_cast<size_t>(start.job->prompt_logprobs()), {.logprob = script_.prompt_logprob});
+      Say(start.key, update);
+    }
     for (size_t i = 0; i < script_.tokens.size(); ++i) {
       const bool last = i + 1 == script_.tokens.size();
       WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kToken);
