@@ -1,6 +1,7 @@
 #include "gateway/openai_logprobs.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -17,10 +18,12 @@ std::string BytesText(const std::string& bytes) {
 
 }  // namespace
 
-std::string LogprobText(float logprob) { return absl::StrFormat("%.6g", std::max(logprob, -9999.0F)); }
+std::string LogprobText(float logprob) {
+  return std::isnan(logprob) ? "null" : absl::StrFormat("%.6g", std::max(logprob, -9999.0F));
+}
 
 std::string TokenTextOf(const tokenizer::Tokenizer& tokenizer, int32_t id) {
-  return JsonString(tokenizer.TokenBytes(id));
+  return JsonString(tokenizer.TokenText(id));
 }
 
 std::string LogprobEntries(const tokenizer::Tokenizer& tokenizer, const std::vector<OutputToken>& tokens) {

@@ -52,6 +52,7 @@ constexpr FieldRule kCommonFields[] = {
     {"return_token_ids"},
     {"request_id"},
     {"structured_outputs"},
+    {"prompt_logprobs"},
     // Baton's own.
     {"return_phases"},
     {"priority"},
@@ -62,7 +63,6 @@ constexpr FieldRule kCommonFields[] = {
     {"include_stop_str_in_output", FieldUse::kUnbuilt, "false"},
     {"skip_special_tokens", FieldUse::kUnbuilt, "true"},
     {"spaces_between_special_tokens", FieldUse::kUnbuilt, "true"},
-    {"prompt_logprobs", FieldUse::kUnbuilt},
     {"truncate_prompt_tokens", FieldUse::kUnbuilt},
     {"kv_transfer_params", FieldUse::kUnbuilt},
     {"cache_salt", FieldUse::kUnbuilt},
@@ -71,7 +71,7 @@ constexpr FieldRule kCommonFields[] = {
 constexpr FieldRule kCompletionsFields[] = {
     {"prompt"},
     {"add_special_tokens"},
-    {"echo", FieldUse::kUnbuilt, "false"},
+    {"echo"},
     {"suffix", FieldUse::kUnbuilt},
 };
 
@@ -105,8 +105,8 @@ constexpr FieldRule kChatFields[] = {
 // A name that any log can hold.
 std::string ReadRequestId(FieldReader& fields) {
   std::string id = fields.String("request_id");
-  const bool is_name = id.size() <= kMaxRequestIdBytes &&
-                       std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c <= '~'; });
+  const bool is_name =
+      id.size() <= kMaxRequestIdBytes && std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (!is_name || (id.empty() && fields.Find("request_id") != nullptr)) {
     fields.Wrong("request_id", absl::StrCat("must have 1 to ", kMaxRequestIdBytes, " visible characters of ASCII"));
   }
@@ -179,6 +179,8 @@ absl::Status CheckMessage(const json& message, const std::string& field) {
   const std::string name_of_role = role != message.end() && role->is_string() ? role->get<std::string>() : "";
   for (const auto& [name, value] : message.items()) {
     if (name == "role" || name == "content" || value.is_null() || HasMember(name_of_role, name)) continue;
+    // lm-eval says so of every message.
+    if (name == "type" && value == "text") continue;
     return FieldStatus(
         absl::StatusCode::kUnimplemented,
         {.field = absl::StrCat(field, ".", name.substr(0, kMaxShownNameBytes)), .description = "not supported yet"});
@@ -268,8 +270,10 @@ absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, std::st
   request.return_token_ids = fields.Bool("return_token_ids").value_or(false);
   request.return_phases = fields.Bool("return_phases").value_or(false);
   BATON_RETURN_IF_ERROR(ReadStream(fields, request));
+  BATON_RETURN_IF_ERROR(ReadPromptLogprobs(fields, request.stream, request.generation, request.prompt));
   BATON_RETURN_IF_ERROR(is_chat ? ReadChatFields(fields, object, body, model, request)
                                 : ReadCompletionsFields(fields, request.generation));
+  if (!is_chat) ReadEcho(fields, request.generation, request.prompt);
   BATON_RETURN_IF_ERROR(fields.status());
   return request;
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "gateway/openai_prompt.h"
 #include "gateway/tools/tool_call_parser.h"
 #include "gateway/tools/tool_style.h"
 #include "router/generation.h"
@@ -37,6 +38,7 @@ struct OpenAiRequest {
   bool return_phases = false;
   // Of a chat: how the calls in its answer are found.
   ToolReading tools;
+  PromptWishes prompt = {};
 };
 
 // The errors are for clients, as those of RequestReader.

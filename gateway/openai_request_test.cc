@@ -146,6 +146,13 @@ TEST(OpenAiRequestTest, WhatIsWrongInAChatIsNamed) {
   }
 }
 
+TEST(OpenAiRequestTest, AMessageMaySayThatItIsText) {
+  const auto read = ReadChat(R"("messages":[{"role":"user","content":"Hi","type":"text"}])");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(std::get<router::ChatPrompt>(read->generation.prompt).messages.at(0).content, "Hi");
+  EXPECT_EQ(FaultOf(ReadChat(R"("messages":[{"role":"user","content":"Hi","type":"image"}])")), "messages[0].type");
+}
+
 TEST(OpenAiRequestTest, ALogitBiasHasIdsForKeys) {
   for (const std::string base : {R"("prompt":"x",)", R"("messages":[{"role":"user","content":"Hi"}],)"}) {
     const auto read = [&base](const std::string& biases) {

@@ -1,6 +1,7 @@
 #include "gateway/openai_response.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -153,25 +154,29 @@ std::string OpenAiWriter::WholeChoice(const router::GenerationDelta& output, Fin
       R"({"index":)", output.choice, ",",
       is_chat ? absl::StrCat(R"("message":{"role":"assistant",)", content, R"(,"refusal":null})") : content,
       R"(,"logprobs":)", Logprobs(output), R"(,"finish_reason":)", FinishOf(output.choice, reason), TokenIds(output),
-      "}");
+      is_chat ? "" : PromptLogprobsMember(tokenizer_, output, answer_.prompt), "}");
 }
 
 std::string OpenAiWriter::Whole(absl::Span<const router::GenerationDelta> outputs,
                                 const router::GenerationFinished& finished) {
+  const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
   std::string choices;
   for (const router::GenerationDelta& output : outputs) {
     const FinishReason reason = output.end.has_value() ? output.end->reason : finished.reason;
     absl::StrAppend(&choices, choices.empty() ? "" : ",", WholeChoice(output, reason));
   }
-  return absl::StrCat(
-      Members(answer_, answer_.endpoint == OpenAiEndpoint::kChat ? "chat.completion" : "text_completion"),
-      R"(,"choices":[)", choices, R"(],"usage":)", UsageOf(finished.usage), Phases(finished.timing), "}");
+  return absl::StrCat(Members(answer_, is_chat ? "chat.completion" : "text_completion"), R"(,"choices":[)", choices,
+                      R"(],"usage":)", UsageOf(finished.usage),
+                      is_chat ? PromptLogprobsMember(tokenizer_, outputs.front(), answer_.prompt) : "",
+                      Phases(finished.timing), "}");
 }
 
 std::string OpenAiWriter::TokenIds(const router::GenerationDelta& delta) const {
   if (!answer_.return_token_ids) return {};
   std::string ids;
-  for (const OutputToken& token : delta.tokens) absl::StrAppend(&ids, ids.empty() ? "" : ",", token.token);
+  for (const OutputToken& token : delta.tokens) {
+    if (token.index != kEchoedIndex) absl::StrAppend(&ids, ids.empty() ? "" : ",", token.token);
+  }
   return absl::StrCat(R"(,"token_ids":[)", ids, "]");
 }
 
@@ -210,7 +215,7 @@ std::string OpenAiWriter::CompletionLogprobs(const router::GenerationDelta& delt
       absl::StrAppend(&top, top.empty() ? "" : ",", TokenTextOf(tokenizer_, each.token), ":",
                       LogprobText(each.logprob));
     }
-    absl::StrAppend(&tops, comma, "{", top, "}");
+    absl::StrAppend(&tops, comma, std::isnan(token.logprob) ? "null" : absl::StrCat("{", top, "}"));
   }
   return absl::StrCat(R"({"tokens":[)", texts, R"(],"token_logprobs":[)", logprobs, R"(],"top_logprobs":[)", tops,
                       R"(],"text_offset":[)", offsets, "]}");

@@ -32,6 +32,7 @@ struct OpenAiAnswer {
   // Of a chat with tools: how its calls are found.
   ToolReading tools = {};
   bool is_stream = false;
+  PromptWishes prompt = {};
 };
 
 class OpenAiWriter final : public AnswerWriter {

@@ -67,6 +67,9 @@ void OpenAiService::AddRoutes(HttpServer& server) {
   });
   server.AddRoute("GET", "/v1/models",
                   [this](const std::shared_ptr<HttpExchange>& exchange) { exchange->Respond({.body = Models()}); });
+  server.AddRoute("GET", "/tokenizer_info", [this](const std::shared_ptr<HttpExchange>& exchange) {
+    exchange->Respond({.body = TokenizerInfo()});
+  });
   server.AddRoute("GET", "/version", [](const std::shared_ptr<HttpExchange>& exchange) {
     exchange->Respond({.body = absl::StrCat(R"({"version":")", kVersion, R"("})")});
   });
@@ -80,7 +83,7 @@ void OpenAiService::AddRoutes(HttpServer& server) {
 absl::StatusOr<ReadCall> OpenAiService::Read(OpenAiEndpoint endpoint, const std::string& body, const JobId& id) const {
   BATON_ASSIGN_OR_RETURN(OpenAiRequest read, ReadOpenAiRequest(endpoint, body, ChatModelOf(calls_.model())));
   const char* const prefix = endpoint == OpenAiEndpoint::kChat ? "chatcmpl-" : "cmpl-";
-  auto writer = std::make_unique<OpenAiWriter>(
+  std::unique_ptr<AnswerWriter> writer = std::make_unique<OpenAiWriter>(
       OpenAiAnswer{.endpoint = endpoint,
                    .choices = static_cast<int32_t>(read.generation.total_choices()),
                    .id = absl::StrCat(prefix, read.request_id.empty() ? id.ToHex() : read.request_id),
@@ -91,8 +94,10 @@ absl::StatusOr<ReadCall> OpenAiService::Read(OpenAiEndpoint endpoint, const std:
                    .return_token_ids = read.return_token_ids,
                    .return_phases = read.return_phases,
                    .tools = std::move(read.tools),
-                   .is_stream = read.stream},
+                   .is_stream = read.stream,
+                   .prompt = read.prompt},
       *calls_.model().tokenizer);
+  if (read.prompt.echo) writer = MakeEchoWriter(read.prompt, std::move(writer));
   return ReadCall{.generation = std::move(read.generation), .writer = std::move(writer), .is_stream = read.stream};
 }
 
@@ -128,6 +133,17 @@ absl::StatusOr<std::string> OpenAiService::Detokenize(const std::string& body) c
   BATON_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, TokensOf(object));
   BATON_ASSIGN_OR_RETURN(const std::string text, calls_.reader().Detokenize(model, ids, /*skip_special_tokens=*/false));
   return absl::StrCat(R"({"prompt":)", JsonString(text), "}");
+}
+
+std::string OpenAiService::TokenizerInfo() const {
+  const tokenizer::Tokenizer& tokenizer = *calls_.model().tokenizer;
+  const auto text = [&tokenizer](int32_t id) {
+    return tokenizer.IsValidId(id) ? JsonString(tokenizer.TokenText(id)) : "null";
+  };
+  return absl::StrCat(R"({"bos_token":)", text(tokenizer.bos_id()), R"(,"eos_token":)", text(tokenizer.eos_id()),
+                      R"(,"unk_token":)", text(tokenizer.unknown_id()), R"(,"pad_token":)",
+                      text(tokenizer.padding_id()), R"(,"add_bos_token":)", tokenizer.adds_bos() ? "true" : "false",
+                      R"(,"model_max_length":)", calls_.model().config.context_length, "}");
 }
 
 std::string OpenAiService::Models() const {

@@ -27,6 +27,7 @@ class OpenAiService {
   absl::StatusOr<ReadCall> ReadResponses(const std::string& body, const JobId& id) const;
   absl::StatusOr<std::string> Tokenize(const std::string& body) const;
   absl::StatusOr<std::string> Detokenize(const std::string& body) const;
+  std::string TokenizerInfo() const;
   std::string Models() const;
 
   GenerationCalls& calls_;

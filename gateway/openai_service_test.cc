@@ -426,6 +426,20 @@ TEST_F(OpenAiServiceTest, AFieldThatTokenizingDoesNotKnowIsRefusedByItsName) {
   EXPECT_EQ(StatusOf(Post("/tokenize", R"({"prompt":"a","model":null,"add_special_tokens":null})")), 200);
 }
 
+TEST_F(OpenAiServiceTest, TheTokensAroundATextAreThoseOfTheTokenizer) {
+  const json info = BodyJson(Get("/tokenizer_info"));
+  const tokenizer::Tokenizer& tokenizer = *model_.tokenizer;
+  EXPECT_EQ(info.at("eos_token"), tokenizer.TokenText(tokenizer.eos_id()));
+  EXPECT_EQ(info.at("add_bos_token"), tokenizer.adds_bos());
+  EXPECT_EQ(info.at("model_max_length"), model_.config.context_length);
+  // No token stands for one that the tokenizer has not.
+  for (const auto& [name, id] :
+       {std::pair("bos_token", tokenizer.bos_id()), std::pair("pad_token", tokenizer.padding_id()),
+        std::pair("unk_token", tokenizer.unknown_id())}) {
+    EXPECT_EQ(info.at(name), tokenizer.IsValidId(id) ? json(tokenizer.TokenText(id)) : json()) << name;
+  }
+}
+
 TEST_F(OpenAiServiceTest, HealthSaysWhetherTheClusterServes) {
   EXPECT_EQ(StatusOf(Get("/health")), 200);
   is_serving_ = false;

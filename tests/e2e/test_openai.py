@@ -239,7 +239,7 @@ VALUES = {
     "seed": 1, "stop": "x", "stop_token_ids": [5], "ignore_eos": True, "min_tokens": 1, "stream": False,
     "return_token_ids": True, "return_phases": True, "add_special_tokens": False, "priority": 0, "user": "me", "store": True, "metadata": {"a": "b"},
     "n": 2, "request_id": "mine-7", "best_of": 2, "logit_bias": {"5": 1, "7": -100.0}, "echo": True, "response_format": {"type": "json_object"},
-    "structured_outputs": {"choice": ["a", "b"]},
+    "structured_outputs": {"choice": ["a", "b"]}, "prompt_logprobs": 1,
     "use_beam_search": True, "length_penalty": 2, "include_stop_str_in_output": True, "skip_special_tokens": False,
     "spaces_between_special_tokens": False, "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "auto",
     "parallel_tool_calls": False, "modalities": ["audio"], "chat_template_kwargs": {}, "add_generation_prompt": False,

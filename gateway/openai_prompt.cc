@@ -1,0 +1,139 @@
+#include "gateway/openai_prompt.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/json_writing.h"
+#include "gateway/openai_logprobs.h"
+#include "router/error_details.h"
+
+namespace baton::gateway {
+namespace {
+
+// vLLM's entry of one token. The decoded token is what the token is alone.
+std::string PromptEntry(const tokenizer::Tokenizer& tokenizer, const TopLogprob& each, int32_t rank) {
+  return absl::StrCat(R"(")", each.token, R"(":{"logprob":)", LogprobText(each.logprob), R"(,"rank":)", rank,
+                      R"(,"decoded_token":)", TokenTextOf(tokenizer, each.token), "}");
+}
+
+// The prompt's token first, then the likely ones; a token that is both comes once.
+std::string PromptEntries(const tokenizer::Tokenizer& tokenizer, int32_t token, const PromptLogprob& logprob,
+                          size_t most) {
+  std::string entries = PromptEntry(tokenizer, {.token = token, .logprob = logprob.logprob}, logprob.rank);
+  for (size_t i = 0; i < std::min(most, logprob.top.size()); ++i) {
+    if (logprob.top[i].token == token) continue;
+    absl::StrAppend(&entries, ",", PromptEntry(tokenizer, logprob.top[i], static_cast<int32_t>(i) + 1));
+  }
+  return absl::StrCat("{", entries, "}");
+}
+
+// The prompt's tokens as if they were the first of the output.
+std::vector<OutputToken> EchoedTokens(const router::GenerationPrompt& prompt, int32_t most) {
+  std::vector<OutputToken> tokens;
+  tokens.reserve(prompt.tokens.size());
+  for (size_t i = 0; i < prompt.tokens.size(); ++i) {
+    OutputToken& token = tokens.emplace_back(OutputToken{.index = kEchoedIndex, .token = prompt.tokens[i]});
+    token.logprob = std::numeric_limits<float>::quiet_NaN();
+    if (i == 0) continue;
+    const PromptLogprob& logprob = (*prompt.logprobs)[i - 1];
+    token.logprob = logprob.logprob;
+    token.top = logprob.top;
+    if (token.top.size() > static_cast<size_t>(most)) token.top.resize(static_cast<size_t>(most));
+  }
+  return tokens;
+}
+
+class EchoWriter final : public AnswerWriter {
+ public:
+  EchoWriter(const PromptWishes& wishes, std::unique_ptr<AnswerWriter> writer)
+      : wishes_(wishes), writer_(std::move(writer)) {}
+
+  void OnAccepted(const router::GenerationAccepted& accepted) override { writer_->OnAccepted(accepted); }
+  std::string Chunk(const router::GenerationDelta& delta) override {
+    // An output that nobody asked for.
+    if (wishes_.is_alone && delta.prompt == nullptr && !delta.end.has_value()) return {};
+    return writer_->Chunk(WithPrompt(delta));
+  }
+  std::string End(const router::GenerationFinished& finished) override { return writer_->End(WithoutOutput(finished)); }
+  std::string End(const absl::Status& status) override { return writer_->End(status); }
+  std::string Whole(absl::Span<const router::GenerationDelta> outputs,
+                    const router::GenerationFinished& finished) override {
+    std::vector<router::GenerationDelta> shown;
+    shown.reserve(outputs.size());
+    for (const router::GenerationDelta& output : outputs) shown.push_back(WithPrompt(output));
+    return writer_->Whole(shown, WithoutOutput(finished));
+  }
+
+ private:
+  router::GenerationDelta WithPrompt(const router::GenerationDelta& delta) const {
+    router::GenerationDelta shown = {
+        .has_logprobs = delta.has_logprobs, .choice = delta.choice, .end = delta.end, .prompt = delta.prompt};
+    if (wishes_.is_alone && shown.end.has_value()) shown.end->reason = FinishReason::kLength;
+    if (delta.prompt != nullptr) {
+      shown.text = delta.prompt->text.value_or("");
+      if (wishes_.echo_logprobs.has_value()) shown.tokens = EchoedTokens(*delta.prompt, *wishes_.echo_logprobs);
+    }
+    if (wishes_.is_alone) return shown;
+    shown.text += delta.text;
+    shown.tokens.insert(shown.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+    return shown;
+  }
+
+  router::GenerationFinished WithoutOutput(router::GenerationFinished finished) const {
+    if (!wishes_.is_alone) return finished;
+    finished.reason = FinishReason::kLength;
+    finished.usage.output_tokens = 0;
+    return finished;
+  }
+
+  const PromptWishes wishes_;
+  const std::unique_ptr<AnswerWriter> writer_;
+};
+
+}  // namespace
+
+absl::Status ReadPromptLogprobs(FieldReader& fields, bool is_stream, router::GenerationRequest& generation,
+                                PromptWishes& wishes) {
+  wishes.prompt_logprobs = fields.Integer("prompt_logprobs");
+  generation.sampling.prompt_logprobs = wishes.prompt_logprobs;
+  if (!wishes.prompt_logprobs.has_value() || !is_stream) return absl::OkStatus();
+  return router::FieldStatus(absl::StatusCode::kUnimplemented,
+                             {.field = "prompt_logprobs", .description = "a stream has none"});
+}
+
+void ReadEcho(FieldReader& fields, router::GenerationRequest& generation, PromptWishes& wishes) {
+  wishes.echo = fields.Bool("echo").value_or(false);
+  generation.echo = wishes.echo;
+  if (!wishes.echo) return;
+  router::SamplingRequest& sampling = generation.sampling;
+  wishes.echo_logprobs = sampling.logprobs;
+  if (sampling.logprobs.has_value()) {
+    sampling.prompt_logprobs = std::max(*sampling.logprobs, sampling.prompt_logprobs.value_or(0));
+  }
+  // A job has an output, which is then left out.
+  wishes.is_alone = sampling.max_tokens == 0;
+  if (wishes.is_alone) sampling.max_tokens = 1;
+}
+
+std::string PromptLogprobsMember(const tokenizer::Tokenizer& tokenizer, const router::GenerationDelta& output,
+                                 const PromptWishes& wishes) {
+  if (!wishes.prompt_logprobs.has_value() || output.prompt == nullptr) return {};
+  const router::GenerationPrompt& prompt = *output.prompt;
+  std::string entries;
+  for (size_t i = 1; i < prompt.tokens.size(); ++i) {
+    absl::StrAppend(&entries, ",",
+                    PromptEntries(tokenizer, prompt.tokens[i], (*prompt.logprobs)[i - 1],
+                                  static_cast<size_t>(*wishes.prompt_logprobs)));
+  }
+  return absl::StrCat(R"(,"prompt_logprobs":[null)", entries, "]");
+}
+
+std::unique_ptr<AnswerWriter> MakeEchoWriter(const PromptWishes& wishes, std::unique_ptr<AnswerWriter> writer) {
+  return std::make_unique<EchoWriter>(wishes, std::move(writer));
+}
+
+}  // namespace baton::gateway
