@@ -43,6 +43,7 @@ SKIPPED = [
     (r"cmake --install .*|scripts/(package|install)\.sh.*", "test_install.py runs it"),
     (r"baton (fetch-model|pull).*", "it would download a model; test_install.py and test_models.py run it"),
     (r"baton drain .*", "it would end a worker of the cluster that the other commands need; test_drain_command.py runs it"),
+    (r"lm_eval .*", "test_lm_eval.py runs a small task of its own"),
     (r"baton bench engine", "it measures for minutes; test_bench.py runs it in small"),
     (r"python3 bench/peers/run\.py .*", "it installs the peers and measures for an hour"),
     (r"python3 bench/compare_builds\.py .*", "it compares two builds for minutes; compare_builds_test.py tests it"),
