@@ -271,7 +271,8 @@ def test_a_schema_that_no_grammar_can_obey_is_refused_only_where_it_must_be_obey
 
 @pytest.mark.parametrize(("fields", "param"), [
     ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools[0].type"),
-    ({"tools": CHAT_TOOLS + CHAT_TOOLS[:1]}, "tools[2].function.name"), ({"tools": [], "tool_choice": "required"}, "tool_choice"),
+    ({"tools": CHAT_TOOLS + CHAT_TOOLS[:1]}, "tools[2].function.name"),
+    ({"tools": [], "tool_choice": "required"}, "tool_choice"),
     ({"tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice"),
     ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {}}}, "tool_choice.type"),
     ({"response_format": {"type": "json_object"}}, "response_format"),
