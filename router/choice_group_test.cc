@@ -10,15 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
-#include "common/rpc/event_queue.h"
-#include "common/testing/manual_clock.h"
 #include "gtest/gtest.h"
 #include "router/error_details.h"
 #include "router/generator.h"
 #include "router/pending_output.h"
 #include "router/testing/memory_sink.h"
-#include "router/testing/scripted_worker.h"
-#include "router/testing/tiny_served_model.h"
+#include "router/testing/scripted_loop_test.h"
 
 namespace baton::router {
 namespace {
@@ -26,15 +23,10 @@ namespace {
 constexpr JobId kAsked = {.high = 3, .low = 4};
 constexpr int32_t kA = modelfile::kTinyFirstByteToken + 'a';
 
-class ChoiceGroupTest : public ::testing::Test {
+class ChoiceGroupTest : public ScriptedLoopTest {
  protected:
   ~ChoiceGroupTest() override { loop_.Stop(); }
 
-  void StartLoop(WorkerScript script) {
-    worker_ = std::make_unique<ScriptedWorker>(loop_, std::move(script));
-    loop_.Start(*worker_);
-    worker_->Join();
-  }
   static GenerationRequest Ask(int32_t choices) {
     GenerationRequest request;
     request.id = kAsked;
@@ -47,23 +39,7 @@ class ChoiceGroupTest : public ::testing::Test {
     generator_.Generate(std::move(request), sink_);
     return sink_->WaitForEnd();
   }
-  int32_t JobsLeft() {
-    absl::Notification done;
-    int32_t jobs = -1;
-    loop_.PostWhenRoom([&](Dispatcher& dispatcher) {
-      jobs = dispatcher.running_jobs() + dispatcher.queued_jobs();
-      done.Notify();
-    });
-    done.WaitForNotification();
-    return jobs;
-  }
 
-  const ServedModel model_ = TestModel();
-  const ManualClock clock_{};
-  SeededRandom random_{1};
-  rpc::EventQueue events_;
-  RouterLoop loop_{DispatcherOptions{}, clock_, SystemRandom(), events_};
-  std::unique_ptr<ScriptedWorker> worker_;
   Generator generator_{model_, clock_, random_, loop_};
   std::shared_ptr<MemorySink> sink_ = std::make_shared<MemorySink>();
 };
@@ -91,7 +67,7 @@ TEST_F(ChoiceGroupTest, EachChoiceHasAStreamAnEndAndASeedOfItsOwnAndTheRequestEn
   std::set<uint64_t> seeds;
   for (const auto& job : worker_->started()) seeds.insert(job->sampling.seed);
   EXPECT_EQ(seeds, std::set<uint64_t>({42, 43, 44}));
-  EXPECT_EQ(JobsLeft(), 0);
+  EXPECT_EQ(Jobs(), 0);
 }
 
 TEST_F(ChoiceGroupTest, SeveralPromptsHaveTheirChoicesOneBehindTheOther) {
@@ -147,7 +123,7 @@ TEST_F(ChoiceGroupTest, TheFirstFailureEndsTheRequestAndItsOtherChoices) {
   const auto events = Generate(Ask(3));
   ASSERT_EQ(events.size(), 2u);
   EXPECT_TRUE(absl::IsInternal(std::get<GenerationFailed>(events.back()).status));
-  EXPECT_EQ(JobsLeft(), 0);
+  EXPECT_EQ(Jobs(), 0);
 }
 
 TEST_F(ChoiceGroupTest, AClientThatLeavesCancelsAllChoices) {
@@ -158,7 +134,7 @@ TEST_F(ChoiceGroupTest, AClientThatLeavesCancelsAllChoices) {
   generator_.Cancel(kAsked);
   const auto events = sink_->WaitForEnd();
   EXPECT_TRUE(absl::IsCancelled(std::get<GenerationFailed>(events.back()).status));
-  EXPECT_EQ(JobsLeft(), 0);
+  EXPECT_EQ(Jobs(), 0);
 }
 
 TEST_F(ChoiceGroupTest, AClientThatDoesNotReadLosesAllChoices) {
@@ -166,7 +142,7 @@ TEST_F(ChoiceGroupTest, AClientThatDoesNotReadLosesAllChoices) {
   StartLoop({.tokens = std::vector<int32_t>(8, kA), .finish = FinishReason::kNone});
   const auto events = Generate(Ask(2));
   EXPECT_TRUE(absl::IsResourceExhausted(std::get<GenerationFailed>(events.back()).status));
-  EXPECT_EQ(JobsLeft(), 0);
+  EXPECT_EQ(Jobs(), 0);
 }
 
 TEST_F(ChoiceGroupTest, ARequestWithoutRoomForAllChoicesIsRefusedBeforeItsClientHearsOfAny) {
@@ -192,7 +168,7 @@ TEST_F(ChoiceGroupTest, ARequestWithoutRoomForAllChoicesIsRefusedBeforeItsClient
     ASSERT_EQ(events.size(), 1u);
     EXPECT_TRUE(absl::IsResourceExhausted(std::get<GenerationFailed>(events.front()).status));
   }
-  EXPECT_EQ(JobsLeft(), 0);
+  EXPECT_EQ(Jobs(), 0);
 }
 
 TEST_F(ChoiceGroupTest, TooManyChoicesAndChoicesOfAKeptJobAreRefused) {

@@ -10,13 +10,10 @@
 #include "absl/strings/match.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "common/rpc/event_queue.h"
-#include "common/testing/manual_clock.h"
 #include "gtest/gtest.h"
 #include "router/generator.h"
 #include "router/testing/memory_sink.h"
-#include "router/testing/scripted_worker.h"
-#include "router/testing/tiny_served_model.h"
+#include "router/testing/scripted_loop_test.h"
 
 namespace baton::router {
 namespace {
@@ -97,15 +94,10 @@ class FakeJournal final : public Journal {
   absl::Status answer_ ABSL_GUARDED_BY(mutex_);
 };
 
-class GeneratorKeptTest : public ::testing::Test {
+class GeneratorKeptTest : public ScriptedLoopTest {
  protected:
   ~GeneratorKeptTest() override { loop_.Stop(); }
 
-  void StartLoop(WorkerScript script) {
-    worker_ = std::make_unique<ScriptedWorker>(loop_, std::move(script));
-    loop_.Start(*worker_);
-    worker_->Join();
-  }
   std::shared_ptr<MemorySink> Generate(GenerationRequest request) {
     auto sink = std::make_shared<MemorySink>();
     generator_.Generate(std::move(request), sink);
@@ -121,17 +113,6 @@ class GeneratorKeptTest : public ::testing::Test {
     generator_.Resume(std::move(request), sink);
     return sink;
   }
-  // How many jobs the loop has, once it has done all that was posted before.
-  int32_t Jobs() {
-    absl::Notification done;
-    int32_t jobs = -1;
-    loop_.PostWhenRoom([&](Dispatcher& dispatcher) {
-      jobs = dispatcher.running_jobs() + dispatcher.queued_jobs();
-      done.Notify();
-    });
-    done.WaitForNotification();
-    return jobs;
-  }
   static std::string TextOf(const std::vector<GenerationEvent>& events) {
     std::string text;
     for (const GenerationEvent& event : events) {
@@ -144,12 +125,6 @@ class GeneratorKeptTest : public ::testing::Test {
     return failed == nullptr ? absl::OkStatus() : failed->status;
   }
 
-  const ServedModel model_ = TestModel();
-  const ManualClock clock_{};
-  SeededRandom random_{1};
-  rpc::EventQueue events_;
-  RouterLoop loop_{DispatcherOptions{}, clock_, SystemRandom(), events_};
-  std::unique_ptr<ScriptedWorker> worker_;
   FakeJournal journal_;
   Generator generator_{model_, clock_, random_, loop_, {}, &journal_};
   uint64_t last_call_ = 0;

@@ -11,13 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/rpc/event_queue.h"
-#include "common/testing/manual_clock.h"
 #include "gtest/gtest.h"
 #include "router/error_details.h"
 #include "router/testing/memory_sink.h"
-#include "router/testing/scripted_worker.h"
-#include "router/testing/tiny_served_model.h"
+#include "router/testing/scripted_loop_test.h"
 
 namespace baton::router {
 namespace {
@@ -51,37 +48,15 @@ absl::Status StatusOf(const std::vector<GenerationEvent>& events) {
   return failed == nullptr ? absl::OkStatus() : failed->status;
 }
 
-class GeneratorTest : public ::testing::Test {
+class GeneratorTest : public ScriptedLoopTest {
  protected:
   ~GeneratorTest() override { loop_.Stop(); }
 
-  void StartLoop(WorkerScript script) {
-    worker_ = std::make_unique<ScriptedWorker>(loop_, std::move(script));
-    loop_.Start(*worker_);
-    worker_->Join();
-  }
   std::vector<GenerationEvent> Generate(GenerationRequest request) {
     generator_.Generate(std::move(request), sink_);
     return sink_->WaitForEnd();
   }
-  // Once the loop has done all that was posted before.
-  int32_t RunningJobs() {
-    absl::Notification done;
-    int32_t jobs = -1;
-    loop_.PostWhenRoom([&](Dispatcher& dispatcher) {
-      jobs = dispatcher.running_jobs();
-      done.Notify();
-    });
-    done.WaitForNotification();
-    return jobs;
-  }
 
-  const ServedModel model_ = TestModel();
-  const ManualClock clock_{};
-  SeededRandom random_{1};
-  rpc::EventQueue events_;
-  RouterLoop loop_{DispatcherOptions{}, clock_, SystemRandom(), events_};
-  std::unique_ptr<ScriptedWorker> worker_;
   Generator generator_{model_, clock_, random_, loop_};
   std::shared_ptr<MemorySink> sink_ = std::make_shared<MemorySink>();
 };
@@ -174,7 +149,7 @@ TEST_F(GeneratorTest, AStopStringThatSpansTokensEndsTheTextBeforeItAndCancelsThe
   EXPECT_EQ(TextOf(events), "text");
   EXPECT_EQ(std::get<GenerationFinished>(events.back()).reason, FinishReason::kStop);
   EXPECT_EQ(std::get<GenerationFinished>(events.back()).stop_index, 1);
-  EXPECT_EQ(RunningJobs(), 0);
+  EXPECT_EQ(Jobs(), 0);
 }
 
 TEST_F(GeneratorTest, TextThatWasHeldBackForAStopStringComesWithTheEnd) {
@@ -206,7 +181,7 @@ TEST_F(GeneratorTest, AWorkersErrorEndsTheRequest) {
 TEST_F(GeneratorTest, ATokenOutsideTheVocabularyEndsTheRequest) {
   StartLoop({.tokens = {model_.config.vocab_size}, .finish = FinishReason::kNone});
   EXPECT_EQ(StatusOf(Generate(Ask("hi"))).code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(RunningJobs(), 0);
+  EXPECT_EQ(Jobs(), 0);
 }
 
 TEST_F(GeneratorTest, AReaderThatIsTooSlowIsCancelledAndToldWhenToComeBack) {
@@ -217,7 +192,7 @@ TEST_F(GeneratorTest, AReaderThatIsTooSlowIsCancelledAndToldWhenToComeBack) {
   EXPECT_EQ(TextOf(events), "ab");
   EXPECT_EQ(StatusOf(events).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_GT(GetRetryAfterMs(StatusOf(events)).value_or(0), 0);
-  EXPECT_EQ(RunningJobs(), 0);
+  EXPECT_EQ(Jobs(), 0);
   EXPECT_EQ(sink_->WaitForEnd().size(), 4u) << "nothing follows the end";
 }
 
@@ -228,7 +203,7 @@ TEST_F(GeneratorTest, CancelEndsARunningRequest) {
   sink_->SetCancelled();
   generator_.Cancel(kId);
   EXPECT_EQ(StatusOf(sink_->WaitForEnd()).code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(RunningJobs(), 0);
+  EXPECT_EQ(Jobs(), 0);
 }
 
 TEST_F(GeneratorTest, ACancelThatComesBeforeTheJobEndsItToo) {
@@ -268,7 +243,7 @@ TEST_F(GeneratorTest, ARequestThatOutlivesADrainIsCutWithAReasonAndNamed) {
   EXPECT_EQ(StatusOf(events).message(),
             absl::StrCat("the router is shutting down: request ", kId.ToHex(),
                          " did not end within the drain time-out of 1 ms and was cut: send it again"));
-  EXPECT_EQ(RunningJobs(), 0);
+  EXPECT_EQ(Jobs(), 0);
   EXPECT_EQ(worker_->cancelled(), 1) << "the worker computes no more";
 }
 
