@@ -153,10 +153,12 @@ def test_what_lm_eval_sends_is_answered_as_it_reads_it(cluster, client, prose_id
     prompt, context_length = prose_ids[:20], 15
     tokens, _ = prompt_of(client, prompt, top=1)
     text = client.call("baton.v1.GenerationService", "Detokenize", token_ids=prompt).text
-    for sent in ([prompt], text):
+    # The last one is a batch of two.
+    for sent in ([prompt], text, [prompt, prose_ids[100:140]]):
         status, _, answer = post(cluster, "/v1/completions", {"model": MODEL, "prompt": sent, "temperature": 0, "max_tokens": 1,
                                                               "logprobs": 1, "seed": 1234, "echo": True})
         assert status == 200
+        assert len(answer["choices"]) == (len(sent) if isinstance(sent, list) else 1)
         lists = answer["choices"][0]["logprobs"]
         assert sum(lists["token_logprobs"][context_length:-1]) == pytest.approx(
             sum(token.logprob for token in tokens[context_length:]), rel=TOLERANCE)
