@@ -74,13 +74,13 @@ const json& FirstChoice(const json& answer) { return answer.at("choices").at(0);
 
 TEST_F(ToolAnswersTest, AChatHasItsCallsBesideItsText) {
   const json choice =
-      FirstChoice(json::parse(ChatWriter(false).Whole({.text = kAnswer}, EndedBy(FinishReason::kStop))));
+      FirstChoice(json::parse(ChatWriter(false).Whole({{.text = kAnswer}}, EndedBy(FinishReason::kStop))));
   EXPECT_EQ(choice.at("finish_reason"), "tool_calls");
   EXPECT_EQ(choice.at("message").at("content"), "I look.");
   EXPECT_EQ(choice.at("message").at("tool_calls"),
             json::parse(R"([{"id":"call_ab_0","type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}},)"
                         R"({"id":"call_ab_1","type":"function","function":{"name":"g","arguments":"{}"}}])"));
-  const json plain = FirstChoice(json::parse(ChatWriter(false).Whole({.text = "Hi\n"}, EndedBy(FinishReason::kStop))));
+  const json plain = FirstChoice(json::parse(ChatWriter(false).Whole({{.text = "Hi\n"}}, EndedBy(FinishReason::kStop))));
   EXPECT_EQ(plain.at("finish_reason"), "stop");
   EXPECT_EQ(plain.at("message").at("content"), "Hi\n");
   EXPECT_FALSE(plain.at("message").contains("tool_calls"));
@@ -88,16 +88,16 @@ TEST_F(ToolAnswersTest, AChatHasItsCallsBesideItsText) {
 
 TEST_F(ToolAnswersTest, ACallThatIsCutOffHasWhatThereIsOfIt) {
   OpenAiWriter writer = ChatWriter(false, CallForm::kOneCall);
-  const json choice = FirstChoice(json::parse(writer.Whole({.text = kCutCall}, EndedBy(FinishReason::kLength))));
+  const json choice = FirstChoice(json::parse(writer.Whole({{.text = kCutCall}}, EndedBy(FinishReason::kLength))));
   EXPECT_EQ(choice.at("finish_reason"), "length");
   EXPECT_EQ(choice.at("message").at("content"), nullptr);
   EXPECT_EQ(choice.at("message").at("tool_calls").at(0).at("function").at("arguments"), R"({"a": "x)");
   const json message =
-      json::parse(BlockWriter(false, CallForm::kOneCall).Whole({.text = kCutCall}, EndedBy(FinishReason::kLength)));
+      json::parse(BlockWriter(false, CallForm::kOneCall).Whole({{.text = kCutCall}}, EndedBy(FinishReason::kLength)));
   EXPECT_EQ(message.at("stop_reason"), "max_tokens");
   EXPECT_EQ(message.at("content").at(0).at("input"), json::object());
   ResponsesWriter items(ItemAnswer(false, CallForm::kOneCall), *model_.tokenizer);
-  const json response = json::parse(items.Whole({.text = kCutCall}, EndedBy(FinishReason::kLength)));
+  const json response = json::parse(items.Whole({{.text = kCutCall}}, EndedBy(FinishReason::kLength)));
   EXPECT_EQ(response.at("status"), "incomplete");
   EXPECT_EQ(response.at("output").at(0).at("status"), "incomplete");
   EXPECT_EQ(response.at("output").at(0).at("arguments"), R"({"a": "x)");
@@ -141,12 +141,12 @@ TEST_F(ToolAnswersTest, WhatWaitsAtTheEndOfAChatIsSent) {
 }
 
 TEST_F(ToolAnswersTest, AMessageOfAnthropicHasABlockForEachCall) {
-  const json message = json::parse(BlockWriter(false).Whole({.text = kAnswer}, EndedBy(FinishReason::kStop)));
+  const json message = json::parse(BlockWriter(false).Whole({{.text = kAnswer}}, EndedBy(FinishReason::kStop)));
   EXPECT_EQ(message.at("stop_reason"), "tool_use");
   EXPECT_EQ(message.at("content"),
             json::parse(R"([{"type":"text","text":"I look."},{"type":"tool_use","id":"toolu_ab_0","name":"f",)"
                         R"("input":{"a":1}},{"type":"tool_use","id":"toolu_ab_1","name":"g","input":{}}])"));
-  const json plain = json::parse(BlockWriter(false).Whole({.text = ""}, EndedBy(FinishReason::kStop)));
+  const json plain = json::parse(BlockWriter(false).Whole({{.text = ""}}, EndedBy(FinishReason::kStop)));
   EXPECT_EQ(plain.at("stop_reason"), "end_turn");
   EXPECT_EQ(plain.at("content"), json::parse(R"([{"type":"text","text":""}])"));
 }
@@ -170,7 +170,7 @@ TEST_F(ToolAnswersTest, BlocksOfAStreamOpenAndCloseInTurn) {
 
 TEST_F(ToolAnswersTest, AResponseHasAnItemForEachCall) {
   ResponsesWriter writer(ItemAnswer(false), *model_.tokenizer);
-  const json output = json::parse(writer.Whole({.text = kAnswer}, EndedBy(FinishReason::kStop))).at("output");
+  const json output = json::parse(writer.Whole({{.text = kAnswer}}, EndedBy(FinishReason::kStop))).at("output");
   ASSERT_EQ(output.size(), 3u);
   EXPECT_EQ(output[0].at("content").at(0).at("text"), "I look.");
   EXPECT_EQ(output[1],
