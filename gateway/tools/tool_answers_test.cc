@@ -49,9 +49,11 @@ std::vector<json> StreamOf(AnswerWriter& writer, const std::vector<std::string>&
 
 class ToolAnswersTest : public ::testing::Test {
  protected:
-  OpenAiWriter ChatWriter(bool is_stream, CallForm form = CallForm::kTags) {
+  OpenAiWriter ChatWriter(bool is_stream, CallForm form = CallForm::kTags, int32_t choices = 1) {
     return {{.endpoint = OpenAiEndpoint::kChat,
-             .id = "chatcmpl-ab",
+             .choices = choices,
+             .id = "chatcmpl-mine",
+             .own_id = "ab",
              .model = "tiny",
              .tools = TwoTools(form),
              .is_stream = is_stream},
@@ -72,6 +74,20 @@ class ToolAnswersTest : public ::testing::Test {
 
 const json& FirstChoice(const json& answer) { return answer.at("choices").at(0); }
 
+TEST_F(ToolAnswersTest, EachChoiceOfAChatHasCallsOfItsOwn) {
+  const router::ChoiceEnd end = {.reason = FinishReason::kStop};
+  const json answer = json::parse(ChatWriter(false, CallForm::kTags, 3)
+                                      .Whole({{.text = kAnswer, .choice = 0, .end = end},
+                                              {.text = "Hi", .choice = 1, .end = end},
+                                              {.text = kAnswer, .choice = 2, .end = end}},
+                                             EndedBy(FinishReason::kStop)));
+  const json& choices = answer.at("choices");
+  EXPECT_EQ(choices.at(0).at("message").at("tool_calls").at(1).at("id"), "call_ab_1");
+  EXPECT_EQ(choices.at(1).at("finish_reason"), "stop");
+  EXPECT_EQ(choices.at(2).at("finish_reason"), "tool_calls");
+  EXPECT_EQ(choices.at(2).at("message").at("tool_calls").at(1).at("id"), "call_ab_2_1");
+}
+
 TEST_F(ToolAnswersTest, AChatHasItsCallsBesideItsText) {
   const json choice =
       FirstChoice(json::parse(ChatWriter(false).Whole({{.text = kAnswer}}, EndedBy(FinishReason::kStop))));
@@ -80,7 +96,8 @@ TEST_F(ToolAnswersTest, AChatHasItsCallsBesideItsText) {
   EXPECT_EQ(choice.at("message").at("tool_calls"),
             json::parse(R"([{"id":"call_ab_0","type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}},)"
                         R"({"id":"call_ab_1","type":"function","function":{"name":"g","arguments":"{}"}}])"));
-  const json plain = FirstChoice(json::parse(ChatWriter(false).Whole({{.text = "Hi\n"}}, EndedBy(FinishReason::kStop))));
+  const json plain =
+      FirstChoice(json::parse(ChatWriter(false).Whole({{.text = "Hi\n"}}, EndedBy(FinishReason::kStop))));
   EXPECT_EQ(plain.at("finish_reason"), "stop");
   EXPECT_EQ(plain.at("message").at("content"), "Hi\n");
   EXPECT_FALSE(plain.at("message").contains("tool_calls"));
