@@ -10,7 +10,7 @@ ChoicePrinter::ChoicePrinter(int choices, bool filters) : filters_(filters), cho
 
 std::string ChoicePrinter::Add(const v1::Output& output) {
   Choice& of = choices_.at(static_cast<size_t>(output.choice()));
-  of.waiting += output.text();
+  absl::StrAppend(&of.waiting, output.prompt().text(), output.text());
   of.has_ended = output.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
   std::string text;
   for (; current_ < choices_.size(); ++current_) {
