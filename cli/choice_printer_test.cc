@@ -22,6 +22,13 @@ TEST(ChoicePrinterTest, OneChoiceIsPrintedAsItComesWithoutALineAboveIt) {
   EXPECT_EQ(printer.Flush(), "");
 }
 
+TEST(ChoicePrinterTest, AnEchoedPromptComesBeforeTheOutput) {
+  ChoicePrinter printer(1, /*filters=*/false);
+  v1::Output output = Text(0, " upon");
+  output.mutable_prompt()->set_text("Once");
+  EXPECT_EQ(printer.Add(output), "Once upon");
+}
+
 TEST(ChoicePrinterTest, AChoiceWaitsUntilThoseBeforeItHaveEnded) {
   ChoicePrinter printer(3, /*filters=*/false);
   EXPECT_EQ(printer.Add(Text(2, "c", /*ends=*/true)), "--- choice 0 ---\n");
