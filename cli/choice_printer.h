@@ -17,8 +17,8 @@ class ChoicePrinter {
   // `filters`: what is printed goes to a terminal.
   ChoicePrinter(int choices, bool filters);
 
-  // What can be printed now: of the first choice that has not ended all that has come, and all choices behind it once it
-  // has. A prompt that is echoed comes before the output.
+  // What can be printed now: of the first choice that has not ended all that has come, and all choices behind it once
+  // it has. A prompt that is echoed comes before the output.
   std::string Add(const v1::Output& output);
   // The rest.
   std::string Flush();
