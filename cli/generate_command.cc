@@ -100,7 +100,7 @@ absl::Status FillPrompt(const GenerateFlags& flags, v1::GenerateRequest& request
   return FillFromFile("--messages", *flags.messages, ParseMessages, *request.mutable_chat());
 }
 
-// Of a token of the output or of the prompt.
+// The token is one of the output or of the prompt.
 template <typename Token>
 Json TokenLogprobs(const Token& token) {
   Json top = Json::array();

@@ -47,7 +47,7 @@ struct WorkerUpdate {
   OutputToken token;
   std::string kv_digest;
   WorkerReport report;
-  // Of the prompt's tokens from the place `first_prompt` on.
+  // `prompt` belongs to the prompt's tokens from the place `first_prompt` on.
   int32_t first_prompt = 0;
   std::vector<PromptLogprob> prompt = {};
 };

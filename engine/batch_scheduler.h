@@ -83,7 +83,7 @@ class BatchScheduler {
   const SchedulerOptions options_;
   BlockPool& pool_;
   std::vector<PlannedSlice> plan_;
-  // Of SchedulerOptions::scored_rows, what this plan has left.
+  // How many of SchedulerOptions::scored_rows this plan has left.
   int32_t scored_rows_left_ = 0;
   // The last plan was for one that runs alone, and the last such one.
   bool was_alone_ = false;

@@ -90,7 +90,7 @@ class Engine::Impl {
   // One for each output row: those that end with the last token of their sequence, and all of a prompt that gives its
   // log-probabilities.
   std::vector<TokenChoice> choices_;
-  // Of which the first choices_.size() are in use.
+  // The first choices_.size() are in use.
   std::vector<OutputToken> chosen_;
   // What the rows of prompts give, slice after slice, of which the first `score_count_` are in use.
   std::vector<PromptLogprob> scores_;
@@ -313,8 +313,10 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
         .row_class = sequence.state == SequenceState::kDecode ? RowClass::kDecode : RowClass::kPrefill};
     if (sequence.ScoreEnd(end) > sequence.scored()) AddScores(planned, slice);
     if (end == sequence.length()) {
-      if (slice.output_rows == OutputRows::kNone) slice.first_output = static_cast<int32_t>(choices_.size());
-      if (slice.output_rows == OutputRows::kNone) slice.output_rows = OutputRows::kLast;
+      if (slice.output_rows == OutputRows::kNone) {
+        slice.output_rows = OutputRows::kLast;
+        slice.first_output = static_cast<int32_t>(choices_.size());
+      }
       choices_.push_back(
           {.sampling = &sequence.spec().sampling,
            .context = {.prompt = sequence.client_prompt(),

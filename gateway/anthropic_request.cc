@@ -59,7 +59,7 @@ constexpr FieldRule kAnswerFields[] = {
 
 // What the messages are read with, in their order.
 struct AnthropicConversation {
-  // Of each message.
+  // One for each message.
   std::vector<std::string_view> texts;
   size_t next = 0;
   CallNames names = {};

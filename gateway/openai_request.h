@@ -36,7 +36,7 @@ struct OpenAiRequest {
   bool return_token_ids = false;
   // Baton's own: the answer says how long each phase took.
   bool return_phases = false;
-  // Of a chat: how the calls in its answer are found.
+  // It says how the calls in the answer to a chat are found.
   ToolReading tools;
   PromptWishes prompt = {};
 };

@@ -29,7 +29,7 @@ struct OpenAiAnswer {
   bool include_usage = false;
   bool return_token_ids = false;
   bool return_phases = false;
-  // Of a chat with tools: how its calls are found.
+  // It says how the calls of a chat with tools are found.
   ToolReading tools = {};
   bool is_stream = false;
   PromptWishes prompt = {};

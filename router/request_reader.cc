@@ -100,7 +100,7 @@ absl::Status CheckPromptWishes(const GenerationRequest& request) {
        .description = is_kept ? "not supported beside resumable or idempotency_key" : "not supported beside choices"});
 }
 
-// Of so many tokens, of all prompts of a request.
+// `tokens`: those of all prompts of a request together.
 absl::Status CheckPromptLogprobs(const SamplingParams& sampling, size_t tokens) {
   if (sampling.prompt_logprobs < 0) return absl::OkStatus();
   const size_t bytes = PromptLogprobBytes(tokens, static_cast<size_t>(sampling.prompt_logprobs));
@@ -237,24 +237,35 @@ int32_t RequestReader::LeastOutputs(const JobSpec& job, bool without_stops) cons
   return static_cast<int32_t>(std::max<int64_t>(least, 1));
 }
 
+// What the prompts share, such as a grammar, is read with the first one.
 absl::StatusOr<std::vector<PreparedJob>> RequestReader::ReadAll(GenerationRequest request) const {
   BATON_RETURN_IF_ERROR(CheckChoices(request));
-  std::vector<Prompt> prompts = std::move(request.more_prompts);
-  prompts.insert(prompts.begin(), std::move(request.prompt));
+  const std::vector<Prompt> more_prompts = std::move(request.more_prompts);
+  const auto choices = static_cast<uint32_t>(request.choices);
+  const PromptReading reading = {.echo = request.echo, .without_stops = request.stop.empty()};
   std::vector<PreparedJob> jobs;
-  size_t tokens = 0;
-  for (Prompt& prompt : prompts) {
-    GenerationRequest one = request;
-    one.prompt = std::move(prompt);
-    BATON_ASSIGN_OR_RETURN(PreparedJob job, Read(std::move(one)));
-    job.job.choice = static_cast<uint32_t>(request.choices) * static_cast<uint32_t>(jobs.size());
-    tokens += job.job.prompt.size();
-    BATON_RETURN_IF_ERROR(CheckPromptLogprobs(job.job.sampling, tokens));
-    // One that is drawn holds for all.
-    request.sampling.seed = job.job.sampling.seed;
-    jobs.push_back(std::move(job));
+  BATON_ASSIGN_OR_RETURN(PreparedJob first, Read(std::move(request)));
+  jobs.push_back(std::move(first));
+  size_t tokens = jobs.front().job.prompt.size();
+  for (const Prompt& prompt : more_prompts) {
+    PreparedJob next = jobs.front();
+    next.job.choice = choices * static_cast<uint32_t>(jobs.size());
+    BATON_RETURN_IF_ERROR(ReadPromptOf(prompt, reading, next.job, next.echo));
+    tokens += next.job.prompt.size();
+    BATON_RETURN_IF_ERROR(CheckPromptLogprobs(next.job.sampling, tokens));
+    jobs.push_back(std::move(next));
   }
   return jobs;
+}
+
+absl::Status RequestReader::ReadPromptOf(Prompt prompt, const PromptReading& reading, JobSpec& job,
+                                         std::optional<std::string>& echo) const {
+  if (reading.echo) {
+    BATON_ASSIGN_OR_RETURN(echo, ReadEcho(prompt));
+  }
+  BATON_ASSIGN_OR_RETURN(job.prompt, ReadPrompt(std::move(prompt)));
+  job.least_outputs = LeastOutputs(job, reading.without_stops);
+  return CheckPromptLogprobs(job.sampling, job.prompt.size());
 }
 
 absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const {
@@ -274,15 +285,11 @@ absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const
   JobSpec job;
   BATON_ASSIGN_OR_RETURN(job.sampling, ReadSampling(request.sampling));
   std::optional<std::string> echo;
-  if (request.echo) {
-    BATON_ASSIGN_OR_RETURN(echo, ReadEcho(request.prompt));
-  }
-  BATON_ASSIGN_OR_RETURN(job.prompt, ReadPrompt(std::move(request.prompt)));
-  BATON_RETURN_IF_ERROR(CheckPromptLogprobs(job.sampling, job.prompt.size()));
+  BATON_RETURN_IF_ERROR(ReadPromptOf(std::move(request.prompt),
+                                     {.echo = request.echo, .without_stops = request.stop.empty()}, job, echo));
   absl::StatusOr<JobOutput> output = JobOutput::Create(*model_.tokenizer, request.stop);
   if (!output.ok()) return ViolationOf("stop", output.status());
   job.id = request.id;
-  job.least_outputs = LeastOutputs(job, request.stop.empty());
   job.priority = request.priority;
   job.tenant = std::move(tenant);
   job.arrived = request.arrived;

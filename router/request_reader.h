@@ -58,6 +58,15 @@ class RequestReader {
   absl::StatusOr<std::vector<int32_t>> EncodePrompt(Prompt prompt) const;
   absl::StatusOr<std::vector<int32_t>> ReadPrompt(Prompt prompt) const;
   int32_t LeastOutputs(const JobSpec& job, bool without_stops) const;
+  // What a request says of how its prompts are read.
+  struct PromptReading {
+    bool echo = false;
+    // It has no stop strings.
+    bool without_stops = false;
+  };
+  // Sets what depends on the prompt.
+  absl::Status ReadPromptOf(Prompt prompt, const PromptReading& reading, JobSpec& job,
+                            std::optional<std::string>& echo) const;
   absl::StatusOr<std::string> ReadEcho(const Prompt& prompt) const;
   absl::StatusOr<SamplingParams> ReadSampling(const SamplingRequest& request) const;
 
