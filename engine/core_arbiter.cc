@@ -1,5 +1,6 @@
 #include "engine/core_arbiter.h"
 
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -22,7 +23,7 @@
 namespace baton::engine {
 namespace {
 
-constexpr uint64_t kMagic = 0x6261746f6e617262;
+constexpr uint64_t kMagic = 0x6261746f6e617263;
 
 // A holder that computes shows life this often.
 constexpr int64_t kShowLifeNs = kNsPerMs;
@@ -60,11 +61,18 @@ bool Lock(pthread_mutex_t& mutex, int64_t max_wait_ns) {
   return Took(mutex, result);
 }
 
+// The thread that holds the mutex, from the word that the kernel and the C library share (futex(2), "Priority-inheritance
+// futexes"; get_robust_list(2)); 0 when it is free. The kernel hands a fair mutex to a thread that may not run for long
+// after, so a note that the holder takes itself could come too late.
+pid_t HolderOf(const pthread_mutex_t& mutex) {
+  return static_cast<pid_t>(__atomic_load_n(&mutex.__data.__lock, __ATOMIC_RELAXED) & FUTEX_TID_MASK);
+}
+
 }  // namespace
 
-bool IsStoppedProcess(pid_t pid) {
+bool IsStoppedThread(pid_t tid) {
   // proc(5): "PID (NAME) STATE ...", and the name may hold anything.
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::ifstream file(absl::StrCat("/proc/", tid, "/stat"));
   std::string line;
   std::getline(file, line);
   const size_t name_end = line.rfind(')');
@@ -77,7 +85,6 @@ struct CoreArbiter::Place {
   pthread_mutex_t mutex;
   // Raised by the holder: signs of its life. Starts at 1.
   std::atomic<uint64_t> signs;
-  std::atomic<pid_t> holder_pid;
 
   // The holder alone counts, so no other one's sign can be lost.
   void ShowLife() { signs.store(signs.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
@@ -162,7 +169,6 @@ bool CoreArbiter::Take(Place& place, Holder& holder, const Patience& patience, P
   do {
     signs = place.signs.load(std::memory_order_relaxed);
     if (Lock(place.mutex, std::min(left_ns, patience.silence_ns))) {
-      place.holder_pid.store(getpid(), std::memory_order_relaxed);
       place.ShowLife();
       return true;
     }
@@ -170,7 +176,7 @@ bool CoreArbiter::Take(Place& place, Holder& holder, const Patience& patience, P
     left_ns = asked + patience.max_wait_ns - MonotonicClock().Now();
   } while (!was_given_up && left_ns > 0 &&
            (place.signs.load(std::memory_order_relaxed) != signs ||
-            !options_.is_stopped(place.holder_pid.load(std::memory_order_relaxed))));
+            !options_.is_stopped(HolderOf(place.mutex))));
   if (was_given_up) return false;
   holder.signs_when_given_up = signs;
   if (patience.max_wait_ns < options_.max_wait_ns) return false;

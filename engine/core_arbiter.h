@@ -48,9 +48,9 @@ inline constexpr int kDecodePeriodMs = 20;
 // period of 20 ms, p90 of the gaps between tokens is 21 ms with the pause and 24 ms without it.
 inline constexpr int kDecodeTokensPauseMs = 1;
 
-// Whether a signal or a debugger has stopped the process. False of a process that does not exist, or that is in another
+// Whether a signal or a debugger has stopped the thread. False of a thread that does not exist, or that is in another
 // PID namespace.
-bool IsStoppedProcess(pid_t pid);
+bool IsStoppedThread(pid_t tid);
 
 struct CoreArbiterOptions {
   // Lets others in during a step: prefill does, decode does not.
@@ -63,7 +63,7 @@ struct CoreArbiterOptions {
   int64_t decode_tokens_pause_ns = kDecodeTokensPauseMs * kNsPerMs;
   // When a holder shows no life for this long, the arbiter asks whether its process is stopped.
   int64_t silence_ns = kDecodePeriodMs * kNsPerMs;
-  bool (*is_stopped)(pid_t) = IsStoppedProcess;
+  bool (*is_stopped)(pid_t) = IsStoppedThread;
   // After a wait of this length the step runs without a grant, although the holder shows life.
   int64_t max_wait_ns = 2 * kNsPerSecond;
 };

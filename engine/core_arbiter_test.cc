@@ -444,6 +444,38 @@ TEST_F(CoreArbiterTest, AStoppedWaiterCostsOneWaitAndTheCoresAreStillGranted) {
   while (decode->SomebodyIsNext()) std::this_thread::yield();
 }
 
+// The first waiter is handed the second place by the kernel and stops before it has run again.
+TEST_F(CoreArbiterTest, AWaiterThatIsStoppedBeforeItKnowsThatItIsNextCostsOneWait) {
+  const auto holder = Open({});
+  holder->Enter();
+  std::atomic<bool> entered{false};
+  std::thread first([&, arbiter = Open({.silence_ns = kPatientNs, .max_wait_ns = kPatientNs})] {
+    arbiter->Enter();
+    entered = true;
+    arbiter->Leave();
+  });
+  AwaitWaiter();
+  const OneProcessor processor;
+  const Child second([&] {
+    const auto arbiter = *CoreArbiter::Open(fd_, {.silence_ns = kPatientNs, .max_wait_ns = kPatientNs}, clock_);
+    processor.RunOnlyWhenIdle();
+    arbiter->Enter();
+    arbiter->Leave();
+    while (true) pause();
+  });
+  second.AwaitSleep();
+  holder->Leave();
+  while (!entered) {
+  }
+  second.Stop();
+  first.join();
+  const auto decode = *CoreArbiter::Open(fd_, {.silence_ns = kSilenceNs, .max_wait_ns = kPatientNs}, clock_);
+  EXPECT_LT(WaitOf(*decode, /*expect_granted=*/true), kPatientNs);
+
+  second.GoOn();
+  while (decode->SomebodyIsNext()) std::this_thread::yield();
+}
+
 TEST_F(CoreArbiterTest, ASilentHolderWhoseProcessRunsIsWaitedFor) {
   const auto holder = Open({});
   holder->Enter();
