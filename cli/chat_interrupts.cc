@@ -18,7 +18,13 @@ ChatInterrupts& ChatInterrupts::Start() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   // Its thread never ends.
   static auto* interrupts = new ChatInterrupts;
+  // It takes no other signal, because one that the line editor waits for must interrupt the thread of the editor.
+  sigset_t all;
+  sigfillset(&all);
+  sigset_t before;
+  pthread_sigmask(SIG_BLOCK, &all, &before);
   std::thread([signals] { interrupts->Take(signals); }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return *interrupts;
 }
 

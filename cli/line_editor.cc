@@ -4,8 +4,10 @@
 #include <locale.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -22,6 +24,7 @@ namespace {
 // A terminal brackets pasted text in these, once it is asked to.
 constexpr char kBracketsOn[] = "\x1b[?2004h";
 constexpr char kBracketsOff[] = "\x1b[?2004l";
+constexpr char kClearScreen[] = "\x1b[H\x1b[2J";
 constexpr wchar_t kPasteBegin[] = L"\\e[200~";
 constexpr std::wstring_view kPasteEnd = L"\x1b[201~";
 // Ctrl-C.
@@ -53,6 +56,23 @@ std::string ToUtf8(std::wstring_view wide) {
 
 bool IsTypedControl(wchar_t c) { return (c < 0x20 && c != L'\n' && c != L'\t') || (c >= 0x7F && c < 0xA0); }
 
+// How many rows of a screen the text takes, or one more. libedit shows a character that has no width by its number.
+size_t RowsOf(std::wstring_view text, size_t columns) {
+  constexpr int kNumberColumns = 8;
+  size_t rows = 1;
+  size_t column = 0;
+  for (const wchar_t c : text) {
+    const int columns_of_c = wcwidth(c);
+    const auto width = static_cast<size_t>(columns_of_c < 0 ? kNumberColumns : columns_of_c);
+    if (c == L'\n' || column + width >= columns) {
+      ++rows;
+      column = 0;
+    }
+    column += width;
+  }
+  return rows;
+}
+
 // Pasted lines end in carriage returns, as typed ones do. The last line's end does not send the message.
 std::wstring CleanPaste(std::wstring_view pasted) {
   std::wstring clean;
@@ -78,6 +98,9 @@ struct LineEditor::State {
   // Bytes of a character that is not complete.
   std::string unread;
   bool interrupted = false;
+  // The text and the cursor when the last key was read.
+  size_t seen_characters = 0;
+  size_t seen_cursor = 0;
 
   static State& Of(EditLine* edit) {
     void* state = nullptr;
@@ -118,6 +141,31 @@ struct LineEditor::State {
     return el_winsertstr(edit, clean.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
   }
 
+  // libedit keeps its cursor at a column that the terminal may no longer have, and writes there; so the line is shown
+  // anew, which begins at the first column.
+  static void Resize(EditLine* edit) {
+    el_resize(edit);
+    WriteToTerminal("\r");
+    el_wset(edit, EL_REFRESH);
+  }
+
+  // After a key that only moves the cursor, libedit counts the rows of the text instead of those of the screen, and in
+  // a text that is taller than the screen it loses the row of the cursor. It would then write past its memory of the
+  // screen, so such a text is shown anew.
+  void KeepCursorOnScreen() {
+    const LineInfoW& line = *el_wline(edit);
+    const std::wstring_view text(line.buffer, static_cast<size_t>(line.lastchar - line.buffer));
+    const auto cursor = static_cast<size_t>(line.cursor - line.buffer);
+    const bool only_moved = text.size() == seen_characters && cursor != seen_cursor;
+    seen_characters = text.size();
+    seen_cursor = cursor;
+    winsize screen = {};
+    if (!only_moved || ioctl(STDERR_FILENO, TIOCGWINSZ, &screen) != 0) return;
+    if (RowsOf(prompt + std::wstring(text), screen.ws_col) < screen.ws_row) return;
+    WriteToTerminal(kClearScreen);
+    el_wset(edit, EL_REFRESH);
+  }
+
   // Waits for a byte. While it waits, SIGWINCH may come.
   static bool ReadByte(EditLine* edit, char* byte) {
     sigset_t waiting_mask;
@@ -126,7 +174,7 @@ struct LineEditor::State {
     while (true) {
       if (terminal_resized != 0) {
         terminal_resized = 0;
-        el_resize(edit);
+        Resize(edit);
       }
       pollfd input = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
       if (ppoll(&input, 1, nullptr, &waiting_mask) < 0) {
@@ -141,6 +189,7 @@ struct LineEditor::State {
 
   // One character, whatever the locale is: 1, or 0 at the end.
   static int ReadCharacter(EditLine* edit, wchar_t* character) {
+    Of(edit).KeepCursorOnScreen();
     std::string& unread = Of(edit).unread;
     while (true) {
       if (!unread.empty()) {

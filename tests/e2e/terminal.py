@@ -9,7 +9,7 @@ import subprocess
 import termios
 import time
 
-CTRL_C, CTRL_D = b"\x03", b"\x04"
+CTRL_A, CTRL_C, CTRL_D, CTRL_E = "\x01", b"\x03", b"\x04", "\x05"
 ENTER, BACKSPACE, LEFT, UP = "\r", "\x7f", "\x1b[D", "\x1b[A"
 PASTE_BEGIN, PASTE_END = "\x1b[200~", "\x1b[201~"
 PATIENCE_S = 30

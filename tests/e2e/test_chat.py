@@ -13,7 +13,7 @@ import pytest
 from client import Client, read_stream
 from cluster import BINARY, Cluster, run_baton
 from fake_router import FakeRouter
-from terminal import BACKSPACE, CTRL_C, CTRL_D, ENTER, LEFT, PASTE_BEGIN, PASTE_END, PATIENCE_S, UP, Terminal
+from terminal import BACKSPACE, CTRL_A, CTRL_C, CTRL_D, CTRL_E, ENTER, LEFT, PASTE_BEGIN, PASTE_END, PATIENCE_S, UP, Terminal
 
 CLUSTER_ARGS = ("--threads", 1)
 # They take longer than the test takes from the first word to Ctrl-C, also on a fast machine.
@@ -65,6 +65,7 @@ def test_ctrl_c_stops_the_answer_and_keeps_the_chat_and_its_history(cluster, cli
         chat.read_until(answer_of(client, [question, shown, follow_up], ANSWER_TOKENS) + "\n")
         chat.type("/show\r" if kind == "xterm" else "/show\n")
         chat.read_until(f"assistant: {shown} (stopped)\n")
+        chat.read_until("> ")
         chat.type(CTRL_D)
         assert chat.wait() == 0
 
@@ -139,10 +140,23 @@ def test_a_line_is_edited_on_in_a_terminal_of_another_size(cluster, client):
     with chat_at(cluster, 8, kind="xterm") as chat:
         chat.read_until("> ")
         for columns, word in zip((20, 7, 200, 3, 90, 1, 200, 40, 10, 200), words.split()):
-            chat.resize(5, columns)
+            chat.resize(24, columns)
+            # The line is shown anew; written where the cursor was, it would overwrite the editor's memory.
+            chat.read_until("> ")
             chat.type(f"{word} ")
         chat.type(f"{BACKSPACE}{ENTER}")
         chat.read_until(answer_of(client, [words], 8) + "\n")
+
+
+def test_a_text_taller_than_the_screen_is_edited_at_its_end(cluster, client):
+    words, more = "words of many rows" + " and more" * 8, "!" * 12
+    with chat_at(cluster, 8, kind="xterm") as chat:
+        chat.read_until("> ")
+        chat.resize(5, 10)
+        chat.type(ENTER)
+        chat.read_until("> ")
+        chat.type(f"{words}{CTRL_A}{CTRL_E}{more}{ENTER}")
+        chat.read_until(answer_of(client, [words + more], 8) + "\n")
 
 
 def test_a_paste_that_never_ends_is_left_by_ctrl_c(cluster, client):
