@@ -1,6 +1,7 @@
 #include "cli/process.h"
 
 #include <grpc/support/log.h>
+#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -102,10 +103,7 @@ void BeginEnd() {
 }
 
 void WaitForSignal() {
-  EndSignal& end = TheEndSignal();
-  absl::MutexLock lock(&end.mutex);
-  end.awaited = true;
-  end.mutex.Await(absl::Condition(&end.came));
+  while (!SignalCame(kTrimHeapMs)) malloc_trim(0);
 }
 
 bool SignalCame(int64_t timeout_ms) {

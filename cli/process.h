@@ -25,7 +25,10 @@ void HandleSignals();
 // The process is to end as if the first signal had come, so that the two functions below return. A signal that does
 // come later is still the first one: it changes nothing, and only the next ends the process at once. Any thread.
 void BeginEnd();
-// Returns when SIGINT or SIGTERM has come, or after BeginEnd.
+// Returns when SIGINT or SIGTERM has come, or after BeginEnd. Meanwhile it gives free pages of the heap back to the
+// system every kTrimHeapMs: glibc keeps those between blocks that are in use, so requests and peers of many sizes that
+// come and go would let a process grow for hours.
+inline constexpr int64_t kTrimHeapMs = 30'000;
 void WaitForSignal();
 // False when nothing of that has happened within the time.
 bool SignalCame(int64_t timeout_ms);
