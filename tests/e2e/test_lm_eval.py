@@ -2,6 +2,7 @@
 that gRPC gives, and generation by /v1/chat/completions. Its tokenizer is the one that the router serves."""
 
 import importlib.util
+import json
 import pathlib
 
 import pytest
@@ -74,8 +75,8 @@ def test_log_likelihoods_are_those_that_grpc_gives(cluster, tokenized):
                 likelihood, is_greedy = likelihood_of(client, context, continuation)
                 assert float(response[0]) == pytest.approx(likelihood, abs=TOLERANCE)
                 assert str(response[1]) == str(is_greedy)
-    # Which capital is whose, a small model knows.
-    assert metrics["acc,none"] >= 0.5
+    oracle = json.loads((pathlib.Path(__file__).parents[1] / f"data/lm_eval/{MODEL}.json").read_text())
+    assert metrics["acc,none"] == oracle["acc"]
 
 
 def test_chats_are_gone_on_with(cluster):

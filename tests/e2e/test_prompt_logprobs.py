@@ -173,6 +173,32 @@ def test_what_lm_eval_sends_is_answered_as_it_reads_it(cluster, client, prose_id
         assert json.load(info)["eos_token"] == "<|im_end|>"
 
 
+def test_the_score_of_lm_evals_task_is_that_of_transformers(cluster):
+    """The requests of local-completions, as test_lm_eval.py lets lm-eval itself send them."""
+    oracle = json.loads((pathlib.Path(__file__).parents[1] / f"data/lm_eval/{MODEL}.json").read_text())
+    got = []
+    for choice in oracle["choices"]:
+        status, _, answer = post(cluster, "/v1/completions",
+                                 {"model": MODEL, "prompt": choice["context"] + choice["continuation"], "temperature": 0,
+                                  "max_tokens": 1, "logprobs": 1, "echo": True})
+        assert status == 200
+        lists = answer["choices"][0]["logprobs"]
+        begin = lists["text_offset"].index(len(choice["context"]))
+        likelihood = sum(lists["token_logprobs"][begin:-1])
+        is_greedy = all(logprob == max(top.values())
+                        for logprob, top in zip(lists["token_logprobs"][begin:-1], lists["top_logprobs"][begin:-1]))
+        assert is_greedy == choice["is_greedy"], choice
+        got.append(likelihood)
+    # `exact` multiplies with rounded activations.
+    far = [abs(likelihood - choice["likelihood"]) for likelihood, choice in zip(got, oracle["choices"])]
+    assert max(far) < 0.5 and sum(far) / len(far) < 0.15, far
+    tasks = json.loads((pathlib.Path(__file__).parent / "lm_eval_tasks/capitals.json").read_text())
+    per_task = [got[3 * i:3 * i + 3] for i in range(len(tasks))]
+    assert len(got) == 3 * len(tasks)
+    right = [max(range(3), key=scores.__getitem__) == task["answer"] for task, scores in zip(tasks, per_task)]
+    assert sum(right) / len(right) == oracle["acc"]
+
+
 def test_the_command_line_prints_them(cluster, client, prose_ids):
     prompt = prose_ids[:30]
     tokens, _ = prompt_of(client, prompt, top=1)
