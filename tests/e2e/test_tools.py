@@ -3,6 +3,8 @@ stream; results come back; calls that the model makes by itself are found; and w
 
 import asyncio
 import json
+import os
+import signal
 
 import anthropic
 import jsonschema
@@ -10,7 +12,7 @@ import openai
 import pytest
 
 from client import Client, read_stream
-from cluster import SOURCE_DIR, Cluster
+from cluster import SOURCE_DIR, Cluster, wait_until
 from http_api import post
 from pages import blocks_of
 
@@ -212,6 +214,34 @@ def test_many_calls_at_once_are_each_their_own(cluster):
     for call in calls:
         check(call.function.name, json.loads(call.function.arguments))
     assert len({call.id for call in calls}) == 8
+
+
+def test_a_killed_worker_changes_nothing_of_a_call_that_is_being_made():
+    days = {"type": "array", "minItems": 60, "maxItems": 60, "items": {"type": "integer", "minimum": 100, "maximum": 999}}
+    schema = {"type": "object", "required": ["days"], "additionalProperties": False, "properties": {"days": days}}
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": schema}}]
+    with Cluster("--prefill", 1, "--decode", 2, "--threads", 1) as cluster:
+        client = openai.OpenAI(base_url=f"http://{cluster.http}/v1", api_key="none", max_retries=0)
+
+        def busy():
+            return [worker["pid"] for worker in cluster.workers() if worker["role"] == "decode" and worker["used_blocks"]]
+
+        def chunks(kills):
+            wait_until(lambda: not busy(), 20, "the end of what ran before in the status")
+            for chunk in client.chat.completions.create(model=MODEL, messages=QUESTION, tools=tools, tool_choice="required",
+                                                        max_tokens=1000, temperature=0, stream=True):
+                yield chunk
+                if kills and chunk.choices[0].delta.tool_calls:
+                    kills = False
+                    victims = []
+                    wait_until(lambda: victims.extend(busy()) or victims, 20, "the call in the status")
+                    os.kill(victims[0], signal.SIGKILL)
+
+        _, name, undisturbed, finish = streamed_call(chunks(kills=False))
+        assert (name, finish) == ("weather", "tool_calls")
+        jsonschema.validate(json.loads("".join(undisturbed)), schema)
+        _, name, pieces, finish = streamed_call(chunks(kills=True))
+        assert (name, "".join(pieces), finish) == ("weather", "".join(undisturbed), "tool_calls")
 
 
 def test_a_call_that_is_cut_off_says_so(client, messages_client):
