@@ -25,6 +25,8 @@ inline constexpr int kMaxLogprobs = 20;
 // The log-probabilities of one prompt, in memory (common/prompt_logprob.h). A message with them fits what a client
 // takes by default.
 inline constexpr size_t kMaxPromptLogprobBytes = 2u << 20;
+// The values of one embedding.
+inline constexpr int kMaxEmbeddingValues = 1 << 16;
 inline constexpr int kMaxOutputTokens = 1 << 20;
 // Outputs of one request.
 inline constexpr int kMaxChoices = 128;

@@ -28,6 +28,8 @@ struct OutputToken {
   // (before temperature and penalties), and those of the most likely tokens, best first.
   float logprob = 0;
   std::vector<TopLogprob> top = {};
+  // [hidden size], of the prompt, where the request asks for it. At most kMaxEmbeddingValues.
+  std::vector<float> embedding = {};
 
   bool is_last() const { return finish != FinishReason::kNone; }
   friend bool operator==(const OutputToken&, const OutputToken&) = default;

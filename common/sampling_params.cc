@@ -56,6 +56,14 @@ absl::Status CheckLogitBias(const std::vector<TokenBias>& biases, int32_t vocab_
   return absl::OkStatus();
 }
 
+absl::Status CheckPooling(const SamplingParams& p) {
+  BATON_RETURN_IF_ERROR(CheckRange("pooling", static_cast<int>(p.pooling), {0, static_cast<int>(Pooling::kMean)}));
+  if (p.pooling == Pooling::kNone) return absl::OkStatus();
+  if (p.max_tokens != 1) return absl::InvalidArgumentError("max_tokens: must be 1 where an embedding is asked for");
+  if (p.prompt_logprobs < 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("prompt_logprobs: must be left out where an embedding is asked for");
+}
+
 // A field that asks for more output beyond what the grammar allows would leave the sampler without a token.
 absl::Status CheckGrammar(const SamplingParams& p) {
   if (p.grammar.empty()) return absl::OkStatus();
@@ -88,6 +96,7 @@ absl::Status ValidateSamplingParams(const SamplingParams& p, int32_t vocab_size)
   for (int32_t id : p.stop_token_ids) {
     BATON_RETURN_IF_ERROR(CheckRange("stop_token_ids", id, {0, static_cast<double>(vocab_size) - 1}));
   }
+  BATON_RETURN_IF_ERROR(CheckPooling(p));
   BATON_RETURN_IF_ERROR(CheckLogitBias(p.logit_bias, vocab_size));
   return CheckGrammar(p);
 }

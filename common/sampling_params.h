@@ -18,6 +18,9 @@ struct TokenBias {
   friend bool operator==(const TokenBias&, const TokenBias&) = default;
 };
 
+// What the embedding of a prompt is made of: the hidden states of its tokens behind the last layer's norm.
+enum class Pooling : uint8_t { kNone = 0, kLast = 1, kMean = 2 };
+
 struct SamplingParams {
   // 0 is greedy: the largest logit, the smallest id among equals.
   float temperature = 0.0f;
@@ -44,6 +47,9 @@ struct SamplingParams {
   int32_t logprobs = -1;
   // Likewise of the prompt's tokens, each given those before it. Every row of such a prompt is computed.
   int32_t prompt_logprobs = -1;
+  // Output 0, which is the only one, brings the prompt's embedding. Excludes prompt_logprobs; the mean of a prompt
+  // takes all its rows.
+  Pooling pooling = Pooling::kNone;
   // In order of token, each token once, at most kMaxLogitBiases. Each bias is in [-kMaxLogitBias, kMaxLogitBias] and is
   // added before anything else looks at the logits, but for the log-probabilities.
   std::vector<TokenBias> logit_bias = {};

@@ -65,6 +65,10 @@ class Engine::Impl {
   void BuildBatch(absl::Span<const PlannedSlice> plan);
   void AddScores(const PlannedSlice& planned, SequenceSlice& slice);
   void TakeScores(const PlannedSlice& planned, StepEvent& event);
+  // Whether the slice has rows of an embedding.
+  static bool HasPooledRows(const Sequence& sequence, const SequenceSlice& slice);
+  void PoolRows(const PlannedSlice& planned, const SequenceSlice& slice);
+  static std::vector<float> Embedding(const Sequence& sequence);
   void NoteComputed(const PlannedSlice& planned);
   void FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice);
   // How the sequence would finish if its next output were `next`.
@@ -95,6 +99,8 @@ class Engine::Impl {
   // What the rows of prompts give, slice after slice, of which the first `score_count_` are in use.
   std::vector<PromptLogprob> scores_;
   size_t score_count_ = 0;
+  // [choices_.size()][hidden size] in a step that has rows of an embedding, else empty.
+  std::vector<float> hidden_states_;
   std::vector<StepEvent> events_;
 };
 
@@ -157,6 +163,9 @@ absl::Status Engine::Impl::Validate(const SequenceSpec& spec, int32_t token_limi
   if (blocks > pool_.total()) {
     return absl::InvalidArgumentError(
         absl::StrCat("prompt: with its output it needs ", blocks, " KV blocks of a pool of ", pool_.total()));
+  }
+  if (spec.sampling.pooling != Pooling::kNone && runner_.hidden_size() == 0) {
+    return absl::UnimplementedError("pooling: this engine gives no hidden states");
   }
   return ValidateSamplingParams(spec.sampling, runner_.vocab_size());
 }
@@ -274,11 +283,12 @@ absl::Span<const StepEvent> Engine::Impl::Step() {
     for (const PlannedSlice& planned : plan) work_->Add(planned.sequence->spec().job);
   }
   TestFault(batch_tokens_);
-  runner_.Submit({.tokens = batch_tokens_,
-                  .slices = batch_slices_,
-                  .output_count = static_cast<int32_t>(choices_.size()),
-                  .choices = choices_},
-                 {.tokens = absl::MakeSpan(chosen_).first(choices_.size())});
+  runner_.Submit(
+      {.tokens = batch_tokens_,
+       .slices = batch_slices_,
+       .output_count = static_cast<int32_t>(choices_.size()),
+       .choices = choices_},
+      {.tokens = absl::MakeSpan(chosen_).first(choices_.size()), .hidden_states = absl::MakeSpan(hidden_states_)});
   // The bookkeeping that needs no token is done while the step is in flight.
   for (const PlannedSlice& planned : plan) NoteComputed(planned);
   counters_.step_sequences += static_cast<int64_t>(plan.size());
@@ -297,6 +307,7 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
   batch_slices_.clear();
   choices_.clear();
   score_count_ = 0;
+  bool pools = false;
   for (const PlannedSlice& planned : plan) {
     Sequence& sequence = *planned.sequence;
     const int32_t end = planned.first_position + planned.row_count;
@@ -328,8 +339,10 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
         sequence.tokens().subspan(static_cast<size_t>(planned.first_position), static_cast<size_t>(planned.row_count));
     batch_tokens_.insert(batch_tokens_.end(), rows.begin(), rows.end());
     batch_slices_.push_back(slice);
+    pools |= HasPooledRows(sequence, slice);
     (slice.row_class == RowClass::kDecode ? counters_.decode_rows : counters_.prefill_rows) += slice.row_count;
   }
+  hidden_states_.resize(pools ? choices_.size() * static_cast<size_t>(runner_.hidden_size()) : 0);
 }
 
 // All rows of the slice become output rows; the last one of the prompt is left to whoever chooses its token.
@@ -340,8 +353,8 @@ void Engine::Impl::AddScores(const PlannedSlice& planned, SequenceSlice& slice) 
   const int32_t end = std::min(planned.first_position + planned.row_count, sequence.length() - 1);
   for (int32_t row = planned.first_position; row < end; ++row) {
     TokenChoice& choice = choices_.emplace_back();
-    // Given before the sequence was preempted.
-    if (row < sequence.scored()) continue;
+    // Given before the sequence was preempted, or a share of the embedding, which needs no logits.
+    if (row < sequence.scored() || sequence.spec().sampling.pooling != Pooling::kNone) continue;
     choice.score = &scores_[score_count_++];
     choice.scored_token = sequence.tokens()[static_cast<size_t>(row) + 1];
     choice.scored_top = sequence.spec().sampling.prompt_logprobs;
@@ -351,12 +364,39 @@ void Engine::Impl::AddScores(const PlannedSlice& planned, SequenceSlice& slice) 
 void Engine::Impl::TakeScores(const PlannedSlice& planned, StepEvent& event) {
   Sequence& sequence = *planned.sequence;
   const int32_t end = sequence.ScoreEnd(planned.first_position + planned.row_count);
-  if (end <= sequence.scored()) return;
+  if (end <= sequence.scored() || sequence.spec().sampling.pooling != Pooling::kNone) return;
   const size_t count = static_cast<size_t>(end - sequence.scored());
   event.first_prompt = sequence.scored() + 1;
   event.prompt = absl::MakeConstSpan(scores_).subspan(score_count_, count);
   score_count_ += count;
   sequence.set_scored(end);
+}
+
+bool Engine::Impl::HasPooledRows(const Sequence& sequence, const SequenceSlice& slice) {
+  return sequence.spec().sampling.pooling != Pooling::kNone && slice.output_rows != OutputRows::kNone;
+}
+
+// Adds row after row, so that neither the chunks nor the neighbours of a prompt change a bit of its embedding.
+void Engine::Impl::PoolRows(const PlannedSlice& planned, const SequenceSlice& slice) {
+  Sequence& sequence = *planned.sequence;
+  const int32_t end = planned.first_position + planned.row_count;
+  const int32_t begin = slice.output_rows == OutputRows::kAll ? planned.first_position : end - 1;
+  const size_t width = static_cast<size_t>(runner_.hidden_size());
+  sequence.pooled.resize(width);
+  for (int32_t row = std::max(begin, sequence.scored()); row < end; ++row) {
+    const size_t output = static_cast<size_t>(slice.first_output + row - begin);
+    const absl::Span<const float> hidden = absl::MakeConstSpan(hidden_states_).subspan(output * width, width);
+    for (size_t i = 0; i < width; ++i) sequence.pooled[i] += static_cast<double>(hidden[i]);
+  }
+  sequence.set_scored(sequence.ScoreEnd(end));
+}
+
+std::vector<float> Engine::Impl::Embedding(const Sequence& sequence) {
+  const double rows = sequence.spec().sampling.pooling == Pooling::kMean ? sequence.prompt_length() : 1;
+  std::vector<float> embedding;
+  embedding.reserve(sequence.pooled.size());
+  for (const double sum : sequence.pooled) embedding.push_back(static_cast<float>(sum / rows));
+  return embedding;
 }
 
 // Runs ahead of the runner. No block is looked up before the next plan, and by then the KV is in place.
@@ -374,11 +414,13 @@ void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice&
   event.step_sequences = static_cast<int32_t>(batch_slices_.size());
   event.preemptions = sequence.preemptions;
   TakeScores(planned, event);
+  if (HasPooledRows(sequence, slice)) PoolRows(planned, slice);
   if (planned.first_position + planned.row_count < sequence.length()) return;
   sequence.ReturnPromised(pool_);
   const int32_t output = slice.first_output + (slice.output_rows == OutputRows::kAll ? slice.row_count - 1 : 0);
   OutputToken& next = event.token.emplace(std::move(chosen_[static_cast<size_t>(output)]));
   next.finish = FinishOf(sequence, next.token);
+  if (sequence.spec().sampling.pooling != Pooling::kNone) next.embedding = Embedding(sequence);
   Append(sequence, next.token);
   const bool ends = next.is_last() || sequence.spec().prefill_only;
   sequence.state = ends ? SequenceState::kFinished : SequenceState::kDecode;

@@ -38,7 +38,11 @@ void HostModelRunner::Submit(const StepBatch& batch, const StepOutputs& outputs)
 
 void HostModelRunner::Complete() {
   BATON_CHECK(in_flight_) << "no step was submitted";
-  const bool chooses = !outputs_.tokens.empty();
+  // The rows of an embedding choose nothing, and need no logits then.
+  const bool chooses = !outputs_.tokens.empty() &&
+                       std::any_of(batch_.choices.begin(), batch_.choices.end(), [](const TokenChoice& choice) {
+                         return choice.sampling != nullptr || choice.score != nullptr;
+                       });
   const absl::Span<float> own = chooses ? Logits(0, batch_.output_count) : absl::Span<float>();
   Forward(batch_, chooses ? own : outputs_.logits, outputs_.hidden_states);
   if (chooses) {

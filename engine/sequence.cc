@@ -15,11 +15,13 @@ bool HasSlidingBlocks(const KvGroups& groups, const Digest128& name, const Block
   return true;
 }
 
-// The log-probabilities of a prompt that has outputs already went with the first of them, and those of a prompt that is
-// pulled come from where it is computed.
+// What a prompt that has outputs already gives went with the first of them, and that of a prompt that is pulled comes
+// from where it is computed.
 int32_t RowsToScore(const SequenceSpec& spec) {
-  if (spec.sampling.prompt_logprobs < 0 || spec.emitted > 0 || spec.pulls_prompt) return 0;
-  return static_cast<int32_t>(spec.prompt.size()) - 1;
+  if (spec.emitted > 0 || spec.pulls_prompt) return 0;
+  const int32_t rows = static_cast<int32_t>(spec.prompt.size());
+  if (spec.sampling.pooling == Pooling::kMean) return rows;
+  return spec.sampling.prompt_logprobs < 0 ? 0 : rows - 1;
 }
 
 }  // namespace

@@ -59,8 +59,8 @@ class Sequence {
   int32_t computed() const { return computed_; }
   int32_t cached_tokens() const { return cached_tokens_; }
 
-  // Rows [0, scored) have given what is asked of them: the log-probability of the token behind each. A row whose KV is
-  // cached gives none, so no such row is taken from the cache before.
+  // Rows [0, scored) have given what is asked of them: the log-probability of the token behind each, or its share of
+  // the prompt's embedding. A row whose KV is cached gives none, so no such row is taken from the cache before.
   int32_t scored() const { return scored_; }
   // Some rows have it still to give.
   bool scores() const { return scored_ < score_end_; }
@@ -117,6 +117,8 @@ class Sequence {
   bool tail_is_zero = false;
   // What its outputs may be; null: anything. It has accepted all outputs.
   std::unique_ptr<TokenConstraint> constraint;
+  // [hidden size]: the sum of the rows that have given their share of the embedding.
+  std::vector<double> pooled;
 
  private:
   size_t At(int32_t group, int32_t index) const { return static_cast<size_t>(group * block_stride_ + index); }

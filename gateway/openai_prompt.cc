@@ -7,12 +7,27 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "gateway/json_reading.h"
 #include "gateway/json_writing.h"
 #include "gateway/openai_logprobs.h"
 #include "router/error_details.h"
 
 namespace baton::gateway {
 namespace {
+
+using nlohmann::json;
+using router::FieldViolation;
+
+// A string or a list of token ids.
+std::optional<router::Prompt> ReadPrompt(const json& prompt, bool adds_special_tokens) {
+  if (prompt.is_string()) {
+    return router::TextPrompt{.text = prompt.get<std::string>(), .add_special_tokens = adds_special_tokens};
+  }
+  auto ids = ToInt32s(prompt);
+  if (!ids.has_value()) return std::nullopt;
+  return router::TokenPrompt{.ids = *std::move(ids)};
+}
 
 // vLLM's entry of one token. The decoded token is what the token is alone.
 std::string PromptEntry(const tokenizer::Tokenizer& tokenizer, const TopLogprob& each, int32_t rank) {
@@ -95,6 +110,25 @@ class EchoWriter final : public AnswerWriter {
 };
 
 }  // namespace
+
+absl::Status ReadPrompts(const json& value, const char* field, bool adds_special_tokens,
+                         router::GenerationRequest& generation) {
+  const bool are_several = value.is_array() && !value.empty() && !value.front().is_number();
+  const size_t count = are_several ? value.size() : 1;
+  if (count > kMaxChoices) return FieldViolation(field, absl::StrCat("at most ", kMaxChoices, " prompts a request"));
+  for (size_t i = 0; i < count; ++i) {
+    auto prompt = ReadPrompt(are_several ? value[i] : value, adds_special_tokens);
+    if (!prompt.has_value()) {
+      return FieldViolation(field, "must be a string or a list of token ids, or a list of either");
+    }
+    if (i == 0) {
+      generation.prompt = *std::move(prompt);
+    } else {
+      generation.more_prompts.push_back(*std::move(prompt));
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::Status ReadPromptLogprobs(FieldReader& fields, bool is_stream, router::GenerationRequest& generation,
                                 PromptWishes& wishes) {

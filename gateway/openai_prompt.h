@@ -1,5 +1,5 @@
-// What a request of OpenAI's may ask for of its prompt: its text and tokens before the output (`echo`), and vLLM's
-// `prompt_logprobs`.
+// The prompts of OpenAI's requests that are no chats, and what a request may ask for of its prompt: its text and tokens
+// before the output (`echo`), and vLLM's `prompt_logprobs`.
 #ifndef BATON_GATEWAY_OPENAI_PROMPT_H_
 #define BATON_GATEWAY_OPENAI_PROMPT_H_
 
@@ -11,10 +11,15 @@
 #include "absl/status/status.h"
 #include "gateway/answer_writer.h"
 #include "gateway/field_reader.h"
+#include "nlohmann/json.hpp"
 #include "router/generation.h"
 #include "tokenizer/tokenizer.h"
 
 namespace baton::gateway {
+
+// One prompt, or a list of at most kMaxChoices: each a string or a list of token ids. `field` is their name in errors.
+absl::Status ReadPrompts(const nlohmann::json& value, const char* field, bool adds_special_tokens,
+                         router::GenerationRequest& generation);
 
 struct PromptWishes {
   // The output follows the prompt's text. With a value of `echo_logprobs`, its tokens are among those with

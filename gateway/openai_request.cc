@@ -129,41 +129,13 @@ absl::Status ReadStream(FieldReader& fields, OpenAiRequest& request) {
   return inner.status();
 }
 
-// A string or a list of token ids.
-std::optional<router::Prompt> ReadPrompt(const json& prompt, bool adds_special_tokens) {
-  if (prompt.is_string()) {
-    return router::TextPrompt{.text = prompt.get<std::string>(), .add_special_tokens = adds_special_tokens};
-  }
-  auto ids = ToInt32s(prompt);
-  if (!ids.has_value()) return std::nullopt;
-  return router::TokenPrompt{.ids = *std::move(ids)};
-}
-
-absl::Status ReadPrompts(const json& value, bool adds_special_tokens, router::GenerationRequest& generation) {
-  const bool are_several = value.is_array() && !value.empty() && !value.front().is_number();
-  const size_t count = are_several ? value.size() : 1;
-  if (count > kMaxChoices) return FieldViolation("prompt", absl::StrCat("at most ", kMaxChoices, " prompts a request"));
-  for (size_t i = 0; i < count; ++i) {
-    auto prompt = ReadPrompt(are_several ? value[i] : value, adds_special_tokens);
-    if (!prompt.has_value()) {
-      return FieldViolation("prompt", "must be a string or a list of token ids, or a list of either");
-    }
-    if (i == 0) {
-      generation.prompt = *std::move(prompt);
-    } else {
-      generation.more_prompts.push_back(*std::move(prompt));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status ReadCompletionsFields(FieldReader& fields, router::GenerationRequest& generation) {
   generation.sampling.logprobs = fields.Integer("logprobs");
   if (!generation.sampling.max_tokens.has_value()) generation.sampling.max_tokens = kCompletionsMaxTokens;
   const bool adds = fields.Bool("add_special_tokens").value_or(true);
   const json* const prompt = fields.Find("prompt");
   if (prompt == nullptr) return FieldViolation("prompt", "must be given");
-  BATON_RETURN_IF_ERROR(ReadPrompts(*prompt, adds, generation));
+  BATON_RETURN_IF_ERROR(ReadPrompts(*prompt, "prompt", adds, generation));
   if (generation.total_choices() <= kMaxChoices) return absl::OkStatus();
   return FieldViolation("n", absl::StrCat("at most ", kMaxChoices, " of all prompts together"));
 }

@@ -13,6 +13,7 @@
 #include "gateway/field_reader.h"
 #include "gateway/json_reading.h"
 #include "gateway/json_writing.h"
+#include "gateway/openai_embeddings.h"
 #include "gateway/openai_response.h"
 #include "gateway/responses_request.h"
 #include "gateway/responses_writer.h"
@@ -58,6 +59,10 @@ void OpenAiService::AddRoutes(HttpServer& server) {
   server.AddRoute("POST", "/v1/responses", [this](const std::shared_ptr<HttpExchange>& exchange) {
     calls_.Generate(exchange, kOpenAiForm,
                     [this](const std::string& body, const JobId& id) { return ReadResponses(body, id); });
+  });
+  server.AddRoute("POST", "/v1/embeddings", [this](const std::shared_ptr<HttpExchange>& exchange) {
+    calls_.Generate(exchange, kOpenAiForm,
+                    [this](const std::string& body, const JobId&) { return ReadEmbeddings(body); });
   });
   server.AddRoute("POST", "/tokenize", [this](const std::shared_ptr<HttpExchange>& exchange) {
     calls_.Compute(exchange, kOpenAiForm, [this](const std::string& body) { return Tokenize(body); });
@@ -109,6 +114,12 @@ absl::StatusOr<ReadCall> OpenAiService::ReadResponses(const std::string& body, c
           .id = id.ToHex(), .model = calls_.model().name, .created_unix_s = UnixSeconds(), .request = std::move(read)},
       *calls_.model().tokenizer);
   return call;
+}
+
+absl::StatusOr<ReadCall> OpenAiService::ReadEmbeddings(const std::string& body) const {
+  BATON_ASSIGN_OR_RETURN(EmbeddingsRequest read, ReadEmbeddingsRequest(body, calls_.model().config.hidden_size));
+  return ReadCall{.generation = std::move(read.generation),
+                  .writer = std::make_unique<EmbeddingsWriter>(calls_.model().name, read.is_base64)};
 }
 
 absl::StatusOr<std::string> OpenAiService::Tokenize(const std::string& body) const {

@@ -25,6 +25,7 @@ class OpenAiService {
  private:
   absl::StatusOr<ReadCall> Read(OpenAiEndpoint endpoint, const std::string& body, const JobId& id) const;
   absl::StatusOr<ReadCall> ReadResponses(const std::string& body, const JobId& id) const;
+  absl::StatusOr<ReadCall> ReadEmbeddings(const std::string& body) const;
   absl::StatusOr<std::string> Tokenize(const std::string& body) const;
   absl::StatusOr<std::string> Detokenize(const std::string& body) const;
   std::string TokenizerInfo() const;

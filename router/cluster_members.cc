@@ -100,7 +100,8 @@ absl::StatusOr<WorkerInfo> ReadHello(const pb::Hello& hello, const ClusterMember
   info.job_features =
       static_cast<JobFeatures>(((hello.features() & rpc::kFeatureLogitBias) != 0 ? kFeatureOfBias : 0) |
                                ((hello.features() & rpc::kFeatureGrammar) != 0 ? kFeatureOfGrammar : 0) |
-                               ((hello.features() & rpc::kFeaturePromptLogprobs) != 0 ? kFeatureOfPromptLogprobs : 0));
+                               ((hello.features() & rpc::kFeaturePromptLogprobs) != 0 ? kFeatureOfPromptLogprobs : 0) |
+                               ((hello.features() & rpc::kFeatureEmbeddings) != 0 ? kFeatureOfEmbeddings : 0));
   info.hands_over = (hello.features() & rpc::kFeatureHandOver) != 0;
   info.takes_drain_orders = (hello.features() & rpc::kFeatureDrainOrder) != 0;
   info.drain_timeout_ms = std::clamp(hello.drain_timeout_ms(), 0, kMaxDrainTimeoutMs);

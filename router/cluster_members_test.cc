@@ -278,6 +278,25 @@ TEST_F(ClusterMembersTest, PromptLogProbabilitiesAreAskedOfAWorkerThatStatesThat
   EXPECT_EQ(knows.stream->said.starts(0).job().sampling().prompt_logprobs(), 3);
 }
 
+TEST_F(ClusterMembersTest, AnEmbeddingIsAskedOfAWorkerThatStatesThatItKnowsIt) {
+  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
+  hello.set_features(rpc::kProtocolFeatures & ~rpc::kFeatureEmbeddings);
+  const FakeWorker former = Join(hello);
+  hello = MakeHello(2, pb::WORKER_ROLE_MIXED);
+  hello.set_features(rpc::kFeatureEmbeddings);
+  const FakeWorker knows = Join(hello);
+  auto job = std::make_shared<JobSpec>();
+  job->id = {.high = 2, .low = 1};
+  job->prompt.assign(40, 7);
+  job->sampling.max_tokens = 1;
+  job->sampling.pooling = Pooling::kMean;
+  ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
+  Apply();
+  EXPECT_EQ(former.stream->said.starts_size(), 0);
+  ASSERT_EQ(knows.stream->said.starts_size(), 1);
+  EXPECT_EQ(knows.stream->said.starts(0).job().sampling().pooling(), pb::POOLING_MEAN);
+}
+
 TEST_F(ClusterMembersTest, AGrammarGoesToAWorkerThatStatesThatItKnowsIt) {
   pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
   hello.set_features(rpc::kProtocolFeatures & ~rpc::kFeatureGrammar);

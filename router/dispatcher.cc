@@ -195,6 +195,10 @@ void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& t
     return End(job, absl::InternalError(absl::StrCat("output token ", token.index, " is not the last of ",
                                                      job.spec->sampling.max_tokens)));
   }
+  if (token.embedding.empty() != (job.spec->sampling.pooling == Pooling::kNone)) {
+    return End(job, absl::InternalError(absl::StrCat("output token ", token.index, " came with an embedding of ",
+                                                     token.embedding.size(), " values")));
+  }
   if (token.index == first_index) {
     OnFirstToken(job, side, token);
   } else {

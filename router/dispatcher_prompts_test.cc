@@ -250,5 +250,33 @@ TEST_F(DispatcherPromptsTest, TheyGoPastWorkersOfAFormerVersion) {
   EXPECT_THAT(ActionsWithPrompts(), ElementsAre("solo2 1/1"));
 }
 
+TEST_F(DispatcherPromptsTest, AnEmbeddingComesWithTheOutputOfAJobThatAsksForItAndOfNoOther) {
+  Join(1, WorkerRole::kMixed);
+  for (const bool asks : {false, true}) {
+    for (const bool has : {false, true}) {
+      const uint64_t n = 1 + (asks ? 2 : 0) + (has ? 1 : 0);
+      auto job = std::make_shared<JobSpec>(*MakeJob(n, {.prompt_tokens = kScoredTokens, .max_tokens = 1}));
+      job->sampling.pooling = asks ? Pooling::kLast : Pooling::kNone;
+      ASSERT_TRUE(dispatcher().Submit(std::move(job)).ok());
+      Started(kP, KeyOf(n));
+      WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kToken);
+      update.token = {.index = 0, .token = 70, .finish = FinishReason::kLength};
+      if (has) update.token.embedding = {0.5f, 2};
+      dispatcher().OnWorkerUpdate(kP, KeyOf(n), update);
+      if (asks == has) Finished(kP, KeyOf(n));
+      CallEnd(kP, KeyOf(n));
+      std::vector<float> emitted;
+      for (const DispatchAction& action : dispatcher().TakeActions()) {
+        if (const auto* emit = std::get_if<EmitToken>(&action)) emitted = emit->token.embedding;
+        if (const auto* end = std::get_if<EndJob>(&action)) {
+          EXPECT_EQ(end->result.status.code(), asks == has ? absl::StatusCode::kOk : absl::StatusCode::kInternal);
+        }
+      }
+      EXPECT_EQ(emitted, asks && has ? update.token.embedding : std::vector<float>{});
+    }
+  }
+  ExpectNothingLeft();
+}
+
 }  // namespace
 }  // namespace baton::router

@@ -68,6 +68,8 @@ struct SamplingRequest {
   std::optional<int32_t> logprobs;
   // Likewise for the prompt's tokens.
   std::optional<int32_t> prompt_logprobs;
+  // The one output token (max_tokens is 1 then) has the prompt's embedding.
+  Pooling pooling = Pooling::kNone;
   // What the whole output must match.
   OutputGrammar grammar = {};
   // What the client calls it, for errors.

@@ -9,7 +9,9 @@ namespace {
 // The memory that a delta takes.
 size_t BytesOf(const GenerationDelta& delta) {
   size_t bytes = delta.text.size() + delta.tokens.size() * sizeof(OutputToken);
-  for (const OutputToken& token : delta.tokens) bytes += token.top.size() * sizeof(TopLogprob);
+  for (const OutputToken& token : delta.tokens) {
+    bytes += token.top.size() * sizeof(TopLogprob) + token.embedding.size() * sizeof(float);
+  }
   return bytes;
 }
 

@@ -17,7 +17,7 @@ Digest128 DigestOf(const JobSpec& job) {
                     " "),
       " ",
       absl::StrJoin({sampling.top_k, sampling.max_tokens, sampling.min_tokens, sampling.logprobs,
-                     sampling.prompt_logprobs, sampling.ignore_eos ? 1 : 0},
+                     sampling.prompt_logprobs, static_cast<int32_t>(sampling.pooling), sampling.ignore_eos ? 1 : 0},
                     " "),
       " ", absl::StrJoin(sampling.stop_token_ids, " "), " ",
       absl::StrJoin(sampling.logit_bias, " ",

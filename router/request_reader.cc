@@ -209,6 +209,7 @@ absl::StatusOr<SamplingParams> RequestReader::ReadSampling(const SamplingRequest
     if (*request.prompt_logprobs < 0) return FieldViolation("sampling.prompt_logprobs", "must not be negative");
     params.prompt_logprobs = *request.prompt_logprobs;
   }
+  params.pooling = request.pooling;
   params.grammar = request.grammar;
   const absl::Status status = ValidateSamplingParams(params, model_.config.vocab_size);
   if (status.ok()) {

@@ -67,6 +67,11 @@ SamplingParams RequestMix::DrawSampling(const MixOptions& options, int32_t promp
     sampling.logit_bias = {{.token = banned, .bias = -100}, {.token = banned + 7, .bias = 2.5f}};
   }
   if (sampling.seed % 8 == 2) sampling.prompt_logprobs = static_cast<int32_t>(sampling.seed >> 8 & 3);
+  if (sampling.seed % 32 == 3) {
+    sampling.pooling = (sampling.seed >> 8 & 1) == 0 ? Pooling::kLast : Pooling::kMean;
+    sampling.max_tokens = 1;
+    sampling.min_tokens = 0;
+  }
   return sampling;
 }
 

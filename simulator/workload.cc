@@ -232,6 +232,11 @@ void Workload::OnToken(const ChoiceKey& key, const OutputToken& token) {
   if (token.token != job.expected[index]) {
     Wrong(job, absl::StrCat("token ", index, " is ", token.token, ", not ", job.expected[index]));
   }
+  const Pooling pooling = job.spec->sampling.pooling;
+  if (pooling != Pooling::kNone &&
+      token.embedding != engine::FakeModelEmbedding(sim_.model, job.spec->prompt, pooling)) {
+    Wrong(job, "a wrong embedding");
+  }
   if (token.is_last() != (index + 1 == job.expected.size())) {
     Wrong(job, absl::StrCat("token ", index, " ends it wrongly"));
   }

@@ -72,6 +72,7 @@ void ToProto(const SamplingParams& params, pb::Sampling* proto) {
   *proto->mutable_stop_token_ids() = {params.stop_token_ids.begin(), params.stop_token_ids.end()};
   proto->set_logprobs(params.logprobs);
   if (params.prompt_logprobs >= 0) proto->set_prompt_logprobs(params.prompt_logprobs);
+  proto->set_pooling(static_cast<pb::Pooling>(params.pooling));
   proto->mutable_logit_bias()->Reserve(static_cast<int>(params.logit_bias.size()));
   for (const TokenBias& each : params.logit_bias) {
     pb::TokenBias* bias = proto->add_logit_bias();
@@ -97,7 +98,8 @@ SamplingParams FromProto(const pb::Sampling& proto) {
                            .ignore_eos = proto.ignore_eos(),
                            .stop_token_ids = {proto.stop_token_ids().begin(), proto.stop_token_ids().end()},
                            .logprobs = proto.logprobs(),
-                           .prompt_logprobs = proto.has_prompt_logprobs() ? proto.prompt_logprobs() : -1};
+                           .prompt_logprobs = proto.has_prompt_logprobs() ? proto.prompt_logprobs() : -1,
+                           .pooling = static_cast<Pooling>(proto.pooling())};
   params.logit_bias.reserve(static_cast<size_t>(proto.logit_bias_size()));
   for (const pb::TokenBias& each : proto.logit_bias()) {
     params.logit_bias.push_back({.token = each.id(), .bias = each.bias()});
@@ -134,6 +136,10 @@ absl::StatusOr<WorkerJob> FromProto(const pb::JobParams& proto, TimeNs now) {
     return absl::InvalidArgumentError(
         absl::StrCat("a grammar of the unknown kind ", static_cast<int>(proto.sampling().grammar().kind())));
   }
+  if (!pb::Pooling_IsValid(proto.sampling().pooling())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an embedding of the unknown kind ", static_cast<int>(proto.sampling().pooling())));
+  }
   job.sampling = FromProto(proto.sampling());
   job.tenant = proto.tenant();
   if (proto.timeout_ms() > 0) job.deadline = After(now, std::min(proto.timeout_ms(), kMaxTimeoutMs));
@@ -157,6 +163,7 @@ void FillToken(const OutputToken& token, Proto* proto) {
     proto->add_top_ids(top.token);
     proto->add_top_logprobs(top.logprob);
   }
+  if (!token.embedding.empty()) *proto->mutable_embedding() = {token.embedding.begin(), token.embedding.end()};
 }
 
 template <typename Proto>
@@ -171,12 +178,17 @@ absl::StatusOr<OutputToken> ReadToken(const Proto& proto) {
                                                    " likely tokens and ", proto.top_logprobs_size(),
                                                    " log-probabilities of them"));
   }
+  if (proto.embedding_size() > kMaxEmbeddingValues) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("output token ", proto.index(), " has an embedding of ", proto.embedding_size(), " values"));
+  }
   OutputToken token{.index = proto.index(),
                     .token = proto.id(),
                     .finish = static_cast<FinishReason>(proto.finish()),
                     .logprob = proto.logprob()};
   token.top.reserve(static_cast<size_t>(top_count));
   for (int i = 0; i < top_count; ++i) token.top.push_back({proto.top_ids(i), proto.top_logprobs(i)});
+  token.embedding.assign(proto.embedding().begin(), proto.embedding().end());
   return token;
 }
 

@@ -104,6 +104,18 @@ TEST(Wire, ListsOfAPromptThatDoNotBelongTogetherAreRefused) {
   })) << "more than kMaxLogprobs in a place";
 }
 
+TEST(Wire, AnEmbeddingArrivesAsItWasUnlessItIsTooLarge) {
+  const WorkerUpdate update = {.kind = WorkerUpdate::Kind::kToken, .token = {.embedding = {0.5f, -3, 1e-30f}}};
+  pb::WorkerMessage message;
+  AddReport(5, update, &message);
+  const absl::StatusOr<OutputToken> token = FromProto(message.tokens(0));
+  ASSERT_TRUE(token.ok()) << token.status();
+  EXPECT_EQ(token->embedding, update.token.embedding);
+  pb::CallToken large = message.tokens(0);
+  large.mutable_embedding()->Resize(kMaxEmbeddingValues + 1, 0);
+  EXPECT_TRUE(absl::IsInvalidArgument(FromProto(large).status()));
+}
+
 TEST(Wire, AJobKeyNamesJobAttemptAndChoice) {
   const JobKey key = {.job = {.high = 5, .low = 6}, .attempt = 3, .choice = 2};
   pb::JobKey proto;
@@ -146,6 +158,7 @@ WorkerJob FullJob() {
                        .stop_token_ids = {11, 12},
                        .logprobs = 3,
                        .prompt_logprobs = 0,
+                       .pooling = Pooling::kMean,
                        .logit_bias = {{.token = 4, .bias = -100}, {.token = 70'000, .bias = 2.5f}},
                        .grammar = {.kind = GrammarKind::kEbnf, .text = "root ::= \"a\""}},
           .tenant = "tenant",
@@ -155,6 +168,14 @@ WorkerJob FullJob() {
           .trace = {.traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
                     .tracestate = "vendor=1",
                     .baggage = "user=7"}};
+}
+
+TEST(Wire, AnEmbeddingOfAnUnknownKindIsRefused) {
+  pb::JobParams proto;
+  ToProto(FullJob(), 0, &proto);
+  EXPECT_TRUE(FromProto(proto, 0).ok());
+  proto.mutable_sampling()->set_pooling(static_cast<pb::Pooling>(3));
+  EXPECT_TRUE(absl::IsInvalidArgument(FromProto(proto, 0).status()));
 }
 
 TEST(Wire, AJobArrivesWithEverythingThatDecidesItsTokens) {

@@ -60,6 +60,10 @@ void LogitsOf(uint64_t sum, absl::Span<float> logits) {
   }
 }
 
+void HiddenStateOf(uint64_t sum, absl::Span<float> hidden) {
+  for (size_t i = 0; i < hidden.size(); ++i) hidden[i] = static_cast<float>(Mix(sum + i) >> 40) * 0x1p-24f;
+}
+
 KvLayout LayoutOf(const FakeModelOptions& options) {
   KvLayout layout{
       .layers = options.layers(), .kv_heads = 1, .head_dim = 8, .dtype = KvDtype::kOpaque, .inner_format = 1};
@@ -116,11 +120,12 @@ uint8_t* FakeModel::Cell(const SequenceSlice& slice, int32_t layer, int32_t posi
   return base_ + static_cast<size_t>(block) * block_bytes_ + static_cast<size_t>(cell) * sizeof(FakeCell);
 }
 
-void FakeModel::Forward(const StepBatch& batch, absl::Span<float> logits, absl::Span<float> /*hidden_states*/) {
-  for (const SequenceSlice& slice : batch.slices) RunSlice(batch, slice, logits);
+void FakeModel::Forward(const StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) {
+  for (const SequenceSlice& slice : batch.slices) RunSlice(batch, slice, logits, hidden_states);
 }
 
-void FakeModel::RunSlice(const StepBatch& batch, const SequenceSlice& slice, absl::Span<float> logits) {
+void FakeModel::RunSlice(const StepBatch& batch, const SequenceSlice& slice, absl::Span<float> logits,
+                         absl::Span<float> hidden_states) {
   const size_t vocab_size = static_cast<size_t>(options_.vocab_size);
   int32_t output = slice.first_output;
   for (int32_t row = 0; row < slice.row_count; ++row) {
@@ -130,8 +135,10 @@ void FakeModel::RunSlice(const StepBatch& batch, const SequenceSlice& slice, abs
     RunRow(slice, position, token);
     if (slice.output_rows == OutputRows::kAll ||
         (slice.output_rows == OutputRows::kLast && row + 1 == slice.row_count)) {
-      const size_t begin = static_cast<size_t>(output++) * vocab_size;
-      WriteLogits(slice, position, logits.subspan(begin, vocab_size));
+      const size_t index = static_cast<size_t>(output++);
+      const uint64_t sum = Sum(slice, position);
+      if (!logits.empty()) LogitsOf(sum, logits.subspan(index * vocab_size, vocab_size));
+      if (!hidden_states.empty()) HiddenStateOf(sum, hidden_states.subspan(index * kFakeHiddenSize, kFakeHiddenSize));
     }
   }
 }
@@ -147,7 +154,7 @@ void FakeModel::RunRow(const SequenceSlice& slice, int32_t position, int32_t tok
   }
 }
 
-void FakeModel::WriteLogits(const SequenceSlice& slice, int32_t position, absl::Span<float> logits) const {
+uint64_t FakeModel::Sum(const SequenceSlice& slice, int32_t position) const {
   uint64_t sum = 0;
   for (int32_t layer = 0; layer < options_.layers(); ++layer) {
     for (int32_t seen = options_.FirstSeen(layer, position); seen <= position; ++seen) {
@@ -156,7 +163,7 @@ void FakeModel::WriteLogits(const SequenceSlice& slice, int32_t position, absl::
       sum = FoldCell(sum, cell);
     }
   }
-  LogitsOf(sum, logits);
+  return sum;
 }
 
 namespace {
@@ -239,6 +246,22 @@ std::vector<PromptLogprob> FakeModelPromptLogprobs(const FakeModelOptions& optio
     logprobs.push_back(ScoreToken(prompt[i], top, logits));
   }
   return logprobs;
+}
+
+std::vector<float> FakeModelEmbedding(const FakeModelOptions& options, const std::vector<int32_t>& prompt,
+                                      Pooling pooling) {
+  std::vector<float> embedding(kFakeHiddenSize);
+  std::vector<double> sum(kFakeHiddenSize);
+  FakeCells cells(options);
+  for (const int32_t token : prompt) {
+    cells.Run(token);
+    HiddenStateOf(cells.Sum(), absl::MakeSpan(embedding));
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(embedding[i]);
+  }
+  if (pooling == Pooling::kLast) return embedding;
+  for (size_t i = 0; i < sum.size(); ++i)
+    embedding[i] = static_cast<float>(sum[i] / static_cast<double>(prompt.size()));
+  return embedding;
 }
 
 }  // namespace baton::engine

@@ -18,6 +18,9 @@
 
 namespace baton::engine {
 
+// A row's hidden state follows from what its logits follow from.
+inline constexpr int32_t kFakeHiddenSize = 2;
+
 struct FakeModelOptions {
   int32_t vocab_size = 64;
   int32_t context_length = 4096;
@@ -41,7 +44,7 @@ class FakeModel : public HostModelRunner {
 
   int32_t vocab_size() const override { return options_.vocab_size; }
   int32_t context_length() const override { return options_.context_length; }
-  int32_t hidden_size() const override { return 0; }
+  int32_t hidden_size() const override { return kFakeHiddenSize; }
   // 16 bytes a token and layer.
   const KvLayout& kv_layout() const override { return layout_; }
   const std::string& fingerprint() const override { return fingerprint_; }
@@ -53,9 +56,11 @@ class FakeModel : public HostModelRunner {
 
  private:
   uint8_t* Cell(const SequenceSlice& slice, int32_t layer, int32_t position) const;
-  void RunSlice(const StepBatch& batch, const SequenceSlice& slice, absl::Span<float> logits);
+  void RunSlice(const StepBatch& batch, const SequenceSlice& slice, absl::Span<float> logits,
+                absl::Span<float> hidden_states);
   void RunRow(const SequenceSlice& slice, int32_t position, int32_t token);
-  void WriteLogits(const SequenceSlice& slice, int32_t position, absl::Span<float> logits) const;
+  // Of the cells that the row sees.
+  uint64_t Sum(const SequenceSlice& slice, int32_t position) const;
 
   const FakeModelOptions options_;
   const KvLayout layout_;
@@ -75,6 +80,10 @@ std::vector<int32_t> FakeModelTokens(const FakeModelOptions& options, const std:
 // All that a request which asks for `top` likely tokens gets of its prompt.
 std::vector<PromptLogprob> FakeModelPromptLogprobs(const FakeModelOptions& options, const std::vector<int32_t>& prompt,
                                                    int32_t top);
+
+// The embedding of the prompt, by `pooling`.
+std::vector<float> FakeModelEmbedding(const FakeModelOptions& options, const std::vector<int32_t>& prompt,
+                                      Pooling pooling);
 
 }  // namespace baton::engine
 

@@ -20,9 +20,9 @@ PAGE = SOURCE_DIR / "docs/api_compatibility.md"
 MODEL = test_openai.MODEL
 QUESTION = test_openai.QUESTION
 PROMPT = "The capital of France is"
-COMPLETIONS, CHAT, RESPONSES, MESSAGES, COUNT, TOKENIZE, DETOKENIZE = (
+COMPLETIONS, CHAT, RESPONSES, MESSAGES, COUNT, EMBEDDINGS, TOKENIZE, DETOKENIZE = (
     "POST /v1/completions", "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/messages",
-    "POST /v1/messages/count_tokens", "POST /tokenize", "POST /detokenize")
+    "POST /v1/messages/count_tokens", "POST /v1/embeddings", "POST /tokenize", "POST /detokenize")
 
 # A request of each endpoint, to which the field of a row is added.
 BASES = {
@@ -31,6 +31,7 @@ BASES = {
     RESPONSES: {"input": "x", "max_output_tokens": 1},
     MESSAGES: {"messages": QUESTION, "max_tokens": 1},
     COUNT: {"messages": QUESTION},
+    EMBEDDINGS: {"input": PROMPT},
     TOKENIZE: {"prompt": PROMPT},
     DETOKENIZE: {"tokens": [504, 3575]},
 }
@@ -41,6 +42,8 @@ VALUES = {
     RESPONSES: {**test_responses.VALUES, "top_logprobs": 1},
     MESSAGES: test_anthropic.VALUES,
     COUNT: test_anthropic.VALUES,
+    EMBEDDINGS: {"input": "x", "model": MODEL, "encoding_format": "base64", "dimensions": 576, "pooling": "mean",
+                 "add_special_tokens": False, "priority": 0, "normalize": False},
     TOKENIZE: {"prompt": "x", "model": MODEL, "add_special_tokens": False},
     DETOKENIZE: {"tokens": [1], "model": MODEL},
 }
@@ -56,7 +59,7 @@ STREAMED = {(COMPLETIONS, "stream_options"), (CHAT, "stream_options")}
 RULES = {
     "kCommonFields": (COMPLETIONS, CHAT), "kCompletionsFields": (COMPLETIONS,), "kChatFields": (CHAT,),
     "kResponsesFields": (RESPONSES,), "kPromptFields": (MESSAGES, COUNT), "kAnswerFields": (MESSAGES,),
-    "kTokenizeFields": (TOKENIZE,), "kDetokenizeFields": (DETOKENIZE,),
+    "kEmbeddingsFields": (EMBEDDINGS,), "kTokenizeFields": (TOKENIZE,), "kDetokenizeFields": (DETOKENIZE,),
 }
 # Rules of what is inside of a field, and of KServe's parameters, whose page has its own table and test.
 NOT_OF_A_REQUEST = {"kFields", "kItemFields", "kType", "kMember", "kSchemaFields", "kSamplingRules"}

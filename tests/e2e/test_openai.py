@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import threading
 import urllib.error
 import urllib.request
@@ -113,7 +114,7 @@ def test_errors_are_those_that_the_client_knows(client):
     with pytest.raises(openai.NotFoundError):
         client.chat.completions.create(model="another", messages=QUESTION)
     with pytest.raises(openai.NotFoundError):
-        client.embeddings.create(model=MODEL, input="x")
+        client.moderations.create(input="x")
     with pytest.raises(openai.BadRequestError) as too_long:
         client.completions.create(model=MODEL, prompt=[1] * 9000)
     assert too_long.value.param == "prompt"
@@ -230,6 +231,77 @@ def test_what_a_web_page_could_send_without_asking_is_refused(cluster):
     status, headers, error = post(cluster, "/v1/completions", {"prompt": "x"}, content_type="text/plain")
     assert status == 400 and "Content-Type" in error["error"]["message"]
     assert headers.get("Access-Control-Allow-Origin") is None
+
+
+def test_metrics_are_served_beside_the_api_where_that_is_asked_for():
+    with Cluster("--prefill", 0, "--decode", 0, "--mixed", 1, "--threads", 1, "--http-metrics") as cluster:
+        pages = [urllib.request.urlopen(f"http://{address}/metrics", timeout=60) for address in (cluster.http, cluster.admin)]
+        names = [set(re.findall(r"^# TYPE (\S+)", page.read().decode(), re.M)) for page in pages]
+        assert names[0] == names[1] and "baton_build_info" in names[0]
+        assert pages[0].headers["Content-Type"] == pages[1].headers["Content-Type"]
+
+
+def cosine(a, b):
+    return sum(x * y for x, y in zip(a, b))
+
+
+@pytest.mark.parametrize("pooling", ["last", "mean"])
+def test_embeddings_are_of_the_text_alone_and_place_like_texts_near_each_other(client, pooling):
+    texts = ["The cat sleeps on the warm mat.", "A kitten is napping on a rug.", "The central bank raised interest rates."]
+    embed = lambda given, **more: client.embeddings.create(model=MODEL, input=given, extra_body={"pooling": pooling}, **more)
+    together = embed(texts)
+    cat, kitten, bank = (item.embedding for item in together.data)
+    assert [item.index for item in together.data] == [0, 1, 2] and len(cat) == 576
+    assert together.usage.prompt_tokens == sum(embed(text).usage.prompt_tokens for text in texts)
+    # The client asks for base64 where its caller does not say what it wants; numbers have the digits that a float needs.
+    for text, expected in zip(texts, (cat, kitten, bank)):
+        numbers = embed(text, encoding_format="float").data[0].embedding
+        assert struct.pack("576f", *numbers) == struct.pack("576f", *expected)
+    assert all(abs(cosine(one, one) - 1) < 1e-6 for one in (cat, kitten, bank))
+    assert cosine(cat, kitten) > cosine(cat, bank)
+    another = {"last": "mean", "mean": "last"}[pooling]
+    other = client.embeddings.create(model=MODEL, input=texts[0], extra_body={"pooling": another})
+    assert other.data[0].embedding != cat
+
+
+@pytest.mark.parametrize("pooling", ["last", "mean"])
+def test_embeddings_are_those_of_transformers(client, pooling):
+    oracle = json.loads((SOURCE_DIR / f"tests/data/embeddings/{MODEL}.json").read_text())
+    for text in oracle["texts"]:
+        answer = client.embeddings.create(model=MODEL, input=text["text"], extra_body={"pooling": pooling})
+        assert answer.usage.prompt_tokens == text["tokens"]
+        # `exact` multiplies with rounded activations.
+        assert cosine(answer.data[0].embedding, text[pooling]) > 0.998, text["text"]
+
+
+def test_the_mean_of_a_text_of_many_chunks_is_the_same_again(client, prose_ids):
+    long_one = client.embeddings.create(model=MODEL, input=[prose_ids[:700]], extra_body={"pooling": "mean"})
+    assert long_one.usage.prompt_tokens == 700
+    again = client.embeddings.create(model=MODEL, input=[prose_ids[:700]], extra_body={"pooling": "mean"})
+    assert again.data[0].embedding == long_one.data[0].embedding
+    first = client.embeddings.create(model=MODEL, input=[prose_ids[:1]], extra_body={"pooling": "mean"}).data[0].embedding
+    assert first == client.embeddings.create(model=MODEL, input=[prose_ids[:1]]).data[0].embedding
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.embeddings.create(model=MODEL, input=[prose_ids[:8192] * 2])
+    assert "context" in refused.value.message
+
+
+def test_an_embedding_whose_worker_is_killed_is_that_of_another_worker(prose_ids):
+    with Cluster("--prefill", 2, "--decode", 1, "--threads", 1) as cluster:
+        url = f"http://{cluster.http}/v1"
+        ask = lambda: openai.OpenAI(base_url=url, api_key="none", max_retries=0).embeddings.create(
+            model=MODEL, input=[prose_ids[:4000]], extra_body={"pooling": "mean"}).data[0].embedding
+        expected, got = ask(), []
+        asking = threading.Thread(target=lambda: got.append(ask()))
+        asking.start()
+        victims = []
+        # Its blocks show that it computes.
+        wait_until(lambda: victims.extend(worker["pid"] for worker in cluster.workers()
+                                          if worker["role"] == "prefill" and worker["used_blocks"]) or victims,
+                   60, "the text in the status")
+        os.kill(victims[0], signal.SIGKILL)
+        asking.join()
+        assert got == [expected]
 
 
 # A value of each field that asks for something.
