@@ -44,8 +44,7 @@ AdminPort::AdminPort(const AdminFlags& flags, const std::string& bind, int defau
                                     .hosts = flags.hosts,
                                     .bind_flag = flags.bind.empty() ? "--bind" : "--admin-bind"});
   server_->AddRoute("/metrics", [this](const telemetry::AdminRequest&) {
-    return telemetry::AdminResponse{.content_type = telemetry::kMetricsContentType,
-                                    .body = telemetry::RenderMetrics(Sources())};
+    return telemetry::AdminResponse{.content_type = telemetry::kMetricsContentType, .body = Metrics()};
   });
   server_->AddRoute("/healthz", [this](const telemetry::AdminRequest&) {
     mutex_.Lock();
@@ -64,6 +63,8 @@ AdminPort::AdminPort(const AdminFlags& flags, const std::string& bind, int defau
 absl::Status AdminPort::Start() { return server_ == nullptr ? absl::OkStatus() : server_->Start(); }
 
 std::string AdminPort::address() const { return server_ == nullptr ? std::string() : server_->address(); }
+
+std::string AdminPort::Metrics() const { return telemetry::RenderMetrics(Sources()); }
 
 void AdminPort::SetBuildInfo(telemetry::BuildInfo info) {
   info.role = role_;

@@ -48,6 +48,8 @@ class AdminPort {
   // host:port; empty when it is off.
   std::string address() const;
 
+  // What /metrics says, whether the port is on or off. Thread-safe.
+  std::string Metrics() const ABSL_LOCKS_EXCLUDED(mutex_);
   void SetBuildInfo(telemetry::BuildInfo info);
   void SetProbes(Probe healthy, Probe ready) ABSL_LOCKS_EXCLUDED(mutex_);
   void AddSources(std::vector<Source> sources) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -1,5 +1,7 @@
 #include "cli/http_port.h"
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,8 +13,28 @@
 #include "gateway/api_document.h"
 #include "gateway/api_of_path.h"
 #include "gateway/web_chat.h"
+#include "router/refusal_reason.h"
+#include "telemetry/metrics.h"
 
 namespace baton::cli {
+namespace {
+
+// On the pool of client work, so that whoever asks again and again holds up no stream.
+void AddMetricsRoute(gateway::HttpServer& server, const gateway::GenerationCallsParts& parts,
+                     const std::function<std::string()>& metrics) {
+  static constexpr char kPath[] = "/metrics";
+  server.AddRoute("GET", kPath, [parts, metrics](const std::shared_ptr<gateway::HttpExchange>& exchange) {
+    const auto run = [exchange, metrics](const absl::Status& status) {
+      if (!status.ok()) return exchange->Respond(gateway::ErrorMakerOf(kPath)(status));
+      exchange->Respond({.content_type = telemetry::kMetricsContentType, .body = metrics()});
+    };
+    WorkTask task = {.id = parts.random.NextId()};
+    task.run = run;
+    if (!parts.work.Post(std::move(task))) run(router::ClientWorkFull());
+  });
+}
+
+}  // namespace
 
 void AddHttpFlags(CLI::App& app, HttpFlags& flags) {
   app.add_option("--http-port", flags.port, "OpenAI's and Anthropic's APIs by HTTP; 0: any free port; off: none")
@@ -24,6 +46,8 @@ void AddHttpFlags(CLI::App& app, HttpFlags& flags) {
          "host names by which the HTTP port may be called where it is on loopback without TLS, besides addresses "
          "and localhost; *: all")
       ->delimiter(',');
+  app.add_flag("--http-metrics", flags.metrics,
+               "the HTTP port serves /metrics, too, to everybody who may ask it anything");
 }
 
 absl::StatusOr<std::unique_ptr<HttpPort>> HttpPort::Open(const HttpFlags& flags, const HttpPortOptions& options,
@@ -46,6 +70,7 @@ absl::StatusOr<std::unique_ptr<HttpPort>> HttpPort::Open(const HttpFlags& flags,
   http->anthropic_.AddRoutes(*http->server_);
   gateway::AddApiDocumentRoute(*http->server_);
   gateway::AddWebChatRoutes(*http->server_);
+  if (flags.metrics) AddMetricsRoute(*http->server_, parts, options.metrics);
   BATON_RETURN_IF_ERROR(http->server_->Start());
   return http;
 }

@@ -25,6 +25,8 @@ struct HttpFlags {
   std::string port;
   // Names by which a port in plain text on loopback may be called; "*": all.
   std::vector<std::string> hosts;
+  // The port serves /metrics.
+  bool metrics = false;
 };
 
 void AddHttpFlags(CLI::App& app, HttpFlags& flags);
@@ -39,6 +41,8 @@ struct HttpPortOptions {
   rpc::ServerGuard guard;
   // Whether the cluster can serve now. Thread-safe.
   std::function<bool()> is_serving;
+  // The text of /metrics. Thread-safe; it outlives the port.
+  std::function<std::string()> metrics;
 };
 
 class HttpPort {
