@@ -61,9 +61,9 @@ bool Lock(pthread_mutex_t& mutex, int64_t max_wait_ns) {
   return Took(mutex, result);
 }
 
-// The thread that holds the mutex, from the word that the kernel and the C library share (futex(2), "Priority-inheritance
-// futexes"; get_robust_list(2)); 0 when it is free. The kernel hands a fair mutex to a thread that may not run for long
-// after, so a note that the holder takes itself could come too late.
+// The thread that holds the mutex, from the word that the kernel and the C library share (futex(2),
+// "Priority-inheritance futexes"; get_robust_list(2)); 0 when it is free. The kernel hands a fair mutex to a thread
+// that may not run for long after, so a note that the holder takes itself could come too late.
 pid_t HolderOf(const pthread_mutex_t& mutex) {
   return static_cast<pid_t>(__atomic_load_n(&mutex.__data.__lock, __ATOMIC_RELAXED) & FUTEX_TID_MASK);
 }
@@ -175,8 +175,7 @@ bool CoreArbiter::Take(Place& place, Holder& holder, const Patience& patience, P
     if (held != nullptr) held->ShowLife();
     left_ns = asked + patience.max_wait_ns - MonotonicClock().Now();
   } while (!was_given_up && left_ns > 0 &&
-           (place.signs.load(std::memory_order_relaxed) != signs ||
-            !options_.is_stopped(HolderOf(place.mutex))));
+           (place.signs.load(std::memory_order_relaxed) != signs || !options_.is_stopped(HolderOf(place.mutex))));
   if (was_given_up) return false;
   holder.signs_when_given_up = signs;
   if (patience.max_wait_ns < options_.max_wait_ns) return false;

@@ -45,10 +45,9 @@ inline constexpr uint64_t kFeatureEmbeddings = 512;
 
 // Additions that a peer may do without, one bit each. A process states those that it knows, and ignores bits that it
 // does not know.
-inline constexpr uint64_t kProtocolFeatures = kFeatureResume | kFeatureBlockReports | kFeatureHandOver |
-                                              kFeatureDrainOrder | kFeatureCapabilities | kFeatureOtherRouters |
-                                              kFeatureLogitBias | kFeatureGrammar | kFeaturePromptLogprobs |
-                                              kFeatureEmbeddings;
+inline constexpr uint64_t kProtocolFeatures =
+    kFeatureResume | kFeatureBlockReports | kFeatureHandOver | kFeatureDrainOrder | kFeatureCapabilities |
+    kFeatureOtherRouters | kFeatureLogitBias | kFeatureGrammar | kFeaturePromptLogprobs | kFeatureEmbeddings;
 
 // FAILED_PRECONDITION, with what to do about it, unless `peer` ("worker", "router") states kProtocolVersion.
 absl::Status CheckProtocolVersion(std::string_view peer, uint32_t stated);
