@@ -10,6 +10,7 @@
 
 #include "common/check.h"
 #include "common/random.h"
+#include "gateway/testing/answer_pieces.h"
 #include "gateway/tools/tool_call_parser.h"
 #include "nlohmann/json.hpp"
 
@@ -17,21 +18,10 @@ namespace {
 
 using baton::gateway::AnswerPiece;
 using baton::gateway::AnswerPieces;
+using baton::gateway::AppendJoined;
 using baton::gateway::CallForm;
 using baton::gateway::ToolCallParser;
 using baton::gateway::ToolReading;
-
-void AppendJoined(AnswerPieces more, AnswerPieces& pieces) {
-  for (AnswerPiece& piece : more) {
-    if (piece.kind == AnswerPiece::Kind::kText) piece.call = 0;
-    const bool goes_on = !pieces.empty() && pieces.back().kind == piece.kind && piece.kind != AnswerPiece::Kind::kCall;
-    if (goes_on) {
-      pieces.back().text += piece.text;
-    } else {
-      pieces.push_back(std::move(piece));
-    }
-  }
-}
 
 // Cuts the text at random into chunks of at most so many bytes.
 AnswerPieces Parse(const ToolReading& reading, bool is_stream, std::string_view text, size_t most,

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "gateway/json_reading.h"
+#include "gateway/testing/answer_pieces.h"
 #include "gateway/tools/json_scanner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -29,19 +30,6 @@ AnswerPiece Arguments(const std::string& text, int call = 0) {
 
 ToolReading ReadingOf(CallForm form, bool takes_several = true) {
   return {.form = form, .names = {"weather", "time"}, .takes_several = takes_several};
-}
-
-// Pieces that go on with each other are one; texts have no call of their own.
-void AppendJoined(AnswerPieces more, AnswerPieces& pieces) {
-  for (AnswerPiece& piece : more) {
-    if (piece.kind == AnswerPiece::Kind::kText) piece.call = 0;
-    const bool goes_on = !pieces.empty() && pieces.back().kind == piece.kind && piece.kind != AnswerPiece::Kind::kCall;
-    if (goes_on) {
-      pieces.back().text += piece.text;
-    } else {
-      pieces.push_back(std::move(piece));
-    }
-  }
 }
 
 AnswerPieces InChunks(const ToolReading& reading, bool is_stream, const std::vector<std::string_view>& chunks) {

@@ -236,6 +236,15 @@ def await_workers(router, count, timeout_s=60):
                f"{count} workers at a router")
 
 
+def kill_busy(cluster, role):
+    """Kills a worker of this role that holds blocks, once there is one."""
+    victims = []
+    wait_until(lambda: victims.extend(worker["pid"] for worker in cluster.workers()
+                                      if worker["role"] == role and worker["used_blocks"]) or victims,
+               60, f"a busy {role} worker in the status")
+    os.kill(victims[0], signal.SIGKILL)
+
+
 class RoleProcess(Cluster):
     """One role as a process of its own, ended like a cluster."""
 

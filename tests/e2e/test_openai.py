@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import signal
 import socket
@@ -15,7 +14,7 @@ import openai
 import pytest
 
 from client import Client
-from cluster import SOURCE_DIR, Cluster, run_baton, wait_until
+from cluster import SOURCE_DIR, Cluster, kill_busy, run_baton, wait_until
 from http_api import documented_fields, post
 from pages import blocks_of
 
@@ -196,9 +195,7 @@ def test_a_killed_worker_changes_no_token_of_a_stream():
                 ids += getattr(chunk.choices[0], "token_ids", None) or []
                 if kills and ids:
                     kills = False
-                    victims = []
-                    wait_until(lambda: victims.extend(busy()) or victims, 20, "the stream in the status")
-                    os.kill(victims[0], signal.SIGKILL)
+                    kill_busy(cluster, "decode")
             return ids
 
         undisturbed = tokens(kills=False)
@@ -294,12 +291,7 @@ def test_an_embedding_whose_worker_is_killed_is_that_of_another_worker(prose_ids
         expected, got = ask(), []
         asking = threading.Thread(target=lambda: got.append(ask()))
         asking.start()
-        victims = []
-        # Its blocks show that it computes.
-        wait_until(lambda: victims.extend(worker["pid"] for worker in cluster.workers()
-                                          if worker["role"] == "prefill" and worker["used_blocks"]) or victims,
-                   60, "the text in the status")
-        os.kill(victims[0], signal.SIGKILL)
+        kill_busy(cluster, "prefill")
         asking.join()
         assert got == [expected]
 

@@ -3,9 +3,7 @@ those of the same tokens as outputs, near those of transformers, also where work
 
 import json
 import math
-import os
 import pathlib
-import signal
 import threading
 import urllib.request
 
@@ -14,7 +12,7 @@ import openai
 import pytest
 
 from client import Client
-from cluster import Cluster, RoleProcess, await_workers, run_baton, wait_until
+from cluster import Cluster, RoleProcess, await_workers, kill_busy, run_baton
 from http_api import post
 from internal_messages import internal_messages
 from joined_worker import former_worker
@@ -230,12 +228,7 @@ def test_a_killed_worker_changes_nothing_of_them(prose_ids):
         answers = []
         asking = threading.Thread(target=lambda: answers.append(prompt_of(client, prompt, top=1, max_tokens=30)))
         asking.start()
-        victims = []
-        # Its blocks show that it computes.
-        wait_until(lambda: victims.extend(worker["pid"] for worker in cluster.workers()
-                                          if worker["role"] == "prefill" and worker["used_blocks"]) or victims,
-                   20, "the prompt in the status")
-        os.kill(victims[0], signal.SIGKILL)
+        kill_busy(cluster, "prefill")
         asking.join(timeout=120)
         assert answers == [expected]
 

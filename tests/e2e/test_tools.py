@@ -3,8 +3,6 @@ stream; results come back; calls that the model makes by itself are found; and w
 
 import asyncio
 import json
-import os
-import signal
 
 import anthropic
 import jsonschema
@@ -12,7 +10,7 @@ import openai
 import pytest
 
 from client import Client, read_stream
-from cluster import SOURCE_DIR, Cluster, wait_until
+from cluster import SOURCE_DIR, Cluster, kill_busy, wait_until
 from http_api import post
 from pages import blocks_of
 
@@ -233,9 +231,7 @@ def test_a_killed_worker_changes_nothing_of_a_call_that_is_being_made():
                 yield chunk
                 if kills and chunk.choices[0].delta.tool_calls:
                     kills = False
-                    victims = []
-                    wait_until(lambda: victims.extend(busy()) or victims, 20, "the call in the status")
-                    os.kill(victims[0], signal.SIGKILL)
+                    kill_busy(cluster, "decode")
 
         _, name, undisturbed, finish = streamed_call(chunks(kills=False))
         assert (name, finish) == ("weather", "tool_calls")
