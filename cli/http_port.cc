@@ -13,29 +13,9 @@
 #include "gateway/api_document.h"
 #include "gateway/api_of_path.h"
 #include "gateway/web_chat.h"
-#include "router/refusal_reason.h"
 #include "telemetry/metrics.h"
 
 namespace baton::cli {
-namespace {
-
-// On the pool of client work, so that whoever asks again and again holds up no stream.
-void AddMetricsRoute(gateway::HttpServer& server, const gateway::GenerationCallsParts& parts,
-                     const std::function<std::string()>& metrics) {
-  static constexpr char kPath[] = "/metrics";
-  server.AddRoute("GET", kPath, [parts, metrics](const std::shared_ptr<gateway::HttpExchange>& exchange) {
-    const auto run = [exchange, metrics](const absl::Status& status) {
-      if (!status.ok()) return exchange->Respond(gateway::ErrorMakerOf(kPath)(status));
-      exchange->Respond({.content_type = telemetry::kMetricsContentType, .body = metrics()});
-    };
-    WorkTask task = {.id = parts.random.NextId()};
-    task.run = run;
-    if (!parts.work.Post(std::move(task))) run(router::ClientWorkFull());
-  });
-}
-
-}  // namespace
-
 void AddHttpFlags(CLI::App& app, HttpFlags& flags) {
   app.add_option("--http-port", flags.port, "OpenAI's and Anthropic's APIs by HTTP; 0: any free port; off: none")
       ->check(PortOrOffCheck())
@@ -70,9 +50,20 @@ absl::StatusOr<std::unique_ptr<HttpPort>> HttpPort::Open(const HttpFlags& flags,
   http->anthropic_.AddRoutes(*http->server_);
   gateway::AddApiDocumentRoute(*http->server_);
   gateway::AddWebChatRoutes(*http->server_);
-  if (flags.metrics) AddMetricsRoute(*http->server_, parts, options.metrics);
+  if (flags.metrics) http->AddMetricsRoute(options.metrics);
   BATON_RETURN_IF_ERROR(http->server_->Start());
   return http;
+}
+
+void HttpPort::AddMetricsRoute(std::function<std::string()> metrics) {
+  constexpr char kPath[] = "/metrics";
+  const gateway::ApiForm form = {.make_error = gateway::ErrorMakerOf(kPath)};
+  server_->AddRoute("GET", kPath,
+                    [this, form, metrics = std::move(metrics)](const std::shared_ptr<gateway::HttpExchange>& exchange) {
+                      calls_.Work(exchange, form, [metrics](const std::string&) {
+                        return gateway::HttpResponse{.content_type = telemetry::kMetricsContentType, .body = metrics()};
+                      });
+                    });
 }
 
 HttpPort::~HttpPort() { Stop(); }

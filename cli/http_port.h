@@ -69,6 +69,8 @@ class HttpPort {
   HttpPort(const gateway::GenerationCallsParts& parts, std::function<bool()> is_serving)
       : calls_(parts), openai_(calls_, std::move(is_serving)), anthropic_(calls_) {}
 
+  void AddMetricsRoute(std::function<std::string()> metrics);
+
   gateway::GenerationCalls calls_;
   gateway::OpenAiService openai_;
   gateway::AnthropicService anthropic_;

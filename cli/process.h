@@ -10,6 +10,8 @@
 
 namespace baton::cli {
 
+inline constexpr int64_t kTrimHeapMs = 30'000;
+
 // Reduces gRPC's own log to the reasons why it ends the process: our errors are one line each. GRPC_VERBOSITY in the
 // environment brings the rest back. Call it before any other function of gRPC.
 void QuietGrpc();
@@ -28,7 +30,6 @@ void BeginEnd();
 // Returns when SIGINT or SIGTERM has come, or after BeginEnd. Meanwhile it gives free pages of the heap back to the
 // system every kTrimHeapMs: glibc keeps those between blocks that are in use, so requests and peers of many sizes that
 // come and go would let a process grow for hours.
-inline constexpr int64_t kTrimHeapMs = 30'000;
 void WaitForSignal();
 // False when nothing of that has happened within the time.
 bool SignalCame(int64_t timeout_ms);

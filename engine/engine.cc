@@ -354,7 +354,7 @@ void Engine::Impl::AddScores(const PlannedSlice& planned, SequenceSlice& slice) 
   for (int32_t row = planned.first_position; row < end; ++row) {
     TokenChoice& choice = choices_.emplace_back();
     // Given before the sequence was preempted, or a share of the embedding, which needs no logits.
-    if (row < sequence.scored() || sequence.spec().sampling.pooling != Pooling::kNone) continue;
+    if (row < sequence.scored() || sequence.pools()) continue;
     choice.score = &scores_[score_count_++];
     choice.scored_token = sequence.tokens()[static_cast<size_t>(row) + 1];
     choice.scored_top = sequence.spec().sampling.prompt_logprobs;
@@ -364,7 +364,7 @@ void Engine::Impl::AddScores(const PlannedSlice& planned, SequenceSlice& slice) 
 void Engine::Impl::TakeScores(const PlannedSlice& planned, StepEvent& event) {
   Sequence& sequence = *planned.sequence;
   const int32_t end = sequence.ScoreEnd(planned.first_position + planned.row_count);
-  if (end <= sequence.scored() || sequence.spec().sampling.pooling != Pooling::kNone) return;
+  if (end <= sequence.scored() || sequence.pools()) return;
   const size_t count = static_cast<size_t>(end - sequence.scored());
   event.first_prompt = sequence.scored() + 1;
   event.prompt = absl::MakeConstSpan(scores_).subspan(score_count_, count);
@@ -373,7 +373,7 @@ void Engine::Impl::TakeScores(const PlannedSlice& planned, StepEvent& event) {
 }
 
 bool Engine::Impl::HasPooledRows(const Sequence& sequence, const SequenceSlice& slice) {
-  return sequence.spec().sampling.pooling != Pooling::kNone && slice.output_rows != OutputRows::kNone;
+  return sequence.pools() && slice.output_rows != OutputRows::kNone;
 }
 
 // Adds row after row, so that neither the chunks nor the neighbours of a prompt change a bit of its embedding.
@@ -420,7 +420,7 @@ void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice&
   const int32_t output = slice.first_output + (slice.output_rows == OutputRows::kAll ? slice.row_count - 1 : 0);
   OutputToken& next = event.token.emplace(std::move(chosen_[static_cast<size_t>(output)]));
   next.finish = FinishOf(sequence, next.token);
-  if (sequence.spec().sampling.pooling != Pooling::kNone) next.embedding = Embedding(sequence);
+  if (sequence.pools()) next.embedding = Embedding(sequence);
   Append(sequence, next.token);
   const bool ends = next.is_last() || sequence.spec().prefill_only;
   sequence.state = ends ? SequenceState::kFinished : SequenceState::kDecode;

@@ -79,6 +79,7 @@ TEST(EngineEmbedding, OfASequenceThatIsPreemptedCountsEachRowOnce) {
   for (int i = 0; i < 14; ++i) test.engine.Step();
   const SequenceId younger = Start(test.engine, Pooled(Prompt(70), Pooling::kMean));
   EXPECT_EQ(Embeddings(test)[younger], FakeModelEmbedding({}, Prompt(70), Pooling::kMean));
+  EXPECT_GT(test.engine.Counters().preemptions, 0);
 }
 
 TEST(EngineEmbedding, ComesOnlyWhereItIsAskedFor) {

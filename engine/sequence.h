@@ -62,6 +62,8 @@ class Sequence {
   // Rows [0, scored) have given what is asked of them: the log-probability of the token behind each, or its share of
   // the prompt's embedding. A row whose KV is cached gives none, so no such row is taken from the cache before.
   int32_t scored() const { return scored_; }
+  // It gives an embedding of its prompt.
+  bool pools() const { return spec_.sampling.pooling != Pooling::kNone; }
   // Some rows have it still to give.
   bool scores() const { return scored_ < score_end_; }
   // The end of the rows that have it to give, of those before `end`.

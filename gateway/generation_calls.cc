@@ -91,21 +91,28 @@ void GenerationCalls::Begin(Incoming incoming) {
   parts_.backend.Generate(std::move(generation), incoming.request);
 }
 
-void GenerationCalls::Compute(const std::shared_ptr<HttpExchange>& exchange, const ApiForm& form,
-                              std::function<absl::StatusOr<std::string>(const std::string& body)> answer) {
+void GenerationCalls::Work(const std::shared_ptr<HttpExchange>& exchange, const ApiForm& form,
+                           std::function<absl::StatusOr<HttpResponse>(const std::string& body)> answer) {
   const ErrorMaker make_error = form.make_error;
-  if (const absl::Status status = CheckContentType(exchange->request()); !status.ok()) {
-    return exchange->Respond(make_error(status));
-  }
   WorkTask task = {.id = parts_.random.NextId(), .bytes = exchange->request().body.size()};
   task.run = [exchange, make_error, answer = std::move(answer),
               body = std::move(exchange->request().body)](const absl::Status& status) {
-    const absl::StatusOr<std::string> answered = status.ok() ? answer(body) : status;
-    if (!answered.ok()) return exchange->Respond(make_error(answered.status()));
-    exchange->Respond({.body = *answered});
+    absl::StatusOr<HttpResponse> answered = status.ok() ? answer(body) : status;
+    exchange->Respond(answered.ok() ? *std::move(answered) : make_error(answered.status()));
   };
   if (!parts_.work.Post(std::move(task)))
     exchange->Respond(make_error(router::WithRetryAfter(router::ClientWorkFull())));
+}
+
+void GenerationCalls::Compute(const std::shared_ptr<HttpExchange>& exchange, const ApiForm& form,
+                              std::function<absl::StatusOr<std::string>(const std::string& body)> answer) {
+  if (const absl::Status status = CheckContentType(exchange->request()); !status.ok()) {
+    return exchange->Respond(form.make_error(status));
+  }
+  Work(exchange, form, [answer = std::move(answer)](const std::string& body) -> absl::StatusOr<HttpResponse> {
+    BATON_ASSIGN_OR_RETURN(std::string answered, answer(body));
+    return HttpResponse{.body = std::move(answered)};
+  });
 }
 
 }  // namespace baton::gateway

@@ -65,7 +65,11 @@ class GenerationCalls {
 
   // Answers the exchange with what `read` asks for.
   void Generate(const std::shared_ptr<HttpExchange>& exchange, const ApiForm& form, Reader read);
-  // Answers an exchange that is over with one small JSON, which `answer` makes of the body.
+  // Answers the exchange with what `answer` makes of its body on the pool, so that whoever asks again and again holds
+  // up no stream.
+  void Work(const std::shared_ptr<HttpExchange>& exchange, const ApiForm& form,
+            std::function<absl::StatusOr<HttpResponse>(const std::string& body)> answer);
+  // As Work, for one small JSON of a body of JSON.
   void Compute(const std::shared_ptr<HttpExchange>& exchange, const ApiForm& form,
                std::function<absl::StatusOr<std::string>(const std::string& body)> answer);
 

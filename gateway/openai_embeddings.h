@@ -1,4 +1,4 @@
-// OpenAI's /v1/embeddings: the requests and their answers. docs/openai.md says what an embedding is made of.
+// OpenAI's /v1/embeddings: the requests and their answers. docs/embeddings.md says what an embedding is made of.
 #ifndef BATON_GATEWAY_OPENAI_EMBEDDINGS_H_
 #define BATON_GATEWAY_OPENAI_EMBEDDINGS_H_
 

@@ -143,6 +143,27 @@ class ClusterMembersTest : public ::testing::Test {
       if (const auto* end_job = std::get_if<EndJob>(&action)) results_.push_back(end_job->result.status);
     }
   }
+  // What the one worker that states the feature is told of the sampling of two jobs that need it. The other worker
+  // states every other feature, and gets none of them.
+  pb::Sampling SaidToWhoKnows(uint64_t feature, const SamplingParams& sampling) {
+    pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
+    hello.set_features(rpc::kProtocolFeatures & ~feature);
+    const FakeWorker former = Join(hello);
+    hello = MakeHello(2, pb::WORKER_ROLE_MIXED);
+    hello.set_features(feature);
+    const FakeWorker knows = Join(hello);
+    for (uint64_t n = 1; n <= 2; ++n) {
+      auto job = std::make_shared<JobSpec>();
+      job->id = {.high = 2, .low = n};
+      job->prompt.assign(40, 7);
+      job->sampling = sampling;
+      EXPECT_TRUE(dispatcher_.Submit(std::move(job)).ok());
+      Apply();
+    }
+    EXPECT_EQ(former.stream->said.starts_size(), 0);
+    EXPECT_EQ(knows.stream->said.starts_size(), 2);
+    return knows.stream->said.starts_size() == 0 ? pb::Sampling() : knows.stream->said.starts(0).job().sampling();
+  }
   static void AddToken(pb::WorkerMessage& message, uint64_t call, OutputToken token) {
     rpc::AddReport(call, {.kind = WorkerUpdate::Kind::kToken, .token = std::move(token)}, &message);
   }
@@ -238,83 +259,26 @@ TEST_F(ClusterMembersTest, ARefusedWorkerIsLoggedOnceForEachReasonAndIsListedUnt
 }
 
 TEST_F(ClusterMembersTest, ABiasGoesToAWorkerThatStatesThatItKnowsIt) {
-  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
-  hello.set_features(rpc::kProtocolFeatures & ~rpc::kFeatureLogitBias);
-  const FakeWorker former = Join(hello);
-  hello = MakeHello(2, pb::WORKER_ROLE_MIXED);
-  hello.set_features(rpc::kFeatureLogitBias);
-  const FakeWorker knows = Join(hello);
-  for (uint64_t n = 1; n <= 2; ++n) {
-    auto job = std::make_shared<JobSpec>();
-    job->id = {.high = 2, .low = n};
-    job->prompt.assign(40, 7);
-    job->sampling.logit_bias = {{.token = 4, .bias = -100}, {.token = 9, .bias = 2.5f}};
-    ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
-    Apply();
-  }
-  EXPECT_EQ(former.stream->said.starts_size(), 0);
-  ASSERT_EQ(knows.stream->said.starts_size(), 2);
-  const pb::Sampling& sampling = knows.stream->said.starts(0).job().sampling();
+  const pb::Sampling sampling =
+      SaidToWhoKnows(rpc::kFeatureLogitBias, {.logit_bias = {{.token = 4, .bias = -100}, {.token = 9, .bias = 2.5f}}});
   ASSERT_EQ(sampling.logit_bias_size(), 2);
   EXPECT_EQ(sampling.logit_bias(1).id(), 9);
   EXPECT_EQ(sampling.logit_bias(1).bias(), 2.5f);
 }
 
 TEST_F(ClusterMembersTest, PromptLogProbabilitiesAreAskedOfAWorkerThatStatesThatItKnowsThem) {
-  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
-  hello.set_features(rpc::kProtocolFeatures & ~rpc::kFeaturePromptLogprobs);
-  const FakeWorker former = Join(hello);
-  hello = MakeHello(2, pb::WORKER_ROLE_MIXED);
-  hello.set_features(rpc::kFeaturePromptLogprobs);
-  const FakeWorker knows = Join(hello);
-  auto job = std::make_shared<JobSpec>();
-  job->id = {.high = 2, .low = 1};
-  job->prompt.assign(40, 7);
-  job->sampling.prompt_logprobs = 3;
-  ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
-  Apply();
-  EXPECT_EQ(former.stream->said.starts_size(), 0);
-  ASSERT_EQ(knows.stream->said.starts_size(), 1);
-  EXPECT_EQ(knows.stream->said.starts(0).job().sampling().prompt_logprobs(), 3);
+  EXPECT_EQ(SaidToWhoKnows(rpc::kFeaturePromptLogprobs, {.prompt_logprobs = 3}).prompt_logprobs(), 3);
 }
 
 TEST_F(ClusterMembersTest, AnEmbeddingIsAskedOfAWorkerThatStatesThatItKnowsIt) {
-  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
-  hello.set_features(rpc::kProtocolFeatures & ~rpc::kFeatureEmbeddings);
-  const FakeWorker former = Join(hello);
-  hello = MakeHello(2, pb::WORKER_ROLE_MIXED);
-  hello.set_features(rpc::kFeatureEmbeddings);
-  const FakeWorker knows = Join(hello);
-  auto job = std::make_shared<JobSpec>();
-  job->id = {.high = 2, .low = 1};
-  job->prompt.assign(40, 7);
-  job->sampling.max_tokens = 1;
-  job->sampling.pooling = Pooling::kMean;
-  ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
-  Apply();
-  EXPECT_EQ(former.stream->said.starts_size(), 0);
-  ASSERT_EQ(knows.stream->said.starts_size(), 1);
-  EXPECT_EQ(knows.stream->said.starts(0).job().sampling().pooling(), pb::POOLING_MEAN);
+  const pb::Sampling sampling = SaidToWhoKnows(rpc::kFeatureEmbeddings, {.max_tokens = 1, .pooling = Pooling::kMean});
+  EXPECT_EQ(sampling.pooling(), pb::POOLING_MEAN);
 }
 
 TEST_F(ClusterMembersTest, AGrammarGoesToAWorkerThatStatesThatItKnowsIt) {
-  pb::Hello hello = MakeHello(1, pb::WORKER_ROLE_MIXED);
-  hello.set_features(rpc::kProtocolFeatures & ~rpc::kFeatureGrammar);
-  const FakeWorker former = Join(hello);
-  hello = MakeHello(2, pb::WORKER_ROLE_MIXED);
-  hello.set_features(rpc::kFeatureGrammar);
-  const FakeWorker knows = Join(hello);
-  for (uint64_t n = 1; n <= 2; ++n) {
-    auto job = std::make_shared<JobSpec>();
-    job->id = {.high = 2, .low = n};
-    job->prompt.assign(40, 7);
-    job->sampling.grammar = {.kind = GrammarKind::kRegex, .text = "a+"};
-    ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
-    Apply();
-  }
-  EXPECT_EQ(former.stream->said.starts_size(), 0);
-  ASSERT_EQ(knows.stream->said.starts_size(), 2);
-  EXPECT_EQ(knows.stream->said.starts(0).job().sampling().grammar().text(), "a+");
+  const pb::Sampling sampling =
+      SaidToWhoKnows(rpc::kFeatureGrammar, {.grammar = {.kind = GrammarKind::kRegex, .text = "a+"}});
+  EXPECT_EQ(sampling.grammar().text(), "a+");
 }
 
 TEST_F(ClusterMembersTest, ARunningCallIsHandedOverByItsNumberAndGoesOnAtTheNextWorker) {

@@ -59,7 +59,7 @@ class FakeModel : public HostModelRunner {
   void RunSlice(const StepBatch& batch, const SequenceSlice& slice, absl::Span<float> logits,
                 absl::Span<float> hidden_states);
   void RunRow(const SequenceSlice& slice, int32_t position, int32_t token);
-  // Of the cells that the row sees.
+  // A hash of the cells that the row sees.
   uint64_t Sum(const SequenceSlice& slice, int32_t position) const;
 
   const FakeModelOptions options_;

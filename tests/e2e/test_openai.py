@@ -17,6 +17,7 @@ from client import Client
 from cluster import SOURCE_DIR, Cluster, kill_busy, run_baton, wait_until
 from http_api import documented_fields, post
 from pages import blocks_of
+from streams import await_no_block_held
 
 MODEL = "smollm2-135m-instruct"
 QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
@@ -183,11 +184,8 @@ def test_a_killed_worker_changes_no_token_of_a_stream():
     with Cluster("--prefill", 1, "--decode", 2, "--threads", 1) as cluster:
         client = openai.OpenAI(base_url=f"http://{cluster.http}/v1", api_key="none", max_retries=0)
 
-        def busy():
-            return [worker["pid"] for worker in cluster.workers() if worker["role"] == "decode" and worker["used_blocks"]]
-
         def tokens(kills):
-            wait_until(lambda: not busy(), 20, "the end of what ran before in the status")
+            await_no_block_held(cluster.target, 3)
             stream = client.completions.create(model=MODEL, prompt="Once", max_tokens=1000, stream=True,
                                                extra_body={"ignore_eos": True, "return_token_ids": True})
             ids = []

@@ -10,9 +10,10 @@ import openai
 import pytest
 
 from client import Client, read_stream
-from cluster import SOURCE_DIR, Cluster, kill_busy, wait_until
+from cluster import SOURCE_DIR, Cluster, kill_busy
 from http_api import post
 from pages import blocks_of
+from streams import await_no_block_held
 
 MODEL = "smollm2-135m-instruct"
 PAGE = "docs/tools.md"
@@ -221,11 +222,8 @@ def test_a_killed_worker_changes_nothing_of_a_call_that_is_being_made():
     with Cluster("--prefill", 1, "--decode", 2, "--threads", 1) as cluster:
         client = openai.OpenAI(base_url=f"http://{cluster.http}/v1", api_key="none", max_retries=0)
 
-        def busy():
-            return [worker["pid"] for worker in cluster.workers() if worker["role"] == "decode" and worker["used_blocks"]]
-
         def chunks(kills):
-            wait_until(lambda: not busy(), 20, "the end of what ran before in the status")
+            await_no_block_held(cluster.target, 3)
             for chunk in client.chat.completions.create(model=MODEL, messages=QUESTION, tools=tools, tool_choice="required",
                                                         max_tokens=1000, temperature=0, stream=True):
                 yield chunk
