@@ -73,13 +73,24 @@ TEST(EngineEmbedding, OfTheLastTokenTakesTheRestOfThePromptFromTheCacheAndTheMea
 }
 
 TEST(EngineEmbedding, OfASequenceThatIsPreemptedCountsEachRowOnce) {
-  // Ten blocks: the older sequence grows until the younger one, which is in the middle of its prompt, gives way.
-  TestEngine test(10, {.chunk_tokens = 16});
-  Start(test.engine, Spec(Prompt(64, 3), 60));
-  for (int i = 0; i < 14; ++i) test.engine.Step();
+  // Ten blocks: the older sequence grows until the younger one, which is in the middle of its prompt, gives way. A step
+  // has a row of the older one and a block of the younger one. This finds nothing in a cache when it comes back, and
+  // its first step then has two blocks, one of which has given its share.
+  TestEngine test(10, {.chunk_tokens = 32, .prefix_cache = false});
+  const SequenceId older = Start(test.engine, Spec(Prompt(64, 3), 25));
+  for (int i = 0; i < 17; ++i) test.engine.Step();
   const SequenceId younger = Start(test.engine, Pooled(Prompt(70), Pooling::kMean));
-  EXPECT_EQ(Embeddings(test)[younger], FakeModelEmbedding({}, Prompt(70), Pooling::kMean));
-  EXPECT_GT(test.engine.Counters().preemptions, 0);
+  StepEvent last;
+  while (test.HasWork()) {
+    for (const StepEvent& event : test.engine.Step()) {
+      if (event.sequence == younger) last = event;
+      // Its blocks are what the younger one waits for.
+      if (event.sequence == older && event.token && event.token->is_last()) test.engine.Release(older);
+    }
+  }
+  ASSERT_TRUE(last.token.has_value());
+  EXPECT_EQ(last.preemptions, 1);
+  EXPECT_EQ(last.token->embedding, FakeModelEmbedding({}, Prompt(70), Pooling::kMean));
 }
 
 TEST(EngineEmbedding, ComesOnlyWhereItIsAskedFor) {
