@@ -1,9 +1,24 @@
 #include "gateway/tools/json_scanner.h"
 
+#include <cmath>
+
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "gateway/json_reading.h"
 
 namespace baton::gateway {
+namespace {
+
+bool IsHighSurrogate(uint32_t code) { return code >= 0xD800 && code <= 0xDBFF; }
+bool IsLowSurrogate(uint32_t code) { return code >= 0xDC00 && code <= 0xDFFF; }
+
+bool IsFiniteDouble(const std::string& number) {
+  double value = 0;
+  return absl::SimpleAtod(number, &value) && std::isfinite(value);
+}
+
+}  // namespace
+
 JsonScanner::Result JsonScanner::Take(char c) {
   switch (state_) {
     case State::kString:
@@ -55,6 +70,7 @@ JsonScanner::Result JsonScanner::BeginValue(char c) {
   if (c == '{') return Open(c, State::kFirstKey);
   if (c == '[') return Open(c, State::kFirstItem);
   if (open_.empty()) return Result::kBad;
+  number_ = c;
   if (c == '-') return To(State::kMinus);
   if (c == '0') return To(State::kZero);
   if (absl::ascii_isdigit(c)) return To(State::kDigits);
@@ -65,22 +81,34 @@ JsonScanner::Result JsonScanner::BeginValue(char c) {
 JsonScanner::Result JsonScanner::TakeString(char c) {
   if (state_ == State::kHex) {
     if (!absl::ascii_isxdigit(c)) return Result::kBad;
-    return ++hex_digits_ == 4 ? To(State::kString) : Result::kMore;
+    hex_ += c;
+    return hex_.size() == 4 ? EndUnicodeEscape() : Result::kMore;
   }
   if (state_ == State::kEscape) {
-    hex_digits_ = 0;
+    hex_.clear();
     if (c == 'u') return To(State::kHex);
+    if (needs_low_surrogate_) return Result::kBad;
     return std::string_view("\"\\/bfnrt").find(c) != std::string_view::npos ? To(State::kString) : Result::kBad;
   }
   if (static_cast<uint8_t>(c) < 0x20) return Result::kBad;
   if (c == '\\') return To(State::kEscape);
+  if (needs_low_surrogate_) return Result::kBad;
   if (c != '"') return Result::kMore;
   return is_key_ ? To(State::kColon) : EndValue();
+}
+
+JsonScanner::Result JsonScanner::EndUnicodeEscape() {
+  uint32_t code = 0;
+  const bool is_low = absl::SimpleHexAtoi(hex_, &code) && IsLowSurrogate(code);
+  if (is_low != needs_low_surrogate_) return Result::kBad;
+  needs_low_surrogate_ = IsHighSurrogate(code);
+  return To(State::kString);
 }
 
 JsonScanner::Result JsonScanner::TakeNumber(char c) {
   const bool is_digit = absl::ascii_isdigit(c);
   const bool is_exponent = c == 'e' || c == 'E';
+  number_ += c;
   switch (state_) {
     case State::kMinus:
       return !is_digit ? Result::kBad : To(c == '0' ? State::kZero : State::kDigits);
@@ -99,6 +127,8 @@ JsonScanner::Result JsonScanner::TakeNumber(char c) {
   const bool is_whole = state_ == State::kZero || state_ == State::kDigits;
   if (c == '.' && is_whole) return To(State::kPoint);
   if (is_exponent && state_ != State::kExponentDigits) return To(State::kExponent);
+  number_.pop_back();
+  if (!IsFiniteDouble(number_)) return Result::kBad;
   state_ = State::kNext;
   return TakeStructure(c);
 }

@@ -11,7 +11,8 @@ namespace baton::gateway {
 inline bool IsJsonSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
 // Follows one value. It is an array, an object or a string, for these end with a byte of their own. Strings may have
-// any bytes that JSON does not forbid; nesting is bounded by kMaxJsonDepth.
+// any bytes that JSON does not forbid, and half a surrogate pair only beside its other half. A double holds every
+// number, and nesting is bounded by kMaxJsonDepth. So whoever is sent such a value can read it, and send it back.
 class JsonScanner {
  public:
   enum class Result : uint8_t {
@@ -54,6 +55,7 @@ class JsonScanner {
   Result TakeStructure(char c);
   Result BeginValue(char c);
   Result TakeString(char c);
+  Result EndUnicodeEscape();
   Result TakeNumber(char c);
   // A value that has ended is the whole, or one in an array or object.
   Result EndValue();
@@ -65,7 +67,12 @@ class JsonScanner {
   std::string open_;
   // The string under way is the name of a member.
   bool is_key_ = false;
-  int hex_digits_ = 0;
+  // The digits of the \u escape that is under way.
+  std::string hex_;
+  // A high surrogate came, which only the escape of a low one may follow.
+  bool needs_low_surrogate_ = false;
+  // The number that is under way, or the last one.
+  std::string number_;
   // What is to come of true, false or null.
   std::string_view literal_;
 };

@@ -1,6 +1,6 @@
-// Parses arbitrary answers, the first byte of which says how calls are looked for. However an answer is cut, it must
-// give the same text and the same calls, each of a tool that there is; a call that is not sent while it comes has
-// arguments that are a JSON object, and an answer without tools is its own text.
+// Parses arbitrary answers in UTF-8, which is what a detokenizer gives; the first byte says how calls are looked for.
+// However an answer is cut, it must give the same text and the same calls, each of a tool that there is; a call that is
+// not sent while it comes has arguments that are a JSON object, and an answer without tools is its own text.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "common/check.h"
 #include "common/random.h"
+#include "common/utf8.h"
 #include "gateway/testing/answer_pieces.h"
 #include "gateway/tools/tool_call_parser.h"
 #include "nlohmann/json.hpp"
@@ -60,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   const ToolReading reading = {
       .form = static_cast<CallForm>(how & 3), .names = {"weather", "time"}, .takes_several = bytes % 2 == 0};
   const bool is_stream = how >= 4;
-  const std::string_view text(reinterpret_cast<const char*>(data) + 1, bytes - 1);
+  const std::string text = baton::DecodeUtf8Lossy({reinterpret_cast<const char*>(data) + 1, bytes - 1});
   baton::SeededRandom random(bytes);
   const AnswerPieces whole = Parse(reading, is_stream, text, text.size() + 1, random);
   Check(reading, is_stream, text, whole);
