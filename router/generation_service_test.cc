@@ -4,11 +4,14 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "gtest/gtest.h"
+#include "router/error_details.h"
 #include "router/refusal_reason.h"
 #include "router/testing/rpc_fixture.h"
 
@@ -65,6 +68,18 @@ class GenerationServiceTest : public RpcFixture<GenerationService> {
     auto call = std::make_unique<Call>();
     call->reader = stub_->Generate(&call->context, request);
     return call;
+  }
+
+  // No further request finds room, until the test ends or releases it.
+  void FillWork() {
+    Occupy(1);
+    for (uint64_t i = 0; work_.Post({.id = {.high = 2, .low = i}, .bytes = 1, .run = [](const absl::Status&) {}});) ++i;
+  }
+  // What a call that has ended says of its retries, in milliseconds. Empty: nothing.
+  static std::string PushbackOf(const grpc::ClientContext& context) {
+    const auto& trailers = context.GetServerTrailingMetadata();
+    const auto pushback = trailers.find("grpc-retry-pushback-ms");
+    return pushback == trailers.end() ? "" : std::string(pushback->second.data(), pushback->second.size());
   }
 
   std::unique_ptr<Call> StartKept(const std::string& prompt, const std::string& key = "", int32_t max_tokens = 9) {
@@ -238,17 +253,47 @@ TEST_F(GenerationServiceTest, SmallRequestsAreServedWhileALargeOneIsRead) {
 
 TEST_F(GenerationServiceTest, ARequestForWhichThereIsNoRoomIsToldWhenToComeBack) {
   Serve({.tokens = Letters(1)});
-  Occupy(1);
-  for (uint64_t i = 0; work_.Post({.id = {.high = 2, .low = i}, .bytes = 1, .run = [](const absl::Status&) {}});) ++i;
-  const grpc::Status refused = Start("hi")->ReadAll();
+  FillWork();
+  const auto call = Start("hi");
+  const grpc::Status refused = call->ReadAll();
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_FALSE(refused.error_details().empty());
+  EXPECT_EQ(PushbackOf(call->context), absl::StrCat(kUnknownRetryAfterMs));
   v1::DetokenizeResponse response;
   grpc::ClientContext context;
   const grpc::Status unary = stub_->Detokenize(&context, {}, &response);
   EXPECT_EQ(unary.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_FALSE(unary.error_details().empty());
+  EXPECT_EQ(PushbackOf(context), absl::StrCat(kUnknownRetryAfterMs));
   release_.Notify();
+}
+
+TEST_F(GenerationServiceTest, RetriesOfGrpcItselfComeWhenTheRefusalSaysAndNotWhenTheClientWouldHave) {
+  Serve({.tokens = Letters(3), .finish = FinishReason::kLength});
+  grpc::ChannelArguments arguments = rpc::ClientChannelArguments();
+  arguments.SetServiceConfigJSON(R"({"methodConfig": [{"name": [{}], "retryPolicy": {
+      "maxAttempts": 2, "initialBackoff": "600s", "maxBackoff": "600s", "backoffMultiplier": 1,
+      "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]})");
+  stub_ = v1::GenerationService::NewStub(
+      grpc::CreateCustomChannel(server_.address, grpc::InsecureChannelCredentials(), arguments));
+  FillWork();
+  const auto call = Start("hi");
+  // gRPC tries again only while somebody reads.
+  std::thread reader([&call] { EXPECT_TRUE(call->ReadAll().ok()); });
+  EXPECT_TRUE(WaitFor([this] { return observer_.records().size() == 1; }));
+  release_.Notify();
+  EXPECT_TRUE(WaitFor([this] { return observer_.records().size() == 2; })) << "it did not come again";
+  if (observer_.records().size() != 2) call->context.TryCancel();
+  reader.join();
+  EXPECT_EQ(call->text, "xxx");
+  EXPECT_EQ(observer_.records().at(0).outcome, RequestOutcome::kRefused);
+}
+
+TEST_F(GenerationServiceTest, AnErrorThatComesAgainHasNoTimeForIt) {
+  Serve({});
+  const auto call = Start("");
+  EXPECT_EQ(call->ReadAll().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(PushbackOf(call->context), "");
 }
 
 TEST_F(GenerationServiceTest, TokenizesAndDetokenizes) {

@@ -30,6 +30,9 @@ grpc::ByteBuffer Serialize(const GenerationDelta& delta);
 
 // The details of error_details.h become google.rpc's: BadRequest and RetryInfo.
 grpc::Status ToClientStatus(const absl::Status& status);
+// Says in the call's trailers what RetryInfo says in the status, for clients whose retries are gRPC's own
+// (`grpc-retry-pushback-ms`, gRFC A6). Comes before the call's end.
+void AddRetryPushback(const grpc::Status& status, grpc::ServerContextBase& context);
 
 }  // namespace baton::router
 

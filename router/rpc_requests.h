@@ -64,8 +64,14 @@ absl::Status Unparsable(const std::string& name);
 // A unary call whose request waits for its turn. Exactly one of the task and a Drop that succeeds finishes it.
 class QueuedUnaryCall final : public grpc::ServerUnaryReactor {
  public:
-  QueuedUnaryCall(ClientWork& work, const Id128& id) : work_(work), id_(id) {}
+  QueuedUnaryCall(ClientWork& work, const Id128& id, grpc::CallbackServerContext& context)
+      : work_(work), id_(id), context_(context) {}
 
+  void End(const absl::Status& status) {
+    const grpc::Status end = ToClientStatus(status);
+    AddRetryPushback(end, context_);
+    Finish(end);
+  }
   void OnCancel() override {
     if (work_.Drop(id_)) Finish(grpc::Status::CANCELLED);
   }
@@ -74,6 +80,7 @@ class QueuedUnaryCall final : public grpc::ServerUnaryReactor {
  private:
   ClientWork& work_;
   const Id128 id_;
+  grpc::CallbackServerContext& context_;
 };
 
 // Thread-safe. All gRPC services of a router share one, and so the bounds of what their clients leave unread. A thread
@@ -107,7 +114,7 @@ class RpcRequests {
 
   // Queues a call that `answer` answers: absl::StatusOr<Response>(Request&).
   template <typename Request, typename Answer>
-  grpc::ServerUnaryReactor* QueueUnary(const grpc::CallbackServerContext& context, const grpc::ByteBuffer* message,
+  grpc::ServerUnaryReactor* QueueUnary(grpc::CallbackServerContext& context, const grpc::ByteBuffer* message,
                                        grpc::ByteBuffer* response, Answer answer);
 
   const ServedModel& model() const { return parts_.model; }
@@ -131,24 +138,23 @@ class RpcRequests {
 };
 
 template <typename Request, typename Answer>
-grpc::ServerUnaryReactor* RpcRequests::QueueUnary(const grpc::CallbackServerContext& context,
-                                                  const grpc::ByteBuffer* message, grpc::ByteBuffer* response,
-                                                  Answer answer) {
+grpc::ServerUnaryReactor* RpcRequests::QueueUnary(grpc::CallbackServerContext& context, const grpc::ByteBuffer* message,
+                                                  grpc::ByteBuffer* response, Answer answer) {
   const Id128 id = parts_.random.NextId();
-  auto* const call = new QueuedUnaryCall(parts_.work, id);
+  auto* const call = new QueuedUnaryCall(parts_.work, id, context);
   WorkTask task = {.id = id, .bytes = message->Length(), .deadline = ReadDeadline(context)};
   // Takes the bytes out of gRPC's own object, which otherwise holds them until the call ends. gRPC no longer reads it.
   grpc::ByteBuffer taken;
   taken.Swap(const_cast<grpc::ByteBuffer*>(message));
   task.run = [call, response, answer, bytes = taken](const absl::Status& status) mutable {
-    if (!status.ok()) return call->Finish(ToClientStatus(status));
+    if (!status.ok()) return call->End(status);
     Request request;
-    if (!ParseMessage(bytes, &request)) return call->Finish(ToClientStatus(Unparsable(Request::descriptor()->name())));
+    if (!ParseMessage(bytes, &request)) return call->End(Unparsable(Request::descriptor()->name()));
     const auto answered = answer(request);
     if (answered.ok()) *response = Serialize(*answered);
-    call->Finish(ToClientStatus(answered.status()));
+    call->End(answered.status());
   };
-  if (!parts_.work.Post(std::move(task))) call->Finish(ToClientStatus(WithRetryAfter(ClientWorkFull())));
+  if (!parts_.work.Post(std::move(task))) call->End(WithRetryAfter(ClientWorkFull()));
   return call;
 }
 

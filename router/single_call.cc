@@ -3,6 +3,7 @@
 #include <grpc/grpc.h>
 
 #include "common/check.h"
+#include "router/generation_wire.h"
 
 namespace baton::router {
 
@@ -46,6 +47,7 @@ void SingleCall::Advance() {
   const RpcAnswer::Piece piece = answer_->Next();
   if (piece.end.has_value()) {
     finishing_ = true;
+    AddRetryPushback(*piece.end, context_);
     StartFinish(piece.message, *piece.end, &finish_done_);
   } else if (piece.message.has_value()) {
     writing_ = true;

@@ -33,13 +33,14 @@ class Generation:
 
 
 class Client:
-    def __init__(self, target, credentials=None):
+    def __init__(self, target, credentials=None, service_config=None):
         """Without credentials: in plain text."""
         options = [
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
             # Clients of one test process share no connection.
             ("grpc.use_local_subchannel_pool", 1),
+            *([("grpc.service_config", service_config)] if service_config else []),
         ]
         self.channel = (grpc.secure_channel(target, credentials, options) if credentials else
                         grpc.insecure_channel(target, options))

@@ -66,10 +66,14 @@ def commands_of(block):
     return commands
 
 
+def prose_of(page, root):
+    """What stands outside of blocks."""
+    return re.sub(r"^```.*?^```", "", (pathlib.Path(root) / page).read_text(), flags=re.M | re.S)
+
+
 def code_spans(page, root):
     """What stands in backquotes, outside of blocks."""
-    text = re.sub(r"^```.*?^```", "", (pathlib.Path(root) / page).read_text(), flags=re.M | re.S)
-    return re.findall(r"`([^`]+)`", text)
+    return re.findall(r"`([^`]+)`", prose_of(page, root))
 
 
 def shell_commands(page, root):

@@ -1,6 +1,7 @@
 """The port on which workers join: who is served where, what health, logs and status say, and how a worker leaves."""
 
 import concurrent.futures
+import contextlib
 import os
 import re
 import socket
@@ -10,8 +11,9 @@ import time
 import grpc
 import pytest
 
-from client import Client
-from cluster import run_baton, wait_until
+from client import Client, read_stream
+from cluster import SOURCE_DIR, run_baton, wait_until
+from pages import blocks_of
 from test_supervisor import RoleProcess
 
 PROMPT = "The capital of France is"
@@ -67,6 +69,21 @@ def test_health_says_whether_requests_can_be_served_now():
                 wait_until(lambda: health(router.target, service) == SERVING, JOIN_TIMEOUT_S, "a router that can serve")
             assert health(worker.target, "") == SERVING
         assert [health(router.target, service) for service in services] == [NOT_SERVING] * 2, "no worker is left"
+
+
+def test_a_call_with_the_retries_of_the_page_waits_for_workers():
+    (retries,) = [block.text for block in blocks_of("docs/api.md", SOURCE_DIR) if "retryPolicy" in block.text]
+    with contextlib.ExitStack() as running:
+        router = running.enter_context(RoleProcess("router", "--grpc-port", 0))
+        retrying = running.enter_context(Client(router.target, service_config=retries))
+        plain = running.enter_context(Client(router.target))
+        stream = retrying.start(retrying.generate_request(PROMPT, {"max_tokens": 4}))
+        with pytest.raises(grpc.RpcError) as refused:
+            plain.generate(PROMPT, {"max_tokens": 4})
+        assert refused.value.code() == grpc.StatusCode.UNAVAILABLE, "the other call's first attempt has failed before"
+        running.enter_context(mixed_worker(router.cluster_target))
+        answer = read_stream(stream)
+        assert answer.error is None and len(answer.token_ids) == 4
 
 
 def test_every_client_of_many_that_come_and_go_is_answered():

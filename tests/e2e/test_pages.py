@@ -15,7 +15,7 @@ import pytest
 
 from cluster import BINARY, SOURCE_DIR, Cluster, run_baton
 from etcd import Etcd
-from pages import blocks_of, code_spans, commands_of
+from pages import blocks_of, code_spans, commands_of, prose_of
 
 CLUSTER_ARGS = ("--threads", 1)
 PAGES = ["README.md", "SECURITY.md", *sorted(str(page.relative_to(SOURCE_DIR)) for page in (SOURCE_DIR / "docs").rglob("*.md"))]
@@ -32,6 +32,7 @@ STAND_INS = [
     ("--requests 64 --concurrency 16 --prompt-tokens 256 --output-tokens 128",
      "--requests 4 --concurrency 2 --prompt-tokens 32 --output-tokens 8"), ("--streams 10000", "--streams 100"),
     (" DIR", " {model}"), ("http://127.0.0.1:9464/", "http://{admin}/"), ("client/example.py", "client/example.py {target}"),
+    ("./client/talk", "./client/talk {target}"),
 ]
 
 # Why a command is not run here: a pattern of the whole command, and the reason.
@@ -71,6 +72,8 @@ PRINTED = [
     ("venv/bin/python client/example.py", r"(?s)Paris.*\nName a fruit\. .*Banana.*\nAnd another one\? .*"
                                           r"\nCANCELLED: .*\nDEADLINE_EXCEEDED: .*"
                                           r"\nINVALID_ARGUMENT: .* \(field: sampling\.top_p\)\n"),
+    ("./client/talk", r"(?s)Paris.*\nName a fruit\. .*Banana.*\nAnd another one\? .*\nerror 1: .*\nerror 4: .*"
+                      r"\nerror 3: .* \(field: sampling\.top_p\)\n"),
 ]
 TYPED = {"build/release/bin/baton chat": b"Hello!\n/exit\n"}
 
@@ -139,12 +142,14 @@ def reason_to_skip(command):
     return next((reason for pattern, reason in SKIPPED if re.fullmatch(pattern, command.text)), None)
 
 
-# Its commands run its program of Python; the programs of other pages run in the tests of their APIs.
+# Its commands run its programs, by their languages; the programs of other pages run in the tests of their APIs.
 CLIENT_PAGE = "docs/api.md"
+PROGRAMS = {"python": "client/example.py", "cpp": "client/talk.cc"}
 
 
 def is_known(command):
-    programs = ("baton ", "build/release/bin/baton ", "mkdir -p client", "venv/bin/python ", "curl http://127.0.0.1:")
+    programs = ("baton ", "build/release/bin/baton ", "mkdir -p client", "venv/bin/python ", "protoc ", "c++ ",
+                "./client/talk", "curl http://127.0.0.1:")
     return BACKGROUND.match(command.text) or command.text.startswith(programs)
 
 
@@ -159,8 +164,8 @@ def test_every_command_of_the_pages_runs_or_has_a_reason_not_to(cluster, etcd, t
     with walk.running:
         for page in PAGES:
             for block in blocks_of(page, SOURCE_DIR):
-                if block.language == "python" and page == CLIENT_PAGE:
-                    (tmp_path / "client/example.py").write_text(block.text)
+                if block.language in PROGRAMS and page == CLIENT_PAGE:
+                    (tmp_path / PROGRAMS[block.language]).write_text(block.text)
                 for command in commands_of(block) if block.language == "sh" else ():
                     reason = reason_to_skip(command)
                     if reason is not None:
@@ -192,7 +197,7 @@ def test_a_command_that_no_rule_knows_is_found_out(tmp_path):
 def test_blocks_have_a_language_that_says_what_they_are():
     for page in PAGES:
         for block in blocks_of(page, SOURCE_DIR):
-            assert block.language in ("", "sh", "python", "text", "yaml", "json", "ini", "promql"), f"{page}:{block.line}"
+            assert block.language in ("", "sh", "python", "cpp", "text", "yaml", "json", "ini", "promql"), f"{page}:{block.line}"
             assert block.language or "baton " not in block.text, f"{page}:{block.line}: are these commands?"
 
 
@@ -229,7 +234,7 @@ def test_flags_that_the_pages_name_exist():
 def test_links_of_the_pages_lead_to_files():
     for page in [*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md"]:
         folder = (SOURCE_DIR / page).parent
-        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", (SOURCE_DIR / page).read_text()):
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", prose_of(page, SOURCE_DIR)):
             assert "://" in link or (folder / link).exists(), f"{page}: {link}"
 
 
