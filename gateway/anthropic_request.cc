@@ -131,6 +131,7 @@ absl::StatusOr<AnthropicRequest> ReadAnthropicRequest(std::string_view body, con
   BATON_RETURN_IF_ERROR(fields.status());
   if (!max_tokens.has_value()) return FieldViolation("max_tokens", "must be given");
   sampling.max_tokens = std::min(*max_tokens, kMaxOutputTokens);
+  request.generation.prompt_field = "messages";
   BATON_ASSIGN_OR_RETURN(request.generation.prompt, ReadAnthropicPrompt(fields, body));
   BATON_ASSIGN_OR_RETURN(const ToolRequest tools, ReadAnthropicTools(object, body));
   BATON_ASSIGN_OR_RETURN(request.tools, ApplyTools(tools, style, request.generation));

@@ -41,8 +41,10 @@ std::string AnthropicErrorBody(const std::string& message, int http_status) {
 std::string AnthropicErrorBody(const ApiError& error) {
   // The router's word for stop sequences is "stop". A client's own field of that name is one that is not known.
   const bool is_of_stops = error.param == "stop" && !absl::EndsWith(error.message, kUnknownField);
-  return AnthropicErrorBody(is_of_stops ? "stop_sequences" + error.message.substr(sizeof("stop") - 1) : error.message,
-                            error.http_status);
+  std::string message = is_of_stops ? "stop_sequences" + error.message.substr(sizeof("stop") - 1) : error.message;
+  // By this beginning clients know a chat that they have to shorten.
+  if (error.is_too_long) message.insert(0, "prompt is too long: ");
+  return AnthropicErrorBody(message, error.http_status);
 }
 
 // A token that comes from the cache is not among the input tokens, as Anthropic counts.

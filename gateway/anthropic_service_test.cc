@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "router/error_details.h"
+#include "router/refusal_reason.h"
 #include "telemetry/testing/raw_client.h"
 
 namespace baton::gateway {
@@ -139,6 +140,8 @@ TEST_F(AnthropicServiceTest, AnErrorBeforeTheFirstOutputIsAStatusOfItsOwnAlsoFor
        "top_p: must be at most 1"},
       {router::FieldViolation("stop", "at most 16 strings"), 400, "invalid_request_error",
        "stop_sequences: at most 16 strings"},
+      {router::WithReason(router::FieldViolation("messages", "9 tokens"), router::RefusalReason::kTooLong), 400,
+       "invalid_request_error", "prompt is too long: messages: 9 tokens"},
   };
   for (size_t i = 0; i < cases.size(); ++i) {
     RawClient client(server_.port());

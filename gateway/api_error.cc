@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "router/error_details.h"
+#include "router/refusal_reason.h"
 
 namespace baton::gateway {
 namespace {
@@ -53,6 +54,7 @@ ApiError DescribeError(const absl::Status& status) {
     error.param = ParamOf(field->field);
     error.message = absl::StrCat(*error.param, ": ", field->description);
   }
+  error.is_too_long = router::GetRefusalReason(status) == router::RefusalReason::kTooLong;
   return error;
 }
 

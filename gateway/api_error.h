@@ -16,6 +16,8 @@ struct ApiError {
   std::string message;
   // The request's own name of that field.
   std::optional<std::string> param;
+  // The prompt has no room in the model's context, or in any worker's memory: a shorter one may have.
+  bool is_too_long = false;
 };
 
 ApiError DescribeError(const absl::Status& status);

@@ -116,6 +116,7 @@ absl::Status ReadPrompts(const json& value, const char* field, bool adds_special
   const bool are_several = value.is_array() && !value.empty() && !value.front().is_number();
   const size_t count = are_several ? value.size() : 1;
   if (count > kMaxChoices) return FieldViolation(field, absl::StrCat("at most ", kMaxChoices, " prompts a request"));
+  generation.prompt_field = field;
   for (size_t i = 0; i < count; ++i) {
     auto prompt = ReadPrompt(are_several ? value[i] : value, adds_special_tokens);
     if (!prompt.has_value()) {

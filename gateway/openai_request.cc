@@ -213,6 +213,7 @@ absl::Status ReadChatFields(FieldReader& fields, const json& object, std::string
   const auto top = fields.Integer("top_logprobs");
   if (top.has_value() && !wants_logprobs) return FieldViolation("top_logprobs", "needs \"logprobs\": true");
   if (wants_logprobs) sampling.logprobs = top.value_or(0);
+  request.generation.prompt_field = "messages";
   BATON_ASSIGN_OR_RETURN(request.generation.prompt, ReadChatPrompt(fields, model));
   BATON_ASSIGN_OR_RETURN(const ToolRequest tools, ReadOpenAiTools(OpenAiToolForm::kChat, object, body));
   BATON_ASSIGN_OR_RETURN(request.tools, ApplyTools(tools, ToolStyleOf(model.chat_template), request.generation));

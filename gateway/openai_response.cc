@@ -34,8 +34,11 @@ const char* OpenAiTypeOf(int http_status) {
 }
 
 std::string ErrorBody(const ApiError& error) {
-  // OpenAI's clients know a key that is not known by this word; every other code is the HTTP status.
-  const std::string code = error.http_status == 401 ? R"("invalid_api_key")" : absl::StrCat(error.http_status);
+  // By these words OpenAI's clients know a key that nobody has, and a chat that they have to shorten; every other code
+  // is the HTTP status.
+  const std::string code = error.http_status == 401 ? R"("invalid_api_key")"
+                           : error.is_too_long      ? R"("context_length_exceeded")"
+                                                    : absl::StrCat(error.http_status);
   return absl::StrCat(R"({"error":{"message":)", JsonString(error.message), R"(,"type":")",
                       OpenAiTypeOf(error.http_status), R"(","param":)",
                       error.param.has_value() ? JsonString(*error.param) : "null", R"(,"code":)", code, "}}");

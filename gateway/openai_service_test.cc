@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "router/error_details.h"
+#include "router/refusal_reason.h"
 #include "telemetry/testing/raw_client.h"
 
 namespace baton::gateway {
@@ -281,6 +282,8 @@ TEST_F(OpenAiServiceTest, AnErrorBeforeTheFirstOutputIsAStatusOfItsOwnAlsoForASt
     absl::Status status;
     int http_status;
     const char* type;
+    // Null: the HTTP status.
+    json code = {};
   };
   const std::vector<Case> cases = {
       {router::WithRetryAfter(absl::ResourceExhaustedError("full"), 1'200), 429, "rate_limit_error"},
@@ -289,6 +292,8 @@ TEST_F(OpenAiServiceTest, AnErrorBeforeTheFirstOutputIsAStatusOfItsOwnAlsoForASt
       {absl::InternalError("a bug"), 500, "internal_error"},
       {absl::NotFoundError("another model"), 404, "not_found_error"},
       {router::FieldViolation("sampling.top_p", "must be at most 1"), 400, "invalid_request_error"},
+      {router::WithReason(router::FieldViolation("top_p", "too long"), router::RefusalReason::kTooLong), 400,
+       "invalid_request_error", "context_length_exceeded"},
   };
   for (size_t i = 0; i < cases.size(); ++i) {
     RawClient client(server_.port());
@@ -298,7 +303,7 @@ TEST_F(OpenAiServiceTest, AnErrorBeforeTheFirstOutputIsAStatusOfItsOwnAlsoForASt
     EXPECT_EQ(StatusOf(response), cases[i].http_status);
     const json error = BodyJson(response).at("error");
     EXPECT_EQ(error.at("type"), cases[i].type);
-    EXPECT_EQ(error.at("code"), cases[i].http_status);
+    EXPECT_EQ(error.at("code"), cases[i].code.is_null() ? json(cases[i].http_status) : cases[i].code);
     EXPECT_EQ(error.at("param"), cases[i].http_status == 400 ? json("top_p") : json());
     EXPECT_EQ(HeaderOf(response, "Retry-After"), cases[i].http_status == 429 ? "2" : "");
     EXPECT_EQ(HeaderOf(response, "Retry-After-Ms"), cases[i].http_status == 429 ? "1200" : "");

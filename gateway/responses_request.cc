@@ -210,6 +210,7 @@ absl::StatusOr<ResponsesRequest> ReadResponsesRequest(std::string_view body, con
   BATON_RETURN_IF_ERROR(ReadResponsesFormat(object, body, sampling));
   const json* const metadata = fields.Find("metadata");
   if (metadata != nullptr && !metadata->is_object()) return FieldViolation("metadata", "must be an object");
+  request.generation.prompt_field = "input";
   BATON_ASSIGN_OR_RETURN(request.generation.prompt, ReadInput(fields));
   BATON_RETURN_IF_ERROR(fields.status());
   BATON_RETURN_IF_ERROR(ReadTools(fields, object, body, model, request));

@@ -82,6 +82,8 @@ struct GenerationRequest {
   // Empty: the one model that is served.
   std::string model;
   Prompt prompt;
+  // What the client calls the prompt, for errors. Null: each kind of prompt has the name of Baton's own API.
+  const char* prompt_field = nullptr;
   SamplingRequest sampling;
   // The output ends before the first of these strings.
   std::vector<std::string> stop;

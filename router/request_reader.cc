@@ -50,6 +50,14 @@ absl::Status CheckGrammar(const OutputGrammar& source, const char* field) {
   return status.ok() ? status : ViolationOf(field, status);
 }
 
+// The same error of the prompt, with the client's own name of it.
+absl::Status InFieldOfPrompt(const char* field, const absl::Status& status) {
+  const std::optional<FieldError> error = GetFieldError(status);
+  if (field == nullptr || !error.has_value()) return status;
+  return WithReason(FieldStatus(status.code(), {.field = field, .description = error->description}),
+                    GetRefusalReason(status));
+}
+
 // A client that has shown whose it is cannot speak for another one.
 absl::StatusOr<std::string> ReadTenant(const GenerationRequest& request) {
   if (request.authenticated_tenant.empty()) return request.tenant;
@@ -243,7 +251,7 @@ absl::StatusOr<std::vector<PreparedJob>> RequestReader::ReadAll(GenerationReques
   BATON_RETURN_IF_ERROR(CheckChoices(request));
   const std::vector<Prompt> more_prompts = std::move(request.more_prompts);
   const auto choices = static_cast<uint32_t>(request.choices);
-  const PromptReading reading = {.echo = request.echo, .without_stops = request.stop.empty()};
+  const PromptReading reading = ReadingOf(request);
   std::vector<PreparedJob> jobs;
   BATON_ASSIGN_OR_RETURN(PreparedJob first, Read(std::move(request)));
   jobs.push_back(std::move(first));
@@ -264,7 +272,9 @@ absl::Status RequestReader::ReadPromptOf(Prompt prompt, const PromptReading& rea
   if (reading.echo) {
     BATON_ASSIGN_OR_RETURN(echo, ReadEcho(prompt));
   }
-  BATON_ASSIGN_OR_RETURN(job.prompt, ReadPrompt(std::move(prompt)));
+  absl::StatusOr<std::vector<int32_t>> ids = ReadPrompt(std::move(prompt));
+  if (!ids.ok()) return InFieldOfPrompt(reading.field, ids.status());
+  job.prompt = *std::move(ids);
   job.least_outputs = LeastOutputs(job, reading.without_stops);
   return CheckPromptLogprobs(job.sampling, job.prompt.size());
 }
@@ -286,8 +296,7 @@ absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const
   JobSpec job;
   BATON_ASSIGN_OR_RETURN(job.sampling, ReadSampling(request.sampling));
   std::optional<std::string> echo;
-  BATON_RETURN_IF_ERROR(ReadPromptOf(std::move(request.prompt),
-                                     {.echo = request.echo, .without_stops = request.stop.empty()}, job, echo));
+  BATON_RETURN_IF_ERROR(ReadPromptOf(std::move(request.prompt), ReadingOf(request), job, echo));
   absl::StatusOr<JobOutput> output = JobOutput::Create(*model_.tokenizer, request.stop);
   if (!output.ok()) return ViolationOf("stop", output.status());
   job.id = request.id;

@@ -60,10 +60,15 @@ class RequestReader {
   int32_t LeastOutputs(const JobSpec& job, bool without_stops) const;
   // What a request says of how its prompts are read.
   struct PromptReading {
+    // GenerationRequest::prompt_field.
+    const char* field = nullptr;
     bool echo = false;
     // It has no stop strings.
     bool without_stops = false;
   };
+  static PromptReading ReadingOf(const GenerationRequest& request) {
+    return {.field = request.prompt_field, .echo = request.echo, .without_stops = request.stop.empty()};
+  }
   // Sets what depends on the prompt.
   absl::Status ReadPromptOf(Prompt prompt, const PromptReading& reading, JobSpec& job,
                             std::optional<std::string>& echo) const;

@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "gtest/gtest.h"
 #include "router/error_details.h"
+#include "router/refusal_reason.h"
 #include "router/testing/tiny_served_model.h"
 
 namespace baton::router {
@@ -208,6 +209,23 @@ TEST_F(RequestReaderTest, RefusesATextThatFillsTheContextAndTakesOneTokenLess) {
   EXPECT_EQ(Read(AskText(text)).prompt.size(), text.size());
   EXPECT_EQ(Refusal(AskText(text + "x")), "INVALID_ARGUMENT prompt");
   EXPECT_EQ(Refusal(AskChat(text)), "INVALID_ARGUMENT prompt") << "the template adds to the message";
+}
+
+TEST_F(RequestReaderTest, WhateverIsWrongWithAPromptHasTheClientsNameOfIt) {
+  const std::string too_long(model_.config.context_length, 'x');
+  for (const Prompt& prompt : std::vector<Prompt>{TextPrompt{too_long}, TextPrompt{"\xff"}, TextPrompt{}, ChatPrompt{},
+                                                  ChatPrompt{{{.role = "user", .content = too_long}}},
+                                                  TokenPrompt{{model_.config.vocab_size}}}) {
+    GenerationRequest request = Ask(prompt);
+    request.prompt_field = "input";
+    EXPECT_EQ(Refusal(request), "INVALID_ARGUMENT input") << prompt.index();
+  }
+  GenerationRequest several = AskText("hello");
+  several.prompt_field = "input";
+  several.more_prompts = {TextPrompt{too_long}};
+  const absl::Status status = reader_.ReadAll(several).status();
+  EXPECT_EQ(ErrorWords(status), "INVALID_ARGUMENT input");
+  EXPECT_EQ(GetRefusalReason(status), RefusalReason::kTooLong);
 }
 
 TEST_F(RequestReaderTest, RefusesAPromptThatIsTooLongByItsBytesBeforeItIsTokenized) {

@@ -125,6 +125,13 @@ def load(only):
     return mutants
 
 
+def changed_since(commit):
+    """The patches that are new since the commit, or have changed."""
+    command = ["git", "diff", "--name-only", "--diff-filter=d", commit, "--", str(PATCHES)]
+    names = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return {ROOT / name for name in names.splitlines()}
+
+
 def apply(mutant, tree, *options):
     """True when the patch applies. The lines beside a change may have changed, but for one."""
     return run(["git", "apply", "-C1", *options, str(mutant.patch)], tree).returncode == 0
@@ -239,6 +246,7 @@ def judge_all(mutants, jobs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*", metavar="GLOB", help="only mutants FOLDER/NAME that match")
+    parser.add_argument("--since", metavar="COMMIT", help="only those whose patches are new or changed since the commit")
     parser.add_argument("--jobs", type=int, default=1, help="copies of the tree at work at once")
     parser.add_argument("--list", action="store_true", help="prints the mutants and their tests")
     parser.add_argument("--check", action="store_true", help="only asks whether the patches apply")
@@ -247,6 +255,9 @@ def main():
         mutants = load(arguments.only)
     except ValueError as error:
         sys.exit(f"mutants.py: error: {error}")
+    if arguments.since:
+        patches = changed_since(arguments.since)
+        mutants = [mutant for mutant in mutants if mutant.patch in patches]
     if arguments.list:
         for mutant in mutants:
             print(f"{mutant.name}: {mutant.what} [{'; '.join(' '.join(test) for test in mutant.tests)}]")
@@ -257,7 +268,7 @@ def main():
               sep="\n", end="\n" if stale else "")
         return 1 if stale else 0
     if not mutants:
-        sys.exit(f"mutants.py: error: no mutant matches {arguments.only}")
+        sys.exit("mutants.py: error: no mutant is left to plant")
     build_unchanged(mutants)
     verdicts = judge_all(mutants, arguments.jobs)
     killed = sum(verdict.is_killed for verdict in verdicts)

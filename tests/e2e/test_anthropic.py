@@ -87,8 +87,9 @@ def test_errors_are_those_that_the_client_knows(client):
     assert wrong.value.body["error"]["message"].startswith("temperature: ")
     with pytest.raises(anthropic.NotFoundError):
         client.messages.create(model="another", messages=QUESTION, max_tokens=5)
-    with pytest.raises(anthropic.BadRequestError):
+    with pytest.raises(anthropic.BadRequestError) as too_long:
         client.messages.create(model=MODEL, messages=[{"role": "user", "content": " word" * 9000}], max_tokens=5)
+    assert too_long.value.body["error"]["message"].startswith("prompt is too long: messages: ")
     with pytest.raises(anthropic.NotFoundError) as no_path:
         client.messages.batches.list()
     assert no_path.value.body["type"] == "error"

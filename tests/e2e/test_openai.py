@@ -115,9 +115,19 @@ def test_errors_are_those_that_the_client_knows(client):
         client.chat.completions.create(model="another", messages=QUESTION)
     with pytest.raises(openai.NotFoundError):
         client.moderations.create(input="x")
+
+
+@pytest.mark.parametrize("field, ask", [
+    ("prompt", lambda client: client.completions.create(model=MODEL, prompt=[1] * 9000)),
+    ("messages", lambda client: client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": " word" * 9000}], stream=True)),
+    ("input", lambda client: client.responses.create(model=MODEL, input=" word" * 9000)),
+    ("input", lambda client: client.embeddings.create(model=MODEL, input=["short", " word" * 9000])),
+], ids=["completion", "chat", "response", "embedding"])
+def test_a_prompt_beyond_the_context_has_the_code_by_which_clients_shorten_it(client, field, ask):
     with pytest.raises(openai.BadRequestError) as too_long:
-        client.completions.create(model=MODEL, prompt=[1] * 9000)
-    assert too_long.value.param == "prompt"
+        ask(client)
+    assert (too_long.value.code, too_long.value.param) == ("context_length_exceeded", field)
 
 
 # Eight of them run and eight wait. Whoever finds no place hears when to come again.
