@@ -22,6 +22,10 @@ KvWriter::KvWriter(const modelfile::ModelConfig& config, const KvLayout& layout,
       full_rope_(MakeRope(config.rope_theta, config.rope_scaling_factor, max_rows)),
       query_(static_cast<size_t>(max_rows) * query_stride_) {
   if (!config.sliding_layers.empty()) sliding_rope_ = MakeRope(config.sliding_rope_theta, 1.0f, max_rows);
+  for (kernels::AlignedBuffer* buffer :
+       {&full_rope_.cosine, &full_rope_.sine, &sliding_rope_.cosine, &sliding_rope_.sine, &query_}) {
+    buffer->Touch();
+  }
 }
 
 // Frequencies are 1 / (scaling_factor * theta^(2i / head_dim)).

@@ -111,6 +111,7 @@ void TransformerRunner::AllocateScratch(int max_rows) {
     return c.used();
   };
   scratch_ = kernels::AlignedBuffer(carve(nullptr));
+  scratch_.Touch();
   carve(scratch_.data());
 }
 

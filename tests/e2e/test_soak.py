@@ -3,6 +3,7 @@ and what was held is given back to the last descriptor and block. BATON_SOAK_S i
 BATON_FULL_TESTS=1, skips the test."""
 
 import collections
+import contextlib
 import os
 import random
 import signal
@@ -25,9 +26,11 @@ LOAD = 1.2
 CANCELLED_SHARE = 0.05
 # Every so often one of the two victims, which are killed in turns. Only processes that live through all of it are counted.
 KILL_EVERY_S = 20
-# Until then memory grows as it should: the router's dashboard keeps the last 10,000 requests and 300 s, its allocator settles
-# as the first of these make room for others, and the workers' pools and caches fill meanwhile.
-WARM_UP_REQUESTS, WARM_UP_S = 15_000, 330
+# Until then memory grows as it should. The router's dashboard keeps the last 10,000 requests, and its allocator settles
+# only when these have made room for others more than once: small requests do that within a minute or two. The dashboard
+# also keeps 300 s, and the workers' pools and caches fill meanwhile.
+FILL_REQUESTS, WARM_UP_S = 30_000, 330
+FILL_CLIENTS = 12
 # Three intervals of 95 % beside each other hold their values less often than one: with this factor, as often.
 GROWS_HALF_WIDTHS = 1.3
 LOOK_EVERY_S = 1
@@ -37,6 +40,7 @@ DEADLINE_S = 20
 PROMPT_TOKENS = (10, 120)
 OUTPUT_TOKENS = (4, 40)
 RETURN_TIMEOUT_S = 60
+FILL_TIMEOUT_S = 600
 # The deadline ends a request so, and so does the wait for a worker that was killed.
 ALLOWED = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.DEADLINE_EXCEEDED)
 
@@ -79,27 +83,38 @@ class Load:
         with self._lock:
             self.counts[name] += 1
 
-    def capacity(self):
-        """Requests a second, where enough of them wait."""
+    @contextlib.contextmanager
+    def busy(self, clients, draw):
+        """So many clients in the body, each of which sends what it draws, one after the other."""
         is_over = threading.Event()
 
         def serve():
             while not is_over.is_set():
                 with self._lock:
-                    prompt, sampling, _ = self.draw()
+                    prompt, sampling = draw()
                 self.send(prompt, sampling, None)
 
-        clients = [threading.Thread(target=serve) for _ in range(BUSY_CLIENTS)]
-        for one in clients:
+        threads = [threading.Thread(target=serve) for _ in range(clients)]
+        for one in threads:
             one.start()
-        wait_until(lambda: self.counts["OK"] >= 2 * BUSY_CLIENTS, RETURN_TIMEOUT_S, "answers")
-        began, before = time.monotonic(), self.counts["OK"]
-        time.sleep(LEARN_S)
-        per_second = (self.counts["OK"] - before) / (time.monotonic() - began)
-        is_over.set()
-        for one in clients:
-            one.join()
-        return per_second
+        try:
+            yield
+        finally:
+            is_over.set()
+            for one in threads:
+                one.join()
+
+    def capacity(self):
+        """Requests a second, where enough of them wait."""
+        with self.busy(BUSY_CLIENTS, lambda: self.draw()[:2]):
+            wait_until(lambda: self.counts["OK"] >= 2 * BUSY_CLIENTS, RETURN_TIMEOUT_S, "answers")
+            began, before = time.monotonic(), self.counts["OK"]
+            time.sleep(LEARN_S)
+            return (self.counts["OK"] - before) / (time.monotonic() - began)
+
+    def fill(self):
+        with self.busy(FILL_CLIENTS, lambda: (self._ids[:1], {"max_tokens": 1, "ignore_eos": True})):
+            wait_until(lambda: self.counts["OK"] >= FILL_REQUESTS, FILL_TIMEOUT_S, "small answers")
 
     def run(self, per_second, until):
         running, at = [], time.monotonic()
@@ -137,10 +152,9 @@ def watch(cluster, load, rng, pids, until):
                 os.kill(rng.choice(victims), signal.SIGKILL)
                 kills += 1
             next_kill = time.monotonic() + KILL_EVERY_S
-        requests = sum(load.counts.values())
-        if requests >= WARM_UP_REQUESTS and time.monotonic() >= warm_at:
+        if time.monotonic() >= warm_at:
             for pid in pids:
-                samples[pid].append((requests, private_kib(pid)))
+                samples[pid].append((sum(load.counts.values()), private_kib(pid)))
         time.sleep(LOOK_EVERY_S)
     return samples, kills
 
@@ -163,6 +177,7 @@ def test_nothing_grows_and_all_is_given_back():
         load = Load(client, tokenize_prose(), random.Random(rng.random()))
         # Idle, after work of every kind, is what everything returns to.
         per_second = load.capacity()
+        load.fill()
         await_no_block_held(cluster.target, WORKERS)
         pids = {cluster.pid_of("router"): "router"}
         for role in ("prefill", "decode"):
