@@ -163,8 +163,7 @@ absl::Status WithKserveNames(const absl::Status& status) {
   std::string field = error->field;
   if (absl::StartsWith(field, "sampling.")) field.erase(0, std::string_view("sampling.").size());
   if (field == "text" || field == "prompt") field = kTextInput;
-  if (field == error->field) return status;
-  return router::FieldStatus(status.code(), {.field = field, .description = error->description});
+  return router::WithField(status, field);
 }
 
 }  // namespace baton::gateway

@@ -135,8 +135,7 @@ absl::Status WithVllmNames(const absl::Status& status) {
   if (field == "stop") field = absl::StrCat(ToAbsl(kSamplingPrefix), field);
   if (field == "token_ids") field = "tokenized.input_ids";
   if (field == "prompt") field = "input";
-  if (field == error->field) return status;
-  return router::FieldStatus(status.code(), {.field = field, .description = error->description});
+  return router::WithField(status, field);
 }
 
 }  // namespace baton::gateway

@@ -38,6 +38,17 @@ std::optional<FieldError> GetFieldError(const absl::Status& status) {
   return FieldError{.field = std::move(field), .description = std::string(message.substr(description_at))};
 }
 
+absl::Status WithField(const absl::Status& status, std::string_view field) {
+  std::optional<FieldError> error = GetFieldError(status);
+  if (!error.has_value() || error->field == field) return status;
+  error->field = std::string(field);
+  absl::Status renamed = FieldStatus(status.code(), *error);
+  status.ForEachPayload([&renamed](absl::string_view url, const absl::Cord& payload) {
+    if (url != kFieldPayload) renamed.SetPayload(url, payload);
+  });
+  return renamed;
+}
+
 absl::Status WithRetryAfter(absl::Status status, int64_t retry_after_ms) {
   if (absl::IsResourceExhausted(status) && !status.GetPayload(kRetryAfterPayload).has_value()) {
     status.SetPayload(kRetryAfterPayload, absl::Cord(absl::StrCat(retry_after_ms)));

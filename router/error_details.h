@@ -23,6 +23,8 @@ absl::Status FieldStatus(absl::StatusCode code, const FieldError& error);
 // The same with INVALID_ARGUMENT.
 absl::Status FieldViolation(std::string_view field, std::string_view description);
 std::optional<FieldError> GetFieldError(const absl::Status& status);
+// The same error, by another name of its field. What else it carries, it keeps; an error of no field stays as it is.
+absl::Status WithField(const absl::Status& status, std::string_view field);
 
 // When a client may come back of whom nobody can say more.
 inline constexpr int64_t kUnknownRetryAfterMs = 500;

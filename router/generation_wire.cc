@@ -2,16 +2,17 @@
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <google/protobuf/util/time_util.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/output_grammar.h"
+#include "common/rpc/retry_delay.h"
 #include "common/rpc/wire.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -265,13 +266,9 @@ grpc::Status ToClientStatus(const absl::Status& status) {
 
 void AddRetryPushback(const grpc::Status& status, grpc::ServerContextBase& context) {
   google::rpc::Status rich;
-  google::rpc::RetryInfo retry;
-  if (status.error_details().empty() || !rich.ParseFromString(status.error_details())) return;
-  for (const google::protobuf::Any& detail : rich.details()) {
-    if (!detail.UnpackTo(&retry)) continue;
-    const int64_t delay_ms = google::protobuf::util::TimeUtil::DurationToMilliseconds(retry.retry_delay());
-    context.AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(delay_ms));
-  }
+  if (!rich.ParseFromString(status.error_details())) return;
+  const std::optional<int64_t> delay_ms = rpc::RetryDelayMs(rich);
+  if (delay_ms.has_value()) context.AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(*delay_ms));
 }
 
 }  // namespace baton::router

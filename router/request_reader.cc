@@ -50,14 +50,6 @@ absl::Status CheckGrammar(const OutputGrammar& source, const char* field) {
   return status.ok() ? status : ViolationOf(field, status);
 }
 
-// The same error of the prompt, with the client's own name of it.
-absl::Status InFieldOfPrompt(const char* field, const absl::Status& status) {
-  const std::optional<FieldError> error = GetFieldError(status);
-  if (field == nullptr || !error.has_value()) return status;
-  return WithReason(FieldStatus(status.code(), {.field = field, .description = error->description}),
-                    GetRefusalReason(status));
-}
-
 // A client that has shown whose it is cannot speak for another one.
 absl::StatusOr<std::string> ReadTenant(const GenerationRequest& request) {
   if (request.authenticated_tenant.empty()) return request.tenant;
@@ -273,7 +265,7 @@ absl::Status RequestReader::ReadPromptOf(Prompt prompt, const PromptReading& rea
     BATON_ASSIGN_OR_RETURN(echo, ReadEcho(prompt));
   }
   absl::StatusOr<std::vector<int32_t>> ids = ReadPrompt(std::move(prompt));
-  if (!ids.ok()) return InFieldOfPrompt(reading.field, ids.status());
+  if (!ids.ok()) return reading.field == nullptr ? ids.status() : WithField(ids.status(), reading.field);
   job.prompt = *std::move(ids);
   job.least_outputs = LeastOutputs(job, reading.without_stops);
   return CheckPromptLogprobs(job.sampling, job.prompt.size());

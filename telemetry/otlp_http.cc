@@ -45,7 +45,6 @@ using boost::system::error_code;
 
 constexpr uint64_t kMaxCollectorBodyBytes = uint64_t{1} << 20;
 constexpr char kProtobufType[] = "application/x-protobuf";
-constexpr int64_t kMaxRetryAfterMs = 3'600'000;
 
 using HttpRequest = http::request<http::string_body>;
 using HttpResponse = http::response<http::string_body>;

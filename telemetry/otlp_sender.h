@@ -10,12 +10,15 @@
 
 namespace baton::telemetry {
 
+// Longer times that a collector asks for mean the same to us.
+inline constexpr int64_t kMaxRetryAfterMs = 3'600'000;
+
 struct SendResult {
   // OK: the collector has taken the batch, perhaps without some of its spans.
   absl::Status status;
   // The same batch may be sent again.
   bool retryable = false;
-  // What the collector asked for; at least 0.
+  // What the collector asked for: 0 to kMaxRetryAfterMs.
   std::optional<int64_t> retry_after_ms = std::nullopt;
   // Partial success: how many spans the collector left out, and what it said of it, also where it left out none.
   int64_t rejected_spans = 0;

@@ -6,9 +6,9 @@
 #include <variant>
 
 #include "common/check.h"
+#include "common/rpc/retry_delay.h"
 #include "common/utf8.h"
 #include "common/version.h"
-#include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "opentelemetry/proto/collector/trace/v1/trace_service.pb.h"
 
@@ -18,8 +18,6 @@ namespace {
 namespace pb = opentelemetry::proto;
 
 constexpr size_t kMaxLoggedBytes = 200;
-// Retry delays beyond an hour mean the same to us.
-constexpr int64_t kMaxRetryAfterSeconds = 3600;
 
 // A text of a message must be UTF-8, or no receiver parses the whole message.
 std::string WireText(std::string_view text, size_t max_bytes) { return DecodeUtf8LossyPrefix(text, max_bytes); }
@@ -124,12 +122,7 @@ RpcStatus ReadRpcStatus(const std::string& bytes) {
   google::rpc::Status status;
   if (!status.ParseFromString(bytes)) return {};
   RpcStatus read = {.message = QuoteForLog(status.message())};
-  for (const google::protobuf::Any& detail : status.details()) {
-    google::rpc::RetryInfo retry;
-    if (!detail.Is<google::rpc::RetryInfo>() || !detail.UnpackTo(&retry)) continue;
-    const int64_t seconds = std::clamp<int64_t>(retry.retry_delay().seconds(), 0, kMaxRetryAfterSeconds);
-    read.retry_after_ms = seconds * 1000 + std::clamp(retry.retry_delay().nanos(), 0, 999'999'999) / 1'000'000;
-  }
+  if (const auto delay_ms = rpc::RetryDelayMs(status)) read.retry_after_ms = std::min(*delay_ms, kMaxRetryAfterMs);
   return read;
 }
 
