@@ -1,0 +1,179 @@
+// The kernels of the CUDA engine: one struct of parameters for each, passed by value. Host code and kernels share this
+// file, which needs no header of CUDA.
+//
+// Numerics, which the fingerprint names ("cuda-bf16-v1"). Activations and weights enter products as bf16, rounded to
+// nearest even; sums, the residual stream and norms are f32. A row's bits depend on its own sequence alone, not on how
+// many rows a step has nor on how they are shared: there is one row class, and prefill and decode compute the same.
+//   Product: mma.sync.m16n8k16 (bf16 in, f32 out). K is cut into splits of kDepthSplit elements, at its multiples. Each
+//     split is one chain of mma over k in ascending order that starts from zero; the splits are added in ascending
+//     order with f32 adds. Weights are the 16-row operand, activations the 8-column one.
+//   Quantized weights: value = bf16(fma(scale, q, minimum)), so a quantized matrix and the bf16 matrix of its values
+//     give the same bits.
+//   Attention: splits of kSplitTokens tokens at multiples of it, whatever the window. In each split from zero: scores
+//     by mma over head_dim in ascending order, maximum, p = exp2((score - maximum) * (scale * log2 e)) by ex2.approx,
+//     sum of the unrounded p: lane i mod 16 adds in ascending order, then the tree 8-4-2-1; PV by mma with p rounded to
+//     bf16, over tokens in ascending order. Tokens that the row does not see count as p = +0 and v = +0. Splits that
+//     the row does not see at all are left out. The splits fold in ascending order: with m the larger maximum, a =
+//     exp2((M - m) * (scale * log2 e)) and b the same of the split's maximum, sum and PV become
+//     fma(split, b, total * a).
+//   Reductions of norms: fma of squares in 32 lanes (i mod 32, ascending), then the tree 16-8-4-2-1.
+//
+// Every pointer is an address of the device, 16-byte aligned. Launch dimensions stand beside each struct; a block has
+// kThreads threads unless the comment says another number.
+#ifndef BATON_ENGINE_CUDA_KERNELS_PARAMS_H_
+#define BATON_ENGINE_CUDA_KERNELS_PARAMS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace baton::engine::cuda {
+
+inline constexpr int kThreads = 128;
+// Tokens of one attention split, as on the CPU. Part of the numerics.
+inline constexpr int kSplitTokens = 256;
+// Elements of K in one split of a product. Part of the numerics.
+inline constexpr int kDepthSplit = 256;
+// Elements that share a scale.
+inline constexpr int kGroup = 32;
+
+using Bf16 = uint16_t;
+
+enum class WeightFormat : int32_t {
+  // bf16 [n][k].
+  kBf16,
+  // int8 [n][k]; scales as f32 pairs (scale, minimum) [n][k / 16].
+  kInt8,
+  // Nibbles, 0 to 15, [n][k / 2]: byte i holds element 2i in its lower half and 2i + 1 in its upper half; f32 pairs
+  // (scale, minimum) [n][k / 32].
+  kInt4,
+};
+
+// A weight matrix of n rows and k columns. k is a multiple of 32; n is a multiple of 16.
+struct Matrix {
+  const void* values;
+  const float* scales;
+  WeightFormat format;
+  int32_t n;
+  int32_t k;
+};
+
+// residual[row] = embedding[tokens[row]] * scale, over k = hidden. Kernel "embed"; grid {rows}.
+struct EmbedParams {
+  Matrix embedding;
+  const int32_t* tokens;
+  float* residual;  // [rows][k]
+  float scale;
+};
+
+// Adds a branch to the residual stream, then norms the stream. Kernel "add_norm"; grid {rows}.
+//   row r = source ? source[i] : i, for output row i
+//   with a branch: residual[r] += post_weight ? norm(branch[r]) * post_weight : branch[r]   (never beside `source`)
+//   out[i] = bf16(norm(residual[r]) * weight), out_f32[i] the same unrounded; each is left out where null
+//   norm(x) = x * (1 / sqrt(mean(x^2) + epsilon))
+struct AddNormParams {
+  float* residual;           // [rows][width]
+  const float* branch;       // [rows][width] or null
+  const float* post_weight;  // [width] or null
+  const float* weight;       // [width]
+  const int32_t* source;     // [rows] or null
+  Bf16* out;                 // [rows][width] or null
+  float* out_f32;            // [rows][width] or null
+  int32_t width;             // multiple of 32
+  float epsilon;
+};
+
+// out[row][c] = dot(acts[row], weights[c]). Kernels "product_bf16", "product_int8", "product_int4" for many rows and
+// "product_few_bf16", ... for few: the same bits, other shapes. ProductGrid gives the launch.
+struct ProductParams {
+  Matrix weights;
+  const Bf16* acts;  // [rows][k]
+  float* out;        // [rows][out_stride], from its column 0
+  int32_t rows;
+  int32_t out_stride;
+};
+
+// Norms and rotates q and k, and writes q for attention and k, v into the pool. Kernel "store_qkv"; grid {rows,
+// heads + 2 * kv_heads}, 32 threads.
+//   RoPE: element i of a head's first half pairs with i + head_dim / 2: x0' = fma(x0, cos, -(x1 * sin)),
+//   x1' = fma(x1, cos, x0 * sin). Where `rope_neighbours` is set, element 2i pairs with 2i + 1.
+struct StoreQkvParams {
+  const float* qkv;           // [rows][(heads + 2 * kv_heads) * head_dim]
+  const float* query_norm;    // [head_dim] or null
+  const float* key_norm;      // [head_dim] or null
+  const float* rotation;      // [rows][head_dim / 2] pairs (cos, sin)
+  Bf16* query;                // [rows][heads * head_dim]
+  uint8_t* pool;              // this layer's K part of block 0
+  const int32_t* row_blocks;  // [rows]: the block of each row in this layer's group
+  const int32_t* row_slots;   // [rows]: the token of the row in its block
+  size_t block_bytes;
+  int32_t heads;
+  int32_t kv_heads;
+  int32_t head_dim;  // multiple of 16, at most 256
+  int32_t rope_neighbours;
+  float epsilon;
+};
+// Inside a block a layer has K [kv_heads][kBlockTokens][head_dim] and then V of the same shape, both bf16.
+
+// Consecutive rows of one sequence.
+struct QueryTile {
+  int32_t first_row;
+  int32_t row_count;
+  int32_t first_position;
+  // Index in `blocks` of the sequence's first block in group 0.
+  int32_t first_block;
+  int32_t group_stride;
+};
+
+// Causal attention over paged KV; GQA heads of one KV head are packed into the 16 rows of a tile. With a window a row
+// sees the last `window` positions, its own among them.
+//   Kernel "attention_prefill": a CTA goes through all splits of its tile; grid {tiles, kv_heads}. A tile has at most
+//     16 / heads_per_kv rows (at least 1; heads_per_kv is at most 16).
+//   Kernel "attention_split", grid {tiles, kv_heads, splits}, writes each split's maximum, sum and PV to `partial`, and
+//   "attention_fold", grid {rows, heads}, folds them. Both ways give the same bits.
+struct AttentionParams {
+  const Bf16* query;    // [rows][heads * head_dim]
+  const uint8_t* pool;  // this layer's K part of block 0
+  const int32_t* blocks;
+  const QueryTile* tiles;
+  Bf16* out;       // [rows][heads * head_dim]
+  float* partial;  // [rows][heads][splits][head_dim + 2]: PV, then maximum and sum; unused by "attention_prefill"
+  size_t block_bytes;
+  const int32_t* row_positions;  // [rows], for "attention_fold"
+  int32_t group;                 // of layers
+  int32_t splits;                // most splits of any row
+  int32_t heads;
+  int32_t kv_heads;
+  int32_t head_dim;
+  int32_t window;  // 0: all
+  float scale;
+};
+
+// out = bf16(act(gate) * up): silu(x) = x / (1 + exp(-x)), or GELU by tanh, written as the logistic function that
+// kernels/kernel_table.h gives. Kernel "activate"; grid {rows, ceil(ffn / 256)}.
+struct ActivateParams {
+  const float* gate_up;  // [rows][2 * ffn]: gate, then up
+  Bf16* out;             // [rows][ffn]
+  int32_t ffn;           // multiple of 32
+  int32_t gelu;
+};
+
+// Zeroes rows [first_row, kBlockTokens) of a block, K and V of all layers. Kernel "zero_rows"; grid {layers of a group,
+// 2 * kv_heads}.
+struct ZeroRowsParams {
+  uint8_t* block;
+  int32_t kv_heads;
+  int32_t head_dim;
+  int32_t first_row;
+};
+
+// The token of the greatest logit, the lowest id among equals. A NaN counts as less than all. Kernel "argmax"; grid
+// {rows}, 1024 threads.
+struct ArgmaxParams {
+  const float* logits;  // [rows][vocab]
+  int32_t* tokens;      // [rows]
+  int32_t vocab;
+};
+
+}  // namespace baton::engine::cuda
+
+#endif  // BATON_ENGINE_CUDA_KERNELS_PARAMS_H_
