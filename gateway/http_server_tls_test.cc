@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "gateway/http_server.h"
 #include "gateway/testing/test_tls.h"
@@ -36,10 +37,16 @@ constexpr char kHandshake = 22;
 class OnePiece final : public BodySource {
  public:
   explicit OnePiece(std::string text) : text_(std::move(text)) {}
-  Piece Next() override { return {.text = std::exchange(text_, {})}; }
+  Piece Next() override {
+    // The session asks again once the piece is written.
+    if (text_.empty() && !is_written_.HasBeenNotified()) is_written_.Notify();
+    return {.text = std::exchange(text_, {})};
+  }
+  void AwaitWritten() const { EXPECT_TRUE(is_written_.WaitForNotificationWithTimeout(kTlsPatience)); }
 
  private:
   std::string text_;
+  absl::Notification is_written_;
 };
 
 class HttpServerTlsTest : public ::testing::Test {
@@ -234,8 +241,11 @@ TEST_F(HttpServerTlsTest, AnAnswerThatIsCutDoesNotEndInOrder) {
   Start();
   TlsClient client = Connect(Trusting());
   ASSERT_TRUE(client.Send("GET /held HTTP/1.0\r\n\r\n"));
-  Held()->Stream({}, std::make_shared<OnePiece>("a part"));
+  const auto piece = std::make_shared<OnePiece>("a part");
+  Held()->Stream({}, piece);
   client.ReadUntil("a part");
+  // A connection that is still sending never ends in order.
+  piece->AwaitWritten();
   Held()->Abort();
   EXPECT_EQ(client.ReadToEnd(), "");
   EXPECT_FALSE(client.was_told_the_end());

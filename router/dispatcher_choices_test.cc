@@ -63,6 +63,16 @@ TEST_F(DispatcherChoicesTest, TheyGoToTheWorkersThatHaveThePromptAsLongAsTheseHa
       << "worker 1 has no room for the prompt of 1.2, and worker 4 none for a third sequence";
 }
 
+TEST_F(DispatcherChoicesTest, TheyGoToTheDecodeWorkerThatHasThePromptAlthoughAnotherHasLessToDo) {
+  JoinPair();
+  SubmitChoices(1, 2);
+  Join(4, WorkerRole::kDecode);
+  PrefillDone(KeyOf(1), 70);
+  Actions();
+  Committed(KeyOf(1));
+  EXPECT_THAT(Actions(), ElementsAre("P1 1.1/1", "D2 1.1/1"));
+}
+
 TEST_F(DispatcherChoicesTest, ChoicesOfOneTokenFollowTheTokenOfTheFirst) {
   JoinPair();
   SubmitChoices(1, 2, {.max_tokens = 1});
@@ -120,6 +130,17 @@ TEST_F(DispatcherChoicesTest, AChoiceThatFollowsEndsWithItsDeadline) {
   CallEnd(kP, KeyOf(1), kCancelledCall);
   CallEnd(kD, KeyOf(1), kCancelledCall);
   ExpectNothingLeft();
+}
+
+TEST_F(DispatcherChoicesTest, AChoiceThatFollowsHasADeadlineOfItsOwn) {
+  JoinPair();
+  Submit(1, {.deadline = clock_.Now() + 200 * kNsPerMs});
+  Submit(1, {.choice = 1, .follows = 0, .deadline = clock_.Now() + 100 * kNsPerMs});
+  Actions();
+  AdvanceMs(100);
+  dispatcher().OnTimer();
+  EXPECT_THAT(Actions(), ElementsAre("1.1:DEADLINE_EXCEEDED"));
+  EXPECT_EQ(dispatcher().running_jobs(), 1);
 }
 
 TEST_F(DispatcherChoicesTest, AChoiceFollowsTheOneThatHasItsPromptAndNoOther) {
