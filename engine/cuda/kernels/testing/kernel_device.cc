@@ -3,12 +3,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/ptx/interpreted_driver.h"
-
 namespace baton::engine::cuda {
 
 KernelDevice& KernelDevice::Get() {
-  static KernelDevice& device = *new KernelDevice(ptx::InterpretedDriver());
+  static KernelDevice& device = *new KernelDevice(KernelTestDriver());
   return device;
 }
 

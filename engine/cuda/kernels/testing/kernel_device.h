@@ -12,6 +12,9 @@
 
 namespace baton::engine::cuda {
 
+// The driver that tests use: tests/cuda has the one of the interpreter.
+const DriverApi& KernelTestDriver();
+
 // Every call that fails is a failure of the test, with the driver's words.
 class KernelDevice {
  public:
