@@ -115,6 +115,52 @@ TEST(CudaAttention, ANanScoreSpoilsItsRowAlone) {
   }
 }
 
+// A scale of which scale * log2 e is 1: whole scores give powers of two.
+float ScaleOfWholePowers() {
+  float scale = 0.6931471f;
+  while (scale * 1.4426950408889634f < 1.0f) scale = std::nextafter(scale, 1.0f);
+  return scale;
+}
+
+// The sum of a split by its definition, of p = 2^-x.
+float DefinedSum(const std::vector<float>& x) {
+  float total = 0.0f;
+  for (size_t quarter = 0; quarter < kSplitTokens; quarter += kSplitTokens / 4) {
+    std::vector<float> lanes(16);
+    for (size_t i = quarter; i < std::min(quarter + kSplitTokens / 4, x.size()); ++i) {
+      lanes[i % 16] = lanes[i % 16] + std::exp2(-x[i]);
+    }
+    total = quarter == 0 ? FoldTree(lanes) : total + FoldTree(lanes);
+  }
+  return total;
+}
+
+TEST(CudaAttention, MaximumAndSumOfASplitEqualTheirDefinitionBitForBit) {
+  ASSERT_EQ(ScaleOfWholePowers() * 1.4426950408889634f, 1.0f);
+  SeededRandom random(kAttentionSeed);
+  AttentionCase c({.head_dim = 16, .heads = 1, .kv_heads = 1, .tokens = 431, .scale = ScaleOfWholePowers()}, random);
+  std::vector<float> x;
+  for (int t = 0; t < 431; ++t) {
+    x.push_back(static_cast<float>(random.Below(27)));
+    for (int d = 0; d < 16; ++d) {
+      c.SetQuery(t, 0, d, ToBf16(d == 11 ? 1.0f : 0.0f));
+      c.SetKey(t, 0, d, ToBf16(d == 11 ? 2.0f - x.back() : 1.0f));
+    }
+  }
+  for (const int position : {255, 430}) {
+    const std::vector<float> partial = c.Partial(position);
+    for (size_t split = 0; split <= static_cast<size_t>(position) / kSplitTokens; ++split) {
+      const size_t begin = split * kSplitTokens,
+                   end = std::min(begin + kSplitTokens, static_cast<size_t>(position) + 1);
+      std::vector<float> seen(x.begin() + static_cast<ptrdiff_t>(begin), x.begin() + static_cast<ptrdiff_t>(end));
+      const float least = *std::min_element(seen.begin(), seen.end());
+      for (float& y : seen) y -= least;
+      EXPECT_EQ(partial[split * 18 + 16], 2.0f - least) << "position " << position << " split " << split;
+      EXPECT_EQ(partial[split * 18 + 17], DefinedSum(seen)) << "position " << position << " split " << split;
+    }
+  }
+}
+
 // Scores beyond any p's range: the maximum keeps every p at most 1.
 TEST(CudaAttention, LargeScoresDoNotOverflow) {
   SeededRandom random(kAttentionSeed);

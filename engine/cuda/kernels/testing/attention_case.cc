@@ -59,6 +59,17 @@ void AttentionCase::SetQuery(int token, int head, int d, Bf16 x) {
   query_[static_cast<size_t>((token * shape_.heads + head) * shape_.head_dim + d)] = x;
 }
 
+void AttentionCase::SetKey(int token, int kv_head, int d, Bf16 x) {
+  keys_[static_cast<size_t>((token * shape_.kv_heads + kv_head) * shape_.head_dim + d)] = x;
+  pool_[Slot(token, kv_head, d, false)] = x;
+  Remember();
+}
+
+std::vector<float> AttentionCase::Partial(int position) {
+  Run({{position, 1}}, true);
+  return partial_;
+}
+
 void AttentionCase::Forget(int first, int last) {
   for (int t = 0; t < shape_.tokens; ++t) {
     if (t >= first && t <= last) continue;
@@ -122,12 +133,13 @@ std::vector<Bf16> AttentionCase::Run(const std::vector<QueryRange>& ranges, bool
                                .kv_heads = shape_.kv_heads,
                                .head_dim = shape_.head_dim,
                                .window = shape_.window,
-                               .scale = scale()};
+                               .scale = shape_.scale};
   KernelDevice& device = KernelDevice::Get();
   const int count = static_cast<int>(tiles.size());
   if (in_splits) {
     device.Run("attention_split", params, AttentionSplitLaunch(count, shape_.kv_heads, shape_.head_dim, splits));
     device.Run("attention_fold", params, AttentionFoldLaunch(rows, shape_.heads));
+    partial_ = partial.Values();
   } else {
     device.Run("attention_prefill", params, AttentionPrefillLaunch(count, shape_.kv_heads, shape_.head_dim));
   }
@@ -147,7 +159,7 @@ std::vector<float> AttentionCase::Softmax(int first, int rows) const {
       for (int t = begin; t <= row; ++t) {
         double score = 0;
         for (int d = 0; d < shape_.head_dim; ++d) score += static_cast<double>(Query(row, head, d)) * at(keys_, t, d);
-        p.push_back(score * scale());
+        p.push_back(score * shape_.scale);
       }
       const double max = *std::max_element(p.begin(), p.end());
       double sum = 0;
@@ -194,7 +206,7 @@ std::vector<float> AttentionCase::OnCpu(int first, int rows) const {
            .heads_per_kv = heads_per_kv(),
            .head_dim = shape_.head_dim,
            .window = shape_.window,
-           .scale = scale(),
+           .scale = shape_.scale,
            .query = query.data() + static_cast<size_t>(head) * head_dim * 4,
            .query_stride = width * 4,
            .keys = pool.data(),

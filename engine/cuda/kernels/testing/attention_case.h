@@ -21,6 +21,7 @@ struct AttentionShape {
   int groups = 1;
   // Of the queries' elements.
   float limit = 2.0f;
+  float scale = 0.125f;
 };
 
 // Rows at consecutive positions.
@@ -40,12 +41,16 @@ class AttentionCase {
   std::vector<Bf16> Prefill(const std::vector<QueryRange>& ranges) { return Run(ranges, false); }
   std::vector<Bf16> InSplits(const std::vector<QueryRange>& ranges) { return Run(ranges, true); }
 
+  // What "attention_split" leaves of one row: [heads][splits][head_dim + 2].
+  std::vector<float> Partial(int position);
+
   // In double, from the bf16 operands.
   std::vector<float> Softmax(int first, int rows) const;
   // The CPU's attention over f32 KV.
   std::vector<float> OnCpu(int first, int rows) const;
 
   void SetQuery(int token, int head, int d, Bf16 x);
+  void SetKey(int token, int kv_head, int d, Bf16 x);
   // Tokens outside [first, last] become NaN, and pages without any other have no block.
   void Forget(int first, int last);
   void Remember();
@@ -61,7 +66,6 @@ class AttentionCase {
   // Where a token's element lies in the pool.
   size_t Slot(int token, int kv_head, int d, bool value) const;
   float Query(int token, int head, int d) const;
-  float scale() const { return 0.125f; }
 
   const AttentionShape shape_;
   std::vector<int32_t> blocks_;
@@ -72,6 +76,8 @@ class AttentionCase {
   // As the device has them.
   std::vector<int32_t> table_;
   std::vector<Bf16> present_pool_;
+  // Of the last run in splits.
+  std::vector<float> partial_;
 };
 
 }  // namespace baton::engine::cuda
