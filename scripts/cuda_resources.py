@@ -67,6 +67,7 @@ def launches():
         "zero_rows": (threads, 0, threads * 16),
         # Eight loads of 4 bytes.
         "argmax": (1024, 0, 1024 * 32),
+        "sample": (1024, 0, 1024 * 32),
         "attention_fold": (threads, 0, threads * 12),
     }
     halves = c["kTileRows"] * (HEAD_DIM + c["kQueryPadding"] + c["kProbabilityStride"])
