@@ -19,7 +19,7 @@ void ExpectNear(const std::vector<Bf16>& got, const std::vector<float>& want, co
 
 constexpr AttentionShape kShapes[] = {
     {.head_dim = 64, .heads = 3, .kv_heads = 1, .tokens = 40},
-    {.head_dim = 16, .heads = 4, .kv_heads = 4, .tokens = 270},
+    {.head_dim = 16, .heads = 4, .kv_heads = 4, .tokens = 270, .groups = 2},
     {.head_dim = 32, .heads = 4, .kv_heads = 2, .tokens = 300, .window = 20},
     {.head_dim = 128, .heads = 8, .kv_heads = 1, .tokens = 35},
     {.head_dim = 256, .heads = 4, .kv_heads = 1, .tokens = 260, .window = 256},
