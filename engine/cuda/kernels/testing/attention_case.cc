@@ -66,7 +66,9 @@ void AttentionCase::SetKey(int token, int kv_head, int d, Bf16 x) {
 }
 
 std::vector<float> AttentionCase::Partial(int position) {
+  keeps_partial_ = true;
   Run({{position, 1}}, true);
+  keeps_partial_ = false;
   return partial_;
 }
 
@@ -139,7 +141,7 @@ std::vector<Bf16> AttentionCase::Run(const std::vector<QueryRange>& ranges, bool
   if (in_splits) {
     device.Run("attention_split", params, AttentionSplitLaunch(count, shape_.kv_heads, shape_.head_dim, splits));
     device.Run("attention_fold", params, AttentionFoldLaunch(rows, shape_.heads));
-    partial_ = partial.Values();
+    if (keeps_partial_) partial_ = partial.Values();
   } else {
     device.Run("attention_prefill", params, AttentionPrefillLaunch(count, shape_.kv_heads, shape_.head_dim));
   }
