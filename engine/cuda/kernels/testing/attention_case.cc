@@ -13,7 +13,7 @@
 namespace baton::engine::cuda {
 namespace {
 
-constexpr Bf16 kNan = 0xffff;
+constexpr Bf16 kNanBits = 0xffff;
 constexpr int32_t kNoPage = -1;
 // Blocks of the pool that the sequence does not have.
 constexpr int kSpareBlocks = 3;
@@ -26,7 +26,7 @@ AttentionCase::AttentionCase(const AttentionShape& shape, RandomSource& random) 
   blocks_.resize(static_cast<size_t>(Pages(shape.tokens) + kSpareBlocks));
   std::iota(blocks_.begin(), blocks_.end(), 0);
   for (size_t i = blocks_.size(); i > 1; --i) std::swap(blocks_[i - 1], blocks_[random.Below(i)]);
-  pool_.assign(blocks_.size() * block_elements(), kNan);
+  pool_.assign(blocks_.size() * block_elements(), kNanBits);
   const size_t width = static_cast<size_t>(shape.tokens * shape.head_dim);
   query_ = ToBf16(RandomFloats(random, width * static_cast<size_t>(shape.heads), shape.limit));
   keys_ = ToBf16(RandomFloats(random, width * static_cast<size_t>(shape.kv_heads), 2.0f));
@@ -77,7 +77,7 @@ void AttentionCase::Forget(int first, int last) {
     if (t >= first && t <= last) continue;
     for (int h = 0; h < shape_.kv_heads; ++h) {
       for (int d = 0; d < shape_.head_dim; ++d)
-        present_pool_[Slot(t, h, d, false)] = present_pool_[Slot(t, h, d, true)] = kNan;
+        present_pool_[Slot(t, h, d, false)] = present_pool_[Slot(t, h, d, true)] = kNanBits;
     }
     const int page = t / kPageTokens;
     if ((page + 1) * kPageTokens <= first || page * kPageTokens > last) {
