@@ -216,5 +216,115 @@ TEST_F(WarpTest, MmaOfBytesFollowsTheFragmentsOfTheIsa) {
   }
 }
 
+// Fragments of m16n8k8 by the ISA: a register of A or B holds `width` neighbours in k, row g + 8 for odd registers of
+// A.
+TEST_F(WarpTest, MmaOfF16AndTf32FollowsTheFragmentsOfTheIsa) {
+  for (const bool tf32 : {false, true}) {
+    const int width = tf32 ? 1 : 2;
+    float a[16][8];
+    float b[8][8];
+    for (int i = 0; i < 128; ++i) a[i / 8][i % 8] = static_cast<float>(i * 3 % 17) - 4.5F;
+    for (int i = 0; i < 64; ++i) b[i / 8][i % 8] = static_cast<float>(i * 11 % 29) * 0.25F;
+    const int a_words = tf32 ? 4 : 2;
+    const int b_words = tf32 ? 2 : 1;
+    std::vector<uint32_t> words(32 * 6);
+    auto put = [&](uint32_t& word, int e, float value) {
+      // Bits that tf32 has not are ignored.
+      word |= tf32 ? std::bit_cast<uint32_t>(value) | 0xfff : uint32_t{ToF16(value).bits} << 16 * e;
+    };
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < a_words * width; ++i) {
+        const int word = i / width;
+        put(words[lane * 6 + word], i % width, a[lane / 4 + word % 2 * 8][lane % 4 * width + i % width + word / 2 * 4]);
+      }
+      for (int i = 0; i < b_words * width; ++i) {
+        const int word = i / width;
+        put(words[lane * 6 + 4 + word], i % width, b[lane % 4 * width + i % width + word * 4][lane / 4]);
+      }
+    }
+    const std::string type = tf32 ? "tf32" : "f16";
+    const std::string fragments = tf32 ? "{%r0, %r1, %r2, %r3}, {%r4, %r5}" : "{%r0, %r1}, {%r4}";
+    const CUmodule module = Load(R"(.version 9.0
+.target sm_80
+.address_size 64
+.entry k(.param .u64 in, .param .u64 out) {
+  .reg .b64 %rd<3>; .reg .b32 %r<16>; .reg .f32 %f<4>;
+  mov.u32 %r15, %tid.x; ld.param.u64 %rd1, [in]; mad.wide.u32 %rd1, %r15, 24, %rd1;
+  ld.global.v2.u32 {%r0, %r1}, [%rd1]; ld.global.v2.u32 {%r2, %r3}, [%rd1+8]; ld.global.v2.u32 {%r4, %r5}, [%rd1+16];
+  mma.sync.aligned.m16n8k8.row.col.f32.)" +
+                                 type + "." + type + ".f32 {%f0, %f1, %f2, %f3}, " + fragments +
+                                 R"(, {0f3F800000, 0f00000000, 0f00000000, 0f40000000};
+  ld.param.u64 %rd2, [out]; mad.wide.u32 %rd2, %r15, 16, %rd2; st.global.v4.f32 [%rd2], {%f0, %f1, %f2, %f3};
+})");
+    const CUdeviceptr out = Allocate(512);
+    ASSERT_EQ(Launch(Function(module, "k"), 1, 32, 0, ToDevice(words), out), CUDA_SUCCESS);
+    const auto d = ToHost<float>(out, 128);
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < 4; ++i) {
+        float sum = i == 0 ? 1.0F : i == 3 ? 2.0F : 0.0F;
+        for (int k = 0; k < 8; ++k) sum = std::fma(a[lane / 4 + (i >= 2 ? 8 : 0)][k], b[k][lane % 4 * 2 + i % 2], sum);
+        EXPECT_EQ(d[lane * 4 + i], sum) << type << " " << lane << " " << i;
+      }
+    }
+  }
+}
+
+TEST_F(WarpTest, AtomicsAndReducingBarriersCount) {
+  const CUmodule module = Sound();
+  SKIP_WITHOUT_NVCC(module);
+  std::vector<int> values;
+  std::vector<int> expected(16);
+  expected[8] = -1000000;
+  expected[9] = 1000000;
+  for (int i = 0; i < 3000; ++i) {
+    values.push_back(i * 7919 % 10007 - 5000);
+    ++expected[values[i] & 7];
+    expected[8] = std::max(expected[8], values[i]);
+    expected[9] = std::min(expected[9], values[i]);
+    expected[10] ^= values[i];
+  }
+  expected[11] = 7;
+  expected[12] = 3;
+  expected[13] = std::bit_cast<int>(2.0F);
+  expected[14] = 32;
+  std::vector<int> start(16);
+  start[8] = -1000000;
+  start[9] = 1000000;
+  const CUdeviceptr in = ToDevice(values);
+  for (int threads = 1; threads <= 3; ++threads) {
+    Options options;
+    options.host_threads = threads;
+    SetOptions(options);
+    const CUdeviceptr out = ToDevice(start);
+    ASSERT_EQ(Launch(Function(module, "histogram"), 5, 96, 0, in, out, 3000), CUDA_SUCCESS);
+    EXPECT_EQ(ToHost<int>(out, 16), expected);
+  }
+}
+
+TEST_F(WarpTest, NamedBarriersOrderProducersAndConsumers) {
+  const CUmodule module = Sound();
+  SKIP_WITHOUT_NVCC(module);
+  std::vector<int> values;
+  for (int i = 0; i < 192; ++i) values.push_back(i * i);
+  const CUdeviceptr in = ToDevice(values);
+  const CUdeviceptr out = Allocate(4 * 192);
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    Options options;
+    options.seed = seed;
+    SetOptions(options);
+    ASSERT_EQ(Launch(Function(module, "producer"), 1, 64, 0, in, out), CUDA_SUCCESS);
+    const auto results = ToHost<int>(out, 192);
+    for (int i = 0; i < 192; ++i) ASSERT_EQ(results[i], values[i / 32 * 32 + 31 - i % 32]);
+  }
+}
+
+TEST_F(WarpTest, ABranchByTableTakesEachLaneToItsLabel) {
+  const auto results = OneWarp(
+      "and.b32 %r3, %a32, 3; brx.idx %r3, TABLE; TABLE: .branchtargets A, B, C, B;"
+      "A: mov.u32 %o32, 10; bra.uni END; B: mov.u32 %o32, 20; bra.uni END; C: mov.u32 %o32, 30; END:",
+      "%o32");
+  for (uint32_t lane = 0; lane < 32; ++lane) EXPECT_EQ(results[lane], lane % 4 == 0 ? 10U : lane % 4 == 2 ? 30U : 20U);
+}
+
 }  // namespace
 }  // namespace baton::ptx

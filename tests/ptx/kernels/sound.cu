@@ -105,3 +105,46 @@ extern "C" __global__ void spin(float* out, int count) {
   }
   out[blockIdx.x * blockDim.x + threadIdx.x] = x + y;
 }
+
+// Histograms by atomics in shared and in global memory, and what blocks count together.
+extern "C" __global__ void histogram(const int* in, int* out, int count) {
+  __shared__ int bins[8];
+  if (threadIdx.x < 8) bins[threadIdx.x] = 0;
+  __syncthreads();
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    atomicAdd(&bins[in[i] & 7], 1);
+    atomicMax(&out[8], in[i]);
+    atomicMin(&out[9], in[i]);
+    atomicXor(&out[10], in[i]);
+  }
+  __syncthreads();
+  if (threadIdx.x < 8) atomicAdd(&out[threadIdx.x], bins[threadIdx.x]);
+  const int votes = __syncthreads_count(threadIdx.x % 3 == 0);
+  const int all = __syncthreads_and(threadIdx.x < 1000);
+  const int any = __syncthreads_or(threadIdx.x == 5);
+  if (threadIdx.x == 0 && blockIdx.x == 0) {
+    out[11] = votes;
+    out[12] = all + 2 * any;
+    float* sum = reinterpret_cast<float*>(&out[13]);
+    for (int i = 0; i < 4; ++i) atomicAdd(sum, 0.5f);
+    out[14] = atomicCAS(&out[11], votes, 7);
+  }
+}
+
+// Warp 0 fills one half while warp 1 reads the other, with named barriers that only some arrive at.
+extern "C" __global__ void producer(const int* in, int* out) {
+  __shared__ int halves[2][32];
+  const int lane = threadIdx.x % 32;
+  for (int i = 0; i < 6; ++i) {
+    if (threadIdx.x < 32) {
+      // Empty: 3 and 4. Full: 1 and 2.
+      if (i >= 2) asm volatile("barrier.sync.aligned %0, 64;" ::"r"(3 + i % 2) : "memory");
+      halves[i % 2][lane] = in[32 * i + lane];
+      asm volatile("bar.arrive %0, 64;" ::"r"(1 + i % 2) : "memory");
+    } else {
+      asm volatile("bar.sync %0, 64;" ::"r"(1 + i % 2) : "memory");
+      out[32 * i + lane] = halves[i % 2][31 - lane];
+      if (i < 4) asm volatile("bar.arrive %0, 64;" ::"r"(3 + i % 2) : "memory");
+    }
+  }
+}
