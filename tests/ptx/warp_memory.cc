@@ -209,8 +209,9 @@ void Warp::CheckShared(const Instruction& in, uint32_t offset, uint32_t bytes, i
 uint8_t* Warp::AccessLocal(const Instruction& in, uint64_t address, uint32_t bytes, int lane, Use use) {
   const uint64_t frame = kernel->local_layout.size();
   const uint64_t offset = address - kLocalBase;
-  uint8_t* states = local_states.data() + lane * frame + offset;
-  if (offset >= frame || bytes > frame - offset || AnyRed(states, bytes)) {
+  const bool inside = offset < frame && bytes <= frame - offset;
+  uint8_t* states = local_states.data() + lane * frame + (inside ? offset : 0);
+  if (!inside || AnyRed(states, bytes)) {
     Report(FindingKind::kOutOfBounds, in, lane, Text("local memory, ", bytes, " bytes at ", address));
     return nullptr;
   }
