@@ -33,6 +33,8 @@ class Credentials;
 
 namespace baton::kvtransfer {
 
+class MemoryAccess;
+
 // A connected peer. Never reused within one transport.
 using PeerId = uint64_t;
 // A read in flight. Never reused within one transport.
@@ -142,6 +144,9 @@ struct TransportOptions {
   rpc::Credentials* credentials = nullptr;
   // When no byte of a TCP read has come for this long, its peer counts as lost; with NCCL, no piece.
   int64_t stall_timeout_ms = 10'000;
+  // What the region is made of, as a device's memory; it outlives the transport. Null: host memory, or with NCCL that
+  // of the stand-in. Others than NCCL and UCX over TCP move host memory alone.
+  MemoryAccess* memory = nullptr;
   // The file of NCCL; empty: the one that $BATON_NCCL_LIBRARY names, else the system's.
   std::string nccl_library = {};
 };

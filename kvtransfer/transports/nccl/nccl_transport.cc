@@ -27,7 +27,11 @@ class NcclTransport final : public Transport {
   explicit NcclTransport(NcclApi api) : api_(std::move(api)) {}
 
   absl::Status Init(const TransportOptions& options) {
-    BATON_ASSIGN_OR_RETURN(memory_, MakeStandInMemory(api_));
+    memory_ = options.memory;
+    if (memory_ == nullptr) {
+      BATON_ASSIGN_OR_RETURN(own_memory_, MakeStandInMemory(api_));
+      memory_ = own_memory_.get();
+    }
     const auto wake = [this] { wake_.Wake(); };
     BATON_ASSIGN_OR_RETURN(server_, PairServer::Create(options, api_, *memory_, grants(), wake));
     reader_ = std::make_unique<PairReader>(api_, *memory_, wake, options.stall_timeout_ms, options.credentials);
@@ -54,7 +58,8 @@ class NcclTransport final : public Transport {
   const NcclApi api_;
   WakeEvent wake_;
   // The server and the reader end before the memory that they read and write.
-  std::unique_ptr<MemoryAccess> memory_;
+  std::unique_ptr<MemoryAccess> own_memory_;
+  MemoryAccess* memory_ = nullptr;
   std::unique_ptr<PairServer> server_;
   std::unique_ptr<PairReader> reader_;
   uint8_t* base_ = nullptr;

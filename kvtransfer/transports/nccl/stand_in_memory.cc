@@ -26,6 +26,15 @@ class StandInMemory final : public MemoryAccess {
     BATON_ASSIGN_OR_RETURN(memory_, MappedRegion::Create(bytes));
     return memory_->base();
   }
+  // Those who move bytes by the host have no use for NCCL.
+  absl::StatusOr<std::unique_ptr<Staging>> AllocateStaging(size_t /*bytes*/) override { return NotNeeded(); }
+  absl::Status CopyIn(uint8_t* /*to*/, absl::Span<const uint8_t> /*from*/, Stream /*stream*/) override {
+    return NotNeeded();
+  }
+  absl::Status CopyOut(absl::Span<uint8_t> /*to*/, const uint8_t* /*from*/, Stream /*stream*/) override {
+    return NotNeeded();
+  }
+  absl::Status Synchronize(Stream /*stream*/) override { return NotNeeded(); }
   absl::StatusOr<Stream> CreateStream() override { return create_(); }
   absl::Status CallWhenDone(Stream stream, void (*function)(void*), void* argument) override {
     call_(stream, function, argument);
@@ -34,6 +43,10 @@ class StandInMemory final : public MemoryAccess {
   void DestroyStream(Stream stream) override { destroy_(stream); }
 
  private:
+  static absl::Status NotNeeded() {
+    return absl::UnimplementedError("the stand-in of NCCL copies nothing by the host");
+  }
+
   void* (*create_)() = nullptr;
   void (*call_)(void* stream, void (*function)(void*), void* argument) = nullptr;
   void (*destroy_)(void* stream) = nullptr;
