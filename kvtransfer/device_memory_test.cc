@@ -83,15 +83,32 @@ TEST_F(DeviceMemoryTest, StagingIsUsedAgain) {
 }
 
 // A copy that has begun may not land in memory that is somebody else's by then.
-TEST_F(DeviceMemoryTest, ReadCompletesWhenItsCopiesHaveLanded) {
+TEST_F(DeviceMemoryTest, ReadCompletesWhenItsCopiesHaveLandedAlsoOfAPeerThatWasDisconnected) {
   DeviceEnd owner = MakeDeviceEnd();
   DeviceEnd reader = MakeDeviceEnd();
   std::fill(owner.region.begin(), owner.region.end(), 0x5a);
   const PeerId peer = *reader.transport->Connect(*owner.transport->Address());
-  for (int round = 0; round < 20; ++round) {
-    ASSERT_EQ(ReadAll(reader, owner, peer), absl::OkStatus());
-    ASSERT_EQ(std::count(reader.region.begin(), reader.region.end(), 0x5a), static_cast<std::ptrdiff_t>(kBytes));
-    std::fill(reader.region.begin(), reader.region.end(), 0);
+  for (const bool disconnects : {false, true}) {
+    reader.region[0] = 0;
+    const int64_t copies = reader.memory->copies();
+    reader.memory->Hold(true);
+    const CopyRange range = {.bytes = 64};
+    const auto read = reader.transport->StartRead(peer, kFetch, {range});
+    ASSERT_TRUE(read.ok()) << read.status();
+    while (reader.memory->copies() == copies) {
+      reader.Poll();
+      owner.Poll();
+    }
+    if (disconnects) reader.transport->Disconnect(peer);
+    for (int i = 0; i < 100; ++i) reader.Poll();
+    EXPECT_EQ(reader.Find(*read), nullptr);
+    EXPECT_EQ(reader.region[0], 0);
+    reader.memory->Hold(false);
+    while (reader.Find(*read) == nullptr) {
+      reader.transport->WaitForEvent(kNsPerSecond);
+      reader.Poll();
+    }
+    EXPECT_EQ(reader.region[0], 0x5a);
   }
 }
 

@@ -206,7 +206,9 @@ class PairProtocolTest : public NcclTransportTest {
 TEST_F(PairProtocolTest, HelloOfAnotherRegionOrVersionIsRefused) {
   pb::KvPairRequest bad = hello_;
   bad.mutable_hello()->set_nonce(rpc::ToBytes({.high = 1, .low = 1}));
-  EXPECT_EQ(EndOf({bad}).error_code(), grpc::StatusCode::UNAVAILABLE);
+  const grpc::Status gone = EndOf({bad});
+  EXPECT_EQ(gone.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(gone.error_message(), "another region is meant");
   bad = hello_;
   bad.mutable_hello()->set_nonce("short");
   EXPECT_EQ(EndOf({bad}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);

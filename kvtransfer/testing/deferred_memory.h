@@ -45,8 +45,10 @@ class DeferredMemory final : public MemoryAccess {
   }
   absl::Status CopyIn(uint8_t* to, absl::Span<const uint8_t> from, Stream stream) override {
     ++copies_;
-    Of(stream).Put(
-        [to, bytes = std::vector<uint8_t>(from.begin(), from.end())] { std::memcpy(to, bytes.data(), bytes.size()); });
+    Of(stream).Put([this, to, bytes = std::vector<uint8_t>(from.begin(), from.end())] {
+      while (holds_) std::this_thread::yield();
+      std::memcpy(to, bytes.data(), bytes.size());
+    });
     return absl::OkStatus();
   }
   absl::Status CopyOut(absl::Span<uint8_t> to, const uint8_t* from, Stream stream) override {
@@ -62,6 +64,8 @@ class DeferredMemory final : public MemoryAccess {
   }
   void DestroyStream(Stream stream) override { delete &Of(stream); }
 
+  // While it holds, no copy from the host is carried out.
+  void Hold(bool holds) { holds_ = holds; }
   int64_t copies() const { return copies_; }
   // Buffers that were ever allocated.
   int64_t stagings() const { return stagings_; }
@@ -102,6 +106,7 @@ class DeferredMemory final : public MemoryAccess {
   static Queue& Of(Stream stream) { return *static_cast<Queue*>(stream); }
 
   std::unique_ptr<MappedRegion> memory_;
+  std::atomic<bool> holds_ = false;
   std::atomic<int64_t> copies_ = 0;
   std::atomic<int64_t> stagings_ = 0;
 };
