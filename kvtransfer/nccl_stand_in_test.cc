@@ -141,6 +141,7 @@ TEST_F(NcclStandInTest, OperationsMatchInTheOrderOfIssue) {
     EXPECT_EQ(second_.Receive(*bytes), nccl::kInProgress);
     EXPECT_EQ(AwaitSettled(second_.comm), nccl::kSuccess);
   }
+  first_.AwaitDone();
   second_.AwaitDone();
   EXPECT_EQ(got_a, a);
   EXPECT_EQ(got_b, b);
