@@ -4,6 +4,7 @@
 #include "common/status.h"
 #include "kvtransfer/transports/grpc/grpc_transport.h"
 #include "kvtransfer/transports/inproc/inproc_transport.h"
+#include "kvtransfer/transports/nccl/nccl_transport.h"
 #include "kvtransfer/transports/ucx/ucx_transport.h"
 
 namespace baton::kvtransfer {
@@ -14,13 +15,21 @@ absl::StatusOr<TransportKind> ParseTransportKind(std::string_view name) {
   if (name == "shm") return TransportKind::kShm;
   if (name == "tcp") return TransportKind::kTcp;
   if (name == "grpc") return TransportKind::kGrpc;
+  if (name == "nccl") return TransportKind::kNccl;
   return absl::InvalidArgumentError(
-      absl::StrCat("unknown transport \"", ToAbsl(name), "\": use auto, shm, tcp, grpc or inproc"));
+      absl::StrCat("unknown transport \"", ToAbsl(name), "\": use auto, shm, tcp, grpc, nccl or inproc"));
 }
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const TransportOptions& options) {
+  const bool moves_host_memory_alone = options.kind == TransportKind::kInproc || options.kind == TransportKind::kShm ||
+                                       options.kind == TransportKind::kGrpc;
+  if (options.memory != nullptr && moves_host_memory_alone) {
+    return absl::FailedPreconditionError(
+        "this transport moves host memory, and the KV is in a device's: choose --transport auto, tcp or nccl");
+  }
   if (options.kind == TransportKind::kInproc) return MakeInprocTransport();
   if (options.kind == TransportKind::kGrpc) return MakeGrpcTransport(options);
+  if (options.kind == TransportKind::kNccl) return MakeNcclTransport(options);
   return MakeUcxTransport(options);
 }
 

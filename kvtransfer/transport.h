@@ -33,6 +33,8 @@ class Credentials;
 
 namespace baton::kvtransfer {
 
+class MemoryAccess;
+
 // A connected peer. Never reused within one transport.
 using PeerId = uint64_t;
 // A read in flight. Never reused within one transport.
@@ -64,7 +66,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  // "inproc", "ucx-shm", "ucx-tcp", "ucx" (which of the two is decided for each connection), "grpc".
+  // "inproc", "ucx-shm", "ucx-tcp", "ucx" (which of the two is decided for each connection), "grpc", "nccl".
   virtual std::string_view name() const = 0;
 
   // Allocates the region that this transport exposes; called once. It is zeroed, 4096-byte aligned, and lives as long
@@ -81,7 +83,7 @@ class Transport {
   // that the peer is dead; the read then fails with UNAVAILABLE.
   virtual absl::StatusOr<PeerId> Connect(std::string_view address) = 0;
 
-  // How bytes of this peer travel: "inproc", "shm", "tcp", "grpc"; empty when it is not connected.
+  // How bytes of this peer travel: "inproc", "shm", "tcp", "grpc", "nccl"; empty when it is not connected.
   virtual std::string_view PathOf(PeerId peer) const = 0;
 
   // Whether a peer on this host may map the region and then reads it without this process.
@@ -116,10 +118,10 @@ class Transport {
   ReadGrants grants_;
 };
 
-enum class TransportKind : uint8_t { kAuto, kInproc, kShm, kTcp, kGrpc };
+enum class TransportKind : uint8_t { kAuto, kInproc, kShm, kTcp, kGrpc, kNccl };
 
-// "auto", "inproc", "shm", "tcp", "grpc"; else INVALID_ARGUMENT. kAuto: shared memory where the peer is on this host
-// and may map it, else TCP; each connection decides for itself.
+// "auto", "inproc", "shm", "tcp", "grpc", "nccl"; else INVALID_ARGUMENT. kAuto: shared memory where the peer is on this
+// host and may map it, else TCP; each connection decides for itself.
 absl::StatusOr<TransportKind> ParseTransportKind(std::string_view name);
 
 // Both ends belong to it.
@@ -132,18 +134,24 @@ struct TransportOptions {
   TransportKind kind = TransportKind::kAuto;
   // The address of this host, or a name of it, that TCP uses and listens on; 0.0.0.0 for all.
   std::string bind = "127.0.0.1";
-  // The host by which readers over gRPC reach this one; empty: `bind`.
+  // The host by which readers over gRPC and NCCL reach this one; empty: `bind`.
   std::string advertise = {};
-  // The TCP ports on which it listens: UCX takes two of them, gRPC one. Without it: what UCX_TCP_PORT_RANGE says, else
-  // any.
+  // The TCP ports on which it listens: UCX takes two of them, gRPC and NCCL one, beside which NCCL takes its own.
+  // Without it: what UCX_TCP_PORT_RANGE says, else any.
   std::optional<PortRange> tcp_ports = std::nullopt;
-  // With gRPC these say who may read, and whom this one reads from. They outlive the transport; null: plain text.
+  // With gRPC these say who may read, and whom this one reads from; with NCCL likewise, but its bytes travel in plain
+  // text. They outlive the transport; null: plain text.
   rpc::Credentials* credentials = nullptr;
-  // When no byte of a TCP read has come for this long, its peer counts as lost.
+  // When no byte of a TCP read has come for this long, its peer counts as lost; with NCCL, no piece.
   int64_t stall_timeout_ms = 10'000;
+  // What the region is made of, as a device's memory; it outlives the transport. Null: host memory, or with NCCL that
+  // of the stand-in. Others than NCCL and UCX over TCP move host memory alone.
+  MemoryAccess* memory = nullptr;
+  // The file of NCCL; empty: the one that $BATON_NCCL_LIBRARY names, else the system's.
+  std::string nccl_library = {};
 };
 
-// UNAVAILABLE when it cannot listen.
+// UNAVAILABLE when it cannot listen, FAILED_PRECONDITION when the machine lacks what the kind needs.
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const TransportOptions& options);
 
 }  // namespace baton::kvtransfer

@@ -14,11 +14,13 @@
 namespace baton::kvtransfer {
 namespace {
 
-// The last character is the version. An address without a gRPC target is written in the former one, which has no place
-// for it: workers that read no other are peers of the same protocol, and join the same group.
+// The last character is the version. An address without an NCCL target, or without a gRPC target either, is written in
+// the former version that has no place for it: workers that read no other are peers of the same protocol, and join the
+// same group.
 constexpr std::string_view kMagic = "BATONKV1";
 constexpr std::string_view kMagicWithGrpc = "BATONKV2";
-static_assert(kMagic.size() == kMagicWithGrpc.size());
+constexpr std::string_view kMagicWithNccl = "BATONKV3";
+static_assert(kMagic.size() == kMagicWithGrpc.size() && kMagic.size() == kMagicWithNccl.size());
 constexpr size_t kDigestBytes = 2 * sizeof(uint64_t);
 
 void PutU64(std::string& out, uint64_t value) {
@@ -73,7 +75,9 @@ absl::Status Damaged(std::string_view what) {
 }  // namespace
 
 std::string EncodeAddress(const TransportAddress& address) {
-  std::string out(address.grpc_target.empty() ? kMagic : kMagicWithGrpc);
+  const bool has_nccl = !address.nccl_target.empty();
+  const bool has_grpc = has_nccl || !address.grpc_target.empty();
+  std::string out(has_nccl ? kMagicWithNccl : has_grpc ? kMagicWithGrpc : kMagic);
   PutU64(out, address.nonce.high);
   PutU64(out, address.nonce.low);
   PutU64(out, address.region_bytes);
@@ -82,7 +86,8 @@ std::string EncodeAddress(const TransportAddress& address) {
   PutBytes(out, address.shm_worker);
   PutBytes(out, address.shm_rkey);
   PutBytes(out, address.tcp_worker);
-  if (!address.grpc_target.empty()) PutBytes(out, address.grpc_target);
+  if (has_grpc) PutBytes(out, address.grpc_target);
+  if (has_nccl) PutBytes(out, address.nccl_target);
   PutDigest(out);
   return out;
 }
@@ -91,7 +96,9 @@ absl::StatusOr<TransportAddress> DecodeAddress(std::string_view bytes) {
   if (bytes.size() > kMaxAddressBytes) return Damaged("it is too long");
   if (bytes.size() < kMagic.size() + kDigestBytes) return Damaged("it is too short");
   const std::string_view magic = bytes.substr(0, kMagic.size());
-  if (magic != kMagic && magic != kMagicWithGrpc) return Damaged("it is of another kind or version");
+  const bool has_nccl = magic == kMagicWithNccl;
+  const bool has_grpc = has_nccl || magic == kMagicWithGrpc;
+  if (!has_grpc && magic != kMagic) return Damaged("it is of another kind or version");
   const std::string_view content = bytes.substr(0, bytes.size() - kDigestBytes);
   std::string expected(content);
   PutDigest(expected);
@@ -107,9 +114,11 @@ absl::StatusOr<TransportAddress> DecodeAddress(std::string_view bytes) {
   address.shm_worker = cursor.Bytes();
   address.shm_rkey = cursor.Bytes();
   address.tcp_worker = cursor.Bytes();
-  if (magic == kMagicWithGrpc) address.grpc_target = cursor.Bytes();
+  if (has_grpc) address.grpc_target = cursor.Bytes();
+  if (has_nccl) address.nccl_target = cursor.Bytes();
   if (address.shm_worker.empty() != address.shm_rkey.empty()) return Damaged("shared memory has one half");
-  if (magic == kMagicWithGrpc && address.grpc_target.empty()) return Damaged("it names no gRPC target");
+  if (has_grpc && !has_nccl && address.grpc_target.empty()) return Damaged("it names no gRPC target");
+  if (has_nccl && address.nccl_target.empty()) return Damaged("it names no NCCL target");
   if (!cursor.finished()) return Damaged("its lengths do not add up");
   if (address.region_bytes == 0 || address.region_bytes > kMaxRegionBytes)
     return Damaged("its region has no valid size");

@@ -26,11 +26,13 @@ struct TransportAddress {
   std::string tcp_worker;
   // host:port that serves reads over gRPC; empty where the owner does not.
   std::string grpc_target;
+  // host:port that forms communicators of NCCL; empty where the owner does not.
+  std::string nccl_target;
 };
 
 std::string EncodeAddress(const TransportAddress& address);
 
-// INVALID_ARGUMENT on anything that EncodeAddress of this version or the former one did not write, or that breaks a
+// INVALID_ARGUMENT on anything that EncodeAddress of this version or a former one did not write, or that breaks a
 // bound.
 absl::StatusOr<TransportAddress> DecodeAddress(std::string_view bytes);
 

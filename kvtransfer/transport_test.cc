@@ -62,7 +62,8 @@ TEST(TransportKindTest, ParsesItsNamesAndNothingElse) {
   EXPECT_EQ(*ParseTransportKind("shm"), TransportKind::kShm);
   EXPECT_EQ(*ParseTransportKind("tcp"), TransportKind::kTcp);
   EXPECT_EQ(*ParseTransportKind("grpc"), TransportKind::kGrpc);
-  for (const char* bad : {"", "TCP", "ucx", "nccl"}) {
+  EXPECT_EQ(*ParseTransportKind("nccl"), TransportKind::kNccl);
+  for (const char* bad : {"", "TCP", "ucx", "NCCL"}) {
     EXPECT_EQ(ParseTransportKind(bad).status().code(), absl::StatusCode::kInvalidArgument);
   }
 }
@@ -183,7 +184,7 @@ TEST(TransportAddressTest, RoundTrips) {
   EXPECT_TRUE(decoded->tcp_worker.empty());
 }
 
-TEST(TransportAddressTest, WithoutAGrpcTargetItIsWhatWorkersOfTheFormerVersionRead) {
+TEST(TransportAddressTest, WithoutALaterTargetItIsWhatWorkersOfAFormerVersionRead) {
   TransportAddress address;
   address.region_bytes = 4096;
   const std::string former = EncodeAddress(address);
@@ -196,6 +197,15 @@ TEST(TransportAddressTest, WithoutAGrpcTargetItIsWhatWorkersOfTheFormerVersionRe
   EXPECT_EQ(later.substr(0, 8), "BATONKV2");
   ASSERT_TRUE(DecodeAddress(later).ok());
   EXPECT_EQ(DecodeAddress(later)->grpc_target, "host:1");
+  address.nccl_target = "host:2";
+  for (const char* grpc_target : {"host:1", ""}) {
+    address.grpc_target = grpc_target;
+    const std::string latest = EncodeAddress(address);
+    EXPECT_EQ(latest.substr(0, 8), "BATONKV3");
+    ASSERT_TRUE(DecodeAddress(latest).ok());
+    EXPECT_EQ(DecodeAddress(latest)->grpc_target, grpc_target);
+    EXPECT_EQ(DecodeAddress(latest)->nccl_target, "host:2");
+  }
 }
 
 TEST(TransportAddressTest, RefusesImpossibleRegions) {

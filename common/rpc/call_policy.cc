@@ -21,6 +21,7 @@ constexpr std::string_view kDrainWorker = "/baton.v1.AdminService/DrainWorker";
 constexpr std::string_view kCluster = "baton.internal.v1.ClusterService";
 constexpr std::string_view kKv = "baton.internal.v1.KvService";
 constexpr std::string_view kKvRead = "baton.internal.v1.KvReadService";
+constexpr std::string_view kKvPair = "baton.internal.v1.KvPairService";
 
 constexpr RoleSet kWorkers = {Role::kPrefillWorker, Role::kDecodeWorker, Role::kMixedWorker};
 constexpr RoleSet kReaders = {Role::kDecodeWorker, Role::kMixedWorker};
@@ -106,7 +107,8 @@ absl::Status Authorize(const CallRules& rules, std::string_view path, const Call
       return CheckRole(caller, service == kCluster ? kWorkers : kInside, service);
     case Port::kWorker:
       if (service == kHealth && caller.has_certificate) return absl::OkStatus();
-      return CheckRole(caller, service == kKv || service == kKvRead ? kReaders : kInside, service);
+      if (service == kKv || service == kKvRead || service == kKvPair) return CheckRole(caller, kReaders, service);
+      return CheckRole(caller, kInside, service);
   }
   return absl::PermissionDeniedError("no such port");
 }

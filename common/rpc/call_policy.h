@@ -21,7 +21,8 @@
 //            | /version                         |
 //   http     | all other paths                  | as all other services of `clients`
 //   cluster  | ClusterService                   | prefill-worker, decode-worker, mixed-worker
-//   worker   | KvService, KvReadService         | decode-worker, mixed-worker
+//   worker   | KvService, KvReadService,        | decode-worker, mixed-worker
+//            | KvPairService                    |
 //   worker   | grpc.health.v1.Health            | every certificate, of any role or none
 //   cluster, | all others                       | operator, router, prefill-worker, decode-worker, mixed-worker
 //   worker   |                                  |

@@ -18,6 +18,7 @@ constexpr char kDrainWorker[] = "/baton.v1.AdminService/DrainWorker";
 constexpr char kJoin[] = "/baton.internal.v1.ClusterService/Join";
 constexpr char kFetch[] = "/baton.internal.v1.KvService/Fetch";
 constexpr char kRead[] = "/baton.internal.v1.KvReadService/Read";
+constexpr char kPair[] = "/baton.internal.v1.KvPairService/Pair";
 constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
 constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 constexpr char kUnknown[] = "/nobody.knows/This";
@@ -74,6 +75,7 @@ TEST(CallPolicyTest, OnlyWorkersThatDecodeFetch) {
   const CallRules rules = {.port = Port::kWorker};
   EXPECT_EQ(Allowed(rules, kFetch), Names({"decode", "mixed"}));
   EXPECT_EQ(Allowed(rules, kRead), Names({"decode", "mixed"}));
+  EXPECT_EQ(Allowed(rules, kPair), Names({"decode", "mixed"}));
   EXPECT_EQ(Allowed(rules, kCheck),
             Names({"client", "client-and-key", "decode", "mixed", "operator", "prefill", "router", "stranger"}));
   for (const char* const path : {kGenerate, kStatus, kJoin, kReflection, kUnknown}) {

@@ -8,11 +8,13 @@ import json
 import os
 import pathlib
 import queue
+import re
 import signal
 import subprocess
 import tempfile
 import threading
 import time
+import urllib.request
 
 BINARY = os.environ.get("BATON_BINARY", "")
 SOURCE_DIR = pathlib.Path(__file__).resolve().parents[2]
@@ -205,6 +207,17 @@ class Cluster:
 
     def workers(self):
         return self.status()["workers"]
+
+    def decoders_count(self, name, **labels):
+        """The sum of a counter over all workers that only decode, and over the series that have these labels."""
+        total = 0
+        for worker in self.workers():
+            if worker["role"] == "decode":
+                with urllib.request.urlopen(f"http://{worker['admin']}/metrics", timeout=5) as page:
+                    series = re.findall(rf"^{name}(?:{{(.*)}})? (\d+)", page.read().decode(), re.MULTILINE)
+                total += sum(int(value) for found, value in series
+                             if all(f'{label}="{wanted}"' in found for label, wanted in labels.items()))
+        return total
 
     def pid_of(self, role):
         """Pid of the router, or of a worker of a role that only one has."""

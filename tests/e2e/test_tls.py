@@ -374,9 +374,12 @@ def test_wrong_files_are_an_error_of_one_line(ca, other_ca, tmp_path, command):
 
 def test_kv_in_plain_text_needs_a_flag_of_its_own(ca):
     issued = ca.issue(*ALL)
-    refused = run_baton("prefill-worker", "--router", "127.0.0.1:9", "--threads", 1, "--transport", "tcp", *issued.flags)
-    assert refused.returncode == 1
-    assert "allow it with --insecure-kv-transport" in refused.stderr.splitlines()[-1]
+    for transport in ("tcp", "nccl"):
+        refused = run_baton("prefill-worker", "--router", "127.0.0.1:9", "--threads", 1, "--transport", transport,
+                            *issued.flags)
+        assert refused.returncode == 1
+        assert f"--transport {transport} sends KV in plain text" in refused.stderr.splitlines()[-1]
+        assert "allow it with --insecure-kv-transport" in refused.stderr.splitlines()[-1]
     with Cluster("--threads", 1, "--transport", "tcp", "--insecure-kv-transport", "--admin-port", "off",
                  *issued.flags) as cluster:
         result = run_baton("generate", "--target", cluster.target, "--tls-ca", issued.ca, "--prompt", PROMPT,

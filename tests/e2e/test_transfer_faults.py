@@ -3,8 +3,6 @@ read again, and every answer is as it is where nothing fails."""
 
 import concurrent.futures
 import random
-import re
-import urllib.request
 
 import pytest
 
@@ -33,19 +31,8 @@ def requests(prose_ids):
         request.sampling["max_tokens"] = MAX_OUTPUT
     with Cluster(*ROLES) as cluster, Client(cluster.target) as client:
         learn_answers(client, drawn)
-        assert count(cluster, DAMAGED) == count(cluster, FAILED) == 0
+        assert cluster.decoders_count(DAMAGED) == cluster.decoders_count(FAILED) == 0
     return drawn
-
-
-def count(cluster, name):
-    """The sum of a counter over all decode workers."""
-    total = 0
-    for worker in cluster.workers():
-        if worker["role"] == "decode":
-            with urllib.request.urlopen(f"http://{worker['admin']}/metrics", timeout=5) as page:
-                found = re.findall(rf"^{name}(?:{{.*}})? (\d+)", page.read().decode(), re.MULTILINE)
-            total += sum(map(int, found))
-    return total
 
 
 @pytest.mark.parametrize("transport", ["shm", "tcp", "grpc"])
@@ -58,7 +45,7 @@ def test_no_fault_of_a_transfer_shows_in_an_answer(requests, transport, fault, c
         for (request, _), answer in zip(runs, pool.map(lambda one: run(client, *one), runs)):
             assert answer.error is None, answer.error
             assert answer.content() == request.expected.content()
-        faults = count(cluster, counter)
+        faults = cluster.decoders_count(counter)
         print(f"{transport}, {fault}: {len(runs)} answers are right, {counter} {faults}")
         assert faults >= len(runs) // 16
         wait_until(lambda: not any(worker["used_blocks"] for worker in cluster.workers()), FREE_TIMEOUT_S, "free blocks")

@@ -6,9 +6,9 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "common/rpc/channel_cache.h"
 #include "common/rpc/wire.h"
 #include "common/status.h"
+#include "kvtransfer/transports/transfer_server.h"
 
 namespace baton::kvtransfer {
 namespace pb = internal::v1;
@@ -73,23 +73,12 @@ class BlockServer::Call final : public grpc::ServerWriteReactor<pb::KvReadPiece>
 absl::StatusOr<std::unique_ptr<BlockServer>> BlockServer::Create(const TransportOptions& options, ReadGrants& grants,
                                                                  std::function<void()> wake) {
   auto server = absl::WrapUnique(new BlockServer(grants, std::move(wake)));
-  const PortRange ports = options.tcp_ports.value_or(PortRange{});
-  absl::StatusOr<rpc::GrpcServer> built = absl::UnavailableError("no port");
-  for (int port = ports.first; port <= ports.last && !built.ok(); ++port) {
-    grpc::ServerBuilder builder;
-    rpc::ConfigureServer(builder, kMaxRequestBytes);
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(kMaxReadsInFlight));
-    builder.RegisterService(server.get());
-    built = rpc::BuildGrpcServer(builder,
-                                 {.bind = options.bind,
-                                  .port = port,
-                                  .port_flag = "--transfer-ports",
-                                  .credentials = options.credentials,
-                                  .guard = {.rules = {.port = rpc::Port::kWorker}}},
-                                 /*has_health=*/false);
-  }
-  BATON_RETURN_IF_ERROR(built.status());
-  server->server_ = *std::move(built);
+  BATON_ASSIGN_OR_RETURN(
+      server->server_,
+      BuildTransferServer(
+          options, {.request_bytes = kMaxRequestBytes, .streams_per_connection = static_cast<int>(kMaxReadsInFlight)},
+          *server));
+  server->target_ = TargetFor(options, server->server_);
   return server;
 }
 

@@ -49,8 +49,8 @@ class BlockServer final : public internal::v1::KvReadService::CallbackService {
   // The region, which outlives the server; before the first Poll. What lies behind the region holds no data: anybody
   // may read it.
   void Expose(const Id128& nonce, const uint8_t* base, const RegionLayout& layout);
-  // host:port.
-  const std::string& target() const { return server_.address; }
+  // host:port by which readers reach it.
+  const std::string& target() const { return target_; }
 
   // Serves some pieces.
   void Poll() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -76,6 +76,7 @@ class BlockServer final : public internal::v1::KvReadService::CallbackService {
   ReadGrants& grants_;
   const std::function<void()> wake_;
   rpc::GrpcServer server_;
+  std::string target_;
   Id128 nonce_;
   const uint8_t* base_ = nullptr;
   RegionLayout layout_{0};

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/random.h"
 #include "common/status.h"
@@ -82,9 +81,6 @@ absl::StatusOr<std::string> GrpcTransport::Address() {
   address.nonce = nonce_;
   address.region_bytes = layout_.region_bytes;
   address.grpc_target = server_->target();
-  if (!options_.advertise.empty()) {
-    address.grpc_target = absl::StrCat(options_.advertise, server_->target().substr(server_->target().rfind(':')));
-  }
   return EncodeAddress(address);
 }
 

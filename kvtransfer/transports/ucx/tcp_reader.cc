@@ -39,6 +39,9 @@ struct TcpReader::Read {
   uint64_t posted_bytes = 0;
   int pieces_in_flight = 0;
   absl::Status status;
+  // Bytes were copied to a device's memory; and the mark behind the last of them, once nothing follows.
+  bool has_copies = false;
+  uint64_t mark = 0;
 
   bool all_posted() const { return next_range == asked.ranges.size() || !status.ok(); }
 };
@@ -50,9 +53,12 @@ struct TcpReader::Piece {
   uint64_t received_bytes = 0;
 };
 
-absl::StatusOr<std::unique_ptr<TcpReader>> TcpReader::Create(const TcpDevice& device, int64_t stall_timeout_ms) {
+absl::StatusOr<std::unique_ptr<TcpReader>> TcpReader::Create(const TcpDevice& device, Options options) {
   BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> worker, MakeTcpWorker(device));
-  auto reader = absl::WrapUnique(new TcpReader(std::move(worker), stall_timeout_ms));
+  auto reader = absl::WrapUnique(new TcpReader(std::move(worker), std::move(options)));
+  if (reader->options_.memory != nullptr) {
+    BATON_ASSIGN_OR_RETURN(reader->stream_, reader->options_.memory->CreateStream());
+  }
   ucp_am_handler_param_t params{};
   params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
   params.id = kFragmentMessage;
@@ -63,13 +69,16 @@ absl::StatusOr<std::unique_ptr<TcpReader>> TcpReader::Create(const TcpDevice& de
   return reader;
 }
 
-TcpReader::TcpReader(std::unique_ptr<UcxWorker> worker, int64_t stall_timeout_ms)
-    : worker_(std::move(worker)), stall_timeout_ns_(stall_timeout_ms * kNsPerMs) {}
+TcpReader::TcpReader(std::unique_ptr<UcxWorker> worker, Options options)
+    : worker_(std::move(worker)),
+      options_(std::move(options)),
+      stall_timeout_ns_(options_.stall_timeout_ms * kNsPerMs) {}
 
 TcpReader::~TcpReader() {
   for (const auto& link : links_) {
     if (link->endpoint != nullptr) worker_->CloseEndpoint(link->endpoint, /*force=*/true);
   }
+  if (stream_ != nullptr) options_.memory->DestroyStream(stream_);
 }
 
 absl::StatusOr<TcpReader::Link*> TcpReader::FindOrMakeLink(const TransportAddress& address) {
@@ -151,9 +160,37 @@ void TcpReader::HandleFragment(const void* header, size_t header_bytes, absl::Sp
     FailRead(read, absl::UnavailableError("the TCP peer sent bytes that were not asked for"));
     return;
   }
-  std::memcpy(piece.destination + fragment.offset, data.data(), data.size());
+  Write(read, piece.destination + fragment.offset, data);
+  if (!read.status.ok()) return;
   piece.received_bytes += data.size();
   if (piece.received_bytes >= piece.bytes) EndPiece(fragment.piece);
+}
+
+void TcpReader::Write(Read& read, uint8_t* destination, absl::Span<const uint8_t> data) {
+  if (options_.memory == nullptr) {
+    std::memcpy(destination, data.data(), data.size());
+    return;
+  }
+  read.has_copies = true;
+  const absl::Status status = options_.memory->CopyIn(destination, data, stream_);
+  if (!status.ok()) FailRead(read, status);
+}
+
+bool TcpReader::HasLanded(Read& read) {
+  if (!read.has_copies) return true;
+  if (read.mark == 0) {
+    read.mark = ++marks_;
+    const auto pass = [](void* reader) {
+      static_cast<TcpReader*>(reader)->passed_marks_.fetch_add(1, std::memory_order_release);
+      static_cast<TcpReader*>(reader)->options_.wake();
+    };
+    if (!options_.memory->CallWhenDone(stream_, pass, this).ok()) {
+      // The stream tells nothing any more: it is waited for instead.
+      read.status.Update(options_.memory->Synchronize(stream_));
+      passed_marks_.fetch_add(1, std::memory_order_release);
+    }
+  }
+  return passed_marks_.load(std::memory_order_acquire) >= read.mark;
 }
 
 void TcpReader::EndPiece(uint64_t id) {
@@ -238,7 +275,7 @@ void TcpReader::TendLinks() {
 
 void TcpReader::ReportDone(std::vector<ReadCompletion>& completions) {
   std::erase_if(reads_, [&](const std::unique_ptr<Read>& read) {
-    if (!read->all_posted() || read->pieces_in_flight > 0) return false;
+    if (!read->all_posted() || read->pieces_in_flight > 0 || !HasLanded(*read)) return false;
     completions.push_back({read->asked.read, read->status});
     return true;
   });
@@ -265,7 +302,8 @@ void TcpReader::Disconnect(PeerId peer) {
 
 bool TcpReader::NeedsPoll() const {
   return std::any_of(reads_.begin(), reads_.end(), [&](const std::unique_ptr<Read>& read) {
-    return read->all_posted() ? read->pieces_in_flight == 0 : CanPost(*read);
+    // One that waits for its mark is told by the stream.
+    return read->all_posted() ? read->pieces_in_flight == 0 && read->mark == 0 : CanPost(*read);
   });
 }
 

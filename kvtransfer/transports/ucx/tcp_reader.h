@@ -9,8 +9,10 @@
 
 #include <ucp/api/ucp.h>
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "kvtransfer/memory_access.h"
 #include "kvtransfer/transport.h"
 #include "kvtransfer/transport_address.h"
 #include "kvtransfer/transports/ucx/tcp_device.h"
@@ -37,7 +40,15 @@ class TcpReader {
     std::vector<CopyRange> ranges;
   };
 
-  static absl::StatusOr<std::unique_ptr<TcpReader>> Create(const TcpDevice& device, int64_t stall_timeout_ms);
+  struct Options {
+    int64_t stall_timeout_ms = 0;
+    // Where the reads' destinations lie; null: host memory. It outlives the reader.
+    MemoryAccess* memory = nullptr;
+    // Called from any thread when Poll has something to do of which UCX does not tell.
+    std::function<void()> wake;
+  };
+
+  static absl::StatusOr<std::unique_ptr<TcpReader>> Create(const TcpDevice& device, Options options);
   ~TcpReader();
 
   // UNAVAILABLE when no way leads to the peer. Whether the peer answers shows in the first read.
@@ -46,7 +57,8 @@ class TcpReader {
   absl::Status CheckAlive(PeerId peer) const;
   void Add(PendingRead read);
   void Poll(std::vector<ReadCompletion>& completions);
-  // Its reads complete with CANCELLED in the next Poll; none of their bytes is touched from here on.
+  // Its reads complete with CANCELLED in the next Poll; none of their bytes is touched from here on. In a device's
+  // memory they complete once the copies that have begun are over.
   void Disconnect(PeerId peer);
 
   // Reads of this peer that have not been reported yet.
@@ -62,7 +74,7 @@ class TcpReader {
   struct Read;
   struct Piece;
 
-  TcpReader(std::unique_ptr<UcxWorker> worker, int64_t stall_timeout_ms);
+  TcpReader(std::unique_ptr<UcxWorker> worker, Options options);
 
   static ucs_status_t OnFragment(void* reader, const void* header, size_t header_bytes, void* data, size_t data_bytes,
                                  const ucp_am_recv_param_t* param);
@@ -83,9 +95,18 @@ class TcpReader {
   // Notices stalls, fails the reads of lost links, and closes those.
   void TendLinks();
   void ReportDone(std::vector<ReadCompletion>& completions);
+  void Write(Read& read, uint8_t* destination, absl::Span<const uint8_t> data);
+  // Whether what was written for the read is there. Asks for it to be told.
+  bool HasLanded(Read& read);
 
   std::unique_ptr<UcxWorker> worker_;
+  const Options options_;
   const int64_t stall_timeout_ns_;
+  // Of all copies to a device's memory; null without.
+  MemoryAccess::Stream stream_ = nullptr;
+  // How many marks were put on the stream, and how many it has passed.
+  uint64_t marks_ = 0;
+  std::atomic<uint64_t> passed_marks_{0};
   // Links in use and idle ones; at most kMaxPeers.
   std::vector<std::unique_ptr<Link>> links_;
   absl::flat_hash_map<PeerId, Link*> peers_;

@@ -11,9 +11,13 @@
 
 namespace baton::kvtransfer {
 
-absl::StatusOr<std::unique_ptr<TcpServer>> TcpServer::Create(const TcpDevice& device, ReadGrants& grants) {
+absl::StatusOr<std::unique_ptr<TcpServer>> TcpServer::Create(const TcpDevice& device, MemoryAccess* memory,
+                                                             ReadGrants& grants) {
   BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> worker, MakeTcpWorker(device));
   auto server = absl::WrapUnique(new TcpServer(std::move(worker), grants));
+  if (memory != nullptr) {
+    BATON_ASSIGN_OR_RETURN(server->staged_, StagedPieces::Create(*memory));
+  }
   ucp_am_handler_param_t params{};
   params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
   params.id = kPieceRequestMessage;
@@ -44,16 +48,37 @@ void TcpServer::Serve(const void* header, size_t header_bytes, ucp_ep_h reader) 
   PieceRequest request;
   std::memcpy(&request, header, sizeof(request));
   if (request.nonce != nonce_ || request.bytes > kTcpPieceBytes) return Refuse(request, reader);
+  if (staged_ != nullptr) {
+    if (!SendStaged(request, reader)) Refuse(request, reader);
+    return;
+  }
   for (uint64_t offset = 0; offset < request.bytes; offset += kTcpFragmentBytes) {
     if (!SendFragment(request, offset, reader)) return Refuse(request, reader);
   }
+}
+
+bool TcpServer::SendStaged(const PieceRequest& request, ucp_ep_h reader) const {
+  const RegionRange range = {.offset = request.offset, .bytes = request.bytes};
+  const bool is_probe = IsProbe(request);
+  if (!is_probe && !grants_.BeginSend(request.fetch, range)) {
+    grants_.CountRefusal();
+    return false;
+  }
+  const absl::Status status = staged_->Send(
+      {base_ + range.offset, range.bytes},
+      [&](uint64_t offset, absl::Span<const uint8_t> bytes, std::function<void()> sent) {
+        const FragmentHeader fragment = {.piece = request.piece, .offset = offset, .kind = FragmentKind::kData};
+        return SendTcpMessage(reader, fragment, bytes, std::move(sent));
+      });
+  if (!is_probe) grants_.EndSend(request.fetch);
+  return status.ok();
 }
 
 bool TcpServer::SendFragment(const PieceRequest& request, uint64_t offset, ucp_ep_h reader) const {
   const RegionRange range = {.offset = request.offset + offset,
                              .bytes = std::min<uint64_t>(kTcpFragmentBytes, request.bytes - offset)};
   std::function<void()> sent;
-  if (!request.fetch.is_zero() || !layout_.IsProbe({.offset = request.offset, .bytes = request.bytes})) {
+  if (!IsProbe(request)) {
     if (!grants_.BeginSend(request.fetch, range)) {
       grants_.CountRefusal();
       return false;

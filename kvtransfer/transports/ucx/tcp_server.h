@@ -12,8 +12,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
+#include "kvtransfer/memory_access.h"
 #include "kvtransfer/read_grants.h"
 #include "kvtransfer/region_layout.h"
+#include "kvtransfer/transports/ucx/staged_piece.h"
 #include "kvtransfer/transports/ucx/tcp_device.h"
 #include "kvtransfer/transports/ucx/tcp_wire.h"
 #include "kvtransfer/transports/ucx/ucx_worker.h"
@@ -22,8 +24,9 @@ namespace baton::kvtransfer {
 
 class TcpServer {
  public:
-  // `grants` says who may read what, and outlives the server.
-  static absl::StatusOr<std::unique_ptr<TcpServer>> Create(const TcpDevice& device, ReadGrants& grants);
+  // `memory` is where the region lies; null: host memory. `grants` says who may read what. Both outlive the server.
+  static absl::StatusOr<std::unique_ptr<TcpServer>> Create(const TcpDevice& device, MemoryAccess* memory,
+                                                           ReadGrants& grants);
 
   // The region, which outlives the server. Requests are refused that name another nonce, or bytes that were not granted
   // to the fetch that they name. What lies behind the region holds no data: anybody may read it.
@@ -37,10 +40,19 @@ class TcpServer {
   static ucs_status_t OnRequest(void* server, const void* header, size_t header_bytes, void* data, size_t data_bytes,
                                 const ucp_am_recv_param_t* param);
   void Serve(const void* header, size_t header_bytes, ucp_ep_h reader) const;
+  // False when the request's bytes may not be read any more, or the reader is lost.
+  bool SendStaged(const PieceRequest& request, ucp_ep_h reader) const;
   // Sends one fragment. False when the request's bytes may not be read any more, or the reader is lost.
   bool SendFragment(const PieceRequest& request, uint64_t offset, ucp_ep_h reader) const;
   void Refuse(const PieceRequest& request, ucp_ep_h reader) const;
 
+  bool IsProbe(const PieceRequest& request) const {
+    return request.fetch.is_zero() && layout_.IsProbe({.offset = request.offset, .bytes = request.bytes});
+  }
+
+  // Null where the region is host memory, which is sent from where it lies. It outlives the worker, whose messages are
+  // in its buffers.
+  std::unique_ptr<StagedPieces> staged_;
   std::unique_ptr<UcxWorker> worker_;
   ReadGrants& grants_;
   Id128 nonce_;

@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "kvtransfer/copy_queue.h"
 #include "kvtransfer/mapped_region.h"
+#include "kvtransfer/memory_access.h"
 #include "kvtransfer/read_ranges.h"
 #include "kvtransfer/region_layout.h"
 #include "kvtransfer/transport_address.h"
@@ -82,7 +83,8 @@ class UcxTransport final : public Transport {
 UcxTransport::~UcxTransport() = default;
 
 absl::Status UcxTransport::Init() {
-  if (options_.kind != TransportKind::kTcp) {
+  // A peer can map host memory alone.
+  if (options_.kind != TransportKind::kTcp && options_.memory == nullptr) {
     auto worker = MakeShmWorker();
     if (worker.ok()) {
       shm_worker_ = *std::move(worker);
@@ -95,8 +97,10 @@ absl::Status UcxTransport::Init() {
   if (options_.kind != TransportKind::kShm) {
     BATON_ASSIGN_OR_RETURN(TcpDevice device, FindTcpDevice(options_.bind));
     device.ports = options_.tcp_ports;
-    BATON_ASSIGN_OR_RETURN(tcp_server_, TcpServer::Create(device, grants()));
-    BATON_ASSIGN_OR_RETURN(tcp_, TcpReader::Create(device, options_.stall_timeout_ms));
+    BATON_ASSIGN_OR_RETURN(tcp_server_, TcpServer::Create(device, options_.memory, grants()));
+    BATON_ASSIGN_OR_RETURN(tcp_, TcpReader::Create(device, {.stall_timeout_ms = options_.stall_timeout_ms,
+                                                            .memory = options_.memory,
+                                                            .wake = [this] { wake_.Wake(); }}));
   }
   return absl::OkStatus();
 }
@@ -108,6 +112,7 @@ std::string_view UcxTransport::name() const {
 
 // The allocator that is used decides whether peers may map the memory.
 absl::StatusOr<uint8_t*> UcxTransport::AllocateBytes(size_t bytes) {
+  if (options_.memory != nullptr) return options_.memory->Allocate(bytes);
   if (shm_worker_ != nullptr) {
     absl::StatusOr<uint8_t*> base = shm_worker_->AllocateMemory(bytes);
     if (base.ok()) return base;
@@ -128,7 +133,8 @@ absl::StatusOr<absl::Span<uint8_t>> UcxTransport::AllocateRegion(size_t bytes) {
   const RegionLayout layout(bytes);
   BATON_ASSIGN_OR_RETURN(uint8_t* const base, AllocateBytes(layout.total_bytes));
   nonce_ = SystemRandom().NextId();
-  WriteLabel(base, layout, nonce_);
+  // Only who maps the region reads it.
+  if (options_.memory == nullptr) WriteLabel(base, layout, nonce_);
   if (tcp_server_ != nullptr) tcp_server_->Expose(nonce_, base, layout);
   layout_ = layout;
   base_ = base;

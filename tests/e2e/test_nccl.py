@@ -1,0 +1,104 @@
+"""KV over `--transport nccl`, with a stand-in of NCCL's C interface (tests/nccl): the tokens of other transports, whatever NCCL
+reports or keeps to itself and whoever dies; and what a worker says where there is no NCCL that it can use."""
+
+import concurrent.futures
+import os
+import pathlib
+import random
+import signal
+
+import pytest
+
+from certificates import Authority
+from client import Client
+from cluster import BINARY, SOURCE_DIR, Cluster, run_baton, wait_until
+from streams import Streams, await_no_block_held, draw_requests, learn_answers, run
+
+SEED = 20261126
+REQUESTS = 12
+ROUNDS = 2
+MAX_OUTPUT = 12
+CLIENTS = 4
+STREAMS = 8
+WORKERS = 3
+RETURN_TIMEOUT_S = 90
+ROLES = ("--prefill", 1, "--decode", 2, "--threads", 1, "--kv-memory", "256MiB", "--admin-port", 0,
+         # Every prompt is handed over.
+         "--local-prefill-tokens", 0)
+STAND_IN = pathlib.Path(BINARY).resolve().parents[1] / "tests" / "libbaton_nccl_stand_in.so"
+REAL = [path for path in map(pathlib.Path, ("/usr/local/cuda/lib64/libnccl.so.2", "/usr/local/cuda/lib/libnccl.so.2"))
+        if path.exists()]
+
+
+def nccl_cluster(fault=""):
+    return Cluster(*ROLES, "--transport", "nccl",
+                   env={"BATON_NCCL_LIBRARY": str(STAND_IN), "BATON_STAND_IN_NCCL_FAULT": fault})
+
+
+@pytest.fixture(scope="module")
+def requests(prose_ids):
+    print(f"seed {SEED}")
+    drawn = draw_requests(random.Random(SEED), prose_ids, REQUESTS)
+    for request in drawn:
+        request.sampling["max_tokens"] = MAX_OUTPUT
+    with Cluster(*ROLES, "--transport", "shm") as cluster, Client(cluster.target) as client:
+        learn_answers(client, drawn)
+    return drawn
+
+
+# Each hand-off moves a megabyte or two.
+@pytest.mark.parametrize("fault, counter", [("", None), ("bit-flip:5000000", "baton_transfer_damaged_blocks_total"),
+                                            ("network-error:9000000", "baton_transfer_failures_total")])
+def test_tokens_are_those_of_shared_memory(requests, fault, counter):
+    with nccl_cluster(fault) as cluster, Client(cluster.target) as client, \
+            concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+        # A tenant of its own has no prefix in a cache, so that each prompt is read.
+        runs = [(request, f"{turn}") for turn in range(ROUNDS) for request in requests]
+        for (request, _), answer in zip(runs, pool.map(lambda one: run(client, *one), runs)):
+            assert answer.error is None, answer.error
+            assert answer.content() == request.expected.content()
+        moved = cluster.decoders_count("baton_transfers_total", transport="nccl")
+        print(f"{moved} hand-offs over NCCL's stand-in, {cluster.decoders_count(counter) if counter else 'no'} faults")
+        assert moved >= len(runs) // 2 and moved == cluster.decoders_count("baton_transfers_total")
+        assert counter is None or cluster.decoders_count(counter) > 0
+        await_no_block_held(cluster.target, WORKERS)
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_streams_outlive_a_killed_worker_with_exactly_the_same_tokens(requests, role):
+    with nccl_cluster() as cluster, Client(cluster.target) as client:
+        with Streams(client, requests, STREAMS) as streams:
+            wait_until(lambda: cluster.decoders_count("baton_transfers_total", transport="nccl") >= STREAMS,
+                       RETURN_TIMEOUT_S, "hand-offs")
+            pid = next(worker["pid"] for worker in cluster.workers() if worker["role"] == role)
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: len(now := cluster.workers()) == WORKERS and
+                       all(worker["state"] == "serving" and worker["pid"] != pid for worker in now),
+                       RETURN_TIMEOUT_S, f"a new {role} worker")
+            moved = cluster.decoders_count("baton_transfers_total", transport="nccl")
+            wait_until(lambda: cluster.decoders_count("baton_transfers_total", transport="nccl") >= moved + STREAMS,
+                       RETURN_TIMEOUT_S, "hand-offs after the fault")
+        assert not streams.problems, (len(streams.problems), streams.problems[:3])
+        await_no_block_held(cluster.target, WORKERS)
+
+
+def test_with_certificates_only_the_bytes_are_in_plain_text(tmp_path):
+    issued = Authority(tmp_path).issue("router", "prefill-worker", "decode-worker", "client")
+    with Cluster(*ROLES, "--transport", "nccl", "--insecure-kv-transport", *issued.flags,
+                 env={"BATON_NCCL_LIBRARY": str(STAND_IN)}) as cluster:
+        result = run_baton("generate", "--target", cluster.target, "--tls-ca", issued.ca, "--prompt",
+                           "The capital of France is", "--max-tokens", 8)
+        assert result.returncode == 0 and "Paris" in result.stdout, result.stderr
+
+
+@pytest.mark.parametrize("library, says", [
+    ("/nonexistent/libnccl.so.2", "cannot load NCCL"),
+    (SOURCE_DIR / "LICENSE", "cannot load NCCL"),
+    ("libm.so.6", "is not NCCL"),
+    *((path, "is in host memory") for path in REAL[:1])])
+def test_worker_without_an_nccl_that_it_can_use_says_so_in_a_line(library, says):
+    refused = run_baton("prefill-worker", "--router", "127.0.0.1:9", "--threads", 1, "--transport", "nccl",
+                        env={"BATON_NCCL_LIBRARY": str(library)})
+    assert refused.returncode == 1
+    last = refused.stderr.splitlines()[-1]
+    assert "--transport nccl" in last and says in last and str(library) in last, refused.stderr
