@@ -5,21 +5,30 @@
 // nearest even; sums, the residual stream and norms are f32. A row's bits depend on its own sequence alone, not on how
 // many rows a step has nor on how they are shared: there is one row class, and prefill and decode compute the same.
 //   Product: mma.sync.m16n8k16 (bf16 in, f32 out). K is cut into splits of kDepthSplit elements, at its multiples. Each
-//     split is one chain of mma over k in ascending order that starts from zero; the splits are added in ascending
-//     order with f32 adds. Weights are the 16-row operand, activations the 8-column one.
+//     split is one chain of mma over k in ascending order that starts from zero; the splits are added to zero in
+//     ascending order with f32 adds. Weights are the 16-row operand, activations the 8-column one. Two mma take a block
+//     of kDepthBlock elements: element 8 t + 4 j + 2 h + e of the block (t < 4; j, h, e < 2) is element 2 t + 8 h + e
+//     of the j-th mma's 16, so that 8 neighbours lie in one lane.
 //   Quantized weights: value = bf16(fma(scale, q, minimum)), so a quantized matrix and the bf16 matrix of its values
 //     give the same bits.
 //   Attention: splits of kSplitTokens tokens at multiples of it, whatever the window. In each split from zero: scores
-//     by mma over head_dim in ascending order, maximum, p = exp2((score - maximum) * (scale * log2 e)) by ex2.approx,
-//     sum of the unrounded p: lane i mod 16 adds in ascending order, then the tree 8-4-2-1; PV by mma with p rounded to
-//     bf16, over tokens in ascending order. Tokens that the row does not see count as p = +0 and v = +0. Splits that
-//     the row does not see at all are left out. The splits fold in ascending order: with m the larger maximum, a =
-//     exp2((M - m) * (scale * log2 e)) and b the same of the split's maximum, sum and PV become
-//     fma(split, b, total * a).
-//   Reductions of norms: fma of squares in 32 lanes (i mod 32, ascending), then the tree 16-8-4-2-1.
+//     by mma over head_dim in ascending order (element 4 t + 2 h + e of 16 is element 2 t + 8 h + e of an mma's),
+//     maximum (of these and -FLT_MAX), p = exp2((score - maximum) * (scale * log2 e)) by ex2.approx.ftz. Sum of the
+//     unrounded p: in each quarter of the split's tokens lane i mod 16 adds in ascending order, then the tree 8-4-2-1;
+//     the quarters are added in ascending order. PV by mma with p rounded to bf16, over all tokens of the split in
+//     ascending order. Tokens that the row does not see count as p = +0, and those that no row of the tile sees also as
+//     v = +0 (so a v that is not finite spoils the rows of its own sequence that share a tile with a row that sees it).
+//     Splits that the row does not see at all are left out. The splits fold in ascending order: with m the larger
+//     maximum, a = exp2((M - m) * (scale * log2 e)) and b the same of the split's maximum, sum and PV become
+//     fma(split, b, total * a). The output is bf16(PV * (1 / sum)).
+//   Reductions of norms: fma of squares in 128 lanes (element i in lane i / 4 mod 128, ascending), then the tree
+//     64-32-16-8-4-2-1; of a head (store_qkv) in 32 lanes (i mod 32, ascending), then the tree 16-8-4-2-1. Division and
+//     square root are rounded to nearest.
+//   exp(x) of the activations is exp2(x * log2 e) by ex2.approx.ftz, x at most 88.
+//   A NaN that is rounded to bf16 becomes 0x7fff.
 //
-// Every pointer is an address of the device, 16-byte aligned. Launch dimensions stand beside each struct; a block has
-// kThreads threads unless the comment says another number.
+// Every pointer is an address of the device, 16-byte aligned. Launch dimensions stand beside each struct, and launch.h
+// computes them; a block has kThreads threads unless the comment says another number.
 #ifndef BATON_ENGINE_CUDA_KERNELS_PARAMS_H_
 #define BATON_ENGINE_CUDA_KERNELS_PARAMS_H_
 
@@ -35,6 +44,10 @@ inline constexpr int kSplitTokens = 256;
 inline constexpr int kDepthSplit = 256;
 // Elements that share a scale.
 inline constexpr int kGroup = 32;
+// Elements of K that two mma take. Part of the numerics.
+inline constexpr int kDepthBlock = 32;
+// kBlockTokens of common/kv_layout.h, which kernels do not include.
+inline constexpr int kPageTokens = 16;
 
 using Bf16 = uint16_t;
 
@@ -83,7 +96,8 @@ struct AddNormParams {
 };
 
 // out[row][c] = dot(acts[row], weights[c]). Kernels "product_bf16", "product_int8", "product_int4" for many rows and
-// "product_few_bf16", ... for few: the same bits, other shapes. ProductGrid gives the launch.
+// "product_few_bf16", ... for few (kFewRows at best; more read the weights again): the same bits, other shapes.
+// ProductLaunch and ProductFewLaunch give the launch.
 struct ProductParams {
   Matrix weights;
   const Bf16* acts;  // [rows][k]
@@ -135,12 +149,14 @@ struct AttentionParams {
   const uint8_t* pool;  // this layer's K part of block 0
   const int32_t* blocks;
   const QueryTile* tiles;
-  Bf16* out;       // [rows][heads * head_dim]
-  float* partial;  // [rows][heads][splits][head_dim + 2]: PV, then maximum and sum; unused by "attention_prefill"
+  Bf16* out;  // [rows][heads * head_dim]
+  // [rows][heads][splits][head_dim + 2]: PV, then maximum and sum; unused by "attention_prefill". Split i of a row lies
+  // at i mod `splits`.
+  float* partial;
   size_t block_bytes;
   const int32_t* row_positions;  // [rows], for "attention_fold"
   int32_t group;                 // of layers
-  int32_t splits;                // most splits of any row
+  int32_t splits;                // most splits of any tile, from the first that its rows see to the last
   int32_t heads;
   int32_t kv_heads;
   int32_t head_dim;

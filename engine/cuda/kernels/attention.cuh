@@ -1,0 +1,303 @@
+// One split of attention for one tile, by one CTA.
+#ifndef BATON_ENGINE_CUDA_KERNELS_ATTENTION_CUH_
+#define BATON_ENGINE_CUDA_KERNELS_ATTENTION_CUH_
+
+#include "engine/cuda/kernels/attention_fold.cuh"
+
+namespace baton::engine::cuda {
+namespace {
+
+// Less than every finite score but itself.
+constexpr float kLowest = -3.402823466e38f;
+constexpr int kQuarterTokens = kSplitTokens / kQuarters;
+constexpr int kTokenTiles = kQuarterTokens / 8;
+static_assert(kThreads == kQuarters * kWarp);
+
+class SplitAttention {
+ public:
+  __device__ __forceinline__ SplitAttention(const AttentionParams& p, uint8_t* shared)
+      : p_(p),
+        tile_(p.tiles[blockIdx.x]),
+        scale_(__fmul_rn(p.scale, kLog2E)),
+        lane_(static_cast<int>(threadIdx.x) % kWarp),
+        warp_(static_cast<int>(threadIdx.x) / kWarp),
+        query_stride_(p.head_dim + kQueryPadding),
+        value_stride_(p.head_dim + kValuePadding),
+        query_(reinterpret_cast<Bf16*>(shared)),
+        probabilities_(query_ + kTileRows * query_stride_),
+        values_(probabilities_ + kTileRows * kProbabilityStride),
+        maxima_(reinterpret_cast<float*>(values_ + kSplitTokens * value_stride_)),
+        sums_(maxima_ + kQuarters * kTileRows) {
+    const int heads = p.heads / p.kv_heads;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = (lane_ / 4 + 8 * half) / heads;
+      position_[half] = row < tile_.row_count ? tile_.first_position + row : -1;
+    }
+  }
+
+  __device__ __forceinline__ int first_seen() const { return FirstSeen(tile_.first_position, p_.window); }
+  __device__ __forceinline__ int last_position() const { return tile_.first_position + tile_.row_count - 1; }
+  // Whether row lane / 4 + 8 * half sees a token of the split.
+  __device__ __forceinline__ bool Sees(int half, int split) const {
+    return split * kSplitTokens <= position_[half] &&
+           (split + 1) * kSplitTokens > FirstSeen(position_[half], p_.window);
+  }
+
+  __device__ __forceinline__ void LoadQuery() const {
+    const int heads = p_.heads / p_.kv_heads;
+    const int chunks = p_.head_dim / 8;
+    for (int i = static_cast<int>(threadIdx.x); i < kTileRows * chunks; i += kThreads) {
+      const int row = i / chunks;
+      uint4 x = make_uint4(0, 0, 0, 0);
+      if (row / heads < tile_.row_count) {
+        const size_t token = static_cast<size_t>(tile_.first_row) + row / heads;
+        const size_t head = blockIdx.y * static_cast<size_t>(heads) + row % heads;
+        x = *reinterpret_cast<const uint4*>(p_.query + (token * p_.heads + head) * p_.head_dim + i % chunks * 8);
+      }
+      *reinterpret_cast<uint4*>(query_ + row * query_stride_ + i % chunks * 8) = x;
+    }
+  }
+
+  // Tokens [256 * split, 256 * split + 256).
+  __device__ __forceinline__ void Compute(int split, SplitResult& result) const {
+    // The query is there, and no warp reads what the split before left in shared memory.
+    __syncthreads();
+    CopyValues(split);
+    float scores[kTokenTiles][4] = {};
+    const int first = split * kSplitTokens + warp_ * kQuarterTokens;
+    if (first <= last_position() && first + kQuarterTokens > first_seen()) Scores(first, scores);
+    Maxima(first, scores, result);
+    Probabilities(first, scores, result);
+    WaitForCopies<0>();
+    __syncthreads();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float* const sums = sums_ + lane_ / 4 + 8 * half;
+      result.sum[half] = sums[0];
+#pragma unroll
+      for (int q = 1; q < kQuarters; ++q) result.sum[half] = __fadd_rn(result.sum[half], sums[q * kTileRows]);
+    }
+    WeighValues(result);
+  }
+
+  __device__ __forceinline__ void Fold(int half, const SplitResult& split, bool is_first, SplitResult& total) const {
+    const FoldFactors factors = FactorsOf(total.maximum[half], split.maximum[half], scale_);
+    total.maximum[half] = is_first ? split.maximum[half] : factors.maximum;
+    total.sum[half] = is_first ? split.sum[half] : factors.Apply(total.sum[half], split.sum[half]);
+    ForValues(half, [&](int pair, int tile, int i, int) {
+      const float x = split.values[pair][tile][i];
+      float& value = total.values[pair][tile][i];
+      value = is_first ? x : factors.Apply(value, x);
+    });
+  }
+
+  __device__ __forceinline__ void StoreOut(const SplitResult& total) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (position_[half] < 0) continue;
+      const float inverse = __fdiv_rn(1.0f, total.sum[half]);
+      Bf16* const out = p_.out + HeadOfRow(half) * p_.head_dim;
+      ForValues(half, [&](int pair, int tile, int i, int d) {
+        out[d] = FloatToBf16(__fmul_rn(total.values[pair][tile][i], inverse));
+      });
+    }
+  }
+
+  __device__ __forceinline__ void StorePartial(int split, const SplitResult& result) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (position_[half] < 0 || !Sees(half, split)) continue;
+      float* const out = p_.partial + (HeadOfRow(half) * p_.splits + split % p_.splits) * (p_.head_dim + 2);
+      ForValues(half, [&](int pair, int tile, int i, int d) { out[d] = result.values[pair][tile][i]; });
+      if (warp_ == 0 && lane_ % 4 == 0) {
+        out[p_.head_dim] = result.maximum[half];
+        out[p_.head_dim + 1] = result.sum[half];
+      }
+    }
+  }
+
+ private:
+  // Calls fn(pair, tile, i, column) for the values of a half that this thread holds.
+  template <typename Fn>
+  __device__ __forceinline__ void ForValues(int half, Fn fn) const {
+#pragma unroll
+    for (int pair = 0; pair < kMostPairs; ++pair) {
+      const int first = (pair * kQuarters + warp_) * 16;
+      if (first >= p_.head_dim) break;
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) fn(pair, tile, 2 * half + i, first + tile * 8 + lane_ % 4 * 2 + i);
+      }
+    }
+  }
+
+  // Index of (row, head) in [rows][heads].
+  __device__ __forceinline__ size_t HeadOfRow(int half) const {
+    const int heads = p_.heads / p_.kv_heads;
+    const int row = lane_ / 4 + 8 * half;
+    return (static_cast<size_t>(tile_.first_row) + row / heads) * p_.heads + blockIdx.y * heads + row % heads;
+  }
+
+  // A page's K, or V, of this head.
+  __device__ __forceinline__ const Bf16* Page(int page, bool value) const {
+    const size_t block = p_.blocks[tile_.first_block + p_.group * tile_.group_stride + page];
+    const size_t head = (value ? static_cast<size_t>(p_.kv_heads) : 0) + blockIdx.y;
+    return reinterpret_cast<const Bf16*>(p_.pool + block * p_.block_bytes) + head * kPageTokens * p_.head_dim;
+  }
+
+  // Whether some row of the tile sees the token. What none sees is not read: it may not be there.
+  __device__ __forceinline__ bool IsSeen(int token) const { return token >= first_seen() && token <= last_position(); }
+
+  __device__ __forceinline__ void CopyValues(int split) const {
+    const int chunks = p_.head_dim / 8;
+    for (int i = static_cast<int>(threadIdx.x); i < kSplitTokens * chunks; i += kThreads) {
+      const int slot = i / chunks;
+      const int token = split * kSplitTokens + slot;
+      const bool present = IsSeen(token);
+      const Bf16* from = p_.query;
+      if (present) from = Page(token / kPageTokens, true) + token % kPageTokens * p_.head_dim + i % chunks * 8;
+      CopyAsync16(SharedAddress(values_ + slot * value_stride_ + i % chunks * 8), from, present);
+    }
+    CommitCopies();
+  }
+
+  // Scores of the tile's rows with tokens [first, first + kQuarterTokens). A lane takes 4 elements of every 16 of
+  // head_dim: the first two of them count as 2i and 2i + 1 of the mma, the others as 2i + 8 and 2i + 9.
+  __device__ __forceinline__ void Scores(int first, float (&scores)[kTokenTiles][4]) const {
+    const Bf16* keys[kTokenTiles];
+#pragma unroll
+    for (int j = 0; j < kTokenTiles; ++j) {
+      const int token = first + j * 8 + lane_ / 4;
+      keys[j] = nullptr;
+      if (!IsSeen(token)) continue;
+      keys[j] = Page(token / kPageTokens, false) + token % kPageTokens * p_.head_dim + lane_ % 4 * 4;
+    }
+    const Bf16* const query = query_ + lane_ / 4 * query_stride_ + lane_ % 4 * 4;
+#pragma unroll 2
+    for (int d = 0; d < p_.head_dim; d += 16) {
+      const uint2 top = *reinterpret_cast<const uint2*>(query + d);
+      const uint2 bottom = *reinterpret_cast<const uint2*>(query + 8 * query_stride_ + d);
+      uint2 key[kTokenTiles];
+#pragma unroll
+      for (int j = 0; j < kTokenTiles; ++j) {
+        key[j] = make_uint2(0, 0);
+        if (keys[j] != nullptr) key[j] = Load8(keys[j] + d);
+      }
+#pragma unroll
+      for (int j = 0; j < kTokenTiles; ++j) Mma(scores[j], top.x, bottom.x, top.y, bottom.y, key[j].x, key[j].y);
+    }
+  }
+
+  __device__ __forceinline__ bool IsSeenBy(int half, int token) const {
+    return token <= position_[half] && token >= FirstSeen(position_[half], p_.window);
+  }
+
+  // Calls fn(half, score, token).
+  template <typename Fn>
+  __device__ __forceinline__ void ForScores(int first, float (&scores)[kTokenTiles][4], Fn fn) const {
+#pragma unroll
+    for (int j = 0; j < kTokenTiles; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) fn(i / 2, scores[j][i], first + j * 8 + lane_ % 4 * 2 + i % 2);
+    }
+  }
+
+  // The maximum over the split of this thread's two rows.
+  __device__ __forceinline__ void Maxima(int first, float (&scores)[kTokenTiles][4], SplitResult& result) const {
+    float maximum[2] = {kLowest, kLowest};
+    ForScores(first, scores, [&](int half, float score, int token) {
+      if (IsSeenBy(half, token)) maximum[half] = fmaxf(maximum[half], score);
+    });
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      maximum[half] = fmaxf(maximum[half], __shfl_xor_sync(kAllLanes, maximum[half], 1));
+      maximum[half] = fmaxf(maximum[half], __shfl_xor_sync(kAllLanes, maximum[half], 2));
+      if (lane_ % 4 == 0) maxima_[warp_ * kTileRows + lane_ / 4 + 8 * half] = maximum[half];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float* const maxima = maxima_ + lane_ / 4 + 8 * half;
+      result.maximum[half] =
+          fmaxf(fmaxf(maxima[0], maxima[kTileRows]), fmaxf(maxima[2 * kTileRows], maxima[3 * kTileRows]));
+    }
+  }
+
+  // Turns scores into probabilities, in shared memory, and into their sum over this warp's quarter.
+  __device__ __forceinline__ void Probabilities(int first, float (&scores)[kTokenTiles][4],
+                                                const SplitResult& result) const {
+    ForScores(first, scores, [&](int half, float& score, int token) {
+      const float p = Exp2(__fmul_rn(__fsub_rn(score, result.maximum[half]), scale_));
+      score = IsSeenBy(half, token) ? p : 0.0f;
+    });
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      Bf16* const row = probabilities_ + (lane_ / 4 + 8 * half) * kProbabilityStride + warp_ * kQuarterTokens;
+      // Lanes of the sum: token mod 16 is 8 * (j mod 2) + 2 * (lane mod 4) + i.
+      float sum[2][2] = {};
+#pragma unroll
+      for (int j = 0; j < kTokenTiles; ++j) {
+        const float p0 = scores[j][2 * half];
+        const float p1 = scores[j][2 * half + 1];
+        sum[j % 2][0] = __fadd_rn(sum[j % 2][0], p0);
+        sum[j % 2][1] = __fadd_rn(sum[j % 2][1], p1);
+        *reinterpret_cast<uint32_t*>(row + j * 8 + lane_ % 4 * 2) = PackBf16(p0, p1);
+      }
+      float even = __fadd_rn(sum[0][0], sum[1][0]);
+      float odd = __fadd_rn(sum[0][1], sum[1][1]);
+      even = __fadd_rn(even, __shfl_xor_sync(kAllLanes, even, 2));
+      odd = __fadd_rn(odd, __shfl_xor_sync(kAllLanes, odd, 2));
+      even = __fadd_rn(even, __shfl_xor_sync(kAllLanes, even, 1));
+      odd = __fadd_rn(odd, __shfl_xor_sync(kAllLanes, odd, 1));
+      if (lane_ % 4 == 0) sums_[warp_ * kTileRows + lane_ / 4 + 8 * half] = __fadd_rn(even, odd);
+    }
+  }
+
+  // PV of this warp's columns, over all tokens of the split in ascending order.
+  __device__ __forceinline__ void WeighValues(SplitResult& result) const {
+    const uint32_t probabilities = SharedAddress(probabilities_ + lane_ % 16 * kProbabilityStride + lane_ / 16 * 8);
+    const uint32_t values = SharedAddress(values_ + lane_ % 16 * value_stride_ + lane_ / 16 * 8 + warp_ * 16);
+#pragma unroll
+    for (int pair = 0; pair < kMostPairs; ++pair) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) result.values[pair][i / 4][i % 4] = 0.0f;
+    }
+#pragma unroll 4
+    for (int token = 0; token < kSplitTokens; token += 16) {
+      uint32_t a[4];
+      LoadMatrices(a, probabilities + token * 2);
+#pragma unroll
+      for (int pair = 0; pair < kMostPairs; ++pair) {
+        if ((pair * kQuarters + warp_) * 16 >= p_.head_dim) break;
+        uint32_t b[4];
+        LoadMatricesTransposed(b, values + (token * value_stride_ + pair * kQuarters * 16) * 2);
+        Mma(result.values[pair][0], a[0], a[1], a[2], a[3], b[0], b[1]);
+        Mma(result.values[pair][1], a[0], a[1], a[2], a[3], b[2], b[3]);
+      }
+    }
+  }
+
+  const AttentionParams& p_;
+  const QueryTile tile_;
+  const float scale_;
+  const int lane_;
+  const int warp_;
+  // In elements.
+  const int query_stride_;
+  const int value_stride_;
+  Bf16* const query_;
+  Bf16* const probabilities_;
+  Bf16* const values_;
+  // [kQuarters][kTileRows].
+  float* const maxima_;
+  float* const sums_;
+  // Of rows lane / 4 and lane / 4 + 8; -1 where the tile has no such row.
+  int position_[2];
+};
+
+}  // namespace
+}  // namespace baton::engine::cuda
+
+#endif  // BATON_ENGINE_CUDA_KERNELS_ATTENTION_CUH_

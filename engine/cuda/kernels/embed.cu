@@ -1,0 +1,46 @@
+#include "engine/cuda/kernels/weights.cuh"
+
+namespace baton::engine::cuda {
+namespace {
+
+template <WeightFormat kFormat>
+__device__ void EmbedRow(const EmbedParams& p) {
+  using Traits = WeightTraits<kFormat>;
+  const int row = static_cast<int>(blockIdx.x);
+  const int k = p.embedding.k;
+  const size_t first = static_cast<size_t>(p.tokens[row]) * k;
+  float* const out = p.residual + static_cast<size_t>(row) * k;
+  for (int i = static_cast<int>(threadIdx.x) * 8; i < k; i += kThreads * 8) {
+    const size_t element = first + i;
+    float2 scale = make_float2(0.0f, 0.0f);
+    if constexpr (Traits::kPerScale != 0) {
+      const uint2 pair = Load8(p.embedding.scales + element / Traits::kPerScale * 2);
+      scale = make_float2(__uint_as_float(pair.x), __uint_as_float(pair.y));
+    }
+    const auto* const values = static_cast<const uint8_t*>(p.embedding.values);
+    const Fragment fragment = Traits::Convert(Traits::LoadFromGlobal(values + element * Traits::kBits / 8), scale);
+#pragma unroll
+    for (int j = 0; j < 4; j += 2) {
+      const uint32_t a = fragment.pair[j];
+      const uint32_t b = fragment.pair[j + 1];
+      *reinterpret_cast<float4*>(out + i + 2 * j) = make_float4(
+          __fmul_rn(__uint_as_float(a << 16), p.scale), __fmul_rn(__uint_as_float(a & 0xffff0000u), p.scale),
+          __fmul_rn(__uint_as_float(b << 16), p.scale), __fmul_rn(__uint_as_float(b & 0xffff0000u), p.scale));
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads) embed(const __grid_constant__ EmbedParams p) {
+  switch (p.embedding.format) {
+    case WeightFormat::kBf16:
+      return EmbedRow<WeightFormat::kBf16>(p);
+    case WeightFormat::kInt8:
+      return EmbedRow<WeightFormat::kInt8>(p);
+    case WeightFormat::kInt4:
+      return EmbedRow<WeightFormat::kInt4>(p);
+  }
+}
+
+}  // namespace baton::engine::cuda

@@ -1,0 +1,10 @@
+// All kernels as one translation unit, which makes one module of the driver.
+#include "engine/cuda/kernels/activate.cu"
+#include "engine/cuda/kernels/argmax.cu"
+#include "engine/cuda/kernels/attention.cu"
+#include "engine/cuda/kernels/embed.cu"
+#include "engine/cuda/kernels/norm.cu"
+#include "engine/cuda/kernels/product.cu"
+#include "engine/cuda/kernels/product_few.cu"
+#include "engine/cuda/kernels/store_qkv.cu"
+#include "engine/cuda/kernels/zero_rows.cu"

@@ -1,0 +1,50 @@
+// Shapes of tiles, which the kernels and the host functions of launch.h share. Needs no header of CUDA.
+#ifndef BATON_ENGINE_CUDA_KERNELS_SHAPES_H_
+#define BATON_ENGINE_CUDA_KERNELS_SHAPES_H_
+
+#include "engine/cuda/kernels/params.h"
+
+namespace baton::engine::cuda {
+
+// Products of few rows: rows of a CTA, and its most threads. It has a warp for each split of K up to that.
+inline constexpr int kFewRows = 8;
+inline constexpr int kMostFewThreads = 256;
+
+// Products of many rows: the tile of a CTA, elements of K of a stage, stages in flight, tiles of rows that go together.
+inline constexpr int kManyColumns = 128;
+inline constexpr int kManyRows = 64;
+inline constexpr int kStageDepth = 64;
+inline constexpr int kStages = 4;
+inline constexpr int kRasterRows = 8;
+
+inline constexpr int StageBytes(WeightFormat format) {
+  const int acts = kManyRows * kStageDepth * 2;
+  switch (format) {
+    case WeightFormat::kBf16:
+      return acts + kManyColumns * kStageDepth * 2;
+    case WeightFormat::kInt8:
+      return acts + kManyColumns * (kStageDepth + kStageDepth / 16 * 8);
+    case WeightFormat::kInt4:
+      return acts + kManyColumns * (kStageDepth / 2 + kStageDepth / 32 * 8);
+  }
+  return 0;
+}
+
+// Attention: rows of a tile, counting each query head as one. A row of shared memory is longer than head_dim, so that
+// rows begin in different banks.
+inline constexpr int kTileRows = 16;
+inline constexpr int kQueryPadding = 16;
+inline constexpr int kValuePadding = 8;
+inline constexpr int kProbabilityStride = kSplitTokens + 8;
+inline constexpr int kQuarters = 4;
+inline constexpr int kMostHeadDim = 256;
+
+inline constexpr int AttentionSharedBytes(int head_dim) {
+  const int halves = kTileRows * (head_dim + kQueryPadding) + kTileRows * kProbabilityStride +
+                     kSplitTokens * (head_dim + kValuePadding);
+  return halves * 2 + 2 * kQuarters * kTileRows * 4;
+}
+
+}  // namespace baton::engine::cuda
+
+#endif  // BATON_ENGINE_CUDA_KERNELS_SHAPES_H_
