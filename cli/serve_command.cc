@@ -8,6 +8,7 @@
 #include "cli/admin_port.h"
 #include "cli/forwarded_options.h"
 #include "cli/http_port.h"
+#include "cli/model_device.h"
 #include "cli/options.h"
 #include "cli/process.h"
 #include "cli/security_flags.h"
@@ -74,6 +75,8 @@ absl::StatusOr<SupervisorOptions> MakeOptions(const CLI::App& serve, const Serve
 // `credentials` outlives the supervisor.
 absl::StatusOr<SupervisorOptions> Prepare(const CLI::App& serve, const ServeFlags& flags,
                                           std::unique_ptr<rpc::Credentials>& credentials) {
+  BATON_ASSIGN_OR_RETURN(const ModelDevice device, ChooseDevice(flags.engine, KvUse::kHandedOver));
+  if (!device.why_cpu.empty()) spdlog::info(device.why_cpu);
   // Its children check that the certificate carries their roles.
   BATON_ASSIGN_OR_RETURN(credentials, LoadCredentials(flags.listen.tls, {rpc::Role::kRouter}));
   BATON_ASSIGN_OR_RETURN(SupervisorOptions options, MakeOptions(serve, flags));

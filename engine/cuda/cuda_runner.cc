@@ -7,7 +7,6 @@
 #include "absl/strings/str_format.h"
 #include "common/check.h"
 #include "common/status.h"
-#include "engine/cuda/cuda_fingerprint.h"
 
 namespace baton::engine::cuda {
 namespace {
@@ -74,8 +73,12 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Load(const modelfile::Mo
   BATON_ASSIGN_OR_RETURN(runner->host_tokens_, PinnedBuffer::Allocate(*device, head_rows * sizeof(int32_t)));
   for (int i = 0; i < kSamplers; ++i) runner->samplers_.emplace_back(file.config().vocab_size);
   runner->needs_logits_.resize(head_rows);
-  BATON_ASSIGN_OR_RETURN(runner->fingerprint_, CudaFingerprint(file, options, layout, std::move(device)));
   return runner;
+}
+
+absl::StatusOr<std::unique_ptr<KvPool>> CudaRunner::MakeKvPool(int32_t blocks) {
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<KvPool> pool, DeviceKvPool::Create(*device_, layout_.block_bytes(), blocks));
+  return pool;
 }
 
 void CudaRunner::SetKvPool(KvPool& pool) {

@@ -35,9 +35,6 @@ struct CudaModelOptions {
   // Launches decode steps as graphs. The bits are the same.
   bool graphs = true;
   AttentionPath attention = AttentionPath::kAuto;
-  // Computes the probe of the fingerprint, which takes a moment. Without it the fingerprint is none that KV may move
-  // by.
-  bool probes = true;
   // Outlives the call. Null: nobody watches.
   LoadProgress* progress = nullptr;
 };
@@ -47,7 +44,8 @@ KvLayout CudaKvLayoutOf(const modelfile::ModelConfig& config);
 
 class CudaRunner final : public ModelRunner {
  public:
-  // Copies what it needs: `file` may be closed afterwards. The errors are those of LoadCudaWeights.
+  // Copies what it needs: `file` may be closed afterwards. The errors are those of LoadCudaWeights. The runner has no
+  // fingerprint until it is set.
   static absl::StatusOr<std::unique_ptr<CudaRunner>> Load(const modelfile::ModelFile& file,
                                                           const CudaModelOptions& options,
                                                           std::shared_ptr<const Device> device);
@@ -57,6 +55,7 @@ class CudaRunner final : public ModelRunner {
   int32_t hidden_size() const override { return forward_->config().hidden_size; }
   const KvLayout& kv_layout() const override { return layout_; }
   const std::string& fingerprint() const override { return fingerprint_; }
+  absl::StatusOr<std::unique_ptr<KvPool>> MakeKvPool(int32_t blocks) override;
   // A DeviceKvPool.
   void SetKvPool(KvPool& pool) override;
   void ZeroRows(BlockId block, int32_t first_row) override;
