@@ -1,43 +1,61 @@
-# Kernels of CUDA, compiled by nvcc in commands of their own: CMake's CUDA language would need a driver's machine or a
-# toolkit at every configure. Where there is no nvcc, BATON_NVCC is empty and what needs it is left out by name.
-#
-# BATON_CUDA_INCLUDE_DIR has cuda.h. Nothing links against libcuda.
-find_program(BATON_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin /usr/local/cuda/bin)
+# The CUDA toolkit, as far as the machine has it: headers for host code, and nvcc for kernels. nvcc is called by commands of
+# our own, because CMake's CUDA language would stop the configure of a machine without it. Nothing links against a library
+# of the toolkit.
+find_path(BATON_CUDA_INCLUDE_DIR cuda.h PATHS ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES include)
+find_program(BATON_NVCC nvcc PATHS ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES bin)
+
+if(BATON_CUDA_INCLUDE_DIR AND NOT TARGET baton_cuda_headers)
+  add_library(baton_cuda_headers INTERFACE)
+  target_include_directories(baton_cuda_headers SYSTEM INTERFACE ${BATON_CUDA_INCLUDE_DIR})
+endif()
 if(BATON_NVCC)
-  get_filename_component(BATON_CUDA_DIR "${BATON_NVCC}" REALPATH)
-  get_filename_component(BATON_CUDA_DIR "${BATON_CUDA_DIR}" DIRECTORY)
-  find_path(BATON_CUDA_INCLUDE_DIR cuda.h HINTS "${BATON_CUDA_DIR}/../include" NO_DEFAULT_PATH)
-  message(STATUS "CUDA kernels: ${BATON_NVCC}")
+  message(STATUS "CUDA kernels are compiled by ${BATON_NVCC}")
 else()
-  set(BATON_NVCC "")
-  message(STATUS "nvcc is not found: left out are the CUDA plug-in, its kernels, cuda_kernels_test and what else runs kernels")
+  message(STATUS "nvcc is not there: left out are the CUDA kernels, what embeds them, and cuda_kernels_test")
 endif()
 
-# Fused multiply-adds stand only where a kernel names them: part of the numerics.
-set(BATON_NVCC_FLAGS -std=c++20 -fmad=false -Werror all-warnings -I${CMAKE_SOURCE_DIR} -Xcompiler=-Wall,-Wextra)
+set(BATON_NVCC_FLAGS -std=c++20 -I${CMAKE_SOURCE_DIR} -Werror all-warnings -Xcompiler=-Wall,-Wextra)
+# Of the engine's kernels. Fused multiply-adds stand only where a kernel names them: part of the numerics.
+set(BATON_KERNEL_NVCC_FLAGS -fmad=false)
 
-# baton_ptx(OUTPUT SOURCE): a command that makes the file OUTPUT, PTX of compute_80, of SOURCE.
-function(baton_ptx OUTPUT SOURCE)
-  get_filename_component(source "${SOURCE}" ABSOLUTE)
-  add_custom_command(
-    OUTPUT ${OUTPUT}
-    COMMAND ${BATON_NVCC} ${BATON_NVCC_FLAGS} -arch=compute_80 -ptx -MD -MF ${OUTPUT}.d -o ${OUTPUT} ${source}
-    DEPENDS ${source}
-    DEPFILE ${OUTPUT}.d
-    COMMENT "PTX of ${SOURCE}"
-    VERBATIM)
+# baton_ptx(TARGET name SOURCES a.cu ... [FLAGS f ...]): target `name`, which makes a.ptx, ... in the folder
+# CMAKE_CURRENT_BINARY_DIR/ptx for compute_80. Without nvcc it says so, and there is no such target.
+function(baton_ptx)
+  cmake_parse_arguments(ARG "" "TARGET" "SOURCES;FLAGS" ${ARGN})
+  if(NOT BATON_NVCC)
+    message(STATUS "nvcc is not there: ${ARG_TARGET} is left out")
+    return()
+  endif()
+  set(outputs "")
+  foreach(source IN LISTS ARG_SOURCES)
+    cmake_path(GET source STEM stem)
+    cmake_path(ABSOLUTE_PATH source)
+    set(output ${CMAKE_CURRENT_BINARY_DIR}/ptx/${stem}.ptx)
+    add_custom_command(
+      OUTPUT ${output}
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/ptx
+      COMMAND ${BATON_NVCC} ${BATON_NVCC_FLAGS} ${ARG_FLAGS} -ptx -arch=compute_80 -MD -MF ${output}.d -o ${output} ${source}
+      DEPENDS ${source}
+      DEPFILE ${output}.d
+      COMMENT "PTX of ${stem}.cu"
+      VERBATIM)
+    list(APPEND outputs ${output})
+  endforeach()
+  add_custom_target(${ARG_TARGET} DEPENDS ${outputs})
 endfunction()
 
-# baton_fatbin(OUTPUT SOURCE): the same for a fat binary of sm_80, sm_90 and PTX of compute_80. OUTPUT.ptxas is ptxas's
-# report of registers, spills and shared memory.
+# baton_fatbin(OUTPUT SOURCE): a command that makes OUTPUT, a fat binary of the engine's kernels in SOURCE for sm_80, sm_90
+# and, as PTX, compute_80. OUTPUT.ptxas is ptxas's report of registers, spills and shared memory, for
+# scripts/cuda_resources.py.
 function(baton_fatbin OUTPUT SOURCE)
-  get_filename_component(source "${SOURCE}" ABSOLUTE)
+  cmake_path(ABSOLUTE_PATH SOURCE OUTPUT_VARIABLE source)
   add_custom_command(
     OUTPUT ${OUTPUT} ${OUTPUT}.ptxas
     COMMAND
       sh -c "\"$@\" > \"$0\" 2>&1 || { cat \"$0\"; exit 1; }" ${OUTPUT}.ptxas #
-      ${BATON_NVCC} ${BATON_NVCC_FLAGS} -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
-      -gencode arch=compute_80,code=compute_80 -Xptxas -v -fatbin -MD -MF ${OUTPUT}.d -o ${OUTPUT} ${source}
+      ${BATON_NVCC} ${BATON_NVCC_FLAGS} ${BATON_KERNEL_NVCC_FLAGS} -gencode arch=compute_80,code=sm_80
+      -gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80 -Xptxas -v -fatbin
+      -MD -MF ${OUTPUT}.d -o ${OUTPUT} ${source}
     DEPENDS ${source}
     DEPFILE ${OUTPUT}.d
     COMMENT "Fat binary of ${SOURCE}"

@@ -7,12 +7,6 @@
 namespace baton::engine::cuda {
 namespace {
 
-// Less than every finite score but itself.
-constexpr float kLowest = -3.402823466e38f;
-constexpr int kQuarterTokens = kSplitTokens / kQuarters;
-constexpr int kTokenTiles = kQuarterTokens / 8;
-static_assert(kThreads == kQuarters * kWarp);
-
 class SplitAttention {
  public:
   __device__ __forceinline__ SplitAttention(const AttentionParams& p, uint8_t* shared)
@@ -28,10 +22,9 @@ class SplitAttention {
         values_(probabilities_ + kTileRows * kProbabilityStride),
         maxima_(reinterpret_cast<float*>(values_ + kSplitTokens * value_stride_)),
         sums_(maxima_ + kQuarters * kTileRows) {
-    const int heads = p.heads / p.kv_heads;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = (lane_ / 4 + 8 * half) / heads;
+      const int row = (lane_ / 4 + 8 * half) / (p.heads / p.kv_heads);
       position_[half] = row < tile_.row_count ? tile_.first_position + row : -1;
     }
   }
@@ -150,15 +143,18 @@ class SplitAttention {
   // Whether some row of the tile sees the token. What none sees is not read: it may not be there.
   __device__ __forceinline__ bool IsSeen(int token) const { return token >= first_seen() && token <= last_position(); }
 
+  // Each warp copies as many tokens at a time as its lanes have chunks of 16 bytes for.
   __device__ __forceinline__ void CopyValues(int split) const {
     const int chunks = p_.head_dim / 8;
-    for (int i = static_cast<int>(threadIdx.x); i < kSplitTokens * chunks; i += kThreads) {
-      const int slot = i / chunks;
+    const int together = kWarp / chunks;
+    const int own = lane_ / chunks;
+    const int d = lane_ % chunks * 8;
+    for (int slot = warp_ * together + own; own < together && slot < kSplitTokens; slot += kQuarters * together) {
       const int token = split * kSplitTokens + slot;
       const bool present = IsSeen(token);
       const Bf16* from = p_.query;
-      if (present) from = Page(token / kPageTokens, true) + token % kPageTokens * p_.head_dim + i % chunks * 8;
-      CopyAsync16(SharedAddress(values_ + slot * value_stride_ + i % chunks * 8), from, present);
+      if (present) from = Page(token / kPageTokens, true) + token % kPageTokens * p_.head_dim + d;
+      CopyAsync16(SharedAddress(values_ + slot * value_stride_ + d), from, present);
     }
     CommitCopies();
   }

@@ -1,4 +1,4 @@
-// What is left of a split of attention, and how splits fold.
+// Sizes of attention, what is left of a split, and how splits fold.
 #ifndef BATON_ENGINE_CUDA_KERNELS_ATTENTION_FOLD_CUH_
 #define BATON_ENGINE_CUDA_KERNELS_ATTENTION_FOLD_CUH_
 
@@ -7,6 +7,11 @@
 namespace baton::engine::cuda {
 namespace {
 
+// Less than every finite score but itself.
+constexpr float kLowest = -3.402823466e38f;
+constexpr int kQuarterTokens = kSplitTokens / kQuarters;
+constexpr int kTokenTiles = kQuarterTokens / 8;
+static_assert(kThreads == kQuarters * kWarp);
 // Pairs of tiles of 8 columns that a warp has at most.
 constexpr int kMostPairs = kMostHeadDim / 16 / kQuarters;
 

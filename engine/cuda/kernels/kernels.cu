@@ -6,5 +6,6 @@
 #include "engine/cuda/kernels/norm.cu"
 #include "engine/cuda/kernels/product.cu"
 #include "engine/cuda/kernels/product_few.cu"
+#include "engine/cuda/kernels/sample.cu"
 #include "engine/cuda/kernels/store_qkv.cu"
 #include "engine/cuda/kernels/zero_rows.cu"

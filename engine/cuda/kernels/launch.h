@@ -117,6 +117,8 @@ constexpr Launch ZeroRowsLaunch(int32_t layers, int32_t kv_heads) {
 
 constexpr Launch ArgmaxLaunch(int32_t rows) { return {.grid_x = static_cast<uint32_t>(rows), .threads = 1024}; }
 
+constexpr Launch SampleLaunch(int32_t rows) { return ArgmaxLaunch(rows); }
+
 static_assert(AttentionSharedBytes(kMostHeadDim) <= static_cast<int>(kMostSharedBytes));
 
 }  // namespace baton::engine::cuda

@@ -190,6 +190,25 @@ struct ArgmaxParams {
   int32_t vocab;
 };
 
+struct SampleRow {
+  uint64_t seed;
+  uint32_t position;  // of the output
+  float temperature;
+  int32_t top_k;
+  float top_p;
+  float min_p;
+};
+
+// Steps 6 to 9 of engine/sampler.h: the token that the CPU's sampler draws of these logits, by the same bits. What its
+// earlier steps change in a row (bias, penalties, a grammar's mask) is changed already. Kernel "sample"; grid {rows},
+// 1024 threads.
+struct SampleParams {
+  const float* logits;    // [rows][vocab]
+  const SampleRow* rows;  // [rows]
+  int32_t* tokens;        // [rows]
+  int32_t vocab;
+};
+
 }  // namespace baton::engine::cuda
 
 #endif  // BATON_ENGINE_CUDA_KERNELS_PARAMS_H_

@@ -1,0 +1,173 @@
+#include <numeric>
+
+#include "engine/cuda/kernels/testing/attention_case.h"
+#include "engine/cuda/kernels/testing/reference.h"
+
+namespace baton::engine::cuda {
+namespace {
+
+constexpr uint64_t kAttentionSeed = 31415;
+
+// Outputs are bf16 of values near 1: the reference rounds its p to bf16 elsewhere than the kernel by at most one ulp of
+// exp2, so a few elements differ by one bf16, and by more only where they cancel to nearly nothing.
+void ExpectNear(const std::vector<Bf16>& got, const std::vector<float>& want, const std::string& what) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(ToFloat(got[i]), want[i], 0.006 + 0.01 * std::abs(want[i])) << what << " at " << i;
+  }
+}
+
+constexpr AttentionShape kShapes[] = {
+    {.head_dim = 64, .heads = 3, .kv_heads = 1, .tokens = 40},
+    {.head_dim = 16, .heads = 4, .kv_heads = 4, .tokens = 270, .groups = 2},
+    {.head_dim = 32, .heads = 4, .kv_heads = 2, .tokens = 300, .window = 20},
+    {.head_dim = 128, .heads = 8, .kv_heads = 1, .tokens = 35},
+    {.head_dim = 256, .heads = 4, .kv_heads = 1, .tokens = 260, .window = 256},
+    {.head_dim = 80, .heads = 5, .kv_heads = 1, .tokens = 21},
+    {.head_dim = 16, .heads = 16, .kv_heads = 1, .tokens = 520, .window = 257},
+};
+
+TEST(CudaAttention, PrefillIsNearSoftmaxAndNearTheCpu) {
+  for (const AttentionShape& shape : kShapes) {
+    SeededRandom random(kAttentionSeed);
+    AttentionCase c(shape, random);
+    const int rows = std::min(shape.tokens, 18);
+    const int first = shape.tokens - rows;
+    const std::vector<Bf16> got = c.Prefill(first, rows);
+    ExpectNear(got, c.Softmax(first, rows), "softmax, " + c.Name());
+    ExpectNear(got, c.OnCpu(first, rows), "CPU, " + c.Name());
+  }
+}
+
+TEST(CudaAttention, SplitsAndPrefillGiveTheSameBits) {
+  for (const AttentionShape& shape : kShapes) {
+    SeededRandom random(kAttentionSeed);
+    AttentionCase c(shape, random);
+    const int rows = std::min(shape.tokens, 5);
+    const int first = shape.tokens - rows;
+    EXPECT_EQ(FirstDifference(c.InSplits(first, rows), c.Prefill(first, rows)), -1) << c.Name();
+  }
+}
+
+TEST(CudaAttention, ARowsBitsDoNotDependOnItsTile) {
+  for (const int window : {0, 1, 7, 255, 256, 258}) {
+    SeededRandom random(kAttentionSeed);
+    AttentionCase c({.head_dim = 16, .heads = 2, .kv_heads = 1, .tokens = 519, .window = window}, random);
+    for (const int first : {0, 252, 511}) {
+      const std::vector<Bf16> together = c.Prefill(first, 8);
+      for (int r = 0; r < 8; r += 3) {
+        const std::vector<Bf16> row(together.begin() + r * 32, together.begin() + (r + 1) * 32);
+        EXPECT_EQ(FirstDifference(c.Prefill(first + r, 1), row), -1) << "window " << window << " row " << first + r;
+        EXPECT_EQ(FirstDifference(c.InSplits(first + r, 1), row), -1) << "window " << window << " row " << first + r;
+      }
+    }
+  }
+}
+
+TEST(CudaAttention, EveryPositionAtTheBordersOfSplitsAndPages) {
+  SeededRandom random(kAttentionSeed);
+  AttentionCase c({.head_dim = 16, .heads = 2, .kv_heads = 1, .tokens = 514}, random);
+  for (const int position : {0, 1, 7, 8, 15, 16, 63, 64, 255, 256, 257, 511, 512, 513}) {
+    const std::vector<Bf16> got = c.InSplits(position, 1);
+    ExpectNear(got, c.Softmax(position, 1), "position " + std::to_string(position));
+  }
+}
+
+TEST(CudaAttention, SeveralSequencesShareALaunch) {
+  SeededRandom random(kAttentionSeed);
+  AttentionCase c({.head_dim = 32, .heads = 4, .kv_heads = 2, .tokens = 290, .window = 0, .groups = 3}, random);
+  const std::vector<QueryRange> ranges = {{289, 1}, {3, 5}, {256, 9}};
+  std::vector<Bf16> want;
+  for (const QueryRange& range : ranges) {
+    const std::vector<Bf16> rows = c.Prefill(range.first, range.rows);
+    want.insert(want.end(), rows.begin(), rows.end());
+  }
+  EXPECT_EQ(FirstDifference(c.Prefill(ranges), want), -1);
+  EXPECT_EQ(FirstDifference(c.InSplits(ranges), want), -1);
+}
+
+TEST(CudaAttention, PagesBeforeTheWindowAndBehindTheRowAreNotRead) {
+  for (const int window : {1, 9, 40, 300}) {
+    SeededRandom random(kAttentionSeed);
+    AttentionCase c({.head_dim = 16, .heads = 2, .kv_heads = 2, .tokens = 600, .window = window}, random);
+    for (const int row : {310, 557}) {
+      const std::vector<Bf16> want = c.InSplits(row, 1);
+      c.Forget(row + 1 - window, row);
+      EXPECT_EQ(FirstDifference(c.InSplits(row, 1), want), -1) << "window " << window << " row " << row;
+      EXPECT_EQ(FirstDifference(c.Prefill(row, 1), want), -1) << "window " << window << " row " << row;
+      c.Remember();
+    }
+  }
+}
+
+TEST(CudaAttention, ANanScoreSpoilsItsRowAlone) {
+  SeededRandom random(kAttentionSeed);
+  AttentionCase c({.head_dim = 16, .heads = 2, .kv_heads = 1, .tokens = 20}, random);
+  const std::vector<Bf16> before = c.Prefill(12, 8);
+  c.SetQuery(15, 1, 3, 0x7fc0);
+  const std::vector<Bf16> after = c.Prefill(12, 8);
+  for (size_t i = 0; i < after.size(); ++i) {
+    if (i / 16 == 3 * 2 + 1) {
+      EXPECT_TRUE(std::isnan(ToFloat(after[i]))) << i;
+    } else {
+      EXPECT_EQ(after[i], before[i]) << i;
+    }
+  }
+}
+
+// A scale of which scale * log2 e is 1: whole scores give powers of two.
+float ScaleOfWholePowers() {
+  float scale = 0.6931471f;
+  while (scale * 1.4426950408889634f < 1.0f) scale = std::nextafter(scale, 1.0f);
+  return scale;
+}
+
+// The sum of a split by its definition, of p = 2^-x.
+float DefinedSum(const std::vector<float>& x) {
+  float total = 0.0f;
+  for (size_t quarter = 0; quarter < kSplitTokens; quarter += kSplitTokens / 4) {
+    std::vector<float> lanes(16);
+    for (size_t i = quarter; i < std::min(quarter + kSplitTokens / 4, x.size()); ++i) {
+      lanes[i % 16] = lanes[i % 16] + std::exp2(-x[i]);
+    }
+    total = quarter == 0 ? FoldTree(lanes) : total + FoldTree(lanes);
+  }
+  return total;
+}
+
+TEST(CudaAttention, MaximumAndSumOfASplitEqualTheirDefinitionBitForBit) {
+  ASSERT_EQ(ScaleOfWholePowers() * 1.4426950408889634f, 1.0f);
+  SeededRandom random(kAttentionSeed);
+  AttentionCase c({.head_dim = 16, .heads = 1, .kv_heads = 1, .tokens = 431, .scale = ScaleOfWholePowers()}, random);
+  std::vector<float> x;
+  for (int t = 0; t < 431; ++t) {
+    x.push_back(static_cast<float>(random.Below(27)));
+    for (int d = 0; d < 16; ++d) {
+      c.SetQuery(t, 0, d, ToBf16(d == 11 ? 1.0f : 0.0f));
+      c.SetKey(t, 0, d, ToBf16(d == 11 ? 2.0f - x.back() : 1.0f));
+    }
+  }
+  for (const int position : {255, 430}) {
+    const std::vector<float> partial = c.Partial(position);
+    for (size_t split = 0; split <= static_cast<size_t>(position) / kSplitTokens; ++split) {
+      const size_t begin = split * kSplitTokens,
+                   end = std::min(begin + kSplitTokens, static_cast<size_t>(position) + 1);
+      std::vector<float> seen(x.begin() + static_cast<ptrdiff_t>(begin), x.begin() + static_cast<ptrdiff_t>(end));
+      const float least = *std::min_element(seen.begin(), seen.end());
+      for (float& y : seen) y -= least;
+      EXPECT_EQ(partial[split * 18 + 16], 2.0f - least) << "position " << position << " split " << split;
+      EXPECT_EQ(partial[split * 18 + 17], DefinedSum(seen)) << "position " << position << " split " << split;
+    }
+  }
+}
+
+// Scores beyond any p's range: the maximum keeps every p at most 1.
+TEST(CudaAttention, LargeScoresDoNotOverflow) {
+  SeededRandom random(kAttentionSeed);
+  AttentionCase c({.head_dim = 64, .heads = 2, .kv_heads = 1, .tokens = 262, .limit = 100.0f}, random);
+  ExpectNear(c.Prefill(254, 8), c.Softmax(254, 8), "large scores");
+  EXPECT_EQ(FirstDifference(c.InSplits(254, 8), c.Prefill(254, 8)), -1);
+}
+
+}  // namespace
+}  // namespace baton::engine::cuda

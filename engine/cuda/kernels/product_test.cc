@@ -1,0 +1,236 @@
+#include "engine/cuda/kernels/testing/kernel_device.h"
+#include "engine/cuda/kernels/testing/reference.h"
+#include "engine/kernels/aligned_buffer.h"
+#include "engine/kernels/dispatch.h"
+
+namespace baton::engine::cuda {
+namespace {
+
+constexpr WeightFormat kFormats[] = {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kInt4};
+constexpr uint64_t kProductSeed = 2718;
+
+// A product's operands in the device's memory.
+class Product {
+ public:
+  Product(const HostMatrix& weights, const std::vector<Bf16>& acts)
+      : weights_(weights),
+        rows_(static_cast<int>(acts.size()) / weights.k),
+        values_(weights.values),
+        scales_(weights.scales),
+        acts_(acts) {}
+
+  std::vector<float> Many() const { return Run(ProductKernel(weights_.format), ProductLaunch(matrix(), rows_)); }
+  std::vector<float> Few() const { return Run(ProductFewKernel(weights_.format), ProductFewLaunch(matrix(), rows_)); }
+
+  // [rows][n], of rows that lie `gap` further apart. What lies between must stay as it was.
+  std::vector<float> Run(const char* kernel, const Launch& launch, int gap = 0) const {
+    const size_t stride = static_cast<size_t>(weights_.n + gap);
+    const std::vector<float> before(static_cast<size_t>(rows_) * stride, -7.0f);
+    const DeviceArray<float> out(before);
+    const ProductParams params{matrix(), acts_.get(), out.get(), rows_, static_cast<int32_t>(stride)};
+    KernelDevice::Get().Run(kernel, params, launch);
+    std::vector<float> got = out.Values();
+    std::vector<float> rows;
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (i % stride < static_cast<size_t>(weights_.n)) {
+        rows.push_back(got[i]);
+      } else {
+        EXPECT_EQ(got[i], -7.0f) << kernel << " writes beside its columns";
+      }
+    }
+    return rows;
+  }
+
+  Matrix matrix() const { return {values_.get(), scales_.get(), weights_.format, weights_.n, weights_.k}; }
+
+ private:
+  const HostMatrix& weights_;
+  const int rows_;
+  const DeviceArray<uint8_t> values_;
+  const DeviceArray<float> scales_;
+  const DeviceArray<Bf16> acts_;
+};
+
+// Exact while sums are below 2^24.
+std::vector<float> WholeSums(const HostMatrix& weights, const std::vector<Bf16>& acts) {
+  std::vector<float> out;
+  const std::vector<float> x = ToFloat(acts);
+  for (size_t row = 0; row < x.size() / static_cast<size_t>(weights.k); ++row) {
+    for (int c = 0; c < weights.n; ++c) {
+      double sum = 0;
+      for (int i = 0; i < weights.k; ++i) {
+        sum += static_cast<double>(weights.At(c, i)) * x[row * static_cast<size_t>(weights.k) + static_cast<size_t>(i)];
+      }
+      out.push_back(static_cast<float>(sum));
+    }
+  }
+  return out;
+}
+
+std::vector<Bf16> WholeActs(int rows, int k, RandomSource& random) {
+  std::vector<float> x(static_cast<size_t>(rows) * static_cast<size_t>(k));
+  for (float& y : x) y = static_cast<float>(random.Below(17)) - 8.0f;
+  return ToBf16(x);
+}
+
+std::vector<Bf16> Row(const std::vector<Bf16>& acts, int k, int row) {
+  return {acts.begin() + row * k, acts.begin() + (row + 1) * k};
+}
+
+struct ProductShape {
+  int n;
+  int k;
+  int rows;
+};
+
+TEST(CudaProduct, FewRowsOfWholeNumbersAreExact) {
+  SeededRandom random(kProductSeed);
+  for (const WeightFormat format : kFormats) {
+    for (const auto& [n, k, rows] : {ProductShape{16, 32, 1},
+                                     {48, 96, 3},
+                                     {16, 256, 8},
+                                     {32, 288, 9},
+                                     {16, 512, 2},
+                                     {16, 544, 5},
+                                     {16, 1600, 1},
+                                     {16, 2336, 7}}) {
+      const HostMatrix weights = RandomMatrix(format, n, k, true, random);
+      const std::vector<Bf16> acts = WholeActs(rows, k, random);
+      EXPECT_EQ(FirstDifference(Product(weights, acts).Few(), WholeSums(weights, acts)), -1)
+          << "format " << static_cast<int>(format) << " n " << n << " k " << k << " rows " << rows;
+    }
+  }
+}
+
+TEST(CudaProduct, ManyRowsOfWholeNumbersAreExact) {
+  SeededRandom random(kProductSeed);
+  for (const WeightFormat format : kFormats) {
+    for (const auto& [n, k, rows] :
+         {ProductShape{16, 32, 1}, {48, 96, 9}, {144, 64, 40}, {16, 288, 66}, {32, 544, 17}, {112, 160, 8}}) {
+      const HostMatrix weights = RandomMatrix(format, n, k, true, random);
+      const std::vector<Bf16> acts = WholeActs(rows, k, random);
+      EXPECT_EQ(FirstDifference(Product(weights, acts).Many(), WholeSums(weights, acts)), -1)
+          << "format " << static_cast<int>(format) << " n " << n << " k " << k << " rows " << rows;
+    }
+  }
+}
+
+TEST(CudaProduct, TilesOfRowsAndColumnsAreAllReached) {
+  SeededRandom random(kProductSeed);
+  // Two tiles of columns by ten of rows: more than go together.
+  const HostMatrix weights = RandomMatrix(WeightFormat::kInt4, 144, 32, true, random);
+  const std::vector<Bf16> acts = WholeActs(9 * kManyRows + 3, 32, random);
+  EXPECT_EQ(FirstDifference(Product(weights, acts).Many(), WholeSums(weights, acts)), -1);
+}
+
+TEST(CudaProduct, NothingIsWrittenBesideTheColumns) {
+  SeededRandom random(kProductSeed);
+  const HostMatrix weights = RandomMatrix(WeightFormat::kBf16, 48, 64, true, random);
+  const std::vector<Bf16> acts = WholeActs(5, 64, random);
+  const Product product(weights, acts);
+  const std::vector<float> want = WholeSums(weights, acts);
+  EXPECT_EQ(FirstDifference(product.Run("product_bf16", ProductLaunch(product.matrix(), 5), 24), want), -1);
+  EXPECT_EQ(FirstDifference(product.Run("product_few_bf16", ProductFewLaunch(product.matrix(), 5), 24), want), -1);
+}
+
+// The same bits by few and by many rows, in any batch, quantized or not.
+TEST(CudaProduct, ARowsBitsDependOnNothingElse) {
+  SeededRandom random(kProductSeed);
+  for (const WeightFormat format : kFormats) {
+    for (const auto& [n, k, rows] : {ProductShape{32, 576, 11}, {16, 800, 3}, {48, 320, 40}}) {
+      const HostMatrix weights = RandomMatrix(format, n, k, false, random);
+      const HostMatrix plain = weights.AsBf16();
+      const std::vector<Bf16> acts = ToBf16(RandomFloats(random, static_cast<size_t>(rows * k), 3.0f));
+      const std::vector<float> many = Product(weights, acts).Many();
+      EXPECT_EQ(FirstDifference(Product(weights, acts).Few(), many), -1) << "few, k " << k;
+      EXPECT_EQ(FirstDifference(Product(plain, acts).Many(), many), -1) << "as bf16, k " << k;
+      EXPECT_EQ(FirstDifference(Product(plain, acts).Few(), many), -1) << "few as bf16, k " << k;
+      for (const int row : {0, rows / 2, rows - 1}) {
+        const std::vector<float> alone(many.begin() + row * n, many.begin() + (row + 1) * n);
+        EXPECT_EQ(FirstDifference(Product(weights, Row(acts, k, row)).Few(), alone), -1) << "row " << row;
+        EXPECT_EQ(FirstDifference(Product(weights, Row(acts, k, row)).Many(), alone), -1) << "row " << row;
+      }
+    }
+  }
+}
+
+// A split of zeros before and after does not change what the order of splits would: large, small, large cancels.
+TEST(CudaProduct, SplitsAreAddedInAscendingOrder) {
+  const int k = 1024;
+  HostMatrix weights{.format = WeightFormat::kBf16, .n = 16, .k = k, .values = {}, .scales = {}, .meant = {}};
+  weights.meant.assign(16 * static_cast<size_t>(k), 0.0f);
+  const float of_split[] = {0x1p24f, 1.0f, -0x1p24f, 1.0f};
+  for (size_t row = 0; row < 16; ++row) {
+    for (size_t s = 0; s < 4; ++s) weights.meant[row * k + s * 256 + row * 3] = of_split[s];
+  }
+  weights = weights.AsBf16();
+  const std::vector<Bf16> acts(2 * static_cast<size_t>(k), ToBf16(1.0f));
+  // ((2^24 + 1) - 2^24) + 1 = 1, where 2^24 + 1 rounds to 2^24.
+  const std::vector<float> want(32, 1.0f);
+  EXPECT_EQ(FirstDifference(Product(weights, acts).Few(), want), -1);
+  EXPECT_EQ(FirstDifference(Product(weights, acts).Many(), want), -1);
+}
+
+TEST(CudaProduct, ANanOrInfinityStaysInItsRow) {
+  SeededRandom random(kProductSeed);
+  const HostMatrix weights = RandomMatrix(WeightFormat::kInt8, 32, 352, false, random);
+  std::vector<Bf16> acts = ToBf16(RandomFloats(random, 9 * 352, 1.0f));
+  const std::vector<float> before = Product(weights, acts).Many();
+  acts[2 * 352 + 17] = 0x7fc0;
+  acts[5 * 352 + 351] = 0x7f80;
+  for (const std::vector<float>& got : {Product(weights, acts).Many(), Product(weights, acts).Few()}) {
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (i / 32 == 2 || i / 32 == 5) {
+        EXPECT_FALSE(std::isfinite(got[i])) << i;
+      } else {
+        EXPECT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(before[i])) << i;
+      }
+    }
+  }
+}
+
+// The CPU's product in f32: [col_blocks][rows][16] of weights [col_blocks][k][16] and activations [k][16 rows].
+std::vector<float> OnCpu(const HostMatrix& weights, const std::vector<Bf16>& acts) {
+  const int rows = static_cast<int>(acts.size()) / weights.k;
+  const size_t k = static_cast<size_t>(weights.k), n = static_cast<size_t>(weights.n);
+  kernels::AlignedBuffer w(n * k * 4), x((static_cast<size_t>(rows) + 15) / 16 * 16 * k * 4),
+      y(n * static_cast<size_t>(rows) * 4);
+  std::memset(x.data(), 0, x.bytes());
+  float* const to = reinterpret_cast<float*>(w.data());
+  for (size_t c = 0; c < n; ++c) {
+    for (size_t i = 0; i < k; ++i) to[(c / 16 * k + i) * 16 + c % 16] = weights.meant[c * k + i];
+  }
+  float* const left = reinterpret_cast<float*>(x.data());
+  for (size_t i = 0; i < acts.size(); ++i) left[(i / k / 16 * k + i % k) * 16 + i / k % 16] = ToFloat(acts[i]);
+  kernels::kScalarKernels.matmul_float({.format = kernels::WeightFormat::kF32,
+                                        .depth = weights.k,
+                                        .rows = rows,
+                                        .col_blocks = weights.n / 16,
+                                        .acts = left,
+                                        .weights = w.data(),
+                                        .block_stride = k * 16 * 4,
+                                        .out = reinterpret_cast<float*>(y.data())});
+  std::vector<float> out(n * static_cast<size_t>(rows));
+  const float* const blocks = reinterpret_cast<const float*>(y.data());
+  for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
+    for (size_t c = 0; c < n; ++c) out[r * n + c] = blocks[(c / 16 * static_cast<size_t>(rows) + r) * 16 + c % 16];
+  }
+  return out;
+}
+
+TEST(CudaProduct, AgreesWithTheCpu) {
+  const kernels::FpStateGuard fp_state;
+  SeededRandom random(kProductSeed);
+  for (const WeightFormat format : kFormats) {
+    const HostMatrix weights = RandomMatrix(format, 48, 1600, false, random);
+    const std::vector<Bf16> acts = ToBf16(RandomFloats(random, 3 * 1600, 1.0f));
+    const std::vector<float> want = OnCpu(weights, acts);
+    const std::vector<float> got = Product(weights, acts).Few();
+    ASSERT_EQ(got.size(), want.size());
+    // Sums of 1,600 products of either sign: both roundings stay below 2^-18 of the sum of magnitudes.
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-3) << i;
+  }
+}
+
+}  // namespace
+}  // namespace baton::engine::cuda

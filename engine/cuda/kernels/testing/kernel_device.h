@@ -1,0 +1,75 @@
+// Runs the kernels of this folder on a device of a driver's table: the interpreter's, over the PTX that nvcc made.
+#ifndef BATON_ENGINE_CUDA_KERNELS_TESTING_KERNEL_DEVICE_H_
+#define BATON_ENGINE_CUDA_KERNELS_TESTING_KERNEL_DEVICE_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/cuda/driver_api.h"
+#include "engine/cuda/kernels/launch.h"
+#include "gtest/gtest.h"
+
+namespace baton::engine::cuda {
+
+// The driver that tests use: tests/cuda has the one of the interpreter.
+const DriverApi& KernelTestDriver();
+
+// Every call that fails is a failure of the test, with the driver's words.
+class KernelDevice {
+ public:
+  // One for the process, so that the module is loaded once.
+  static KernelDevice& Get();
+
+  CUdeviceptr Allocate(size_t bytes);
+  void Free(CUdeviceptr address);
+  void Write(CUdeviceptr to, const void* from, size_t bytes);
+  void Read(void* to, CUdeviceptr from, size_t bytes);
+
+  template <typename Params>
+  void Run(const char* kernel, const Params& params, const Launch& launch) {
+    Params copy = params;
+    RunWith(kernel, &copy, launch);
+  }
+
+ private:
+  explicit KernelDevice(const DriverApi& api);
+  void RunWith(const char* kernel, void* params, const Launch& launch);
+  void Check(CUresult result, const char* what);
+
+  const DriverApi& api_;
+  CUmodule module_ = nullptr;
+  CUstream stream_ = nullptr;
+};
+
+// An array in the device's memory.
+template <typename T>
+class DeviceArray {
+ public:
+  // Not written yet: a kernel that reads it before it writes is caught.
+  explicit DeviceArray(size_t size)
+      : size_(size), address_(KernelDevice::Get().Allocate(std::max<size_t>(size, 1) * sizeof(T))) {}
+  explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) { Set(values); }
+  ~DeviceArray() { KernelDevice::Get().Free(address_); }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+
+  void Set(const std::vector<T>& values) {
+    ASSERT_EQ(values.size(), size_);
+    if (size_ > 0) KernelDevice::Get().Write(address_, values.data(), size_ * sizeof(T));
+  }
+  std::vector<T> Values() const {
+    std::vector<T> values(size_);
+    if (size_ > 0) KernelDevice::Get().Read(values.data(), address_, size_ * sizeof(T));
+    return values;
+  }
+  T* get() const { return reinterpret_cast<T*>(address_); }
+
+ private:
+  const size_t size_;
+  const CUdeviceptr address_;
+};
+
+}  // namespace baton::engine::cuda
+
+#endif  // BATON_ENGINE_CUDA_KERNELS_TESTING_KERNEL_DEVICE_H_

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Prints what ptxas says of the CUDA kernels as a Markdown table, with what that allows on an H200 by calculation.
+
+    scripts/cuda_resources.py [REPORT]      (default: build/release/engine/cuda/kernels/kernels.fatbin.ptxas)
+
+Registers, spills and static shared memory are the compiler's. Threads and dynamic shared memory are those of a launch for
+the shape of an 8B Llama (hidden 4,096, head_dim 128), from engine/cuda/kernels/shapes.h. Then, for sm_90:
+
+    blocks     = least of 32, 2,048 / threads, 65,536 / (registers rounded up to 8 * threads),
+                 228 KiB / (shared memory + 1 KiB)
+    occupancy  = blocks * threads / 2,048
+    in flight  = blocks * bytes that a block has asked of memory while it waits (the source of each kernel says how many)
+    bound      = least of 4.8 TB/s and 132 * in flight / 600 ns: Little's law, with the latency of a loaded memory
+
+A bound below 4.8 TB/s says that no grid, however large, lets this kernel fill the memory; one of 4.8 says only that
+nothing here forbids it. Exits 1 when a kernel spills registers.
+"""
+import argparse
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+REPORT = ROOT / "build/release/engine/cuda/kernels/kernels.fatbin.ptxas"
+FOLDER = ROOT / "engine/cuda/kernels"
+
+SMS = 132
+REGISTERS = 65536
+SHARED = 228 * 1024
+SHARED_OF_BLOCK = 1024
+THREADS = 2048
+BLOCKS = 32
+BANDWIDTH = 4.8e12
+LATENCY_S = 600e-9
+
+DEPTH = 4096
+HEAD_DIM = 128
+
+
+def read_constants():
+    """The whole numbers of params.h and shapes.h, by name; an expression of earlier ones is computed."""
+    constants = {}
+    for name in ("params.h", "shapes.h"):
+        for line in (FOLDER / name).read_text().splitlines():
+            found = re.match(r"inline constexpr int (k\w+) = ([^;]+);", line)
+            if found:
+                constants[found[1]] = eval(found[2], {"__builtins__": {}}, dict(constants))
+    return constants
+
+
+def stage_bytes(c, bits, scales):
+    acts = c["kManyRows"] * c["kStageDepth"] * 2
+    return acts + c["kManyColumns"] * (c["kStageDepth"] * bits // 8 + (c["kStageDepth"] // scales * 8 if scales else 0))
+
+
+def launches():
+    """Kernel -> (threads, dynamic shared bytes, bytes in flight of a block)."""
+    c = read_constants()
+    threads = c["kThreads"]
+    table = {
+        # A load of 16 bytes to a thread at a time.
+        "embed": (threads, 0, threads * 16),
+        "add_norm": (threads, 0, threads * 16),
+        "store_qkv": (32, 0, HEAD_DIM * 4),
+        # Gate and up, 8 bytes each.
+        "activate": (threads, 0, threads * 16),
+        "zero_rows": (threads, 0, threads * 16),
+        # Eight loads of 4 bytes.
+        "argmax": (1024, 0, 1024 * 32),
+        "sample": (1024, 0, 1024 * 32),
+        "attention_fold": (threads, 0, threads * 12),
+    }
+    halves = c["kTileRows"] * (HEAD_DIM + c["kQueryPadding"] + c["kProbabilityStride"])
+    halves += c["kSplitTokens"] * (HEAD_DIM + c["kValuePadding"])
+    shared = halves * 2 + 2 * c["kQuarters"] * c["kTileRows"] * 4
+    # V of the split, and two steps of K: 8 tiles of tokens, 8 bytes to a lane.
+    in_flight = c["kSplitTokens"] * HEAD_DIM * 2 + threads * 2 * 8 * 8
+    for name in ("attention_prefill", "attention_split"):
+        table[name] = (threads, shared, in_flight)
+    splits = -(-DEPTH // c["kDepthSplit"])
+    few_threads = min(32 * splits, c["kMostFewThreads"])
+    for name, bits, scales in (("bf16", 16, 0), ("int8", 8, 16), ("int4", 4, 32)):
+        stage = stage_bytes(c, bits, scales)
+        table["product_" + name] = (threads, c["kStages"] * stage, (c["kStages"] - 1) * stage)
+        # Half a split: 4 blocks of two rows, 8 elements and their scale to a lane.
+        lane = 4 * 2 * (bits + (8 if scales else 0))
+        table["product_few_" + name] = (few_threads, splits * c["kFewRows"] * 16 * 4, few_threads * lane)
+    return table
+
+
+def read_report(text):
+    """[(kernel, architecture, registers, bytes of spill stores, bytes of spill loads, static shared bytes)]"""
+    pattern = re.compile(
+        r"Compiling entry function '(\w+)' for '(sm_\d+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads"
+        r".*?Used (\d+) registers([^\n]*)", re.DOTALL)
+    rows = []
+    for kernel, arch, stores, loads, registers, rest in pattern.findall(text):
+        shared = re.search(r"(\d+) bytes smem", rest)
+        rows.append((kernel, arch, int(registers), int(stores), int(loads), int(shared[1]) if shared else 0))
+    return sorted(rows)
+
+
+def bound_of(registers, shared, threads, in_flight):
+    """(blocks, bytes in flight of an SM, bytes a second)"""
+    blocks = min(BLOCKS, THREADS // threads, REGISTERS // (-(-registers // 8) * 8 * threads),
+                 SHARED // (shared + SHARED_OF_BLOCK))
+    return blocks, blocks * in_flight, min(BANDWIDTH, SMS * blocks * in_flight / LATENCY_S)
+
+
+def print_table(rows, table):
+    print("| kernel | arch | registers | spills (bytes) | shared (static + dynamic) | threads | blocks / SM | occupancy | "
+          "in flight / SM | bound |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for kernel, arch, registers, stores, loads, static in rows:
+        threads, dynamic, in_flight = table[kernel]
+        line = f"| {kernel} | {arch} | {registers} | {stores + loads} | {static:,} + {dynamic:,} | {threads} |"
+        if arch != "sm_90":
+            print(line + " | | | |")
+            continue
+        blocks, flying, bandwidth = bound_of(registers, static + dynamic, threads, in_flight)
+        print(f"{line} {blocks} | {blocks * threads / THREADS:.0%} | {flying / 1024:.0f} KiB | {bandwidth / 1e12:.1f} TB/s |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("report", nargs="?", type=pathlib.Path, default=REPORT)
+    args = parser.parse_args()
+    rows = read_report(args.report.read_text())
+    table = launches()
+    unknown = {row[0] for row in rows} ^ set(table)
+    if not rows or unknown:
+        sys.exit(f"{args.report}: kernels that this script or the report lacks: {', '.join(sorted(unknown))}")
+    print_table(rows, table)
+    spilling = sorted({f"{row[0]} ({row[1]})" for row in rows if row[3] + row[4] > 0})
+    if spilling:
+        sys.exit("these kernels spill registers: " + ", ".join(spilling))
+
+
+if __name__ == "__main__":
+    main()
