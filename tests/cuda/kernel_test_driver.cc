@@ -5,4 +5,10 @@ namespace baton::engine::cuda {
 
 const DriverApi& KernelTestDriver() { return ptx::InterpretedDriver(); }
 
+std::string TakeKernelFindings() {
+  std::string text;
+  for (const ptx::Finding& finding : ptx::TakeFindings()) text += ptx::ToString(finding) + "\n";
+  return text + ptx::ModuleError();
+}
+
 }  // namespace baton::engine::cuda

@@ -7,8 +7,8 @@ namespace baton::engine::cuda {
 namespace {
 
 constexpr uint64_t kSampleSeed = 16807;
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfiniteLogit = std::numeric_limits<float>::infinity();
+constexpr float kNoLogit = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<int32_t> RunSample(const std::vector<float>& logits, const std::vector<SampleRow>& rows) {
   const DeviceArray<float> in(logits);
@@ -83,9 +83,12 @@ TEST(CudaSample, WhatIsNoOrdinaryNumberIsTakenAsOnTheCpu) {
     for (const auto& [at, x] : changes) logits[at] = x;
     return logits;
   };
-  std::vector<std::vector<float>> logits = {
-      with({{3, kNan}, {7, 2.0f}}), with({{0, -kInfinity}, {39, -kInfinity}}), with({{5, kInfinity}, {9, kInfinity}}),
-      std::vector<float>(40, kNan), std::vector<float>(40, -kInfinity),        with({{0, -0.0f}, {1, 0.0f}})};
+  std::vector<std::vector<float>> logits = {with({{3, kNoLogit}, {7, 2.0f}}),
+                                            with({{0, -kInfiniteLogit}, {39, -kInfiniteLogit}}),
+                                            with({{5, kInfiniteLogit}, {9, kInfiniteLogit}}),
+                                            std::vector<float>(40, kNoLogit),
+                                            std::vector<float>(40, -kInfiniteLogit),
+                                            with({{0, -0.0f}, {1, 0.0f}})};
   std::vector<SampleRow> rows;
   for (size_t i = 0; i < logits.size(); ++i) rows.push_back({i + 1, 0, 0.9f, 0, 0.95f, 0.0f});
   ExpectAsOnCpu(logits, rows);

@@ -13,7 +13,7 @@
 namespace baton::engine::cuda {
 namespace {
 
-constexpr Bf16 kNan = 0xffff;
+constexpr Bf16 kNanBits = 0xffff;
 constexpr int32_t kNoPage = -1;
 // Blocks of the pool that the sequence does not have.
 constexpr int kSpareBlocks = 3;
@@ -26,7 +26,7 @@ AttentionCase::AttentionCase(const AttentionShape& shape, RandomSource& random) 
   blocks_.resize(static_cast<size_t>(Pages(shape.tokens) + kSpareBlocks));
   std::iota(blocks_.begin(), blocks_.end(), 0);
   for (size_t i = blocks_.size(); i > 1; --i) std::swap(blocks_[i - 1], blocks_[random.Below(i)]);
-  pool_.assign(blocks_.size() * block_elements(), kNan);
+  pool_.assign(blocks_.size() * block_elements(), kNanBits);
   const size_t width = static_cast<size_t>(shape.tokens * shape.head_dim);
   query_ = ToBf16(RandomFloats(random, width * static_cast<size_t>(shape.heads), shape.limit));
   keys_ = ToBf16(RandomFloats(random, width * static_cast<size_t>(shape.kv_heads), 2.0f));
@@ -66,7 +66,9 @@ void AttentionCase::SetKey(int token, int kv_head, int d, Bf16 x) {
 }
 
 std::vector<float> AttentionCase::Partial(int position) {
+  keeps_partial_ = true;
   Run({{position, 1}}, true);
+  keeps_partial_ = false;
   return partial_;
 }
 
@@ -75,7 +77,7 @@ void AttentionCase::Forget(int first, int last) {
     if (t >= first && t <= last) continue;
     for (int h = 0; h < shape_.kv_heads; ++h) {
       for (int d = 0; d < shape_.head_dim; ++d)
-        present_pool_[Slot(t, h, d, false)] = present_pool_[Slot(t, h, d, true)] = kNan;
+        present_pool_[Slot(t, h, d, false)] = present_pool_[Slot(t, h, d, true)] = kNanBits;
     }
     const int page = t / kPageTokens;
     if ((page + 1) * kPageTokens <= first || page * kPageTokens > last) {
@@ -139,7 +141,7 @@ std::vector<Bf16> AttentionCase::Run(const std::vector<QueryRange>& ranges, bool
   if (in_splits) {
     device.Run("attention_split", params, AttentionSplitLaunch(count, shape_.kv_heads, shape_.head_dim, splits));
     device.Run("attention_fold", params, AttentionFoldLaunch(rows, shape_.heads));
-    partial_ = partial.Values();
+    if (keeps_partial_) partial_ = partial.Values();
   } else {
     device.Run("attention_prefill", params, AttentionPrefillLaunch(count, shape_.kv_heads, shape_.head_dim));
   }

@@ -76,7 +76,8 @@ class AttentionCase {
   // As the device has them.
   std::vector<int32_t> table_;
   std::vector<Bf16> present_pool_;
-  // Of the last run in splits.
+  // Of the last run in splits, for Partial: other runs leave parts of it unwritten.
+  bool keeps_partial_ = false;
   std::vector<float> partial_;
 };
 

@@ -28,7 +28,7 @@ void KernelDevice::Check(CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return;
   const char* text = nullptr;
   if (api_.error_string(result, &text) != CUDA_SUCCESS || text == nullptr) text = "an unknown error";
-  ADD_FAILURE() << what << ": " << text;
+  ADD_FAILURE() << what << ": " << text << "\n" << TakeKernelFindings();
 }
 
 CUdeviceptr KernelDevice::Allocate(size_t bytes) {

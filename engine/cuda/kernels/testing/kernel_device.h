@@ -14,6 +14,8 @@ namespace baton::engine::cuda {
 
 // The driver that tests use: tests/cuda has the one of the interpreter.
 const DriverApi& KernelTestDriver();
+// What that driver found wrong with kernels since the last call, a line each. Afterwards the device works again.
+std::string TakeKernelFindings();
 
 // Every call that fails is a failure of the test, with the driver's words.
 class KernelDevice {
