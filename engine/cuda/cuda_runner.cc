@@ -25,12 +25,12 @@ int Bucket(int count) { return static_cast<int>(std::bit_ceil(static_cast<unsign
 // Rows that scratch is for: a captured step may have more than any step.
 int ScratchRows(int max_rows) { return std::max(max_rows, std::min(Bucket(max_rows), kMostGraphRows)); }
 
-// Whether the token is the one of the largest logit, whatever else was asked for.
-bool TakesLargest(const TokenChoice& choice) {
+// Whether the logits alone decide, by the last steps of engine/sampler.h: nothing changes them or wants to see them.
+bool IsDrawnOfLogits(const TokenChoice& choice) {
   const SamplingParams& p = *choice.sampling;
-  return p.temperature < kGreedyTemperature && p.logprobs < 0 && p.logit_bias.empty() &&
-         choice.context.allowed.empty() && p.repetition_penalty == 1.0f && p.frequency_penalty == 0.0f &&
-         p.presence_penalty == 0.0f && choice.context.outputs.size() >= static_cast<size_t>(p.min_tokens);
+  return p.logprobs < 0 && p.logit_bias.empty() && choice.context.allowed.empty() && p.repetition_penalty == 1.0f &&
+         p.frequency_penalty == 0.0f && p.presence_penalty == 0.0f &&
+         choice.context.outputs.size() >= static_cast<size_t>(p.min_tokens);
 }
 
 }  // namespace
@@ -142,13 +142,14 @@ void CudaRunner::Submit(const StepBatch& batch, const StepOutputs& outputs) {
   if (rows == 0) return;
   const int graph_rows = GraphRows(batch, outputs);
   if (data_->Fill(plan_, batch, std::max(rows, graph_rows), pool_->block_count())) graphs_.clear();
+  SetSampling();
   data_->Upload(stream_);
   if (graph_rows > 0) {
     RunGraph(graph_rows);
   } else {
     forward_->Layers({.rows = rows, .tiles = data_->tiles(), .splits = data_->splits(), .outputs = batch.output_count},
                      *data_, stream_);
-    if (head_count_ > 0) forward_->Head(0, head_count_, stream_);
+    if (head_count_ > 0) forward_->Head(0, head_count_, SamplingFrom(0), stream_);
   }
   if (!outputs.hidden_states.empty()) {
     stream_.CopyToHost(outputs.hidden_states.data(), forward_->hidden_states(),
@@ -157,9 +158,26 @@ void CudaRunner::Submit(const StepBatch& batch, const StepOutputs& outputs) {
   if (head_count_ > 0) CopyOutputs(0);
 }
 
+void CudaRunner::SetSampling() {
+  draws_ = false;
+  if (outputs_.tokens.empty() || !forward_->chooses()) return;
+  for (int i = 0; i < batch_.output_count; ++i) {
+    const TokenChoice& choice = batch_.choices[static_cast<size_t>(i)];
+    if (choice.sampling == nullptr || choice.score != nullptr || !IsDrawnOfLogits(choice)) continue;
+    const SamplingParams& p = *choice.sampling;
+    draws_ = draws_ || p.temperature >= kGreedyTemperature;
+    data_->SetSampling(i, {.seed = p.seed,
+                           .position = static_cast<uint32_t>(choice.context.outputs.size()),
+                           .temperature = p.temperature,
+                           .top_k = p.top_k,
+                           .top_p = p.top_p,
+                           .min_p = p.min_p});
+  }
+}
+
 void CudaRunner::RunGraph(int rows) {
   const int splits = Bucket(data_->splits());
-  const auto key = std::make_pair(rows, splits);
+  const auto key = std::make_tuple(rows, splits, draws_);
   auto found = graphs_.find(key);
   if (found == graphs_.end()) {
     if (graphs_.size() >= kMostGraphs) {
@@ -168,7 +186,7 @@ void CudaRunner::RunGraph(int rows) {
     }
     stream_.BeginCapture();
     forward_->Layers({.rows = rows, .tiles = rows, .splits = splits, .outputs = rows}, *data_, stream_);
-    forward_->Head(0, std::min(rows, forward_->head_rows()), stream_);
+    forward_->Head(0, std::min(rows, forward_->head_rows()), SamplingFrom(0), stream_);
     found = graphs_.emplace(key, stream_.EndCapture()).first;
   }
   stream_.Launch(found->second);
@@ -187,7 +205,7 @@ void CudaRunner::CopyOutputs(int first) {
     const bool chooses = !outputs_.tokens.empty();
     const TokenChoice choice = chooses ? batch_.choices[row] : TokenChoice();
     const bool on_device =
-        forward_->chooses() && choice.score == nullptr && (choice.sampling == nullptr || TakesLargest(choice));
+        forward_->chooses() && choice.score == nullptr && (choice.sampling == nullptr || IsDrawnOfLogits(choice));
     needs_logits_[static_cast<size_t>(i)] = !outputs_.logits.empty() || !on_device;
     all_on_device = all_on_device && !needs_logits_[static_cast<size_t>(i)];
   }
@@ -223,7 +241,7 @@ void CudaRunner::Complete() {
   stream_.Synchronize();
   for (int first = 0; head_count_ > 0 && first < batch_.output_count; first += head_count_) {
     if (first > 0) {
-      forward_->Head(first, std::min(head_count_, batch_.output_count - first), stream_);
+      forward_->Head(first, std::min(head_count_, batch_.output_count - first), SamplingFrom(first), stream_);
       CopyOutputs(first);
       stream_.Synchronize();
     }

@@ -1,5 +1,5 @@
 // A decoder-only transformer on a CUDA device. Submit uploads what the step needs to know and launches its kernels;
-// Complete waits for them, and chooses the tokens that need more than the largest logit on the host.
+// Complete waits for them, and chooses on the host the tokens whose logits a request changes or wants to see.
 //
 // A decode step (one row a sequence) is launched as a graph, captured once for each bucket of rows and of attention's
 // splits. Its missing rows are sequences of their own, which write to blocks that no sequence has.
@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -75,6 +76,9 @@ class CudaRunner final : public ModelRunner {
   bool WantsLogits() const;
   // The rows of the graph that runs the step; 0: none does.
   int GraphRows(const StepBatch& batch, const StepOutputs& outputs) const;
+  // Says how tokens are drawn that the device can draw, for the step's data.
+  void SetSampling();
+  const SampleRow* SamplingFrom(int first) const { return draws_ ? data_->sampling() + first : nullptr; }
   void RunGraph(int rows);
   // Starts the copies of what the outputs [first, first + head_count_) give.
   void CopyOutputs(int first);
@@ -95,8 +99,8 @@ class CudaRunner final : public ModelRunner {
   std::optional<StepData> data_;
   PinnedBuffer host_tokens_;  // int32 [head rows]
   PinnedBuffer host_logits_;  // f32 [head rows][logits stride], as many rows as were ever wanted at once
-  // By rows and splits.
-  std::map<std::pair<int, int>, Graph> graphs_;
+  // By rows, splits, and whether tokens are drawn.
+  std::map<std::tuple<int, int, bool>, Graph> graphs_;
   Stream stream_;
 
   DeviceKvPool* pool_ = nullptr;
@@ -107,6 +111,8 @@ class CudaRunner final : public ModelRunner {
   bool in_flight_ = false;
   StepBatch batch_;
   StepOutputs outputs_;
+  // Whether the device draws any token, instead of taking that of the largest logit.
+  bool draws_ = false;
   // Outputs whose logits are computed at a time.
   int head_count_ = 0;
   // Of these, by whether the host needs their logits.

@@ -175,10 +175,15 @@ void Forward::Attend(int index, const ForwardShape& shape, const StepData& data,
   kernels_.Attend(attention, shape.tiles, stream);
 }
 
-void Forward::Head(int first, int count, const Stream& stream) const {
+void Forward::Head(int first, int count, const SampleRow* rows, const Stream& stream) const {
   const size_t offset = static_cast<size_t>(first) * static_cast<size_t>(config().hidden_size) * sizeof(Bf16);
   Product(weights_.head, norm_.at<Bf16>(offset), count, logits_.at<float>(), stream);
   if (!chooses()) return;
+  if (rows != nullptr) {
+    const SampleParams sample{
+        .logits = logits_.at<float>(), .rows = rows, .tokens = tokens_.at<int32_t>(), .vocab = config().vocab_size};
+    return kernels_.Sample(sample, count, stream);
+  }
   const ArgmaxParams argmax{
       .logits = logits_.at<float>(), .tokens = tokens_.at<int32_t>(), .vocab = config().vocab_size};
   kernels_.Argmax(argmax, count, stream);

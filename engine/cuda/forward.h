@@ -46,7 +46,7 @@ class Forward {
   // Rows of the head's matrix, the padding of the vocabulary among them.
   int logits_stride() const { return weights_.head.n; }
   int head_rows() const { return head_rows_; }
-  // Whether Head also chooses the token of the largest logit.
+  // Whether Head also chooses tokens.
   bool chooses() const { return weights_.head.n == config().vocab_size; }
 
   // The first byte of block 0.
@@ -54,8 +54,9 @@ class Forward {
 
   // All layers, and the norm of the output rows.
   void Layers(const ForwardShape& shape, const StepData& data, const Stream& stream) const;
-  // Logits of the outputs [first, first + count), `count` at most head_rows(), and their tokens.
-  void Head(int first, int count, const Stream& stream) const;
+  // Logits of the outputs [first, first + count), `count` at most head_rows(), and their tokens: as `rows` draw them,
+  // an address of the device for the first output, or those of the largest logits where it is null.
+  void Head(int first, int count, const SampleRow* rows, const Stream& stream) const;
   void ZeroRows(BlockId block, int first_row, const Stream& stream) const;
 
   // Addresses of the device, valid until the next call.

@@ -42,6 +42,7 @@ absl::StatusOr<KernelSet> KernelSet::Load(const Device& device) {
       {set.activate_, "activate"},
       {set.zero_rows_, "zero_rows"},
       {set.argmax_, "argmax"},
+      {set.sample_, "sample"},
   };
   for (const auto& each : others) {
     BATON_ASSIGN_OR_RETURN(each.kernel, device.Kernel(each.name, each.shared_bytes));
@@ -89,6 +90,10 @@ void KernelSet::ZeroRows(const ZeroRowsParams& params, int layers, const Stream&
 
 void KernelSet::Argmax(const ArgmaxParams& params, int rows, const Stream& stream) const {
   stream.Launch(argmax_, ShapeOf(ArgmaxLaunch(rows)), params);
+}
+
+void KernelSet::Sample(const SampleParams& params, int rows, const Stream& stream) const {
+  stream.Launch(sample_, ShapeOf(SampleLaunch(rows)), params);
 }
 
 }  // namespace baton::engine::cuda

@@ -25,6 +25,7 @@ class KernelSet {
   void Activate(const ActivateParams& params, int rows, const Stream& stream) const;
   void ZeroRows(const ZeroRowsParams& params, int layers, const Stream& stream) const;
   void Argmax(const ArgmaxParams& params, int rows, const Stream& stream) const;
+  void Sample(const SampleParams& params, int rows, const Stream& stream) const;
 
  private:
   CUfunction embed_ = nullptr;
@@ -39,6 +40,7 @@ class KernelSet {
   CUfunction activate_ = nullptr;
   CUfunction zero_rows_ = nullptr;
   CUfunction argmax_ = nullptr;
+  CUfunction sample_ = nullptr;
 };
 
 }  // namespace baton::engine::cuda

@@ -59,6 +59,7 @@ StepData::Places StepData::PlacesOf(int rows) const {
   places.positions = place(column);
   places.slots = place(column);
   places.output_rows = place(column);
+  places.sampling = place(count * sizeof(SampleRow));
   places.row_blocks = place(column * static_cast<size_t>(groups_.count()));
   places.tiles = place(count * sizeof(QueryTile));
   places.rotation = place(rotation);
@@ -100,6 +101,7 @@ void StepData::FillRows(const StepPlan& plan, BlockId spare) {
     const bool fills = row >= planned;
     const int extra = row - planned;
     const StepPlan::Row& from = plan.rows[fills ? 0 : static_cast<size_t>(row)];
+    Host<SampleRow>(place_.sampling)[row] = SampleRow{};
     Host<int32_t>(place_.tokens)[row] = fills ? 0 : from.token;
     Host<int32_t>(place_.positions)[row] = fills ? 0 : from.position;
     Host<int32_t>(place_.slots)[row] = fills ? extra % kBlockTokens : from.slot;

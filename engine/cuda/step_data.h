@@ -25,6 +25,8 @@ class StepData {
   // each at position 0, whose blocks begin at `spare` and which write 16 rows to each. True when the buffers had to
   // grow: whatever was captured before is void then. The upload of the last step has ended.
   bool Fill(const StepPlan& plan, const StepBatch& batch, int rows, BlockId spare);
+  // How the token of an output is drawn; the largest logit's until it is said.
+  void SetSampling(int output, const SampleRow& row) { Host<SampleRow>(place_.sampling)[output] = row; }
   void Upload(const Stream& stream) const { stream.CopyToDevice(device_buffer_.address(), host_.at<void>(), used_); }
 
   // Of the filled step.
@@ -37,6 +39,7 @@ class StepData {
   const int32_t* positions() const { return At<int32_t>(place_.positions); }
   const int32_t* slots() const { return At<int32_t>(place_.slots); }
   const int32_t* output_rows() const { return At<int32_t>(place_.output_rows); }
+  const SampleRow* sampling() const { return At<SampleRow>(place_.sampling); }
   // Of a layer group.
   const int32_t* row_blocks(int group) const {
     return At<int32_t>(place_.row_blocks) + static_cast<ptrdiff_t>(group) * rows_;
@@ -47,7 +50,7 @@ class StepData {
 
  private:
   struct Places {
-    size_t tokens, positions, slots, output_rows, row_blocks, tiles, rotation, sliding_rotation, blocks;
+    size_t tokens, positions, slots, output_rows, sampling, row_blocks, tiles, rotation, sliding_rotation, blocks;
   };
 
   StepData(const Device& device, const modelfile::ModelConfig& config, const KvGroups& groups);

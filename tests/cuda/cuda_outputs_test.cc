@@ -20,12 +20,16 @@ TEST(CudaRunner, ChoosesOnTheDeviceAndOnTheHostWhatASamplerChooses) {
 
   const SamplingParams greedy;
   const SamplingParams drawn{.temperature = 1.0f, .seed = kSeed};
+  const SamplingParams cut{.temperature = 0.7f, .top_k = 9, .top_p = 0.8f, .seed = kSeed + 1};
   const SamplingParams biased{.logit_bias = {{.token = 3, .bias = 100.0f}}};
-  const SamplingParams scored{.logprobs = 2};
+  const SamplingParams scored{.temperature = 1.2f, .min_p = 0.1f, .logprobs = 2};
   PromptLogprob of_prompt;
+  const int32_t outputs[] = {1, 2, 3};
   const std::vector<TokenChoice> choices = {
-      {.sampling = &greedy}, {.sampling = &drawn},  {.sampling = &biased},
-      {.sampling = &scored}, {.sampling = &greedy}, {.score = &of_prompt, .scored_token = 5, .scored_top = 1}};
+      {.sampling = &greedy}, {.sampling = &drawn, .context = {.outputs = outputs}},
+      {.sampling = &biased}, {.sampling = &scored},
+      {.sampling = &cut},    {.score = &of_prompt, .scored_token = 5, .scored_top = 1},
+  };
   std::vector<OutputToken> tokens(kRows);
   sequence.Run(0, kRows, choices, {.tokens = absl::MakeSpan(tokens)});
   Sampler sampler(runner->vocab_size());
@@ -34,9 +38,30 @@ TEST(CudaRunner, ChoosesOnTheDeviceAndOnTheHostWhatASamplerChooses) {
     if (choices[row].score != nullptr) {
       EXPECT_EQ(of_prompt, ScoreToken(5, 1, of_row));
     } else {
-      EXPECT_EQ(tokens[row], sampler.Sample(*choices[row].sampling, {}, of_row)) << "row " << row;
+      EXPECT_EQ(tokens[row], sampler.Sample(*choices[row].sampling, choices[row].context, of_row)) << "row " << row;
     }
   }
+}
+
+TEST(CudaRunner, DrawsTheSameTokensInAStepThatIsAGraph) {
+  const auto file = MakeSyntheticModel(Small());
+  SeededRandom random(kSeed);
+  const auto runner = LoadCuda(*file, {.max_rows = 1});
+  OneSequence sequence(*runner, RandomTokens(random, 1, runner->vocab_size()));
+  const std::vector<float> logits = sequence.Logits(0, 1);
+  Sampler sampler(runner->vocab_size());
+  // Each temperature twice: the second time its graph is there.
+  for (const float temperature : {0.0f, 0.9f, 0.0f, 0.9f}) {
+    for (const uint64_t seed : {kSeed, kSeed + 1}) {
+      const SamplingParams params{.temperature = temperature, .seed = seed};
+      const TokenChoice choice{.sampling = &params};
+      OutputToken token;
+      sequence.Run(0, 1, absl::MakeConstSpan(&choice, 1), {.tokens = absl::MakeSpan(&token, 1)});
+      std::vector<float> own = logits;
+      EXPECT_EQ(token, sampler.Sample(params, {}, absl::MakeSpan(own))) << temperature << ", seed " << seed;
+    }
+  }
+  EXPECT_EQ(runner->graphs(), 2u);
 }
 
 TEST(CudaRunner, ChoosesOnTheHostWhereTheVocabularyIsNoMultipleOf16) {

@@ -82,11 +82,9 @@ def test_auto_serves_on_the_cpu_and_says_why_once():
 def test_a_worker_says_it_for_itself_unless_it_was_told_to_take_the_cpu():
     with RoleProcess("router", "--grpc-port", 0) as router:
         for device, count in (("auto", 1), ("cpu", 0)):
-            worker = RoleProcess("mixed-worker", "--router", router.cluster_target, "--device", device, "--threads", 1,
-                                 "--kv-memory", "36MiB")
-            with worker:
-                pass
-            assert worker.log().count(": computing on the CPU") == count, worker.log()
+            with RoleProcess("mixed-worker", "--router", router.cluster_target, "--device", device, "--threads", 1,
+                             "--kv-memory", "36MiB") as worker:
+                assert worker.log().count(": computing on the CPU") == count, worker.log()
 
 
 def test_a_driver_that_fails_or_sees_no_device_is_named(tmp_path):
