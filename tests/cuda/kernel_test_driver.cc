@@ -3,7 +3,12 @@
 
 namespace baton::engine::cuda {
 
-const DriverApi& KernelTestDriver() { return ptx::InterpretedDriver(); }
+const DriverApi& KernelTestDriver() {
+  ptx::Options options;
+  options.check_global_races = true;
+  ptx::SetOptions(options);
+  return ptx::InterpretedDriver();
+}
 
 std::string TakeKernelFindings() {
   std::string text;

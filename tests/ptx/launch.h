@@ -6,16 +6,16 @@
 // the seed, on several host threads where Options say so. Memory is sequentially consistent: a store is seen at once.
 // cp.async reads its source when it is issued and writes its destination only when the thread waits for it.
 //
-// WHAT IS NOT. Weak memory ordering, caches, timing (clock counts executed instructions), clusters, TMA, wgmma,
-// mbarrier, textures, printf, indirect calls, recursion. An instruction, directive or modifier that is not known is an
-// error when the module is loaded.
+// WHAT IS NOT. Weak memory ordering, caches (ld.global.nc sees what the launch wrote), timing (clock counts executed
+// instructions), clusters, TMA, wgmma, mbarrier, textures, printf, indirect calls, recursion. An instruction, directive
+// or modifier that is not known is an error when the module is loaded.
 //
 // ARITHMETIC is IEEE 754 as the PTX ISA says, NaN results of f32 are 0x7fffffff. Where the ISA gives only an error
-// bound, the value here is that of double precision rounded to nearest, so hardware may differ within the bound:
-// ex2, lg2, sin, cos, tanh, rcp, sqrt, rsqrt, div with .approx, div.full. mma: each product is exact and is added to
-// the accumulator by one fused multiply-add in f32, rounded to nearest even, over k in ascending order from the value
-// of C. Hardware sums in an order and with a rounding that are not documented. Each element of D depends on its own row
-// and column alone.
+// bound, the value here is the one rounded to nearest (ex2, lg2, sin, cos, tanh, rsqrt: that of double precision,
+// rounded), so hardware may differ within the bound: they, rcp, sqrt and div with .approx, div.full. mma: each product
+// is exact and is added to the accumulator by one fused multiply-add in f32, rounded to nearest even, over k in
+// ascending order from the value of C. Hardware sums in an order and with a rounding that are not documented. Each
+// element of D depends on its own row and column alone.
 //
 // CHECKERS. See FindingKind. Races on shared memory are found by vector clocks: an access is remembered for each byte
 // (the last write, the last atomic access, and three reads: the last, one of another lane of its warp, one of another

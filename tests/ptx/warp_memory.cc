@@ -13,6 +13,32 @@ namespace {
 
 constexpr uint32_t kThreadMask = (1U << kThreadBits) - 1;
 
+template <class Word>
+bool WordWritten(const uint8_t* states) {
+  Word word = 0;
+  std::memcpy(&word, states, sizeof(word));
+  return word == static_cast<Word>(0x0101010101010101);
+}
+
+bool AllWritten(const uint8_t* states, uint32_t bytes) {
+  switch (bytes) {
+    case 1:
+      return *states == kWritten;
+    case 2:
+      return WordWritten<uint16_t>(states);
+    case 4:
+      return WordWritten<uint32_t>(states);
+    case 8:
+      return WordWritten<uint64_t>(states);
+    case 16:
+      return WordWritten<uint64_t>(states) && WordWritten<uint64_t>(states + 8);
+    default:
+      return std::all_of(states, states + bytes, [](uint8_t state) { return state == kWritten; });
+  }
+}
+
+bool AnyRed(const uint8_t* states, uint32_t bytes) { return std::memchr(states, kRedZone, bytes) != nullptr; }
+
 }  // namespace
 
 const uint8_t* Warp::Read(const Instruction& in, uint64_t address, uint32_t bytes, int lane) {
@@ -62,7 +88,7 @@ bool Warp::CheckStates(const Instruction& in, uint8_t* states, uint32_t bytes, i
     std::memset(states, kWritten, bytes);
     return true;
   }
-  if (!launch->options.check_uninitialized) return true;
+  if (AllWritten(states, bytes) || !launch->options.check_uninitialized) return true;
   for (uint32_t i = 0; i < bytes; ++i) {
     if (states[i] != kUnwritten) continue;
     Report(FindingKind::kUninitialized, in, lane,
@@ -119,9 +145,7 @@ uint8_t* Warp::AccessShared(const Instruction& in, uint64_t address, uint32_t by
   SharedMemory& shared = block->shared();
   const uint64_t offset = address - kSharedBase;
   const uint64_t size = shared.data.size();
-  bool inside = offset < size && bytes <= size - offset;
-  for (uint32_t i = 0; inside && i < bytes; ++i) inside = shared.states[offset + i] != kRedZone;
-  if (!inside) {
+  if (offset >= size || bytes > size - offset || AnyRed(shared.states.data() + offset, bytes)) {
     Report(FindingKind::kOutOfBounds, in, lane,
            Text("shared memory, ", bytes, " bytes at ", address, ", of which there are ", size, " from ", kSharedBase));
     return nullptr;
@@ -152,6 +176,8 @@ void Warp::CheckShared(const Instruction& in, uint32_t offset, uint32_t bytes, i
   const bool races = !shared.accesses.empty();
   const bool strong = (in.flags & kStrong) != 0;
   const Stamp now = Now(lane);
+  // Neighbours were mostly written by one thread, so what was found ordered is not asked again.
+  Stamp ordered = 0;
   for (uint32_t i = offset; i < offset + bytes; ++i) {
     if (shared.pending[i] != 0) {
       return Report(FindingKind::kUnwaitedCopy, in, lane,
@@ -159,9 +185,10 @@ void Warp::CheckShared(const Instruction& in, uint32_t offset, uint32_t bytes, i
     }
     if (!races) continue;
     SharedByte& byte = shared.accesses[i];
-    Stamp other = Ordered(byte.write, lane) ? 0 : byte.write;
+    Stamp other = byte.write == ordered || Ordered(byte.write, lane) ? 0 : byte.write;
+    if (other == 0) ordered = byte.write;
     const char* what = "wrote";
-    if (other == 0 && !strong && !Ordered(byte.strong, lane)) other = byte.strong;
+    if (other == 0 && byte.strong != 0 && !strong && !Ordered(byte.strong, lane)) other = byte.strong;
     if (other == 0 && use != Use::kRead) {
       what = "read";
       for (const Stamp read : {byte.read, byte.read_of_lane, byte.read_of_warp})
@@ -183,9 +210,7 @@ uint8_t* Warp::AccessLocal(const Instruction& in, uint64_t address, uint32_t byt
   const uint64_t frame = kernel->local_layout.size();
   const uint64_t offset = address - kLocalBase;
   uint8_t* states = local_states.data() + lane * frame + offset;
-  bool inside = offset < frame && bytes <= frame - offset;
-  for (uint32_t i = 0; inside && i < bytes; ++i) inside = states[i] != kRedZone;
-  if (!inside) {
+  if (offset >= frame || bytes > frame - offset || AnyRed(states, bytes)) {
     Report(FindingKind::kOutOfBounds, in, lane, Text("local memory, ", bytes, " bytes at ", address));
     return nullptr;
   }
@@ -206,8 +231,8 @@ void Warp::CopyLater(const Instruction& in, uint32_t to, const uint8_t* data, ui
   SharedMemory& shared = block->shared();
   const uint64_t offset = uint64_t{to} - kSharedBase;
   if ((to & (bytes - 1)) != 0) return Report(FindingKind::kMisaligned, in, lane, Text("shared address ", to));
-  bool inside = offset < shared.data.size() && bytes <= shared.data.size() - offset;
-  for (uint32_t i = 0; inside && i < bytes; ++i) inside = shared.states[offset + i] != kRedZone;
+  const uint64_t size = shared.data.size();
+  const bool inside = offset < size && bytes <= size - offset && !AnyRed(shared.states.data() + offset, bytes);
   if (!inside) return Report(FindingKind::kOutOfBounds, in, lane, Text("shared memory, ", bytes, " bytes at ", to));
   CheckShared(in, static_cast<uint32_t>(offset), bytes, lane, Use::kWrite);
   PendingCopy copy = {

@@ -49,6 +49,18 @@ TEST(CudaAttention, SplitsAndPrefillGiveTheSameBits) {
   }
 }
 
+TEST(CudaAttention, EveryHeadSizeAndNumberOfHeadsIsNearSoftmax) {
+  SeededRandom random(kAttentionSeed);
+  for (const int head_dim : {16, 32, 64, 128, 256}) {
+    for (const int heads : {1, 2, 3, 4, 8}) {
+      AttentionCase c({.head_dim = head_dim, .heads = 2 * heads, .kv_heads = 2, .tokens = 262}, random);
+      const std::vector<Bf16> got = c.Prefill(253, 9);
+      ExpectNear(got, c.Softmax(253, 9), c.Name());
+      EXPECT_EQ(FirstDifference(c.InSplits(253, 9), got), -1) << c.Name();
+    }
+  }
+}
+
 TEST(CudaAttention, ARowsBitsDoNotDependOnItsTile) {
   for (const int window : {0, 1, 7, 255, 256, 258}) {
     SeededRandom random(kAttentionSeed);

@@ -115,6 +115,29 @@ TEST(CudaProduct, ManyRowsOfWholeNumbersAreExact) {
   }
 }
 
+TEST(CudaProduct, EveryNumberOfRowsIsExact) {
+  SeededRandom random(kProductSeed);
+  for (int rows = 1; rows <= 40; ++rows) {
+    const HostMatrix weights = RandomMatrix(kFormats[rows % 3], 32, 96, true, random);
+    const std::vector<Bf16> acts = WholeActs(rows, 96, random);
+    const std::vector<float> want = WholeSums(weights, acts);
+    EXPECT_EQ(FirstDifference(Product(weights, acts).Few(), want), -1) << rows << " rows";
+    EXPECT_EQ(FirstDifference(Product(weights, acts).Many(), want), -1) << rows << " rows";
+  }
+}
+
+TEST(CudaProduct, EveryDepthIsExact) {
+  SeededRandom random(kProductSeed);
+  for (int k = 32; k <= 1600; k += 32) {
+    const HostMatrix weights = RandomMatrix(kFormats[k / 32 % 3], 16, k, true, random);
+    const std::vector<Bf16> acts = WholeActs(2, k, random);
+    const std::vector<float> want = WholeSums(weights, acts);
+    EXPECT_EQ(FirstDifference(Product(weights, acts).Few(), want), -1) << "k " << k;
+    if (k % 160 != 32) continue;
+    EXPECT_EQ(FirstDifference(Product(weights, acts).Many(), want), -1) << "k " << k;
+  }
+}
+
 TEST(CudaProduct, TilesOfRowsAndColumnsAreAllReached) {
   SeededRandom random(kProductSeed);
   // Two tiles of columns by ten of rows: more than go together.

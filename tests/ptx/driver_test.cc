@@ -1,0 +1,151 @@
+// The driver's functions over the emulated device.
+#include "tests/ptx/test_device.h"
+
+namespace baton::ptx {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr const char* kAddOne = R"(.version 9.0
+.target sm_80
+.address_size 64
+.extern .shared .align 16 .b8 room[];
+.entry add_one(.param .u64 at, .param .u32 by) .maxntid 64 {
+  .reg .b64 %rd<3>; .reg .b32 %r<5>;
+  mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [at]; mad.wide.u32 %rd1, %r1, 4, %rd1;
+  ld.param.u32 %r3, [by]; ld.global.u32 %r2, [%rd1]; add.u32 %r2, %r2, %r3; st.global.u32 [%rd1], %r2;
+  mov.u32 %r4, room; mad.lo.u32 %r4, %r1, 4, %r4; st.shared.u32 [%r4], %r2;
+  ret;
+})";
+
+class DriverTest : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    module = Load(kAddOne);
+    add = Function(module, "add_one");
+    values = ToDevice(std::vector<uint32_t>{1, 2, 3, 4});
+    ASSERT_EQ(api.stream_create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  }
+  CUresult LaunchOn(CUstream on, uint32_t by, unsigned threads = 1, unsigned shared = 16) {
+    void* params[] = {&values, &by};
+    return api.launch_kernel(add, 1, 1, 1, threads, 1, 1, shared, on, params, nullptr);
+  }
+
+  CUmodule module = nullptr;
+  CUfunction add = nullptr;
+  CUdeviceptr values = 0;
+  CUstream stream = nullptr;
+};
+
+TEST_F(DriverTest, EveryFunctionOfTheTableIsThere) {
+#define BATON_PTX_EXPECT_MEMBER(member, function) EXPECT_NE(api.member, nullptr) << #member;
+  BATON_CUDA_DRIVER_FUNCTIONS(BATON_PTX_EXPECT_MEMBER)
+#undef BATON_PTX_EXPECT_MEMBER
+}
+
+TEST_F(DriverTest, NeedsInitAndAContext) {
+  ResetDriver();
+  int count = 0;
+  EXPECT_EQ(api.device_count(&count), CUDA_ERROR_NOT_INITIALIZED);
+  ASSERT_EQ(api.init(0), CUDA_SUCCESS);
+  ASSERT_EQ(api.device_count(&count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 1);
+  CUdeviceptr address = 0;
+  EXPECT_EQ(api.memory_alloc(&address, 16), CUDA_ERROR_INVALID_CONTEXT);
+  CUdevice device = 0;
+  EXPECT_EQ(api.device_get(&device, 1), CUDA_ERROR_INVALID_DEVICE);
+  char name[32] = {};
+  ASSERT_EQ(api.device_name(name, sizeof(name), 0), CUDA_SUCCESS);
+  EXPECT_STREQ(name, "PTX interpreter");
+  int major = 0;
+  ASSERT_EQ(api.device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0), CUDA_SUCCESS);
+  EXPECT_EQ(major, 8);
+}
+
+TEST_F(DriverTest, MemoryHasALimitAndBounds) {
+  SetMemoryLimit(1000);
+  CUdeviceptr address = 0;
+  EXPECT_EQ(api.memory_alloc(&address, 1001), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(api.memory_alloc(&address, 0), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(api.memory_alloc(&address, 512), CUDA_SUCCESS);
+  EXPECT_EQ(api.memory_alloc(&address, 512), CUDA_ERROR_OUT_OF_MEMORY);
+  size_t free = 0;
+  size_t total = 0;
+  ASSERT_EQ(api.memory_info(&free, &total), CUDA_SUCCESS);
+  EXPECT_EQ(total, 1000U);
+  EXPECT_EQ(free, 1000U - 512 - 16);
+  EXPECT_EQ(api.memory_free(address + 4), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(api.set_bytes_async(address + 4, 0, 512, nullptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(api.memory_free(address), CUDA_SUCCESS);
+  EXPECT_EQ(api.memory_free(address), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(LiveAllocations(), 1U);
+}
+
+TEST_F(DriverTest, LaunchesOutsideTheLimitsAreRefused) {
+  EXPECT_EQ(LaunchOn(nullptr, 1, 65), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(LaunchOn(nullptr, 1, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(LaunchOn(nullptr, 1, 1, 49153), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(api.function_set_attribute(add, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000), CUDA_SUCCESS);
+  EXPECT_EQ(LaunchOn(nullptr, 1, 1, 49153), CUDA_SUCCESS);
+  EXPECT_EQ(api.function_set_attribute(add, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 200000),
+            CUDA_ERROR_INVALID_VALUE);
+  CUfunction other = nullptr;
+  EXPECT_EQ(api.module_function(&other, module, "nobody"), CUDA_ERROR_NOT_FOUND);
+  EXPECT_GT(ExecutedInstructions(), 0U);
+  EXPECT_EQ(InstructionsByKernel().count("add_one"), 1U);
+}
+
+TEST_F(DriverTest, GraphsReplayWhatWasRecorded) {
+  ASSERT_EQ(api.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  ASSERT_EQ(LaunchOn(stream, 10, 4), CUDA_SUCCESS);
+  ASSERT_EQ(api.set_bytes_async(values, 0, 4, stream), CUDA_SUCCESS);
+  ASSERT_EQ(LaunchOn(stream, 1, 4), CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(api.stream_end_capture(stream, &graph), CUDA_SUCCESS);
+  EXPECT_THAT(ToHost<uint32_t>(values, 4), ElementsAre(1U, 2U, 3U, 4U)) << "a capture does nothing";
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(api.graph_instantiate(&exec, graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(api.graph_destroy(graph), CUDA_SUCCESS);
+  ASSERT_EQ(api.graph_launch(exec, stream), CUDA_SUCCESS);
+  ASSERT_EQ(api.graph_launch(exec, stream), CUDA_SUCCESS);
+  EXPECT_THAT(ToHost<uint32_t>(values, 4), ElementsAre(1U, 24U, 25U, 26U));
+  EXPECT_EQ(api.graph_exec_destroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(api.graph_launch(exec, stream), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(DriverTest, WhatACaptureForbidsInvalidatesIt) {
+  ASSERT_EQ(api.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(api.stream_synchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(LaunchOn(stream, 1), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(api.stream_end_capture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(graph, nullptr);
+  EXPECT_EQ(api.stream_end_capture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
+}
+
+TEST_F(DriverTest, StreamsJoinACaptureByEvents) {
+  CUstream other = nullptr;
+  CUevent fork = nullptr;
+  CUevent join = nullptr;
+  ASSERT_EQ(api.stream_create(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(api.event_create(&fork, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+  ASSERT_EQ(api.event_create(&join, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+  ASSERT_EQ(api.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  ASSERT_EQ(api.event_record(fork, stream), CUDA_SUCCESS);
+  EXPECT_EQ(api.event_query(fork), CUDA_ERROR_CAPTURED_EVENT);
+  ASSERT_EQ(api.stream_wait_event(other, fork, 0), CUDA_SUCCESS);
+  ASSERT_EQ(LaunchOn(other, 5), CUDA_SUCCESS);
+  ASSERT_EQ(api.event_record(join, other), CUDA_SUCCESS);
+  ASSERT_EQ(api.stream_wait_event(stream, join, 0), CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(api.stream_end_capture(stream, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(api.event_query(fork), CUDA_SUCCESS);
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(api.graph_instantiate(&exec, graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(api.graph_launch(exec, stream), CUDA_SUCCESS);
+  EXPECT_EQ(ToHost<uint32_t>(values, 1)[0], 6U);
+}
+
+}  // namespace
+}  // namespace baton::ptx
