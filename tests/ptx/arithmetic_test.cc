@@ -198,6 +198,19 @@ TEST_F(ArithmeticTest, FloatsRoundAsTheirModifiersSay) {
         [](auto, auto, auto c) { return c; });
 }
 
+TEST_F(ArithmeticTest, SetGivesOneOrAllOnes) {
+  Check("set.lt.u32.s32 %o32, %a32, %b32;", "%o32",
+        [](auto a, auto b, auto) { return Signed(a) < Signed(b) ? ~0U : 0; });
+  Check("set.gt.f32.u32 %fo, %a32, %b32;", "%fo",
+        [](auto a, auto b, auto) { return Low(a) > Low(b) ? 0x3f800000 : 0; });
+  // Halves that are not NaN, compared each by itself.
+  Check("and.b32 %r3, %a32, 0x7bff7bff; and.b32 %r4, %b32, 0x7bff7bff; set.ge.f16x2.f16x2 %o32, %r3, %r4;", "%o32",
+        [](auto a, auto b, auto) {
+          const uint32_t high = (a >> 16 & 0x7bff) >= (b >> 16 & 0x7bff) ? 0x3c000000 : 0;
+          return high | ((a & 0x7bff) >= (b & 0x7bff) ? 0x3c00 : 0);
+        });
+}
+
 TEST_F(ArithmeticTest, DoublesAreTheHosts) {
   Check("fma.rn.f64 %o, %a, %b, %c;", "%o", [](auto a, auto b, auto c) {
     return std::bit_cast<uint64_t>(

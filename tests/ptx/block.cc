@@ -137,7 +137,7 @@ void Block::Complete(Barrier& barrier) {
 void Block::CheckExited(const Barrier& barrier) {
   for (Warp& warp : warps_) {
     const uint32_t gone = std::exchange(warp.exited_after_store, 0U);
-    if (gone == 0 || barrier.waiting == 0) continue;
+    if (gone == 0 || barrier.waiting == 0 || !launch_.options.check_exited_threads) continue;
     Warp& waits = warps_[std::countr_zero(barrier.waiting)];
     const auto thread = warp.index * kLanes + std::countr_zero(gone);
     waits.Report(FindingKind::kDivergentBarrier, waits.AtBarrier(), std::countr_zero(waits.live),

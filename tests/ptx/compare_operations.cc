@@ -102,14 +102,30 @@ void SetPredicate(Warp& warp, const Instruction& in, uint32_t mask) {
   if (in.predicate_destinations > 1) warp.SetPredicate(in.predicate_to[1], mask, Joined(join, ~bits, other));
 }
 
+// `offset` is what a true comparison gives.
 template <class T>
 void SetRegister(Warp& warp, const Instruction& in, uint32_t mask) {
   const auto join = static_cast<Join>(in.extra >> 8 & 255);
   const uint32_t bits = Joined(join, ComparedLanes<T>(warp, in, mask), warp.Bits(in.predicate_from[0]));
-  // 1.0 for a float, all ones for an integer.
-  const uint64_t yes = in.extra >> 16 != 0 ? std::bit_cast<uint32_t>(1.0F) : in.to_mask;
+  const auto yes = static_cast<uint64_t>(in.offset);
   uint64_t* to = warp.To(in.to[0]);
   ForLanes(mask, [&](int lane) { to[lane] = (bits >> lane & 1) != 0 ? yes : 0; });
+}
+
+// Two halves in one register.
+template <class H>
+void SetPair(Warp& warp, const Instruction& in, uint32_t mask) {
+  const uint64_t* a = warp.From(in.from[0]);
+  const uint64_t* b = warp.From(in.from[1]);
+  const auto compare = static_cast<Compare>(in.extra & 255);
+  const auto yes = static_cast<uint64_t>(in.offset);
+  uint64_t* to = warp.To(in.to[0]);
+  ForLanes(mask, [&](int lane) {
+    auto half = [&](int shift) {
+      return Compares(compare, Comparable<H>(a[lane] >> shift, 0), Comparable<H>(b[lane] >> shift, 0)) ? yes : 0;
+    };
+    to[lane] = half(16) << 16 | half(0);
+  });
 }
 
 void TakeComparison(InstructionDecoder& decoder) {
@@ -174,19 +190,46 @@ void DecodeSetp(InstructionDecoder& decoder) {
   if (decoder.in.execute == nullptr) decoder.Fail("no comparison of that type");
 }
 
+// What a true comparison gives in a register of that type: 1.0 or all ones. 0 for other types.
+uint64_t TrueOf(Type type) {
+  switch (type) {
+    case Type::kF32:
+      return std::bit_cast<uint32_t>(1.0F);
+    case Type::kF16:
+    case Type::kF16x2:
+      return 0x3c00;
+    case Type::kBf16:
+    case Type::kBf16x2:
+      return 0x3f80;
+    case Type::kU16:
+    case Type::kS16:
+      return 0xffff;
+    case Type::kU32:
+    case Type::kS32:
+      return 0xffffffff;
+    default:
+      return 0;
+  }
+}
+
 void DecodeSet(InstructionDecoder& decoder) {
   TakeComparison(decoder);
   const Type to = decoder.TakeType();
   const Type type = decoder.TakeType();
   ComparisonOperands(decoder, type);
   decoder.To(0);
-  if (to == Type::kF32) {
-    decoder.in.extra |= 1 << 16;
-  } else if (BytesOf(to) != 4 || to > Type::kS64) {
-    decoder.Fail("set of another type");
+  decoder.in.offset = static_cast<int64_t>(TrueOf(to));
+  const bool pair = type == Type::kF16x2 || type == Type::kBf16x2;
+  if (pair) {
+    // An integer of 32 bits has a mask for each half.
+    if (BytesOf(to) != 4 || to == Type::kF32 || decoder.in.extra >> 8 != 0) decoder.Fail("set of another type");
+    decoder.in.offset &= 0xffff;
+    decoder.in.execute = type == Type::kF16x2 ? &SetPair<F16> : &SetPair<Bf16>;
+  } else {
+    decoder.in.execute = PickComparable(type, [](auto zero) -> Execute { return &SetRegister<decltype(zero)>; });
   }
-  decoder.in.execute = PickComparable(type, [](auto zero) -> Execute { return &SetRegister<decltype(zero)>; });
-  if (decoder.in.execute == nullptr) decoder.Fail("no comparison of that type");
+  const bool lone_to_pair = !pair && (to == Type::kF16x2 || to == Type::kBf16x2);
+  if (TrueOf(to) == 0 || lone_to_pair || decoder.in.execute == nullptr) decoder.Fail("set of another type");
 }
 
 void Select(Warp& warp, const Instruction& in, uint32_t mask) {

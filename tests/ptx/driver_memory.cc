@@ -79,7 +79,7 @@ CUresult DoCopyToHost(EmulatedDevice& device, void* to, CUdeviceptr from, size_t
   std::memcpy(to, allocation->data.get() + offset, bytes);
   const auto* unwritten =
       static_cast<const uint8_t*>(std::memchr(allocation->written.get() + offset, kUnwritten, bytes));
-  if (unwritten != nullptr && device.options.check_uninitialized) {
+  if (unwritten != nullptr && device.options.check_copies) {
     Finding finding;
     finding.kind = FindingKind::kUninitialized;
     finding.kernel = "copy_to_host";

@@ -17,12 +17,18 @@
 // ascending order from the value of C. Hardware sums in an order and with a rounding that are not documented. Each
 // element of D depends on its own row and column alone.
 //
-// CHECKERS. See FindingKind. Races on shared memory are found by vector clocks: an access is remembered for each byte
-// (the last write, the last atomic access, and three reads: the last, one of another lane of its warp, one of another
-// warp), and two accesses of different threads, at least one a write, race unless bar.sync and its kin (between warps)
-// or bar.warp.sync (between lanes) order them. Order that a program makes through flags in memory or by fences is not
-// seen. shfl, vote and mma do not order memory. A read that three later reads displaced can be missed.
-// Races between blocks on global memory are looked for where Options say so, on one host thread.
+// CHECKERS. See FindingKind. A copy of cp.async, an access, a register is checked where it is used; a launch goes on
+// after a finding, with zeros for what cannot be read, until it would wait for ever. A bar.sync without a count is
+// reported where lanes of a warp, or warps, wait at different ones for ever, and, as Options say, where a thread exited
+// without it after it stored something since the last barrier: CUDA lets threads exit, but who stores and exits mostly
+// stands in the wrong branch. shfl, vote and their kin are reported where their mask names lanes that have exited, that
+// never come, or not the caller. Races on shared memory are found by vector clocks: an access is remembered for each
+// byte (the last write, the last atomic access, and three reads: the last, one of another lane of its warp, one of
+// another warp), and two accesses of different threads, at least one a write, race unless bar.sync and its kin (between
+// warps) or bar.warp.sync (between lanes) order them. Order that a program makes through flags in memory or by fences
+// is not seen. shfl, vote and mma do not order memory. A read that three later reads displaced can be missed. Races
+// between blocks on global memory are looked for where Options say so, on one host thread; those within a block are
+// not.
 #ifndef BATON_TESTS_PTX_LAUNCH_H_
 #define BATON_TESTS_PTX_LAUNCH_H_
 
@@ -42,6 +48,10 @@ struct Options {
   int host_threads = 1;
   bool check_uninitialized = true;
   bool check_shared_races = true;
+  // Threads that exited after a store while others wait at a barrier.
+  bool check_exited_threads = true;
+  // Bytes that nobody wrote in copies to the host.
+  bool check_copies = true;
   bool check_global_races = false;
   // Of lanes, in one launch.
   uint64_t most_instructions = 200'000'000'000;
