@@ -83,7 +83,6 @@ class EngineBench {
   absl::Status Measure() {
     const TimeNs begin = MonotonicClock().Now();
     BATON_ASSIGN_OR_RETURN(device_, ChooseDevice(flags_, KvUse::kOwn));
-    if (!device_.why_cpu.empty()) std::cerr << device_.why_cpu << std::endl;
     BATON_ASSIGN_OR_RETURN(model_, LoadModelFile(flags_.model));
     open_s_ = static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond;
     // The hand-off comes first because it forks, which must happen before the first thread starts.
@@ -196,6 +195,7 @@ class EngineBench {
     Json json = {{"model", model_.name},        {"device", device_.Name()},
                  {"numerics", flags_.numerics}, {"kv_dtype", KvDtypeName(ParseKvDtype(flags_))},
                  {"weights", flags_.weights},   {"seed", flags_.seed}};
+    if (!device_.why_cpu.empty()) json["device_reason"] = device_.why_cpu;
     if (runner_ != nullptr) {
       json["load_s"] = load_s_;
       json["memory"] = {{"weight_bytes", weight_bytes_},
@@ -216,6 +216,7 @@ class EngineBench {
     std::cout << "\n"
               << model_.name << ", " << device_.Name() << ", " << flags_.numerics << ", "
               << KvDtypeName(ParseKvDtype(flags_)) << " KV, median of " << flags_.rounds << "\n";
+    if (!device_.why_cpu.empty()) std::cout << device_.why_cpu << "\n";
     if (runner_ != nullptr) {
       std::cout << absl::StreamFormat(
           "loaded in %.2f s; %.1f MiB resident besides mapped files: weights %.1f, KV pool %.1f, others %.1f\n",

@@ -54,8 +54,6 @@ struct LoadedWorker {
 
 absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWorker& worker) {
   BATON_ASSIGN_OR_RETURN(const ModelDevice device, ChooseDevice(flags.engine, KvUse::kHandedOver));
-  // The supervisor has said it for all.
-  if (!device.why_cpu.empty() && !flags.supervised) spdlog::info(device.why_cpu);
   BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags.engine.model, flags.served_model_name));
   worker.model = loaded.name;
   worker.eos_ids = loaded.file->tokenizer().eos_ids;
@@ -83,6 +81,8 @@ absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWork
   // Workers of one supervisor would draw over each other.
   BATON_ASSIGN_OR_RETURN(worker.parts.runner,
                          LoadRunner(loaded, options, device, /*shows_progress=*/!flags.supervised));
+  // A supervisor says it for all.
+  if (!device.why_cpu.empty() && !flags.supervised) spdlog::info(device.why_cpu);
   return absl::OkStatus();
 }
 
