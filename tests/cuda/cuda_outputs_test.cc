@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include "gtest/gtest.h"
+#include "modelfile/model_file.h"
 #include "tests/cuda/small_models.h"
 
 namespace baton::engine::cuda {
@@ -91,6 +93,27 @@ TEST(CudaRunner, HiddenStatesComeWithoutLogits) {
   sequence.Run(0, 8, {}, {.hidden_states = absl::MakeSpan(hidden)});
   EXPECT_TRUE(std::all_of(hidden.begin(), hidden.end(), [](float x) { return std::isfinite(x); }));
   EXPECT_TRUE(std::any_of(hidden.begin(), hidden.end(), [](float x) { return std::fabs(x) > 0.1f; }));
+}
+
+// Without the interpreter's checks, which would make minutes of it.
+TEST(CudaRunner, KnowsTheCapitalOfFrance) {
+  const auto path = modelfile::ResolveModel(modelfile::kDefaultModel);
+  if (!path.ok() || !std::filesystem::exists(*path)) GTEST_SKIP() << "the default model is not in the store";
+  const auto file = modelfile::OpenModelFile(*path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const ptx::Options checked = ptx::GetOptions();
+  ptx::SetOptions({.host_threads = 2, .check_uninitialized = false, .check_shared_races = false});
+  {
+    const auto runner = LoadCuda(**file, {.max_rows = 5});
+    // "The capital of France is"
+    OneSequence sequence(*runner, {504, 3575, 282, 4649, 314});
+    const SamplingParams greedy;
+    const std::vector<TokenChoice> choices(5, {.sampling = &greedy});
+    std::vector<OutputToken> tokens(5);
+    sequence.Run(0, 5, choices, {.tokens = absl::MakeSpan(tokens)});
+    EXPECT_EQ(tokens.back().token, 7042) << "not Paris";
+  }
+  ptx::SetOptions(checked);
 }
 
 TEST(CudaRunner, ZeroesRowsOfABlockAndNothingElse) {
