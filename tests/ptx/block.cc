@@ -60,7 +60,7 @@ void Block::Run(uint64_t number) {
       for (int lane = 0; lane < kLanes; ++lane) {
         warps_[i].To(slot)[lane] = SpecialValue(name, *this, launch_, static_cast<int>(i), lane);
       }
-      warps_[i].written[slot] = kAllLanes;
+      warps_[i].written_[slot] = kAllLanes;
     }
   }
   std::mt19937_64 random(launch_.options.seed * 0x9E3779B97F4A7C15 + number);
@@ -76,7 +76,7 @@ void Block::Run(uint64_t number) {
     const WarpState state = warp.Run(1 + random() % 256);
     const uint64_t so_far = launch_.instructions.fetch_add(warp.instructions - before, std::memory_order_relaxed);
     if (so_far > launch_.options.most_instructions) {
-      warp.Report(FindingKind::kTooLong, launch_.kernel->code[warp.pc], 0, Text(so_far, " instructions of lanes"));
+      warp.Report(FindingKind::kTooLong, launch_.kernel->code[warp.pc_], 0, Text(so_far, " instructions of lanes"));
       launch_.stopped = true;
     }
     if (state == WarpState::kStuck) launch_.stopped = true;

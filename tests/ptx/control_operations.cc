@@ -8,7 +8,7 @@
 namespace baton::ptx {
 namespace {
 
-void Nothing(Warp&, const Instruction&, uint32_t) {}
+void NoControlEffect(Warp&, const Instruction&, uint32_t) {}
 
 void DecodeBranch(InstructionDecoder& decoder) {
   decoder.Take("uni");
@@ -105,14 +105,14 @@ void DecodeSleep(InstructionDecoder& decoder) {
   decoder.TakeType();
   decoder.Count(1);
   decoder.From(0, Type::kU32);
-  decoder.in.execute = &Nothing;
+  decoder.in.execute = &NoControlEffect;
 }
 
 // Launches follow one another here, so there is nothing to wait for.
 void DecodeGridDependency(InstructionDecoder& decoder) {
   if (!decoder.Take("launch_dependents") && !decoder.Take("wait")) decoder.Fail("not known");
   decoder.Count(0);
-  decoder.in.execute = &Nothing;
+  decoder.in.execute = &NoControlEffect;
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Modules, functions, launches.
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -8,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "tests/ptx/driver_functions.h"
 #include "tests/ptx/emulated_device.h"
 
@@ -17,10 +17,8 @@ namespace {
 // sm_80 runs what was made for it or for less.
 bool TargetFits(std::string_view target) {
   if (!target.starts_with("sm_")) return false;
-  const std::string number(target.substr(3));
-  char* end = nullptr;
-  const long version = std::strtol(number.c_str(), &end, 10);
-  return *end == '\0' && version <= 80;
+  int version = 0;
+  return absl::SimpleAtoi(std::string(target.substr(3)), &version) && version <= 80;
 }
 
 CUresult CUDAAPI ModuleLoad(CUmodule* handle, const void* image) {

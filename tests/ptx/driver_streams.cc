@@ -103,7 +103,9 @@ CUresult CUDAAPI StreamEndCapture(CUstream handle, CUgraph* graph) {
   return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI GraphInstantiate(CUgraphExec* handle, CUgraph graph, unsigned long long) {
+// The type of the flags is cuda.h's.
+CUresult CUDAAPI GraphInstantiate(CUgraphExec* handle, CUgraph graph,
+                                  unsigned long long) {  // NOLINT(google-runtime-int)
   Call call;
   if (call.result != CUDA_SUCCESS) return call.result;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -11,8 +11,8 @@
 namespace baton::ptx {
 
 EmulatedDevice& EmulatedDevice::Get() {
-  static auto* const device = new EmulatedDevice;
-  return *device;
+  static auto* const kDevice = new EmulatedDevice;
+  return *kDevice;
 }
 
 void EmulatedDevice::Reset() {

@@ -244,11 +244,8 @@ Operand FunctionParser::Address() {
   Operand address = Make(Operand::Kind::kAddress);
   const bool number = cursor_.Peek().kind == Token::Kind::kNumber;
   address.parts.push_back(number ? NumberOperand() : NameOperand());
-  if (cursor_.Take("+")) {
-    address.offset = static_cast<int64_t>(cursor_.Integer());
-  } else if (cursor_.Is("-")) {
-    address.offset = static_cast<int64_t>(cursor_.Integer());
-  }
+  // A minus sign is part of the number.
+  if (cursor_.Take("+") || cursor_.Is("-")) address.offset = static_cast<int64_t>(cursor_.Integer());
   cursor_.Expect("]");
   return address;
 }

@@ -143,13 +143,13 @@ void AddHalfOperations(DecodeTable& table) {
 
 // ex2 and tanh of halves share their names with f32's.
 void AddMixedOperations(DecodeTable& table) {
-  static const Decode float_ex2 = table.at("ex2");
-  static const Decode float_tanh = table.at("tanh");
+  static const Decode kFloatEx2 = table.at("ex2");
+  static const Decode kFloatTanh = table.at("tanh");
   table["ex2"] = table["tanh"] = [](InstructionDecoder& decoder) {
     const bool ex2 = decoder.opcode() == "ex2";
     const auto& all = decoder.modifiers;
     const auto half = std::find_if(all.begin(), all.end(), [](auto& one) { return PickHalf(TypeOf(one)) != nullptr; });
-    if (half == all.end()) return (ex2 ? float_ex2 : float_tanh)(decoder);
+    if (half == all.end()) return (ex2 ? kFloatEx2 : kFloatTanh)(decoder);
     const Type type = decoder.TakeType();
     if (!decoder.Take("approx")) decoder.Fail(".approx is expected");
     decoder.TakeFlag("ftz", kFtz);

@@ -6,7 +6,7 @@
 namespace baton::ptx {
 
 const engine::cuda::DriverApi& InterpretedDriver() {
-  static const auto* const api = [] {
+  static const auto* const kApi = [] {
     auto* made = new engine::cuda::DriverApi;
     AddDeviceFunctions(*made);
     AddModuleFunctions(*made);
@@ -15,7 +15,7 @@ const engine::cuda::DriverApi& InterpretedDriver() {
     AddGraphFunctions(*made);
     return made;
   }();
-  return *api;
+  return *kApi;
 }
 
 void ResetDriver() {

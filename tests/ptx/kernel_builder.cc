@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kRedBytes = 16;
 
 const DecodeTable& Table() {
-  static const auto* const table = [] {
+  static const auto* const kTable = [] {
     auto* all = new DecodeTable;
     AddIntegerOperations(*all);
     AddBitOperations(*all);
@@ -29,7 +29,7 @@ const DecodeTable& Table() {
     AddControlOperations(*all);
     return all;
   }();
-  return *table;
+  return *kTable;
 }
 
 uint64_t RoundUp(uint64_t value, uint64_t align) { return (value + align - 1) / align * align; }

@@ -50,15 +50,9 @@ class Lexer {
   // Consumes letters, and dots and double colons between them.
   void Word() {
     while (at_ < text_.size()) {
-      if (ContinuesWord(text_[at_])) {
-        ++at_;
-      } else if (text_[at_] == '.' && at_ + 1 < text_.size() && ContinuesWord(text_[at_ + 1])) {
-        at_ += 2;
-      } else if (At("::")) {
-        at_ += 2;
-      } else {
-        return;
-      }
+      const bool dot = text_[at_] == '.' && at_ + 1 < text_.size() && ContinuesWord(text_[at_ + 1]);
+      if (!dot && !At("::") && !ContinuesWord(text_[at_])) return;
+      at_ += At("::") ? 2 : 1;
     }
   }
 

@@ -133,7 +133,7 @@ void MultiplyPortably(int depth, const float (&a)[kRows][kMostDepth], const floa
 // f16, bf16 and tf32, whose last 13 bits are ignored.
 template <class H>
 void MultiplyFloats(Warp& warp, const Instruction& in, uint32_t) {
-  static const bool hardware = __builtin_cpu_supports("fma") != 0 && __builtin_cpu_supports("avx2") != 0;
+  static const bool kHardware = __builtin_cpu_supports("fma") != 0 && __builtin_cpu_supports("avx2") != 0;
   constexpr bool kTf32 = std::is_same_v<H, float>;
   constexpr int kWidth = kTf32 ? 1 : 2;
   const int depth = static_cast<int>(in.extra);
@@ -152,7 +152,7 @@ void MultiplyFloats(Warp& warp, const Instruction& in, uint32_t) {
       },
       a, b);
   LoadSums(warp, in, shape.a_registers + shape.b_registers, c);
-  (hardware ? MultiplyByHardware : MultiplyPortably)(depth, a, b, c);
+  (kHardware ? MultiplyByHardware : MultiplyPortably)(depth, a, b, c);
   StoreSums(warp, in, c);
 }
 

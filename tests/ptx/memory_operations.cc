@@ -47,7 +47,7 @@ void Store(Warp& warp, const Instruction& in, uint32_t mask) {
   });
 }
 
-void Nothing(Warp&, const Instruction&, uint32_t) {}
+void NoMemoryEffect(Warp&, const Instruction&, uint32_t) {}
 
 int TakeVector(InstructionDecoder& decoder) { return decoder.Take("v2") ? 2 : decoder.Take("v4") ? 4 : 1; }
 
@@ -92,7 +92,7 @@ void DecodePrefetch(InstructionDecoder& decoder) {
   for (std::string_view level : {"L1", "L2", "L2::evict_last", "L2::evict_normal"}) decoder.Take(level);
   decoder.Count(1);
   decoder.Address(0, ignored);
-  decoder.in.execute = &Nothing;
+  decoder.in.execute = &NoMemoryEffect;
 }
 
 // Memory is sequentially consistent here.
@@ -100,7 +100,7 @@ void DecodeFence(InstructionDecoder& decoder) {
   for (std::string_view word : {"sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys"})
     decoder.Take(word);
   decoder.Count(0);
-  decoder.in.execute = &Nothing;
+  decoder.in.execute = &NoMemoryEffect;
 }
 
 }  // namespace

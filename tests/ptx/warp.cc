@@ -30,42 +30,42 @@ void Warp::Start(Block* owner, int number, uint32_t lanes) {
   kernel = launch->kernel;
   index = number;
   live = lanes;
-  group = waiting = stored = exited_after_store = carry = lane_floor = jumps = 0;
-  rotate = rotated = false;
+  group = waiting_ = stored = exited_after_store = carry = lane_floor = jumps_ = 0;
+  rotate_ = rotated_ = false;
   clock = 1;
   instructions = 0;
-  state = WarpState::kReady;
-  last_allocation = nullptr;
-  std::fill(lane_pc, lane_pc + kLanes, kernel->entry);
-  std::fill(copy_group, copy_group + kLanes, 0U);
-  std::fill(&lane_seen[0][0], &lane_seen[0][0] + kLanes * kLanes, 0U);
-  for (auto& calls : lane_calls) calls.clear();
-  copies.clear();
+  state_ = WarpState::kReady;
+  last_allocation_ = nullptr;
+  std::fill(lane_pc_, lane_pc_ + kLanes, kernel->entry);
+  std::fill(copy_group_, copy_group_ + kLanes, 0U);
+  std::fill(&lane_seen_[0][0], &lane_seen_[0][0] + kLanes * kLanes, 0U);
+  for (auto& calls : lane_calls_) calls.clear();
+  copies_.clear();
   registers.assign(static_cast<size_t>(kernel->registers) * kLanes, 0xdeadbeefdeadbeef);
-  written.assign(kernel->registers, 0);
+  written_.assign(kernel->registers, 0);
   predicates.assign(kernel->predicates, 0);
-  predicates_written.assign(kernel->predicates, 0);
-  predicates[kTrue] = predicates_written[kFalse] = predicates_written[kTrue] = kAllLanes;
-  local.assign(kernel->local_layout.size() * kLanes, 0xcd);
-  local_states.clear();
+  predicates_written_.assign(kernel->predicates, 0);
+  predicates[kTrue] = predicates_written_[kFalse] = predicates_written_[kTrue] = kAllLanes;
+  local_.assign(kernel->local_layout.size() * kLanes, 0xcd);
+  local_states_.clear();
   for (int lane = 0; lane < kLanes; ++lane) {
-    local_states.insert(local_states.end(), kernel->local_layout.begin(), kernel->local_layout.end());
+    local_states_.insert(local_states_.end(), kernel->local_layout.begin(), kernel->local_layout.end());
   }
 }
 
 WarpState Warp::Run(uint64_t steps) {
-  while (state == WarpState::kReady && steps-- > 0) {
+  while (state_ == WarpState::kReady && steps-- > 0) {
     if (group == 0 && !Select()) break;
     if (!Step()) break;
   }
-  return state;
+  return state_;
 }
 
 bool Warp::Step() {
-  const Instruction& in = kernel->code[pc];
-  if ((group & ~predicates_written[in.guard.slot]) != 0) {
+  const Instruction& in = kernel->code[pc_];
+  if ((group & ~predicates_written_[in.guard.slot]) != 0) {
     Report(FindingKind::kUninitialized, in, std::countr_zero(group), "the guard was never written");
-    predicates_written[in.guard.slot] |= group;
+    predicates_written_[in.guard.slot] |= group;
   }
   const uint32_t mask = group & Bits(in.guard);
   switch (in.flow) {
@@ -112,13 +112,13 @@ void Warp::CheckSources(const Instruction& in, uint32_t mask) {
   if (!launch->options.check_uninitialized) return;
   for (int i = 0; i < in.sources; ++i) {
     const Slot slot = in.from[i];
-    if (slot < 0 || (mask & ~written[slot]) == 0) continue;
-    Report(FindingKind::kUninitialized, in, std::countr_zero(mask & ~written[slot]),
+    if (slot < 0 || (mask & ~written_[slot]) == 0) continue;
+    Report(FindingKind::kUninitialized, in, std::countr_zero(mask & ~written_[slot]),
            Text("register ", kernel->register_names[slot], " was never written"));
-    written[slot] |= mask;
+    written_[slot] |= mask;
   }
   for (int i = 0; i < in.predicate_sources; ++i) {
-    uint32_t& known = predicates_written[in.predicate_from[i].slot];
+    uint32_t& known = predicates_written_[in.predicate_from[i].slot];
     if ((mask & ~known) == 0) continue;
     Report(FindingKind::kUninitialized, in, std::countr_zero(mask & ~known), "a predicate was never written");
     known |= mask;
@@ -126,29 +126,29 @@ void Warp::CheckSources(const Instruction& in, uint32_t mask) {
 }
 
 void Warp::MarkWritten(const Instruction& in, uint32_t mask) {
-  for (int i = 0; i < in.destinations; ++i) written[in.to[i]] |= mask;
-  for (int i = 0; i < in.predicate_destinations; ++i) predicates_written[in.predicate_to[i]] |= mask;
+  for (int i = 0; i < in.destinations; ++i) written_[in.to[i]] |= mask;
+  for (int i = 0; i < in.predicate_destinations; ++i) predicates_written_[in.predicate_to[i]] |= mask;
 }
 
 void Warp::Advance() {
-  if (++pc == next_pc) Park();
+  if (++pc_ == next_pc_) Park();
 }
 
 void Warp::Jump(int32_t target) {
-  const bool back = target <= pc;
-  pc = target;
-  const bool others = (live & ~waiting & ~group) != 0;
+  const bool back = target <= pc_;
+  pc_ = target;
+  const bool others = (live & ~waiting_ & ~group) != 0;
   if (!others) return;
-  if (back && ++jumps > kMostJumps) {
-    rotate = !rotated;
+  if (back && ++jumps_ > kMostJumps) {
+    rotate_ = !rotated_;
     Park();
-  } else if (!rotated && pc >= next_pc) {
+  } else if (!rotated_ && pc_ >= next_pc_) {
     Park();
   }
 }
 
 void Warp::Park() {
-  ForLanes(group, [&](int lane) { lane_pc[lane] = pc; });
+  ForLanes(group, [&](int lane) { lane_pc_[lane] = pc_; });
   group = 0;
 }
 
@@ -156,15 +156,15 @@ void Warp::Branch(const Instruction& in, uint32_t mask) {
   instructions += static_cast<uint64_t>(std::popcount(group));
   if (mask == group) return Jump(in.target);
   if (mask == 0) return Advance();
-  ForLanes(group & ~mask, [&](int lane) { lane_pc[lane] = pc + 1; });
-  ForLanes(mask, [&](int lane) { lane_pc[lane] = in.target; });
+  ForLanes(group & ~mask, [&](int lane) { lane_pc_[lane] = pc_ + 1; });
+  ForLanes(mask, [&](int lane) { lane_pc_[lane] = in.target; });
   group = 0;
 }
 
 void Warp::BranchByTable(const Instruction& in, uint32_t mask) {
   CheckSources(in, mask);
   instructions += static_cast<uint64_t>(std::popcount(group));
-  ForLanes(group & ~mask, [&](int lane) { lane_pc[lane] = pc + 1; });
+  ForLanes(group & ~mask, [&](int lane) { lane_pc_[lane] = pc_ + 1; });
   const std::vector<int32_t>& table = kernel->tables[in.target];
   ForLanes(mask, [&](int lane) {
     uint64_t at = From(in.from[0])[lane];
@@ -172,7 +172,7 @@ void Warp::BranchByTable(const Instruction& in, uint32_t mask) {
       Report(FindingKind::kBadOperand, in, lane, "the index of a branch is beyond its table");
       at = 0;
     }
-    lane_pc[lane] = table[at];
+    lane_pc_[lane] = table[at];
   });
   group = 0;
 }
@@ -181,15 +181,15 @@ void Warp::Call(const Instruction& in, uint32_t mask) {
   instructions += static_cast<uint64_t>(std::popcount(mask));
   const CallSite& site = kernel->calls[in.target];
   const size_t frame = kernel->local_layout.size();
-  ForLanes(group, [&](int lane) { lane_pc[lane] = pc + 1; });
+  ForLanes(group, [&](int lane) { lane_pc_[lane] = pc_ + 1; });
   ForLanes(mask, [&](int lane) {
     for (const Copy& copy : site.arguments) {
-      std::copy_n(local.data() + lane * frame + copy.from, copy.bytes, local.data() + lane * frame + copy.to);
-      std::copy_n(local_states.data() + lane * frame + copy.from, copy.bytes,
-                  local_states.data() + lane * frame + copy.to);
+      std::copy_n(local_.data() + lane * frame + copy.from, copy.bytes, local_.data() + lane * frame + copy.to);
+      std::copy_n(local_states_.data() + lane * frame + copy.from, copy.bytes,
+                  local_states_.data() + lane * frame + copy.to);
     }
-    lane_calls[lane].push_back(pc);
-    lane_pc[lane] = site.target;
+    lane_calls_[lane].push_back(pc_);
+    lane_pc_[lane] = site.target;
   });
   group = 0;
 }
@@ -198,20 +198,20 @@ void Warp::Return(const Instruction& in, uint32_t mask) {
   instructions += static_cast<uint64_t>(std::popcount(mask));
   const size_t frame = kernel->local_layout.size();
   uint32_t exits = 0;
-  ForLanes(group, [&](int lane) { lane_pc[lane] = pc + 1; });
+  ForLanes(group, [&](int lane) { lane_pc_[lane] = pc_ + 1; });
   ForLanes(mask, [&](int lane) {
-    if (lane_calls[lane].empty()) {
+    if (lane_calls_[lane].empty()) {
       exits |= 1U << lane;
       return;
     }
-    const int32_t call = lane_calls[lane].back();
-    lane_calls[lane].pop_back();
+    const int32_t call = lane_calls_[lane].back();
+    lane_calls_[lane].pop_back();
     for (const Copy& copy : kernel->calls[kernel->code[call].target].results) {
-      std::copy_n(local.data() + lane * frame + copy.from, copy.bytes, local.data() + lane * frame + copy.to);
-      std::copy_n(local_states.data() + lane * frame + copy.from, copy.bytes,
-                  local_states.data() + lane * frame + copy.to);
+      std::copy_n(local_.data() + lane * frame + copy.from, copy.bytes, local_.data() + lane * frame + copy.to);
+      std::copy_n(local_states_.data() + lane * frame + copy.from, copy.bytes,
+                  local_states_.data() + lane * frame + copy.to);
     }
-    lane_pc[lane] = call + 1;
+    lane_pc_[lane] = call + 1;
   });
   group = 0;
   live &= ~exits;
@@ -228,8 +228,8 @@ void Warp::Exit(uint32_t mask) {
 
 void Warp::Wait(uint32_t mask) {
   instructions += static_cast<uint64_t>(std::popcount(mask));
-  ForLanes(mask, [&](int lane) { lane_pc[lane] = pc; });
-  waiting |= mask;
+  ForLanes(mask, [&](int lane) { lane_pc_[lane] = pc_; });
+  waiting_ |= mask;
   group &= ~mask;
   if (group != 0) Advance();
 }
@@ -238,12 +238,12 @@ void Warp::Collective(const Instruction& in, uint32_t mask) {
   const uint64_t* members = From(in.member);
   bool at_once = true;
   ForLanes(mask, [&](int lane) {
-    lane_member[lane] = static_cast<uint32_t>(members[lane]);
-    if ((lane_member[lane] >> lane & 1) == 0) {
+    lane_member_[lane] = static_cast<uint32_t>(members[lane]);
+    if ((lane_member_[lane] >> lane & 1) == 0) {
       Report(FindingKind::kWrongMask, in, lane, Text("lane ", lane, " is not in its own mask"));
-      lane_member[lane] |= 1U << lane;
+      lane_member_[lane] |= 1U << lane;
     }
-    at_once = at_once && lane_member[lane] == mask;
+    at_once = at_once && lane_member_[lane] == mask;
   });
   if (at_once) {
     if (mask != 0) ExecuteNow(in, mask);
@@ -257,67 +257,67 @@ void Warp::Collective(const Instruction& in, uint32_t mask) {
 bool Warp::Resolve() {
   bool any = false;
   uint32_t tried = 0;
-  for (uint32_t left = waiting; left != 0; left &= ~tried) {
+  for (uint32_t left = waiting_; left != 0; left &= ~tried) {
     const int lane = std::countr_zero(left);
     tried |= 1U << lane;
     any = ResolveOne(lane) || any;
-    left &= waiting;
+    left &= waiting_;
   }
   return any;
 }
 
 bool Warp::ResolveOne(int lane) {
-  const Instruction& in = kernel->code[lane_pc[lane]];
+  const Instruction& in = kernel->code[lane_pc_[lane]];
   if (in.flow == Flow::kBarrier) return false;
   uint32_t there = 0;
-  ForLanes(waiting, [&](int other) {
-    const bool same_place = in.flow == Flow::kCollective ? lane_pc[other] == lane_pc[lane]
-                                                         : kernel->code[lane_pc[other]].flow == Flow::kWarpBarrier;
-    if (same_place && lane_member[other] == lane_member[lane]) there |= 1U << other;
+  ForLanes(waiting_, [&](int other) {
+    const bool same_place = in.flow == Flow::kCollective ? lane_pc_[other] == lane_pc_[lane]
+                                                         : kernel->code[lane_pc_[other]].flow == Flow::kWarpBarrier;
+    if (same_place && lane_member_[other] == lane_member_[lane]) there |= 1U << other;
   });
-  const uint32_t member = lane_member[lane];
+  const uint32_t member = lane_member_[lane];
   if ((member & live & ~there) != 0) return false;
   if (in.flow == Flow::kCollective && (member & ~live) != 0) {
     Report(FindingKind::kAbsentLanes, in, lane,
            Text("the mask names ", LaneList(member & ~live), ", which have exited"));
   }
   ExecuteNow(in, there);
-  waiting &= ~there;
-  ForLanes(there, [&](int other) { ++lane_pc[other]; });
+  waiting_ &= ~there;
+  ForLanes(there, [&](int other) { ++lane_pc_[other]; });
   return true;
 }
 
 bool Warp::Select() {
-  uint32_t runnable = live & ~waiting;
+  uint32_t runnable = live & ~waiting_;
   while (runnable == 0) {
     if (live == 0) {
-      state = WarpState::kExited;
+      state_ = WarpState::kExited;
       return false;
     }
     if (Resolve()) {
-      runnable = live & ~waiting;
+      runnable = live & ~waiting_;
       continue;
     }
-    const int32_t first = lane_pc[std::countr_zero(live)];
+    const int32_t first = lane_pc_[std::countr_zero(live)];
     bool same = true;
-    ForLanes(live, [&](int lane) { same = same && lane_pc[lane] == first; });
+    ForLanes(live, [&](int lane) { same = same && lane_pc_[lane] == first; });
     const bool barrier = same && kernel->code[first].flow == Flow::kBarrier;
     if (!barrier) ReportStuck();
-    state = barrier ? WarpState::kAtBarrier : WarpState::kStuck;
+    state_ = barrier ? WarpState::kAtBarrier : WarpState::kStuck;
     return false;
   }
   int32_t least = kNoPc;
-  ForLanes(runnable, [&](int lane) { least = std::min(least, lane_pc[lane]); });
+  ForLanes(runnable, [&](int lane) { least = std::min(least, lane_pc_[lane]); });
   int32_t second = kNoPc;
   ForLanes(runnable, [&](int lane) {
-    if (lane_pc[lane] != least) second = std::min(second, lane_pc[lane]);
+    if (lane_pc_[lane] != least) second = std::min(second, lane_pc_[lane]);
   });
-  rotated = rotate && second != kNoPc;
-  rotate = false;
-  jumps = 0;
-  pc = rotated ? second : least;
-  next_pc = rotated ? kNoPc : second;
-  ForLanes(runnable, [&](int lane) { group |= lane_pc[lane] == pc ? 1U << lane : 0; });
+  rotated_ = rotate_ && second != kNoPc;
+  rotate_ = false;
+  jumps_ = 0;
+  pc_ = rotated_ ? second : least;
+  next_pc_ = rotated_ ? kNoPc : second;
+  ForLanes(runnable, [&](int lane) { group |= lane_pc_[lane] == pc_ ? 1U << lane : 0; });
   return true;
 }
 
@@ -325,29 +325,29 @@ void Warp::ReportStuck() {
   std::string text;
   bool all_barriers = true;
   for (uint32_t left = live; left != 0;) {
-    const int32_t at = lane_pc[std::countr_zero(left)];
+    const int32_t at = lane_pc_[std::countr_zero(left)];
     uint32_t same = 0;
-    ForLanes(left, [&](int lane) { same |= lane_pc[lane] == at ? 1U << lane : 0; });
+    ForLanes(left, [&](int lane) { same |= lane_pc_[lane] == at ? 1U << lane : 0; });
     all_barriers = all_barriers && kernel->code[at].flow == Flow::kBarrier;
     text += Text(text.empty() ? "" : ", ", LaneList(same), " wait at line ", kernel->code[at].line);
     left &= ~same;
   }
   int lane = std::countr_zero(live);
   ForLanes(live, [&](int other) {
-    if (kernel->code[lane_pc[other]].flow == Flow::kBarrier) lane = other;
+    if (kernel->code[lane_pc_[other]].flow == Flow::kBarrier) lane = other;
   });
-  const Instruction& in = kernel->code[lane_pc[lane]];
+  const Instruction& in = kernel->code[lane_pc_[lane]];
   const bool barrier = in.flow == Flow::kBarrier;
   Report(barrier ? FindingKind::kDivergentBarrier : FindingKind::kAbsentLanes, in, lane,
          Text("lanes of a warp wait for each other for ever: ", text));
 }
 
 void Warp::PassBarrier() {
-  ForLanes(live, [&](int lane) { ++lane_pc[lane]; });
-  waiting = 0;
+  ForLanes(live, [&](int lane) { ++lane_pc_[lane]; });
+  waiting_ = 0;
   group = 0;
   stored = 0;
-  state = WarpState::kReady;
+  state_ = WarpState::kReady;
 }
 
 void Warp::OrderLanes(uint32_t mask) {
@@ -355,10 +355,10 @@ void Warp::OrderLanes(uint32_t mask) {
   // Each lane of the mask learns what any of them knew.
   uint32_t joined[kLanes] = {};
   ForLanes(mask, [&](int lane) {
-    for (int of = 0; of < kLanes; ++of) joined[of] = std::max(joined[of], lane_seen[lane][of]);
+    for (int of = 0; of < kLanes; ++of) joined[of] = std::max(joined[of], lane_seen_[lane][of]);
   });
   ForLanes(mask, [&](int lane) { joined[lane] = clock; });
-  ForLanes(mask, [&](int lane) { std::copy(joined, joined + kLanes, lane_seen[lane]); });
+  ForLanes(mask, [&](int lane) { std::copy(joined, joined + kLanes, lane_seen_[lane]); });
   ++clock;
 }
 

@@ -78,7 +78,7 @@ struct Warp {
   WarpState Run(uint64_t steps);
   // After the barrier at which it is.
   void PassBarrier();
-  const Instruction& AtBarrier() const { return kernel->code[lane_pc[std::countr_zero(live)]]; }
+  const Instruction& AtBarrier() const { return kernel->code[lane_pc_[std::countr_zero(live)]]; }
   Stamp Now(int lane) const { return clock << kThreadBits | static_cast<uint32_t>(index * kLanes + lane); }
   // All lanes' accesses so far are ordered before what follows.
   void OrderAll() { lane_floor = clock++; }
@@ -130,25 +130,25 @@ struct Warp {
   void ReportStuck();
   void StopAll(WarpState state);
 
-  WarpState state = WarpState::kReady;
-  int32_t pc = 0;
+  WarpState state_ = WarpState::kReady;
+  int32_t pc_ = 0;
   // The least program counter of other lanes that could run.
-  int32_t next_pc = 0;
-  uint32_t waiting = 0;
-  int32_t lane_pc[kLanes] = {};
-  uint32_t lane_member[kLanes] = {};
-  std::vector<int32_t> lane_calls[kLanes];
-  uint32_t jumps = 0;
-  bool rotate = false;
-  bool rotated = false;
-  std::vector<uint32_t> written;
-  std::vector<uint32_t> predicates_written;
-  std::vector<uint8_t> local;
-  std::vector<uint8_t> local_states;
-  uint32_t lane_seen[kLanes][kLanes] = {};
-  Allocation* last_allocation = nullptr;
-  std::vector<PendingCopy> copies;
-  uint32_t copy_group[kLanes] = {};
+  int32_t next_pc_ = 0;
+  uint32_t waiting_ = 0;
+  int32_t lane_pc_[kLanes] = {};
+  uint32_t lane_member_[kLanes] = {};
+  std::vector<int32_t> lane_calls_[kLanes];
+  uint32_t jumps_ = 0;
+  bool rotate_ = false;
+  bool rotated_ = false;
+  std::vector<uint32_t> written_;
+  std::vector<uint32_t> predicates_written_;
+  std::vector<uint8_t> local_;
+  std::vector<uint8_t> local_states_;
+  uint32_t lane_seen_[kLanes][kLanes] = {};
+  Allocation* last_allocation_ = nullptr;
+  std::vector<PendingCopy> copies_;
+  uint32_t copy_group_[kLanes] = {};
 };
 
 // Calls f(lane) for the lanes of the mask.

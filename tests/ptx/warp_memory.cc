@@ -99,7 +99,7 @@ bool Warp::CheckStates(const Instruction& in, uint8_t* states, uint32_t bytes, i
 }
 
 uint8_t* Warp::AccessGlobal(const Instruction& in, uint64_t address, uint32_t bytes, int lane, Use use) {
-  Allocation* allocation = last_allocation;
+  Allocation* allocation = last_allocation_;
   if (allocation == nullptr || !allocation->Contains(address, bytes)) {
     allocation = launch->memory->Find(address);
     if (allocation == nullptr || !allocation->Contains(address, bytes)) {
@@ -110,7 +110,7 @@ uint8_t* Warp::AccessGlobal(const Instruction& in, uint64_t address, uint32_t by
       Report(FindingKind::kOutOfBounds, in, lane, Text("global memory, ", bytes, " bytes: ", where));
       return nullptr;
     }
-    last_allocation = allocation;
+    last_allocation_ = allocation;
   }
   if (use != Use::kRead && allocation->read_only) {
     Report(FindingKind::kOutOfBounds, in, lane, "constant memory is written");
@@ -159,7 +159,7 @@ bool Warp::Ordered(Stamp stamp, int lane) const {
   const auto thread = static_cast<int>(stamp & kThreadMask);
   const uint32_t then = stamp >> kThreadBits;
   if (stamp == 0 || thread == index * kLanes + lane) return true;
-  if (thread / kLanes == index) return then <= lane_floor || then <= lane_seen[lane][thread % kLanes];
+  if (thread / kLanes == index) return then <= lane_floor || then <= lane_seen_[lane][thread % kLanes];
   return then <= block->Seen(index, thread / kLanes);
 }
 
@@ -209,13 +209,14 @@ void Warp::CheckShared(const Instruction& in, uint32_t offset, uint32_t bytes, i
 uint8_t* Warp::AccessLocal(const Instruction& in, uint64_t address, uint32_t bytes, int lane, Use use) {
   const uint64_t frame = kernel->local_layout.size();
   const uint64_t offset = address - kLocalBase;
-  uint8_t* states = local_states.data() + lane * frame + offset;
-  if (offset >= frame || bytes > frame - offset || AnyRed(states, bytes)) {
+  const bool inside = offset < frame && bytes <= frame - offset;
+  uint8_t* states = local_states_.data() + lane * frame + (inside ? offset : 0);
+  if (!inside || AnyRed(states, bytes)) {
     Report(FindingKind::kOutOfBounds, in, lane, Text("local memory, ", bytes, " bytes at ", address));
     return nullptr;
   }
   CheckStates(in, states, bytes, lane, use, "local");
-  return local.data() + lane * frame + offset;
+  return local_.data() + lane * frame + offset;
 }
 
 uint8_t* Warp::AccessParam(const Instruction& in, uint64_t address, uint32_t bytes, int lane, Use use) {
@@ -236,22 +237,22 @@ void Warp::CopyLater(const Instruction& in, uint32_t to, const uint8_t* data, ui
   if (!inside) return Report(FindingKind::kOutOfBounds, in, lane, Text("shared memory, ", bytes, " bytes at ", to));
   CheckShared(in, static_cast<uint32_t>(offset), bytes, lane, Use::kWrite);
   PendingCopy copy = {
-      static_cast<uint8_t>(lane), static_cast<uint8_t>(bytes), copy_group[lane], static_cast<uint32_t>(offset), {}};
+      static_cast<uint8_t>(lane), static_cast<uint8_t>(bytes), copy_group_[lane], static_cast<uint32_t>(offset), {}};
   std::memcpy(copy.data, data, bytes);
   for (uint32_t i = 0; i < bytes; ++i) ++shared.pending[offset + i];
-  copies.push_back(copy);
+  copies_.push_back(copy);
 }
 
 void Warp::CommitCopies(uint32_t mask) {
-  ForLanes(mask, [&](int lane) { ++copy_group[lane]; });
+  ForLanes(mask, [&](int lane) { ++copy_group_[lane]; });
 }
 
 void Warp::LandCopies(const Instruction& in, uint32_t mask, int64_t left) {
   SharedMemory& shared = block->shared();
   auto lands = [&](const PendingCopy& copy) {
-    return (mask >> copy.lane & 1) != 0 && (left < 0 || copy.group + left < copy_group[copy.lane]);
+    return (mask >> copy.lane & 1) != 0 && (left < 0 || copy.group + left < copy_group_[copy.lane]);
   };
-  for (const PendingCopy& copy : copies) {
+  for (const PendingCopy& copy : copies_) {
     if (!lands(copy)) continue;
     std::memcpy(shared.data.data() + copy.to, copy.data, copy.bytes);
     std::memset(shared.states.data() + copy.to, kWritten, copy.bytes);
@@ -260,7 +261,7 @@ void Warp::LandCopies(const Instruction& in, uint32_t mask, int64_t left) {
       if (!shared.accesses.empty()) shared.accesses[i].write = Now(copy.lane);
     }
   }
-  std::erase_if(copies, lands);
+  std::erase_if(copies_, lands);
 }
 
 }  // namespace baton::ptx

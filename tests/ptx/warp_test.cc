@@ -149,6 +149,29 @@ TEST_F(WarpTest, SlowPathsOfTheMathLibraryAgreeWithTheHost) {
   }
 }
 
+TEST_F(WarpTest, DoublesOfTheMathLibraryAgreeWithTheHost) {
+  const CUmodule module = Sound();
+  SKIP_WITHOUT_NVCC(module);
+  std::vector<double> values;
+  for (int i = 0; i < 64; ++i) values.push_back(std::ldexp(1.37 + i * 0.01, i / 2 - 12));
+  const CUdeviceptr in = ToDevice(values);
+  const CUdeviceptr out = Allocate(64 * 48);
+  ASSERT_EQ(Launch(Function(module, "doubles"), 1, 64, 0, in, out), CUDA_SUCCESS);
+  const auto results = ToHost<double>(out, 64 * 6);
+  for (int i = 0; i < 64; ++i) {
+    const double x = values[i];
+    const double expected[] = {
+        std::sin(x),
+        std::pow(x, 1.7),
+        std::log(x),
+        std::exp(-x),
+        x / 3 + 1 / std::sqrt(x) + std::cbrt(x),
+        static_cast<double>(static_cast<uint64_t>(x * 1e9) / static_cast<uint64_t>(i + 3) % 1000003)};
+    for (int e = 0; e < 6; ++e)
+      EXPECT_NEAR(results[6 * i + e], expected[e], std::abs(expected[e]) * 1e-15) << x << " " << e;
+  }
+}
+
 TEST_F(WarpTest, LdmatrixAndMmaGiveTheProductOfAsymmetricMatrices) {
   const CUmodule module = Sound();
   SKIP_WITHOUT_NVCC(module);

@@ -148,3 +148,15 @@ extern "C" __global__ void producer(const int* in, int* out) {
     }
   }
 }
+
+// Long polynomials, integer tricks and calls of the mathematical library.
+extern "C" __global__ void doubles(const double* in, double* out) {
+  const int i = threadIdx.x;
+  const double x = in[i];
+  out[6 * i] = sin(x);
+  out[6 * i + 1] = pow(x, 1.7);
+  out[6 * i + 2] = log(x);
+  out[6 * i + 3] = exp(-x);
+  out[6 * i + 4] = x / 3 + rsqrt(x) + cbrt(x);
+  out[6 * i + 5] = static_cast<double>(static_cast<unsigned long long>(x * 1e9) / (i + 3) % 1000003);
+}
