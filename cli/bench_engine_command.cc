@@ -18,6 +18,7 @@
 #include "bench/engine/model_cost.h"
 #include "bench/engine/scheduling_bench.h"
 #include "bench/machine/machine_limits.h"
+#include "cli/model_device.h"
 #include "cli/model_loading.h"
 #include "cli/options.h"
 #include "cli/process.h"
@@ -81,13 +82,16 @@ class EngineBench {
 
   absl::Status Measure() {
     const TimeNs begin = MonotonicClock().Now();
+    BATON_ASSIGN_OR_RETURN(device_, ChooseDevice(flags_, KvUse::kOwn));
     BATON_ASSIGN_OR_RETURN(model_, LoadModelFile(flags_.model));
     open_s_ = static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond;
     // The hand-off comes first because it forks, which must happen before the first thread starts.
     if (Wants("handoff")) BATON_RETURN_IF_ERROR(MeasureHandoff());
     limits_ = bench::MeasureLimits({.threads = flags_.threads, .read_bytes = int64_t{flags_.read_mib} << 20});
     if (Wants("scheduling")) Add(bench::BenchScheduling({.vocab_size = model_.file->config().vocab_size}));
-    if (Wants("attention")) {
+    if (Wants("attention") && device_.plugin != nullptr) {
+      std::cerr << "attention by itself is measured on the CPU alone: left out" << std::endl;
+    } else if (Wants("attention")) {
       Add(bench::BenchAttention(model_.file->config(),
                                 {.isa = ParseIsa(flags_.isa),
                                  .kv_dtype = ParseKvDtype(flags_),
@@ -131,7 +135,7 @@ class EngineBench {
   absl::Status Load(const engine::CpuModelOptions& options) {
     if (const std::string line = DescribeWeights(model_, options); !line.empty()) std::cerr << line << std::endl;
     const TimeNs begin = MonotonicClock().Now();
-    BATON_ASSIGN_OR_RETURN(runner_, LoadRunner(model_, options, /*shows_progress=*/!flags_.json));
+    BATON_ASSIGN_OR_RETURN(runner_, LoadRunner(model_, options, device_, /*shows_progress=*/!flags_.json));
     load_s_ = open_s_ + static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond;
     return absl::OkStatus();
   }
@@ -173,6 +177,8 @@ class EngineBench {
   }
 
   void SetLimit(const bench::Work& work, double tokens, bench::Figure& figure) const {
+    // The limits are those of the processor.
+    if (device_.plugin != nullptr) return;
     const bench::LimitTime limit = bench::LimitOf(work, limits_);
     figure.limit = tokens / limit.seconds;
     figure.bound = limit.bound;
@@ -186,11 +192,10 @@ class EngineBench {
   int64_t OtherBytes() const { return memory_.resident_bytes - weight_bytes_ - memory_.kv_pool_bytes; }
 
   Json ToJson() const {
-    Json json = {{"model", model_.name},
-                 {"numerics", flags_.numerics},
-                 {"kv_dtype", KvDtypeName(ParseKvDtype(flags_))},
-                 {"weights", flags_.weights},
-                 {"seed", flags_.seed}};
+    Json json = {{"model", model_.name},        {"device", device_.Name()},
+                 {"numerics", flags_.numerics}, {"kv_dtype", KvDtypeName(ParseKvDtype(flags_))},
+                 {"weights", flags_.weights},   {"seed", flags_.seed}};
+    if (!device_.why_cpu.empty()) json["device_reason"] = device_.why_cpu;
     if (runner_ != nullptr) {
       json["load_s"] = load_s_;
       json["memory"] = {{"weight_bytes", weight_bytes_},
@@ -209,8 +214,9 @@ class EngineBench {
     std::cout << bench::LimitsTable(limits_);
     if (figures_.empty()) return;
     std::cout << "\n"
-              << model_.name << ", " << flags_.numerics << ", " << KvDtypeName(ParseKvDtype(flags_))
-              << " KV, median of " << flags_.rounds << "\n";
+              << model_.name << ", " << device_.Name() << ", " << flags_.numerics << ", "
+              << KvDtypeName(ParseKvDtype(flags_)) << " KV, median of " << flags_.rounds << "\n";
+    if (!device_.why_cpu.empty()) std::cout << device_.why_cpu << "\n";
     if (runner_ != nullptr) {
       std::cout << absl::StreamFormat(
           "loaded in %.2f s; %.1f MiB resident besides mapped files: weights %.1f, KV pool %.1f, others %.1f\n",
@@ -221,6 +227,7 @@ class EngineBench {
   }
 
   EngineBenchFlags flags_;
+  ModelDevice device_;
   LoadedModelFile model_;
   bench::MachineLimits limits_;
   std::unique_ptr<engine::ModelRunner> runner_;

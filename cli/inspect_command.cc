@@ -15,6 +15,7 @@
 #include "cli/process.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "engine/device_plugin.h"
 #include "nlohmann/json.hpp"
 #include "tokenizer/tokenizer.h"
 
@@ -119,7 +120,7 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
 
 void AddVersionCommand(CLI::App& app, int& exit_code) {
   app.add_subcommand("version", "prints the version")->callback([&exit_code] {
-    std::cout << "baton " << kVersion << std::endl;
+    std::cout << "baton " << kVersion << "\n" << engine::CudaStatement() << std::endl;
     exit_code = kExitDone;
   });
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "cli/api_key_command.h"
 #include "cli/bench_engine_command.h"
@@ -26,7 +27,9 @@
 #include "cli/status_command.h"
 #include "cli/usage_error.h"
 #include "cli/worker_command.h"
+#include "common/status.h"
 #include "common/version.h"
+#include "engine/device_plugin.h"
 #include "google/protobuf/stubs/logging.h"
 
 namespace baton::cli {
@@ -71,7 +74,7 @@ int Main(int argc, char** argv) {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   CLI::App app{"Baton serves large language models with prefill and decode on separate workers."};
   app.name("baton");
-  app.set_version_flag("--version", std::string("baton ") + kVersion);
+  app.set_version_flag("--version", absl::StrCat("baton ", kVersion, "\n", ToAbsl(engine::CudaStatement())));
   app.require_subcommand(1);
   int exit_code = kExitDone;
   AddServeCommand(app, exit_code);

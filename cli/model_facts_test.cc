@@ -116,7 +116,7 @@ TEST_F(ModelFactsTest, HeadsThatAreNoMultipleOf32AreDescribedAndRefused) {
   EXPECT_TRUE(facts->memory.empty());
   EXPECT_EQ(facts->file->config().head_dim, 16);
   const auto loaded = LoadModelFile(path);
-  EXPECT_EQ(LoadRunner(*loaded, {.threads = 1}, false).status().message(), path + ": " + facts->reason)
+  EXPECT_EQ(LoadRunner(*loaded, {.threads = 1}, {}, false).status().message(), path + ": " + facts->reason)
       << "a worker says the same, and names the file";
 }
 

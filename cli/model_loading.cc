@@ -55,9 +55,14 @@ std::string DescribeWeights(const LoadedModelFile& loaded, const engine::CpuMode
 }
 
 absl::StatusOr<std::unique_ptr<engine::ModelRunner>> LoadRunner(const LoadedModelFile& loaded,
-                                                                engine::CpuModelOptions options, bool shows_progress) {
+                                                                engine::CpuModelOptions options,
+                                                                const ModelDevice& device, bool shows_progress) {
   const auto load = [&]() -> absl::StatusOr<std::unique_ptr<engine::ModelRunner>> {
-    auto runner = engine::LoadCpuModel(*loaded.file, options);
+    auto runner = device.plugin == nullptr ? engine::LoadCpuModel(*loaded.file, options)
+                                           : device.plugin->load(*loaded.file, {.ordinal = device.ordinal,
+                                                                                .weights = options.weights,
+                                                                                .max_rows = options.max_rows,
+                                                                                .progress = options.progress});
     if (!runner.ok()) return loaded.Blame(runner.status());
     return runner;
   };

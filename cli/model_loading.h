@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "cli/model_device.h"
 #include "engine/cpu_model.h"
 #include "modelfile/model_file.h"
 #include "router/served_model.h"
@@ -33,9 +34,10 @@ absl::StatusOr<router::ServedModel> LoadServedModel(const std::string& model, co
 // One line about what options.weights does to the file; empty when the option is not set.
 std::string DescribeWeights(const LoadedModelFile& loaded, const engine::CpuModelOptions& options);
 
-// Calls engine::LoadCpuModel. An error names the file. Shows a progress line if asked to and if loading takes long.
+// Loads the model on the device. An error names the file. Shows a progress line if asked to and if loading takes long.
 absl::StatusOr<std::unique_ptr<engine::ModelRunner>> LoadRunner(const LoadedModelFile& loaded,
-                                                                engine::CpuModelOptions options, bool shows_progress);
+                                                                engine::CpuModelOptions options,
+                                                                const ModelDevice& device, bool shows_progress);
 
 // For people to read.
 double Mib(int64_t bytes);

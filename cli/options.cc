@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/limits.h"
+#include "engine/device_plugin.h"
 #include "modelfile/model_file.h"
 
 namespace baton::cli {
@@ -114,6 +115,14 @@ void AddClientModelFlag(CLI::App& app, std::string& name) {
 }
 
 void AddKernelFlags(CLI::App& app, KernelFlags& flags) {
+  const auto is_device = [](const std::string& text) {
+    return engine::ParseDevice(text).has_value() ? std::string()
+                                                 : absl::StrCat("not auto, cpu, cuda or cuda:N: ", text);
+  };
+  app.add_option("--device", flags.device,
+                 "what computes: cpu, or cuda:N, a CUDA device; auto: a CUDA device where one can be used")
+      ->check(CLI::Validator(is_device, "auto|cpu|cuda[:N]"))
+      ->capture_default_str();
   app.add_option("--threads", flags.threads, "kernel threads per worker; 0: one per core")
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();

@@ -41,6 +41,7 @@ inline constexpr char kModelHelp[] = "a .gguf file, a Hugging Face directory, or
 
 // How the kernels compute.
 struct KernelFlags {
+  std::string device = "auto";
   int threads = 0;
   std::string numerics = "exact";
   std::string kv_dtype = "auto";
@@ -119,7 +120,7 @@ inline constexpr int64_t kMaxCanaryIntervalMs = 3'600'000;
 inline constexpr int kPrefillWorkerChunkTokens = 512;
 inline constexpr int kDecodingWorkerChunkTokens = 256;
 
-// --threads, --numerics, --kv-dtype, --isa, --weights. `flags` outlives `app`.
+// --device, --threads, --numerics, --kv-dtype, --isa, --weights. `flags` outlives `app`.
 void AddKernelFlags(CLI::App& app, KernelFlags& flags);
 engine::Isa ParseIsa(const std::string& name);
 engine::Numerics ParseNumerics(const std::string& name);

@@ -8,6 +8,7 @@
 #include "cli/admin_port.h"
 #include "cli/forwarded_options.h"
 #include "cli/http_port.h"
+#include "cli/model_device.h"
 #include "cli/options.h"
 #include "cli/process.h"
 #include "cli/security_flags.h"
@@ -72,8 +73,9 @@ absl::StatusOr<SupervisorOptions> MakeOptions(const CLI::App& serve, const Serve
 }
 
 // `credentials` outlives the supervisor.
-absl::StatusOr<SupervisorOptions> Prepare(const CLI::App& serve, const ServeFlags& flags,
+absl::StatusOr<SupervisorOptions> Prepare(const CLI::App& serve, const ServeFlags& flags, ModelDevice& device,
                                           std::unique_ptr<rpc::Credentials>& credentials) {
+  BATON_ASSIGN_OR_RETURN(device, ChooseDevice(flags.engine, KvUse::kHandedOver));
   // Its children check that the certificate carries their roles.
   BATON_ASSIGN_OR_RETURN(credentials, LoadCredentials(flags.listen.tls, {rpc::Role::kRouter}));
   BATON_ASSIGN_OR_RETURN(SupervisorOptions options, MakeOptions(serve, flags));
@@ -86,8 +88,9 @@ int Serve(const CLI::App& command, const ServeFlags& flags) {
     PrintError(absl::InvalidArgumentError("serve needs --prefill and --decode workers, or --mixed ones"));
     return kExitUsage;
   }
+  ModelDevice device;
   std::unique_ptr<rpc::Credentials> credentials;
-  absl::StatusOr<SupervisorOptions> options = Prepare(command, flags, credentials);
+  absl::StatusOr<SupervisorOptions> options = Prepare(command, flags, device, credentials);
   if (!options.ok()) {
     PrintError(options.status());
     return kExitFailed;
@@ -99,6 +102,7 @@ int Serve(const CLI::App& command, const ServeFlags& flags) {
     const bool in_order = supervisor.Stop();
     return absl::IsCancelled(started) && in_order ? kExitDone : kExitFailed;
   }
+  if (!device.why_cpu.empty()) spdlog::info(device.why_cpu);
   PrintReady({.grpc = supervisor.router().grpc, .admin = supervisor.router().admin, .http = supervisor.router().http});
   supervisor.Watch();
   return supervisor.Stop() ? kExitDone : kExitFailed;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cli/model_device.h"
 #include "cli/model_loading.h"
 #include "cli/process.h"
 #include "cli/transport_report.h"
@@ -52,6 +53,7 @@ struct LoadedWorker {
 };
 
 absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWorker& worker) {
+  BATON_ASSIGN_OR_RETURN(const ModelDevice device, ChooseDevice(flags.engine, KvUse::kHandedOver));
   BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags.engine.model, flags.served_model_name));
   worker.model = loaded.name;
   worker.eos_ids = loaded.file->tokenizer().eos_ids;
@@ -77,7 +79,10 @@ absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWork
   if (const std::string line = DescribeWeights(loaded, options); !line.empty()) spdlog::info(line);
   worker.weight_bytes = engine::PackedWeightBytes(*loaded.file, options.numerics, options.weights);
   // Workers of one supervisor would draw over each other.
-  BATON_ASSIGN_OR_RETURN(worker.parts.runner, LoadRunner(loaded, options, /*shows_progress=*/!flags.supervised));
+  BATON_ASSIGN_OR_RETURN(worker.parts.runner,
+                         LoadRunner(loaded, options, device, /*shows_progress=*/!flags.supervised));
+  // A supervisor says it for all.
+  if (!device.why_cpu.empty() && !flags.supervised) spdlog::info(device.why_cpu);
   return absl::OkStatus();
 }
 

@@ -3,9 +3,10 @@
 set(root "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}")
 set(baton ${root}/bin/baton)
 file(GLOB ucx ${root}/lib/baton/*.so.0)
+file(GLOB plugin ${root}/lib/baton/libbaton_cuda.so)
 file(GLOB ucx_modules ${root}/lib/baton/ucx/*.so.0)
 
-execute_process(COMMAND ${BATON_STRIP} --strip-unneeded ${baton} ${ucx} ${ucx_modules} COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${BATON_STRIP} --strip-unneeded ${baton} ${plugin} ${ucx} ${ucx_modules} COMMAND_ERROR_IS_FATAL ANY)
 foreach(library ${ucx})
   file(RPATH_SET FILE ${library} NEW_RPATH "$ORIGIN")
 endforeach()

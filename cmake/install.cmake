@@ -6,6 +6,10 @@ install(SCRIPT cmake/make_folders.cmake)
 
 set_target_properties(baton PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/baton")
 install(TARGETS baton RUNTIME DESTINATION bin)
+# Where engine/device_plugin.cc looks.
+if(TARGET baton_cuda)
+  install(TARGETS baton_cuda LIBRARY DESTINATION lib/baton)
+endif()
 
 # By their SONAMEs, under which UCX's libraries load each other. Its CUDA modules stay out: they need a driver.
 install(FILES

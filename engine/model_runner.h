@@ -7,8 +7,10 @@
 #define BATON_ENGINE_MODEL_RUNNER_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/kv_layout.h"
 #include "common/kv_pool.h"
@@ -97,6 +99,10 @@ class ModelRunner {
   // Names everything a row's bits depend on: weights, layout, KV type, numerics, and a digest of a small fixed model's
   // KV and logits computed on this machine. KV moves only between equal fingerprints.
   virtual const std::string& fingerprint() const = 0;
+
+  // A pool of `blocks` blocks in the memory that the runner computes in, whose bytes are all zero. Null: it computes in
+  // host memory, and the caller brings a pool of that. RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<std::unique_ptr<KvPool>> MakeKvPool(int32_t /*blocks*/) { return nullptr; }
 
   // Where blocks are read and written; called once, before the first step. Blocks have kv_layout().block_bytes() bytes,
   // are 64-byte aligned and lie in memory that the runner computes in. The caller owns the pool, which outlives the

@@ -9,6 +9,7 @@ The tables are read from ARCHITECTURE.md, so that the page and the check cannot 
 - "Cores without I/O" gives the headers of the cores. A core is that header, the headers of its folder that it reaches
   by includes, and their sources. It uses neither gRPC nor threads nor sockets nor the machine's clock.
 The generator, taken in the same way as a core, knows no protocol: it uses neither gRPC nor protobuf.
+Headers of CUDA stand in engine/cuda and kvtransfer/transports alone, besides tests.
 Inside a folder, files may not include each other in a circle; a header and its source count as one file.
 """
 import argparse
@@ -28,6 +29,9 @@ PROTOCOL = re.compile(r'#include (<(grpcpp|google/protobuf)/|"(baton|etcd|google
 WALL_CLOCK = re.compile(r"std::chrono::(steady|system|high_resolution)_clock::now|std::random_device|clock_gettime")
 WALL_CLOCK_FILES = ("common/clock.cc", "common/random.cc", "router/router_loop.cc", "router/rpc_requests.cc",
                     "bench/load/grpc_client.cc", "cli/")
+# The program is built without CUDA; what needs it lies in a plug-in.
+CUDA = re.compile(r"#include <(cuda|cublas|nccl)")
+CUDA_FILES = ("engine/cuda/", "kvtransfer/transports/")
 # Folders that may include anything, and that no other may include.
 UNCHECKED = ("simulator", "tests")
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"')
@@ -203,6 +207,8 @@ def line_breaches(source, is_core, is_neutral):
             yield f"{where} a core without I/O may not use: {line.strip()}"
         if is_neutral and PROTOCOL.search(line):
             yield f"{where} the generator knows no protocol and may not use: {line.strip()}"
+        if CUDA.search(line) and not source.path.startswith(CUDA_FILES):
+            yield f"{where} the program is built without CUDA and may not use: {line.strip()}"
         if not source.is_test and WALL_CLOCK.search(line) and not source.path.startswith(WALL_CLOCK_FILES):
             yield f"{where} inject common/clock.h instead of: {line.strip()}"
 

@@ -84,6 +84,12 @@ class CheckLayers(unittest.TestCase):
         for include in ("<grpcpp/grpcpp.h>", '"baton/v1/generation.pb.h"', '"common/rpc/wire.h"'):
             self.assert_one_breach({**files, "router/events.cc": f"#include {include}"}, "the generator knows no protocol")
 
+    def test_headers_of_cuda_stand_in_the_plugins_folders_alone(self):
+        self.assertEqual(breaches({"engine/cuda/device.h": "#include <cuda.h>",
+                                   "kvtransfer/transports/nccl.cc": "#include <nccl.h>"}), [])
+        self.assert_one_breach({"engine/loop.h": "#include <cuda.h>"}, "the program is built without CUDA")
+        self.assert_one_breach({"common/a.cc": "#include <cuda_runtime.h>"}, "the program is built without CUDA")
+
     def test_only_the_clock_reads_the_time(self):
         self.assert_one_breach({"engine/loop.cc": "now = std::chrono::steady_clock::now();"}, "inject common/clock.h")
 

@@ -1,7 +1,6 @@
 #include "bench/engine/generation_bench.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +21,16 @@ int BlocksEach(const KvGroups& groups, int tokens, int chunk_tokens) {
   return groups.MostBlocks(tokens, chunk_tokens) + groups.count();
 }
 
+// A pool where the runner computes; in `memory` if that is the host's.
+std::unique_ptr<KvPool> MakePool(engine::ModelRunner& runner, int blocks, engine::kernels::AlignedBuffer& memory) {
+  absl::StatusOr<std::unique_ptr<KvPool>> pool = runner.MakeKvPool(blocks);
+  BATON_CHECK(pool.ok()) << pool.status();
+  if (*pool != nullptr) return *std::move(pool);
+  const size_t block_bytes = runner.kv_layout().block_bytes();
+  memory = engine::kernels::AlignedBuffer(static_cast<size_t>(blocks) * block_bytes);
+  return std::make_unique<HostKvPool>(absl::MakeSpan(memory.data(), memory.bytes()), block_bytes);
+}
+
 // An engine with just the blocks that it needs, and prompts that no prefix cache can know.
 class Session {
  public:
@@ -29,9 +38,8 @@ class Session {
       : runner_(runner),
         seed_(seed),
         blocks_(sequences * BlocksEach(runner.kv_layout().groups(), tokens_each, chunk_tokens)),
-        kv_(static_cast<size_t>(blocks_) * runner.kv_layout().block_bytes()),
-        pool_(absl::MakeSpan(kv_.data(), kv_.bytes()), runner.kv_layout().block_bytes()),
-        engine_({.chunk_tokens = chunk_tokens, .max_sequences = sequences, .prefix_cache = false}, runner, pool_,
+        pool_(MakePool(runner, blocks_, kv_)),
+        engine_({.chunk_tokens = chunk_tokens, .max_sequences = sequences, .prefix_cache = false}, runner, *pool_,
                 engine::PrefixNames({1, 2})) {}
 
   // Submits `count` prompts.
@@ -60,8 +68,8 @@ class Session {
 
   void Step() { engine_.Step(); }
   // Makes the whole pool resident, as the pool of a worker is after a while.
-  void TouchPool() { std::memset(kv_.data(), 0, kv_.bytes()); }
-  int64_t pool_bytes() const { return static_cast<int64_t>(kv_.bytes()); }
+  void TouchPool() { kv_.Touch(); }
+  int64_t pool_bytes() const { return static_cast<int64_t>(pool_->memory().bytes); }
 
   void ReleaseAll() {
     for (engine::SequenceId id : live_) engine_.Release(id);
@@ -72,8 +80,9 @@ class Session {
   engine::ModelRunner& runner_;
   const uint64_t seed_;
   const int blocks_;
-  const engine::kernels::AlignedBuffer kv_;
-  HostKvPool pool_;
+  // Of the pool, unless it lies in a device.
+  engine::kernels::AlignedBuffer kv_;
+  const std::unique_ptr<KvPool> pool_;
   engine::Engine engine_;
   int drawn_ = 0;
   std::vector<engine::SequenceId> live_;

@@ -18,27 +18,7 @@ namespace {
 constexpr int kNumericsVersion = 2;
 // The probe's tokens go past the first attention split, in chunks that end inside blocks.
 constexpr int kProbeTokens = kernels::kSplitTokens + 11;
-constexpr int kProbeChunk = 89;
-
-// The probe's models, which together have every format of quantized weights and every feature of ModelConfig.
-std::vector<SyntheticSpec> ProbeSpecs() {
-  using modelfile::TensorType;
-  const SyntheticSpec gemma{.rope_interleaved = false,
-                            .rope_scaling_factor = 8.0f,
-                            .sliding_window = 100,
-                            .gemma = true,
-                            .attention = TensorType::kQ5_0,
-                            .ffn = TensorType::kQ5_0};
-  const SyntheticSpec factors{.layers = 1,
-                              .hidden_size = 256,
-                              .heads = 4,
-                              .head_dim = 64,
-                              .ffn_size = 256,
-                              .attention = TensorType::kQ4_K,
-                              .ffn = TensorType::kQ6_K,
-                              .embedding = TensorType::kQ5_K};
-  return {{}, gemma, factors};
-}
+constexpr int32_t kProbeStride = BlocksForTokens(kProbeTokens);
 
 // Blocks of all groups, so that the KV of one index lies together, layer by layer: groups have one layer each.
 std::vector<BlockId> ProbeBlocks(const KvLayout& layout, int32_t stride) {
@@ -62,13 +42,41 @@ Digest128 ProbeModel(const SyntheticSpec& spec, Numerics numerics, KvDtype kv_dt
   BATON_CHECK(weights.ok()) << weights.status();
   TransformerRunner runner(*std::move(weights), kv_dtype, table, std::move(pool), kProbeChunk);
 
-  constexpr int32_t kStride = BlocksForTokens(kProbeTokens);
-  const std::vector<BlockId> blocks = ProbeBlocks(runner.kv_layout(), kStride);
-  kernels::AlignedBuffer kv(blocks.size() * runner.kv_layout().block_bytes());
-  HostKvPool kv_pool(absl::MakeSpan(kv.data(), kv.bytes()), runner.kv_layout().block_bytes());
+  const size_t block_bytes = runner.kv_layout().block_bytes();
+  kernels::AlignedBuffer kv(static_cast<size_t>(ProbeBlockCount(runner.kv_layout())) * block_bytes);
+  HostKvPool kv_pool(absl::MakeSpan(kv.data(), kv.bytes()), block_bytes);
   runner.SetKvPool(kv_pool);
+  const Digest128 digest = ProbeLogits(runner);
+  return DigestChain(digest, kv.data(), kv.bytes());
+}
+
+}  // namespace
+
+std::vector<SyntheticSpec> ProbeSpecs() {
+  using modelfile::TensorType;
+  const SyntheticSpec gemma{.rope_interleaved = false,
+                            .rope_scaling_factor = 8.0f,
+                            .sliding_window = 100,
+                            .gemma = true,
+                            .attention = TensorType::kQ5_0,
+                            .ffn = TensorType::kQ5_0};
+  const SyntheticSpec factors{.layers = 1,
+                              .hidden_size = 256,
+                              .heads = 4,
+                              .head_dim = 64,
+                              .ffn_size = 256,
+                              .attention = TensorType::kQ4_K,
+                              .ffn = TensorType::kQ6_K,
+                              .embedding = TensorType::kQ5_K};
+  return {{}, gemma, factors};
+}
+
+int32_t ProbeBlockCount(const KvLayout& layout) { return layout.groups().count() * kProbeStride; }
+
+Digest128 ProbeLogits(ModelRunner& runner) {
+  const std::vector<BlockId> blocks = ProbeBlocks(runner.kv_layout(), kProbeStride);
   std::vector<int32_t> tokens(static_cast<size_t>(kProbeTokens));
-  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 31 % file->config().vocab_size);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 31 % runner.vocab_size());
 
   std::vector<float> logits(static_cast<size_t>(runner.vocab_size()));
   Digest128 digest;
@@ -77,7 +85,7 @@ Digest128 ProbeModel(const SyntheticSpec& spec, Numerics numerics, KvDtype kv_dt
     slice.row_count = std::min(kProbeChunk, kProbeTokens - start);
     slice.first_position = start;
     slice.blocks = blocks;
-    slice.group_stride = kStride;
+    slice.group_stride = kProbeStride;
     slice.output_rows = OutputRows::kLast;
     slice.first_output = 0;
     StepBatch batch;
@@ -88,10 +96,8 @@ Digest128 ProbeModel(const SyntheticSpec& spec, Numerics numerics, KvDtype kv_dt
     runner.Run(batch, {.logits = absl::MakeSpan(logits)});
     digest = DigestChain(digest, logits.data(), logits.size() * sizeof(float));
   }
-  return DigestChain(digest, kv.data(), kv.bytes());
+  return digest;
 }
-
-}  // namespace
 
 Digest128 ProbeNumerics(Numerics numerics, KvDtype kv_dtype, const kernels::KernelTable& table) {
   Digest128 digest;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -21,39 +23,66 @@ struct Outcome {
   std::vector<uint8_t> kv;    // its blocks in order
 };
 
+// The memory of a pool, wherever the runner computes.
+class TestMemory {
+ public:
+  virtual ~TestMemory() = default;
+  virtual KvPool& pool() = 0;
+  virtual std::vector<uint8_t> Read(BlockId block) const = 0;
+  // Sets every byte of the block.
+  virtual void Fill(BlockId block, uint8_t value) = 0;
+};
+
+class HostTestMemory final : public TestMemory {
+ public:
+  HostTestMemory(size_t block_bytes, int count)
+      : memory_(static_cast<size_t>(count) * block_bytes),
+        pool_(absl::MakeSpan(memory_.data(), memory_.bytes()), block_bytes) {}
+  KvPool& pool() override { return pool_; }
+  std::vector<uint8_t> Read(BlockId block) const override { return {At(block), At(block) + pool_.block_bytes()}; }
+  void Fill(BlockId block, uint8_t value) override { std::memset(At(block), value, pool_.block_bytes()); }
+
+ private:
+  uint8_t* At(BlockId block) const { return memory_.data() + static_cast<size_t>(block) * pool_.block_bytes(); }
+
+  kernels::AlignedBuffer memory_;
+  HostKvPool pool_;
+};
+
+// Makes the memory of a runner's pool of some blocks.
+using MakeTestMemory = std::function<std::unique_ptr<TestMemory>(ModelRunner& runner, int count)>;
+
+inline std::unique_ptr<TestMemory> MakeHostTestMemory(ModelRunner& runner, int count) {
+  return std::make_unique<HostTestMemory>(runner.kv_layout().block_bytes(), count);
+}
+
 // The blocks of a pool, drawn at random. One that is given back holds garbage until it is taken again.
 class TestBlocks {
  public:
-  TestBlocks(ModelRunner& runner, int count, RandomSource& random)
-      : bytes_(runner.kv_layout().block_bytes()),
-        memory_(static_cast<size_t>(count) * bytes_),
-        pool_(absl::MakeSpan(memory_.data(), memory_.bytes()), bytes_) {
+  TestBlocks(ModelRunner& runner, int count, RandomSource& random, const MakeTestMemory& make = MakeHostTestMemory)
+      : memory_(make(runner, count)) {
     free_.resize(static_cast<size_t>(count));
     std::iota(free_.begin(), free_.end(), 0);
     for (size_t i = free_.size(); i > 1; --i) std::swap(free_[i - 1], free_[random.Below(i)]);
-    runner.SetKvPool(pool_);
+    runner.SetKvPool(memory_->pool());
   }
 
   BlockId Take() {
     const BlockId block = free_.back();
     free_.pop_back();
-    pool_.Zero(block);
+    memory_->pool().Zero(block);
     return block;
   }
   // What it held.
   std::vector<uint8_t> GiveBack(BlockId block) {
-    std::vector<uint8_t> held(At(block), At(block) + bytes_);
-    std::memset(At(block), 0xff, bytes_);
+    std::vector<uint8_t> held = memory_->Read(block);
+    memory_->Fill(block, 0xff);
     free_.push_back(block);
     return held;
   }
 
  private:
-  uint8_t* At(BlockId block) { return memory_.data() + static_cast<size_t>(block) * bytes_; }
-
-  const size_t bytes_;
-  kernels::AlignedBuffer memory_;
-  HostKvPool pool_;
+  const std::unique_ptr<TestMemory> memory_;
   std::vector<BlockId> free_;
 };
 
@@ -126,11 +155,12 @@ class TestSequence {
 // Runs sequences together: in each step every unfinished one advances by a chunk that next_chunk(sequence) draws.
 template <typename NextChunk>
 std::vector<Outcome> RunSequences(ModelRunner& runner, const std::vector<std::vector<int32_t>>& sequences,
-                                  NextChunk next_chunk, RandomSource& random) {
+                                  NextChunk next_chunk, RandomSource& random,
+                                  const MakeTestMemory& make = MakeHostTestMemory) {
   const KvGroups groups = runner.kv_layout().groups();
   int total = 0;
   for (const auto& s : sequences) total += groups.count() * BlocksForTokens(static_cast<int64_t>(s.size()));
-  TestBlocks pool(runner, total, random);
+  TestBlocks pool(runner, total, random, make);
   std::vector<TestSequence> running;
   for (const auto& s : sequences) running.emplace_back(s, groups, pool);
   std::vector<Outcome> outcomes(sequences.size());

@@ -14,6 +14,7 @@ LEFT_OUT = {
     "admin-bind": "the admin port listens where the others do",
     "http-hosts": "a port that listens on all addresses may be asked by every name",
     "http-metrics": "Prometheus asks the admin port, which no client of the service reaches",
+    "device": "workers compute on the CPU, which is what a pod without a device gets by itself",
     "admin-hosts": "people go to the router's admin port alone, which has this flag when the values name hosts",
 }
 # Where the chart allows less than the binary: with 0 threads a worker takes as many as its node has cores.

@@ -1,0 +1,36 @@
+// --device of the command line to the plug-in that computes a model, or to the reason why the CPU does.
+#ifndef BATON_CLI_MODEL_DEVICE_H_
+#define BATON_CLI_MODEL_DEVICE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cli/options.h"
+#include "engine/device_plugin.h"
+
+namespace baton::cli {
+
+struct ModelDevice {
+  // Null: the CPU.
+  const engine::DevicePluginTable* plugin = nullptr;
+  int ordinal = 0;
+  // One line for the log where the CPU was not asked for; else empty.
+  std::string why_cpu;
+
+  // "cpu" or "cuda:N".
+  std::string Name() const;
+};
+
+enum class KvUse {
+  // KV stays with the engine that computed it.
+  kOwn,
+  // Other processes read it from host memory.
+  kHandedOver,
+};
+
+// Flags that passed the parser's checks. With --device cuda, every reason against it is an error, which names the flag.
+absl::StatusOr<ModelDevice> ChooseDevice(const KernelFlags& flags, KvUse use);
+
+}  // namespace baton::cli
+
+#endif  // BATON_CLI_MODEL_DEVICE_H_

@@ -1,0 +1,20 @@
+// A model on a CUDA device with its fingerprint: "cuda-bf16-v1", layout, weights, and the digest of a probe that this
+// very device computes.
+#ifndef BATON_ENGINE_CUDA_CUDA_MODEL_H_
+#define BATON_ENGINE_CUDA_CUDA_MODEL_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "engine/cuda/cuda_runner.h"
+
+namespace baton::engine::cuda {
+
+// Devices whose bits would differ give different fingerprints. The errors are those of CudaRunner::Load.
+absl::StatusOr<std::unique_ptr<CudaRunner>> LoadCudaModel(const modelfile::ModelFile& file,
+                                                          const CudaModelOptions& options,
+                                                          std::shared_ptr<const Device> device);
+
+}  // namespace baton::engine::cuda
+
+#endif  // BATON_ENGINE_CUDA_CUDA_MODEL_H_

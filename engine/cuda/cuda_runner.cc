@@ -1,0 +1,288 @@
+#include "engine/cuda/cuda_runner.h"
+
+#include <algorithm>
+#include <bit>
+#include <thread>
+
+#include "absl/strings/str_format.h"
+#include "common/check.h"
+#include "common/status.h"
+
+namespace baton::engine::cuda {
+namespace {
+
+// The arrangement of kernels/params.h. Arrangements of the CPU count from 1.
+constexpr uint32_t kInnerFormat = 1001;
+constexpr int kMostGraphRows = 256;
+// More than the buckets of rows times those of splits that a server meets; beyond, all are dropped.
+constexpr size_t kMostGraphs = 128;
+// Each holds 20 bytes per token of the vocabulary.
+constexpr int kSamplers = 4;
+constexpr int kMaxRows = 1 << 16;
+
+int Bucket(int count) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(count))); }
+
+// Rows that scratch is for: a captured step may have more than any step.
+int ScratchRows(int max_rows) { return std::max(max_rows, std::min(Bucket(max_rows), kMostGraphRows)); }
+
+// Whether the logits alone decide, by the last steps of engine/sampler.h: nothing changes them or wants to see them.
+bool IsDrawnOfLogits(const TokenChoice& choice) {
+  const SamplingParams& p = *choice.sampling;
+  return p.logprobs < 0 && p.logit_bias.empty() && choice.context.allowed.empty() && p.repetition_penalty == 1.0f &&
+         p.frequency_penalty == 0.0f && p.presence_penalty == 0.0f &&
+         choice.context.outputs.size() >= static_cast<size_t>(p.min_tokens);
+}
+
+}  // namespace
+
+KvLayout CudaKvLayoutOf(const modelfile::ModelConfig& config) {
+  KvLayout layout = KvLayoutOf(config, KvDtype::kBf16);
+  layout.inner_format = kInnerFormat;
+  return layout;
+}
+
+CudaRunner::CudaRunner(std::shared_ptr<const Device> device, const CudaModelOptions& options, const KvLayout& layout,
+                       Stream stream)
+    : device_(std::move(device)),
+      layout_(layout),
+      max_rows_(options.max_rows),
+      has_graphs_(options.graphs),
+      plan_(options.max_rows, layout.groups()),
+      stream_(std::move(stream)),
+      threads_(kSamplers) {}
+
+absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Load(const modelfile::ModelFile& file,
+                                                             const CudaModelOptions& options,
+                                                             std::shared_ptr<const Device> device) {
+  if (options.max_rows < 1 || options.max_rows > kMaxRows) {
+    return absl::InvalidArgumentError(absl::StrFormat("max_rows is %d: 1 to %d", options.max_rows, kMaxRows));
+  }
+  const KvLayout layout = CudaKvLayoutOf(file.config());
+  BATON_ASSIGN_OR_RETURN(Stream stream, Stream::Create(*device));
+  std::unique_ptr<CudaRunner> runner(new CudaRunner(device, options, layout, std::move(stream)));
+  const int rows = ScratchRows(options.max_rows);
+  {
+    kernels::ThreadPool pool(std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
+    BATON_ASSIGN_OR_RETURN(CudaWeights weights,
+                           LoadCudaWeights(file, options.weights, options.progress, *device, pool));
+    BATON_ASSIGN_OR_RETURN(runner->forward_,
+                           Forward::Create(*device, std::move(weights), layout, rows, options.attention));
+  }
+  BATON_ASSIGN_OR_RETURN(runner->data_, StepData::Create(*device, file.config(), layout.groups(), rows));
+  const size_t head_rows = static_cast<size_t>(runner->forward_->head_rows());
+  BATON_ASSIGN_OR_RETURN(runner->host_tokens_, PinnedBuffer::Allocate(*device, head_rows * sizeof(int32_t)));
+  for (int i = 0; i < kSamplers; ++i) runner->samplers_.emplace_back(file.config().vocab_size);
+  runner->needs_logits_.resize(head_rows);
+  return runner;
+}
+
+absl::StatusOr<std::unique_ptr<KvPool>> CudaRunner::MakeKvPool(int32_t blocks) {
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<KvPool> pool, DeviceKvPool::Create(*device_, layout_.block_bytes(), blocks));
+  return pool;
+}
+
+void CudaRunner::SetKvPool(KvPool& pool) {
+  BATON_CHECK(pool.block_bytes() == layout_.block_bytes()) << pool.block_bytes() << " bytes in a block";
+  pool_ = dynamic_cast<DeviceKvPool*>(&pool);
+  BATON_CHECK(pool_ != nullptr) << "the pool is not of a CUDA device";
+  forward_->SetPool(pool.memory().base);
+  graphs_.clear();
+}
+
+void CudaRunner::ZeroRows(BlockId block, int32_t first_row) {
+  BATON_CHECK(!in_flight_ && pool_ != nullptr && block >= 0 && block < pool_->block_count()) << block;
+  device_->MakeCurrent();
+  forward_->ZeroRows(block, first_row, stream_);
+}
+
+void CudaRunner::CheckOutputs(const StepBatch& batch, const StepOutputs& outputs) const {
+  const size_t count = static_cast<size_t>(batch.output_count);
+  const auto is_of = [count](size_t size, int32_t width) {
+    return size == 0 || size == count * static_cast<size_t>(width);
+  };
+  BATON_CHECK(is_of(outputs.tokens.size(), 1)) << outputs.tokens.size() << " tokens of " << count;
+  BATON_CHECK(outputs.tokens.empty() || batch.choices.size() == count) << batch.choices.size() << " choices";
+  BATON_CHECK(is_of(outputs.logits.size(), vocab_size())) << outputs.logits.size() << " logits of " << count << " rows";
+  BATON_CHECK(is_of(outputs.hidden_states.size(), hidden_size())) << outputs.hidden_states.size() << " hidden states";
+}
+
+// The rows of an embedding choose nothing, and need no logits then.
+bool CudaRunner::WantsLogits() const {
+  if (!outputs_.logits.empty()) return true;
+  return !outputs_.tokens.empty() &&
+         std::any_of(batch_.choices.begin(), batch_.choices.end(),
+                     [](const TokenChoice& choice) { return choice.sampling != nullptr || choice.score != nullptr; });
+}
+
+int CudaRunner::GraphRows(const StepBatch& batch, const StepOutputs& outputs) const {
+  const size_t count = batch.tokens.size();
+  if (!has_graphs_ || count > kMostGraphRows || batch.slices.size() != count ||
+      static_cast<size_t>(batch.output_count) != count || !outputs.hidden_states.empty() || head_count_ == 0) {
+    return 0;
+  }
+  return Bucket(static_cast<int>(count));
+}
+
+void CudaRunner::Submit(const StepBatch& batch, const StepOutputs& outputs) {
+  BATON_CHECK(!in_flight_) << "one step at a time";
+  BATON_CHECK(pool_ != nullptr) << "SetKvPool comes first";
+  CheckOutputs(batch, outputs);
+  batch_ = batch;
+  outputs_ = outputs;
+  in_flight_ = true;
+  plan_.Fill(batch, vocab_size(), context_length());
+  for (int group = 0; group < layout_.groups().count(); ++group) {
+    for (size_t row = 0; row < plan_.rows.size(); ++row) {
+      const BlockId block = plan_.RowBlock(group, static_cast<int>(row));
+      BATON_CHECK(block >= 0 && block < pool_->block_count()) << block;
+    }
+  }
+  head_count_ = WantsLogits() ? std::min(batch.output_count, forward_->head_rows()) : 0;
+  const int rows = static_cast<int>(plan_.rows.size());
+  if (rows == 0) return;
+  const int graph_rows = GraphRows(batch, outputs);
+  if (data_->Fill(plan_, batch, std::max(rows, graph_rows), pool_->block_count())) graphs_.clear();
+  SetSampling();
+  data_->Upload(stream_);
+  if (graph_rows > 0) {
+    RunGraph(graph_rows);
+  } else {
+    forward_->Layers({.rows = rows, .tiles = data_->tiles(), .splits = data_->splits(), .outputs = batch.output_count},
+                     *data_, stream_);
+    if (head_count_ > 0) forward_->Head(0, head_count_, SamplingFrom(0), stream_);
+  }
+  if (!outputs.hidden_states.empty()) {
+    stream_.CopyToHost(outputs.hidden_states.data(), forward_->hidden_states(),
+                       outputs.hidden_states.size() * sizeof(float));
+  }
+  if (head_count_ > 0) CopyOutputs(0);
+}
+
+void CudaRunner::SetSampling() {
+  draws_ = false;
+  if (outputs_.tokens.empty() || !forward_->chooses()) return;
+  for (int i = 0; i < batch_.output_count; ++i) {
+    const TokenChoice& choice = batch_.choices[static_cast<size_t>(i)];
+    if (choice.sampling == nullptr || choice.score != nullptr || !IsDrawnOfLogits(choice)) continue;
+    const SamplingParams& p = *choice.sampling;
+    draws_ = draws_ || p.temperature >= kGreedyTemperature;
+    data_->SetSampling(i, {.seed = p.seed,
+                           .position = static_cast<uint32_t>(choice.context.outputs.size()),
+                           .temperature = p.temperature,
+                           .top_k = p.top_k,
+                           .top_p = p.top_p,
+                           .min_p = p.min_p});
+  }
+}
+
+void CudaRunner::RunGraph(int rows) {
+  const int splits = Bucket(data_->splits());
+  const auto key = std::make_tuple(rows, splits, draws_);
+  auto found = graphs_.find(key);
+  if (found == graphs_.end()) {
+    if (graphs_.size() >= kMostGraphs) {
+      stream_.Synchronize();
+      graphs_.clear();
+    }
+    stream_.BeginCapture();
+    forward_->Layers({.rows = rows, .tiles = rows, .splits = splits, .outputs = rows}, *data_, stream_);
+    forward_->Head(0, std::min(rows, forward_->head_rows()), SamplingFrom(0), stream_);
+    found = graphs_.emplace(key, stream_.EndCapture()).first;
+  }
+  stream_.Launch(found->second);
+}
+
+absl::Span<float> CudaRunner::HostLogits(int i) const {
+  return {host_logits_.at<float>() + static_cast<ptrdiff_t>(i) * forward_->logits_stride(),
+          static_cast<size_t>(vocab_size())};
+}
+
+void CudaRunner::CopyOutputs(int first) {
+  const int count = std::min(head_count_, batch_.output_count - first);
+  bool all_on_device = forward_->chooses();
+  for (int i = 0; i < count; ++i) {
+    const size_t row = static_cast<size_t>(first + i);
+    const bool chooses = !outputs_.tokens.empty();
+    const TokenChoice choice = chooses ? batch_.choices[row] : TokenChoice();
+    const bool on_device =
+        forward_->chooses() && choice.score == nullptr && (choice.sampling == nullptr || IsDrawnOfLogits(choice));
+    needs_logits_[static_cast<size_t>(i)] = !outputs_.logits.empty() || !on_device;
+    all_on_device = all_on_device && !needs_logits_[static_cast<size_t>(i)];
+  }
+  if (forward_->chooses()) {
+    stream_.CopyToHost(host_tokens_.at<void>(), forward_->tokens(), static_cast<size_t>(count) * sizeof(int32_t));
+  }
+  if (!all_on_device) CopyLogits(count);
+}
+
+// Rows beside each other go in one copy.
+void CudaRunner::CopyLogits(int count) {
+  const size_t row_bytes = static_cast<size_t>(forward_->logits_stride()) * sizeof(float);
+  const size_t wanted = static_cast<size_t>(Bucket(count)) * row_bytes;
+  if (host_logits_.bytes() < wanted) {
+    absl::StatusOr<PinnedBuffer> grown = PinnedBuffer::Allocate(*device_, wanted);
+    BATON_CHECK(grown.ok()) << "the logits of a step: " << grown.status().message();
+    host_logits_ = *std::move(grown);
+  }
+  for (int begin = 0; begin < count;) {
+    int end = begin;
+    while (end < count && needs_logits_[static_cast<size_t>(end)]) ++end;
+    const size_t offset = static_cast<size_t>(begin) * row_bytes;
+    if (end > begin) {
+      stream_.CopyToHost(host_logits_.at<uint8_t>(offset), forward_->logits() + offset,
+                         static_cast<size_t>(end - begin) * row_bytes);
+    }
+    begin = std::max(end, begin + 1);
+  }
+}
+
+void CudaRunner::Complete() {
+  BATON_CHECK(in_flight_) << "no step was submitted";
+  stream_.Synchronize();
+  for (int first = 0; head_count_ > 0 && first < batch_.output_count; first += head_count_) {
+    if (first > 0) {
+      forward_->Head(first, std::min(head_count_, batch_.output_count - first), SamplingFrom(first), stream_);
+      CopyOutputs(first);
+      stream_.Synchronize();
+    }
+    TakeOutputs(first);
+  }
+  in_flight_ = false;
+}
+
+void CudaRunner::TakeOutputs(int first) {
+  const int count = std::min(head_count_, batch_.output_count - first);
+  const size_t width = static_cast<size_t>(vocab_size());
+  if (!outputs_.logits.empty()) {
+    for (int i = 0; i < count; ++i) {
+      const absl::Span<float> row = HostLogits(i);
+      std::copy(row.begin(), row.end(), outputs_.logits.begin() + static_cast<ptrdiff_t>(first + i) * width);
+    }
+  }
+  if (outputs_.tokens.empty()) return;
+  const auto begin = needs_logits_.begin();
+  const auto on_host = std::count(begin, begin + count, true);
+  // Waking threads takes longer than a few tokens of the device.
+  if (on_host <= 1) {
+    for (int i = 0; i < count; ++i) Choose(first, i, 0);
+    return;
+  }
+  threads_.Run([&](int thread) {
+    for (int i = thread; i < count; i += kSamplers) Choose(first, i, static_cast<size_t>(thread));
+  });
+}
+
+void CudaRunner::Choose(int first, int i, size_t sampler) {
+  const size_t row = static_cast<size_t>(first + i);
+  const TokenChoice& choice = batch_.choices[row];
+  if (choice.score != nullptr) *choice.score = ScoreToken(choice.scored_token, choice.scored_top, HostLogits(i));
+  if (choice.sampling == nullptr) return;
+  OutputToken& token = outputs_.tokens[row];
+  if (!needs_logits_[static_cast<size_t>(i)]) {
+    token = {.index = static_cast<int32_t>(choice.context.outputs.size()), .token = host_tokens_.at<int32_t>()[i]};
+  } else {
+    token = samplers_[sampler].Sample(*choice.sampling, choice.context, HostLogits(i));
+  }
+}
+
+}  // namespace baton::engine::cuda

@@ -1,0 +1,124 @@
+// A decoder-only transformer on a CUDA device. Submit uploads what the step needs to know and launches its kernels;
+// Complete waits for them, and chooses on the host the tokens whose logits a request changes or wants to see.
+//
+// A decode step (one row a sequence) is launched as a graph, captured once for each bucket of rows and of attention's
+// splits. Its missing rows are sequences of their own, which write to blocks that no sequence has.
+//
+// When the device fails in a step, the process ends (device.h).
+#ifndef BATON_ENGINE_CUDA_CUDA_RUNNER_H_
+#define BATON_ENGINE_CUDA_CUDA_RUNNER_H_
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/cuda/device.h"
+#include "engine/cuda/device_kv_pool.h"
+#include "engine/cuda/forward.h"
+#include "engine/cuda/step_data.h"
+#include "engine/kernels/thread_pool.h"
+#include "engine/model/step_plan.h"
+#include "engine/model_options.h"
+#include "engine/model_runner.h"
+#include "modelfile/model_file.h"
+
+namespace baton::engine::cuda {
+
+struct CudaModelOptions {
+  Weights weights = Weights::kAuto;
+  // Most rows of one step: chunk budget plus running sequences. Bounds the scratch.
+  int max_rows = 1024;
+  // Launches decode steps as graphs. The bits are the same.
+  bool graphs = true;
+  AttentionPath attention = AttentionPath::kAuto;
+  // Outlives the call. Null: nobody watches.
+  LoadProgress* progress = nullptr;
+};
+
+// The KV of a model on a device: bf16, in the arrangement of kernels/params.h, which no runner of another kind has.
+KvLayout CudaKvLayoutOf(const modelfile::ModelConfig& config);
+
+class CudaRunner final : public ModelRunner {
+ public:
+  // Copies what it needs: `file` may be closed afterwards. The errors are those of LoadCudaWeights. The runner has no
+  // fingerprint until it is set.
+  static absl::StatusOr<std::unique_ptr<CudaRunner>> Load(const modelfile::ModelFile& file,
+                                                          const CudaModelOptions& options,
+                                                          std::shared_ptr<const Device> device);
+
+  int32_t vocab_size() const override { return forward_->config().vocab_size; }
+  int32_t context_length() const override { return forward_->config().context_length; }
+  int32_t hidden_size() const override { return forward_->config().hidden_size; }
+  const KvLayout& kv_layout() const override { return layout_; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  absl::StatusOr<std::unique_ptr<KvPool>> MakeKvPool(int32_t blocks) override;
+  // A DeviceKvPool.
+  void SetKvPool(KvPool& pool) override;
+  void ZeroRows(BlockId block, int32_t first_row) override;
+  void Submit(const StepBatch& batch, const StepOutputs& outputs) override;
+  void Complete() override;
+
+  const Device& device() const { return *device_; }
+  void set_fingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
+  // Graphs that are held, for tests.
+  size_t graphs() const { return graphs_.size(); }
+
+ private:
+  CudaRunner(std::shared_ptr<const Device> device, const CudaModelOptions& options, const KvLayout& layout,
+             Stream stream);
+
+  void CheckOutputs(const StepBatch& batch, const StepOutputs& outputs) const;
+  bool WantsLogits() const;
+  // The rows of the graph that runs the step; 0: none does.
+  int GraphRows(const StepBatch& batch, const StepOutputs& outputs) const;
+  // Says how tokens are drawn that the device can draw, for the step's data.
+  void SetSampling();
+  const SampleRow* SamplingFrom(int first) const { return draws_ ? data_->sampling() + first : nullptr; }
+  void RunGraph(int rows);
+  // Starts the copies of what the outputs [first, first + head_count_) give.
+  void CopyOutputs(int first);
+  void CopyLogits(int first);
+  // Writes those outputs, whose copies have ended.
+  void TakeOutputs(int first);
+  void Choose(int first, int i, size_t sampler);
+  absl::Span<float> HostLogits(int i) const;
+
+  const std::shared_ptr<const Device> device_;
+  const KvLayout layout_;
+  const int max_rows_;
+  const bool has_graphs_;
+  std::string fingerprint_;
+  // Destroyed last of what it works on, so that it has ended.
+  std::unique_ptr<Forward> forward_;
+  StepPlan plan_;
+  std::optional<StepData> data_;
+  PinnedBuffer host_tokens_;  // int32 [head rows]
+  PinnedBuffer host_logits_;  // f32 [head rows][logits stride], as many rows as were ever wanted at once
+  // By rows, splits, and whether tokens are drawn.
+  std::map<std::tuple<int, int, bool>, Graph> graphs_;
+  Stream stream_;
+
+  DeviceKvPool* pool_ = nullptr;
+  // Samplers choose in parallel, on the threads of the pool.
+  kernels::ThreadPool threads_;
+  std::vector<Sampler> samplers_;
+
+  bool in_flight_ = false;
+  StepBatch batch_;
+  StepOutputs outputs_;
+  // Whether the device draws any token, instead of taking that of the largest logit.
+  bool draws_ = false;
+  // Outputs whose logits are computed at a time.
+  int head_count_ = 0;
+  // Of these, by whether the host needs their logits.
+  std::vector<bool> needs_logits_;
+};
+
+}  // namespace baton::engine::cuda
+
+#endif  // BATON_ENGINE_CUDA_CUDA_RUNNER_H_

@@ -1,0 +1,43 @@
+#include "engine/cuda/device_kv_pool.h"
+
+#include <utility>
+
+#include "common/status.h"
+
+namespace baton::engine::cuda {
+
+absl::StatusOr<std::unique_ptr<DeviceKvPool>> DeviceKvPool::Create(const Device& device, size_t block_bytes,
+                                                                   int32_t blocks) {
+  const size_t bytes = static_cast<size_t>(blocks + kSpareBlocks) * block_bytes;
+  BATON_ASSIGN_OR_RETURN(DeviceBuffer memory, DeviceBuffer::Allocate(device, bytes));
+  BATON_ASSIGN_OR_RETURN(PinnedBuffer staging, PinnedBuffer::Allocate(device, block_bytes));
+  BATON_ASSIGN_OR_RETURN(Stream stream, Stream::Create(device));
+  stream.SetBytes(memory.address(), 0, bytes);
+  stream.Synchronize();
+  return std::unique_ptr<DeviceKvPool>(
+      new DeviceKvPool(std::move(memory), block_bytes, blocks, std::move(stream), std::move(staging)));
+}
+
+DeviceKvPool::DeviceKvPool(DeviceBuffer memory, size_t block_bytes, int32_t blocks, Stream stream, PinnedBuffer staging)
+    : KvPool({.kind = MemoryKind::kDevice,
+              .base = memory.at<uint8_t>(),
+              .bytes = static_cast<size_t>(blocks) * block_bytes},
+             block_bytes),
+      buffer_(std::move(memory)),
+      stream_(std::move(stream)),
+      staging_(std::move(staging)) {}
+
+void DeviceKvPool::DoZero(size_t offset) {
+  const absl::MutexLock lock(&mutex_);
+  stream_.SetBytes(buffer_.address() + offset, 0, block_bytes());
+  stream_.Synchronize();
+}
+
+Digest128 DeviceKvPool::DoDigest(size_t offset) const {
+  const absl::MutexLock lock(&mutex_);
+  stream_.CopyToHost(staging_.at<void>(), buffer_.address() + offset, block_bytes());
+  stream_.Synchronize();
+  return DigestBytes(staging_.at<uint8_t>(), block_bytes());
+}
+
+}  // namespace baton::engine::cuda

@@ -1,0 +1,39 @@
+// KV blocks in the memory of a device.
+#ifndef BATON_ENGINE_CUDA_DEVICE_KV_POOL_H_
+#define BATON_ENGINE_CUDA_DEVICE_KV_POOL_H_
+
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/kv_pool.h"
+#include "engine/cuda/device.h"
+
+namespace baton::engine::cuda {
+
+class DeviceKvPool final : public KvPool {
+ public:
+  // Blocks of memory behind those that the pool counts, which no sequence has: the rows that fill up a captured step
+  // write there.
+  static constexpr int32_t kSpareBlocks = 8;
+
+  // All bytes are zero. RESOURCE_EXHAUSTED. The device outlives the pool.
+  static absl::StatusOr<std::unique_ptr<DeviceKvPool>> Create(const Device& device, size_t block_bytes, int32_t blocks);
+
+ private:
+  DeviceKvPool(DeviceBuffer memory, size_t block_bytes, int32_t blocks, Stream stream, PinnedBuffer staging);
+
+  // Both return when the device has done it, so that a step of another stream comes after.
+  void DoZero(size_t offset) override;
+  Digest128 DoDigest(size_t offset) const override;
+
+  const DeviceBuffer buffer_;
+  mutable absl::Mutex mutex_;
+  const Stream stream_ ABSL_GUARDED_BY(mutex_);
+  const PinnedBuffer staging_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace baton::engine::cuda
+
+#endif  // BATON_ENGINE_CUDA_DEVICE_KV_POOL_H_

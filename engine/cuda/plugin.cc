@@ -1,0 +1,34 @@
+// The plug-in: what engine/device_plugin.h says of it.
+#include <memory>
+#include <utility>
+
+#include "common/status.h"
+#include "common/version.h"
+#include "engine/cuda/cuda_model.h"
+#include "engine/cuda/kernels/images.h"
+#include "engine/device_plugin.h"
+
+namespace baton::engine::cuda {
+namespace {
+
+absl::StatusOr<std::unique_ptr<ModelRunner>> LoadOnDevice(const modelfile::ModelFile& file,
+                                                          const DeviceModelOptions& options) {
+  BATON_ASSIGN_OR_RETURN(const DriverApi* const api, LoadDriverApi());
+  const void* const images[] = {KernelsImage()};
+  BATON_ASSIGN_OR_RETURN(std::shared_ptr<const Device> device, Device::Open(*api, options.ordinal, images));
+  BATON_ASSIGN_OR_RETURN(
+      std::unique_ptr<ModelRunner> runner,
+      LoadCudaModel(file, {.weights = options.weights, .max_rows = options.max_rows, .progress = options.progress},
+                    std::move(device)));
+  return runner;
+}
+
+}  // namespace
+}  // namespace baton::engine::cuda
+
+extern "C" __attribute__((visibility("default"))) const baton::engine::DevicePluginTable* baton_device_plugin() {
+  static const baton::engine::DevicePluginTable table{.interface = baton::engine::kDevicePluginInterface,
+                                                      .version = baton::kVersion,
+                                                      .load = &baton::engine::cuda::LoadOnDevice};
+  return &table;
+}

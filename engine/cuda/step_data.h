@@ -1,0 +1,92 @@
+// What a step's kernels need to know about its rows, as one range of bytes: filled in pinned memory, uploaded by one
+// copy. The places of its parts depend on the number of rows alone, so that a captured step reads what the next one of
+// its size uploads.
+#ifndef BATON_ENGINE_CUDA_STEP_DATA_H_
+#define BATON_ENGINE_CUDA_STEP_DATA_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/cuda/device.h"
+#include "engine/cuda/kernels/params.h"
+#include "engine/model/step_plan.h"
+#include "modelfile/model_config.h"
+
+namespace baton::engine::cuda {
+
+class StepData {
+ public:
+  // Steps have up to `max_rows` rows.
+  static absl::StatusOr<StepData> Create(const Device& device, const modelfile::ModelConfig& config,
+                                         const KvGroups& groups, int max_rows);
+
+  // Fills the data of `plan`, which was filled from `batch`. Rows up to `rows` >= the plan's are sequences of one row
+  // each at position 0, whose blocks begin at `spare` and which write 16 rows to each. True when the buffers had to
+  // grow: whatever was captured before is void then. The upload of the last step has ended.
+  bool Fill(const StepPlan& plan, const StepBatch& batch, int rows, BlockId spare);
+  // How the token of an output is drawn; the largest logit's until it is said.
+  void SetSampling(int output, const SampleRow& row) { Host<SampleRow>(place_.sampling)[output] = row; }
+  void Upload(const Stream& stream) const { stream.CopyToDevice(device_buffer_.address(), host_.at<void>(), used_); }
+
+  // Of the filled step.
+  int tiles() const { return tiles_; }
+  // Most splits of any row.
+  int splits() const { return splits_; }
+
+  // Addresses of the device, as of the filled step.
+  const int32_t* tokens() const { return At<int32_t>(place_.tokens); }
+  const int32_t* positions() const { return At<int32_t>(place_.positions); }
+  const int32_t* slots() const { return At<int32_t>(place_.slots); }
+  const int32_t* output_rows() const { return At<int32_t>(place_.output_rows); }
+  const SampleRow* sampling() const { return At<SampleRow>(place_.sampling); }
+  // Of a layer group.
+  const int32_t* row_blocks(int group) const {
+    return At<int32_t>(place_.row_blocks) + static_cast<ptrdiff_t>(group) * rows_;
+  }
+  const QueryTile* query_tiles() const { return At<QueryTile>(place_.tiles); }
+  const float* rotation(bool slides) const { return At<float>(slides ? place_.sliding_rotation : place_.rotation); }
+  const int32_t* blocks() const { return At<int32_t>(place_.blocks); }
+
+ private:
+  struct Places {
+    size_t tokens, positions, slots, output_rows, sampling, row_blocks, tiles, rotation, sliding_rotation, blocks;
+  };
+
+  StepData(const Device& device, const modelfile::ModelConfig& config, const KvGroups& groups);
+  Places PlacesOf(int rows) const;
+  absl::Status Grow(size_t bytes);
+  void FillRows(const StepPlan& plan, BlockId spare);
+  void FillTiles(const StepPlan& plan, const StepBatch& batch, BlockId spare);
+  void AddTiles(const SequenceSlice& slice, int32_t first_block, int32_t stride);
+  void FillRotation(const std::vector<float>& inverse_frequency, size_t place, int rows) const;
+
+  template <typename T>
+  const T* At(size_t place) const {
+    return device_buffer_.at<const T>(place);
+  }
+  template <typename T>
+  T* Host(size_t place) const {
+    return host_.at<T>(place);
+  }
+
+  const Device* device_;
+  int head_dim_;
+  int tile_rows_;
+  KvGroups groups_;
+  // f32, [head_dim / 2]; of layers that slide, empty where none does.
+  std::vector<float> inverse_frequency_;
+  std::vector<float> sliding_inverse_frequency_;
+
+  PinnedBuffer host_;
+  DeviceBuffer device_buffer_;
+  int rows_ = 0;
+  Places place_{};
+  size_t used_ = 0;
+  int tiles_ = 0;
+  int splits_ = 0;
+};
+
+}  // namespace baton::engine::cuda
+
+#endif  // BATON_ENGINE_CUDA_STEP_DATA_H_

@@ -1,0 +1,146 @@
+#include "engine/cuda/step_data.h"
+
+#include <cmath>
+#include <optional>
+#include <set>
+
+#include "engine/cuda/testing/fake_driver.h"
+#include "gtest/gtest.h"
+
+namespace baton::engine::cuda {
+namespace {
+
+constexpr BlockId kSpare = 500;
+constexpr int32_t kStride = 40;
+
+class StepDataTest : public testing::Test {
+ protected:
+  StepDataTest() {
+    config_.heads = 8;
+    config_.kv_heads = 2;
+    config_.head_dim = 32;
+    config_.context_length = 1024;
+    config_.sliding_window = 100;
+    config_.sliding_layers = {true, false};
+    device_ = *Device::Open(FakeDriverApi(), 0, {});
+    stream_.emplace(*Stream::Create(*device_));
+    for (int32_t i = 0; i < 2 * kStride; ++i) blocks_.push_back(100 + i);
+  }
+
+  // Rows [first_position, first_position + rows) of one sequence more.
+  void Add(int32_t first_position, int32_t rows) {
+    SequenceSlice slice{.first_row = static_cast<int32_t>(tokens_.size()),
+                        .row_count = rows,
+                        .first_position = first_position,
+                        .blocks = blocks_,
+                        .group_stride = kStride,
+                        .output_rows = OutputRows::kLast,
+                        .first_output = static_cast<int32_t>(slices_.size())};
+    slices_.push_back(slice);
+    for (int32_t i = 0; i < rows; ++i) tokens_.push_back(7 + i);
+  }
+
+  bool Fill(StepData& data, int rows) {
+    StepPlan plan(64, groups_);
+    const StepBatch batch{.tokens = tokens_, .slices = slices_, .output_count = static_cast<int32_t>(slices_.size())};
+    plan.Fill(batch, 100, config_.context_length);
+    const bool grew = data.Fill(plan, batch, rows, kSpare);
+    data.Upload(*stream_);
+    return grew;
+  }
+
+  modelfile::ModelConfig config_;
+  const KvGroups groups_{.full = 1, .sliding = 1, .window = 100};
+  std::unique_ptr<Device> device_;
+  std::optional<Stream> stream_;
+  std::vector<BlockId> blocks_;
+  std::vector<int32_t> tokens_;
+  std::vector<SequenceSlice> slices_;
+};
+
+TEST_F(StepDataTest, TilesHaveTheRowsThatFitBesideTheHeadsOfOneKvHead) {
+  auto data = StepData::Create(*device_, config_, groups_, 64);
+  ASSERT_TRUE(data.ok()) << data.status();
+  Add(250, 10);
+  Add(3, 1);
+  EXPECT_FALSE(Fill(*data, 11));
+  EXPECT_EQ(data->tiles(), 4);
+  EXPECT_EQ(data->splits(), 2);
+  const QueryTile* const tiles = data->query_tiles();
+  const int32_t rows[] = {4, 4, 2, 1}, positions[] = {250, 254, 258, 3}, first_rows[] = {0, 4, 8, 10};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(tiles[i].row_count, rows[i]);
+    EXPECT_EQ(tiles[i].first_position, positions[i]);
+    EXPECT_EQ(tiles[i].first_row, first_rows[i]);
+  }
+  // 260 tokens have 17 blocks in each group.
+  EXPECT_EQ(tiles[0].group_stride, 17);
+  EXPECT_EQ(tiles[3].first_block, 34);
+  EXPECT_EQ(data->blocks()[16], 116);
+  EXPECT_EQ(data->blocks()[17], 100 + kStride);
+  EXPECT_EQ(data->blocks()[35], 100 + kStride);
+  EXPECT_EQ(data->row_blocks(1)[0], 100 + kStride + 250 / kBlockTokens);
+  EXPECT_EQ(data->slots()[9], 259 % kBlockTokens);
+  EXPECT_EQ(data->output_rows()[0], 9);
+  EXPECT_EQ(data->output_rows()[1], 10);
+}
+
+TEST_F(StepDataTest, RowsThatFillUpAreSequencesOfTheirOwnAndNoTwoWriteToOnePlace) {
+  auto data = StepData::Create(*device_, config_, groups_, 64);
+  ASSERT_TRUE(data.ok()) << data.status();
+  for (int i = 0; i < 33; ++i) Add(i, 1);
+  Fill(*data, 64);
+  EXPECT_EQ(data->tiles(), 64);
+  std::set<std::pair<int32_t, int32_t>> places;
+  for (int row = 33; row < 64; ++row) {
+    EXPECT_EQ(data->positions()[row], 0);
+    EXPECT_EQ(data->output_rows()[row], row);
+    const QueryTile& tile = data->query_tiles()[row];
+    EXPECT_EQ(tile.first_row, row);
+    for (int group = 0; group < 2; ++group) {
+      const int32_t block = data->row_blocks(group)[row];
+      EXPECT_GE(block, kSpare);
+      EXPECT_LT(block, kSpare + 8);
+      EXPECT_EQ(data->blocks()[tile.first_block + group * tile.group_stride], block);
+    }
+    places.insert({data->row_blocks(0)[row], data->slots()[row]});
+  }
+  EXPECT_EQ(places.size(), 31u);
+}
+
+TEST_F(StepDataTest, RotatesByThePositionAndBySlidingLayersBase) {
+  auto data = StepData::Create(*device_, config_, groups_, 64);
+  ASSERT_TRUE(data.ok()) << data.status();
+  Add(5, 1);
+  Fill(*data, 1);
+  // The first pair turns by one radian for each position.
+  for (const bool slides : {false, true}) {
+    EXPECT_FLOAT_EQ(data->rotation(slides)[0], std::cos(5.0f));
+    EXPECT_FLOAT_EQ(data->rotation(slides)[1], std::sin(5.0f));
+  }
+}
+
+TEST_F(StepDataTest, GrowsForBlockListsThatAreLongerThanPlanned) {
+  config_.context_length = 1 << 20;
+  auto data = StepData::Create(*device_, config_, groups_, 1);
+  ASSERT_TRUE(data.ok()) << data.status();
+  blocks_.assign(2 * (1 << 16), 9);
+  tokens_ = {1};
+  slices_ = {{.first_row = 0,
+              .row_count = 1,
+              .first_position = (1 << 20) - 1,
+              .blocks = blocks_,
+              .group_stride = 1 << 16,
+              .output_rows = OutputRows::kNone,
+              .first_output = -1}};
+  StepPlan plan(1, groups_);
+  const StepBatch batch{.tokens = tokens_, .slices = slices_};
+  plan.Fill(batch, 100, config_.context_length);
+  EXPECT_TRUE(data->Fill(plan, batch, 1, kSpare));
+  EXPECT_FALSE(data->Fill(plan, batch, 1, kSpare));
+  data->Upload(*stream_);
+  EXPECT_EQ(data->blocks()[2 * (1 << 16) - 1], 9);
+}
+
+}  // namespace
+}  // namespace baton::engine::cuda

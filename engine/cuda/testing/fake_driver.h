@@ -1,0 +1,133 @@
+// A driver whose device memory is the host's, which runs no kernel and fails where a test says so. For the host's half
+// of the CUDA engine.
+#ifndef BATON_ENGINE_CUDA_TESTING_FAKE_DRIVER_H_
+#define BATON_ENGINE_CUDA_TESTING_FAKE_DRIVER_H_
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "engine/cuda/driver_api.h"
+
+namespace baton::engine::cuda {
+
+// What the fake driver does, and what it saw. One for the process.
+struct FakeDriverState {
+  int devices = 1;
+  size_t most_bytes = SIZE_MAX;
+  CUresult module_result = CUDA_SUCCESS;
+  CUresult launch_result = CUDA_SUCCESS;
+  int allocations = 0;
+  // Grids of launches.
+  std::vector<unsigned> launches = {};
+};
+
+inline FakeDriverState& FakeDriver() {
+  static FakeDriverState& state = *new FakeDriverState;
+  return state;
+}
+
+inline CUresult FakeAllocate(size_t bytes, void** to) {
+  if (bytes > FakeDriver().most_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  ++FakeDriver().allocations;
+  *to = std::malloc(bytes);
+  return CUDA_SUCCESS;
+}
+
+inline CUresult FakeFree(void* memory) {
+  --FakeDriver().allocations;
+  std::free(memory);
+  return CUDA_SUCCESS;
+}
+
+inline CUresult FakeCopy(void* to, const void* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+  return CUDA_SUCCESS;
+}
+
+inline void* FakePointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+
+inline void AddFakeDevice(DriverApi& api) {
+  api.init = [](unsigned) { return CUDA_SUCCESS; };
+  api.error_name = [](CUresult result, const char** name) {
+    *name = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_OF_TEST";
+    return CUDA_SUCCESS;
+  };
+  api.error_string = [](CUresult, const char** text) {
+    *text = "as the test wants";
+    return CUDA_SUCCESS;
+  };
+  api.device_count = [](int* count) {
+    *count = FakeDriver().devices;
+    return CUDA_SUCCESS;
+  };
+  api.device_get = [](CUdevice* device, int ordinal) {
+    *device = ordinal;
+    return CUDA_SUCCESS;
+  };
+  api.device_name = [](char* name, int bytes, CUdevice) {
+    std::strncpy(name, "Fake 100", static_cast<size_t>(bytes));
+    return CUDA_SUCCESS;
+  };
+  api.device_attribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
+    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 5 : 7;
+    return CUDA_SUCCESS;
+  };
+  api.primary_context_retain = [](CUcontext*, CUdevice) { return CUDA_SUCCESS; };
+  api.primary_context_release = [](CUdevice) { return CUDA_SUCCESS; };
+  api.context_set_current = [](CUcontext) { return CUDA_SUCCESS; };
+}
+
+inline void AddFakeMemory(DriverApi& api) {
+  api.memory_alloc = [](CUdeviceptr* address, size_t bytes) {
+    return FakeAllocate(bytes, reinterpret_cast<void**>(address));
+  };
+  api.memory_free = [](CUdeviceptr address) { return FakeFree(FakePointer(address)); };
+  api.host_alloc = [](void** memory, size_t bytes, unsigned) { return FakeAllocate(bytes, memory); };
+  api.host_free = [](void* memory) { return FakeFree(memory); };
+  api.copy_to_device_async = [](CUdeviceptr to, const void* from, size_t bytes, CUstream) {
+    return FakeCopy(FakePointer(to), from, bytes);
+  };
+  api.copy_to_host_async = [](void* to, CUdeviceptr from, size_t bytes, CUstream) {
+    return FakeCopy(to, FakePointer(from), bytes);
+  };
+  api.set_bytes_async = [](CUdeviceptr to, unsigned char value, size_t bytes, CUstream) {
+    std::memset(FakePointer(to), value, bytes);
+    return CUDA_SUCCESS;
+  };
+}
+
+inline void AddFakeWork(DriverApi& api) {
+  api.module_load_data = [](CUmodule*, const void*) { return FakeDriver().module_result; };
+  api.module_unload = [](CUmodule) { return CUDA_SUCCESS; };
+  api.module_function = [](CUfunction*, CUmodule, const char* name) {
+    return std::string(name) == "absent" ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+  };
+  api.function_set_attribute = [](CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; };
+  api.stream_create = [](CUstream*, unsigned) { return CUDA_SUCCESS; };
+  api.stream_destroy = [](CUstream) { return CUDA_SUCCESS; };
+  api.stream_synchronize = [](CUstream) { return CUDA_SUCCESS; };
+  api.launch_kernel = [](CUfunction, unsigned x, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+                         void**, void**) {
+    FakeDriver().launches.push_back(x);
+    return FakeDriver().launch_result;
+  };
+}
+
+// A table of all that engine/cuda/device.h calls but graphs. Starts the state anew.
+inline const DriverApi& FakeDriverApi() {
+  static const DriverApi& api = *[] {
+    auto* const made = new DriverApi;
+    AddFakeDevice(*made);
+    AddFakeMemory(*made);
+    AddFakeWork(*made);
+    return made;
+  }();
+  FakeDriver() = {};
+  return api;
+}
+
+}  // namespace baton::engine::cuda
+
+#endif  // BATON_ENGINE_CUDA_TESTING_FAKE_DRIVER_H_

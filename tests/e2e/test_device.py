@@ -1,0 +1,172 @@
+"""--device: the CPU where no device can be used, and one line about what is missing where one was asked for.
+
+No test needs a device. A driver is played by a library of that name, which says that it sees one.
+"""
+
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+from cluster import BINARY, Cluster, RoleProcess, run_baton
+
+NO_DRIVER = "no CUDA driver on this machine"
+PLUGIN = pathlib.Path(BINARY).resolve().parent.parent / "lib/baton/libbaton_cuda.so"
+# A bench of a moment. It alone computes on a device so far.
+BENCH = ("bench", "engine", "--only", "decode", "--decode", "1", "--decode-steps", "1", "--rounds", "1", "--context", "4",
+         "--read-mib", "1", "--threads", "1")
+SERVERS = [("serve", "--grpc-port", 0), ("prefill-worker",), ("decode-worker",), ("mixed-worker",)]
+DRIVER_SOURCE = "int cuInit(unsigned flags) { return 0; }\nint cuDeviceGetCount(int* count) { *count = %d; return %d; }\n"
+# The two first members of DevicePluginTable, and no function that anybody calls.
+PLUGIN_SOURCE = """
+struct table { unsigned interface; const char* version; void* load; };
+static const struct table the_table = {%d, "%s", 0};
+const struct table* baton_device_plugin(void) { return &the_table; }
+"""
+
+
+def library(path, source):
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    path.with_suffix(".c").write_text(source)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", path, path.with_suffix(".c")], check=True)
+    return path
+
+
+def driver(folder, devices=1, error=0):
+    """The environment in which the machine has a driver."""
+    folder.mkdir(exist_ok=True)
+    library(folder / "libcuda.so.1", DRIVER_SOURCE % (devices, error))
+    return {"LD_LIBRARY_PATH": str(folder)}
+
+
+@pytest.fixture(scope="module")
+def with_driver(tmp_path_factory):
+    return driver(tmp_path_factory.mktemp("driver"))
+
+
+def one_error(result):
+    assert result.returncode == 1, result.stderr
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+def has_driver():
+    return NO_DRIVER not in run_baton(*BENCH, "--device", "cuda", timeout_s=120).stderr
+
+
+@pytest.mark.parametrize("command", [BENCH, *SERVERS], ids=lambda command: "-".join(command[:2] if command is BENCH else command[:1]))
+def test_cuda_without_a_driver_is_one_error(command):
+    if has_driver():
+        pytest.skip("this machine has a driver")
+    assert one_error(run_baton(*command, "--device", "cuda:1")).endswith(f"--device cuda:1: {NO_DRIVER}")
+
+
+def test_a_device_has_a_known_name():
+    for name in ("gpu", "cuda:", "cuda:-1", "cuda:256", "cuda:x"):
+        result = run_baton(*BENCH, "--device", name)
+        assert result.returncode == 2 and f"not auto, cpu, cuda or cuda:N: {name}" in result.stderr, result.stderr
+
+
+def test_auto_serves_on_the_cpu_and_says_why_once():
+    with Cluster("--threads", 1, "--kv-memory", "72MiB") as cluster:
+        result = run_baton("generate", "--target", cluster.target, "--prompt", "The capital of France is",
+                           "--max-tokens", 2)
+        assert result.returncode == 0 and "Paris" in result.stdout, result.stderr
+        cluster.stop()
+        assert cluster.log().count(": computing on the CPU") == 1, cluster.log()
+
+
+def test_a_worker_says_it_for_itself_unless_it_was_told_to_take_the_cpu():
+    with RoleProcess("router", "--grpc-port", 0) as router:
+        for device, count in (("auto", 1), ("cpu", 0)):
+            with RoleProcess("mixed-worker", "--router", router.cluster_target, "--device", device, "--threads", 1,
+                             "--kv-memory", "36MiB") as worker:
+                assert worker.log().count(": computing on the CPU") == count, worker.log()
+
+
+def test_a_driver_that_fails_or_sees_no_device_is_named(tmp_path):
+    none = driver(tmp_path / "none", devices=0)
+    assert "the CUDA driver sees no device" in one_error(run_baton(*BENCH, "--device", "cuda", env=none))
+    broken = driver(tmp_path / "broken", error=999)
+    assert "the CUDA driver does not start: its error 999" in one_error(run_baton(*BENCH, "--device", "cuda", env=broken))
+    (tmp_path / "other").mkdir()
+    library(tmp_path / "other/libcuda.so.1", "int other;\n")
+    other = {"LD_LIBRARY_PATH": str(tmp_path / "other")}
+    assert "is no CUDA driver" in one_error(run_baton(*BENCH, "--device", "cuda", env=other))
+
+
+@pytest.mark.parametrize("command", SERVERS, ids=lambda command: command[0])
+def test_workers_refuse_a_device_by_name(command, with_driver):
+    line = one_error(run_baton(*command, "--device", "cuda", env=with_driver))
+    assert "--device cuda: a worker hands KV over from host memory alone" in line
+
+
+def test_a_device_refuses_what_it_does_not_compute(with_driver):
+    for flags in (("--numerics", "fp32"), ("--kv-dtype", "int8")):
+        line = one_error(run_baton(*BENCH, "--device", "cuda", *flags, env=with_driver))
+        assert f"{' '.join(flags)} is computed on the CPU alone" in line
+
+
+def damaged_plugins(folder):
+    """Name -> (file, what is said of it)."""
+    text = folder / "text.so"
+    text.write_text("no library at all\n" * 10)
+    whole = library(folder / "whole.so", PLUGIN_SOURCE % (1, "0.0.0"))
+    cut = folder / "cut.so"
+    cut.write_bytes(whole.read_bytes()[:-1000])
+    begun = folder / "begun.so"
+    begun.write_bytes(whole.read_bytes()[:40])
+    later = library(folder / "later.so", PLUGIN_SOURCE % (2, "0.1.0"))
+    foreign = library(folder / "foreign.so", "int nothing;\n")
+    empty = folder / "empty.so"
+    empty.touch()
+    return {
+        "absent": (folder / "absent.so", f"the CUDA plug-in is not installed: no {folder}/absent.so"),
+        "text": (text, "is damaged: it is no library"),
+        "folder": (folder, "is damaged: it is no library"),
+        "empty": (empty, "is damaged: it is no library"),
+        "begun": (begun, "is damaged: it is no library"),
+        "cut": (cut, "is damaged: it has "),
+        "of another version": (whole, "is of version 0.0.0 (interface 1), this program of"),
+        "of another interface": (later, "is of version 0.1.0 (interface 2), this program of"),
+        "foreign": (foreign, "is no plug-in of Baton"),
+    }
+
+
+def test_a_plugin_that_cannot_be_used_is_one_error_and_auto_takes_the_cpu(tmp_path, with_driver):
+    for name, (path, message) in damaged_plugins(tmp_path).items():
+        env = {**with_driver, "BATON_CUDA_PLUGIN": str(path)}
+        line = one_error(run_baton(*BENCH, "--device", "cuda", env=env))
+        assert message in line and str(path) in line and "--device cuda: " in line, name
+    env = {**with_driver, "BATON_CUDA_PLUGIN": str(tmp_path / "cut.so")}
+    result = run_baton(*BENCH, "--json", env=env, timeout_s=120)
+    assert result.returncode == 0 and '"device":"cpu"' in result.stdout, result.stderr
+    assert "cut.so is damaged" in result.stdout and ": computing on the CPU" in result.stdout
+
+
+def test_the_plugin_of_this_build_loads_and_finds_what_the_driver_lacks(with_driver):
+    if not PLUGIN.exists():
+        pytest.skip("this build has no plug-in: there was no nvcc")
+    line = one_error(run_baton(*BENCH, "--device", "cuda", env=with_driver))
+    assert "the CUDA driver is too old: it has no cuDriverGetVersion" in line
+    whole = PLUGIN.read_bytes()
+    assert b"baton_device_plugin" in whole
+
+
+def test_a_plugin_of_this_build_that_was_cut_off_is_one_error(tmp_path, with_driver):
+    if not PLUGIN.exists():
+        pytest.skip("this build has no plug-in: there was no nvcc")
+    whole = PLUGIN.read_bytes()
+    for part in (0.1, 0.5, 0.999):
+        cut = tmp_path / "libbaton_cuda.so"
+        cut.write_bytes(whole[:int(len(whole) * part)])
+        line = one_error(run_baton(*BENCH, "--device", "cuda", env={**with_driver, "BATON_CUDA_PLUGIN": str(cut)}))
+        assert "is damaged: it has " in line
+
+
+def test_the_version_says_what_was_run_and_what_was_not():
+    lines = run_baton("version").stdout.splitlines()
+    assert lines[1] in ("CUDA: compiled and checked on emulation; not yet run on a GPU", "CUDA: left out of this build")
