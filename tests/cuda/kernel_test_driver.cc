@@ -1,4 +1,5 @@
 #include "engine/cuda/kernels/testing/kernel_device.h"
+#include "tests/cuda/driver_under_test.h"
 #include "tests/ptx/interpreted_driver.h"
 
 namespace baton::engine::cuda {
@@ -7,8 +8,10 @@ const DriverApi& KernelTestDriver() {
   ptx::Options options;
   options.check_global_races = true;
   ptx::SetOptions(options);
-  return ptx::InterpretedDriver();
+  return DriverUnderTest();
 }
+
+const void* KernelTestImage() { return KernelsUnderTest(); }
 
 std::string TakeKernelFindings() {
   std::string text;

@@ -1,27 +1,21 @@
-// The device that tests of the CUDA engine use: the interpreter's, with the PTX that nvcc made of the kernels.
+// The device that tests of the CUDA engine use.
 #ifndef BATON_TESTS_CUDA_TEST_DEVICE_H_
 #define BATON_TESTS_CUDA_TEST_DEVICE_H_
 
-#include <fstream>
 #include <memory>
-#include <sstream>
-#include <string>
 
 #include "common/check.h"
 #include "engine/cuda/device.h"
-#include "tests/ptx/interpreted_driver.h"
+#include "tests/cuda/driver_under_test.h"
 
 namespace baton::engine::cuda {
 
 // One for the process, so that the kernels are read once.
 inline std::shared_ptr<const Device> TestDevice() {
   static const std::shared_ptr<const Device>& device = *[] {
-    std::stringstream text;
-    text << std::ifstream(BATON_CUDA_KERNELS_PTX).rdbuf();
-    const std::string ptx = text.str();
-    const void* const images[] = {ptx.c_str()};
-    BATON_CHECK(ptx::InterpretedDriver().init(0) == CUDA_SUCCESS);
-    auto opened = Device::Open(ptx::InterpretedDriver(), 0, images);
+    const void* const images[] = {KernelsUnderTest()};
+    BATON_CHECK(DriverUnderTest().init(0) == CUDA_SUCCESS);
+    auto opened = Device::Open(DriverUnderTest(), 0, images);
     BATON_CHECK(opened.ok()) << opened.status();
     return new std::shared_ptr<const Device>(*std::move(opened));
   }();

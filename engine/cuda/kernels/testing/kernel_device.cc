@@ -1,8 +1,5 @@
 #include "engine/cuda/kernels/testing/kernel_device.h"
 
-#include <fstream>
-#include <sstream>
-
 namespace baton::engine::cuda {
 
 KernelDevice& KernelDevice::Get() {
@@ -17,10 +14,7 @@ KernelDevice::KernelDevice(const DriverApi& api) : api_(api) {
   CUcontext context = nullptr;
   Check(api_.primary_context_retain(&context, device), "cuDevicePrimaryCtxRetain");
   Check(api_.context_set_current(context), "cuCtxSetCurrent");
-  std::ifstream file(BATON_CUDA_KERNELS_PTX);
-  std::stringstream text;
-  text << file.rdbuf();
-  Check(api_.module_load_data(&module_, text.str().c_str()), "cuModuleLoadData");
+  Check(api_.module_load_data(&module_, KernelTestImage()), "cuModuleLoadData");
   Check(api_.stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 }
 

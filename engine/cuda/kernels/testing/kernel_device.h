@@ -1,4 +1,4 @@
-// Runs the kernels of this folder on a device of a driver's table: the interpreter's, over the PTX that nvcc made.
+// Runs the kernels of this folder on a device of a driver's table: the interpreter's, or a GPU's.
 #ifndef BATON_ENGINE_CUDA_KERNELS_TESTING_KERNEL_DEVICE_H_
 #define BATON_ENGINE_CUDA_KERNELS_TESTING_KERNEL_DEVICE_H_
 
@@ -12,8 +12,9 @@
 
 namespace baton::engine::cuda {
 
-// The driver that tests use: tests/cuda has the one of the interpreter.
+// The driver that tests use and its module of kernels, which tests/cuda chooses.
 const DriverApi& KernelTestDriver();
+const void* KernelTestImage();
 // What that driver found wrong with kernels since the last call, a line each. Afterwards the device works again.
 std::string TakeKernelFindings();
 
