@@ -82,7 +82,7 @@ class EngineBench {
 
   absl::Status Measure() {
     const TimeNs begin = MonotonicClock().Now();
-    BATON_ASSIGN_OR_RETURN(device_, ChooseDevice(flags_, KvUse::kOwn));
+    BATON_ASSIGN_OR_RETURN(device_, ChooseDevice(flags_));
     BATON_ASSIGN_OR_RETURN(model_, LoadModelFile(flags_.model));
     open_s_ = static_cast<double>(MonotonicClock().Now() - begin) / kNsPerSecond;
     // The hand-off comes first because it forks, which must happen before the first thread starts.

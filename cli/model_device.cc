@@ -17,12 +17,8 @@ absl::Status CheckNumerics(const KernelFlags& flags) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<const engine::DevicePluginTable*> FindPluginFor(const KernelFlags& flags, KvUse use) {
+absl::StatusOr<const engine::DevicePluginTable*> FindPluginFor(const KernelFlags& flags) {
   BATON_RETURN_IF_ERROR(engine::CheckCudaDriver());
-  if (use == KvUse::kHandedOver) {
-    return absl::UnimplementedError(
-        "a worker hands KV over from host memory alone, so it does not compute on a device");
-  }
   BATON_RETURN_IF_ERROR(CheckNumerics(flags));
   return engine::LoadCudaPlugin();
 }
@@ -31,11 +27,11 @@ absl::StatusOr<const engine::DevicePluginTable*> FindPluginFor(const KernelFlags
 
 std::string ModelDevice::Name() const { return plugin == nullptr ? "cpu" : absl::StrCat("cuda:", ordinal); }
 
-absl::StatusOr<ModelDevice> ChooseDevice(const KernelFlags& flags, KvUse use) {
+absl::StatusOr<ModelDevice> ChooseDevice(const KernelFlags& flags) {
   const engine::DeviceChoice choice = *engine::ParseDevice(flags.device);
   ModelDevice device{.ordinal = choice.ordinal};
   if (choice.kind == engine::DeviceKind::kCpu) return device;
-  const absl::StatusOr<const engine::DevicePluginTable*> plugin = FindPluginFor(flags, use);
+  const absl::StatusOr<const engine::DevicePluginTable*> plugin = FindPluginFor(flags);
   if (plugin.ok()) {
     device.plugin = *plugin;
   } else if (choice.kind == engine::DeviceKind::kCuda) {

@@ -21,15 +21,8 @@ struct ModelDevice {
   std::string Name() const;
 };
 
-enum class KvUse {
-  // KV stays with the engine that computed it.
-  kOwn,
-  // Other processes read it from host memory.
-  kHandedOver,
-};
-
 // Flags that passed the parser's checks. With --device cuda, every reason against it is an error, which names the flag.
-absl::StatusOr<ModelDevice> ChooseDevice(const KernelFlags& flags, KvUse use);
+absl::StatusOr<ModelDevice> ChooseDevice(const KernelFlags& flags);
 
 }  // namespace baton::cli
 

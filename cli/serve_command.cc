@@ -75,7 +75,7 @@ absl::StatusOr<SupervisorOptions> MakeOptions(const CLI::App& serve, const Serve
 // `credentials` outlives the supervisor.
 absl::StatusOr<SupervisorOptions> Prepare(const CLI::App& serve, const ServeFlags& flags, ModelDevice& device,
                                           std::unique_ptr<rpc::Credentials>& credentials) {
-  BATON_ASSIGN_OR_RETURN(device, ChooseDevice(flags.engine, KvUse::kHandedOver));
+  BATON_ASSIGN_OR_RETURN(device, ChooseDevice(flags.engine));
   // Its children check that the certificate carries their roles.
   BATON_ASSIGN_OR_RETURN(credentials, LoadCredentials(flags.listen.tls, {rpc::Role::kRouter}));
   BATON_ASSIGN_OR_RETURN(SupervisorOptions options, MakeOptions(serve, flags));

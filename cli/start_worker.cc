@@ -53,7 +53,7 @@ struct LoadedWorker {
 };
 
 absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWorker& worker) {
-  BATON_ASSIGN_OR_RETURN(const ModelDevice device, ChooseDevice(flags.engine, KvUse::kHandedOver));
+  BATON_ASSIGN_OR_RETURN(const ModelDevice device, ChooseDevice(flags.engine));
   BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags.engine.model, flags.served_model_name));
   worker.model = loaded.name;
   worker.eos_ids = loaded.file->tokenizer().eos_ids;
@@ -118,7 +118,10 @@ absl::Status AllocateKvMemory(const WorkerFlags& worker_flags, rpc::Credentials*
     return absl::InvalidArgumentError(absl::StrCat("--kv-memory ", flags.kv_memory, " holds ", blocks, " blocks of ",
                                                    block_bytes, " bytes: give at least ", least));
   }
-  BATON_ASSIGN_OR_RETURN(parts.kv_memory, parts.transport->AllocateRegion(blocks * block_bytes));
+  BATON_ASSIGN_OR_RETURN(const absl::Span<uint8_t> region, parts.transport->AllocateRegion(blocks * block_bytes));
+  BATON_ASSIGN_OR_RETURN(parts.pool, parts.runner->MakeKvPool(static_cast<int32_t>(blocks)));
+  if (parts.pool == nullptr) parts.pool = std::make_unique<HostKvPool>(region, block_bytes);
+  parts.pool->SetRegion(region);
   LogBandwidth(*parts.transport, transport);
   return absl::OkStatus();
 }
@@ -138,7 +141,7 @@ absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(pb::WorkerRol
                       .numerics = flags.engine.numerics,
                       .transport = std::string(loaded.parts.transport->name())});
   engine::ConstraintSource* const constraints = loaded.parts.constraints.get();
-  const int64_t kv_bytes = static_cast<int64_t>(loaded.parts.kv_memory.size());
+  const int64_t kv_bytes = static_cast<int64_t>(loaded.parts.pool->memory().bytes);
   BATON_ASSIGN_OR_RETURN(auto worker,
                          worker::WorkerProcess::Start({.role = role,
                                                        .model = loaded.model,

@@ -49,7 +49,7 @@ struct DevicePluginTable {
 
 inline constexpr uint32_t kDevicePluginInterface = 1;
 // The only symbol that a plug-in exports: a function without arguments that returns its table.
-inline constexpr char kDevicePluginSymbol[] = "baton_device_plugin";
+inline constexpr char kDevicePluginSymbol[] = "BatonDevicePlugin";
 using DevicePluginFunction = const DevicePluginTable* (*)();
 
 // Whether the machine's CUDA driver is there, starts and sees a device. UNAVAILABLE says what is missing.

@@ -41,6 +41,11 @@ const char* RoleLabel(pb::WorkerRole role) {
   }
 }
 
+// What there is to populate: a device has no pages.
+absl::Span<uint8_t> HostMemoryOf(const KvPool& pool) {
+  return pool.memory().kind == MemoryKind::kHost ? pool.memory().host() : absl::Span<uint8_t>();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const WorkerProcessOptions& options,
@@ -57,24 +62,23 @@ WorkerProcess::WorkerProcess(const WorkerProcessOptions& options, WorkerParts pa
                              const std::string& transport_address, std::vector<std::unique_ptr<Phase>> phases)
     : options_(options),
       parts_(std::move(parts)),
-      pool_(parts_.kv_memory, parts_.runner->kv_layout().block_bytes()),
-      populator_(parts_.kv_memory, kPopulateAheadBytes),
+      populator_(HostMemoryOf(*parts_.pool), kPopulateAheadBytes),
       metrics_({.role = RoleLabel(options.role),
                 .pulls = options.role != pb::WORKER_ROLE_PREFILL,
-                .block_bytes = static_cast<int64_t>(pool_.block_bytes())},
+                .block_bytes = static_cast<int64_t>(parts_.pool->block_bytes())},
                MonotonicClock()),
       access_(*parts_.transport),
       fetcher_(*parts_.transport,
                {.max_blocks_per_read = kTokenBlocksPerRead * parts_.runner->kv_layout().groups().count(),
                 .reader = kvtransfer::ThisProcess()},
-               MonotonicClock(), pool_,
+               MonotonicClock(), *parts_.pool,
                {.committed = [this](const kvtransfer::Committed& done) { metrics_.OnCommitted(done); },
                 .failed = [this](const kvtransfer::FetchFailed& failed) { metrics_.OnFetchFailed(failed); }}),
       core_({.incarnation = SystemRandom().NextId(), .engine = options.engine, .transport_address = transport_address},
             {.clock = MonotonicClock(),
              .random = SystemRandom(),
              .runner = *parts_.runner,
-             .pool = pool_,
+             .pool = *parts_.pool,
              .replies = fetch_endpoint_.replies(),
              .access = access_,
              .fetcher = fetcher_}),
@@ -126,7 +130,7 @@ pb::Hello WorkerProcess::Hello() const {
   hello.set_target(rpc::Reachable(server_.address, options_.advertise));
   hello.set_model(options_.model);
   hello.set_fingerprint(parts_.runner->fingerprint());
-  hello.set_total_blocks(pool_.block_count());
+  hello.set_total_blocks(parts_.pool->block_count());
   hello.set_max_sequences(options_.engine.max_sequences);
   hello.set_chunk_tokens(options_.engine.chunk_tokens);
   hello.set_context_length(parts_.runner->context_length());
@@ -161,7 +165,7 @@ void WorkerProcess::Report() {
   calls_.Flush([this] { return core_.Blocks(); });
   const WorkerLoad load = core_.Load();
   metrics_.OnRound(core_, load, parts_.gate.get());
-  populator_.SetUsed(static_cast<size_t>(load.touched_end) * pool_.block_bytes());
+  populator_.SetUsed(static_cast<size_t>(load.touched_end) * parts_.pool->block_bytes());
   absl::MutexLock lock(&load_mutex_);
   load_.set_free_blocks(load.free_blocks);
   load_.set_used_blocks(load.used_blocks);

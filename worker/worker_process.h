@@ -66,8 +66,8 @@ struct WorkerParts {
   // May be null: no job may have a grammar.
   std::unique_ptr<engine::ConstraintSource> constraints;
   std::unique_ptr<kvtransfer::Transport> transport;
-  // The transport's region: a whole number of the runner's blocks.
-  absl::Span<uint8_t> kv_memory;
+  // Lies in the transport's region or was told of it.
+  std::unique_ptr<KvPool> pool;
 };
 
 // Used by the main thread; owns every other thread of the process but the runner's.
@@ -121,7 +121,6 @@ class WorkerProcess {
 
   const WorkerProcessOptions options_;
   const WorkerParts parts_;
-  HostKvPool pool_;
   PagePopulator populator_;
   WorkerMetrics metrics_;
   FetchEndpoint fetch_endpoint_;

@@ -93,6 +93,8 @@ void CudaRunner::ZeroRows(BlockId block, int32_t first_row) {
   BATON_CHECK(!in_flight_ && pool_ != nullptr && block >= 0 && block < pool_->block_count()) << block;
   device_->MakeCurrent();
   forward_->ZeroRows(block, first_row, stream_);
+  // What comes next may be a digest, on the pool's stream.
+  stream_.Synchronize();
 }
 
 void CudaRunner::CheckOutputs(const StepBatch& batch, const StepOutputs& outputs) const {

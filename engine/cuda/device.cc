@@ -47,7 +47,7 @@ absl::Status Device::LoadImage(const void* image) {
     modules_.push_back(module);
     return absl::OkStatus();
   }
-  const absl::Status status = Check(result, "cuModuleLoadData");
+  absl::Status status = Check(result, "cuModuleLoadData");
   if (result != CUDA_ERROR_NO_BINARY_FOR_GPU && result != CUDA_ERROR_UNSUPPORTED_PTX_VERSION &&
       result != CUDA_ERROR_INVALID_PTX && result != CUDA_ERROR_INVALID_IMAGE) {
     return status;

@@ -9,6 +9,7 @@
 
 #include <cuda.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -92,7 +93,7 @@ class DeviceBuffer {
   // An address of the device.
   template <typename T>
   T* at(size_t offset = 0) const {
-    return reinterpret_cast<T*>(address_ + offset);
+    return std::bit_cast<T*>(address_ + offset);
   }
 
  private:

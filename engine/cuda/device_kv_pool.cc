@@ -1,7 +1,9 @@
 #include "engine/cuda/device_kv_pool.h"
 
+#include <cstring>
 #include <utility>
 
+#include "common/check.h"
 #include "common/status.h"
 
 namespace baton::engine::cuda {
@@ -38,6 +40,36 @@ Digest128 DeviceKvPool::DoDigest(size_t offset) const {
   stream_.CopyToHost(staging_.at<void>(), buffer_.address() + offset, block_bytes());
   stream_.Synchronize();
   return DigestBytes(staging_.at<uint8_t>(), block_bytes());
+}
+
+void DeviceKvPool::SetRegion(absl::Span<uint8_t> region) {
+  BATON_CHECK(region_.empty() && region.size() == memory().bytes) << region.size() << " bytes of " << memory().bytes;
+  region_ = region;
+}
+
+uint8_t* DeviceKvPool::InRegion(size_t offset) const {
+  BATON_CHECK(!region_.empty()) << "SetRegion comes first";
+  return region_.data() + offset;
+}
+
+Digest128 DeviceKvPool::DoPublish(size_t offset) {
+  uint8_t* const shown = InRegion(offset);
+  const absl::MutexLock lock(&mutex_);
+  stream_.CopyToHost(staging_.at<void>(), buffer_.address() + offset, block_bytes());
+  stream_.Synchronize();
+  std::memcpy(shown, staging_.at<void>(), block_bytes());
+  return DigestBytes(staging_.at<uint8_t>(), block_bytes());
+}
+
+// The bytes that are checked are those that are copied: a peer that writes the region meanwhile changes neither.
+bool DeviceKvPool::DoTakeIn(size_t offset, const Digest128& digest) {
+  const uint8_t* const brought = InRegion(offset);
+  const absl::MutexLock lock(&mutex_);
+  std::memcpy(staging_.at<void>(), brought, block_bytes());
+  if (DigestBytes(staging_.at<uint8_t>(), block_bytes()) != digest) return false;
+  stream_.CopyToDevice(buffer_.address() + offset, staging_.at<void>(), block_bytes());
+  stream_.Synchronize();
+  return true;
 }
 
 }  // namespace baton::engine::cuda

@@ -1,4 +1,5 @@
-// KV blocks in the memory of a device.
+// KV blocks in the memory of a device. Hand-offs go through a region of the host, which has room for every block: a
+// block is copied there when it is published, and from there when it is taken in.
 #ifndef BATON_ENGINE_CUDA_DEVICE_KV_POOL_H_
 #define BATON_ENGINE_CUDA_DEVICE_KV_POOL_H_
 
@@ -21,14 +22,20 @@ class DeviceKvPool final : public KvPool {
   // All bytes are zero. RESOURCE_EXHAUSTED. The device outlives the pool.
   static absl::StatusOr<std::unique_ptr<DeviceKvPool>> Create(const Device& device, size_t block_bytes, int32_t blocks);
 
+  void SetRegion(absl::Span<uint8_t> region) override;
+
  private:
   DeviceKvPool(DeviceBuffer memory, size_t block_bytes, int32_t blocks, Stream stream, PinnedBuffer staging);
 
-  // Both return when the device has done it, so that a step of another stream comes after.
+  // These return when the device has done it, so that a step of another stream comes after.
   void DoZero(size_t offset) override;
   Digest128 DoDigest(size_t offset) const override;
+  Digest128 DoPublish(size_t offset) override;
+  bool DoTakeIn(size_t offset, const Digest128& digest) override;
+  uint8_t* InRegion(size_t offset) const;
 
   const DeviceBuffer buffer_;
+  absl::Span<uint8_t> region_;
   mutable absl::Mutex mutex_;
   const Stream stream_ ABSL_GUARDED_BY(mutex_);
   const PinnedBuffer staging_ ABSL_GUARDED_BY(mutex_);

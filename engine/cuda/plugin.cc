@@ -26,9 +26,9 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadOnDevice(const modelfile::Model
 }  // namespace
 }  // namespace baton::engine::cuda
 
-extern "C" __attribute__((visibility("default"))) const baton::engine::DevicePluginTable* baton_device_plugin() {
-  static const baton::engine::DevicePluginTable table{.interface = baton::engine::kDevicePluginInterface,
-                                                      .version = baton::kVersion,
-                                                      .load = &baton::engine::cuda::LoadOnDevice};
-  return &table;
+extern "C" __attribute__((visibility("default"))) const baton::engine::DevicePluginTable* BatonDevicePlugin() {
+  static const baton::engine::DevicePluginTable kTable{.interface = baton::engine::kDevicePluginInterface,
+                                                       .version = baton::kVersion,
+                                                       .load = &baton::engine::cuda::LoadOnDevice};
+  return &kTable;
 }

@@ -19,6 +19,7 @@ constexpr int kPlannedTokens = 8192;
 // Frequencies are 1 / (scaling_factor * theta^(2i / head_dim)), as on the CPU.
 std::vector<float> InverseFrequencies(int head_dim, float theta, float scaling_factor) {
   std::vector<float> frequencies;
+  frequencies.reserve(static_cast<size_t>(head_dim / 2));
   for (int i = 0; i < head_dim / 2; ++i) {
     frequencies.push_back(static_cast<float>(kernels::InversePower(theta, 2.0 * i / head_dim)) / scaling_factor);
   }

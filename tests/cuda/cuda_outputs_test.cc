@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "modelfile/model_file.h"
 #include "tests/cuda/small_models.h"
+#include "tests/ptx/interpreted_driver.h"
 
 namespace baton::engine::cuda {
 namespace {
@@ -149,6 +150,34 @@ TEST(CudaRunner, APoolZeroesAndDigestsBlocksAsOneOfTheHostDoes) {
   pool.Zero(1);
   EXPECT_EQ(sequence.memory().Read(1), std::vector<uint8_t>(bytes.size(), 0));
   EXPECT_NE(sequence.memory().Read(0), std::vector<uint8_t>(bytes.size(), 0));
+}
+
+TEST(CudaRunner, ABlockReachesAnotherPoolThroughRegionsOfTheHost) {
+  const auto file = MakeSyntheticModel(Small());
+  SeededRandom random(kSeed);
+  const auto source = LoadCuda(*file, {.max_rows = 32});
+  OneSequence sequence(*source, RandomTokens(random, 32, source->vocab_size()));
+  sequence.Logits(0, 32);
+  KvPool& from = sequence.memory().pool();
+  std::vector<uint8_t> shown(from.memory().bytes);
+  from.SetRegion(absl::MakeSpan(shown));
+  const Digest128 digest = from.Publish(1);
+  EXPECT_EQ(digest, from.Digest(1));
+
+  const auto sink = LoadCuda(*file, {.max_rows = 32});
+  auto to = sink->MakeKvPool(4);
+  ASSERT_TRUE(to.ok()) << to.status();
+  std::vector<uint8_t> region((*to)->memory().bytes);
+  (*to)->SetRegion(absl::MakeSpan(region));
+  const size_t bytes = from.block_bytes();
+  const Digest128 zeros = (*to)->Digest(3);
+  std::copy_n(shown.begin() + static_cast<ptrdiff_t>(bytes), bytes, region.begin() + static_cast<ptrdiff_t>(3 * bytes));
+  region[3 * bytes] ^= 1;
+  EXPECT_FALSE((*to)->TakeIn(3, digest)) << "a bit was flipped on the way";
+  EXPECT_EQ((*to)->Digest(3), zeros);
+  region[3 * bytes] ^= 1;
+  EXPECT_TRUE((*to)->TakeIn(3, digest));
+  EXPECT_EQ((*to)->Digest(3), digest);
 }
 
 }  // namespace
