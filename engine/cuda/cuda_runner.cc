@@ -45,7 +45,7 @@ CudaRunner::CudaRunner(std::shared_ptr<const Device> device, const CudaModelOpti
                        Stream stream)
     : device_(std::move(device)),
       layout_(layout),
-      max_rows_(options.max_rows),
+
       has_graphs_(options.graphs),
       plan_(options.max_rows, layout.groups()),
       stream_(std::move(stream)),

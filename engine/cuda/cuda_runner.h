@@ -90,7 +90,6 @@ class CudaRunner final : public ModelRunner {
 
   const std::shared_ptr<const Device> device_;
   const KvLayout layout_;
-  const int max_rows_;
   const bool has_graphs_;
   std::string fingerprint_;
   // Destroyed last of what it works on, so that it has ended.
