@@ -63,13 +63,13 @@ CUresult CUDAAPI LoadAndExplain(CUmodule* module, const void* image) {
 }
 
 const DriverApi& Table() {
-  static const DriverApi table = [] {
+  static const DriverApi kTable = [] {
     DriverApi made = InterpretedDriver();
     made.init = &InitFromEnvironment;
     made.module_load_data = &LoadAndExplain;
     return made;
   }();
-  return table;
+  return kTable;
 }
 
 void ReportFindings() {
