@@ -188,20 +188,25 @@ class EngineBench {
     for (bench::Figure& figure : figures) figures_.push_back(std::move(figure));
   }
 
+  // A device has numerics of its own, and weights and KV in its own memory.
+  std::string Numerics() const { return device_.plugin == nullptr ? flags_.numerics : "cuda-bf16"; }
+
   // Resident bytes that are neither weights nor KV.
   int64_t OtherBytes() const { return memory_.resident_bytes - weight_bytes_ - memory_.kv_pool_bytes; }
 
   Json ToJson() const {
-    Json json = {{"model", model_.name},        {"device", device_.Name()},
-                 {"numerics", flags_.numerics}, {"kv_dtype", KvDtypeName(ParseKvDtype(flags_))},
-                 {"weights", flags_.weights},   {"seed", flags_.seed}};
+    Json json = {{"model", model_.name},      {"device", device_.Name()},
+                 {"numerics", Numerics()},    {"kv_dtype", KvDtypeName(ParseKvDtype(flags_))},
+                 {"weights", flags_.weights}, {"seed", flags_.seed}};
     if (!device_.why_cpu.empty()) json["device_reason"] = device_.why_cpu;
     if (runner_ != nullptr) {
       json["load_s"] = load_s_;
-      json["memory"] = {{"weight_bytes", weight_bytes_},
-                        {"kv_pool_bytes", memory_.kv_pool_bytes},
-                        {"resident_bytes", memory_.resident_bytes},
-                        {"other_bytes", OtherBytes()}};
+      if (device_.plugin == nullptr) {
+        json["memory"] = {{"weight_bytes", weight_bytes_},
+                          {"kv_pool_bytes", memory_.kv_pool_bytes},
+                          {"resident_bytes", memory_.resident_bytes},
+                          {"other_bytes", OtherBytes()}};
+      }
       json["fingerprint"] = runner_->fingerprint();
     }
     json["limits"] = bench::LimitsJson(limits_);
@@ -214,10 +219,10 @@ class EngineBench {
     std::cout << bench::LimitsTable(limits_);
     if (figures_.empty()) return;
     std::cout << "\n"
-              << model_.name << ", " << device_.Name() << ", " << flags_.numerics << ", "
+              << model_.name << ", " << device_.Name() << ", " << Numerics() << ", "
               << KvDtypeName(ParseKvDtype(flags_)) << " KV, median of " << flags_.rounds << "\n";
     if (!device_.why_cpu.empty()) std::cout << device_.why_cpu << "\n";
-    if (runner_ != nullptr) {
+    if (runner_ != nullptr && device_.plugin == nullptr) {
       std::cout << absl::StreamFormat(
           "loaded in %.2f s; %.1f MiB resident besides mapped files: weights %.1f, KV pool %.1f, others %.1f\n",
           load_s_, Mib(memory_.resident_bytes), Mib(weight_bytes_), Mib(memory_.kv_pool_bytes), Mib(OtherBytes()));

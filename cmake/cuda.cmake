@@ -45,8 +45,8 @@ function(baton_ptx)
 endfunction()
 
 # baton_fatbin(OUTPUT SOURCE): a command that makes OUTPUT, a fat binary of the engine's kernels in SOURCE for sm_80, sm_90
-# and, as PTX, compute_80. OUTPUT.ptxas is ptxas's report of registers, spills and shared memory, for
-# scripts/cuda_resources.py.
+# and, as PTX, compute_80. The PTX is plain text, so that the interpreter of tests/ptx reads the very image that devices load.
+# OUTPUT.ptxas is ptxas's report of registers, spills and shared memory, for scripts/cuda_resources.py.
 function(baton_fatbin OUTPUT SOURCE)
   cmake_path(ABSOLUTE_PATH SOURCE OUTPUT_VARIABLE source)
   add_custom_command(
@@ -54,8 +54,8 @@ function(baton_fatbin OUTPUT SOURCE)
     COMMAND
       sh -c "\"$@\" > \"$0\" 2>&1 || { cat \"$0\"; exit 1; }" ${OUTPUT}.ptxas #
       ${BATON_NVCC} ${BATON_NVCC_FLAGS} ${BATON_KERNEL_NVCC_FLAGS} -gencode arch=compute_80,code=sm_80
-      -gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80 -Xptxas -v -fatbin
-      -MD -MF ${OUTPUT}.d -o ${OUTPUT} ${source}
+      -gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80 --no-compress
+      -Xptxas -v -fatbin -MD -MF ${OUTPUT}.d -o ${OUTPUT} ${source}
     DEPENDS ${source}
     DEPFILE ${OUTPUT}.d
     COMMENT "Fat binary of ${SOURCE}"

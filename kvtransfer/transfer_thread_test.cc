@@ -289,7 +289,7 @@ TEST(TransferThreadTest, FetchesManyPromptsAndTheSourceGetsItsBlocksBack) {
   auto sink_transport = MakeInproc();
   const auto source_pool = *source_transport->AllocateRegion(kPoolBlocks * kBlockBytes);
   const auto sink_pool = *sink_transport->AllocateRegion(kPoolBlocks * kBlockBytes);
-  const HostKvPool pool(sink_pool, kBlockBytes);
+  HostKvPool pool(sink_pool, kBlockBytes);
   for (size_t i = 0; i < source_pool.size(); ++i) source_pool[i] = static_cast<uint8_t>(i * 31 / 7 + i / kBlockBytes);
   Outcomes outcomes;
   SourceHost source(*source_transport, source_pool);
@@ -322,7 +322,7 @@ TEST(TransferThreadTest, RefusedFetchFailsWithTheSourcesReason) {
   auto sink_transport = MakeInproc();
   const auto source_pool = *source_transport->AllocateRegion(kPoolBlocks * kBlockBytes);
   const auto sink_pool = *sink_transport->AllocateRegion(kPoolBlocks * kBlockBytes);
-  const HostKvPool pool(sink_pool, kBlockBytes);
+  HostKvPool pool(sink_pool, kBlockBytes);
   Outcomes outcomes;
   SourceHost source(*source_transport, source_pool);
   TransferThread thread(*sink_transport, KvSinkOptions(), MonotonicClock(), pool, outcomes.Callbacks());
@@ -352,7 +352,7 @@ class TransferThreadFakeTest : public testing::Test {
   }
 
   FakeTransport transport_;
-  const HostKvPool pool_;
+  HostKvPool pool_;
   Outcomes outcomes_;
   SilentChannel channel_;
   TransferThread thread_;

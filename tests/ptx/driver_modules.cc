@@ -1,4 +1,5 @@
 // Modules, functions, launches.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
@@ -10,15 +11,44 @@
 #include "absl/strings/numbers.h"
 #include "tests/ptx/driver_functions.h"
 #include "tests/ptx/emulated_device.h"
+#include "tests/ptx/fat_binary.h"
 
 namespace baton::ptx {
 namespace {
 
 // sm_80 runs what was made for it or for less.
+constexpr int kNewestTarget = 80;
+
 bool TargetFits(std::string_view target) {
   if (!target.starts_with("sm_")) return false;
   int version = 0;
-  return absl::SimpleAtoi(std::string(target.substr(3)), &version) && version <= 80;
+  return absl::SimpleAtoi(std::string(target.substr(3)), &version) && version <= kNewestTarget;
+}
+
+bool IsElf(const char* image) {
+  constexpr std::string_view kElf =
+      "\x7f"
+      "ELF";
+  return std::equal(kElf.begin(), kElf.end(), image);
+}
+
+// The PTX of what cuModuleLoadData was given: text, or a fat binary.
+CUresult TextOfImage(EmulatedDevice& device, const void* image, std::string* text) {
+  if (IsElf(static_cast<const char*>(image))) {
+    device.module_error = "the module is not PTX text";
+    return CUDA_ERROR_INVALID_IMAGE;
+  }
+  if (!IsFatBinary(image)) {
+    *text = static_cast<const char*>(image);
+    return CUDA_SUCCESS;
+  }
+  absl::StatusOr<std::string> found = PtxOfFatBinary(image, kNewestTarget);
+  if (found.ok()) {
+    *text = *std::move(found);
+    return CUDA_SUCCESS;
+  }
+  device.module_error = std::string(found.status().message());
+  return absl::IsNotFound(found.status()) ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
 }
 
 CUresult CUDAAPI ModuleLoad(CUmodule* handle, const void* image) {
@@ -26,18 +56,10 @@ CUresult CUDAAPI ModuleLoad(CUmodule* handle, const void* image) {
   const std::lock_guard lock(device.mutex);
   if (const CUresult result = device.Ready(); result != CUDA_SUCCESS) return result;
   if (handle == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto* text = static_cast<const char*>(image);
-  // ELF or a fat binary.
-  if (std::memcmp(text,
-                  "\x7f"
-                  "ELF",
-                  4) == 0 ||
-      std::memcmp(text, "\x50\xed\x55\xba", 4) == 0) {
-    device.module_error = "the module is not PTX text";
-    return CUDA_ERROR_INVALID_IMAGE;
-  }
+  std::string text;
+  if (const CUresult result = TextOfImage(device, image, &text); result != CUDA_SUCCESS) return result;
   std::unique_ptr<LoadedModule> loaded;
-  const absl::Status status = device.Load(text, &loaded);
+  const absl::Status status = device.Load(text.c_str(), &loaded);
   if (!status.ok()) {
     device.module_error = std::string(status.message());
     return status.code() == absl::StatusCode::kResourceExhausted ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;

@@ -64,4 +64,9 @@ std::vector<Finding> FindingList::Take() {
   return std::exchange(findings_, {});
 }
 
+std::vector<Finding> FindingList::See() const {
+  const std::lock_guard lock(mutex_);
+  return findings_;
+}
+
 }  // namespace baton::ptx

@@ -52,6 +52,7 @@ class FindingList {
   void Add(Finding finding);
   bool Empty() const;
   std::vector<Finding> Take();
+  std::vector<Finding> See() const;
 
  private:
   mutable std::mutex mutex_;

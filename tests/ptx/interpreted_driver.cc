@@ -49,6 +49,12 @@ std::vector<Finding> TakeFindings() {
   return device.findings.Take();
 }
 
+std::vector<Finding> SeeFindings() {
+  auto& device = EmulatedDevice::Get();
+  const std::lock_guard lock(device.mutex);
+  return device.findings.See();
+}
+
 std::string ModuleError() {
   auto& device = EmulatedDevice::Get();
   const std::lock_guard lock(device.mutex);

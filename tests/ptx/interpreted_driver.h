@@ -1,5 +1,6 @@
 // The CUDA driver as the engine calls it, over an emulated device: device 0, "PTX interpreter", compute capability 8.0.
-// Modules are PTX text. launch.h says what is modelled and what is not.
+// Modules are PTX text, or fat binaries with plain PTX for compute_80 or less. launch.h says what is modelled and what
+// is not.
 //
 // Streams and events are executed in order and at once, so a host that reads a result before it synchronizes is not
 // caught. Graphs record launches, copies and memsets, and replay them in the order of recording. A launch with findings
@@ -35,6 +36,8 @@ void SetMemoryLimit(uint64_t bytes);
 
 // What was found since the last call. The device works again afterwards.
 std::vector<Finding> TakeFindings();
+// The same without taking it: a device that has failed stays so.
+std::vector<Finding> SeeFindings();
 // Why the last module_load_data failed.
 std::string ModuleError();
 
