@@ -47,7 +47,7 @@ class LoopProcess : public Process {
   Simulation& sim() { return sim_; }
   // What a dead process's memory held stays readable, as its mapping does.
   absl::Span<uint8_t> memory() { return absl::MakeSpan(memory_); }
-  const KvPool& pool() const { return pool_; }
+  KvPool& pool() { return pool_; }
 
   // When the loop's round under way ends.
   TimeNs busy_until() const { return busy_until_; }
