@@ -1,5 +1,7 @@
 // A library that says it is NCCL and cannot move anything.
-extern "C" int ncclGetVersion(int* version) {
-  *version = 22809;
-  return 0;
+#include "kvtransfer/transports/nccl/nccl_types.h"
+
+extern "C" baton::kvtransfer::nccl::Result ncclGetVersion(int* version) {
+  *version = baton::kvtransfer::nccl::Version(2, 28, 9);
+  return baton::kvtransfer::nccl::kSuccess;
 }
