@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # gpu_check.sh pack|run [FOLDER]: the tests of the CUDA engine on a GPU. A machine with a GPU may lack every library that
 # Baton is built with, so `pack` builds here and puts the tests with their libraries into FOLDER (build/gpu_check, under
-# 64 MiB), and `run` runs them there. It needs bash and NVIDIA's driver; where compute-sanitizer is, each kernel also runs under it.
-# The result is one object of JSON on standard output, what the tests say goes to FOLDER/*.log; 1 when something failed.
+# 64 MiB), and `run` runs them there. It needs bash and NVIDIA's driver; where compute-sanitizer is, each kernel also runs
+# under it. The result is one object of JSON on standard output, what the tests say goes to FOLDER/*.log; 1 when something failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 FOLDER="${2:-build/gpu_check}"
@@ -33,7 +33,7 @@ check() {
 }
 
 run() {
-  export BATON_TEST_CUDA=gpu LD_LIBRARY_PATH="$FOLDER/lib"
+  export BATON_TEST_CUDA=gpu LD_LIBRARY_PATH="$FOLDER/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
   failed=0 comma=
   printf '{'
   for test in "${TESTS[@]}"; do
@@ -49,5 +49,5 @@ run() {
 
 case "${1:-}" in
   pack | run) "$1" ;;
-  *) sed -n '2,6s/^# //p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,7s/^# //p' "$0" >&2; exit 2 ;;
 esac
