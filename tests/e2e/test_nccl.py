@@ -50,8 +50,10 @@ def requests(prose_ids):
 @pytest.mark.parametrize("fault, counter", [("", None), ("bit-flip:5000000", "baton_transfer_damaged_blocks_total"),
                                             ("network-error:9000000", "baton_transfer_failures_total")])
 def test_tokens_are_those_of_shared_memory(requests, fault, counter):
+    # The hand-offs of a communicator fail together, so several at a time could fail one request more often than it is tried.
+    clients = 1 if fault.startswith("network-error") else CLIENTS
     with nccl_cluster(fault) as cluster, Client(cluster.target) as client, \
-            concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+            concurrent.futures.ThreadPoolExecutor(clients) as pool:
         # A tenant of its own has no prefix in a cache, so that each prompt is read.
         runs = [(request, f"{turn}") for turn in range(ROUNDS) for request in requests]
         for (request, _), answer in zip(runs, pool.map(lambda one: run(client, *one), runs)):
