@@ -80,7 +80,7 @@ class Session {
   engine::ModelRunner& runner_;
   const uint64_t seed_;
   const int blocks_;
-  // Of the pool, unless it lies in a device.
+  // The memory of the pool, empty where the pool lies in a device.
   engine::kernels::AlignedBuffer kv_;
   const std::unique_ptr<KvPool> pool_;
   engine::Engine engine_;

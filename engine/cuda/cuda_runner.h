@@ -114,7 +114,7 @@ class CudaRunner final : public ModelRunner {
   bool draws_ = false;
   // Outputs whose logits are computed at a time.
   int head_count_ = 0;
-  // Of these, by whether the host needs their logits.
+  // For each of these outputs, whether the host needs its logits.
   std::vector<bool> needs_logits_;
 };
 

@@ -35,10 +35,14 @@ void DeviceKvPool::DoZero(size_t offset) {
   stream_.Synchronize();
 }
 
-Digest128 DeviceKvPool::DoDigest(size_t offset) const {
-  const absl::MutexLock lock(&mutex_);
+void DeviceKvPool::CopyOut(size_t offset) const {
   stream_.CopyToHost(staging_.at<void>(), buffer_.address() + offset, block_bytes());
   stream_.Synchronize();
+}
+
+Digest128 DeviceKvPool::DoDigest(size_t offset) const {
+  const absl::MutexLock lock(&mutex_);
+  CopyOut(offset);
   return DigestBytes(staging_.at<uint8_t>(), block_bytes());
 }
 
@@ -55,8 +59,7 @@ uint8_t* DeviceKvPool::InRegion(size_t offset) const {
 Digest128 DeviceKvPool::DoPublish(size_t offset) {
   uint8_t* const shown = InRegion(offset);
   const absl::MutexLock lock(&mutex_);
-  stream_.CopyToHost(staging_.at<void>(), buffer_.address() + offset, block_bytes());
-  stream_.Synchronize();
+  CopyOut(offset);
   std::memcpy(shown, staging_.at<void>(), block_bytes());
   return DigestBytes(staging_.at<uint8_t>(), block_bytes());
 }

@@ -33,6 +33,8 @@ class DeviceKvPool final : public KvPool {
   Digest128 DoPublish(size_t offset) override;
   bool DoTakeIn(size_t offset, const Digest128& digest) override;
   uint8_t* InRegion(size_t offset) const;
+  // Copies the block to `staging_`, and waits.
+  void CopyOut(size_t offset) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const DeviceBuffer buffer_;
   absl::Span<uint8_t> region_;

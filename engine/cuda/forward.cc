@@ -9,7 +9,7 @@
 namespace baton::engine::cuda {
 namespace {
 
-// Of what the splits of attention leave behind.
+// The bound of the buffer for what the splits of attention leave behind.
 constexpr size_t kMostPartialBytes = size_t{64} << 20;
 // A launch of fewer blocks than this for each multiprocessor leaves much of the device idle.
 constexpr int kBlocksToFill = 4;

@@ -150,22 +150,6 @@ void TakeComparison(InstructionDecoder& decoder) {
   decoder.TakeFlag("ftz", kFtz);
 }
 
-template <class F>
-Execute PickComparable(Type type, F f) {
-  switch (type) {
-    case Type::kF16:
-      return f(F16{});
-    case Type::kBf16:
-      return f(Bf16{});
-    case Type::kF32:
-      return f(float{});
-    case Type::kF64:
-      return f(double{});
-    default:
-      return PickInteger(type, f);
-  }
-}
-
 void ComparisonOperands(InstructionDecoder& decoder, Type type) {
   decoder.Count(3, 4);
   decoder.From(1, type);
@@ -186,7 +170,7 @@ void DecodeSetp(InstructionDecoder& decoder) {
   } else {
     decoder.PredicateTo(to);
   }
-  decoder.in.execute = PickComparable(type, [](auto zero) -> Execute { return &SetPredicate<decltype(zero)>; });
+  decoder.in.execute = PickNumber(type, [](auto zero) -> Execute { return &SetPredicate<decltype(zero)>; });
   if (decoder.in.execute == nullptr) decoder.Fail("no comparison of that type");
 }
 
@@ -226,7 +210,7 @@ void DecodeSet(InstructionDecoder& decoder) {
     decoder.in.offset &= 0xffff;
     decoder.in.execute = type == Type::kF16x2 ? &SetPair<F16> : &SetPair<Bf16>;
   } else {
-    decoder.in.execute = PickComparable(type, [](auto zero) -> Execute { return &SetRegister<decltype(zero)>; });
+    decoder.in.execute = PickNumber(type, [](auto zero) -> Execute { return &SetRegister<decltype(zero)>; });
   }
   const bool lone_to_pair = !pair && (to == Type::kF16x2 || to == Type::kBf16x2);
   if (TrueOf(to) == 0 || lone_to_pair || decoder.in.execute == nullptr) decoder.Fail("set of another type");

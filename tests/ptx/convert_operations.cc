@@ -121,22 +121,6 @@ void Convert(Warp& warp, const Instruction& in, uint32_t mask) {
   });
 }
 
-template <class F>
-Execute PickAny(Type type, F f) {
-  switch (type) {
-    case Type::kF16:
-      return f(F16{});
-    case Type::kBf16:
-      return f(Bf16{});
-    case Type::kF32:
-      return f(float{});
-    case Type::kF64:
-      return f(double{});
-    default:
-      return PickInteger(type, f);
-  }
-}
-
 template <class H>
 void ConvertPair(Warp& warp, const Instruction& in, uint32_t mask) {
   const uint64_t* high = warp.From(in.from[0]);
@@ -204,8 +188,8 @@ void DecodeConvert(InstructionDecoder& decoder) {
     return;
   }
   if (decoder.in.rounding == Rounding::kNearestAway) decoder.Fail(".rna is for tf32");
-  decoder.in.execute = PickAny(from, [&](auto source) -> Execute {
-    return PickAny(to, [&](auto target) -> Execute { return &Convert<decltype(source), decltype(target)>; });
+  decoder.in.execute = PickNumber(from, [&](auto source) -> Execute {
+    return PickNumber(to, [&](auto target) -> Execute { return &Convert<decltype(source), decltype(target)>; });
   });
   if (decoder.in.execute == nullptr) decoder.Fail("no conversion between these types");
 }

@@ -97,6 +97,23 @@ Execute PickInteger(Type type, F f) {
   }
 }
 
+// The same for types of floats too.
+template <class F>
+Execute PickNumber(Type type, F f) {
+  switch (type) {
+    case Type::kF16:
+      return f(F16{});
+    case Type::kBf16:
+      return f(Bf16{});
+    case Type::kF32:
+      return f(float{});
+    case Type::kF64:
+      return f(double{});
+    default:
+      return PickInteger(type, f);
+  }
+}
+
 template <class F>
 Execute PickFloat(Type type, F f) {
   return type == Type::kF32 ? f(float{}) : type == Type::kF64 ? f(double{}) : nullptr;

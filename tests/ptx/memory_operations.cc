@@ -3,6 +3,8 @@
 
 #include <cstring>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tests/ptx/decoder.h"
 #include "tests/ptx/lanes.h"
@@ -51,38 +53,39 @@ void NoMemoryEffect(Warp&, const Instruction&, uint32_t) {}
 
 int TakeVector(InstructionDecoder& decoder) { return decoder.Take("v2") ? 2 : decoder.Take("v4") ? 4 : 1; }
 
-void DecodeLoad(InstructionDecoder& decoder) {
+struct VectorAccess {
+  Type type;
+  int bytes;
+  std::vector<Operand> parts;
+};
+
+// Reads what a load and a store have alike. Of the two operands, `address` says where; the other one has the parts.
+VectorAccess TakeAccess(InstructionDecoder& decoder, size_t address) {
   const Space space = TakeMemorySpace(decoder);
   TakeOrder(decoder);
   const int count = TakeVector(decoder);
   const Type type = decoder.TakeType();
   const int bytes = BytesOf(type);
   decoder.Count(2);
-  decoder.Address(1, space);
-  const auto parts = InstructionDecoder::Parts(decoder.operands()[0]);
+  decoder.Address(address, space);
+  std::vector<Operand> parts = InstructionDecoder::Parts(decoder.operands()[1 - address]);
   if (static_cast<int>(parts.size()) != count || bytes == 0 || bytes * count > 16)
     decoder.Fail("a vector of another length");
-  for (const Operand& part : parts) decoder.ToOperand(part);
   decoder.in.bytes = static_cast<uint8_t>(bytes);
   decoder.in.count = static_cast<uint8_t>(count);
+  return {.type = type, .bytes = bytes, .parts = std::move(parts)};
+}
+
+void DecodeLoad(InstructionDecoder& decoder) {
+  const auto [type, bytes, parts] = TakeAccess(decoder, 1);
+  for (const Operand& part : parts) decoder.ToOperand(part);
   if (IsSigned(type)) decoder.in.flags |= kSignExtends;
   decoder.in.execute = bytes == 1 ? &Load<1> : bytes == 2 ? &Load<2> : bytes == 4 ? &Load<4> : &Load<8>;
 }
 
 void DecodeStore(InstructionDecoder& decoder) {
-  const Space space = TakeMemorySpace(decoder);
-  TakeOrder(decoder);
-  const int count = TakeVector(decoder);
-  const Type type = decoder.TakeType();
-  const int bytes = BytesOf(type);
-  decoder.Count(2);
-  decoder.Address(0, space);
-  const auto parts = InstructionDecoder::Parts(decoder.operands()[1]);
-  if (static_cast<int>(parts.size()) != count || bytes == 0 || bytes * count > 16)
-    decoder.Fail("a vector of another length");
+  const auto [type, bytes, parts] = TakeAccess(decoder, 0);
   for (const Operand& part : parts) decoder.FromOperand(part, type);
-  decoder.in.bytes = static_cast<uint8_t>(bytes);
-  decoder.in.count = static_cast<uint8_t>(count);
   if (decoder.in.space != Space::kLocal && decoder.in.space != Space::kParam) decoder.in.flags |= kStores;
   decoder.in.execute = bytes == 1 ? &Store<1> : bytes == 2 ? &Store<2> : bytes == 4 ? &Store<4> : &Store<8>;
 }

@@ -50,7 +50,7 @@ class Norm {
 
   std::vector<float> residual, branch, post_weight, weight;
 
-  // Of the kernel: the stream, the output in f32 and in bf16.
+  // What the kernel writes: the stream, and the output in f32 and in bf16.
   struct Outputs {
     std::vector<float> residual;
     std::vector<float> out_f32;
@@ -99,7 +99,7 @@ TEST(CudaAddNorm, EqualsItsDefinitionBitForBit) {
                             {544, true, true},
                             {1600, true, false},
                             {2048, false, false}}) {
-    // So many that another order of a sum shows in some.
+    // With so many rows, a sum in another order differs in some of them.
     const int rows = 64;
     const Norm norm(c, rows, random);
     std::vector<float> stream, want;
@@ -140,7 +140,7 @@ TEST(CudaAddNorm, ANanStaysInItsRow) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(std::isnan(got[i]), i / 64 == 1) << i;
 }
 
-// Of one row of gates and ups.
+// Runs the kernel on rows of gates and ups.
 std::vector<Bf16> RunActivate(const std::vector<float>& gate_up, int rows, bool gelu) {
   const DeviceArray<float> in(gate_up);
   const DeviceArray<Bf16> out(gate_up.size() / 2);
