@@ -10,7 +10,7 @@
 namespace baton::bench {
 
 struct Figure {
-  // "prefill", "decode", "attention", "handoff", "scheduling".
+  // "prefill", "decode", "attention", "handoff", "scheduling"; of a device also "memory" and "cublaslt".
   std::string part;
   // For people: "prompt 512, chunks of 256".
   std::string name;
@@ -22,7 +22,7 @@ struct Figure {
   std::string unit;
   // What the machine allows, in the same unit; 0: no such limit.
   double limit = 0;
-  // "memory", "compute" or "memcpy".
+  // "memory", "compute", "memcpy" or "cublaslt".
   std::string bound = {};
 };
 
