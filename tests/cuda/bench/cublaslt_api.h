@@ -13,7 +13,7 @@
 
 namespace baton::engine::cuda {
 
-// The libraries that are tried, in this order, unless this variable names another one.
+// The variable names the library; where it is not set these are tried, in this order.
 inline constexpr char kCublasLtVariable[] = "BATON_CUBLASLT_LIBRARY";
 inline constexpr const char* kCublasLtLibraries[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 // A library that has this symbol is the stand-in of the tests.

@@ -1,9 +1,11 @@
 // A stand-in of libcublasLt.so for machines without a GPU, for tests of the benchmark: the functions that
 // cublaslt_api.h calls, over whatever libcuda.so.1 the process has (tests/ptx/emulated_libcuda.cc). It takes one kind
 // of product: bf16, A transposed, alpha 1 and beta 0, and computes it on the host while the caller waits. It says that
-// it is a stand-in by the symbol baton_cublaslt_stand_in.
+// it is a stand-in by the symbol baton_cublaslt_stand_in. Where BATON_STAND_IN_CUBLASLT_FAULT is set, the first element
+// of a product is wrong.
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 #include <vector>
@@ -13,6 +15,9 @@
 
 namespace baton::cublaslt {
 namespace {
+
+// 2^20 as bf16, far from what weights and activations below 1 give.
+constexpr uint16_t kWrongElement = 0x4980;
 
 // The functions of cuda.h that it needs, which answer 0 for success.
 struct Driver {
@@ -96,6 +101,7 @@ Status Multiply(const void* a, const LayoutData& of_a, const void* b, const Layo
                                            right.data() + column * static_cast<uint64_t>(of_b.stride), of_a.rows));
     }
   }
+  if (std::getenv("BATON_STAND_IN_CUBLASLT_FAULT") != nullptr) product[0] = kWrongElement;
   const bool copied =
       TheDriver().copy_to_device(reinterpret_cast<uintptr_t>(d), product.data(), of_d.bytes(), stream) == 0 &&
       TheDriver().synchronize(stream) == 0;

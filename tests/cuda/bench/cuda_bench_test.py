@@ -12,8 +12,8 @@ STAND_IN = os.environ["CUBLASLT_STAND_IN"]
 FOUND = "emulated CUDA device: "
 
 
-def run(*args, library=STAND_IN, driver=os.environ["EMULATED_CUDA"]):
-    env = {**os.environ, "BATON_CUBLASLT_LIBRARY": library, "LD_LIBRARY_PATH": driver}
+def run(*args, library=STAND_IN, driver=os.environ["EMULATED_CUDA"], **more):
+    env = {**os.environ, "BATON_CUBLASLT_LIBRARY": library, "LD_LIBRARY_PATH": driver, **more}
     return subprocess.run([os.environ["CUDA_BENCH"], *args], env=env, capture_output=True, text=True, timeout=240,
                           check=False)
 
@@ -53,6 +53,12 @@ class CudaBench(unittest.TestCase):
         self.assertEqual(cublaslt["library"], STAND_IN)
         self.assertLess(cublaslt["largest_difference"], 0.005)
 
+    def test_ends_with_an_error_where_cublaslt_and_the_kernel_disagree(self):
+        result = run("--shape", "tiny", "--quick", BATON_STAND_IN_CUBLASLT_FAULT="1")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("the products of cuBLASLt and of the engine's kernel differ by", result.stderr)
+        self.assertGreater(json.loads(result.stdout)["cublaslt"]["largest_difference"], 1)
+
     def test_without_cublaslt_its_figures_are_left_out_by_name(self):
         for library, why in (("/nonexistent/libcublasLt.so.13", "/nonexistent/libcublasLt.so.13"),
                              (os.environ["NOT_CUBLASLT"], "has no cublasLtGetVersion")):
@@ -67,7 +73,7 @@ class CudaBench(unittest.TestCase):
 
     def test_ends_where_there_is_no_driver_or_no_such_device(self):
         result = run("--shape", "tiny", driver="/nonexistent")
-        if result.returncode != 0:  # This machine has no driver of its own either.
+        if result.returncode != 0:  # Else the machine has a driver of its own.
             self.assertEqual((result.returncode, result.stdout), (1, ""))
             self.assertIn("no CUDA driver on this machine", result.stderr)
         result = run("--shape", "tiny", "--device", "7")
