@@ -44,7 +44,7 @@ def read_constants():
         for line in (FOLDER / name).read_text().splitlines():
             found = re.match(r"inline constexpr int (k\w+) = ([^;]+);", line)
             if found:
-                constants[found[1]] = eval(found[2], {"__builtins__": {}}, dict(constants))
+                constants[found[1]] = eval(found[2].replace("/", "//"), {"__builtins__": {}}, dict(constants))
     return constants
 
 
@@ -75,8 +75,12 @@ def launches():
     shared = halves * 2 + 2 * c["kQuarters"] * c["kTileRows"] * 4
     # V of the split, and two steps of K: 8 tiles of tokens, 8 bytes to a lane.
     in_flight = c["kSplitTokens"] * HEAD_DIM * 2 + threads * 2 * 8 * 8
-    for name in ("attention_prefill", "attention_split"):
+    for name in ("attention_decode", "attention_split"):
         table[name] = (threads, shared, in_flight)
+    # A stage of K or V, while the one before it is used.
+    stages = 2 * c["kQuarterTokens"] * (HEAD_DIM + c["kKeyPadding"]) * 2
+    table["attention_prefill"] = (threads, stages + c["kPrefillTileRows"] * HEAD_DIM * 4 + threads * 16,
+                                  c["kQuarterTokens"] * HEAD_DIM * 2)
     splits = -(-DEPTH // c["kDepthSplit"])
     few_threads = min(32 * splits, c["kMostFewThreads"])
     for name, bits, scales in (("bf16", 16, 0), ("int8", 8, 16), ("int4", 4, 32)):

@@ -16,11 +16,11 @@
 //     maximum (of these and -FLT_MAX), p = exp2((score - maximum) * (scale * log2 e)) by ex2.approx.ftz. Sum of the
 //     unrounded p: in each quarter of the split's tokens lane i mod 16 adds in ascending order, then the tree 8-4-2-1;
 //     the quarters are added in ascending order. PV by mma with p rounded to bf16, over all tokens of the split in
-//     ascending order. Tokens that the row does not see count as p = +0, and those that no row of the tile sees also as
-//     v = +0 (so a v that is not finite spoils the rows of its own sequence that share a tile with a row that sees it).
-//     Splits that the row does not see at all are left out. The splits fold in ascending order: with m the larger
-//     maximum, a = exp2((M - m) * (scale * log2 e)) and b the same of the split's maximum, sum and PV become
-//     fma(split, b, total * a). The output is bf16(PV * (1 / sum)).
+//     ascending order. Tokens that the row does not see count as p = +0: they add nothing, so that kernels leave them
+//     out or take v = +0 for them as their tiles come out (but a v that is not finite may spoil the rows of its own
+//     sequence that share a tile with a row that sees it). Splits that the row does not see at all are left out. The
+//     splits fold in ascending order: with m the larger maximum, a = exp2((M - m) * (scale * log2 e)) and b the same of
+//     the split's maximum, sum and PV become fma(split, b, total * a). The output is bf16(PV * (1 / sum)).
 //   Reductions of norms: fma of squares in 128 lanes (element i in lane i / 4 mod 128, ascending), then the tree
 //     64-32-16-8-4-2-1; of a head (store_qkv) in 32 lanes (i mod 32, ascending), then the tree 16-8-4-2-1. Division and
 //     square root are rounded to nearest.
@@ -138,20 +138,21 @@ struct QueryTile {
   int32_t group_stride;
 };
 
-// Causal attention over paged KV; GQA heads of one KV head are packed into the 16 rows of a tile. With a window a row
+// Causal attention over paged KV; GQA heads of one KV head are packed into the rows of a CTA: a small tile has at most
+// 16 / heads_per_kv rows (at least 1; heads_per_kv is at most 16), a large one 64 / heads_per_kv. With a window a row
 // sees the last `window` positions, its own among them.
-//   Kernel "attention_prefill": a CTA goes through all splits of its tile; grid {tiles, kv_heads}. A tile has at most
-//     16 / heads_per_kv rows (at least 1; heads_per_kv is at most 16).
-//   Kernel "attention_split", grid {tiles, kv_heads, splits}, writes each split's maximum, sum and PV to `partial`, and
-//   "attention_fold", grid {rows, heads}, folds them. Both ways give the same bits.
+//   Kernel "attention_prefill": a CTA goes through all splits of a large tile; grid {tiles, kv_heads}.
+//   Kernel "attention_decode": the same of a small tile.
+//   Kernel "attention_split", grid {tiles, kv_heads, splits}, writes each split's maximum, sum and PV of a small tile
+//   to `partial`, and "attention_fold", grid {rows, heads}, folds them. All ways give the same bits.
 struct AttentionParams {
   const Bf16* query;    // [rows][heads * head_dim]
   const uint8_t* pool;  // this layer's K part of block 0
   const int32_t* blocks;
   const QueryTile* tiles;
   Bf16* out;  // [rows][heads * head_dim]
-  // [rows][heads][splits][head_dim + 2]: PV, then maximum and sum; unused by "attention_prefill". Split i of a row lies
-  // at i mod `splits`.
+  // [rows][heads][splits][head_dim + 2]: PV, then maximum and sum; used by splits alone. Split i of a row lies at i mod
+  // `splits`.
   float* partial;
   size_t block_bytes;
   const int32_t* row_positions;  // [rows], for "attention_fold"
