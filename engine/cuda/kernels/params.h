@@ -10,7 +10,7 @@
 //     of kDepthBlock elements: element 8 t + 4 j + 2 h + e of the block (t < 4; j, h, e < 2) is element 2 t + 8 h + e
 //     of the j-th mma's 16, so that 8 neighbours lie in one lane.
 //   Quantized weights: value = bf16(fma(scale, q, minimum)), so a quantized matrix and the bf16 matrix of its values
-//     give the same bits.
+//     give the same bits. Scale and minimum are f32 products of an f16 and an int8 (Matrix), which are exact.
 //   Attention: splits of kSplitTokens tokens at multiples of it, whatever the window. In each split from zero: scores
 //     by mma over head_dim in ascending order (element 4 t + 2 h + e of 16 is element 2 t + 8 h + e of an mma's),
 //     maximum (of these and -FLT_MAX), p = exp2((score - maximum) * (scale * log2 e)) by ex2.approx.ftz. Sum of the
@@ -42,8 +42,9 @@ inline constexpr int kThreads = 128;
 inline constexpr int kSplitTokens = 256;
 // Elements of K in one split of a product. Part of the numerics.
 inline constexpr int kDepthSplit = 256;
-// Elements that share a scale.
+// Elements that share a pair of f16, and those that do where factors of int8 refine it.
 inline constexpr int kGroup = 32;
+inline constexpr int kSuperGroup = 256;
 // Elements of K that two mma take. Part of the numerics.
 inline constexpr int kDepthBlock = 32;
 // kBlockTokens of common/kv_layout.h, which kernels do not include.
@@ -54,20 +55,30 @@ using Bf16 = uint16_t;
 enum class WeightFormat : int32_t {
   // bf16 [n][k].
   kBf16,
-  // int8 [n][k]; scales as f32 pairs (scale, minimum) [n][k / 16].
+  // int8 [n][k].
   kInt8,
-  // Nibbles, 0 to 15, [n][k / 2]: byte i holds element 2i in its lower half and 2i + 1 in its upper half; f32 pairs
-  // (scale, minimum) [n][k / 32].
+  // Nibbles, 0 to 15, [n][k / 2]: byte i holds element 2i in its lower half and 2i + 1 in its upper half.
   kInt4,
 };
 
-// A weight matrix of n rows and k columns. k is a multiple of 32; n is a multiple of 16.
+// Elements that share a pair of factors; 0: the format has none.
+constexpr int ElementsOfFactors(WeightFormat format) {
+  return format == WeightFormat::kBf16 ? 0 : format == WeightFormat::kInt8 ? 16 : 32;
+}
+
+// A weight matrix of n rows and k columns. k is a multiple of 32, and of 256 where it has `factors`; n is a multiple of
+// 16. In a quantized format an element's scale is the lower half of its f16 pair times the lower int8 of its pair of
+// factors, and its minimum is the product of the upper ones.
 struct Matrix {
   const void* values;
-  const float* scales;
+  // [n][k / 32], or [n][k / 256] where there are `factors`. Null for kBf16.
+  const uint32_t* scales;
+  // [n][k / ElementsOfFactors]. Null: the factors of every element are `factor`.
+  const uint16_t* factors;
   WeightFormat format;
   int32_t n;
   int32_t k;
+  uint16_t factor;
 };
 
 // residual[row] = embedding[tokens[row]] * scale, over k = hidden. Kernel "embed"; grid {rows}.

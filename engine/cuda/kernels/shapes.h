@@ -19,15 +19,9 @@ inline constexpr int kRasterRows = 8;
 
 inline constexpr int StageBytes(WeightFormat format) {
   const int acts = kManyRows * kStageDepth * 2;
-  switch (format) {
-    case WeightFormat::kBf16:
-      return acts + kManyColumns * kStageDepth * 2;
-    case WeightFormat::kInt8:
-      return acts + kManyColumns * (kStageDepth + kStageDepth / 16 * 8);
-    case WeightFormat::kInt4:
-      return acts + kManyColumns * (kStageDepth / 2 + kStageDepth / 32 * 8);
-  }
-  return 0;
+  if (format == WeightFormat::kBf16) return acts + kManyColumns * kStageDepth * 2;
+  const int values = format == WeightFormat::kInt8 ? kStageDepth : kStageDepth / 2;
+  return acts + kManyColumns * (values + kStageDepth / kGroup * 4 + kStageDepth / ElementsOfFactors(format) * 2);
 }
 
 // Attention: rows of a tile, counting each query head as one. A row of shared memory is longer than head_dim, so that
