@@ -44,13 +44,15 @@ def read_constants():
         for line in (FOLDER / name).read_text().splitlines():
             found = re.match(r"inline constexpr int (k\w+) = ([^;]+);", line)
             if found:
-                constants[found[1]] = eval(found[2], {"__builtins__": {}}, dict(constants))
+                constants[found[1]] = eval(found[2].replace("/", "//"), {"__builtins__": {}}, dict(constants))
     return constants
 
 
-def stage_bytes(c, bits, scales):
+def stage_bytes(c, bits, factors):
+    """`factors`: elements that share a pair of them; 0 for bf16, which has no scales either."""
     acts = c["kManyRows"] * c["kStageDepth"] * 2
-    return acts + c["kManyColumns"] * (c["kStageDepth"] * bits // 8 + (c["kStageDepth"] // scales * 8 if scales else 0))
+    scales = c["kStageDepth"] // c["kGroup"] * 4 + c["kStageDepth"] // factors * 2 if factors else 0
+    return acts + c["kManyColumns"] * (c["kStageDepth"] * bits // 8 + scales)
 
 
 def launches():
@@ -75,15 +77,19 @@ def launches():
     shared = halves * 2 + 2 * c["kQuarters"] * c["kTileRows"] * 4
     # V of the split, and two steps of K: 8 tiles of tokens, 8 bytes to a lane.
     in_flight = c["kSplitTokens"] * HEAD_DIM * 2 + threads * 2 * 8 * 8
-    for name in ("attention_prefill", "attention_split"):
+    for name in ("attention_decode", "attention_split"):
         table[name] = (threads, shared, in_flight)
+    # A stage of K or V, while the one before it is used.
+    stages = 2 * c["kQuarterTokens"] * (HEAD_DIM + c["kKeyPadding"]) * 2
+    table["attention_prefill"] = (threads, stages + c["kPrefillTileRows"] * HEAD_DIM * 4 + threads * 16,
+                                  c["kQuarterTokens"] * HEAD_DIM * 2)
     splits = -(-DEPTH // c["kDepthSplit"])
     few_threads = min(32 * splits, c["kMostFewThreads"])
-    for name, bits, scales in (("bf16", 16, 0), ("int8", 8, 16), ("int4", 4, 32)):
-        stage = stage_bytes(c, bits, scales)
+    for name, bits, factors in (("bf16", 16, 0), ("int8", 8, 16), ("int4", 4, 32)):
+        stage = stage_bytes(c, bits, factors)
         table["product_" + name] = (threads, c["kStages"] * stage, (c["kStages"] - 1) * stage)
-        # Half a split: 4 blocks of two rows, 8 elements and their scale to a lane.
-        lane = 4 * 2 * (bits + (8 if scales else 0))
+        # Half a split: 4 blocks of two rows, 8 elements and their pair of f16 to a lane.
+        lane = 4 * 2 * (bits + (4 if factors else 0))
         table["product_few_" + name] = (few_threads, splits * c["kFewRows"] * 16 * 4, few_threads * lane)
     return table
 

@@ -187,7 +187,8 @@ void CudaRunner::RunGraph(int rows) {
       graphs_.clear();
     }
     stream_.BeginCapture();
-    forward_->Layers({.rows = rows, .tiles = rows, .splits = splits, .outputs = rows}, *data_, stream_);
+    forward_->Layers({.rows = rows, .tiles = {.small = rows, .alone = rows}, .splits = splits, .outputs = rows}, *data_,
+                     stream_);
     forward_->Head(0, std::min(rows, forward_->head_rows()), SamplingFrom(0), stream_);
     found = graphs_.emplace(key, stream_.EndCapture()).first;
   }

@@ -55,16 +55,20 @@ class CudaLoader {
     for (const std::string& name : names) {
       const TensorView& tensor = *file_.Find(name);
       const RowSource source{&tensor, PackedType(tensor, weights_)};
-      const WeightFormat format = FormatFor(source.type);
-      to.format = task.sources.empty() ? format : CommonFormat(to.format, format);
+      const RowFormat format = FormatFor(source.type);
+      task.format = task.sources.empty() ? format : CommonFormat(task.format, format);
       to.k = static_cast<int32_t>(tensor.cols);
       rows += tensor.rows;
       task.sources.push_back(source);
     }
     task.rows = rows;
     to.n = static_cast<int32_t>((rows + kRowUnit - 1) / kRowUnit * kRowUnit);
-    task.values = Place(static_cast<size_t>(to.n) * ValueBytes(to.format, to.k));
-    task.scales = Place(static_cast<size_t>(to.n) * ScaleBytes(to.format, to.k));
+    to.format = task.format.values;
+    to.factor = task.format.factor;
+    const RowBytes bytes = BytesOfRow(task.format, to.k);
+    task.values = Place(static_cast<size_t>(to.n) * bytes.values);
+    task.scales = Place(static_cast<size_t>(to.n) * bytes.scales);
+    task.factors = Place(static_cast<size_t>(to.n) * bytes.factors);
     matrices_.push_back(std::move(task));
   }
 
@@ -77,7 +81,7 @@ class CudaLoader {
     for (const VectorTask& task : vectors_) UploadVector(task, storage, staging, stream);
     for (const MatrixTask& task : matrices_) {
       UploadMatrix(task, storage, staging, stream, pool);
-      if (progress != nullptr) progress->packed_bytes = static_cast<int64_t>(task.scales);
+      if (progress != nullptr) progress->packed_bytes = static_cast<int64_t>(task.factors);
     }
     stream.Synchronize();
     return storage;
@@ -91,10 +95,13 @@ class CudaLoader {
   };
   struct MatrixTask {
     std::vector<RowSource> sources = {};
+    RowFormat format = {};
     Matrix* to = nullptr;
     int64_t rows = 0;
+    // Places.
     size_t values = 0;
     size_t scales = 0;
+    size_t factors = 0;
   };
 
   size_t Place(size_t bytes) {
@@ -119,29 +126,34 @@ class CudaLoader {
                     const Stream& stream, kernels::ThreadPool& pool) const {
     Matrix& to = *task.to;
     to.values = storage.at<const void>(task.values);
-    to.scales = to.format == WeightFormat::kBf16 ? nullptr : storage.at<const float>(task.scales);
-    const size_t value_bytes = ValueBytes(to.format, to.k);
-    const size_t scale_bytes = ScaleBytes(to.format, to.k);
-    const int64_t piece = static_cast<int64_t>(staging.bytes() / (value_bytes + scale_bytes));
+    const RowBytes bytes = BytesOfRow(task.format, to.k);
+    to.scales = bytes.scales == 0 ? nullptr : storage.at<const uint32_t>(task.scales);
+    to.factors = bytes.factors == 0 ? nullptr : storage.at<const uint16_t>(task.factors);
+    const int64_t piece = static_cast<int64_t>(staging.bytes() / bytes.total());
     for (int64_t first = 0; first < task.rows; first += piece) {
       const int64_t count = std::min(piece, task.rows - first);
+      const size_t rows = static_cast<size_t>(count);
       uint8_t* const values = staging.at<uint8_t>();
-      uint8_t* const scales = values + static_cast<size_t>(count) * value_bytes;
+      uint8_t* const scales = values + rows * bytes.values;
+      uint8_t* const factors = scales + rows * bytes.scales;
       pool.Run([&](int thread) {
         RowEncoder encoder;
         for (int64_t i = thread; i < count; i += pool.size()) {
           const auto [source, index] = SourceOf(task, first + i);
-          encoder.Encode(*source, index, to.format, values + static_cast<size_t>(i) * value_bytes,
-                         reinterpret_cast<float*>(scales + static_cast<size_t>(i) * scale_bytes));
+          const size_t row = static_cast<size_t>(i);
+          encoder.Encode(*source, index, task.format,
+                         {.values = values + row * bytes.values,
+                          .scales = reinterpret_cast<uint32_t*>(scales + row * bytes.scales),
+                          .factors = reinterpret_cast<uint16_t*>(factors + row * bytes.factors)});
         }
       });
-      const size_t done = static_cast<size_t>(first);
-      stream.CopyToDevice(storage.address() + task.values + done * value_bytes, values,
-                          static_cast<size_t>(count) * value_bytes);
-      if (scale_bytes > 0) {
-        stream.CopyToDevice(storage.address() + task.scales + done * scale_bytes, scales,
-                            static_cast<size_t>(count) * scale_bytes);
-      }
+      const auto copy = [&](size_t place, size_t row_bytes, const uint8_t* from) {
+        if (row_bytes == 0) return;
+        stream.CopyToDevice(storage.address() + place + static_cast<size_t>(first) * row_bytes, from, rows * row_bytes);
+      };
+      copy(task.values, bytes.values, values);
+      copy(task.scales, bytes.scales, scales);
+      copy(task.factors, bytes.factors, factors);
       stream.Synchronize();
     }
   }

@@ -114,6 +114,7 @@ void Forward::Layer(int index, const ForwardShape& shape, const StepData& data, 
   const float* const next_norm =
       is_last ? weights_.output_norm : weights_.layers[static_cast<size_t>(index) + 1].attention_norm;
   Product(layer.qkv, norm_.at<Bf16>(), rows, qkv_.at<float>(), stream);
+  StoreQkv(index, shape, data, stream);
   Attend(index, shape, data, stream);
   Product(layer.output, attended_.at<Bf16>(), rows, branch_.at<float>(), stream);
   AddNorm(rows, branch_.at<float>(), layer.attention_post_norm, layer.ffn_norm, norm_.at<Bf16>(), stream);
@@ -130,21 +131,19 @@ void Forward::Layer(int index, const ForwardShape& shape, const StepData& data, 
 bool Forward::Splits(const ForwardShape& shape, int splits) const {
   if (path_ == AttentionPath::kWhole || PartialBytes(shape.rows, splits) > partial_.bytes()) return false;
   if (path_ == AttentionPath::kSplit) return true;
-  return splits > 1 && shape.tiles * config().kv_heads < kBlocksToFill * multiprocessors_;
+  return splits > 1 && shape.tiles.small * config().kv_heads < kBlocksToFill * multiprocessors_;
 }
 
-void Forward::Attend(int index, const ForwardShape& shape, const StepData& data, const Stream& stream) const {
+void Forward::StoreQkv(int index, const ForwardShape& shape, const StepData& data, const Stream& stream) const {
   const modelfile::ModelConfig& c = config();
   const CudaLayer& layer = weights_.layers[static_cast<size_t>(index)];
-  const int group = places_[static_cast<size_t>(index)].group;
-  const bool slides = c.Slides(index);
   const StoreQkvParams store{.qkv = qkv_.at<float>(),
                              .query_norm = layer.query_norm,
                              .key_norm = layer.key_norm,
-                             .rotation = data.rotation(slides),
+                             .rotation = data.rotation(c.Slides(index)),
                              .query = query_.at<Bf16>(),
                              .pool = LayerPart(index),
-                             .row_blocks = data.row_blocks(group),
+                             .row_blocks = data.row_blocks(places_[static_cast<size_t>(index)].group),
                              .row_slots = data.slots(),
                              .block_bytes = layout_.block_bytes(),
                              .heads = c.heads,
@@ -153,26 +152,35 @@ void Forward::Attend(int index, const ForwardShape& shape, const StepData& data,
                              .rope_neighbours = c.rope_interleaved ? 1 : 0,
                              .epsilon = c.rms_norm_eps};
   kernels_.StoreQkv(store, shape.rows, stream);
+}
+
+void Forward::Attend(int index, const ForwardShape& shape, const StepData& data, const Stream& stream) const {
+  const modelfile::ModelConfig& c = config();
+  const bool slides = c.Slides(index);
   // The splits of a window are few, however far the row is.
   const int window_splits = (c.sliding_window + kTileRows) / kSplitTokens + 2;
   const int splits = slides ? std::min(shape.splits, window_splits) : shape.splits;
-  const AttentionParams attention{.query = query_.at<Bf16>(),
-                                  .pool = LayerPart(index),
-                                  .blocks = data.blocks(),
-                                  .tiles = data.query_tiles(),
-                                  .out = attended_.at<Bf16>(),
-                                  .partial = partial_.at<float>(),
-                                  .block_bytes = layout_.block_bytes(),
-                                  .row_positions = data.positions(),
-                                  .group = group,
-                                  .splits = splits,
-                                  .heads = c.heads,
-                                  .kv_heads = c.kv_heads,
-                                  .head_dim = c.head_dim,
-                                  .window = slides ? c.sliding_window : 0,
-                                  .scale = c.attention_scale};
-  if (Splits(shape, splits)) return kernels_.AttendInSplits(attention, shape.rows, shape.tiles, stream);
-  kernels_.Attend(attention, shape.tiles, stream);
+  AttentionParams attention{.query = query_.at<Bf16>(),
+                            .pool = LayerPart(index),
+                            .blocks = data.blocks(),
+                            .tiles = data.query_tiles(),
+                            .out = attended_.at<Bf16>(),
+                            .partial = partial_.at<float>(),
+                            .block_bytes = layout_.block_bytes(),
+                            .row_positions = data.positions(),
+                            .group = places_[static_cast<size_t>(index)].group,
+                            .splits = splits,
+                            .heads = c.heads,
+                            .kv_heads = c.kv_heads,
+                            .head_dim = c.head_dim,
+                            .window = slides ? c.sliding_window : 0,
+                            .scale = c.attention_scale};
+  const StepTiles& tiles = shape.tiles;
+  if (Splits(shape, splits)) return kernels_.AttendInSplits(attention, shape.rows, tiles.small, stream);
+  if (tiles.alone > 0) kernels_.AttendDecode(attention, tiles.alone, stream);
+  if (tiles.large == 0) return;
+  attention.tiles = data.query_tiles() + tiles.small;
+  kernels_.AttendPrefill(attention, tiles.large, stream);
 }
 
 void Forward::Head(int first, int count, const SampleRow* rows, const Stream& stream) const {

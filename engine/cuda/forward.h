@@ -27,7 +27,7 @@ enum class AttentionPath : uint8_t {
 // What a step's launches depend on, besides the model.
 struct ForwardShape {
   int rows = 0;
-  int tiles = 0;
+  StepTiles tiles = {};
   // At least that of every tile: as far as its last row's.
   int splits = 1;
   int outputs = 0;
@@ -69,6 +69,7 @@ class Forward {
   absl::Status Allocate(const Device& device, int max_rows);
 
   void Layer(int index, const ForwardShape& shape, const StepData& data, const Stream& stream) const;
+  void StoreQkv(int index, const ForwardShape& shape, const StepData& data, const Stream& stream) const;
   void Attend(int index, const ForwardShape& shape, const StepData& data, const Stream& stream) const;
   bool Splits(const ForwardShape& shape, int splits) const;
   size_t PartialBytes(int rows, int splits) const;

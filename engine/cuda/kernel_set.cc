@@ -36,7 +36,8 @@ absl::StatusOr<KernelSet> KernelSet::Load(const Device& device) {
       {set.embed_, "embed"},
       {set.add_norm_, "add_norm"},
       {set.store_qkv_, "store_qkv"},
-      {set.attention_prefill_, "attention_prefill", AttentionSharedBytes(kMostHeadDim)},
+      {set.attention_prefill_, "attention_prefill", PrefillSharedBytes(kMostHeadDim)},
+      {set.attention_decode_, "attention_decode", AttentionSharedBytes(kMostHeadDim)},
       {set.attention_split_, "attention_split", AttentionSharedBytes(kMostHeadDim)},
       {set.attention_fold_, "attention_fold"},
       {set.activate_, "activate"},
@@ -70,8 +71,12 @@ void KernelSet::StoreQkv(const StoreQkvParams& params, int rows, const Stream& s
   stream.Launch(store_qkv_, ShapeOf(StoreQkvLaunch(rows, params.heads, params.kv_heads)), params);
 }
 
-void KernelSet::Attend(const AttentionParams& params, int tiles, const Stream& stream) const {
+void KernelSet::AttendPrefill(const AttentionParams& params, int tiles, const Stream& stream) const {
   stream.Launch(attention_prefill_, ShapeOf(AttentionPrefillLaunch(tiles, params.kv_heads, params.head_dim)), params);
+}
+
+void KernelSet::AttendDecode(const AttentionParams& params, int tiles, const Stream& stream) const {
+  stream.Launch(attention_decode_, ShapeOf(AttentionDecodeLaunch(tiles, params.kv_heads, params.head_dim)), params);
 }
 
 void KernelSet::AttendInSplits(const AttentionParams& params, int rows, int tiles, const Stream& stream) const {

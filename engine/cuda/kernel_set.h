@@ -20,7 +20,9 @@ class KernelSet {
   void AddNorm(const AddNormParams& params, int rows, const Stream& stream) const;
   void Product(const ProductParams& params, const Stream& stream) const;
   void StoreQkv(const StoreQkvParams& params, int rows, const Stream& stream) const;
-  void Attend(const AttentionParams& params, int tiles, const Stream& stream) const;
+  // Of large tiles, and of small ones.
+  void AttendPrefill(const AttentionParams& params, int tiles, const Stream& stream) const;
+  void AttendDecode(const AttentionParams& params, int tiles, const Stream& stream) const;
   void AttendInSplits(const AttentionParams& params, int rows, int tiles, const Stream& stream) const;
   void Activate(const ActivateParams& params, int rows, const Stream& stream) const;
   void ZeroRows(const ZeroRowsParams& params, int layers, const Stream& stream) const;
@@ -35,6 +37,7 @@ class KernelSet {
   std::array<CUfunction, 3> product_few_{};
   CUfunction store_qkv_ = nullptr;
   CUfunction attention_prefill_ = nullptr;
+  CUfunction attention_decode_ = nullptr;
   CUfunction attention_split_ = nullptr;
   CUfunction attention_fold_ = nullptr;
   CUfunction activate_ = nullptr;

@@ -32,6 +32,7 @@ StepData::StepData(const Device& device, const modelfile::ModelConfig& config, c
     : device_(&device),
       head_dim_(config.head_dim),
       tile_rows_(RowsOfTile(config.heads / config.kv_heads)),
+      large_tile_rows_(RowsOfPrefillTile(config.heads / config.kv_heads)),
       groups_(groups),
       inverse_frequency_(InverseFrequencies(config.head_dim, config.rope_theta, config.rope_scaling_factor)) {
   if (config.sliding_layers.empty()) return;
@@ -62,7 +63,8 @@ StepData::Places StepData::PlacesOf(int rows) const {
   places.output_rows = place(column);
   places.sampling = place(count * sizeof(SampleRow));
   places.row_blocks = place(column * static_cast<size_t>(groups_.count()));
-  places.tiles = place(count * sizeof(QueryTile));
+  // A row has at most a small tile and a large one of its own.
+  places.tiles = place(2 * count * sizeof(QueryTile));
   places.rotation = place(rotation);
   places.sliding_rotation = place(sliding_inverse_frequency_.empty() ? 0 : rotation);
   places.blocks = next;
@@ -119,11 +121,18 @@ void StepData::FillRows(const StepPlan& plan, BlockId spare) {
 void StepData::FillTiles(const StepPlan& plan, const StepBatch& batch, BlockId spare) {
   int32_t* const blocks = Host<int32_t>(place_.blocks);
   int32_t next_block = 0;
-  tiles_ = 0;
+  int count = 0;
   splits_ = 1;
+  long_slices_.clear();
   for (const SequenceSlice& slice : batch.slices) {
-    const int32_t stride = BlocksForTokens(slice.first_position + slice.row_count);
-    AddTiles(slice, next_block, stride);
+    const int tokens = slice.first_position + slice.row_count;
+    splits_ = std::max(splits_, (tokens + kSplitTokens - 1) / kSplitTokens);
+    if (slice.row_count > tile_rows_) {
+      long_slices_.push_back({&slice, next_block});
+    } else {
+      count = AddTiles(count, slice, next_block, tile_rows_);
+    }
+    const int32_t stride = BlocksForTokens(tokens);
     for (int group = 0; group < groups_.count(); ++group) {
       std::memcpy(blocks + next_block, slice.blocks.data() + static_cast<ptrdiff_t>(group) * slice.group_stride,
                   static_cast<size_t>(stride) * sizeof(int32_t));
@@ -132,22 +141,27 @@ void StepData::FillTiles(const StepPlan& plan, const StepBatch& batch, BlockId s
   }
   for (int row = static_cast<int>(plan.rows.size()); row < rows_; ++row) {
     const SequenceSlice slice{.first_row = row, .row_count = 1, .first_position = 0};
-    AddTiles(slice, next_block, 1);
+    count = AddTiles(count, slice, next_block, tile_rows_);
     const BlockId block = spare + (row - static_cast<int>(plan.rows.size())) / kBlockTokens;
     for (int group = 0; group < groups_.count(); ++group) blocks[next_block++] = block;
   }
   used_ = place_.blocks + static_cast<size_t>(next_block) * sizeof(int32_t);
+  tiles_.alone = count;
+  for (const LongSlice& each : long_slices_) count = AddTiles(count, *each.slice, each.first_block, tile_rows_);
+  tiles_.small = count;
+  for (const LongSlice& each : long_slices_) count = AddTiles(count, *each.slice, each.first_block, large_tile_rows_);
+  tiles_.large = count - tiles_.small;
 }
 
-void StepData::AddTiles(const SequenceSlice& slice, int32_t first_block, int32_t stride) {
-  for (int32_t i = 0; i < slice.row_count; i += tile_rows_) {
-    Host<QueryTile>(place_.tiles)[tiles_++] = {.first_row = slice.first_row + i,
-                                               .row_count = std::min(slice.row_count - i, tile_rows_),
-                                               .first_position = slice.first_position + i,
-                                               .first_block = first_block,
-                                               .group_stride = stride};
+int StepData::AddTiles(int count, const SequenceSlice& slice, int32_t first_block, int rows) const {
+  for (int32_t i = 0; i < slice.row_count; i += rows) {
+    Host<QueryTile>(place_.tiles)[count++] = {.first_row = slice.first_row + i,
+                                              .row_count = std::min(slice.row_count - i, rows),
+                                              .first_position = slice.first_position + i,
+                                              .first_block = first_block,
+                                              .group_stride = BlocksForTokens(slice.first_position + slice.row_count)};
   }
-  splits_ = std::max(splits_, (slice.first_position + slice.row_count + kSplitTokens - 1) / kSplitTokens);
+  return count;
 }
 
 void StepData::FillRotation(const std::vector<float>& inverse_frequency, size_t place, int rows) const {

@@ -15,6 +15,14 @@
 
 namespace baton::engine::cuda {
 
+// Small tiles of all slices, and large ones beside them of every slice that needs more than one small tile.
+struct StepTiles {
+  int small = 0;
+  // The first of the small ones: of slices without large ones.
+  int alone = 0;
+  int large = 0;
+};
+
 class StepData {
  public:
   // Steps have up to `max_rows` rows.
@@ -30,7 +38,7 @@ class StepData {
   void Upload(const Stream& stream) const { stream.CopyToDevice(device_buffer_.address(), host_.at<void>(), used_); }
 
   // Of the filled step.
-  int tiles() const { return tiles_; }
+  const StepTiles& tiles() const { return tiles_; }
   // Most splits of any row.
   int splits() const { return splits_; }
 
@@ -44,11 +52,16 @@ class StepData {
   const int32_t* row_blocks(int group) const {
     return At<int32_t>(place_.row_blocks) + static_cast<ptrdiff_t>(group) * rows_;
   }
+  // The small tiles, and then the large ones.
   const QueryTile* query_tiles() const { return At<QueryTile>(place_.tiles); }
   const float* rotation(bool slides) const { return At<float>(slides ? place_.sliding_rotation : place_.rotation); }
   const int32_t* blocks() const { return At<int32_t>(place_.blocks); }
 
  private:
+  struct LongSlice {
+    const SequenceSlice* slice;
+    int32_t first_block;
+  };
   struct Places {
     size_t tokens, positions, slots, output_rows, sampling, row_blocks, tiles, rotation, sliding_rotation, blocks;
   };
@@ -58,7 +71,8 @@ class StepData {
   absl::Status Grow(size_t bytes);
   void FillRows(const StepPlan& plan, BlockId spare);
   void FillTiles(const StepPlan& plan, const StepBatch& batch, BlockId spare);
-  void AddTiles(const SequenceSlice& slice, int32_t first_block, int32_t stride);
+  // Adds tiles of up to `rows` rows behind the first `count`, and gives their number with these.
+  int AddTiles(int count, const SequenceSlice& slice, int32_t first_block, int rows) const;
   void FillRotation(const std::vector<float>& inverse_frequency, size_t place, int rows) const;
 
   template <typename T>
@@ -73,6 +87,7 @@ class StepData {
   const Device* device_;
   int head_dim_;
   int tile_rows_;
+  int large_tile_rows_;
   KvGroups groups_;
   // f32, [head_dim / 2]; of layers that slide, empty where none does.
   std::vector<float> inverse_frequency_;
@@ -83,7 +98,9 @@ class StepData {
   int rows_ = 0;
   Places place_{};
   size_t used_ = 0;
-  int tiles_ = 0;
+  StepTiles tiles_;
+  // Of the step that is being filled: slices with large tiles.
+  std::vector<LongSlice> long_slices_;
   int splits_ = 0;
 };
 

@@ -64,18 +64,21 @@ TEST_F(StepDataTest, TilesHaveTheRowsThatFitBesideTheHeadsOfOneKvHead) {
   Add(250, 10);
   Add(3, 1);
   EXPECT_FALSE(Fill(*data, 11));
-  EXPECT_EQ(data->tiles(), 4);
+  EXPECT_EQ(data->tiles().small, 4);
+  EXPECT_EQ(data->tiles().alone, 1);
+  EXPECT_EQ(data->tiles().large, 1);
   EXPECT_EQ(data->splits(), 2);
   const QueryTile* const tiles = data->query_tiles();
-  const int32_t rows[] = {4, 4, 2, 1}, positions[] = {250, 254, 258, 3}, first_rows[] = {0, 4, 8, 10};
-  for (int i = 0; i < 4; ++i) {
+  const int32_t rows[] = {1, 4, 4, 2, 10}, positions[] = {3, 250, 254, 258, 250}, first_rows[] = {10, 0, 4, 8, 0};
+  for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(tiles[i].row_count, rows[i]);
     EXPECT_EQ(tiles[i].first_position, positions[i]);
     EXPECT_EQ(tiles[i].first_row, first_rows[i]);
   }
   // 260 tokens have 17 blocks in each group.
-  EXPECT_EQ(tiles[0].group_stride, 17);
-  EXPECT_EQ(tiles[3].first_block, 34);
+  EXPECT_EQ(tiles[1].group_stride, 17);
+  EXPECT_EQ(tiles[4].group_stride, 17);
+  EXPECT_EQ(tiles[0].first_block, 34);
   EXPECT_EQ(data->blocks()[16], 116);
   EXPECT_EQ(data->blocks()[17], 100 + kStride);
   EXPECT_EQ(data->blocks()[35], 100 + kStride);
@@ -85,12 +88,33 @@ TEST_F(StepDataTest, TilesHaveTheRowsThatFitBesideTheHeadsOfOneKvHead) {
   EXPECT_EQ(data->output_rows()[1], 10);
 }
 
+TEST_F(StepDataTest, LongSlicesHaveLargeTilesBesideTheSmallOnesAndShortOnesHaveNone) {
+  auto data = StepData::Create(*device_, config_, groups_, 64);
+  ASSERT_TRUE(data.ok()) << data.status();
+  Add(7, 37);
+  Add(60, 4);
+  Add(0, 5);
+  Fill(*data, 46);
+  EXPECT_EQ(data->tiles().alone, 1);
+  EXPECT_EQ(data->tiles().small, 13);
+  EXPECT_EQ(data->tiles().large, 4);
+  const QueryTile* const large = data->query_tiles() + 13;
+  const int32_t rows[] = {16, 16, 5, 5}, positions[] = {7, 23, 39, 0}, first_rows[] = {0, 16, 32, 41};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(large[i].row_count, rows[i]);
+    EXPECT_EQ(large[i].first_position, positions[i]);
+    EXPECT_EQ(large[i].first_row, first_rows[i]);
+  }
+}
+
 TEST_F(StepDataTest, RowsThatFillUpAreSequencesOfTheirOwnAndNoTwoWriteToOnePlace) {
   auto data = StepData::Create(*device_, config_, groups_, 64);
   ASSERT_TRUE(data.ok()) << data.status();
   for (int i = 0; i < 33; ++i) Add(i, 1);
   Fill(*data, 64);
-  EXPECT_EQ(data->tiles(), 64);
+  EXPECT_EQ(data->tiles().small, 64);
+  EXPECT_EQ(data->tiles().alone, 64);
+  EXPECT_EQ(data->tiles().large, 0);
   std::set<std::pair<int32_t, int32_t>> places;
   for (int row = 33; row < 64; ++row) {
     EXPECT_EQ(data->positions()[row], 0);

@@ -14,11 +14,16 @@ namespace {
 using modelfile::TensorType;
 using modelfile::TensorView;
 
-// 32 weights: scale of the half times q, plus minimum.
+// Factors 1 and -8: a minimum of -8 times the scale, which an f16 may not hold.
+constexpr uint16_t kMinusEight = 0xf801;
+
+// 32 weights: f16 scale times the factor of the half times q, plus f16 minimum times its factor.
 struct QuantGroup {
   int8_t q[kGroup];
-  float scales[2];
-  float minimum;
+  uint16_t scale;
+  uint16_t minimum;
+  int8_t factors[2];
+  int8_t minimum_factor;
 };
 
 // Byte j of the nibbles holds weight j in its lower half and weight j + 16 in its upper one.
@@ -29,90 +34,100 @@ void ReadNibbles(const uint8_t* nibbles, QuantGroup& group) {
   }
 }
 
-// For the types of FormatFor(type) == kInt4 q is 0 to 15.
-QuantGroup ReadGroup(TensorType type, const uint8_t* row, int64_t g) {
+QuantGroup ReadGroup(TensorType type, const uint8_t* row, int64_t g, const RowFormat& format) {
   QuantGroup group{};
   const uint8_t* const block = row + static_cast<size_t>(g) * modelfile::TensorBlockBytes(type);
   if (type == TensorType::kQ4_0 || type == TensorType::kQ4_1 || type == TensorType::kQ8_0) {
-    const float scale = kernels::HalfToFloat(kernels::LoadU16(block));
-    group.scales[0] = group.scales[1] = scale;
+    group.scale = kernels::LoadU16(block);
     if (type == TensorType::kQ8_0) {
       std::memcpy(group.q, block + 2, kGroup);
-    } else if (type == TensorType::kQ4_0) {
-      group.minimum = -8.0f * scale;
-      ReadNibbles(block + 2, group);
-    } else {
-      group.minimum = kernels::HalfToFloat(kernels::LoadU16(block + 2));
+    } else if (type == TensorType::kQ4_1) {
+      group.minimum = kernels::LoadU16(block + 2);
       ReadNibbles(block + 4, group);
+    } else {
+      ReadNibbles(block + 2, group);
+      if (format.factor == kMinusEight) {
+        group.minimum = group.scale;
+      } else {
+        for (int8_t& q : group.q) q = static_cast<int8_t>(q - 8);
+      }
     }
     return group;
   }
   // This one finds its blocks by itself: those of the K types hold eight groups.
   const kernels::GgufQuantGroup read = kernels::ReadGgufQuantGroup(kernels::FormatOf(type), row, g);
-  const float scale = kernels::HalfToFloat(read.scale);
-  for (int half = 0; half < 2; ++half) group.scales[half] = scale * static_cast<float>(read.factors[half]);
-  group.minimum = kernels::HalfToFloat(read.minimum) * static_cast<float>(read.minimum_factor);
+  group.scale = read.scale;
+  group.minimum = read.minimum;
+  std::memcpy(group.factors, read.factors, sizeof(group.factors));
+  group.minimum_factor = static_cast<int8_t>(read.minimum_factor);
   for (int i = 0; i < kGroup; ++i) group.q[i] = static_cast<int8_t>(read.q[i] - read.offset);
   return group;
 }
 
-void EncodeInt4(const TensorView& row, uint8_t* values, float* scales) {
+void EncodeGroups(const TensorView& row, const RowFormat& format, RowPlace to) {
+  const bool is_int8 = format.values == WeightFormat::kInt8;
   for (int64_t g = 0; g < row.cols / kGroup; ++g) {
-    const QuantGroup group = ReadGroup(row.type, row.data, g);
-    for (int i = 0; i < kGroup; i += 2) *values++ = static_cast<uint8_t>(group.q[i] | group.q[i + 1] << 4);
-    *scales++ = group.scales[0];
-    *scales++ = group.minimum;
-  }
-}
-
-void EncodeInt8(const TensorView& row, uint8_t* values, float* scales) {
-  for (int64_t g = 0; g < row.cols / kGroup; ++g, values += kGroup) {
-    const QuantGroup group = ReadGroup(row.type, row.data, g);
-    std::memcpy(values, group.q, kGroup);
-    for (const float scale : group.scales) {
-      *scales++ = scale;
-      *scales++ = group.minimum;
+    const QuantGroup group = ReadGroup(row.type, row.data, g, format);
+    if (is_int8) {
+      std::memcpy(to.values + g * kGroup, group.q, kGroup);
+    } else {
+      for (int i = 0; i < kGroup; i += 2) *to.values++ = static_cast<uint8_t>(group.q[i] | group.q[i + 1] << 4);
+    }
+    const uint32_t pair = group.scale | static_cast<uint32_t>(group.minimum) << 16;
+    if (!format.has_factors) {
+      to.scales[g] = pair;
+      continue;
+    }
+    to.scales[g * kGroup / kSuperGroup] = pair;
+    for (int half = 0; half < (is_int8 ? 2 : 1); ++half) {
+      *to.factors++ = static_cast<uint16_t>(static_cast<uint8_t>(group.factors[half]) |
+                                            static_cast<uint8_t>(group.minimum_factor) << 8);
     }
   }
 }
 
 }  // namespace
 
-WeightFormat FormatFor(TensorType type) {
+RowFormat FormatFor(TensorType type) {
   switch (type) {
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBf16:
-      return WeightFormat::kBf16;
+      return {};
     case TensorType::kQ4_0:
+      return {.values = WeightFormat::kInt4, .factor = kMinusEight};
     case TensorType::kQ4_1:
+      return {.values = WeightFormat::kInt4};
     case TensorType::kQ4_K:
-      return WeightFormat::kInt4;
+      return {.values = WeightFormat::kInt4, .has_factors = true};
     case TensorType::kQ8_0:
     case TensorType::kQ5_0:
+      return {.values = WeightFormat::kInt8};
     case TensorType::kQ5_K:
     case TensorType::kQ6_K:
-      return WeightFormat::kInt8;
+      return {.values = WeightFormat::kInt8, .has_factors = true};
   }
   BATON_CHECK(false) << "tensor type " << static_cast<int>(type);
-  return WeightFormat::kBf16;
+  return {};
 }
 
-WeightFormat CommonFormat(WeightFormat a, WeightFormat b) {
+RowFormat CommonFormat(const RowFormat& a, const RowFormat& b) {
   if (a == b) return a;
-  const bool has_floats = a == WeightFormat::kBf16 || b == WeightFormat::kBf16;
-  return has_floats ? WeightFormat::kBf16 : WeightFormat::kInt8;
+  const bool has_floats = a.values == WeightFormat::kBf16 || b.values == WeightFormat::kBf16;
+  // The scale of a group of its own is no product of a super-group's, nor the other way around.
+  if (has_floats || a.has_factors != b.has_factors) return {};
+  return {.values = WeightFormat::kInt8, .has_factors = a.has_factors};
 }
 
-size_t ValueBytes(WeightFormat format, int64_t k) {
+RowBytes BytesOfRow(const RowFormat& format, int64_t k) {
   const size_t elements = static_cast<size_t>(k);
-  if (format == WeightFormat::kBf16) return elements * sizeof(Bf16);
-  return format == WeightFormat::kInt8 ? elements : elements / 2;
-}
-
-size_t ScaleBytes(WeightFormat format, int64_t k) {
-  if (format == WeightFormat::kBf16) return 0;
-  return static_cast<size_t>(k / (format == WeightFormat::kInt8 ? kGroup / 2 : kGroup)) * 2 * sizeof(float);
+  if (format.values == WeightFormat::kBf16) return {.values = elements * sizeof(Bf16)};
+  RowBytes bytes{.values = format.values == WeightFormat::kInt8 ? elements : elements / 2};
+  bytes.scales = elements / (format.has_factors ? kSuperGroup : kGroup) * sizeof(uint32_t);
+  if (format.has_factors) {
+    bytes.factors = elements / static_cast<size_t>(ElementsOfFactors(format.values)) * sizeof(uint16_t);
+  }
+  return bytes;
 }
 
 TensorView RowEncoder::Read(const RowSource& source, int64_t index) {
@@ -132,15 +147,14 @@ TensorView RowEncoder::Read(const RowSource& source, int64_t index) {
   return row;
 }
 
-void RowEncoder::Encode(const RowSource& source, int64_t index, WeightFormat format, uint8_t* values, float* scales) {
+void RowEncoder::Encode(const RowSource& source, int64_t index, const RowFormat& format, RowPlace to) {
   const TensorView row = Read(source, index);
-  if (format == WeightFormat::kInt4) return EncodeInt4(row, values, scales);
-  if (format == WeightFormat::kInt8) return EncodeInt8(row, values, scales);
+  if (format.values != WeightFormat::kBf16) return EncodeGroups(row, format, to);
   floats_.resize(static_cast<size_t>(row.cols));
   kernels::DequantizeRow(row, 0, floats_.data());
   for (int64_t i = 0; i < row.cols; ++i) {
     const Bf16 rounded = kernels::FloatToBf16(floats_[static_cast<size_t>(i)]);
-    std::memcpy(values + 2 * i, &rounded, sizeof(rounded));
+    std::memcpy(to.values + 2 * i, &rounded, sizeof(rounded));
   }
 }
 

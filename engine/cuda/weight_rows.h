@@ -18,20 +18,42 @@ struct RowSource {
   modelfile::TensorType type = modelfile::TensorType::kF32;
 };
 
-WeightFormat FormatFor(modelfile::TensorType type);
-// The format that holds rows of both.
-WeightFormat CommonFormat(WeightFormat a, WeightFormat b);
+// What a Matrix says of its rows.
+struct RowFormat {
+  WeightFormat values = WeightFormat::kBf16;
+  bool has_factors = false;
+  // The pair of every element where there are no others: 1 and 1.
+  uint16_t factor = 0x0101;
 
-// Bytes of one row of k elements: of its values, and of its scales with their minima.
-size_t ValueBytes(WeightFormat format, int64_t k);
-size_t ScaleBytes(WeightFormat format, int64_t k);
+  friend bool operator==(const RowFormat&, const RowFormat&) = default;
+};
+
+RowFormat FormatFor(modelfile::TensorType type);
+// The format that holds rows of both.
+RowFormat CommonFormat(const RowFormat& a, const RowFormat& b);
+
+// Bytes of one row of k elements in each part of a Matrix.
+struct RowBytes {
+  size_t values = 0;
+  size_t scales = 0;
+  size_t factors = 0;
+
+  size_t total() const { return values + scales + factors; }
+};
+RowBytes BytesOfRow(const RowFormat& format, int64_t k);
+
+// Where a row is written to. A part without bytes is not written.
+struct RowPlace {
+  uint8_t* values = nullptr;
+  uint32_t* scales = nullptr;
+  uint16_t* factors = nullptr;
+};
 
 // Encodes rows, one at a time. Holds scratch only; used by one thread.
 class RowEncoder {
  public:
-  // Row `index` of the source, in a format that CommonFormat gives of the source's and others. `scales` is not written
-  // for kBf16.
-  void Encode(const RowSource& source, int64_t index, WeightFormat format, uint8_t* values, float* scales);
+  // Row `index` of the source, in a format that CommonFormat gives of the source's and others.
+  void Encode(const RowSource& source, int64_t index, const RowFormat& format, RowPlace to);
 
  private:
   // The row as it is in the file, or rounded; valid until the next call.

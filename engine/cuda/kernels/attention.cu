@@ -1,13 +1,20 @@
-// Attention of tiles of kTileRows rows (a row here is one query head of one token). A CTA computes one split of 256
-// tokens at a time: each warp the scores of a quarter of the tokens, its K straight from global memory, then PV of
-// every fourth pair of column tiles, its V from shared memory, where cp.async has brought it meanwhile.
+// Attention of tiles of rows (a row here is one query head of one token), in splits of 256 tokens. Kernels of small
+// tiles (16 rows) share a split out among the warps: each computes the scores of a quarter of the tokens, its K
+// straight from global memory, then PV of every fourth pair of column tiles, its V from shared memory, where cp.async
+// has brought it meanwhile. The kernel of large tiles (64 rows) gives each warp 16 rows, for all of which it reads K
+// and V once.
 #include "engine/cuda/kernels/attention.cuh"
+#include "engine/cuda/kernels/attention_prefill.cuh"
 
 namespace baton::engine::cuda {
 
 extern __shared__ __align__(128) uint8_t attention_shared[];
 
-extern "C" __global__ void __launch_bounds__(kThreads, 3) attention_prefill(const __grid_constant__ AttentionParams p) {
+extern "C" __global__ void __launch_bounds__(kThreads, 2) attention_prefill(const __grid_constant__ AttentionParams p) {
+  PrefillAttention(p, attention_shared).Compute();
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 3) attention_decode(const __grid_constant__ AttentionParams p) {
   SplitAttention attention(p, attention_shared);
   attention.LoadQuery();
   SplitResult split;

@@ -1,52 +1,31 @@
-// One split of attention for one tile, by one CTA.
+// One split of attention for one tile of kTileRows rows, by one CTA.
 #ifndef BATON_ENGINE_CUDA_KERNELS_ATTENTION_CUH_
 #define BATON_ENGINE_CUDA_KERNELS_ATTENTION_CUH_
 
-#include "engine/cuda/kernels/attention_fold.cuh"
+#include "engine/cuda/kernels/attention_tile.cuh"
 
 namespace baton::engine::cuda {
 namespace {
 
-class SplitAttention {
+class SplitAttention : public AttentionTile {
  public:
   __device__ __forceinline__ SplitAttention(const AttentionParams& p, uint8_t* shared)
-      : p_(p),
-        tile_(p.tiles[blockIdx.x]),
-        scale_(__fmul_rn(p.scale, kLog2E)),
-        lane_(static_cast<int>(threadIdx.x) % kWarp),
-        warp_(static_cast<int>(threadIdx.x) / kWarp),
+      : AttentionTile(p, 0),
         query_stride_(p.head_dim + kQueryPadding),
         value_stride_(p.head_dim + kValuePadding),
         query_(reinterpret_cast<Bf16*>(shared)),
         probabilities_(query_ + kTileRows * query_stride_),
         values_(probabilities_ + kTileRows * kProbabilityStride),
         maxima_(reinterpret_cast<float*>(values_ + kSplitTokens * value_stride_)),
-        sums_(maxima_ + kQuarters * kTileRows) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = (lane_ / 4 + 8 * half) / (p.heads / p.kv_heads);
-      position_[half] = row < tile_.row_count ? tile_.first_position + row : -1;
-    }
-  }
-
-  __device__ __forceinline__ int first_seen() const { return FirstSeen(tile_.first_position, p_.window); }
-  __device__ __forceinline__ int last_position() const { return tile_.first_position + tile_.row_count - 1; }
-  // Whether row lane / 4 + 8 * half sees a token of the split.
-  __device__ __forceinline__ bool Sees(int half, int split) const {
-    return split * kSplitTokens <= position_[half] &&
-           (split + 1) * kSplitTokens > FirstSeen(position_[half], p_.window);
-  }
+        sums_(maxima_ + kQuarters * kTileRows) {}
 
   __device__ __forceinline__ void LoadQuery() const {
-    const int heads = p_.heads / p_.kv_heads;
     const int chunks = p_.head_dim / 8;
     for (int i = static_cast<int>(threadIdx.x); i < kTileRows * chunks; i += kThreads) {
       const int row = i / chunks;
       uint4 x = make_uint4(0, 0, 0, 0);
-      if (row / heads < tile_.row_count) {
-        const size_t token = static_cast<size_t>(tile_.first_row) + row / heads;
-        const size_t head = blockIdx.y * static_cast<size_t>(heads) + row % heads;
-        x = *reinterpret_cast<const uint4*>(p_.query + (token * p_.heads + head) * p_.head_dim + i % chunks * 8);
+      if (row / heads_per_kv() < tile_.row_count) {
+        x = *reinterpret_cast<const uint4*>(p_.query + HeadOfRow(row) * p_.head_dim + i % chunks * 8);
       }
       *reinterpret_cast<uint4*>(query_ + row * query_stride_ + i % chunks * 8) = x;
     }
@@ -90,7 +69,7 @@ class SplitAttention {
     for (int half = 0; half < 2; ++half) {
       if (position_[half] < 0) continue;
       const float inverse = __fdiv_rn(1.0f, total.sum[half]);
-      Bf16* const out = p_.out + HeadOfRow(half) * p_.head_dim;
+      Bf16* const out = p_.out + HeadOfRow(RowOf(half)) * p_.head_dim;
       ForValues(half, [&](int pair, int tile, int i, int d) {
         out[d] = FloatToBf16(__fmul_rn(total.values[pair][tile][i], inverse));
       });
@@ -101,7 +80,7 @@ class SplitAttention {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (position_[half] < 0 || !Sees(half, split)) continue;
-      float* const out = p_.partial + (HeadOfRow(half) * p_.splits + split % p_.splits) * (p_.head_dim + 2);
+      float* const out = p_.partial + (HeadOfRow(RowOf(half)) * p_.splits + split % p_.splits) * (p_.head_dim + 2);
       ForValues(half, [&](int pair, int tile, int i, int d) { out[d] = result.values[pair][tile][i]; });
       if (warp_ == 0 && lane_ % 4 == 0) {
         out[p_.head_dim] = result.maximum[half];
@@ -125,23 +104,6 @@ class SplitAttention {
       }
     }
   }
-
-  // Index of (row, head) in [rows][heads].
-  __device__ __forceinline__ size_t HeadOfRow(int half) const {
-    const int heads = p_.heads / p_.kv_heads;
-    const int row = lane_ / 4 + 8 * half;
-    return (static_cast<size_t>(tile_.first_row) + row / heads) * p_.heads + blockIdx.y * heads + row % heads;
-  }
-
-  // A page's K, or V, of this head.
-  __device__ __forceinline__ const Bf16* Page(int page, bool value) const {
-    const size_t block = p_.blocks[tile_.first_block + p_.group * tile_.group_stride + page];
-    const size_t head = (value ? static_cast<size_t>(p_.kv_heads) : 0) + blockIdx.y;
-    return reinterpret_cast<const Bf16*>(p_.pool + block * p_.block_bytes) + head * kPageTokens * p_.head_dim;
-  }
-
-  // Whether some row of the tile sees the token. What none sees is not read: it may not be there.
-  __device__ __forceinline__ bool IsSeen(int token) const { return token >= first_seen() && token <= last_position(); }
 
   // Each warp copies as many tokens at a time as its lanes have chunks of 16 bytes for.
   __device__ __forceinline__ void CopyValues(int split) const {
@@ -186,20 +148,6 @@ class SplitAttention {
     }
   }
 
-  __device__ __forceinline__ bool IsSeenBy(int half, int token) const {
-    return token <= position_[half] && token >= FirstSeen(position_[half], p_.window);
-  }
-
-  // Calls fn(half, score, token).
-  template <typename Fn>
-  __device__ __forceinline__ void ForScores(int first, float (&scores)[kTokenTiles][4], Fn fn) const {
-#pragma unroll
-    for (int j = 0; j < kTokenTiles; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) fn(i / 2, scores[j][i], first + j * 8 + lane_ % 4 * 2 + i % 2);
-    }
-  }
-
   // The maximum over the split of this thread's two rows.
   __device__ __forceinline__ void Maxima(int first, float (&scores)[kTokenTiles][4], SplitResult& result) const {
     float maximum[2] = {kLowest, kLowest};
@@ -231,23 +179,13 @@ class SplitAttention {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       Bf16* const row = probabilities_ + (lane_ / 4 + 8 * half) * kProbabilityStride + warp_ * kQuarterTokens;
-      // Lanes of the sum: token mod 16 is 8 * (j mod 2) + 2 * (lane mod 4) + i.
-      float sum[2][2] = {};
 #pragma unroll
       for (int j = 0; j < kTokenTiles; ++j) {
-        const float p0 = scores[j][2 * half];
-        const float p1 = scores[j][2 * half + 1];
-        sum[j % 2][0] = __fadd_rn(sum[j % 2][0], p0);
-        sum[j % 2][1] = __fadd_rn(sum[j % 2][1], p1);
-        *reinterpret_cast<uint32_t*>(row + j * 8 + lane_ % 4 * 2) = PackBf16(p0, p1);
+        *reinterpret_cast<uint32_t*>(row + j * 8 + lane_ % 4 * 2) =
+            PackBf16(scores[j][2 * half], scores[j][2 * half + 1]);
       }
-      float even = __fadd_rn(sum[0][0], sum[1][0]);
-      float odd = __fadd_rn(sum[0][1], sum[1][1]);
-      even = __fadd_rn(even, __shfl_xor_sync(kAllLanes, even, 2));
-      odd = __fadd_rn(odd, __shfl_xor_sync(kAllLanes, odd, 2));
-      even = __fadd_rn(even, __shfl_xor_sync(kAllLanes, even, 1));
-      odd = __fadd_rn(odd, __shfl_xor_sync(kAllLanes, odd, 1));
-      if (lane_ % 4 == 0) sums_[warp_ * kTileRows + lane_ / 4 + 8 * half] = __fadd_rn(even, odd);
+      const float sum = SumOfQuarter(scores, half);
+      if (lane_ % 4 == 0) sums_[warp_ * kTileRows + lane_ / 4 + 8 * half] = sum;
     }
   }
 
@@ -275,11 +213,6 @@ class SplitAttention {
     }
   }
 
-  const AttentionParams& p_;
-  const QueryTile tile_;
-  const float scale_;
-  const int lane_;
-  const int warp_;
   // In elements.
   const int query_stride_;
   const int value_stride_;
@@ -289,8 +222,6 @@ class SplitAttention {
   // [kQuarters][kTileRows].
   float* const maxima_;
   float* const sums_;
-  // Of rows lane / 4 and lane / 4 + 8; -1 where the tile has no such row.
-  int position_[2];
 };
 
 }  // namespace

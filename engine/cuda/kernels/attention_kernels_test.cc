@@ -17,6 +17,8 @@ void ExpectNear(const std::vector<Bf16>& got, const std::vector<float>& want, co
   }
 }
 
+constexpr AttentionWay kWays[] = {AttentionWay::kPrefill, AttentionWay::kDecode, AttentionWay::kSplits};
+
 constexpr AttentionShape kShapes[] = {
     {.head_dim = 64, .heads = 3, .kv_heads = 1, .tokens = 40},
     {.head_dim = 16, .heads = 4, .kv_heads = 4, .tokens = 270, .groups = 2},
@@ -39,24 +41,28 @@ TEST(CudaAttention, PrefillIsNearSoftmaxAndNearTheCpu) {
   }
 }
 
-TEST(CudaAttention, SplitsAndPrefillGiveTheSameBits) {
+TEST(CudaAttention, EveryWayGivesTheSameBits) {
   for (const AttentionShape& shape : kShapes) {
     SeededRandom random(kAttentionSeed);
     AttentionCase c(shape, random);
-    const int rows = std::min(shape.tokens, 5);
-    const int first = shape.tokens - rows;
-    EXPECT_EQ(FirstDifference(c.InSplits(first, rows), c.Prefill(first, rows)), -1) << c.Name();
+    const int rows = std::min(shape.tokens, 7);
+    const std::vector<QueryRange> range = {{shape.tokens - rows, rows}};
+    const std::vector<Bf16> want = c.Run(AttentionWay::kPrefill, range);
+    EXPECT_EQ(FirstDifference(c.Run(AttentionWay::kDecode, range), want), -1) << c.Name();
+    EXPECT_EQ(FirstDifference(c.Run(AttentionWay::kSplits, range), want), -1) << c.Name();
   }
 }
 
 TEST(CudaAttention, EveryHeadSizeAndNumberOfHeadsIsNearSoftmax) {
   SeededRandom random(kAttentionSeed);
   for (const int head_dim : {16, 32, 64, 128, 256}) {
-    for (const int heads : {1, 2, 3, 4, 8}) {
+    for (const int heads : {1, 2, 3, 4, 8, 16}) {
       AttentionCase c({.head_dim = head_dim, .heads = 2 * heads, .kv_heads = 2, .tokens = 262}, random);
-      const std::vector<Bf16> got = c.Prefill(253, 9);
-      ExpectNear(got, c.Softmax(253, 9), c.Name());
-      EXPECT_EQ(FirstDifference(c.InSplits(253, 9), got), -1) << c.Name();
+      // Two warps and more of a large tile.
+      const int rows = std::max(9, 36 / heads), first = 262 - rows;
+      const std::vector<Bf16> got = c.Prefill(first, rows);
+      ExpectNear(got, c.Softmax(first, rows), c.Name());
+      EXPECT_EQ(FirstDifference(c.Run(AttentionWay::kSplits, {{first, rows}}), got), -1) << c.Name();
     }
   }
 }
@@ -65,13 +71,17 @@ TEST(CudaAttention, ARowsBitsDoNotDependOnItsTile) {
   for (const int window : {0, 1, 7, 255, 256, 258}) {
     SeededRandom random(kAttentionSeed);
     AttentionCase c({.head_dim = 16, .heads = 2, .kv_heads = 1, .tokens = 519, .window = window}, random);
-    for (const int first : {0, 252, 511}) {
-      const std::vector<Bf16> together = c.Prefill(first, 8);
-      for (int r = 0; r < 8; r += 3) {
+    for (const int first : {0, 240, 479}) {
+      // A large tile of 32 rows and one of 8.
+      const std::vector<Bf16> together = c.Prefill(first, 40);
+      for (const int r : {0, 13, 31, 32, 39}) {
         const std::vector<Bf16> row(together.begin() + r * 32, together.begin() + (r + 1) * 32);
-        EXPECT_EQ(FirstDifference(c.Prefill(first + r, 1), row), -1) << "window " << window << " row " << first + r;
-        EXPECT_EQ(FirstDifference(c.InSplits(first + r, 1), row), -1) << "window " << window << " row " << first + r;
+        for (const AttentionWay way : kWays) {
+          EXPECT_EQ(FirstDifference(c.Run(way, {{first + r, 1}}), row), -1)
+              << "window " << window << " row " << first + r << " way " << static_cast<int>(way);
+        }
       }
+      EXPECT_EQ(FirstDifference(c.Run(AttentionWay::kDecode, {{first, 40}}), together), -1) << "window " << window;
     }
   }
 }
@@ -80,7 +90,7 @@ TEST(CudaAttention, EveryPositionAtTheBordersOfSplitsAndPages) {
   SeededRandom random(kAttentionSeed);
   AttentionCase c({.head_dim = 16, .heads = 2, .kv_heads = 1, .tokens = 514}, random);
   for (const int position : {0, 1, 7, 8, 15, 16, 63, 64, 255, 256, 257, 511, 512, 513}) {
-    const std::vector<Bf16> got = c.InSplits(position, 1);
+    const std::vector<Bf16> got = c.Run(AttentionWay::kSplits, {{position, 1}});
     ExpectNear(got, c.Softmax(position, 1), "position " + std::to_string(position));
   }
 }
@@ -94,19 +104,20 @@ TEST(CudaAttention, SeveralSequencesShareALaunch) {
     const std::vector<Bf16> rows = c.Prefill(range.first, range.rows);
     want.insert(want.end(), rows.begin(), rows.end());
   }
-  EXPECT_EQ(FirstDifference(c.Prefill(ranges), want), -1);
-  EXPECT_EQ(FirstDifference(c.InSplits(ranges), want), -1);
+  for (const AttentionWay way : kWays) EXPECT_EQ(FirstDifference(c.Run(way, ranges), want), -1);
 }
 
 TEST(CudaAttention, PagesBeforeTheWindowAndBehindTheRowAreNotRead) {
   for (const int window : {1, 9, 40, 300}) {
     SeededRandom random(kAttentionSeed);
     AttentionCase c({.head_dim = 16, .heads = 2, .kv_heads = 2, .tokens = 600, .window = window}, random);
-    for (const int row : {310, 557}) {
-      const std::vector<Bf16> want = c.InSplits(row, 1);
-      c.Forget(row + 1 - window, row);
-      EXPECT_EQ(FirstDifference(c.InSplits(row, 1), want), -1) << "window " << window << " row " << row;
-      EXPECT_EQ(FirstDifference(c.Prefill(row, 1), want), -1) << "window " << window << " row " << row;
+    for (const auto& [row, rows] : {QueryRange{310, 1}, {557, 1}, {300, 45}}) {
+      const std::vector<Bf16> want = c.Prefill(row, rows);
+      c.Forget(row + 1 - window, row + rows - 1);
+      for (const AttentionWay way : kWays) {
+        EXPECT_EQ(FirstDifference(c.Run(way, {{row, rows}}), want), -1)
+            << "window " << window << " row " << row << " way " << static_cast<int>(way);
+      }
       c.Remember();
     }
   }
@@ -178,7 +189,7 @@ TEST(CudaAttention, LargeScoresDoNotOverflow) {
   SeededRandom random(kAttentionSeed);
   AttentionCase c({.head_dim = 64, .heads = 2, .kv_heads = 1, .tokens = 262, .limit = 100.0f}, random);
   ExpectNear(c.Prefill(254, 8), c.Softmax(254, 8), "large scores");
-  EXPECT_EQ(FirstDifference(c.InSplits(254, 8), c.Prefill(254, 8)), -1);
+  EXPECT_EQ(FirstDifference(c.Run(AttentionWay::kSplits, {{254, 8}}), c.Prefill(254, 8)), -1);
 }
 
 }  // namespace

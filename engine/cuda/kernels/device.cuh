@@ -24,6 +24,12 @@ __device__ __forceinline__ uint32_t PackBf16(float low, float high) {
   return pair;
 }
 
+__device__ __forceinline__ float HalfToFloat(uint16_t x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+  return y;
+}
+
 __device__ __forceinline__ Bf16 FloatToBf16(float x) { return static_cast<Bf16>(PackBf16(x, 0.0f) & 0xffffu); }
 
 // 2^x, within 2 ulps; results below 2^-126 are 0.
@@ -68,9 +74,11 @@ __device__ __forceinline__ void CopyAsync16(uint32_t to, const void* from, bool 
                : "memory");
 }
 
-__device__ __forceinline__ void CopyAsync8(uint32_t to, const void* from, bool present) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(__cvta_generic_to_global(from)),
-               "r"(present ? 8 : 0)
+// The same of 4 or 8 bytes.
+template <int kBytes>
+__device__ __forceinline__ void CopyAsyncFew(uint32_t to, const void* from, bool present) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(__cvta_generic_to_global(from)),
+               "r"(present ? kBytes : 0), "n"(kBytes)
                : "memory");
 }
 

@@ -13,20 +13,21 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 TEST(CudaEmbed, GivesTheRowsOfTokensTimesTheScale) {
   SeededRandom random(kElementwiseSeed);
-  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kInt4}) {
-    for (const int k : {32, 96, 1600}) {
-      const HostMatrix matrix = RandomMatrix(format, 48, k, false, random);
+  for (const WeightKind& kind : kWeightKinds) {
+    for (const int k : {32, 96, 1280, 1600}) {
+      const HostMatrix matrix = RandomMatrix(kind, 48, k, false, random);
       const std::vector<int32_t> tokens = {47, 0, 13, 13, 46};
-      const DeviceArray<uint8_t> values(matrix.values);
-      const DeviceArray<float> scales(matrix.scales), out(tokens.size() * static_cast<size_t>(k));
+      const DeviceMatrix embedding(matrix);
+      const DeviceArray<float> out(tokens.size() * static_cast<size_t>(k));
       const DeviceArray<int32_t> device_tokens(tokens);
-      const EmbedParams params{{values.get(), scales.get(), format, 48, k}, device_tokens.get(), out.get(), 1.7f};
+      const EmbedParams params{embedding.get(), device_tokens.get(), out.get(), 1.7f};
       KernelDevice::Get().Run("embed", params, EmbedLaunch(5));
       std::vector<float> want;
       for (const int32_t token : tokens) {
         for (int i = 0; i < k; ++i) want.push_back(matrix.At(token, i) * 1.7f);
       }
-      EXPECT_EQ(FirstDifference(out.Values(), want), -1) << "format " << static_cast<int>(format) << " k " << k;
+      EXPECT_EQ(FirstDifference(out.Values(), want), -1)
+          << "format " << static_cast<int>(kind.format) << " factors " << kind.has_factors << " k " << k;
     }
   }
 }

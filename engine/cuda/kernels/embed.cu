@@ -13,9 +13,12 @@ __device__ void EmbedRow(const EmbedParams& p) {
   for (int i = static_cast<int>(threadIdx.x) * 8; i < k; i += kThreads * 8) {
     const size_t element = first + i;
     float2 scale = make_float2(0.0f, 0.0f);
-    if constexpr (Traits::kPerScale != 0) {
-      const uint2 pair = Load8(p.embedding.scales + element / Traits::kPerScale * 2);
-      scale = make_float2(__uint_as_float(pair.x), __uint_as_float(pair.y));
+    if constexpr (kFormat != WeightFormat::kBf16) {
+      const Matrix& m = p.embedding;
+      const bool refined = m.factors != nullptr;
+      const RawScale raw = {Load4(m.scales + (refined ? element / kSuperGroup : element / kGroup)),
+                            refined ? __ldg(m.factors + element / Traits::kPerFactors) : m.factor};
+      scale = raw.Value();
     }
     const auto* const values = static_cast<const uint8_t*>(p.embedding.values);
     const Fragment fragment = Traits::Convert(Traits::LoadFromGlobal(values + element * Traits::kBits / 8), scale);

@@ -77,10 +77,17 @@ constexpr Launch StoreQkvLaunch(int32_t rows, int32_t heads, int32_t kv_heads) {
   return {.grid_x = static_cast<uint32_t>(rows), .grid_y = static_cast<uint32_t>(heads + 2 * kv_heads), .threads = 32};
 }
 
-// Most rows of a QueryTile.
+// Most rows of a small and of a large QueryTile.
 constexpr int32_t RowsOfTile(int32_t heads_per_kv) { return kTileRows / heads_per_kv; }
+constexpr int32_t RowsOfPrefillTile(int32_t heads_per_kv) { return kPrefillTileRows / heads_per_kv; }
 
 constexpr Launch AttentionPrefillLaunch(int32_t tiles, int32_t kv_heads, int32_t head_dim) {
+  return {.grid_x = static_cast<uint32_t>(tiles),
+          .grid_y = static_cast<uint32_t>(kv_heads),
+          .shared_bytes = static_cast<uint32_t>(PrefillSharedBytes(head_dim))};
+}
+
+constexpr Launch AttentionDecodeLaunch(int32_t tiles, int32_t kv_heads, int32_t head_dim) {
   return {.grid_x = static_cast<uint32_t>(tiles),
           .grid_y = static_cast<uint32_t>(kv_heads),
           .shared_bytes = static_cast<uint32_t>(AttentionSharedBytes(head_dim))};
@@ -88,7 +95,7 @@ constexpr Launch AttentionPrefillLaunch(int32_t tiles, int32_t kv_heads, int32_t
 
 // `splits` as in AttentionParams.
 constexpr Launch AttentionSplitLaunch(int32_t tiles, int32_t kv_heads, int32_t head_dim, int32_t splits) {
-  Launch launch = AttentionPrefillLaunch(tiles, kv_heads, head_dim);
+  Launch launch = AttentionDecodeLaunch(tiles, kv_heads, head_dim);
   launch.grid_z = static_cast<uint32_t>(splits);
   return launch;
 }
@@ -120,6 +127,7 @@ constexpr Launch ArgmaxLaunch(int32_t rows) { return {.grid_x = static_cast<uint
 constexpr Launch SampleLaunch(int32_t rows) { return ArgmaxLaunch(rows); }
 
 static_assert(AttentionSharedBytes(kMostHeadDim) <= static_cast<int>(kMostSharedBytes));
+static_assert(PrefillSharedBytes(kMostHeadDim) <= static_cast<int>(kMostSharedBytes));
 
 }  // namespace baton::engine::cuda
 

@@ -10,17 +10,17 @@
 //     of kDepthBlock elements: element 8 t + 4 j + 2 h + e of the block (t < 4; j, h, e < 2) is element 2 t + 8 h + e
 //     of the j-th mma's 16, so that 8 neighbours lie in one lane.
 //   Quantized weights: value = bf16(fma(scale, q, minimum)), so a quantized matrix and the bf16 matrix of its values
-//     give the same bits.
+//     give the same bits. Scale and minimum are f32 products of an f16 and an int8 (Matrix), which are exact.
 //   Attention: splits of kSplitTokens tokens at multiples of it, whatever the window. In each split from zero: scores
 //     by mma over head_dim in ascending order (element 4 t + 2 h + e of 16 is element 2 t + 8 h + e of an mma's),
 //     maximum (of these and -FLT_MAX), p = exp2((score - maximum) * (scale * log2 e)) by ex2.approx.ftz. Sum of the
 //     unrounded p: in each quarter of the split's tokens lane i mod 16 adds in ascending order, then the tree 8-4-2-1;
 //     the quarters are added in ascending order. PV by mma with p rounded to bf16, over all tokens of the split in
-//     ascending order. Tokens that the row does not see count as p = +0, and those that no row of the tile sees also as
-//     v = +0 (so a v that is not finite spoils the rows of its own sequence that share a tile with a row that sees it).
-//     Splits that the row does not see at all are left out. The splits fold in ascending order: with m the larger
-//     maximum, a = exp2((M - m) * (scale * log2 e)) and b the same of the split's maximum, sum and PV become
-//     fma(split, b, total * a). The output is bf16(PV * (1 / sum)).
+//     ascending order. Tokens that the row does not see count as p = +0: they add nothing, so that kernels leave them
+//     out or take v = +0 for them as their tiles come out (but a v that is not finite may spoil the rows of its own
+//     sequence that share a tile with a row that sees it). Splits that the row does not see at all are left out. The
+//     splits fold in ascending order: with m the larger maximum, a = exp2((M - m) * (scale * log2 e)) and b the same of
+//     the split's maximum, sum and PV become fma(split, b, total * a). The output is bf16(PV * (1 / sum)).
 //   Reductions of norms: fma of squares in 128 lanes (element i in lane i / 4 mod 128, ascending), then the tree
 //     64-32-16-8-4-2-1; of a head (store_qkv) in 32 lanes (i mod 32, ascending), then the tree 16-8-4-2-1. Division and
 //     square root are rounded to nearest.
@@ -42,8 +42,9 @@ inline constexpr int kThreads = 128;
 inline constexpr int kSplitTokens = 256;
 // Elements of K in one split of a product. Part of the numerics.
 inline constexpr int kDepthSplit = 256;
-// Elements that share a scale.
+// Elements that share a pair of f16, and those that do where factors of int8 refine it.
 inline constexpr int kGroup = 32;
+inline constexpr int kSuperGroup = 256;
 // Elements of K that two mma take. Part of the numerics.
 inline constexpr int kDepthBlock = 32;
 // kBlockTokens of common/kv_layout.h, which kernels do not include.
@@ -54,20 +55,30 @@ using Bf16 = uint16_t;
 enum class WeightFormat : int32_t {
   // bf16 [n][k].
   kBf16,
-  // int8 [n][k]; scales as f32 pairs (scale, minimum) [n][k / 16].
+  // int8 [n][k].
   kInt8,
-  // Nibbles, 0 to 15, [n][k / 2]: byte i holds element 2i in its lower half and 2i + 1 in its upper half; f32 pairs
-  // (scale, minimum) [n][k / 32].
+  // Nibbles, 0 to 15, [n][k / 2]: byte i holds element 2i in its lower half and 2i + 1 in its upper half.
   kInt4,
 };
 
-// A weight matrix of n rows and k columns. k is a multiple of 32; n is a multiple of 16.
+// Elements that share a pair of factors; 0: the format has none.
+constexpr int ElementsOfFactors(WeightFormat format) {
+  return format == WeightFormat::kBf16 ? 0 : format == WeightFormat::kInt8 ? 16 : 32;
+}
+
+// A weight matrix of n rows and k columns. k is a multiple of 32, and of 256 where it has `factors`; n is a multiple of
+// 16. In a quantized format an element's scale is the lower half of its f16 pair times the lower int8 of its pair of
+// factors, and its minimum is the product of the upper ones.
 struct Matrix {
   const void* values;
-  const float* scales;
+  // [n][k / 32], or [n][k / 256] where there are `factors`. Null for kBf16.
+  const uint32_t* scales;
+  // [n][k / ElementsOfFactors]. Null: the factors of every element are `factor`.
+  const uint16_t* factors;
   WeightFormat format;
   int32_t n;
   int32_t k;
+  uint16_t factor;
 };
 
 // residual[row] = embedding[tokens[row]] * scale, over k = hidden. Kernel "embed"; grid {rows}.
@@ -138,20 +149,21 @@ struct QueryTile {
   int32_t group_stride;
 };
 
-// Causal attention over paged KV; GQA heads of one KV head are packed into the 16 rows of a tile. With a window a row
+// Causal attention over paged KV; GQA heads of one KV head are packed into the rows of a CTA: a small tile has at most
+// 16 / heads_per_kv rows (at least 1; heads_per_kv is at most 16), a large one 64 / heads_per_kv. With a window a row
 // sees the last `window` positions, its own among them.
-//   Kernel "attention_prefill": a CTA goes through all splits of its tile; grid {tiles, kv_heads}. A tile has at most
-//     16 / heads_per_kv rows (at least 1; heads_per_kv is at most 16).
-//   Kernel "attention_split", grid {tiles, kv_heads, splits}, writes each split's maximum, sum and PV to `partial`, and
-//   "attention_fold", grid {rows, heads}, folds them. Both ways give the same bits.
+//   Kernel "attention_prefill": a CTA goes through all splits of a large tile; grid {tiles, kv_heads}.
+//   Kernel "attention_decode": the same of a small tile.
+//   Kernel "attention_split", grid {tiles, kv_heads, splits}, writes each split's maximum, sum and PV of a small tile
+//   to `partial`, and "attention_fold", grid {rows, heads}, folds them. All ways give the same bits.
 struct AttentionParams {
   const Bf16* query;    // [rows][heads * head_dim]
   const uint8_t* pool;  // this layer's K part of block 0
   const int32_t* blocks;
   const QueryTile* tiles;
   Bf16* out;  // [rows][heads * head_dim]
-  // [rows][heads][splits][head_dim + 2]: PV, then maximum and sum; unused by "attention_prefill". Split i of a row lies
-  // at i mod `splits`.
+  // [rows][heads][splits][head_dim + 2]: PV, then maximum and sum; used by splits alone. Split i of a row lies at i mod
+  // `splits`.
   float* partial;
   size_t block_bytes;
   const int32_t* row_positions;  // [rows], for "attention_fold"

@@ -29,10 +29,15 @@ class ManyRows {
   using Raw = typename Traits::Raw;
   static constexpr int kWeightChunks = kStageDepth * Traits::kBits / 8 / 16;
   static constexpr int kActChunks = kStageDepth * 2 / 16;
-  static constexpr int kScales = Traits::kPerScale == 0 ? 0 : kStageDepth / Traits::kPerScale;
+  static constexpr bool kHasScales = kFormat != WeightFormat::kBf16;
+  // Of a row of weights in a stage.
+  static constexpr int kPairs = kHasScales ? kStageDepth / kGroup : 0;
+  static constexpr int kFactors = kHasScales ? kStageDepth / Traits::kPerFactors : 0;
   static constexpr int kWeightBytes = kManyColumns * kWeightChunks * 16;
   static constexpr int kActBytes = kManyRows * kActChunks * 16;
-  static constexpr int kStageBytes = kWeightBytes + kActBytes + kManyColumns * kScales * 8;
+  static constexpr int kPairPlace = kWeightBytes + kActBytes;
+  static constexpr int kFactorPlace = kPairPlace + kManyColumns * kPairs * 4;
+  static constexpr int kStageBytes = kFactorPlace + kManyColumns * kFactors * 2;
   static_assert(kStageBytes == StageBytes(kFormat));
 
   __device__ __forceinline__ ManyRows(const ProductParams& p, uint8_t* shared, int column, int row)
@@ -51,7 +56,18 @@ class ManyRows {
     CopyRows<kWeightChunks, Traits::kBits>(SharedAddress(to), p_.weights.values, column_, kManyColumns, p_.weights.n,
                                            k);
     CopyRows<kActChunks, 16>(SharedAddress(to + kWeightBytes), p_.acts, row_, kManyRows, p_.rows, k);
-    if constexpr (kScales > 0) CopyScales(SharedAddress(to + kWeightBytes + kActBytes), k);
+    if constexpr (kHasScales) CopyScales(SharedAddress(to), k);
+  }
+
+  // Where the matrix has no factors, those of every stage are the same, and no copy writes them.
+  __device__ __forceinline__ void FillFactors() const {
+    if (p_.weights.factors != nullptr) return;
+    for (int stage = 0; stage < kStages; ++stage) {
+      auto* const to = reinterpret_cast<uint32_t*>(shared_ + stage * kStageBytes + kFactorPlace);
+      for (int i = static_cast<int>(threadIdx.x); i < kManyColumns * kFactors / 2; i += kThreads) {
+        to[i] = p_.weights.factor * 0x10001u;
+      }
+    }
   }
 
   // Adds a stage to the chains.
@@ -114,25 +130,39 @@ class ManyRows {
     }
   }
 
-  __device__ __forceinline__ void CopyScales(uint32_t to, int k) const {
+  __device__ __forceinline__ void CopyScales(uint32_t stage, int k) const {
+    const Matrix& m = p_.weights;
 #pragma unroll
-    for (int i = static_cast<int>(threadIdx.x); i < kManyColumns * kScales; i += kThreads) {
-      const int row = i / kScales;
-      const int element = k + i % kScales * Traits::kPerScale;
-      const bool present = column_ + row < p_.weights.n && element < p_.weights.k;
-      const size_t pair = (static_cast<size_t>(column_ + row) * p_.weights.k + element) / Traits::kPerScale;
-      CopyAsync8(to + i * 8, present ? p_.weights.scales + pair * 2 : p_.weights.scales, present);
+    for (int i = static_cast<int>(threadIdx.x); i < kManyColumns * kPairs; i += kThreads) {
+      const int row = i / kPairs;
+      const int column = k + i % kPairs * kGroup;
+      const bool present = column_ + row < m.n && column < m.k;
+      const size_t element = static_cast<size_t>(column_ + row) * m.k + column;
+      const size_t pair = m.factors == nullptr ? element / kGroup : element / kSuperGroup;
+      CopyAsyncFew<4>(stage + kPairPlace + i * 4, m.scales + (present ? pair : 0), present);
+    }
+    if (m.factors == nullptr) return;
+#pragma unroll
+    for (int row = static_cast<int>(threadIdx.x); row < kManyColumns; row += kThreads) {
+      const bool present = column_ + row < m.n;
+      const size_t element = static_cast<size_t>(column_ + row) * m.k + k;
+      const uint16_t* const from = m.factors + (present ? element / Traits::kPerFactors : 0);
+      CopyAsyncFew<kFactors * 2>(stage + kFactorPlace + row * kFactors * 2, from, present);
     }
   }
 
   __device__ __forceinline__ Fragment LoadWeights(const uint8_t* from, int row, int block) const {
-    const int byte = (block * kDepthBlock + lane_ % 4 * 8) * Traits::kBits / 8;
+    const int element = block * kDepthBlock + lane_ % 4 * 8;
+    const int byte = element * Traits::kBits / 8;
     const int chunk = SwizzledChunk<kWeightChunks>(row, byte / 16);
     const Raw raw = *reinterpret_cast<const Raw*>(from + chunk * 16 + byte % 16);
     float2 scale = make_float2(0.0f, 0.0f);
-    if constexpr (kScales > 0) {
-      const auto* const scales = reinterpret_cast<const float2*>(from + kWeightBytes + kActBytes);
-      scale = scales[row * kScales + (block * kDepthBlock + lane_ % 4 * 8) / Traits::kPerScale];
+    if constexpr (kHasScales) {
+      const auto* const pairs = reinterpret_cast<const uint32_t*>(from + kPairPlace);
+      const auto* const factors = reinterpret_cast<const uint16_t*>(from + kFactorPlace);
+      const RawScale scaled = {pairs[row * kPairs + element / kGroup],
+                               factors[row * kFactors + element / Traits::kPerFactors]};
+      scale = scaled.Value();
     }
     return Traits::Convert(raw, scale);
   }
@@ -166,6 +196,7 @@ __device__ __forceinline__ void ProductMany(const ProductParams& p, uint8_t* sha
   const int stages = (p.weights.k + kStageDepth - 1) / kStageDepth;
   float total[kColumnTiles][kRowTiles][4] = {};
   float sum[kColumnTiles][kRowTiles][4] = {};
+  if constexpr (ManyRows<kFormat>::kHasScales) many.FillFactors();
   for (int stage = 0; stage < kStages - 1; ++stage) {
     if (stage < stages) many.CopyStage(stage);
     CommitCopies();

@@ -10,6 +10,7 @@ constexpr int kFewColumns = 16;
 constexpr int kFewTile = kFewColumns * kFewRows;
 // Blocks of 32 elements that a warp loads at a time.
 constexpr int kFewBlocks = kDepthSplit / kDepthBlock / 2;
+static_assert(kDepthBlock == kGroup && kSuperGroup % (kFewBlocks * kDepthBlock) == 0);
 
 template <WeightFormat kFormat>
 class FewRows {
@@ -27,13 +28,19 @@ class FewRows {
 
   struct Half {
     typename Traits::Raw raw[kFewBlocks][2];
-    float2 scale[kFewBlocks][2];
+    RawScale scale[kFewBlocks][2];
     uint4 acts[kFewBlocks];
   };
 
   // Blocks [first, first + kFewBlocks), as far as K has them.
   __device__ __forceinline__ void Load(Half& half, int first) const {
     const size_t element = element_ + static_cast<size_t>(first) * kDepthBlock;
+    if constexpr (kFormat != WeightFormat::kBf16) {
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        LoadScales(half, row, element + static_cast<size_t>(row) * 8 * static_cast<size_t>(p_.weights.k), first);
+      }
+    }
     const uint8_t* const top = static_cast<const uint8_t*>(p_.weights.values) + element * Traits::kBits / 8;
     const uint8_t* const bottom = top + p_.weights.k * Traits::kBits;
 #pragma unroll
@@ -41,11 +48,6 @@ class FewRows {
       if (first + i >= blocks_) continue;
       half.raw[i][0] = Traits::LoadFromGlobal(top + i * kDepthBlock * Traits::kBits / 8);
       half.raw[i][1] = Traits::LoadFromGlobal(bottom + i * kDepthBlock * Traits::kBits / 8);
-      if constexpr (Traits::kPerScale != 0) {
-        const float* const scales = p_.weights.scales + element / Traits::kPerScale * 2;
-        half.scale[i][0] = LoadScale(scales + i * kDepthBlock / Traits::kPerScale * 2);
-        half.scale[i][1] = LoadScale(scales + (p_.weights.k * 8 + i * kDepthBlock) / Traits::kPerScale * 2);
-      }
       half.acts[i] = make_uint4(0, 0, 0, 0);
       if (acts_ != nullptr) {
         half.acts[i] = __ldg(reinterpret_cast<const uint4*>(acts_ + static_cast<size_t>(first) * kDepthBlock) + i * 4);
@@ -57,8 +59,7 @@ class FewRows {
 #pragma unroll
     for (int i = 0; i < kFewBlocks; ++i) {
       if (first + i >= blocks_) continue;
-      MmaBlock(sum, Traits::Convert(half.raw[i][0], half.scale[i][0]),
-               Traits::Convert(half.raw[i][1], half.scale[i][1]), half.acts[i]);
+      MmaBlock(sum, Convert(half, i, 0), Convert(half, i, 1), half.acts[i]);
     }
   }
 
@@ -74,9 +75,30 @@ class FewRows {
   __device__ __forceinline__ int blocks() const { return blocks_; }
 
  private:
-  static __device__ __forceinline__ float2 LoadScale(const float* p) {
-    const uint2 pair = Load8(p);
-    return make_float2(__uint_as_float(pair.x), __uint_as_float(pair.y));
+  // Of one of the two rows of weights. The blocks lie in one group of kSuperGroup.
+  __device__ __forceinline__ void LoadScales(Half& half, int row, size_t element, int first) const {
+    const Matrix& m = p_.weights;
+    if (m.factors == nullptr) {
+      const uint32_t* const pairs = m.scales + element / kGroup;
+#pragma unroll
+      for (int i = 0; i < kFewBlocks; ++i) {
+        if (first + i < blocks_) half.scale[i][row] = {Load4(pairs + i), m.factor};
+      }
+      return;
+    }
+    if (first >= blocks_) return;
+    const uint32_t pair = Load4(m.scales + element / kSuperGroup);
+    const uint16_t* const factors = m.factors + element / Traits::kPerFactors;
+#pragma unroll
+    for (int i = 0; i < kFewBlocks; ++i) {
+      half.scale[i][row] = {pair, __ldg(factors + i * kDepthBlock / Traits::kPerFactors)};
+    }
+  }
+
+  static __device__ __forceinline__ Fragment Convert(const Half& half, int i, int row) {
+    float2 scale = make_float2(0.0f, 0.0f);
+    if constexpr (kFormat != WeightFormat::kBf16) scale = half.scale[i][row].Value();
+    return Traits::Convert(half.raw[i][row], scale);
   }
 
   const ProductParams& p_;

@@ -6,18 +6,13 @@
 namespace baton::engine::cuda {
 namespace {
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kInt4};
 constexpr uint64_t kProductSeed = 2718;
 
 // A product's operands in the device's memory.
 class Product {
  public:
   Product(const HostMatrix& weights, const std::vector<Bf16>& acts)
-      : weights_(weights),
-        rows_(static_cast<int>(acts.size()) / weights.k),
-        values_(weights.values),
-        scales_(weights.scales),
-        acts_(acts) {}
+      : weights_(weights), rows_(static_cast<int>(acts.size()) / weights.k), matrix_(weights), acts_(acts) {}
 
   std::vector<float> Many() const { return Run(ProductKernel(weights_.format), ProductLaunch(matrix(), rows_)); }
   std::vector<float> Few() const { return Run(ProductFewKernel(weights_.format), ProductFewLaunch(matrix(), rows_)); }
@@ -41,13 +36,12 @@ class Product {
     return rows;
   }
 
-  Matrix matrix() const { return {values_.get(), scales_.get(), weights_.format, weights_.n, weights_.k}; }
+  const Matrix& matrix() const { return matrix_.get(); }
 
  private:
   const HostMatrix& weights_;
   const int rows_;
-  const DeviceArray<uint8_t> values_;
-  const DeviceArray<float> scales_;
+  const DeviceMatrix matrix_;
   const DeviceArray<Bf16> acts_;
 };
 
@@ -85,7 +79,7 @@ struct ProductShape {
 
 TEST(CudaProduct, FewRowsOfWholeNumbersAreExact) {
   SeededRandom random(kProductSeed);
-  for (const WeightFormat format : kFormats) {
+  for (const WeightKind& kind : kWeightKinds) {
     for (const auto& [n, k, rows] : {ProductShape{16, 32, 1},
                                      {48, 96, 3},
                                      {16, 256, 8},
@@ -93,24 +87,33 @@ TEST(CudaProduct, FewRowsOfWholeNumbersAreExact) {
                                      {16, 512, 2},
                                      {16, 544, 5},
                                      {16, 1600, 1},
-                                     {16, 2336, 7}}) {
-      const HostMatrix weights = RandomMatrix(format, n, k, true, random);
+                                     {16, 2336, 7},
+                                     {32, 768, 3}}) {
+      const HostMatrix weights = RandomMatrix(kind, n, k, true, random);
       const std::vector<Bf16> acts = WholeActs(rows, k, random);
       EXPECT_EQ(FirstDifference(Product(weights, acts).Few(), WholeSums(weights, acts)), -1)
-          << "format " << static_cast<int>(format) << " n " << n << " k " << k << " rows " << rows;
+          << "format " << static_cast<int>(kind.format) << " factors " << kind.has_factors << " n " << n << " k " << k
+          << " rows " << rows;
     }
   }
 }
 
 TEST(CudaProduct, ManyRowsOfWholeNumbersAreExact) {
   SeededRandom random(kProductSeed);
-  for (const WeightFormat format : kFormats) {
-    for (const auto& [n, k, rows] :
-         {ProductShape{16, 32, 1}, {48, 96, 9}, {144, 64, 40}, {16, 288, 66}, {32, 544, 17}, {112, 160, 8}}) {
-      const HostMatrix weights = RandomMatrix(format, n, k, true, random);
+  for (const WeightKind& kind : kWeightKinds) {
+    for (const auto& [n, k, rows] : {ProductShape{16, 32, 1},
+                                     {48, 96, 9},
+                                     {144, 64, 40},
+                                     {16, 288, 66},
+                                     {32, 544, 17},
+                                     {112, 160, 8},
+                                     {144, 256, 9},
+                                     {16, 768, 3}}) {
+      const HostMatrix weights = RandomMatrix(kind, n, k, true, random);
       const std::vector<Bf16> acts = WholeActs(rows, k, random);
       EXPECT_EQ(FirstDifference(Product(weights, acts).Many(), WholeSums(weights, acts)), -1)
-          << "format " << static_cast<int>(format) << " n " << n << " k " << k << " rows " << rows;
+          << "format " << static_cast<int>(kind.format) << " factors " << kind.has_factors << " n " << n << " k " << k
+          << " rows " << rows;
     }
   }
 }
@@ -118,7 +121,7 @@ TEST(CudaProduct, ManyRowsOfWholeNumbersAreExact) {
 TEST(CudaProduct, EveryNumberOfRowsIsExact) {
   SeededRandom random(kProductSeed);
   for (int rows = 1; rows <= 40; ++rows) {
-    const HostMatrix weights = RandomMatrix(kFormats[rows % 3], 32, 96, true, random);
+    const HostMatrix weights = RandomMatrix(kWeightKinds[rows % 5], 32, 96, true, random);
     const std::vector<Bf16> acts = WholeActs(rows, 96, random);
     const std::vector<float> want = WholeSums(weights, acts);
     EXPECT_EQ(FirstDifference(Product(weights, acts).Few(), want), -1) << rows << " rows";
@@ -129,7 +132,7 @@ TEST(CudaProduct, EveryNumberOfRowsIsExact) {
 TEST(CudaProduct, EveryDepthIsExact) {
   SeededRandom random(kProductSeed);
   for (int k = 32; k <= 1600; k += 32) {
-    const HostMatrix weights = RandomMatrix(kFormats[k / 32 % 3], 16, k, true, random);
+    const HostMatrix weights = RandomMatrix(kWeightKinds[k / 32 % 5], 16, k, true, random);
     const std::vector<Bf16> acts = WholeActs(2, k, random);
     const std::vector<float> want = WholeSums(weights, acts);
     EXPECT_EQ(FirstDifference(Product(weights, acts).Few(), want), -1) << "k " << k;
@@ -141,14 +144,14 @@ TEST(CudaProduct, EveryDepthIsExact) {
 TEST(CudaProduct, TilesOfRowsAndColumnsAreAllReached) {
   SeededRandom random(kProductSeed);
   // Two tiles of columns by ten of rows: more than go together.
-  const HostMatrix weights = RandomMatrix(WeightFormat::kInt4, 144, 32, true, random);
+  const HostMatrix weights = RandomMatrix({WeightFormat::kInt4}, 144, 32, true, random);
   const std::vector<Bf16> acts = WholeActs(9 * kManyRows + 3, 32, random);
   EXPECT_EQ(FirstDifference(Product(weights, acts).Many(), WholeSums(weights, acts)), -1);
 }
 
 TEST(CudaProduct, NothingIsWrittenBesideTheColumns) {
   SeededRandom random(kProductSeed);
-  const HostMatrix weights = RandomMatrix(WeightFormat::kBf16, 48, 64, true, random);
+  const HostMatrix weights = RandomMatrix({WeightFormat::kBf16}, 48, 64, true, random);
   const std::vector<Bf16> acts = WholeActs(5, 64, random);
   const Product product(weights, acts);
   const std::vector<float> want = WholeSums(weights, acts);
@@ -159,9 +162,9 @@ TEST(CudaProduct, NothingIsWrittenBesideTheColumns) {
 // The same bits by few and by many rows, in any batch, quantized or not.
 TEST(CudaProduct, ARowsBitsDependOnNothingElse) {
   SeededRandom random(kProductSeed);
-  for (const WeightFormat format : kFormats) {
-    for (const auto& [n, k, rows] : {ProductShape{32, 576, 11}, {16, 800, 3}, {48, 320, 40}}) {
-      const HostMatrix weights = RandomMatrix(format, n, k, false, random);
+  for (const WeightKind& kind : kWeightKinds) {
+    for (const auto& [n, k, rows] : {ProductShape{32, 576, 11}, {16, 800, 3}, {48, 320, 40}, {32, 768, 9}}) {
+      const HostMatrix weights = RandomMatrix(kind, n, k, false, random);
       const HostMatrix plain = weights.AsBf16();
       const std::vector<Bf16> acts = ToBf16(RandomFloats(random, static_cast<size_t>(rows * k), 3.0f));
       const std::vector<float> many = Product(weights, acts).Many();
@@ -180,7 +183,8 @@ TEST(CudaProduct, ARowsBitsDependOnNothingElse) {
 // A split of zeros before and after does not change what the order of splits would: large, small, large cancels.
 TEST(CudaProduct, SplitsAreAddedInAscendingOrder) {
   const int k = 1024;
-  HostMatrix weights{.format = WeightFormat::kBf16, .n = 16, .k = k, .values = {}, .scales = {}, .meant = {}};
+  HostMatrix weights{
+      .format = WeightFormat::kBf16, .n = 16, .k = k, .values = {}, .scales = {}, .factors = {}, .meant = {}};
   weights.meant.assign(16 * static_cast<size_t>(k), 0.0f);
   const float of_split[] = {0x1p24f, 1.0f, -0x1p24f, 1.0f};
   for (size_t row = 0; row < 16; ++row) {
@@ -196,7 +200,7 @@ TEST(CudaProduct, SplitsAreAddedInAscendingOrder) {
 
 TEST(CudaProduct, ANanOrInfinityStaysInItsRow) {
   SeededRandom random(kProductSeed);
-  const HostMatrix weights = RandomMatrix(WeightFormat::kInt8, 32, 352, false, random);
+  const HostMatrix weights = RandomMatrix({WeightFormat::kInt8}, 32, 352, false, random);
   std::vector<Bf16> acts = ToBf16(RandomFloats(random, 9 * 352, 1.0f));
   const std::vector<float> before = Product(weights, acts).Many();
   acts[2 * 352 + 17] = 0x7fc0;
@@ -244,8 +248,8 @@ std::vector<float> OnCpu(const HostMatrix& weights, const std::vector<Bf16>& act
 TEST(CudaProduct, AgreesWithTheCpu) {
   const kernels::FpStateGuard fp_state;
   SeededRandom random(kProductSeed);
-  for (const WeightFormat format : kFormats) {
-    const HostMatrix weights = RandomMatrix(format, 48, 1600, false, random);
+  for (const WeightKind& kind : kWeightKinds) {
+    const HostMatrix weights = RandomMatrix(kind, 48, 1600, false, random);
     const std::vector<Bf16> acts = ToBf16(RandomFloats(random, 3 * 1600, 1.0f));
     const std::vector<float> want = OnCpu(weights, acts);
     const std::vector<float> got = Product(weights, acts).Few();

@@ -19,15 +19,9 @@ inline constexpr int kRasterRows = 8;
 
 inline constexpr int StageBytes(WeightFormat format) {
   const int acts = kManyRows * kStageDepth * 2;
-  switch (format) {
-    case WeightFormat::kBf16:
-      return acts + kManyColumns * kStageDepth * 2;
-    case WeightFormat::kInt8:
-      return acts + kManyColumns * (kStageDepth + kStageDepth / 16 * 8);
-    case WeightFormat::kInt4:
-      return acts + kManyColumns * (kStageDepth / 2 + kStageDepth / 32 * 8);
-  }
-  return 0;
+  if (format == WeightFormat::kBf16) return acts + kManyColumns * kStageDepth * 2;
+  const int values = format == WeightFormat::kInt8 ? kStageDepth : kStageDepth / 2;
+  return acts + kManyColumns * (values + kStageDepth / kGroup * 4 + kStageDepth / ElementsOfFactors(format) * 2);
 }
 
 // Attention: rows of a tile, counting each query head as one. A row of shared memory is longer than head_dim, so that
@@ -37,12 +31,22 @@ inline constexpr int kQueryPadding = 16;
 inline constexpr int kValuePadding = 8;
 inline constexpr int kProbabilityStride = kSplitTokens + 8;
 inline constexpr int kQuarters = 4;
+inline constexpr int kQuarterTokens = kSplitTokens / kQuarters;
 inline constexpr int kMostHeadDim = 256;
 
 inline constexpr int AttentionSharedBytes(int head_dim) {
   const int halves = kTileRows * (head_dim + kQueryPadding) + kTileRows * kProbabilityStride +
                      kSplitTokens * (head_dim + kValuePadding);
   return halves * 2 + 2 * kQuarters * kTileRows * 4;
+}
+
+// Attention of prefill: rows of a tile, kTileRows to a warp. Two stages of a quarter's K or V, and what is
+// left of the splits so far.
+inline constexpr int kPrefillTileRows = 64;
+inline constexpr int kKeyPadding = 16;
+
+inline constexpr int PrefillSharedBytes(int head_dim) {
+  return 2 * kQuarterTokens * (head_dim + kKeyPadding) * 2 + kPrefillTileRows * head_dim * 4 + kThreads * 2 * 8;
 }
 
 }  // namespace baton::engine::cuda

@@ -11,6 +11,25 @@ namespace {
 constexpr uint32_t kIntegerBits = 0x4b000000u;
 constexpr float kIntegerBase = 8388608.0f;
 
+// Byte kByte of a word whose bytes are 128 more than what they stand for.
+template <int kByte>
+__device__ __forceinline__ float SignedByte(uint32_t word) {
+  return __fsub_rn(__uint_as_float(kIntegerBits | ((word >> (8 * kByte)) & 0xffu)), kIntegerBase + 128.0f);
+}
+
+// A pair of f16 and a pair of int8, as they lie in memory.
+struct RawScale {
+  uint32_t pair;
+  uint32_t factors;
+
+  // Scale and minimum.
+  __device__ __forceinline__ float2 Value() const {
+    const uint32_t bytes = factors ^ 0x8080u;
+    return make_float2(__fmul_rn(HalfToFloat(static_cast<uint16_t>(pair)), SignedByte<0>(bytes)),
+                       __fmul_rn(HalfToFloat(static_cast<uint16_t>(pair >> 16)), SignedByte<1>(bytes)));
+  }
+};
+
 struct ScaledBy {
   float2 scale;
 
@@ -22,14 +41,14 @@ struct Fragment {
   uint32_t pair[4];
 };
 
-// kBits of an element, elements to a scale, the raw form of 8 elements.
+// kBits of an element, elements to a pair of factors, the raw form of 8 elements.
 template <WeightFormat kFormat>
 struct WeightTraits;
 
 template <>
 struct WeightTraits<WeightFormat::kBf16> {
   static constexpr int kBits = 16;
-  static constexpr int kPerScale = 0;
+  static constexpr int kPerFactors = ElementsOfFactors(WeightFormat::kBf16);
   using Raw = uint4;
 
   static __device__ __forceinline__ Raw LoadFromGlobal(const void* p) { return LoadOnce16(p); }
@@ -39,29 +58,25 @@ struct WeightTraits<WeightFormat::kBf16> {
 template <>
 struct WeightTraits<WeightFormat::kInt8> {
   static constexpr int kBits = 8;
-  static constexpr int kPerScale = 16;
+  static constexpr int kPerFactors = ElementsOfFactors(WeightFormat::kInt8);
   using Raw = uint2;
 
   static __device__ __forceinline__ Raw LoadFromGlobal(const void* p) { return Load8(p); }
-  // Byte kByte of a word whose bytes are 128 more than the elements.
-  template <int kByte>
-  static __device__ __forceinline__ float Element(uint32_t word) {
-    return __fsub_rn(__uint_as_float(kIntegerBits | ((word >> (8 * kByte)) & 0xffu)), kIntegerBase + 128.0f);
-  }
   static __device__ __forceinline__ Fragment Convert(const Raw& raw, float2 scale) {
     const ScaledBy of{scale};
     const uint32_t low = raw.x ^ 0x80808080u;
     const uint32_t high = raw.y ^ 0x80808080u;
-    return {{PackBf16(of(Element<0>(low)), of(Element<1>(low))), PackBf16(of(Element<2>(low)), of(Element<3>(low))),
-             PackBf16(of(Element<0>(high)), of(Element<1>(high))),
-             PackBf16(of(Element<2>(high)), of(Element<3>(high)))}};
+    return {{PackBf16(of(SignedByte<0>(low)), of(SignedByte<1>(low))),
+             PackBf16(of(SignedByte<2>(low)), of(SignedByte<3>(low))),
+             PackBf16(of(SignedByte<0>(high)), of(SignedByte<1>(high))),
+             PackBf16(of(SignedByte<2>(high)), of(SignedByte<3>(high)))}};
   }
 };
 
 template <>
 struct WeightTraits<WeightFormat::kInt4> {
   static constexpr int kBits = 4;
-  static constexpr int kPerScale = 32;
+  static constexpr int kPerFactors = ElementsOfFactors(WeightFormat::kInt4);
   using Raw = uint32_t;
 
   static __device__ __forceinline__ Raw LoadFromGlobal(const void* p) { return Load4(p); }

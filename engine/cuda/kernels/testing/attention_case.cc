@@ -67,7 +67,7 @@ void AttentionCase::SetKey(int token, int kv_head, int d, Bf16 x) {
 
 std::vector<float> AttentionCase::Partial(int position) {
   keeps_partial_ = true;
-  Run({{position, 1}}, true);
+  Run(AttentionWay::kSplits, {{position, 1}});
   keeps_partial_ = false;
   return partial_;
 }
@@ -98,15 +98,17 @@ std::string AttentionCase::Name() const {
                       shape_.tokens, " window ", shape_.window);
 }
 
-std::vector<Bf16> AttentionCase::Run(const std::vector<QueryRange>& ranges, bool in_splits) {
+std::vector<Bf16> AttentionCase::Run(AttentionWay way, const std::vector<QueryRange>& ranges) {
+  const bool in_splits = way == AttentionWay::kSplits;
+  const int most = way == AttentionWay::kPrefill ? RowsOfPrefillTile(heads_per_kv()) : RowsOfTile(heads_per_kv());
   const int width = shape_.heads * shape_.head_dim;
   std::vector<Bf16> query;
   std::vector<int32_t> positions;
   std::vector<QueryTile> tiles;
   int splits = 1;
   for (const QueryRange& range : ranges) {
-    for (int r = 0; r < range.rows; r += RowsOfTile(heads_per_kv())) {
-      const int rows = std::min(range.rows - r, RowsOfTile(heads_per_kv()));
+    for (int r = 0; r < range.rows; r += most) {
+      const int rows = std::min(range.rows - r, most);
       tiles.push_back(
           {static_cast<int32_t>(positions.size()) + r, rows, range.first + r, 0, static_cast<int32_t>(blocks_.size())});
       splits = std::max(splits, SplitsOfTile(range.first + r, rows, shape_.window));
@@ -136,16 +138,23 @@ std::vector<Bf16> AttentionCase::Run(const std::vector<QueryRange>& ranges, bool
                                .head_dim = shape_.head_dim,
                                .window = shape_.window,
                                .scale = shape_.scale};
-  KernelDevice& device = KernelDevice::Get();
-  const int count = static_cast<int>(tiles.size());
-  if (in_splits) {
-    device.Run("attention_split", params, AttentionSplitLaunch(count, shape_.kv_heads, shape_.head_dim, splits));
-    device.Run("attention_fold", params, AttentionFoldLaunch(rows, shape_.heads));
-    if (keeps_partial_) partial_ = partial.Values();
-  } else {
-    device.Run("attention_prefill", params, AttentionPrefillLaunch(count, shape_.kv_heads, shape_.head_dim));
-  }
+  LaunchKernels(way, params, rows, static_cast<int>(tiles.size()));
+  if (keeps_partial_) partial_ = partial.Values();
   return out.Values();
+}
+
+void AttentionCase::LaunchKernels(AttentionWay way, const AttentionParams& params, int rows, int tiles) {
+  KernelDevice& device = KernelDevice::Get();
+  const int kv_heads = shape_.kv_heads, head_dim = shape_.head_dim;
+  switch (way) {
+    case AttentionWay::kPrefill:
+      return device.Run("attention_prefill", params, AttentionPrefillLaunch(tiles, kv_heads, head_dim));
+    case AttentionWay::kDecode:
+      return device.Run("attention_decode", params, AttentionDecodeLaunch(tiles, kv_heads, head_dim));
+    case AttentionWay::kSplits:
+      device.Run("attention_split", params, AttentionSplitLaunch(tiles, kv_heads, head_dim, params.splits));
+      return device.Run("attention_fold", params, AttentionFoldLaunch(rows, shape_.heads));
+  }
 }
 
 std::vector<float> AttentionCase::Softmax(int first, int rows) const {

@@ -24,6 +24,9 @@ struct AttentionShape {
   float scale = 0.125f;
 };
 
+// The kernels that compute attention: "attention_prefill", "attention_decode", or "attention_split" with its fold.
+enum class AttentionWay : uint8_t { kPrefill, kDecode, kSplits };
+
 // Rows at consecutive positions.
 struct QueryRange {
   int first;
@@ -36,10 +39,8 @@ class AttentionCase {
  public:
   AttentionCase(const AttentionShape& shape, RandomSource& random);
 
-  std::vector<Bf16> Prefill(int first, int rows) { return Prefill({{first, rows}}); }
-  std::vector<Bf16> InSplits(int first, int rows) { return InSplits({{first, rows}}); }
-  std::vector<Bf16> Prefill(const std::vector<QueryRange>& ranges) { return Run(ranges, false); }
-  std::vector<Bf16> InSplits(const std::vector<QueryRange>& ranges) { return Run(ranges, true); }
+  std::vector<Bf16> Prefill(int first, int rows) { return Run(AttentionWay::kPrefill, {{first, rows}}); }
+  std::vector<Bf16> Run(AttentionWay way, const std::vector<QueryRange>& ranges);
 
   // What "attention_split" leaves of one row: [heads][splits][head_dim + 2].
   std::vector<float> Partial(int position);
@@ -58,7 +59,7 @@ class AttentionCase {
   std::string Name() const;
 
  private:
-  std::vector<Bf16> Run(const std::vector<QueryRange>& ranges, bool in_splits);
+  void LaunchKernels(AttentionWay way, const AttentionParams& params, int rows, int tiles);
   int heads_per_kv() const { return shape_.heads / shape_.kv_heads; }
   size_t block_elements() const {
     return 2 * 2 * static_cast<size_t>(shape_.kv_heads) * kPageTokens * static_cast<size_t>(shape_.head_dim);

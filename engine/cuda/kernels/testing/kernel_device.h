@@ -8,6 +8,7 @@
 
 #include "engine/cuda/driver_api.h"
 #include "engine/cuda/kernels/launch.h"
+#include "engine/cuda/kernels/testing/reference.h"
 #include "gtest/gtest.h"
 
 namespace baton::engine::cuda {
@@ -71,6 +72,30 @@ class DeviceArray {
  private:
   const size_t size_;
   const CUdeviceptr address_;
+};
+
+// A matrix in the device's memory.
+class DeviceMatrix {
+ public:
+  explicit DeviceMatrix(const HostMatrix& matrix)
+      : values_(matrix.values), scales_(matrix.scales), factors_(matrix.factors) {
+    matrix_ = {.values = values_.get(),
+               .scales = scales_.get(),
+               .factors = matrix.factors.empty() ? nullptr : factors_.get(),
+               .format = matrix.format,
+               .n = matrix.n,
+               .k = matrix.k,
+               .factor = matrix.factor};
+  }
+
+  // Valid as long as this.
+  const Matrix& get() const { return matrix_; }
+
+ private:
+  const DeviceArray<uint8_t> values_;
+  const DeviceArray<uint32_t> scales_;
+  const DeviceArray<uint16_t> factors_;
+  Matrix matrix_;
 };
 
 }  // namespace baton::engine::cuda

@@ -1,5 +1,7 @@
 #include "engine/cuda/kernels/testing/reference.h"
 
+#include "engine/kernels/half.h"
+
 namespace baton::engine::cuda {
 namespace {
 
@@ -9,16 +11,53 @@ void StoreBf16(HostMatrix& matrix) {
   std::memcpy(matrix.values.data(), halves.data(), matrix.values.size());
 }
 
-// Draws q, scale and minimum, and fills the rest.
-void Quantize(HostMatrix& matrix, bool whole, RandomSource& random) {
+uint32_t PairOf(float low, float high) {
+  return kernels::FloatToHalf(low) | static_cast<uint32_t>(kernels::FloatToHalf(high)) << 16;
+}
+
+uint16_t FactorsOf(int low, int high) {
+  return static_cast<uint16_t>(static_cast<uint8_t>(low) | static_cast<uint8_t>(high) << 8);
+}
+
+// Draws pairs of f16, and factors where the matrix has them.
+void DrawScales(HostMatrix& matrix, bool has_factors, bool whole, RandomSource& random) {
+  const size_t elements = matrix.meant.size();
+  const auto draw = [&](uint64_t below) { return static_cast<int>(random.Below(below)); };
+  if (has_factors) {
+    matrix.factors.resize(elements / static_cast<size_t>(ElementsOfFactors(matrix.format)));
+    for (uint16_t& x : matrix.factors) {
+      x = whole ? FactorsOf(1 + draw(2), -draw(4)) : FactorsOf(draw(256) - 128, draw(256) - 128);
+    }
+  } else if (matrix.format == WeightFormat::kInt4 && draw(2) == 0) {
+    matrix.factor = FactorsOf(1, -8);
+  }
+  matrix.scales.resize(elements / (has_factors ? kSuperGroup : kGroup));
+  for (uint32_t& pair : matrix.scales) {
+    const float scale = whole ? static_cast<float>(1 + draw(2)) : RandomFloat(random, 0.1f);
+    const float minimum = whole ? -static_cast<float>(draw(4)) : RandomFloat(random, 0.5f);
+    pair = PairOf(scale, matrix.factor == 0x0101 ? minimum : scale);
+    if (has_factors) pair = whole ? PairOf(1.0f, 1.0f) : PairOf(scale / 64, minimum / 64);
+  }
+}
+
+float TimesByte(uint32_t half, int byte) {
+  return kernels::HalfToFloat(static_cast<uint16_t>(half)) * static_cast<float>(static_cast<int8_t>(byte));
+}
+
+// By the definition of params.h.
+float ValueOf(const HostMatrix& matrix, size_t i, int q) {
+  const bool refined = !matrix.factors.empty();
+  const uint32_t pair = matrix.scales[i / (refined ? kSuperGroup : kGroup)];
+  const uint16_t factors =
+      refined ? matrix.factors[i / static_cast<size_t>(ElementsOfFactors(matrix.format))] : matrix.factor;
+  return RoundToBf16(std::fma(TimesByte(pair, factors), static_cast<float>(q), TimesByte(pair >> 16, factors >> 8)));
+}
+
+// Draws scales and q, and fills the rest.
+void Quantize(HostMatrix& matrix, bool has_factors, bool whole, RandomSource& random) {
   const bool is_int4 = matrix.format == WeightFormat::kInt4;
   const size_t elements = matrix.meant.size();
-  const size_t group = is_int4 ? 32 : 16;
-  matrix.scales.resize(elements / group * 2);
-  for (size_t i = 0; i < elements / group; ++i) {
-    matrix.scales[2 * i] = whole ? static_cast<float>(1 + random.Below(2)) : RandomFloat(random, 0.1f);
-    matrix.scales[2 * i + 1] = whole ? -static_cast<float>(random.Below(4)) : RandomFloat(random, 0.5f);
-  }
+  DrawScales(matrix, has_factors, whole, random);
   matrix.values.resize(is_int4 ? elements / 2 : elements);
   for (size_t i = 0; i < elements; ++i) {
     int q = static_cast<int>(random.Below(is_int4 ? 16 : 256)) - (is_int4 ? 0 : 128);
@@ -28,24 +67,24 @@ void Quantize(HostMatrix& matrix, bool whole, RandomSource& random) {
     } else {
       matrix.values[i] = static_cast<uint8_t>(static_cast<int8_t>(q));
     }
-    const float* const scale = &matrix.scales[i / group * 2];
-    matrix.meant[i] = RoundToBf16(std::fma(scale[0], static_cast<float>(q), scale[1]));
+    matrix.meant[i] = ValueOf(matrix, i, q);
   }
 }
 
 }  // namespace
 
 HostMatrix HostMatrix::AsBf16() const {
-  HostMatrix matrix{.format = WeightFormat::kBf16, .n = n, .k = k, .values = {}, .scales = {}, .meant = meant};
+  HostMatrix matrix{
+      .format = WeightFormat::kBf16, .n = n, .k = k, .values = {}, .scales = {}, .factors = {}, .meant = meant};
   StoreBf16(matrix);
   return matrix;
 }
 
-HostMatrix RandomMatrix(WeightFormat format, int n, int k, bool whole, RandomSource& random) {
-  HostMatrix matrix{.format = format, .n = n, .k = k, .values = {}, .scales = {}, .meant = {}};
+HostMatrix RandomMatrix(const WeightKind& kind, int n, int k, bool whole, RandomSource& random) {
+  HostMatrix matrix{.format = kind.format, .n = n, .k = k, .values = {}, .scales = {}, .factors = {}, .meant = {}};
   matrix.meant.resize(static_cast<size_t>(n) * static_cast<size_t>(k));
-  if (format != WeightFormat::kBf16) {
-    Quantize(matrix, whole, random);
+  if (kind.format != WeightFormat::kBf16) {
+    Quantize(matrix, kind.has_factors && k % kSuperGroup == 0, whole, random);
     return matrix;
   }
   for (float& x : matrix.meant) {

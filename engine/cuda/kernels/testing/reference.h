@@ -97,7 +97,9 @@ struct HostMatrix {
   int n;
   int k;
   std::vector<uint8_t> values;
-  std::vector<float> scales;
+  std::vector<uint32_t> scales;
+  std::vector<uint16_t> factors;  // empty: every element's are `factor`
+  uint16_t factor = 0x0101;
   std::vector<float> meant;  // [n][k], each a bf16
 
   float At(int row, int column) const {
@@ -107,8 +109,19 @@ struct HostMatrix {
   HostMatrix AsBf16() const;
 };
 
+// A format, with factors of its own where k allows them.
+struct WeightKind {
+  WeightFormat format;
+  bool has_factors = false;
+};
+inline constexpr WeightKind kWeightKinds[] = {{WeightFormat::kBf16},
+                                              {WeightFormat::kInt8},
+                                              {WeightFormat::kInt8, true},
+                                              {WeightFormat::kInt4},
+                                              {WeightFormat::kInt4, true}};
+
 // Random weights. Where `whole` is set, every value is an integer within +-16, so that short sums are exact.
-HostMatrix RandomMatrix(WeightFormat format, int n, int k, bool whole, RandomSource& random);
+HostMatrix RandomMatrix(const WeightKind& kind, int n, int k, bool whole, RandomSource& random);
 
 }  // namespace baton::engine::cuda
 
