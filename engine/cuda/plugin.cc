@@ -4,6 +4,7 @@
 
 #include "common/status.h"
 #include "common/version.h"
+#include "engine/build_id.h"
 #include "engine/cuda/cuda_model.h"
 #include "engine/cuda/kernels/images.h"
 #include "engine/device_plugin.h"
@@ -29,6 +30,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadOnDevice(const modelfile::Model
 extern "C" __attribute__((visibility("default"))) const baton::engine::DevicePluginTable* BatonDevicePlugin() {
   static const baton::engine::DevicePluginTable kTable{.interface = baton::engine::kDevicePluginInterface,
                                                        .version = baton::kVersion,
+                                                       .build = baton::engine::BuildId(),
                                                        .load = &baton::engine::cuda::LoadOnDevice};
   return &kTable;
 }
