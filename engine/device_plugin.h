@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/device_memory.h"
 #include "engine/model_options.h"
 #include "engine/model_runner.h"
 #include "modelfile/model_file.h"
@@ -46,6 +47,8 @@ struct DevicePluginTable {
   // The runner lives as long as the process may: the plug-in is never closed.
   absl::StatusOr<std::unique_ptr<ModelRunner>> (*load)(const modelfile::ModelFile& file,
                                                        const DeviceModelOptions& options);
+  // The memory of the device that a runner of this plug-in computes on, which holds all that it takes but a KV pool.
+  absl::StatusOr<DeviceMemory> (*memory)(const ModelRunner& runner);
 };
 
 inline constexpr uint32_t kDevicePluginInterface = 2;

@@ -1,5 +1,7 @@
 #include "engine/cuda/device.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/check.h"
@@ -82,6 +84,17 @@ absl::StatusOr<CUfunction> Device::Kernel(const char* name, int shared_bytes) co
   return function;
 }
 
+absl::StatusOr<DeviceMemory> Device::Memory() const {
+  MakeCurrent();
+  size_t free = 0;
+  size_t total = 0;
+  BATON_RETURN_IF_ERROR(Check(api_.memory_info(&free, &total), "cuMemGetInfo"));
+  const uint64_t allocated = allocated_.load();
+  const uint64_t in_use = total - std::min(free, total);
+  const uint64_t beyond = in_use - std::min(allocated, in_use);
+  return DeviceMemory{.total = total, .free = free, .own = allocated + std::min(beyond, kMostDriverBytes)};
+}
+
 void Device::MakeCurrent() const { Require(api_.context_set_current(context_), "cuCtxSetCurrent"); }
 
 void Device::Require(CUresult result, const char* what) const {
@@ -101,11 +114,13 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(const Device& device, size_t
   }
   buffer.device_ = &device;
   buffer.bytes_ = bytes;
+  device.allocated_ += bytes;
   return buffer;
 }
 
 DeviceBuffer::~DeviceBuffer() {
   if (device_ == nullptr) return;
+  device_->allocated_ -= bytes_;
   device_->TryMakeCurrent();
   static_cast<void>(device_->api().memory_free(address_));
 }

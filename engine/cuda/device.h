@@ -9,6 +9,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/cuda/driver_api.h"
+#include "engine/device_memory.h"
 
 namespace baton::engine::cuda {
 
@@ -51,6 +53,11 @@ class Device {
   int capability() const { return capability_; }
   int multiprocessors() const { return multiprocessors_; }
 
+  // The driver does not say what it keeps for this process alone. What is in use beyond the process's allocations
+  // counts as that, up to kMostDriverBytes; more belongs to other processes.
+  static constexpr uint64_t kMostDriverBytes = uint64_t{1} << 30;
+  absl::StatusOr<DeviceMemory> Memory() const;
+
   // NOT_FOUND. The kernel may then be launched with up to `shared_bytes` of dynamic shared memory.
   absl::StatusOr<CUfunction> Kernel(const char* name, int shared_bytes) const;
 
@@ -63,6 +70,8 @@ class Device {
   void Require(CUresult result, const char* what) const;
 
  private:
+  friend class DeviceBuffer;
+
   Device(const DriverApi& api, int ordinal) : api_(api), ordinal_(ordinal) {}
   absl::Status Start();
   absl::Status LoadImage(const void* image);
@@ -76,6 +85,8 @@ class Device {
   std::string name_;
   int capability_ = 0;
   int multiprocessors_ = 0;
+  // Bytes in DeviceBuffers.
+  mutable std::atomic<uint64_t> allocated_ = 0;
 };
 
 // Memory of a device.

@@ -58,6 +58,31 @@ TEST(Device, MemoryThatIsShortIsAStatusAndMemoryIsGivenBack) {
   EXPECT_EQ(PinnedBuffer::Allocate(*device, 1001).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST(Device, CountsAsItsOwnWhatItAllocatedAndWhatTheDriverKeepsForIt) {
+  const auto device = OpenFake();
+  FakeDriver().total_bytes = size_t{16} << 30;
+  const auto own_of = [&](size_t in_use) {
+    FakeDriver().free_bytes = FakeDriver().total_bytes - in_use;
+    const absl::StatusOr<DeviceMemory> memory = device->Memory();
+    EXPECT_TRUE(memory.ok()) << memory.status();
+    EXPECT_EQ(memory->total, FakeDriver().total_bytes);
+    EXPECT_EQ(memory->free, FakeDriver().free_bytes);
+    return memory->own;
+  };
+  const size_t context = size_t{500} << 20;
+  EXPECT_EQ(own_of(context), context);
+  {
+    const auto buffer = DeviceBuffer::Allocate(*device, 1000);
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_EQ(own_of(context + 1000), context + 1000);
+    // The rest is of other processes.
+    EXPECT_EQ(own_of(size_t{9} << 30), Device::kMostDriverBytes + 1000);
+    // A driver that counts in another way.
+    EXPECT_EQ(own_of(10), 1000U);
+  }
+  EXPECT_EQ(own_of(context), context);
+}
+
 TEST(Device, AFailureInAStepEndsTheProcessWithItsReason) {
   const auto device = OpenFake();
   const auto stream = Stream::Create(*device);

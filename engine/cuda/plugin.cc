@@ -24,6 +24,10 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadOnDevice(const modelfile::Model
   return runner;
 }
 
+absl::StatusOr<DeviceMemory> MemoryOf(const ModelRunner& runner) {
+  return dynamic_cast<const CudaRunner&>(runner).MemoryOfDevice();
+}
+
 }  // namespace
 }  // namespace baton::engine::cuda
 
@@ -31,6 +35,7 @@ extern "C" __attribute__((visibility("default"))) const baton::engine::DevicePlu
   static const baton::engine::DevicePluginTable kTable{.interface = baton::engine::kDevicePluginInterface,
                                                        .version = baton::kVersion,
                                                        .build = baton::engine::BuildId(),
-                                                       .load = &baton::engine::cuda::LoadOnDevice};
+                                                       .load = &baton::engine::cuda::LoadOnDevice,
+                                                       .memory = &baton::engine::cuda::MemoryOf};
   return &kTable;
 }

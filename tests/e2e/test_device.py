@@ -33,6 +33,7 @@ const struct table* BatonDevicePlugin(void) { return &the_table; }
 """
 OTHER_ID = "0123456789abcdef"
 BUILD_ID = SOURCE_DIR / "cmake/build_id.cmake"
+FLAG = "--gpu-memory-utilization"
 
 
 def library(path, source):
@@ -174,6 +175,20 @@ def test_the_id_of_a_build_follows_from_its_headers_and_its_compiler_alone(tmp_p
            id_of(here, {"a.h": headers["a.h"], "c.h": headers["b.h"]}), id_of(here, headers, built_by="gcc 13")]
     assert len(set(ids)) == len(ids)
     assert id_of(there, headers) == ids[0]
+
+
+@pytest.mark.parametrize("command", SERVERS, ids=lambda command: command[0])
+def test_a_share_of_a_device_is_refused_where_the_cpu_computes(command):
+    line = one_error(run_baton(*command, "--device", "cpu", FLAG, "0.5"))
+    assert f"{FLAG} is of a device (--device cpu): give the size of the pool with --kv-memory" in line
+    if not has_driver():
+        assert f"{FLAG} is of a device ({NO_DRIVER}: computing on the CPU)" in one_error(run_baton(*command, FLAG, "0.5"))
+
+
+@pytest.mark.parametrize("share", ["0", "-0.1", "1.01", "nan", "90%"])
+def test_a_share_is_above_0_and_up_to_1(share):
+    result = run_baton("serve", "--grpc-port", 0, f"{FLAG}={share}")
+    assert result.returncode == 2 and "a number above 0 and up to 1" in result.stderr, result.stderr
 
 
 def test_the_plugin_of_this_build_loads_and_finds_what_the_driver_lacks(with_driver):

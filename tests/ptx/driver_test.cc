@@ -79,6 +79,8 @@ TEST_F(DriverTest, MemoryHasALimitAndBounds) {
   EXPECT_EQ(api.set_bytes_async(address + 4, 0, 512, nullptr), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(api.memory_free(address), CUDA_SUCCESS);
   EXPECT_EQ(api.memory_free(address), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(api.memory_info(&free, &total), CUDA_SUCCESS);
+  EXPECT_EQ(free, 1000U - 16);
   EXPECT_EQ(LiveAllocations(), 1U);
 }
 

@@ -16,6 +16,9 @@ namespace baton::engine::cuda {
 struct FakeDriverState {
   int devices = 1;
   size_t most_bytes = SIZE_MAX;
+  // What the driver says of the device's memory.
+  size_t total_bytes = 0;
+  size_t free_bytes = 0;
   CUresult module_result = CUDA_SUCCESS;
   CUresult launch_result = CUDA_SUCCESS;
   int allocations = 0;
@@ -80,6 +83,11 @@ inline void AddFakeDevice(DriverApi& api) {
 }
 
 inline void AddFakeMemory(DriverApi& api) {
+  api.memory_info = [](size_t* free, size_t* total) {
+    *free = FakeDriver().free_bytes;
+    *total = FakeDriver().total_bytes;
+    return CUDA_SUCCESS;
+  };
   api.memory_alloc = [](CUdeviceptr* address, size_t bytes) {
     return FakeAllocate(bytes, reinterpret_cast<void**>(address));
   };
