@@ -40,9 +40,9 @@ class Stream;
 class Device {
  public:
   // Each image is a cubin, a fat binary or PTX with its closing zero. `api` outlives the device. NOT_FOUND when there
-  // is no such device, FAILED_PRECONDITION when it cannot run an image.
+  // is no such device, FAILED_PRECONDITION when it cannot run an image. `overlaps`: see below.
   static absl::StatusOr<std::unique_ptr<Device>> Open(const DriverApi& api, int ordinal,
-                                                      absl::Span<const void* const> images);
+                                                      absl::Span<const void* const> images, bool overlaps = true);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -52,6 +52,10 @@ class Device {
   const std::string& name() const { return name_; }
   int capability() const { return capability_; }
   int multiprocessors() const { return multiprocessors_; }
+  // Whether a launch may begin while the kernel before it in its stream still runs (programmatic dependent launch).
+  // Only where it was not forbidden and every kernel waits for that by itself, which those compiled for sm_90 and later
+  // do.
+  bool overlaps() const { return overlaps_; }
 
   // The driver does not say what it keeps for this process alone. What is in use beyond the process's allocations
   // counts as that, up to kMostDriverBytes; more belongs to other processes.
@@ -72,7 +76,7 @@ class Device {
  private:
   friend class DeviceBuffer;
 
-  Device(const DriverApi& api, int ordinal) : api_(api), ordinal_(ordinal) {}
+  Device(const DriverApi& api, int ordinal, bool overlaps) : api_(api), ordinal_(ordinal), overlaps_(overlaps) {}
   absl::Status Start();
   absl::Status LoadImage(const void* image);
   absl::StatusOr<int> Attribute(CUdevice_attribute attribute) const;
@@ -85,6 +89,8 @@ class Device {
   std::string name_;
   int capability_ = 0;
   int multiprocessors_ = 0;
+  // Cleared by Kernel for one that does not wait.
+  mutable std::atomic<bool> overlaps_;
   // Bytes in DeviceBuffers.
   mutable std::atomic<uint64_t> allocated_ = 0;
 };

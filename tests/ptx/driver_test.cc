@@ -98,6 +98,29 @@ TEST_F(DriverTest, LaunchesOutsideTheLimitsAreRefused) {
   EXPECT_EQ(InstructionsByKernel().count("add_one"), 1U);
 }
 
+TEST_F(DriverTest, ALaunchByItsConfigMayBeginEarlyAndHasNoOtherAttribute) {
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{.gridDimX = 1,
+                        .gridDimY = 1,
+                        .gridDimZ = 1,
+                        .blockDimX = 4,
+                        .blockDimY = 1,
+                        .blockDimZ = 1,
+                        .sharedMemBytes = 16,
+                        .hStream = stream,
+                        .attrs = &attribute,
+                        .numAttrs = 1};
+  uint32_t by = 10;
+  void* params[] = {&values, &by};
+  EXPECT_EQ(api.launch_kernel_ex(nullptr, add, params, nullptr), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(api.launch_kernel_ex(&config, add, params, nullptr), CUDA_SUCCESS);
+  EXPECT_THAT(ToHost<uint32_t>(values, 4), ElementsAre(11U, 12U, 13U, 14U));
+  attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  EXPECT_EQ(api.launch_kernel_ex(&config, add, params, nullptr), CUDA_ERROR_NOT_SUPPORTED);
+}
+
 TEST_F(DriverTest, GraphsReplayWhatWasRecorded) {
   ASSERT_EQ(api.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   ASSERT_EQ(LaunchOn(stream, 10, 4), CUDA_SUCCESS);

@@ -8,6 +8,7 @@ namespace baton::engine::cuda {
 extern __shared__ __align__(128) uint8_t attention_shared[];
 
 extern "C" __global__ void __launch_bounds__(kThreads, 3) attention_prefill(const __grid_constant__ AttentionParams p) {
+  AwaitKernelsBefore();
   SplitAttention attention(p, attention_shared);
   attention.LoadQuery();
   SplitResult split;
@@ -31,6 +32,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 3) attention_prefill(cons
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 3) attention_split(const __grid_constant__ AttentionParams p) {
+  AwaitKernelsBefore();
   SplitAttention attention(p, attention_shared);
   const int split = attention.first_seen() / kSplitTokens + static_cast<int>(blockIdx.z);
   if (split > attention.last_position() / kSplitTokens) return;
@@ -41,6 +43,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 3) attention_split(const 
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) attention_fold(const __grid_constant__ AttentionParams p) {
+  AwaitKernelsBefore();
   const size_t row = blockIdx.x;
   const size_t head = blockIdx.y;
   const int position = p.row_positions[row];
