@@ -68,6 +68,7 @@ std::string InWords(absl::string_view description) {
   if (description == "POSITIVE") return "a number above 0";
   if (description == "NONNEGATIVE") return "0 or a number above it";
   if (description == kModelPathType) return "the path of a model";
+  if (description == kShareType) return "a number above 0 and up to 1";
   if (absl::ConsumePrefix(&description, "{") && absl::ConsumeSuffix(&description, "}")) {
     const std::string members = absl::StrReplaceAll(description, {{",", ", "}});
     return absl::StrContains(members, ",") ? absl::StrCat("one of ", members) : members;

@@ -81,7 +81,7 @@ Args WithConfig(const std::string& text, Args args) {
 
 // A value that `serve` takes for the option and that is not its default.
 std::optional<std::string> OtherValue(const CLI::Option& option) {
-  for (const char* const value : {"true", "7", "128", "fp32", "int8", "scalar", "tcp", "debug", "3MiB", "cpu"}) {
+  for (const char* const value : {"true", "7", "128", "fp32", "int8", "scalar", "tcp", "debug", "3MiB", "cpu", "0.5"}) {
     if (option.get_default_str() == value) continue;
     if (Commands().Parse({"serve", option.get_name() + "=" + value})) return value;
   }

@@ -43,4 +43,13 @@ absl::StatusOr<ModelDevice> ChooseDevice(const KernelFlags& flags) {
   return device;
 }
 
+absl::StatusOr<ModelDevice> ChooseWorkerDevice(const EngineFlags& flags) {
+  BATON_ASSIGN_OR_RETURN(ModelDevice device, ChooseDevice(flags));
+  if (!flags.gpu_memory_utilization.has_value() || device.plugin != nullptr) return device;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--gpu-memory-utilization is of a device (",
+                   device.why_cpu.empty() ? absl::StrCat("--device ", flags.device) : device.why_cpu,
+                   "): give the size of the pool with --kv-memory"));
+}
+
 }  // namespace baton::cli

@@ -24,6 +24,10 @@ struct ModelDevice {
 // Flags that passed the parser's checks. With --device cuda, every reason against it is an error, which names the flag.
 absl::StatusOr<ModelDevice> ChooseDevice(const KernelFlags& flags);
 
+// The same for a worker. --gpu-memory-utilization is of a device alone: who gives it gets an error where the CPU
+// computes, with --device auto too.
+absl::StatusOr<ModelDevice> ChooseWorkerDevice(const EngineFlags& flags);
+
 }  // namespace baton::cli
 
 #endif  // BATON_CLI_MODEL_DEVICE_H_

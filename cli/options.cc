@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/flag_values.h"
 #include "common/limits.h"
 #include "engine/device_plugin.h"
 #include "modelfile/model_file.h"
@@ -21,6 +22,18 @@ namespace baton::cli {
 namespace {
 
 constexpr int kMaxThreads = 256;
+
+// Accepts "0.9" and "1".
+CLI::Validator Share() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double share = 0;
+        return absl::SimpleAtod(text, &share) && share > 0 && share <= 1
+                   ? std::string()
+                   : absl::StrCat("not a number above 0 and up to 1: ", text);
+      },
+      kShareType);
+}
 
 absl::StatusOr<KvDtype> Choose(const KernelFlags& flags) {
   std::optional<KvDtype> asked;
@@ -165,9 +178,17 @@ engine::Weights ParseWeights(const std::string& name) {
 
 void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
   AddKernelFlags(app, flags);
-  app.add_option("--kv-memory", flags.kv_memory, "size of a worker's KV pool")
-      ->check(ByteSize())
-      ->capture_default_str();
+  CLI::Option* const kv_memory =
+      app.add_option("--kv-memory", flags.kv_memory,
+                     "size of a worker's KV pool; on a device the default is what --gpu-memory-utilization leaves")
+          ->check(ByteSize())
+          ->default_str(kHostKvMemory);
+  app.add_option("--gpu-memory-utilization", flags.gpu_memory_utilization,
+                 "on a device: the share of its memory that a worker takes, with weights, scratch and KV pool; the "
+                 "workers of one `serve` on a device divide it")
+      ->check(Share())
+      ->excludes(kv_memory)
+      ->default_str(absl::StrCat(kGpuMemoryUtilization));
   app.add_option("--max-seqs", flags.max_seqs, "most sequences in one batch")
       ->check(CLI::Range(1, kMaxSequences))
       ->capture_default_str();

@@ -30,6 +30,11 @@ inline constexpr int kDefaultClusterPort = 50050;
 inline constexpr int kDefaultAdminPort = 9464;
 inline constexpr int kDefaultHttpPort = 8000;
 
+// The size of a KV pool in the host's memory where nothing is said.
+inline constexpr char kHostKvMemory[] = "512MiB";
+// The share of a device's memory where nothing is said.
+inline constexpr double kGpuMemoryUtilization = 0.9;
+
 // Where a process listens: the options that `serve` keeps to itself and does not forward to its workers.
 inline constexpr char kAddressGroup[] = "Address";
 // What only our own processes set, on those that they start. Help does not show it, and it has no twin in the
@@ -52,7 +57,11 @@ struct KernelFlags {
 // What a worker computes with.
 struct EngineFlags : KernelFlags {
   std::string model;
-  std::string kv_memory = "512MiB";
+  // At most one of the two is given. Empty: kHostKvMemory on the CPU, and on a device what the share of its memory
+  // leaves.
+  std::string kv_memory;
+  // Above 0 and up to 1.
+  std::optional<double> gpu_memory_utilization;
   int max_seqs = 64;
   // 0 leaves the choice to the worker's role.
   int chunk_tokens = 0;

@@ -1,10 +1,14 @@
 #include "cli/serve_command.h"
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "cli/admin_port.h"
 #include "cli/forwarded_options.h"
 #include "cli/http_port.h"
@@ -43,6 +47,30 @@ bool SharesCores(const ServeFlags& flags) {
   return workers > 1 && workers * engine::KernelThreads(flags.engine.threads) > engine::KernelThreads(0);
 }
 
+// The driver's device that a worker with these arguments would compute on; none: it computes on the CPU.
+std::optional<int> OrdinalOf(const std::vector<std::string>& args) {
+  engine::DeviceChoice choice;
+  for (const std::string& arg : args) {
+    absl::string_view value = arg;
+    if (absl::ConsumePrefix(&value, "--device=")) choice = engine::ParseDevice(ToStd(value)).value_or(choice);
+  }
+  if (choice.kind == engine::DeviceKind::kCpu) return std::nullopt;
+  return choice.ordinal;
+}
+
+// Tells workers on one device how many they are, because each sizes its KV pool by what the device has.
+void DivideDevices(std::vector<WorkerCommand>& workers) {
+  std::map<int, int> workers_on;
+  for (const WorkerCommand& worker : workers) {
+    if (const std::optional<int> ordinal = OrdinalOf(worker.args); ordinal.has_value()) ++workers_on[*ordinal];
+  }
+  for (WorkerCommand& worker : workers) {
+    const std::optional<int> ordinal = OrdinalOf(worker.args);
+    const int sharing = ordinal.has_value() ? workers_on[*ordinal] : 1;
+    if (sharing > 1) worker.args.push_back(absl::StrCat("--device-workers=", sharing));
+  }
+}
+
 // `serve` is the parsed command.
 absl::StatusOr<SupervisorOptions> MakeOptions(const CLI::App& serve, const ServeFlags& flags) {
   const CLI::App& all = *serve.get_parent();
@@ -69,13 +97,14 @@ absl::StatusOr<SupervisorOptions> MakeOptions(const CLI::App& serve, const Serve
   add_workers("prefill-worker", flags.prefill);
   add_workers("decode-worker", flags.decode);
   add_workers("mixed-worker", flags.mixed);
+  DivideDevices(options.workers);
   return options;
 }
 
 // `credentials` outlives the supervisor.
 absl::StatusOr<SupervisorOptions> Prepare(const CLI::App& serve, const ServeFlags& flags, ModelDevice& device,
                                           std::unique_ptr<rpc::Credentials>& credentials) {
-  BATON_ASSIGN_OR_RETURN(device, ChooseDevice(flags.engine));
+  BATON_ASSIGN_OR_RETURN(device, ChooseWorkerDevice(flags.engine));
   // Its children check that the certificate carries their roles.
   BATON_ASSIGN_OR_RETURN(credentials, LoadCredentials(flags.listen.tls, {rpc::Role::kRouter}));
   BATON_ASSIGN_OR_RETURN(SupervisorOptions options, MakeOptions(serve, flags));

@@ -1,10 +1,10 @@
 #include "cli/start_worker.h"
 
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cli/kv_pool_size.h"
 #include "cli/model_device.h"
 #include "cli/model_loading.h"
 #include "cli/process.h"
@@ -17,6 +17,7 @@
 #include "engine/core_arbiter.h"
 #include "engine/cpu_model.h"
 #include "grammar/vocabulary.h"
+#include "kvtransfer/region_layout.h"
 #include "kvtransfer/test_transfer_faults.h"
 #include "prefill_worker/prefill_phase.h"
 #include "tokenizer/tokenizer.h"
@@ -46,6 +47,7 @@ size_t MaxRouters(const WorkerFlags& flags) {
 }
 
 struct LoadedWorker {
+  ModelDevice device;
   std::string model;
   std::vector<int32_t> eos_ids;
   int64_t weight_bytes = 0;
@@ -53,7 +55,8 @@ struct LoadedWorker {
 };
 
 absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWorker& worker) {
-  BATON_ASSIGN_OR_RETURN(const ModelDevice device, ChooseDevice(flags.engine));
+  BATON_ASSIGN_OR_RETURN(worker.device, ChooseWorkerDevice(flags.engine));
+  const ModelDevice& device = worker.device;
   BATON_ASSIGN_OR_RETURN(const LoadedModelFile loaded, LoadModelFile(flags.engine.model, flags.served_model_name));
   worker.model = loaded.name;
   worker.eos_ids = loaded.file->tokenizer().eos_ids;
@@ -100,28 +103,35 @@ absl::StatusOr<kvtransfer::TransportKind> ChooseTransport(const WorkerFlags& fla
   return flags.supervised ? kvtransfer::TransportKind::kShm : kvtransfer::TransportKind::kGrpc;
 }
 
-absl::Status AllocateKvMemory(const WorkerFlags& worker_flags, rpc::Credentials* credentials,
+absl::StatusOr<std::unique_ptr<KvPool>> MakeKvPool(engine::ModelRunner& runner, int32_t blocks,
+                                                   absl::Span<uint8_t> region) {
+  absl::StatusOr<std::unique_ptr<KvPool>> pool = runner.MakeKvPool(blocks);
+  if (absl::IsResourceExhausted(pool.status())) {
+    return absl::ResourceExhaustedError(absl::StrCat("a KV pool of ", region.size(),
+                                                     " bytes: ", pool.status().message(),
+                                                     ": ask for less (--kv-memory, --gpu-memory-utilization)"));
+  }
+  if (!pool.ok()) return pool;
+  if (*pool == nullptr) *pool = std::make_unique<HostKvPool>(region, runner.kv_layout().block_bytes());
+  (*pool)->SetRegion(region);
+  return pool;
+}
+
+absl::Status AllocateKvMemory(const WorkerFlags& flags, rpc::Credentials* credentials, const ModelDevice& device,
                               worker::WorkerParts& parts) {
-  const EngineFlags& flags = worker_flags.engine;
-  kvtransfer::TransportOptions transport{.bind = worker_flags.listen.bind,
-                                         .advertise = worker_flags.advertise,
-                                         .tcp_ports = ParsePortRange(worker_flags.transfer_ports),
+  kvtransfer::TransportOptions transport{.bind = flags.listen.bind,
+                                         .advertise = flags.advertise,
+                                         .tcp_ports = ParsePortRange(flags.transfer_ports),
                                          .credentials = credentials};
-  BATON_ASSIGN_OR_RETURN(transport.kind, ChooseTransport(worker_flags));
+  BATON_ASSIGN_OR_RETURN(transport.kind, ChooseTransport(flags));
   BATON_ASSIGN_OR_RETURN(parts.transport, kvtransfer::MakeTransport(transport));
   BATON_ASSIGN_OR_RETURN(parts.transport, kvtransfer::WithTestTransferFaults(std::move(parts.transport)));
-  const KvLayout layout = parts.runner->kv_layout();
-  const uint64_t block_bytes = layout.block_bytes();
-  const uint64_t blocks = layout.BlocksIn(ParseByteSize(flags.kv_memory));
-  const uint64_t least = 2 * static_cast<uint64_t>(layout.groups().count());
-  if (blocks < least || blocks > static_cast<uint64_t>(std::numeric_limits<int32_t>::max())) {
-    return absl::InvalidArgumentError(absl::StrCat("--kv-memory ", flags.kv_memory, " holds ", blocks, " blocks of ",
-                                                   block_bytes, " bytes: give at least ", least));
-  }
-  BATON_ASSIGN_OR_RETURN(const absl::Span<uint8_t> region, parts.transport->AllocateRegion(blocks * block_bytes));
-  BATON_ASSIGN_OR_RETURN(parts.pool, parts.runner->MakeKvPool(static_cast<int32_t>(blocks)));
-  if (parts.pool == nullptr) parts.pool = std::make_unique<HostKvPool>(region, block_bytes);
-  parts.pool->SetRegion(region);
+  BATON_ASSIGN_OR_RETURN(const KvPoolSize size, ChooseKvPoolSize(flags.engine, device, flags.device_workers,
+                                                                 kvtransfer::MostRegionBytes(), *parts.runner));
+  if (!size.why.empty()) spdlog::info(size.why);
+  const size_t bytes = static_cast<size_t>(size.blocks) * parts.runner->kv_layout().block_bytes();
+  BATON_ASSIGN_OR_RETURN(const absl::Span<uint8_t> region, parts.transport->AllocateRegion(bytes));
+  BATON_ASSIGN_OR_RETURN(parts.pool, MakeKvPool(*parts.runner, size.blocks, region));
   LogBandwidth(*parts.transport, transport);
   return absl::OkStatus();
 }
@@ -136,7 +146,7 @@ absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> StartWorker(pb::WorkerRol
   }
   LoadedWorker loaded;
   BATON_RETURN_IF_ERROR(LoadModel(role, flags, loaded));
-  BATON_RETURN_IF_ERROR(AllocateKvMemory(flags, credentials, loaded.parts));
+  BATON_RETURN_IF_ERROR(AllocateKvMemory(flags, credentials, loaded.device, loaded.parts));
   admin.SetBuildInfo({.model = loaded.model,
                       .numerics = flags.engine.numerics,
                       .transport = std::string(loaded.parts.transport->name())});

@@ -30,6 +30,8 @@ struct WorkerFlags {
   bool supervised = false;
   // What CreateCoreArbiter made, inherited from the supervisor; -1: none.
   int core_arbiter_fd = -1;
+  // Of the supervisor, this one among them, that compute on the same device.
+  int device_workers = 1;
 };
 
 // Loads the model and starts to serve. The router learns where `admin` listens, whose metrics name the build. Null

@@ -110,6 +110,8 @@ void AddWorkerCommand(CLI::App& app, const Role& role, int& exit_code) {
   command->add_flag("--supervised", flags->supervised)->group(kInternalGroup);
   // The descriptor by which a supervisor shares the cores.
   command->add_option("--core-arbiter-fd", flags->core_arbiter_fd)->group(kInternalGroup);
+  // How many of a supervisor's workers divide this worker's device.
+  command->add_option("--device-workers", flags->device_workers)->check(CLI::PositiveNumber)->group(kInternalGroup);
   command->callback([flags, role, &exit_code] {
     HandleSignals();
     WatchForFaults();

@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "engine/build_id.h"
 
 namespace baton::engine {
 namespace {
@@ -62,6 +63,12 @@ absl::StatusOr<const DevicePluginTable*> OpenPlugin(const std::string& path) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "the CUDA plug-in %s is of version %s (interface %d), this program of %s (%d): install both from one build",
         path, table->version, table->interface, kVersion, kDevicePluginInterface));
+  }
+  if (std::string_view(table->build) != BuildId()) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("the CUDA plug-in %s is of another build of version %s (%s) than this program (%s): install "
+                        "both from one build",
+                        path, kVersion, table->build, BuildId()));
   }
   return table;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/device_memory.h"
 #include "engine/model_options.h"
 #include "engine/model_runner.h"
 #include "modelfile/model_file.h"
@@ -36,18 +37,21 @@ struct DeviceModelOptions {
   LoadProgress* progress = nullptr;
 };
 
-// What a plug-in is. Its two first members stay as they are for all time; the others are those of one build of Baton,
-// since types of C++ pass.
+// What a plug-in is. Its two first members stay as they are for all time, and `build` keeps its place as long as
+// `interface` keeps its number. The others are those of one build of Baton, since types of C++ pass.
 struct DevicePluginTable {
   uint32_t interface;
-  // kVersion of the build.
+  // kVersion and BuildId of the build.
   const char* version;
+  const char* build;
   // The runner lives as long as the process may: the plug-in is never closed.
   absl::StatusOr<std::unique_ptr<ModelRunner>> (*load)(const modelfile::ModelFile& file,
                                                        const DeviceModelOptions& options);
+  // The memory of the device that a runner of this plug-in computes on, which holds all that it takes but a KV pool.
+  absl::StatusOr<DeviceMemory> (*memory)(const ModelRunner& runner);
 };
 
-inline constexpr uint32_t kDevicePluginInterface = 1;
+inline constexpr uint32_t kDevicePluginInterface = 2;
 // The only symbol that a plug-in exports: a function without arguments that returns its table.
 inline constexpr char kDevicePluginSymbol[] = "BatonDevicePlugin";
 using DevicePluginFunction = const DevicePluginTable* (*)();
@@ -60,7 +64,7 @@ absl::Status CheckCudaDriver();
 std::vector<std::string> CudaPluginPaths();
 
 // Loads the plug-in. The errors of CheckCudaDriver, NOT_FOUND when there is no plug-in, FAILED_PRECONDITION for one
-// that is damaged or of another version. All are one line.
+// that is damaged, of another version or of another build. All are one line.
 absl::StatusOr<const DevicePluginTable*> LoadCudaPlugin();
 
 // What `baton version` says of CUDA.

@@ -43,6 +43,9 @@ struct RegionLayout {
   uint64_t total_bytes;
 };
 
+// The most bytes that AllocateRegion may give on this machine.
+uint64_t MostRegionBytes();
+
 // Checks a size for AllocateRegion: INVALID_ARGUMENT outside of 1 to kMaxRegionBytes, RESOURCE_EXHAUSTED beyond the
 // machine's memory. Backends check before they allocate: an allocator that touches the memory would take the machine
 // down instead of failing.

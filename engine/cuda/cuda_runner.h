@@ -57,6 +57,8 @@ class CudaRunner final : public ModelRunner {
   const KvLayout& kv_layout() const override { return layout_; }
   const std::string& fingerprint() const override { return fingerprint_; }
   absl::StatusOr<std::unique_ptr<KvPool>> MakeKvPool(int32_t blocks) override;
+  // Graphs are captured when steps first need them, and are not among what the process holds before.
+  absl::StatusOr<DeviceMemory> MemoryOfDevice() const;
   // A DeviceKvPool.
   void SetKvPool(KvPool& pool) override;
   void ZeroRows(BlockId block, int32_t first_row) override;

@@ -1,5 +1,7 @@
 #include "engine/cuda/device.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/check.h"
@@ -7,15 +9,21 @@
 #include "common/status.h"
 
 namespace baton::engine::cuda {
+namespace {
+
+// Of the least architecture for which kernels are compiled with AwaitKernelsBefore (kernels/device.cuh).
+constexpr int kWaitingCapability = 90;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> Device::Open(const DriverApi& api, int ordinal,
-                                                     absl::Span<const void* const> images) {
+                                                     absl::Span<const void* const> images, bool overlaps) {
   int count = 0;
   BATON_RETURN_IF_ERROR(DriverStatus(api, api.device_count(&count), "cuDeviceGetCount"));
   if (ordinal < 0 || ordinal >= count) {
     return absl::NotFoundError(absl::StrFormat("there is no CUDA device %d: the driver sees %d", ordinal, count));
   }
-  std::unique_ptr<Device> device(new Device(api, ordinal));
+  std::unique_ptr<Device> device(new Device(api, ordinal, overlaps));
   BATON_RETURN_IF_ERROR(device->Start());
   for (const void* const image : images) BATON_RETURN_IF_ERROR(device->LoadImage(image));
   return device;
@@ -35,6 +43,7 @@ absl::Status Device::Start() {
   BATON_ASSIGN_OR_RETURN(const int major, Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
   BATON_ASSIGN_OR_RETURN(const int minor, Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
   capability_ = 10 * major + minor;
+  if (capability_ < kWaitingCapability) overlaps_ = false;
   BATON_ASSIGN_OR_RETURN(multiprocessors_, Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   BATON_RETURN_IF_ERROR(Check(api_.primary_context_retain(&context_, device_), "cuDevicePrimaryCtxRetain"));
   return Check(api_.context_set_current(context_), "cuCtxSetCurrent");
@@ -73,6 +82,12 @@ absl::StatusOr<CUfunction> Device::Kernel(const char* name, int shared_bytes) co
   if (result != CUDA_SUCCESS) {
     return absl::NotFoundError(absl::StrCat("kernel ", name, ": ", Check(result, "cuModuleGetFunction").message()));
   }
+  if (overlaps_) {
+    // What __CUDA_ARCH__ was, also of a kernel that the driver compiled itself from PTX for an older device.
+    int compiled_for = 0;
+    BATON_RETURN_IF_ERROR(Check(api_.function_attribute(&compiled_for, CU_FUNC_ATTRIBUTE_PTX_VERSION, function), name));
+    if (compiled_for < kWaitingCapability) overlaps_ = false;
+  }
   // Up to this much needs no leave.
   constexpr int kPlainBytes = 48 << 10;
   if (shared_bytes <= kPlainBytes) return function;
@@ -80,6 +95,17 @@ absl::StatusOr<CUfunction> Device::Kernel(const char* name, int shared_bytes) co
       Check(api_.function_set_attribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes), name);
   if (!status.ok()) return status;
   return function;
+}
+
+absl::StatusOr<DeviceMemory> Device::Memory() const {
+  MakeCurrent();
+  size_t free = 0;
+  size_t total = 0;
+  BATON_RETURN_IF_ERROR(Check(api_.memory_info(&free, &total), "cuMemGetInfo"));
+  const uint64_t allocated = allocated_.load();
+  const uint64_t in_use = total - std::min(free, total);
+  const uint64_t beyond = in_use - std::min(allocated, in_use);
+  return DeviceMemory{.total = total, .free = free, .own = allocated + std::min(beyond, kMostDriverBytes)};
 }
 
 void Device::MakeCurrent() const { Require(api_.context_set_current(context_), "cuCtxSetCurrent"); }
@@ -101,11 +127,13 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(const Device& device, size_t
   }
   buffer.device_ = &device;
   buffer.bytes_ = bytes;
+  device.allocated_ += bytes;
   return buffer;
 }
 
 DeviceBuffer::~DeviceBuffer() {
   if (device_ == nullptr) return;
+  device_->allocated_ -= bytes_;
   device_->TryMakeCurrent();
   static_cast<void>(device_->api().memory_free(address_));
 }
@@ -186,9 +214,27 @@ void Stream::SetBytes(CUdeviceptr to, uint8_t value, size_t bytes) const {
 }
 
 void Stream::LaunchKernel(CUfunction kernel, const LaunchShape& shape, void** arguments) const {
-  device_->Require(device_->api().launch_kernel(kernel, shape.x, shape.y, shape.z, shape.threads, 1, 1,
-                                                shape.shared_bytes, stream_, arguments, nullptr),
-                   "cuLaunchKernel");
+  const DriverApi& api = device_->api();
+  if (!device_->overlaps()) {
+    return device_->Require(api.launch_kernel(kernel, shape.x, shape.y, shape.z, shape.threads, 1, 1,
+                                              shape.shared_bytes, stream_, arguments, nullptr),
+                            "cuLaunchKernel");
+  }
+  CUlaunchAttribute overlap{};
+  overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  overlap.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = shape.x;
+  config.gridDimY = shape.y;
+  config.gridDimZ = shape.z;
+  config.blockDimX = shape.threads;
+  config.blockDimY = 1;
+  config.blockDimZ = 1;
+  config.sharedMemBytes = shape.shared_bytes;
+  config.hStream = stream_;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
+  device_->Require(api.launch_kernel_ex(&config, kernel, arguments, nullptr), "cuLaunchKernelEx");
 }
 
 void Stream::Synchronize() const {

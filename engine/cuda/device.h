@@ -9,6 +9,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/cuda/driver_api.h"
+#include "engine/device_memory.h"
 
 namespace baton::engine::cuda {
 
@@ -38,9 +40,9 @@ class Stream;
 class Device {
  public:
   // Each image is a cubin, a fat binary or PTX with its closing zero. `api` outlives the device. NOT_FOUND when there
-  // is no such device, FAILED_PRECONDITION when it cannot run an image.
+  // is no such device, FAILED_PRECONDITION when it cannot run an image. `overlaps`: see below.
   static absl::StatusOr<std::unique_ptr<Device>> Open(const DriverApi& api, int ordinal,
-                                                      absl::Span<const void* const> images);
+                                                      absl::Span<const void* const> images, bool overlaps = true);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -50,6 +52,15 @@ class Device {
   const std::string& name() const { return name_; }
   int capability() const { return capability_; }
   int multiprocessors() const { return multiprocessors_; }
+  // Whether a launch may begin while the kernel before it in its stream still runs (programmatic dependent launch).
+  // Only where it was not forbidden and every kernel waits for that by itself, which those compiled for sm_90 and later
+  // do.
+  bool overlaps() const { return overlaps_; }
+
+  // The driver does not say what it keeps for this process alone. What is in use beyond the process's allocations
+  // counts as that, up to kMostDriverBytes; more belongs to other processes.
+  static constexpr uint64_t kMostDriverBytes = uint64_t{1} << 30;
+  absl::StatusOr<DeviceMemory> Memory() const;
 
   // NOT_FOUND. The kernel may then be launched with up to `shared_bytes` of dynamic shared memory.
   absl::StatusOr<CUfunction> Kernel(const char* name, int shared_bytes) const;
@@ -63,7 +74,9 @@ class Device {
   void Require(CUresult result, const char* what) const;
 
  private:
-  Device(const DriverApi& api, int ordinal) : api_(api), ordinal_(ordinal) {}
+  friend class DeviceBuffer;
+
+  Device(const DriverApi& api, int ordinal, bool overlaps) : api_(api), ordinal_(ordinal), overlaps_(overlaps) {}
   absl::Status Start();
   absl::Status LoadImage(const void* image);
   absl::StatusOr<int> Attribute(CUdevice_attribute attribute) const;
@@ -76,6 +89,10 @@ class Device {
   std::string name_;
   int capability_ = 0;
   int multiprocessors_ = 0;
+  // Cleared by Kernel for one that does not wait.
+  mutable std::atomic<bool> overlaps_;
+  // Bytes in DeviceBuffers.
+  mutable std::atomic<uint64_t> allocated_ = 0;
 };
 
 // Memory of a device.

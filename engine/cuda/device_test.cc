@@ -1,5 +1,11 @@
 #include "engine/cuda/device.h"
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
 #include "engine/cuda/testing/fake_driver.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -58,6 +64,31 @@ TEST(Device, MemoryThatIsShortIsAStatusAndMemoryIsGivenBack) {
   EXPECT_EQ(PinnedBuffer::Allocate(*device, 1001).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST(Device, CountsAsItsOwnWhatItAllocatedAndWhatTheDriverKeepsForIt) {
+  const auto device = OpenFake();
+  FakeDriver().total_bytes = size_t{16} << 30;
+  const auto own_of = [&](size_t in_use) {
+    FakeDriver().free_bytes = FakeDriver().total_bytes - in_use;
+    const absl::StatusOr<DeviceMemory> memory = device->Memory();
+    EXPECT_TRUE(memory.ok()) << memory.status();
+    EXPECT_EQ(memory->total, FakeDriver().total_bytes);
+    EXPECT_EQ(memory->free, FakeDriver().free_bytes);
+    return memory->own;
+  };
+  const size_t context = size_t{500} << 20;
+  EXPECT_EQ(own_of(context), context);
+  {
+    const auto buffer = DeviceBuffer::Allocate(*device, 1000);
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_EQ(own_of(context + 1000), context + 1000);
+    // The rest is of other processes.
+    EXPECT_EQ(own_of(size_t{9} << 30), Device::kMostDriverBytes + 1000);
+    // A driver that counts in another way.
+    EXPECT_EQ(own_of(10), 1000U);
+  }
+  EXPECT_EQ(own_of(context), context);
+}
+
 TEST(Device, AFailureInAStepEndsTheProcessWithItsReason) {
   const auto device = OpenFake();
   const auto stream = Stream::Create(*device);
@@ -66,6 +97,46 @@ TEST(Device, AFailureInAStepEndsTheProcessWithItsReason) {
   EXPECT_EQ(FakeDriver().launches, std::vector<unsigned>{3});
   FakeDriver().launch_result = CUDA_ERROR_ILLEGAL_ADDRESS;
   EXPECT_DEATH(stream->Launch(nullptr, {}, 0), "cuLaunchKernel: CUDA_ERROR_OF_TEST \\(as the test wants\\)");
+}
+
+// The grids that may begin early, of one launch on a device.
+std::vector<unsigned> OverlappingOn(int capability, int kernel_capability, bool overlaps = true) {
+  const DriverApi& api = FakeDriverApi();
+  FakeDriver().capability = capability;
+  FakeDriver().kernel_capability = kernel_capability;
+  const auto device = Device::Open(api, 0, kImages, overlaps);
+  EXPECT_TRUE(device.ok()) << device.status();
+  EXPECT_TRUE((*device)->Kernel("present", 0).ok());
+  const auto stream = Stream::Create(**device);
+  EXPECT_TRUE(stream.ok());
+  stream->Launch(nullptr, {.x = 3}, 0);
+  EXPECT_EQ(FakeDriver().launches, std::vector<unsigned>{3});
+  return FakeDriver().overlapping;
+}
+
+TEST(Device, LaunchesOverlapWhereTheKernelsWaitByThemselves) {
+  const std::vector<unsigned> none;
+  EXPECT_EQ(OverlappingOn(90, 90), std::vector<unsigned>{3});
+  EXPECT_EQ(OverlappingOn(89, 80), none);
+  // The driver made the kernel of PTX for an older device.
+  EXPECT_EQ(OverlappingOn(120, 80), none);
+  EXPECT_EQ(OverlappingOn(90, 90, /*overlaps=*/false), none);
+}
+
+// A kernel that lacks it would read what the one before has not written yet, which only a GPU of sm_90 could show.
+TEST(Device, EveryKernelFirstWaitsForThoseBefore) {
+  int kernels = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(BATON_SOURCE_DIR "/engine/cuda/kernels")) {
+    if (entry.path().extension() != ".cu") continue;
+    std::ifstream file(entry.path());
+    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    for (size_t at = 0; (at = text.find("__global__", at)) != std::string::npos; ++at) {
+      const size_t body = text.find("{", at);
+      EXPECT_EQ(text.find("AwaitKernelsBefore();", at), text.find_first_not_of("{ \n", body)) << entry.path();
+      ++kernels;
+    }
+  }
+  EXPECT_GE(kernels, 16);
 }
 
 }  // namespace

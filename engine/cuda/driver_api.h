@@ -53,7 +53,8 @@ namespace baton::engine::cuda {
   X(event_synchronize, cuEventSynchronize)              \
   X(event_query, cuEventQuery)                          \
   X(event_destroy, cuEventDestroy)                      \
-  X(launch_kernel, cuLaunchKernel)
+  X(launch_kernel, cuLaunchKernel)                      \
+  X(launch_kernel_ex, cuLaunchKernelEx)
 
 struct DriverApi {
 #define BATON_CUDA_DRIVER_MEMBER(member, function) decltype(&::function) member = nullptr;

@@ -1,9 +1,13 @@
 // The plug-in: what engine/device_plugin.h says of it.
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "engine/build_id.h"
 #include "engine/cuda/cuda_model.h"
 #include "engine/cuda/kernels/images.h"
 #include "engine/device_plugin.h"
@@ -11,16 +15,34 @@
 namespace baton::engine::cuda {
 namespace {
 
+// "0": no launch begins while the kernel before it runs, for who looks for a fault. "1", as if it were not set.
+constexpr char kOverlapVariable[] = "BATON_CUDA_OVERLAP";
+
+absl::StatusOr<bool> ReadOverlap() {
+  const char* const text = std::getenv(kOverlapVariable);
+  if (text == nullptr) return true;
+  const std::string_view value = text;
+  if (value != "0" && value != "1") {
+    return absl::InvalidArgumentError(absl::StrCat(kOverlapVariable, " is 0 or 1, and not ", text));
+  }
+  return value == "1";
+}
+
 absl::StatusOr<std::unique_ptr<ModelRunner>> LoadOnDevice(const modelfile::ModelFile& file,
                                                           const DeviceModelOptions& options) {
   BATON_ASSIGN_OR_RETURN(const DriverApi* const api, LoadDriverApi());
   const void* const images[] = {KernelsImage()};
-  BATON_ASSIGN_OR_RETURN(std::shared_ptr<const Device> device, Device::Open(*api, options.ordinal, images));
+  BATON_ASSIGN_OR_RETURN(const bool overlaps, ReadOverlap());
+  BATON_ASSIGN_OR_RETURN(std::shared_ptr<const Device> device, Device::Open(*api, options.ordinal, images, overlaps));
   BATON_ASSIGN_OR_RETURN(
       std::unique_ptr<ModelRunner> runner,
       LoadCudaModel(file, {.weights = options.weights, .max_rows = options.max_rows, .progress = options.progress},
                     std::move(device)));
   return runner;
+}
+
+absl::StatusOr<DeviceMemory> MemoryOf(const ModelRunner& runner) {
+  return dynamic_cast<const CudaRunner&>(runner).MemoryOfDevice();
 }
 
 }  // namespace
@@ -29,6 +51,8 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadOnDevice(const modelfile::Model
 extern "C" __attribute__((visibility("default"))) const baton::engine::DevicePluginTable* BatonDevicePlugin() {
   static const baton::engine::DevicePluginTable kTable{.interface = baton::engine::kDevicePluginInterface,
                                                        .version = baton::kVersion,
-                                                       .load = &baton::engine::cuda::LoadOnDevice};
+                                                       .build = baton::engine::BuildId(),
+                                                       .load = &baton::engine::cuda::LoadOnDevice,
+                                                       .memory = &baton::engine::cuda::MemoryOf};
   return &kTable;
 }

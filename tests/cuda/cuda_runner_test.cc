@@ -155,6 +155,25 @@ TEST(CudaRunner, ItsFingerprintAndLayoutAreNoCpus) {
   EXPECT_THAT((*runner)->fingerprint(), testing::Not(HasSubstr("probe:none")));
 }
 
+TEST(CudaRunner, APoolTakesOfTheDevicesMemoryWhatItIsSizedBy) {
+  const auto file = MakeSyntheticModel(Small());
+  const auto runner = LoadCuda(*file, {.max_rows = 8});
+  const absl::StatusOr<DeviceMemory> before = runner->MemoryOfDevice();
+  ASSERT_TRUE(before.ok()) << before.status();
+  EXPECT_GT(before->own, 0U);
+  constexpr int kBlocks = 5;
+  const auto pool = runner->MakeKvPool(kBlocks);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  const absl::StatusOr<DeviceMemory> after = runner->MemoryOfDevice();
+  ASSERT_TRUE(after.ok()) << after.status();
+  const uint64_t taken = kBlocks * runner->kv_layout().block_bytes() + before->beside_blocks;
+  EXPECT_EQ(after->total, before->total);
+  // A GPU may have room for it in what is allocated already, and others may use it.
+  if (RunsOnGpu()) return;
+  EXPECT_EQ(after->own, before->own + taken);
+  EXPECT_EQ(after->free, before->free - taken);
+}
+
 TEST(CudaRunner, RefusesShapesThatItsKernelsDoNotHave) {
   const auto error_of = [](const SyntheticSpec& spec) {
     const auto file = MakeSyntheticModel(spec);

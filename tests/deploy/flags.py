@@ -24,6 +24,11 @@ class Flag:
         return tuple(map(int, bounds.groups())) if bounds else None
 
     @property
+    def is_share(self):
+        """Whether it takes a number above 0 and up to 1."""
+        return self.values == "SHARE"
+
+    @property
     def choices(self):
         words = re.fullmatch(r"\{(.*)\}", self.values)
         return words[1].split(",") if words else None

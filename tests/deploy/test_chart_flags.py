@@ -58,6 +58,11 @@ def test_every_flag_of_the_binary_is_given_by_the_chart_or_can_be_set(command):
     assert known - allowed - own(command) - set(LEFT_OUT) == set()
 
 
+def test_a_share_of_a_gpu_keeps_its_fraction():
+    shares = {pod.flag("gpu-memory-utilization") for pod in release_of("rdma-gpu").pods if pod.command in WORKERS}
+    assert shares == {"0.85"}
+
+
 @pytest.mark.parametrize("command", ["router", *WORKERS])
 def test_the_schema_allows_the_values_that_the_binary_takes(command):
     compared = 0
@@ -69,6 +74,8 @@ def test_the_schema_allows_the_values_that_the_binary_takes(command):
             assert rule["enum"] == flag.choices, name
         elif name in NARROWER or flag.range:
             assert (rule["minimum"], rule["maximum"]) == NARROWER.get(name, flag.range), name
+        elif flag.is_share:
+            assert (rule["type"], rule["exclusiveMinimum"], rule["maximum"]) == ("number", 0, 1), name
         else:
             assert rule.get("type") == ("boolean" if not flag.values else "string"), name
         compared += 1

@@ -49,6 +49,11 @@ WRONG = {
     "a KV pool beyond the memory in bytes": (
         {"workers": {"flags": {"kv-memory": "2GiB"}, "resources": {"limits": {"memory": 2 << 30}}}},
         "leave nothing of resources.limits.memory (2147483648)"),
+    "a share of a GPU beside a size": (
+        {"workers": {"flags": {"gpu-memory-utilization": 0.9}}},
+        "pools.decode.flags: kv-memory (512MiB) and gpu-memory-utilization (0.9) exclude each other. Remove one"),
+    "a share beyond all of it": (
+        {"workers": {"flags": {"gpu-memory-utilization": 1.5}}}, "/gpu-memory-utilization': maximum: got 1.5, want 1"),
     "shared memory beyond the memory": ({"workers": {"shmSize": "2Gi"}}, "shmSize (2Gi) leave nothing"),
     "no limit of memory": (
         {"defaults": {"resources": {"limits": {"memory": None}}}, "workers": {"resources": {"limits": {"memory": None}}}},

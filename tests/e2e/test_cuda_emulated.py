@@ -101,8 +101,14 @@ def test_a_device_that_is_not_there_is_one_error(model):
     assert "there is no CUDA device 1: the driver sees 1" in line
 
 
+def test_whether_kernels_may_begin_early_is_0_or_1(model):
+    result = run_baton(*BENCH, *DECODE, "--model", model, "--device", "cuda", env={**EMULATED, "BATON_CUDA_OVERLAP": "no"})
+    assert "BATON_CUDA_OVERLAP is 0 or 1, and not no" in one_error(result)
+
+
 @pytest.mark.parametrize("variable, value, range_of_it", [("BATON_PTX_HOST_THREADS", "0", "from 1 to 64"),
-                                                          ("BATON_PTX_CHECKS", "yes", "from 0 to 1")])
+                                                          ("BATON_PTX_CHECKS", "yes", "from 0 to 1"),
+                                                          ("BATON_PTX_MEMORY_MIB", "0", "from 1 to 65536")])
 def test_the_emulated_driver_does_not_start_with_a_wrong_variable(model, variable, value, range_of_it):
     result = run_baton(*BENCH, *DECODE, "--model", model, "--device", "cuda", env={**EMULATED, variable: value})
     assert "the CUDA driver does not start: its error 1" in one_error(result)

@@ -4,12 +4,13 @@ No test needs a device. A driver is played by a library of that name, which says
 """
 
 import pathlib
+import re
 import shutil
 import subprocess
 
 import pytest
 
-from cluster import BINARY, Cluster, RoleProcess, run_baton
+from cluster import BINARY, SOURCE_DIR, Cluster, RoleProcess, run_baton
 
 NO_DRIVER = "no CUDA driver on this machine"
 PLUGIN = pathlib.Path(BINARY).resolve().parent.parent / "lib/baton/libbaton_cuda.so"
@@ -18,12 +19,21 @@ BENCH = ("bench", "engine", "--only", "decode", "--decode", "1", "--decode-steps
          "--read-mib", "1", "--threads", "1")
 SERVERS = [("serve", "--grpc-port", 0), ("prefill-worker",), ("decode-worker",), ("mixed-worker",)]
 DRIVER_SOURCE = "int cuInit(unsigned flags) { return 0; }\nint cuDeviceGetCount(int* count) { *count = %d; return %d; }\n"
-# The two first members of DevicePluginTable, and no function that anybody calls.
+# The three first members of DevicePluginTable, and no function that anybody calls.
 PLUGIN_SOURCE = """
-struct table { unsigned interface; const char* version; void* load; };
-static const struct table the_table = {%d, "%s", 0};
+struct table { unsigned interface; const char* version; const char* build; void* load; };
+static const struct table the_table = {%d, "%s", "%s", 0};
 const struct table* BatonDevicePlugin(void) { return &the_table; }
 """
+# As plug-ins were before they had an id.
+OLD_PLUGIN_SOURCE = """
+struct table { unsigned interface; const char* version; void* load; };
+static const struct table the_table = {1, "0.1.0", 0};
+const struct table* BatonDevicePlugin(void) { return &the_table; }
+"""
+OTHER_ID = "0123456789abcdef"
+BUILD_ID = SOURCE_DIR / "cmake/build_id.cmake"
+FLAG = "--gpu-memory-utilization"
 
 
 def library(path, source):
@@ -108,12 +118,14 @@ def damaged_plugins(folder):
     """Name -> (file, what is said of it)."""
     text = folder / "text.so"
     text.write_text("no library at all\n" * 10)
-    whole = library(folder / "whole.so", PLUGIN_SOURCE % (1, "0.0.0"))
+    whole = library(folder / "whole.so", PLUGIN_SOURCE % (2, "0.0.0", OTHER_ID))
     cut = folder / "cut.so"
     cut.write_bytes(whole.read_bytes()[:-1000])
     begun = folder / "begun.so"
     begun.write_bytes(whole.read_bytes()[:40])
-    later = library(folder / "later.so", PLUGIN_SOURCE % (2, "0.1.0"))
+    later = library(folder / "later.so", PLUGIN_SOURCE % (3, "0.1.0", OTHER_ID))
+    earlier = library(folder / "earlier.so", OLD_PLUGIN_SOURCE)
+    another = library(folder / "another.so", PLUGIN_SOURCE % (2, "0.1.0", OTHER_ID))
     foreign = library(folder / "foreign.so", "int nothing;\n")
     empty = folder / "empty.so"
     empty.touch()
@@ -124,8 +136,10 @@ def damaged_plugins(folder):
         "empty": (empty, "is damaged: it is no library"),
         "begun": (begun, "is damaged: it is no library"),
         "cut": (cut, "is damaged: it has "),
-        "of another version": (whole, "is of version 0.0.0 (interface 1), this program of"),
-        "of another interface": (later, "is of version 0.1.0 (interface 2), this program of"),
+        "of another version": (whole, "is of version 0.0.0 (interface 2), this program of"),
+        "of another interface": (later, "is of version 0.1.0 (interface 3), this program of"),
+        "of an interface without an id": (earlier, "is of version 0.1.0 (interface 1), this program of"),
+        "of another build": (another, f"is of another build of version 0.1.0 ({OTHER_ID}) than this program ("),
         "foreign": (foreign, "is no plug-in of Baton"),
     }
 
@@ -139,6 +153,42 @@ def test_a_plugin_that_cannot_be_used_is_one_error_and_auto_takes_the_cpu(tmp_pa
     result = run_baton(*BENCH, "--json", env=env, timeout_s=120)
     assert result.returncode == 0 and '"device":"cpu"' in result.stdout, result.stderr
     assert "cut.so is damaged" in result.stdout and ": computing on the CPU" in result.stdout
+
+
+def id_of(folder, headers, built_by="gcc 12"):
+    """The id of a build with these headers, name -> text."""
+    for name, text in headers.items():
+        (folder / name).write_text(text)
+    output = folder / "build_id.cc"
+    subprocess.run(["cmake", f"-DOUTPUT={output}", f"-DROOT={folder}", f"-DFILES={';'.join(headers)}", f"-DBUILT_BY={built_by}",
+                    "-P", BUILD_ID], check=True)
+    return re.search(r'return "([0-9a-f]{16})"', output.read_text())[1]
+
+
+def test_the_id_of_a_build_follows_from_its_headers_and_its_compiler_alone(tmp_path):
+    if shutil.which("cmake") is None:
+        pytest.skip("needs cmake")
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir(), there.mkdir()
+    headers = {"a.h": "int a;\n", "b.h": "int b;\n"}
+    ids = [id_of(here, headers), id_of(here, {**headers, "b.h": "long b;\n"}), id_of(here, {"a.h": headers["a.h"]}),
+           id_of(here, {"a.h": headers["a.h"], "c.h": headers["b.h"]}), id_of(here, headers, built_by="gcc 13")]
+    assert len(set(ids)) == len(ids)
+    assert id_of(there, headers) == ids[0]
+
+
+@pytest.mark.parametrize("command", SERVERS, ids=lambda command: command[0])
+def test_a_share_of_a_device_is_refused_where_the_cpu_computes(command):
+    line = one_error(run_baton(*command, "--device", "cpu", FLAG, "0.5"))
+    assert f"{FLAG} is of a device (--device cpu): give the size of the pool with --kv-memory" in line
+    if not has_driver():
+        assert f"{FLAG} is of a device ({NO_DRIVER}: computing on the CPU)" in one_error(run_baton(*command, FLAG, "0.5"))
+
+
+@pytest.mark.parametrize("share", ["0", "-0.1", "1.01", "nan", "90%"])
+def test_a_share_is_above_0_and_up_to_1(share):
+    result = run_baton("serve", "--grpc-port", 0, f"{FLAG}={share}")
+    assert result.returncode == 2 and "a number above 0 and up to 1" in result.stderr, result.stderr
 
 
 def test_the_plugin_of_this_build_loads_and_finds_what_the_driver_lacks(with_driver):

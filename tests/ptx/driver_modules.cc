@@ -215,6 +215,16 @@ CUresult CUDAAPI LaunchKernel(CUfunction handle, unsigned grid_x, unsigned grid_
   });
 }
 
+// Kernels run one after the other, so that it makes no difference whether one may begin early.
+CUresult CUDAAPI LaunchKernelEx(const CUlaunchConfig* config, CUfunction handle, void** values, void** extra) {
+  if (config == nullptr || (config->numAttrs > 0 && config->attrs == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return LaunchKernel(handle, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                      config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, values, extra);
+}
+
 }  // namespace
 
 void AddModuleFunctions(engine::cuda::DriverApi& api) {
@@ -224,6 +234,7 @@ void AddModuleFunctions(engine::cuda::DriverApi& api) {
   api.function_attribute = &FunctionAttribute;
   api.function_set_attribute = &SetFunctionAttribute;
   api.launch_kernel = &LaunchKernel;
+  api.launch_kernel_ex = &LaunchKernelEx;
 }
 
 }  // namespace baton::ptx

@@ -79,6 +79,8 @@ TEST_F(DriverTest, MemoryHasALimitAndBounds) {
   EXPECT_EQ(api.set_bytes_async(address + 4, 0, 512, nullptr), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(api.memory_free(address), CUDA_SUCCESS);
   EXPECT_EQ(api.memory_free(address), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(api.memory_info(&free, &total), CUDA_SUCCESS);
+  EXPECT_EQ(free, 1000U - 16);
   EXPECT_EQ(LiveAllocations(), 1U);
 }
 
@@ -94,6 +96,29 @@ TEST_F(DriverTest, LaunchesOutsideTheLimitsAreRefused) {
   EXPECT_EQ(api.module_function(&other, module, "nobody"), CUDA_ERROR_NOT_FOUND);
   EXPECT_GT(ExecutedInstructions(), 0U);
   EXPECT_EQ(InstructionsByKernel().count("add_one"), 1U);
+}
+
+TEST_F(DriverTest, ALaunchByItsConfigMayBeginEarlyAndHasNoOtherAttribute) {
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{.gridDimX = 1,
+                        .gridDimY = 1,
+                        .gridDimZ = 1,
+                        .blockDimX = 4,
+                        .blockDimY = 1,
+                        .blockDimZ = 1,
+                        .sharedMemBytes = 16,
+                        .hStream = stream,
+                        .attrs = &attribute,
+                        .numAttrs = 1};
+  uint32_t by = 10;
+  void* params[] = {&values, &by};
+  EXPECT_EQ(api.launch_kernel_ex(nullptr, add, params, nullptr), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(api.launch_kernel_ex(&config, add, params, nullptr), CUDA_SUCCESS);
+  EXPECT_THAT(ToHost<uint32_t>(values, 4), ElementsAre(11U, 12U, 13U, 14U));
+  attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  EXPECT_EQ(api.launch_kernel_ex(&config, add, params, nullptr), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 TEST_F(DriverTest, GraphsReplayWhatWasRecorded) {

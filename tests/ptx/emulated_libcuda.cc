@@ -3,6 +3,8 @@
 //
 //   BATON_PTX_HOST_THREADS=N   threads that run the blocks of a launch: 1 to 64, and 1 unless set
 //   BATON_PTX_CHECKS=0|1       whether reads of what nobody wrote and races are looked for; 1 unless set
+//   BATON_PTX_MEMORY_MIB=N     memory of the device: 1 to 65536, and 1024 unless set. The host holds two bytes for each
+//                              that is in use
 //
 // Another value makes cuInit fail. What the interpreter finds is written to stderr when it is found, each finding once,
 // and so is why a module did not load.
@@ -26,7 +28,10 @@ using engine::cuda::DriverApi;
 
 constexpr char kThreadsVariable[] = "BATON_PTX_HOST_THREADS";
 constexpr char kChecksVariable[] = "BATON_PTX_CHECKS";
+constexpr char kMemoryVariable[] = "BATON_PTX_MEMORY_MIB";
 constexpr int kMostThreads = 64;
+constexpr int kMemoryMib = 1024;
+constexpr int kMostMemoryMib = 1 << 16;
 
 // A line at once, so that lines of several processes stay whole.
 void WriteLine(std::string_view text) {
@@ -47,12 +52,14 @@ std::optional<int> ReadVariable(const char* name, int unset, int least, int most
 CUresult CUDAAPI InitFromEnvironment(unsigned flags) {
   const std::optional<int> threads = ReadVariable(kThreadsVariable, 1, 1, kMostThreads);
   const std::optional<int> checks = ReadVariable(kChecksVariable, 1, 0, 1);
-  if (!threads || !checks) return CUDA_ERROR_INVALID_VALUE;
+  const std::optional<int> memory_mib = ReadVariable(kMemoryVariable, kMemoryMib, 1, kMostMemoryMib);
+  if (!threads || !checks || !memory_mib) return CUDA_ERROR_INVALID_VALUE;
   Options options = GetOptions();
   options.host_threads = *threads;
   options.check_uninitialized = options.check_shared_races = options.check_exited_threads = options.check_copies =
       *checks == 1;
   SetOptions(options);
+  SetMemoryLimit(static_cast<uint64_t>(*memory_mib) << 20);
   return InterpretedDriver().init(flags);
 }
 

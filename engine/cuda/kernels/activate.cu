@@ -21,6 +21,7 @@ __device__ __forceinline__ float Activate(float gate, float up, bool gelu) {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads) activate(const __grid_constant__ ActivateParams p) {
+  AwaitKernelsBefore();
   const int i = (static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x)) * 2;
   if (i >= p.ffn) return;
   const size_t row = blockIdx.x;

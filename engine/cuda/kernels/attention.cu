@@ -11,10 +11,12 @@ namespace baton::engine::cuda {
 extern __shared__ __align__(128) uint8_t attention_shared[];
 
 extern "C" __global__ void __launch_bounds__(kThreads, 2) attention_prefill(const __grid_constant__ AttentionParams p) {
+  AwaitKernelsBefore();
   PrefillAttention(p, attention_shared).Compute();
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 3) attention_decode(const __grid_constant__ AttentionParams p) {
+  AwaitKernelsBefore();
   SplitAttention attention(p, attention_shared);
   attention.LoadQuery();
   SplitResult split;
@@ -38,6 +40,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 3) attention_decode(const
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 3) attention_split(const __grid_constant__ AttentionParams p) {
+  AwaitKernelsBefore();
   SplitAttention attention(p, attention_shared);
   const int split = attention.first_seen() / kSplitTokens + static_cast<int>(blockIdx.z);
   if (split > attention.last_position() / kSplitTokens) return;
@@ -48,6 +51,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 3) attention_split(const 
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) attention_fold(const __grid_constant__ AttentionParams p) {
+  AwaitKernelsBefore();
   const size_t row = blockIdx.x;
   const size_t head = blockIdx.y;
   const int position = p.row_positions[row];

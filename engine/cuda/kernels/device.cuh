@@ -15,6 +15,15 @@ constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr float kLog2E = 1.4426950408889634f;
 
+// Comes first in every kernel, because a launch may begin while the kernel before it still runs (Device::overlaps):
+// lets the next one do so in turn, and waits until all before have ended and what they wrote is there to be read.
+__device__ __forceinline__ void AwaitKernelsBefore() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 __device__ __forceinline__ float Bf16ToFloat(Bf16 x) { return __uint_as_float(static_cast<uint32_t>(x) << 16); }
 
 // Rounds to nearest even; a NaN becomes 0x7fff. `low` is the half at the lower address.

@@ -36,6 +36,7 @@ __device__ void EmbedRow(const EmbedParams& p) {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads) embed(const __grid_constant__ EmbedParams p) {
+  AwaitKernelsBefore();
   switch (p.embedding.format) {
     case WeightFormat::kBf16:
       return EmbedRow<WeightFormat::kBf16>(p);

@@ -61,6 +61,7 @@ __device__ __forceinline__ float AddBranch(const AddNormParams& p, float* residu
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads) add_norm(const __grid_constant__ AddNormParams p) {
+  AwaitKernelsBefore();
   __shared__ float shared[kThreads];
   const size_t row = blockIdx.x;
   const size_t from = p.source != nullptr ? static_cast<size_t>(p.source[row]) : row;

@@ -229,14 +229,17 @@ __device__ __forceinline__ void ProductMany(const ProductParams& p, uint8_t* sha
 extern __shared__ __align__(128) uint8_t many_stages[];
 
 extern "C" __global__ void __launch_bounds__(kThreads, 2) product_bf16(const __grid_constant__ ProductParams p) {
+  AwaitKernelsBefore();
   ProductMany<WeightFormat::kBf16>(p, many_stages);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 2) product_int8(const __grid_constant__ ProductParams p) {
+  AwaitKernelsBefore();
   ProductMany<WeightFormat::kInt8>(p, many_stages);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 2) product_int4(const __grid_constant__ ProductParams p) {
+  AwaitKernelsBefore();
   ProductMany<WeightFormat::kInt4>(p, many_stages);
 }
 

@@ -145,16 +145,19 @@ extern __shared__ __align__(128) float few_partial[];
 
 extern "C" __global__ void __launch_bounds__(kMostFewThreads, 2)
     product_few_bf16(const __grid_constant__ ProductParams p) {
+  AwaitKernelsBefore();
   ProductFew<WeightFormat::kBf16>(p, few_partial);
 }
 
 extern "C" __global__ void __launch_bounds__(kMostFewThreads, 2)
     product_few_int8(const __grid_constant__ ProductParams p) {
+  AwaitKernelsBefore();
   ProductFew<WeightFormat::kInt8>(p, few_partial);
 }
 
 extern "C" __global__ void __launch_bounds__(kMostFewThreads, 2)
     product_few_int4(const __grid_constant__ ProductParams p) {
+  AwaitKernelsBefore();
   ProductFew<WeightFormat::kInt4>(p, few_partial);
 }
 

@@ -204,6 +204,7 @@ class RowSampler {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kRowThreads, 1) sample(const __grid_constant__ SampleParams p) {
+  AwaitKernelsBefore();
   __shared__ SampleShared shared;
   const float* const logits = p.logits + static_cast<size_t>(blockIdx.x) * p.vocab;
   const SampleRow row = p.rows[blockIdx.x];

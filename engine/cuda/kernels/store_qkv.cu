@@ -32,6 +32,7 @@ __device__ __forceinline__ void RotateHead(float* x, const float2* rotation, int
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kWarp) store_qkv(const __grid_constant__ StoreQkvParams p) {
+  AwaitKernelsBefore();
   __shared__ float x[kMostHeld * kWarp];
   const int lane = static_cast<int>(threadIdx.x);
   const size_t row = blockIdx.x;

@@ -3,6 +3,7 @@
 namespace baton::engine::cuda {
 
 extern "C" __global__ void __launch_bounds__(kThreads) zero_rows(const __grid_constant__ ZeroRowsParams p) {
+  AwaitKernelsBefore();
   const size_t part = static_cast<size_t>(blockIdx.x) * (2 * p.kv_heads) + blockIdx.y;
   const int row_bytes = p.head_dim * 2;
   uint8_t* const head = p.block + part * kPageTokens * row_bytes;

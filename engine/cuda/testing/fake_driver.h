@@ -15,12 +15,19 @@ namespace baton::engine::cuda {
 // What the fake driver does, and what it saw. One for the process.
 struct FakeDriverState {
   int devices = 1;
+  int capability = 75;
+  // For which kernels were compiled.
+  int kernel_capability = 75;
   size_t most_bytes = SIZE_MAX;
+  // What the driver says of the device's memory.
+  size_t total_bytes = 0;
+  size_t free_bytes = 0;
   CUresult module_result = CUDA_SUCCESS;
   CUresult launch_result = CUDA_SUCCESS;
   int allocations = 0;
-  // Grids of launches.
+  // Grids of launches, and of those among them that may begin early.
   std::vector<unsigned> launches = {};
+  std::vector<unsigned> overlapping = {};
 };
 
 inline FakeDriverState& FakeDriver() {
@@ -71,7 +78,8 @@ inline void AddFakeDevice(DriverApi& api) {
     return CUDA_SUCCESS;
   };
   api.device_attribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
-    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 5 : 7;
+    const bool is_minor = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
+    *value = is_minor ? FakeDriver().capability % 10 : FakeDriver().capability / 10;
     return CUDA_SUCCESS;
   };
   api.primary_context_retain = [](CUcontext*, CUdevice) { return CUDA_SUCCESS; };
@@ -80,6 +88,11 @@ inline void AddFakeDevice(DriverApi& api) {
 }
 
 inline void AddFakeMemory(DriverApi& api) {
+  api.memory_info = [](size_t* free, size_t* total) {
+    *free = FakeDriver().free_bytes;
+    *total = FakeDriver().total_bytes;
+    return CUDA_SUCCESS;
+  };
   api.memory_alloc = [](CUdeviceptr* address, size_t bytes) {
     return FakeAllocate(bytes, reinterpret_cast<void**>(address));
   };
@@ -104,6 +117,10 @@ inline void AddFakeWork(DriverApi& api) {
   api.module_function = [](CUfunction*, CUmodule, const char* name) {
     return std::string(name) == "absent" ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
   };
+  api.function_attribute = [](int* value, CUfunction_attribute, CUfunction) {
+    *value = FakeDriver().kernel_capability;
+    return CUDA_SUCCESS;
+  };
   api.function_set_attribute = [](CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; };
   api.stream_create = [](CUstream*, unsigned) { return CUDA_SUCCESS; };
   api.stream_destroy = [](CUstream) { return CUDA_SUCCESS; };
@@ -111,6 +128,17 @@ inline void AddFakeWork(DriverApi& api) {
   api.launch_kernel = [](CUfunction, unsigned x, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
                          void**, void**) {
     FakeDriver().launches.push_back(x);
+    return FakeDriver().launch_result;
+  };
+  api.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction, void**, void**) {
+    FakeDriver().launches.push_back(config->gridDimX);
+    for (unsigned i = 0; i < config->numAttrs; ++i) {
+      const CUlaunchAttribute& one = config->attrs[i];
+      if (one.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+          one.value.programmaticStreamSerializationAllowed != 0) {
+        FakeDriver().overlapping.push_back(config->gridDimX);
+      }
+    }
     return FakeDriver().launch_result;
   };
 }

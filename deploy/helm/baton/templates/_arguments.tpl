@@ -8,7 +8,7 @@
 - --{{ $name }}
 {{- end }}
 {{- else if kindIs "float64" $value }}
-- {{ printf "--%s=%d" $name (int64 $value) | quote }}
+- {{ printf "--%s=%s" $name (include "baton.text" $value) | quote }}
 {{- else }}
 - {{ printf "--%s=%v" $name $value | quote }}
 {{- end }}

@@ -51,6 +51,9 @@
 {{- if not (or (hasKey $settings.resources.limits "cpu") (hasKey $settings.flags "threads")) -}}
 {{- $errors = append $errors (printf "pools.%s: without resources.limits.cpu nothing says how many threads a worker has. Set the limit, or flags.threads" $name) -}}
 {{- end -}}
+{{- if and (hasKey $settings.flags "gpu-memory-utilization") (hasKey $settings.flags "kv-memory") -}}
+{{- $errors = append $errors (printf "pools.%s.flags: kv-memory (%v) and gpu-memory-utilization (%v) exclude each other. Remove one; workers.flags.kv-memory: null removes the chart's" $name (index $settings.flags "kv-memory") (index $settings.flags "gpu-memory-utilization")) -}}
+{{- end -}}
 {{- $kvMemory := include "baton.bytes" (index $settings.flags "kv-memory" | default "512MiB") | int64 -}}
 {{- $shm := include "baton.bytes" $settings.shmSize | int64 -}}
 {{- $limit := include "baton.bytes" (default "0" $settings.resources.limits.memory) | int64 -}}
