@@ -106,10 +106,12 @@ absl::Status AllocateKvMemory(const WorkerFlags& worker_flags, rpc::Credentials*
   kvtransfer::TransportOptions transport{.bind = worker_flags.listen.bind,
                                          .advertise = worker_flags.advertise,
                                          .tcp_ports = ParsePortRange(worker_flags.transfer_ports),
-                                         .credentials = credentials};
+                                         .credentials = credentials,
+                                         .memory = parts.runner->memory()};
   BATON_ASSIGN_OR_RETURN(transport.kind, ChooseTransport(worker_flags));
   BATON_ASSIGN_OR_RETURN(parts.transport, kvtransfer::MakeTransport(transport));
-  BATON_ASSIGN_OR_RETURN(parts.transport, kvtransfer::WithTestTransferFaults(std::move(parts.transport)));
+  BATON_ASSIGN_OR_RETURN(parts.transport,
+                         kvtransfer::WithTestTransferFaults(std::move(parts.transport), transport.memory));
   const KvLayout layout = parts.runner->kv_layout();
   const uint64_t block_bytes = layout.block_bytes();
   const uint64_t blocks = layout.BlocksIn(ParseByteSize(flags.kv_memory));
@@ -118,10 +120,11 @@ absl::Status AllocateKvMemory(const WorkerFlags& worker_flags, rpc::Credentials*
     return absl::InvalidArgumentError(absl::StrCat("--kv-memory ", flags.kv_memory, " holds ", blocks, " blocks of ",
                                                    block_bytes, " bytes: give at least ", least));
   }
-  BATON_ASSIGN_OR_RETURN(const absl::Span<uint8_t> region, parts.transport->AllocateRegion(blocks * block_bytes));
-  BATON_ASSIGN_OR_RETURN(parts.pool, parts.runner->MakeKvPool(static_cast<int32_t>(blocks)));
+  const uint64_t region_blocks = blocks + static_cast<uint64_t>(parts.runner->spare_blocks());
+  BATON_ASSIGN_OR_RETURN(const absl::Span<uint8_t> region,
+                         parts.transport->AllocateRegion(region_blocks * block_bytes));
+  BATON_ASSIGN_OR_RETURN(parts.pool, parts.runner->MakeKvPool(static_cast<int32_t>(blocks), region));
   if (parts.pool == nullptr) parts.pool = std::make_unique<HostKvPool>(region, block_bytes);
-  parts.pool->SetRegion(region);
   LogBandwidth(*parts.transport, transport);
   return absl::OkStatus();
 }
