@@ -50,17 +50,18 @@ DeviceShare ShareOf(const EngineFlags& flags, const ModelDevice& device, int sha
 }  // namespace
 
 absl::StatusOr<KvPoolSize> ChooseKvPoolSize(const EngineFlags& flags, const ModelDevice& device, int sharing,
-                                            uint64_t most_bytes, const engine::ModelRunner& runner) {
+                                            uint64_t beside_pool_bytes, const engine::ModelRunner& runner) {
   const KvLayout& layout = runner.kv_layout();
   if (!flags.kv_memory.empty()) return SizeOf(flags.kv_memory, layout);
   if (device.plugin == nullptr) return SizeOf(kHostKvMemory, layout);
   BATON_ASSIGN_OR_RETURN(const engine::DeviceMemory memory, device.plugin->memory(runner));
   const DeviceShare share = ShareOf(flags, device, sharing, memory);
-  const uint64_t taken = memory.own + memory.beside_blocks;
+  const uint64_t beside = memory.beside_blocks + beside_pool_bytes;
+  const uint64_t taken = memory.own + beside;
   const uint64_t left = share.bytes - std::min(taken, share.bytes);
   const std::string why =
       absl::StrCat(share.flag, ": ", share.words, ", of which weights, scratch and driver take ", MibText(taken));
-  const uint64_t blocks = std::min({layout.BlocksIn(left), layout.BlocksIn(most_bytes), kMostBlocks});
+  const uint64_t blocks = std::min(layout.BlocksIn(left), kMostBlocks);
   if (blocks < LeastBlocks(layout)) {
     return absl::InvalidArgumentError(
         absl::StrCat(why, "; the KV pool would have ", blocks, " blocks of ", layout.block_bytes(), " bytes and needs ",
@@ -68,16 +69,14 @@ absl::StatusOr<KvPoolSize> ChooseKvPoolSize(const EngineFlags& flags, const Mode
                      ": give a larger share, a smaller model, fewer --chunk-tokens, or fewer workers on the device"));
   }
   const uint64_t bytes = blocks * layout.block_bytes();
-  if (bytes + memory.beside_blocks > memory.free) {
+  if (bytes + beside > memory.free) {
     return absl::ResourceExhaustedError(
         absl::StrCat(why, "; that leaves a KV pool of ", MibText(bytes), ", but ", MibText(memory.free),
                      " are free, because other processes use the device: give a smaller share, or a size by "
                      "--kv-memory"));
   }
-  const std::string bounded =
-      blocks < layout.BlocksIn(left) ? ", and this machine's memory bounds what workers show each other" : "";
   return KvPoolSize{.blocks = static_cast<int32_t>(blocks),
-                    .why = absl::StrCat("a KV pool of ", MibText(bytes), ", ", blocks, " blocks, by ", why, bounded)};
+                    .why = absl::StrCat("a KV pool of ", MibText(bytes), ", ", blocks, " blocks, by ", why)};
 }
 
 }  // namespace baton::cli

@@ -19,10 +19,10 @@ struct KvPoolSize {
 };
 
 // `runner` holds all that it takes of `device` but the pool, and `sharing` workers of one supervisor, this one among
-// them, divide the device. A pool that a device's memory decides has at most `most_bytes`. INVALID_ARGUMENT where the
+// them, divide the device. A device has room for `beside_pool_bytes` behind the pool. INVALID_ARGUMENT where the
 // pool would hold no sequence, RESOURCE_EXHAUSTED where others hold what the share promises; both say what to do.
 absl::StatusOr<KvPoolSize> ChooseKvPoolSize(const EngineFlags& flags, const ModelDevice& device, int sharing,
-                                            uint64_t most_bytes, const engine::ModelRunner& runner);
+                                            uint64_t beside_pool_bytes, const engine::ModelRunner& runner);
 
 }  // namespace baton::cli
 

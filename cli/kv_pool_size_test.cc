@@ -5,7 +5,6 @@
 #include "engine/testing/fake_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kvtransfer/region_layout.h"
 
 namespace baton::cli {
 namespace {
@@ -13,7 +12,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr uint64_t kAnyBytes = uint64_t{1} << 40;
 constexpr uint64_t kOneMiB = 1 << 20;
 
 // A device of 1,000 blocks, of which this process holds 100 and others none; a pool takes 10 blocks more than it has.
@@ -23,11 +21,11 @@ class KvPoolSizeTest : public ::testing::Test {
     memory_ = {.total = 1000 * block_, .free = 900 * block_, .own = 100 * block_, .beside_blocks = 10 * block_};
   }
 
-  absl::StatusOr<KvPoolSize> Choose(const EngineFlags& flags, int sharing = 1, uint64_t most_bytes = kAnyBytes) const {
-    return ChooseKvPoolSize(flags, device_, sharing, most_bytes, runner_);
+  absl::StatusOr<KvPoolSize> Choose(const EngineFlags& flags, int sharing = 1, uint64_t beside_pool_bytes = 0) const {
+    return ChooseKvPoolSize(flags, device_, sharing, beside_pool_bytes, runner_);
   }
-  int32_t Blocks(const EngineFlags& flags, int sharing = 1, uint64_t most_bytes = kAnyBytes) const {
-    const absl::StatusOr<KvPoolSize> size = Choose(flags, sharing, most_bytes);
+  int32_t Blocks(const EngineFlags& flags, int sharing = 1, uint64_t beside_pool_bytes = 0) const {
+    const absl::StatusOr<KvPoolSize> size = Choose(flags, sharing, beside_pool_bytes);
     EXPECT_TRUE(size.ok()) << size.status();
     return size.ok() ? size->blocks : 0;
   }
@@ -107,12 +105,8 @@ TEST_F(KvPoolSizeTest, AShareOfWhichOthersHoldAPartIsRefusedWithWhatToDo) {
                                                    HasSubstr("give a smaller share, or a size by --kv-memory")));
 }
 
-TEST_F(KvPoolSizeTest, WhatTheHostCanShowToOthersIsTheMostThatADevicesPoolHas) {
-  EXPECT_EQ(Blocks(Share(1), 1, 300 * block_ + 1), 300);
-  EXPECT_THAT(Choose(Share(1), 1, 300 * block_)->why, HasSubstr("this machine's memory bounds"));
-  const uint64_t most = kvtransfer::MostRegionBytes();
-  EXPECT_TRUE(kvtransfer::CheckRegionBytes(most).ok());
-  EXPECT_FALSE(kvtransfer::CheckRegionBytes(most + 2 * kvtransfer::kRegionPageBytes).ok());
+TEST_F(KvPoolSizeTest, WhatLiesBehindThePoolOnADeviceIsNotThePools) {
+  EXPECT_EQ(Blocks(Share(0.5), 1, 20 * block_), 500 - 100 - 10 - 20);
 }
 
 }  // namespace

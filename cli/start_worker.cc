@@ -103,18 +103,15 @@ absl::StatusOr<kvtransfer::TransportKind> ChooseTransport(const WorkerFlags& fla
   return flags.supervised ? kvtransfer::TransportKind::kShm : kvtransfer::TransportKind::kGrpc;
 }
 
-absl::StatusOr<std::unique_ptr<KvPool>> MakeKvPool(engine::ModelRunner& runner, int32_t blocks,
-                                                   absl::Span<uint8_t> region) {
-  absl::StatusOr<std::unique_ptr<KvPool>> pool = runner.MakeKvPool(blocks);
-  if (absl::IsResourceExhausted(pool.status())) {
-    return absl::ResourceExhaustedError(absl::StrCat("a KV pool of ", region.size(),
-                                                     " bytes: ", pool.status().message(),
-                                                     ": ask for less (--kv-memory, --gpu-memory-utilization)"));
-  }
-  if (!pool.ok()) return pool;
-  if (*pool == nullptr) *pool = std::make_unique<HostKvPool>(region, runner.kv_layout().block_bytes());
-  (*pool)->SetRegion(region);
-  return pool;
+// Of the memory that the runner computes in, with room for its spare blocks.
+absl::StatusOr<absl::Span<uint8_t>> AllocateRegion(kvtransfer::Transport& transport, engine::ModelRunner& runner,
+                                                   int32_t blocks) {
+  const uint64_t all_blocks = static_cast<uint64_t>(blocks) + static_cast<uint64_t>(runner.spare_blocks());
+  const uint64_t bytes = all_blocks * runner.kv_layout().block_bytes();
+  absl::StatusOr<absl::Span<uint8_t>> region = transport.AllocateRegion(bytes);
+  if (runner.memory() == nullptr || !absl::IsResourceExhausted(region.status())) return region;
+  return absl::ResourceExhaustedError(absl::StrCat("a KV pool of ", bytes, " bytes: ", region.status().message(),
+                                                   ": ask for less (--kv-memory, --gpu-memory-utilization)"));
 }
 
 absl::Status AllocateKvMemory(const WorkerFlags& flags, rpc::Credentials* credentials, const ModelDevice& device,
@@ -122,16 +119,21 @@ absl::Status AllocateKvMemory(const WorkerFlags& flags, rpc::Credentials* creden
   kvtransfer::TransportOptions transport{.bind = flags.listen.bind,
                                          .advertise = flags.advertise,
                                          .tcp_ports = ParsePortRange(flags.transfer_ports),
-                                         .credentials = credentials};
+                                         .credentials = credentials,
+                                         .memory = parts.runner->memory()};
   BATON_ASSIGN_OR_RETURN(transport.kind, ChooseTransport(flags));
   BATON_ASSIGN_OR_RETURN(parts.transport, kvtransfer::MakeTransport(transport));
-  BATON_ASSIGN_OR_RETURN(parts.transport, kvtransfer::WithTestTransferFaults(std::move(parts.transport)));
+  BATON_ASSIGN_OR_RETURN(parts.transport,
+                         kvtransfer::WithTestTransferFaults(std::move(parts.transport), transport.memory));
   BATON_ASSIGN_OR_RETURN(const KvPoolSize size, ChooseKvPoolSize(flags.engine, device, flags.device_workers,
-                                                                 kvtransfer::MostRegionBytes(), *parts.runner));
+                                                                 kvtransfer::kRegionTailBytes, *parts.runner));
   if (!size.why.empty()) spdlog::info(size.why);
-  const size_t bytes = static_cast<size_t>(size.blocks) * parts.runner->kv_layout().block_bytes();
-  BATON_ASSIGN_OR_RETURN(const absl::Span<uint8_t> region, parts.transport->AllocateRegion(bytes));
-  BATON_ASSIGN_OR_RETURN(parts.pool, MakeKvPool(*parts.runner, size.blocks, region));
+  BATON_ASSIGN_OR_RETURN(const absl::Span<uint8_t> region,
+                         AllocateRegion(*parts.transport, *parts.runner, size.blocks));
+  BATON_ASSIGN_OR_RETURN(parts.pool, parts.runner->MakeKvPool(size.blocks, region));
+  if (parts.pool == nullptr) {
+    parts.pool = std::make_unique<HostKvPool>(region, parts.runner->kv_layout().block_bytes());
+  }
   LogBandwidth(*parts.transport, transport);
   return absl::OkStatus();
 }

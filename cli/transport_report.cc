@@ -60,6 +60,11 @@ absl::StatusOr<ProbeReport> ProbeFromPeer(kvtransfer::Transport& transport,
 }  // namespace
 
 void LogBandwidth(kvtransfer::Transport& transport, const kvtransfer::TransportOptions& options) {
+  // The peer of a probe is in this process, which takes another way to its own device than others do.
+  if (options.memory != nullptr) {
+    return spdlog::info("KV transport {}, of a device's memory{}", std::string(transport.name()),
+                        transport.shares_memory() ? ", which the workers of this machine read by CUDA IPC" : "");
+  }
   const absl::StatusOr<ProbeReport> report = ProbeFromPeer(transport, options);
   if (!report.ok()) {
     spdlog::warn("KV transport {}: the probe failed: {}", std::string(transport.name()),

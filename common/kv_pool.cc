@@ -25,10 +25,6 @@ absl::Span<uint8_t> MemoryRange::host() const {
 KvPool::KvPool(const MemoryRange& memory, size_t block_bytes)
     : memory_(memory), block_bytes_(block_bytes), block_count_(BlockCount(memory.bytes, block_bytes)) {}
 
-void KvPool::SetRegion(absl::Span<uint8_t> region) {
-  BATON_CHECK(region.data() == memory_.base && region.size() == memory_.bytes) << "the pool does not lie in the region";
-}
-
 size_t KvPool::OffsetOf(BlockId block) const {
   BATON_CHECK(block >= 0 && block < block_count_) << block;
   return static_cast<size_t>(block) * block_bytes_;

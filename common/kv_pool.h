@@ -44,24 +44,14 @@ class KvPool {
   // DigestBytes of a block as it is now: equal bytes have equal digests, whatever memory they lie in.
   Digest128 Digest(BlockId block) const { return DoDigest(OffsetOf(block)); }
 
-  // What peers read and write in a hand-off where that is not memory() itself: as many bytes, in which block b also
-  // begins at b * block_bytes(). Called once, before the first hand-off; the region outlives the pool.
-  virtual void SetRegion(absl::Span<uint8_t> region);
-  // Shows peers a block as it is now, and returns its Digest.
-  Digest128 Publish(BlockId block) { return DoPublish(OffsetOf(block)); }
-  // Takes in a block that a read has brought, if its bytes have this digest; otherwise the read must be repeated.
-  bool TakeIn(BlockId block, const Digest128& digest) { return DoTakeIn(OffsetOf(block), digest); }
-
  protected:
   // The range is a whole number of blocks.
   KvPool(const MemoryRange& memory, size_t block_bytes);
 
  private:
-  // These act on the block that begins at `offset`. The two of hand-offs are those of a pool that peers read and write.
+  // Both act on the block that begins at `offset`.
   virtual void DoZero(size_t offset) = 0;
   virtual Digest128 DoDigest(size_t offset) const = 0;
-  virtual Digest128 DoPublish(size_t offset) { return DoDigest(offset); }
-  virtual bool DoTakeIn(size_t offset, const Digest128& digest) { return DoDigest(offset) == digest; }
 
   size_t OffsetOf(BlockId block) const;
 

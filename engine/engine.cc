@@ -44,7 +44,7 @@ class Engine::Impl {
   EngineCounters Counters() const;
   int32_t OrphanedBlocks(absl::FunctionRef<bool(SequenceId)> is_owned) const;
   std::vector<HeldBlocks> Held() const;
-  Digest128 PublishBlock(BlockId block) { return memory_.Publish(block); }
+  Digest128 BlockDigest(BlockId block) const { return memory_.Digest(block); }
   Digest128 PromptDigest(const Sequence& sequence) const;
 
   Sequence& at(SequenceId id) { return **Position(id); }
@@ -505,7 +505,7 @@ std::vector<HeldBlocks> Engine::Impl::Held() const {
 Digest128 Engine::Impl::PromptDigest(const Sequence& sequence) const {
   Digest128 chain;
   for (BlockId block : sequence.HandedOver(sequence.prompt_length())) {
-    const Digest128 digest = memory_.Digest(block);
+    const Digest128 digest = BlockDigest(block);
     chain = DigestChain(chain, &digest, sizeof(digest));
   }
   return chain;
@@ -573,7 +573,7 @@ EngineLoad Engine::Load() const { return impl_->Load(); }
 
 int32_t Engine::available_blocks() const { return impl_->available_blocks(); }
 
-Digest128 Engine::PublishBlock(BlockId block) { return impl_->PublishBlock(block); }
+Digest128 Engine::BlockDigest(BlockId block) const { return impl_->BlockDigest(block); }
 
 Digest128 Engine::PromptDigest(SequenceId id) const { return impl_->PromptDigest(impl_->at(id)); }
 

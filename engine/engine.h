@@ -149,8 +149,8 @@ class Engine {
   // Blocks that Reserve can take now.
   int32_t available_blocks() const;
 
-  // Shows a block as it is now to the peers of a hand-off, and returns the digest of its bytes.
-  Digest128 PublishBlock(BlockId block);
+  // Digest of one block's bytes as they are now.
+  Digest128 BlockDigest(BlockId block) const;
   // Chain of the digests of PromptBlocks, in order. Call it when prefill is complete and before a decode step.
   Digest128 PromptDigest(SequenceId id) const;
 

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "common/kv_layout.h"
 #include "common/kv_pool.h"
+#include "common/memory_access.h"
 #include "common/output_token.h"
 #include "common/prompt_logprob.h"
 #include "engine/sampler.h"
@@ -100,9 +101,16 @@ class ModelRunner {
   // KV and logits computed on this machine. KV moves only between equal fingerprints.
   virtual const std::string& fingerprint() const = 0;
 
-  // A pool of `blocks` blocks in the memory that the runner computes in, whose bytes are all zero. Null: it computes in
-  // host memory, and the caller brings a pool of that. RESOURCE_EXHAUSTED.
-  virtual absl::StatusOr<std::unique_ptr<KvPool>> MakeKvPool(int32_t /*blocks*/) { return nullptr; }
+  // The memory that the runner computes in, where that is not the host's (null). It lives as long as the runner.
+  virtual MemoryAccess* memory() { return nullptr; }
+  // How many blocks' room a pool takes behind those that it counts.
+  virtual int32_t spare_blocks() const { return 0; }
+  // A pool of `blocks` blocks in the memory that the runner computes in, whose bytes are all zero: at the beginning of
+  // `region`, which is of memory(), has room for the spare blocks too and outlives the pool; without a region in memory
+  // of its own. Null: it computes in host memory, and the caller brings a pool of that. RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<std::unique_ptr<KvPool>> MakeKvPool(int32_t /*blocks*/, absl::Span<uint8_t> /*region*/) {
+    return nullptr;
+  }
 
   // Where blocks are read and written; called once, before the first step. Blocks have kv_layout().block_bytes() bytes,
   // are 64-byte aligned and lie in memory that the runner computes in. The caller owns the pool, which outlives the

@@ -10,6 +10,7 @@
 #include "common/rpc/wire.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kvtransfer/testing/deferred_memory.h"
 #include "kvtransfer/testing/transport_conformance.h"
 #include "kvtransfer/transport_address.h"
 
@@ -21,7 +22,13 @@ using ::testing::HasSubstr;
 
 absl::StatusOr<std::unique_ptr<Transport>> Make() { return MakeTransport({.kind = TransportKind::kGrpc}); }
 
-INSTANTIATE_TEST_SUITE_P(Backends, TransportConformance, testing::Values(TransportFactory{"Grpc", &Make, "grpc"}),
+absl::StatusOr<std::unique_ptr<Transport>> MakeOnDevice() {
+  return MakeTransport({.kind = TransportKind::kGrpc, .memory = NewDeferredMemory()});
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, TransportConformance,
+                         testing::Values(TransportFactory{"Grpc", &Make, "grpc"},
+                                         TransportFactory{"GrpcDevice", &MakeOnDevice, "grpc"}),
                          FactoryName);
 
 class GrpcTransportTest : public ::testing::Test {

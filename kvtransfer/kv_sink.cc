@@ -25,7 +25,7 @@ constexpr size_t kMaxUnansweredRenewals = 64;
 
 class KvSink::Impl {
  public:
-  Impl(const KvSinkOptions& options, const Clock& clock, KvPool& pool);
+  Impl(const KvSinkOptions& options, const Clock& clock, const KvPool& pool);
 
   void Start(const FetchSpec& spec);
   void Cancel(const JobKey& key, const absl::Status& why);
@@ -104,7 +104,7 @@ class KvSink::Impl {
 
   const KvSinkOptions options_;
   const Clock& clock_;
-  KvPool& pool_;
+  const KvPool& pool_;
   FetchStreamId last_stream_ = 0;
   uint64_t last_tag_ = 0;
   absl::flat_hash_map<FetchStreamId, Fetch> fetches_;
@@ -116,7 +116,7 @@ class KvSink::Impl {
   std::vector<SinkAction> actions_;
 };
 
-KvSink::Impl::Impl(const KvSinkOptions& options, const Clock& clock, KvPool& pool)
+KvSink::Impl::Impl(const KvSinkOptions& options, const Clock& clock, const KvPool& pool)
     : options_(options), clock_(clock), pool_(pool) {
   BATON_CHECK(options.max_blocks_per_read > 0 && options.max_reads_per_peer > 0);
   BATON_CHECK(options.max_blocks_per_read <= static_cast<int32_t>(kMaxRangesPerRead));
@@ -422,7 +422,7 @@ KvSink::Impl::Fetch* KvSink::Impl::FindByStream(FetchStreamId stream) {
   return it == fetches_.end() ? nullptr : &it->second;
 }
 
-KvSink::KvSink(const KvSinkOptions& options, const Clock& clock, KvPool& pool)
+KvSink::KvSink(const KvSinkOptions& options, const Clock& clock, const KvPool& pool)
     : impl_(std::make_unique<Impl>(options, clock, pool)) {}
 KvSink::~KvSink() = default;
 

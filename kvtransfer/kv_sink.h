@@ -151,8 +151,8 @@ using SinkAction = std::variant<OpenStream, SendRequest, FinishStream, ConnectPe
 
 class KvSink {
  public:
-  // `pool` is what the blocks of this worker lie in, and outlives the sink, which has it take in what is read.
-  KvSink(const KvSinkOptions& options, const Clock& clock, KvPool& pool);
+  // `pool` is what the blocks of this worker lie in, and outlives the sink, which only takes digests of it.
+  KvSink(const KvSinkOptions& options, const Clock& clock, const KvPool& pool);
   ~KvSink();
 
   // Ends in one Committed or FetchFailed. The key must not be there yet, and the blocks must lie in the pool.

@@ -67,10 +67,10 @@ std::vector<int32_t> PulledBlocks::TakeRead(int32_t max_blocks, std::vector<Copy
   return indices;
 }
 
-absl::Status PulledBlocks::Verify(absl::Span<const int32_t> indices, KvPool& pool, int32_t max_rereads) {
+absl::Status PulledBlocks::Verify(absl::Span<const int32_t> indices, const KvPool& pool, int32_t max_rereads) {
   for (int32_t index : indices) {
     Block& block = blocks_[static_cast<size_t>(index)];
-    if (pool.TakeIn(destinations_[static_cast<size_t>(index)], block.digest)) {
+    if (pool.Digest(destinations_[static_cast<size_t>(index)]) == block.digest) {
       block.state = State::kVerified;
       --unverified_;
       continue;

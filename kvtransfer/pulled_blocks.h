@@ -40,9 +40,9 @@ class PulledBlocks {
   // Nothing more will be read.
   void DropReady() { ready_.clear(); }
 
-  // A read of `indices` has ended well: the pool takes in what is right. DATA_LOSS when a block has differed from its
-  // digest more than `max_rereads` times.
-  absl::Status Verify(absl::Span<const int32_t> indices, KvPool& pool, int32_t max_rereads);
+  // A read of `indices` has ended well. DATA_LOSS when a block has differed from its digest more than `max_rereads`
+  // times.
+  absl::Status Verify(absl::Span<const int32_t> indices, const KvPool& pool, int32_t max_rereads);
 
   // Blocks of the whole prompt.
   int32_t count() const { return static_cast<int32_t>(destinations_.size()); }

@@ -43,13 +43,13 @@ struct RegionLayout {
   uint64_t total_bytes;
 };
 
-// The most bytes that AllocateRegion may give on this machine.
-uint64_t MostRegionBytes();
+// What a region takes beyond its bytes, at most.
+inline constexpr uint64_t kRegionTailBytes = 2 * kRegionPageBytes + kMaxProbeBytes;
 
-// Checks a size for AllocateRegion: INVALID_ARGUMENT outside of 1 to kMaxRegionBytes, RESOURCE_EXHAUSTED beyond the
-// machine's memory. Backends check before they allocate: an allocator that touches the memory would take the machine
-// down instead of failing.
-absl::Status CheckRegionBytes(uint64_t bytes);
+// Checks a size for AllocateRegion: INVALID_ARGUMENT outside of 1 to kMaxRegionBytes; for host memory, where `memory`
+// is null, RESOURCE_EXHAUSTED beyond the machine's. Backends check before they allocate: an allocator that touches the
+// memory would take the machine down instead of failing.
+absl::Status CheckRegionBytes(uint64_t bytes, const MemoryAccess* memory = nullptr);
 
 inline void WriteLabel(uint8_t* base, const RegionLayout& layout, const Id128& nonce) {
   const RegionLabel label = {.nonce = nonce};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -20,8 +19,9 @@ namespace {
 
 class FaultyTransport final : public Transport {
  public:
-  FaultyTransport(std::unique_ptr<Transport> transport, const TransferFaults& faults, const Clock& clock)
-      : transport_(std::move(transport)), faults_(faults), clock_(clock) {}
+  FaultyTransport(std::unique_ptr<Transport> transport, std::unique_ptr<RegionCopies> copies,
+                  const TransferFaults& faults, const Clock& clock)
+      : transport_(std::move(transport)), copies_(std::move(copies)), faults_(faults), clock_(clock) {}
 
   std::string_view name() const override { return transport_->name(); }
   absl::StatusOr<absl::Span<uint8_t>> AllocateRegion(size_t bytes) override {
@@ -59,6 +59,7 @@ class FaultyTransport final : public Transport {
   void PutBack(const Planted& planted);
 
   const std::unique_ptr<Transport> transport_;
+  const std::unique_ptr<RegionCopies> copies_;
   const TransferFaults faults_;
   const Clock& clock_;
   absl::Span<uint8_t> region_;
@@ -75,8 +76,8 @@ absl::StatusOr<ReadId> FaultyTransport::StartRead(PeerId peer, const Id128& fetc
     for (const CopyRange& range : ranges) {
       // The transport refuses what lies outside.
       if (range.local_offset > region_.size() || range.bytes > region_.size() - range.local_offset) continue;
-      const uint8_t* const begin = region_.data() + range.local_offset;
-      planted.before.emplace_back(begin, begin + range.bytes);
+      std::vector<uint8_t>& before = planted.before.emplace_back(range.bytes);
+      BATON_RETURN_IF_ERROR(copies_->Out(absl::MakeSpan(before), region_.data() + range.local_offset));
     }
   }
   BATON_ASSIGN_OR_RETURN(const ReadId read, transport_->StartRead(peer, fetch, ranges));
@@ -122,12 +123,16 @@ void FaultyTransport::Plant(const Planted& planted, ReadCompletion& completion) 
 void FaultyTransport::Flip(const Planted& planted) {
   constexpr uint64_t kPrime = 7'919;
   const CopyRange& range = planted.ranges[planted.number % planted.ranges.size()];
-  region_[range.local_offset + planted.number * kPrime % range.bytes] ^= static_cast<uint8_t>(1U << planted.number % 8);
+  uint8_t* const at = region_.data() + range.local_offset + planted.number * kPrime % range.bytes;
+  uint8_t byte = 0;
+  copies_->Out({&byte, 1}, at).IgnoreError();
+  byte ^= static_cast<uint8_t>(1U << planted.number % 8);
+  copies_->In(at, {&byte, 1}).IgnoreError();
 }
 
 void FaultyTransport::PutBack(const Planted& planted) {
   for (size_t i = 0; i < planted.before.size(); ++i) {
-    std::memcpy(region_.data() + planted.ranges[i].local_offset, planted.before[i].data(), planted.before[i].size());
+    copies_->In(region_.data() + planted.ranges[i].local_offset, planted.before[i]).IgnoreError();
   }
 }
 
@@ -147,17 +152,20 @@ absl::StatusOr<TransferFaults> ParseTransferFaults(std::string_view text) {
   return TransferFaults{.kind = kind->second, .every = every};
 }
 
-std::unique_ptr<Transport> WithTransferFaults(std::unique_ptr<Transport> transport, const TransferFaults& faults,
+std::unique_ptr<Transport> WithTransferFaults(std::unique_ptr<Transport> transport,
+                                              std::unique_ptr<RegionCopies> copies, const TransferFaults& faults,
                                               const Clock& clock) {
-  return std::make_unique<FaultyTransport>(std::move(transport), faults, clock);
+  return std::make_unique<FaultyTransport>(std::move(transport), std::move(copies), faults, clock);
 }
 
-absl::StatusOr<std::unique_ptr<Transport>> WithTestTransferFaults(std::unique_ptr<Transport> transport) {
+absl::StatusOr<std::unique_ptr<Transport>> WithTestTransferFaults(std::unique_ptr<Transport> transport,
+                                                                  MemoryAccess* memory) {
   const char* const text = std::getenv("BATON_TEST_TRANSFER_FAULTS");
   if (text == nullptr) return transport;
   BATON_ASSIGN_OR_RETURN(const TransferFaults faults, ParseTransferFaults(text));
   spdlog::warn("a test has planted faults in the hand-off: {}", text);
-  return WithTransferFaults(std::move(transport), faults, MonotonicClock());
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<RegionCopies> copies, RegionCopies::Create(memory));
+  return WithTransferFaults(std::move(transport), std::move(copies), faults, MonotonicClock());
 }
 
 }  // namespace baton::kvtransfer

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "kvtransfer/region_copies.h"
 #include "kvtransfer/transport.h"
 
 namespace baton::kvtransfer {
@@ -29,12 +30,15 @@ struct TransferFaults {
 // "flip:5"; INVALID_ARGUMENT for anything else than a kind and a positive number.
 absl::StatusOr<TransferFaults> ParseTransferFaults(std::string_view text);
 
-// `transport` with the faults. Probes have none. `clock` outlives the result.
-std::unique_ptr<Transport> WithTransferFaults(std::unique_ptr<Transport> transport, const TransferFaults& faults,
+// `transport` with the faults, planted by `copies` to and from its region. Probes have none. `clock` outlives the
+// result.
+std::unique_ptr<Transport> WithTransferFaults(std::unique_ptr<Transport> transport,
+                                              std::unique_ptr<RegionCopies> copies, const TransferFaults& faults,
                                               const Clock& clock);
 
-// With the faults that the environment names, if it names any.
-absl::StatusOr<std::unique_ptr<Transport>> WithTestTransferFaults(std::unique_ptr<Transport> transport);
+// With the faults that the environment names, if it names any. `memory` is the transport's (TransportOptions).
+absl::StatusOr<std::unique_ptr<Transport>> WithTestTransferFaults(std::unique_ptr<Transport> transport,
+                                                                  MemoryAccess* memory);
 
 }  // namespace baton::kvtransfer
 

@@ -25,7 +25,7 @@ constexpr uint8_t kNew = 0x5a;
 class TransferFaultsTest : public ::testing::Test {
  protected:
   void Plant(const TransferFaults& faults) {
-    reader_ = WithTransferFaults(MakeInprocTransport(), faults, clock_);
+    reader_ = WithTransferFaults(MakeInprocTransport(), *RegionCopies::Create(nullptr), faults, clock_);
     local_ = reader_->AllocateRegion(kBytes).value();
     absl::Span<uint8_t> remote = owner_->AllocateRegion(kBytes).value();
     std::fill(remote.begin(), remote.end(), kNew);

@@ -30,8 +30,8 @@ bool PeerIsLost(const absl::Status& status) { return absl::IsUnavailable(status)
 
 }  // namespace
 
-TransferThread::TransferThread(Transport& transport, const KvSinkOptions& options, const Clock& clock, KvPool& pool,
-                               Callbacks callbacks)
+TransferThread::TransferThread(Transport& transport, const KvSinkOptions& options, const Clock& clock,
+                               const KvPool& pool, Callbacks callbacks)
     : transport_(transport),
       clock_(clock),
       callbacks_(std::move(callbacks)),

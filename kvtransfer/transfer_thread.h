@@ -47,9 +47,8 @@ class TransferThread {
   // How long Stop waits for reads in flight, twice: for them to end by themselves, and then after disconnecting.
   static constexpr int64_t kStopNs = 2 * kNsPerSecond;
 
-  // `transport` has its region, `pool` lies in that region (or in its first part) or was told of it; both outlive the
-  // thread.
-  TransferThread(Transport& transport, const KvSinkOptions& options, const Clock& clock, KvPool& pool,
+  // `transport` has its region, `pool` is that region (or its first part); both outlive the thread.
+  TransferThread(Transport& transport, const KvSinkOptions& options, const Clock& clock, const KvPool& pool,
                  Callbacks callbacks);
   ~TransferThread();
   TransferThread(const TransferThread&) = delete;

@@ -21,11 +21,9 @@ absl::StatusOr<TransportKind> ParseTransportKind(std::string_view name) {
 }
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const TransportOptions& options) {
-  const bool moves_host_memory_alone = options.kind == TransportKind::kInproc || options.kind == TransportKind::kShm ||
-                                       options.kind == TransportKind::kGrpc;
-  if (options.memory != nullptr && moves_host_memory_alone) {
+  if (options.memory != nullptr && options.kind == TransportKind::kInproc) {
     return absl::FailedPreconditionError(
-        "this transport moves host memory, and the KV is in a device's: choose --transport auto, tcp or nccl");
+        "--transport inproc moves host memory, and the KV is in a device's: choose auto, shm, tcp, grpc or nccl");
   }
   if (options.kind == TransportKind::kInproc) return MakeInprocTransport();
   if (options.kind == TransportKind::kGrpc) return MakeGrpcTransport(options);

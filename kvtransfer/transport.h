@@ -27,13 +27,14 @@
 #include "common/ids.h"
 #include "kvtransfer/read_grants.h"
 
-namespace baton::rpc {
+namespace baton {
+class MemoryAccess;
+namespace rpc {
 class Credentials;
 }
+}  // namespace baton
 
 namespace baton::kvtransfer {
-
-class MemoryAccess;
 
 // A connected peer. Never reused within one transport.
 using PeerId = uint64_t;
@@ -69,10 +70,10 @@ class Transport {
   // "inproc", "ucx-shm", "ucx-tcp", "ucx" (which of the two is decided for each connection), "grpc", "nccl".
   virtual std::string_view name() const = 0;
 
-  // Allocates the region that this transport exposes; called once. It is zeroed, 4096-byte aligned, and lives as long
-  // as the transport. Pages are backed when they are first touched or populated, so allocating costs nothing, however
-  // large the region is. The backend keeps a tail behind the region for probes; the span leaves it out.
-  // RESOURCE_EXHAUSTED when the memory cannot be had.
+  // Allocates the region that this transport exposes; called once. It is zeroed and lives as long as the transport.
+  // Host memory is 4096-byte aligned, and its pages are backed when they are first touched or populated, so allocating
+  // costs nothing, however large the region is. The backend keeps a tail behind the region for probes; the span leaves
+  // it out. RESOURCE_EXHAUSTED when the memory cannot be had, UNAVAILABLE when peers could not read it.
   virtual absl::StatusOr<absl::Span<uint8_t>> AllocateRegion(size_t bytes) = 0;
 
   // Opaque bytes for Connect in another process, at most kMaxAddressBytes. After AllocateRegion.
@@ -83,10 +84,10 @@ class Transport {
   // that the peer is dead; the read then fails with UNAVAILABLE.
   virtual absl::StatusOr<PeerId> Connect(std::string_view address) = 0;
 
-  // How bytes of this peer travel: "inproc", "shm", "tcp", "grpc", "nccl"; empty when it is not connected.
+  // How bytes of this peer travel: "inproc", "shm", "cuda_ipc", "tcp", "grpc", "nccl"; empty when it is not connected.
   virtual std::string_view PathOf(PeerId peer) const = 0;
 
-  // Whether a peer on this host may map the region and then reads it without this process.
+  // Whether a peer on this host may map the region, or open it on a device, and then reads it without this process.
   virtual bool shares_memory() const = 0;
   // What this process serves of its region to readers that do not map it.
   virtual ReadGrants& grants() { return grants_; }
@@ -121,7 +122,7 @@ class Transport {
 enum class TransportKind : uint8_t { kAuto, kInproc, kShm, kTcp, kGrpc, kNccl };
 
 // "auto", "inproc", "shm", "tcp", "grpc", "nccl"; else INVALID_ARGUMENT. kAuto: shared memory where the peer is on this
-// host and may map it, else TCP; each connection decides for itself.
+// host and may map it, else TCP; each connection decides for itself. The shared memory of devices is CUDA IPC.
 absl::StatusOr<TransportKind> ParseTransportKind(std::string_view name);
 
 // Both ends belong to it.
@@ -145,7 +146,7 @@ struct TransportOptions {
   // When no byte of a TCP read has come for this long, its peer counts as lost; with NCCL, no piece.
   int64_t stall_timeout_ms = 10'000;
   // What the region is made of, as a device's memory; it outlives the transport. Null: host memory, or with NCCL that
-  // of the stand-in. Others than NCCL and UCX over TCP move host memory alone.
+  // of the stand-in. kInproc moves host memory alone.
   MemoryAccess* memory = nullptr;
   // The file of NCCL; empty: the one that $BATON_NCCL_LIBRARY names, else the system's.
   std::string nccl_library = {};

@@ -28,6 +28,9 @@ struct TransportAddress {
   std::string grpc_target;
   // host:port that forms communicators of NCCL; empty where the owner does not.
   std::string nccl_target;
+  // The name by which processes of this host open the region in the memory of a device (MemoryAccess::Share); empty
+  // where it is in host memory or cannot be opened.
+  std::string device_share;
 };
 
 std::string EncodeAddress(const TransportAddress& address);

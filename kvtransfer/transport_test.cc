@@ -206,6 +206,15 @@ TEST(TransportAddressTest, WithoutALaterTargetItIsWhatWorkersOfAFormerVersionRea
     EXPECT_EQ(DecodeAddress(latest)->grpc_target, grpc_target);
     EXPECT_EQ(DecodeAddress(latest)->nccl_target, "host:2");
   }
+  address.device_share = "a handle";
+  for (const char* nccl_target : {"host:2", ""}) {
+    address.nccl_target = nccl_target;
+    const std::string of_device = EncodeAddress(address);
+    EXPECT_EQ(of_device.substr(0, 8), "BATONKV4");
+    ASSERT_TRUE(DecodeAddress(of_device).ok());
+    EXPECT_EQ(DecodeAddress(of_device)->nccl_target, nccl_target);
+    EXPECT_EQ(DecodeAddress(of_device)->device_share, "a handle");
+  }
 }
 
 TEST(TransportAddressTest, RefusesImpossibleRegions) {

@@ -35,7 +35,7 @@ void KvServer::Announce(const JobKey& key, absl::Span<const BlockId> blocks, int
   for (int32_t i = begin; i < end; ++i) {
     const BlockId block = blocks[static_cast<size_t>(i)];
     message.blocks.push_back(
-        {.index = i, .offset = static_cast<uint64_t>(block) * block_bytes, .digest = engine_.PublishBlock(block)});
+        {.index = i, .offset = static_cast<uint64_t>(block) * block_bytes, .digest = engine_.BlockDigest(block)});
   }
   if (!message.blocks.empty()) source_.OnBlocksComputed(key, std::move(message));
 }

@@ -7,7 +7,7 @@
 namespace baton::worker {
 
 TransferFetcher::TransferFetcher(kvtransfer::Transport& transport, const kvtransfer::KvSinkOptions& options,
-                                 const Clock& clock, KvPool& pool, Observers observers)
+                                 const Clock& clock, const KvPool& pool, Observers observers)
     : observers_(std::move(observers)),
       thread_(transport, options, clock, pool,
               {.committed =

@@ -25,9 +25,9 @@ class TransferFetcher final : public KvFetcher {
     std::function<void(const kvtransfer::FetchFailed&)> failed = [](const kvtransfer::FetchFailed&) {};
   };
 
-  // `pool` lies in the transport's region or was told of it; all references outlive the fetcher.
+  // `pool` lies in the transport's region; all references outlive the fetcher.
   TransferFetcher(kvtransfer::Transport& transport, const kvtransfer::KvSinkOptions& options, const Clock& clock,
-                  KvPool& pool, Observers observers);
+                  const KvPool& pool, Observers observers);
   ~TransferFetcher() override { Stop(); }
 
   // Once, with the core that has this fetcher and its loop. Starts the thread. `credentials` outlive the fetcher; null:

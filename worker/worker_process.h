@@ -66,7 +66,7 @@ struct WorkerParts {
   // May be null: no job may have a grammar.
   std::unique_ptr<engine::ConstraintSource> constraints;
   std::unique_ptr<kvtransfer::Transport> transport;
-  // Lies in the transport's region or was told of it.
+  // Lies in the transport's region.
   std::unique_ptr<KvPool> pool;
 };
 

@@ -23,7 +23,7 @@ int BlocksEach(const KvGroups& groups, int tokens, int chunk_tokens) {
 
 // A pool where the runner computes; in `memory` if that is the host's.
 std::unique_ptr<KvPool> MakePool(engine::ModelRunner& runner, int blocks, engine::kernels::AlignedBuffer& memory) {
-  absl::StatusOr<std::unique_ptr<KvPool>> pool = runner.MakeKvPool(blocks);
+  absl::StatusOr<std::unique_ptr<KvPool>> pool = runner.MakeKvPool(blocks, {});
   BATON_CHECK(pool.ok()) << pool.status();
   if (*pool != nullptr) return *std::move(pool);
   const size_t block_bytes = runner.kv_layout().block_bytes();

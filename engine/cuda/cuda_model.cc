@@ -20,7 +20,7 @@ absl::StatusOr<Digest128> ProbeOnDevice(const SyntheticSpec& spec, const std::sh
   BATON_ASSIGN_OR_RETURN(const std::unique_ptr<CudaRunner> runner,
                          CudaRunner::Load(*file, {.max_rows = kProbeChunk}, device));
   const int32_t blocks = ProbeBlockCount(runner->kv_layout());
-  BATON_ASSIGN_OR_RETURN(const std::unique_ptr<KvPool> pool, runner->MakeKvPool(blocks));
+  BATON_ASSIGN_OR_RETURN(const std::unique_ptr<KvPool> pool, runner->MakeKvPool(blocks, {}));
   runner->SetKvPool(*pool);
   Digest128 digest = ProbeLogits(*runner);
   for (BlockId block = 0; block < blocks; ++block) {

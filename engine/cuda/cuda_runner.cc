@@ -44,6 +44,7 @@ KvLayout CudaKvLayoutOf(const modelfile::ModelConfig& config) {
 CudaRunner::CudaRunner(std::shared_ptr<const Device> device, const CudaModelOptions& options, const KvLayout& layout,
                        Stream stream)
     : device_(std::move(device)),
+      memory_(*device_),
       layout_(layout),
 
       has_graphs_(options.graphs),
@@ -76,8 +77,9 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Load(const modelfile::Mo
   return runner;
 }
 
-absl::StatusOr<std::unique_ptr<KvPool>> CudaRunner::MakeKvPool(int32_t blocks) {
-  BATON_ASSIGN_OR_RETURN(std::unique_ptr<KvPool> pool, DeviceKvPool::Create(*device_, layout_.block_bytes(), blocks));
+absl::StatusOr<std::unique_ptr<KvPool>> CudaRunner::MakeKvPool(int32_t blocks, absl::Span<uint8_t> region) {
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<KvPool> pool,
+                         DeviceKvPool::Create(*device_, layout_.block_bytes(), blocks, region));
   return pool;
 }
 

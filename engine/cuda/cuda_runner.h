@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/cuda/cuda_memory.h"
 #include "engine/cuda/device.h"
 #include "engine/cuda/device_kv_pool.h"
 #include "engine/cuda/forward.h"
@@ -56,7 +57,9 @@ class CudaRunner final : public ModelRunner {
   int32_t hidden_size() const override { return forward_->config().hidden_size; }
   const KvLayout& kv_layout() const override { return layout_; }
   const std::string& fingerprint() const override { return fingerprint_; }
-  absl::StatusOr<std::unique_ptr<KvPool>> MakeKvPool(int32_t blocks) override;
+  MemoryAccess* memory() override { return &memory_; }
+  int32_t spare_blocks() const override { return DeviceKvPool::kSpareBlocks; }
+  absl::StatusOr<std::unique_ptr<KvPool>> MakeKvPool(int32_t blocks, absl::Span<uint8_t> region) override;
   // Graphs are captured when steps first need them, and are not among what the process holds before.
   absl::StatusOr<DeviceMemory> MemoryOfDevice() const;
   // A DeviceKvPool.
@@ -91,6 +94,7 @@ class CudaRunner final : public ModelRunner {
   absl::Span<float> HostLogits(int i) const;
 
   const std::shared_ptr<const Device> device_;
+  CudaMemory memory_;
   const KvLayout layout_;
   const bool has_graphs_;
   std::string fingerprint_;

@@ -32,6 +32,9 @@ namespace baton::engine::cuda {
   X(function_set_attribute, cuFuncSetAttribute)         \
   X(memory_alloc, cuMemAlloc)                           \
   X(memory_free, cuMemFree)                             \
+  X(ipc_get_handle, cuIpcGetMemHandle)                  \
+  X(ipc_open_handle, cuIpcOpenMemHandle)                \
+  X(ipc_close_handle, cuIpcCloseMemHandle)              \
   X(host_alloc, cuMemHostAlloc)                         \
   X(host_free, cuMemFreeHost)                           \
   X(copy_to_device_async, cuMemcpyHtoDAsync)            \
@@ -42,6 +45,7 @@ namespace baton::engine::cuda {
   X(stream_destroy, cuStreamDestroy)                    \
   X(stream_synchronize, cuStreamSynchronize)            \
   X(stream_wait_event, cuStreamWaitEvent)               \
+  X(launch_host_function, cuLaunchHostFunc)             \
   X(stream_begin_capture, cuStreamBeginCapture)         \
   X(stream_end_capture, cuStreamEndCapture)             \
   X(graph_instantiate, cuGraphInstantiate)              \

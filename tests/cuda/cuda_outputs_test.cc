@@ -152,32 +152,29 @@ TEST(CudaRunner, APoolZeroesAndDigestsBlocksAsOneOfTheHostDoes) {
   EXPECT_NE(sequence.memory().Read(0), std::vector<uint8_t>(bytes.size(), 0));
 }
 
-TEST(CudaRunner, ABlockReachesAnotherPoolThroughRegionsOfTheHost) {
+TEST(CudaRunner, APoolInARegionHasItsFirstBlocksAndRoomBehindThem) {
   const auto file = MakeSyntheticModel(Small());
-  SeededRandom random(kSeed);
-  const auto source = LoadCuda(*file, {.max_rows = 32});
-  OneSequence sequence(*source, RandomTokens(random, 32, source->vocab_size()));
-  sequence.Logits(0, 32);
-  KvPool& from = sequence.memory().pool();
-  std::vector<uint8_t> shown(from.memory().bytes);
-  from.SetRegion(absl::MakeSpan(shown));
-  const Digest128 digest = from.Publish(1);
-  EXPECT_EQ(digest, from.Digest(1));
-
-  const auto sink = LoadCuda(*file, {.max_rows = 32});
-  auto to = sink->MakeKvPool(4);
-  ASSERT_TRUE(to.ok()) << to.status();
-  std::vector<uint8_t> region((*to)->memory().bytes);
-  (*to)->SetRegion(absl::MakeSpan(region));
-  const size_t bytes = from.block_bytes();
-  const Digest128 zeros = (*to)->Digest(3);
-  std::copy_n(shown.begin() + static_cast<ptrdiff_t>(bytes), bytes, region.begin() + static_cast<ptrdiff_t>(3 * bytes));
-  region[3 * bytes] ^= 1;
-  EXPECT_FALSE((*to)->TakeIn(3, digest)) << "a bit was flipped on the way";
-  EXPECT_EQ((*to)->Digest(3), zeros);
-  region[3 * bytes] ^= 1;
-  EXPECT_TRUE((*to)->TakeIn(3, digest));
-  EXPECT_EQ((*to)->Digest(3), digest);
+  const auto runner = LoadCuda(*file, {.max_rows = 32});
+  const size_t block_bytes = runner->kv_layout().block_bytes();
+  constexpr int kBlocks = 4;
+  const size_t bytes = static_cast<size_t>(kBlocks + runner->spare_blocks()) * block_bytes;
+  MemoryAccess& memory = *runner->memory();
+  const absl::StatusOr<uint8_t*> region = memory.Allocate(bytes);
+  ASSERT_TRUE(region.ok()) << region.status();
+  const auto pool = runner->MakeKvPool(kBlocks, absl::MakeSpan(*region, bytes));
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  EXPECT_EQ((*pool)->memory().base, *region);
+  EXPECT_EQ((*pool)->block_count(), kBlocks);
+  const std::vector<uint8_t> zeros(block_bytes);
+  EXPECT_EQ((*pool)->Digest(3), DigestBytes(zeros.data(), zeros.size()));
+  // What a transport brings is in the pool.
+  const std::vector<uint8_t> brought(block_bytes, 0x5a);
+  const auto stream = memory.CreateStream();
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  EXPECT_EQ(memory.CopyIn(*region + 3 * block_bytes, brought, *stream), absl::OkStatus());
+  EXPECT_EQ(memory.Synchronize(*stream), absl::OkStatus());
+  EXPECT_EQ((*pool)->Digest(3), DigestBytes(brought.data(), brought.size()));
+  memory.DestroyStream(*stream);
 }
 
 }  // namespace

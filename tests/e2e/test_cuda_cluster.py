@@ -1,5 +1,6 @@
-"""Clusters whose workers compute on an emulated CUDA device (test_cuda_emulated.py): KV goes from device to device through the
-host, over every transport, and whatever befalls a worker, each stream has the tokens of a worker that hands nothing over."""
+"""Clusters whose workers compute on an emulated CUDA device (test_cuda_emulated.py): KV goes from device to device by CUDA IPC, or
+through the host over every other transport, and whatever befalls a worker, each stream has the tokens of a worker that hands
+nothing over."""
 
 import os
 import pathlib
@@ -51,8 +52,16 @@ def model(tmp_path_factory):
     return write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.gguf")
 
 
-def cuda_cluster(model, *args):
-    return Cluster("--model", model, "--device", "cuda", "--chunk-tokens", CHUNK_TOKENS, *args, env=EMULATED)
+def cuda_cluster(model, *args, **env):
+    return Cluster("--model", model, "--device", "cuda", "--chunk-tokens", CHUNK_TOKENS, *args, env={**EMULATED, **env})
+
+
+def expect_answers(cluster, client, expected):
+    streams = [Background(client, *request, tenant=str(number)) for number, request in enumerate(REQUESTS)]
+    for request, stream in zip(REQUESTS, streams):
+        assert stream.result().token_ids == expected[repr(request)], request
+    await_no_block_held(cluster.target, WORKERS)
+    assert FOUND not in cluster.log(), cluster.log()
 
 
 @pytest.fixture(scope="module")
@@ -65,16 +74,28 @@ def expected(model):
     return tokens
 
 
-@pytest.mark.parametrize("transport", ["shm", "tcp", "grpc"])
-def test_kv_of_a_device_is_handed_over_to_a_device(model, expected, transport):
+@pytest.mark.parametrize("transport, path", [("auto", "cuda_ipc"), ("shm", "cuda_ipc"), ("tcp", "tcp"), ("grpc", "grpc")])
+def test_kv_of_a_device_is_handed_over_to_a_device(model, expected, transport, path):
     with cuda_cluster(model, *PAIR, "--transport", transport) as cluster, Client(cluster.target) as client:
-        streams = [Background(client, *request, tenant=str(number)) for number, request in enumerate(REQUESTS)]
-        for request, stream in zip(REQUESTS, streams):
-            assert stream.result().token_ids == expected[repr(request)], request
-        assert cluster.decoders_count("baton_transfers_total", transport=transport) == len(REQUESTS)
+        expect_answers(cluster, client, expected)
+        assert cluster.decoders_count("baton_transfers_total", transport=path) == len(REQUESTS)
         assert cluster.decoders_count("baton_transfer_damaged_blocks_total") == 0
-        await_no_block_held(cluster.target, WORKERS)
-        assert FOUND not in cluster.log(), cluster.log()
+        assert ("by CUDA IPC" in cluster.log()) == (path == "cuda_ipc"), cluster.log()
+
+
+def test_kv_goes_through_the_host_where_the_driver_shares_no_memory_and_the_log_says_so(model, expected):
+    with cuda_cluster(model, *PAIR, BATON_PTX_IPC="0") as cluster, Client(cluster.target) as client:
+        expect_answers(cluster, client, expected)
+        assert cluster.decoders_count("baton_transfers_total", transport="tcp") == len(REQUESTS)
+        assert "KV goes through the host: other processes cannot read the memory of this device" in cluster.log()
+        assert "cuIpcGetMemHandle: CUDA_ERROR_NOT_SUPPORTED" in cluster.log(), cluster.log()
+
+
+@pytest.mark.parametrize("fault", ["flip:3", "stale:3"])
+def test_blocks_that_are_damaged_on_the_way_to_a_device_are_read_again(model, expected, fault):
+    with cuda_cluster(model, *PAIR, BATON_TEST_TRANSFER_FAULTS=fault) as cluster, Client(cluster.target) as client:
+        expect_answers(cluster, client, expected)
+        assert cluster.decoders_count("baton_transfer_damaged_blocks_total", transport="cuda_ipc") > 0
 
 
 @pytest.mark.parametrize("role", ["prefill", "decode"])
@@ -89,6 +110,21 @@ def test_streams_outlive_a_killed_worker_with_exactly_the_same_tokens(model, exp
             assert stream.result().token_ids == expected[repr(request)], request
         wait_until(lambda: sum(worker["state"] == "serving" for worker in cluster.workers()) == WORKERS, RETURN_TIMEOUT_S,
                    "all workers")
+        await_no_block_held(cluster.target, WORKERS)
+
+
+def test_prompts_whose_source_is_killed_are_read_from_its_successor(model, expected):
+    with cuda_cluster(model, *PAIR) as cluster, Client(cluster.target) as client:
+        streams = [Background(client, *request, tenant=str(number)) for number, request in enumerate(REQUESTS)]
+        assert streams[0].began.wait(60), "no token came"
+        os.kill(cluster.pid_of("prefill"), signal.SIGKILL)
+        for request, stream in zip(REQUESTS, streams):
+            assert stream.result().token_ids == expected[repr(request)], request
+        # Their names are new, and so is the memory that is opened.
+        before = cluster.decoders_count("baton_transfers_total", transport="cuda_ipc")
+        for request in REQUESTS:
+            assert client.generate(*request, tenant="another").token_ids == expected[repr(request)], request
+        assert cluster.decoders_count("baton_transfers_total", transport="cuda_ipc") - before == len(REQUESTS)
         await_no_block_held(cluster.target, WORKERS)
 
 

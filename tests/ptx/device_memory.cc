@@ -1,27 +1,44 @@
 #include "tests/ptx/device_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace baton::ptx {
 
-Allocation* DeviceMemory::Allocate(uint64_t size) {
-  // Between allocations lie 4 GiB. The alignment is 512 bytes and no more, so that who needs more is found.
+// Between allocations lie 4 GiB. The alignment is 512 bytes and no more, so that who needs more is found.
+uint64_t DeviceMemory::TakeAddresses(uint64_t size) {
   constexpr uint64_t kGap = uint64_t{4} << 30;
+  const uint64_t base = next_;
+  next_ += (size + kGap + 1023) / 1024 * 1024;
+  return base;
+}
+
+Allocation* DeviceMemory::Allocate(uint64_t size) {
   if (size == 0 || size > limit_ - std::min(used_, limit_)) return nullptr;
   Allocation allocation;
-  allocation.base = next_;
   allocation.size = size;
   allocation.data.reset(static_cast<uint8_t*>(std::calloc(size, 1)));
   allocation.written.reset(static_cast<uint8_t*>(std::calloc(size, 1)));
   if (allocation.data == nullptr || allocation.written == nullptr) return nullptr;
-  next_ += (size + kGap + 1023) / 1024 * 1024;
+  allocation.base = TakeAddresses(size);
   used_ += size;
   return &allocations_.emplace_back(std::move(allocation));
 }
 
+Allocation& DeviceMemory::Adopt(uint64_t size, AllocatedBytes data, AllocatedBytes written) {
+  Allocation allocation;
+  allocation.base = TakeAddresses(size);
+  allocation.size = size;
+  allocation.data = std::move(data);
+  allocation.written = std::move(written);
+  allocation.opens = 1;
+  return allocations_.emplace_back(std::move(allocation));
+}
+
 void DeviceMemory::Release(Allocation& allocation) {
-  used_ -= allocation.size;
+  if (allocation.opens == 0) used_ -= allocation.size;
   allocation.freed = true;
+  allocation.exported.reset();
   allocation.data.reset();
   allocation.written.reset();
   allocation.accesses = {};

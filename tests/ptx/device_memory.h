@@ -3,6 +3,9 @@
 #ifndef BATON_TESTS_PTX_DEVICE_MEMORY_H_
 #define BATON_TESTS_PTX_DEVICE_MEMORY_H_
 
+#include <sys/mman.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
@@ -27,19 +30,27 @@ struct GlobalAccess {
   static constexpr uint32_t kSeveral = ~0U;
 };
 
+// Frees bytes of the heap, or those of a mapping where that has a size.
+struct FreeBytes {
+  size_t mapped = 0;
+  void operator()(uint8_t* bytes) const { mapped == 0 ? std::free(bytes) : static_cast<void>(munmap(bytes, mapped)); }
+};
+using AllocatedBytes = std::unique_ptr<uint8_t, FreeBytes>;
+
 struct Allocation {
-  struct Free {
-    void operator()(uint8_t* bytes) const { std::free(bytes); }
-  };
   uint64_t base = 0;
   uint64_t size = 0;
   bool freed = false;
   bool read_only = false;
   // Belongs to a module, so that memory_free does not take it.
   bool of_module = false;
-  std::unique_ptr<uint8_t, Free> data;
+  AllocatedBytes data;
   // For each byte 1 where it was written.
-  std::unique_ptr<uint8_t, Free> written;
+  AllocatedBytes written;
+  // The file in which its bytes lie and by which other processes open it; null before it is exported.
+  std::shared_ptr<const int> exported;
+  // Where it is another process's: how often it is open here. Else 0.
+  int opens = 0;
   // Only where races between blocks are looked for.
   std::vector<GlobalAccess> accesses;
 
@@ -52,6 +63,8 @@ class DeviceMemory {
  public:
   // Null where `size` is 0 or more than is free.
   Allocation* Allocate(uint64_t size);
+  // Memory of another process, at an address of its own. It takes nothing of what is free here.
+  Allocation& Adopt(uint64_t size, AllocatedBytes data, AllocatedBytes written);
   void Release(Allocation& allocation);
   // The allocation at or before the address, freed ones included. Null where there is none.
   Allocation* Find(uint64_t address);
@@ -64,6 +77,8 @@ class DeviceMemory {
   void TrackAccesses();
 
  private:
+  uint64_t TakeAddresses(uint64_t size);
+
   // In ascending order of base.
   std::deque<Allocation> allocations_;
   uint64_t next_ = kDeviceBase + 0x200;

@@ -13,6 +13,7 @@ CUcontext CurrentContext();
 void AddDeviceFunctions(engine::cuda::DriverApi& api);
 void AddModuleFunctions(engine::cuda::DriverApi& api);
 void AddMemoryFunctions(engine::cuda::DriverApi& api);
+void AddIpcFunctions(engine::cuda::DriverApi& api);
 void AddStreamFunctions(engine::cuda::DriverApi& api);
 void AddGraphFunctions(engine::cuda::DriverApi& api);
 

@@ -41,7 +41,9 @@ CUresult CUDAAPI MemoryFree(CUdeviceptr address) {
   if (const CUresult result = device.ForbiddenInCapture(); result != CUDA_SUCCESS) return result;
   if (address == 0) return CUDA_SUCCESS;
   Allocation* allocation = device.Range(address, 1);
-  if (allocation == nullptr || allocation->base != address || allocation->of_module) return CUDA_ERROR_INVALID_VALUE;
+  if (allocation == nullptr || allocation->base != address || allocation->of_module || allocation->opens > 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   device.memory.Release(*allocation);
   return CUDA_SUCCESS;
 }

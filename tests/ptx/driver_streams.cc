@@ -44,6 +44,16 @@ CUresult CUDAAPI StreamSynchronize(CUstream handle) {
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+CUresult CUDAAPI LaunchHostFunction(CUstream handle, CUhostFn function, void* argument) {
+  Call call;
+  if (call.result != CUDA_SUCCESS) return call.result;
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return call.device.Submit(handle, [function, argument] {
+    function(argument);
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult CUDAAPI StreamWaitEvent(CUstream handle, CUevent event_handle, unsigned) {
   Call call;
   if (call.result != CUDA_SUCCESS) return call.result;
@@ -186,6 +196,7 @@ void AddStreamFunctions(engine::cuda::DriverApi& api) {
   api.stream_create = &StreamCreate;
   api.stream_destroy = &StreamDestroy;
   api.stream_synchronize = &StreamSynchronize;
+  api.launch_host_function = &LaunchHostFunction;
   api.stream_wait_event = &StreamWaitEvent;
   api.event_create = &EventCreate;
   api.event_record = &EventRecord;

@@ -1,4 +1,10 @@
 // The driver's functions over the emulated device.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <utility>
+
 #include "tests/ptx/test_device.h"
 
 namespace baton::ptx {
@@ -82,6 +88,83 @@ TEST_F(DriverTest, MemoryHasALimitAndBounds) {
   ASSERT_EQ(api.memory_info(&free, &total), CUDA_SUCCESS);
   EXPECT_EQ(free, 1000U - 16);
   EXPECT_EQ(LiveAllocations(), 1U);
+}
+
+TEST_F(DriverTest, HostFunctionsAreCalledBehindWhatWasIssuedBefore) {
+  std::vector<uint32_t> seen(4);
+  ASSERT_EQ(LaunchOn(stream, 1, 4), CUDA_SUCCESS);
+  ASSERT_EQ(api.copy_to_host_async(seen.data(), values, 16, stream), CUDA_SUCCESS);
+  uint32_t called_with = 0;
+  std::pair<const std::vector<uint32_t>*, uint32_t*> argument = {&seen, &called_with};
+  const auto function = [](void* about) {
+    const auto& [copied, called] = *static_cast<decltype(argument)*>(about);
+    *called = (*copied)[0];
+  };
+  ASSERT_EQ(api.launch_host_function(stream, function, &argument), CUDA_SUCCESS);
+  ASSERT_EQ(api.stream_synchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(called_with, 2U);
+  EXPECT_EQ(api.launch_host_function(stream, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
+}
+
+class IpcTest : public DriverTest {
+ protected:
+  // The exit code of another process, in which a test fails by returning another number than 0.
+  static int InAnotherProcess(const std::function<int()>& body) {
+    const pid_t child = fork();
+    if (child == 0) _exit(body());
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  CUresult Open(const CUipcMemHandle& handle, CUdeviceptr* address) const {
+    return api.ipc_open_handle(address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  }
+
+  CUipcMemHandle handle{};
+};
+
+TEST_F(IpcTest, ExportedMemoryIsTheSameInAnotherProcess) {
+  ASSERT_EQ(api.ipc_get_handle(&handle, values), CUDA_SUCCESS);
+  EXPECT_THAT(ToHost<uint32_t>(values, 4), ElementsAre(1U, 2U, 3U, 4U));
+  // Its kernels go on with it, and the other process sees what they write.
+  ASSERT_EQ(LaunchOn(stream, 6, 4), CUDA_SUCCESS);
+  EXPECT_EQ(InAnotherProcess([this] {
+              CUdeviceptr first = 0;
+              CUdeviceptr second = 0;
+              if (Open(handle, &first) != CUDA_SUCCESS || Open(handle, &second) != CUDA_SUCCESS) return 1;
+              if (first != second || first == values) return 2;
+              const CUdeviceptr copy = Allocate(16);
+              if (api.copy_on_device_async(copy, first, 16, stream) != CUDA_SUCCESS) return 3;
+              if (ToHost<uint32_t>(copy, 4) != std::vector<uint32_t>{7, 8, 9, 10}) return 4;
+              if (api.copy_on_device_async(copy, first + 4, 16, stream) != CUDA_ERROR_INVALID_VALUE) return 5;
+              if (api.memory_free(first) != CUDA_ERROR_INVALID_VALUE) return 6;
+              if (api.set_bytes_async(first, 0, 4, stream) != CUDA_SUCCESS) return 7;
+              // Once for each time that it was opened.
+              if (api.ipc_close_handle(first) != CUDA_SUCCESS) return 8;
+              if (api.set_bytes_async(first, 0, 8, stream) != CUDA_SUCCESS) return 9;
+              if (api.ipc_close_handle(first) != CUDA_SUCCESS) return 10;
+              if (api.set_bytes_async(first, 0, 16, stream) != CUDA_ERROR_INVALID_VALUE) return 11;
+              return api.ipc_close_handle(first) == CUDA_ERROR_INVALID_VALUE ? 0 : 12;
+            }),
+            0);
+  EXPECT_THAT(ToHost<uint32_t>(values, 4), ElementsAre(0U, 0U, 9U, 10U));
+}
+
+TEST_F(IpcTest, WhatIsNoHandleOfLivingMemoryIsRefused) {
+  EXPECT_EQ(api.ipc_get_handle(&handle, values + 4), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(api.ipc_get_handle(nullptr, values), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(api.ipc_get_handle(&handle, values), CUDA_SUCCESS);
+  CUdeviceptr opened = 0;
+  EXPECT_EQ(Open(handle, &opened), CUDA_ERROR_INVALID_CONTEXT) << "the same process";
+  EXPECT_EQ(api.ipc_close_handle(values), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(api.memory_free(values), CUDA_SUCCESS);
+  EXPECT_EQ(InAnotherProcess([this] {
+              CUdeviceptr none = 0;
+              if (Open(handle, &none) != CUDA_ERROR_MAP_FAILED) return 1;
+              if (api.ipc_open_handle(&none, handle, 0) != CUDA_ERROR_INVALID_VALUE) return 2;
+              return Open({}, &none) == CUDA_ERROR_INVALID_HANDLE ? 0 : 3;
+            }),
+            0);
 }
 
 TEST_F(DriverTest, LaunchesOutsideTheLimitsAreRefused) {

@@ -25,6 +25,7 @@ void EmulatedDevice::Reset() {
   graphs.clear();
   graph_execs.clear();
   host.clear();
+  opened.clear();
   memory = DeviceMemory();
   findings.Take();
   options = Options();

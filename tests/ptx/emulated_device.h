@@ -87,6 +87,8 @@ class EmulatedDevice {
   std::map<void*, std::shared_ptr<Graph>> graph_execs;
   std::map<void*, std::unique_ptr<uint8_t[]>> host;
   std::map<void*, LoadedFunction*> functions;
+  // What is open of other processes: addresses by handle.
+  std::map<std::string, CUdeviceptr> opened;
 
   void Reset();
   // Why a call cannot go on: no cuInit, no context, or a launch that failed.

@@ -5,10 +5,12 @@
 //   BATON_PTX_CHECKS=0|1       whether reads of what nobody wrote and races are looked for; 1 unless set
 //   BATON_PTX_MEMORY_MIB=N     memory of the device: 1 to 65536, and 1024 unless set. The host holds two bytes for each
 //                              that is in use
+//   BATON_PTX_IPC=0|1          whether memory can be opened by other processes, as on some machines it cannot; 1 unless set
 //
 // Another value makes cuInit fail. What the interpreter finds is written to stderr when it is found, each finding once,
 // and so is why a module did not load.
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -29,9 +31,12 @@ using engine::cuda::DriverApi;
 constexpr char kThreadsVariable[] = "BATON_PTX_HOST_THREADS";
 constexpr char kChecksVariable[] = "BATON_PTX_CHECKS";
 constexpr char kMemoryVariable[] = "BATON_PTX_MEMORY_MIB";
+constexpr char kIpcVariable[] = "BATON_PTX_IPC";
 constexpr int kMostThreads = 64;
 constexpr int kMemoryMib = 1024;
 constexpr int kMostMemoryMib = 1 << 16;
+
+std::atomic<bool> has_ipc = true;
 
 // A line at once, so that lines of several processes stay whole.
 void WriteLine(std::string_view text) {
@@ -53,7 +58,9 @@ CUresult CUDAAPI InitFromEnvironment(unsigned flags) {
   const std::optional<int> threads = ReadVariable(kThreadsVariable, 1, 1, kMostThreads);
   const std::optional<int> checks = ReadVariable(kChecksVariable, 1, 0, 1);
   const std::optional<int> memory_mib = ReadVariable(kMemoryVariable, kMemoryMib, 1, kMostMemoryMib);
-  if (!threads || !checks || !memory_mib) return CUDA_ERROR_INVALID_VALUE;
+  const std::optional<int> ipc = ReadVariable(kIpcVariable, 1, 0, 1);
+  if (!threads || !checks || !memory_mib || !ipc) return CUDA_ERROR_INVALID_VALUE;
+  has_ipc = *ipc == 1;
   Options options = GetOptions();
   options.host_threads = *threads;
   options.check_uninitialized = options.check_shared_races = options.check_exited_threads = options.check_copies =
@@ -69,11 +76,16 @@ CUresult CUDAAPI LoadAndExplain(CUmodule* module, const void* image) {
   return result;
 }
 
+CUresult CUDAAPI GetHandleWhereAllowed(CUipcMemHandle* handle, CUdeviceptr address) {
+  return has_ipc ? InterpretedDriver().ipc_get_handle(handle, address) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 const DriverApi& Table() {
   static const DriverApi kTable = [] {
     DriverApi made = InterpretedDriver();
     made.init = &InitFromEnvironment;
     made.module_load_data = &LoadAndExplain;
+    made.ipc_get_handle = &GetHandleWhereAllowed;
     return made;
   }();
   return kTable;

@@ -11,6 +11,7 @@ const engine::cuda::DriverApi& InterpretedDriver() {
     AddDeviceFunctions(*made);
     AddModuleFunctions(*made);
     AddMemoryFunctions(*made);
+    AddIpcFunctions(*made);
     AddStreamFunctions(*made);
     AddGraphFunctions(*made);
     return made;

@@ -7,6 +7,9 @@
 // fails as on hardware: later calls answer CUDA_ERROR_LAUNCH_FAILED until TakeFindings is called. Copies to the host of
 // bytes that nobody wrote are findings too, of the kernel "copy_to_host". Every thread needs a current context.
 //
+// Memory that is exported (cuIpcGetMemHandle) lies in a file of memory from then on, which another process opens under
+// /proc: that process must be of the same user and see the same processes. The marks of what was written lie beside it.
+//
 // All functions are safe for several threads; one call runs at a time.
 #ifndef BATON_TESTS_PTX_INTERPRETED_DRIVER_H_
 #define BATON_TESTS_PTX_INTERPRETED_DRIVER_H_

@@ -15,7 +15,7 @@ namespace baton::engine::cuda {
 class DeviceTestMemory final : public TestMemory {
  public:
   DeviceTestMemory(const Device& device, size_t block_bytes, int count) : stream_(*Stream::Create(device)) {
-    auto pool = DeviceKvPool::Create(device, block_bytes, count);
+    auto pool = DeviceKvPool::Create(device, block_bytes, count, {});
     BATON_CHECK(pool.ok()) << pool.status();
     pool_ = *std::move(pool);
   }

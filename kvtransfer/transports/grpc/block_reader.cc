@@ -3,7 +3,6 @@
 #include <grpcpp/support/client_callback.h>
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <optional>
 
@@ -140,8 +139,12 @@ struct BlockReader::Read {
   TimeNs last_progress = 0;
 };
 
-BlockReader::BlockReader(std::function<void()> wake, int64_t stall_timeout_ms, rpc::Credentials* credentials)
-    : wake_(std::move(wake)), stall_timeout_ns_(stall_timeout_ms * kNsPerMs), credentials_(credentials) {}
+BlockReader::BlockReader(RegionCopies& copies, std::function<void()> wake, int64_t stall_timeout_ms,
+                         rpc::Credentials* credentials)
+    : copies_(copies),
+      wake_(std::move(wake)),
+      stall_timeout_ns_(stall_timeout_ms * kNsPerMs),
+      credentials_(credentials) {}
 
 BlockReader::~BlockReader() {
   for (Read& read : reads_) Close(read);
@@ -206,8 +209,8 @@ void BlockReader::Poll(std::vector<ReadCompletion>& completions) {
 std::optional<absl::Status> BlockReader::Advance(Read& read, TimeNs now) {
   if (const std::optional<std::string> piece = read.call->Take()) {
     read.last_progress = now;
-    if (Write(*piece, read)) return std::nullopt;
-    return absl::UnavailableError("the owner sent more than it was asked for");
+    absl::Status written = Write(*piece, read);
+    return written.ok() ? std::nullopt : std::optional<absl::Status>(std::move(written));
   }
   const std::optional<grpc::Status> end = read.call->End();
   if (!end.has_value()) {
@@ -218,19 +221,22 @@ std::optional<absl::Status> BlockReader::Advance(Read& read, TimeNs now) {
   return absl::UnavailableError("the owner sent less than it was asked for");
 }
 
-bool BlockReader::Write(const std::string& piece, Read& read) {
+absl::Status BlockReader::Write(const std::string& piece, Read& read) {
   size_t taken = 0;
   while (taken < piece.size() && read.next_range < read.asked.ranges.size()) {
     const CopyRange& range = read.asked.ranges[read.next_range];
     const size_t bytes = std::min<size_t>(range.bytes - read.next_byte, piece.size() - taken);
-    std::memcpy(read.asked.local + range.local_offset + read.next_byte, piece.data() + taken, bytes);
+    const absl::Status copied = copies_.In(read.asked.local + range.local_offset + read.next_byte,
+                                           {reinterpret_cast<const uint8_t*>(piece.data()) + taken, bytes});
+    if (!copied.ok()) return absl::UnavailableError(copied.message());
     taken += bytes;
     read.next_byte += bytes;
     if (read.next_byte < range.bytes) continue;
     ++read.next_range;
     read.next_byte = 0;
   }
-  return taken == piece.size();
+  if (taken == piece.size()) return absl::OkStatus();
+  return absl::UnavailableError("the owner sent more than it was asked for");
 }
 
 void BlockReader::Close(Read& read) {

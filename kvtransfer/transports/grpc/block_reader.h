@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "common/ids.h"
 #include "common/rpc/credentials.h"
+#include "kvtransfer/region_copies.h"
 #include "kvtransfer/transport.h"
 
 namespace baton::kvtransfer {
@@ -39,8 +40,9 @@ class BlockReader {
 
   // `wake` is called from any thread when Poll has something to do, and outlives the reader. A read of which nothing
   // comes for `stall_timeout_ms` fails.
-  // Null `credentials` are plain text; others outlive the reader.
-  BlockReader(std::function<void()> wake, int64_t stall_timeout_ms, rpc::Credentials* credentials);
+  // Null `credentials` are plain text; others outlive the reader, as the copies to the region do.
+  BlockReader(RegionCopies& copies, std::function<void()> wake, int64_t stall_timeout_ms,
+              rpc::Credentials* credentials);
   // Ends all calls, and waits for them.
   ~BlockReader();
 
@@ -67,13 +69,14 @@ class BlockReader {
 
   // Something has come for the read, or it has stalled. Returns the status with which it has completed, if it has.
   std::optional<absl::Status> Advance(Read& read, TimeNs now);
-  // The next bytes of the read. False when it was not asked for so many.
-  static bool Write(const std::string& piece, Read& read);
+  // Writes the next bytes of the read. UNAVAILABLE when it was not asked for so many, or when they cannot be written.
+  absl::Status Write(const std::string& piece, Read& read);
   void Close(Read& read);
 
   // What one Poll writes, so that it stays short.
   static constexpr int kPiecesPerPoll = 4;
 
+  RegionCopies& copies_;
   const std::function<void()> wake_;
   const int64_t stall_timeout_ns_;
   rpc::Credentials* const credentials_;

@@ -71,8 +71,8 @@ class BlockServer::Call final : public grpc::ServerWriteReactor<pb::KvReadPiece>
 };
 
 absl::StatusOr<std::unique_ptr<BlockServer>> BlockServer::Create(const TransportOptions& options, ReadGrants& grants,
-                                                                 std::function<void()> wake) {
-  auto server = absl::WrapUnique(new BlockServer(grants, std::move(wake)));
+                                                                 RegionCopies& copies, std::function<void()> wake) {
+  auto server = absl::WrapUnique(new BlockServer(grants, copies, std::move(wake)));
   BATON_ASSIGN_OR_RETURN(
       server->server_,
       BuildTransferServer(
@@ -179,9 +179,9 @@ void BlockServer::Serve(Call& call) {
 bool BlockServer::Copy(const Id128& fetch, const RegionRange& range, std::string& piece) {
   const bool is_probe = fetch.is_zero() && layout_.IsProbe(range);
   if (!is_probe && !grants_.BeginSend(fetch, range)) return false;
-  piece.append(reinterpret_cast<const char*>(base_ + range.offset), range.bytes);
+  const bool copied = copies_.Append(piece, base_ + range.offset, range.bytes).ok();
   if (!is_probe) grants_.EndSend(fetch);
-  return true;
+  return copied;
 }
 
 }  // namespace baton::kvtransfer

@@ -29,6 +29,7 @@
 #include "common/ids.h"
 #include "common/rpc/grpc_server.h"
 #include "kvtransfer/read_grants.h"
+#include "kvtransfer/region_copies.h"
 #include "kvtransfer/region_layout.h"
 #include "kvtransfer/transport.h"
 
@@ -40,9 +41,9 @@ inline constexpr size_t kGrpcPieceBytes = 256u << 10;
 class BlockServer final : public internal::v1::KvReadService::CallbackService {
  public:
   // Listens where `options` say. `grants` says who may read what; `wake` is called from any thread when Poll has
-  // something to do. Both outlive the server. UNAVAILABLE when it cannot listen.
+  // something to do. Both outlive the server, as the copies from the region do. UNAVAILABLE when it cannot listen.
   static absl::StatusOr<std::unique_ptr<BlockServer>> Create(const TransportOptions& options, ReadGrants& grants,
-                                                             std::function<void()> wake);
+                                                             RegionCopies& copies, std::function<void()> wake);
   // Ends all calls.
   ~BlockServer() override;
 
@@ -59,7 +60,8 @@ class BlockServer final : public internal::v1::KvReadService::CallbackService {
  private:
   class Call;
 
-  BlockServer(ReadGrants& grants, std::function<void()> wake) : grants_(grants), wake_(std::move(wake)) {}
+  BlockServer(ReadGrants& grants, RegionCopies& copies, std::function<void()> wake)
+      : grants_(grants), copies_(copies), wake_(std::move(wake)) {}
 
   grpc::ServerWriteReactor<internal::v1::KvReadPiece>* Read(grpc::CallbackServerContext* context,
                                                             const internal::v1::KvReadRequest* request) override;
@@ -67,13 +69,14 @@ class BlockServer final : public internal::v1::KvReadService::CallbackService {
   void OnReady(Call& call) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnDone(Call& call) ABSL_LOCKS_EXCLUDED(mutex_);
   void Serve(Call& call);
-  // Appends the bytes to the piece. False when they were not granted.
+  // Appends the bytes to the piece. False when they were not granted, or cannot be read.
   bool Copy(const Id128& fetch, const RegionRange& range, std::string& piece);
 
   // What one Poll serves, so that it stays short.
   static constexpr int kPiecesPerPoll = 4;
 
   ReadGrants& grants_;
+  RegionCopies& copies_;
   const std::function<void()> wake_;
   rpc::GrpcServer server_;
   std::string target_;

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/clock.h"
+#include "common/memory_access.h"
 #include "common/random.h"
 #include "common/status.h"
 #include "kvtransfer/mapped_region.h"
 #include "kvtransfer/read_ranges.h"
+#include "kvtransfer/region_copies.h"
 #include "kvtransfer/region_layout.h"
 #include "kvtransfer/transport_address.h"
 #include "kvtransfer/transports/grpc/block_reader.h"
@@ -22,11 +25,13 @@ namespace {
 
 class GrpcTransport final : public Transport {
  public:
-  explicit GrpcTransport(const TransportOptions& options)
-      : options_(options), reader_([this] { wake_.Wake(); }, options.stall_timeout_ms, options.credentials) {}
+  explicit GrpcTransport(const TransportOptions& options) : options_(options) {}
 
   absl::Status Init() {
-    BATON_ASSIGN_OR_RETURN(server_, BlockServer::Create(options_, grants(), [this] { wake_.Wake(); }));
+    const auto wake = [this] { wake_.Wake(); };
+    BATON_ASSIGN_OR_RETURN(copies_, RegionCopies::Create(options_.memory));
+    BATON_ASSIGN_OR_RETURN(server_, BlockServer::Create(options_, grants(), *copies_, wake));
+    reader_ = std::make_unique<BlockReader>(*copies_, wake, options_.stall_timeout_ms, options_.credentials);
     return absl::OkStatus();
   }
 
@@ -49,15 +54,18 @@ class GrpcTransport final : public Transport {
     RegionLayout layout;
   };
 
+  absl::StatusOr<uint8_t*> AllocateBytes(size_t bytes);
   absl::StatusOr<const Peer*> Find(PeerId peer) const;
   absl::StatusOr<ReadId> Start(PeerId id, const Peer& peer, const Id128& fetch, std::vector<CopyRange> ranges);
 
   const TransportOptions options_;
   WakeEvent wake_;
   // The server and the reader end before the memory that they read and write.
-  std::unique_ptr<MappedRegion> memory_;
+  std::unique_ptr<MappedRegion> host_memory_;
+  std::unique_ptr<RegionCopies> copies_;
   std::unique_ptr<BlockServer> server_;
-  BlockReader reader_;
+  std::unique_ptr<BlockReader> reader_;
+  uint8_t* base_ = nullptr;
   RegionLayout layout_{0};
   Id128 nonce_;
   std::map<PeerId, Peer> peers_;
@@ -65,18 +73,25 @@ class GrpcTransport final : public Transport {
   ReadId next_read_ = 1;
 };
 
+absl::StatusOr<uint8_t*> GrpcTransport::AllocateBytes(size_t bytes) {
+  if (options_.memory != nullptr) return options_.memory->Allocate(bytes);
+  BATON_ASSIGN_OR_RETURN(host_memory_, MappedRegion::Create(bytes));
+  return host_memory_->base();
+}
+
 absl::StatusOr<absl::Span<uint8_t>> GrpcTransport::AllocateRegion(size_t bytes) {
-  if (memory_ != nullptr) return absl::FailedPreconditionError("the region is allocated once");
-  BATON_RETURN_IF_ERROR(CheckRegionBytes(bytes));
-  layout_ = RegionLayout(bytes);
-  BATON_ASSIGN_OR_RETURN(memory_, MappedRegion::Create(layout_.total_bytes));
+  if (base_ != nullptr) return absl::FailedPreconditionError("the region is allocated once");
+  BATON_RETURN_IF_ERROR(CheckRegionBytes(bytes, options_.memory));
+  const RegionLayout layout(bytes);
+  BATON_ASSIGN_OR_RETURN(base_, AllocateBytes(layout.total_bytes));
+  layout_ = layout;
   nonce_ = SystemRandom().NextId();
-  server_->Expose(nonce_, memory_->base(), layout_);
-  return absl::MakeSpan(memory_->base(), bytes);
+  server_->Expose(nonce_, base_, layout_);
+  return absl::MakeSpan(base_, bytes);
 }
 
 absl::StatusOr<std::string> GrpcTransport::Address() {
-  if (memory_ == nullptr) return absl::FailedPreconditionError("allocate the region first");
+  if (base_ == nullptr) return absl::FailedPreconditionError("allocate the region first");
   TransportAddress address;
   address.nonce = nonce_;
   address.region_bytes = layout_.region_bytes;
@@ -85,14 +100,14 @@ absl::StatusOr<std::string> GrpcTransport::Address() {
 }
 
 absl::StatusOr<PeerId> GrpcTransport::Connect(std::string_view bytes) {
-  if (memory_ == nullptr) return absl::FailedPreconditionError("allocate the region first");
+  if (base_ == nullptr) return absl::FailedPreconditionError("allocate the region first");
   BATON_ASSIGN_OR_RETURN(const TransportAddress address, DecodeAddress(bytes));
   if (peers_.size() >= kMaxPeers) return absl::ResourceExhaustedError("too many transport peers");
   if (address.grpc_target.empty()) {
     return absl::UnavailableError("the peer does not serve its KV over gRPC: give all workers the same --transport");
   }
   const PeerId peer = next_peer_++;
-  reader_.Connect(peer, address.grpc_target);
+  reader_->Connect(peer, address.grpc_target);
   peers_.emplace(peer, Peer{.nonce = address.nonce, .layout = RegionLayout(address.region_bytes)});
   return peer;
 }
@@ -120,32 +135,28 @@ absl::StatusOr<ReadId> GrpcTransport::StartProbe(PeerId id, size_t bytes) {
 
 absl::StatusOr<ReadId> GrpcTransport::Start(PeerId id, const Peer& peer, const Id128& fetch,
                                             std::vector<CopyRange> ranges) {
-  if (reader_.in_flight(id) >= kMaxReadsInFlight) return absl::ResourceExhaustedError("too many reads in flight");
+  if (reader_->in_flight(id) >= kMaxReadsInFlight) return absl::ResourceExhaustedError("too many reads in flight");
   const ReadId read = next_read_++;
-  reader_.Add({.read = read,
-               .peer = id,
-               .nonce = peer.nonce,
-               .fetch = fetch,
-               .local = memory_->base(),
-               .ranges = std::move(ranges)});
+  reader_->Add(
+      {.read = read, .peer = id, .nonce = peer.nonce, .fetch = fetch, .local = base_, .ranges = std::move(ranges)});
   return read;
 }
 
 void GrpcTransport::Poll(std::vector<ReadCompletion>& completions) {
-  if (memory_ != nullptr) server_->Poll();
-  reader_.Poll(completions);
+  if (base_ != nullptr) server_->Poll();
+  reader_->Poll(completions);
 }
 
 void GrpcTransport::WaitForEvent(int64_t timeout_ns) {
-  if (reader_.NeedsPoll() || server_->NeedsPoll()) return;
-  if (reader_.NextTimer() != kNever) {
-    timeout_ns = std::min(timeout_ns, reader_.NextTimer() - MonotonicClock().Now());
+  if (reader_->NeedsPoll() || server_->NeedsPoll()) return;
+  if (reader_->NextTimer() != kNever) {
+    timeout_ns = std::min(timeout_ns, reader_->NextTimer() - MonotonicClock().Now());
   }
   wake_.Wait({}, timeout_ns);
 }
 
 void GrpcTransport::Disconnect(PeerId peer) {
-  if (peers_.erase(peer) > 0) reader_.Disconnect(peer);
+  if (peers_.erase(peer) > 0) reader_->Disconnect(peer);
 }
 
 }  // namespace

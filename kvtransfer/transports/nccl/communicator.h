@@ -27,7 +27,7 @@
 
 #include "absl/status/status.h"
 #include "common/clock.h"
-#include "kvtransfer/memory_access.h"
+#include "common/memory_access.h"
 #include "kvtransfer/transports/nccl/nccl_api.h"
 
 namespace baton::kvtransfer {

@@ -6,10 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/memory_access.h"
 #include "common/random.h"
 #include "common/status.h"
-#include "kvtransfer/memory_access.h"
 #include "kvtransfer/read_ranges.h"
 #include "kvtransfer/region_layout.h"
 #include "kvtransfer/transport_address.h"
@@ -28,6 +29,10 @@ class NcclTransport final : public Transport {
 
   absl::Status Init(const TransportOptions& options) {
     memory_ = options.memory;
+    if (memory_ != nullptr && IsStandIn(api_)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "--transport nccl: ", api_.library, " is a stand-in of NCCL for host memory, and the KV is in a device's"));
+    }
     if (memory_ == nullptr) {
       BATON_ASSIGN_OR_RETURN(own_memory_, MakeStandInMemory(api_));
       memory_ = own_memory_.get();
@@ -72,7 +77,7 @@ class NcclTransport final : public Transport {
 
 absl::StatusOr<absl::Span<uint8_t>> NcclTransport::AllocateRegion(size_t bytes) {
   if (base_ != nullptr) return absl::FailedPreconditionError("the region is allocated once");
-  BATON_RETURN_IF_ERROR(CheckRegionBytes(bytes));
+  BATON_RETURN_IF_ERROR(CheckRegionBytes(bytes, own_memory_ == nullptr ? memory_ : nullptr));
   const RegionLayout layout(bytes);
   BATON_ASSIGN_OR_RETURN(base_, memory_->Allocate(layout.total_bytes));
   layout_ = layout;

@@ -5,10 +5,13 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "kvtransfer/memory_access.h"
+#include "common/memory_access.h"
 #include "kvtransfer/transports/nccl/nccl_api.h"
 
 namespace baton::kvtransfer {
+
+// Whether the library is the stand-in.
+bool IsStandIn(const NcclApi& api);
 
 // FAILED_PRECONDITION when the library is not the stand-in: NCCL itself moves the memory of devices alone.
 absl::StatusOr<std::unique_ptr<MemoryAccess>> MakeStandInMemory(const NcclApi& api);

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "kvtransfer/memory_access.h"
+#include "common/memory_access.h"
 
 namespace baton::kvtransfer {
 

@@ -20,7 +20,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
-#include "kvtransfer/memory_access.h"
+#include "common/memory_access.h"
 #include "kvtransfer/transport.h"
 #include "kvtransfer/transport_address.h"
 #include "kvtransfer/transports/ucx/tcp_device.h"

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
-#include "kvtransfer/memory_access.h"
+#include "common/memory_access.h"
 #include "kvtransfer/read_grants.h"
 #include "kvtransfer/region_layout.h"
 #include "kvtransfer/transports/ucx/staged_piece.h"

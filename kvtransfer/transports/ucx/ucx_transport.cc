@@ -10,14 +10,15 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/memory_access.h"
 #include "common/random.h"
 #include "common/status.h"
 #include "kvtransfer/copy_queue.h"
 #include "kvtransfer/mapped_region.h"
-#include "kvtransfer/memory_access.h"
 #include "kvtransfer/read_ranges.h"
 #include "kvtransfer/region_layout.h"
 #include "kvtransfer/transport_address.h"
+#include "kvtransfer/transports/ucx/device_reads.h"
 #include "kvtransfer/transports/ucx/shm_mapping.h"
 #include "kvtransfer/transports/ucx/tcp_device.h"
 #include "kvtransfer/transports/ucx/tcp_reader.h"
@@ -28,6 +29,9 @@
 namespace baton::kvtransfer {
 namespace {
 
+constexpr std::string_view kShmPath = "shm";
+constexpr std::string_view kDevicePath = "cuda_ipc";
+constexpr std::string_view kTcpPath = "tcp";
 constexpr int kShmProgressCallsPerPoll = 4;
 constexpr int kTcpServerProgressCallsPerPoll = 16;
 
@@ -38,7 +42,9 @@ class UcxTransport final : public Transport {
   absl::Status Init();
 
   std::string_view name() const override;
-  bool shares_memory() const override { return shm_worker_ != nullptr; }
+  bool shares_memory() const override {
+    return shm_worker_ != nullptr || (device_ != nullptr && !device_->share().empty());
+  }
   absl::StatusOr<absl::Span<uint8_t>> AllocateRegion(size_t bytes) override;
   absl::StatusOr<std::string> Address() override;
   absl::StatusOr<PeerId> Connect(std::string_view address) override;
@@ -53,12 +59,15 @@ class UcxTransport final : public Transport {
  private:
   struct Peer {
     RegionLayout layout;
-    // When null, reads go by TCP.
-    std::unique_ptr<ShmMapping> mapping;
+    // What PathOf says.
+    std::string_view path = kTcpPath;
+    // With kShmPath.
+    std::unique_ptr<ShmMapping> mapping = nullptr;
   };
 
   absl::StatusOr<uint8_t*> AllocateBytes(size_t bytes);
-  absl::StatusOr<std::unique_ptr<ShmMapping>> TryMap(const TransportAddress& address);
+  // Makes the peer one whose memory is read without its help.
+  absl::Status ConnectToMemory(PeerId id, const TransportAddress& address, Peer& peer);
   absl::StatusOr<const Peer*> Find(PeerId peer) const;
   absl::StatusOr<ReadId> Start(PeerId id, const Peer& peer, const Id128& fetch, std::vector<CopyRange> ranges);
 
@@ -70,6 +79,8 @@ class UcxTransport final : public Transport {
   std::unique_ptr<UcxWorker> shm_worker_;
   std::unique_ptr<TcpServer> tcp_server_;
   std::unique_ptr<TcpReader> tcp_;
+  // Where the region is a device's, and may be shared.
+  std::unique_ptr<DeviceReads> device_;
   CopyQueue copies_;
   absl::flat_hash_map<PeerId, Peer> peers_;
 
@@ -83,7 +94,9 @@ class UcxTransport final : public Transport {
 UcxTransport::~UcxTransport() = default;
 
 absl::Status UcxTransport::Init() {
-  // A peer can map host memory alone.
+  if (options_.kind != TransportKind::kTcp && options_.memory != nullptr) {
+    BATON_ASSIGN_OR_RETURN(device_, DeviceReads::Create(*options_.memory, [this] { wake_.Wake(); }));
+  }
   if (options_.kind != TransportKind::kTcp && options_.memory == nullptr) {
     auto worker = MakeShmWorker();
     if (worker.ok()) {
@@ -107,7 +120,7 @@ absl::Status UcxTransport::Init() {
 
 std::string_view UcxTransport::name() const {
   if (tcp_ == nullptr) return "ucx-shm";
-  return shm_worker_ == nullptr ? "ucx-tcp" : "ucx";
+  return shares_memory() ? "ucx" : "ucx-tcp";
 }
 
 // The allocator that is used decides whether peers may map the memory.
@@ -129,12 +142,16 @@ absl::StatusOr<uint8_t*> UcxTransport::AllocateBytes(size_t bytes) {
 
 absl::StatusOr<absl::Span<uint8_t>> UcxTransport::AllocateRegion(size_t bytes) {
   if (base_ != nullptr) return absl::FailedPreconditionError("the region is allocated once");
-  BATON_RETURN_IF_ERROR(CheckRegionBytes(bytes));
+  BATON_RETURN_IF_ERROR(CheckRegionBytes(bytes, options_.memory));
   const RegionLayout layout(bytes);
   BATON_ASSIGN_OR_RETURN(uint8_t* const base, AllocateBytes(layout.total_bytes));
   nonce_ = SystemRandom().NextId();
-  // Only who maps the region reads it.
   if (options_.memory == nullptr) WriteLabel(base, layout, nonce_);
+  if (device_ != nullptr) {
+    const absl::Status shared = device_->Expose(base, layout, nonce_);
+    if (!shared.ok() && options_.kind == TransportKind::kShm) return shared;
+    if (!shared.ok()) spdlog::warn("KV goes through the host: {}", ToStd(shared.message()));
+  }
   if (tcp_server_ != nullptr) tcp_server_->Expose(nonce_, base, layout);
   layout_ = layout;
   base_ = base;
@@ -147,8 +164,9 @@ absl::StatusOr<std::string> UcxTransport::Address() {
   address.nonce = nonce_;
   address.region_bytes = layout_.region_bytes;
   address.base = reinterpret_cast<uintptr_t>(base_);
+  if (shares_memory()) address.host = HostIdentity();
+  if (device_ != nullptr) address.device_share = device_->share();
   if (shm_worker_ != nullptr) {
-    address.host = HostIdentity();
     BATON_ASSIGN_OR_RETURN(address.shm_worker, shm_worker_->Address());
     BATON_ASSIGN_OR_RETURN(address.shm_rkey, shm_worker_->PackRkey());
   }
@@ -160,48 +178,58 @@ absl::StatusOr<std::string> UcxTransport::Address() {
   return encoded;
 }
 
-absl::StatusOr<std::unique_ptr<ShmMapping>> UcxTransport::TryMap(const TransportAddress& address) {
+absl::Status UcxTransport::ConnectToMemory(PeerId id, const TransportAddress& address, Peer& peer) {
+  if (device_ != nullptr) {
+    BATON_RETURN_IF_ERROR(device_->Connect(id, address));
+    peer.path = kDevicePath;
+    return absl::OkStatus();
+  }
   if (shm_worker_ == nullptr) return absl::UnavailableError("this worker does not share memory");
-  return ShmMapping::Map(*shm_worker_, address);
+  BATON_ASSIGN_OR_RETURN(peer.mapping, ShmMapping::Map(*shm_worker_, address));
+  peer.path = kShmPath;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<PeerId> UcxTransport::Connect(std::string_view bytes) {
   if (base_ == nullptr) return absl::FailedPreconditionError("allocate the region first");
   BATON_ASSIGN_OR_RETURN(const TransportAddress address, DecodeAddress(bytes));
   if (peers_.size() >= kMaxPeers) return absl::ResourceExhaustedError("too many transport peers");
-  absl::StatusOr<std::unique_ptr<ShmMapping>> mapping = TryMap(address);
-  const PeerId peer = next_peer_;
-  if (!mapping.ok()) {
-    if (tcp_ == nullptr) return mapping.status();
-    if (absl::Status status = tcp_->Connect(peer, address); !status.ok()) {
-      return absl::Status(status.code(), absl::StrCat(status.message(), "; ", mapping.status().message()));
+  const PeerId id = next_peer_;
+  Peer peer{.layout = RegionLayout(address.region_bytes)};
+  if (const absl::Status unshared = ConnectToMemory(id, address, peer); !unshared.ok()) {
+    if (tcp_ == nullptr) return unshared;
+    if (absl::Status status = tcp_->Connect(id, address); !status.ok()) {
+      return absl::Status(status.code(), absl::StrCat(status.message(), "; ", unshared.message()));
     }
+    if (device_ != nullptr) spdlog::info("a peer's KV comes through the host, by TCP: {}", ToStd(unshared.message()));
   }
   ++next_peer_;
-  peers_.emplace(peer, Peer{.layout = RegionLayout(address.region_bytes),
-                            .mapping = mapping.ok() ? *std::move(mapping) : nullptr});
-  return peer;
+  peers_.emplace(id, std::move(peer));
+  return id;
 }
 
 std::string_view UcxTransport::PathOf(PeerId peer) const {
   const auto it = peers_.find(peer);
-  if (it == peers_.end()) return "";
-  return it->second.mapping != nullptr ? "shm" : "tcp";
+  return it == peers_.end() ? "" : it->second.path;
 }
 
 absl::StatusOr<const UcxTransport::Peer*> UcxTransport::Find(PeerId id) const {
   const auto it = peers_.find(id);
   if (it == peers_.end()) return absl::NotFoundError("the transport peer is not connected");
-  if (it->second.mapping == nullptr) BATON_RETURN_IF_ERROR(tcp_->CheckAlive(id));
+  if (it->second.path == kTcpPath) BATON_RETURN_IF_ERROR(tcp_->CheckAlive(id));
   return &it->second;
 }
 
 absl::StatusOr<ReadId> UcxTransport::Start(PeerId id, const Peer& peer, const Id128& fetch,
                                            std::vector<CopyRange> ranges) {
-  const size_t in_flight = peer.mapping != nullptr ? copies_.in_flight(id) : tcp_->in_flight(id);
+  const size_t in_flight = peer.path == kDevicePath ? device_->in_flight(id)
+                           : peer.path == kShmPath  ? copies_.in_flight(id)
+                                                    : tcp_->in_flight(id);
   if (in_flight >= kMaxReadsInFlight) return absl::ResourceExhaustedError("too many reads in flight");
   const ReadId read = next_read_++;
-  if (peer.mapping != nullptr) {
+  if (peer.path == kDevicePath) {
+    device_->Add({.read = read, .peer = id, .local = base_, .ranges = std::move(ranges)});
+  } else if (peer.path == kShmPath) {
     for (const CopyRange& range : ranges) peer.mapping->Populate(range.remote_offset, range.bytes);
     copies_.Add(
         {.read = read, .peer = id, .remote = peer.mapping->base(), .local = base_, .ranges = std::move(ranges)});
@@ -230,11 +258,15 @@ void UcxTransport::Poll(std::vector<ReadCompletion>& completions) {
   if (shm_worker_ != nullptr) shm_worker_->Progress(kShmProgressCallsPerPoll);
   if (tcp_server_ != nullptr) tcp_server_->worker().Progress(kTcpServerProgressCallsPerPoll);
   if (tcp_ != nullptr) tcp_->Poll(completions);
+  if (device_ != nullptr) device_->Poll(completions);
   copies_.Poll(completions);
 }
 
 void UcxTransport::WaitForEvent(int64_t timeout_ns) {
-  if (copies_.in_flight() > 0 || (tcp_ != nullptr && tcp_->NeedsPoll())) return;
+  if (copies_.in_flight() > 0 || (tcp_ != nullptr && tcp_->NeedsPoll()) ||
+      (device_ != nullptr && device_->NeedsPoll())) {
+    return;
+  }
   std::array<int, kMaxWaitDescriptors> descriptors;
   size_t count = 0;
   for (UcxWorker* worker : {shm_worker_.get(), tcp_server_ == nullptr ? nullptr : &tcp_server_->worker(),
@@ -250,14 +282,10 @@ void UcxTransport::WaitForEvent(int64_t timeout_ns) {
 }
 
 void UcxTransport::Disconnect(PeerId id) {
-  const auto it = peers_.find(id);
-  if (it == peers_.end()) return;
-  if (it->second.mapping != nullptr) {
-    copies_.CancelPeer(id);
-  } else {
-    tcp_->Disconnect(id);
-  }
-  peers_.erase(it);
+  copies_.CancelPeer(id);
+  if (device_ != nullptr) device_->Disconnect(id);
+  if (tcp_ != nullptr) tcp_->Disconnect(id);
+  peers_.erase(id);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// KV over UCX: by mapping the peer's memory on one host, by TCP between hosts.
+// KV over UCX: by mapping the peer's memory on one host, by TCP between hosts. Regions of devices (options.memory) are
+// opened on one host without UCX (device_reads.h), and otherwise go by TCP through the host.
 #ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_UCX_TRANSPORT_H_
 #define BATON_KVTRANSFER_TRANSPORTS_UCX_UCX_TRANSPORT_H_
 
@@ -9,8 +10,8 @@
 
 namespace baton::kvtransfer {
 
-// kShm uses shared memory only: Connect is UNAVAILABLE where the peer's memory cannot be mapped. kTcp never maps. kAuto
-// maps where it can. FAILED_PRECONDITION when another UCX is loaded, UNAVAILABLE when UCX finds no device.
+// kShm uses shared memory only: Connect is UNAVAILABLE where the peer's memory cannot be mapped or opened. kTcp never
+// does that, kAuto where it can. FAILED_PRECONDITION when another UCX is loaded, UNAVAILABLE when UCX finds no device.
 absl::StatusOr<std::unique_ptr<Transport>> MakeUcxTransport(const TransportOptions& options);
 
 }  // namespace baton::kvtransfer

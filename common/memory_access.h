@@ -1,17 +1,20 @@
 // The memory of a transport's region where that is not simply host memory, and the streams on which a library moves it:
-// what CUDA has for a device's memory, and what a stand-in of such a library has for the host's.
-#ifndef BATON_KVTRANSFER_MEMORY_ACCESS_H_
-#define BATON_KVTRANSFER_MEMORY_ACCESS_H_
+// what CUDA has for a device's memory (engine/cuda/cuda_memory.h), and what a stand-in of such a library has for the
+// host's. It is the one way by which transports reach such memory.
+#ifndef BATON_COMMON_MEMORY_ACCESS_H_
+#define BATON_COMMON_MEMORY_ACCESS_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-namespace baton::kvtransfer {
+namespace baton {
 
 // Any thread may call it.
 class MemoryAccess {
@@ -26,9 +29,18 @@ class MemoryAccess {
     virtual uint8_t* bytes() = 0;
   };
 
+  // The memory of another process of this machine, as CopyWithin may read it. Closed by its destructor, before this
+  // object ends.
+  class Opened {
+   public:
+    virtual ~Opened() = default;
+    virtual const uint8_t* base() const = 0;
+  };
+
   virtual ~MemoryAccess() = default;
 
-  // Zeroed, 4096-byte aligned, and lives as long as this object; called once. RESOURCE_EXHAUSTED when there is no room.
+  // Zeroed, aligned as all allocations of the memory are, and lives as long as this object; called once.
+  // RESOURCE_EXHAUSTED when there is no room.
   virtual absl::StatusOr<uint8_t*> Allocate(size_t bytes) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<Staging>> AllocateStaging(size_t bytes) = 0;
@@ -45,8 +57,23 @@ class MemoryAccess {
   virtual absl::Status Synchronize(Stream stream) = 0;
   // Waits likewise, and destroys the stream.
   virtual void DestroyStream(Stream stream) = 0;
+
+  // These three are for memory that processes of one machine can open. UNAVAILABLE where it is of another kind, or
+  // where whoever has to allow it refuses; the message says why.
+  //
+  // The allocation's name for other processes: any bytes, few enough for an address.
+  virtual absl::StatusOr<std::string> Share() { return NotShared(); }
+  // The allocation of that name. Its process may have ended since: then this fails, or the bytes are undefined.
+  virtual absl::StatusOr<std::unique_ptr<Opened>> Open(std::string_view /*share*/) { return NotShared(); }
+  // From this memory or an opened one, when the stream has come so far.
+  virtual absl::Status CopyWithin(uint8_t* /*to*/, const uint8_t* /*from*/, size_t /*bytes*/, Stream /*stream*/) {
+    return NotShared();
+  }
+
+ private:
+  static absl::Status NotShared() { return absl::UnavailableError("this memory cannot be shared between processes"); }
 };
 
-}  // namespace baton::kvtransfer
+}  // namespace baton
 
-#endif  // BATON_KVTRANSFER_MEMORY_ACCESS_H_
+#endif  // BATON_COMMON_MEMORY_ACCESS_H_
