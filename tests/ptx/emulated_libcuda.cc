@@ -3,6 +3,7 @@
 //
 //   BATON_PTX_HOST_THREADS=N   threads that run the blocks of a launch: 1 to 64, and 1 unless set
 //   BATON_PTX_CHECKS=0|1       whether reads of what nobody wrote and races are looked for; 1 unless set
+//   BATON_PTX_FAULTS=FOLDER    where a test plants failures of the device (planted_faults.h)
 //
 // Another value makes cuInit fail. What the interpreter finds is written to stderr when it is found, each finding once,
 // and so is why a module did not load.
@@ -17,6 +18,7 @@
 
 #include "absl/strings/numbers.h"
 #include "tests/ptx/interpreted_driver.h"
+#include "tests/ptx/planted_faults.h"
 #include "tests/ptx/text.h"
 
 namespace baton::ptx {
@@ -26,6 +28,7 @@ using engine::cuda::DriverApi;
 
 constexpr char kThreadsVariable[] = "BATON_PTX_HOST_THREADS";
 constexpr char kChecksVariable[] = "BATON_PTX_CHECKS";
+constexpr char kFaultsVariable[] = "BATON_PTX_FAULTS";
 constexpr int kMostThreads = 64;
 
 // A line at once, so that lines of several processes stay whole.
@@ -67,6 +70,7 @@ const DriverApi& Table() {
     DriverApi made = InterpretedDriver();
     made.init = &InitFromEnvironment;
     made.module_load_data = &LoadAndExplain;
+    if (const char* const folder = std::getenv(kFaultsVariable); folder != nullptr) AddPlantedFaults(folder, made);
     return made;
   }();
   return kTable;
