@@ -32,10 +32,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PATCHES = ROOT / "tests" / "mutants"
 PRESET = "mutants"
 BUILD = pathlib.Path("build") / PRESET
-# An unchanged test takes seconds. One that runs for this long hangs.
-TEST_TIMEOUT_S = 120
-# After SIGTERM, for whoever does not follow it.
-KILL_AFTER_S = 5
+# An unchanged test takes seconds. One that runs for this long hangs. It has some more after SIGTERM.
+TEST_TIMEOUT_S, KILL_AFTER_S = 120, 5
 # Where the tests of a folder of patches are registered, if not in the folder of that name.
 FOLDERS = {"cuda": "tests/cuda"}
 
@@ -121,9 +119,7 @@ def within(limit_s, command):
 
 def state_of(returncode):
     """What the end of a command of `within` says: passed, killed or hang."""
-    if returncode in (124, 137, -9):
-        return "hang"
-    return "passed" if returncode == 0 else "killed"
+    return {0: "passed", 124: "hang", 137: "hang", -9: "hang"}.get(returncode, "killed")
 
 
 def who_failed(output):
