@@ -17,6 +17,8 @@ endif()
 set(BATON_NVCC_FLAGS -std=c++20 -I${CMAKE_SOURCE_DIR} -Werror all-warnings -Xcompiler=-Wall,-Wextra)
 # Of the engine's kernels. Fused multiply-adds stand only where a kernel names them: part of the numerics.
 set(BATON_KERNEL_NVCC_FLAGS -fmad=false)
+# Beside PTX. A build that runs the interpreter alone needs none, and no ptxas, which takes most of the time.
+set(BATON_CUDA_ARCHS "80;90" CACHE STRING "Architectures for which the fat binary of the kernels has machine code")
 
 # baton_ptx(TARGET name SOURCES a.cu ... [FLAGS f ...]): target `name`, which makes a.ptx, ... in the folder
 # CMAKE_CURRENT_BINARY_DIR/ptx for compute_80. Without nvcc it says so, and there is no such target.
@@ -44,17 +46,21 @@ function(baton_ptx)
   add_custom_target(${ARG_TARGET} DEPENDS ${outputs})
 endfunction()
 
-# baton_fatbin(OUTPUT SOURCE): a command that makes OUTPUT, a fat binary of the engine's kernels in SOURCE for sm_80, sm_90
+# baton_fatbin(OUTPUT SOURCE): a command that makes OUTPUT, a fat binary of the engine's kernels in SOURCE for BATON_CUDA_ARCHS
 # and, as PTX, compute_80. The PTX is plain text, so that the interpreter of tests/ptx reads the very image that devices load.
 # OUTPUT.ptxas is ptxas's report of registers, spills and shared memory, for scripts/cuda_resources.py.
 function(baton_fatbin OUTPUT SOURCE)
   cmake_path(ABSOLUTE_PATH SOURCE OUTPUT_VARIABLE source)
+  set(code "")
+  foreach(arch IN LISTS BATON_CUDA_ARCHS)
+    list(APPEND code -gencode arch=compute_${arch},code=sm_${arch})
+  endforeach()
   add_custom_command(
     OUTPUT ${OUTPUT} ${OUTPUT}.ptxas
     COMMAND
       sh -c "\"$@\" > \"$0\" 2>&1 || { cat \"$0\"; exit 1; }" ${OUTPUT}.ptxas #
-      ${BATON_NVCC} ${BATON_NVCC_FLAGS} ${BATON_KERNEL_NVCC_FLAGS} -gencode arch=compute_80,code=sm_80
-      -gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80 --no-compress
+      ${BATON_NVCC} ${BATON_NVCC_FLAGS} ${BATON_KERNEL_NVCC_FLAGS} ${code}
+      -gencode arch=compute_80,code=compute_80 --no-compress
       -Xptxas -v -fatbin -MD -MF ${OUTPUT}.d -o ${OUTPUT} ${source}
     DEPENDS ${source}
     DEPFILE ${OUTPUT}.d

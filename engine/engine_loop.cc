@@ -29,8 +29,13 @@ void EngineLoop::RunTasks() {
 }
 
 bool EngineLoop::RunOnce() {
+  // A task can hang like a step: it may wait for a device, to zero or to show a block.
+  step_began_.store(clock_.Now(), std::memory_order_relaxed);
   RunTasks();
-  if (!engine_.HasWork()) return false;
+  if (!engine_.HasWork()) {
+    step_began_.store(kNever, std::memory_order_relaxed);
+    return false;
+  }
   report_();
   step_began_.store(clock_.Now(), std::memory_order_relaxed);
   RunStep();

@@ -32,7 +32,8 @@ class PhasePolicy {
 struct LoopProgress {
   // Steps that have ended.
   int64_t steps = 0;
-  // When the step under way began, its wait at the gate included; none while the loop is idle.
+  // When what the loop does now began: the tasks before a step, or the step, its wait at the gate included; none while
+  // the loop is idle.
   std::optional<TimeNs> step_began;
 };
 

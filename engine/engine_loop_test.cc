@@ -155,6 +155,19 @@ TEST_F(EngineLoopTest, ProgressShowsTheStepUnderWayAndCountsThoseThatHaveEnded) 
   EXPECT_EQ(loop_.Progress().steps, 2);
 }
 
+TEST_F(EngineLoopTest, ATaskThatHangsGrowsOldLikeAStep) {
+  LoopProgress during;
+  const TimeNs began = clock_.Now();
+  ASSERT_TRUE(loop_.Post([&] {
+    clock_.Advance(kNsPerSecond);
+    std::thread([&] { during = loop_.Progress(); }).join();
+  }));
+  EXPECT_FALSE(loop_.RunOnce());
+  EXPECT_EQ(during.step_began, began);
+  EXPECT_EQ(loop_.Progress().step_began, std::nullopt);
+  EXPECT_EQ(loop_.Progress().steps, 0) << "a task is not a step";
+}
+
 TEST_F(EngineLoopTest, WhomAStepIsForIsNotedUntilItsEventsAreDealtWith) {
   std::vector<JobKey> keys;
   for (uint64_t n = 1; n <= 2; ++n) {

@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
 """Prints what ptxas says of the CUDA kernels as a Markdown table, with what that allows on an H200 by calculation.
 
-    scripts/cuda_resources.py [REPORT]      (default: build/release/engine/cuda/kernels/kernels.fatbin.ptxas)
+    scripts/cuda_resources.py [--check|--write] [--nvcc NVCC] [REPORT]
+                              (default: build/release/engine/cuda/kernels/kernels.fatbin.ptxas)
 
-Registers, spills and static shared memory are the compiler's. Threads and dynamic shared memory are those of a launch for
-the shape of an 8B Llama (hidden 4,096, head_dim 128), from engine/cuda/kernels/shapes.h. Then, for sm_90:
+--write puts the table into docs/gpu.md. --check exits 1 when the table there is another one, unless another version of
+nvcc made it, and when that page says of a kernel not what its test compares.
+
+Registers, spills and static shared memory are the compiler's, for sm_80 and sm_90. Threads and dynamic shared memory are
+those of a launch for the shape of an 8B Llama (hidden 4,096, head_dim 128), from engine/cuda/kernels/shapes.h. Then, for
+sm_90:
 
     blocks     = least of 32, 2,048 / threads, 65,536 / (registers rounded up to 8 * threads),
                  228 KiB / (shared memory + 1 KiB)
@@ -18,11 +23,18 @@ nothing here forbids it. Exits 1 when a kernel spills registers.
 import argparse
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 REPORT = ROOT / "build/release/engine/cuda/kernels/kernels.fatbin.ptxas"
 FOLDER = ROOT / "engine/cuda/kernels"
+PAGE = ROOT / "docs/gpu.md"
+BEGIN = "<!-- kernels: scripts/cuda_resources.py --write makes what follows of the compiler's report -->"
+END = "<!-- end of kernels -->"
+# The section of the page with a row, or a part of one, for each kernel's test.
+PROOFS = "## What each kernel is compared with"
 
 SMS = 132
 REGISTERS = 65536
@@ -113,33 +125,82 @@ def bound_of(registers, shared, threads, in_flight):
     return blocks, blocks * in_flight, min(BANDWIDTH, SMS * blocks * in_flight / LATENCY_S)
 
 
-def print_table(rows, table):
-    print("| kernel | arch | registers | spills (bytes) | shared (static + dynamic) | threads | blocks / SM | occupancy | "
-          "in flight / SM | bound |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-    for kernel, arch, registers, stores, loads, static in rows:
+def both(values):
+    """One text for what is of sm_80 and of sm_90."""
+    texts = [f"{value:,}" for value in values]
+    return texts[0] if len(set(texts)) == 1 else " / ".join(texts)
+
+
+def table_of(rows, table):
+    """Lines of Markdown."""
+    lines = ["| kernel | registers | spills (bytes) | shared (static + dynamic) | threads | blocks / SM | occupancy | "
+             "in flight / SM | bound |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
+    for kernel in sorted(table):
+        # sm_80, then sm_90.
+        registers, stores, loads, static = zip(*(row[2:] for row in rows if row[0] == kernel))
         threads, dynamic, in_flight = table[kernel]
-        line = f"| {kernel} | {arch} | {registers} | {stores + loads} | {static:,} + {dynamic:,} | {threads} |"
-        if arch != "sm_90":
-            print(line + " | | | |")
-            continue
-        blocks, flying, bandwidth = bound_of(registers, static + dynamic, threads, in_flight)
-        print(f"{line} {blocks} | {blocks * threads / THREADS:.0%} | {flying / 1024:.0f} KiB | {bandwidth / 1e12:.1f} TB/s |")
+        blocks, flying, bandwidth = bound_of(registers[-1], static[-1] + dynamic, threads, in_flight)
+        lines.append(f"| `{kernel}` | {both(registers)} | {both(map(sum, zip(stores, loads)))} | {both(static)} + {dynamic:,} | "
+                     f"{threads:,} | {blocks} | {blocks * threads / THREADS:.0%} | {flying / 1024:.0f} KiB | "
+                     f"{bandwidth / 1e12:.1f} TB/s |")
+    return lines
+
+
+def version_of(nvcc):
+    said = subprocess.run([nvcc, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return re.search(r"V[\d.]+", said)[0]
+
+
+def parts_of(page):
+    """What stands before the table in the page, the table with its first line, and what comes after."""
+    before, begin, rest = page.partition(BEGIN + "\n")
+    inside, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.exit(f"{PAGE.name} has lost the lines between which the table of the kernels stands")
+    return before + begin, inside, end + after
+
+
+def check_page(page, wanted, kernels):
+    inside = parts_of(page)[1]
+    made_by = re.search(r"nvcc (V[\d.]+)", inside)
+    if made_by is None or made_by[0] in wanted:
+        if inside != wanted:
+            sys.exit(f"the table in {PAGE.name} is not the compiler's: run scripts/cuda_resources.py --write")
+    else:
+        print(f"the table in {PAGE.name} is of another compiler, {made_by[0]}: it was not compared")
+    section = page.partition(PROOFS + "\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("|"))))
+    if named != set(kernels):
+        sys.exit(f"{PAGE.name}, {PROOFS!r}: kernels that the page or the report lacks: "
+                 f"{', '.join(sorted(named ^ set(kernels)))}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", nargs="?", type=pathlib.Path, default=REPORT)
+    parser.add_argument("--nvcc", default=shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc", help="what made the report")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--check", action="store_true", help="compare docs/gpu.md with the report")
+    mode.add_argument("--write", action="store_true", help="write the table into docs/gpu.md")
     args = parser.parse_args()
     rows = read_report(args.report.read_text())
     table = launches()
     unknown = {row[0] for row in rows} ^ set(table)
     if not rows or unknown:
         sys.exit(f"{args.report}: kernels that this script or the report lacks: {', '.join(sorted(unknown))}")
-    print_table(rows, table)
+    lines = table_of(rows, table)
     spilling = sorted({f"{row[0]} ({row[1]})" for row in rows if row[3] + row[4] > 0})
     if spilling:
+        print(*lines, sep="\n")
         sys.exit("these kernels spill registers: " + ", ".join(spilling))
+    if not args.check and not args.write:
+        return print(*lines, sep="\n")
+    wanted = "\n".join(["", f"By nvcc {version_of(args.nvcc)}:", "", *lines, "", ""])
+    page = PAGE.read_text()
+    if args.check:
+        return check_page(page, wanted, table)
+    before, _, after = parts_of(page)
+    PAGE.write_text(before + wanted + after)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ A patch begins with lines of this form, then comes the output of `git diff`:
     # What is broken, in a sentence.
     # test: router_core_test --gtest_filter=Dispatcher*     (repeatable; default: every test of FOLDER)
     # env: BATON_SIM_SEEDS=2000                              (repeatable)
+    # limit: 30                                              (seconds, where the bug makes a test hang; default: 120)
     # equivalent: why no test can see the difference         (only where it is so)
 
 A mutant is killed when a test fails, crashes or does not end in time. Exits 1 when one survives that is not marked as
@@ -31,8 +32,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PATCHES = ROOT / "tests" / "mutants"
 PRESET = "mutants"
 BUILD = pathlib.Path("build") / PRESET
-# An unchanged test takes seconds. One that runs for this long hangs.
-TEST_TIMEOUT_S = 120
+# An unchanged test takes seconds. One that runs for this long hangs. It has some more after SIGTERM.
+TEST_TIMEOUT_S, KILL_AFTER_S = 120, 5
+# Where the tests of a folder of patches are registered, if not in the folder of that name.
+FOLDERS = {"cuda": "tests/cuda"}
 
 
 @dataclasses.dataclass
@@ -42,6 +45,7 @@ class Mutant:
     what: str = ""
     tests: list = dataclasses.field(default_factory=list)
     env: dict = dataclasses.field(default_factory=dict)
+    limit_s: float = TEST_TIMEOUT_S
     equivalent: str = ""
 
     @property
@@ -83,6 +87,10 @@ def read_mutant(name, patch, text):
             if not equals:
                 raise ValueError(f"{name}: env: {value} is not NAME=VALUE")
             mutant.env[variable] = setting
+        elif key == "limit":
+            if not value.isdecimal() or not 1 <= int(value) <= TEST_TIMEOUT_S:
+                raise ValueError(f"{name}: limit: {value} is not from 1 to {TEST_TIMEOUT_S} seconds")
+            mutant.limit_s = int(value)
         elif key == "equivalent":
             mutant.equivalent = value
         else:
@@ -96,6 +104,22 @@ def read_mutant(name, patch, text):
 def tests_of_folder(cmake_text):
     """The names of the tests that a CMakeLists.txt registers."""
     return re.findall(r"^\s*baton_test\((\w+)", cmake_text, re.MULTILINE)
+
+
+def default_tests(folder):
+    """The tests for a patch of the folder that names none."""
+    cmake = ROOT / FOLDERS.get(folder, folder) / "CMakeLists.txt"
+    return [[test] for test in tests_of_folder(cmake.read_text())] if cmake.exists() else []
+
+
+def within(limit_s, command):
+    """The command, ended with all processes of its group when its time is over."""
+    return ["timeout", f"--kill-after={KILL_AFTER_S}", str(limit_s), *command]
+
+
+def state_of(returncode):
+    """What the end of a command of `within` says: passed, killed or hang."""
+    return {0: "passed", 124: "hang", 137: "hang", -9: "hang"}.get(returncode, "killed")
 
 
 def who_failed(output):
@@ -116,9 +140,7 @@ def load(only):
         if not fnmatch.fnmatch(name, only):
             continue
         mutant = read_mutant(name, patch, patch.read_text())
-        if not mutant.tests:
-            folder = ROOT / mutant.folder / "CMakeLists.txt"
-            mutant.tests = [[test] for test in tests_of_folder(folder.read_text())] if folder.exists() else []
+        mutant.tests = mutant.tests or default_tests(mutant.folder)
         if not mutant.tests:
             raise ValueError(f"{name}: names no test, and {mutant.folder} has none")
         mutants.append(mutant)
@@ -166,14 +188,10 @@ class Tree:
         targets = sorted({test[0] for test in tests})
         return run([*self.prefix, "cmake", "--build", str(BUILD), "--target", *targets], self.path)
 
-    def test(self, test, env):
-        """The state and the output of one test: passed, killed or hang."""
-        command = [*self.prefix, "timeout", "--kill-after=5", str(TEST_TIMEOUT_S), str(BUILD / "tests" / test[0]),
-                   *test[1:]]
-        result = run(command, self.path, env=env)
-        if result.returncode in (124, 137):
-            return "hang", result.stdout
-        return ("passed" if result.returncode == 0 else "killed"), result.stdout
+    def test(self, test, env, limit_s=TEST_TIMEOUT_S):
+        """The state and the output of one test."""
+        result = run([*self.prefix, *within(limit_s, [str(BUILD / "tests" / test[0]), *test[1:]])], self.path, env=env)
+        return state_of(result.returncode), result.stdout
 
     def judge(self, mutant):
         began = time.monotonic()
@@ -189,7 +207,7 @@ class Tree:
             if built.returncode != 0:
                 return Verdict(mutant, "no build", details=built.stdout[-1500:])
             for test in mutant.tests:
-                state, output = self.test(test, mutant.env)
+                state, output = self.test(test, mutant.env, mutant.limit_s)
                 if state != "passed":
                     return Verdict(mutant, state, f"{test[0]}: {who_failed(output)}")
             return Verdict(mutant, "survived", details=mutant.what)

@@ -2,6 +2,7 @@
 import pathlib
 import tempfile
 import unittest
+import unittest.mock
 
 import mutants
 
@@ -27,6 +28,28 @@ class Mutants(unittest.TestCase):
         self.assertEqual(mutant.tests, [["a_test", "--gtest_filter=A*"], ["b_test"]])
         self.assertEqual(mutant.env, {"SEEDS": "2"})
         self.assertEqual(mutant.folder, "folder")
+
+    def test_a_patch_may_say_how_long_a_test_that_does_not_hang_takes_at_most(self):
+        self.assertEqual(read("# Words.\n# limit: 30\n").limit_s, 30)
+        self.assertEqual(read("# Words.\n").limit_s, mutants.TEST_TIMEOUT_S)
+        for limit in ("soon", "0", "-1", "121"):
+            with self.assertRaises(ValueError):
+                read(f"# Words.\n# limit: {limit}\n")
+
+    def test_a_test_that_hangs_is_ended_with_its_processes_whatever_they_ignore(self):
+        # A process that is left would hold the output, and run() would wait for it.
+        hanging = "trap '' TERM; sleep 600 & wait; sleep 600"
+        with unittest.mock.patch.object(mutants, "KILL_AFTER_S", 0.2):
+            result = mutants.run(mutants.within(0.2, ["sh", "-c", hanging]), "/")
+        self.assertEqual(mutants.state_of(result.returncode), "hang")
+        states = [mutants.state_of(mutants.run(mutants.within(60, ["sh", "-c", f"exit {code}"]), "/").returncode)
+                  for code in (0, 1)]
+        self.assertEqual(states, ["passed", "killed"])
+
+    def test_each_folder_of_patches_has_tests_or_its_patches_name_them(self):
+        self.assertEqual(mutants.default_tests("cuda"), [["cuda_kernels_test"], ["cuda_runner_test"]])
+        self.assertEqual(mutants.default_tests("no such folder"), [])
+        self.assertTrue(all(mutant.tests for mutant in mutants.load("*")))
 
     def test_a_patch_must_say_what_is_broken(self):
         for header in ("", "# test: a_test\n", "# Words.\n# env: SEEDS\n"):

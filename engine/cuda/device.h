@@ -3,7 +3,7 @@
 //
 // Whatever can fail while a model is loaded returns a status. What fails later, in a step, ends the process: a step has
 // no status, a context is unusable after most errors, and a worker that dies is what the cluster knows how to replace.
-// Device::Require logs the one line that says what happened, and aborts.
+// Device::Require logs the one line that says what happened and what to do, and aborts.
 #ifndef BATON_ENGINE_CUDA_DEVICE_H_
 #define BATON_ENGINE_CUDA_DEVICE_H_
 
@@ -70,7 +70,7 @@ class Device {
   // The same where memory is returned: the process may be on its way out, and no answer matters.
   void TryMakeCurrent() const { static_cast<void>(api_.context_set_current(context_)); }
   absl::Status Check(CUresult result, const char* what) const { return DriverStatus(api_, result, what); }
-  // Ends the process, with one line in the log, when a driver's call has failed.
+  // Ends the process, with one line in the log that says what can be done, when a driver's call has failed.
   void Require(CUresult result, const char* what) const;
 
  private:

@@ -9,6 +9,8 @@
 #include "engine/cuda/testing/fake_driver.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "spdlog/sinks/stdout_sinks.h"
+#include "spdlog/spdlog.h"
 
 namespace baton::engine::cuda {
 namespace {
@@ -95,8 +97,18 @@ TEST(Device, AFailureInAStepEndsTheProcessWithItsReason) {
   ASSERT_TRUE(stream.ok());
   stream->Launch(nullptr, {.x = 3}, 0);
   EXPECT_EQ(FakeDriver().launches, std::vector<unsigned>{3});
-  FakeDriver().launch_result = CUDA_ERROR_ILLEGAL_ADDRESS;
-  EXPECT_DEATH(stream->Launch(nullptr, {}, 0), "cuLaunchKernel: CUDA_ERROR_OF_TEST \\(as the test wants\\)");
+  const auto launch = [&stream](CUresult result) {
+    spdlog::set_default_logger(spdlog::stderr_logger_st("device_test"));
+    FakeDriver().launch_result = result;
+    stream->Launch(nullptr, {}, 0);
+  };
+  EXPECT_DEATH(
+      launch(CUDA_ERROR_ILLEGAL_ADDRESS),
+      "CUDA device 0 \\(Fake 100\\) has failed, so this process ends: cuLaunchKernel: CUDA_ERROR_OF_TEST \\(as "
+      "the test wants\\). The next process can use the device.*bug of Baton\\.");
+  EXPECT_DEATH(launch(CUDA_ERROR_ECC_UNCORRECTABLE), "The hardware is at fault");
+  EXPECT_DEATH(launch(CUDA_ERROR_OUT_OF_MEMORY), "a smaller --kv-memory");
+  EXPECT_DEATH(launch(CUDA_ERROR_LAUNCH_TIMEOUT), "see nvidia-smi and the kernel's log");
 }
 
 // The grids that may begin early, of one launch on a device.

@@ -57,4 +57,26 @@ absl::Status DriverStatus(const DriverApi& api, CUresult result, const char* wha
   return result == CUDA_ERROR_OUT_OF_MEMORY ? absl::ResourceExhaustedError(message) : absl::InternalError(message);
 }
 
+std::string_view DeviceAdvice(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_CONTAINED:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+      return "The hardware is at fault: nvidia-smi -q says where. Reset the device, or replace it.";
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_ASSERT:
+      return "The next process can use the device. If it happens again, report this line as a bug of Baton.";
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return "Leave the device more free memory: a smaller --kv-memory, or no other process on it.";
+    default:
+      return "The next process may find the device well. If it happens again, see nvidia-smi and the kernel's log.";
+  }
+}
+
 }  // namespace baton::engine::cuda

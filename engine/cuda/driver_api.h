@@ -6,6 +6,8 @@
 
 #include <cuda.h>
 
+#include <string_view>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
@@ -73,6 +75,9 @@ absl::StatusOr<const DriverApi*> LoadDriverApi();
 // What a driver's answer means: OK for CUDA_SUCCESS, RESOURCE_EXHAUSTED when memory is short, else INTERNAL. `what`
 // names the call.
 absl::Status DriverStatus(const DriverApi& api, CUresult result, const char* what);
+
+// What an operator may do about a device that has failed with this error: one or two sentences.
+std::string_view DeviceAdvice(CUresult result);
 
 }  // namespace baton::engine::cuda
 

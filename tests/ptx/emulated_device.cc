@@ -17,6 +17,7 @@ EmulatedDevice& EmulatedDevice::Get() {
 
 void EmulatedDevice::Reset() {
   initialized = failed = false;
+  broken = CUDA_SUCCESS;
   retained = 0;
   modules.clear();
   functions.clear();
@@ -37,6 +38,7 @@ void EmulatedDevice::Reset() {
 CUresult EmulatedDevice::Ready() const {
   if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
   if (retained == 0 || CurrentContext() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (broken != CUDA_SUCCESS) return broken;
   return failed ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 

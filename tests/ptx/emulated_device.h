@@ -75,6 +75,8 @@ class EmulatedDevice {
   DeviceMemory memory;
   FindingList findings;
   bool failed = false;
+  // What every call answers from now on, as after an error that a context does not survive.
+  CUresult broken = CUDA_SUCCESS;
   Options options;
   std::string module_error;
   uint64_t instructions = 0;
@@ -91,7 +93,7 @@ class EmulatedDevice {
   std::map<std::string, CUdeviceptr> opened;
 
   void Reset();
-  // Why a call cannot go on: no cuInit, no context, or a launch that failed.
+  // Why a call cannot go on: no cuInit, no context, a device that is broken, or a launch that failed.
   CUresult Ready() const;
   bool Capturing() const;
   // Calls that a capture in global mode forbids.

@@ -6,6 +6,7 @@
 //   BATON_PTX_MEMORY_MIB=N     memory of the device: 1 to 65536, and 1024 unless set. The host holds two bytes for each
 //                              that is in use
 //   BATON_PTX_IPC=0|1          whether memory can be opened by other processes, as on some machines it cannot; 1 unless set
+//   BATON_PTX_FAULTS=FOLDER    where a test plants failures of the device (planted_faults.h)
 //
 // Another value makes cuInit fail. What the interpreter finds is written to stderr when it is found, each finding once,
 // and so is why a module did not load.
@@ -21,6 +22,7 @@
 
 #include "absl/strings/numbers.h"
 #include "tests/ptx/interpreted_driver.h"
+#include "tests/ptx/planted_faults.h"
 #include "tests/ptx/text.h"
 
 namespace baton::ptx {
@@ -32,6 +34,7 @@ constexpr char kThreadsVariable[] = "BATON_PTX_HOST_THREADS";
 constexpr char kChecksVariable[] = "BATON_PTX_CHECKS";
 constexpr char kMemoryVariable[] = "BATON_PTX_MEMORY_MIB";
 constexpr char kIpcVariable[] = "BATON_PTX_IPC";
+constexpr char kFaultsVariable[] = "BATON_PTX_FAULTS";
 constexpr int kMostThreads = 64;
 constexpr int kMemoryMib = 1024;
 constexpr int kMostMemoryMib = 1 << 16;
@@ -86,6 +89,7 @@ const DriverApi& Table() {
     made.init = &InitFromEnvironment;
     made.module_load_data = &LoadAndExplain;
     made.ipc_get_handle = &GetHandleWhereAllowed;
+    if (const char* const folder = std::getenv(kFaultsVariable); folder != nullptr) AddPlantedFaults(folder, made);
     return made;
   }();
   return kTable;

@@ -7,6 +7,8 @@ namespace baton::engine::cuda {
 namespace {
 
 constexpr uint64_t kProductSeed = 2718;
+// Of the sum of the products' magnitudes.
+constexpr double kProductUlps = 4;
 
 // A product's operands in the device's memory.
 class Product {
@@ -45,20 +47,31 @@ class Product {
   const DeviceArray<Bf16> acts_;
 };
 
-// Exact while sums are below 2^24.
-std::vector<float> WholeSums(const HostMatrix& weights, const std::vector<Bf16>& acts) {
-  std::vector<float> out;
+// Of each output, the sum of `of_product` of its products.
+std::vector<double> Sums(const HostMatrix& weights, const std::vector<Bf16>& acts, double of_product(double)) {
+  std::vector<double> out;
   const std::vector<float> x = ToFloat(acts);
   for (size_t row = 0; row < x.size() / static_cast<size_t>(weights.k); ++row) {
     for (int c = 0; c < weights.n; ++c) {
       double sum = 0;
       for (int i = 0; i < weights.k; ++i) {
-        sum += static_cast<double>(weights.At(c, i)) * x[row * static_cast<size_t>(weights.k) + static_cast<size_t>(i)];
+        const double act = x[row * static_cast<size_t>(weights.k) + static_cast<size_t>(i)];
+        sum += of_product(static_cast<double>(weights.At(c, i)) * act);
       }
-      out.push_back(static_cast<float>(sum));
+      out.push_back(sum);
     }
   }
   return out;
+}
+
+// Exact while sums are below 2^24.
+std::vector<float> WholeSums(const HostMatrix& weights, const std::vector<Bf16>& acts) {
+  const std::vector<double> sums = Sums(weights, acts, [](double product) { return product; });
+  return {sums.begin(), sums.end()};
+}
+
+std::vector<double> Magnitudes(const HostMatrix& weights, const std::vector<Bf16>& acts) {
+  return Sums(weights, acts, [](double product) { return std::abs(product); });
 }
 
 std::vector<Bf16> WholeActs(int rows, int k, RandomSource& random) {
@@ -254,8 +267,11 @@ TEST(CudaProduct, AgreesWithTheCpu) {
     const std::vector<float> want = OnCpu(weights, acts);
     const std::vector<float> got = Product(weights, acts).Few();
     ASSERT_EQ(got.size(), want.size());
-    // Sums of 1,600 products of either sign: both roundings stay below 2^-18 of the sum of magnitudes.
-    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-3) << i;
+    // Products of either sign cancel: what both sums have rounded away is measured by the sum of their magnitudes.
+    const std::vector<double> magnitudes = Magnitudes(weights, acts);
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_LE(InUlps(got[i] - want[i], magnitudes[i], kFloatBits), kProductUlps) << i;
+    }
   }
 }
 

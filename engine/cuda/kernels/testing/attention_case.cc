@@ -157,8 +157,8 @@ void AttentionCase::LaunchKernels(AttentionWay way, const AttentionParams& param
   }
 }
 
-std::vector<float> AttentionCase::Softmax(int first, int rows) const {
-  std::vector<float> out;
+AttentionCase::Means AttentionCase::Softmax(int first, int rows) const {
+  Means out;
   for (int row = first; row < first + rows; ++row) {
     const int begin = shape_.window == 0 ? 0 : std::max(0, row + 1 - shape_.window);
     for (int head = 0; head < shape_.heads; ++head) {
@@ -176,9 +176,14 @@ std::vector<float> AttentionCase::Softmax(int first, int rows) const {
       double sum = 0;
       for (double& x : p) sum += x = std::exp(x - max);
       for (int d = 0; d < shape_.head_dim; ++d) {
-        double value = 0;
-        for (int t = begin; t <= row; ++t) value += p[static_cast<size_t>(t - begin)] * at(values_, t, d);
-        out.push_back(static_cast<float>(value / sum));
+        double value = 0, magnitude = 0;
+        for (int t = begin; t <= row; ++t) {
+          const double weighted = p[static_cast<size_t>(t - begin)] * at(values_, t, d);
+          value += weighted;
+          magnitude += std::abs(weighted);
+        }
+        out.values.push_back(static_cast<float>(value / sum));
+        out.magnitudes.push_back(static_cast<float>(magnitude / sum));
       }
     }
   }

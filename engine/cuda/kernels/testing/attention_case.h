@@ -45,8 +45,12 @@ class AttentionCase {
   // What "attention_split" leaves of one row: [heads][splits][head_dim + 2].
   std::vector<float> Partial(int position);
 
-  // In double, from the bf16 operands.
-  std::vector<float> Softmax(int first, int rows) const;
+  // In double, from the bf16 operands: the outputs, and beside each the same mean of the values' magnitudes.
+  struct Means {
+    std::vector<float> values;
+    std::vector<float> magnitudes;
+  };
+  Means Softmax(int first, int rows) const;
   // The CPU's attention over f32 KV.
   std::vector<float> OnCpu(int first, int rows) const;
 

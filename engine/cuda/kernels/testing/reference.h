@@ -73,6 +73,15 @@ inline int Bf16Distance(Bf16 a, Bf16 b) {
   return std::abs(order(a) - order(b));
 }
 
+// Bits behind the leading one.
+inline constexpr int kFloatBits = 23;
+inline constexpr int kBf16Bits = 7;
+
+// A distance in ulps: units of the last place that a number of this magnitude, which is not zero, has.
+inline double InUlps(double distance, double magnitude, int bits) {
+  return std::abs(distance) / std::ldexp(1.0, std::ilogb(magnitude) - bits);
+}
+
 // Fold of lanes: i with i + n / 2, and so on.
 inline float FoldTree(std::vector<float> lanes) {
   for (size_t width = lanes.size() / 2; width > 0; width /= 2) {
