@@ -21,7 +21,7 @@ constexpr int32_t kSpareBlocksOfAGroup = 3;
 struct DeviceEngine {
   DeviceEngine(const modelfile::ModelFile& file, const EngineOptions& options, int32_t spare_blocks)
       : runner(LoadCuda(file, {.max_rows = options.chunk_tokens + options.max_sequences})),
-        pool(*runner->MakeKvPool(BlocksFor(*runner, options, spare_blocks))),
+        pool(*runner->MakeKvPool(BlocksFor(*runner, options, spare_blocks), {})),
         engine(options, *runner, *pool, PrefixNames({1, 2})) {}
 
   // Enough for the longest request, and so many more in each group.

@@ -162,7 +162,7 @@ TEST(CudaRunner, APoolTakesOfTheDevicesMemoryWhatItIsSizedBy) {
   ASSERT_TRUE(before.ok()) << before.status();
   EXPECT_GT(before->own, 0U);
   constexpr int kBlocks = 5;
-  const auto pool = runner->MakeKvPool(kBlocks);
+  const auto pool = runner->MakeKvPool(kBlocks, {});
   ASSERT_TRUE(pool.ok()) << pool.status();
   const absl::StatusOr<DeviceMemory> after = runner->MemoryOfDevice();
   ASSERT_TRUE(after.ok()) << after.status();

@@ -91,7 +91,7 @@ absl::Status ModelBench::MakePool() {
   const int32_t of_prompt = BlocksForTokens(shape_.prompts.back());
   absl::Status status;
   for (size_t i = 0; i < batches.size() && pool_ == nullptr; ++i) {
-    absl::StatusOr<std::unique_ptr<KvPool>> pool = runner_->MakeKvPool(std::max(BlocksOf(batches[i]), of_prompt));
+    absl::StatusOr<std::unique_ptr<KvPool>> pool = runner_->MakeKvPool(std::max(BlocksOf(batches[i]), of_prompt), {});
     status = pool.status();
     if (pool.ok()) pool_ = *std::move(pool);
   }
