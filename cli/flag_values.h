@@ -19,8 +19,6 @@ bool IsRunnable(const CLI::App& command);
 
 // The name of the type of a validator that takes paths of models.
 inline constexpr char kModelPathType[] = "PATH";
-// The name of the type of a validator that takes numbers above 0 and up to 1.
-inline constexpr char kShareType[] = "SHARE";
 
 // The options of a command, with those of its option groups.
 std::vector<CLI::Option*> AllOptions(CLI::App& command);

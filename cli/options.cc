@@ -13,7 +13,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "cli/flag_values.h"
 #include "common/limits.h"
 #include "engine/device_plugin.h"
 #include "modelfile/model_file.h"

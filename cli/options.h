@@ -32,6 +32,8 @@ inline constexpr int kDefaultHttpPort = 8000;
 
 // The size of a KV pool in the host's memory where nothing is said.
 inline constexpr char kHostKvMemory[] = "512MiB";
+// The name of the type of a flag that takes a number above 0 and up to 1.
+inline constexpr char kShareType[] = "SHARE";
 // The share of a device's memory where nothing is said.
 inline constexpr double kGpuMemoryUtilization = 0.9;
 
