@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/cuda/test_device.h"
 #include "tests/ptx/fat_binary.h"
+#include "tests/ptx/interpreted_driver.h"
 
 namespace baton::engine::cuda {
 namespace {
