@@ -8,7 +8,7 @@ namespace {
 using engine::cuda::Bf16ToFloat;
 using engine::cuda::CommitCopies;
 using engine::cuda::CopyAsync16;
-using engine::cuda::CopyAsync8;
+using engine::cuda::CopyAsyncFew;
 using engine::cuda::Exp2;
 using engine::cuda::FloatToBf16;
 using engine::cuda::kAllLanes;
@@ -118,7 +118,7 @@ extern "C" __global__ void fragment_async(const __grid_constant__ FragmentParams
   const uint32_t* const in = p.in + 4 * Lane();
   CopyAsync16(SharedAddress(wide + Lane()), in, Lane() % 3 != 0);
   CommitCopies();
-  CopyAsync8(SharedAddress(narrow + Lane()), in + 2, Lane() % 2 == 1);
+  CopyAsyncFew<8>(SharedAddress(narrow + Lane()), in + 2, Lane() % 2 == 1);
   CommitCopies();
   uint32_t* const out = p.out + 6 * Lane();
   WaitForCopies<1>();
