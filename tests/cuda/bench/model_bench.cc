@@ -50,9 +50,8 @@ ModelWork WorkOf(const modelfile::ModelFile& file) {
   ModelWork work;
   for (const modelfile::TensorView& tensor : file.tensors()) {
     if (tensor.rows == 1 || tensor.name == "token_embd.weight") continue;
-    const WeightFormat format = FormatFor(tensor.type);
-    work.weight_bytes +=
-        tensor.rows * static_cast<int64_t>(ValueBytes(format, tensor.cols) + ScaleBytes(format, tensor.cols));
+    const size_t row_bytes = BytesOfRow(FormatFor(tensor.type), tensor.cols).total();
+    work.weight_bytes += tensor.rows * static_cast<int64_t>(row_bytes);
     (tensor.name == "output.weight" ? work.head_macs : work.layer_macs) += tensor.rows * tensor.cols;
   }
   const int64_t layers = c.layers;
