@@ -22,7 +22,7 @@ STORE = pathlib.Path(os.environ.get("BATON_MODEL_STORE") or
                      pathlib.Path(os.environ.get("XDG_DATA_HOME") or pathlib.Path.home() / ".local/share") /
                      "baton/models")
 MODEL = "smollm2-135m-instruct"
-MAX_PACKAGE_BYTES = 5 << 20
+MAX_PACKAGE_BYTES = 6 << 20
 NOBODY = 65534
 FETCH_SCRIPT = "share/baton/scripts/fetch_model.sh"
 

@@ -220,6 +220,7 @@ def test_flags_that_the_pages_name_exist():
     others |= {"--build-arg", "--cap-drop", "--cpus", "--cpuset-cpus", "--ipc", "--pid", "--read-only",
                "--stop-timeout"}  # docker
     others |= {"--wait"}  # helm
+    others |= {"--shape", "--quick"}  # cuda_bench
     known = known_flags() | others
     assert {"--prompt", "--kv-memory", "--request-rate", "--streams"} <= known, "the help has another form"
     for page in PAGES:
