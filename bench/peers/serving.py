@@ -62,7 +62,7 @@ class BatonServer(Server):
         ready = json.loads(line.removeprefix("ready "))
         self.load_flags = ["--target", ready["grpc"]]
         # For clients of OpenAI's API.
-        self.http = ready["http"]
+        self.http = ready.get("http")
 
 
 class OpenAiServer(Server):
