@@ -16,6 +16,7 @@
 #include "telemetry/metrics.h"
 
 namespace baton::cli {
+
 void AddHttpFlags(CLI::App& app, HttpFlags& flags) {
   app.add_option("--http-port", flags.port, "OpenAI's and Anthropic's APIs by HTTP; 0: any free port; off: none")
       ->check(PortOrOffCheck())

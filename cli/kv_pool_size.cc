@@ -56,7 +56,7 @@ absl::StatusOr<KvPoolSize> ChooseKvPoolSize(const EngineFlags& flags, const Mode
   if (device.plugin == nullptr) return SizeOf(kHostKvMemory, layout);
   BATON_ASSIGN_OR_RETURN(const engine::DeviceMemory memory, device.plugin->memory(runner));
   const DeviceShare share = ShareOf(flags, device, sharing, memory);
-  const uint64_t beside = memory.beside_blocks + beside_pool_bytes;
+  const uint64_t beside = static_cast<uint64_t>(runner.spare_blocks()) * layout.block_bytes() + beside_pool_bytes;
   const uint64_t taken = memory.own + beside;
   const uint64_t left = share.bytes - std::min(taken, share.bytes);
   const std::string why =

@@ -17,9 +17,7 @@ constexpr uint64_t kOneMiB = 1 << 20;
 // A device of 1,000 blocks, of which this process holds 100 and others none; a pool takes 10 blocks more than it has.
 class KvPoolSizeTest : public ::testing::Test {
  protected:
-  KvPoolSizeTest() {
-    memory_ = {.total = 1000 * block_, .free = 900 * block_, .own = 100 * block_, .beside_blocks = 10 * block_};
-  }
+  KvPoolSizeTest() { memory_ = {.total = 1000 * block_, .free = 900 * block_, .own = 100 * block_}; }
 
   absl::StatusOr<KvPoolSize> Choose(const EngineFlags& flags, int sharing = 1, uint64_t beside_pool_bytes = 0) const {
     return ChooseKvPoolSize(flags, device_, sharing, beside_pool_bytes, runner_);
@@ -44,7 +42,12 @@ class KvPoolSizeTest : public ::testing::Test {
   static inline engine::DeviceMemory memory_;
   const engine::DevicePluginTable plugin_{
       .memory = [](const engine::ModelRunner&) { return absl::StatusOr<engine::DeviceMemory>(memory_); }};
-  const engine::FakeModel runner_{engine::FakeModelOptions{}};
+  class ModelWithSpareBlocks final : public engine::FakeModel {
+   public:
+    using FakeModel::FakeModel;
+    int32_t spare_blocks() const override { return 10; }
+  };
+  const ModelWithSpareBlocks runner_{engine::FakeModelOptions{}};
   const uint64_t block_ = runner_.kv_layout().block_bytes();
   ModelDevice device_{.plugin = &plugin_, .ordinal = 1};
 };

@@ -103,7 +103,7 @@ absl::StatusOr<kvtransfer::TransportKind> ChooseTransport(const WorkerFlags& fla
   return flags.supervised ? kvtransfer::TransportKind::kShm : kvtransfer::TransportKind::kGrpc;
 }
 
-// Of the memory that the runner computes in, with room for its spare blocks.
+// The region lies in the memory that the runner computes in, and has room for its spare blocks.
 absl::StatusOr<absl::Span<uint8_t>> AllocateRegion(kvtransfer::Transport& transport, engine::ModelRunner& runner,
                                                    int32_t blocks) {
   const uint64_t all_blocks = static_cast<uint64_t>(blocks) + static_cast<uint64_t>(runner.spare_blocks());

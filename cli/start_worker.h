@@ -30,7 +30,7 @@ struct WorkerFlags {
   bool supervised = false;
   // What CreateCoreArbiter made, inherited from the supervisor; -1: none.
   int core_arbiter_fd = -1;
-  // Of the supervisor, this one among them, that compute on the same device.
+  // How many workers of the supervisor, this one among them, compute on the same device.
   int device_workers = 1;
 };
 

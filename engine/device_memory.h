@@ -13,8 +13,6 @@ struct DeviceMemory {
   uint64_t free = 0;
   // What this process holds: its allocations, and what the driver keeps for it as far as that can be told.
   uint64_t own = 0;
-  // What a KV pool takes beside its blocks.
-  uint64_t beside_blocks = 0;
 };
 
 }  // namespace baton::engine

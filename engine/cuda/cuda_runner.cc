@@ -83,12 +83,6 @@ absl::StatusOr<std::unique_ptr<KvPool>> CudaRunner::MakeKvPool(int32_t blocks, a
   return pool;
 }
 
-absl::StatusOr<DeviceMemory> CudaRunner::MemoryOfDevice() const {
-  BATON_ASSIGN_OR_RETURN(DeviceMemory memory, device_->Memory());
-  memory.beside_blocks = DeviceKvPool::kSpareBlocks * layout_.block_bytes();
-  return memory;
-}
-
 void CudaRunner::SetKvPool(KvPool& pool) {
   BATON_CHECK(pool.block_bytes() == layout_.block_bytes()) << pool.block_bytes() << " bytes in a block";
   pool_ = dynamic_cast<DeviceKvPool*>(&pool);

@@ -60,8 +60,6 @@ class CudaRunner final : public ModelRunner {
   MemoryAccess* memory() override { return &memory_; }
   int32_t spare_blocks() const override { return DeviceKvPool::kSpareBlocks; }
   absl::StatusOr<std::unique_ptr<KvPool>> MakeKvPool(int32_t blocks, absl::Span<uint8_t> region) override;
-  // Graphs are captured when steps first need them, and are not among what the process holds before.
-  absl::StatusOr<DeviceMemory> MemoryOfDevice() const;
   // A DeviceKvPool.
   void SetKvPool(KvPool& pool) override;
   void ZeroRows(BlockId block, int32_t first_row) override;

@@ -11,7 +11,7 @@
 namespace baton::engine::cuda {
 namespace {
 
-// Of the least architecture for which kernels are compiled with AwaitKernelsBefore (kernels/device.cuh).
+// The least capability for which kernels are compiled to wait in AwaitKernelsBefore (kernels/device.cuh).
 constexpr int kWaitingCapability = 90;
 
 }  // namespace

@@ -20,7 +20,7 @@ class KernelSet {
   void AddNorm(const AddNormParams& params, int rows, const Stream& stream) const;
   void Product(const ProductParams& params, const Stream& stream) const;
   void StoreQkv(const StoreQkvParams& params, int rows, const Stream& stream) const;
-  // Of large tiles, and of small ones.
+  // The first one takes large tiles, the second one small ones.
   void AttendPrefill(const AttentionParams& params, int tiles, const Stream& stream) const;
   void AttendDecode(const AttentionParams& params, int tiles, const Stream& stream) const;
   void AttendInSplits(const AttentionParams& params, int rows, int tiles, const Stream& stream) const;

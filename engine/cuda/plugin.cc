@@ -42,7 +42,8 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadOnDevice(const modelfile::Model
 }
 
 absl::StatusOr<DeviceMemory> MemoryOf(const ModelRunner& runner) {
-  return dynamic_cast<const CudaRunner&>(runner).MemoryOfDevice();
+  // Graphs are captured when steps first need them, and are not among what the process holds before.
+  return dynamic_cast<const CudaRunner&>(runner).device().Memory();
 }
 
 }  // namespace

@@ -158,15 +158,15 @@ TEST(CudaRunner, ItsFingerprintAndLayoutAreNoCpus) {
 TEST(CudaRunner, APoolTakesOfTheDevicesMemoryWhatItIsSizedBy) {
   const auto file = MakeSyntheticModel(Small());
   const auto runner = LoadCuda(*file, {.max_rows = 8});
-  const absl::StatusOr<DeviceMemory> before = runner->MemoryOfDevice();
+  const absl::StatusOr<DeviceMemory> before = runner->device().Memory();
   ASSERT_TRUE(before.ok()) << before.status();
   EXPECT_GT(before->own, 0U);
   constexpr int kBlocks = 5;
   const auto pool = runner->MakeKvPool(kBlocks, {});
   ASSERT_TRUE(pool.ok()) << pool.status();
-  const absl::StatusOr<DeviceMemory> after = runner->MemoryOfDevice();
+  const absl::StatusOr<DeviceMemory> after = runner->device().Memory();
   ASSERT_TRUE(after.ok()) << after.status();
-  const uint64_t taken = kBlocks * runner->kv_layout().block_bytes() + before->beside_blocks;
+  const uint64_t taken = (kBlocks + static_cast<uint64_t>(runner->spare_blocks())) * runner->kv_layout().block_bytes();
   EXPECT_EQ(after->total, before->total);
   // A GPU may have room for it in what is allocated already, and others may use it.
   if (RunsOnGpu()) return;

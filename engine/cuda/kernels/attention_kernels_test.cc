@@ -8,8 +8,8 @@ namespace {
 
 constexpr uint64_t kAttentionSeed = 31415;
 
-// Of the weighted mean of the values' magnitudes. The kernel rounds each p to bf16 and then the output: either moves it
-// by at most 2^-9 of that mean, which together is less than one ulp. All else is float.
+// The unit is an ulp of the weighted mean of the values' magnitudes. The kernel rounds each p to bf16 and then the
+// output: either moves it by at most 2^-9 of that mean, which together is less than one ulp. All else is float.
 constexpr double kAttentionUlps = 1;
 
 void ExpectNear(const std::vector<Bf16>& got, const std::vector<float>& want, const std::vector<float>& magnitudes,

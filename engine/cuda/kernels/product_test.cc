@@ -7,7 +7,7 @@ namespace baton::engine::cuda {
 namespace {
 
 constexpr uint64_t kProductSeed = 2718;
-// Of the sum of the products' magnitudes.
+// The unit is an ulp of the sum of the products' magnitudes.
 constexpr double kProductUlps = 4;
 
 // A product's operands in the device's memory.
