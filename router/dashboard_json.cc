@@ -1,13 +1,19 @@
 #include "router/dashboard_json.h"
 
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
 namespace baton::router {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr size_t kUsualRequestBytes = 640;
 
 // To a microsecond, or to a thousandth of what else is measured: more digits would say nothing.
 double Rounded(double value) { return std::isfinite(value) ? std::round(value * 1e3) / 1e3 : 0; }
@@ -19,6 +25,56 @@ Json Text(std::string_view text) { return CutText(text); }
 Json ToJson(const Quantiles& quantiles) { return {{"p50", Rounded(quantiles.p50)}, {"p99", Rounded(quantiles.p99)}}; }
 
 std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// Appends the members of one object to a text. A tree of values takes twenty times as long, and each request pays.
+class ObjectText {
+ public:
+  explicit ObjectText(std::string& out) : out_(out) {}
+
+  void Add(std::string_view name, std::string_view text) {
+    Begin(name);
+    text = CutText(text);
+    const bool is_plain =
+        std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; });
+    if (is_plain) {
+      out_.append(1, '"').append(text).append(1, '"');
+    } else {
+      out_ += Dump(Json(text));
+    }
+  }
+  void Add(std::string_view name, int64_t value) {
+    Begin(name);
+    absl::StrAppend(&out_, value);
+  }
+  void Add(std::string_view name, const std::optional<double>& value) {
+    Begin(name);
+    value ? Append(*value) : static_cast<void>(out_ += "null");
+  }
+  template <size_t kCount>
+  void Add(std::string_view name, const std::array<double, kCount>& values) {
+    Begin(name);
+    for (size_t i = 0; i < kCount; ++i) {
+      out_ += i == 0 ? '[' : ',';
+      Append(values[i]);
+    }
+    out_ += ']';
+  }
+  void End() { out_ += '}'; }
+
+ private:
+  void Begin(std::string_view name) {
+    out_.append(1, is_empty_ ? '{' : ',').append(1, '"').append(name).append("\":");
+    is_empty_ = false;
+  }
+  void Append(double value) {
+    std::array<char, 32> digits;
+    const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), Rounded(value));
+    out_.append(digits.data(), end);
+  }
+
+  std::string& out_;
+  bool is_empty_ = true;
+};
 
 Json HeadlineJson(const SnapshotFacts& facts) {
   const WindowSummary& window = facts.window;
@@ -92,25 +148,28 @@ std::string_view CutText(std::string_view text) {
 }
 
 std::string RequestJson(const EndedRequest& request) {
-  Json phases = Json::array();
-  for (const double ms : request.phases_ms) phases.push_back(Rounded(ms));
-  return Dump({{"id", Text(request.id)},
-               {"trace_id", Text(request.trace_id)},
-               {"end_ms", request.end_unix_ms},
-               {"outcome", RequestOutcomeName(request.outcome)},
-               {"finish", Text(request.finish)},
-               {"error", Text(request.error)},
-               {"prompt_tokens", request.prompt_tokens},
-               {"output_tokens", request.output_tokens},
-               {"cached_tokens", request.cached_tokens},
-               {"attempts", request.attempts},
-               {"prefill_worker", Text(request.prefill_worker)},
-               {"decode_worker", Text(request.decode_worker)},
-               {"ttft_ms", Rounded(request.ttft_ms)},
-               {"itl_ms", Rounded(request.itl_ms)},
-               {"total_ms", Rounded(request.total_ms)},
-               {"phases_ms", std::move(phases)},
-               {"transfer_bytes", request.transfer_bytes}});
+  std::string json;
+  json.reserve(kUsualRequestBytes);
+  ObjectText object(json);
+  object.Add("id", request.id);
+  object.Add("trace_id", request.trace_id);
+  object.Add("end_ms", request.end_unix_ms);
+  object.Add("outcome", RequestOutcomeName(request.outcome));
+  object.Add("finish", request.finish);
+  object.Add("error", request.error);
+  object.Add("prompt_tokens", request.prompt_tokens);
+  object.Add("output_tokens", request.output_tokens);
+  object.Add("cached_tokens", request.cached_tokens);
+  object.Add("attempts", int64_t{request.attempts});
+  object.Add("prefill_worker", request.prefill_worker);
+  object.Add("decode_worker", request.decode_worker);
+  object.Add("ttft_ms", request.ttft_ms);
+  object.Add("itl_ms", request.itl_ms);
+  object.Add("total_ms", std::optional<double>(request.total_ms));
+  object.Add("phases_ms", request.phases_ms);
+  object.Add("transfer_bytes", request.transfer_bytes);
+  object.End();
+  return json;
 }
 
 std::string SnapshotJson(const SnapshotFacts& facts, bool whole) {

@@ -43,7 +43,13 @@ class Dispatcher::Impl {
   absl::StatusOr<WorkerId> OrderDrain(std::string_view name);
   void OnTimer();
   TimeNs NextTimer() const;
-  std::vector<DispatchAction> TakeActions() { return std::exchange(actions_, {}); }
+  std::vector<DispatchAction> TakeActions() {
+    if (actions_.empty()) return {};
+    std::vector<DispatchAction> taken = std::exchange(actions_, {});
+    // The next step of a worker has about as many.
+    actions_.reserve(taken.size());
+    return taken;
+  }
 
   const WorkerRegistry& registry() const { return registry_; }
   const MembershipCounts& memberships() const { return memberships_; }

@@ -81,7 +81,9 @@ RpcAnswer::Piece RpcAnswer::Next() {
   if (first_message_.has_value()) {
     piece.message = std::exchange(first_message_, std::nullopt);
   } else if (!form_->is_whole() && !pending_.empty()) {
-    piece.message = form_->Chunk(pending_.Take());
+    // A byte buffer has no move: an assignment would copy it.
+    grpc::ByteBuffer chunk = form_->Chunk(pending_.Take());
+    piece.message.emplace().Swap(&chunk);
   } else if (outcome_.has_value() && !std::exchange(end_given_, true)) {
     AnswerEnd end = MakeEnd();
     piece.end = std::move(end.status);

@@ -72,27 +72,48 @@ void TakeEvent(std::string_view data, const std::function<void()>& on_output, Co
 
 }  // namespace
 
+struct OpenAiClient::Connection {
+  asio::io_context context;
+  beast::tcp_stream stream{context};
+  // What was read beyond the last answer.
+  beast::flat_buffer buffer;
+};
+
+OpenAiClient::OpenAiClient(const OpenAiClientOptions& options) : options_(options) {}
+OpenAiClient::~OpenAiClient() = default;
+
 // Each operation runs the context until the operation is done, so that the deadline holds for it.
 class OpenAiClient::Exchange {
  public:
-  Exchange(OpenAiClient& client, int64_t timeout_ms) : client_(client), base_(client.options_.base), stream_(context_) {
-    stream_.expires_after(std::chrono::milliseconds(timeout_ms > 0 ? timeout_ms : kNoTimeoutMs));
-    parser_.body_limit(kMaxBodyBytes);
+  Exchange(OpenAiClient& client, int64_t timeout_ms)
+      : client_(client),
+        base_(client.options_.base),
+        deadline_(std::chrono::steady_clock::now() +
+                  std::chrono::milliseconds(timeout_ms > 0 ? timeout_ms : kNoTimeoutMs)) {
     absl::MutexLock lock(&client_.mutex_);
+    if (client_.idle_.empty()) {
+      connection_ = std::make_unique<Connection>();
+    } else {
+      connection_ = std::move(client_.idle_.back());
+      client_.idle_.pop_back();
+      was_idle_ = true;
+    }
     client_.exchanges_.insert(this);
     if (client_.is_cancelled_) Cancel();
   }
   ~Exchange() {
     absl::MutexLock lock(&client_.mutex_);
     client_.exchanges_.erase(this);
+    if (stays_open_ && !is_cancelled_) client_.idle_.push_back(std::move(connection_));
   }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  // Ends the operation that runs, and each that begins later, with an error. Any thread may call it.
+  // Ends the operation that runs, and each that begins later, with an error. Any thread may call it while the exchange
+  // is among those of the client.
   void Cancel() {
     is_cancelled_ = true;
-    asio::post(context_, [this] { stream_.close(); });
+    asio::post(connection_->context, [connection = connection_.get()] { connection->stream.close(); });
   }
 
   // The handler that each operation ends with. It stands above its uses because its type is deduced.
@@ -102,32 +123,34 @@ class OpenAiClient::Exchange {
 
   // Sends the request and reads the header of the answer.
   absl::Status Start(http::verb verb, const std::string& path, const std::string& body) {
-    BATON_RETURN_IF_ERROR(Connect());
     http::request<http::string_body> request(verb, base_.path + path, kHttpVersion, body);
     request.set(http::field::host, base_.host);
     request.set(http::field::content_type, "application/json");
-    request.set(http::field::connection, "close");
     request.prepare_payload();
-    http::async_write(stream_, request, Done());
-    BATON_RETURN_IF_ERROR(Await("send to"));
-    http::async_read_header(stream_, buffer_, parser_, Done());
-    return Await("read from");
+    if (was_idle_) {
+      const absl::Status answered = Send(request);
+      // A server may close a connection that nobody uses, and has done nothing then.
+      if (answered.ok() || !HasHungUp()) return answered;
+    }
+    BATON_RETURN_IF_ERROR(Connect());
+    return Send(request);
   }
 
-  int status() { return parser_.get().result_int(); }
+  int status() { return parser_->get().result_int(); }
 
   // Calls `on_piece` with each piece of the body as it arrives.
   template <typename OnPiece>
   absl::Status ReadBody(OnPiece on_piece) {
     std::array<char, kPieceBytes> piece;
-    while (!parser_.is_done()) {
-      parser_.get().body() = {.data = piece.data(), .size = piece.size(), .more = true};
-      http::async_read_some(stream_, buffer_, parser_, Done());
+    while (!parser_->is_done()) {
+      parser_->get().body() = {.data = piece.data(), .size = piece.size(), .more = true};
+      http::async_read_some(connection_->stream, connection_->buffer, *parser_, Done());
       if (error_after_run() == http::error::need_buffer) error_ = {};
       BATON_RETURN_IF_ERROR(Explain("read from"));
-      const size_t bytes = piece.size() - parser_.get().body().size;
+      const size_t bytes = piece.size() - parser_->get().body().size;
       BATON_RETURN_IF_ERROR(on_piece(std::string_view(piece.data(), bytes)));
     }
+    stays_open_ = parser_->keep_alive();
     return absl::OkStatus();
   }
 
@@ -143,19 +166,38 @@ class OpenAiClient::Exchange {
 
  private:
   absl::Status Connect() {
-    asio::ip::tcp::resolver resolver(context_);
+    connection_->stream.close();
+    connection_->buffer.clear();
+    asio::ip::tcp::resolver resolver(connection_->context);
     const auto endpoints = resolver.resolve(base_.host, base_.port, error_);
     BATON_RETURN_IF_ERROR(Explain("resolve"));
-    stream_.async_connect(endpoints, [this](beast::error_code error, const auto&) { error_ = error; });
+    connection_->stream.expires_at(deadline_);
+    connection_->stream.async_connect(endpoints, [this](beast::error_code error, const auto&) { error_ = error; });
     BATON_RETURN_IF_ERROR(Await("connect to"));
     beast::error_code ignored;
-    stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+    connection_->stream.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
     return absl::OkStatus();
   }
 
+  absl::Status Send(const http::request<http::string_body>& request) {
+    parser_.emplace();
+    parser_->body_limit(kMaxBodyBytes);
+    connection_->stream.expires_at(deadline_);
+    http::async_write(connection_->stream, request, Done());
+    BATON_RETURN_IF_ERROR(Await("send to"));
+    http::async_read_header(connection_->stream, connection_->buffer, *parser_, Done());
+    return Await("read from");
+  }
+
+  // Whether the server had closed the connection before the request came.
+  bool HasHungUp() const {
+    return !parser_->got_some() && (error_ == http::error::end_of_stream || error_ == asio::error::eof ||
+                                    error_ == asio::error::connection_reset || error_ == asio::error::broken_pipe);
+  }
+
   const beast::error_code& error_after_run() {
-    context_.restart();
-    context_.run();
+    connection_->context.restart();
+    connection_->context.run();
     if (is_cancelled_) error_ = asio::error::operation_aborted;
     return error_;
   }
@@ -174,11 +216,15 @@ class OpenAiClient::Exchange {
 
   OpenAiClient& client_;
   const BaseUrl& base_;
+  const std::chrono::steady_clock::time_point deadline_;
+  std::unique_ptr<Connection> connection_;
+  // Another exchange used the connection.
+  bool was_idle_ = false;
+  // The answer is read to its end, and the next request can follow it.
+  bool stays_open_ = false;
   std::atomic<bool> is_cancelled_{false};
-  asio::io_context context_;
-  beast::tcp_stream stream_;
-  beast::flat_buffer buffer_;
-  http::response_parser<http::buffer_body> parser_;
+  // Of the answer, which begins when the request is sent.
+  std::optional<http::response_parser<http::buffer_body>> parser_;
   beast::error_code error_;
 };
 

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -24,24 +26,29 @@ struct OpenAiClientOptions {
 
 class OpenAiClient final : public LoadClient {
  public:
-  explicit OpenAiClient(const OpenAiClientOptions& options) : options_(options) {}
+  explicit OpenAiClient(const OpenAiClientOptions& options);
+  ~OpenAiClient() override;
 
   // The first model that GET models names. UNAVAILABLE when nothing listens.
   absl::StatusOr<std::string> FindModel();
   void set_model(const std::string& model) { options_.model = model; }
 
-  // Opens one connection per request. The prompt is sent as token ids, which both llama-server and vLLM accept.
+  // Uses a connection again that no other request uses, where the server keeps it open, as the client libraries of
+  // these servers do. The prompt is sent as token ids, which both llama-server and vLLM accept.
   absl::StatusOr<int> Generate(const LoadRequest& request, const std::function<void()>& on_output) override;
   void CancelAll() override;
 
  private:
-  // One request and its answer over a connection of its own.
+  struct Connection;
+  // One request and its answer, over a connection that no other one uses meanwhile.
   class Exchange;
 
   OpenAiClientOptions options_;
   absl::Mutex mutex_;
   bool is_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<Exchange*> exchanges_ ABSL_GUARDED_BY(mutex_);
+  // As many as there were requests at once.
+  std::vector<std::unique_ptr<Connection>> idle_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace baton::bench

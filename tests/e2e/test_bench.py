@@ -152,12 +152,15 @@ def test_wrong_usage_ends_with_2(flags):
 
 class OpenAiStub(http.server.BaseHTTPRequestHandler):
     """A completions server that streams `max_tokens` pieces, cut across chunks; prompts of one token fail. Requests
-    beyond `answered_at_most` are counted in `held` and never answered."""
+    beyond `answered_at_most` are counted in `held` and never answered. `connections` has the clients' ports; with
+    `hangs_up` each of them serves one request, although no header says so."""
 
     protocol_version = "HTTP/1.1"
     seen = []
     answered_at_most = None
     held = threading.Semaphore(0)
+    connections = set()
+    hangs_up = False
 
     def log_message(self, *_):
         pass
@@ -174,6 +177,8 @@ class OpenAiStub(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         OpenAiStub.seen.append((self.path, request))
+        OpenAiStub.connections.add(self.client_address)
+        self.close_connection = OpenAiStub.hangs_up
         if len(request["prompt"]) == 1:
             self.answer(400, b'{"error": {"message": "too short"}}')
             return
@@ -199,6 +204,7 @@ class OpenAiStub(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def openai_url():
     OpenAiStub.seen, OpenAiStub.answered_at_most, OpenAiStub.held = [], None, threading.Semaphore(0)
+    OpenAiStub.connections, OpenAiStub.hangs_up = set(), False
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OpenAiStub)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -219,6 +225,16 @@ def test_an_openai_server_is_loaded_with_token_ids(openai_url):
     for path, request in OpenAiStub.seen:
         assert path == "/v1/completions" and request["stream"] and request["ignore_eos"]
         assert all(0 <= token < 100 for token in request["prompt"])
+
+
+@pytest.mark.parametrize("hangs_up", [False, True])
+def test_an_openai_servers_connections_are_used_again_until_it_closes_them(openai_url, hangs_up):
+    OpenAiStub.hangs_up = hangs_up
+    result, report = bench_serve("--backend", "openai", "--base-url", openai_url, "--requests", REQUESTS,
+                                 "--concurrency", 2, "--prompt-tokens", "2:9", "--output-tokens", 3, "--warmup", 0)
+    assert result.returncode == 0 and report["completed"] == REQUESTS, result.stderr
+    assert len(OpenAiStub.seen) == REQUESTS, "none is sent twice"
+    assert hangs_up or len(OpenAiStub.connections) <= 2
 
 
 def test_an_openai_servers_refusal_is_told(openai_url):
