@@ -86,6 +86,10 @@ void EncodeGroups(const TensorView& row, const RowFormat& format, RowPlace to) {
   }
 }
 
+bool HasIntegers(const RowFormat& format) {
+  return format.values == WeightFormat::kInt8 || format.values == WeightFormat::kInt4;
+}
+
 }  // namespace
 
 RowFormat FormatFor(TensorType type) {
@@ -93,6 +97,7 @@ RowFormat FormatFor(TensorType type) {
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBf16:
+    case TensorType::kF8E4M3:
       return {};
     case TensorType::kQ4_0:
       return {.values = WeightFormat::kInt4, .factor = kMinusEight};
@@ -113,9 +118,8 @@ RowFormat FormatFor(TensorType type) {
 
 RowFormat CommonFormat(const RowFormat& a, const RowFormat& b) {
   if (a == b) return a;
-  const bool has_floats = a.values == WeightFormat::kBf16 || b.values == WeightFormat::kBf16;
   // The scale of a group of its own is no product of a super-group's, nor the other way around.
-  if (has_floats || a.has_factors != b.has_factors) return {};
+  if (!HasIntegers(a) || !HasIntegers(b) || a.has_factors != b.has_factors) return {};
   return {.values = WeightFormat::kInt8, .has_factors = a.has_factors};
 }
 
@@ -132,12 +136,8 @@ RowBytes BytesOfRow(const RowFormat& format, int64_t k) {
 
 TensorView RowEncoder::Read(const RowSource& source, int64_t index) {
   const TensorView& tensor = *source.tensor;
+  if (source.type == tensor.type) return tensor.Row(index);
   TensorView row{.name = {}, .type = source.type, .rows = 1, .cols = tensor.cols};
-  if (source.type == tensor.type) {
-    row.bytes = tensor.bytes / static_cast<size_t>(tensor.rows);
-    row.data = tensor.data + static_cast<size_t>(index) * row.bytes;
-    return row;
-  }
   floats_.resize(static_cast<size_t>(tensor.cols));
   blocks_.resize(static_cast<size_t>(tensor.cols / kGroup) * modelfile::TensorBlockBytes(source.type));
   kernels::DequantizeRow(tensor, index, floats_.data());
