@@ -21,14 +21,14 @@ enum class Numerics : uint8_t { kExact, kFp32 };
 
 std::string_view NumericsName(Numerics numerics);
 
-// How float matrices are packed at load: as they are (kAuto), or in blocks of 32 like those of a file in Q8_0 (kInt8)
-// or Q4_1 (kInt4). With kInt4 embedding and head become Q8_0, because they lose most by rounding. Matrices that the
-// file holds quantized stay as they are, and so do vectors.
+// How float matrices are packed at load: as they are (kAuto; FP8 as bf16 on the CPU), or in blocks of 32 like those of
+// a file in Q8_0 (kInt8) or Q4_1 (kInt4). With kInt4 embedding and head become Q8_0, because they lose most by
+// rounding. Matrices that the file holds quantized stay as they are, and so do vectors.
 enum class Weights : uint8_t { kAuto, kInt8, kInt4 };
 
 std::string_view WeightsName(Weights weights);
 
-// The type in which a matrix is packed.
+// The type in which a matrix is packed; kF8E4M3 where it stays FP8 (kernels::FormatOf).
 modelfile::TensorType PackedType(const modelfile::TensorView& matrix, Weights weights);
 
 // Whether any matrix of the file is packed in another type than its own.

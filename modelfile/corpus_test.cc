@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "modelfile/testing/smallest_llama.h"
+#include "modelfile/testing/tiny_fp8.h"
 #include "modelfile/testing/tiny_hf.h"
 
 namespace baton::modelfile {
@@ -48,6 +49,15 @@ std::vector<Seed> Seeds() {
 }
 
 // The format of hf_fuzz.cc: the number of the file, then the file.
+Seed HfSeed(const std::string& name, uint8_t file, const std::string& content) {
+  Seed seed = {name, {file}};
+  seed.bytes.insert(seed.bytes.end(), content.begin(), content.end());
+  return seed;
+}
+
+// The number of model.safetensors.
+constexpr uint8_t kHfWeightsFile = 6;
+
 std::vector<Seed> HfSeeds() {
   TinyLlamaOptions options = Smallest();
   options.hidden_size = options.ffn_size = 8;
@@ -57,10 +67,13 @@ std::vector<Seed> HfSeeds() {
   std::vector<Seed> seeds;
   const char* const names[] = {"config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"};
   for (uint8_t i = 0; i < std::size(names); ++i) {
-    Seed seed = {std::string("hf/") + names[i], {i}};
-    seed.bytes.insert(seed.bytes.end(), tiny.at(names[i]).begin(), tiny.at(names[i]).end());
-    seeds.push_back(std::move(seed));
+    seeds.push_back(HfSeed(std::string("hf/") + names[i], i, tiny.at(names[i])));
   }
+  const HfContents blocks = TinyFp8({.layout = Fp8Layout::kBlock, .model = options});
+  const HfContents channels = TinyFp8({.layout = Fp8Layout::kChannel, .model = options});
+  seeds.push_back(HfSeed("hf/config_of_blocks.json", 0, blocks.at("config.json")));
+  seeds.push_back(HfSeed("hf/config_of_channels.json", 0, channels.at("config.json")));
+  seeds.push_back(HfSeed("hf/fp8.safetensors", kHfWeightsFile, blocks.at("model.safetensors")));
   const std::string& weights = tiny.at("model.safetensors");
   seeds.push_back({"safetensors/tiny.safetensors", {weights.begin(), weights.end()}});
   return seeds;

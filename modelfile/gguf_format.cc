@@ -59,10 +59,15 @@ constexpr std::array<GgmlType, 40> kGgmlTypes = {{
     {"MXFP4", 32, 17},
 }};
 
-// ggml's number of each TensorType.
+// ggml's number of each TensorType, up to the last that it has.
 constexpr std::array<uint32_t, 10> kRunTypes = {0, 1, 30, 8, 2, 3, 6, 12, 13, 14};
 
-const GgmlType& Facts(TensorType type) { return kGgmlTypes[GgufTensorTypeId(type)]; }
+// By the name that safetensors give it. ggml has no such type.
+constexpr GgmlType kF8E4M3 = {"F8_E4M3", 1, 1};
+
+const GgmlType& Facts(TensorType type) {
+  return type == TensorType::kF8E4M3 ? kF8E4M3 : kGgmlTypes[GgufTensorTypeId(type)];
+}
 
 }  // namespace
 

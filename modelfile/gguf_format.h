@@ -37,7 +37,7 @@ std::string_view GgufTypeName(GgufType type);
 // Bytes of one value; 0 for strings and arrays, because the file states their size.
 size_t GgufTypeBytes(GgufType type);
 
-// The number that stands for `type` in a file.
+// The number that stands for `type` in a file. Not for kF8E4M3.
 uint32_t GgufTensorTypeId(TensorType type);
 // None for a type that Baton does not run.
 std::optional<TensorType> TensorTypeFromGguf(uint32_t id);
@@ -51,7 +51,7 @@ struct GgmlType {
 // Null for a number that ggml does not use.
 const GgmlType* FindGgmlType(uint32_t id);
 
-// For error messages: the names of all types that Baton runs.
+// For error messages: the names of all types of a GGUF file that Baton runs.
 std::string TensorTypesThatRun();
 
 }  // namespace baton::modelfile

@@ -100,9 +100,7 @@ absl::Status CheckHfVariants(const JsonFields& fields) {
     BATON_ASSIGN_OR_RETURN(const std::optional<bool> set, fields.Bool(key));
     if (set.value_or(false)) return fields.NotBuilt(key);
   }
-  for (const std::string_view key : {"quantization_config", "num_local_experts"}) {
-    if (fields.Find(key) != nullptr) return fields.NotBuilt(key);
-  }
+  if (fields.Find("num_local_experts") != nullptr) return fields.NotBuilt("num_local_experts");
   BATON_ASSIGN_OR_RETURN(const std::optional<double> partial, fields.Number("partial_rotary_factor"));
   if (partial.value_or(1) != 1) return fields.NotBuilt("partial_rotary_factor");
   return absl::OkStatus();
@@ -153,6 +151,7 @@ absl::StatusOr<HfConfig> ReadHfConfig(const Json& config) {
   BATON_ASSIGN_OR_RETURN(const Architecture* const architecture, FindHfArchitecture(fields));
   BATON_RETURN_IF_ERROR(CheckHfVariants(fields));
   HfConfig out;
+  BATON_ASSIGN_OR_RETURN(out.fp8, ReadHfQuantization(fields));
   out.model.architecture = architecture->name;
   // transformers rotates the pairs (i, i + head_dim / 2) and stores the rows of q and k in that order.
   out.model.rope_interleaved = false;

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "modelfile/hf_files.h"
+#include "modelfile/hf_quantization.h"
 #include "modelfile/json_reader.h"
 #include "modelfile/model_file.h"
 
@@ -19,6 +20,7 @@ struct HfConfig {
   ModelConfig model;
   // Whether the head is the embedding. None: it is if the weights have no head.
   std::optional<bool> tied_head;
+  Fp8Scheme fp8;
   int32_t bos_id = -1;
   std::vector<int32_t> eos_ids;
 };
@@ -32,7 +34,7 @@ absl::StatusOr<std::optional<Json>> ReadOptionalHfJson(HfFiles& files, const std
 absl::StatusOr<Json> OpenHfConfig(HfFiles& files);
 
 // INVALID_ARGUMENT names the key and what it must be; UNIMPLEMENTED names the model type or the variant (RoPE scaling,
-// biases, quantization, ...) that Baton does not run.
+// biases, another quantization than FP8, ...) that Baton does not run.
 absl::StatusOr<HfConfig> ReadHfConfig(const Json& config);
 
 struct HfGeneration {

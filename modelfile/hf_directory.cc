@@ -65,7 +65,9 @@ class HfModelFile final : public ModelFile {
       if (!generation.eos_ids.empty()) config.eos_ids = std::move(generation.eos_ids);
     }
     BATON_RETURN_IF_ERROR(ReadTokenizer(config));
-    BATON_ASSIGN_OR_RETURN(tensors_, ReadHfWeights(config, *files_));
+    BATON_ASSIGN_OR_RETURN(HfWeights weights, ReadHfWeights(config, *files_));
+    tensors_ = std::move(weights.tensors);
+    scales_ = std::move(weights.scales);
     for (size_t i = 0; i < tensors_.size(); ++i) {
       if (!index_.emplace(tensors_[i].name, i).second) {
         return absl::InvalidArgumentError(
@@ -130,6 +132,7 @@ class HfModelFile final : public ModelFile {
   TokenizerSpec tokenizer_;
   SamplingDefaults sampling_defaults_;
   std::vector<TensorView> tensors_;
+  std::vector<std::vector<float>> scales_;
   absl::flat_hash_map<std::string, size_t> index_;
   mutable std::once_flag digest_once_;
   mutable Digest128 digest_;  // written once, under digest_once_

@@ -13,8 +13,8 @@
 namespace baton::modelfile {
 
 // The weights are in the files that the index names, else in model.safetensors, else in every *.safetensors file.
-// Tensors may be F32, F16 or BF16. config.json and weights are required; without tokenizer.json, TokenizerSpec::model
-// is empty. Errors are those of OpenModelFile.
+// Tensors may be F32, F16 or BF16, and matrices F8_E4M3 with the scales that quantization_config says. config.json and
+// weights are required; without tokenizer.json, TokenizerSpec::model is empty. Errors are those of OpenModelFile.
 absl::StatusOr<std::unique_ptr<ModelFile>> OpenHfDirectory(const std::string& path);
 
 // The same for files from anywhere, for tests and fuzzers. `name` becomes ModelConfig::name.

@@ -1,5 +1,5 @@
-// libFuzzer over the JSON of a Hugging Face directory. Byte 0 chooses the file and the rest is its content; the other
-// files are those of a tiny model. Opening gives a model that keeps its promises, or one error.
+// libFuzzer over the files of a Hugging Face directory. Byte 0 chooses the file and the rest is its content; the other
+// files are those of a tiny model with FP8 matrices. Opening gives a model that keeps its promises, or one error.
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -8,26 +8,27 @@
 #include <utility>
 
 #include "common/check.h"
-#include "modelfile/testing/tiny_hf.h"
+#include "modelfile/testing/tiny_fp8.h"
 
 namespace {
 
 constexpr const char* kFiles[] = {"config.json",           "tokenizer.json",
                                   "tokenizer_config.json", "generation_config.json",
-                                  "chat_template.jinja",   "model.safetensors.index.json"};
+                                  "chat_template.jinja",   "model.safetensors.index.json",
+                                  "model.safetensors"};
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   using namespace baton::modelfile;  // NOLINT: one function
-  static const HfContents& tiny = *new HfContents(TinyHf({.layers = 1,
-                                                          .hidden_size = 8,
-                                                          .heads = 2,
-                                                          .kv_heads = 1,
-                                                          .ffn_size = 8,
-                                                          .vocab_size = 8,
-                                                          .matrix_type = TensorType::kF32,
-                                                          .embedding_type = TensorType::kBf16}));
+  static const HfContents& tiny = *new HfContents(TinyFp8({.model = {.layers = 1,
+                                                                     .hidden_size = 8,
+                                                                     .heads = 2,
+                                                                     .kv_heads = 1,
+                                                                     .ffn_size = 8,
+                                                                     .vocab_size = 8,
+                                                                     .matrix_type = TensorType::kF32,
+                                                                     .embedding_type = TensorType::kBf16}}));
   if (bytes == 0) return 0;
   HfContents contents = tiny;
   contents[kFiles[data[0] % std::size(kFiles)]] = std::string(reinterpret_cast<const char*>(data) + 1, bytes - 1);
@@ -44,7 +45,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   BATON_CHECK(tokenizer.model.empty() || tokenizer.tokens.size() == static_cast<size_t>(config.vocab_size));
   for (const int32_t id : tokenizer.eos_ids) BATON_CHECK(id >= 0 && id < config.vocab_size);
   BATON_CHECK(tokenizer.bos_id < config.vocab_size && (!tokenizer.add_bos || tokenizer.bos_id >= 0));
-  for (const TensorView& tensor : (*file)->tensors()) BATON_CHECK((*file)->Find(tensor.name) == &tensor);
+  for (const TensorView& tensor : (*file)->tensors()) {
+    BATON_CHECK((*file)->Find(tensor.name) == &tensor);
+    BATON_CHECK((tensor.type == TensorType::kF8E4M3) == (tensor.scales.values != nullptr));
+  }
   (void)(*file)->WeightsDigest();
   return 0;
 }

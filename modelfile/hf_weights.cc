@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "modelfile/gguf_document.h"
+#include "modelfile/hf_fp8_scales.h"
 #include "modelfile/json_reader.h"
 #include "modelfile/limits.h"
 #include "modelfile/safetensors_reader.h"
@@ -37,6 +38,7 @@ std::optional<TensorType> TypeOf(std::string_view dtype) {
   if (dtype == "F32") return TensorType::kF32;
   if (dtype == "F16") return TensorType::kF16;
   if (dtype == "BF16") return TensorType::kBf16;
+  if (dtype == "F8_E4M3") return TensorType::kF8E4M3;
   return std::nullopt;
 }
 
@@ -91,9 +93,9 @@ absl::StatusOr<std::vector<std::string>> ListWeightFiles(HfFiles& files, WeightM
 
 class WeightsReader {
  public:
-  WeightsReader(const HfConfig& config, HfFiles& files) : config_(config), files_(files) {}
+  WeightsReader(const HfConfig& config, HfFiles& files) : config_(config), files_(files), scales_(config.fp8) {}
 
-  absl::StatusOr<std::vector<TensorView>> Read() {
+  absl::StatusOr<HfWeights> Read() {
     BATON_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListWeightFiles(files_, &map_));
     for (const std::string& name : names) BATON_RETURN_IF_ERROR(ReadFile(name));
     for (const auto& [tensor, file] : map_) {
@@ -101,7 +103,8 @@ class WeightsReader {
     }
     const bool has_head = std::any_of(tensors_.begin(), tensors_.end(), [](const auto& t) { return t.name == kHead; });
     if (config_.tied_head == false && !has_head) return Missing("the weights", "lm_head.weight");
-    return std::move(tensors_);
+    BATON_RETURN_IF_ERROR(scales_.Attach(&tensors_));
+    return HfWeights{.tensors = std::move(tensors_), .scales = scales_.TakeValues()};
   }
 
  private:
@@ -128,26 +131,45 @@ class WeightsReader {
     return absl::OkStatus();
   }
 
+  bool IsLeftOut(const std::string& name) const { return name.empty() || (name == kHead && config_.tied_head == true); }
+
   absl::Status Add(const SafetensorsTensor& tensor, std::string_view file) {
+    if (const auto companion = FindFp8Companion(tensor.name); config_.fp8.any() && companion.has_value()) {
+      BATON_ASSIGN_OR_RETURN(const std::string matrix, EngineTensorName(companion->matrix, config_.model));
+      if (!companion->is_scale || IsLeftOut(matrix)) return absl::OkStatus();
+      return scales_.Add(matrix, tensor, file);
+    }
     BATON_ASSIGN_OR_RETURN(std::string name, EngineTensorName(tensor.name, config_.model));
-    if (name.empty() || (name == kHead && config_.tied_head == true)) return absl::OkStatus();
-    const std::optional<TensorType> type = TypeOf(tensor.dtype);
-    if (!type.has_value()) {
-      return absl::UnimplementedError(absl::StrCat(ToAbsl(file), ": tensor ", ShowText(tensor.name), " is of type ",
-                                                   tensor.dtype, ": Baton runs F32, F16 and BF16"));
+    if (IsLeftOut(name)) return absl::OkStatus();
+    BATON_ASSIGN_OR_RETURN(const TensorType type, RunningTypeOf(tensor, file));
+    const size_t dims = tensor.shape.size();
+    if (dims < 1 || dims > 2 || tensor.bytes == 0 || (dims == 1 && type == TensorType::kF8E4M3)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          ToAbsl(file), ": tensor ", ShowText(tensor.name), " of type ", tensor.dtype, " is ",
+          type == TensorType::kF8E4M3 ? "no matrix" : "neither a vector nor a matrix", "; fetch the model again"));
     }
-    if (tensor.shape.empty() || tensor.shape.size() > 2 || tensor.bytes == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(ToAbsl(file), ": tensor ", ShowText(tensor.name),
-                                                     " is neither a vector nor a matrix; fetch the model again"));
-    }
-    const int64_t rows = tensor.shape.size() == 1 ? 1 : tensor.shape[0];
     tensors_.push_back({.name = std::move(name),
-                        .type = *type,
-                        .rows = rows,
+                        .type = type,
+                        .rows = dims == 1 ? 1 : tensor.shape[0],
                         .cols = tensor.shape.back(),
                         .data = tensor.data,
                         .bytes = tensor.bytes});
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<TensorType> RunningTypeOf(const SafetensorsTensor& tensor, std::string_view file) const {
+    const std::optional<TensorType> type = TypeOf(tensor.dtype);
+    if (!type.has_value()) {
+      return absl::UnimplementedError(absl::StrCat(ToAbsl(file), ": tensor ", ShowText(tensor.name), " is of type ",
+                                                   tensor.dtype, ": Baton runs F32, F16, BF16 and F8_E4M3"));
+    }
+    if (type == TensorType::kF8E4M3 && !config_.fp8.any()) {
+      return absl::UnimplementedError(absl::StrCat(ToAbsl(file), ": tensor ", ShowText(tensor.name), " is of type ",
+                                                   tensor.dtype,
+                                                   ", and config.json has no quantization_config that "
+                                                   "says how it is scaled; use another model"));
+    }
+    return *type;
   }
 
   const HfConfig& config_;
@@ -155,11 +177,12 @@ class WeightsReader {
   WeightMap map_;
   absl::flat_hash_set<std::string> seen_;
   std::vector<TensorView> tensors_;
+  Fp8Scales scales_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<TensorView>> ReadHfWeights(const HfConfig& config, HfFiles& files) {
+absl::StatusOr<HfWeights> ReadHfWeights(const HfConfig& config, HfFiles& files) {
   return WeightsReader(config, files).Read();
 }
 

@@ -12,8 +12,15 @@
 
 namespace baton::modelfile {
 
-// Views into the bytes of `files`. A head that config.json ties to the embedding is left out.
-absl::StatusOr<std::vector<TensorView>> ReadHfWeights(const HfConfig& config, HfFiles& files);
+struct HfWeights {
+  // Views into the bytes of the files.
+  std::vector<TensorView> tensors;
+  // What the scales of FP8 matrices point to.
+  std::vector<std::vector<float>> scales;
+};
+
+// A head that config.json ties to the embedding is left out.
+absl::StatusOr<HfWeights> ReadHfWeights(const HfConfig& config, HfFiles& files);
 
 // Every tensor of the files with weights by its own name, of whatever type and shape, and the bytes of these files.
 struct HfStoredWeights {

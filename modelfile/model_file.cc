@@ -78,10 +78,15 @@ Digest128 DigestOfTensors(const std::vector<TensorView>& tensors) {
   std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
   Digest128 digest;
   for (const TensorView* tensor : sorted) {
-    const std::string header = absl::StrCat(tensor->name.size(), ":", tensor->name, " ",
-                                            ToAbsl(TensorTypeName(tensor->type)), " ", tensor->rows, "x", tensor->cols);
+    std::string header = absl::StrCat(tensor->name.size(), ":", tensor->name, " ", ToAbsl(TensorTypeName(tensor->type)),
+                                      " ", tensor->rows, "x", tensor->cols);
+    const BlockScales& scales = tensor->scales;
+    if (scales.values != nullptr) absl::StrAppend(&header, " scales ", scales.rows, "x", scales.cols);
     digest = DigestChain(digest, header.data(), header.size());
     digest = DigestChain(digest, tensor->data, tensor->bytes);
+    if (scales.values == nullptr) continue;
+    const int64_t count = (tensor->rows + scales.rows - 1) / scales.rows * tensor->ScalesOfRow();
+    digest = DigestChain(digest, scales.values, static_cast<size_t>(count) * sizeof(float));
   }
   return digest;
 }

@@ -41,8 +41,8 @@ class ModelFile {
   virtual const std::vector<TensorView>& tensors() const = 0;
   // Looks a tensor up by GGUF's name ("blk.0.attn_q.weight"); null when absent.
   virtual const TensorView* Find(std::string_view name) const = 0;
-  // Covers every tensor's name, type, shape and bytes in the order of names, and is part of the fingerprint. The first
-  // call reads the whole file; later and concurrent calls get its result.
+  // Covers every tensor's name, type, shape, bytes and scales in the order of names, and is part of the fingerprint.
+  // The first call reads the whole file; later and concurrent calls get its result.
   virtual Digest128 WeightsDigest() const = 0;
 };
 

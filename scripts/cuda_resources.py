@@ -61,9 +61,9 @@ def read_constants():
 
 
 def stage_bytes(c, bits, factors):
-    """`factors`: elements that share a pair of them; 0 for bf16, which has no scales either."""
+    """`factors`: elements that share a pair of them; 0 for bf16 and FP8, of which FP8 has one scale in a stage."""
     acts = c["kManyRows"] * c["kStageDepth"] * 2
-    scales = c["kStageDepth"] // c["kGroup"] * 4 + c["kStageDepth"] // factors * 2 if factors else 0
+    scales = c["kStageDepth"] // c["kGroup"] * 4 + c["kStageDepth"] // factors * 2 if factors else 4 if bits == 8 else 0
     return acts + c["kManyColumns"] * (c["kStageDepth"] * bits // 8 + scales)
 
 
@@ -97,7 +97,7 @@ def launches():
                                   c["kQuarterTokens"] * HEAD_DIM * 2)
     splits = -(-DEPTH // c["kDepthSplit"])
     few_threads = min(32 * splits, c["kMostFewThreads"])
-    for name, bits, factors in (("bf16", 16, 0), ("int8", 8, 16), ("int4", 4, 32)):
+    for name, bits, factors in (("bf16", 16, 0), ("int8", 8, 16), ("int4", 4, 32), ("fp8", 8, 0)):
         stage = stage_bytes(c, bits, factors)
         table["product_" + name] = (threads, c["kStages"] * stage, (c["kStages"] - 1) * stage)
         # Half a split: 4 blocks of two rows, 8 elements and their pair of f16 to a lane.

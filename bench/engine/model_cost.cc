@@ -31,7 +31,9 @@ ModelCost CostOf(const modelfile::ModelFile& file, const engine::CpuModelOptions
     // Norms are vectors. An embedding that is not also the head is looked up, not multiplied.
     if (tensor.rows == 1 || (tensor.name == kEmbedding && head != kEmbedding)) continue;
     const int64_t macs = tensor.rows * tensor.cols;
-    const modelfile::TensorType type = engine::PackedType(tensor, options.weights);
+    modelfile::TensorType type = engine::PackedType(tensor, options.weights);
+    // As kernels::FormatOf says.
+    if (type == modelfile::TensorType::kF8E4M3) type = modelfile::TensorType::kBf16;
     const int64_t bytes = cost.is_int8 ? macs / modelfile::TensorBlockElements(type) *
                                              static_cast<int64_t>(modelfile::TensorBlockBytes(type))
                                        : macs * int64_t{sizeof(float)};

@@ -194,6 +194,7 @@ void CollectLayer(CudaLoader& loader, const ModelConfig& c, int index, CudaLayer
 absl::StatusOr<CudaWeights> LoadCudaWeights(const modelfile::ModelFile& file, Weights weights, LoadProgress* progress,
                                             const Device& device, kernels::ThreadPool& pool) {
   BATON_RETURN_IF_ERROR(CheckTransformerWeights(file));
+  BATON_RETURN_IF_ERROR(CheckFp8Elements(file, pool));
   CudaWeights loaded;
   loaded.config = file.config();
   BATON_RETURN_IF_ERROR(CheckShape(loaded.config));

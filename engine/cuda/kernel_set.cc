@@ -21,7 +21,8 @@ LaunchShape ShapeOf(const Launch& launch) {
 
 absl::StatusOr<KernelSet> KernelSet::Load(const Device& device) {
   KernelSet set;
-  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (const WeightFormat format :
+       {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kFp8}) {
     const size_t i = static_cast<size_t>(format);
     const Matrix of_format{.format = format};
     const int shared_bytes = static_cast<int>(ProductLaunch(of_format, 1).shared_bytes);

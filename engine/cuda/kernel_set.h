@@ -33,8 +33,8 @@ class KernelSet {
   CUfunction embed_ = nullptr;
   CUfunction add_norm_ = nullptr;
   // By WeightFormat.
-  std::array<CUfunction, 3> product_{};
-  std::array<CUfunction, 3> product_few_{};
+  std::array<CUfunction, 4> product_{};
+  std::array<CUfunction, 4> product_few_{};
   CUfunction store_qkv_ = nullptr;
   CUfunction attention_prefill_ = nullptr;
   CUfunction attention_decode_ = nullptr;

@@ -86,6 +86,20 @@ void EncodeGroups(const TensorView& row, const RowFormat& format, RowPlace to) {
   }
 }
 
+// The file has a scale for so many elements or for the whole row.
+void EncodeFp8(const TensorView& row, RowPlace to) {
+  static_assert(sizeof(float) == sizeof(*to.scales));
+  BATON_CHECK(row.scales.cols % kFp8Group == 0 || row.scales.cols >= row.cols) << row.scales.cols;
+  std::memcpy(to.values, row.data, row.bytes);
+  for (int64_t i = 0; i * kFp8Group < row.cols; ++i) {
+    std::memcpy(to.scales + i, row.scales.values + i * kFp8Group / row.scales.cols, sizeof(float));
+  }
+}
+
+bool HasIntegers(const RowFormat& format) {
+  return format.values == WeightFormat::kInt8 || format.values == WeightFormat::kInt4;
+}
+
 }  // namespace
 
 RowFormat FormatFor(TensorType type) {
@@ -106,6 +120,8 @@ RowFormat FormatFor(TensorType type) {
     case TensorType::kQ5_K:
     case TensorType::kQ6_K:
       return {.values = WeightFormat::kInt8, .has_factors = true};
+    case TensorType::kF8E4M3:
+      return {.values = WeightFormat::kFp8};
   }
   BATON_CHECK(false) << "tensor type " << static_cast<int>(type);
   return {};
@@ -113,15 +129,17 @@ RowFormat FormatFor(TensorType type) {
 
 RowFormat CommonFormat(const RowFormat& a, const RowFormat& b) {
   if (a == b) return a;
-  const bool has_floats = a.values == WeightFormat::kBf16 || b.values == WeightFormat::kBf16;
   // The scale of a group of its own is no product of a super-group's, nor the other way around.
-  if (has_floats || a.has_factors != b.has_factors) return {};
+  if (!HasIntegers(a) || !HasIntegers(b) || a.has_factors != b.has_factors) return {};
   return {.values = WeightFormat::kInt8, .has_factors = a.has_factors};
 }
 
 RowBytes BytesOfRow(const RowFormat& format, int64_t k) {
   const size_t elements = static_cast<size_t>(k);
   if (format.values == WeightFormat::kBf16) return {.values = elements * sizeof(Bf16)};
+  if (format.values == WeightFormat::kFp8) {
+    return {.values = elements, .scales = static_cast<size_t>(Fp8ScalesOfRow(static_cast<int32_t>(k))) * sizeof(float)};
+  }
   RowBytes bytes{.values = format.values == WeightFormat::kInt8 ? elements : elements / 2};
   bytes.scales = elements / (format.has_factors ? kSuperGroup : kGroup) * sizeof(uint32_t);
   if (format.has_factors) {
@@ -132,12 +150,8 @@ RowBytes BytesOfRow(const RowFormat& format, int64_t k) {
 
 TensorView RowEncoder::Read(const RowSource& source, int64_t index) {
   const TensorView& tensor = *source.tensor;
+  if (source.type == tensor.type) return tensor.Row(index);
   TensorView row{.name = {}, .type = source.type, .rows = 1, .cols = tensor.cols};
-  if (source.type == tensor.type) {
-    row.bytes = tensor.bytes / static_cast<size_t>(tensor.rows);
-    row.data = tensor.data + static_cast<size_t>(index) * row.bytes;
-    return row;
-  }
   floats_.resize(static_cast<size_t>(tensor.cols));
   blocks_.resize(static_cast<size_t>(tensor.cols / kGroup) * modelfile::TensorBlockBytes(source.type));
   kernels::DequantizeRow(tensor, index, floats_.data());
@@ -149,6 +163,7 @@ TensorView RowEncoder::Read(const RowSource& source, int64_t index) {
 
 void RowEncoder::Encode(const RowSource& source, int64_t index, const RowFormat& format, RowPlace to) {
   const TensorView row = Read(source, index);
+  if (format.values == WeightFormat::kFp8) return EncodeFp8(row, to);
   if (format.values != WeightFormat::kBf16) return EncodeGroups(row, format, to);
   floats_.resize(static_cast<size_t>(row.cols));
   kernels::DequantizeRow(row, 0, floats_.data());

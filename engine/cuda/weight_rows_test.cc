@@ -15,9 +15,9 @@ namespace {
 
 using modelfile::TensorType;
 
-constexpr TensorType kEveryType[] = {TensorType::kF32,  TensorType::kF16,  TensorType::kBf16, TensorType::kQ8_0,
-                                     TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0, TensorType::kQ4_K,
-                                     TensorType::kQ5_K, TensorType::kQ6_K};
+constexpr TensorType kEveryType[] = {TensorType::kF32,  TensorType::kF16,  TensorType::kBf16,  TensorType::kQ8_0,
+                                     TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0,  TensorType::kQ4_K,
+                                     TensorType::kQ5_K, TensorType::kQ6_K, TensorType::kF8E4M3};
 
 // A row in a format, and what kernels/params.h says that it stands for.
 struct EncodedRow {
@@ -32,6 +32,9 @@ struct EncodedRow {
 
   Bf16 At(size_t i) const {
     if (format.values == WeightFormat::kBf16) return kernels::LoadU16(values.data() + 2 * i);
+    if (format.values == WeightFormat::kFp8) {
+      return kernels::FloatToBf16(kernels::BitsToFloat(scales[i / 128]) * kernels::Fp8ToFloat(values[i]));
+    }
     const bool is_int8 = format.values == WeightFormat::kInt8;
     const int q = is_int8 ? static_cast<int8_t>(values[i]) : values[i / 2] >> (i % 2 * 4) & 15;
     const uint32_t pair = scales[i / (format.has_factors ? 256 : 32)];
@@ -72,6 +75,22 @@ TEST(WeightRows, StandForTheFilesValuesRoundedToBf16InEveryFormatThatHoldsThem) 
   }
 }
 
+TEST(WeightRows, Fp8HasTheScalesOfItsBlocksOfWhichTheLastMayBeSmaller) {
+  for (const bool has_blocks : {false, true}) {
+    const auto file = MakeSyntheticModel(
+        {.seed = 5, .hidden_size = 288, .ffn_size = 160, .ffn = TensorType::kF8E4M3, .fp8_blocks = has_blocks});
+    const modelfile::TensorView& tensor = MatrixOf(*file);
+    std::vector<float> want(static_cast<size_t>(tensor.cols));
+    for (int64_t row = 0; row < tensor.rows; ++row) {
+      kernels::DequantizeRow(tensor, row, want.data());
+      const EncodedRow got({&tensor, tensor.type}, row, FormatFor(tensor.type));
+      ASSERT_EQ(got.scales.size(), 3u);
+      EXPECT_EQ(got.scales[0] == got.scales[2], !has_blocks) << row;
+      for (size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got.At(i), kernels::FloatToBf16(want[i])) << row << " " << i;
+    }
+  }
+}
+
 TEST(WeightRows, FloatRowsThatAreRoundedStandForTheBlocksOfTheCpu) {
   const auto file = MakeSyntheticModel({.seed = 4, .hidden_size = 64, .ffn_size = 32, .ffn = TensorType::kF16});
   const modelfile::TensorView& tensor = MatrixOf(*file);
@@ -99,13 +118,17 @@ TEST(WeightRows, TheCommonFormatLosesNothingOfEither) {
   EXPECT_EQ(common(TensorType::kQ4_K, TensorType::kQ6_K), k_int8);
   EXPECT_EQ(common(TensorType::kQ4_K, TensorType::kQ8_0), bf16);
   EXPECT_EQ(common(TensorType::kQ8_0, TensorType::kF16), bf16);
+  EXPECT_EQ(common(TensorType::kF8E4M3, TensorType::kF8E4M3).values, WeightFormat::kFp8);
+  EXPECT_EQ(common(TensorType::kF8E4M3, TensorType::kBf16), bf16);
+  EXPECT_EQ(common(TensorType::kF8E4M3, TensorType::kQ8_0), bf16);
 }
 
 // The table of docs/gpu.md.
 TEST(WeightRows, TakeFewBitsBesideTheirQuants) {
   const std::pair<TensorType, double> bits[] = {
-      {TensorType::kF32, 16}, {TensorType::kQ4_0, 5}, {TensorType::kQ4_1, 5},     {TensorType::kQ4_K, 4.625},
-      {TensorType::kQ8_0, 9}, {TensorType::kQ5_0, 9}, {TensorType::kQ5_K, 9.125}, {TensorType::kQ6_K, 9.125}};
+      {TensorType::kF32, 16},     {TensorType::kQ4_0, 5},     {TensorType::kQ4_1, 5},
+      {TensorType::kQ4_K, 4.625}, {TensorType::kQ8_0, 9},     {TensorType::kQ5_0, 9},
+      {TensorType::kQ5_K, 9.125}, {TensorType::kQ6_K, 9.125}, {TensorType::kF8E4M3, 8.25}};
   for (const auto& [type, want] : bits) {
     EXPECT_EQ(static_cast<double>(BytesOfRow(FormatFor(type), 512).total()) * 8 / 512, want)
         << modelfile::TensorTypeName(type);

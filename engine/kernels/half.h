@@ -1,5 +1,5 @@
-// Scalar conversions of the 16-bit float types by their bits. Internal linkage: files of every instruction set use
-// them.
+// Scalar conversions of the 16-bit float types and of FP8 by their bits. Internal linkage: files of every instruction
+// set use them.
 #ifndef BATON_ENGINE_KERNELS_HALF_H_
 #define BATON_ENGINE_KERNELS_HALF_H_
 
@@ -51,6 +51,14 @@ namespace {
 }
 
 [[maybe_unused]] inline float Bf16ToFloat(uint16_t x) { return BitsToFloat(static_cast<uint32_t>(x) << 16); }
+
+// E4M3: 4 bits of exponent, 3 of mantissa, no infinities. A half with the same bits behind one more of exponent has
+// 2^-8 of the value, denormals included, and every value is a normal float.
+[[maybe_unused]] inline float Fp8ToFloat(uint8_t x) {
+  if ((x & 0x7fu) == 0x7fu) return BitsToFloat((static_cast<uint32_t>(x) & 0x80u) << 24 | 0x7fc00000u);
+  const uint32_t half = (static_cast<uint32_t>(x) & 0x80u) << 8 | (static_cast<uint32_t>(x) & 0x7fu) << 7;
+  return HalfToFloat(static_cast<uint16_t>(half)) * 256.0f;
+}
 
 // To nearest even.
 [[maybe_unused]] inline uint16_t FloatToBf16(float x) {

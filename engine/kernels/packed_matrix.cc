@@ -1,6 +1,7 @@
 #include "engine/kernels/packed_matrix.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -32,8 +33,20 @@ void CopyFloats(TensorType type, const uint8_t* data, int64_t count, float* out)
   }
 }
 
-const uint8_t* RowData(const modelfile::TensorView& tensor, int64_t row) {
-  return tensor.data + row * (tensor.bytes / static_cast<size_t>(tensor.rows));
+std::array<float, 256> Fp8Values() {
+  std::array<float, 256> values;
+  for (size_t i = 0; i < values.size(); ++i) values[i] = Fp8ToFloat(static_cast<uint8_t>(i));
+  return values;
+}
+
+// Every element of a row times its scale.
+void ScaleFp8(const modelfile::TensorView& row, float* out) {
+  static const std::array<float, 256> kValues = Fp8Values();
+  const float* scale = row.scales.values;
+  for (int64_t first = 0; first < row.cols; first += row.scales.cols, ++scale) {
+    const int64_t end = std::min(first + row.scales.cols, row.cols);
+    for (int64_t i = first; i < end; ++i) out[i] = kValues[row.data[i]] * *scale;
+  }
 }
 
 // Row `lane` of a block of a quantized matrix. In the file, byte j of a 4-bit group holds elements j and j + 16, and so
@@ -114,31 +127,43 @@ void PackFloatRow(const modelfile::TensorView& row, const PackedMatrix& matrix, 
 // Rows of a source, one at a time, in the type in which they are packed.
 class RoundedRow {
  public:
-  explicit RoundedRow(const PackSource& source) : source_(source) {
-    if (source.type == source.tensor->type) return;
+  RoundedRow(const PackSource& source, WeightFormat format) : source_(source), type_(source.type) {
+    if (type_ == TensorType::kF8E4M3) type_ = format == WeightFormat::kF32 ? TensorType::kF32 : TensorType::kBf16;
+    if (type_ == source.tensor->type) return;
     const auto cols = static_cast<size_t>(source.tensor->cols);
     values_.resize(cols);
-    blocks_.resize(cols / kGroup * TensorBlockBytes(source.type));
+    blocks_.resize(cols / static_cast<size_t>(TensorBlockElements(type_)) * TensorBlockBytes(type_));
   }
 
   // A tensor of that row alone, valid until the next call.
   modelfile::TensorView Read(int64_t index) {
     const modelfile::TensorView& tensor = *source_.tensor;
-    modelfile::TensorView row{.name = {}, .type = source_.type, .rows = 1, .cols = tensor.cols};
-    if (blocks_.empty()) {
-      row.data = RowData(tensor, index);
-      row.bytes = tensor.bytes / static_cast<size_t>(tensor.rows);
-      return row;
-    }
+    if (blocks_.empty()) return tensor.Row(index);
     DequantizeRow(tensor, index, values_.data());
-    QuantizeRow(values_.data(), tensor.cols, source_.type, blocks_.data());
+    Round();
+    modelfile::TensorView row{.name = {}, .type = type_, .rows = 1, .cols = tensor.cols};
     row.data = blocks_.data();
     row.bytes = blocks_.size();
     return row;
   }
 
  private:
+  void Round() {
+    if (type_ == TensorType::kF32) {
+      std::memcpy(blocks_.data(), values_.data(), blocks_.size());
+    } else if (type_ == TensorType::kBf16) {
+      for (size_t i = 0; i < values_.size(); ++i) {
+        const uint16_t rounded = FloatToBf16(values_[i]);
+        std::memcpy(blocks_.data() + 2 * i, &rounded, sizeof(rounded));
+      }
+    } else {
+      QuantizeRow(values_.data(), static_cast<int64_t>(values_.size()), type_, blocks_.data());
+    }
+  }
+
   const PackSource& source_;
+  // Of the packed rows.
+  TensorType type_;
   std::vector<float> values_;
   std::vector<uint8_t> blocks_;
 };
@@ -188,6 +213,7 @@ WeightFormat FormatOf(TensorType type) {
     case TensorType::kF16:
       return WeightFormat::kF16;
     case TensorType::kBf16:
+    case TensorType::kF8E4M3:
       return WeightFormat::kBf16;
     case TensorType::kQ8_0:
       return WeightFormat::kQ8_0;
@@ -221,7 +247,7 @@ PackedMatrix ShapeOf(WeightFormat format, int rows, int cols) {
 }
 
 void PackBlocks(const PackSource& source, int begin, int end, const PackedMatrix& matrix) {
-  RoundedRow rounded(source);
+  RoundedRow rounded(source, matrix.format);
   for (int b = begin; b < end; ++b) {
     uint8_t* const block = matrix.data + static_cast<size_t>(b) * matrix.block_stride;
     for (int lane = 0; lane < kLanes && b * kLanes + lane < matrix.rows; ++lane) {
@@ -238,7 +264,9 @@ void PackBlocks(const PackSource& source, int begin, int end, const PackedMatrix
 }
 
 void DequantizeRow(const modelfile::TensorView& tensor, int64_t row, float* out) {
-  const uint8_t* const data = RowData(tensor, row);
+  const modelfile::TensorView view = tensor.Row(row);
+  if (view.type == TensorType::kF8E4M3) return ScaleFp8(view, out);
+  const uint8_t* const data = view.data;
   const WeightFormat format = FormatOf(tensor.type);
   if (format > WeightFormat::kQ8_0) return CopyFloats(tensor.type, data, tensor.cols, out);
   for (int64_t g = 0; g < tensor.cols / kGroup; ++g) {

@@ -37,7 +37,8 @@ struct PackedMatrix {
   const uint8_t* block(int b) const { return data + static_cast<size_t>(b) * block_stride; }
 };
 
-// The packed format that keeps the type of a file's tensor.
+// The packed format that keeps the type of a file's tensor. kF8E4M3 has none: its elements times their scales are
+// rounded to kBf16.
 WeightFormat FormatOf(modelfile::TensorType type);
 
 // The shape of a matrix, without data.
@@ -67,10 +68,11 @@ struct PackSource {
 // Packs blocks [begin, end). The matrix's format is that of `source.type`, or kF32.
 void PackBlocks(const PackSource& source, int begin, int end, const PackedMatrix& matrix);
 
-// One row of a tensor as floats: d * q + m with a rounding after each operation.
+// One row of a tensor as floats: d * q + m with a rounding after each operation; of kF8E4M3 its elements times their
+// scales, rounded once.
 void DequantizeRow(const modelfile::TensorView& tensor, int64_t row, float* out);
 
-// One row of a packed matrix as floats, the same values as DequantizeRow's.
+// One row of a packed matrix as floats, the same values as DequantizeRow's, but for kF8E4M3 in kBf16.
 void UnpackRow(const PackedMatrix& matrix, int row, float* out);
 
 }  // namespace baton::engine::kernels

@@ -10,6 +10,7 @@
 #include "engine/kernels/aligned_buffer.h"
 #include "engine/testing/retyped_model.h"
 #include "gtest/gtest.h"
+#include "modelfile/testing/tiny_fp8.h"
 #include "modelfile/testing/tiny_hf.h"
 #include "modelfile/testing/tiny_llama.h"
 
@@ -160,6 +161,64 @@ TEST(WeightsTest, MatricesThatTheFileHoldsQuantizedStayAsTheyAre) {
     const Generated actual = GenerateGreedily(**file, Numerics::kExact, weights);
     ExpectSameBits(actual, expected);
     EXPECT_EQ(actual.fingerprint, expected.fingerprint);
+  }
+}
+
+class Fp8FormatsTest : public testing::TestWithParam<modelfile::Fp8Layout> {
+ protected:
+  std::unique_ptr<modelfile::ModelFile> Open(const modelfile::HfContents& contents) const {
+    auto file = modelfile::ParseHf(contents);
+    EXPECT_TRUE(file.ok()) << file.status();
+    return *std::move(file);
+  }
+
+  const modelfile::TinyFp8Options options_ = {.layout = GetParam(), .plain = "model.layers.1.self_attn.v_proj.weight"};
+};
+
+TEST_P(Fp8FormatsTest, GiveTheTokensOfTheirFloatTwinFromTheSameBits) {
+  const auto file = Open(TinyFp8(options_));
+  EXPECT_FALSE(IsRounded(*file, Weights::kAuto));
+  ExpectSameBits(GenerateGreedily(*file, Numerics::kFp32),
+                 GenerateGreedily(*Open(TinyFp8Twin(options_, "F32")), Numerics::kFp32));
+  ExpectSameBits(GenerateGreedily(*file, Numerics::kExact),
+                 GenerateGreedily(*Open(TinyFp8Twin(options_, "BF16")), Numerics::kExact));
+}
+
+TEST_P(Fp8FormatsTest, QuantizedAtLoadAreTheirFloatTwinQuantized) {
+  const auto file = Open(TinyFp8(options_));
+  const auto twin = Open(TinyFp8Twin(options_, "F32"));
+  for (const Weights weights : {Weights::kInt8, Weights::kInt4}) {
+    EXPECT_TRUE(IsRounded(*file, weights));
+    ExpectSameBits(GenerateGreedily(*file, Numerics::kExact, weights),
+                   GenerateGreedily(*twin, Numerics::kExact, weights));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Fp8FormatsTest,
+                         testing::Values(modelfile::Fp8Layout::kTensor, modelfile::Fp8Layout::kChannel,
+                                         modelfile::Fp8Layout::kBlock));
+
+// Writes `byte` over the last element of the last matrix of FP8.
+modelfile::HfContents WithLastFp8Element(uint8_t byte) {
+  std::vector<modelfile::SafetensorsSpec> tensors = modelfile::TinyFp8Tensors({});
+  const auto is_fp8 = [](const modelfile::SafetensorsSpec& tensor) { return tensor.dtype == "F8_E4M3"; };
+  std::find_if(tensors.rbegin(), tensors.rend(), is_fp8)->bytes.back() = static_cast<char>(byte);
+  modelfile::HfContents contents = modelfile::TinyFp8({});
+  contents["model.safetensors"] = modelfile::WriteSafetensors(tensors);
+  return contents;
+}
+
+TEST(Fp8Test, ANanIsRefusedWhenWeightsAreLoaded) {
+  for (const uint8_t byte : {0x7f, 0xff, 0x7e, 0xfe}) {
+    const auto file = modelfile::ParseHf(WithLastFp8Element(byte));
+    ASSERT_TRUE(file.ok()) << file.status();
+    const absl::Status status = LoadCpuModel(**file, {.threads = 2}).status();
+    if ((byte & 0x7f) != 0x7f) {
+      EXPECT_TRUE(status.ok()) << status;
+      continue;
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("tensor blk.1.ffn_down.weight has a NaN"), std::string::npos) << status;
   }
 }
 

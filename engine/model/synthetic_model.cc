@@ -56,12 +56,16 @@ void PutBlock(std::vector<uint8_t>& out, TensorType type, RandomSource& random) 
     case TensorType::kQ6_K:
       bytes(static_cast<int>(TensorBlockBytes(type)) - 2);
       return PutU16(out, 0x0400 | mantissa);
+    case TensorType::kF8E4M3:
+      // 2 to 240, of either sign: the scales are about 2^-11.
+      out.push_back(static_cast<uint8_t>(0x40 | (r & 0x3f) % 0x38 | (r >> 63) << 7));
+      return;
   }
 }
 
 class SyntheticModel final : public modelfile::ModelFile {
  public:
-  explicit SyntheticModel(const SyntheticSpec& spec) : random_(spec.seed) {
+  explicit SyntheticModel(const SyntheticSpec& spec) : random_(spec.seed), fp8_blocks_(spec.fp8_blocks) {
     config_.name = "synthetic";
     config_.hidden_size = spec.hidden_size;
     config_.layers = spec.layers;
@@ -131,15 +135,32 @@ class SyntheticModel final : public modelfile::ModelFile {
     modelfile::TensorView view{.name = std::move(name), .type = type, .rows = rows, .cols = cols};
     view.bytes = data.size();
     view.data = data.data();
+    if (type == TensorType::kF8E4M3) view.scales = MakeScales(rows, cols);
     // Moving a vector keeps its buffer where it is.
     data_.push_back(std::move(data));
     tensors_.push_back(std::move(view));
   }
 
+  // From 2^-12 to 2^-10.
+  modelfile::BlockScales MakeScales(int64_t rows, int64_t cols) {
+    modelfile::BlockScales scales{.values = nullptr, .rows = 1, .cols = cols};
+    if (fp8_blocks_) scales.rows = scales.cols = 128;
+    const int64_t count = (rows + scales.rows - 1) / scales.rows * ((cols + scales.cols - 1) / scales.cols);
+    std::vector<float> values;
+    for (int64_t i = 0; i < count; ++i) {
+      values.push_back(std::ldexp(1.0f + 3.0f * static_cast<float>(random_.Next64() >> 40) * 0x1p-24f, -12));
+    }
+    scales.values = values.data();
+    scales_.push_back(std::move(values));
+    return scales;
+  }
+
   SeededRandom random_;
+  const bool fp8_blocks_;
   modelfile::ModelConfig config_;
   modelfile::TokenizerSpec tokenizer_;
   std::vector<std::vector<uint8_t>> data_;
+  std::vector<std::vector<float>> scales_;
   std::vector<modelfile::TensorView> tensors_;
 };
 

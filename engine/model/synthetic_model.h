@@ -30,6 +30,8 @@ struct SyntheticSpec {
   modelfile::TensorType attention = modelfile::TensorType::kQ4_1;
   modelfile::TensorType ffn = modelfile::TensorType::kQ4_0;
   modelfile::TensorType embedding = modelfile::TensorType::kQ8_0;
+  // Whether matrices of FP8 have a scale for each block of 128 by 128. Otherwise each row has one.
+  bool fp8_blocks = false;
 };
 
 std::unique_ptr<modelfile::ModelFile> MakeSyntheticModel(const SyntheticSpec& spec);

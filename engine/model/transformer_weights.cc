@@ -161,6 +161,12 @@ absl::Status CollectTensors(Loader& loader, const ModelConfig& c, TransformerWei
   return loader.Matrix("output.weight", c.vocab_size, c.hidden_size, weights.head);
 }
 
+bool HasFp8Nan(const uint8_t* data, size_t bytes) {
+  bool found = false;
+  for (size_t i = 0; i < bytes; ++i) found |= (data[i] & 0x7f) == 0x7f;
+  return found;
+}
+
 }  // namespace
 
 kernels::WeightFormat PackedFormat(const TensorView& matrix, Numerics numerics, Weights weights) {
@@ -174,12 +180,29 @@ absl::Status CheckTransformerWeights(const modelfile::ModelFile& file) {
   return CollectTensors(loader, file.config(), unpacked);
 }
 
+absl::Status CheckFp8Elements(const modelfile::ModelFile& file, kernels::ThreadPool& pool) {
+  for (const TensorView& tensor : file.tensors()) {
+    if (tensor.type != modelfile::TensorType::kF8E4M3) continue;
+    std::atomic<bool> has_nan{false};
+    pool.Run([&](int thread) {
+      const size_t part = (tensor.bytes + static_cast<size_t>(pool.size()) - 1) / static_cast<size_t>(pool.size());
+      const size_t begin = std::min(static_cast<size_t>(thread) * part, tensor.bytes);
+      if (HasFp8Nan(tensor.data + begin, std::min(part, tensor.bytes - begin))) has_nan = true;
+    });
+    if (!has_nan) continue;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "tensor %s has a NaN: a byte 0x7f or 0xff; fetch the model again, or use another one", tensor.name));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(const modelfile::ModelFile& file,
                                                           const CpuModelOptions& options, kernels::ThreadPool& pool) {
   TransformerWeights weights;
   weights.config = file.config();
   Loader loader(file, options);
   BATON_RETURN_IF_ERROR(CollectTensors(loader, weights.config, weights));
+  BATON_RETURN_IF_ERROR(CheckFp8Elements(file, pool));
   weights.storage = loader.Pack(pool);
   if (weights.head.rows == 0) weights.head = weights.embedding;
   return weights;

@@ -45,6 +45,9 @@ kernels::WeightFormat PackedFormat(const modelfile::TensorView& matrix, Numerics
 // Says what LoadTransformerWeights would refuse, without packing anything.
 absl::Status CheckTransformerWeights(const modelfile::ModelFile& file);
 
+// Reads every element of FP8 on the pool's threads. INVALID_ARGUMENT names a tensor that has a NaN.
+absl::Status CheckFp8Elements(const modelfile::ModelFile& file, kernels::ThreadPool& pool);
+
 // Packs every matrix on the pool's threads. RoPE partners become neighbours. Only the options numerics, weights and
 // progress matter here. The errors are those of LoadCpuModel.
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(const modelfile::ModelFile& file,

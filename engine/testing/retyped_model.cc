@@ -42,6 +42,7 @@ class RetypedModel final : public modelfile::ModelFile {
       tensor.type = type;
       tensor.data = data_.back().data();
       tensor.bytes = data_.back().size();
+      tensor.scales = {};
     }
   }
 

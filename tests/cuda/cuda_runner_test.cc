@@ -189,5 +189,15 @@ TEST(CudaRunner, RefusesShapesThatItsKernelsDoNotHave) {
   EXPECT_THAT(std::string(error_of(grouped).message()), HasSubstr("17 heads share a KV head"));
 }
 
+TEST(CudaRunner, RefusesANanInFp8) {
+  const auto file = MakeSyntheticModel({.layers = 1, .ffn = modelfile::TensorType::kF8E4M3});
+  ASSERT_TRUE(CudaRunner::Load(*file, {}, TestDevice()).ok());
+  // The model is this test's own.
+  const_cast<uint8_t*>(file->Find("blk.0.ffn_down.weight")->data)[70] = 0xff;
+  const absl::Status status = CudaRunner::Load(*file, {}, TestDevice()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("tensor blk.0.ffn_down.weight has a NaN"));
+}
+
 }  // namespace
 }  // namespace baton::engine::cuda

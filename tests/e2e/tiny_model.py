@@ -25,7 +25,7 @@ def _array(kind, items):
     return struct.pack("<IQ", kind, len(items)) + b"".join(items)
 
 
-def _printable(byte):
+def printable(byte):
     """GPT-2's character for a byte: the byte itself if it is printable, else one from U+0100 on."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     if byte in plain:
@@ -34,7 +34,7 @@ def _printable(byte):
 
 
 def _metadata():
-    tokens = ["<|end|>", "<|start|>", *map(_printable, range(256))]
+    tokens = ["<|end|>", "<|start|>", *map(printable, range(256))]
     kinds = [CONTROL_TOKEN, CONTROL_TOKEN] + [NORMAL_TOKEN] * 256
     numbers = {"block_count": LAYERS, "context_length": CONTEXT, "embedding_length": HIDDEN, "feed_forward_length": FFN,
                "attention.head_count": HEADS, "attention.head_count_kv": KV_HEADS, "rope.dimension_count": HEAD_DIM}

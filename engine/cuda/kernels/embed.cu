@@ -13,7 +13,10 @@ __device__ void EmbedRow(const EmbedParams& p) {
   for (int i = static_cast<int>(threadIdx.x) * 8; i < k; i += kThreads * 8) {
     const size_t element = first + i;
     float2 scale = make_float2(0.0f, 0.0f);
-    if constexpr (kFormat != WeightFormat::kBf16) {
+    if constexpr (kFormat == WeightFormat::kFp8) {
+      const size_t group = static_cast<size_t>(p.tokens[row]) * ScalesOfFp8Row(k) + i / kFp8Group;
+      scale = RawFp8Scale{Load4(p.embedding.scales + group)}.Value();
+    } else if constexpr (kFormat != WeightFormat::kBf16) {
       const Matrix& m = p.embedding;
       const bool refined = m.factors != nullptr;
       const RawScale raw = {Load4(m.scales + (refined ? element / kSuperGroup : element / kGroup)),
@@ -44,6 +47,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) embed(const __grid_consta
       return EmbedRow<WeightFormat::kInt8>(p);
     case WeightFormat::kInt4:
       return EmbedRow<WeightFormat::kInt4>(p);
+    case WeightFormat::kFp8:
+      return EmbedRow<WeightFormat::kFp8>(p);
   }
 }
 

@@ -36,6 +36,8 @@ constexpr const char* ProductKernel(WeightFormat format) {
       return "product_int8";
     case WeightFormat::kInt4:
       return "product_int4";
+    case WeightFormat::kFp8:
+      return "product_fp8";
   }
   return "";
 }
@@ -48,6 +50,8 @@ constexpr const char* ProductFewKernel(WeightFormat format) {
       return "product_few_int8";
     case WeightFormat::kInt4:
       return "product_few_int4";
+    case WeightFormat::kFp8:
+      return "product_few_fp8";
   }
   return "";
 }

@@ -11,6 +11,7 @@
 //     of the j-th mma's 16, so that 8 neighbours lie in one lane.
 //   Quantized weights: value = bf16(fma(scale, q, minimum)), so a quantized matrix and the bf16 matrix of its values
 //     give the same bits. Scale and minimum are f32 products of an f16 and an int8 (Matrix), which are exact.
+//   FP8 weights: value = bf16(scale * e), the product rounded to f32 first.
 //   Attention: splits of kSplitTokens tokens at multiples of it, whatever the window. In each split from zero: scores
 //     by mma over head_dim in ascending order (element 4 t + 2 h + e of 16 is element 2 t + 8 h + e of an mma's),
 //     maximum (of these and -FLT_MAX), p = exp2((score - maximum) * (scale * log2 e)) by ex2.approx.ftz. Sum of the
@@ -45,6 +46,8 @@ inline constexpr int kDepthSplit = 256;
 // Elements that share a pair of f16, and those that do where factors of int8 refine it.
 inline constexpr int kGroup = 32;
 inline constexpr int kSuperGroup = 256;
+// Elements of FP8 that share an f32.
+inline constexpr int kFp8Group = 128;
 // Elements of K that two mma take. Part of the numerics.
 inline constexpr int kDepthBlock = 32;
 // kBlockTokens of common/kv_layout.h, which kernels do not include.
@@ -59,19 +62,25 @@ enum class WeightFormat : int32_t {
   kInt8,
   // Nibbles, 0 to 15, [n][k / 2]: byte i holds element 2i in its lower half and 2i + 1 in its upper half.
   kInt4,
+  // FP8 [n][k]: a sign, 4 bits of exponent, 3 of mantissa (E4M3). 0x7f and 0xff, its NaN, do not occur.
+  kFp8,
 };
 
 // Elements that share a pair of factors; 0: the format has none.
 constexpr int ElementsOfFactors(WeightFormat format) {
-  return format == WeightFormat::kBf16 ? 0 : format == WeightFormat::kInt8 ? 16 : 32;
+  return format == WeightFormat::kInt8 ? 16 : format == WeightFormat::kInt4 ? 32 : 0;
 }
 
+// Scales of a row of FP8. The last may be of fewer elements.
+constexpr int32_t Fp8ScalesOfRow(int32_t k) { return (k + kFp8Group - 1) / kFp8Group; }
+
 // A weight matrix of n rows and k columns. k is a multiple of 32, and of 256 where it has `factors`; n is a multiple of
-// 16. In a quantized format an element's scale is the lower half of its f16 pair times the lower int8 of its pair of
+// 16. In kInt8 and kInt4 an element's scale is the lower half of its f16 pair times the lower int8 of its pair of
 // factors, and its minimum is the product of the upper ones.
 struct Matrix {
   const void* values;
-  // [n][k / 32], or [n][k / 256] where there are `factors`. Null for kBf16.
+  // [n][k / 32], or [n][k / 256] where there are `factors`. Of kFp8 the bits of f32 from 0 to 7e35,
+  // [n][Fp8ScalesOfRow(k)]. Null for kBf16.
   const uint32_t* scales;
   // [n][k / ElementsOfFactors]. Null: the factors of every element are `factor`.
   const uint16_t* factors;
@@ -106,9 +115,9 @@ struct AddNormParams {
   float epsilon;
 };
 
-// out[row][c] = dot(acts[row], weights[c]). Kernels "product_bf16", "product_int8", "product_int4" for many rows and
-// "product_few_bf16", ... for few (kFewRows at best; more read the weights again): the same bits, other shapes.
-// ProductLaunch and ProductFewLaunch give the launch.
+// out[row][c] = dot(acts[row], weights[c]). Kernels "product_bf16", "product_int8", "product_int4", "product_fp8" for
+// many rows and "product_few_bf16", ... for few (kFewRows at best; more read the weights again): the same bits, other
+// shapes. ProductLaunch and ProductFewLaunch give the launch.
 struct ProductParams {
   Matrix weights;
   const Bf16* acts;  // [rows][k]

@@ -30,9 +30,10 @@ class ManyRows {
   static constexpr int kWeightChunks = kStageDepth * Traits::kBits / 8 / 16;
   static constexpr int kActChunks = kStageDepth * 2 / 16;
   static constexpr bool kHasScales = kFormat != WeightFormat::kBf16;
-  // Of a row of weights in a stage.
-  static constexpr int kPairs = kHasScales ? kStageDepth / kGroup : 0;
-  static constexpr int kFactors = kHasScales ? kStageDepth / Traits::kPerFactors : 0;
+  static constexpr bool kHasFactors = Traits::kPerFactors != 0;
+  // Of a row of weights in a stage. Where there are no factors, a pair is one f32.
+  static constexpr int kPairs = kHasFactors ? kStageDepth / kGroup : kHasScales ? 1 : 0;
+  static constexpr int kFactors = kHasFactors ? kStageDepth / Traits::kPerFactors : 0;
   static constexpr int kWeightBytes = kManyColumns * kWeightChunks * 16;
   static constexpr int kActBytes = kManyRows * kActChunks * 16;
   static constexpr int kPairPlace = kWeightBytes + kActBytes;
@@ -56,7 +57,8 @@ class ManyRows {
     CopyRows<kWeightChunks, Traits::kBits>(SharedAddress(to), p_.weights.values, column_, kManyColumns, p_.weights.n,
                                            k);
     CopyRows<kActChunks, 16>(SharedAddress(to + kWeightBytes), p_.acts, row_, kManyRows, p_.rows, k);
-    if constexpr (kHasScales) CopyScales(SharedAddress(to), k);
+    if constexpr (kHasFactors) CopyScales(SharedAddress(to), k);
+    if constexpr (kFormat == WeightFormat::kFp8) CopyFp8Scales(SharedAddress(to), k);
   }
 
   // Where the matrix has no factors, those of every stage are the same, and no copy writes them.
@@ -151,13 +153,26 @@ class ManyRows {
     }
   }
 
+  __device__ __forceinline__ void CopyFp8Scales(uint32_t stage, int k) const {
+    static_assert(kFp8Group % kStageDepth == 0);
+    const Matrix& m = p_.weights;
+#pragma unroll
+    for (int row = static_cast<int>(threadIdx.x); row < kManyColumns; row += kThreads) {
+      const bool present = column_ + row < m.n;
+      const size_t scale = static_cast<size_t>(column_ + row) * ScalesOfFp8Row(m.k) + k / kFp8Group;
+      CopyAsyncFew<4>(stage + kPairPlace + row * 4, m.scales + (present ? scale : 0), present);
+    }
+  }
+
   __device__ __forceinline__ Fragment LoadWeights(const uint8_t* from, int row, int block) const {
     const int element = block * kDepthBlock + lane_ % 4 * 8;
     const int byte = element * Traits::kBits / 8;
     const int chunk = SwizzledChunk<kWeightChunks>(row, byte / 16);
     const Raw raw = *reinterpret_cast<const Raw*>(from + chunk * 16 + byte % 16);
     float2 scale = make_float2(0.0f, 0.0f);
-    if constexpr (kHasScales) {
+    if constexpr (kFormat == WeightFormat::kFp8) {
+      scale = RawFp8Scale{reinterpret_cast<const uint32_t*>(from + kPairPlace)[row]}.Value();
+    } else if constexpr (kHasFactors) {
       const auto* const pairs = reinterpret_cast<const uint32_t*>(from + kPairPlace);
       const auto* const factors = reinterpret_cast<const uint16_t*>(from + kFactorPlace);
       const RawScale scaled = {pairs[row * kPairs + element / kGroup],
@@ -196,7 +211,7 @@ __device__ __forceinline__ void ProductMany(const ProductParams& p, uint8_t* sha
   const int stages = (p.weights.k + kStageDepth - 1) / kStageDepth;
   float total[kColumnTiles][kRowTiles][4] = {};
   float sum[kColumnTiles][kRowTiles][4] = {};
-  if constexpr (ManyRows<kFormat>::kHasScales) many.FillFactors();
+  if constexpr (ManyRows<kFormat>::kHasFactors) many.FillFactors();
   for (int stage = 0; stage < kStages - 1; ++stage) {
     if (stage < stages) many.CopyStage(stage);
     CommitCopies();
@@ -241,6 +256,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) product_int8(const __g
 extern "C" __global__ void __launch_bounds__(kThreads, 2) product_int4(const __grid_constant__ ProductParams p) {
   AwaitKernelsBefore();
   ProductMany<WeightFormat::kInt4>(p, many_stages);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 2) product_fp8(const __grid_constant__ ProductParams p) {
+  AwaitKernelsBefore();
+  ProductMany<WeightFormat::kFp8>(p, many_stages);
 }
 
 }  // namespace baton::engine::cuda

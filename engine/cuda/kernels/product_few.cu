@@ -28,14 +28,16 @@ class FewRows {
 
   struct Half {
     typename Traits::Raw raw[kFewBlocks][2];
-    RawScale scale[kFewBlocks][2];
+    typename Traits::Scale scale[kFewBlocks][2];
     uint4 acts[kFewBlocks];
   };
 
   // Blocks [first, first + kFewBlocks), as far as K has them.
   __device__ __forceinline__ void Load(Half& half, int first) const {
     const size_t element = element_ + static_cast<size_t>(first) * kDepthBlock;
-    if constexpr (kFormat != WeightFormat::kBf16) {
+    if constexpr (kFormat == WeightFormat::kFp8) {
+      LoadFp8Scales(half, first);
+    } else if constexpr (kFormat != WeightFormat::kBf16) {
 #pragma unroll
       for (int row = 0; row < 2; ++row) {
         LoadScales(half, row, element + static_cast<size_t>(row) * 8 * static_cast<size_t>(p_.weights.k), first);
@@ -92,6 +94,21 @@ class FewRows {
 #pragma unroll
     for (int i = 0; i < kFewBlocks; ++i) {
       half.scale[i][row] = {pair, __ldg(factors + i * kDepthBlock / Traits::kPerFactors)};
+    }
+  }
+
+  // Of both rows. The blocks lie in one group.
+  __device__ __forceinline__ void LoadFp8Scales(Half& half, int first) const {
+    static_assert(kFewBlocks * kDepthBlock == kFp8Group);
+    if (first >= blocks_) return;
+    const int scales = ScalesOfFp8Row(p_.weights.k);
+    const uint32_t* const from = p_.weights.scales + first / kFewBlocks;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const size_t column = blockIdx.x * kFewColumns + static_cast<size_t>(lane_ / 4 + row * 8);
+      const RawFp8Scale scale = {Load4(from + column * scales)};
+#pragma unroll
+      for (int i = 0; i < kFewBlocks; ++i) half.scale[i][row] = scale;
     }
   }
 
@@ -159,6 +176,12 @@ extern "C" __global__ void __launch_bounds__(kMostFewThreads, 2)
     product_few_int4(const __grid_constant__ ProductParams p) {
   AwaitKernelsBefore();
   ProductFew<WeightFormat::kInt4>(p, few_partial);
+}
+
+extern "C" __global__ void __launch_bounds__(kMostFewThreads, 2)
+    product_few_fp8(const __grid_constant__ ProductParams p) {
+  AwaitKernelsBefore();
+  ProductFew<WeightFormat::kFp8>(p, few_partial);
 }
 
 }  // namespace baton::engine::cuda

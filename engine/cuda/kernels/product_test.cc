@@ -134,7 +134,8 @@ TEST(CudaProduct, ManyRowsOfWholeNumbersAreExact) {
 TEST(CudaProduct, EveryNumberOfRowsIsExact) {
   SeededRandom random(kProductSeed);
   for (int rows = 1; rows <= 40; ++rows) {
-    const HostMatrix weights = RandomMatrix(kWeightKinds[rows % 5], 32, 96, true, random);
+    const HostMatrix weights =
+        RandomMatrix(kWeightKinds[static_cast<size_t>(rows) % std::size(kWeightKinds)], 32, 96, true, random);
     const std::vector<Bf16> acts = WholeActs(rows, 96, random);
     const std::vector<float> want = WholeSums(weights, acts);
     EXPECT_EQ(FirstDifference(Product(weights, acts).Few(), want), -1) << rows << " rows";
@@ -145,7 +146,8 @@ TEST(CudaProduct, EveryNumberOfRowsIsExact) {
 TEST(CudaProduct, EveryDepthIsExact) {
   SeededRandom random(kProductSeed);
   for (int k = 32; k <= 1600; k += 32) {
-    const HostMatrix weights = RandomMatrix(kWeightKinds[k / 32 % 5], 16, k, true, random);
+    const HostMatrix weights =
+        RandomMatrix(kWeightKinds[static_cast<size_t>(k / 32) % std::size(kWeightKinds)], 16, k, true, random);
     const std::vector<Bf16> acts = WholeActs(2, k, random);
     const std::vector<float> want = WholeSums(weights, acts);
     EXPECT_EQ(FirstDifference(Product(weights, acts).Few(), want), -1) << "k " << k;
@@ -191,6 +193,39 @@ TEST(CudaProduct, ARowsBitsDependOnNothingElse) {
       }
     }
   }
+}
+
+// Each row of weights has every byte, from another one on; a zero stands in the place of NaN.
+TEST(CudaProduct, EveryElementOfFp8HasItsValueUnderEveryScale) {
+  constexpr int kDepth = 256;
+  HostMatrix weights{
+      .format = WeightFormat::kFp8, .n = 32, .k = kDepth, .values = {}, .scales = {}, .factors = {}, .meant = {}};
+  const float scales[] = {1.0f, 0x1p-110f, 0x1p118f, 0x1.921fb6p-9f};
+  std::vector<float> elements;
+  for (int byte = 0; byte < kDepth; ++byte) {
+    const float mantissa = static_cast<float>(byte & 7), exponent = static_cast<float>(byte >> 3 & 15);
+    const float size = exponent == 0 ? mantissa * 0x1p-9f : (8 + mantissa) * std::exp2(exponent - 10);
+    elements.push_back((byte & 0x7f) == 0x7f ? 0.0f : byte < 128 ? size : -size);
+  }
+  for (size_t row = 0; row < 32; ++row) {
+    const float scale = scales[row % 4];
+    weights.scales.insert(weights.scales.end(), 2, std::bit_cast<uint32_t>(scale));
+    for (size_t i = 0; i < kDepth; ++i) {
+      const size_t at = (i + row * 11) % kDepth;
+      weights.values.push_back((at & 0x7f) == 0x7f ? 0 : static_cast<uint8_t>(at));
+      weights.meant.push_back(RoundToBf16(elements[at] * scale));
+    }
+  }
+  // One element at a time.
+  std::vector<Bf16> acts(kDepth * static_cast<size_t>(kDepth));
+  std::vector<float> want(kDepth * size_t{32});
+  for (size_t i = 0; i < kDepth; ++i) {
+    acts[i * kDepth + i] = ToBf16(1.0f);
+    for (size_t row = 0; row < 32; ++row) want[i * 32 + row] = weights.meant[row * kDepth + i] + 0.0f;
+  }
+  const Product product(weights, acts);
+  EXPECT_EQ(FirstDifference(product.Many(), want), -1);
+  EXPECT_EQ(FirstDifference(product.Few(), want), -1);
 }
 
 // A split of zeros before and after does not change what the order of splits would: large, small, large cancels.

@@ -20,6 +20,7 @@ inline constexpr int kRasterRows = 8;
 inline constexpr int StageBytes(WeightFormat format) {
   const int acts = kManyRows * kStageDepth * 2;
   if (format == WeightFormat::kBf16) return acts + kManyColumns * kStageDepth * 2;
+  if (format == WeightFormat::kFp8) return acts + kManyColumns * (kStageDepth + 4);
   const int values = format == WeightFormat::kInt8 ? kStageDepth : kStageDepth / 2;
   return acts + kManyColumns * (values + kStageDepth / kGroup * 4 + kStageDepth / ElementsOfFactors(format) * 2);
 }

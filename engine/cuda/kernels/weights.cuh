@@ -41,7 +41,25 @@ struct Fragment {
   uint32_t pair[4];
 };
 
-// kBits of an element, elements to a pair of factors, the raw form of 8 elements.
+// The f32 of a group of FP8, as it lies in memory. A half whose bits are those of an element behind one more of
+// exponent has 2^-8 of its value: the scale makes up for that, which is exact, because it is at most 7e35.
+struct RawFp8Scale {
+  uint32_t bits;
+
+  __device__ __forceinline__ float2 Value() const {
+    return make_float2(__fmul_rn(__uint_as_float(bits), 256.0f), 0.0f);
+  }
+};
+
+// Fp8ScalesOfRow, which host code alone can call.
+__device__ __forceinline__ int ScalesOfFp8Row(int k) { return (k + kFp8Group - 1) / kFp8Group; }
+
+// Bytes 1 and 3 of a word of FP8 as halves of 2^-8 of their values.
+__device__ __forceinline__ uint32_t HalvesOfFp8(uint32_t word) {
+  return (word & 0x80008000u) | ((word & 0x7f007f00u) >> 1);
+}
+
+// kBits of an element, elements to a pair of factors, the scale and the raw form of 8 elements.
 template <WeightFormat kFormat>
 struct WeightTraits;
 
@@ -49,6 +67,7 @@ template <>
 struct WeightTraits<WeightFormat::kBf16> {
   static constexpr int kBits = 16;
   static constexpr int kPerFactors = ElementsOfFactors(WeightFormat::kBf16);
+  using Scale = RawScale;
   using Raw = uint4;
 
   static __device__ __forceinline__ Raw LoadFromGlobal(const void* p) { return LoadOnce16(p); }
@@ -59,6 +78,7 @@ template <>
 struct WeightTraits<WeightFormat::kInt8> {
   static constexpr int kBits = 8;
   static constexpr int kPerFactors = ElementsOfFactors(WeightFormat::kInt8);
+  using Scale = RawScale;
   using Raw = uint2;
 
   static __device__ __forceinline__ Raw LoadFromGlobal(const void* p) { return Load8(p); }
@@ -77,6 +97,7 @@ template <>
 struct WeightTraits<WeightFormat::kInt4> {
   static constexpr int kBits = 4;
   static constexpr int kPerFactors = ElementsOfFactors(WeightFormat::kInt4);
+  using Scale = RawScale;
   using Raw = uint32_t;
 
   static __device__ __forceinline__ Raw LoadFromGlobal(const void* p) { return Load4(p); }
@@ -90,6 +111,33 @@ struct WeightTraits<WeightFormat::kInt4> {
       fragment.pair[i] = PackBf16(of(low), of(high));
     }
     return fragment;
+  }
+};
+
+template <>
+struct WeightTraits<WeightFormat::kFp8> {
+  static constexpr int kBits = 8;
+  static constexpr int kPerFactors = ElementsOfFactors(WeightFormat::kFp8);
+  using Scale = RawFp8Scale;
+  using Raw = uint2;
+
+  static __device__ __forceinline__ Raw LoadFromGlobal(const void* p) { return Load8(p); }
+  static __device__ __forceinline__ Fragment Convert(const Raw& raw, float2 scale) {
+    Fragment fragment;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t word = i == 0 ? raw.x : raw.y;
+      const uint32_t even = HalvesOfFp8(word << 8);
+      const uint32_t odd = HalvesOfFp8(word);
+      fragment.pair[2 * i] = PackBf16(Scaled(even, scale.x), Scaled(odd, scale.x));
+      fragment.pair[2 * i + 1] = PackBf16(Scaled(even >> 16, scale.x), Scaled(odd >> 16, scale.x));
+    }
+    return fragment;
+  }
+
+ private:
+  static __device__ __forceinline__ float Scaled(uint32_t half, float scale) {
+    return __fmul_rn(HalfToFloat(static_cast<uint16_t>(half)), scale);
   }
 };
 

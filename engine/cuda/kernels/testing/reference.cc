@@ -71,6 +71,34 @@ void Quantize(HostMatrix& matrix, bool has_factors, bool whole, RandomSource& ra
   }
 }
 
+// By the definition of the type, without a detour by halves.
+float ValueOfFp8(uint8_t byte) {
+  const int exponent = byte >> 3 & 15;
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(byte & 7), -9)
+                                   : std::ldexp(static_cast<float>(8 + (byte & 7)), exponent - 10);
+  return (byte & 0x80) != 0 ? -size : size;
+}
+
+// Draws scales and elements: whole numbers up to 8 and scales of 1 and 2, or anything but NaN and scales of 24 bits.
+void DrawFp8(HostMatrix& matrix, bool whole, RandomSource& random) {
+  const uint8_t of_whole[] = {0x00, 0x38, 0x40, 0x44, 0x48, 0x4a, 0x4c, 0x4e, 0x50};
+  const size_t k = static_cast<size_t>(matrix.k), of_row = static_cast<size_t>(Fp8ScalesOfRow(matrix.k));
+  matrix.scales.resize(static_cast<size_t>(matrix.n) * of_row);
+  for (uint32_t& bits : matrix.scales) {
+    bits = std::bit_cast<uint32_t>(whole ? static_cast<float>(1 + random.Below(2))
+                                         : std::abs(RandomFloat(random, 0x1p-8f)));
+  }
+  matrix.values.resize(matrix.meant.size());
+  for (size_t i = 0; i < matrix.values.size(); ++i) {
+    uint8_t byte = static_cast<uint8_t>(random.Next64());
+    if ((byte & 0x7f) == 0x7f) byte ^= 1;
+    if (whole) byte = static_cast<uint8_t>(of_whole[random.Below(std::size(of_whole))] | (byte & 0x80));
+    matrix.values[i] = byte;
+    const float scale = std::bit_cast<float>(matrix.scales[i / k * of_row + i % k / kFp8Group]);
+    matrix.meant[i] = RoundToBf16(scale * ValueOfFp8(byte));
+  }
+}
+
 }  // namespace
 
 HostMatrix HostMatrix::AsBf16() const {
@@ -83,6 +111,10 @@ HostMatrix HostMatrix::AsBf16() const {
 HostMatrix RandomMatrix(const WeightKind& kind, int n, int k, bool whole, RandomSource& random) {
   HostMatrix matrix{.format = kind.format, .n = n, .k = k, .values = {}, .scales = {}, .factors = {}, .meant = {}};
   matrix.meant.resize(static_cast<size_t>(n) * static_cast<size_t>(k));
+  if (kind.format == WeightFormat::kFp8) {
+    DrawFp8(matrix, whole, random);
+    return matrix;
+  }
   if (kind.format != WeightFormat::kBf16) {
     Quantize(matrix, kind.has_factors && k % kSuperGroup == 0, whole, random);
     return matrix;

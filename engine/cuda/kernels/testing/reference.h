@@ -106,7 +106,7 @@ struct HostMatrix {
   int n;
   int k;
   std::vector<uint8_t> values;
-  std::vector<uint32_t> scales;
+  std::vector<uint32_t> scales;   // of kFp8 the bits of f32
   std::vector<uint16_t> factors;  // empty: every element's are `factor`
   uint16_t factor = 0x0101;
   std::vector<float> meant;  // [n][k], each a bf16
@@ -123,11 +123,9 @@ struct WeightKind {
   WeightFormat format;
   bool has_factors = false;
 };
-inline constexpr WeightKind kWeightKinds[] = {{WeightFormat::kBf16},
-                                              {WeightFormat::kInt8},
-                                              {WeightFormat::kInt8, true},
-                                              {WeightFormat::kInt4},
-                                              {WeightFormat::kInt4, true}};
+inline constexpr WeightKind kWeightKinds[] = {{WeightFormat::kBf16},       {WeightFormat::kInt8},
+                                              {WeightFormat::kInt8, true}, {WeightFormat::kInt4},
+                                              {WeightFormat::kInt4, true}, {WeightFormat::kFp8}};
 
 // Random weights. Where `whole` is set, every value is an integer within +-16, so that short sums are exact.
 HostMatrix RandomMatrix(const WeightKind& kind, int n, int k, bool whole, RandomSource& random);
