@@ -1,4 +1,5 @@
-// Digests of KV blocks and of model files: XXH3-128 (xxhash 0.8). They detect accidents, not attackers: see sip_hash.h.
+// Digests of KV blocks in host memory and of model files: XXH3-128 (xxhash 0.8). They detect accidents, not attackers:
+// see sip_hash.h.
 #ifndef BATON_COMMON_DIGEST_H_
 #define BATON_COMMON_DIGEST_H_
 

@@ -79,6 +79,7 @@ def launches():
         # Gate and up, 8 bytes each.
         "activate": (threads, 0, threads * 16),
         "zero_rows": (threads, 0, threads * 16),
+        "digest": (threads, 0, threads * c["kDigestLoads"] * 16),
         # Eight loads of 4 bytes.
         "argmax": (1024, 0, 1024 * 32),
         "sample": (1024, 0, 1024 * 32),

@@ -10,7 +10,7 @@
 namespace baton::bench {
 
 struct Figure {
-  // "prefill", "decode", "attention", "handoff", "scheduling"; of a device also "memory" and "cublaslt".
+  // "prefill", "decode", "attention", "handoff", "scheduling"; of a device also "memory", "cublaslt" and "digest".
   std::string part;
   // For people: "prompt 512, chunks of 256".
   std::string name;

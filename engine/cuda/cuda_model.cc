@@ -23,6 +23,7 @@ absl::StatusOr<Digest128> ProbeOnDevice(const SyntheticSpec& spec, const std::sh
   BATON_ASSIGN_OR_RETURN(const std::unique_ptr<KvPool> pool, runner->MakeKvPool(blocks, {}));
   runner->SetKvPool(*pool);
   Digest128 digest = ProbeLogits(*runner);
+  // As hand-offs take them, so that builds whose digests of blocks differ have different fingerprints.
   for (BlockId block = 0; block < blocks; ++block) {
     const Digest128 of_block = pool->Digest(block);
     digest = DigestChain(digest, &of_block, sizeof(of_block));

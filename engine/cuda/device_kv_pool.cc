@@ -10,7 +10,7 @@ namespace baton::engine::cuda {
 absl::StatusOr<std::unique_ptr<DeviceKvPool>> DeviceKvPool::Create(const Device& device, size_t block_bytes,
                                                                    int32_t blocks, absl::Span<uint8_t> region) {
   const size_t bytes = static_cast<size_t>(blocks + kSpareBlocks) * block_bytes;
-  BATON_ASSIGN_OR_RETURN(PinnedBuffer staging, PinnedBuffer::Allocate(device, block_bytes));
+  BATON_ASSIGN_OR_RETURN(BlockDigest digest, BlockDigest::Create(device, block_bytes));
   BATON_ASSIGN_OR_RETURN(Stream stream, Stream::Create(device));
   DeviceBuffer own;
   if (region.empty()) {
@@ -23,12 +23,12 @@ absl::StatusOr<std::unique_ptr<DeviceKvPool>> DeviceKvPool::Create(const Device&
   const MemoryRange memory{
       .kind = MemoryKind::kDevice, .base = region.data(), .bytes = static_cast<size_t>(blocks) * block_bytes};
   return std::unique_ptr<DeviceKvPool>(
-      new DeviceKvPool(std::move(own), memory, block_bytes, std::move(stream), std::move(staging)));
+      new DeviceKvPool(std::move(own), memory, block_bytes, std::move(stream), std::move(digest)));
 }
 
 DeviceKvPool::DeviceKvPool(DeviceBuffer own, const MemoryRange& memory, size_t block_bytes, Stream stream,
-                           PinnedBuffer staging)
-    : KvPool(memory, block_bytes), own_(std::move(own)), stream_(std::move(stream)), staging_(std::move(staging)) {}
+                           BlockDigest digest)
+    : KvPool(memory, block_bytes), own_(std::move(own)), stream_(std::move(stream)), digest_(std::move(digest)) {}
 
 void DeviceKvPool::DoZero(size_t offset) {
   const absl::MutexLock lock(&mutex_);
@@ -38,9 +38,7 @@ void DeviceKvPool::DoZero(size_t offset) {
 
 Digest128 DeviceKvPool::DoDigest(size_t offset) const {
   const absl::MutexLock lock(&mutex_);
-  stream_.CopyToHost(staging_.at<void>(), AddressOf(offset), block_bytes());
-  stream_.Synchronize();
-  return DigestBytes(staging_.at<uint8_t>(), block_bytes());
+  return digest_.Take(AddressOf(offset), stream_);
 }
 
 }  // namespace baton::engine::cuda

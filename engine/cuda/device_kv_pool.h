@@ -1,4 +1,4 @@
-// KV blocks in the memory of a device. A digest is taken by the host, of a copy of the block.
+// KV blocks in the memory of a device, which takes their digests itself (block_digest.h).
 #ifndef BATON_ENGINE_CUDA_DEVICE_KV_POOL_H_
 #define BATON_ENGINE_CUDA_DEVICE_KV_POOL_H_
 
@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/kv_pool.h"
+#include "engine/cuda/block_digest.h"
 #include "engine/cuda/device.h"
 
 namespace baton::engine::cuda {
@@ -20,12 +21,13 @@ class DeviceKvPool final : public KvPool {
   static constexpr int32_t kSpareBlocks = 8;
 
   // At the beginning of `region`, zeroed memory of the device with room for the spare blocks too, which outlives the
-  // pool; without a region in memory of the pool's own. RESOURCE_EXHAUSTED. The device outlives the pool.
+  // pool; without a region in memory of the pool's own. The errors are those of BlockDigest::Create. The device
+  // outlives the pool.
   static absl::StatusOr<std::unique_ptr<DeviceKvPool>> Create(const Device& device, size_t block_bytes, int32_t blocks,
                                                               absl::Span<uint8_t> region);
 
  private:
-  DeviceKvPool(DeviceBuffer own, const MemoryRange& memory, size_t block_bytes, Stream stream, PinnedBuffer staging);
+  DeviceKvPool(DeviceBuffer own, const MemoryRange& memory, size_t block_bytes, Stream stream, BlockDigest digest);
 
   // These return when the device has done it, so that a step of another stream comes after.
   void DoZero(size_t offset) override;
@@ -37,7 +39,7 @@ class DeviceKvPool final : public KvPool {
   const DeviceBuffer own_;
   mutable absl::Mutex mutex_;
   const Stream stream_ ABSL_GUARDED_BY(mutex_);
-  const PinnedBuffer staging_ ABSL_GUARDED_BY(mutex_);
+  const BlockDigest digest_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace baton::engine::cuda

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "engine/cuda/kernels/testing/digest_reference.h"
 #include "gtest/gtest.h"
 #include "modelfile/model_file.h"
 #include "tests/cuda/small_models.h"
@@ -137,7 +138,7 @@ TEST(CudaRunner, ZeroesRowsOfABlockAndNothingElse) {
   EXPECT_EQ(sequence.memory().Read(0), other);
 }
 
-TEST(CudaRunner, APoolZeroesAndDigestsBlocksAsOneOfTheHostDoes) {
+TEST(CudaRunner, APoolZeroesBlocksAndTakesTheirDigestsOnTheDevice) {
   const auto file = MakeSyntheticModel(Small());
   SeededRandom random(kSeed);
   const auto runner = LoadCuda(*file, {.max_rows = 32});
@@ -146,7 +147,7 @@ TEST(CudaRunner, APoolZeroesAndDigestsBlocksAsOneOfTheHostDoes) {
   KvPool& pool = sequence.memory().pool();
   EXPECT_EQ(pool.memory().kind, MemoryKind::kDevice);
   const std::vector<uint8_t> bytes = sequence.memory().Read(1);
-  EXPECT_EQ(pool.Digest(1), DigestBytes(bytes.data(), bytes.size()));
+  EXPECT_EQ(pool.Digest(1), DefinedDigest(bytes));
   pool.Zero(1);
   EXPECT_EQ(sequence.memory().Read(1), std::vector<uint8_t>(bytes.size(), 0));
   EXPECT_NE(sequence.memory().Read(0), std::vector<uint8_t>(bytes.size(), 0));
@@ -166,14 +167,14 @@ TEST(CudaRunner, APoolInARegionHasItsFirstBlocksAndRoomBehindThem) {
   EXPECT_EQ((*pool)->memory().base, *region);
   EXPECT_EQ((*pool)->block_count(), kBlocks);
   const std::vector<uint8_t> zeros(block_bytes);
-  EXPECT_EQ((*pool)->Digest(3), DigestBytes(zeros.data(), zeros.size()));
+  EXPECT_EQ((*pool)->Digest(3), DefinedDigest(zeros));
   // What a transport brings is in the pool.
   const std::vector<uint8_t> brought(block_bytes, 0x5a);
   const auto stream = memory.CreateStream();
   ASSERT_TRUE(stream.ok()) << stream.status();
   EXPECT_EQ(memory.CopyIn(*region + 3 * block_bytes, brought, *stream), absl::OkStatus());
   EXPECT_EQ(memory.Synchronize(*stream), absl::OkStatus());
-  EXPECT_EQ((*pool)->Digest(3), DigestBytes(brought.data(), brought.size()));
+  EXPECT_EQ((*pool)->Digest(3), DefinedDigest(brought));
   memory.DestroyStream(*stream);
 }
 

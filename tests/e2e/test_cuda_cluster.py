@@ -1,6 +1,6 @@
-"""Clusters whose workers compute on an emulated CUDA device (test_cuda_emulated.py): KV goes from device to device by CUDA IPC, or
-through the host over every other transport, and whatever befalls a worker, each stream has the tokens of a worker that hands
-nothing over."""
+"""Clusters whose workers compute on an emulated CUDA device (test_cuda_emulated.py): KV goes from device to device by CUDA IPC
+or by a stand-in of NCCL (tests/nccl), or through the host over every other transport, and whatever befalls a worker, each
+stream has the tokens of a worker that hands nothing over."""
 
 import os
 import pathlib
@@ -16,8 +16,9 @@ from tiny_model import write_tiny_model
 
 LIBRARIES = pathlib.Path(BINARY).resolve().parent.parent / "lib"
 DRIVER = LIBRARIES / "emulated_cuda"
+STAND_IN = pathlib.Path(BINARY).resolve().parents[1] / "tests" / "libbaton_nccl_stand_in.so"
 # Without the interpreter's checks, which test_cuda_emulated.py has.
-EMULATED = {"LD_LIBRARY_PATH": str(DRIVER), "BATON_PTX_CHECKS": "0"}
+EMULATED = {"LD_LIBRARY_PATH": str(DRIVER), "BATON_PTX_CHECKS": "0", "BATON_NCCL_LIBRARY": str(STAND_IN)}
 FOUND = "emulated CUDA device: "
 WORKER = ("--threads", 1, "--kv-memory", "4MiB", "--admin-port", 0)
 PAIR = ("--prefill", 1, "--decode", 2, *WORKER, "--local-prefill-tokens", 0)
@@ -74,7 +75,12 @@ def expected(model):
     return tokens
 
 
-@pytest.mark.parametrize("transport, path", [("auto", "cuda_ipc"), ("shm", "cuda_ipc"), ("tcp", "tcp"), ("grpc", "grpc")])
+# Between devices, and not through the host.
+DIRECT = pytest.mark.parametrize("transport, path", [("auto", "cuda_ipc"), ("nccl", "nccl")])
+
+
+@pytest.mark.parametrize("transport, path", [("auto", "cuda_ipc"), ("shm", "cuda_ipc"), ("tcp", "tcp"), ("grpc", "grpc"),
+                                             ("nccl", "nccl")])
 def test_kv_of_a_device_is_handed_over_to_a_device(model, expected, transport, path):
     with cuda_cluster(model, *PAIR, "--transport", transport) as cluster, Client(cluster.target) as client:
         expect_answers(cluster, client, expected)
@@ -91,19 +97,23 @@ def test_kv_goes_through_the_host_where_the_driver_shares_no_memory_and_the_log_
         assert "cuIpcGetMemHandle: CUDA_ERROR_NOT_SUPPORTED" in cluster.log(), cluster.log()
 
 
+@DIRECT
 @pytest.mark.parametrize("fault", ["flip:3", "stale:3"])
-def test_blocks_that_are_damaged_on_the_way_to_a_device_are_read_again(model, expected, fault):
-    with cuda_cluster(model, *PAIR, BATON_TEST_TRANSFER_FAULTS=fault) as cluster, Client(cluster.target) as client:
+def test_blocks_that_are_damaged_on_the_way_to_a_device_are_read_again(model, expected, fault, transport, path):
+    with cuda_cluster(model, *PAIR, "--transport", transport, BATON_TEST_TRANSFER_FAULTS=fault) as cluster, \
+            Client(cluster.target) as client:
         expect_answers(cluster, client, expected)
-        assert cluster.decoders_count("baton_transfer_damaged_blocks_total", transport="cuda_ipc") > 0
+        assert cluster.decoders_count("baton_transfer_damaged_blocks_total", transport=path) > 0
 
 
+@DIRECT
 @pytest.mark.parametrize("role", ["prefill", "decode"])
-def test_streams_outlive_a_killed_worker_with_exactly_the_same_tokens(model, expected, role):
-    with cuda_cluster(model, *PAIR) as cluster, Client(cluster.target) as client:
+def test_streams_outlive_a_killed_worker_with_exactly_the_same_tokens(model, expected, role, transport, path):
+    with cuda_cluster(model, *PAIR, "--transport", transport) as cluster, Client(cluster.target) as client:
         streams = [Background(client, *request) for request in LONG_REQUESTS]
         for stream in streams:
             stream.wait_running()
+        wait_until(lambda: cluster.decoders_count("baton_transfers_total", transport=path) > 0, RETURN_TIMEOUT_S, "a hand-off")
         pid = next(worker["pid"] for worker in cluster.workers() if worker["role"] == role)
         os.kill(pid, signal.SIGKILL)
         for request, stream in zip(LONG_REQUESTS, streams):
@@ -113,18 +123,19 @@ def test_streams_outlive_a_killed_worker_with_exactly_the_same_tokens(model, exp
         await_no_block_held(cluster.target, WORKERS)
 
 
-def test_prompts_whose_source_is_killed_are_read_from_its_successor(model, expected):
-    with cuda_cluster(model, *PAIR) as cluster, Client(cluster.target) as client:
+@DIRECT
+def test_prompts_whose_source_is_killed_are_read_from_its_successor(model, expected, transport, path):
+    with cuda_cluster(model, *PAIR, "--transport", transport) as cluster, Client(cluster.target) as client:
         streams = [Background(client, *request, tenant=str(number)) for number, request in enumerate(REQUESTS)]
         assert streams[0].began.wait(60), "no token came"
         os.kill(cluster.pid_of("prefill"), signal.SIGKILL)
         for request, stream in zip(REQUESTS, streams):
             assert stream.result().token_ids == expected[repr(request)], request
         # Their names are new, and so is the memory that is opened.
-        before = cluster.decoders_count("baton_transfers_total", transport="cuda_ipc")
+        before = cluster.decoders_count("baton_transfers_total", transport=path)
         for request in REQUESTS:
             assert client.generate(*request, tenant="another").token_ids == expected[repr(request)], request
-        assert cluster.decoders_count("baton_transfers_total", transport="cuda_ipc") - before == len(REQUESTS)
+        assert cluster.decoders_count("baton_transfers_total", transport=path) - before == len(REQUESTS)
         await_no_block_held(cluster.target, WORKERS)
 
 

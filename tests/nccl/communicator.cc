@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/nccl/device.h"
 #include "tests/nccl/faults.h"
 
 namespace baton::nccl_stand_in {
@@ -60,20 +61,17 @@ void Communicator::FormNow(const nccl::UniqueId& id) {
   if (error_ == nccl::kInProgress) error_ = connection.has_value() ? nccl::kSuccess : nccl::kRemoteError;
 }
 
-nccl::Result Communicator::Launch(std::vector<Operation> group, Stream& stream) {
+nccl::Result Communicator::Launch(std::vector<Operation> group, const PutOnStream& put) {
   auto run = [self = shared_from_this(), group = std::move(group)] { self->Run(group); };
   const std::lock_guard lock(mutex_);
   if (error_ == nccl::kInProgress) return nccl::kInvalidArgument;
   if (error_ != nccl::kSuccess) return error_;
-  if (is_blocking_) {
-    stream.Put(std::move(run));
-    return nccl::kSuccess;
-  }
+  if (is_blocking_) return put(std::move(run)) ? nccl::kSuccess : nccl::kUnhandledCudaError;
   error_ = nccl::kInProgress;
-  launcher_->Put([this, &stream, run = std::move(run)]() mutable {
-    stream.Put(std::move(run));
+  launcher_->Put([this, put, run = std::move(run)] {
+    const nccl::Result launched = put(run) ? nccl::kSuccess : nccl::kUnhandledCudaError;
     const std::lock_guard inner(mutex_);
-    if (error_ == nccl::kInProgress) error_ = nccl::kSuccess;
+    if (error_ == nccl::kInProgress) error_ = launched;
   });
   return nccl::kInProgress;
 }
@@ -137,7 +135,17 @@ nccl::Result Communicator::Send(const Operation& operation) const {
     return nccl::kRemoteError;
   }
   if (expected != operation.count) return nccl::kInvalidUsage;
-  return WriteAll(fd, operation.bytes, operation.count) ? nccl::kSuccess : nccl::kRemoteError;
+  if (!operation.on_device) {
+    return WriteAll(fd, operation.bytes, operation.count) ? nccl::kSuccess : nccl::kRemoteError;
+  }
+  std::vector<uint8_t> chunk(std::min(kChunkBytes, operation.count));
+  for (uint64_t done = 0; done < operation.count;) {
+    const uint64_t bytes = std::min(kChunkBytes, operation.count - done);
+    if (!Device::Get()->CopyOut(chunk.data(), operation.bytes + done, bytes)) return nccl::kUnhandledCudaError;
+    if (!WriteAll(fd, chunk.data(), bytes)) return nccl::kRemoteError;
+    done += bytes;
+  }
+  return nccl::kSuccess;
 }
 
 nccl::Result Communicator::Receive(const Operation& operation) const {
@@ -147,9 +155,11 @@ nccl::Result Communicator::Receive(const Operation& operation) const {
     return nccl::kRemoteError;
   }
   if (offered != operation.count) return nccl::kInvalidUsage;
+  std::vector<uint8_t> chunk(operation.on_device ? std::min(kChunkBytes, operation.count) : 0);
   for (uint64_t done = 0; done < operation.count;) {
     const uint64_t bytes = std::min(kChunkBytes, operation.count - done);
-    if (!ReadAll(fd, operation.bytes + done, bytes)) return nccl::kRemoteError;
+    uint8_t* const to = operation.on_device ? chunk.data() : operation.bytes + done;
+    if (!ReadAll(fd, to, bytes)) return nccl::kRemoteError;
     switch (FaultOfBytes(bytes)) {
       case Fault::kNetworkError:
         return nccl::kRemoteError;
@@ -157,13 +167,16 @@ nccl::Result Communicator::Receive(const Operation& operation) const {
         // Told apart from a failure by what async_error() says: nothing.
         return nccl::kInProgress;
       case Fault::kBitFlip:
-        operation.bytes[done] ^= 1;
+        *to ^= 1;
         break;
       case Fault::kProcessDies:
         kill(getpid(), SIGKILL);
         break;
       default:
         break;
+    }
+    if (operation.on_device && !Device::Get()->CopyIn(operation.bytes + done, to, bytes)) {
+      return nccl::kUnhandledCudaError;
     }
     done += bytes;
   }

@@ -28,8 +28,13 @@
 
 namespace baton::nccl_stand_in {
 
+// Puts a task on a stream, where it has its turn. False when that cannot be done.
+using PutOnStream = std::function<bool(std::function<void()> task)>;
+
 struct Operation {
   bool is_send = false;
+  // Whether the bytes are an address of the device.
+  bool on_device = false;
   uint8_t* bytes = nullptr;
   uint64_t count = 0;
 };
@@ -43,7 +48,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // ncclInProgress at once for one that does not block.
   nccl::Result Form(const nccl::UniqueId& id);
   // The operations of one group on one stream.
-  nccl::Result Launch(std::vector<Operation> group, Stream& stream);
+  nccl::Result Launch(std::vector<Operation> group, const PutOnStream& put);
   nccl::Result async_error() const;
   void Abort();
   int rank() const { return rank_; }

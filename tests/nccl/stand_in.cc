@@ -1,16 +1,20 @@
 // libbaton_nccl_stand_in.so: the C interface of NCCL, as far as kvtransfer/transports/nccl calls it, between processes
-// of one machine and over host memory, for tests. communicator.h says which rules it has of NCCL.
+// of one machine, for tests. communicator.h says which rules it has of NCCL.
 //
-// Beside NCCL's functions it has streams, which are threads, in place of CUDA's, and the faults of faults.h.
+// Beside NCCL's functions it has streams of its own, which are threads, and the faults of faults.h. What is put on such
+// a stream moves host memory. Any other stream is taken for one of the CUDA driver that the process has loaded, and
+// moves memory of that driver's device (device.h).
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "kvtransfer/transports/nccl/nccl_types.h"
 #include "tests/nccl/communicator.h"
+#include "tests/nccl/device.h"
 #include "tests/nccl/faults.h"
 #include "tests/nccl/stream.h"
 
@@ -31,10 +35,32 @@ std::shared_ptr<Communicator> Find(nccl::Comm handle) {
   return found == communicators.end() ? nullptr : found->second;
 }
 
+std::mutex streams_mutex;
+// The stand-in's own that live.
+std::set<void*> streams;
+
+bool IsOwnStream(void* stream) {
+  const std::lock_guard lock(streams_mutex);
+  return streams.contains(stream);
+}
+
+PutOnStream PutterFor(void* stream) {
+  if (IsOwnStream(stream)) {
+    return [stream](std::function<void()> task) {
+      static_cast<Stream*>(stream)->Put(std::move(task));
+      return true;
+    };
+  }
+  return [stream](std::function<void()> task) {
+    Device* const device = Device::Get();
+    return device != nullptr && device->Put(stream, std::move(task));
+  };
+}
+
 // What a thread has put between ncclGroupStart and ncclGroupEnd, for each communicator in the order of its first call.
 struct Pending {
   std::shared_ptr<Communicator> communicator;
-  Stream* stream = nullptr;
+  void* stream = nullptr;
   std::vector<Operation> operations;
 };
 thread_local int group_depth = 0;
@@ -53,7 +79,7 @@ nccl::Result EndGroup() {
   if (group_error != nccl::kSuccess) return group_error;
   nccl::Result result = nccl::kSuccess;
   for (const Pending& one : pending) {
-    const nccl::Result launched = one.communicator->Launch(one.operations, *one.stream);
+    const nccl::Result launched = one.communicator->Launch(one.operations, PutterFor(one.stream));
     if (launched == nccl::kSuccess || (launched == nccl::kInProgress && result != nccl::kSuccess)) continue;
     if (result == nccl::kSuccess || result == nccl::kInProgress) result = launched;
   }
@@ -70,9 +96,10 @@ nccl::Result Put(const Operation& operation, int type, int peer, nccl::Comm hand
     result = error == nccl::kInProgress ? nccl::kInvalidArgument : error;
   } else {
     if (group.empty() || group.back().communicator != communicator || group.back().stream != stream) {
-      group.push_back({.communicator = communicator, .stream = static_cast<Stream*>(stream)});
+      group.push_back({.communicator = communicator, .stream = stream});
     }
     group.back().operations.push_back(operation);
+    group.back().operations.back().on_device = !IsOwnStream(stream);
   }
   if (group_error == nccl::kSuccess) group_error = result;
   const nccl::Result ended = EndGroup();
@@ -144,12 +171,23 @@ nccl::Result ncclRecv(void* bytes, size_t count, int type, int peer, nccl::Comm 
   return Put({.is_send = false, .bytes = static_cast<uint8_t*>(bytes), .count = count}, type, peer, comm, stream);
 }
 
-void* batonStandInStreamCreate() { return new Stream; }
+void* batonStandInStreamCreate() {
+  auto* const stream = new Stream;
+  const std::lock_guard lock(streams_mutex);
+  streams.insert(stream);
+  return stream;
+}
 void batonStandInStreamCall(void* stream, void (*function)(void*), void* argument) {
   static_cast<Stream*>(stream)->Put([function, argument] { function(argument); });
 }
 // Waits until all on it has ended.
-void batonStandInStreamDestroy(void* stream) { delete static_cast<Stream*>(stream); }
+void batonStandInStreamDestroy(void* stream) {
+  {
+    const std::lock_guard lock(streams_mutex);
+    streams.erase(stream);
+  }
+  delete static_cast<Stream*>(stream);
+}
 
 // As BATON_STAND_IN_NCCL_FAULT, from here on.
 void batonStandInSetFault(const char* words) { SetFault(words); }

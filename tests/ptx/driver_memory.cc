@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "tests/ptx/driver_functions.h"
 #include "tests/ptx/emulated_device.h"
@@ -125,7 +126,22 @@ CUresult SubmitChecked(CUstream stream, size_t bytes, std::initializer_list<CUde
   return device.Submit(stream, [&device, node] { return node(device); });
 }
 
+// Whether what is issued on the stream has to wait.
+bool IsBusy(CUstream handle) {
+  auto& device = EmulatedDevice::Get();
+  const std::lock_guard lock(device.mutex);
+  Stream* stream = nullptr;
+  return device.FindStream(handle, &stream) == CUDA_SUCCESS && stream != nullptr && stream->is_busy();
+}
+
+// A copy that has to wait takes the host's bytes now, as CUDA does with those that are not pinned.
 CUresult CUDAAPI CopyToDevice(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  if (from != nullptr && IsBusy(stream)) {
+    const auto* const first = static_cast<const uint8_t*>(from);
+    const auto taken = std::make_shared<const std::vector<uint8_t>>(first, first + bytes);
+    return SubmitChecked(stream, bytes, {to}, from, true,
+                         [=](EmulatedDevice& device) { return DoCopyToDevice(device, to, taken->data(), bytes); });
+  }
   return SubmitChecked(stream, bytes, {to}, from, true,
                        [=](EmulatedDevice& device) { return DoCopyToDevice(device, to, from, bytes); });
 }

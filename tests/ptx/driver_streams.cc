@@ -1,4 +1,5 @@
-// Streams and events, which are done at once, captures and graphs.
+// Streams and events, captures and graphs. What is issued is done at once, unless a host function holds its stream:
+// that runs on a thread of the stream's, as long as it likes, and what comes behind it waits.
 #include "tests/ptx/driver_functions.h"
 #include "tests/ptx/emulated_device.h"
 
@@ -29,29 +30,52 @@ CUresult CUDAAPI StreamCreate(CUstream* handle, unsigned) {
   return CUDA_SUCCESS;
 }
 
+// Unlike CUDA it waits for the stream.
 CUresult CUDAAPI StreamDestroy(CUstream handle) {
+  // Ends after the call, without its lock.
+  std::unique_ptr<Stream> gone;
   Call call;
-  return call.device.streams.erase(handle) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  const auto found = call.device.streams.find(handle);
+  if (found == call.device.streams.end()) return CUDA_ERROR_INVALID_HANDLE;
+  gone = std::move(found->second);
+  call.device.streams.erase(found);
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI StreamSynchronize(CUstream handle) {
-  Call call;
-  if (call.result != CUDA_SUCCESS) return call.result;
-  Stream* stream = nullptr;
-  if (const CUresult result = call.device.FindStream(handle, &stream); result != CUDA_SUCCESS) return result;
-  if (stream == nullptr || stream->capture == nullptr) return CUDA_SUCCESS;
-  stream->capture->invalid = true;
-  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  std::shared_ptr<StreamThread> thread;
+  {
+    Call call;
+    if (call.result != CUDA_SUCCESS) return call.result;
+    Stream* stream = nullptr;
+    if (const CUresult result = call.device.FindStream(handle, &stream); result != CUDA_SUCCESS) return result;
+    if (stream != nullptr && stream->capture != nullptr) {
+      stream->capture->invalid = true;
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    if (stream == nullptr || !stream->is_busy()) return CUDA_SUCCESS;
+    thread = stream->thread;
+  }
+  thread->AwaitIdle();
+  return Call().result;
 }
 
 CUresult CUDAAPI LaunchHostFunction(CUstream handle, CUhostFn function, void* argument) {
   Call call;
   if (call.result != CUDA_SUCCESS) return call.result;
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return call.device.Submit(handle, [function, argument] {
-    function(argument);
-    return CUDA_SUCCESS;
-  });
+  Stream* stream = nullptr;
+  if (const CUresult result = call.device.FindStream(handle, &stream); result != CUDA_SUCCESS) return result;
+  // A graph, and the default stream, run it where they are run.
+  if (stream == nullptr || stream->capture != nullptr) {
+    return call.device.Submit(handle, [function, argument] {
+      CallHostFunction(function, argument);
+      return CUDA_SUCCESS;
+    });
+  }
+  if (stream->thread == nullptr) stream->thread = std::make_shared<StreamThread>();
+  stream->thread->Put([function, argument] { CallHostFunction(function, argument); });
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI StreamWaitEvent(CUstream handle, CUevent event_handle, unsigned) {
@@ -167,13 +191,15 @@ CUresult CUDAAPI EventRecord(CUevent handle, CUstream stream_handle) {
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Stream* stream = nullptr;
   if (const CUresult result = call.device.FindStream(stream_handle, &stream); result != CUDA_SUCCESS) return result;
+  // Nobody needs an event that has yet to happen.
+  if (stream != nullptr && stream->is_busy()) return CUDA_ERROR_NOT_SUPPORTED;
   event->stream = stream;
   event->capture.reset();
   if (stream != nullptr && stream->capture != nullptr) event->capture = stream->capture;
   return CUDA_SUCCESS;
 }
 
-// Everything is done at once, so an event has happened unless it belongs to a capture.
+// What was issued before an event has been done, so it has happened unless it belongs to a capture.
 CUresult EventState(CUevent handle) {
   Call call;
   if (call.result != CUDA_SUCCESS) return call.result;

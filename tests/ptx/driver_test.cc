@@ -2,8 +2,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <functional>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "tests/ptx/test_device.h"
 
@@ -104,6 +107,90 @@ TEST_F(DriverTest, HostFunctionsAreCalledBehindWhatWasIssuedBefore) {
   ASSERT_EQ(api.stream_synchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(called_with, 2U);
   EXPECT_EQ(api.launch_host_function(stream, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
+}
+
+// A function that holds its stream until it is told to end.
+class HeldStreamTest : public DriverTest {
+ protected:
+  struct Hold {
+    std::atomic<bool> has_begun = false;
+    std::atomic<bool> may_end = false;
+  };
+
+  void SetUp() override {
+    DriverTest::SetUp();
+    const auto hold = [](void* argument) {
+      auto& state = *static_cast<Hold*>(argument);
+      state.has_begun = true;
+      while (!state.may_end) std::this_thread::yield();
+    };
+    ASSERT_EQ(api.launch_host_function(stream, hold, &hold_), CUDA_SUCCESS);
+    while (!hold_.has_begun) std::this_thread::yield();
+  }
+  void TearDown() override {
+    hold_.may_end = true;
+    EXPECT_EQ(api.stream_synchronize(stream), CUDA_SUCCESS);
+    DriverTest::TearDown();
+  }
+  void Release() {
+    hold_.may_end = true;
+    ASSERT_EQ(api.stream_synchronize(stream), CUDA_SUCCESS);
+  }
+
+  Hold hold_;
+};
+
+TEST_F(HeldStreamTest, WhatIsIssuedBehindAHostFunctionWaitsForItAndOtherStreamsDoNot) {
+  std::vector<uint32_t> bytes = {10, 20, 30, 40};
+  std::vector<uint32_t> seen(4);
+  ASSERT_EQ(api.copy_to_device_async(values, bytes.data(), 16, stream), CUDA_SUCCESS);
+  ASSERT_EQ(LaunchOn(stream, 1, 4), CUDA_SUCCESS);
+  ASSERT_EQ(api.copy_to_host_async(seen.data(), values, 16, stream), CUDA_SUCCESS);
+  // The bytes were taken when the copy was issued.
+  bytes.assign(4, 0);
+  CUstream other = nullptr;
+  ASSERT_EQ(api.stream_create(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(LaunchOn(other, 4, 4), CUDA_SUCCESS);
+  ASSERT_EQ(api.stream_synchronize(other), CUDA_SUCCESS);
+  EXPECT_THAT(ToHost<uint32_t>(values, 4), ElementsAre(5U, 6U, 7U, 8U));
+  EXPECT_THAT(seen, ElementsAre(0U, 0U, 0U, 0U));
+  Release();
+  EXPECT_THAT(seen, ElementsAre(11U, 21U, 31U, 41U));
+}
+
+TEST_F(HeldStreamTest, AnErrorOfWhatHadToWaitComesWithALaterCall) {
+  ASSERT_EQ(api.set_bytes_async(values, 0, 16, stream), CUDA_SUCCESS);
+  ASSERT_EQ(api.memory_free(values), CUDA_SUCCESS);
+  hold_.may_end = true;
+  EXPECT_EQ(api.stream_synchronize(stream), CUDA_ERROR_INVALID_VALUE);
+  ResetDriver();
+  DeviceTest::SetUp();
+  ASSERT_EQ(api.stream_create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+}
+
+TEST_F(HeldStreamTest, AStreamThatIsDestroyedEndsFirst) {
+  CUstream other = nullptr;
+  std::atomic<int> calls = 0;
+  ASSERT_EQ(api.stream_create(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  const auto count = [](void* argument) { ++*static_cast<std::atomic<int>*>(argument); };
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(api.launch_host_function(other, count, &calls), CUDA_SUCCESS);
+  ASSERT_EQ(api.stream_destroy(other), CUDA_SUCCESS);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST_F(DriverTest, AHostFunctionMayNotCallTheDriver) {
+  struct Seen {
+    const engine::cuda::DriverApi& api;
+    CUstream stream;
+    CUresult result = CUDA_SUCCESS;
+  } seen{api, stream};
+  const auto synchronize = [](void* argument) {
+    auto& about = *static_cast<Seen*>(argument);
+    about.result = about.api.stream_synchronize(about.stream);
+  };
+  ASSERT_EQ(api.launch_host_function(stream, synchronize, &seen), CUDA_SUCCESS);
+  ASSERT_EQ(api.stream_synchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(seen.result, CUDA_ERROR_NOT_PERMITTED);
 }
 
 class IpcTest : public DriverTest {

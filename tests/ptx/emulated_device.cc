@@ -36,6 +36,7 @@ void EmulatedDevice::Reset() {
 }
 
 CUresult EmulatedDevice::Ready() const {
+  if (IsInHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
   if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
   if (retained == 0 || CurrentContext() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (broken != CUDA_SUCCESS) return broken;
@@ -69,7 +70,14 @@ CUresult EmulatedDevice::Submit(CUstream handle, GraphNode node) {
   Stream* stream = nullptr;
   if (const CUresult result = FindStream(handle, &stream); result != CUDA_SUCCESS) return result;
   if (stream == nullptr) return Capturing() ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : node();
-  if (stream->capture == nullptr) return node();
+  if (stream->capture == nullptr) {
+    if (!stream->is_busy()) return node();
+    stream->thread->Put([this, node = std::move(node)] {
+      const std::lock_guard lock(mutex);
+      if (const CUresult result = node(); result != CUDA_SUCCESS && broken == CUDA_SUCCESS) broken = result;
+    });
+    return CUDA_SUCCESS;
+  }
   if (stream->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   stream->capture->nodes.push_back(std::move(node));
   return CUDA_SUCCESS;

@@ -19,6 +19,7 @@
 #include "tests/ptx/launch.h"
 #include "tests/ptx/module.h"
 #include "tests/ptx/program.h"
+#include "tests/ptx/stream_thread.h"
 
 namespace baton::ptx {
 
@@ -57,6 +58,10 @@ struct Capture {
 
 struct Stream {
   std::shared_ptr<Capture> capture;
+  // From the first host function on.
+  std::shared_ptr<StreamThread> thread;
+
+  bool is_busy() const { return thread != nullptr && !thread->is_idle(); }
 };
 
 struct Event {
@@ -68,7 +73,7 @@ class EmulatedDevice {
  public:
   static EmulatedDevice& Get();
 
-  // Held by every function of the driver.
+  // Held by every function of the driver, but not while it waits for a stream, nor by host functions.
   std::mutex mutex;
   bool initialized = false;
   int retained = 0;
@@ -93,12 +98,13 @@ class EmulatedDevice {
   std::map<std::string, CUdeviceptr> opened;
 
   void Reset();
-  // Why a call cannot go on: no cuInit, no context, a device that is broken, or a launch that failed.
+  // Why a call cannot go on: no cuInit, no context, a device that is broken, a launch that failed, or a thread that is
+  // in a host function.
   CUresult Ready() const;
   bool Capturing() const;
   // Calls that a capture in global mode forbids.
   CUresult ForbiddenInCapture();
-  // Runs it now, or records it where the stream captures.
+  // Runs it now, or when what the stream has to do before has ended, or records it where the stream captures.
   CUresult Submit(CUstream stream, GraphNode node);
   CUresult FindStream(CUstream handle, Stream** stream);
   // The allocation that holds [address, address + bytes), null where there is none.

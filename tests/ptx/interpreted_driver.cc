@@ -21,6 +21,13 @@ const engine::cuda::DriverApi& InterpretedDriver() {
 
 void ResetDriver() {
   auto& device = EmulatedDevice::Get();
+  std::map<void*, std::unique_ptr<Stream>> streams;
+  {
+    const std::lock_guard lock(device.mutex);
+    streams.swap(device.streams);
+  }
+  // They end what they have begun.
+  streams.clear();
   const std::lock_guard lock(device.mutex);
   device.Reset();
 }

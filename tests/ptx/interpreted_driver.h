@@ -3,14 +3,16 @@
 // is not.
 //
 // Streams and events are executed in order and at once, so a host that reads a result before it synchronizes is not
-// caught. Graphs record launches, copies and memsets, and replay them in the order of recording. A launch with findings
-// fails as on hardware: later calls answer CUDA_ERROR_LAUNCH_FAILED until TakeFindings is called. Copies to the host of
-// bytes that nobody wrote are findings too, of the kernel "copy_to_host". Every thread needs a current context.
+// caught. But a host function runs on a thread of its stream's, and as long as it has not ended, what is issued behind
+// it waits; it may not call the driver. Graphs record launches, copies and memsets, and replay them in the order of
+// recording. A launch with findings fails as on hardware: later calls answer CUDA_ERROR_LAUNCH_FAILED until
+// TakeFindings is called. Copies to the host of bytes that nobody wrote are findings too, of the kernel "copy_to_host".
+// Every thread needs a current context.
 //
 // Memory that is exported (cuIpcGetMemHandle) lies in a file of memory from then on, which another process opens under
 // /proc: that process must be of the same user and see the same processes. The marks of what was written lie beside it.
 //
-// All functions are safe for several threads; one call runs at a time.
+// All functions are safe for several threads; one call runs at a time, but for those that wait for a stream.
 #ifndef BATON_TESTS_PTX_INTERPRETED_DRIVER_H_
 #define BATON_TESTS_PTX_INTERPRETED_DRIVER_H_
 

@@ -2,6 +2,7 @@
 #include "engine/cuda/kernels/activate.cu"
 #include "engine/cuda/kernels/argmax.cu"
 #include "engine/cuda/kernels/attention.cu"
+#include "engine/cuda/kernels/digest.cu"
 #include "engine/cuda/kernels/embed.cu"
 #include "engine/cuda/kernels/norm.cu"
 #include "engine/cuda/kernels/product.cu"

@@ -130,6 +130,8 @@ constexpr Launch ArgmaxLaunch(int32_t rows) { return {.grid_x = static_cast<uint
 
 constexpr Launch SampleLaunch(int32_t rows) { return ArgmaxLaunch(rows); }
 
+constexpr Launch DigestLaunch(int32_t words) { return {.grid_x = CeilDiv(words, kDigestWords)}; }
+
 static_assert(AttentionSharedBytes(kMostHeadDim) <= static_cast<int>(kMostSharedBytes));
 static_assert(PrefillSharedBytes(kMostHeadDim) <= static_cast<int>(kMostSharedBytes));
 

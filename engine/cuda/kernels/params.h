@@ -52,6 +52,13 @@ inline constexpr int kFp8Group = 128;
 inline constexpr int kDepthBlock = 32;
 // kBlockTokens of common/kv_layout.h, which kernels do not include.
 inline constexpr int kPageTokens = 16;
+// Words of 16 bytes that a thread of "digest" takes, and a CTA. How a block is cut is no part of a digest.
+inline constexpr int kDigestLoads = 8;
+inline constexpr int kDigestWords = kThreads * kDigestLoads;
+// Odd numbers with bits all over. Part of a digest.
+inline constexpr uint64_t kDigestStep = 0x9e3779b97f4a7c15;
+inline constexpr uint64_t kDigestFactor1 = 0xbf58476d1ce4e5b9;
+inline constexpr uint64_t kDigestFactor2 = 0x94d049bb133111eb;
 
 using Bf16 = uint16_t;
 
@@ -228,6 +235,18 @@ struct SampleParams {
   const SampleRow* rows;  // [rows]
   int32_t* tokens;        // [rows]
   int32_t vocab;
+};
+
+// The sums of which a block's digest is made (engine/cuda/block_digest.h). Kernel "digest"; grid {ceil(words /
+// kDigestWords)}, of which CTA c takes words [c * kDigestWords, (c + 1) * kDigestWords), as far as they are there.
+//   mix(v): v = (v ^ v >> 30) * kDigestFactor1, then v = (v ^ v >> 27) * kDigestFactor2, then v ^ v >> 31
+//   Word i, of the halves a and b: x = mix(a + (i + 1) * kDigestStep), y = mix(b ^ x), z = (x ^ y) * kDigestFactor1.
+//   Its terms are y and z ^ z >> 32. sums[c] has the sum of the first and that of the second terms of the CTA's words.
+//   All is modulo 2^64.
+struct DigestParams {
+  const uint64_t* block;  // [words][2]
+  uint64_t* sums;         // [grid][2]
+  int32_t words;
 };
 
 }  // namespace baton::engine::cuda

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/memory_access.h"
 #include "common/random.h"
@@ -29,10 +28,6 @@ class NcclTransport final : public Transport {
 
   absl::Status Init(const TransportOptions& options) {
     memory_ = options.memory;
-    if (memory_ != nullptr && IsStandIn(api_)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "--transport nccl: ", api_.library, " is a stand-in of NCCL for host memory, and the KV is in a device's"));
-    }
     if (memory_ == nullptr) {
       BATON_ASSIGN_OR_RETURN(own_memory_, MakeStandInMemory(api_));
       memory_ = own_memory_.get();

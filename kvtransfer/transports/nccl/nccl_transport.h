@@ -1,5 +1,6 @@
 // KV from the memory of one GPU to that of another by NCCL, with a communicator for each owner and reader. Proven with
-// a stand-in of NCCL's C interface (tests/nccl), whose memory is the host's; not yet run on GPUs.
+// a stand-in of NCCL's C interface (tests/nccl), over host memory and over that of an emulated device; not yet run on
+// GPUs.
 //
 // NCCL refuses two ranks on one GPU, so workers that share a GPU, and a region's own process, cannot be peers of each
 // other. The stand-in allows it.

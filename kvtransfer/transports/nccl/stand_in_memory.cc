@@ -12,12 +12,10 @@
 namespace baton::kvtransfer {
 namespace {
 
-constexpr char kCreateSymbol[] = "batonStandInStreamCreate";
-
 class StandInMemory final : public MemoryAccess {
  public:
   explicit StandInMemory(void* library) {
-    create_ = reinterpret_cast<decltype(create_)>(dlsym(library, kCreateSymbol));
+    create_ = reinterpret_cast<decltype(create_)>(dlsym(library, "batonStandInStreamCreate"));
     call_ = reinterpret_cast<decltype(call_)>(dlsym(library, "batonStandInStreamCall"));
     destroy_ = reinterpret_cast<decltype(destroy_)>(dlsym(library, "batonStandInStreamDestroy"));
   }
@@ -56,8 +54,6 @@ class StandInMemory final : public MemoryAccess {
 };
 
 }  // namespace
-
-bool IsStandIn(const NcclApi& api) { return dlsym(api.handle, kCreateSymbol) != nullptr; }
 
 absl::StatusOr<std::unique_ptr<MemoryAccess>> MakeStandInMemory(const NcclApi& api) {
   auto memory = std::make_unique<StandInMemory>(api.handle);

@@ -10,9 +10,6 @@
 
 namespace baton::kvtransfer {
 
-// Whether the library is the stand-in.
-bool IsStandIn(const NcclApi& api);
-
 // FAILED_PRECONDITION when the library is not the stand-in: NCCL itself moves the memory of devices alone.
 absl::StatusOr<std::unique_ptr<MemoryAccess>> MakeStandInMemory(const NcclApi& api);
 

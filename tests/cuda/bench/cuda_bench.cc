@@ -139,6 +139,8 @@ class CudaBench {
     if (Elapsed() > kMostSeconds) return LeaveOut(name, "the time is up");
     absl::StatusOr<ModelBench> model = ModelBench::Load(shape_, weights, device_);
     if (!model.ok()) return LeaveOut(name, std::string(model.status().message()));
+    // Weights have no part in it.
+    if (weights == shape_.weights.front()) Add(model->Digest(bandwidth_));
     for (const int batch : shape_.batches) {
       Take(absl::StrCat(name, ", decode, batch ", batch), [&] { return model->Decode(batch, bandwidth_); });
     }

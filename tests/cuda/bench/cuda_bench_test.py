@@ -41,6 +41,11 @@ class CudaBench(unittest.TestCase):
                          [(weights, batch) for weights in ("bf16", "int8", "int4") for batch in (1, 3)])
         self.assertEqual([(figure["weights"], figure["tokens"]) for figure in figures["prefill"]],
                          [(weights, tokens) for weights in ("bf16", "int8", "int4") for tokens in (16, 40)])
+        [digest] = figures["digest"]
+        # Keys and values of 2 layers with 2 heads of 32 elements, 16 tokens to a block.
+        self.assertEqual((digest["blocks"], digest["block_bytes"]), (3, 2 * 2 * 2 * 32 * 2 * 16))
+        self.assertEqual((digest["limit"], digest["bound"]), (memory, "memory"))
+        self.assertAlmostEqual(digest["block_bytes"] / digest["block_us"] / 1e3 / digest["value"], 1)
         for figure in figures["decode"]:
             self.assertEqual((figure["limit"], figure["bound"]), (memory, "memory"))
             self.assertAlmostEqual(figure["bytes"] / figure["step_ms"] / 1e6 / figure["value"], 1)
@@ -69,7 +74,7 @@ class CudaBench(unittest.TestCase):
             self.assertNotIn("cublaslt", report)
             for figure in report["figures"]:
                 self.assertNotEqual(figure["part"], "cublaslt")
-                self.assertEqual("share_of_limit" in figure, figure["part"] == "decode")
+                self.assertEqual("share_of_limit" in figure, figure["part"] in ("decode", "digest"))
 
     def test_ends_where_there_is_no_driver_or_no_such_device(self):
         result = run("--shape", "tiny", driver="/nonexistent")

@@ -152,4 +152,21 @@ absl::StatusOr<bench::Figure> ModelBench::Prefill(int tokens, double limit) {
   return figure;
 }
 
+bench::Figure ModelBench::Digest(double limit) const {
+  const int32_t blocks = std::min(BlocksForTokens(shape_.prompts.back()), pool_->block_count());
+  const size_t bytes = static_cast<size_t>(blocks) * pool_->block_bytes();
+  const std::vector<double> seconds = SecondsOf(shape_.rounds, [&] {
+    for (BlockId block = 0; block < blocks; ++block) static_cast<void>(pool_->Digest(block));
+  });
+  std::vector<double> rates;
+  for (const double one : seconds) rates.push_back(static_cast<double>(bytes) / one / 1e9);
+  bench::Figure figure{.part = "digest", .name = absl::StrFormat("%d KV blocks", blocks), .unit = "GB/s"};
+  figure.limit = limit;
+  figure.bound = "memory";
+  bench::SetRates(std::move(rates), figure);
+  const double block_us = static_cast<double>(pool_->block_bytes()) / figure.value / 1e3;
+  figure.parameters = {{"blocks", blocks}, {"block_bytes", pool_->block_bytes()}, {"block_us", block_us}};
+  return figure;
+}
+
 }  // namespace baton::engine::cuda

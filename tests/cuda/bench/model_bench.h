@@ -44,6 +44,8 @@ class ModelBench {
   absl::StatusOr<bench::Figure> Decode(int batch, double limit);
   // TFLOP/s of a prompt that is one step, beside `limit`; 0: there is none.
   absl::StatusOr<bench::Figure> Prefill(int tokens, double limit);
+  // GB/s of the digests of a longest prompt's blocks, beside `limit`: as hand-offs take them, one after the other.
+  bench::Figure Digest(double limit) const;
 
  private:
   ModelBench(const BenchShape& shape, BenchWeights weights) : shape_(shape), weights_(weights) {}
