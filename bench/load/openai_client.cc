@@ -86,10 +86,7 @@ OpenAiClient::~OpenAiClient() = default;
 class OpenAiClient::Exchange {
  public:
   Exchange(OpenAiClient& client, int64_t timeout_ms)
-      : client_(client),
-        base_(client.options_.base),
-        deadline_(std::chrono::steady_clock::now() +
-                  std::chrono::milliseconds(timeout_ms > 0 ? timeout_ms : kNoTimeoutMs)) {
+      : client_(client), base_(client.options_.base), timeout_(timeout_ms > 0 ? timeout_ms : kNoTimeoutMs) {
     absl::MutexLock lock(&client_.mutex_);
     if (client_.idle_.empty()) {
       connection_ = std::make_unique<Connection>();
@@ -128,6 +125,7 @@ class OpenAiClient::Exchange {
     request.set(http::field::content_type, "application/json");
     request.prepare_payload();
     if (was_idle_) {
+      connection_->stream.expires_after(timeout_);
       const absl::Status answered = Send(request);
       // A server may close a connection that nobody uses, and has done nothing then.
       if (answered.ok() || !HasHungUp()) return answered;
@@ -167,11 +165,11 @@ class OpenAiClient::Exchange {
  private:
   absl::Status Connect() {
     connection_->stream.close();
+    connection_->stream.expires_after(timeout_);
     connection_->buffer.clear();
     asio::ip::tcp::resolver resolver(connection_->context);
     const auto endpoints = resolver.resolve(base_.host, base_.port, error_);
     BATON_RETURN_IF_ERROR(Explain("resolve"));
-    connection_->stream.expires_at(deadline_);
     connection_->stream.async_connect(endpoints, [this](beast::error_code error, const auto&) { error_ = error; });
     BATON_RETURN_IF_ERROR(Await("connect to"));
     beast::error_code ignored;
@@ -182,7 +180,6 @@ class OpenAiClient::Exchange {
   absl::Status Send(const http::request<http::string_body>& request) {
     parser_.emplace();
     parser_->body_limit(kMaxBodyBytes);
-    connection_->stream.expires_at(deadline_);
     http::async_write(connection_->stream, request, Done());
     BATON_RETURN_IF_ERROR(Await("send to"));
     http::async_read_header(connection_->stream, connection_->buffer, *parser_, Done());
@@ -216,7 +213,7 @@ class OpenAiClient::Exchange {
 
   OpenAiClient& client_;
   const BaseUrl& base_;
-  const std::chrono::steady_clock::time_point deadline_;
+  const std::chrono::milliseconds timeout_;
   std::unique_ptr<Connection> connection_;
   // Another exchange used the connection.
   bool was_idle_ = false;
