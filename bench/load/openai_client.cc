@@ -126,7 +126,7 @@ class OpenAiClient::Exchange {
     request.prepare_payload();
     if (was_idle_) {
       connection_->stream.expires_after(timeout_);
-      const absl::Status answered = Send(request);
+      absl::Status answered = Send(request);
       // A server may close a connection that nobody uses, and has done nothing then.
       if (answered.ok() || !HasHungUp()) return answered;
     }
