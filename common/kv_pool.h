@@ -41,8 +41,8 @@ class KvPool {
 
   // Sets every byte of a block to zero. CHECKs that the block exists, as Digest does.
   void Zero(BlockId block) { DoZero(OffsetOf(block)); }
-  // Of a block as it is now, so that its reader can tell whether it has the same bytes. Each kind of pool has a
-  // function of its own: DigestBytes where the block is in host memory, another where a device takes it. Equal bytes
+  // The digest of a block as it is now, by which a reader can tell whether it has the same bytes. Each kind of pool has
+  // a function of its own: DigestBytes where the block is in host memory, another where a device takes it. Equal bytes
   // have equal digests in all pools of one fingerprint, and KV moves between no others.
   Digest128 Digest(BlockId block) const { return DoDigest(OffsetOf(block)); }
 

@@ -26,7 +26,8 @@ Json ToJson(const Quantiles& quantiles) { return {{"p50", Rounded(quantiles.p50)
 
 std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// Appends the members of one object to a text. A tree of values takes twenty times as long, and each request pays.
+// Appends the members of one object to a text. A tree of values takes eight times as many instructions, and each
+// request that ends pays for it.
 class ObjectText {
  public:
   explicit ObjectText(std::string& out) : out_(out) {}
@@ -48,7 +49,11 @@ class ObjectText {
   }
   void Add(std::string_view name, const std::optional<double>& value) {
     Begin(name);
-    value ? Append(*value) : static_cast<void>(out_ += "null");
+    if (value) {
+      Append(*value);
+    } else {
+      out_ += "null";
+    }
   }
   template <size_t kCount>
   void Add(std::string_view name, const std::array<double, kCount>& values) {

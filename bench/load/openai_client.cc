@@ -124,8 +124,8 @@ class OpenAiClient::Exchange {
     request.set(http::field::host, base_.host);
     request.set(http::field::content_type, "application/json");
     request.prepare_payload();
+    connection_->stream.expires_after(timeout_);
     if (was_idle_) {
-      connection_->stream.expires_after(timeout_);
       absl::Status answered = Send(request);
       // A server may close a connection that nobody uses, and has done nothing then.
       if (answered.ok() || !HasHungUp()) return answered;
@@ -165,7 +165,6 @@ class OpenAiClient::Exchange {
  private:
   absl::Status Connect() {
     connection_->stream.close();
-    connection_->stream.expires_after(timeout_);
     connection_->buffer.clear();
     asio::ip::tcp::resolver resolver(connection_->context);
     const auto endpoints = resolver.resolve(base_.host, base_.port, error_);
@@ -220,7 +219,7 @@ class OpenAiClient::Exchange {
   // The answer is read to its end, and the next request can follow it.
   bool stays_open_ = false;
   std::atomic<bool> is_cancelled_{false};
-  // Of the answer, which begins when the request is sent.
+  // It reads the answer. Each sending of the request begins with a new one.
   std::optional<http::response_parser<http::buffer_body>> parser_;
   beast::error_code error_;
 };

@@ -28,7 +28,8 @@ class BlockDigest {
   // kernel. The device outlives it.
   static absl::StatusOr<BlockDigest> Create(const Device& device, size_t block_bytes);
 
-  // Of the block at that address, a multiple of 16, behind all that is on the stream. Waits for it.
+  // Returns the digest of the block at that address, which is a multiple of 16. The device takes it after all that is
+  // on the stream, and the call waits for it.
   Digest128 Take(CUdeviceptr block, const Stream& stream) const;
 
  private:

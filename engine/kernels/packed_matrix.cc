@@ -162,7 +162,7 @@ class RoundedRow {
   }
 
   const PackSource& source_;
-  // Of the packed rows.
+  // The packed rows are of this type.
   TensorType type_;
   std::vector<float> values_;
   std::vector<uint8_t> blocks_;

@@ -144,7 +144,7 @@ TEST(CudaDigest, OfABlockAndOfItsBeginningAreDifferent) {
   EXPECT_EQ(digests.size(), 64u);
 }
 
-// Of changes that a sum may lose: how often certain bits of the differences are zero, in both sums at once.
+// Counts changes that a sum may lose: how often certain bits of the differences are zero, in both sums at once.
 struct LostChanges {
   // 16 bits of a sum: the lowest and the highest of each.
   std::array<int, 4> of_one = {};

@@ -97,7 +97,7 @@ class FewRows {
     }
   }
 
-  // Of both rows. The blocks lie in one group.
+  // Loads the scales of both rows. The blocks lie in one group.
   __device__ __forceinline__ void LoadFp8Scales(Half& half, int first) const {
     static_assert(kFewBlocks * kDepthBlock == kFp8Group);
     if (first >= blocks_) return;

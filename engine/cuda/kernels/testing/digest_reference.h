@@ -23,7 +23,7 @@ inline uint64_t DefinedMix(uint64_t v) {
   return v ^ (v >> 31);
 }
 
-// Of the whole block, a multiple of 16 bytes.
+// The sums of the whole block, whose size is a multiple of 16 bytes.
 inline DigestSums DefinedSums(const std::vector<uint8_t>& block) {
   DigestSums sums = {0, 0};
   for (size_t i = 0; i < block.size() / 16; ++i) {
