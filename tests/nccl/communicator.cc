@@ -44,7 +44,7 @@ nccl::Result Communicator::Form(const nccl::UniqueId& id) {
   const Fault fault = FaultOfInit();
   if (fault == Fault::kInitFails) return nccl::kSystemError;
   error_ = nccl::kInProgress;
-  if (!is_blocking_) launcher_ = std::make_unique<Stream>();
+  if (!is_blocking_) launcher_ = std::make_unique<TaskThread>();
   if (fault == Fault::kInitHangs) return nccl::kInProgress;
   if (is_blocking_) {
     FormNow(id);

@@ -24,7 +24,7 @@
 
 #include "kvtransfer/transports/nccl/nccl_types.h"
 #include "tests/nccl/rendezvous.h"
-#include "tests/nccl/stream.h"
+#include "tests/task_thread.h"
 
 namespace baton::nccl_stand_in {
 
@@ -69,7 +69,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const int rank_;
   const bool is_blocking_;
   // Forms and launches, for one that does not block.
-  std::unique_ptr<Stream> launcher_;
+  std::unique_ptr<TaskThread> launcher_;
 
   mutable std::mutex mutex_;
   std::condition_variable aborting_;

@@ -16,7 +16,7 @@
 #include "tests/nccl/communicator.h"
 #include "tests/nccl/device.h"
 #include "tests/nccl/faults.h"
-#include "tests/nccl/stream.h"
+#include "tests/task_thread.h"
 
 namespace baton::nccl_stand_in {
 namespace {
@@ -47,7 +47,7 @@ bool IsOwnStream(void* stream) {
 PutOnStream PutterFor(void* stream) {
   if (IsOwnStream(stream)) {
     return [stream](std::function<void()> task) {
-      static_cast<Stream*>(stream)->Put(std::move(task));
+      static_cast<TaskThread*>(stream)->Put(std::move(task));
       return true;
     };
   }
@@ -172,13 +172,13 @@ nccl::Result ncclRecv(void* bytes, size_t count, int type, int peer, nccl::Comm 
 }
 
 void* batonStandInStreamCreate() {
-  auto* const stream = new Stream;
+  auto* const stream = new baton::TaskThread;
   const std::lock_guard lock(streams_mutex);
   streams.insert(stream);
   return stream;
 }
 void batonStandInStreamCall(void* stream, void (*function)(void*), void* argument) {
-  static_cast<Stream*>(stream)->Put([function, argument] { function(argument); });
+  static_cast<baton::TaskThread*>(stream)->Put([function, argument] { function(argument); });
 }
 // Waits until all on it has ended.
 void batonStandInStreamDestroy(void* stream) {
@@ -186,7 +186,7 @@ void batonStandInStreamDestroy(void* stream) {
     const std::lock_guard lock(streams_mutex);
     streams.erase(stream);
   }
-  delete static_cast<Stream*>(stream);
+  delete static_cast<baton::TaskThread*>(stream);
 }
 
 // As BATON_STAND_IN_NCCL_FAULT, from here on.

@@ -2,6 +2,7 @@
 // that runs on a thread of the stream's, as long as it likes, and what comes behind it waits.
 #include "tests/ptx/driver_functions.h"
 #include "tests/ptx/emulated_device.h"
+#include "tests/ptx/host_function.h"
 
 namespace baton::ptx {
 namespace {
@@ -43,7 +44,7 @@ CUresult CUDAAPI StreamDestroy(CUstream handle) {
 }
 
 CUresult CUDAAPI StreamSynchronize(CUstream handle) {
-  std::shared_ptr<StreamThread> thread;
+  std::shared_ptr<TaskThread> thread;
   {
     Call call;
     if (call.result != CUDA_SUCCESS) return call.result;
@@ -73,7 +74,7 @@ CUresult CUDAAPI LaunchHostFunction(CUstream handle, CUhostFn function, void* ar
       return CUDA_SUCCESS;
     });
   }
-  if (stream->thread == nullptr) stream->thread = std::make_shared<StreamThread>();
+  if (stream->thread == nullptr) stream->thread = std::make_shared<TaskThread>();
   stream->thread->Put([function, argument] { CallHostFunction(function, argument); });
   return CUDA_SUCCESS;
 }

@@ -6,6 +6,7 @@
 
 #include "tests/ptx/decoder.h"
 #include "tests/ptx/driver_functions.h"
+#include "tests/ptx/host_function.h"
 #include "tests/ptx/text.h"
 
 namespace baton::ptx {

@@ -19,7 +19,7 @@
 #include "tests/ptx/launch.h"
 #include "tests/ptx/module.h"
 #include "tests/ptx/program.h"
-#include "tests/ptx/stream_thread.h"
+#include "tests/task_thread.h"
 
 namespace baton::ptx {
 
@@ -59,7 +59,7 @@ struct Capture {
 struct Stream {
   std::shared_ptr<Capture> capture;
   // From the first host function on.
-  std::shared_ptr<StreamThread> thread;
+  std::shared_ptr<TaskThread> thread;
 
   bool is_busy() const { return thread != nullptr && !thread->is_idle(); }
 };
