@@ -47,7 +47,8 @@ class Mutants(unittest.TestCase):
         self.assertEqual(states, ["passed", "killed"])
 
     def test_each_folder_of_patches_has_tests_or_its_patches_name_them(self):
-        self.assertEqual(mutants.default_tests("cuda"), [["cuda_kernels_test"], ["cuda_runner_test"]])
+        self.assertIn(["cuda_kernels_test"], mutants.default_tests("cuda"))
+        self.assertIn(["cuda_runner_test"], mutants.default_tests("cuda"))
         self.assertEqual(mutants.default_tests("no such folder"), [])
         self.assertTrue(all(mutant.tests for mutant in mutants.load("*")))
 
