@@ -1,7 +1,6 @@
 #include "cli/process.h"
 
 #include <grpc/support/log.h>
-#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "cli/heap_trim.h"
 #include "cli/options.h"
 #include "cli/service_manager.h"
 #include "cli/terminal_text.h"
@@ -103,7 +103,8 @@ void BeginEnd() {
 }
 
 void WaitForSignal() {
-  while (!SignalCame(kTrimHeapMs)) malloc_trim(0);
+  HeapTrimPlan plan;
+  while (!SignalCame(kHeapLookMs)) LookAtHeap(plan);
 }
 
 bool SignalCame(int64_t timeout_ms) {

@@ -10,8 +10,6 @@
 
 namespace baton::cli {
 
-inline constexpr int64_t kTrimHeapMs = 30'000;
-
 // Reduces gRPC's own log to the reasons why it ends the process: our errors are one line each. GRPC_VERBOSITY in the
 // environment brings the rest back. Call it before any other function of gRPC.
 void QuietGrpc();
@@ -28,8 +26,7 @@ void HandleSignals();
 // come later is still the first one: it changes nothing, and only the next ends the process at once. Any thread.
 void BeginEnd();
 // Returns when SIGINT or SIGTERM has come, or after BeginEnd. Meanwhile it gives free pages of the heap back to the
-// system every kTrimHeapMs: glibc keeps those between blocks that are in use, so requests and peers of many sizes that
-// come and go would let a process grow for hours.
+// system (cli/heap_trim.h).
 void WaitForSignal();
 // False when nothing of that has happened within the time.
 bool SignalCame(int64_t timeout_ms);

@@ -153,7 +153,8 @@ def test_wrong_usage_ends_with_2(flags):
 class OpenAiStub(http.server.BaseHTTPRequestHandler):
     """A completions server that streams `max_tokens` pieces, cut across chunks; prompts of one token fail. Requests
     beyond `answered_at_most` are counted in `held` and never answered. `connections` has the clients' ports; with
-    `hangs_up` each of them serves one request, although no header says so."""
+    `hangs_up` each of them serves one request, although no header says so. The answer to request `cut` ends in its
+    midst, together with the connection."""
 
     protocol_version = "HTTP/1.1"
     seen = []
@@ -161,6 +162,7 @@ class OpenAiStub(http.server.BaseHTTPRequestHandler):
     held = threading.Semaphore(0)
     connections = set()
     hangs_up = False
+    cut = None
 
     def log_message(self, *_):
         pass
@@ -195,16 +197,19 @@ class OpenAiStub(http.server.BaseHTTPRequestHandler):
         events.append({"choices": [{"text": "", "finish_reason": "length"}]})
         events.append({"choices": [], "usage": {"completion_tokens": request["max_tokens"]}})
         stream = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
+        if OpenAiStub.cut == len(OpenAiStub.seen):
+            stream, self.close_connection = stream[:len(stream) // 2], True
         for at in range(0, len(stream), 37):
             piece = stream[at:at + 37]
             self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
-        self.wfile.write(b"0\r\n\r\n")
+        if not self.close_connection or OpenAiStub.hangs_up:
+            self.wfile.write(b"0\r\n\r\n")
 
 
 @pytest.fixture
 def openai_url():
     OpenAiStub.seen, OpenAiStub.answered_at_most, OpenAiStub.held = [], None, threading.Semaphore(0)
-    OpenAiStub.connections, OpenAiStub.hangs_up = set(), False
+    OpenAiStub.connections, OpenAiStub.hangs_up, OpenAiStub.cut = set(), False, None
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OpenAiStub)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -235,6 +240,15 @@ def test_an_openai_servers_connections_are_used_again_until_it_closes_them(opena
     assert result.returncode == 0 and report["completed"] == REQUESTS, result.stderr
     assert len(OpenAiStub.seen) == REQUESTS, "none is sent twice"
     assert hangs_up or len(OpenAiStub.connections) <= 2
+
+
+def test_an_answer_that_is_cut_counts_as_failed_and_is_not_asked_for_again(openai_url):
+    OpenAiStub.cut = 3
+    result, report = bench_serve("--backend", "openai", "--base-url", openai_url, "--requests", REQUESTS,
+                                 "--concurrency", 1, "--prompt-tokens", "2:9", "--output-tokens", 9, "--warmup", 0)
+    assert (report["completed"], report["failed"]) == (REQUESTS - 1, 1), result.stderr
+    assert len(OpenAiStub.seen) == REQUESTS and "cannot read from" in result.stderr
+    assert len(OpenAiStub.connections) == 2, "the others are sent on the connection of those before them"
 
 
 def test_an_openai_servers_refusal_is_told(openai_url):
