@@ -108,7 +108,7 @@ void PlacingQueue::PlaceJobs(absl::FunctionRef<bool()> has_room, absl::FunctionR
     }
     if (&job != &head) PassOver(head);
     if (!job.charged_cost) {
-      pace_.OnPlaced({.cost = job.waiting_cost, .waits_since = job.waits_since, .now = now});
+      pace_.OnPlaced({.cost = job.waiting_cost, .calls = ledger_.size(), .waits_since = job.waits_since, .now = now});
     }
     line_.OnPlaced(job, now);
     Take(job);

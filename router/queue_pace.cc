@@ -6,8 +6,9 @@ namespace baton::router {
 
 void QueuePace::OnPlaced(const PlacedJob& placed) {
   if (placed.now - placed.waits_since < kShortestWaitNs) return;
+  calls_ = std::max(static_cast<double>(placed.calls), calls_ * (1 - 1.0 / kPlacementsRemembered));
   for (Sums& sums : sums_) {
-    const double kept = 1 - 1.0 / sums.remembered;
+    const double kept = 1 - 1 / std::max<double>(sums.remembered, calls_);
     sums.elapsed_ns = sums.elapsed_ns * kept + static_cast<double>(placed.now - since_);
     sums.cost = sums.cost * kept + static_cast<double>(placed.cost);
     sums.jobs = sums.jobs * kept + 1;

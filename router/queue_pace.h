@@ -10,7 +10,9 @@
 //   a job waits no more, for whatever reason  | (the last one stops the clock)
 //
 // There are two paces, of many placements and of the last few, and the slower one counts: a cluster that has become
-// slower is known at once, and one that has become faster once it has stayed so.
+// slower is known at once, and one that has become faster once it has stayed so. Either remembers at least as many
+// placements as there are calls at work. Jobs that began together end together, and their places are taken together
+// after a long time without any: fewer placements would hold that time against a part of those that it led to.
 //
 // While nothing is placed, the time since the last placement counts as well: a cluster that stands still becomes slower
 // from moment to moment.
@@ -18,6 +20,7 @@
 #define BATON_ROUTER_QUEUE_PACE_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "common/clock.h"
@@ -28,13 +31,15 @@ namespace baton::router {
 inline constexpr int64_t kShortestWaitNs = kNsPerMs;
 // The pace is unknown before so many placements. Whoever comes until then is taken, so they are few.
 inline constexpr int kLeastPlacements = 4;
-// The two paces remember roughly so many.
+// The two paces remember roughly so many, or as many as there are calls.
 inline constexpr int kPlacementsRemembered = 64;
 inline constexpr int kLastPlacements = 16;
 
 // A job that is placed for the first time, its cost in the unit of tenant_shares.h, and how long it has waited.
 struct PlacedJob {
   int64_t cost = 0;
+  // Open calls to workers, before its own.
+  size_t calls = 0;
   TimeNs waits_since = 0;
   TimeNs now = 0;
 };
@@ -63,6 +68,8 @@ class QueuePace {
   };
   int64_t Share(TimeNs now, double part, double Sums::*whole) const;
 
+  // The most open calls of late, smoothed: where many jobs end together, there are few at once.
+  double calls_ = 0;
   int64_t waiting_ = 0;
   int64_t placements_ = 0;
   // The last measured placement, or the clock's start.

@@ -86,6 +86,26 @@ TEST_F(QueuePaceTest, AClusterThatBecameSlowerIsKnownSoonerThanOneThatBecameFast
   EXPECT_LT(pace_.NsForCost(now_, 30), 2 * fast);
 }
 
+TEST_F(QueuePaceTest, JobsThatArePlacedTogetherCountTogether) {
+  constexpr int64_t kBurst = 64;
+  constexpr int64_t kGapNs = 2 * kNsPerSecond;
+  pace_.OnWaiting(now_);
+  for (int burst = 0; burst < 8; ++burst) {
+    const TimeNs since = now_;
+    now_ += kGapNs;
+    for (int64_t i = 0; i < kBurst; ++i) {
+      pace_.OnPlaced({.cost = 30, .calls = static_cast<size_t>(i), .waits_since = since, .now = now_ + i * kNsPerMs});
+    }
+    now_ += kBurst * kNsPerMs;
+    for (const TimeNs wait : {int64_t{0}, kGapNs}) {
+      if (burst == 0) continue;
+      const auto per_burst = static_cast<double>(pace_.NsForJobs(now_ + wait, kBurst));
+      EXPECT_GT(per_burst, kGapNs / 2) << burst;
+      EXPECT_LT(per_burst, 2 * kGapNs) << burst;
+    }
+  }
+}
+
 TEST_F(QueuePaceTest, AClusterThatStandsStillBecomesSlowerWhileSomebodyWaits) {
   pace_.OnWaiting(now_);
   Place(kPlacementsRemembered, 30);
