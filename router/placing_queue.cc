@@ -52,7 +52,7 @@ void PlacingQueue::Take(const DispatchJob& job) {
 
 void PlacingQueue::OnEnd(const DispatchJob& job) {
   Take(job);
-  line_.OnEnded(job);
+  if (const double more = line_.OnEnded(job); more != 0) pace_.OnUsualCostChanged(more);
   EndHold(job);
   needs_placing_ = true;
 }
@@ -108,7 +108,11 @@ void PlacingQueue::PlaceJobs(absl::FunctionRef<bool()> has_room, absl::FunctionR
     }
     if (&job != &head) PassOver(head);
     if (!job.charged_cost) {
-      pace_.OnPlaced({.cost = job.waiting_cost, .calls = ledger_.size(), .waits_since = job.waits_since, .now = now});
+      pace_.OnPlaced({.cost = job.waiting_cost,
+                      .has_usual_outputs = line_.HasUsualOutputs(*job.spec),
+                      .calls = ledger_.size(),
+                      .waits_since = job.waits_since,
+                      .now = now});
     }
     line_.OnPlaced(job, now);
     Take(job);

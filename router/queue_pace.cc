@@ -12,9 +12,15 @@ void QueuePace::OnPlaced(const PlacedJob& placed) {
     sums.elapsed_ns = sums.elapsed_ns * kept + static_cast<double>(placed.now - since_);
     sums.cost = sums.cost * kept + static_cast<double>(placed.cost);
     sums.jobs = sums.jobs * kept + 1;
+    sums.jobs_with_usual_outputs = sums.jobs_with_usual_outputs * kept + (placed.has_usual_outputs ? 1 : 0);
   }
   since_ = placed.now;
   ++placements_;
+}
+
+void QueuePace::OnUsualCostChanged(double more) {
+  // No job costs less than a token.
+  for (Sums& sums : sums_) sums.cost = std::max(sums.cost + more * sums.jobs_with_usual_outputs, sums.jobs);
 }
 
 int64_t QueuePace::Share(TimeNs now, double part, double Sums::*whole) const {

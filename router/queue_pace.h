@@ -38,6 +38,8 @@ inline constexpr int kLastPlacements = 16;
 // A job that is placed for the first time, its cost in the unit of tenant_shares.h, and how long it has waited.
 struct PlacedJob {
   int64_t cost = 0;
+  // That has the usual number of outputs in it, and not the most that the job may have.
+  bool has_usual_outputs = false;
   // Open calls to workers, before its own.
   size_t calls = 0;
   TimeNs waits_since = 0;
@@ -52,6 +54,8 @@ class QueuePace {
   }
   void OnPlaced(const PlacedJob& placed);
   void OnWaitingEnded() { --waiting_; }
+  // Jobs with the usual outputs count so much more from now on, or less, and so do those that were placed.
+  void OnUsualCostChanged(double more);
 
   bool known() const { return placements_ >= kLeastPlacements; }
   // How long the line takes to place jobs of this cost together, or so many jobs. 0 while the pace is unknown.
@@ -65,6 +69,7 @@ class QueuePace {
     double elapsed_ns = 0;
     double cost = 0;
     double jobs = 0;
+    double jobs_with_usual_outputs = 0;
   };
   int64_t Share(TimeNs now, double part, double Sums::*whole) const;
 

@@ -86,6 +86,22 @@ TEST_F(QueuePaceTest, AClusterThatBecameSlowerIsKnownSoonerThanOneThatBecameFast
   EXPECT_LT(pace_.NsForCost(now_, 30), 2 * fast);
 }
 
+TEST_F(QueuePaceTest, ThePaceCountsJobsAsTheLineDoes) {
+  pace_.OnWaiting(now_);
+  Place(50, 30);
+  pace_.OnUsualCostChanged(120);
+  EXPECT_NEAR(static_cast<double>(pace_.NsForCost(now_, 30)), 1.0 * kStepNs, 10) << "their outputs are bounded";
+  for (int i = 0; i < 20 * kPlacementsRemembered; ++i) {
+    now_ += kStepNs;
+    pace_.OnPlaced({.cost = 30, .has_usual_outputs = true, .waits_since = now_ - kStepNs, .now = now_});
+  }
+  pace_.OnUsualCostChanged(120);
+  EXPECT_NEAR(static_cast<double>(pace_.NsForCost(now_, 150)), 1.0 * kStepNs, 10);
+  EXPECT_NEAR(static_cast<double>(pace_.NsForJobs(now_, 3)), 3.0 * kStepNs, 10);
+  pace_.OnUsualCostChanged(-1'000);
+  EXPECT_NEAR(static_cast<double>(pace_.NsForCost(now_, 1)), 1.0 * kStepNs, 10);
+}
+
 TEST_F(QueuePaceTest, JobsThatArePlacedTogetherCountTogether) {
   constexpr int64_t kBurst = 64;
   constexpr int64_t kGapNs = 2 * kNsPerSecond;

@@ -49,6 +49,10 @@ void TenantShares::OnEnded(const std::string& tenant, int64_t cost_error) {
   ForgetIdle(tenant);
 }
 
+void TenantShares::OnUsualCostChanged(double more) {
+  for (auto& [name, entry] : tenants_) entry.pace.OnUsualCostChanged(more);
+}
+
 void TenantShares::Raise(const std::string& tenant, Tenant& entry, int64_t tokens) {
   if (entry.waiting > 0) order_.erase({entry.counter, tenant});
   entry.counter += tokens;

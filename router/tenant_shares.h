@@ -47,6 +47,9 @@ class TenantShares {
   // A job that was placed has ended, and cost that much more or less.
   void OnEnded(const std::string& tenant, int64_t cost_error);
 
+  // Nobody waits. As QueuePace's, for the paces of all tenants.
+  void OnUsualCostChanged(double more);
+
   // Jobs of the tenant that wait.
   int32_t waiting(const std::string& tenant) const;
   // Whether the jobs of the tenant yield to those of others, as of the last Update.

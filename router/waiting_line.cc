@@ -1,6 +1,7 @@
 #include "router/waiting_line.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace baton::router {
@@ -8,6 +9,8 @@ namespace {
 
 // First tokens, and ends of requests, that the estimates remember, roughly.
 constexpr double kSmoothedOver = 8;
+// Smaller changes of what jobs are expected to give are not worth a walk over the tenants.
+constexpr double kLeastChange = 0.1;
 
 }  // namespace
 
@@ -44,13 +47,21 @@ void WaitingLine::Erase(const DispatchJob& job) {
 void WaitingLine::OnPlaced(DispatchJob& job, TimeNs now) {
   if (job.charged_cost.has_value()) return;
   job.charged_cost = ExpectedCost(*job.spec);
-  shares_.OnPlaced(job.spec->tenant, {.cost = *job.charged_cost, .waits_since = job.waits_since, .now = now});
+  shares_.OnPlaced(job.spec->tenant, {.cost = *job.charged_cost,
+                                      .has_usual_outputs = HasUsualOutputs(*job.spec),
+                                      .waits_since = job.waits_since,
+                                      .now = now});
 }
 
-void WaitingLine::OnEnded(const DispatchJob& job) {
-  if (!job.charged_cost.has_value()) return;
+double WaitingLine::OnEnded(const DispatchJob& job) {
+  if (!job.charged_cost.has_value()) return 0;
   output_tokens_ += (job.next_index() - output_tokens_) / kSmoothedOver;
   shares_.OnEnded(job.spec->tenant, CostOf(*job.spec, job.next_index()) - *job.charged_cost);
+  const double change = output_tokens_ - usual_outputs_;
+  if (!jobs_.empty() || std::abs(change) < kLeastChange * usual_outputs_) return 0;
+  usual_outputs_ = output_tokens_;
+  shares_.OnUsualCostChanged(kOutputTokenCost * change);
+  return kOutputTokenCost * change;
 }
 
 bool WaitingLine::TakeTurns() {
@@ -91,7 +102,7 @@ void WaitingLine::RankThose(const Group& group, TimeNs now, int64_t tokens_ahead
 }
 
 int64_t WaitingLine::ExpectedCost(const JobSpec& spec) const {
-  const double outputs = std::min(output_tokens_, static_cast<double>(spec.sampling.max_tokens));
+  const double outputs = std::min(usual_outputs_, static_cast<double>(spec.sampling.max_tokens));
   return CostOf(spec, static_cast<int64_t>(outputs));
 }
 

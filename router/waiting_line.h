@@ -64,8 +64,9 @@ class WaitingLine {
   bool Contains(const DispatchJob& job) const { return jobs_.contains(PlaceOf(job)); }
   // A waiting job is placed: its tenant is charged, once for each job.
   void OnPlaced(DispatchJob& job, TimeNs now);
-  // A job has ended that does not wait. Its tenant is charged for what it really was.
-  void OnEnded(const DispatchJob& job);
+  // A job has ended that does not wait. Its tenant is charged for what it really was. Returns by how much more a job
+  // with the usual outputs costs from now on; mostly 0.
+  double OnEnded(const DispatchJob& job);
   // Lets tenants yield that have got more than others, and no others. True when the order has changed.
   bool TakeTurns();
   // Jobs of the tenant that wait.
@@ -74,6 +75,8 @@ class WaitingLine {
   void Rank(TimeNs now, int64_t tokens_ahead);
   // What a job is expected to cost, in the unit of tenant_shares.h.
   int64_t ExpectedCost(const JobSpec& spec) const;
+  // Whether that counts the usual number of outputs, and not the most that the job may have.
+  bool HasUsualOutputs(const JobSpec& spec) const { return spec.sampling.max_tokens > usual_outputs_; }
   // What the jobs cost together that wait now and would go before this new one, if it is never late or if it is.
   int64_t CostAhead(const JobSpec& spec, bool late) const;
   // TenantShares::OwnWaitNs for the tenant's jobs among these.
@@ -129,6 +132,9 @@ class WaitingLine {
   TenantShares shares_;
   // Moving average over the requests that have ended.
   double output_tokens_ = 64;
+  // What it was when nobody waited. A new job, those before it and those by which the pace was measured count alike:
+  // else jobs that become longer while others wait would make the line look longer than it is, by as much.
+  double usual_outputs_ = 64;
   // Moving averages of a prompt's time to its first token, and of the tokens computed for it. The estimate is their
   // ratio, in which every token has the same weight. An average of each prompt's own ratio would let one short prompt
   // that waited for something else outweigh all others.

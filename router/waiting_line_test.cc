@@ -219,6 +219,25 @@ TEST_F(WaitingLineTest, WhatIsAheadOfANewJobIsWhatGoesBeforeIt) {
   EXPECT_EQ(line_.CostAhead(SpecWithPriority(-8), true), 0);
 }
 
+TEST_F(WaitingLineTest, JobsThatWaitCountAlikeHoweverLongThoseBecomeThatEnd) {
+  JobSpec spec = SpecWithPriority(0);
+  spec.sampling.max_tokens = 2'000;
+  const int64_t before = line_.ExpectedCost(spec);
+  DispatchJob& waits = Add(0);
+  DispatchJob& placed = Add(0);
+  line_.OnPlaced(placed, 0);
+  line_.Remove(placed);
+  placed.outputs.assign(1'000, 70);
+  EXPECT_EQ(line_.OnEnded(placed), 0);
+  EXPECT_EQ(line_.ExpectedCost(spec), before);
+  line_.OnPlaced(waits, 0);
+  line_.Remove(waits);
+  waits.outputs.assign(1'000, 70);
+  const double more = line_.OnEnded(waits);
+  EXPECT_GT(more, 100);
+  EXPECT_NEAR(static_cast<double>(line_.ExpectedCost(spec) - before), more, kOutputTokenCost);
+}
+
 TEST_F(WaitingLineTest, TheFloodOfAnotherTenantIsAheadOfANewJobByTheQuantumAtMost) {
   for (int i = 0; i < 100; ++i) Add(0, 1'000, "flood");
   EXPECT_LE(line_.CostAhead(SpecWithPriority(0, "few"), false), kQuantumTokens);
