@@ -29,7 +29,10 @@ install(PROGRAMS scripts/fetch_model.sh DESTINATION ${scripts_dir})
 install(FILES scripts/lib.sh DESTINATION ${scripts_dir})
 cmake_path(GET scripts_dir PARENT_PATH build_share_dir)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${build_share_dir})
-file(CREATE_LINK ${CMAKE_SOURCE_DIR}/scripts ${CMAKE_BINARY_DIR}/${scripts_dir} SYMBOLIC)
+# Only once: tests that pack configure the build while others run the program.
+if(NOT IS_SYMLINK ${CMAKE_BINARY_DIR}/${scripts_dir})
+  file(CREATE_LINK ${CMAKE_SOURCE_DIR}/scripts ${CMAKE_BINARY_DIR}/${scripts_dir} SYMBOLIC)
+endif()
 
 install(SCRIPT cmake/install_units.cmake)
 
