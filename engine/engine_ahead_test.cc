@@ -1,5 +1,6 @@
 // An engine whose runner takes a step ahead: no token is another one, and what the step in flight writes is left alone.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
