@@ -45,6 +45,11 @@ int32_t CountRunnable(BatchScheduler::Sequences sequences) {
   return count;
 }
 
+bool NeedsPlan(const Sequence& sequence) {
+  return sequence.state == SequenceState::kPrefill || sequence.state == SequenceState::kPreempted ||
+         (sequence.runnable() && sequence.runs_alone());
+}
+
 }  // namespace
 
 BatchScheduler::BatchScheduler(const SchedulerOptions& options, BlockPool& pool) : options_(options), pool_(pool) {
@@ -61,6 +66,22 @@ absl::Span<const PlannedSlice> BatchScheduler::Plan(Sequences sequences) {
   if (was_alone_) return plan_;
   PlanShared(sequences);
   if (plan_.empty()) was_alone_ = PlanAlone(sequences);
+  return plan_;
+}
+
+absl::Span<const PlannedSlice> BatchScheduler::PlanAhead(Sequences sequences,
+                                                         absl::FunctionRef<bool(const Sequence&)> ends) {
+  plan_.clear();
+  if (std::any_of(sequences.begin(), sequences.end(), [](const auto& s) { return NeedsPlan(*s); })) return plan_;
+  for (const auto& sequence : sequences) {
+    if (plan_.size() == static_cast<size_t>(options_.max_sequences)) break;
+    if (sequence->state != SequenceState::kDecode || (sequence->awaits_token() && ends(*sequence))) continue;
+    if (!sequence->Grow(pool_)) {
+      plan_.clear();
+      break;
+    }
+    plan_.push_back({.sequence = sequence.get(), .first_position = sequence->computed(), .row_count = 1});
+  }
   return plan_;
 }
 

@@ -18,7 +18,11 @@
 // A sequence that runs alone gets plans of its own, by the same rules. Such plans take turns with those of all others,
 // and among each other.
 //
-// Plan allocates nothing. Used by one thread.
+// While a step is in flight whose tokens are not known yet, the step behind it is planned by PlanAhead. That is a step
+// of decode rows alone, and only where Plan would have no choice to make once the tokens are known: no prompt waits, no
+// sequence is preempted or runs alone, and every row has its block.
+//
+// Plans allocate nothing. Used by one thread.
 #ifndef BATON_ENGINE_BATCH_SCHEDULER_H_
 #define BATON_ENGINE_BATCH_SCHEDULER_H_
 
@@ -26,6 +30,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "engine/block_pool.h"
 #include "engine/sequence.h"
@@ -58,7 +63,12 @@ class BatchScheduler {
   // Valid until the next call. Changes states (to kPreempted, and from it to kPrefill) and blocks of the sequences.
   absl::Span<const PlannedSlice> Plan(Sequences sequences);
 
-  // Whether Plan would do anything.
+  // The step behind the one in flight; empty when there is nothing to do or it is better planned by Plan. A sequence
+  // that awaits its token from the step in flight has a row for it, unless ends(sequence): that token is its last,
+  // whichever it is. Changes blocks of the sequences and no states. Valid until the next call.
+  absl::Span<const PlannedSlice> PlanAhead(Sequences sequences, absl::FunctionRef<bool(const Sequence&)> ends);
+
+  // Whether Plan would do anything. Not while a step is in flight.
   bool HasWork(Sequences sequences) const;
 
   // Sequences that gave their blocks up, over all plans.

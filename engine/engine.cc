@@ -12,6 +12,7 @@
 #include "engine/batch_scheduler.h"
 #include "engine/block_pool.h"
 #include "engine/sequence.h"
+#include "engine/step_queue.h"
 
 namespace baton::engine {
 namespace {
@@ -48,8 +49,8 @@ class Engine::Impl {
   Digest128 PromptDigest(const Sequence& sequence) const;
 
   Sequence& at(SequenceId id) { return **Position(id); }
-  bool HasWork() const { return scheduler_.HasWork(sequences_); }
-  int32_t available_blocks() const { return pool_.available(); }
+  bool HasWork() const { return steps_.is_in_flight() || scheduler_.HasWork(sequences_); }
+  int32_t available_blocks() const { return pool_.available() + steps_.withheld(); }
   ModelRunner& runner() { return runner_; }
 
  private:
@@ -62,8 +63,16 @@ class Engine::Impl {
   static void Append(Sequence& sequence, int32_t token);
   int32_t TokenLimit(const SequenceSpec& spec) const;
   void ZeroPromptTail(Sequence& sequence);
-  void BuildBatch(absl::Span<const PlannedSlice> plan);
-  void AddScores(const PlannedSlice& planned, SequenceSlice& slice);
+  // Whether steps_.next() is a step that was ahead; one that nobody wants any more is brought to its end.
+  bool GoOnWithStepAhead();
+  // Whether there was anything to do.
+  bool SubmitStep();
+  // Submits steps_.ahead(), if it can be.
+  void SubmitStepAhead();
+  void BuildBatch(absl::Span<const PlannedSlice> plan, EngineStep& step);
+  void AddRows(const PlannedSlice& planned, SequenceSlice& slice, EngineStep& step);
+  void AddScores(const PlannedSlice& planned, SequenceSlice& slice, EngineStep& step);
+  void AddChoice(Sequence& sequence, SequenceSlice& slice, EngineStep& step);
   void TakeScores(const PlannedSlice& planned, StepEvent& event);
   // Whether the slice has rows of an embedding.
   static bool HasPooledRows(const Sequence& sequence, const SequenceSlice& slice);
@@ -71,8 +80,9 @@ class Engine::Impl {
   static std::vector<float> Embedding(const Sequence& sequence);
   void NoteComputed(const PlannedSlice& planned);
   void FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice);
-  // How the sequence would finish if its next output were `next`.
+  // How the sequence would finish if its next output were `next`, and whether it would, whatever that is.
   FinishReason FinishOf(const Sequence& sequence, int32_t next) const;
+  bool FinishesByLength(const Sequence& sequence) const;
 
   const EngineOptions options_;
   ModelRunner& runner_;
@@ -88,19 +98,12 @@ class Engine::Impl {
   // Without the preemptions, which the scheduler counts.
   EngineCounters counters_;
 
-  // The step at hand.
-  std::vector<int32_t> batch_tokens_;
-  std::vector<SequenceSlice> batch_slices_;
-  // One for each output row: those that end with the last token of their sequence, and all of a prompt that gives its
-  // log-probabilities.
-  std::vector<TokenChoice> choices_;
-  // The first choices_.size() are in use.
-  std::vector<OutputToken> chosen_;
-  // What the rows of prompts give, slice after slice, of which the first `score_count_` are in use.
+  // Comes behind the sequences, to which it refers as long as it lives.
+  StepQueue steps_;
+  // What the rows of prompts give, slice after slice, of which the first `score_count_` are in use. No step that is
+  // planned ahead has any.
   std::vector<PromptLogprob> scores_;
   size_t score_count_ = 0;
-  // [choices_.size()][hidden size] in a step that has rows of an embedding, else empty.
-  std::vector<float> hidden_states_;
   std::vector<StepEvent> events_;
 };
 
@@ -117,18 +120,16 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& me
                   .max_sequences = options.max_sequences,
                   .prefix_cache = options.prefix_cache,
                   .scored_rows = ScoredRows(options, runner.vocab_size())},
-                 pool_) {
+                 pool_),
+      steps_({.rows = scheduler_.max_rows(),
+              .sequences = options.max_sequences,
+              .outputs = options.max_sequences + ScoredRows(options, runner.vocab_size())},
+             runner, pool_) {
   BATON_CHECK(memory.block_bytes() == runner.kv_layout().block_bytes()) << memory.block_bytes();
   for (int32_t id : options.eos_ids) BATON_CHECK(id >= 0 && id < runner.vocab_size()) << "eos id " << id;
-  const size_t max_sequences = static_cast<size_t>(options.max_sequences);
   sequences_.reserve(static_cast<size_t>(kMaxSequences));
-  batch_tokens_.reserve(static_cast<size_t>(scheduler_.max_rows()));
-  batch_slices_.reserve(max_sequences);
-  const size_t scored_rows = static_cast<size_t>(ScoredRows(options, runner.vocab_size()));
-  choices_.reserve(max_sequences + scored_rows);
-  chosen_.resize(max_sequences + scored_rows);
-  scores_.resize(scored_rows);
-  events_.reserve(max_sequences);
+  scores_.resize(static_cast<size_t>(ScoredRows(options, runner.vocab_size())));
+  events_.reserve(static_cast<size_t>(options.max_sequences));
   runner.SetKvPool(memory);
 }
 
@@ -201,10 +202,11 @@ absl::StatusOr<SequenceId> Engine::Impl::Reserve(SequenceSpec spec, int32_t head
   const PrefixHits hits = options_.prefix_cache ? FindPrefix(*sequence, pool_) : PrefixHits{};
   const int32_t blocks = BlocksForTokens(sequence->prompt_length());
   const int32_t wanted = BlocksToTake(*sequence, hits, blocks);
-  if (wanted + headroom_blocks > pool_.available()) {
+  if (wanted + headroom_blocks > available_blocks()) {
     return absl::ResourceExhaustedError(absl::StrCat("needs ", wanted, " KV blocks and ", headroom_blocks,
-                                                     " to spare; ", pool_.available(), " are free"));
+                                                     " to spare; ", available_blocks(), " are free"));
   }
+  if (wanted > pool_.available()) steps_.Await();
   TakeBlocks(*sequence, hits, blocks, pool_);
   sequence->set_cached_tokens(sequence->computed());
   counters_.prefix_queried_tokens += sequence->prompt_length();
@@ -252,6 +254,9 @@ std::vector<BlockId> Engine::Impl::Freeze(SequenceId id) {
   Sequence& sequence = at(id);
   BATON_CHECK(sequence.state == SequenceState::kDecode) << "sequence " << id;
   BATON_CHECK(sequence.computed() == sequence.length() - 1) << "sequence " << id;
+  // A step ahead may write behind the last row that is computed. The others keep what it gives them.
+  steps_.Await();
+  steps_.Drop(sequence);
   Stop(id);
   if (const int32_t used_rows = sequence.computed() % kBlockTokens; used_rows > 0) {
     // Nobody shares a block that is not full.
@@ -270,43 +275,83 @@ void Engine::Impl::Stop(SequenceId id) {
 
 void Engine::Impl::Release(SequenceId id) {
   const auto position = Position(id);
-  (*position)->ReleaseBlocks(pool_);
+  steps_.Release(std::move(*position));
   sequences_.erase(position);
 }
 
 absl::Span<const StepEvent> Engine::Impl::Step() {
   events_.clear();
-  const absl::Span<const PlannedSlice> plan = scheduler_.Plan(sequences_);
-  if (plan.empty()) return {};
-  BuildBatch(plan);
-  if (work_ != nullptr) {
-    for (const PlannedSlice& planned : plan) work_->Add(planned.sequence->spec().job);
-  }
-  TestFault(batch_tokens_);
-  runner_.Submit(
-      {.tokens = batch_tokens_,
-       .slices = batch_slices_,
-       .output_count = static_cast<int32_t>(choices_.size()),
-       .choices = choices_},
-      {.tokens = absl::MakeSpan(chosen_).first(choices_.size()), .hidden_states = absl::MakeSpan(hidden_states_)});
+  if (!GoOnWithStepAhead() && !SubmitStep()) return {};
   // The bookkeeping that needs no token is done while the step is in flight.
-  for (const PlannedSlice& planned : plan) NoteComputed(planned);
-  counters_.step_sequences += static_cast<int64_t>(plan.size());
-  runner_.Complete();
+  EngineStep& step = steps_.next();
+  for (const PlannedSlice& planned : step.plan) NoteComputed(planned);
+  SubmitStepAhead();
+  steps_.Await();
   score_count_ = 0;
-  for (size_t i = 0; i < plan.size(); ++i) FinishSlice(plan[i], batch_slices_[i]);
+  for (size_t i = 0; i < step.plan.size(); ++i) FinishSlice(step.plan[i], step.slices[i]);
+  steps_.Pop();
   return events_;
 }
 
-void Engine::Impl::ForgetStep() {
-  if (work_ != nullptr) work_->Clear();
+bool Engine::Impl::GoOnWithStepAhead() {
+  EngineStep& step = steps_.next();
+  if (step.stage == EngineStep::Stage::kNone) return false;
+  if (!step.IsLive()) {
+    steps_.Await();
+    steps_.Pop();
+    return false;
+  }
+  for (const PlannedSlice& planned : step.plan) {
+    if (const Sequence* const sequence = EngineStep::Live(planned)) {
+      TestFault(sequence->tokens().subspan(static_cast<size_t>(planned.first_position), 1));
+    }
+  }
+  return true;
 }
 
-void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
-  batch_tokens_.clear();
-  batch_slices_.clear();
-  choices_.clear();
+bool Engine::Impl::SubmitStep() {
+  const absl::Span<const PlannedSlice> plan = scheduler_.Plan(sequences_);
+  if (plan.empty()) return false;
+  EngineStep& step = steps_.next();
   score_count_ = 0;
+  BuildBatch(plan, step);
+  if (work_ != nullptr) {
+    for (const PlannedSlice& planned : plan) work_->Add(planned.sequence->spec().job);
+  }
+  TestFault(step.tokens);
+  steps_.Submit(step);
+  return true;
+}
+
+// Sequences that are in both steps are noted for the first already.
+void Engine::Impl::SubmitStepAhead() {
+  if (!steps_.TakesStepAhead()) return;
+  const absl::Span<const PlannedSlice> plan =
+      scheduler_.PlanAhead(sequences_, [this](const Sequence& sequence) { return FinishesByLength(sequence); });
+  if (plan.empty()) return;
+  EngineStep& step = steps_.ahead();
+  BuildBatch(plan, step);
+  if (work_ != nullptr) {
+    for (const PlannedSlice& planned : plan) {
+      if (!planned.sequence->awaits_token()) work_->Add(planned.sequence->spec().job);
+    }
+  }
+  steps_.Submit(step);
+}
+
+// A step ahead goes on.
+void Engine::Impl::ForgetStep() {
+  if (work_ == nullptr) return;
+  work_->Clear();
+  const EngineStep& step = steps_.next();
+  if (step.stage == EngineStep::Stage::kNone) return;
+  for (const PlannedSlice& planned : step.plan) {
+    if (planned.sequence != nullptr) work_->Add(planned.sequence->spec().job);
+  }
+}
+
+void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan, EngineStep& step) {
+  step.Clear();
   bool pools = false;
   for (const PlannedSlice& planned : plan) {
     Sequence& sequence = *planned.sequence;
@@ -316,43 +361,61 @@ void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan) {
       ZeroPromptTail(sequence);
     const int32_t last_group = (groups_.count() - 1) * sequence.block_stride();
     SequenceSlice slice = {
-        .first_row = static_cast<int32_t>(batch_tokens_.size()),
+        .first_row = static_cast<int32_t>(step.tokens.size()),
         .row_count = planned.row_count,
         .first_position = planned.first_position,
         .blocks = sequence.blocks().first(static_cast<size_t>(last_group + BlocksForTokens(end))),
         .group_stride = sequence.block_stride(),
         .row_class = sequence.state == SequenceState::kDecode ? RowClass::kDecode : RowClass::kPrefill};
-    if (sequence.ScoreEnd(end) > sequence.scored()) AddScores(planned, slice);
-    if (end == sequence.length()) {
-      if (slice.output_rows == OutputRows::kNone) {
-        slice.output_rows = OutputRows::kLast;
-        slice.first_output = static_cast<int32_t>(choices_.size());
-      }
-      choices_.push_back(
-          {.sampling = &sequence.spec().sampling,
-           .context = {.prompt = sequence.client_prompt(),
-                       .outputs = sequence.outputs(),
-                       .eos_ids = options_.eos_ids,
-                       .allowed = sequence.constraint == nullptr ? AllowedTokens{} : sequence.constraint->Allowed()}});
-    }
-    const absl::Span<const int32_t> rows =
-        sequence.tokens().subspan(static_cast<size_t>(planned.first_position), static_cast<size_t>(planned.row_count));
-    batch_tokens_.insert(batch_tokens_.end(), rows.begin(), rows.end());
-    batch_slices_.push_back(slice);
+    AddRows(planned, slice, step);
+    if (sequence.ScoreEnd(end) > sequence.scored()) AddScores(planned, slice, step);
+    if (end >= sequence.length()) AddChoice(sequence, slice, step);
+    step.plan.push_back(planned);
+    step.slices.push_back(slice);
     pools |= HasPooledRows(sequence, slice);
     (slice.row_class == RowClass::kDecode ? counters_.decode_rows : counters_.prefill_rows) += slice.row_count;
   }
-  hidden_states_.resize(pools ? choices_.size() * static_cast<size_t>(runner_.hidden_size()) : 0);
+  counters_.step_sequences += static_cast<int64_t>(plan.size());
+  step.hidden_states.resize(pools ? step.choices.size() * static_cast<size_t>(runner_.hidden_size()) : 0);
+}
+
+void Engine::Impl::AddRows(const PlannedSlice& planned, SequenceSlice& slice, EngineStep& step) {
+  const Sequence& sequence = *planned.sequence;
+  if (&step == &steps_.ahead()) {
+    const bool awaits = sequence.awaits_token();
+    step.token_sources.push_back(awaits ? sequence.next_output : -1);
+    if (awaits) return step.tokens.push_back(0);
+  }
+  const absl::Span<const int32_t> rows =
+      sequence.tokens().subspan(static_cast<size_t>(slice.first_position), static_cast<size_t>(slice.row_count));
+  step.tokens.insert(step.tokens.end(), rows.begin(), rows.end());
+}
+
+void Engine::Impl::AddChoice(Sequence& sequence, SequenceSlice& slice, EngineStep& step) {
+  const int32_t output = static_cast<int32_t>(step.choices.size());
+  if (slice.output_rows == OutputRows::kNone) {
+    slice.output_rows = OutputRows::kLast;
+    slice.first_output = output;
+  }
+  const bool awaits = slice.first_position + slice.row_count > sequence.length();
+  step.choices.push_back(
+      {.sampling = &sequence.spec().sampling,
+       .context = {.prompt = sequence.client_prompt(),
+                   .outputs = sequence.outputs(),
+                   .unknown_outputs = awaits ? 1 : 0,
+                   .eos_ids = options_.eos_ids,
+                   .allowed = sequence.constraint == nullptr ? AllowedTokens{} : sequence.constraint->Allowed()}});
+  sequence.next_output = output;
 }
 
 // All rows of the slice become output rows; the last one of the prompt is left to whoever chooses its token.
-void Engine::Impl::AddScores(const PlannedSlice& planned, SequenceSlice& slice) {
+void Engine::Impl::AddScores(const PlannedSlice& planned, SequenceSlice& slice, EngineStep& step) {
   const Sequence& sequence = *planned.sequence;
   slice.output_rows = OutputRows::kAll;
-  slice.first_output = static_cast<int32_t>(choices_.size());
+  slice.first_output = static_cast<int32_t>(step.choices.size());
   const int32_t end = std::min(planned.first_position + planned.row_count, sequence.length() - 1);
   for (int32_t row = planned.first_position; row < end; ++row) {
-    TokenChoice& choice = choices_.emplace_back();
+    TokenChoice& choice = step.choices.emplace_back();
     // Given before the sequence was preempted, or a share of the embedding, which needs no logits.
     if (row < sequence.scored() || sequence.pools()) continue;
     choice.score = &scores_[score_count_++];
@@ -385,7 +448,8 @@ void Engine::Impl::PoolRows(const PlannedSlice& planned, const SequenceSlice& sl
   sequence.pooled.resize(width);
   for (int32_t row = std::max(begin, sequence.scored()); row < end; ++row) {
     const size_t output = static_cast<size_t>(slice.first_output + row - begin);
-    const absl::Span<const float> hidden = absl::MakeConstSpan(hidden_states_).subspan(output * width, width);
+    const absl::Span<const float> hidden =
+        absl::MakeConstSpan(steps_.next().hidden_states).subspan(output * width, width);
     for (size_t i = 0; i < width; ++i) sequence.pooled[i] += static_cast<double>(hidden[i]);
   }
   sequence.set_scored(sequence.ScoreEnd(end));
@@ -399,26 +463,30 @@ std::vector<float> Engine::Impl::Embedding(const Sequence& sequence) {
   return embedding;
 }
 
-// Runs ahead of the runner. No block is looked up before the next plan, and by then the KV is in place.
+// Runs ahead of the runner. No block is looked up before the step has ended, and by then the KV is in place.
 void Engine::Impl::NoteComputed(const PlannedSlice& planned) {
-  planned.sequence->set_computed(planned.first_position + planned.row_count);
-  if (options_.prefix_cache) planned.sequence->PublishFullBlocks(pool_);
+  Sequence* const sequence = EngineStep::Live(planned);
+  if (sequence == nullptr) return;
+  sequence->set_computed(planned.first_position + planned.row_count);
+  if (options_.prefix_cache) sequence->PublishFullBlocks(pool_);
 }
 
 void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice) {
+  if (EngineStep::Live(planned) == nullptr) return;
+  EngineStep& step = steps_.next();
   Sequence& sequence = *planned.sequence;
   sequence.Slide(pool_);
   StepEvent& event = events_.emplace_back();
   event.sequence = sequence.id();
   event.computed_tokens = std::min(sequence.computed(), sequence.prompt_length());
-  event.step_sequences = static_cast<int32_t>(batch_slices_.size());
+  event.step_sequences = static_cast<int32_t>(step.slices.size());
   event.preemptions = sequence.preemptions;
   TakeScores(planned, event);
   if (HasPooledRows(sequence, slice)) PoolRows(planned, slice);
   if (planned.first_position + planned.row_count < sequence.length()) return;
   sequence.ReturnPromised(pool_);
   const int32_t output = slice.first_output + (slice.output_rows == OutputRows::kAll ? slice.row_count - 1 : 0);
-  OutputToken& next = event.token.emplace(std::move(chosen_[static_cast<size_t>(output)]));
+  OutputToken& next = event.token.emplace(std::move(step.chosen[static_cast<size_t>(output)]));
   next.finish = FinishOf(sequence, next.token);
   if (sequence.pools()) next.embedding = Embedding(sequence);
   Append(sequence, next.token);
@@ -434,18 +502,22 @@ FinishReason Engine::Impl::FinishOf(const Sequence& sequence, int32_t next) cons
   if ((!sampling.ignore_eos && contains(options_.eos_ids)) || contains(sampling.stop_token_ids)) {
     return FinishReason::kStop;
   }
-  // The sequence's own limit does not count here: it ends a prefill worker's half early.
-  const bool at_length = static_cast<int64_t>(sequence.outputs().size()) + 1 >= sampling.max_tokens ||
-                         sequence.length() + 1 >= runner_.context_length();
-  return at_length ? FinishReason::kLength : FinishReason::kNone;
+  return FinishesByLength(sequence) ? FinishReason::kLength : FinishReason::kNone;
+}
+
+// The sequence's own limit does not count here: it ends a prefill worker's half early.
+bool Engine::Impl::FinishesByLength(const Sequence& sequence) const {
+  return static_cast<int64_t>(sequence.outputs().size()) + 1 >= sequence.spec().sampling.max_tokens ||
+         sequence.length() + 1 >= runner_.context_length();
 }
 
 EngineLoad Engine::Impl::Load() const {
-  // Promised blocks are still free or cached, but count as used.
-  const int32_t promised_free = std::min(pool_.promised_count(), pool_.free_count());
+  // Withheld blocks are as good as free. Promised blocks are still free or cached, but count as used.
+  const int32_t free = pool_.free_count() + steps_.withheld();
+  const int32_t promised_free = std::min(pool_.promised_count(), free);
   EngineLoad load = {.total_blocks = pool_.total(),
-                     .free_blocks = pool_.free_count() - promised_free,
-                     .used_blocks = pool_.used_count() + pool_.promised_count(),
+                     .free_blocks = free - promised_free,
+                     .used_blocks = pool_.used_count() - steps_.withheld() + pool_.promised_count(),
                      .cached_blocks = pool_.cached_count() - (pool_.promised_count() - promised_free),
                      .touched_end = pool_.touched_end()};
   for (const auto& sequence : sequences_) {
@@ -478,7 +550,7 @@ int32_t Engine::Impl::OrphanedBlocks(absl::FunctionRef<bool(SequenceId)> is_owne
       ++owned_count;
     }
   }
-  return pool_.used_count() + pool_.promised_count() - owned_count - promised;
+  return pool_.used_count() - steps_.withheld() + pool_.promised_count() - owned_count - promised;
 }
 
 std::vector<HeldBlocks> Engine::Impl::Held() const {

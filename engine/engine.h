@@ -23,6 +23,12 @@
 //
 // After each of its rows a sequence gives back the blocks of sliding groups that its next row does not see any more.
 //
+// Where the runner takes a step ahead (ModelRunner::TakesStepAhead), the step behind the one whose tokens Step waits
+// for is submitted already when that is safe (BatchScheduler::PlanAhead), and is in flight when Step returns. It
+// changes no token and nothing that callers see but the blocks that its rows take. A sequence that ends, is stopped or
+// released meanwhile loses its row in it. Freeze waits for it, and Reserve does when it needs the last blocks that it
+// writes.
+//
 // The youngest runnable sequence is preempted for an older one, so the oldest always makes progress.
 #ifndef BATON_ENGINE_ENGINE_H_
 #define BATON_ENGINE_ENGINE_H_
@@ -78,7 +84,7 @@ struct EngineLoad {
 
 // What the engine has done since it was made.
 struct EngineCounters {
-  // Rows that the steps ran, by their class (RowClass).
+  // Rows of the steps, by their class (RowClass); those of a step ahead count from its beginning.
   int64_t prefill_rows = 0;
   int64_t decode_rows = 0;
   // The sum over all steps of the sequences in the step.
@@ -133,7 +139,8 @@ class Engine {
 
   // Whether Step would do anything.
   bool HasWork() const;
-  // Schedules and runs one batch. The events are valid until the next Step.
+  // Schedules one batch, unless one is in flight, and returns when it has run. There may be no events where sequences
+  // were stopped or released meanwhile. The events are valid until the next Step.
   absl::Span<const StepEvent> Step();
   // The events are dealt with: what happens from here on is not the fault of that step's sequences.
   void ForgetStep();

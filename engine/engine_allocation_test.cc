@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -45,10 +46,36 @@ SequenceSpec Spec(int32_t i) {
   return spec;
 }
 
+// Computes nothing, chooses one token over and over, and always takes a step ahead.
+class AheadModel final : public FakeModel {
+ public:
+  AheadModel() : FakeModel({}) {}
+
+  void Submit(const StepBatch& batch, const StepOutputs& outputs) override {
+    if (in_flight_ == 1) ++ahead;
+    steps_[(oldest_ + in_flight_++) % 2] = {batch, outputs};
+  }
+  bool TakesStepAhead() const override { return in_flight_ == 1; }
+  void Complete() override {
+    const auto& [batch, outputs] = steps_[oldest_];
+    for (size_t i = 0; i < outputs.tokens.size(); ++i) {
+      outputs.tokens[i] = {.index = batch.choices[i].context.position(), .token = 1};
+    }
+    oldest_ = 1 - oldest_;
+    --in_flight_;
+  }
+
+  int ahead = 0;
+
+ private:
+  std::pair<StepBatch, StepOutputs> steps_[2];
+  size_t oldest_ = 0;
+  size_t in_flight_ = 0;
+};
+
 // Counts the allocations of the steps that follow the last prompt. A buffer that is used for the first time must have
 // its capacity already.
-int64_t AllocationsOfSteps(int32_t block_count) {
-  FakeModel model({});
+int64_t AllocationsOfSteps(int32_t block_count, FakeModel& model) {
   std::vector<uint8_t> memory(static_cast<size_t>(block_count) * model.kv_layout().block_bytes());
   HostKvPool pool(absl::MakeSpan(memory), model.kv_layout().block_bytes());
   Engine engine({.chunk_tokens = 256, .max_sequences = kSequences}, model, pool, PrefixNames({1, 2}));
@@ -62,9 +89,21 @@ int64_t AllocationsOfSteps(int32_t block_count) {
   return allocations - before;
 }
 
-TEST(EngineStep, AllocatesNothingWhileSequencesDecodeAndTheirBlocksFill) { EXPECT_EQ(AllocationsOfSteps(2000), 0); }
+TEST(EngineStep, AllocatesNothingWhileSequencesDecodeAndTheirBlocksFill) {
+  FakeModel model({});
+  EXPECT_EQ(AllocationsOfSteps(2000, model), 0);
+}
 
-TEST(EngineStep, AllocatesNothingWhilePreemptingAndEvicting) { EXPECT_EQ(AllocationsOfSteps(300), 0); }
+TEST(EngineStep, AllocatesNothingWhilePreemptingAndEvicting) {
+  FakeModel model({});
+  EXPECT_EQ(AllocationsOfSteps(300, model), 0);
+}
+
+TEST(EngineStep, AllocatesNothingWhileStepsAreAhead) {
+  AheadModel model;
+  EXPECT_EQ(AllocationsOfSteps(2000, model), 0);
+  EXPECT_GT(model.ahead, 250);
+}
 
 TEST(Sampler, AllocatesNothingInItsFirstDrawHoweverDeep) {
   constexpr int32_t kVocabSize = 50'000;

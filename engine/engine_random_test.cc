@@ -18,8 +18,9 @@ constexpr int kMaxRounds = 200'000;
 const FakeModelOptions kModel = {.vocab_size = 64, .context_length = 150};
 
 // In half of the runs some layers slide, or all.
-FakeModelOptions RandomModel(RandomSource& random) {
+FakeModelOptions RandomModel(RandomSource& random, StepsAhead steps_ahead) {
   FakeModelOptions model = kModel;
+  model.steps_ahead = steps_ahead;
   if (random.Below(2) == 0) return model;
   model.full_layers = static_cast<int32_t>(random.Below(3));
   model.sliding_layers = 1 + static_cast<int32_t>(random.Below(4));
@@ -29,8 +30,8 @@ FakeModelOptions RandomModel(RandomSource& random) {
 
 class RandomRun {
  public:
-  explicit RandomRun(uint64_t seed)
-      : random_(seed), disaggregated_(random_.Below(2) == 0), model_(RandomModel(random_)) {
+  RandomRun(uint64_t seed, StepsAhead steps_ahead)
+      : random_(seed), disaggregated_(random_.Below(2) == 0), model_(RandomModel(random_, steps_ahead)) {
     const KvGroups groups = FakeModel(model_).kv_layout().groups();
     const int32_t chunk_tokens = 16 << random_.Below(6);
     // Just enough for the longest request, or somewhat more.
@@ -55,6 +56,7 @@ class RandomRun {
       if (prefill_ != nullptr && random_.Below(2) == 0) StepPrefill();
       if (random_.Below(2) == 0) StepDecode();
       if (random_.Below(300) == 0) CancelOne();
+      if (model_.steps_ahead != StepsAhead::kNone && random_.Below(20) == 0) FreezeOne();
       if (::testing::Test::HasFatalFailure()) return;
     }
     CheckNothingIsLeft(*decode_);
@@ -63,6 +65,9 @@ class RandomRun {
 
   int64_t preemptions() const { return preemptions_; }
   int64_t cached_tokens() const { return cached_tokens_; }
+  int64_t steps_ahead() const {
+    return decode_->model.steps_ahead() + (prefill_ == nullptr ? 0 : prefill_->model.steps_ahead());
+  }
 
  private:
   enum class State { kWaiting, kPrefill, kRunning, kDone };
@@ -73,6 +78,7 @@ class RandomRun {
     SequenceId decode_id = 0;
     std::vector<int32_t> tokens = {};
     std::vector<PromptLogprob> prompt = {};
+    bool frozen = false;
   };
 
   SequenceSpec RandomSpec() {
@@ -100,11 +106,37 @@ class RandomRun {
     p.logprobs = random_.Below(5) == 0 ? 2 : -1;
     // By the seed's bits, so that the draws of a run stay what they were.
     if (p.seed % 3 == 0) p.prompt_logprobs = static_cast<int32_t>(p.seed >> 8 & 3);
+    // So that steps run ahead while it decodes.
+    if (model_.steps_ahead != StepsAhead::kNone && p.seed % 32 > 0) {
+      p.repetition_penalty = 1.0f;
+      p.frequency_penalty = 0.0f;
+      p.logprobs = -1;
+      if (p.seed % 4 > 0) p.min_tokens = 0;
+    }
     return spec;
   }
 
   bool Done() const {
     return std::all_of(jobs_.begin(), jobs_.end(), [](const Job& job) { return job.state == State::kDone; });
+  }
+
+  // A running sequence is frozen, and goes on at once or in a while.
+  void FreezeOne() {
+    Job& job = jobs_[random_.Below(jobs_.size())];
+    if (job.state != State::kRunning) return;
+    if (job.frozen) {
+      decode_->engine.Thaw(job.decode_id);
+      job.frozen = false;
+      return;
+    }
+    const std::vector<HeldBlocks> held = decode_->engine.Held();
+    const bool decodes = std::any_of(held.begin(), held.end(), [&](const HeldBlocks& one) {
+      return one.sequence == job.decode_id && one.state == SequenceState::kDecode;
+    });
+    if (!decodes) return;
+    // As a reader gets them.
+    for (const BlockId block : decode_->engine.Freeze(job.decode_id)) decode_->engine.BlockDigest(block);
+    job.frozen = true;
   }
 
   // As a decode worker does: nothing new while a preempted sequence waits.
@@ -224,7 +256,12 @@ class RandomRun {
 
   static void CheckNothingIsLeft(TestEngine& test) {
     const EngineLoad load = test.engine.Load();
+    // Nobody wants a step that is still in flight.
+    if (test.engine.HasWork()) {
+      ASSERT_TRUE(test.engine.Step().empty());
+    }
     ASSERT_FALSE(test.engine.HasWork());
+    ASSERT_EQ(test.engine.Load().free_blocks, load.free_blocks);
     ASSERT_EQ(load.used_blocks, 0);
     ASSERT_EQ(load.free_blocks + load.cached_blocks, load.total_blocks);
     ASSERT_EQ(load.pending_prompt_tokens, 0);
@@ -241,32 +278,48 @@ class RandomRun {
   int64_t cached_tokens_ = 0;
 };
 
-TEST(EngineRandom, EverySequenceGetsItsOracleTokensInTinyPools) {
+void CheckTinyPools(StepsAhead when) {
   constexpr uint64_t kSeeds = 400;
   int64_t preemptions = 0;
   int64_t cached_tokens = 0;
+  int64_t steps_ahead = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    RandomRun run(seed);
+    RandomRun run(seed, when);
     run.Run();
-    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed;
     preemptions += run.preemptions();
     cached_tokens += run.cached_tokens();
+    steps_ahead += run.steps_ahead();
   }
-  std::cout << kSeeds << " seeds: " << preemptions << " preemptions, " << cached_tokens << " tokens from the cache\n";
+  std::cout << kSeeds << " seeds: " << preemptions << " preemptions, " << cached_tokens << " tokens from the cache, "
+            << steps_ahead << " steps ahead\n";
   // Otherwise the test would cover less than it says.
   EXPECT_GT(preemptions, 100);
   EXPECT_GT(cached_tokens, 5'000);
+  EXPECT_EQ(steps_ahead > 5'000, when != StepsAhead::kNone);
+}
+
+TEST(EngineRandom, EverySequenceGetsItsOracleTokensInTinyPools) { CheckTinyPools(StepsAhead::kNone); }
+
+TEST(EngineRandom, EverySequenceGetsItsOracleTokensInTinyPoolsWhereStepsAheadRunLate) {
+  CheckTinyPools(StepsAhead::kLate);
+}
+
+TEST(EngineRandom, EverySequenceGetsItsOracleTokensInTinyPoolsWhereStepsAheadRunEarly) {
+  CheckTinyPools(StepsAhead::kEarly);
 }
 
 // The same request in every configuration, with other sequences around it or alone.
-TEST(EngineRandom, TokensDoNotDependOnBatchChunksOrCache) {
+TEST(EngineRandom, TokensDoNotDependOnBatchChunksCacheOrStepsAhead) {
   FakeModelOptions sliding = kModel;
   sliding.sliding_layers = 2;
   sliding.window = 37;
   SequenceSpec spec;
   for (int32_t i = 0; i < 100; ++i) spec.prompt.push_back(i * 13 % 64);
   spec.sampling = {.temperature = 1.0f, .top_p = 0.95f, .seed = 77, .max_tokens = 40, .stop_token_ids = {}};
-  for (const FakeModelOptions& model : {kModel, sliding}) {
+  FakeModelOptions ahead = sliding;
+  ahead.steps_ahead = StepsAhead::kLate;
+  for (const FakeModelOptions& model : {kModel, sliding, ahead}) {
     const std::vector<int32_t> expected = FakeModelTokens(model, spec.prompt, spec.sampling, {});
     for (int32_t chunk_tokens : {16, 32, 48, 100, 512}) {
       for (int32_t neighbours : {0, 1, 7}) {

@@ -26,6 +26,7 @@ void HostModelRunner::Submit(const StepBatch& batch, const StepOutputs& outputs)
   const auto is_of = [count](size_t size, int32_t width) {
     return size == 0 || size == count * static_cast<size_t>(width);
   };
+  BATON_CHECK(batch.token_sources.empty()) << "a token of the step before, where no step is ahead";
   BATON_CHECK(is_of(outputs.tokens.size(), 1)) << outputs.tokens.size() << " tokens of " << count;
   BATON_CHECK(outputs.tokens.empty() || batch.choices.size() == count) << batch.choices.size() << " choices";
   BATON_CHECK(outputs.tokens.size() <= static_cast<size_t>(max_tokens_)) << outputs.tokens.size() << " tokens";

@@ -15,8 +15,8 @@ namespace baton::engine {
 
 class HostModelRunner : public ModelRunner {
  public:
-  void Submit(const StepBatch& batch, const StepOutputs& outputs) final;
-  void Complete() final;
+  void Submit(const StepBatch& batch, const StepOutputs& outputs) override;
+  void Complete() override;
 
  protected:
   // Tokens are wanted of at most `max_tokens` output rows in a step.

@@ -2,7 +2,8 @@
 // model stand behind it.
 //
 // A step is submitted, and completed later. In between it is in flight: the runner computes while its caller does other
-// work. The runner also chooses the tokens, so that logits stay in the memory where they were computed.
+// work. The runner also chooses the tokens, so that logits stay in the memory where they were computed. Some runners
+// take a second step before the first is complete, whose rows have tokens that the first has yet to choose.
 #ifndef BATON_ENGINE_MODEL_RUNNER_H_
 #define BATON_ENGINE_MODEL_RUNNER_H_
 
@@ -45,8 +46,8 @@ struct SequenceSlice {
   int32_t first_position = 0;
   // Block of position p in layer group g is blocks[g * group_stride + p / kBlockTokens]; covers every position up to
   // the last row of the slice. In full groups the KV of all earlier positions is in place; in sliding groups the KV
-  // that the slice's rows see is, and blocks before it are kNoBlock. The runner writes the KV of the slice's rows. It
-  // never writes a block that others share.
+  // that the slice's rows see is, and blocks before it are kNoBlock, or still there for the step before in a step
+  // behind another one. The runner writes the KV of the slice's rows. It never writes a block that others share.
   absl::Span<const BlockId> blocks;
   int32_t group_stride = 0;
   RowClass row_class = RowClass::kPrefill;
@@ -74,6 +75,9 @@ struct StepBatch {
   int32_t output_count = 0;
   // [output_count] when tokens are wanted.
   absl::Span<const TokenChoice> choices = {};
+  // Empty, or for each row: the output of the step before whose token is the row's, in place of that in `tokens`; -1
+  // where `tokens` has it. For a step behind another one (ModelRunner::TakesStepAhead).
+  absl::Span<const int32_t> token_sources = {};
 };
 
 // What is wanted of the output rows, and where the runner writes it. An empty span: not wanted.
@@ -86,7 +90,8 @@ struct StepOutputs {
   absl::Span<float> hidden_states = {};
 };
 
-// Called by one thread, the engine's owner.
+// Called by one thread, the engine's owner. What a step writes (the block of each row in each layer group) is nobody
+// else's to read or write while the step is in flight.
 class ModelRunner {
  public:
   virtual ~ModelRunner() = default;
@@ -117,13 +122,18 @@ class ModelRunner {
   // last step.
   virtual void SetKvPool(KvPool& pool) = 0;
 
-  // Zeroes what the block's rows from `first_row` on hold, and nothing else. Not while a step is in flight.
+  // Zeroes what the block's rows from `first_row` on hold, and nothing else. Not while any step is in flight.
   virtual void ZeroRows(BlockId block, int32_t first_row) = 0;
 
-  // Starts a step. At most one is in flight: Submit and Complete alternate. Whatever `batch` and `outputs` refer to
-  // stays as it is until Complete returns.
+  // Starts a step. One is in flight at most, or two where TakesStepAhead said so. Whatever `batch` and `outputs` refer
+  // to stays as it is until the step is complete. Where TakesStepAhead is ever true, tokens and slices with their
+  // blocks are of no more use once Submit returns.
   virtual void Submit(const StepBatch& batch, const StepOutputs& outputs) = 0;
-  // Returns when the step has ended: its KV and its outputs are in place.
+  // Whether Submit takes another step while the one of the last call is in flight. All tokens of this one are chosen
+  // where the runner computes, by their logits alone (LogitsDecide), so that rows of the other may have them
+  // (StepBatch::token_sources). Tokens behind such rows are chosen the same way.
+  virtual bool TakesStepAhead() const { return false; }
+  // Returns when the oldest step in flight has ended: its KV and its outputs are in place.
   virtual void Complete() = 0;
 
   // A whole step at once.

@@ -193,6 +193,12 @@ PromptLogprob ScoreToken(int32_t token, int32_t top, absl::Span<const float> log
           .top = MostLikely(logits, static_cast<size_t>(top), *log_total)};
 }
 
+bool LogitsDecide(const SamplingParams& params, const SamplingContext& context) {
+  return params.logprobs < 0 && params.logit_bias.empty() && context.allowed.empty() &&
+         params.repetition_penalty == 1.0f && params.frequency_penalty == 0.0f && params.presence_penalty == 0.0f &&
+         context.position() >= params.min_tokens;
+}
+
 Sampler::Sampler(int32_t vocab_size) {
   seen_.resize(static_cast<size_t>(vocab_size));
   sorted_.reserve(static_cast<size_t>(vocab_size));
@@ -201,7 +207,8 @@ Sampler::Sampler(int32_t vocab_size) {
 
 OutputToken Sampler::Sample(const SamplingParams& params, const SamplingContext& context, absl::Span<float> logits) {
   BATON_CHECK(logits.size() == seen_.size()) << logits.size();
-  const uint32_t position = static_cast<uint32_t>(context.outputs.size());
+  BATON_CHECK(context.unknown_outputs == 0 || LogitsDecide(params, context)) << "outputs that matter are not known";
+  const uint32_t position = static_cast<uint32_t>(context.position());
   OutputToken sampled{.index = static_cast<int32_t>(position)};
   if (context.allowed.only >= 0 && params.logprobs < 0) {
     sampled.token = context.allowed.only;

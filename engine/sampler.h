@@ -37,12 +37,21 @@ inline constexpr float kMaxLogitGap = 30.0f;
 
 struct SamplingContext {
   absl::Span<const int32_t> prompt = {};
-  // The token sampled becomes outputs[outputs.size()].
   absl::Span<const int32_t> outputs = {};
+  // Outputs behind these that are chosen and not known yet. There are none where more than their number matters: where
+  // LogitsDecide is not true.
+  int32_t unknown_outputs = 0;
   // End-of-sequence tokens of the model.
   absl::Span<const int32_t> eos_ids = {};
   AllowedTokens allowed = {};
+
+  // The place among the outputs of the token that is sampled.
+  int32_t position() const { return static_cast<int32_t>(outputs.size()) + unknown_outputs; }
 };
+
+// Whether steps 6 to 9 alone choose the token: nothing changes the logits or wants to see them. It stays so for the
+// outputs that follow.
+bool LogitsDecide(const SamplingParams& params, const SamplingContext& context);
 
 // What the logits, as the model gave them, say of a token that is known, with the `top` most likely tokens: the numbers
 // are those that Sampler::Sample gives for a token that it chooses. All are 0 where no logit is finite.
@@ -60,8 +69,8 @@ class Sampler {
   Sampler& operator=(const Sampler&) = delete;
   Sampler(Sampler&&) = default;
 
-  // Output token outputs.size(), without a finish, which only the engine knows. `logits`: [vocab_size]; overwritten by
-  // steps 2 to 5. All token ids are in the vocabulary. Allocates nothing when no log-probabilities are asked for.
+  // Output token context.position(), without a finish, which only the engine knows. `logits`: [vocab_size]; overwritten
+  // by steps 2 to 5. All token ids are in the vocabulary. Allocates nothing when no log-probabilities are asked for.
   OutputToken Sample(const SamplingParams& params, const SamplingContext& context, absl::Span<float> logits);
 
  private:

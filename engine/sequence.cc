@@ -86,6 +86,11 @@ void Sequence::SetBlock(int32_t group, int32_t index, BlockId block) {
   block_end_ = std::max(block_end_, index + 1);
 }
 
+BlockId Sequence::TakeOut(int32_t group, int32_t index) {
+  BATON_CHECK(block(group, index) != kNoBlock) << "sequence " << id_ << ", group " << group << ", block " << index;
+  return std::exchange(blocks_[At(group, index)], kNoBlock);
+}
+
 void Sequence::Promise(int32_t count, BlockPool& pool) {
   pool.Promise(count);
   promised_ += count;

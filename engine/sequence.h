@@ -57,6 +57,8 @@ class Sequence {
   int32_t promised() const { return promised_; }
   // KV of positions [0, computed) is in the blocks.
   int32_t computed() const { return computed_; }
+  // The row of its last token is in a step in flight, which chooses the next one. Only while it is runnable.
+  bool awaits_token() const { return computed_ == length(); }
   int32_t cached_tokens() const { return cached_tokens_; }
 
   // Rows [0, scored) have given what is asked of them: the log-probability of the token behind each, or its share of
@@ -93,6 +95,8 @@ class Sequence {
 
   void Append(int32_t token);
   void SetBlock(int32_t group, int32_t index, BlockId block);
+  // The caller takes over the reference to the block, which the sequence has.
+  BlockId TakeOut(int32_t group, int32_t index);
   // The lowest index at which it has had blocks of sliding groups.
   void set_sliding_begin(int32_t index) { sliding_begin_ = index; }
   void Promise(int32_t count, BlockPool& pool);
@@ -113,6 +117,8 @@ class Sequence {
   void ReleaseBlocks(BlockPool& pool);
 
   SequenceState state = SequenceState::kReserved;
+  // Which output of the step in flight is its next token, while it awaits one.
+  int32_t next_output = -1;
   // How often it gave its blocks up for an older one.
   int32_t preemptions = 0;
   // Whether the unused rows of the prompt's last block were zeroed since the blocks were taken.

@@ -9,20 +9,26 @@ namespace {
 
 constexpr uint8_t kGarbage = 0xa5;
 
-// Notes whom each step is for, as the process would say it when it dies of the step.
+// Notes whom each step is for, and one that is ahead, as the process would say it when it dies of the step.
 class NotingModel final : public engine::FakeModel {
  public:
-  NotingModel(const engine::FakeModelOptions& options, std::function<void()> on_step)
-      : FakeModel(options), on_step_(std::move(on_step)) {}
+  // `steps_ahead` counts on.
+  NotingModel(const engine::FakeModelOptions& options, std::function<void()> on_step, int64_t& steps_ahead)
+      : FakeModel(options), on_step_(std::move(on_step)), steps_ahead_(steps_ahead) {}
 
- protected:
-  void Forward(const engine::StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) override {
+  void Submit(const engine::StepBatch& batch, const engine::StepOutputs& outputs) override {
+    steps_ahead_ += TakesStepAhead() ? 1 : 0;
+    FakeModel::Submit(batch, outputs);
+  }
+
+  void Complete() override {
     on_step_();
-    FakeModel::Forward(batch, logits, hidden_states);
+    FakeModel::Complete();
   }
 
  private:
   const std::function<void()> on_step_;
+  int64_t& steps_ahead_;
 };
 
 // Readers find the memory by the incarnation.
@@ -42,7 +48,8 @@ LoopProcess::LoopProcess(Simulation& sim, const WorkerSetup& setup, kvtransfer::
                          worker::KvFetcher& fetcher)
     : Process(sim),
       setup_(setup),
-      runner_(std::make_unique<NotingModel>(sim.model, [this] { at_work_ = worker_.work().Read(); })),
+      runner_(std::make_unique<NotingModel>(
+          sim.model, [this] { at_work_ = worker_.work().Read(); }, sim.counts.steps_ahead)),
       memory_(static_cast<size_t>(setup.block_count) * runner_->kv_layout().block_bytes(), kGarbage),
       pool_(absl::MakeSpan(memory_), runner_->kv_layout().block_bytes()),
       grammars_(sim.model.vocab_size, kEosId),

@@ -76,6 +76,8 @@ class LoopProcess : public Process {
   void CheckLoopQuiet() const;
 
   const WorkerSetup setup_;
+  // The attempts of the last step. The runner writes it, also when the worker ends.
+  std::vector<JobKey> at_work_;
   const std::unique_ptr<engine::ModelRunner> runner_;
   std::vector<uint8_t> memory_;
   HostKvPool pool_;
@@ -89,8 +91,6 @@ class LoopProcess : public Process {
   void RunOnce();
 
   std::vector<Task> effects_;
-  // The attempts of the last step.
-  std::vector<JobKey> at_work_;
   TimeNs slow_until_ = 0;
   int64_t slow_factor_ = 1;
   TimeNs next_run_ = kNever;

@@ -33,6 +33,7 @@ struct Counts {
   int64_t tokens = 0;
   int64_t retries = 0;
   int64_t preemptions = 0;
+  int64_t steps_ahead = 0;
   int64_t prefix_hits = 0;
   int64_t prompts = 0;
   int64_t reads = 0;
@@ -120,7 +121,8 @@ class Simulation {
   // And that a worker takes no jobs, which is no trouble for those that it has.
   static Incarnation AbsenceName(const Incarnation& worker) { return {.high = ~worker.high, .low = worker.low}; }
 
-  Simulation(uint64_t seed, bool traces) : random(seed), router_random(seed ^ kRouterStream), traces_(traces) {}
+  Simulation(uint64_t seed, bool traces)
+      : random(seed), router_random(seed ^ kRouterStream), ahead_random(seed ^ kAheadStream), traces_(traces) {}
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
@@ -174,6 +176,8 @@ class Simulation {
   SeededRandom random;
   // Draws what only runs with several routers have, so that a run with one is the same whatever is drawn here.
   SeededRandom router_random;
+  // Draws whether engines take steps ahead, so that all else of a run is drawn as without.
+  SeededRandom ahead_random;
   int routers = 1;
   Pace pace;
   engine::FakeModelOptions model;
@@ -190,6 +194,7 @@ class Simulation {
 
  private:
   static constexpr uint64_t kRouterStream = 0x5eed0f7e7e7a1501;
+  static constexpr uint64_t kAheadStream = 0x5eed0f5de95ab0ad;
 
   double Millis() const { return NsToMs(queue.Now() - VirtualTime::kStart); }
 

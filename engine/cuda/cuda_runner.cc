@@ -25,12 +25,9 @@ int Bucket(int count) { return static_cast<int>(std::bit_ceil(static_cast<unsign
 // Rows that scratch is for: a captured step may have more than any step.
 int ScratchRows(int max_rows) { return std::max(max_rows, std::min(Bucket(max_rows), kMostGraphRows)); }
 
-// Whether the logits alone decide, by the last steps of engine/sampler.h: nothing changes them or wants to see them.
+// Whether the device can choose the token.
 bool IsDrawnOfLogits(const TokenChoice& choice) {
-  const SamplingParams& p = *choice.sampling;
-  return p.logprobs < 0 && p.logit_bias.empty() && choice.context.allowed.empty() && p.repetition_penalty == 1.0f &&
-         p.frequency_penalty == 0.0f && p.presence_penalty == 0.0f &&
-         choice.context.outputs.size() >= static_cast<size_t>(p.min_tokens);
+  return choice.score == nullptr && choice.sampling != nullptr && LogitsDecide(*choice.sampling, choice.context);
 }
 
 }  // namespace
@@ -46,8 +43,8 @@ CudaRunner::CudaRunner(std::shared_ptr<const Device> device, const CudaModelOpti
     : device_(std::move(device)),
       memory_(*device_),
       layout_(layout),
-
       has_graphs_(options.graphs),
+      takes_steps_ahead_(options.steps_ahead),
       plan_(options.max_rows, layout.groups()),
       stream_(std::move(stream)),
       threads_(kSamplers) {}
@@ -71,9 +68,12 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Load(const modelfile::Mo
   }
   BATON_ASSIGN_OR_RETURN(runner->data_, StepData::Create(*device, file.config(), layout.groups(), rows));
   const size_t head_rows = static_cast<size_t>(runner->forward_->head_rows());
-  BATON_ASSIGN_OR_RETURN(runner->host_tokens_, PinnedBuffer::Allocate(*device, head_rows * sizeof(int32_t)));
+  for (Flight& flight : runner->flights_) {
+    BATON_ASSIGN_OR_RETURN(flight.tokens, PinnedBuffer::Allocate(*device, head_rows * sizeof(int32_t)));
+    BATON_ASSIGN_OR_RETURN(flight.ended, Event::Create(*device));
+    flight.needs_logits.resize(head_rows);
+  }
   for (int i = 0; i < kSamplers; ++i) runner->samplers_.emplace_back(file.config().vocab_size);
-  runner->needs_logits_.resize(head_rows);
   return runner;
 }
 
@@ -84,6 +84,7 @@ absl::StatusOr<std::unique_ptr<KvPool>> CudaRunner::MakeKvPool(int32_t blocks, a
 }
 
 void CudaRunner::SetKvPool(KvPool& pool) {
+  BATON_CHECK(in_flight_ == 0) << "a step is in flight";
   BATON_CHECK(pool.block_bytes() == layout_.block_bytes()) << pool.block_bytes() << " bytes in a block";
   pool_ = dynamic_cast<DeviceKvPool*>(&pool);
   BATON_CHECK(pool_ != nullptr) << "the pool is not of a CUDA device";
@@ -92,7 +93,7 @@ void CudaRunner::SetKvPool(KvPool& pool) {
 }
 
 void CudaRunner::ZeroRows(BlockId block, int32_t first_row) {
-  BATON_CHECK(!in_flight_ && pool_ != nullptr && block >= 0 && block < pool_->block_count()) << block;
+  BATON_CHECK(in_flight_ == 0 && pool_ != nullptr && block >= 0 && block < pool_->block_count()) << block;
   device_->MakeCurrent();
   forward_->ZeroRows(block, first_row, stream_);
   // What comes next may be a digest, on the pool's stream.
@@ -110,30 +111,46 @@ void CudaRunner::CheckOutputs(const StepBatch& batch, const StepOutputs& outputs
   BATON_CHECK(is_of(outputs.hidden_states.size(), hidden_size())) << outputs.hidden_states.size() << " hidden states";
 }
 
+void CudaRunner::CheckSources(const StepBatch& batch) const {
+  BATON_CHECK(batch.token_sources.empty() || in_flight_ == 1) << "tokens of a step that is complete";
+  BATON_CHECK(batch.token_sources.empty() || batch.token_sources.size() == batch.tokens.size())
+      << batch.token_sources.size() << " sources of " << batch.tokens.size() << " rows";
+  for (const int32_t source : batch.token_sources) {
+    BATON_CHECK(source < flights_[oldest_].batch.output_count) << source;
+  }
+  for (const TokenChoice& choice : batch.choices) {
+    BATON_CHECK(choice.context.unknown_outputs == 0 || IsDrawnOfLogits(choice)) << "the host does not know the outputs";
+  }
+}
+
 // The rows of an embedding choose nothing, and need no logits then.
-bool CudaRunner::WantsLogits() const {
-  if (!outputs_.logits.empty()) return true;
-  return !outputs_.tokens.empty() &&
-         std::any_of(batch_.choices.begin(), batch_.choices.end(),
+bool CudaRunner::WantsLogits(const Flight& flight) {
+  if (!flight.outputs.logits.empty()) return true;
+  return !flight.outputs.tokens.empty() &&
+         std::any_of(flight.batch.choices.begin(), flight.batch.choices.end(),
                      [](const TokenChoice& choice) { return choice.sampling != nullptr || choice.score != nullptr; });
 }
 
-int CudaRunner::GraphRows(const StepBatch& batch, const StepOutputs& outputs) const {
+int CudaRunner::GraphRows(const Flight& flight) const {
+  const StepBatch& batch = flight.batch;
   const size_t count = batch.tokens.size();
   if (!has_graphs_ || count > kMostGraphRows || batch.slices.size() != count ||
-      static_cast<size_t>(batch.output_count) != count || !outputs.hidden_states.empty() || head_count_ == 0) {
+      static_cast<size_t>(batch.output_count) != count || !flight.outputs.hidden_states.empty() ||
+      flight.head_count == 0) {
     return 0;
   }
   return Bucket(static_cast<int>(count));
 }
 
+bool CudaRunner::TakesStepAhead() const {
+  return takes_steps_ahead_ && in_flight_ == 1 && flights_[oldest_].all_on_device;
+}
+
 void CudaRunner::Submit(const StepBatch& batch, const StepOutputs& outputs) {
-  BATON_CHECK(!in_flight_) << "one step at a time";
+  BATON_CHECK(in_flight_ == 0 || TakesStepAhead()) << "a step too many in flight";
   BATON_CHECK(pool_ != nullptr) << "SetKvPool comes first";
   CheckOutputs(batch, outputs);
-  batch_ = batch;
-  outputs_ = outputs;
-  in_flight_ = true;
+  CheckSources(batch);
   plan_.Fill(batch, vocab_size(), context_length());
   for (int group = 0; group < layout_.groups().count(); ++group) {
     for (size_t row = 0; row < plan_.rows.size(); ++row) {
@@ -141,37 +158,45 @@ void CudaRunner::Submit(const StepBatch& batch, const StepOutputs& outputs) {
       BATON_CHECK(block >= 0 && block < pool_->block_count()) << block;
     }
   }
-  head_count_ = WantsLogits() ? std::min(batch.output_count, forward_->head_rows()) : 0;
-  const int rows = static_cast<int>(plan_.rows.size());
-  if (rows == 0) return;
-  const int graph_rows = GraphRows(batch, outputs);
-  if (data_->Fill(plan_, batch, std::max(rows, graph_rows), pool_->block_count())) graphs_.clear();
-  SetSampling();
-  data_->Upload(stream_);
-  if (graph_rows > 0) {
-    RunGraph(graph_rows);
-  } else {
-    forward_->Layers({.rows = rows, .tiles = data_->tiles(), .splits = data_->splits(), .outputs = batch.output_count},
-                     *data_, stream_);
-    if (head_count_ > 0) forward_->Head(0, head_count_, SamplingFrom(0), stream_);
-  }
-  if (!outputs.hidden_states.empty()) {
-    stream_.CopyToHost(outputs.hidden_states.data(), forward_->hidden_states(),
-                       outputs.hidden_states.size() * sizeof(float));
-  }
-  if (head_count_ > 0) CopyOutputs(0);
+  Flight& flight = flights_[(oldest_ + in_flight_) % flights_.size()];
+  ++in_flight_;
+  flight.batch = batch;
+  flight.outputs = outputs;
+  flight.all_on_device = false;
+  flight.head_count = WantsLogits(flight) ? std::min(batch.output_count, forward_->head_rows()) : 0;
+  if (!plan_.rows.empty()) Launch(flight);
+  flight.ended.Record(stream_);
 }
 
-void CudaRunner::SetSampling() {
-  draws_ = false;
-  if (outputs_.tokens.empty() || !forward_->chooses()) return;
-  for (int i = 0; i < batch_.output_count; ++i) {
-    const TokenChoice& choice = batch_.choices[static_cast<size_t>(i)];
-    if (choice.sampling == nullptr || choice.score != nullptr || !IsDrawnOfLogits(choice)) continue;
+void CudaRunner::Launch(Flight& flight) {
+  const int rows = static_cast<int>(plan_.rows.size());
+  const int graph_rows = GraphRows(flight);
+  if (data_->Fill(plan_, flight.batch, std::max(rows, graph_rows), pool_->block_count(), stream_)) graphs_.clear();
+  SetSampling(flight);
+  data_->Upload(stream_);
+  if (graph_rows > 0) {
+    RunGraph(flight, graph_rows);
+  } else {
+    forward_->Layers(
+        {.rows = rows, .tiles = data_->tiles(), .splits = data_->splits(), .outputs = flight.batch.output_count},
+        *data_, stream_);
+    if (flight.head_count > 0) forward_->Head(0, flight.head_count, SamplingFrom(flight, 0), stream_);
+  }
+  const absl::Span<float> hidden = flight.outputs.hidden_states;
+  if (!hidden.empty()) stream_.CopyToHost(hidden.data(), forward_->hidden_states(), hidden.size() * sizeof(float));
+  if (flight.head_count > 0) CopyOutputs(flight, 0);
+}
+
+void CudaRunner::SetSampling(Flight& flight) {
+  flight.draws = false;
+  if (flight.outputs.tokens.empty() || !forward_->chooses()) return;
+  for (int i = 0; i < flight.batch.output_count; ++i) {
+    const TokenChoice& choice = flight.batch.choices[static_cast<size_t>(i)];
+    if (!IsDrawnOfLogits(choice)) continue;
     const SamplingParams& p = *choice.sampling;
-    draws_ = draws_ || p.temperature >= kGreedyTemperature;
+    flight.draws = flight.draws || p.temperature >= kGreedyTemperature;
     data_->SetSampling(i, {.seed = p.seed,
-                           .position = static_cast<uint32_t>(choice.context.outputs.size()),
+                           .position = static_cast<uint32_t>(choice.context.position()),
                            .temperature = p.temperature,
                            .top_k = p.top_k,
                            .top_p = p.top_p,
@@ -179,9 +204,9 @@ void CudaRunner::SetSampling() {
   }
 }
 
-void CudaRunner::RunGraph(int rows) {
+void CudaRunner::RunGraph(const Flight& flight, int rows) {
   const int splits = Bucket(data_->splits());
-  const auto key = std::make_tuple(rows, splits, draws_);
+  const auto key = std::make_tuple(rows, splits, flight.draws);
   auto found = graphs_.find(key);
   if (found == graphs_.end()) {
     if (graphs_.size() >= kMostGraphs) {
@@ -191,7 +216,7 @@ void CudaRunner::RunGraph(int rows) {
     stream_.BeginCapture();
     forward_->Layers({.rows = rows, .tiles = {.small = rows, .alone = rows}, .splits = splits, .outputs = rows}, *data_,
                      stream_);
-    forward_->Head(0, std::min(rows, forward_->head_rows()), SamplingFrom(0), stream_);
+    forward_->Head(0, std::min(rows, forward_->head_rows()), SamplingFrom(flight, 0), stream_);
     found = graphs_.emplace(key, stream_.EndCapture()).first;
   }
   stream_.Launch(found->second);
@@ -202,26 +227,30 @@ absl::Span<float> CudaRunner::HostLogits(int i) const {
           static_cast<size_t>(vocab_size())};
 }
 
-void CudaRunner::CopyOutputs(int first) {
-  const int count = std::min(head_count_, batch_.output_count - first);
-  bool all_on_device = forward_->chooses();
+void CudaRunner::CopyOutputs(Flight& flight, int first) {
+  const int count = std::min(flight.head_count, flight.batch.output_count - first);
+  bool needs_any = false;
+  bool chooses_all = forward_->chooses() && !flight.outputs.tokens.empty();
   for (int i = 0; i < count; ++i) {
     const size_t row = static_cast<size_t>(first + i);
-    const bool chooses = !outputs_.tokens.empty();
-    const TokenChoice choice = chooses ? batch_.choices[row] : TokenChoice();
-    const bool on_device =
-        forward_->chooses() && choice.score == nullptr && (choice.sampling == nullptr || IsDrawnOfLogits(choice));
-    needs_logits_[static_cast<size_t>(i)] = !outputs_.logits.empty() || !on_device;
-    all_on_device = all_on_device && !needs_logits_[static_cast<size_t>(i)];
+    const TokenChoice choice = flight.outputs.tokens.empty() ? TokenChoice() : flight.batch.choices[row];
+    const bool is_left_alone = choice.score == nullptr && choice.sampling == nullptr;
+    const bool is_drawn = IsDrawnOfLogits(choice);
+    const bool needs = !flight.outputs.logits.empty() || !forward_->chooses() || !(is_drawn || is_left_alone);
+    flight.needs_logits[static_cast<size_t>(i)] = needs;
+    needs_any = needs_any || needs;
+    chooses_all = chooses_all && is_drawn;
   }
+  flight.all_on_device =
+      chooses_all && !needs_any && count == flight.batch.output_count && flight.outputs.hidden_states.empty();
   if (forward_->chooses()) {
-    stream_.CopyToHost(host_tokens_.at<void>(), forward_->tokens(), static_cast<size_t>(count) * sizeof(int32_t));
+    stream_.CopyToHost(flight.tokens.at<void>(), forward_->tokens(), static_cast<size_t>(count) * sizeof(int32_t));
   }
-  if (!all_on_device) CopyLogits(count);
+  if (needs_any) CopyLogits(flight, count);
 }
 
 // Rows beside each other go in one copy.
-void CudaRunner::CopyLogits(int count) {
+void CudaRunner::CopyLogits(const Flight& flight, int count) {
   const size_t row_bytes = static_cast<size_t>(forward_->logits_stride()) * sizeof(float);
   const size_t wanted = static_cast<size_t>(Bucket(count)) * row_bytes;
   if (host_logits_.bytes() < wanted) {
@@ -229,9 +258,10 @@ void CudaRunner::CopyLogits(int count) {
     BATON_CHECK(grown.ok()) << "the logits of a step: " << grown.status().message();
     host_logits_ = *std::move(grown);
   }
+  const std::vector<bool>& needs_logits = flight.needs_logits;
   for (int begin = 0; begin < count;) {
     int end = begin;
-    while (end < count && needs_logits_[static_cast<size_t>(end)]) ++end;
+    while (end < count && needs_logits[static_cast<size_t>(end)]) ++end;
     const size_t offset = static_cast<size_t>(begin) * row_bytes;
     if (end > begin) {
       stream_.CopyToHost(host_logits_.at<uint8_t>(offset), forward_->logits() + offset,
@@ -241,50 +271,56 @@ void CudaRunner::CopyLogits(int count) {
   }
 }
 
+// No other step is behind one whose outputs need more than the first pass.
 void CudaRunner::Complete() {
-  BATON_CHECK(in_flight_) << "no step was submitted";
-  stream_.Synchronize();
-  for (int first = 0; head_count_ > 0 && first < batch_.output_count; first += head_count_) {
+  BATON_CHECK(in_flight_ > 0) << "no step was submitted";
+  Flight& flight = flights_[oldest_];
+  flight.ended.Synchronize();
+  const int head_count = flight.head_count;
+  for (int first = 0; head_count > 0 && first < flight.batch.output_count; first += head_count) {
     if (first > 0) {
-      forward_->Head(first, std::min(head_count_, batch_.output_count - first), SamplingFrom(first), stream_);
-      CopyOutputs(first);
+      const int count = std::min(head_count, flight.batch.output_count - first);
+      forward_->Head(first, count, SamplingFrom(flight, first), stream_);
+      CopyOutputs(flight, first);
       stream_.Synchronize();
     }
-    TakeOutputs(first);
+    TakeOutputs(flight, first);
   }
-  in_flight_ = false;
+  oldest_ = (oldest_ + 1) % flights_.size();
+  --in_flight_;
 }
 
-void CudaRunner::TakeOutputs(int first) {
-  const int count = std::min(head_count_, batch_.output_count - first);
+void CudaRunner::TakeOutputs(const Flight& flight, int first) {
+  const int count = std::min(flight.head_count, flight.batch.output_count - first);
   const size_t width = static_cast<size_t>(vocab_size());
-  if (!outputs_.logits.empty()) {
+  const absl::Span<float> logits = flight.outputs.logits;
+  if (!logits.empty()) {
     for (int i = 0; i < count; ++i) {
       const absl::Span<float> row = HostLogits(i);
-      std::copy(row.begin(), row.end(), outputs_.logits.begin() + static_cast<ptrdiff_t>(first + i) * width);
+      std::copy(row.begin(), row.end(), logits.begin() + static_cast<ptrdiff_t>(first + i) * width);
     }
   }
-  if (outputs_.tokens.empty()) return;
-  const auto begin = needs_logits_.begin();
+  if (flight.outputs.tokens.empty()) return;
+  const auto begin = flight.needs_logits.begin();
   const auto on_host = std::count(begin, begin + count, true);
   // Waking threads takes longer than a few tokens of the device.
   if (on_host <= 1) {
-    for (int i = 0; i < count; ++i) Choose(first, i, 0);
+    for (int i = 0; i < count; ++i) Choose(flight, first, i, 0);
     return;
   }
   threads_.Run([&](int thread) {
-    for (int i = thread; i < count; i += kSamplers) Choose(first, i, static_cast<size_t>(thread));
+    for (int i = thread; i < count; i += kSamplers) Choose(flight, first, i, static_cast<size_t>(thread));
   });
 }
 
-void CudaRunner::Choose(int first, int i, size_t sampler) {
+void CudaRunner::Choose(const Flight& flight, int first, int i, size_t sampler) {
   const size_t row = static_cast<size_t>(first + i);
-  const TokenChoice& choice = batch_.choices[row];
+  const TokenChoice& choice = flight.batch.choices[row];
   if (choice.score != nullptr) *choice.score = ScoreToken(choice.scored_token, choice.scored_top, HostLogits(i));
   if (choice.sampling == nullptr) return;
-  OutputToken& token = outputs_.tokens[row];
-  if (!needs_logits_[static_cast<size_t>(i)]) {
-    token = {.index = static_cast<int32_t>(choice.context.outputs.size()), .token = host_tokens_.at<int32_t>()[i]};
+  OutputToken& token = flight.outputs.tokens[row];
+  if (!flight.needs_logits[static_cast<size_t>(i)]) {
+    token = {.index = choice.context.position(), .token = flight.tokens.at<int32_t>()[i]};
   } else {
     token = samplers_[sampler].Sample(*choice.sampling, choice.context, HostLogits(i));
   }

@@ -1,6 +1,10 @@
 // A decoder-only transformer on a CUDA device. Submit uploads what the step needs to know and launches its kernels;
 // Complete waits for them, and chooses on the host the tokens whose logits a request changes or wants to see.
 //
+// Where the device chooses all tokens of a step, the next one may follow at once: it stands behind the first on the
+// same stream, and its rows read the tokens where the first leaves them. The stream orders all that the two share on
+// the device. What the host fills and reads is there twice, and an event says when a step has ended.
+//
 // A decode step (one row a sequence) is launched as a graph, captured once for each bucket of rows and of attention's
 // splits. Its missing rows are sequences of their own, which write to blocks that no sequence has.
 //
@@ -8,6 +12,7 @@
 #ifndef BATON_ENGINE_CUDA_CUDA_RUNNER_H_
 #define BATON_ENGINE_CUDA_CUDA_RUNNER_H_
 
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,6 +41,8 @@ struct CudaModelOptions {
   int max_rows = 1024;
   // Launches decode steps as graphs. The bits are the same.
   bool graphs = true;
+  // Takes a step ahead (ModelRunner::TakesStepAhead). The tokens are the same.
+  bool steps_ahead = true;
   AttentionPath attention = AttentionPath::kAuto;
   // Outlives the call. Null: nobody watches.
   LoadProgress* progress = nullptr;
@@ -64,6 +71,7 @@ class CudaRunner final : public ModelRunner {
   void SetKvPool(KvPool& pool) override;
   void ZeroRows(BlockId block, int32_t first_row) override;
   void Submit(const StepBatch& batch, const StepOutputs& outputs) override;
+  bool TakesStepAhead() const override;
   void Complete() override;
 
   const Device& device() const { return *device_; }
@@ -75,33 +83,61 @@ class CudaRunner final : public ModelRunner {
   CudaRunner(std::shared_ptr<const Device> device, const CudaModelOptions& options, const KvLayout& layout,
              Stream stream);
 
+  // A step in flight.
+  struct Flight {
+    StepBatch batch;
+    StepOutputs outputs;
+    // Whether the device draws any token, instead of taking that of the largest logit.
+    bool draws = false;
+    // Outputs whose logits are computed at a time.
+    int head_count = 0;
+    // Whether the device chooses all tokens, and nothing else is wanted.
+    bool all_on_device = false;
+    // For each of the outputs at hand, whether the host needs its logits.
+    std::vector<bool> needs_logits;
+    PinnedBuffer tokens;  // int32 [head rows]
+    // The step has ended, and the copies of its first outputs.
+    Event ended;
+  };
+
   void CheckOutputs(const StepBatch& batch, const StepOutputs& outputs) const;
-  bool WantsLogits() const;
+  // The tokens of the step before are there, and those behind them are chosen by the device.
+  void CheckSources(const StepBatch& batch) const;
+  static bool WantsLogits(const Flight& flight);
   // The rows of the graph that runs the step; 0: none does.
-  int GraphRows(const StepBatch& batch, const StepOutputs& outputs) const;
+  int GraphRows(const Flight& flight) const;
+  void Launch(Flight& flight);
   // Says how tokens are drawn that the device can draw, for the step's data.
-  void SetSampling();
-  const SampleRow* SamplingFrom(int first) const { return draws_ ? data_->sampling() + first : nullptr; }
-  void RunGraph(int rows);
-  // Starts the copies of what the outputs [first, first + head_count_) give.
-  void CopyOutputs(int first);
-  void CopyLogits(int first);
+  void SetSampling(Flight& flight);
+  const SampleRow* SamplingFrom(const Flight& flight, int first) const {
+    return flight.draws ? data_->sampling() + first : nullptr;
+  }
+  void RunGraph(const Flight& flight, int rows);
+  // Starts the copies of what the outputs [first, first + head_count) give.
+  void CopyOutputs(Flight& flight, int first);
+  void CopyLogits(const Flight& flight, int count);
   // Writes those outputs, whose copies have ended.
-  void TakeOutputs(int first);
-  void Choose(int first, int i, size_t sampler);
+  void TakeOutputs(const Flight& flight, int first);
+  void Choose(const Flight& flight, int first, int i, size_t sampler);
   absl::Span<float> HostLogits(int i) const;
 
   const std::shared_ptr<const Device> device_;
   CudaMemory memory_;
   const KvLayout layout_;
   const bool has_graphs_;
+  const bool takes_steps_ahead_;
   std::string fingerprint_;
   // Destroyed last of what it works on, so that it has ended.
   std::unique_ptr<Forward> forward_;
   StepPlan plan_;
   std::optional<StepData> data_;
-  PinnedBuffer host_tokens_;  // int32 [head rows]
-  PinnedBuffer host_logits_;  // f32 [head rows][logits stride], as many rows as were ever wanted at once
+  // f32 [head rows][logits stride], as many rows as were ever wanted at once. Of the last step in flight: no other one
+  // is behind a step that needs them.
+  PinnedBuffer host_logits_;
+  // The first `in_flight_` of them are, from `oldest_` on.
+  std::array<Flight, 2> flights_;
+  size_t oldest_ = 0;
+  size_t in_flight_ = 0;
   // By rows, splits, and whether tokens are drawn.
   std::map<std::tuple<int, int, bool>, Graph> graphs_;
   Stream stream_;
@@ -110,16 +146,6 @@ class CudaRunner final : public ModelRunner {
   // Samplers choose in parallel, on the threads of the pool.
   kernels::ThreadPool threads_;
   std::vector<Sampler> samplers_;
-
-  bool in_flight_ = false;
-  StepBatch batch_;
-  StepOutputs outputs_;
-  // Whether the device draws any token, instead of taking that of the largest logit.
-  bool draws_ = false;
-  // Outputs whose logits are computed at a time.
-  int head_count_ = 0;
-  // For each of these outputs, whether the host needs its logits.
-  std::vector<bool> needs_logits_;
 };
 
 }  // namespace baton::engine::cuda

@@ -186,6 +186,37 @@ Graph& Graph::operator=(Graph&& other) noexcept {
   return *this;
 }
 
+absl::StatusOr<Event> Event::Create(const Device& device) {
+  Event event;
+  device.MakeCurrent();
+  BATON_RETURN_IF_ERROR(
+      device.Check(device.api().event_create(&event.event_, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+  event.device_ = &device;
+  return event;
+}
+
+Event::~Event() {
+  if (device_ == nullptr) return;
+  device_->TryMakeCurrent();
+  static_cast<void>(device_->api().event_destroy(event_));
+}
+
+Event& Event::operator=(Event&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(event_, other.event_);
+  return *this;
+}
+
+void Event::Record(const Stream& stream) const {
+  device_->MakeCurrent();
+  device_->Require(device_->api().event_record(event_, stream.stream_), "cuEventRecord");
+}
+
+void Event::Synchronize() const {
+  device_->MakeCurrent();
+  device_->Require(device_->api().event_synchronize(event_), "cuEventSynchronize");
+}
+
 absl::StatusOr<Stream> Stream::Create(const Device& device) {
   device.MakeCurrent();
   CUstream stream = nullptr;

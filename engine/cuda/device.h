@@ -157,6 +157,25 @@ class Graph {
   CUgraphExec exec_ = nullptr;
 };
 
+// A moment in a stream's work.
+class Event {
+ public:
+  Event() = default;
+  static absl::StatusOr<Event> Create(const Device& device);
+  ~Event();
+  Event(Event&& other) noexcept { *this = std::move(other); }
+  Event& operator=(Event&& other) noexcept;
+
+  // The moment at which the stream has done all that it was given so far. No other thread waits for the event.
+  void Record(const Stream& stream) const;
+  // Waits for the moment that was recorded last.
+  void Synchronize() const;
+
+ private:
+  const Device* device_ = nullptr;
+  CUevent event_ = nullptr;
+};
+
 // Work in order. Nothing here waits for it but Synchronize.
 class Stream {
  public:
@@ -183,6 +202,8 @@ class Stream {
   void Launch(const Graph& graph) const;
 
  private:
+  friend class Event;
+
   Stream(const Device& device, CUstream stream) : device_(&device), stream_(stream) {}
   void LaunchKernel(CUfunction kernel, const LaunchShape& shape, void** arguments) const;
 

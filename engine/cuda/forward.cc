@@ -87,6 +87,7 @@ void Forward::Layers(const ForwardShape& shape, const StepData& data, const Stre
   const modelfile::ModelConfig& c = config();
   const EmbedParams embed{.embedding = weights_.embedding,
                           .tokens = data.tokens(),
+                          .chosen = tokens_.at<int32_t>(),
                           .residual = residual_.at<float>(),
                           .scale = c.embedding_scale};
   kernels_.Embed(embed, shape.rows, stream);

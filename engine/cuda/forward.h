@@ -52,7 +52,7 @@ class Forward {
   // The first byte of block 0.
   void SetPool(uint8_t* base) { pool_ = base; }
 
-  // All layers, and the norm of the output rows.
+  // All layers, and the norm of the output rows. Rows may have tokens that the last call of Head has chosen.
   void Layers(const ForwardShape& shape, const StepData& data, const Stream& stream) const;
   // Logits of the outputs [first, first + count), `count` at most head_rows(), and their tokens: as `rows` draw them,
   // an address of the device for the first output, or those of the largest logits where it is null.

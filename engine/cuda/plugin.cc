@@ -15,15 +15,18 @@
 namespace baton::engine::cuda {
 namespace {
 
-// "0": no launch begins while the kernel before it runs, for who looks for a fault. "1", as if it were not set.
+// Both are for who looks for a fault. "0" turns off what they name; "1", as if they were not set.
+// A launch begins while the kernel before it runs.
 constexpr char kOverlapVariable[] = "BATON_CUDA_OVERLAP";
+// A step is submitted before the tokens of the one before it are known.
+constexpr char kStepsAheadVariable[] = "BATON_CUDA_STEPS_AHEAD";
 
-absl::StatusOr<bool> ReadOverlap() {
-  const char* const text = std::getenv(kOverlapVariable);
+absl::StatusOr<bool> ReadSwitch(const char* variable) {
+  const char* const text = std::getenv(variable);
   if (text == nullptr) return true;
   const std::string_view value = text;
   if (value != "0" && value != "1") {
-    return absl::InvalidArgumentError(absl::StrCat(kOverlapVariable, " is 0 or 1, and not ", text));
+    return absl::InvalidArgumentError(absl::StrCat(variable, " is 0 or 1, and not ", text));
   }
   return value == "1";
 }
@@ -32,12 +35,15 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadOnDevice(const modelfile::Model
                                                           const DeviceModelOptions& options) {
   BATON_ASSIGN_OR_RETURN(const DriverApi* const api, LoadDriverApi());
   const void* const images[] = {KernelsImage()};
-  BATON_ASSIGN_OR_RETURN(const bool overlaps, ReadOverlap());
+  BATON_ASSIGN_OR_RETURN(const bool overlaps, ReadSwitch(kOverlapVariable));
+  BATON_ASSIGN_OR_RETURN(const bool steps_ahead, ReadSwitch(kStepsAheadVariable));
   BATON_ASSIGN_OR_RETURN(std::shared_ptr<const Device> device, Device::Open(*api, options.ordinal, images, overlaps));
-  BATON_ASSIGN_OR_RETURN(
-      std::unique_ptr<ModelRunner> runner,
-      LoadCudaModel(file, {.weights = options.weights, .max_rows = options.max_rows, .progress = options.progress},
-                    std::move(device)));
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner, LoadCudaModel(file,
+                                                                            {.weights = options.weights,
+                                                                             .max_rows = options.max_rows,
+                                                                             .steps_ahead = steps_ahead,
+                                                                             .progress = options.progress},
+                                                                            std::move(device)));
   return runner;
 }
 

@@ -72,12 +72,15 @@ StepData::Places StepData::PlacesOf(int rows) const {
 }
 
 absl::Status StepData::Grow(size_t bytes) {
-  BATON_ASSIGN_OR_RETURN(host_, PinnedBuffer::Allocate(*device_, bytes));
+  for (PinnedBuffer& host : host_) {
+    BATON_ASSIGN_OR_RETURN(host, PinnedBuffer::Allocate(*device_, bytes));
+  }
   BATON_ASSIGN_OR_RETURN(device_buffer_, DeviceBuffer::Allocate(*device_, bytes));
   return absl::OkStatus();
 }
 
-bool StepData::Fill(const StepPlan& plan, const StepBatch& batch, int rows, BlockId spare) {
+bool StepData::Fill(const StepPlan& plan, const StepBatch& batch, int rows, BlockId spare, const Stream& stream) {
+  turn_ = 1 - turn_;
   rows_ = rows;
   place_ = PlacesOf(rows);
   size_t blocks = static_cast<size_t>(rows) * static_cast<size_t>(groups_.count());
@@ -85,12 +88,13 @@ bool StepData::Fill(const StepPlan& plan, const StepBatch& batch, int rows, Bloc
     blocks += static_cast<size_t>(groups_.count()) * BlocksForTokens(slice.first_position + slice.row_count);
   }
   const size_t needed = place_.blocks + blocks * sizeof(int32_t);
-  const bool grows = needed > host_.bytes();
+  const bool grows = needed > device_buffer_.bytes();
   if (grows) {
+    stream.Synchronize();
     const absl::Status status = Grow(2 * needed);
     BATON_CHECK(status.ok()) << "the block lists of a step: " << status.message();
   }
-  FillRows(plan, spare);
+  FillRows(plan, batch.token_sources, spare);
   FillTiles(plan, batch, spare);
   FillRotation(inverse_frequency_, place_.rotation, rows);
   if (!sliding_inverse_frequency_.empty()) FillRotation(sliding_inverse_frequency_, place_.sliding_rotation, rows);
@@ -98,7 +102,7 @@ bool StepData::Fill(const StepPlan& plan, const StepBatch& batch, int rows, Bloc
 }
 
 // Rows that fill up have no token of their own: each is the first of a sequence, and no two write to one place.
-void StepData::FillRows(const StepPlan& plan, BlockId spare) {
+void StepData::FillRows(const StepPlan& plan, absl::Span<const int32_t> token_sources, BlockId spare) {
   const int planned = static_cast<int>(plan.rows.size());
   for (int row = 0; row < rows_; ++row) {
     const bool fills = row >= planned;
@@ -115,6 +119,9 @@ void StepData::FillRows(const StepPlan& plan, BlockId spare) {
     // A step that is filled up has as many outputs as rows.
     const size_t output = static_cast<size_t>(row);
     Host<int32_t>(place_.output_rows)[row] = output < plan.output_rows.size() ? plan.output_rows[output] : row;
+  }
+  for (size_t row = 0; row < token_sources.size(); ++row) {
+    if (token_sources[row] >= 0) Host<int32_t>(place_.tokens)[row] = ~token_sources[row];
   }
 }
 

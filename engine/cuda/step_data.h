@@ -1,9 +1,11 @@
 // What a step's kernels need to know about its rows, as one range of bytes: filled in pinned memory, uploaded by one
 // copy. The places of its parts depend on the number of rows alone, so that a captured step reads what the next one of
-// its size uploads.
+// its size uploads. There are two pinned buffers in turn, so that a step is filled while the one before is in flight,
+// and one of the device, since uploads and kernels follow each other on a stream.
 #ifndef BATON_ENGINE_CUDA_STEP_DATA_H_
 #define BATON_ENGINE_CUDA_STEP_DATA_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -31,18 +33,21 @@ class StepData {
 
   // Fills the data of `plan`, which was filled from `batch`. Rows up to `rows` >= the plan's are sequences of one row
   // each at position 0, whose blocks begin at `spare` and which write 16 rows to each. True when the buffers had to
-  // grow: whatever was captured before is void then. The upload of the last step has ended.
-  bool Fill(const StepPlan& plan, const StepBatch& batch, int rows, BlockId spare);
+  // grow, for which it waited for the stream: whatever was captured before is void then. The upload of the step before
+  // the last one has ended.
+  bool Fill(const StepPlan& plan, const StepBatch& batch, int rows, BlockId spare, const Stream& stream);
   // How the token of an output is drawn; the largest logit's until it is said.
   void SetSampling(int output, const SampleRow& row) { Host<SampleRow>(place_.sampling)[output] = row; }
-  void Upload(const Stream& stream) const { stream.CopyToDevice(device_buffer_.address(), host_.at<void>(), used_); }
+  void Upload(const Stream& stream) const {
+    stream.CopyToDevice(device_buffer_.address(), host_[turn_].at<void>(), used_);
+  }
 
   // Of the filled step.
   const StepTiles& tiles() const { return tiles_; }
   // Most splits of any row.
   int splits() const { return splits_; }
 
-  // Addresses of the device, as of the filled step.
+  // Addresses of the device, as of the filled step. A token that is the output i of the step before is ~i.
   const int32_t* tokens() const { return At<int32_t>(place_.tokens); }
   const int32_t* positions() const { return At<int32_t>(place_.positions); }
   const int32_t* slots() const { return At<int32_t>(place_.slots); }
@@ -69,7 +74,7 @@ class StepData {
   StepData(const Device& device, const modelfile::ModelConfig& config, const KvGroups& groups);
   Places PlacesOf(int rows) const;
   absl::Status Grow(size_t bytes);
-  void FillRows(const StepPlan& plan, BlockId spare);
+  void FillRows(const StepPlan& plan, absl::Span<const int32_t> token_sources, BlockId spare);
   void FillTiles(const StepPlan& plan, const StepBatch& batch, BlockId spare);
   // Adds tiles of up to `rows` rows behind the first `count`, and gives their number with these.
   int AddTiles(int count, const SequenceSlice& slice, int32_t first_block, int rows) const;
@@ -81,7 +86,7 @@ class StepData {
   }
   template <typename T>
   T* Host(size_t place) const {
-    return host_.at<T>(place);
+    return host_[turn_].at<T>(place);
   }
 
   const Device* device_;
@@ -93,7 +98,9 @@ class StepData {
   std::vector<float> inverse_frequency_;
   std::vector<float> sliding_inverse_frequency_;
 
-  PinnedBuffer host_;
+  std::array<PinnedBuffer, 2> host_;
+  // The one of the filled step.
+  size_t turn_ = 0;
   DeviceBuffer device_buffer_;
   int rows_ = 0;
   Places place_{};

@@ -42,9 +42,12 @@ class StepDataTest : public testing::Test {
 
   bool Fill(StepData& data, int rows) {
     StepPlan plan(64, groups_);
-    const StepBatch batch{.tokens = tokens_, .slices = slices_, .output_count = static_cast<int32_t>(slices_.size())};
+    const StepBatch batch{.tokens = tokens_,
+                          .slices = slices_,
+                          .output_count = static_cast<int32_t>(slices_.size()),
+                          .token_sources = token_sources_};
     plan.Fill(batch, 100, config_.context_length);
-    const bool grew = data.Fill(plan, batch, rows, kSpare);
+    const bool grew = data.Fill(plan, batch, rows, kSpare, *stream_);
     data.Upload(*stream_);
     return grew;
   }
@@ -55,6 +58,7 @@ class StepDataTest : public testing::Test {
   std::optional<Stream> stream_;
   std::vector<BlockId> blocks_;
   std::vector<int32_t> tokens_;
+  std::vector<int32_t> token_sources_;
   std::vector<SequenceSlice> slices_;
 };
 
@@ -144,6 +148,29 @@ TEST_F(StepDataTest, RotatesByThePositionAndBySlidingLayersBase) {
   }
 }
 
+TEST_F(StepDataTest, ARowSaysWhichOutputOfTheStepBeforeIsItsToken) {
+  auto data = StepData::Create(*device_, config_, groups_, 64);
+  ASSERT_TRUE(data.ok()) << data.status();
+  for (int i = 0; i < 3; ++i) Add(5, 1);
+  token_sources_ = {2, -1, 0};
+  Fill(*data, 4);
+  EXPECT_EQ(data->tokens()[0], ~2);
+  EXPECT_EQ(data->tokens()[1], 7);
+  EXPECT_EQ(data->tokens()[2], ~0);
+  EXPECT_EQ(data->tokens()[3], 0) << "a row that fills up";
+}
+
+TEST_F(StepDataTest, AStepIsFilledBesideTheUploadOfTheOneBefore) {
+  auto data = StepData::Create(*device_, config_, groups_, 64);
+  ASSERT_TRUE(data.ok()) << data.status();
+  Add(5, 1);
+  for (int i = 0; i < 3; ++i) Fill(*data, 1);
+  const std::vector<const void*>& uploads = FakeDriver().uploads;
+  ASSERT_EQ(uploads.size(), 3U);
+  EXPECT_NE(uploads[0], uploads[1]);
+  EXPECT_EQ(uploads[0], uploads[2]);
+}
+
 TEST_F(StepDataTest, GrowsForBlockListsThatAreLongerThanPlanned) {
   config_.context_length = 1 << 20;
   auto data = StepData::Create(*device_, config_, groups_, 1);
@@ -160,8 +187,8 @@ TEST_F(StepDataTest, GrowsForBlockListsThatAreLongerThanPlanned) {
   StepPlan plan(1, groups_);
   const StepBatch batch{.tokens = tokens_, .slices = slices_};
   plan.Fill(batch, 100, config_.context_length);
-  EXPECT_TRUE(data->Fill(plan, batch, 1, kSpare));
-  EXPECT_FALSE(data->Fill(plan, batch, 1, kSpare));
+  EXPECT_TRUE(data->Fill(plan, batch, 1, kSpare, *stream_));
+  EXPECT_FALSE(data->Fill(plan, batch, 1, kSpare, *stream_));
   data->Upload(*stream_);
   EXPECT_EQ(data->blocks()[2 * (1 << 16) - 1], 9);
 }

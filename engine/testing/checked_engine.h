@@ -75,13 +75,36 @@ class CheckedModel final : public FakeModel {
   int64_t rows_ = 0;
 };
 
+// Aborts when a block is zeroed, or its digest taken, while a step in flight writes it.
+class WatchedKvPool final : public KvPool {
+ public:
+  // The model outlives the pool.
+  WatchedKvPool(absl::Span<uint8_t> memory, size_t block_bytes, const FakeModel& model)
+      : KvPool({.kind = MemoryKind::kHost, .base = memory.data(), .bytes = memory.size()}, block_bytes),
+        blocks_(memory, block_bytes),
+        model_(model) {}
+
+ private:
+  void DoZero(size_t offset) override { blocks_.Zero(Watched(offset)); }
+  Digest128 DoDigest(size_t offset) const override { return blocks_.Digest(Watched(offset)); }
+
+  BlockId Watched(size_t offset) const {
+    const BlockId block = static_cast<BlockId>(offset / block_bytes());
+    BATON_CHECK(!model_.Writes(block)) << "block " << block << " is touched while a step in flight writes it";
+    return block;
+  }
+
+  HostKvPool blocks_;
+  const FakeModel& model_;
+};
+
 class TestEngine {
  public:
   explicit TestEngine(int32_t block_count, const EngineOptions& options = {},
                       const FakeModelOptions& model_options = {})
       : model(model_options, options.chunk_tokens + options.max_sequences),
         memory(static_cast<size_t>(block_count) * model.kv_layout().block_bytes(), 0xa5),
-        pool(absl::MakeSpan(memory), model.kv_layout().block_bytes()),
+        pool(absl::MakeSpan(memory), model.kv_layout().block_bytes(), model),
         engine(options, model, pool, PrefixNames({1, 2}), &work) {}
 
   // Whether the engine has work. Asked more often than the work of any test needs, it fails the test and says no, so
@@ -94,13 +117,14 @@ class TestEngine {
   }
 
   absl::Span<uint8_t> Block(BlockId block) {
+    BATON_CHECK(!model.Writes(block)) << "block " << block << " is touched while a step in flight writes it";
     const size_t bytes = model.kv_layout().block_bytes();
     return absl::MakeSpan(memory).subspan(static_cast<size_t>(block) * bytes, bytes);
   }
 
   CheckedModel model;
   std::vector<uint8_t> memory;
-  HostKvPool pool;
+  WatchedKvPool pool;
   WorkNote work;
   Engine engine;
 

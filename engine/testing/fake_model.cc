@@ -88,7 +88,8 @@ FakeModel::FakeModel(const FakeModelOptions& options)
       places_(layout_.Places()),
       groups_(layout_.groups().count()),
       block_bytes_(layout_.block_bytes()),
-      fingerprint_(FingerprintOf(options, layout_)) {
+      fingerprint_(FingerprintOf(options, layout_)),
+      steps_(layout_.groups()) {
   static_assert(sizeof(FakeCell) == 16);
   BATON_CHECK(layout_.token_bytes() == sizeof(FakeCell) * places_.size());
   BATON_CHECK(options.vocab_size > 0 && options.context_length > 1);
@@ -96,12 +97,14 @@ FakeModel::FakeModel(const FakeModelOptions& options)
 }
 
 void FakeModel::SetKvPool(KvPool& pool) {
+  BATON_CHECK(steps_.empty()) << "a step is in flight";
   BATON_CHECK(pool.block_bytes() == block_bytes_) << pool.block_bytes();
   base_ = pool.memory().base;
   block_count_ = pool.block_count();
 }
 
 void FakeModel::ZeroRows(BlockId block, int32_t first_row) {
+  BATON_CHECK(steps_.empty()) << "a step is in flight";
   BATON_CHECK(block >= 0 && block < block_count_) << "block " << block;
   constexpr size_t kLayerBytes = kBlockTokens * sizeof(FakeCell);
   uint8_t* const begin = base_ + static_cast<size_t>(block) * block_bytes_;
@@ -109,6 +112,27 @@ void FakeModel::ZeroRows(BlockId block, int32_t first_row) {
     const size_t kept = static_cast<size_t>(first_row) * sizeof(FakeCell);
     std::memset(begin + layer + kept, 0, kLayerBytes - kept);
   }
+}
+
+void FakeModel::Submit(const StepBatch& batch, const StepOutputs& outputs) {
+  if (options_.steps_ahead == StepsAhead::kNone) return HostModelRunner::Submit(batch, outputs);
+  FakeStep& step = steps_.Add(batch, outputs);
+  if (options_.steps_ahead == StepsAhead::kEarly) RunStep(step);
+}
+
+void FakeModel::Complete() {
+  if (options_.steps_ahead == StepsAhead::kNone) return HostModelRunner::Complete();
+  if (!steps_.oldest().has_run) RunStep(steps_.oldest());
+  steps_.Pop();
+}
+
+void FakeModel::RunStep(FakeStep& step) {
+  steps_.ResolveTokens(step);
+  HostModelRunner::Submit(step.batch(), {.tokens = absl::MakeSpan(step.chosen),
+                                         .logits = step.outputs.logits,
+                                         .hidden_states = step.outputs.hidden_states});
+  HostModelRunner::Complete();
+  steps_.NoteRun(step);
 }
 
 uint8_t* FakeModel::Cell(const SequenceSlice& slice, int32_t layer, int32_t position) const {

@@ -15,11 +15,16 @@
 #include "absl/types/span.h"
 #include "common/sampling_params.h"
 #include "engine/host_model_runner.h"
+#include "engine/testing/fake_steps.h"
 
 namespace baton::engine {
 
 // A row's hidden state follows from what its logits follow from.
 inline constexpr int32_t kFakeHiddenSize = 2;
+
+// Whether the model takes a step ahead, and when its steps run: as late as possible, in Complete, or as early, in
+// Submit. What it gives is the same.
+enum class StepsAhead : uint8_t { kNone, kLate, kEarly };
 
 struct FakeModelOptions {
   int32_t vocab_size = 64;
@@ -30,6 +35,7 @@ struct FakeModelOptions {
   // Sliding layers come first and see the last `window` tokens, which are at least two.
   int32_t sliding_layers = 0;
   int32_t window = 0;
+  StepsAhead steps_ahead = StepsAhead::kNone;
 
   int32_t layers() const { return full_layers + sliding_layers; }
   bool Slides(int32_t layer) const { return layer < sliding_layers; }
@@ -50,6 +56,14 @@ class FakeModel : public HostModelRunner {
   const std::string& fingerprint() const override { return fingerprint_; }
   void SetKvPool(KvPool& pool) override;
   void ZeroRows(BlockId block, int32_t first_row) override;
+  void Submit(const StepBatch& batch, const StepOutputs& outputs) override;
+  bool TakesStepAhead() const override { return steps_.TakesAnother(); }
+  void Complete() override;
+
+  // Of a model that takes a step ahead: whether one in flight writes the block, which is nobody else's then, and how
+  // many steps were ahead so far.
+  bool Writes(BlockId block) const { return steps_.Write(block); }
+  int64_t steps_ahead() const { return steps_.ahead(); }
 
  protected:
   void Forward(const StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) override;
@@ -59,6 +73,7 @@ class FakeModel : public HostModelRunner {
   void RunSlice(const StepBatch& batch, const SequenceSlice& slice, absl::Span<float> logits,
                 absl::Span<float> hidden_states);
   void RunRow(const SequenceSlice& slice, int32_t position, int32_t token);
+  void RunStep(FakeStep& step);
   // A hash of the cells that the row sees.
   uint64_t Sum(const SequenceSlice& slice, int32_t position) const;
 
@@ -70,6 +85,8 @@ class FakeModel : public HostModelRunner {
   const std::string fingerprint_;
   uint8_t* base_ = nullptr;
   int32_t block_count_ = 0;
+  // Empty where no step is taken ahead.
+  FakeSteps steps_;
 };
 
 // All outputs that a request for `prompt` gets, up to and including the one that ends it. `eos_ids` as in

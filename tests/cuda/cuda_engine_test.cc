@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
 
 #include "engine/engine.h"
 #include "tests/cuda/small_models.h"
@@ -16,13 +17,52 @@ constexpr int32_t kMostTogether = 5;
 constexpr int kMostSteps = 2'000;
 // Fewer than the requests need together, and more than the longest needs.
 constexpr int32_t kSpareBlocksOfAGroup = 3;
+// No request is preempted.
+constexpr int32_t kPlenty = 30;
+
+// Counts the steps that are submitted while another one is in flight.
+class CountingRunner final : public ModelRunner {
+ public:
+  explicit CountingRunner(ModelRunner& runner) : runner_(runner) {}
+
+  int32_t vocab_size() const override { return runner_.vocab_size(); }
+  int32_t context_length() const override { return runner_.context_length(); }
+  int32_t hidden_size() const override { return runner_.hidden_size(); }
+  const KvLayout& kv_layout() const override { return runner_.kv_layout(); }
+  const std::string& fingerprint() const override { return runner_.fingerprint(); }
+  void SetKvPool(KvPool& pool) override { runner_.SetKvPool(pool); }
+  void ZeroRows(BlockId block, int32_t first_row) override { runner_.ZeroRows(block, first_row); }
+  bool TakesStepAhead() const override { return runner_.TakesStepAhead(); }
+  void Submit(const StepBatch& batch, const StepOutputs& outputs) override {
+    if (in_flight_++ > 0) ++ahead_;
+    runner_.Submit(batch, outputs);
+  }
+  void Complete() override {
+    --in_flight_;
+    runner_.Complete();
+  }
+
+  int ahead() const { return ahead_; }
+
+ private:
+  ModelRunner& runner_;
+  int in_flight_ = 0;
+  int ahead_ = 0;
+};
 
 // An engine with a runner and a pool on the device.
 struct DeviceEngine {
-  DeviceEngine(const modelfile::ModelFile& file, const EngineOptions& options, int32_t spare_blocks)
-      : runner(LoadCuda(file, {.max_rows = options.chunk_tokens + options.max_sequences})),
+  DeviceEngine(const modelfile::ModelFile& file, const EngineOptions& options, int32_t spare_blocks,
+               CudaModelOptions model = {})
+      : runner(LoadCuda(file, Sized(model, options))),
+        counting(*runner),
         pool(*runner->MakeKvPool(BlocksFor(*runner, options, spare_blocks), {})),
-        engine(options, *runner, *pool, PrefixNames({1, 2})) {}
+        engine(options, counting, *pool, PrefixNames({1, 2})) {}
+
+  static CudaModelOptions Sized(CudaModelOptions model, const EngineOptions& options) {
+    model.max_rows = options.chunk_tokens + options.max_sequences;
+    return model;
+  }
 
   // Enough for the longest request, and so many more in each group.
   static int32_t BlocksFor(const ModelRunner& runner, const EngineOptions& options, int32_t spare) {
@@ -32,6 +72,7 @@ struct DeviceEngine {
   }
 
   std::unique_ptr<CudaRunner> runner;
+  CountingRunner counting;
   std::unique_ptr<KvPool> pool;
   Engine engine;
 };
@@ -66,6 +107,16 @@ std::vector<SequenceSpec> Requests(int32_t vocab) {
         break;
     }
     requests.push_back(std::move(spec));
+  }
+  return requests;
+}
+
+// The same requests, but that the device chooses all of their tokens.
+std::vector<SequenceSpec> RequestsOfTheDevice(int32_t vocab) {
+  std::vector<SequenceSpec> requests = Requests(vocab);
+  for (SequenceSpec& spec : requests) {
+    spec.sampling.repetition_penalty = 1.0f;
+    spec.sampling.logprobs = -1;
   }
   return requests;
 }
@@ -146,12 +197,19 @@ class Together {
   size_t next_ = 0;
 };
 
-void ExpectTheTokensOfEachAlone(const SyntheticSpec& spec) {
+struct DeviceCase {
+  CudaModelOptions options = {};
+  int32_t spare_blocks = kSpareBlocksOfAGroup;
+  // Steps that are ahead, at least.
+  int ahead = 0;
+};
+
+void ExpectTheTokensOfEachAlone(const SyntheticSpec& spec, const std::vector<SequenceSpec>& requests,
+                                const DeviceCase& c = {}) {
   const auto file = MakeSyntheticModel(spec);
-  const std::vector<SequenceSpec> requests = Requests(spec.vocab_size);
   // Whole prompts in one chunk, and nothing of one request for the next.
-  DeviceEngine alone(*file, {.chunk_tokens = 64, .max_sequences = 1, .prefix_cache = false}, 0);
-  DeviceEngine device(*file, {.chunk_tokens = kChunk, .max_sequences = kMostTogether}, kSpareBlocksOfAGroup);
+  DeviceEngine alone(*file, {.chunk_tokens = 64, .max_sequences = 1, .prefix_cache = false}, 0, {.steps_ahead = false});
+  DeviceEngine device(*file, {.chunk_tokens = kChunk, .max_sequences = kMostTogether}, c.spare_blocks, c.options);
   Together together(device, requests);
   together.Run();
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -163,17 +221,73 @@ void ExpectTheTokensOfEachAlone(const SyntheticSpec& spec) {
   // Otherwise the test would show less than it says.
   EXPECT_EQ(together.cancelled(), 2u);
   const EngineCounters counters = device.engine.Counters();
-  EXPECT_GT(counters.preemptions, 0);
-  EXPECT_GT(counters.prefix_hit_tokens, 0);
-  EXPECT_GT(device.runner->graphs(), 2u);
+  const bool is_tight = c.spare_blocks == kSpareBlocksOfAGroup;
+  EXPECT_EQ(counters.preemptions > 0, is_tight);
+  EXPECT_EQ(counters.prefix_hit_tokens > 0, is_tight);
+  EXPECT_GT(device.runner->graphs() + (c.options.graphs ? 0 : 1), is_tight ? 2U : 0U);
+  EXPECT_GE(device.counting.ahead(), c.ahead);
+  EXPECT_EQ(alone.counting.ahead(), 0);
   const EngineLoad load = device.engine.Load();
   EXPECT_EQ(load.used_blocks, 0);
   EXPECT_EQ(load.free_blocks + load.cached_blocks, load.total_blocks);
 }
 
-TEST(CudaEngine, SequencesOfOneEngineHaveTheTokensOfEachAlone) { ExpectTheTokensOfEachAlone(Small()); }
+TEST(CudaEngine, SequencesOfOneEngineHaveTheTokensOfEachAlone) {
+  ExpectTheTokensOfEachAlone(Small(), Requests(Small().vocab_size));
+}
 
-TEST(CudaEngine, SequencesWithAWindowHaveTheTokensOfEachAlone) { ExpectTheTokensOfEachAlone(SmallGemma()); }
+TEST(CudaEngine, SequencesWithAWindowHaveTheTokensOfEachAlone) {
+  ExpectTheTokensOfEachAlone(SmallGemma(), Requests(Small().vocab_size));
+}
+
+TEST(CudaEngine, TokensThatTheDeviceChoosesAreTheSameInStepsThatAreAhead) {
+  const std::vector<SequenceSpec> requests = RequestsOfTheDevice(Small().vocab_size);
+  ExpectTheTokensOfEachAlone(Small(), requests, {.ahead = 5});
+  ExpectTheTokensOfEachAlone(Small(), requests, {.spare_blocks = kPlenty, .ahead = 10});
+  ExpectTheTokensOfEachAlone(SmallGemma(), requests,
+                             {.options = {.graphs = false}, .spare_blocks = kPlenty, .ahead = 10});
+}
+
+// What the host asked of the device: launches of graphs ('L') and waits for events ('W').
+std::string& Asked() {
+  static std::string& asked = *new std::string;
+  return asked;
+}
+
+std::shared_ptr<const Device> WatchedDevice() {
+  static DriverApi& api = *new DriverApi(DriverUnderTest());
+  api.graph_launch = [](CUgraphExec graph, CUstream stream) {
+    Asked() += 'L';
+    return DriverUnderTest().graph_launch(graph, stream);
+  };
+  api.event_synchronize = [](CUevent event) {
+    Asked() += 'W';
+    return DriverUnderTest().event_synchronize(event);
+  };
+  const void* const images[] = {KernelsUnderTest()};
+  auto device = Device::Open(api, 0, images);
+  EXPECT_TRUE(device.ok()) << device.status();
+  return *std::move(device);
+}
+
+TEST(CudaEngine, AStepIsLaunchedBeforeTheHostHasTheTokensOfTheOneBefore) {
+  const auto file = MakeSyntheticModel(Small());
+  for (const bool steps_ahead : {true, false}) {
+    auto runner = CudaRunner::Load(*file, {.max_rows = 20, .steps_ahead = steps_ahead}, WatchedDevice());
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    const auto pool = *(*runner)->MakeKvPool(8, {});
+    Engine engine({.chunk_tokens = 16, .max_sequences = 4}, **runner, *pool, PrefixNames({1, 2}));
+    SequenceSpec spec;
+    spec.prompt = {1, 2, 3};
+    spec.sampling.max_tokens = 6;
+    engine.StartPrefill(engine.Reserve(spec).value());
+    // The prompt, whose step is no graph.
+    engine.Step();
+    Asked().clear();
+    while (engine.HasWork()) engine.Step();
+    EXPECT_EQ(Asked(), steps_ahead ? "LLWLWLWLWW" : "LWLWLWLWLW");
+  }
+}
 
 TEST(CudaEngine, APromptHasTheSameKvInChunksBesideOthersAsAlone) {
   const auto file = MakeSyntheticModel(SmallGemma());

@@ -101,9 +101,15 @@ def test_a_device_that_is_not_there_is_one_error(model):
     assert "there is no CUDA device 1: the driver sees 1" in line
 
 
-def test_whether_kernels_may_begin_early_is_0_or_1(model):
-    result = run_baton(*BENCH, *DECODE, "--model", model, "--device", "cuda", env={**EMULATED, "BATON_CUDA_OVERLAP": "no"})
-    assert "BATON_CUDA_OVERLAP is 0 or 1, and not no" in one_error(result)
+@pytest.mark.parametrize("variable", ["BATON_CUDA_OVERLAP", "BATON_CUDA_STEPS_AHEAD"])
+def test_whether_kernels_may_begin_early_and_steps_run_ahead_is_0_or_1(model, variable):
+    result = run_baton(*BENCH, *DECODE, "--model", model, "--device", "cuda", env={**EMULATED, variable: "no"})
+    assert f"{variable} is 0 or 1, and not no" in one_error(result)
+
+
+def test_the_device_decodes_without_steps_ahead(model):
+    report = bench(model, "--device", "cuda", *DECODE, env={"BATON_CUDA_STEPS_AHEAD": "0"})
+    assert [figure["value"] > 0 for figure in report["figures"]] == [True], report
 
 
 @pytest.mark.parametrize("variable, value, range_of_it", [("BATON_PTX_HOST_THREADS", "0", "from 1 to 64"),

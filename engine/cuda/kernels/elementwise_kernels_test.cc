@@ -17,12 +17,15 @@ TEST(CudaEmbed, GivesTheRowsOfTokensTimesTheScale) {
   for (const WeightKind& kind : kWeightKinds) {
     for (const int k : {32, 96, 1280, 1600}) {
       const HostMatrix matrix = RandomMatrix(kind, 48, k, false, random);
-      const std::vector<int32_t> tokens = {47, 0, 13, 13, 46};
+      const std::vector<int32_t> tokens = {47, 0, 13, 13, 46, 2, 30};
+      // The last three are what a step before has chosen, in another order.
+      const std::vector<int32_t> chosen = {2, 46, 30};
+      const std::vector<int32_t> given = {47, 0, 13, 13, ~1, ~0, ~2};
       const DeviceMatrix embedding(matrix);
       const DeviceArray<float> out(tokens.size() * static_cast<size_t>(k));
-      const DeviceArray<int32_t> device_tokens(tokens);
-      const EmbedParams params{embedding.get(), device_tokens.get(), out.get(), 1.7f};
-      KernelDevice::Get().Run("embed", params, EmbedLaunch(5));
+      const DeviceArray<int32_t> device_tokens(given), device_chosen(chosen);
+      const EmbedParams params{embedding.get(), device_tokens.get(), device_chosen.get(), out.get(), 1.7f};
+      KernelDevice::Get().Run("embed", params, EmbedLaunch(static_cast<int32_t>(tokens.size())));
       std::vector<float> want;
       for (const int32_t token : tokens) {
         for (int i = 0; i < k; ++i) want.push_back(matrix.At(token, i) * 1.7f);

@@ -8,13 +8,15 @@ __device__ void EmbedRow(const EmbedParams& p) {
   using Traits = WeightTraits<kFormat>;
   const int row = static_cast<int>(blockIdx.x);
   const int k = p.embedding.k;
-  const size_t first = static_cast<size_t>(p.tokens[row]) * k;
+  const int32_t given = p.tokens[row];
+  const int32_t token = given < 0 ? p.chosen[~given] : given;
+  const size_t first = static_cast<size_t>(token) * k;
   float* const out = p.residual + static_cast<size_t>(row) * k;
   for (int i = static_cast<int>(threadIdx.x) * 8; i < k; i += kThreads * 8) {
     const size_t element = first + i;
     float2 scale = make_float2(0.0f, 0.0f);
     if constexpr (kFormat == WeightFormat::kFp8) {
-      const size_t group = static_cast<size_t>(p.tokens[row]) * ScalesOfFp8Row(k) + i / kFp8Group;
+      const size_t group = static_cast<size_t>(token) * ScalesOfFp8Row(k) + i / kFp8Group;
       scale = RawFp8Scale{Load4(p.embedding.scales + group)}.Value();
     } else if constexpr (kFormat != WeightFormat::kBf16) {
       const Matrix& m = p.embedding;

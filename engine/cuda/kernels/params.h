@@ -97,11 +97,13 @@ struct Matrix {
   uint16_t factor;
 };
 
-// residual[row] = embedding[tokens[row]] * scale, over k = hidden. Kernel "embed"; grid {rows}.
+// residual[row] = embedding[t] * scale, over k = hidden, where t is tokens[row], or chosen[~tokens[row]] where that is
+// negative. Kernel "embed"; grid {rows}.
 struct EmbedParams {
   Matrix embedding;
   const int32_t* tokens;
-  float* residual;  // [rows][k]
+  const int32_t* chosen;  // by the step before
+  float* residual;        // [rows][k]
   float scale;
 };
 

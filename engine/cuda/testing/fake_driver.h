@@ -25,6 +25,8 @@ struct FakeDriverState {
   CUresult module_result = CUDA_SUCCESS;
   CUresult launch_result = CUDA_SUCCESS;
   int allocations = 0;
+  // Where what was copied to the device came from.
+  std::vector<const void*> uploads = {};
   // Grids of launches, and of those among them that may begin early.
   std::vector<unsigned> launches = {};
   std::vector<unsigned> overlapping = {};
@@ -100,6 +102,7 @@ inline void AddFakeMemory(DriverApi& api) {
   api.host_alloc = [](void** memory, size_t bytes, unsigned) { return FakeAllocate(bytes, memory); };
   api.host_free = [](void* memory) { return FakeFree(memory); };
   api.copy_to_device_async = [](CUdeviceptr to, const void* from, size_t bytes, CUstream) {
+    FakeDriver().uploads.push_back(from);
     return FakeCopy(FakePointer(to), from, bytes);
   };
   api.copy_to_host_async = [](void* to, CUdeviceptr from, size_t bytes, CUstream) {
@@ -125,6 +128,10 @@ inline void AddFakeWork(DriverApi& api) {
   api.stream_create = [](CUstream*, unsigned) { return CUDA_SUCCESS; };
   api.stream_destroy = [](CUstream) { return CUDA_SUCCESS; };
   api.stream_synchronize = [](CUstream) { return CUDA_SUCCESS; };
+  api.event_create = [](CUevent*, unsigned) { return CUDA_SUCCESS; };
+  api.event_record = [](CUevent, CUstream) { return CUDA_SUCCESS; };
+  api.event_synchronize = [](CUevent) { return CUDA_SUCCESS; };
+  api.event_destroy = [](CUevent) { return CUDA_SUCCESS; };
   api.launch_kernel = [](CUfunction, unsigned x, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
                          void**, void**) {
     FakeDriver().launches.push_back(x);
