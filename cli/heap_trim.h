@@ -3,7 +3,10 @@
 #ifndef BATON_CLI_HEAP_TRIM_H_
 #define BATON_CLI_HEAP_TRIM_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <utility>
 
 namespace baton::cli {
 
@@ -11,9 +14,9 @@ namespace baton::cli {
 inline constexpr int64_t kHeapLookMs = 1'000;
 // Looks after which free pages are given back at the latest.
 inline constexpr int kLooksBetweenTrims = 30;
-// While the process has so much more than such a trim left, it trims at every look: what a flood of requests took is
-// back a second after the flood.
-inline constexpr int64_t kHeapGrowthBytes = int64_t{16} << 20;
+// While the process has so much more than it had at the least between the last two such trims, it trims at every look:
+// what a flood of requests took is back a second after the flood.
+inline constexpr int64_t kHeapGrowthBytes = int64_t{8} << 20;
 
 // Not thread-safe.
 class HeapTrimPlan {
@@ -22,20 +25,24 @@ class HeapTrimPlan {
   // first look trims.
   bool IsDue(int64_t own_bytes) {
     ++looks_;
-    return IsRegular() || own_bytes - left_bytes_ >= kHeapGrowthBytes;
+    least_bytes_ = std::min(least_bytes_, own_bytes);
+    return IsRegular() || own_bytes - base_bytes_ >= kHeapGrowthBytes;
   }
-  // What the trim left. In the midst of a flood most of that is in use, and only a regular trim takes it for granted.
+  // What the trim left. In the midst of a flood most of that is in use, so a single trim says little.
   void OnTrimmed(int64_t own_bytes) {
+    least_bytes_ = std::min(least_bytes_, own_bytes);
     if (!IsRegular()) return;
     looks_ = 0;
-    left_bytes_ = own_bytes;
+    base_bytes_ = std::exchange(least_bytes_, own_bytes);
   }
 
  private:
   bool IsRegular() const { return looks_ >= kLooksBetweenTrims; }
 
   int looks_ = kLooksBetweenTrims - 1;
-  int64_t left_bytes_ = 0;
+  // Since the last regular trim, and what it was between that and the one before.
+  int64_t least_bytes_ = std::numeric_limits<int64_t>::max();
+  int64_t base_bytes_ = 0;
 };
 
 // Looks once, and trims where that is due.

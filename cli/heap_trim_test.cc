@@ -34,14 +34,23 @@ TEST(HeapTrimPlanTest, MemoryThatHasGrownIsTrimmedAtEveryLookUntilItIsGivenBack)
   EXPECT_FALSE(plan.IsDue(kOwnBytes));
 }
 
-TEST(HeapTrimPlanTest, MemoryThatStaysInUseCountsAsGrownUntilTheNextRegularTrim) {
+TEST(HeapTrimPlanTest, MemoryThatStaysInUseCountsAsGrownForTwoRegularTrims) {
   constexpr int64_t kInUse = kOwnBytes + kHeapGrowthBytes;
   HeapTrimPlan plan = TrimmedAt(kOwnBytes);
-  for (int look = 1; look <= kLooksBetweenTrims; ++look) {
+  for (int look = 1; look <= 2 * kLooksBetweenTrims; ++look) {
     ASSERT_TRUE(plan.IsDue(kInUse)) << look;
     plan.OnTrimmed(kInUse);
   }
   EXPECT_FALSE(plan.IsDue(kInUse));
+}
+
+TEST(HeapTrimPlanTest, ARegularTrimInTheMidstOfAFloodDoesNotKeepItsMemory) {
+  constexpr int64_t kInUse = kOwnBytes + 2 * kHeapGrowthBytes;
+  HeapTrimPlan plan = TrimmedAt(kOwnBytes);
+  for (int look = 1; look < kLooksBetweenTrims; ++look) ASSERT_FALSE(plan.IsDue(kOwnBytes)) << look;
+  EXPECT_TRUE(plan.IsDue(kInUse));
+  plan.OnTrimmed(kInUse);
+  EXPECT_TRUE(plan.IsDue(kInUse)) << "what the flood left";
 }
 
 }  // namespace
