@@ -67,6 +67,11 @@ struct TokenChoice {
   int32_t scored_top = 0;
 };
 
+// Whether the row's logits alone choose its token, and nobody wants to see them.
+inline bool LogitsDecide(const TokenChoice& choice) {
+  return choice.score == nullptr && choice.sampling != nullptr && LogitsDecide(*choice.sampling, choice.context);
+}
+
 // One step: every slice's rows go through all layers together. A row's result depends on its own sequence alone.
 struct StepBatch {
   absl::Span<const int32_t> tokens;

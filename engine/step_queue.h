@@ -37,11 +37,11 @@ struct EngineStep {
   enum class Stage : uint8_t { kNone, kInFlight, kComplete };
 
   Stage stage = Stage::kNone;
-  // Of each slice. The sequence is null where it takes no part any more.
+  // Has an entry for each slice, whose sequence is null where it takes no part any more.
   std::vector<PlannedSlice> plan;
   std::vector<SequenceSlice> slices;
   std::vector<int32_t> tokens;
-  // Of each row in a step that is planned ahead (StepBatch::token_sources), else empty.
+  // Has an entry for each row of a step that is planned ahead (StepBatch::token_sources), else none.
   std::vector<int32_t> token_sources;
   // One for each output row: those that end with the last token of their sequence, and all of a prompt that gives its
   // log-probabilities.
@@ -78,7 +78,7 @@ class StepQueue {
   bool is_in_flight() const { return next().stage == EngineStep::Stage::kInFlight; }
   // Whether ahead() may be submitted.
   bool TakesStepAhead() const { return is_in_flight() && runner_.TakesStepAhead(); }
-  // Of the steps in the stage kNone, next() comes first.
+  // The step is in the stage kNone. Where both are, next() comes first.
   void Submit(EngineStep& step);
   // Waits for next(), if it is in flight. It is complete then.
   void Await();

@@ -38,7 +38,7 @@ inline constexpr int kLastPlacements = 16;
 // A job that is placed for the first time, its cost in the unit of tenant_shares.h, and how long it has waited.
 struct PlacedJob {
   int64_t cost = 0;
-  // That has the usual number of outputs in it, and not the most that the job may have.
+  // Whether the cost counts the usual number of outputs, and not the most that the job may have.
   bool has_usual_outputs = false;
   // Open calls to workers, before its own.
   size_t calls = 0;

@@ -44,13 +44,11 @@ void WaitingLine::Erase(const DispatchJob& job) {
   cost_[level][static_cast<size_t>(job.line_rank)] -= job.waiting_cost;
 }
 
-void WaitingLine::OnPlaced(DispatchJob& job, TimeNs now) {
-  if (job.charged_cost.has_value()) return;
-  job.charged_cost = ExpectedCost(*job.spec);
-  shares_.OnPlaced(job.spec->tenant, {.cost = *job.charged_cost,
-                                      .has_usual_outputs = HasUsualOutputs(*job.spec),
-                                      .waits_since = job.waits_since,
-                                      .now = now});
+bool WaitingLine::OnPlaced(DispatchJob& job, const PlacedJob& placed) {
+  if (job.charged_cost.has_value()) return false;
+  job.charged_cost = placed.cost;
+  shares_.OnPlaced(job.spec->tenant, placed);
+  return true;
 }
 
 double WaitingLine::OnEnded(const DispatchJob& job) {

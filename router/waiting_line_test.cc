@@ -189,7 +189,7 @@ TEST_F(WaitingLineTest, PrioritySavesNoTenantFromYielding) {
   DispatchJob& placed = Add(0, kQuantumTokens, "much");
   AddWithPriority(0, 0, "much");
   AddWithPriority(0, -8, "little");
-  line_.OnPlaced(placed, 0);
+  line_.OnPlaced(placed, {.cost = placed.waiting_cost});
   line_.Remove(placed);
   EXPECT_TRUE(line_.TakeTurns());
   EXPECT_THAT(Order(), ElementsAre(2, 1));
@@ -225,12 +225,12 @@ TEST_F(WaitingLineTest, JobsThatWaitCountAlikeHoweverLongThoseBecomeThatEnd) {
   const int64_t before = line_.ExpectedCost(spec);
   DispatchJob& waits = Add(0);
   DispatchJob& placed = Add(0);
-  line_.OnPlaced(placed, 0);
+  line_.OnPlaced(placed, {.cost = placed.waiting_cost});
   line_.Remove(placed);
   placed.outputs.assign(1'000, 70);
   EXPECT_EQ(line_.OnEnded(placed), 0);
   EXPECT_EQ(line_.ExpectedCost(spec), before);
-  line_.OnPlaced(waits, 0);
+  line_.OnPlaced(waits, {.cost = waits.waiting_cost});
   line_.Remove(waits);
   waits.outputs.assign(1'000, 70);
   const double more = line_.OnEnded(waits);
@@ -248,7 +248,7 @@ TEST_F(WaitingLineTest, TheJobsOfATenantThatHasGotMoreComeLastButThoseWithOutput
   DispatchJob& placed = Add(0, kQuantumTokens, "much");
   Add(0, 10, "much");
   Add(0, 10, "little");
-  line_.OnPlaced(placed, 0);
+  line_.OnPlaced(placed, {.cost = placed.waiting_cost});
   line_.Remove(placed);
   EXPECT_TRUE(line_.TakeTurns());
   EXPECT_THAT(Order(), ElementsAre(2, 1));
@@ -263,7 +263,7 @@ TEST_F(WaitingLineTest, AJobThatYieldsIsRankedAmongThoseThatYield) {
   Add(0, 10, "much");
   Add(500, 10, "much");
   Add(900, 10, "little");
-  line_.OnPlaced(placed, 0);
+  line_.OnPlaced(placed, {.cost = placed.waiting_cost});
   line_.Remove(placed);
   line_.TakeTurns();
   EXPECT_THAT(Order(1'001), ElementsAre(3, 2, 1)) << "the late one of a tenant lets its others go first";
@@ -275,7 +275,7 @@ TEST_F(WaitingLineTest, AJobIsChargedOnceHoweverOftenItIsPlaced) {
   Add(0, 10, "much");
   Add(0, 10, "little");
   for (int attempt = 0; attempt < 5; ++attempt) {
-    line_.OnPlaced(placed, 0);
+    line_.OnPlaced(placed, {.cost = placed.waiting_cost});
     line_.Remove(placed);
     line_.Add(placed);
   }
@@ -286,7 +286,7 @@ TEST_F(WaitingLineTest, AJobThatHasEndedHasCostWhatItReallyGave) {
   DispatchJob& placed = Add(0, kQuantumTokens, "much");
   Add(0, 10, "much");
   Add(0, 10, "little");
-  line_.OnPlaced(placed, 0);
+  line_.OnPlaced(placed, {.cost = placed.waiting_cost});
   line_.Remove(placed);
   EXPECT_TRUE(line_.TakeTurns());
   // It gave nothing, where some outputs were expected.

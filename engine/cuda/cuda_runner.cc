@@ -25,11 +25,6 @@ int Bucket(int count) { return static_cast<int>(std::bit_ceil(static_cast<unsign
 // Rows that scratch is for: a captured step may have more than any step.
 int ScratchRows(int max_rows) { return std::max(max_rows, std::min(Bucket(max_rows), kMostGraphRows)); }
 
-// Whether the device can choose the token.
-bool IsDrawnOfLogits(const TokenChoice& choice) {
-  return choice.score == nullptr && choice.sampling != nullptr && LogitsDecide(*choice.sampling, choice.context);
-}
-
 }  // namespace
 
 KvLayout CudaKvLayoutOf(const modelfile::ModelConfig& config) {
@@ -119,7 +114,7 @@ void CudaRunner::CheckSources(const StepBatch& batch) const {
     BATON_CHECK(source < flights_[oldest_].batch.output_count) << source;
   }
   for (const TokenChoice& choice : batch.choices) {
-    BATON_CHECK(choice.context.unknown_outputs == 0 || IsDrawnOfLogits(choice)) << "the host does not know the outputs";
+    BATON_CHECK(choice.context.unknown_outputs == 0 || LogitsDecide(choice)) << "the host does not know the outputs";
   }
 }
 
@@ -192,7 +187,7 @@ void CudaRunner::SetSampling(Flight& flight) {
   if (flight.outputs.tokens.empty() || !forward_->chooses()) return;
   for (int i = 0; i < flight.batch.output_count; ++i) {
     const TokenChoice& choice = flight.batch.choices[static_cast<size_t>(i)];
-    if (!IsDrawnOfLogits(choice)) continue;
+    if (!LogitsDecide(choice)) continue;
     const SamplingParams& p = *choice.sampling;
     flight.draws = flight.draws || p.temperature >= kGreedyTemperature;
     data_->SetSampling(i, {.seed = p.seed,
@@ -235,7 +230,7 @@ void CudaRunner::CopyOutputs(Flight& flight, int first) {
     const size_t row = static_cast<size_t>(first + i);
     const TokenChoice choice = flight.outputs.tokens.empty() ? TokenChoice() : flight.batch.choices[row];
     const bool is_left_alone = choice.score == nullptr && choice.sampling == nullptr;
-    const bool is_drawn = IsDrawnOfLogits(choice);
+    const bool is_drawn = LogitsDecide(choice);
     const bool needs = !flight.outputs.logits.empty() || !forward_->chooses() || !(is_drawn || is_left_alone);
     flight.needs_logits[static_cast<size_t>(i)] = needs;
     needs_any = needs_any || needs;

@@ -15,10 +15,11 @@
 namespace baton::engine::cuda {
 namespace {
 
-// Both are for who looks for a fault. "0" turns off what they name; "1", as if they were not set.
-// A launch begins while the kernel before it runs.
+// Whoever looks for a fault can turn these off with "0". "1" is as if the variable were not set.
+//
+// A launch may begin while the kernel before it runs.
 constexpr char kOverlapVariable[] = "BATON_CUDA_OVERLAP";
-// A step is submitted before the tokens of the one before it are known.
+// A step may be submitted before the tokens of the one before it are known.
 constexpr char kStepsAheadVariable[] = "BATON_CUDA_STEPS_AHEAD";
 
 absl::StatusOr<bool> ReadSwitch(const char* variable) {

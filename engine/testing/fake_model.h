@@ -60,8 +60,8 @@ class FakeModel : public HostModelRunner {
   bool TakesStepAhead() const override { return steps_.TakesAnother(); }
   void Complete() override;
 
-  // Of a model that takes a step ahead: whether one in flight writes the block, which is nobody else's then, and how
-  // many steps were ahead so far.
+  // Whether a step in flight writes the block, which is nobody else's then, and how many steps were ahead so far. A
+  // model that takes no step ahead says false and 0.
   bool Writes(BlockId block) const { return steps_.Write(block); }
   int64_t steps_ahead() const { return steps_.ahead(); }
 

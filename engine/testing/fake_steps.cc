@@ -13,10 +13,6 @@ BlockId BlockOf(const SequenceSlice& slice, int32_t group, int32_t position) {
   return slice.blocks[static_cast<size_t>(group * slice.group_stride + position / kBlockTokens)];
 }
 
-bool ChoosesByLogits(const TokenChoice& choice) {
-  return choice.score == nullptr && choice.sampling != nullptr && LogitsDecide(*choice.sampling, choice.context);
-}
-
 }  // namespace
 
 FakeStep& FakeSteps::Add(const StepBatch& batch, const StepOutputs& outputs) {
@@ -61,7 +57,7 @@ void FakeSteps::CheckChoices(const FakeStep& step) const {
     BATON_CHECK(slice.row_count == 1 && slice.output_rows == OutputRows::kLast) << slice.row_count << " rows ahead";
     BATON_CHECK(source >= -1 && source < steps_.back().output_count) << source;
     BATON_CHECK(choice.context.unknown_outputs == (source < 0 ? 0 : 1)) << choice.context.unknown_outputs;
-    BATON_CHECK(source < 0 || ChoosesByLogits(choice)) << "a token ahead that is not chosen by its logits alone";
+    BATON_CHECK(source < 0 || LogitsDecide(choice)) << "a token ahead that is not chosen by its logits alone";
   }
 }
 
@@ -110,7 +106,9 @@ bool FakeSteps::TakesAnother() const {
   if (steps_.size() != 1) return false;
   const FakeStep& step = steps_.back();
   return step.output_count > 0 && !step.outputs.tokens.empty() && step.outputs.logits.empty() &&
-         step.outputs.hidden_states.empty() && std::all_of(step.choices.begin(), step.choices.end(), ChoosesByLogits);
+         step.outputs.hidden_states.empty() &&
+         std::all_of(step.choices.begin(), step.choices.end(),
+                     [](const TokenChoice& choice) { return LogitsDecide(choice); });
 }
 
 bool FakeSteps::Write(BlockId block) const {

@@ -197,12 +197,13 @@ class OpenAiStub(http.server.BaseHTTPRequestHandler):
         events.append({"choices": [{"text": "", "finish_reason": "length"}]})
         events.append({"choices": [], "usage": {"completion_tokens": request["max_tokens"]}})
         stream = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
-        if OpenAiStub.cut == len(OpenAiStub.seen):
+        is_cut = OpenAiStub.cut == len(OpenAiStub.seen)
+        if is_cut:
             stream, self.close_connection = stream[:len(stream) // 2], True
         for at in range(0, len(stream), 37):
             piece = stream[at:at + 37]
             self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
-        if not self.close_connection or OpenAiStub.hangs_up:
+        if not is_cut:
             self.wfile.write(b"0\r\n\r\n")
 
 
