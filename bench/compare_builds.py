@@ -176,14 +176,22 @@ def time_of(figure):
     return {"value": figure["value"], "unit": figure["unit"]}
 
 
+def words_of(file):
+    """The words of a thread's file in /proc. A thread that has ended since its folder was listed has none."""
+    try:
+        return file.read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
 def busy_ns(supervisor):
     """{(is a worker, process): {thread: nanoseconds on a core}} of the supervisor's children."""
     busy = {}
     for task in Path(f"/proc/{supervisor}/task").iterdir():
-        for child in (task / "children").read_text().split():
+        for child in words_of(task / "children"):
             is_worker = b"-worker" in Path(f"/proc/{child}/cmdline").read_bytes()
-            busy[(is_worker, child)] = {thread.name: int((thread / "schedstat").read_text().split()[0])
-                                        for thread in Path(f"/proc/{child}/task").iterdir()}
+            times = {thread.name: words_of(thread / "schedstat") for thread in Path(f"/proc/{child}/task").iterdir()}
+            busy[(is_worker, child)] = {thread: int(words[0]) for thread, words in times.items() if words}
     return busy
 
 

@@ -1,5 +1,6 @@
 """python3 -m unittest compare_builds_test: ratios, intervals and verdicts of given runs."""
 
+import pathlib
 import unittest
 
 import compare_builds
@@ -49,6 +50,10 @@ class CompareBuildsTest(unittest.TestCase):
         before = {(True, "7"): {"70": second}, (False, "8"): {"80": 0}}
         after = {(True, "7"): {"70": 2 * second, "71": 9 * second, "72": 8 * second}, (False, "8"): {"80": 5 * second}}
         self.assertEqual(compare_builds.spent_besides_kernels_s(before, after, 2), 6)
+
+    def test_a_thread_that_ended_while_threads_were_listed_has_no_words(self):
+        self.assertEqual(compare_builds.words_of(pathlib.Path("/proc/self/task/0/schedstat")), [])
+        self.assertEqual(len(compare_builds.words_of(pathlib.Path("/proc/thread-self/schedstat"))), 3)
 
 
 if __name__ == "__main__":
