@@ -94,7 +94,6 @@ inline constexpr int64_t kMaxUnreadEndedMs = 30'000;
 inline constexpr int kMaxClientConnections = 4096;
 inline constexpr int kMaxStreamsPerConnection = 1024;
 inline constexpr int kMaxIdleConnectionMs = 300'000;
-inline constexpr int kMaxHandshakeMs = 10'000;
 inline constexpr size_t kMaxGrpcMemoryBytes = 512u << 20;
 inline constexpr int kMaxGrpcThreads = 64;
 
@@ -115,6 +114,9 @@ inline constexpr size_t kMaxCapabilityBytes = 32u << 10;
 inline constexpr size_t kMaxCapabilityChainBytes = 24u << 10;
 // Keys of routers that a source has found to be certified, and looks at no more while its own files stay.
 inline constexpr size_t kMaxCapabilityKeys = 16;
+// The workers that the KV of one running job may come through: its prefill worker, and those that it moved away from.
+// A job that has come through so many moves no further.
+inline constexpr size_t kMaxKvOrigins = 16;
 // A worker tells the router this often who holds its KV blocks.
 inline constexpr int64_t kBlockReportMs = 5'000;
 inline constexpr size_t kMaxMailboxEvents = 1u << 16;
