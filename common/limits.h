@@ -94,6 +94,10 @@ inline constexpr int64_t kMaxUnreadEndedMs = 30'000;
 inline constexpr int kMaxClientConnections = 4096;
 inline constexpr int kMaxStreamsPerConnection = 1024;
 inline constexpr int kMaxIdleConnectionMs = 300'000;
+// How long a call of ModelStreamInfer stays open without a request. gRPC hands over any other call once its message is
+// there: one whose message never comes holds one of the streams of its connection, and keeps that from being idle.
+inline constexpr int64_t kMaxIdleStreamMs = 300'000;
+inline constexpr int kMaxHandshakeMs = 10'000;
 inline constexpr size_t kMaxGrpcMemoryBytes = 512u << 20;
 inline constexpr int kMaxGrpcThreads = 64;
 
