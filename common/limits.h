@@ -1,4 +1,8 @@
-// The named bounds of the whole system. Each has a test at the limit and one beyond.
+// The named bounds of the whole system. Tests go to the limit and one beyond. Where that takes too long or too much
+// memory, they do so with a smaller bound in the options of its owner, whose default they compare with the one here: so
+// it is with kHelloTimeoutMs, kMaxJournalBytes and the bounds of connections. The default alone is compared where others
+// enforce a bound: gRPC kMaxGrpcMemoryBytes and kMaxGrpcThreads, an etcd kDirectoryTtlS. No test goes to
+// kMaxCanaryPairs, beyond which canaries come too early or too late and do no harm.
 #ifndef BATON_COMMON_LIMITS_H_
 #define BATON_COMMON_LIMITS_H_
 
@@ -94,6 +98,9 @@ inline constexpr int64_t kMaxUnreadEndedMs = 30'000;
 inline constexpr int kMaxClientConnections = 4096;
 inline constexpr int kMaxStreamsPerConnection = 1024;
 inline constexpr int kMaxIdleConnectionMs = 300'000;
+// How long a call of ModelStreamInfer stays open without a request. gRPC hands over any other call once its message is
+// there: one whose message never comes holds one of the streams of its connection, and keeps that from being idle.
+inline constexpr int64_t kMaxIdleStreamMs = 300'000;
 inline constexpr int kMaxHandshakeMs = 10'000;
 inline constexpr size_t kMaxGrpcMemoryBytes = 512u << 20;
 inline constexpr int kMaxGrpcThreads = 64;
@@ -115,6 +122,9 @@ inline constexpr size_t kMaxCapabilityBytes = 32u << 10;
 inline constexpr size_t kMaxCapabilityChainBytes = 24u << 10;
 // Keys of routers that a source has found to be certified, and looks at no more while its own files stay.
 inline constexpr size_t kMaxCapabilityKeys = 16;
+// The workers that the KV of one running job may come through: its prefill worker, and those that it moved away from.
+// A job that has come through so many moves no further.
+inline constexpr size_t kMaxKvOrigins = 16;
 // A worker tells the router this often who holds its KV blocks.
 inline constexpr int64_t kBlockReportMs = 5'000;
 inline constexpr size_t kMaxMailboxEvents = 1u << 16;

@@ -19,6 +19,14 @@ int32_t HeadroomBlocks(worker::WorkerCore& worker) {
   return std::min(prompt_blocks, worker.pool().block_count() / 2);
 }
 
+// The workers that the prompt's KV comes through.
+std::vector<KvOrigin> OriginsOf(const DecodeSource& source) {
+  if (source.local) return {};
+  std::vector<KvOrigin> origins = source.earlier;
+  origins.push_back({.incarnation = source.prefill_incarnation, .target = source.prefill_target});
+  return origins;
+}
+
 // For TestLeak("memory").
 void LoseMemory() {
   static auto* const kLost = new std::vector<std::string>();
@@ -42,7 +50,7 @@ DecodeCore::DecodeCore(const DecodeOptions& options, worker::WorkerCore& worker,
 
 void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
   const JobKey key = job.key;
-  absl::StatusOr<engine::SequenceId> sequence = Admit(job, !source.local);
+  absl::StatusOr<engine::SequenceId> sequence = Admit(job, source);
   if (!sequence.ok()) {
     updates_.End(key, sequence.status());
     return;
@@ -73,7 +81,7 @@ void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
                   .blocks = engine_.PromptBlocks(*sequence)});
 }
 
-absl::StatusOr<engine::SequenceId> DecodeCore::Admit(const WorkerJob& job, bool pulls_prompt) {
+absl::StatusOr<engine::SequenceId> DecodeCore::Admit(const WorkerJob& job, const DecodeSource& source) {
   if (jobs_.contains(job.key)) return absl::AlreadyExistsError(absl::StrCat("job ", job.key.ToString(), " is here"));
   if (job_count() >= max_sequences_) {
     return absl::ResourceExhaustedError(absl::StrCat("all ", max_sequences_, " decode slots are taken"));
@@ -85,7 +93,8 @@ absl::StatusOr<engine::SequenceId> DecodeCore::Admit(const WorkerJob& job, bool 
                           .emitted = job.emitted,
                           .sampling = job.sampling,
                           .tenant = job.tenant,
-                          .pulls_prompt = pulls_prompt,
+                          .pulls_prompt = !source.local,
+                          .origins = OriginsOf(source),
                           .alone_outputs = job.alone_outputs,
                           .job = job.key},
                          load.used_blocks == 0 ? 0 : headroom_blocks_);

@@ -36,6 +36,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "common/kv_origin.h"
 #include "common/worker_job.h"
 #include "engine/engine.h"
 #include "kvtransfer/kv_sink.h"
@@ -56,6 +57,8 @@ struct DecodeSource {
   bool local = false;
   std::string prefill_target;
   Incarnation prefill_incarnation;
+  // The workers that it came through before, in order: the job ran at that worker, which hands it over.
+  std::vector<KvOrigin> earlier = {};
 };
 
 class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver, public worker::KvOwner {
@@ -112,7 +115,7 @@ class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver, pu
     Frozen frozen;
   };
 
-  absl::StatusOr<engine::SequenceId> Admit(const WorkerJob& job, bool pulls_prompt);
+  absl::StatusOr<engine::SequenceId> Admit(const WorkerJob& job, const DecodeSource& source);
   // Streams the token; the last one ends the job, which must not be used afterwards.
   void OnToken(Job& job, const OutputToken& token);
   void FinishJob(Job& job);

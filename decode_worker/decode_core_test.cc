@@ -104,6 +104,29 @@ TEST_F(DecodeCoreTest, APulledJobFetchesTheBlocksThatItLacksAndRunsOnceTheyAreTh
   EXPECT_EQ(used_blocks(), 0);
 }
 
+TEST_F(DecodeCoreTest, BlocksOfOneWorkerAreFetchedAnewForAJobThatAnotherOneServes) {
+  const DecodeSource other{.prefill_target = "p:2", .prefill_incarnation = {8, 8}};
+  const DecodeSource third{.prefill_target = "p:3", .prefill_incarnation = {7, 7}};
+  const DecodeSource moves{.prefill_target = "d:1", .prefill_incarnation = {6, 6}};
+  DecodeSource moved = moves;
+  moved.earlier = {{.incarnation = kRemote.prefill_incarnation, .target = kRemote.prefill_target}};
+  // What the job has computed that is local serves all that follow.
+  const std::vector<std::pair<DecodeSource, int32_t>> jobs = {{kRemote, 0}, {kRemote, 32}, {other, 0}, {moved, 32},
+                                                              {moves, 0},   {kLocal, 0},   {third, 32}};
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    WorkerJob job = Job(1, 40, 2);
+    job.key = Key(i);
+    core_.OnDecode(job, jobs[i].first);
+    EXPECT_EQ(Heard(i).cached_tokens, jobs[i].second) << "job " << i;
+    if (!jobs[i].first.local) {
+      EXPECT_EQ(worker_.fetcher.started.back().first_block, jobs[i].second / kBlockTokens) << "job " << i;
+      Commit(i, {.index = 0, .token = 5});
+    }
+    EXPECT_TRUE(worker_.RunUntilIdle());
+    ExpectEnd(i, absl::StatusCode::kOk);
+  }
+}
+
 TEST_F(DecodeCoreTest, AJobThatHasOutputsGoesOnAtTheNextOne) {
   WorkerJob job = Job(1, 40, 5);
   job.emitted = 2;

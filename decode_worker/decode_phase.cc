@@ -12,6 +12,10 @@ absl::Status DecodePhase::Start(WorkerJob job, const internal::v1::CallStart& st
   DecodeSource source{.local = decode.local_prefill(), .prefill_target = decode.prefill_target()};
   if (!source.local) {
     BATON_ASSIGN_OR_RETURN(source.prefill_incarnation, rpc::FromBytes(decode.prefill_incarnation()));
+    for (const internal::v1::KvOrigin& proto : decode.earlier()) {
+      BATON_ASSIGN_OR_RETURN(KvOrigin origin, rpc::FromProto(proto));
+      source.earlier.push_back(std::move(origin));
+    }
   }
   core_->OnDecode(std::move(job), source);
   return absl::OkStatus();

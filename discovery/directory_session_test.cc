@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/limits.h"
 #include "common/random.h"
 #include "common/testing/manual_clock.h"
 
@@ -62,12 +63,12 @@ class DirectorySessionTest : public ::testing::Test {
 
   ManualClock clock_;
   SeededRandom random_{20261125};
-  DirectorySession session_{{.key = kOwnKey, .value = "me", .ttl_s = 10}, clock_, random_};
+  DirectorySession session_{{.key = kOwnKey, .value = "me"}, clock_, random_};
 };
 
 TEST_F(DirectorySessionTest, AnnouncesItselfUnderALeaseBeforeItListsTheOthers) {
   session_.OnTimer();
-  EXPECT_EQ(TheAction<action::Grant>().ttl_s, 10);
+  EXPECT_EQ(TheAction<action::Grant>().ttl_s, kDirectoryTtlS);
   session_.OnGranted(kLease, 10);
   const auto put = TheAction<action::Put>();
   EXPECT_EQ(put.key, kOwnKey);

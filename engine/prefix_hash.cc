@@ -1,6 +1,7 @@
 #include "engine/prefix_hash.h"
 
 #include <cstring>
+#include <string>
 
 #include "common/check.h"
 
@@ -18,6 +19,14 @@ Digest128 PrefixNames::Next(const Digest128& parent, absl::Span<const int32_t> t
   static_assert(sizeof(link) == 16 + 4 * kBlockTokens, "padding would be hashed");
   std::memcpy(link.tokens, tokens.data(), sizeof(link.tokens));
   return SipHash128(key_, &link, sizeof(link));
+}
+
+Digest128 PrefixNames::Mark(const Digest128& earlier, const KvOrigin& origin) const {
+  const uint64_t link[] = {earlier.high, earlier.low, origin.incarnation.high, origin.incarnation.low};
+  std::string bytes(sizeof(link), '\0');
+  std::memcpy(bytes.data(), link, sizeof(link));
+  bytes += origin.target;
+  return SipHash128(key_, bytes.data(), bytes.size());
 }
 
 }  // namespace baton::engine

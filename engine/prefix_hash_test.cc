@@ -1,5 +1,6 @@
 #include "engine/prefix_hash.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <numeric>
@@ -21,8 +22,10 @@ std::vector<int32_t> Tokens(int32_t count, int32_t first = 0) {
   return tokens;
 }
 
-Sequence MakeSequence(SequenceId id, std::vector<int32_t> prompt, std::string tenant = "a") {
+Sequence MakeSequence(SequenceId id, std::vector<int32_t> prompt, std::string tenant = "a",
+                      std::vector<KvOrigin> origins = {}) {
   SequenceSpec spec;
+  spec.origins = std::move(origins);
   spec.prompt = std::move(prompt);
   spec.tenant = std::move(tenant);
   const int32_t limit = static_cast<int32_t>(spec.prompt.size()) + 64;
@@ -179,6 +182,51 @@ TEST(Sequence, ResumingNeverNeedsMoreBlocksThanItsLimit) {
   Sequence longer(2, spec, 66, kNames);
   longer.Append(1);
   EXPECT_EQ(longer.blocks_to_resume(), 5);
+}
+
+// A worker that gives wrong KV harms nobody else's requests.
+TEST(PrefixCache, BlocksOfOtherWorkersServeOnlySequencesThatTrustAllOfThem) {
+  const KvOrigin p1{.incarnation = {1, 1}, .target = "p:1"};
+  const KvOrigin p2{.incarnation = {2, 2}, .target = "p:2"};
+  const KvOrigin d{.incarnation = {3, 3}, .target = "d:1"};
+  const KvOrigin restarted{.incarnation = {4, 4}, .target = "p:1"};
+  const KvOrigin impostor{.incarnation = {1, 1}, .target = "p:2"};
+  const std::vector<std::vector<KvOrigin>> all = {{},      {p1},    {p2},    {restarted}, {impostor},
+                                                  {p1, d}, {p2, d}, {d, p1}, {d},         {p1, d, p2}};
+  for (const auto& given : all) {
+    for (const auto& trusted : all) {
+      BlockPool pool(4);
+      Sequence first = MakeSequence(1, Tokens(40), "a", given);
+      Fill(first, pool);
+      Sequence second = MakeSequence(2, Tokens(40), "a", trusted);
+      const bool trusts = given.size() <= trusted.size() && std::equal(given.begin(), given.end(), trusted.begin());
+      EXPECT_EQ(FindPrefix(second, pool).blocks, trusts ? 2 : 0)
+          << "of " << given.size() << " origins, for one with " << trusted.size();
+    }
+  }
+}
+
+TEST(PrefixCache, ASequenceThatIsPulledTakesWhatIsComputedHereAndGoesOnWithWhatCameTheSameWay) {
+  const std::vector<KvOrigin> p1 = {{.incarnation = {1, 1}, .target = "p:1"}};
+  const std::vector<KvOrigin> p2 = {{.incarnation = {2, 2}, .target = "p:2"}};
+  BlockPool pool(16);
+  Sequence computed = MakeSequence(1, Tokens(17));
+  Fill(computed, pool);
+  Sequence first = MakeSequence(2, Tokens(49), "a", p1);
+  TakeBlocks(first, FindPrefix(first, pool), 4, pool);
+  EXPECT_EQ(first.block(0, 0), computed.block(0, 0));
+  first.set_computed(first.length());
+  first.PublishFullBlocks(pool);
+  Sequence same = MakeSequence(3, Tokens(49), "a", p1);
+  const PrefixHits hits = FindPrefix(same, pool);
+  EXPECT_EQ(hits.blocks, 3);
+  EXPECT_EQ(hits.used_blocks, 3);
+  TakeBlocks(same, hits, 4, pool);
+  for (int32_t i = 0; i < 3; ++i) EXPECT_EQ(same.block(0, i), first.block(0, i)) << i;
+  Sequence other = MakeSequence(4, Tokens(49), "a", p2);
+  EXPECT_EQ(FindPrefix(other, pool).blocks, 1);
+  Sequence local = MakeSequence(5, Tokens(49));
+  EXPECT_EQ(FindPrefix(local, pool).blocks, 1);
 }
 
 TEST(PrefixCache, EndOfAChainIsEvictedBeforeItsBeginning) {

@@ -8,9 +8,30 @@
 namespace baton::engine {
 namespace {
 
-bool HasSlidingBlocks(const KvGroups& groups, const Digest128& name, const BlockPool& pool) {
+// What `look` says of the block's name with the first of the sequence's marks with which it finds a block. The blocks
+// that came the whole way are the most.
+template <typename Look>
+BlockId LookWithMarks(const Sequence& sequence, const Digest128& name, int32_t group, const Look& look) {
+  const absl::Span<const Digest128> marks = sequence.marks();
+  for (auto mark = marks.rbegin(); mark != marks.rend(); ++mark) {
+    const BlockId block = look(NameInGroup(MarkedName(name, *mark), group));
+    if (block != kNoBlock) return block;
+  }
+  return kNoBlock;
+}
+
+BlockId FindBlock(const Sequence& sequence, const Digest128& name, int32_t group, const BlockPool& pool) {
+  return LookWithMarks(sequence, name, group, [&pool](const Digest128& marked) { return pool.Find(marked); });
+}
+
+BlockId AcquireBlock(const Sequence& sequence, const Digest128& name, int32_t group, BlockPool& pool) {
+  return LookWithMarks(sequence, name, group, [&pool](const Digest128& marked) { return pool.Acquire(marked); });
+}
+
+bool HasSlidingBlocks(const Sequence& sequence, const Digest128& name, const BlockPool& pool) {
+  const KvGroups& groups = sequence.groups();
   for (int32_t group = groups.full; group < groups.count(); ++group) {
-    if (pool.Find(NameInGroup(name, group)) == kNoBlock) return false;
+    if (FindBlock(sequence, name, group, pool) == kNoBlock) return false;
   }
   return true;
 }
@@ -35,11 +56,13 @@ Sequence::Sequence(SequenceId id, SequenceSpec spec, int32_t token_limit, const 
       groups_(groups),
       chunk_tokens_(chunk_tokens),
       block_stride_(BlocksForTokens(token_limit)),
+      marks_(1),
       score_end_(RowsToScore(spec_)) {
   tokens_.reserve(static_cast<size_t>(token_limit));
   tokens_.assign(spec_.prompt.begin(), spec_.prompt.end());
   blocks_.assign(At(groups.count(), 0), kNoBlock);
   names_.reserve(static_cast<size_t>(block_stride_));
+  for (const KvOrigin& origin : spec_.origins) marks_.push_back(prefix_names_.Mark(marks_.back(), origin));
 }
 
 std::vector<BlockId> Sequence::HandedOver(int32_t tokens) const {
@@ -139,8 +162,9 @@ void Sequence::PublishFullBlocks(BlockPool& pool) {
   const absl::Span<const Digest128> names = BlockNames(full);
   for (; published_blocks_ < full; ++published_blocks_) {
     const int32_t count = published_blocks_ < sliding_begin_ ? groups_.full : groups_.count();
+    const Digest128 name = MarkedName(names[static_cast<size_t>(published_blocks_)], marks_.back());
     for (int32_t group = 0; group < count; ++group) {
-      pool.Publish(block(group, published_blocks_), NameInGroup(names[static_cast<size_t>(published_blocks_)], group));
+      pool.Publish(block(group, published_blocks_), NameInGroup(name, group));
     }
   }
 }
@@ -169,12 +193,12 @@ PrefixHits FindPrefix(Sequence& sequence, const BlockPool& pool) {
   int32_t end = 0;
   for (const Digest128& name : sequence.BlockNames(sequence.most_cached_blocks())) {
     for (int32_t group = 0; group < groups.full; ++group) {
-      const BlockId block = pool.Find(NameInGroup(name, group));
+      const BlockId block = FindBlock(sequence, name, group, pool);
       if (block == kNoBlock) return hits;
       if (pool.refs(block) > 0) ++used_blocks;
     }
     ++end;
-    if (!HasSlidingBlocks(groups, name, pool)) sliding_begin = end;
+    if (!HasSlidingBlocks(sequence, name, pool)) sliding_begin = end;
     const int32_t needed = sequence.FirstNeeded(end);
     if (sliding_begin <= needed || needed >= end) hits = {.blocks = end, .used_blocks = used_blocks};
   }
@@ -198,7 +222,7 @@ void TakeBlocks(Sequence& sequence, const PrefixHits& hits, int32_t block_count,
     for (int32_t group = 0; group < (slides ? groups.count() : groups.full); ++group) {
       const BlockKind kind = group < groups.full ? BlockKind::kFull : BlockKind::kSliding;
       const BlockId block =
-          is_hit ? pool.Acquire(NameInGroup(names[static_cast<size_t>(i)], group)) : pool.Allocate(kind);
+          is_hit ? AcquireBlock(sequence, names[static_cast<size_t>(i)], group, pool) : pool.Allocate(kind);
       BATON_CHECK(block != kNoBlock) << "sequence " << sequence.id() << " was promised " << block_count << " blocks";
       sequence.SetBlock(group, i, block);
       if (kind == BlockKind::kSliding) ++sliding_blocks;

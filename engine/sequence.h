@@ -90,8 +90,11 @@ class Sequence {
   // `cached` of them are there already.
   int32_t SlidingBlocks(int32_t cached, int32_t end) const;
 
-  // Names of group 0's first `count` blocks, which must be full of tokens.
+  // Names of group 0's first `count` blocks, which must be full of tokens. They have no mark.
   absl::Span<const Digest128> BlockNames(int32_t count);
+  // The marks of KV that the sequence may use: zero, and those of the first origin, the first two and so on. Its own
+  // blocks have the last one.
+  absl::Span<const Digest128> marks() const { return marks_; }
 
   void Append(int32_t token);
   void SetBlock(int32_t group, int32_t index, BlockId block);
@@ -144,6 +147,7 @@ class Sequence {
   int32_t block_end_ = 0;
   int32_t sliding_begin_ = 0;
   int32_t promised_ = 0;
+  std::vector<Digest128> marks_;
   // Names of group 0's first names_.size() blocks.
   std::vector<Digest128> names_;
   int32_t computed_ = 0;

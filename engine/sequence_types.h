@@ -10,6 +10,7 @@
 
 #include "absl/types/span.h"
 #include "common/ids.h"
+#include "common/kv_origin.h"
 #include "common/output_token.h"
 #include "common/prompt_logprob.h"
 #include "common/sampling_params.h"
@@ -35,6 +36,9 @@ struct SequenceSpec {
   bool prefill_only = false;
   // The prompt's KV comes from another engine (a decode worker's half): StartDecode follows, not StartPrefill.
   bool pulls_prompt = false;
+  // The workers that this KV came through, in order; the last one is that engine's. Cached blocks of others are not
+  // used, but for what this engine has computed.
+  std::vector<KvOrigin> origins = {};
   // The sequence has steps of its own until it has given so many outputs here: if one of them kills the process, no
   // other sequence was in it.
   int32_t alone_outputs = 0;

@@ -41,7 +41,7 @@ KserveService::KserveService(router::RpcRequests& requests, std::function<bool()
       is_serving_(std::move(is_serving)),
       stream_parts_{.events = requests.events(),
                     .unread = requests.unread(),
-                    .open = open_,
+                    .open = requests.open_calls(),
                     .make_form = &MakeStreamInferForm,
                     .on_request = [this](router::BidiCall& call, const std::shared_ptr<router::RpcAnswer>& answer,
                                          grpc::ByteBuffer message) {
@@ -60,7 +60,7 @@ void KserveService::Accept() {
 
 void KserveService::Stop() {
   accepting_->Stop();
-  open_.AwaitNone();
+  requests_.open_calls().AwaitNone();
   requests_.AwaitNone();
 }
 

@@ -74,7 +74,6 @@ class KserveService final : public KserveServiceBase, public rpc::AcceptingServi
 
   router::RpcRequests& requests_;
   const std::function<bool()> is_serving_;
-  router::CallsInFlight open_;
   const router::BidiCall::Parts stream_parts_;
   std::optional<rpc::AcceptThread> accepting_;
 };

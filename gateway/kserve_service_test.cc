@@ -77,8 +77,9 @@ class KserveServiceTest : public router::RpcFixture<KserveService> {
   std::unique_ptr<KserveService> MakeService(router::RpcRequests& requests) override {
     return std::make_unique<KserveService>(requests, [this] { return is_serving_.load(); });
   }
-  void Serve(WorkerScript script, const router::UnreadOutputLimits& unread = {}) {
-    stub_ = inference::GRPCInferenceService::NewStub(ServeOn(std::move(script), unread));
+  void Serve(WorkerScript script, const router::UnreadOutputLimits& unread = {},
+             int64_t max_idle_stream_ms = kMaxIdleStreamMs) {
+    stub_ = inference::GRPCInferenceService::NewStub(ServeOn(std::move(script), unread, max_idle_stream_ms));
   }
   std::unique_ptr<Call> Open() {
     auto call = std::make_unique<Call>();
@@ -260,6 +261,37 @@ TEST_F(KserveServiceTest, AnIdleStreamDoesNotHoldUpTheEndOfTheServer) {
   EndServer();
   ModelStreamInferResponse response;
   EXPECT_FALSE(idle->stream->Read(&response));
+}
+
+TEST_F(KserveServiceTest, AStreamWithoutARequestEndsAndSaysWhatToDoWhileOneWithARequestGoesOn) {
+  Serve({.tokens = Letters(1), .finish = FinishReason::kNone}, {}, /*max_idle_stream_ms=*/1'000);
+  const auto busy = Open();
+  ASSERT_TRUE(busy->stream->Write(Request("a", /*is_stream=*/true)));
+  WaitForJobs(1);
+  // It does not even say what its requests are.
+  const auto idle = Open();
+  ModelStreamInferResponse response;
+  EXPECT_FALSE(idle->stream->Read(&response));
+  const grpc::Status status = idle->stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(status.error_message(), "the call has had no request for too long: send the next one on a new call");
+  WaitForJobs(1);
+  ASSERT_TRUE(busy->stream->Write(Request("b", /*is_stream=*/true)));
+  WaitForJobs(2);
+  busy->context.TryCancel();
+  WaitForJobs(0);
+}
+
+TEST_F(KserveServiceTest, AStreamWhoseRequestsAreAnsweredEndsWhenNoOtherComes) {
+  Serve({.tokens = Letters(1), .finish = FinishReason::kLength}, {}, /*max_idle_stream_ms=*/1'000);
+  const auto call = Open();
+  ASSERT_TRUE(call->stream->Write(Request("a", /*is_stream=*/false)));
+  ModelStreamInferResponse response;
+  ASSERT_TRUE(call->stream->Read(&response));
+  EXPECT_EQ(response.error_message(), "");
+  EXPECT_FALSE(call->stream->Read(&response));
+  EXPECT_EQ(call->stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  Shutdown();
 }
 
 TEST_F(KserveServiceTest, ASlowReaderOfAStreamLosesTheRequestThatHoldsTooMuchAndIsTold) {

@@ -1,5 +1,7 @@
 #include "router/bidi_call.h"
 
+#include <grpc/grpc.h>
+
 #include <utility>
 
 #include "common/limits.h"
@@ -7,24 +9,9 @@
 
 namespace baton::router {
 
-void CallsInFlight::Add(int count) {
-  const absl::MutexLock lock(&mutex_);
-  count_ += count;
-}
-
-int CallsInFlight::count() const {
-  const absl::MutexLock lock(&mutex_);
-  return count_;
-}
-
-void CallsInFlight::AwaitNone() {
-  const absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(this, &CallsInFlight::HasNone));
-}
-
 void BidiCall::OnAccepted(bool ok) {
   if (!ok) return self_.reset();
-  parts_.open.Add(1);
+  parts_.open.Begin(*this);
   on_call_();
   Proceed();
 }
@@ -47,6 +34,7 @@ void BidiCall::TakeRequest() {
   {
     const absl::MutexLock lock(&mutex_);
     answers_.try_emplace(answer.get(), Entry{.answer = answer});
+    parts_.open.SetBusy(*this);
     if (cut_) answer->Drop();
     is_gone = cancelled_;
   }
@@ -104,6 +92,7 @@ void BidiCall::WriteNext() {
 void BidiCall::Remove(const std::shared_ptr<RpcAnswer>& answer) {
   answers_.erase(answer.get());
   left_.push_back(answer);
+  if (answers_.empty()) parts_.open.SetIdle(*this);
 }
 
 void BidiCall::OnWriteDone(bool ok) {
@@ -153,10 +142,18 @@ void BidiCall::Cut() { CutCall(context_); }
 
 void BidiCall::LeaveIfDone() {
   if (!finished_ || !call_done_) return;
-  CallsInFlight& open = parts_.open;
+  OpenCalls& open = parts_.open;
+  // From here on nobody ends it as an idle one.
+  open.SetBusy(*this);
   // Whoever waits for the calls may then end what they refer to.
   self_.reset();
-  open.Add(-1);
+  open.End();
+}
+
+// The context lives until the call is no longer idle. A request that comes meanwhile is cancelled with the call.
+void BidiCall::EndIdle() {
+  grpc_call_cancel_with_status(context_.c_call(), GRPC_STATUS_UNAVAILABLE,
+                               "the call has had no request for too long: send the next one on a new call", nullptr);
 }
 
 }  // namespace baton::router

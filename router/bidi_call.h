@@ -18,25 +18,11 @@
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/event_queue.h"
 #include "router/answer_form.h"
+#include "router/open_calls.h"
 #include "router/rpc_answer.h"
 #include "router/unread_output.h"
 
 namespace baton::router {
-
-// How many calls are open. Thread-safe.
-class CallsInFlight {
- public:
-  void Add(int count) ABSL_LOCKS_EXCLUDED(mutex_);
-  int count() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Returns when there is none.
-  void AwaitNone() ABSL_LOCKS_EXCLUDED(mutex_);
-
- private:
-  bool HasNone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return count_ == 0; }
-
-  mutable absl::Mutex mutex_;
-  int count_ ABSL_GUARDED_BY(mutex_) = 0;
-};
 
 // It keeps itself alive until gRPC is done with it; its operations are events of the router's loop. It reads the next
 // request while fewer than kMaxRequestsPerStream run, and ends with OK when its client has said that no more come and
@@ -47,8 +33,10 @@ class CallsInFlight {
 // an answer's last message   | it has an answer less, and reads on if it had too many
 // is written, or dropped     |
 // the client half-closes     | it ends once there is no answer
+// it had no request for      | it ends with UNAVAILABLE
+// kMaxIdleStreamMs           |
 // the client is gone         | all answers are cancelled and dropped; it ends once they have ended
-class BidiCall final : public RpcAnswer::Call {
+class BidiCall final : public RpcAnswer::Call, private OpenCalls::Stream {
  public:
   // Runs when a request has come, on the loop.
   using OnRequestCallback =
@@ -60,7 +48,7 @@ class BidiCall final : public RpcAnswer::Call {
   struct Parts {
     rpc::EventQueue& events;
     UnreadOutput& unread;
-    CallsInFlight& open;
+    OpenCalls& open;
     FormMaker make_form = nullptr;
     OnRequestCallback on_request;
   };
@@ -98,6 +86,7 @@ class BidiCall final : public RpcAnswer::Call {
   // gRPC's word that the call has ended, by the server's status or by the client.
   void OnCallDone(bool ok) ABSL_LOCKS_EXCLUDED(mutex_);
   void LeaveIfDone();
+  void EndIdle() override;
 
   void TakeRequest() ABSL_LOCKS_EXCLUDED(mutex_);
   // Writes what can be written, and then does what needs no lock: tells the answers that are over, and reads on.

@@ -1,6 +1,8 @@
 #include "router/client_work.h"
 
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 
 #include "absl/synchronization/notification.h"
 #include "common/limits.h"
@@ -62,6 +64,27 @@ TEST_F(ClientWorkTest, TakesSmallRequestsUpToTheirBound) {
   Occupy(1);
   const size_t each = (16u << 10) - WorkPool::kBytesPerTask;
   EXPECT_EQ(Fill(each), static_cast<int64_t>(kMaxQueuedSmallRequestBytes / (16u << 10)));
+}
+
+// As many wait as ever can.
+TEST_F(ClientWorkTest, ARefusalTakesFarLessThanAMillisecondHoweverManyWait) {
+  constexpr int kRefusals = 1'000;
+  const auto mean_us = [this](size_t bytes) {
+    const auto began = std::chrono::steady_clock::now();
+    for (int n = 0; n < kRefusals; ++n) EXPECT_FALSE(Post(bytes));
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began).count() / kRefusals;
+  };
+  Occupy(1);
+  Occupy(kMaxSmallRequestBytes + 1);
+  const int64_t small = Fill(1);
+  const int64_t large = Fill(kMaxSmallRequestBytes + 1);
+  const double small_us = mean_us(1);
+  const double large_us = mean_us(kMaxMessageBytes);
+  std::printf("unoptimized: %.2f us with %d small requests waiting, %.2f us with %d large ones\n", small_us,
+              static_cast<int>(small), large_us, static_cast<int>(large));
+  // A hundred times what it takes.
+  EXPECT_LT(small_us, 1'000);
+  EXPECT_LT(large_us, 1'000);
 }
 
 TEST_F(ClientWorkTest, ARequestOfEitherSizeCanBeDropped) {

@@ -431,6 +431,7 @@ void ClusterMembers::Start(const StartDecode& start) {
   decode->set_local_prefill(start.local_prefill);
   decode->set_prefill_target(start.prefill_target);
   decode->set_prefill_incarnation(rpc::ToBytes(start.prefill_incarnation));
+  for (const KvOrigin& origin : start.earlier) rpc::ToProto(origin, decode->add_earlier());
   if (NeedsCapability(start.source, start.worker)) AddCapability(start, decode);
   StartCall(start.worker, {Side::kDecode, start.key}, std::move(proto));
 }

@@ -434,6 +434,21 @@ TEST_F(ClusterMembersTest, BothWorkersOfAPairGetTheJobItsSecretAndItsTrace) {
   EXPECT_FALSE(rpc::FromBytes(p.job().secret()).value().is_zero());
   EXPECT_EQ(d.decode().prefill_target(), "host:1");
   EXPECT_EQ(rpc::FromBytes(d.decode().prefill_incarnation()).value(), (Incarnation{.high = 3, .low = 1}));
+  EXPECT_EQ(d.decode().earlier_size(), 0);
+  const KvOrigin origin{.incarnation = {.high = 4, .low = 4}, .target = "host:4"};
+  const auto job = std::make_shared<JobSpec>();
+  members_.Start(StartDecode{.worker = rpc::FromBytes(decode.Message().membership()).value(),
+                             .incarnation = {.high = 3, .low = 2},
+                             .target = "host:2",
+                             .key = {.job = {.high = 2, .low = 1}, .attempt = 2},
+                             .secret = {},
+                             .job = job,
+                             .prefill_incarnation = {.high = 3, .low = 1},
+                             .prefill_target = "host:1",
+                             .earlier = {origin}});
+  ASSERT_EQ(decode.stream->said.starts_size(), 2);
+  ASSERT_EQ(decode.stream->said.starts(1).decode().earlier_size(), 1);
+  EXPECT_EQ(rpc::FromProto(decode.stream->said.starts(1).decode().earlier(0)).value(), origin);
 }
 
 // A router's certificate, and what is made of it.

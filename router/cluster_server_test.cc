@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "common/limits.h"
 #include "common/rpc/event_queue.h"
 #include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
@@ -192,6 +193,7 @@ TEST_F(ClusterServerTest, AWorkerThatLeavesHearsThatAllIsWell) {
 }
 
 TEST_F(ClusterServerTest, AStreamWithoutAHelloIsEndedInTimeAndOneWithAHelloStays) {
+  EXPECT_EQ(ClusterServerOptions().hello_timeout_ms, kHelloTimeoutMs);
   Listen(/*hello_timeout_ms=*/50);
   // On a busy machine a hello may come too late.
   std::optional<TestWorker> member;

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "common/ids.h"
+#include "common/kv_origin.h"
 #include "common/worker_job.h"
 #include "common/worker_update.h"
 #include "router/job.h"
@@ -43,6 +44,8 @@ struct StartDecode {
   std::string prefill_target;
   // Its membership. Zero with local_prefill.
   WorkerId source = {};
+  // The workers that the KV came through before, in order: none, unless the source hands the job over.
+  std::vector<KvOrigin> earlier = {};
 };
 // The worker's call is cancelled; OnWorkerEnd follows, unless the worker is lost first.
 struct CancelAttempt {

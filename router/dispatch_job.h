@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/clock.h"
+#include "common/kv_origin.h"
 #include "common/worker_job.h"
 #include "router/job.h"
 #include "router/placement.h"
@@ -102,6 +103,8 @@ struct DispatchJob {
   HandOver hand_over;
   // In kPulling: the attempt that is frozen.
   JobKey source;
+  // The workers that the KV of the current attempt came through before it was at D, in order.
+  std::vector<KvOrigin> origins;
   // An error that may only echo the other side's failure, kept until that one is known.
   std::optional<absl::Status> echo;
   // The worker that said so.

@@ -1,4 +1,5 @@
 // Memberships: who is lost and told so, who joins anew, and what late words and ends of streams do.
+#include "common/limits.h"
 #include "gmock/gmock.h"
 #include "router/dispatcher.h"
 #include "router/testing/dispatcher_fixture.h"
@@ -43,6 +44,16 @@ TEST_F(DispatcherMembershipTest, ASilentWorkerIsToldSoAndServesAgainOnceItHasJoi
   Join(Again(2, 3));
   Submit(1);
   EXPECT_THAT(Actions(), ElementsAre("P1 1/1", "D3 1/1"));
+}
+
+TEST_F(DispatcherMembershipTest, ByDefaultAWorkerMayBeSilentUpToTheBound) {
+  options_.worker_silence_ms = DispatcherOptions().worker_silence_ms;
+  JoinPair();
+  RunSpeaking(kWorkerSilenceMs - 100, {1});
+  RunMs(99);
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("end2"));
 }
 
 TEST_F(DispatcherMembershipTest, ALateEndOfTheOldStreamLeavesTheNewMembershipAlone) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "router/dispatcher_impl.h"
 #include "router/worker_names.h"
@@ -46,6 +47,7 @@ void Dispatcher::Impl::StartMoves() {
 
 bool Dispatcher::Impl::MayMove(const DispatchJob& job) {
   if (job.state != JobState::kStreaming || !job.committed || job.move != JobMove::kNone || job.echo) return false;
+  if (job.origins.size() >= kMaxKvOrigins) return false;
   const Worker* worker = registry_.Find(job.pair.decode);
   if (worker == nullptr || worker->load.state != WorkerState::kDraining || !worker->info.hands_over) return false;
   // P's report may still be on its way.
@@ -112,7 +114,9 @@ void Dispatcher::Impl::StartMovedAttempt(DispatchJob& job, const WorkerId& sourc
                                  .local_prefill = false,
                                  .prefill_incarnation = serves.info.incarnation,
                                  .prefill_target = serves.info.target,
-                                 .source = source});
+                                 .source = source,
+                                 .earlier = job.origins});
+  job.origins.push_back({.incarnation = serves.info.incarnation, .target = serves.info.target});
 }
 
 void Dispatcher::Impl::EndMove(DispatchJob& job) {

@@ -4,6 +4,8 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "gmock/gmock.h"
 #include "router/dispatcher.h"
 #include "router/testing/dispatcher_fixture.h"
@@ -97,6 +99,59 @@ TEST_F(DispatcherMovesTest, TheAttemptThatGoesOnHasAllOutputsButTheLastAndTheSec
   EXPECT_FALSE(started->local_prefill);
   EXPECT_THAT(started->job->prompt, ElementsAre(7, 7, 7, 70, 71));
   EXPECT_EQ(started->job->emitted, 2);
+}
+
+// Where its KV came through, the next worker shares what it has of the same workers alone.
+TEST_F(DispatcherMovesTest, TheAttemptThatGoesOnIsToldWhereItsKvCameThroughBefore) {
+  const auto earlier = [this] {
+    std::vector<KvOrigin> origins;
+    for (const DispatchAction& action : dispatcher().TakeActions()) {
+      if (const auto* start = std::get_if<StartDecode>(&action)) origins = start->earlier;
+    }
+    return origins;
+  };
+  const KvOrigin p1{.incarnation = MakeIncarnation(1), .target = "host:1"};
+  const KvOrigin d2{.incarnation = MakeIncarnation(2), .target = "host:2"};
+  JoinTwoDecoders();
+  Submit(1);
+  EXPECT_THAT(earlier(), IsEmpty());
+  Stream(KeyOf(1), 3);
+  Drain(2);
+  Frozen(KeyOf(1), 2, 72);
+  EXPECT_THAT(earlier(), ElementsAre(p1));
+  Started(kD, KeyOf(1, 2));
+  Committed(KeyOf(1, 2));
+  Token(kD, KeyOf(1, 2), 2, 72);
+  CallEnd(kD, KeyOf(1));
+  Join(4, WorkerRole::kDecode);
+  Drain(3);
+  Frozen(KeyOf(1, 2), 2, 72);
+  EXPECT_THAT(earlier(), ElementsAre(p1, d2));
+}
+
+TEST_F(DispatcherMovesTest, AJobMovesNoFurtherOnceItsKvHasComeThroughAsManyWorkersAsItMay) {
+  JoinTwoDecoders();
+  Submit(1);
+  Stream(KeyOf(1), 3);
+  Actions();
+  uint64_t at = 2;
+  const auto asked = [&at](uint32_t attempt) { return absl::StrCat("move", at, " 1/", attempt, "->", attempt + 1); };
+  // Its prefill worker is the first origin.
+  for (uint32_t attempt = 1; attempt < kMaxKvOrigins; ++attempt) {
+    Drain(at);
+    EXPECT_THAT(Actions(), ElementsAre(asked(attempt)));
+    Frozen(KeyOf(1, attempt), 2, 72);
+    const JobKey next = KeyOf(1, attempt + 1);
+    Started(kD, next);
+    Committed(next);
+    Token(kD, next, 2, 72);
+    CallEnd(kD, KeyOf(1, attempt));
+    Serve(at);
+    at = 5 - at;
+    EXPECT_THAT(Actions(), ElementsAre(absl::StrCat("D", at, " 1/", attempt + 1, " after 2")));
+  }
+  Drain(at);
+  EXPECT_THAT(Actions(), IsEmpty());
 }
 
 TEST_F(DispatcherMovesTest, TheWorkerGoesOnUntilItIsFrozen) {

@@ -180,6 +180,7 @@ void Dispatcher::Impl::StartAttempt(DispatchJob& job) {
                                     .solo = job.kind == AttemptKind::kSolo,
                                     .reader = job.kind == AttemptKind::kSolo ? WorkerId{} : pair.decode});
   }
+  job.origins.clear();
   if (job.kind == AttemptKind::kSolo) return;
   const bool local = job.kind == AttemptKind::kLocal;
   ledger_.Open(
@@ -199,6 +200,7 @@ void Dispatcher::Impl::StartAttempt(DispatchJob& job) {
     start.prefill_incarnation = prefill->info.incarnation;
     start.prefill_target = prefill->info.target;
     start.source = pair.prefill;
+    job.origins = {{.incarnation = prefill->info.incarnation, .target = prefill->info.target}};
   }
   actions_.push_back(std::move(start));
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "gtest/gtest.h"
 #include "router/testing/scratch_folder.h"
 
@@ -134,6 +135,7 @@ TEST_F(JournalStoreTest, ChangesOfAJobThatWasErasedDoNothing) {
 
 TEST_F(JournalStoreTest, AFullFileTakesNoneOfTheChangesAndLaterOnesAgain) {
   JournalStoreOptions options = Options();
+  EXPECT_EQ(JournalStoreOptions().max_bytes, kMaxJournalBytes);
   options.max_bytes = 128 << 10;
   auto opened = JournalStore::Open(options);
   ASSERT_TRUE(opened.ok()) << opened.status();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "common/limits.h"
 #include "gtest/gtest.h"
 #include "router/testing/scratch_folder.h"
 
@@ -93,17 +94,17 @@ TEST_F(JournalWriterTest, AChangeThatDoesNotFitCostsNoOther) {
 TEST_F(JournalWriterTest, NewJobsAreBoundedWhileTheyWait) {
   absl::Notification blocked;
   absl::Notification go_on;
-  JournalWriter writer(Open(), /*max_new_jobs=*/2);
+  JournalWriter writer(Open(64 << 20));
   writer.Write(RequestOf(1), [&](const absl::Status&) {
     blocked.Notify();
     go_on.WaitForNotification();
   });
   blocked.WaitForNotification();
-  EXPECT_TRUE(writer.HasRoom());
-  writer.Write(RequestOf(2), nullptr);
-  writer.Erase(WriterJob(1));
-  EXPECT_TRUE(writer.HasRoom());
-  writer.Write(RequestOf(3), nullptr);
+  for (size_t i = 0; i < kMaxUnwrittenJobs; ++i) {
+    EXPECT_TRUE(writer.HasRoom()) << i;
+    writer.Write(RequestOf(2 + i), [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
+    if (i == 0) writer.Erase(WriterJob(1));
+  }
   EXPECT_FALSE(writer.HasRoom());
   go_on.Notify();
 }

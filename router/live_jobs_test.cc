@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/limits.h"
 #include "gtest/gtest.h"
 #include "router/error_details.h"
 #include "router/refusal_reason.h"
@@ -364,6 +365,39 @@ TEST_F(LiveJobsTest, BytesAreBoundedToo) {
   Finish(1);
   EXPECT_TRUE(jobs_->PrepareRoom(Request(2)).ok());
   EXPECT_EQ(jobs_->counts().bytes, 0);
+}
+
+// As a router has them.
+
+TEST_F(LiveJobsTest, ByDefaultAJobThatNobodyFollowsRunsUpToItsBound) {
+  jobs_ = std::make_unique<LiveJobs>(LiveJobsOptions());
+  Begin(Request(1));
+  EXPECT_TRUE(jobs_->Leave(Id(1), absl::CancelledError("gone"), now_));
+  PassMs(kMaxUnfollowedMs - 1);
+  EXPECT_EQ(Actions(), "");
+  PassMs(1);
+  EXPECT_EQ(Actions(), "cancel 1");
+}
+
+TEST_F(LiveJobsTest, ByDefaultAsManyJobsAreKeptAsTheBoundSaysAndNoMoreThatRun) {
+  jobs_ = std::make_unique<LiveJobs>(LiveJobsOptions());
+  for (uint64_t job = 1; job <= kMaxKeptJobs; ++job) Begin(Request(job));
+  EXPECT_TRUE(absl::IsResourceExhausted(jobs_->PrepareRoom(Request(kMaxKeptJobs + 1))));
+  EXPECT_EQ(jobs_->counts().evicted, 0);
+}
+
+TEST_F(LiveJobsTest, ByDefaultJobsTakeTheBoundInMemoryAndNotATokenMore) {
+  jobs_ = std::make_unique<LiveJobs>(LiveJobsOptions());
+  Begin(Request(1));
+  const size_t bytes = static_cast<size_t>(jobs_->counts().bytes);
+  KeptRequest second = Request(2);
+  const size_t beside_prompt = bytes - second.job->prompt.size() * sizeof(int32_t);
+  auto spec = std::make_shared<JobSpec>(*second.job);
+  spec->prompt.assign((kMaxKeptBytes - bytes - beside_prompt) / sizeof(int32_t), 1);
+  second.job = spec;
+  EXPECT_TRUE(jobs_->PrepareRoom(second).ok());
+  spec->prompt.push_back(1);
+  EXPECT_TRUE(absl::IsResourceExhausted(jobs_->PrepareRoom(second)));
 }
 
 TEST_F(LiveJobsTest, AClientHearsNothingBeforeTheJournalHasIt) {

@@ -1,6 +1,8 @@
 #include "router/request_reader.h"
 
+#include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <utility>
@@ -233,6 +235,32 @@ TEST_F(RequestReaderTest, RefusesAPromptThatIsTooLongByItsBytesBeforeItIsTokeniz
   const absl::Status status = reader_.Read(AskText(std::string(kMaxPromptBytes - 1, 'x') + "\xff")).status();
   EXPECT_EQ(ErrorWords(status), "INVALID_ARGUMENT prompt");
   EXPECT_NE(status.message().find("at least"), absl::string_view::npos) << status;
+}
+
+// A text that may fit by its bytes is tokenized as far as the context goes. One that cannot is refused before that.
+TEST_F(RequestReaderTest, WhatTheRefusalOfATooLongPromptTakesIsBoundedByTheContextAndNotByWhatWasSent) {
+  constexpr int kRefusals = 20;
+  ServedModel model = TestModel();
+  model.config.context_length = 8'192;
+  const RequestReader reader(model, random_);
+  const auto mean_us = [&](const GenerationRequest& request) {
+    const auto began = std::chrono::steady_clock::now();
+    for (int n = 0; n < kRefusals; ++n) {
+      EXPECT_EQ(GetRefusalReason(reader.Read(request).status()), RefusalReason::kTooLong);
+    }
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began).count() / kRefusals;
+  };
+  // As long as a text may be that might fit.
+  const size_t most_bytes_of_a_token = kMaxPromptBytes / model.tokenizer->MinTokens(std::string(kMaxPromptBytes, 'x'));
+  std::string text;
+  while (text.size() < (model.config.context_length - 1) * most_bytes_of_a_token) text += "hello ";
+  text.resize((model.config.context_length - 1) * most_bytes_of_a_token);
+  const double by_tokens_us = mean_us(AskText(text));
+  const double by_bytes_us = mean_us(AskText(std::string(kMaxPromptBytes, 'x')));
+  std::printf(
+      "unoptimized, with a context of %d: %.0f us for %zu bytes, which are tokenized; %.0f us for %zu, which are not\n",
+      model.config.context_length, by_tokens_us, text.size(), by_bytes_us, kMaxPromptBytes);
+  EXPECT_LT(by_bytes_us, 1'000);
 }
 
 TEST_F(RequestReaderTest, TokenizesATextBeyondTheContext) {

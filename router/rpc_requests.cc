@@ -14,7 +14,7 @@
 namespace baton::router {
 namespace {
 
-// A stream that nobody reads is cut late by at most this part of its time.
+// A stream that nobody reads or uses is cut late by at most this part of its time.
 constexpr int kSweepsPerTimeout = 8;
 
 std::vector<std::string_view> MetadataOf(const grpc::ServerContextBase& context, const char* key) {
@@ -36,11 +36,14 @@ absl::Status Unparsable(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("this is no ", name, ": is every string in it UTF-8?"));
 }
 
-RpcRequests::RpcRequests(const RpcRequestsParts& parts, const UnreadOutputLimits& unread)
-    : parts_(parts), unread_(unread, parts.clock) {
-  const absl::Duration interval = absl::Milliseconds(unread.ended_ms) / kSweepsPerTimeout;
+RpcRequests::RpcRequests(const RpcRequestsParts& parts, const UnreadOutputLimits& unread, int64_t max_idle_stream_ms)
+    : parts_(parts), unread_(unread, parts.clock), open_calls_(max_idle_stream_ms, parts.clock) {
+  const absl::Duration interval = absl::Milliseconds(std::min(unread.ended_ms, max_idle_stream_ms)) / kSweepsPerTimeout;
   sweeper_ = std::thread([this, interval] {
-    while (!stopping_.WaitForNotificationWithTimeout(interval)) unread_.Sweep();
+    while (!stopping_.WaitForNotificationWithTimeout(interval)) {
+      unread_.Sweep();
+      open_calls_.Sweep();
+    }
   });
 }
 

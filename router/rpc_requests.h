@@ -8,6 +8,7 @@
 #include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
 #include "common/clock.h"
+#include "common/limits.h"
 #include "common/random.h"
 #include "common/rpc/event_queue.h"
 #include "router/api_keys.h"
@@ -26,6 +28,7 @@
 #include "router/generation_wire.h"
 #include "router/generator.h"
 #include "router/observed_request.h"
+#include "router/open_calls.h"
 #include "router/refusal_reason.h"
 #include "router/request_tracer.h"
 #include "router/rpc_answer.h"
@@ -84,7 +87,7 @@ class QueuedUnaryCall final : public grpc::ServerUnaryReactor {
 };
 
 // Thread-safe. All gRPC services of a router share one, and so the bounds of what their clients leave unread. A thread
-// of its own ends streams that nobody reads.
+// of its own ends streams that nobody reads or uses.
 class RpcRequests {
  public:
   // A request that is to be read.
@@ -99,7 +102,8 @@ class RpcRequests {
   using Begin = std::function<void(Incoming incoming, grpc::ByteBuffer& bytes)>;
 
   // The servers whose services use it are shut down, and AwaitNone has returned, before it ends or its parts do.
-  explicit RpcRequests(const RpcRequestsParts& parts, const UnreadOutputLimits& unread = {});
+  explicit RpcRequests(const RpcRequestsParts& parts, const UnreadOutputLimits& unread = {},
+                       int64_t max_idle_stream_ms = kMaxIdleStreamMs);
   ~RpcRequests();
 
   // Queues a request of the call whose context it is. `answer` hears how it goes, also when it is refused at once.
@@ -122,6 +126,8 @@ class RpcRequests {
   rpc::EventQueue& events() const { return parts_.events; }
   UnreadOutput& unread() { return unread_; }
   const UnreadOutput& unread() const { return unread_; }
+  // The calls that bring any number of requests.
+  OpenCalls& open_calls() { return open_calls_; }
 
   // Waits until clients have read the answers whose requests have ended, at most for the time. How many are left.
   size_t AwaitRead(int64_t timeout_ms) { return unread_.AwaitRead(timeout_ms); }
@@ -133,6 +139,7 @@ class RpcRequests {
 
   const RpcRequestsParts parts_;
   UnreadOutput unread_;
+  OpenCalls open_calls_;
   absl::Notification stopping_;
   std::thread sweeper_;
 };

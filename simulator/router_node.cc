@@ -220,7 +220,8 @@ void RouterNode::Handle(const router::StartDecode& action) {
     worker.OnDecode(call, JobAt(*action.job, action.key, action.secret, left, worker.clock().Now()),
                     {.local = action.local_prefill,
                      .prefill_target = action.prefill_target,
-                     .prefill_incarnation = action.prefill_incarnation});
+                     .prefill_incarnation = action.prefill_incarnation,
+                     .earlier = action.earlier});
   };
   Open(action.worker, action.incarnation, router::Side::kDecode, action.key, start);
 }

@@ -177,6 +177,10 @@ class FuzzedRouter final : public worker::RouterStream {
     decode.set_local_prefill(side == 3);
     decode.set_prefill_target("p:1");
     decode.set_prefill_incarnation(input_.Rarely() ? input_.Text(17) : rpc::ToBytes(source_));
+    if (!input_.Rarely()) return;
+    internal::v1::KvOrigin& origin = *decode.add_earlier();
+    origin.set_target("p:2");
+    origin.set_incarnation(input_.Text(17));
   }
 
   void Hear(const internal::v1::WorkerMessage& message) {

@@ -127,6 +127,24 @@ TEST_F(CapabilityTest, NoPartAndNoGarbageIsACapability) {
   EXPECT_TRUE(verifier_.Verify(whole).ok());
 }
 
+TEST_F(CapabilityTest, TheLongestChainOfCertificatesFitsAndALongerOneIsRefusedWithWhatToDo) {
+  TestCertificate issued = authority_.Issue({.names = {RoleName("router")}});
+  // Text beside the certificates counts as well.
+  issued.cert_pem.insert(0, std::string(kMaxCapabilityChainBytes - issued.cert_pem.size() - 1, '#') + "\n");
+  router_.Replace(issued, authority_);
+  const auto signer = CapabilitySigner::Create(router_.credentials());
+  ASSERT_TRUE(signer.ok()) << signer.status();
+  ASSERT_EQ((*signer)->key()->chain().size(), kMaxCapabilityChainBytes);
+  const std::string capability = Give(**signer).SerializeAsString();
+  EXPECT_LE(capability.size(), kMaxCapabilityBytes);
+  EXPECT_TRUE(verifier_.Verify(capability).ok());
+  issued.cert_pem.insert(0, "#");
+  router_.Replace(issued, authority_);
+  const absl::Status refused = CapabilitySigner::Create(router_.credentials()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("leave out what is not needed"));
+}
+
 TEST_F(CapabilityTest, NobodyButARouterOfTheAuthorityAndTheDomainSigns) {
   const TestAuthority other;
   const auto refusal_of = [&](const Process& process) {

@@ -51,6 +51,16 @@ absl::StatusOr<JobKey> FromProto(const pb::JobKey& proto) {
   return JobKey{.job = job, .attempt = proto.attempt(), .choice = proto.choice()};
 }
 
+void ToProto(const KvOrigin& origin, pb::KvOrigin* proto) {
+  proto->set_target(origin.target);
+  proto->set_incarnation(ToBytes(origin.incarnation));
+}
+
+absl::StatusOr<KvOrigin> FromProto(const pb::KvOrigin& proto) {
+  BATON_ASSIGN_OR_RETURN(const Incarnation incarnation, FromBytes(proto.incarnation()));
+  return KvOrigin{.incarnation = incarnation, .target = proto.target()};
+}
+
 namespace {
 
 // The kinds have the same numbers here and there.

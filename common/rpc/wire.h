@@ -12,6 +12,7 @@
 #include "baton/internal/v1/worker.pb.h"
 #include "common/block_report.h"
 #include "common/clock.h"
+#include "common/kv_origin.h"
 #include "common/worker_job.h"
 
 namespace baton::rpc {
@@ -29,6 +30,9 @@ absl::StatusOr<Id128> FromBytes(const std::string& bytes);
 
 void ToProto(const JobKey& key, internal::v1::JobKey* proto);
 absl::StatusOr<JobKey> FromProto(const internal::v1::JobKey& proto);
+
+void ToProto(const KvOrigin& origin, internal::v1::KvOrigin* proto);
+absl::StatusOr<KvOrigin> FromProto(const internal::v1::KvOrigin& proto);
 
 // `now` turns the deadline into what is left of it, and back on the receiver's clock.
 void ToProto(const WorkerJob& job, TimeNs now, internal::v1::JobParams* proto);

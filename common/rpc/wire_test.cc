@@ -139,6 +139,15 @@ TEST(Wire, AnIdIsSixteenBytes) {
   }
 }
 
+TEST(Wire, AnOriginOfKvComesThroughUnchangedAndNeedsAnIncarnation) {
+  const KvOrigin origin = {.incarnation = {.high = 5, .low = 6}, .target = "host:1"};
+  internal::v1::KvOrigin proto;
+  ToProto(origin, &proto);
+  EXPECT_EQ(FromProto(proto).value(), origin);
+  proto.clear_incarnation();
+  EXPECT_TRUE(absl::IsInvalidArgument(FromProto(proto).status()));
+}
+
 WorkerJob FullJob() {
   return {.key = {.job = {.high = 5, .low = 6}, .attempt = 3, .choice = 2},
           .secret = {.high = 7, .low = 8},

@@ -67,7 +67,8 @@ class RpcFixture : public ::testing::Test {
   virtual std::unique_ptr<Service> MakeService(RpcRequests& requests) = 0;
 
   // Returns a channel whose windows stay as small as they are at first.
-  std::shared_ptr<grpc::Channel> ServeOn(WorkerScript script, const UnreadOutputLimits& unread = {}) {
+  std::shared_ptr<grpc::Channel> ServeOn(WorkerScript script, const UnreadOutputLimits& unread = {},
+                                         int64_t max_idle_stream_ms = kMaxIdleStreamMs) {
     worker_ = std::make_unique<ScriptedWorker>(loop_, std::move(script));
     loop_.Start(*worker_);
     worker_->Join();
@@ -78,7 +79,7 @@ class RpcFixture : public ::testing::Test {
                                                                .work = work_,
                                                                .events = events_,
                                                                .observers = observers_},
-                                              unread);
+                                              unread, max_idle_stream_ms);
     service_ = MakeService(*requests_);
     auto server = rpc::StartGrpcServer(
         {.bind = "127.0.0.1", .accepting = {service_.get()}, .max_receive_bytes = kMaxMessageBytes});

@@ -1,0 +1,50 @@
+#include "router/open_calls.h"
+
+namespace baton::router {
+
+void OpenCalls::Begin(Stream& call) {
+  const absl::MutexLock lock(&mutex_);
+  ++count_;
+  AddIdle(call);
+}
+
+void OpenCalls::SetBusy(Stream& call) {
+  const absl::MutexLock lock(&mutex_);
+  const auto it = places_.find(&call);
+  if (it == places_.end()) return;
+  idle_.erase(it->second);
+  places_.erase(it);
+}
+
+void OpenCalls::SetIdle(Stream& call) {
+  const absl::MutexLock lock(&mutex_);
+  AddIdle(call);
+}
+
+void OpenCalls::AddIdle(Stream& call) {
+  const auto [it, is_new] = places_.try_emplace(&call);
+  if (is_new) it->second = idle_.insert(idle_.end(), {.call = &call, .since = clock_.Now()});
+}
+
+void OpenCalls::End() {
+  const absl::MutexLock lock(&mutex_);
+  --count_;
+}
+
+void OpenCalls::Sweep() {
+  const absl::MutexLock lock(&mutex_);
+  const TimeNs now = clock_.Now();
+  while (!idle_.empty() && After(idle_.front().since, max_idle_ms_) <= now) {
+    Stream& call = *idle_.front().call;
+    places_.erase(&call);
+    idle_.pop_front();
+    call.EndIdle();
+  }
+}
+
+void OpenCalls::AwaitNone() {
+  const absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(this, &OpenCalls::HasNone));
+}
+
+}  // namespace baton::router
