@@ -5,9 +5,13 @@ import os
 import pathlib
 import struct
 
-from cluster import Cluster, children_of
+import pytest
+
+from client import Client
+from cluster import BINARY, Cluster, children_of
 
 LISTENING = "0A"
+NCCL = pathlib.Path(BINARY).resolve().parents[1] / "tests" / "libbaton_nccl_stand_in.so"
 
 
 def sockets_of(pid):
@@ -38,12 +42,19 @@ def listening_addresses(pid):
     return found
 
 
-def test_every_process_listens_on_the_bound_address_alone():
-    for transport in ("auto", "tcp"):
-        with Cluster("--threads", 1, "--transport", transport) as cluster:
-            listening = {pid: listening_addresses(pid) for pid in [cluster.pid, *children_of(cluster.pid)]}
-            workers = [worker["pid"] for worker in cluster.workers()]
-            assert len(workers) == 2
-            # gRPC, and UCX once for reading and once for serving.
-            assert all(len(listening[pid]) >= 3 for pid in workers), listening
-            assert {address for addresses in listening.values() for address in addresses} == {"127.0.0.1"}
+@pytest.mark.parametrize("transport, bind, sockets", [
+    ("auto", "127.0.0.1", 3), ("tcp", "127.0.0.1", 3), ("tcp", "127.0.0.2", 3), ("grpc", "127.0.0.2", 2),
+    pytest.param("nccl", "127.0.0.1", 2, marks=pytest.mark.skipif(
+        not NCCL.exists(), reason="this build has no stand-in of NCCL"))])
+def test_every_process_listens_on_the_bound_address_alone(transport, bind, sockets):
+    """A worker has at least so many `sockets`: gRPC's, and UCX's for reading and for serving, or the other transport's own."""
+    env = {"BATON_NCCL_LIBRARY": str(NCCL)} if transport == "nccl" else {}
+    with Cluster("--threads", 1, "--transport", transport, "--bind", bind, env=env) as cluster, \
+            Client(cluster.target) as client:
+        # Sockets that are opened for the first hand-off count as well.
+        client.generate("The capital of France is", {"max_tokens": 2})
+        listening = {pid: listening_addresses(pid) for pid in [cluster.pid, *children_of(cluster.pid)]}
+        workers = [worker["pid"] for worker in cluster.workers()]
+        assert len(workers) == 2
+        assert all(len(listening[pid]) >= sockets for pid in workers), listening
+        assert {address for addresses in listening.values() for address in addresses} == {bind}
