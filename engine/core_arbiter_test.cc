@@ -169,11 +169,14 @@ class CoreArbiterTest : public testing::Test {
     arbiter.Leave();
     return waited_ns;
   }
-  // The steps of a neighbour that has given one wait up for a stopped process.
+  // The steps of a neighbour that has given one wait up for a stopped process. The waits are of the machine's own
+  // clock, and a busy machine may take the processor from one step for as long as it would wait, but not from two of
+  // these.
   static void ExpectNoMoreWaits(CoreArbiter& arbiter, bool expect_granted) {
-    int64_t waited_ns = 0;
-    for (int i = 0; i < kSomeSteps; ++i) waited_ns += WaitOf(arbiter, expect_granted);
-    EXPECT_LT(waited_ns, kMaxWaitNs) << kSomeSteps << " steps";
+    std::vector<int64_t> waits_ns;
+    for (int i = 0; i < kSomeSteps; ++i) waits_ns.push_back(WaitOf(arbiter, expect_granted));
+    std::sort(waits_ns.begin(), waits_ns.end());
+    EXPECT_LT(waits_ns[kSomeSteps - 2], kSilenceNs);
   }
 
   const int fd_;
@@ -484,14 +487,19 @@ TEST_F(CoreArbiterTest, ASilentHolderWhoseProcessRunsIsWaitedFor) {
   holder->Leave();
 }
 
-TEST_F(CoreArbiterTest, AHolderThatComputesIsWaitedForAgain) {
+// A busy machine makes a wait longer, but not every one of these.
+TEST_F(CoreArbiterTest, AHolderThatComputesIsWaitedForAgainForItsSilenceAlone) {
   const auto prefill = Open({.yields = true, .min_quantum_ns = kNsPerSecond});
   prefill->Enter();
   const auto decode = Open({.silence_ns = kSilenceNs, .max_wait_ns = kPatientNs});
-  WaitOf(*decode, /*expect_granted=*/false);
-  clock_.Advance(kNsPerMs);
-  EXPECT_FALSE(prefill->ShouldYield());
-  EXPECT_GE(WaitOf(*decode, /*expect_granted=*/false), kSilenceNs);
+  int64_t least_ns = WaitOf(*decode, /*expect_granted=*/false);
+  for (int i = 0; i < kSomeSteps; ++i) {
+    clock_.Advance(kNsPerMs);
+    EXPECT_FALSE(prefill->ShouldYield());
+    least_ns = std::min(least_ns, WaitOf(*decode, /*expect_granted=*/false));
+  }
+  EXPECT_GE(least_ns, kSilenceNs);
+  EXPECT_LT(least_ns, 2 * kSilenceNs);
   prefill->Leave();
 }
 

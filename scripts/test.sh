@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # test.sh [--full]: sets up, checks the sources, builds and runs every test: the unit tests under asan+ubsan, those with
 # threads under tsan, the fuzzers for BATON_FUZZ_SECONDS (10) each, and the release build with the real model and the
-# end-to-end tests. Ends with ctest's summary. --full adds the longer tests, and plants the bugs of tests/mutants.
+# end-to-end tests. Ends with ctest's summary, what the simulator ran and which tests were skipped and why. --full adds the
+# longer tests, and plants the bugs of tests/mutants at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
@@ -11,6 +12,18 @@ source scripts/lib.sh
 if commit=$(git rev-parse --short=8 HEAD 2>/dev/null); then
   export BATON_SIM_BASE_SEED=$((16#${commit:0:8}))
 fi
+say "the simulator runs from BATON_SIM_BASE_SEED=${BATON_SIM_BASE_SEED:-1}"
+
+# What passing tests of the release build said, which ctest does not show.
+report() {
+  local log=build/release/Testing/Temporary/LastTest.log
+  say "what the simulator ran"
+  grep -oE '^[0-9]+ (seeds|runs) from BATON_SIM_BASE_SEED=.* million events a second' "$log"
+  say "which tests were skipped, and why"
+  # pytest names the test and the reason in a line, GoogleTest the test in a line and the reason behind it.
+  grep -hE -A1 '^SKIPPED \[|: Skipped$' "$log" | sed -nE '/^SKIPPED \[/p; /: Skipped$/{s/: Skipped$//; N; s/\n/: /p}' |
+    sed "s|$PWD/||" | sort -u || true
+}
 
 scripts/setup.sh
 scripts/fetch_model.sh smollm2-135m-instruct
@@ -27,8 +40,9 @@ say "fuzzers, ${BATON_FUZZ_SECONDS:-10} s each"
 ctest --preset fuzz
 say "all tests, release"
 scripts/build.sh release
+ctest --preset release
+report
 if [ -n "${BATON_FULL_TESTS:-}" ]; then
   say "mutants: does a test fail for each planted bug"
   scripts/mutants.py
 fi
-ctest --preset release

@@ -46,10 +46,13 @@ std::string WithoutNumbers(const std::string& error) {
   return kind;
 }
 
+// The run of this thread, and the number of its seed, for a check of the cores that ends the process.
 thread_local std::string run_under_way;
+thread_local uint64_t seeds_under_way = 0;
 
 void OnAbortOfRun(int) {
-  std::fprintf(stderr, "BATON_SIM_RUN='%s' runs it again with a trace\n", run_under_way.c_str());
+  std::fprintf(stderr, "found after %llu seeds\nBATON_SIM_RUN='%s' runs it again with a trace\n",
+               static_cast<unsigned long long>(seeds_under_way), run_under_way.c_str());
 }
 
 struct Sum {
@@ -87,6 +90,7 @@ Sum RunAll(RunKind kind, uint64_t base, uint64_t count) {
     for (uint64_t i = next++; i < count && failed < kMaxFailedRuns; i = next++) {
       const RunOptions options = {.seed = base + i, .kind = kind, .routers = ForcedRouters()};
       run_under_way = NameOfRun(options);
+      seeds_under_way = i + 1;
       const RunResult result = RunSeed(options);
       if (!result.error.empty()) ++failed;
       absl::MutexLock lock(&mutex);
@@ -129,6 +133,8 @@ void RunSeeds(RunKind kind, uint64_t count) {
   std::cout << " at least " << sum.least_struck << " a run\n"
             << sum.counts.ToString() << "; no request lived longer than " << NsToMs(sum.longest_life_ns)
             << " ms, or than " << NsToMs(sum.longest_end_ns) << " ms after the last fault\n";
+  // The least of them, whichever thread was first.
+  if (!sum.errors.empty()) std::cout << "found after " << sum.errors.begin()->first - base + 1 << " seeds" << std::endl;
   for (const auto& [seed, error] : sum.errors) Report(kind, seed, error);
   if (!sum.errors.empty()) return;
   EXPECT_GE(sum.least_struck, kMinFaults);

@@ -7,6 +7,7 @@ all its requests are on their way. KINDs:
   silent      COUNT connections that send nothing; it ends when its stdin does
   unread      COUNT Generate calls whose streams nobody reads; it ends when its stdin does
   read        the same calls, read to their end
+  busy        COUNT clients, each of which sends one small request after the other; it ends when its stdin does
 """
 
 import collections
@@ -14,12 +15,15 @@ import json
 import os
 import socket
 import sys
+import threading
 
 import grpc
 
 NICE = 19
 TIMEOUT_S = 120
 UNREAD_TOKENS = 64
+# Few, so that whoever comes beside such clients soon has its turn.
+BUSY_TOKENS = 32
 # The client's library reads no further than this by itself.
 NO_READ_AHEAD = [("grpc.http2.bdp_probe", 0), ("grpc.use_local_subchannel_pool", 1)]
 GENERATE = "/baton.v1.GenerationService/Generate"
@@ -112,6 +116,27 @@ def read(target, count, _):
     return collections.Counter(outcome(call) for call in calls)
 
 
+def busy(target, count, _):
+    generate = streaming(target)
+    outcomes, lock, stopping = collections.Counter(), threading.Lock(), threading.Event()
+
+    def serve():
+        while not stopping.is_set():
+            name = outcome(generate(generate_request(b"The capital of France is", BUSY_TOKENS), timeout=TIMEOUT_S))
+            with lock:
+                outcomes[name] += 1
+
+    threads = [threading.Thread(target=serve) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    started()
+    sys.stdin.read()
+    stopping.set()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
 def started():
     print("started", flush=True)
 
@@ -120,7 +145,7 @@ if __name__ == "__main__":
     os.nice(NICE)
     kind, where, number = sys.argv[1:4]
     size_bytes = int(sys.argv[4]) if len(sys.argv) > 4 else 0
-    floods = {"prompts": prompts, "detokenize": detokenize, "silent": silent, "unread": unread, "read": read}
+    floods = {"prompts": prompts, "detokenize": detokenize, "silent": silent, "unread": unread, "read": read, "busy": busy}
     result = floods[kind](where, int(number), size_bytes)
     print(json.dumps({"outcomes": result}), flush=True)
     os._exit(0)

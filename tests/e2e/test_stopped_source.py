@@ -2,6 +2,7 @@
 no longer than usual."""
 
 import contextlib
+import os
 import statistics
 import threading
 import time
@@ -9,21 +10,27 @@ import time
 from client import Background, Client, read_stream
 from cluster import Cluster, stopped, tokenize_prose, wait_until
 
-CLUSTER = ("--prefill", 2, "--decode", 1, "--threads", 1, "--transport", "tcp",
+FULL = os.environ.get("BATON_FULL_TESTS") == "1"
+# A prompt is computed in one chunk, so that all of its blocks are read at once and behind it: megabytes, which take so long
+# that what the scheduler adds is little beside it.
+CHUNK_TOKENS = 2_048
+PROMPT_TOKENS = 1_600
+CLUSTER = ("--prefill", 2, "--decode", 1, "--threads", 1, "--transport", "tcp", "--chunk-tokens", CHUNK_TOKENS,
            # The router does not give the stopped worker up while it is measured.
            "--worker-silence-ms", 60_000)
-PROMPT_TOKENS = 600
 # Its prefill takes seconds with one thread, and its blocks are pulled all that time.
 LONG_PROMPT_TOKENS = 6_000
 # The first ones set connections up.
 WARM_UPS = 2
-TRANSFERS = 6
+# Times that a source is stopped, and transfers beside each.
+STOPS = 4 if FULL else 1
+TRANSFERS = 6 if FULL else 4
 # A busy machine makes fewer in that time, and a slow one gets more of it.
 MEASURE_LIMIT_S = 4.5
 MIN_TRANSFERS = 2
 USUAL_FACTOR = 2
-# A busy machine may leave a thread without a core for this long.
-SCHEDULER_MS = 25
+# What the scheduler adds to a transfer; outside of the full form the machine may have a loaded neighbour.
+SCHEDULER_MS = 10 if FULL else 25
 
 
 def transfers(client, ids, tenant, count):
@@ -61,23 +68,32 @@ def prefill_worker_in_mid_prompt(cluster):
                  and LONG_PROMPT_TOKENS // 2 < worker["pending_prompt_tokens"] < LONG_PROMPT_TOKENS - 500), None)
 
 
+def transfers_beside_a_stopped_source(cluster, client, ids, tenant, limit_s):
+    half_way = Background(client, (ids * 3)[:LONG_PROMPT_TOKENS], {"max_tokens": 2, "ignore_eos": True}, tenant=tenant)
+    source = wait_until(lambda: prefill_worker_in_mid_prompt(cluster), 30, "a prompt that is computed")
+    with stopped(source["pid"]):
+        thread, beside = transfers_within(client, ids, f"beside-{tenant}", limit_s)
+        assert len(beside) >= MIN_TRANSFERS, f"{len(beside)} of {TRANSFERS} transfers within {limit_s} s"
+    assert half_way.result(timeout_s=120).error is None
+    thread.join()
+    return beside
+
+
 def test_a_prefill_worker_stopped_in_mid_transfer_slows_down_no_other_transfer():
     ids = tokenize_prose()
     with Cluster(*CLUSTER) as cluster, Client(cluster.target) as client:
         list(transfers(client, ids, "warm", WARM_UPS))
-        began = time.monotonic()
-        usual = list(transfers(client, ids, "usual", TRANSFERS))
-        limit_s = max(MEASURE_LIMIT_S, time.monotonic() - began)
-        half_way = Background(client, (ids * 3)[:LONG_PROMPT_TOKENS], {"max_tokens": 2, "ignore_eos": True})
-        source = wait_until(lambda: prefill_worker_in_mid_prompt(cluster), 30, "a prompt that is computed")
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(stopped(source["pid"]))
-            thread, beside = transfers_within(client, ids, "beside", limit_s)
-            assert len(beside) >= MIN_TRANSFERS, f"{len(beside)} of {TRANSFERS} transfers within {limit_s} s"
-        assert half_way.result(timeout_s=120).error is None
-        thread.join()
+        usual, beside = [], []
+        # In turns, so that both see the same machine.
+        for turn in range(STOPS):
+            began = time.monotonic()
+            usual += transfers(client, ids, f"usual-{turn}", TRANSFERS)
+            limit_s = max(MEASURE_LIMIT_S, time.monotonic() - began)
+            beside += transfers_beside_a_stopped_source(cluster, client, ids, f"stop-{turn}", limit_s)
     for name, usual_ms, beside_ms in zip(("read", "added"), zip(*usual), zip(*beside)):
-        print(f"{name}: usually {statistics.median(usual_ms):.1f} ms, at most {max(usual_ms):.1f}; beside a stopped source "
-              f"{statistics.median(beside_ms):.1f} ms, at most {max(beside_ms):.1f}")
-        assert statistics.median(beside_ms) <= USUAL_FACTOR * statistics.median(usual_ms) + SCHEDULER_MS
-        assert max(beside_ms) <= USUAL_FACTOR * (max(usual_ms) + SCHEDULER_MS)
+        print(f"{name}: usually {statistics.median(usual_ms):.1f} ms, at most {max(usual_ms):.1f} of {len(usual_ms)}; beside a "
+              f"stopped source {statistics.median(beside_ms):.1f} ms, at most {max(beside_ms):.1f} of {len(beside_ms)}")
+        # Most transfers add nothing to their request, so twice that leaves no room.
+        slack_ms = SCHEDULER_MS if name == "added" else 0
+        assert statistics.median(beside_ms) <= USUAL_FACTOR * statistics.median(usual_ms) + slack_ms
+        assert max(beside_ms) <= USUAL_FACTOR * max(usual_ms) + SCHEDULER_MS
