@@ -120,7 +120,8 @@ class EngineBench {
     options.isa = ParseIsa(flags_.isa);
     options.weights = ParseWeights(flags_.weights);
     options.threads = flags_.threads;
-    options.max_rows = std::max(max_chunk, bench::DecodeChunkTokens(max_streams)) + std::max(max_streams, kMaxPrompts);
+    options.max_sequences = std::max(max_streams, kMaxPrompts);
+    options.max_rows = std::max(max_chunk, bench::DecodeChunkTokens(max_streams)) + options.max_sequences;
     BATON_RETURN_IF_ERROR(Load(options));
     cost_ = bench::CostOf(*model_.file, options, static_cast<int64_t>(runner_->kv_layout().token_bytes()));
     const bench::DecodeShape largest{

@@ -62,6 +62,7 @@ absl::StatusOr<std::unique_ptr<engine::ModelRunner>> LoadRunner(const LoadedMode
                                            : device.plugin->load(*loaded.file, {.ordinal = device.ordinal,
                                                                                 .weights = options.weights,
                                                                                 .max_rows = options.max_rows,
+                                                                                .max_sequences = options.max_sequences,
                                                                                 .progress = options.progress});
     if (!runner.ok()) return loaded.Blame(runner.status());
     return runner;

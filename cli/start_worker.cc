@@ -79,6 +79,7 @@ absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWork
     options.gate = worker.parts.gate.get();
   }
   options.max_rows = flags.engine.chunk_tokens + flags.engine.max_seqs;
+  options.max_sequences = flags.engine.max_seqs;
   if (const std::string line = DescribeWeights(loaded, options); !line.empty()) spdlog::info(line);
   worker.weight_bytes = engine::PackedWeightBytes(*loaded.file, options.numerics, options.weights);
   // Workers of one supervisor would draw over each other.

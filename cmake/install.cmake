@@ -10,6 +10,12 @@ install(TARGETS baton RUNTIME DESTINATION bin)
 if(TARGET baton_cuda)
   install(TARGETS baton_cuda LIBRARY DESTINATION lib/baton)
 endif()
+# All that is compiled of an installation: the program alone would leave a plug-in of an older build beside it, or none.
+add_custom_target(installation)
+add_dependencies(installation baton)
+if(TARGET baton_cuda)
+  add_dependencies(installation baton_cuda)
+endif()
 
 # By their SONAMEs, under which UCX's libraries load each other. Its CUDA modules stay out: they need a driver.
 install(FILES

@@ -33,6 +33,8 @@ struct DeviceModelOptions {
   int ordinal = 0;
   Weights weights = Weights::kAuto;
   int max_rows = 1024;
+  // As of CpuModelOptions.
+  int max_sequences = 0;
   // Outlives the call. Null: nobody watches.
   LoadProgress* progress = nullptr;
 };

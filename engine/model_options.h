@@ -60,6 +60,8 @@ struct CpuModelOptions {
   int threads = 0;
   // Most rows of one step: chunk budget plus running sequences. Bounds the scratch.
   int max_rows = 1024;
+  // Most sequences of one step, for which a device takes room; 0: as many as rows. The CPU takes none.
+  int max_sequences = 0;
   // Asked between the parts of a step; outlives the model. Null: the cores are not shared.
   StepGate* gate = nullptr;
   // Outlives the call. Null: nobody watches.

@@ -7,7 +7,7 @@ prefix=$(realpath -ms -- "${1:-/opt/baton}")
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
 
-scripts/build.sh release --target baton >&2
+scripts/build.sh release --target installation >&2
 parent=$prefix
 until [ -e "$parent" ]; do parent=$(dirname "$parent"); done
 sudo=""

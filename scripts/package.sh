@@ -6,7 +6,7 @@ folder=${1:+$(realpath -ms -- "$1")}
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
 
-scripts/build.sh release --target baton >&2
+scripts/build.sh release --target installation >&2
 began=$SECONDS
 folder=${folder:-$PWD/build/release}
 mkdir -p "$folder"

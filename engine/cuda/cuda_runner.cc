@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <thread>
 
 #include "absl/strings/str_format.h"
@@ -61,8 +62,17 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Load(const modelfile::Mo
     BATON_ASSIGN_OR_RETURN(runner->forward_,
                            Forward::Create(*device, std::move(weights), layout, rows, options.attention));
   }
-  BATON_ASSIGN_OR_RETURN(runner->data_, StepData::Create(*device, file.config(), layout.groups(), rows));
+  const int slices = options.max_slices == 0 ? options.max_rows : std::min(options.max_slices, options.max_rows);
+  BATON_ASSIGN_OR_RETURN(runner->data_,
+                         StepData::Create(*device, file.config(), layout.groups(), {.rows = rows, .slices = slices}));
   const size_t head_rows = static_cast<size_t>(runner->forward_->head_rows());
+  const size_t logits_bytes = static_cast<size_t>(runner->forward_->logits_stride()) * sizeof(float);
+  const size_t host_rows = std::clamp<size_t>(options.host_logits_bytes / logits_bytes, 1, head_rows);
+  const size_t hidden_bytes = static_cast<size_t>(file.config().hidden_size) * sizeof(float);
+  BATON_ASSIGN_OR_RETURN(runner->host_logits_, PinnedBuffer::Allocate(*device, host_rows * logits_bytes));
+  BATON_ASSIGN_OR_RETURN(runner->host_hidden_,
+                         PinnedBuffer::Allocate(*device, static_cast<size_t>(options.max_rows) * hidden_bytes));
+  runner->host_logit_rows_ = static_cast<int>(host_rows);
   for (Flight& flight : runner->flights_) {
     BATON_ASSIGN_OR_RETURN(flight.tokens, PinnedBuffer::Allocate(*device, head_rows * sizeof(int32_t)));
     BATON_ASSIGN_OR_RETURN(flight.ended, Event::Create(*device));
@@ -126,6 +136,22 @@ bool CudaRunner::WantsLogits(const Flight& flight) {
                      [](const TokenChoice& choice) { return choice.sampling != nullptr || choice.score != nullptr; });
 }
 
+bool CudaRunner::NeedsLogits(const Flight& flight, size_t output) const {
+  if (!flight.outputs.logits.empty()) return true;
+  const TokenChoice& choice = flight.batch.choices[output];
+  if (choice.score == nullptr && choice.sampling == nullptr) return !forward_->chooses();
+  return !forward_->chooses() || !LogitsDecide(choice);
+}
+
+int CudaRunner::HeadCount(const Flight& flight) const {
+  if (!WantsLogits(flight)) return 0;
+  const int count = flight.batch.output_count;
+  for (int i = 0; i < count; ++i) {
+    if (NeedsLogits(flight, static_cast<size_t>(i))) return std::min(count, host_logit_rows_);
+  }
+  return std::min(count, forward_->head_rows());
+}
+
 int CudaRunner::GraphRows(const Flight& flight) const {
   const StepBatch& batch = flight.batch;
   const size_t count = batch.tokens.size();
@@ -158,7 +184,7 @@ void CudaRunner::Submit(const StepBatch& batch, const StepOutputs& outputs) {
   flight.batch = batch;
   flight.outputs = outputs;
   flight.all_on_device = false;
-  flight.head_count = WantsLogits(flight) ? std::min(batch.output_count, forward_->head_rows()) : 0;
+  flight.head_count = HeadCount(flight);
   if (!plan_.rows.empty()) Launch(flight);
   flight.ended.Record(stream_);
 }
@@ -166,7 +192,7 @@ void CudaRunner::Submit(const StepBatch& batch, const StepOutputs& outputs) {
 void CudaRunner::Launch(Flight& flight) {
   const int rows = static_cast<int>(plan_.rows.size());
   const int graph_rows = GraphRows(flight);
-  if (data_->Fill(plan_, flight.batch, std::max(rows, graph_rows), pool_->block_count(), stream_)) graphs_.clear();
+  data_->Fill(plan_, flight.batch, std::max(rows, graph_rows), pool_->block_count());
   SetSampling(flight);
   data_->Upload(stream_);
   if (graph_rows > 0) {
@@ -177,8 +203,8 @@ void CudaRunner::Launch(Flight& flight) {
         *data_, stream_);
     if (flight.head_count > 0) forward_->Head(0, flight.head_count, SamplingFrom(flight, 0), stream_);
   }
-  const absl::Span<float> hidden = flight.outputs.hidden_states;
-  if (!hidden.empty()) stream_.CopyToHost(hidden.data(), forward_->hidden_states(), hidden.size() * sizeof(float));
+  const size_t hidden_bytes = flight.outputs.hidden_states.size() * sizeof(float);
+  if (hidden_bytes > 0) stream_.CopyToHost(host_hidden_.at<void>(), forward_->hidden_states(), hidden_bytes);
   if (flight.head_count > 0) CopyOutputs(flight, 0);
 }
 
@@ -229,12 +255,10 @@ void CudaRunner::CopyOutputs(Flight& flight, int first) {
   for (int i = 0; i < count; ++i) {
     const size_t row = static_cast<size_t>(first + i);
     const TokenChoice choice = flight.outputs.tokens.empty() ? TokenChoice() : flight.batch.choices[row];
-    const bool is_left_alone = choice.score == nullptr && choice.sampling == nullptr;
-    const bool is_drawn = LogitsDecide(choice);
-    const bool needs = !flight.outputs.logits.empty() || !forward_->chooses() || !(is_drawn || is_left_alone);
+    const bool needs = NeedsLogits(flight, row);
     flight.needs_logits[static_cast<size_t>(i)] = needs;
     needs_any = needs_any || needs;
-    chooses_all = chooses_all && is_drawn;
+    chooses_all = chooses_all && LogitsDecide(choice);
   }
   flight.all_on_device =
       chooses_all && !needs_any && count == flight.batch.output_count && flight.outputs.hidden_states.empty();
@@ -246,13 +270,8 @@ void CudaRunner::CopyOutputs(Flight& flight, int first) {
 
 // Rows beside each other go in one copy.
 void CudaRunner::CopyLogits(const Flight& flight, int count) {
+  BATON_CHECK(count <= host_logit_rows_) << count << " rows of logits for the host";
   const size_t row_bytes = static_cast<size_t>(forward_->logits_stride()) * sizeof(float);
-  const size_t wanted = static_cast<size_t>(Bucket(count)) * row_bytes;
-  if (host_logits_.bytes() < wanted) {
-    absl::StatusOr<PinnedBuffer> grown = PinnedBuffer::Allocate(*device_, wanted);
-    BATON_CHECK(grown.ok()) << "the logits of a step: " << grown.status().message();
-    host_logits_ = *std::move(grown);
-  }
   const std::vector<bool>& needs_logits = flight.needs_logits;
   for (int begin = 0; begin < count;) {
     int end = begin;
@@ -271,6 +290,7 @@ void CudaRunner::Complete() {
   BATON_CHECK(in_flight_ > 0) << "no step was submitted";
   Flight& flight = flights_[oldest_];
   flight.ended.Synchronize();
+  TakeHiddenStates(flight);
   const int head_count = flight.head_count;
   for (int first = 0; head_count > 0 && first < flight.batch.output_count; first += head_count) {
     if (first > 0) {
@@ -283,6 +303,11 @@ void CudaRunner::Complete() {
   }
   oldest_ = (oldest_ + 1) % flights_.size();
   --in_flight_;
+}
+
+void CudaRunner::TakeHiddenStates(const Flight& flight) {
+  const absl::Span<float> hidden = flight.outputs.hidden_states;
+  if (!hidden.empty()) std::memcpy(hidden.data(), host_hidden_.at<void>(), hidden.size() * sizeof(float));
 }
 
 void CudaRunner::TakeOutputs(const Flight& flight, int first) {

@@ -39,6 +39,10 @@ struct CudaModelOptions {
   Weights weights = Weights::kAuto;
   // Most rows of one step: chunk budget plus running sequences. Bounds the scratch.
   int max_rows = 1024;
+  // Most slices of one step; 0: as many as rows. Bounds the lists of blocks.
+  int max_slices = 0;
+  // Pinned memory for logits that the host looks at, and for at least one row's. Outputs beyond it take turns.
+  size_t host_logits_bytes = size_t{32} << 20;
   // Launches decode steps as graphs. The bits are the same.
   bool graphs = true;
   // Takes a step ahead (ModelRunner::TakesStepAhead). The tokens are the same.
@@ -104,6 +108,10 @@ class CudaRunner final : public ModelRunner {
   // The tokens of the step before are there, and those behind them are chosen by the device.
   void CheckSources(const StepBatch& batch) const;
   static bool WantsLogits(const Flight& flight);
+  // Whether the host looks at the logits of an output.
+  bool NeedsLogits(const Flight& flight, size_t output) const;
+  // Outputs whose logits are computed at a time; 0: nobody wants any.
+  int HeadCount(const Flight& flight) const;
   // The rows of the graph that runs the step; 0: none does.
   int GraphRows(const Flight& flight) const;
   void Launch(Flight& flight);
@@ -116,6 +124,7 @@ class CudaRunner final : public ModelRunner {
   // Starts the copies of what the outputs [first, first + head_count) give.
   void CopyOutputs(Flight& flight, int first);
   void CopyLogits(const Flight& flight, int count);
+  void TakeHiddenStates(const Flight& flight);
   // Writes those outputs, whose copies have ended.
   void TakeOutputs(const Flight& flight, int first);
   void Choose(const Flight& flight, int first, int i, size_t sampler);
@@ -131,9 +140,11 @@ class CudaRunner final : public ModelRunner {
   std::unique_ptr<Forward> forward_;
   StepPlan plan_;
   std::optional<StepData> data_;
-  // f32 [head rows][logits stride], as many rows as were ever wanted at once. Of the last step in flight: no other one
-  // is behind a step that needs them.
+  // f32 [host_logit_rows_][logits stride] and [max rows][hidden size]. Of the last step in flight: no other one is
+  // behind a step that needs them.
   PinnedBuffer host_logits_;
+  PinnedBuffer host_hidden_;
+  int host_logit_rows_ = 0;
   // The first `in_flight_` of them are, from `oldest_` on.
   std::array<Flight, 2> flights_;
   size_t oldest_ = 0;

@@ -42,6 +42,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadOnDevice(const modelfile::Model
   BATON_ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner, LoadCudaModel(file,
                                                                             {.weights = options.weights,
                                                                              .max_rows = options.max_rows,
+                                                                             .max_slices = options.max_sequences,
                                                                              .steps_ahead = steps_ahead,
                                                                              .progress = options.progress},
                                                                             std::move(device)));

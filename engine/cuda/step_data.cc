@@ -13,8 +13,6 @@ namespace baton::engine::cuda {
 namespace {
 
 constexpr size_t kPartBytes = 256;
-// Tokens of a sequence whose blocks fit from the start, for each row of a step.
-constexpr int kPlannedTokens = 8192;
 
 // Frequencies are 1 / (scaling_factor * theta^(2i / head_dim)), as on the CPU.
 std::vector<float> InverseFrequencies(int head_dim, float theta, float scaling_factor) {
@@ -28,9 +26,8 @@ std::vector<float> InverseFrequencies(int head_dim, float theta, float scaling_f
 
 }  // namespace
 
-StepData::StepData(const Device& device, const modelfile::ModelConfig& config, const KvGroups& groups)
-    : device_(&device),
-      head_dim_(config.head_dim),
+StepData::StepData(const modelfile::ModelConfig& config, const KvGroups& groups)
+    : head_dim_(config.head_dim),
       tile_rows_(RowsOfTile(config.heads / config.kv_heads)),
       large_tile_rows_(RowsOfPrefillTile(config.heads / config.kv_heads)),
       groups_(groups),
@@ -40,11 +37,15 @@ StepData::StepData(const Device& device, const modelfile::ModelConfig& config, c
 }
 
 absl::StatusOr<StepData> StepData::Create(const Device& device, const modelfile::ModelConfig& config,
-                                          const KvGroups& groups, int max_rows) {
-  StepData data(device, config, groups);
-  const size_t blocks =
-      static_cast<size_t>(max_rows) * groups.count() * BlocksForTokens(std::min(config.context_length, kPlannedTokens));
-  BATON_RETURN_IF_ERROR(data.Grow(data.PlacesOf(max_rows).blocks + blocks * sizeof(int32_t)));
+                                          const KvGroups& groups, const StepBounds& bounds) {
+  StepData data(config, groups);
+  const int64_t slice_blocks = int64_t{bounds.slices} * BlocksForTokens(config.context_length);
+  const size_t bytes = data.PlacesOf(bounds.rows).blocks + data.BlockListBytes(slice_blocks, bounds.rows);
+  for (PinnedBuffer& host : data.host_) {
+    BATON_ASSIGN_OR_RETURN(host, PinnedBuffer::Allocate(device, bytes));
+  }
+  BATON_ASSIGN_OR_RETURN(data.device_buffer_, DeviceBuffer::Allocate(device, bytes));
+  data.long_slices_.reserve(static_cast<size_t>(bounds.slices));
   return data;
 }
 
@@ -71,34 +72,26 @@ StepData::Places StepData::PlacesOf(int rows) const {
   return places;
 }
 
-absl::Status StepData::Grow(size_t bytes) {
-  for (PinnedBuffer& host : host_) {
-    BATON_ASSIGN_OR_RETURN(host, PinnedBuffer::Allocate(*device_, bytes));
-  }
-  BATON_ASSIGN_OR_RETURN(device_buffer_, DeviceBuffer::Allocate(*device_, bytes));
-  return absl::OkStatus();
+size_t StepData::BlockListBytes(int64_t slice_blocks, int rows) const {
+  return static_cast<size_t>(slice_blocks + rows) * static_cast<size_t>(groups_.count()) * sizeof(int32_t);
 }
 
-bool StepData::Fill(const StepPlan& plan, const StepBatch& batch, int rows, BlockId spare, const Stream& stream) {
+void StepData::Fill(const StepPlan& plan, const StepBatch& batch, int rows, BlockId spare) {
   turn_ = 1 - turn_;
   rows_ = rows;
   place_ = PlacesOf(rows);
-  size_t blocks = static_cast<size_t>(rows) * static_cast<size_t>(groups_.count());
+  const int fills = rows - static_cast<int>(plan.rows.size());
+  int64_t slice_blocks = 0;
   for (const SequenceSlice& slice : batch.slices) {
-    blocks += static_cast<size_t>(groups_.count()) * BlocksForTokens(slice.first_position + slice.row_count);
+    slice_blocks += BlocksForTokens(slice.first_position + slice.row_count);
   }
-  const size_t needed = place_.blocks + blocks * sizeof(int32_t);
-  const bool grows = needed > device_buffer_.bytes();
-  if (grows) {
-    stream.Synchronize();
-    const absl::Status status = Grow(2 * needed);
-    BATON_CHECK(status.ok()) << "the block lists of a step: " << status.message();
-  }
+  BATON_CHECK(place_.blocks + BlockListBytes(slice_blocks, fills) <= device_buffer_.bytes())
+      << rows << " rows and " << batch.slices.size() << " slices with " << slice_blocks
+      << " blocks in a group are beyond the bounds of a step";
   FillRows(plan, batch.token_sources, spare);
   FillTiles(plan, batch, spare);
   FillRotation(inverse_frequency_, place_.rotation, rows);
   if (!sliding_inverse_frequency_.empty()) FillRotation(sliding_inverse_frequency_, place_.sliding_rotation, rows);
-  return grows;
 }
 
 // Rows that fill up have no token of their own: each is the first of a sequence, and no two write to one place.

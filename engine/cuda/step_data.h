@@ -6,6 +6,7 @@
 #define BATON_ENGINE_CUDA_STEP_DATA_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -25,17 +26,22 @@ struct StepTiles {
   int large = 0;
 };
 
+// What any step has at most: rows, those that fill up among them, and slices. A slice has blocks for a whole context.
+struct StepBounds {
+  int rows = 0;
+  int slices = 0;
+};
+
 class StepData {
  public:
-  // Steps have up to `max_rows` rows.
+  // Takes all memory that steps within the bounds need. RESOURCE_EXHAUSTED.
   static absl::StatusOr<StepData> Create(const Device& device, const modelfile::ModelConfig& config,
-                                         const KvGroups& groups, int max_rows);
+                                         const KvGroups& groups, const StepBounds& bounds);
 
   // Fills the data of `plan`, which was filled from `batch`. Rows up to `rows` >= the plan's are sequences of one row
-  // each at position 0, whose blocks begin at `spare` and which write 16 rows to each. True when the buffers had to
-  // grow, for which it waited for the stream: whatever was captured before is void then. The upload of the step before
-  // the last one has ended.
-  bool Fill(const StepPlan& plan, const StepBatch& batch, int rows, BlockId spare, const Stream& stream);
+  // each at position 0, whose blocks begin at `spare` and which write 16 rows to each. The upload of the step before
+  // the last one has ended. Nothing is allocated, and no stream is waited for.
+  void Fill(const StepPlan& plan, const StepBatch& batch, int rows, BlockId spare);
   // How the token of an output is drawn; the largest logit's until it is said.
   void SetSampling(int output, const SampleRow& row) { Host<SampleRow>(place_.sampling)[output] = row; }
   void Upload(const Stream& stream) const {
@@ -71,9 +77,10 @@ class StepData {
     size_t tokens, positions, slots, output_rows, sampling, row_blocks, tiles, rotation, sliding_rotation, blocks;
   };
 
-  StepData(const Device& device, const modelfile::ModelConfig& config, const KvGroups& groups);
+  StepData(const modelfile::ModelConfig& config, const KvGroups& groups);
   Places PlacesOf(int rows) const;
-  absl::Status Grow(size_t bytes);
+  // Bytes of the block lists of `slice_blocks` blocks in each group, and of one for every row that fills up.
+  size_t BlockListBytes(int64_t slice_blocks, int rows) const;
   void FillRows(const StepPlan& plan, absl::Span<const int32_t> token_sources, BlockId spare);
   void FillTiles(const StepPlan& plan, const StepBatch& batch, BlockId spare);
   // Adds tiles of up to `rows` rows behind the first `count`, and gives their number with these.
@@ -89,7 +96,6 @@ class StepData {
     return host_[turn_].at<T>(place);
   }
 
-  const Device* device_;
   int head_dim_;
   int tile_rows_;
   int large_tile_rows_;

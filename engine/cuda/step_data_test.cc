@@ -33,23 +33,22 @@ class StepDataTest : public testing::Test {
                         .row_count = rows,
                         .first_position = first_position,
                         .blocks = blocks_,
-                        .group_stride = kStride,
+                        .group_stride = stride_,
                         .output_rows = OutputRows::kLast,
                         .first_output = static_cast<int32_t>(slices_.size())};
     slices_.push_back(slice);
     for (int32_t i = 0; i < rows; ++i) tokens_.push_back(7 + i);
   }
 
-  bool Fill(StepData& data, int rows) {
+  void Fill(StepData& data, int rows) {
     StepPlan plan(64, groups_);
     const StepBatch batch{.tokens = tokens_,
                           .slices = slices_,
                           .output_count = static_cast<int32_t>(slices_.size()),
                           .token_sources = token_sources_};
     plan.Fill(batch, 100, config_.context_length);
-    const bool grew = data.Fill(plan, batch, rows, kSpare, *stream_);
+    data.Fill(plan, batch, rows, kSpare);
     data.Upload(*stream_);
-    return grew;
   }
 
   modelfile::ModelConfig config_;
@@ -57,17 +56,18 @@ class StepDataTest : public testing::Test {
   std::unique_ptr<Device> device_;
   std::optional<Stream> stream_;
   std::vector<BlockId> blocks_;
+  int32_t stride_ = kStride;
   std::vector<int32_t> tokens_;
   std::vector<int32_t> token_sources_;
   std::vector<SequenceSlice> slices_;
 };
 
 TEST_F(StepDataTest, TilesHaveTheRowsThatFitBesideTheHeadsOfOneKvHead) {
-  auto data = StepData::Create(*device_, config_, groups_, 64);
+  auto data = StepData::Create(*device_, config_, groups_, {.rows = 64, .slices = 64});
   ASSERT_TRUE(data.ok()) << data.status();
   Add(250, 10);
   Add(3, 1);
-  EXPECT_FALSE(Fill(*data, 11));
+  Fill(*data, 11);
   EXPECT_EQ(data->tiles().small, 4);
   EXPECT_EQ(data->tiles().alone, 1);
   EXPECT_EQ(data->tiles().large, 1);
@@ -93,7 +93,7 @@ TEST_F(StepDataTest, TilesHaveTheRowsThatFitBesideTheHeadsOfOneKvHead) {
 }
 
 TEST_F(StepDataTest, LongSlicesHaveLargeTilesBesideTheSmallOnesAndShortOnesHaveNone) {
-  auto data = StepData::Create(*device_, config_, groups_, 64);
+  auto data = StepData::Create(*device_, config_, groups_, {.rows = 64, .slices = 64});
   ASSERT_TRUE(data.ok()) << data.status();
   Add(7, 37);
   Add(60, 4);
@@ -112,7 +112,7 @@ TEST_F(StepDataTest, LongSlicesHaveLargeTilesBesideTheSmallOnesAndShortOnesHaveN
 }
 
 TEST_F(StepDataTest, RowsThatFillUpAreSequencesOfTheirOwnAndNoTwoWriteToOnePlace) {
-  auto data = StepData::Create(*device_, config_, groups_, 64);
+  auto data = StepData::Create(*device_, config_, groups_, {.rows = 64, .slices = 64});
   ASSERT_TRUE(data.ok()) << data.status();
   for (int i = 0; i < 33; ++i) Add(i, 1);
   Fill(*data, 64);
@@ -137,7 +137,7 @@ TEST_F(StepDataTest, RowsThatFillUpAreSequencesOfTheirOwnAndNoTwoWriteToOnePlace
 }
 
 TEST_F(StepDataTest, RotatesByThePositionAndBySlidingLayersBase) {
-  auto data = StepData::Create(*device_, config_, groups_, 64);
+  auto data = StepData::Create(*device_, config_, groups_, {.rows = 64, .slices = 64});
   ASSERT_TRUE(data.ok()) << data.status();
   Add(5, 1);
   Fill(*data, 1);
@@ -149,7 +149,7 @@ TEST_F(StepDataTest, RotatesByThePositionAndBySlidingLayersBase) {
 }
 
 TEST_F(StepDataTest, ARowSaysWhichOutputOfTheStepBeforeIsItsToken) {
-  auto data = StepData::Create(*device_, config_, groups_, 64);
+  auto data = StepData::Create(*device_, config_, groups_, {.rows = 64, .slices = 64});
   ASSERT_TRUE(data.ok()) << data.status();
   for (int i = 0; i < 3; ++i) Add(5, 1);
   token_sources_ = {2, -1, 0};
@@ -161,7 +161,7 @@ TEST_F(StepDataTest, ARowSaysWhichOutputOfTheStepBeforeIsItsToken) {
 }
 
 TEST_F(StepDataTest, AStepIsFilledBesideTheUploadOfTheOneBefore) {
-  auto data = StepData::Create(*device_, config_, groups_, 64);
+  auto data = StepData::Create(*device_, config_, groups_, {.rows = 64, .slices = 64});
   ASSERT_TRUE(data.ok()) << data.status();
   Add(5, 1);
   for (int i = 0; i < 3; ++i) Fill(*data, 1);
@@ -171,26 +171,31 @@ TEST_F(StepDataTest, AStepIsFilledBesideTheUploadOfTheOneBefore) {
   EXPECT_EQ(uploads[0], uploads[2]);
 }
 
-TEST_F(StepDataTest, GrowsForBlockListsThatAreLongerThanPlanned) {
+TEST_F(StepDataTest, HasRoomForTheLongestBlockListsFromTheStart) {
   config_.context_length = 1 << 20;
-  auto data = StepData::Create(*device_, config_, groups_, 1);
+  auto data = StepData::Create(*device_, config_, groups_, {.rows = 8, .slices = 2});
   ASSERT_TRUE(data.ok()) << data.status();
-  blocks_.assign(2 * (1 << 16), 9);
-  tokens_ = {1};
-  slices_ = {{.first_row = 0,
-              .row_count = 1,
-              .first_position = (1 << 20) - 1,
-              .blocks = blocks_,
-              .group_stride = 1 << 16,
-              .output_rows = OutputRows::kNone,
-              .first_output = -1}};
-  StepPlan plan(1, groups_);
-  const StepBatch batch{.tokens = tokens_, .slices = slices_};
-  plan.Fill(batch, 100, config_.context_length);
-  EXPECT_TRUE(data->Fill(plan, batch, 1, kSpare, *stream_));
-  EXPECT_FALSE(data->Fill(plan, batch, 1, kSpare, *stream_));
-  data->Upload(*stream_);
-  EXPECT_EQ(data->blocks()[2 * (1 << 16) - 1], 9);
+  constexpr int32_t kLongest = 1 << 16;
+  blocks_.assign(2 * kLongest, 9);
+  stride_ = kLongest;
+  const FakeDriverState before = FakeDriver();
+  Add((1 << 20) - 1, 1);
+  Add((1 << 20) - 5, 5);
+  // Two more rows fill up.
+  Fill(*data, 8);
+  EXPECT_EQ(data->blocks()[4 * kLongest - 1], 9);
+  EXPECT_EQ(data->blocks()[4 * kLongest], kSpare);
+  EXPECT_EQ(data->blocks()[4 * kLongest + 3], kSpare);
+  EXPECT_EQ(FakeDriver().taken, before.taken);
+  EXPECT_EQ(FakeDriver().waits, before.waits);
+}
+
+TEST_F(StepDataTest, AStepBeyondItsBoundsIsABug) {
+  auto data = StepData::Create(*device_, config_, groups_, {.rows = 8, .slices = 1});
+  ASSERT_TRUE(data.ok()) << data.status();
+  Add(600, 1);
+  Add(601, 1);
+  EXPECT_DEATH(Fill(*data, 8), "8 rows and 2 slices with 76 blocks in a group are beyond the bounds of a step");
 }
 
 }  // namespace

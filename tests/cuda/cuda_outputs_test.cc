@@ -17,11 +17,8 @@ TEST(CudaRunner, ChoosesOnTheDeviceAndOnTheHostWhatASamplerChooses) {
   const auto file = MakeSyntheticModel(Small());
   SeededRandom random(kSeed);
   constexpr int kRows = 6;
-  const auto runner = LoadCuda(*file, {.max_rows = kRows});
-  OneSequence sequence(*runner, RandomTokens(random, kRows, runner->vocab_size()));
-  const size_t vocab = static_cast<size_t>(runner->vocab_size());
-  std::vector<float> logits = sequence.Logits(0, kRows);
-
+  const std::vector<int32_t> prompt = RandomTokens(random, kRows, Small().vocab_size);
+  const size_t vocab = static_cast<size_t>(Small().vocab_size);
   const SamplingParams greedy;
   const SamplingParams drawn{.temperature = 1.0f, .seed = kSeed};
   const SamplingParams cut{.temperature = 0.7f, .top_k = 9, .top_p = 0.8f, .seed = kSeed + 1};
@@ -34,15 +31,25 @@ TEST(CudaRunner, ChoosesOnTheDeviceAndOnTheHostWhatASamplerChooses) {
       {.sampling = &biased}, {.sampling = &scored},
       {.sampling = &cut},    {.score = &of_prompt, .scored_token = 5, .scored_top = 1},
   };
-  std::vector<OutputToken> tokens(kRows);
-  sequence.Run(0, kRows, choices, {.tokens = absl::MakeSpan(tokens)});
-  Sampler sampler(runner->vocab_size());
-  for (size_t row = 0; row < kRows; ++row) {
-    const absl::Span<float> of_row = absl::MakeSpan(logits).subspan(row * vocab, vocab);
-    if (choices[row].score != nullptr) {
-      EXPECT_EQ(of_prompt, ScoreToken(5, 1, of_row));
-    } else {
-      EXPECT_EQ(tokens[row], sampler.Sample(*choices[row].sampling, choices[row].context, of_row)) << "row " << row;
+  const auto roomy = LoadCuda(*file, {.max_rows = kRows});
+  const std::vector<float> want = OneSequence(*roomy, prompt).Logits(0, kRows);
+  // The host has room for the logits of all rows, of four, and of one.
+  for (const size_t room : {size_t{kRows}, size_t{4}, size_t{0}}) {
+    const auto runner = LoadCuda(*file, {.max_rows = kRows, .host_logits_bytes = room * vocab * sizeof(float)});
+    OneSequence sequence(*runner, prompt);
+    EXPECT_EQ(sequence.Logits(0, kRows), want);
+    std::vector<float> logits = want;
+    std::vector<OutputToken> tokens(kRows);
+    sequence.Run(0, kRows, choices, {.tokens = absl::MakeSpan(tokens)});
+    Sampler sampler(runner->vocab_size());
+    for (size_t row = 0; row < kRows; ++row) {
+      const absl::Span<float> of_row = absl::MakeSpan(logits).subspan(row * vocab, vocab);
+      if (choices[row].score != nullptr) {
+        EXPECT_EQ(of_prompt, ScoreToken(5, 1, of_row));
+      } else {
+        EXPECT_EQ(tokens[row], sampler.Sample(*choices[row].sampling, choices[row].context, of_row))
+            << "row " << row << " with room for " << room;
+      }
     }
   }
 }

@@ -22,13 +22,17 @@ import pytest
 import compose
 import engine as engines
 from cluster import BINARY, SOURCE_DIR, run_baton, wait_until
-from installation import make_package
+from installation import BUILD_DIR, make_package
 from pages import blocks_of, shell_commands
+from test_device import driver as fake_driver
 from test_install import MODEL, STORE
 
 PAGE = shell_commands("docs/containers.md", SOURCE_DIR)
 DOCKERFILE = SOURCE_DIR / "deploy/docker/Dockerfile"
+CUDA_DOCKERFILE = DOCKERFILE.with_name("Dockerfile.cuda")
 IMAGE = "localhost/baton:latest"
+CUDA_IMAGE = "localhost/baton:cuda"
+CUDA_PLUGIN = BUILD_DIR / "lib/baton/libbaton_cuda.so"
 # scripts/setup.sh unpacks Debian's.
 PROMETHEUS = pathlib.Path(os.environ.get("BATON_DEPS_DIR") or engines.CACHE_DIR / "deps") / "prometheus/prometheus"
 UID = 65532
@@ -43,9 +47,9 @@ LEFTOVERS = ["/var/lib/apt/lists", "/var/cache/apt", "/var/log", "/packages"]
 READ_ONLY = "--read-only-tmpfs=false"
 HARDENED = ["--read-only", READ_ONLY, "--cap-drop=ALL", "--security-opt=no-new-privileges"]
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
-LEFT_OUT = ["pulling debian:12-slim and nvidia/cuda", "Grafana, Jaeger and the published image of Prometheus"]
+LEFT_OUT = ["pulling debian:12-slim and nvidia/cuda", "compiling beside nvidia/cuda", "Grafana, Jaeger and the published image of Prometheus"]
 if not FULL:
-    LEFT_OUT += ["compiling in the stage `build`", "downloading a model in the stages `fetch` and `model`"]
+    LEFT_OUT += ["compiling in the stages `build`", "downloading a model in the stages `fetch` and `model`"]
 
 
 @pytest.fixture(scope="module")
@@ -196,12 +200,41 @@ def test_an_image_with_a_model_needs_nothing_else(engine, packages, image, tmp_p
     assert re.search(r"servable +yes", found)
 
 
-def test_the_image_for_gpus_is_the_same_until_there_is_a_plug_in(engine, image):
-    engine.build(SOURCE_DIR, DOCKERFILE.with_name("Dockerfile.cuda"), "localhost/cuda", IMAGE=IMAGE, CUDA=engines.BASE)
-    facts = engine.inspect("image", "localhost/cuda")["Config"]
+def build_stage(dockerfile):
+    """Its lines, which end with an empty one."""
+    return re.search(r"^FROM \S+ AS build\n(.*?)\n\n", dockerfile.read_text(), re.S | re.M)[1]
+
+
+def test_the_package_of_the_image_for_gpus_is_made_as_the_other_one_beside_a_toolkit():
+    lines = build_stage(CUDA_DOCKERFILE).splitlines()
+    mount = [line for line in lines if "from=toolkit" in line]
+    assert mount == ["RUN --mount=type=bind,from=toolkit,source=/usr/local/cuda-13.0,target=/usr/local/cuda \\"]
+    without = "\n".join(lines).replace(mount[0] + "\n    ", "RUN ")
+    assert without == build_stage(DOCKERFILE)
+
+
+def test_the_image_for_gpus_has_the_plug_in_of_its_program(engine, packages, image, tmp_path):
+    engine.build(SOURCE_DIR, CUDA_DOCKERFILE, CUDA_IMAGE, f"--build-context=build={packages}", IMAGE=IMAGE, BASE=engines.BASE,
+                 CUDA=engines.BASE)
+    facts = engine.inspect("image", CUDA_IMAGE)["Config"]
     assert "NVIDIA_VISIBLE_DEVICES=all" in facts["Env"]
     assert facts["User"] == f"{UID}:{UID}"
-    assert engine.podman("run", "--rm", "localhost/cuda", "version").stdout == run_baton("version").stdout
+    assert engine.podman("run", "--rm", CUDA_IMAGE, "version").stdout == run_baton("version").stdout
+    left = engine.podman("run", "--rm", "--user=0", "--entrypoint=find", CUDA_IMAGE, *LEFTOVERS, "-type", "f", "-size", "+0",
+                         check=False)
+    assert left.stdout == ""
+    if not CUDA_PLUGIN.exists():
+        pytest.skip("this build has no plug-in: there was no nvcc")
+    models = f"--volume={MODEL_FILE}:/models/{MODEL_FILE.name}:ro"
+    command = ["run", "--rm", "--network=none", *HARDENED, models]
+    words = [CUDA_IMAGE, "bench", "engine", "--device", "cuda"]
+    alone = engine.podman(*command, *words, check=False)
+    assert alone.returncode == 1 and "no CUDA driver on this machine" in alone.stderr
+    # The plug-in was loaded and is of this build, if it says what a driver lacks.
+    fake_driver(tmp_path)
+    tmp_path.chmod(0o755)
+    beside = engine.podman(*command, f"--volume={tmp_path}:/driver:ro", "--env=LD_LIBRARY_PATH=/driver", *words, check=False)
+    assert beside.returncode == 1 and "the CUDA driver is too old: it has no cuDriverGetVersion" in beside.stderr
 
 
 @pytest.mark.skipif(not FULL, reason="it compiles and downloads: BATON_FULL_TESTS=1")

@@ -80,13 +80,20 @@ def test_a_device_has_a_known_name():
         assert result.returncode == 2 and f"not auto, cpu, cuda or cuda:N: {name}" in result.stderr, result.stderr
 
 
-def test_auto_serves_on_the_cpu_and_says_why_once():
-    with Cluster("--threads", 1, "--kv-memory", "72MiB") as cluster:
+def serves_on_the_cpu_and_says_why_once(why, *flags, env=None):
+    """A cluster that may take any device, and has none that it can use."""
+    with Cluster("--threads", 1, "--kv-memory", "72MiB", *flags, env=env) as cluster:
         result = run_baton("generate", "--target", cluster.target, "--prompt", "The capital of France is",
                            "--max-tokens", 2)
         assert result.returncode == 0 and "Paris" in result.stdout, result.stderr
         cluster.stop()
-        assert cluster.log().count(": computing on the CPU") == 1, cluster.log()
+        assert cluster.log().count(": computing on the CPU") == cluster.log().count(why) == 1, cluster.log()
+
+
+def test_auto_serves_on_the_cpu_and_says_why_once():
+    if has_driver():
+        pytest.skip("this machine has a driver")
+    serves_on_the_cpu_and_says_why_once(NO_DRIVER)
 
 
 def test_a_worker_says_it_for_itself_unless_it_was_told_to_take_the_cpu():
@@ -153,6 +160,29 @@ def test_a_plugin_that_cannot_be_used_is_one_error_and_auto_takes_the_cpu(tmp_pa
     result = run_baton(*BENCH, "--json", env=env, timeout_s=120)
     assert result.returncode == 0 and '"device":"cpu"' in result.stdout, result.stderr
     assert "cut.so is damaged" in result.stdout and ": computing on the CPU" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["absent", "text", "cut", "of another version", "of another build"])
+def test_auto_serves_on_the_cpu_beside_a_plugin_that_cannot_be_used_and_says_why_once(name, tmp_path, with_driver):
+    path, message = damaged_plugins(tmp_path)[name]
+    env = {**with_driver, "BATON_CUDA_PLUGIN": str(path)}
+    serves_on_the_cpu_and_says_why_once(message, "--device", "auto", env=env)
+
+
+def test_a_worker_of_its_own_serves_on_the_cpu_beside_a_plugin_of_another_build(tmp_path, with_driver):
+    path, message = damaged_plugins(tmp_path)["of another build"]
+    with RoleProcess("router", "--grpc-port", 0) as router:
+        with RoleProcess("mixed-worker", "--router", router.cluster_target, "--device", "auto", "--threads", 1, "--kv-memory",
+                         "36MiB", env={**with_driver, "BATON_CUDA_PLUGIN": str(path)}) as worker:
+            result = run_baton("generate", "--target", router.target, "--prompt", "The capital of France is",
+                               "--max-tokens", 2)
+            assert result.returncode == 0 and "Paris" in result.stdout, result.stderr
+            worker.stop()
+            assert worker.log().count(message) == worker.log().count(": computing on the CPU") == 1, worker.log()
+
+
+def test_auto_serves_on_the_cpu_beside_a_driver_that_sees_no_device(tmp_path):
+    serves_on_the_cpu_and_says_why_once("the CUDA driver sees no device", env=driver(tmp_path / "none", devices=0))
 
 
 def id_of(folder, headers, built_by="gcc 12"):

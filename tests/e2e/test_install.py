@@ -111,6 +111,19 @@ def test_an_install_by_sudo_leaves_no_file_of_roots_in_the_build_folder():
         assert (tree / "asked").exists() and list((tree / "build/release").iterdir()) == []
 
 
+def test_the_scripts_build_whatever_is_compiled_of_an_installation():
+    if shutil.which("ninja") is None:
+        pytest.skip("needs ninja")
+    for script in ("install.sh", "package.sh"):
+        assert "scripts/build.sh release --target installation" in (SOURCE_DIR / "scripts" / script).read_text()
+    rules = (BUILD_DIR / "cmake_install.cmake").read_text()
+    compiled = re.findall(r'TYPE (?:EXECUTABLE|MODULE|SHARED_LIBRARY) FILES "([^"]+)"', rules)
+    built = subprocess.run(["ninja", "-C", BUILD_DIR, "-t", "query", "installation"], capture_output=True, text=True,
+                           check=True).stdout.split()
+    assert pathlib.Path(BINARY).name in map(os.path.basename, compiled)
+    assert {os.path.relpath(path, BUILD_DIR) for path in compiled} <= set(built)
+
+
 @pytest.mark.parametrize("name", ["plain", "a folder at 100%n"])
 def test_units_run_the_folders_own_program_with_its_own_flags_which_stay(tmp_path, name):
     prefix = tmp_path / name

@@ -217,7 +217,7 @@ def known_flags():
 def test_flags_that_the_pages_name_exist():
     others = {"--prefix",  # etcdctl
               "--full", "--rounds", "--only", "--out", "--table", "--seed"}  # test.sh, bench/peers/run.py
-    others |= {"--build-arg", "--cap-drop", "--cpus", "--cpuset-cpus", "--ipc", "--pid", "--read-only",
+    others |= {"--build-arg", "--cap-drop", "--cpus", "--cpuset-cpus", "--gpus", "--ipc", "--pid", "--read-only",
                "--stop-timeout"}  # docker
     others |= {"--wait"}  # helm
     others |= {"--shape", "--quick"}  # cuda_bench

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <limits>
 
+#include "absl/types/span.h"
 #include "engine/cuda/kernels/testing/kernel_device.h"
 #include "engine/cuda/kernels/testing/reference.h"
 #include "engine/kernels/dispatch.h"
@@ -126,15 +128,79 @@ TEST(CudaAddNorm, TakesRowsByTheirSource) {
   EXPECT_EQ(FirstDifference(got.residual, norm.residual), -1);
 }
 
+// A row as the CPU's operators compute it, and the magnitudes of what they add and scale.
+struct CpuRow {
+  CpuRow(const Norm& norm, const NormCase& c, int row)
+      : stream(norm.residual.begin() + row * c.width, norm.residual.begin() + (row + 1) * c.width), out(stream.size()) {
+    std::vector<float> add(norm.branch.begin() + row * c.width, norm.branch.begin() + (row + 1) * c.width);
+    if (c.has_post_weight) {
+      kernels::kScalarKernels.rms_norm(add.data(), norm.post_weight.data(), c.width, 1e-5f, add.data());
+    }
+    double squares = 0;
+    for (size_t i = 0; i < stream.size(); ++i) {
+      stream_magnitudes.push_back(std::abs(stream[i]) + (c.has_branch ? std::abs(add[i]) : 0.0f));
+    }
+    if (c.has_branch)
+      kernels::kScalarKernels.add(stream.data(), kernels::kLanes, add.data(), c.width / kernels::kLanes);
+    for (const double x : stream) squares += x * x;
+    for (size_t i = 0; i < stream.size(); ++i) {
+      out_magnitudes.push_back(stream_magnitudes[i] * std::abs(norm.weight[i]) / std::sqrt(squares / c.width + 1e-5));
+    }
+    kernels::kScalarKernels.rms_norm(stream.data(), norm.weight.data(), c.width, 1e-5f, out.data());
+  }
+
+  std::vector<float> stream, out;
+  std::vector<double> stream_magnitudes, out_magnitudes;
+};
+
+// The largest distance in ulps of float of the magnitudes; of what is equal, not a number or zero it is 0.
+double MostUlps(const float* got, const std::vector<float>& want, const std::vector<double>& magnitudes) {
+  double most = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) continue;
+    const double ulps = InUlps(static_cast<double>(got[i]) - want[i], magnitudes[i], kFloatBits);
+    most = std::isnan(ulps) ? kInfinity : std::max(most, ulps);
+  }
+  return most;
+}
+
 TEST(CudaAddNorm, IsNearTheCpu) {
   const kernels::FpStateGuard fp_state;
   SeededRandom random(kElementwiseSeed);
-  const Norm norm({1600, false, false}, 1, random);
-  std::vector<float> want(1600);
-  kernels::kScalarKernels.rms_norm(norm.residual.data(), norm.weight.data(), 1600, 1e-5f, want.data());
-  const std::vector<float> got = norm.Run().out_f32;
-  // The sums of squares differ in their order.
-  for (size_t i = 0; i < want.size(); ++i) EXPECT_LE(InUlps(got[i] - want[i], want[i], kFloatBits), kNormUlps) << i;
+  for (const NormCase& c : {NormCase{32, false, false},
+                            {96, true, false},
+                            {544, true, true},
+                            {1600, false, false},
+                            {1600, true, true},
+                            {4096, true, false},
+                            {4096, true, true}}) {
+    constexpr int kRows = 6;
+    Norm norm(c, kRows, random);
+    const size_t width = static_cast<size_t>(c.width);
+    const auto row = [width](std::vector<float>& values, size_t i) {
+      return absl::MakeSpan(values).subspan(i * width, width);
+    };
+    // Rows of zeros, of numbers whose squares are beyond f32, and of such as are far below epsilon; a NaN; a branch
+    // that cancels the stream but for its last bits.
+    for (float& x : row(norm.residual, 1)) x = 0.0f;
+    for (float& x : row(norm.branch, 1)) x = -0.0f;
+    row(norm.residual, 2)[width - 1] = 3e38f;
+    for (float& x : row(norm.residual, 3)) x *= 1e-15f;
+    for (float& x : row(norm.branch, 3)) x *= 1e-15f;
+    row(norm.residual, 4)[7] = kNan;
+    for (size_t i = 0; i < width; ++i) row(norm.branch, 5)[i] = -row(norm.residual, 5)[i] * 1.0001f;
+    const Norm::Outputs got = norm.Run();
+    for (int i = 0; i < kRows; ++i) {
+      const CpuRow want(norm, c, i);
+      const size_t first = static_cast<size_t>(i) * width;
+      // What has no norm of its own is added as on the CPU.
+      EXPECT_LE(MostUlps(&got.residual[first], want.stream, want.stream_magnitudes), c.has_post_weight ? kNormUlps : 0)
+          << "width " << c.width << " row " << i;
+      // The sums of squares differ in their order.
+      EXPECT_LE(MostUlps(&got.out_f32[first], want.out, want.out_magnitudes), kNormUlps)
+          << "width " << c.width << " branch " << c.has_branch << " post " << c.has_post_weight << " row " << i;
+    }
+  }
 }
 
 TEST(CudaAddNorm, ANanStaysInItsRow) {

@@ -297,15 +297,28 @@ TEST(CudaProduct, AgreesWithTheCpu) {
   const kernels::FpStateGuard fp_state;
   SeededRandom random(kProductSeed);
   for (const WeightKind& kind : kWeightKinds) {
-    const HostMatrix weights = RandomMatrix(kind, 48, 1600, false, random);
-    const std::vector<Bf16> acts = ToBf16(RandomFloats(random, 3 * 1600, 1.0f));
-    const std::vector<float> want = OnCpu(weights, acts);
-    const std::vector<float> got = Product(weights, acts).Few();
-    ASSERT_EQ(got.size(), want.size());
-    // Products of either sign cancel: what both sums have rounded away is measured by the sum of their magnitudes.
-    const std::vector<double> magnitudes = Magnitudes(weights, acts);
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_LE(InUlps(got[i] - want[i], magnitudes[i], kFloatBits), kProductUlps) << i;
+    for (const auto& [n, k, rows] :
+         {ProductShape{16, 32, 1}, {48, 1600, 3}, {32, 288, 9}, {16, 2304, 8}, {80, 256, 17}}) {
+      const HostMatrix weights = RandomMatrix(kind, n, k, false, random);
+      std::vector<Bf16> acts = ToBf16(RandomFloats(random, static_cast<size_t>(rows * k), 1.0f));
+      // In the last row large and small numbers alternate, in the first of several all are zero.
+      for (int i = 0; i < k; ++i) {
+        Bf16& last = acts[static_cast<size_t>((rows - 1) * k + i)];
+        last = ToBf16(ToFloat(last) * (i % 2 == 0 ? 0x1p20f : 0x1p-20f));
+        if (rows > 1) acts[static_cast<size_t>(i)] = 0;
+      }
+      const std::vector<float> want = OnCpu(weights, acts);
+      // Products of either sign cancel: what both sums have rounded away is measured by the sum of their magnitudes.
+      const std::vector<double> magnitudes = Magnitudes(weights, acts);
+      for (const std::vector<float>& got : {Product(weights, acts).Few(), Product(weights, acts).Many()}) {
+        ASSERT_EQ(got.size(), want.size());
+        for (size_t i = 0; i < got.size(); ++i) {
+          if (got[i] == want[i]) continue;
+          EXPECT_LE(InUlps(static_cast<double>(got[i]) - want[i], magnitudes[i], kFloatBits), kProductUlps)
+              << "format " << static_cast<int>(kind.format) << " n " << n << " k " << k << " rows " << rows << " at "
+              << i;
+        }
+      }
     }
   }
 }

@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,13 @@ struct FakeDriverState {
   CUresult module_result = CUDA_SUCCESS;
   CUresult launch_result = CUDA_SUCCESS;
   int allocations = 0;
+  // How often memory was taken, and a stream was waited for.
+  int taken = 0;
+  int waits = 0;
+  // Copies to memory of the host that is not pinned, for which a driver makes the caller wait.
+  int pageable_copies = 0;
+  // Pinned memory, with its size.
+  std::map<const char*, size_t> pinned = {};
   // Where what was copied to the device came from.
   std::vector<const void*> uploads = {};
   // Grids of launches, and of those among them that may begin early.
@@ -40,6 +49,7 @@ inline FakeDriverState& FakeDriver() {
 inline CUresult FakeAllocate(size_t bytes, void** to) {
   if (bytes > FakeDriver().most_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   ++FakeDriver().allocations;
+  ++FakeDriver().taken;
   *to = std::malloc(bytes);
   return CUDA_SUCCESS;
 }
@@ -48,6 +58,25 @@ inline CUresult FakeFree(void* memory) {
   --FakeDriver().allocations;
   std::free(memory);
   return CUDA_SUCCESS;
+}
+
+inline CUresult FakeAllocatePinned(void** to, size_t bytes, unsigned /*flags*/) {
+  const CUresult result = FakeAllocate(bytes, to);
+  if (result == CUDA_SUCCESS) FakeDriver().pinned[static_cast<const char*>(*to)] = bytes;
+  return result;
+}
+
+inline CUresult FakeFreePinned(void* memory) {
+  FakeDriver().pinned.erase(static_cast<const char*>(memory));
+  return FakeFree(memory);
+}
+
+inline bool IsFakePinned(const void* memory, size_t bytes) {
+  const char* const first = static_cast<const char*>(memory);
+  const auto behind = FakeDriver().pinned.upper_bound(first);
+  if (behind == FakeDriver().pinned.begin()) return false;
+  const auto& [begin, size] = *std::prev(behind);
+  return first + bytes <= begin + size;
 }
 
 inline CUresult FakeCopy(void* to, const void* from, size_t bytes) {
@@ -99,13 +128,14 @@ inline void AddFakeMemory(DriverApi& api) {
     return FakeAllocate(bytes, reinterpret_cast<void**>(address));
   };
   api.memory_free = [](CUdeviceptr address) { return FakeFree(FakePointer(address)); };
-  api.host_alloc = [](void** memory, size_t bytes, unsigned) { return FakeAllocate(bytes, memory); };
-  api.host_free = [](void* memory) { return FakeFree(memory); };
+  api.host_alloc = &FakeAllocatePinned;
+  api.host_free = &FakeFreePinned;
   api.copy_to_device_async = [](CUdeviceptr to, const void* from, size_t bytes, CUstream) {
     FakeDriver().uploads.push_back(from);
     return FakeCopy(FakePointer(to), from, bytes);
   };
   api.copy_to_host_async = [](void* to, CUdeviceptr from, size_t bytes, CUstream) {
+    if (!IsFakePinned(to, bytes)) ++FakeDriver().pageable_copies;
     return FakeCopy(to, FakePointer(from), bytes);
   };
   api.set_bytes_async = [](CUdeviceptr to, unsigned char value, size_t bytes, CUstream) {
@@ -127,7 +157,10 @@ inline void AddFakeWork(DriverApi& api) {
   api.function_set_attribute = [](CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; };
   api.stream_create = [](CUstream*, unsigned) { return CUDA_SUCCESS; };
   api.stream_destroy = [](CUstream) { return CUDA_SUCCESS; };
-  api.stream_synchronize = [](CUstream) { return CUDA_SUCCESS; };
+  api.stream_synchronize = [](CUstream) {
+    ++FakeDriver().waits;
+    return CUDA_SUCCESS;
+  };
   api.event_create = [](CUevent*, unsigned) { return CUDA_SUCCESS; };
   api.event_record = [](CUevent, CUstream) { return CUDA_SUCCESS; };
   api.event_synchronize = [](CUevent) { return CUDA_SUCCESS; };

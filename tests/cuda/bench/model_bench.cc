@@ -76,7 +76,7 @@ absl::StatusOr<ModelBench> ModelBench::Load(const BenchShape& shape, BenchWeight
   ModelBench bench(shape, weights);
   bench.work_ = WorkOf(*file);
   const int most_batch = *std::max_element(shape.batches.begin(), shape.batches.end());
-  const CudaModelOptions options{.max_rows = std::max(shape.prompts.back(), most_batch)};
+  const CudaModelOptions options{.max_rows = std::max(shape.prompts.back(), most_batch), .max_slices = most_batch};
   BATON_ASSIGN_OR_RETURN(bench.runner_, CudaRunner::Load(*file, options, std::move(device)));
   BATON_RETURN_IF_ERROR(bench.MakePool());
   return bench;
