@@ -25,6 +25,11 @@ for preset in asan tsan; do
 done
 say "fuzzers, ${BATON_FUZZ_SECONDS:-10} s each"
 ctest --preset fuzz
+if [ -n "${BATON_FULL_TESTS:-}" ]; then
+  say "the HTTP port under attack, under asan"
+  scripts/build.sh asan --target baton
+  ctest --preset attacks
+fi
 say "all tests, release"
 scripts/build.sh release
 if [ -n "${BATON_FULL_TESTS:-}" ]; then
