@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # test.sh [--full]: sets up, checks the sources, builds and runs every test: the unit tests under asan+ubsan, those with
 # threads under tsan, the fuzzers for BATON_FUZZ_SECONDS (10) each, and the release build with the real model and the
-# end-to-end tests. Ends with ctest's summary. --full adds the longer tests, and plants the bugs of tests/mutants.
+# end-to-end tests. Ends with ctest's summary. --full adds the longer tests, those with clients of gigabytes of packages
+# and the HTTP port under attack with sanitizers, and plants the bugs of tests/mutants.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
@@ -12,7 +13,10 @@ if commit=$(git rev-parse --short=8 HEAD 2>/dev/null); then
   export BATON_SIM_BASE_SEED=$((16#${commit:0:8}))
 fi
 
-scripts/setup.sh
+scripts/setup.sh ${BATON_FULL_TESTS:+--full}
+if [ -n "${BATON_FULL_TESTS:-}" ]; then
+  export BATON_LM_EVAL="$BATON_LM_EVAL_VENV/bin/python" BATON_AIPERF="$BATON_AIPERF_VENV/bin/python"
+fi
 scripts/fetch_model.sh smollm2-135m-instruct
 scripts/fetch_model.sh gemma-3-270m
 
