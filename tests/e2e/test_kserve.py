@@ -411,28 +411,3 @@ def test_the_example_of_the_page_runs(cluster, capsys):
     assert "127.0.0.1:50051" in example.text
     exec(compile(example.text.replace("127.0.0.1:50051", cluster.target), "docs/kserve.md", "exec"), {})
     assert "Paris" in capsys.readouterr().out
-
-
-# A value of each parameter that asks for something.
-VALUES = {
-    "max_tokens": 1, "temperature": 0.5, "top_p": 0.5, "top_k": 5, "min_p": 0.1, "seed": 1, "stop": "x", "stop_token_ids": [5],
-    "ignore_eos": True, "min_tokens": 1, "repetition_penalty": 1.1, "frequency_penalty": 0.1, "presence_penalty": 0.1,
-    "logit_bias": {"5": 1}, "add_special_tokens": False, "n": 2, "best_of": 2, "logprobs": 1, "prompt_logprobs": 1,
-    "use_beam_search": True, "length_penalty": 2.0, "early_stopping": True, "bad_words": ["x"], "detokenize": False,
-    "include_stop_str_in_output": True, "skip_special_tokens": False, "spaces_between_special_tokens": False,
-    "truncate_prompt_tokens": 5, "guided_decoding": {}, "structured_outputs": {"choice": ["a", "b"]}, "logits_processors": [1],
-    "lora_name": "x", "extra_args": {},
-}
-
-
-def test_the_page_says_of_each_parameter_what_becomes_of_it(client):
-    text = (SOURCE_DIR / "docs/kserve.md").read_text().partition("## Sampling parameters")[2]
-    rows = dict(re.findall(r"^\| `(\w+)` \| (\w+)", text, re.MULTILINE))
-    assert set(rows) == set(VALUES)
-    for name, what in rows.items():
-        try:
-            infer(client, PROMPTS[0], {"max_tokens": 1, name: VALUES[name]})
-            assert what == "read", name
-        except InferenceServerException as error:
-            assert what == "refused" and error.status() == "StatusCode.UNIMPLEMENTED", (name, error)
-            assert error.message().startswith(f"{name}: ")
