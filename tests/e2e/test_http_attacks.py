@@ -78,7 +78,7 @@ def is_as_before(cluster, router):
     assert serves(cluster)
     assert cluster.pid_of("router") == router, "the router has ended"
     wait_until(lambda: descriptors(router) <= before, SOON_S, f"{before} descriptors of the router")
-    wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 60, "the end")
+    cluster.await_idle(60)
 
 
 def serves(cluster):

@@ -15,7 +15,7 @@ from tritonclient.utils import InferenceServerException
 
 from certificates import ALL, Authority
 from client import Client
-from cluster import SOURCE_DIR, Cluster, RoleProcess, wait_until
+from cluster import LEFT_TIMEOUT_S, SOURCE_DIR, Cluster, RoleProcess, wait_until
 from pages import blocks_of
 from test_api_keys import Keys, code_of, credentials
 from triton_requests import MODEL, TIMEOUT_S, Answer, Stream, infer, inputs_of, refused, text_tensor
@@ -52,9 +52,9 @@ def gauge(cluster, name):
         return float(re.search(rf"^{name} (\S+)$", page.read().decode(), re.M)[1])
 
 
-def await_idle(cluster):
-    wait_until(lambda: gauge(cluster, "baton_client_streams") == 0, 60, "no request of a client is open")
-    wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 60, "the end")
+def await_idle(cluster, timeout_s=LEFT_TIMEOUT_S):
+    wait_until(lambda: gauge(cluster, "baton_client_streams") == 0, timeout_s, "no request of a client is open")
+    cluster.await_idle(timeout_s)
 
 
 def test_the_server_and_its_model_describe_themselves(client):
@@ -318,7 +318,7 @@ def test_a_thousand_streams_that_are_left_in_the_middle_leave_nothing(cluster, o
     for channel in channels:
         channel.close()
     held.set()
-    await_idle(cluster)
+    await_idle(cluster, 60)
     assert own.generate(PROMPTS[0], {"max_tokens": 4}).token_ids
 
 
