@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# setup.sh [--build-only]: installs what building and testing Baton need, on Debian 12: packages, UCX, the google.rpc
+# setup.sh [--build-only|--full]: installs what building and testing Baton need, on Debian 12: packages, UCX, the google.rpc
 # protos, Prometheus and etcd, and a Python environment for the client tests. With --build-only, as in deploy/docker/Dockerfile, what
-# tests need stays out. Safe to repeat: what is there is left alone.
+# tests need stays out. With --full, as in test.sh --full, lm-eval and aiperf get environments of their own, of 2 GB. Safe to
+# repeat: what is there is left alone.
 set -euo pipefail
+build_only="" full=""
 case "$*" in
-  "") build_only="" ;;
+  "") ;;
   --build-only) build_only=1 ;;
-  *) echo "usage: setup.sh [--build-only]" >&2; exit 2 ;;
+  --full) full=1 ;;
+  *) echo "usage: setup.sh [--build-only|--full]" >&2; exit 2 ;;
 esac
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
@@ -82,12 +85,13 @@ unpack_programs() {
   rm -rf "$scratch"
 }
 
-make_test_venv() {
-  local wanted=scripts/test_requirements.txt stamp="$BATON_VENV/.requirements"
+# make_venv WHOSE WANTED FOLDER: a Python environment with what the file WANTED asks for.
+make_venv() {
+  local wanted=$2 folder=$3 stamp="$3/.requirements"
   cmp -s "$wanted" "$stamp" && return
-  say "creating the Python environment of the client tests"
-  python3 -m venv --clear "$BATON_VENV"
-  "$BATON_VENV/bin/pip" install -q --disable-pip-version-check -r "$wanted"
+  say "creating the Python environment of $1"
+  python3 -m venv --clear "$folder"
+  "$folder/bin/pip" install -q --disable-pip-version-check -r "$wanted"
   cp "$wanted" "$stamp"
 }
 
@@ -101,6 +105,10 @@ if [ -z "$build_only" ]; then
   unpack_programs prometheus prometheus prometheus promtool
   unpack_programs etcd-server etcd etcd
   unpack_programs etcd-client etcd etcdctl
-  make_test_venv
+  make_venv "the client tests" scripts/test_requirements.txt "$BATON_VENV"
+fi
+if [ -n "$full" ]; then
+  make_venv lm-eval scripts/lm_eval_requirements.txt "$BATON_LM_EVAL_VENV"
+  make_venv aiperf bench/peers/requirements_aiperf.txt "$BATON_AIPERF_VENV"
 fi
 say "ready"

@@ -2,7 +2,8 @@
 # test.sh [--full]: sets up, checks the sources, builds and runs every test: the unit tests under asan+ubsan, those with
 # threads under tsan, the fuzzers for BATON_FUZZ_SECONDS (10) each, and the release build with the real model and the
 # end-to-end tests. Ends with ctest's summary, what the simulator ran and which tests were skipped and why. --full adds the
-# longer tests, and plants the bugs of tests/mutants at the end.
+# longer tests, those with clients of gigabytes of packages and the HTTP port under attack with sanitizers, and plants the
+# bugs of tests/mutants at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
@@ -25,7 +26,10 @@ report() {
     sed "s|$PWD/||" | sort -u || true
 }
 
-scripts/setup.sh
+scripts/setup.sh ${BATON_FULL_TESTS:+--full}
+if [ -n "${BATON_FULL_TESTS:-}" ]; then
+  export BATON_LM_EVAL="$BATON_LM_EVAL_VENV/bin/python" BATON_AIPERF="$BATON_AIPERF_VENV/bin/python"
+fi
 scripts/fetch_model.sh smollm2-135m-instruct
 scripts/fetch_model.sh gemma-3-270m
 
@@ -38,6 +42,11 @@ for preset in asan tsan; do
 done
 say "fuzzers, ${BATON_FUZZ_SECONDS:-10} s each"
 ctest --preset fuzz
+if [ -n "${BATON_FULL_TESTS:-}" ]; then
+  say "the HTTP port under attack, under asan"
+  scripts/build.sh asan --target baton
+  ctest --preset attacks
+fi
 say "all tests, release"
 scripts/build.sh release
 ctest --preset release

@@ -13,21 +13,14 @@ import sys
 
 import lm_eval
 import transformers
-import yaml
 from lm_eval.models.huggingface import HFLM
 
 import reference
+import tokenizer_oracle
 
-TASKS = pathlib.Path(__file__).resolve().parents[2] / "tests/e2e/lm_eval_tasks"
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests/e2e/lm_eval_tasks"))
 
-
-def evaluate(model, task, **more):
-    config = yaml.safe_load((TASKS / f"{task}.yaml").read_text())
-    config["dataset_kwargs"] = {"data_files": {"test": str(TASKS / "capitals.json")}}
-    results = lm_eval.simple_evaluate(model=model, tasks=[config], log_samples=True, bootstrap_iters=0, **more)
-    (samples,) = results["samples"].values()
-    (metrics,) = results["results"].values()
-    return samples, metrics
+from evaluation import evaluate  # noqa: E402
 
 
 def main():
@@ -36,25 +29,17 @@ def main():
     special = json.loads(tokenizer.to_str())["added_tokens"]
     end = next(token["content"] for token in special if token["content"] == "<|im_end|>")
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=end, pad_token=end)
+    fast.chat_template = tokenizer_oracle.read_metadata(path)["chat_template"]
     wrapped = HFLM(pretrained=model, tokenizer=fast, batch_size=1)
-    samples, metrics = evaluate(wrapped, "capitals")
-    choices = []
-    for sample in samples:
-        for (context, continuation), (likelihood, is_greedy) in zip(
-                (tuple(argument.values()) if isinstance(argument, dict) else argument
-                 for argument in (sample["arguments"].values() if isinstance(sample["arguments"], dict)
-                                  else sample["arguments"])), sample["filtered_resps"]):
-            choices.append({"context": context, "continuation": continuation, "likelihood": round(float(likelihood), 5),
-                            "is_greedy": str(is_greedy) == "True"})
     oracle = {
         "about": f"lm-eval {lm_eval.__version__}, {reference.versions()}; made by scripts/oracles/lm_eval_oracle.py",
-        "acc": metrics["acc,none"],
-        "choices": choices,
+        **evaluate("chats", model=wrapped, apply_chat_template=True),
+        **evaluate("capitals", model=wrapped),
     }
     with open(target, "w", encoding="utf-8") as out:
         json.dump(oracle, out, indent=1)
         out.write("\n")
-    print(metrics)
+    print(oracle["acc"], oracle["exact_match"], oracle["answers"])
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ READY_TIMEOUT_S = 120
 # The drain time-out is 25 s, and the supervisor gives the router and then the workers 5 s more each.
 STOP_TIMEOUT_S = 60
 COMMAND_TIMEOUT_S = 120
+# A request ends so soon after its client has left: within a step of the engine, and a heartbeat later the status shows it.
+LEFT_TIMEOUT_S = 1
 LOG_BYTES = 64 << 10
 POLL_S = 0.02
 
@@ -207,6 +209,11 @@ class Cluster:
 
     def workers(self):
         return self.status()["workers"]
+
+    def await_idle(self, timeout_s=LEFT_TIMEOUT_S):
+        """Until no worker runs a request or holds a block of one."""
+        wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in self.workers()), timeout_s,
+                   "the end of all requests")
 
     def decoders_count(self, name, **labels):
         """The sum of a counter over all workers that only decode, and over the series that have these labels."""

@@ -1,8 +1,8 @@
-"""Prompts of many lengths, languages and kinds, each with the sampling that it is to be answered with."""
+"""Prompts of many lengths, languages and kinds, each with the two samplings that it is answered with: greedy and seeded."""
 
 import dataclasses
 
-MAX_TOKENS = 12
+MAX_TOKENS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,26 +64,25 @@ CHATS = (
     (("user", "One"), ("assistant", "Two"), ("user", "Three"), ("assistant", "Four"), ("user", "Five")),
 )
 
-# Greedy, and every way of sampling that all APIs know, with seeds that are never the same.
-SAMPLINGS = (
-    {"temperature": 0},
+GREEDY = {"temperature": 0}
+# Every way of sampling that all APIs know.
+SEEDED = (
     {"temperature": 0.8, "top_p": 0.9},
-    {"temperature": 0},
     {"temperature": 1, "top_k": 5},
     {"temperature": 1.3, "top_k": 40, "top_p": 0.95},
 )
+COUNT = len(TEXTS) + len(CHATS)
 
 
-def asked(number):
-    """The request of that number, of 40: texts and chats take turns."""
-    sampling = {"max_tokens": MAX_TOKENS + number % 7, **SAMPLINGS[(number // 2) % len(SAMPLINGS)]}
-    if sampling["temperature"] > 0:
-        sampling["seed"] = 1_000 + number
+def asked(number, is_seeded):
+    """The request with that prompt: texts and chats take turns. No two have the same seed."""
+    sampling = {"max_tokens": MAX_TOKENS + number % 7,
+                **({**SEEDED[number // 2 % len(SEEDED)], "seed": 1_000 + number} if is_seeded else GREEDY)}
+    way = "seeded" if is_seeded else "greedy"
     if number % 2 == 0:
         text = TEXTS[number // 2]
-        return Asked(f"text {number // 2}", text, None, sampling)
-    return Asked(f"chat {number // 2}", "", CHATS[number // 2], sampling)
+        return Asked(f"text {number // 2}, {way}", text, None, sampling)
+    return Asked(f"chat {number // 2}, {way}", "", CHATS[number // 2], sampling)
 
 
-COUNT = len(TEXTS) + len(CHATS)
-ALL = tuple(asked(number) for number in range(COUNT))
+ALL = tuple(asked(number, is_seeded) for number in range(COUNT) for is_seeded in (False, True))

@@ -3,7 +3,7 @@ measures, within 10 %.
 
 The streams are those of workers that make tokens on a clock, so that neither the engine nor the processor time that the
 generators take decides what there is to measure. aiperf brings more than a gigabyte of packages, so the test runs only when
-BATON_AIPERF names the Python of an environment with bench/peers/requirements_aiperf.txt.
+BATON_AIPERF names the Python of an environment with bench/peers/requirements_aiperf.txt, as in test.sh --full.
 """
 
 import json

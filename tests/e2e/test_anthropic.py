@@ -7,7 +7,7 @@ import os
 import anthropic
 import pytest
 
-from cluster import SOURCE_DIR, Cluster, wait_until
+from cluster import SOURCE_DIR, Cluster
 from http_api import documented_fields, post
 from pages import blocks_of
 
@@ -99,7 +99,7 @@ def test_a_stream_that_its_client_leaves_ends_its_request(cluster, client):
     with client.messages.stream(model=MODEL, messages=[{"role": "user", "content": "Tell a long story."}],
                                 max_tokens=4000) as stream:
         next(iter(stream.text_stream))
-    wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 30, "the end")
+    cluster.await_idle()
 
 
 def test_the_example_of_the_page_runs(cluster, capsys):

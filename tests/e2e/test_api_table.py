@@ -61,7 +61,7 @@ RULES = {
     "kResponsesFields": (RESPONSES,), "kPromptFields": (MESSAGES, COUNT), "kAnswerFields": (MESSAGES,),
     "kEmbeddingsFields": (EMBEDDINGS,), "kTokenizeFields": (TOKENIZE,), "kDetokenizeFields": (DETOKENIZE,),
 }
-# Rules of what is inside of a field, and of KServe's parameters, whose page has its own table and test.
+# Rules of what is inside of a field, and of KServe's parameters, whose table test_grpc_tables.py walks.
 NOT_OF_A_REQUEST = {"kFields", "kItemFields", "kType", "kMember", "kSchemaFields", "kSamplingRules"}
 
 

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from client import Client
-from cluster import Cluster, await_workers, run_baton, wait_until
+from cluster import Cluster, await_workers, run_baton
 
 MODEL = "smollm2-135m-instruct"
 CHOICES = 3
@@ -116,7 +116,7 @@ def test_a_client_that_leaves_frees_all_choices(cluster, client, prose_ids):
     stream = ask(client, prose_ids[:50], max_tokens=8000)
     next(iter(stream))
     stream.cancel()
-    wait_until(lambda: not any(worker["used_blocks"] for worker in cluster.workers()), 20, "the end of all choices")
+    cluster.await_idle()
 
 
 def test_a_kept_job_has_one_choice(client):

@@ -12,6 +12,7 @@ import pathlib
 import resource
 import selectors
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -20,13 +21,14 @@ import openai
 import pytest
 
 from client import Client
-from cluster import Cluster, RoleProcess, wait_until
-from paced_worker import FLOOD, IDLE, TOKENS_A_SECOND
+from cluster import LEFT_TIMEOUT_S, Cluster, RoleProcess, wait_until
+from paced_worker import FLOOD, IDLE, STEP_S, TOKENS_A_SECOND
 from raw_http import connect
 
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 IDLE_STREAMS, ACTIVE_STREAMS, MEASURED_S = (2000, 500, 20) if FULL else (200, 50, 3)
 REAL_STREAMS = 64
+LEAVING_STREAMS = 20
 MODEL = "smollm2-135m-instruct"
 WORKERS, SLOTS = 8, 512
 KIB = 1 << 10
@@ -86,6 +88,12 @@ class Streams:
         connection.setblocking(False)
         self.events[seed] = 0
         self.selector.register(connection, selectors.EVENT_READ, seed)
+
+    def leave(self, seed):
+        """Closes a stream in its middle."""
+        (key,) = (key for key in self.selector.get_map().values() if key.data == seed)
+        self.selector.unregister(key.fileobj)
+        key.fileobj.close()
 
     def read(self, seconds):
         """All that comes in this time."""
@@ -173,6 +181,24 @@ def test_idle_streams_hold_little_and_cost_nothing_beside_active_ones(router):
         assert workers.counts()["cancelled"] == 0
 
 
+def test_a_client_that_leaves_cancels_its_job_within_a_step(router):
+    """Also where no token comes, whose writing would show that nobody reads. Workers make a token in each step."""
+    leaving = [IDLE + number for number in range(LEAVING_STREAMS)]
+    with PacedWorkers(router) as workers, Streams(router) as streams:
+        open_in_turn(streams, leaving)
+        took_s = []
+        for count in range(1, LEAVING_STREAMS + 1):
+            began = time.monotonic()
+            streams.leave(leaving[count - 1])
+            while workers.counts()["cancelled"] < count:
+                assert time.monotonic() - began < LEFT_TIMEOUT_S, f"{count - 1} of {count} jobs were cancelled"
+            took_s.append(time.monotonic() - began)
+        median_s = statistics.median(took_s)
+        print(f"a worker heard after {median_s * 1e3:.1f} ms, at most {max(took_s) * 1e3:.1f} ms, that a client had left; a "
+              f"step takes {STEP_S * 1e3:.0f} ms")
+        assert median_s < STEP_S
+
+
 def test_a_client_that_stops_reading_loses_its_own_stream_alone(router):
     active = list(range(ACTIVE_STREAMS))
     with PacedWorkers(router) as workers, Streams(router) as streams, socket.socket() as reader:
@@ -225,4 +251,4 @@ def test_64_real_streams_run_through_one_gateway(prose_ids):
         kib, cores = (rss_kib(pid) - before_kib) / REAL_STREAMS, (busy_s(pid) - began_s) / elapsed_s
         print(f"{REAL_STREAMS} streams of {tokens} tokens in {elapsed_s:.1f} s: {kib:.1f} KiB a stream, {cores:.3f} cores of "
               "the router")
-        wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 30, "the end")
+        cluster.await_idle()

@@ -15,7 +15,7 @@ from tritonclient.utils import InferenceServerException
 
 from certificates import ALL, Authority
 from client import Client
-from cluster import SOURCE_DIR, Cluster, RoleProcess, wait_until
+from cluster import LEFT_TIMEOUT_S, SOURCE_DIR, Cluster, RoleProcess, wait_until
 from pages import blocks_of
 from test_api_keys import Keys, code_of, credentials
 from triton_requests import MODEL, TIMEOUT_S, Answer, Stream, infer, inputs_of, refused, text_tensor
@@ -52,9 +52,9 @@ def gauge(cluster, name):
         return float(re.search(rf"^{name} (\S+)$", page.read().decode(), re.M)[1])
 
 
-def await_idle(cluster):
-    wait_until(lambda: gauge(cluster, "baton_client_streams") == 0, 60, "no request of a client is open")
-    wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 60, "the end")
+def await_idle(cluster, timeout_s=LEFT_TIMEOUT_S):
+    wait_until(lambda: gauge(cluster, "baton_client_streams") == 0, timeout_s, "no request of a client is open")
+    cluster.await_idle(timeout_s)
 
 
 def test_the_server_and_its_model_describe_themselves(client):
@@ -318,7 +318,7 @@ def test_a_thousand_streams_that_are_left_in_the_middle_leave_nothing(cluster, o
     for channel in channels:
         channel.close()
     held.set()
-    await_idle(cluster)
+    await_idle(cluster, 60)
     assert own.generate(PROMPTS[0], {"max_tokens": 4}).token_ids
 
 
@@ -411,28 +411,3 @@ def test_the_example_of_the_page_runs(cluster, capsys):
     assert "127.0.0.1:50051" in example.text
     exec(compile(example.text.replace("127.0.0.1:50051", cluster.target), "docs/kserve.md", "exec"), {})
     assert "Paris" in capsys.readouterr().out
-
-
-# A value of each parameter that asks for something.
-VALUES = {
-    "max_tokens": 1, "temperature": 0.5, "top_p": 0.5, "top_k": 5, "min_p": 0.1, "seed": 1, "stop": "x", "stop_token_ids": [5],
-    "ignore_eos": True, "min_tokens": 1, "repetition_penalty": 1.1, "frequency_penalty": 0.1, "presence_penalty": 0.1,
-    "logit_bias": {"5": 1}, "add_special_tokens": False, "n": 2, "best_of": 2, "logprobs": 1, "prompt_logprobs": 1,
-    "use_beam_search": True, "length_penalty": 2.0, "early_stopping": True, "bad_words": ["x"], "detokenize": False,
-    "include_stop_str_in_output": True, "skip_special_tokens": False, "spaces_between_special_tokens": False,
-    "truncate_prompt_tokens": 5, "guided_decoding": {}, "structured_outputs": {"choice": ["a", "b"]}, "logits_processors": [1],
-    "lora_name": "x", "extra_args": {},
-}
-
-
-def test_the_page_says_of_each_parameter_what_becomes_of_it(client):
-    text = (SOURCE_DIR / "docs/kserve.md").read_text().partition("## Sampling parameters")[2]
-    rows = dict(re.findall(r"^\| `(\w+)` \| (\w+)", text, re.MULTILINE))
-    assert set(rows) == set(VALUES)
-    for name, what in rows.items():
-        try:
-            infer(client, PROMPTS[0], {"max_tokens": 1, name: VALUES[name]})
-            assert what == "read", name
-        except InferenceServerException as error:
-            assert what == "refused" and error.status() == "StatusCode.UNIMPLEMENTED", (name, error)
-            assert error.message().startswith(f"{name}: ")

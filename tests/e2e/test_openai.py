@@ -14,7 +14,7 @@ import openai
 import pytest
 
 from client import Client
-from cluster import SOURCE_DIR, Cluster, kill_busy, run_baton, wait_until
+from cluster import LEFT_TIMEOUT_S, SOURCE_DIR, Cluster, kill_busy, run_baton, wait_until
 from http_api import documented_fields, post
 from pages import blocks_of
 from streams import await_no_block_held
@@ -157,14 +157,14 @@ def test_a_stream_that_its_client_leaves_ends_its_request(cluster, client):
     next(iter(stream))
     assert gauge(cluster, "baton_client_streams") >= 1 and gauge(cluster, "baton_client_connections") >= 1
     stream.close()
-    wait_until(lambda: gauge(cluster, "baton_client_streams") == 0, 30, "no stream of a client is open")
-    wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 30, "the end")
+    wait_until(lambda: gauge(cluster, "baton_client_streams") == 0, LEFT_TIMEOUT_S, "no stream of a client is open")
+    cluster.await_idle()
 
 
 def test_a_request_that_is_left_before_its_answer_ends_too(cluster, client):
     with pytest.raises(openai.APITimeoutError):
         client.with_options(timeout=0.5).completions.create(model=MODEL, prompt="Endless", **ENDLESS)
-    wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 30, "the end")
+    cluster.await_idle()
 
 
 def test_a_drain_waits_for_a_client_that_reads_slowly():

@@ -19,9 +19,14 @@ from joined_worker import former_worker
 
 MODEL = "smollm2-135m-instruct"
 PROSE = json.loads((pathlib.Path(__file__).parents[1] / "data/prose" / f"{MODEL}.json").read_text())
+# What lm-eval makes of its tasks with transformers, and the tasks.
+LM_EVAL = json.loads((pathlib.Path(__file__).parents[1] / f"data/lm_eval/{MODEL}.json").read_text())
+TASKS = json.loads((pathlib.Path(__file__).parent / "lm_eval_tasks/capitals.json").read_text())
 # Every feature of a worker before prompt_logprobs.
 FORMER_FEATURES = 255
 TOLERANCE = 2e-5
+# Between two orders of adding float32, in a log-likelihood.
+FP32_TOLERANCE = 5e-4
 
 
 @pytest.fixture(scope="module")
@@ -171,30 +176,51 @@ def test_what_lm_eval_sends_is_answered_as_it_reads_it(cluster, client, prose_id
         assert json.load(info)["eos_token"] == "<|im_end|>"
 
 
-def test_the_score_of_lm_evals_task_is_that_of_transformers(cluster):
-    """The requests of local-completions, as test_lm_eval.py lets lm-eval itself send them."""
-    oracle = json.loads((pathlib.Path(__file__).parents[1] / f"data/lm_eval/{MODEL}.json").read_text())
-    got = []
-    for choice in oracle["choices"]:
+def likelihoods_of(cluster, choices):
+    """Of each choice, as lm-eval's local-completions asks and reads: its log-likelihood, and whether it is the greedy one."""
+    for choice in choices:
         status, _, answer = post(cluster, "/v1/completions",
                                  {"model": MODEL, "prompt": choice["context"] + choice["continuation"], "temperature": 0,
                                   "max_tokens": 1, "logprobs": 1, "echo": True})
         assert status == 200
         lists = answer["choices"][0]["logprobs"]
         begin = lists["text_offset"].index(len(choice["context"]))
-        likelihood = sum(lists["token_logprobs"][begin:-1])
-        is_greedy = all(logprob == max(top.values())
-                        for logprob, top in zip(lists["token_logprobs"][begin:-1], lists["top_logprobs"][begin:-1]))
-        assert is_greedy == choice["is_greedy"], choice
-        got.append(likelihood)
-    # `exact` multiplies with rounded activations.
-    far = [abs(likelihood - choice["likelihood"]) for likelihood, choice in zip(got, oracle["choices"])]
+        yield sum(lists["token_logprobs"][begin:-1]), all(
+            logprob == max(top.values())
+            for logprob, top in zip(lists["token_logprobs"][begin:-1], lists["top_logprobs"][begin:-1]))
+
+
+def test_the_scores_of_lm_evals_tasks_are_those_of_transformers_in_fp32():
+    """The requests of local-completions and local-chat-completions, as test_lm_eval.py lets lm-eval itself send them."""
+    with Cluster("--prefill", 1, "--decode", 1, "--threads", 1, "--kv-memory", "256MiB", "--numerics", "fp32") as cluster:
+        got = list(likelihoods_of(cluster, LM_EVAL["choices"]))
+        answers = [post(cluster, "/v1/chat/completions",
+                        {"model": MODEL, "messages": [{"role": "user", "content": task["question"], "type": "text"}],
+                         "max_tokens": 12, "temperature": 0, "stop": ["\n"], "seed": 1234})[2] for task in TASKS]
+    assert [is_greedy for _, is_greedy in got] == [choice["is_greedy"] for choice in LM_EVAL["choices"]]
+    far = [abs(likelihood - choice["likelihood"]) for (likelihood, _), choice in zip(got, LM_EVAL["choices"], strict=True)]
+    print(f"the largest difference of {len(far)} log-likelihoods is {max(far):.6f}")
+    assert max(far) < FP32_TOLERANCE, far
+    assert accuracy_of(got) == LM_EVAL["acc"]
+    assert [answer["choices"][0]["message"]["content"] for answer in answers] == LM_EVAL["answers"]
+
+
+def accuracy_of(got):
+    """Of TASKS, each with three choices."""
+    per_task = [[likelihood for likelihood, _ in got[3 * i:3 * i + 3]] for i in range(len(TASKS))]
+    assert len(got) == 3 * len(TASKS)
+    right = [max(range(3), key=scores.__getitem__) == task["answer"] for task, scores in zip(TASKS, per_task)]
+    return sum(right) / len(right)
+
+
+def test_rounded_activations_leave_the_scores_of_lm_evals_task_alone(cluster):
+    """`exact` multiplies with them."""
+    got = list(likelihoods_of(cluster, LM_EVAL["choices"]))
+    assert [is_greedy for _, is_greedy in got] == [choice["is_greedy"] for choice in LM_EVAL["choices"]]
+    far = [abs(likelihood - choice["likelihood"]) for (likelihood, _), choice in zip(got, LM_EVAL["choices"], strict=True)]
+    print(f"the largest difference of {len(far)} log-likelihoods is {max(far):.6f}")
     assert max(far) < 0.5 and sum(far) / len(far) < 0.15, far
-    tasks = json.loads((pathlib.Path(__file__).parent / "lm_eval_tasks/capitals.json").read_text())
-    per_task = [got[3 * i:3 * i + 3] for i in range(len(tasks))]
-    assert len(got) == 3 * len(tasks)
-    right = [max(range(3), key=scores.__getitem__) == task["answer"] for task, scores in zip(tasks, per_task)]
-    assert sum(right) / len(right) == oracle["acc"]
+    assert accuracy_of(got) == LM_EVAL["acc"]
 
 
 def test_the_command_line_prints_them(cluster, client, prose_ids):

@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from client import Client, read_stream
-from cluster import SOURCE_DIR, Cluster, wait_until
+from cluster import SOURCE_DIR, Cluster
 from http_api import documented_fields, post
 from pages import blocks_of
 
@@ -111,7 +111,7 @@ def test_a_stream_left_in_the_middle_ends_its_request(cluster, client):
                                      text={"format": {"type": "json_object"}})
     next(event for event in stream if event.type == "response.output_text.delta")
     stream.close()
-    wait_until(lambda: all(worker["used_blocks"] == 0 for worker in cluster.workers()), 10, "the end of the request")
+    cluster.await_idle()
 
 
 def test_another_model_is_not_found(client):

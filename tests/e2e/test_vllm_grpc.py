@@ -11,7 +11,7 @@ from smg_grpc_proto import vllm_engine_pb2_grpc as pb_grpc
 
 from certificates import ALL, Authority
 from client import Client, violated_fields
-from cluster import SOURCE_DIR, Cluster, RoleProcess, wait_until
+from cluster import LEFT_TIMEOUT_S, SOURCE_DIR, Cluster, RoleProcess, wait_until
 from pages import blocks_of
 from test_api_keys import Keys, code_of, credentials
 
@@ -134,7 +134,7 @@ def test_an_aborted_request_ends_and_leaves_nothing(cluster, engine, prompts):
     assert next(calls["b"]).HasField("chunk"), "the other one goes on"
     engine.Abort(pb.AbortRequest(request_ids=["b"]), timeout=20)
     assert read(calls["b"])[1].finish_reason == "abort"
-    wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 60, "the end")
+    cluster.await_idle()
 
 
 def test_a_stream_that_its_client_leaves_ends_its_request(cluster, engine, prompts):
@@ -142,8 +142,8 @@ def test_a_stream_that_its_client_leaves_ends_its_request(cluster, engine, promp
         call = engine.Generate(request_of(prompts[0], ENDLESS, stream=stream), timeout=TIMEOUT_S)
         wait_until(lambda: gauge(cluster, "baton_client_streams") == 1, 30, "the request")
         call.cancel()
-        wait_until(lambda: gauge(cluster, "baton_client_streams") == 0, 30, "no request of a client is open")
-    wait_until(lambda: not any(worker["used_blocks"] or worker["running"] for worker in cluster.workers()), 60, "the end")
+        wait_until(lambda: gauge(cluster, "baton_client_streams") == 0, LEFT_TIMEOUT_S, "no request of a client is open")
+    cluster.await_idle()
 
 
 @pytest.mark.parametrize("fields, sampling, code, field", [

@@ -5,6 +5,7 @@ from selenium.webdriver.common.keys import Keys
 
 from cluster import Cluster
 from http_api import post
+from injected import inject
 
 
 def test_an_answer_streams_and_shows_where_its_time_went(chat, model):
@@ -178,3 +179,4 @@ def test_a_real_cluster_answers(chromium, chat):
         assert "tokens/s" in chromium.text(".notes")
         assert chromium.console() == []
         assert all(url.startswith((f"http://{cluster.http}/", "data:", "about:")) for url in chromium.requested_urls())
+        inject(chromium)

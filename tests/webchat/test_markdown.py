@@ -3,6 +3,7 @@
 import pytest
 
 from fake_model import PAGE_DIR, WEB_DIR
+from injected import inject
 
 MARKDOWN = """# Title
 A **bold** and *slanted* _word_, `a < b`, snake_case_name and a [link](https://example.com/a?b=1).
@@ -102,6 +103,15 @@ def test_hostile_answers_stay_words(chat, model, size):
     assert set(links) == {"https://192.0.2.1/", "https://192.0.2.1/pixel.png"}
     assert all(url.startswith((f"http://{model.address}/", "data:")) for url in chat.page.requested_urls())
     assert chat.page.console() == []
+
+
+def test_the_policy_stops_what_would_run_all_the_same(chat, model):
+    """If Markdown ever made markup of it. The page answers on."""
+    inject(chat.page)
+    model.say("fine")
+    chat.send("x")
+    chat.await_end()
+    assert chat.answers() == ["fine"] and chat.page.visible("#message")
 
 
 def test_no_file_of_the_page_makes_markup_of_text():
