@@ -22,6 +22,7 @@
 #include "bench/load/progress.h"
 #include "bench/load/summary.h"
 #include "bench/load/workload.h"
+#include "cli/grammar_flags.h"
 #include "cli/input_file.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
@@ -51,6 +52,7 @@ struct ServeBenchFlags {
   std::string trace;
   std::string prompt_tokens = "256";
   std::string output_tokens = "128";
+  GrammarFlags grammar;
   int warmup = 2;
   uint64_t seed = 1;
   bench::Slo slo;
@@ -71,8 +73,11 @@ struct Connection {
 
 absl::StatusOr<Connection> ConnectGrpc(const ServeBenchFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const auto channel, OpenChannel(flags.router));
-  auto client = std::make_unique<bench::GrpcClient>(bench::GrpcClientOptions{
-      .target = flags.router.target, .channel = channel, .model = flags.model, .timeout_ms = flags.timeout_ms});
+  auto client = std::make_unique<bench::GrpcClient>(bench::GrpcClientOptions{.target = flags.router.target,
+                                                                             .channel = channel,
+                                                                             .model = flags.model,
+                                                                             .grammar = GrammarOf(flags.grammar),
+                                                                             .timeout_ms = flags.timeout_ms});
   BATON_ASSIGN_OR_RETURN(const v1::Model model, client->FindModel());
   std::optional<bench::ClusterShape> cluster = client->FindCluster(model.name());
   return Connection{.client = std::move(client),
@@ -82,7 +87,17 @@ absl::StatusOr<Connection> ConnectGrpc(const ServeBenchFlags& flags) {
                     .cluster = cluster};
 }
 
+// "json_schema", or empty where no flag asks for a grammar.
+std::string GrammarKindOf(const ServeBenchFlags& flags) {
+  const v1::Grammar grammar = GrammarOf(flags.grammar);
+  const auto* source = v1::Grammar::descriptor()->FindFieldByNumber(grammar.source_case());
+  return source != nullptr ? source->name() : "";
+}
+
 absl::StatusOr<Connection> ConnectOpenAi(const ServeBenchFlags& flags) {
+  if (!GrammarKindOf(flags).empty()) {
+    return absl::InvalidArgumentError("grammars need the backend grpc: leave out --backend openai");
+  }
   bench::OpenAiClientOptions options{.model = flags.model, .timeout_ms = flags.timeout_ms};
   BATON_ASSIGN_OR_RETURN(options.base, bench::ParseBaseUrl(flags.base_url));
   auto client = std::make_unique<bench::OpenAiClient>(options);
@@ -152,6 +167,7 @@ bench::LoadSetting SettingOf(const ServeBenchFlags& flags, const Connection& con
                              .num_prompts = static_cast<int>(plan.size()),
                              .prompt_tokens = RangeOf(plan, &bench::PlannedRequest::prompt_tokens),
                              .output_tokens = RangeOf(plan, &bench::PlannedRequest::output_tokens),
+                             .grammar = GrammarKindOf(flags),
                              .max_concurrency = Concurrency(flags),
                              .request_rate = flags.request_rate,
                              .trace = std::filesystem::path(flags.trace).filename(),
@@ -263,7 +279,9 @@ void AddWorkloadFlags(CLI::App& command, ServeBenchFlags& flags) {
   command.add_option("--prompt-tokens", flags.prompt_tokens, "prompt tokens of each request, or a range to draw from")
       ->check(Lengths())
       ->capture_default_str();
-  command.add_option("--output-tokens", flags.output_tokens, "output tokens of each request; end tokens do not end it")
+  command
+      .add_option("--output-tokens", flags.output_tokens,
+                  "output tokens of each request; end tokens do not end it, but a grammar may")
       ->check(Lengths())
       ->capture_default_str();
   command.add_option("--warmup", flags.warmup, "requests that run first and do not count")
@@ -289,6 +307,7 @@ void AddBenchServeCommand(CLI::App& bench, int& exit_code) {
       ->add_option("--vocab-size", flags->vocab_size, "prompt ids are below this number [the model's; openai: 32000]")
       ->check(CLI::PositiveNumber);
   AddWorkloadFlags(*command, *flags);
+  AddGrammarFlags(*command, flags->grammar);
   command->add_option("--slo-ttft-ms", flags->slo.ttft_ms, "objective of goodput; 0: none")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--slo-tpot-ms", flags->slo.tpot_ms, "objective of goodput; 0: none")

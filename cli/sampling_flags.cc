@@ -1,6 +1,7 @@
 #include "cli/sampling_flags.h"
 
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 
@@ -30,30 +31,6 @@ CLI::Validator TokenBiasCheck() {
       "ID=BIAS");
 }
 
-void AddGrammarFlags(CLI::App& app, SamplingFlags& flags) {
-  constexpr char kGroup[] = "What the whole output must match (one of these)";
-  CLI::Option* const options[] = {
-      app.add_flag("--json-object", flags.json_object, "a JSON object"),
-      app.add_option("--json-schema", flags.json_schema, "JSON that this JSON Schema describes"),
-      app.add_option("--regex", flags.regex, "this regular expression"),
-      app.add_option("--choice", flags.choice, "one of these texts; may be repeated"),
-      app.add_option("--ebnf", flags.ebnf, "this grammar, whose first rule is `root`")};
-  for (CLI::Option* option : options) {
-    option->group(kGroup);
-    for (CLI::Option* other : options) {
-      if (other != option) option->excludes(other);
-    }
-  }
-}
-
-void FillGrammar(const SamplingFlags& flags, v1::SamplingParams& sampling) {
-  if (flags.json_object) sampling.mutable_grammar()->set_json_object(true);
-  if (flags.json_schema) sampling.mutable_grammar()->set_json_schema(*flags.json_schema);
-  if (flags.regex) sampling.mutable_grammar()->set_regex(*flags.regex);
-  if (flags.ebnf) sampling.mutable_grammar()->set_ebnf(*flags.ebnf);
-  for (const std::string& text : flags.choice) sampling.mutable_grammar()->mutable_choice()->add_texts(text);
-}
-
 }  // namespace
 
 void AddSamplingFlags(CLI::App& app, SamplingFlags& flags) {
@@ -75,7 +52,7 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags& flags) {
       ->delimiter(',')
       ->check(TokenBiasCheck());
   app.add_flag("--ignore-eos", flags.ignore_eos, "do not end at the model's end token");
-  AddGrammarFlags(app, flags);
+  AddGrammarFlags(app, flags.grammar);
 }
 
 void FillSampling(const SamplingFlags& flags, v1::GenerateRequest& request) {
@@ -96,7 +73,9 @@ void FillSampling(const SamplingFlags& flags, v1::GenerateRequest& request) {
   for (const std::string& text : flags.logit_bias) {
     if (const auto bias = ParseTokenBias(text)) *sampling.add_logit_bias() = *bias;
   }
-  FillGrammar(flags, sampling);
+  if (v1::Grammar grammar = GrammarOf(flags.grammar); grammar.source_case() != v1::Grammar::SOURCE_NOT_SET) {
+    *sampling.mutable_grammar() = std::move(grammar);
+  }
   *request.mutable_stop() = {flags.stop.begin(), flags.stop.end()};
 }
 

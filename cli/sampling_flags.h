@@ -9,6 +9,7 @@
 
 #include "CLI/CLI.hpp"
 #include "baton/v1/generation.pb.h"
+#include "cli/grammar_flags.h"
 
 namespace baton::cli {
 
@@ -22,10 +23,7 @@ struct SamplingFlags {
   std::vector<std::string> logit_bias;
   std::vector<std::string> stop;
   bool ignore_eos = false;
-  // At most one of these.
-  bool json_object = false;
-  std::optional<std::string> json_schema, regex, ebnf;
-  std::vector<std::string> choice;
+  GrammarFlags grammar;
 };
 
 void AddSamplingFlags(CLI::App& app, SamplingFlags& flags);

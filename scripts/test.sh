@@ -32,6 +32,13 @@ if [ -n "${BATON_FULL_TESTS:-}" ]; then
 fi
 scripts/fetch_model.sh smollm2-135m-instruct
 scripts/fetch_model.sh gemma-3-270m
+if [ -n "${BATON_FULL_TESTS:-}" ] && [ -z "${BATON_JSON_SCHEMA_SUITE:-}" ]; then
+  if suite=$(scripts/fetch_schema_suite.sh); then
+    export BATON_JSON_SCHEMA_SUITE=$suite
+  else
+    say "without the suite of json-schema.org: its test is skipped"
+  fi
+fi
 
 say "formatting and clang-tidy"
 scripts/lint.sh

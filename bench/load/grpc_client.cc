@@ -81,7 +81,11 @@ absl::StatusOr<int> GrpcClient::Generate(const LoadRequest& request, const std::
   message.set_model(options_.model);
   message.mutable_token_ids()->mutable_ids()->Add(request.prompt.begin(), request.prompt.end());
   message.mutable_sampling()->set_max_tokens(request.output_tokens);
-  message.mutable_sampling()->set_ignore_eos(true);
+  if (options_.grammar.source_case() != v1::Grammar::SOURCE_NOT_SET) {
+    *message.mutable_sampling()->mutable_grammar() = options_.grammar;
+  } else {
+    message.mutable_sampling()->set_ignore_eos(true);
+  }
   grpc::ClientContext context;
   if (options_.timeout_ms > 0) {
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(options_.timeout_ms));

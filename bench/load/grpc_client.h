@@ -26,6 +26,8 @@ struct GrpcClientOptions {
   std::shared_ptr<grpc::Channel> channel;
   // Empty for the one model that is served.
   std::string model;
+  // What each output must match. Without a source an output goes on behind an end token; with one it may end early.
+  v1::Grammar grammar;
   // Deadline of each request; 0 for none.
   int64_t timeout_ms = 0;
 };

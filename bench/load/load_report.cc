@@ -143,6 +143,7 @@ OrderedJson LoadJson(const LoadSetting& setting, const LoadSummary& summary, abs
       {"num_prompts", setting.num_prompts},
       {"prompt_tokens", {setting.prompt_tokens.min, setting.prompt_tokens.max}},
       {"output_tokens", {setting.output_tokens.min, setting.output_tokens.max}},
+      {"grammar", setting.grammar.empty() ? OrderedJson() : OrderedJson(setting.grammar)},
       {"trace", setting.trace.empty() ? OrderedJson() : OrderedJson(setting.trace)},
       {"warmup", setting.warmup},
       {"timeout_ms", setting.timeout_ms},

@@ -22,8 +22,10 @@ std::string Arrivals(const LoadSetting& setting) {
 }  // namespace
 
 std::string DescribeLoad(const LoadSetting& setting) {
+  const std::string grammar =
+      setting.grammar.empty() ? "" : absl::StrCat(" that match a grammar (", setting.grammar, ")");
   return absl::StrCat(Arrivals(setting), setting.max_concurrency, " in flight, ", Lengths(setting.prompt_tokens),
-                      " tokens in, ", Lengths(setting.output_tokens), " out, seed ", setting.seed);
+                      " tokens in, ", Lengths(setting.output_tokens), " out", grammar, ", seed ", setting.seed);
 }
 
 std::string DescribeServer(const LoadSetting& setting) {

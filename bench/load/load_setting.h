@@ -31,6 +31,8 @@ struct LoadSetting {
   int num_prompts = 0;
   LengthRange prompt_tokens;
   LengthRange output_tokens;
+  // The kind of what each output must match, such as "json_schema", or empty.
+  std::string grammar;
   int max_concurrency = 0;
   // 0: closed loop, or a trace.
   double request_rate = 0;

@@ -141,6 +141,18 @@ json RandomSchema(RandomSource& random, int depth) {
   }
 }
 
+json RandomRootSchema(RandomSource& random) {
+  json schema = RandomSchema(random, 3);
+  if (schema.is_boolean()) schema = json::object();
+  schema["$defs"]["list"] = {
+      {"type", "object"},
+      {"properties",
+       {{"a", RandomSchema(random, 1)}, {"b", {{"anyOf", {{{"$ref", "#/$defs/list"}}, {{"type", "null"}}}}}}}},
+      {"required", {"a"}},
+      {"additionalProperties", false}};
+  return schema;
+}
+
 json RandomValue(RandomSource& random, const json& schema, const json& root, int depth) {
   if (depth == 0 || OneIn(random, 12) || schema.is_boolean()) return RandomScalar(random);
   const auto value_of = [&](const json& part) { return RandomValue(random, part, root, depth - 1); };

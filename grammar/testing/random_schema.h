@@ -12,6 +12,9 @@ namespace baton::grammar {
 // Up to `depth` levels of arrays and objects, beside recursion.
 nlohmann::json RandomSchema(RandomSource& random, int depth);
 
+// A schema with a recursive definition in its $defs, to which its parts may refer.
+nlohmann::json RandomRootSchema(RandomSource& random);
+
 // A value that often satisfies the schema, and often almost does.
 nlohmann::json RandomValue(RandomSource& random, const nlohmann::json& schema, const nlohmann::json& root, int depth);
 

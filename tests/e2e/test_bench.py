@@ -5,12 +5,13 @@ import http.server
 import json
 import signal
 import subprocess
+import sys
 import threading
 import xml.etree.ElementTree
 
 import pytest
 
-from cluster import BINARY, run_baton, wait_until
+from cluster import BINARY, SOURCE_DIR, run_baton, wait_until
 
 CLUSTER_ARGS = ("--kv-memory", "64MiB", "--threads", 1)
 REQUESTS, PROMPT_TOKENS, OUTPUT_TOKENS = 8, 24, 6
@@ -62,6 +63,36 @@ def test_an_open_loop_follows_its_trace_and_counts_goodput(cluster, tmp_path):
     assert report["slo_attainment"] == 1 and report["request_goodput"] == pytest.approx(report["request_throughput"])
     _, strict = bench_serve(*flags, "--slo-ttft-ms", 1e-3)
     assert strict["slo_attainment"] == 0 and strict["request_goodput"] == 0
+
+
+def test_outputs_match_a_grammar_which_may_end_them(cluster):
+    flags = ["--target", cluster.target, "--requests", 2, "--prompt-tokens", 8, "--output-tokens", 12, "--warmup", 0,
+             "--records"]
+    result, report = bench_serve(*flags, "--choice", "a")
+    assert result.returncode == 0, result.stderr
+    # The choice and the end token.
+    assert report["grammar"] == "choice" and report["output_lens"] == [2, 2]
+    result, report = bench_serve(*flags, "--regex", "[0-9]{200}")
+    assert result.returncode == 0 and report["output_lens"] == [12, 12], result.stderr
+    assert "12 out that match a grammar (regex)" in run_baton("bench", "serve", *flags, "--regex", "[0-9]{200}").stdout
+    assert bench_serve(*flags)[1]["grammar"] is None
+
+
+def test_a_grammar_is_refused_where_it_would_be_ignored(openai_url):
+    result, report = bench_serve("--backend", "openai", "--base-url", openai_url, "--regex", "a")
+    assert result.returncode == 1 and report is None and "--backend" in result.stderr
+    assert OpenAiStub.seen == []
+
+
+def test_what_grammars_cost_is_measured_on_equally_many_tokens():
+    script = SOURCE_DIR / "bench/grammar_cost.py"
+    done = subprocess.run([sys.executable, script, BINARY, "--grammars", "strings", "lengths", "text", "--new", "--pairs", "2",
+                           "--concurrency", "2", "--output-tokens", "12", "--json"], capture_output=True, text=True,
+                          timeout=120, check=False)
+    # Two pairs prove nothing, so the exit status is 1.
+    assert done.returncode == 1 and done.stdout, done.stderr
+    for name, found in json.loads(done.stdout).items():
+        assert len(found["pairs"]) == 2 and found["ratio"] > 0, name
 
 
 def test_when_all_requests_failed_there_are_errors_and_neither_latencies_nor_a_plot(cluster, tmp_path):

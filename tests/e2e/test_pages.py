@@ -49,6 +49,8 @@ SKIPPED = [
     (r"python3 bench/peers/run\.py .*", "it installs the peers and measures for an hour"),
     (r"python3 bench/compare_builds\.py .*", "it compares two builds for minutes; compare_builds_test.py tests it"),
     (r"python3 bench/gateway_cost\.py .*", "it measures for minutes; gateway_cost_test.py tests it"),
+    (r"BATON_JSON_SCHEMA_SUITE=.*", "it downloads the suite; test.sh --full runs it"),
+    (r"python3 bench/grammar_cost\.py .*", "it measures for minutes; grammar_cost_test.py tests it, and test_bench.py runs it in small"),
     (r"python3 bench/scrape_cost\.py .*", "it measures for minutes; scrape_cost_test.py tests it"),
     (r"python3 scripts/plot_performance\.py", "it would write into the tree; the test performance_plot runs it"),
 ]
