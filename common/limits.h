@@ -1,7 +1,7 @@
 // The named bounds of the whole system. Tests go to the limit and one beyond. Where that takes too long or too much
 // memory, they do so with a smaller bound in the options of its owner, whose default they compare with the one here: so
-// it is with kHelloTimeoutMs, kMaxJournalBytes and the bounds of connections. The default alone is compared where others
-// enforce a bound: gRPC kMaxGrpcMemoryBytes and kMaxGrpcThreads, an etcd kDirectoryTtlS. No test goes to
+// it is with kHelloTimeoutMs, kMaxJournalBytes and the bounds of connections. The default alone is compared where
+// others enforce a bound: gRPC kMaxGrpcMemoryBytes and kMaxGrpcThreads, an etcd kDirectoryTtlS. No test goes to
 // kMaxCanaryPairs, beyond which canaries come too early or too late and do no harm.
 #ifndef BATON_COMMON_LIMITS_H_
 #define BATON_COMMON_LIMITS_H_
