@@ -260,7 +260,8 @@ TEST_F(RequestReaderTest, WhatTheRefusalOfATooLongPromptTakesIsBoundedByTheConte
   std::printf(
       "unoptimized, with a context of %d: %.0f us for %zu bytes, which are tokenized; %.0f us for %zu, which are not\n",
       model.config.context_length, by_tokens_us, text.size(), by_bytes_us, kMaxPromptBytes);
-  EXPECT_LT(by_bytes_us, 1'000);
+  // Tokenizing takes ten times as long for a byte, whatever the build.
+  EXPECT_LT(by_bytes_us / static_cast<double>(kMaxPromptBytes), 0.5 * by_tokens_us / static_cast<double>(text.size()));
 }
 
 TEST_F(RequestReaderTest, TokenizesATextBeyondTheContext) {
