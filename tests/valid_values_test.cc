@@ -122,7 +122,8 @@ TEST_P(ValidValuesTest, AreWrittenByTokensThatTheMasksAllow) {
   }
   std::printf("%s, seed %llu: %d schemas, %d values each, %zu different; %d schemas skipped\n", GetParam(),
               static_cast<unsigned long long>(seed), kSchemas, kValues, distinct, skipped);
-  EXPECT_GT(distinct, size_t{kSchemas} * kValues / 2);
+  // A constant has one value.
+  EXPECT_GT(distinct, size_t{kSchemas} * kValues / 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Vocabularies, ValidValuesTest, testing::Values("smollm2-135m-instruct", "gemma-3-270m"),

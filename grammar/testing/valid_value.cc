@@ -19,7 +19,7 @@ constexpr int kTriesOfAll = 300;
 constexpr int kTriesOfScalar = 20;
 constexpr int kDepth = 4;
 // Where a schema has no bounds.
-constexpr uint64_t kMostCharacters = 12;
+constexpr uint64_t kMostCharacters = 24;
 constexpr uint64_t kMostItems = 3;
 
 class ValueDrawer {
@@ -69,12 +69,23 @@ class ValueDrawer {
     return text;
   }
 
+  // Of so many characters.
   std::string Characters(uint64_t low, uint64_t high) {
     static constexpr const char* kRare[] = {"\"", "\\", "\n", "\t", "\x01", "/",      "é", "ß",
                                             "日", "本", "Ж",  "{",  ",",    "\u2028", "😀"};
+    // Real vocabularies have long tokens for these.
+    static constexpr std::string_view kWords[] = {" information", "understanding", " international",
+                                                  "        ",     "----------",    " responsibility"};
     std::string text;
-    for (uint64_t count = Between(low, high); count > 0; --count) {
+    for (uint64_t left = Between(low, high); left > 0;) {
+      const std::string_view word = kWords[random_.Below(std::size(kWords))];
+      if (word.size() <= left && Chance(4)) {
+        text += word;
+        left -= word.size();
+        continue;
+      }
       text += Chance(3) ? kRare[random_.Below(std::size(kRare))] : Chance(5) ? " " : Letters(1, 1, 'a', 'z');
+      --left;
     }
     return text;
   }
