@@ -37,7 +37,7 @@ absl::StatusOr<WorkerRole> ReadRole(pb::WorkerRole role) {
   }
 }
 
-std::string OpenCalls(size_t count) { return absl::StrCat(count, count == 1 ? " open call" : " open calls"); }
+std::string CallsInWords(size_t count) { return absl::StrCat(count, count == 1 ? " open call" : " open calls"); }
 
 // Makes a stranger's text safe to show in a log or an error: short, and without control characters.
 std::string Printable(const std::string& text) { return absl::CHexEscape(text.substr(0, kMaxWorkerTextBytes)); }
@@ -290,7 +290,7 @@ absl::Status ClusterMembers::ReadLoad(Dispatcher& dispatcher, const WorkerId& id
   BATON_ASSIGN_OR_RETURN(const WorkerLoad read, ParseLoad(load));
   dispatcher.OnWorkerLoad(id, read);
   if (read.state == WorkerState::kDraining && !std::exchange(member.draining, true)) {
-    spdlog::info("{} is draining, with {}", member.name, OpenCalls(member.calls.size()));
+    spdlog::info("{} is draining, with {}", member.name, CallsInWords(member.calls.size()));
     TellServing();
   }
   return absl::OkStatus();
@@ -363,7 +363,7 @@ void ClusterMembers::OnClosed(Dispatcher& dispatcher, const WorkerStream& stream
 
 std::string ClusterMembers::Past(const Member& member) const {
   return absl::StrCat("after ", DurationText(clock_.Now() - member.joined_at), " as a member, with ",
-                      OpenCalls(member.calls.size()));
+                      CallsInWords(member.calls.size()));
 }
 
 bool ClusterMembers::NeedsCapability(const WorkerId& source, const WorkerId& reader) const {
