@@ -223,6 +223,7 @@ def test_flags_that_the_pages_name_exist():
                "--stop-timeout"}  # docker
     others |= {"--wait"}  # helm
     others |= {"--shape", "--quick"}  # cuda_bench
+    others |= {"--new"}  # bench/grammar_cost.py
     known = known_flags() | others
     assert {"--prompt", "--kv-memory", "--request-rate", "--streams"} <= known, "the help has another form"
     for page in PAGES:
