@@ -19,10 +19,11 @@ say "the simulator runs from BATON_SIM_BASE_SEED=${BATON_SIM_BASE_SEED:-1}"
 report() {
   local log=build/release/Testing/Temporary/LastTest.log
   say "what the simulator ran"
-  grep -oE '^[0-9]+ (seeds|runs) from BATON_SIM_BASE_SEED=.* million events a second' "$log"
+  # Output of tests need not be text.
+  grep -aoE '^[0-9]+ (seeds|runs) from BATON_SIM_BASE_SEED=.* million events a second' "$log" || say "nothing"
   say "which tests were skipped, and why"
   # pytest names the test and the reason in a line, GoogleTest the test in a line and the reason behind it.
-  grep -hE -A1 '^SKIPPED \[|: Skipped$' "$log" | sed -nE '/^SKIPPED \[/p; /: Skipped$/{s/: Skipped$//; N; s/\n/: /p}' |
+  grep -ahE -A1 '^SKIPPED \[|: Skipped$' "$log" | sed -nE '/^SKIPPED \[/p; /: Skipped$/{s/: Skipped$//; N; s/\n/: /p}' |
     sed "s|$PWD/||" | sort -u || true
 }
 
