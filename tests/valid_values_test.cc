@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kSchemas = 300;
 constexpr int kValues = 100;
-// Of schemas that were drawn, because few are refused or have no value.
+// So many of the schemas that are drawn may be refused or have no value; the usual number is far lower.
 constexpr int kMostSkipped = kSchemas / 5;
 
 uint64_t Seed() {

@@ -137,10 +137,10 @@ bool CudaRunner::WantsLogits(const Flight& flight) {
 }
 
 bool CudaRunner::NeedsLogits(const Flight& flight, size_t output) const {
-  if (!flight.outputs.logits.empty()) return true;
+  if (!flight.outputs.logits.empty() || !forward_->chooses()) return true;
   const TokenChoice& choice = flight.batch.choices[output];
-  if (choice.score == nullptr && choice.sampling == nullptr) return !forward_->chooses();
-  return !forward_->chooses() || !LogitsDecide(choice);
+  const bool is_left_alone = choice.score == nullptr && choice.sampling == nullptr;
+  return !is_left_alone && !LogitsDecide(choice);
 }
 
 int CudaRunner::HeadCount(const Flight& flight) const {

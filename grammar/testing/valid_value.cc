@@ -69,7 +69,7 @@ class ValueDrawer {
     return text;
   }
 
-  // Of so many characters.
+  // A text that has between `low` and `high` characters.
   std::string Characters(uint64_t low, uint64_t high) {
     static constexpr const char* kRare[] = {"\"", "\\", "\n", "\t", "\x01", "/",      "é", "ß",
                                             "日", "本", "Ж",  "{",  ",",    "\u2028", "😀"};
@@ -110,7 +110,7 @@ class ValueDrawer {
     return schema.contains("pattern") ? Matching(schema["pattern"].get<std::string>()) : Characters(low, high);
   }
 
-  // Of the bounds that are missing, each is far from the other.
+  // A number between the bounds. A bound that is missing is drawn far from the other one.
   json DrawNumber(const json& schema) {
     const double span = Chance(3) ? 1e9 : 300;
     const bool has_low = schema.contains("minimum") || schema.contains("exclusiveMinimum");

@@ -16,7 +16,7 @@ namespace baton::engine::cuda {
 namespace {
 
 constexpr uint64_t kStoreSeed = 6931;
-// Of the sum of the magnitudes of the two terms that a rotation adds.
+// A rotation adds two terms; the ulps are those of the sum of their magnitudes.
 constexpr double kRotatedUlps = 1;
 
 struct HeadsShape {
