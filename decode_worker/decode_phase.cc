@@ -7,8 +7,7 @@
 
 namespace baton::decode_worker {
 
-absl::Status DecodePhase::Start(WorkerJob job, const internal::v1::CallStart& start) {
-  const internal::v1::DecodeStart& decode = start.decode();
+absl::StatusOr<DecodeSource> SourceOf(const internal::v1::DecodeStart& decode) {
   DecodeSource source{.local = decode.local_prefill(), .prefill_target = decode.prefill_target()};
   if (!source.local) {
     BATON_ASSIGN_OR_RETURN(source.prefill_incarnation, rpc::FromBytes(decode.prefill_incarnation()));
@@ -17,6 +16,11 @@ absl::Status DecodePhase::Start(WorkerJob job, const internal::v1::CallStart& st
       source.earlier.push_back(std::move(origin));
     }
   }
+  return source;
+}
+
+absl::Status DecodePhase::Start(WorkerJob job, const internal::v1::CallStart& start) {
+  BATON_ASSIGN_OR_RETURN(const DecodeSource source, SourceOf(start.decode()));
   core_->OnDecode(std::move(job), source);
   return absl::OkStatus();
 }

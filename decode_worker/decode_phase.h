@@ -4,10 +4,16 @@
 
 #include <optional>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "baton/internal/v1/worker.pb.h"
 #include "decode_worker/decode_core.h"
 #include "worker/phase.h"
 
 namespace baton::decode_worker {
+
+// Where the router says that a job's KV comes from. INVALID_ARGUMENT for an incarnation that has not its 16 bytes.
+absl::StatusOr<DecodeSource> SourceOf(const internal::v1::DecodeStart& decode);
 
 class DecodePhase final : public worker::Phase {
  public:
