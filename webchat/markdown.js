@@ -73,21 +73,29 @@ export function inline(text) {
 
 const FENCE = /^\s{0,3}(`{3,}|~{3,})\s*([\w+#.-]*)/;
 const HEADING = /^(#{1,6})\s+(.*)$/;
-const BULLET = /^\s{0,3}[-*+]\s+(.*)$/;
-const NUMBER = /^\s{0,3}(\d{1,9})[.)]\s+(.*)$/;
-const QUOTE = /^\s{0,3}>\s?(.*)$/;
+// The marker of an item, whose text follows it.
+const BULLET = /^\s{0,3}[-*+]\s+/;
+const NUMBER = /^\s{0,3}(\d{1,9})[.)]\s+/;
+const QUOTE = /^\s{0,3}>\s?/;
 const RULE = /^\s{0,3}(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,})$/;
+const STARTS = [FENCE, HEADING, BULLET, NUMBER, QUOTE];
+// The line below a table's head: which way each column is aligned.
+const ALIGNMENT = /^:?-+:?$/;
+// A list or a quotation that is deeper than this is shown as it is.
+const MOST_NESTED = 8;
 
 // Takes lines from `at` while `read` gives something of them: [what it gave, the next line].
 function take(lines, at, read) {
   const taken = [];
   for (; at < lines.length; ++at) {
-    const one = read(lines[at]);
+    const one = read(lines[at], at);
     if (one === null || one === undefined) break;
     taken.push(one);
   }
   return [taken, at];
 }
+
+const indentOf = (line) => line.length - line.trimStart().length;
 
 function fenced(lines, at, fence) {
   const closes = new RegExp(`^\\s{0,3}${fence[1][0]}{${fence[1].length},}\\s*$`);
@@ -97,12 +105,95 @@ function fenced(lines, at, fence) {
   return [element("pre", code), end + 1];
 }
 
-function list(lines, at, name, pattern, group) {
-  const [items, end] = take(lines, at, (line) => pattern.exec(line)?.[group]);
-  return [element(name, ...items.map((item) => element("li", ...inline(item)))), end];
+// The first line from `at` on that is not blank.
+function skipBlank(lines, at) {
+  while (at < lines.length && !lines[at].trim()) ++at;
+  return at;
 }
 
-function block(lines, at) {
+// The lines of the item at `at`, without its marker and its indentation: [lines, the next line]. What is indented by two
+// more than the marker belongs to the item; models seldom indent as far as its text.
+function itemLines(lines, at, marker) {
+  const depth = indentOf(marker) + 2;
+  const body = [lines[at].slice(marker.length)];
+  let end = at + 1;
+  for (;;) {
+    const next = skipBlank(lines, end);
+    if (next === lines.length || indentOf(lines[next]) < depth) return [body, end];
+    for (; end < next; ++end) body.push("");
+    body.push(lines[end].slice(Math.min(indentOf(lines[end]), marker.length)));
+    ++end;
+  }
+}
+
+function list(lines, at, name, pattern, depth) {
+  const items = [];
+  let end = at;
+  for (let next = at; next < lines.length; next = skipBlank(lines, end)) {
+    const marker = pattern.exec(lines[next])?.[0];
+    if (marker === undefined || (next > at && RULE.test(lines[next]))) break;
+    const [body, after] = itemLines(lines, next, marker);
+    const blocks = blocksOf(body, depth + 1);
+    // The text of an item is no paragraph of its own.
+    const text = blocks[0]?.tagName === "P" ? [...blocks.shift().childNodes] : [];
+    items.push(element("li", ...text, ...blocks));
+    end = after;
+  }
+  return [element(name, ...items), end];
+}
+
+// The cells of a table's row; null for a line that has no bar.
+function cellsOf(line) {
+  if (!line.includes("|")) return null;
+  const cells = line.trim().replace(/^\|/, "").split(/(?<!\\)\|/);
+  if (cells.length > 1 && !cells[cells.length - 1].trim()) cells.pop();
+  return cells.map((cell) => cell.trim().replaceAll("\\|", "|"));
+}
+
+// The head of a table that begins at `at`, and how its columns are aligned; null where there is none.
+function tableHead(lines, at) {
+  const [head, below] = [lines[at], lines[at + 1] ?? ""].map(cellsOf);
+  if (head === null || below === null || head.length !== below.length) return null;
+  if (!below.every((cell) => ALIGNMENT.test(cell))) return null;
+  const aligned = (cell) => (cell.endsWith(":") ? (cell.startsWith(":") ? "center" : "right") : "left");
+  return {head, align: below.map(aligned)};
+}
+
+function table(lines, at, {head, align}) {
+  // A row may have fewer cells than the head.
+  const row = (name, cells) => element("tr", ...cells.slice(0, align.length).map((cell, i) => {
+    const made = element(name, ...inline(cell));
+    if (align[i] !== "left") made.dataset.align = align[i];
+    return made;
+  }));
+  const [rows, end] = take(lines, at + 2, (line) => (line.trim() ? cellsOf(line) : null));
+  const body = element("tbody", ...rows.map((cells) => row("td", cells)));
+  return [element("table", element("thead", row("th", head)), body), end];
+}
+
+function paragraph(lines, at) {
+  const ends = (line, i) => !line.trim() || STARTS.some((pattern) => pattern.test(line)) || tableHead(lines, i) !== null;
+  const [rest, end] = take(lines, at + 1, (line, i) => (ends(line, i) ? null : line));
+  return [element("p", ...inline([lines[at], ...rest].join("\n"))), end];
+}
+
+// A block that holds others; null where there is none.
+function nesting(lines, at, depth) {
+  const line = lines[at];
+  if (depth === MOST_NESTED) return null;
+  if (BULLET.test(line)) return list(lines, at, "ul", BULLET, depth);
+  const number = NUMBER.exec(line);
+  if (number) {
+    const [numbered, end] = list(lines, at, "ol", NUMBER, depth);
+    numbered.start = Number(number[1]);
+    return [numbered, end];
+  }
+  if (!QUOTE.test(line)) return null;
+  const [quoted, end] = take(lines, at, (each) => (QUOTE.test(each) ? each.replace(QUOTE, "") : null));
+  return [element("blockquote", ...blocksOf(quoted, depth + 1)), end];
+}
+
+function block(lines, at, depth) {
   const line = lines[at];
   const fence = FENCE.exec(line);
   if (fence) return fenced(lines, at, fence);
@@ -110,34 +201,23 @@ function block(lines, at) {
   // The page's own headings are h1 and h2.
   if (heading) return [element(`h${Math.min(6, heading[1].length + 2)}`, ...inline(heading[2])), at + 1];
   if (RULE.test(line)) return [element("hr"), at + 1];
-  if (BULLET.test(line)) return list(lines, at, "ul", BULLET, 1);
-  const number = NUMBER.exec(line);
-  if (number) {
-    const [numbered, end] = list(lines, at, "ol", NUMBER, 2);
-    numbered.start = Number(number[1]);
-    return [numbered, end];
-  }
-  if (QUOTE.test(line)) {
-    const [quoted, end] = take(lines, at, (each) => QUOTE.exec(each)?.[1]);
-    return [element("blockquote", element("p", ...inline(quoted.join("\n")))), end];
-  }
-  const ends = (each) => !each.trim() || [FENCE, HEADING, BULLET, NUMBER, QUOTE].some((pattern) => pattern.test(each));
-  const [rest, end] = take(lines, at + 1, (each) => (ends(each) ? null : each));
-  return [element("p", ...inline([line, ...rest].join("\n"))), end];
+  const nested = nesting(lines, at, depth);
+  if (nested !== null) return nested;
+  const head = tableHead(lines, at);
+  return head !== null ? table(lines, at, head) : paragraph(lines, at);
 }
 
-// The elements of a whole answer.
-export function render(text) {
-  const lines = text.split("\n");
+function blocksOf(lines, depth) {
   const blocks = [];
-  for (let at = 0; at < lines.length;) {
-    if (!lines[at].trim()) {
-      ++at;
-      continue;
-    }
-    const [made, next] = block(lines, at);
+  for (let at = skipBlank(lines, 0); at < lines.length; at = skipBlank(lines, at)) {
+    const [made, next] = block(lines, at, depth);
     blocks.push(made);
     at = next;
   }
   return blocks;
+}
+
+// The elements of a whole answer.
+export function render(text) {
+  return blocksOf(text.split("\n"), 0);
 }

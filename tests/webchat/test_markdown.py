@@ -42,6 +42,67 @@ def test_markdown_is_shown(chat, model):
     assert 'href="https://example.com/a?b=1"' in shown and 'rel="noopener noreferrer nofollow"' in shown
 
 
+NESTED = """1. First, of two paragraphs:
+
+   the second
+   - a
+     - b **c**
+
+       ```
+       code
+       ```
+     1. d
+   - e
+2. Last
+
+> - quoted
+> - twice
+"""
+
+
+def test_a_list_may_hold_lists_and_code(chat, model):
+    model.say(NESTED)
+    chat.send("x")
+    chat.await_end()
+    assert html(chat) == (
+        '<ol start="1"><li>First, of two paragraphs:<p>the second</p><ul><li>a<ul><li>b <strong>c</strong>'
+        '<pre><code>code</code></pre></li></ul><ol start="1"><li>d</li></ol></li><li>e</li></ul></li><li>Last</li></ol>'
+        "<blockquote><ul><li>quoted</li><li>twice</li></ul></blockquote>")
+
+
+TABLE = """They are:
+| name | size | of it |
+|:-----|----:|:-:|
+| `a` | 1 | x \\| y |
+| <b> | **2** |
+
+a | b
+no rule"""
+
+
+def test_a_table_is_shown(chat, model):
+    model.say(TABLE)
+    chat.send("x")
+    chat.await_end()
+    assert html(chat) == (
+        '<p>They are:</p><table><thead><tr><th>name</th><th data-align="right">size</th><th data-align="center">of it</th>'
+        '</tr></thead><tbody><tr><td><code>a</code></td><td data-align="right">1</td><td data-align="center">x | y</td></tr>'
+        '<tr><td>&lt;b&gt;</td><td data-align="right"><strong>2</strong></td></tr></tbody></table><p>a | b\nno rule</p>')
+
+
+@pytest.mark.parametrize("text", ["- " * 20000 + "a", "> " * 20000 + "a", "|a" * 20000 + "\n" + "|-" * 20000 + "\n|b|",
+                                  "\n".join("  " * i + "- a" for i in range(300))],
+                         ids=["lists", "quotations", "columns", "deeper and deeper"])
+def test_what_is_nested_without_end_is_shown_and_the_page_answers_on(chat, model, text):
+    model.say(text)
+    chat.send("x")
+    chat.await_end()
+    model.say("fine")
+    chat.send("y")
+    chat.await_end()
+    assert chat.answers()[-1] == "fine"
+
+
 def test_a_block_of_code_that_is_not_closed_yet_is_code(chat, model):
     chat.send("x")
     model.pieces.put("```\nfirst\n")
@@ -71,6 +132,8 @@ PAYLOADS = (
     "# <script>window.ran=1</script>",
     "- <img src=x onerror=window.ran=1>",
     "> <style>body{display:none}</style>",
+    "| <img src=x onerror=window.ran=1> |\n|:-:|\n| [x](javascript:window.ran=1) <script>window.ran=1</script> |",
+    "- a\n  - <svg onload=window.ran=1>\n    > <iframe src=//192.0.2.1/>",
     "<meta http-equiv=refresh content='0;url=https://192.0.2.1/'>",
     "<form action=https://192.0.2.1/><input name=x autofocus onfocus=window.ran=1></form>",
     "&lt;script&gt;window.ran=1&lt;/script&gt;",
@@ -85,7 +148,8 @@ PAYLOADS = (
     "#" * 4000,
 )
 ALLOWED = set("""a article blockquote body button code details div em form h1 h2 h3 h4 h5 h6 head header hr html input label
-                 li link main meta noscript ol p pre rect script span strong summary svg textarea title ul""".split())
+                 li link main meta noscript ol p pre rect script span strong summary svg table tbody td textarea th thead
+                 title tr ul""".split())
 
 
 @pytest.mark.parametrize("size", [10**9, 1], ids=["at once", "in pieces"])
