@@ -39,11 +39,11 @@ open_scratch() {
 
 # Leaves what the next pull can go on with.
 tidy_scratch() {
-  find "$scratch" -mindepth 1 -maxdepth 1 ! -name model ! -name "done" ! -name lock -exec rm -rf {} +
+  find "$scratch" -mindepth 1 -maxdepth 1 ! -name model ! -name folder ! -name "done" ! -name lock -exec rm -rf {} +
 }
 
 close_scratch() {
-  if [ -s "$scratch/model" ]; then tidy_scratch; else rm -rf "$scratch"; fi
+  if [ -s "$scratch/model" ] || [ -e "$scratch/folder" ]; then tidy_scratch; else rm -rf "$scratch"; fi
 }
 
 # keep_if SHA256 FILE: what has been put together becomes FILE of the store, if it is what it ought to be.
@@ -111,8 +111,22 @@ copy_rest() {
   local status=none have
   [ -t 2 ] && status=progress
   have=$(stat -c %s "$2")
+  [ "$have" -lt "$(stat -L -c %s "$1")" ] || return 0
   dd if="$1" of="$2" bs=4M iflag=skip_bytes oflag=seek_bytes skip="$have" seek="$have" conv=notrunc status="$status" ||
     die "cannot copy $1 into $BATON_MODEL_STORE"
+}
+
+# Copies what the first of two folders has and the second lacks, links as what they lead to.
+copy_folder() {
+  local path paths
+  mapfile -d '' paths < <(cd "$1" && find -L . -type d -print0)
+  for path in "${paths[@]}"; do mkdir -p "$2/$path"; done
+  mapfile -d '' paths < <(cd "$1" && find -L . -type f -print0 | sort -z)
+  for path in "${paths[@]}"; do
+    [ ! -t 2 ] || say "${path#./}"
+    touch "$2/$path"
+    copy_rest "$1/$path" "$2/$path"
+  done
 }
 
 # The names and SHA-256 of all files below a folder.
@@ -132,8 +146,11 @@ from_path() {
   open_scratch "$name"
   say "copying $source"
   if [ -d "$source" ]; then
-    cp -RL "$source" "$scratch/folder" || die "cannot copy $source into $BATON_MODEL_STORE"
-    [ "$(sums_of "$source")" = "$(sums_of "$scratch/folder")" ] || die "$source has changed while it was copied"
+    copy_folder "$source" "$scratch/folder"
+    if [ "$(sums_of "$source")" != "$(sums_of "$scratch/folder")" ]; then
+      rm -rf "$scratch/folder"
+      die "$source has changed since its copy began, so the copy was not kept: pull it again"
+    fi
     mv -T "$scratch/folder" "$target"
     say "$target is there now"
   else

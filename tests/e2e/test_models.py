@@ -10,6 +10,7 @@ import pytest
 
 from cluster import BINARY, run_baton
 from terminal import Terminal
+from tiny_fp8 import write_tiny_fp8
 
 DATA_DIR = pathlib.Path(os.environ.get("XDG_DATA_HOME") or pathlib.Path.home() / ".local/share")
 REAL_STORE = pathlib.Path(os.environ.get("BATON_MODEL_STORE") or DATA_DIR / "baton/models")
@@ -109,7 +110,17 @@ def test_pull_copies_a_file_that_is_a_model_and_replaces_none(store):
     assert damaged.returncode == 1 and len(damaged.stderr.splitlines()) == 1 and "not a GGUF file" in damaged.stderr
 
 
-def test_pull_goes_on_with_a_copy_that_was_broken_off(store, tmp_path):
+@pytest.fixture
+def copies(tmp_path):
+    """A PATH whose dd says to a file from which bytes it copies, and that file."""
+    recorder, calls = tmp_path / "bin/dd", tmp_path / "calls"
+    recorder.parent.mkdir()
+    recorder.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nPATH=${{PATH#*:}} exec dd "$@"\n')
+    recorder.chmod(0o755)
+    return f"{recorder.parent}:{os.environ['PATH']}", calls
+
+
+def test_pull_goes_on_with_a_copy_that_was_broken_off(store, copies):
     source = REAL_STORE / f"{SMOLLM}.gguf"
     (store / f"{SMOLLM}.gguf").unlink()
     scratch = store / f".pull-{SMOLLM}.gguf"
@@ -117,15 +128,54 @@ def test_pull_goes_on_with_a_copy_that_was_broken_off(store, tmp_path):
     half = source.read_bytes()[:source.stat().st_size // 2]
     (scratch / "model").write_bytes(half)
     assert baton(store, "models").stdout.count(SMOLLM) == 1, "half a model is none"
-    # It says from which byte it copies.
-    recorder = tmp_path / "bin/dd"
-    recorder.parent.mkdir()
-    recorder.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/call\nPATH=${{PATH#*:}} exec dd "$@"\n')
-    recorder.chmod(0o755)
-    result = baton(store, "pull", source, PATH=f"{recorder.parent}:{os.environ['PATH']}")
+    path, calls = copies
+    result = baton(store, "pull", source, PATH=path)
     assert result.returncode == 0, result.stderr
-    assert f"skip={len(half)} " in (tmp_path / "call").read_text()
+    assert f"skip={len(half)} " in calls.read_text()
     assert (store / f"{SMOLLM}.gguf").read_bytes() == source.read_bytes() and not scratch.exists()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A Hugging Face directory, whose weights are a link, as in the library's own cache."""
+    source, blobs = tmp_path / "tiny-model", tmp_path / "blobs"
+    blobs.mkdir()
+    write_tiny_fp8(source, "block")
+    weights = next(source.glob("*.safetensors"))
+    weights.rename(blobs / "0123")
+    weights.symlink_to(blobs / "0123")
+    return source
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_pull_goes_on_with_the_folder_that_it_had_not_finished(store, folder, copies):
+    weights = next(folder.glob("*.safetensors"))
+    partial = store / ".pull-tiny-model/folder"
+    partial.mkdir(parents=True)
+    (partial / "config.json").write_bytes((folder / "config.json").read_bytes())
+    (partial / weights.name).write_bytes(weights.read_bytes()[:1000])
+    assert "tiny-model" not in baton(store, "models").stdout, "half a model is none"
+    path, calls = copies
+    result = baton(store, "pull", folder, PATH=path)
+    assert result.returncode == 0, result.stderr
+    copied = calls.read_text()
+    assert "skip=1000 " in copied and "/config.json" not in copied
+    assert contents(store / "tiny-model") == contents(folder) and not (store / "tiny-model" / weights.name).is_symlink()
+    assert not partial.parent.exists()
+    assert "tiny-model" in baton(store, "models").stdout
+
+
+def test_pull_keeps_no_folder_that_has_changed_since_its_copy_began(store, folder):
+    partial = store / ".pull-tiny-model/folder"
+    partial.mkdir(parents=True)
+    (partial / "config.json").write_bytes(b"{" + (folder / "config.json").read_bytes()[1:].replace(b"1", b"2"))
+    result = baton(store, "pull", folder)
+    assert result.returncode == 1 and "has changed since its copy began" in result.stderr
+    assert sorted(path.name for path in store.iterdir()) == ["damaged.gguf", f"{SMOLLM}.gguf"]
+    assert baton(store, "pull", folder).returncode == 0 and contents(store / "tiny-model") == contents(folder)
 
 
 def test_pull_keeps_no_copy_that_differs(store):
