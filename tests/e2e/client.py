@@ -33,9 +33,10 @@ class Generation:
 
 
 class Client:
-    def __init__(self, target, credentials=None, service_config=None):
-        """Without credentials: in plain text."""
+    def __init__(self, target, credentials=None, service_config=None, options=()):
+        """Without credentials: in plain text. `options` are further arguments of the channel."""
         options = [
+            *options,
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
             # Clients of one test process share no connection.

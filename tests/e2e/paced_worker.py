@@ -5,11 +5,13 @@ are; otherwise the seed of a request says which:
   below 1,000,000           an active stream: TOKENS_A_SECOND tokens each second
   from 1,000,000            an idle stream: its first token, and then none
   from 2,000,000            a flood: FLOOD_TOKENS in each step, with LIKELY likely tokens each
-It says "joined" once all have joined, and counts what it is told, one JSON object for each line of its input.
+It says "joined" once all have joined, and counts what it is told, one JSON object for each line of its input. A test runs it
+as `with PacedWorkers(router) as workers`.
 """
 
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 import threading
@@ -21,6 +23,8 @@ import grpc
 from internal_messages import hello_like, internal_messages
 from joined_worker import JOIN, OWN_CHANNEL
 
+MODEL = "smollm2-135m-instruct"
+WORKERS, SLOTS = 8, 512
 TOKENS_A_SECOND = 4
 IDLE, FLOOD = 1_000_000, 2_000_000
 FLOOD_TOKENS = 300
@@ -100,6 +104,29 @@ class PacedWorker:
                         answer.ended.add(call=call, code=grpc.StatusCode.CANCELLED.value[0])
                 if answer.started or answer.ended:
                     self._push(answer)
+
+
+class PacedWorkers:
+    """The process, as the test sees it that started it."""
+
+    def __init__(self, router, *more):
+        self.process = subprocess.Popen([sys.executable, __file__, router.cluster_target, MODEL, str(WORKERS), str(SLOTS), *more],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        assert self.process.stdout.readline().strip() == "joined", self.process.poll()
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+    def counts(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
 
 
 def main():

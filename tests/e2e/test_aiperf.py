@@ -14,8 +14,7 @@ import subprocess
 import pytest
 
 from cluster import SOURCE_DIR, RoleProcess, run_baton
-from paced_worker import TOKENS_A_SECOND
-from test_idle_streams import MODEL, PacedWorkers
+from paced_worker import MODEL, TOKENS_A_SECOND, PacedWorkers
 
 PYTHON = os.environ.get("BATON_AIPERF", "")
 SECONDS, CONCURRENCY, PROMPT_TOKENS, OUTPUT_TOKENS = 60, 16, 32, 16

@@ -13,8 +13,6 @@ import resource
 import selectors
 import socket
 import statistics
-import subprocess
-import sys
 import time
 
 import openai
@@ -22,15 +20,13 @@ import pytest
 
 from client import Client
 from cluster import LEFT_TIMEOUT_S, Cluster, RoleProcess, wait_until
-from paced_worker import FLOOD, IDLE, STEP_S, TOKENS_A_SECOND
+from paced_worker import FLOOD, IDLE, MODEL, STEP_S, TOKENS_A_SECOND, PacedWorkers
 from raw_http import connect
 
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 IDLE_STREAMS, ACTIVE_STREAMS, MEASURED_S = (2000, 500, 20) if FULL else (200, 50, 3)
 REAL_STREAMS = 64
 LEAVING_STREAMS = 20
-MODEL = "smollm2-135m-instruct"
-WORKERS, SLOTS = 8, 512
 KIB = 1 << 10
 # What an idle stream may hold of the router's memory, with its connection, and what all of them may cost of a core.
 IDLE_LIMIT_KIB, IDLE_LIMIT_CORES = 32, 0.05
@@ -38,28 +34,6 @@ IDLE_LIMIT_KIB, IDLE_LIMIT_CORES = 32, 0.05
 UNREAD_LIMIT_KIB = 16 * KIB
 # Of the test and, as its child, of the router.
 DESCRIPTORS = 8192
-
-
-class PacedWorkers:
-    def __init__(self, router, *more):
-        self.process = subprocess.Popen(
-            [sys.executable, str(pathlib.Path(__file__).with_name("paced_worker.py")), router.cluster_target, MODEL,
-             str(WORKERS), str(SLOTS), *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def __enter__(self):
-        assert self.process.stdout.readline().strip() == "joined", self.process.poll()
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
-
-    def counts(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
 
 
 class Streams:
