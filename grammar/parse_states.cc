@@ -22,7 +22,13 @@ constexpr size_t kEntryBytes = 64;
 }  // namespace
 
 ParseStates::ParseStates(std::shared_ptr<const Grammar> grammar)
-    : grammar_(std::move(grammar)), form_(grammar_->form()), num_classes_(form_.num_classes) {
+    : grammar_(std::move(grammar)),
+      form_(grammar_->form()),
+      num_classes_(form_.num_classes),
+      byte_of_class_(num_classes_) {
+  for (size_t byte = 0; byte < form_.class_of_byte.size(); ++byte) {
+    byte_of_class_[form_.class_of_byte[byte]] = static_cast<uint8_t>(byte);
+  }
   Clear();
 }
 

@@ -45,6 +45,8 @@ class ParseStates {
   int32_t depth(int32_t configuration) const;
   int32_t height(int32_t configuration) const { return configurations_[configuration].height; }
   int32_t size() const { return static_cast<int32_t>(configurations_.size()); }
+  // Bytes that stand for all: what follows a byte follows each byte of its class.
+  absl::Span<const uint8_t> byte_of_each_class() const { return byte_of_class_; }
   size_t MemoryBytes() const { return memory_bytes_; }
 
   // Forgets all configurations but these and the start, and writes their new ids in place of the old ones.
@@ -100,6 +102,7 @@ class ParseStates {
   const std::shared_ptr<const Grammar> grammar_;
   const GrammarForm& form_;
   const size_t num_classes_;
+  std::vector<uint8_t> byte_of_class_;
 
   std::vector<Stack> stacks_;
   absl::flat_hash_map<Position, int32_t> stack_ids_;

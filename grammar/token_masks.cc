@@ -6,6 +6,7 @@
 
 #include "absl/hash/hash.h"
 #include "common/check.h"
+#include "grammar/agreement.h"
 
 namespace baton::grammar {
 namespace {
@@ -86,20 +87,21 @@ const TokenMasks::Mask& TokenMasks::MaskOf(int32_t place) {
   if (configuration < static_cast<int32_t>(mask_of_.size()) && mask_of_[configuration] >= 0) {
     return masks_[mask_of_[configuration]];
   }
-  const int32_t id = Keep(Compute(place));
+  bool is_reference = false;
+  const int32_t id = Keep(Compute(place, &is_reference));
   mask_of_.resize(states_.size(), -1);
   // Computing may have dropped configurations, and renamed this one.
   mask_of_[places_[place].configuration] = id;
+  if (is_reference) Refer({places_[place].configuration, &masks_[id].words, nullptr});
   return masks_[id];
 }
 
-TokenMasks::Mask TokenMasks::Compute(int32_t place) {
+TokenMasks::Mask TokenMasks::Compute(int32_t place, bool* is_reference) {
   ++num_computed_;
   Mask mask;
   if (!ComputeFromCommon(place, &mask.words)) {
-    mask.words.assign(ended_.words.size(), 0);
     path_[0] = places_[place].configuration;
-    Walk(0, vocabulary_->nodes().size(), &mask.words);
+    *is_reference = WalkAll(&mask.words);
   }
   const bool is_complete = states_.is_complete(places_[place].configuration);
   mask.is_stuck = !is_complete && IsEmptyMask(mask.words);
@@ -120,25 +122,65 @@ bool TokenMasks::ComputeFromCommon(int32_t place, std::vector<uint64_t>* words) 
   path_[0] = places_[place].configuration;
   for (const int32_t node : open_nodes) {
     FollowTo(node);
-    Walk(node + 1, vocabulary_->nodes()[node].skip, words);
+    Walk(node + 1, vocabulary_->nodes()[node].skip, /*known_bytes=*/0, words);
   }
   return true;
 }
 
 const TokenMasks::Common& TokenMasks::CommonOf(int32_t configuration) {
   if (const auto it = common_of_.find(configuration); it != common_of_.end()) return *it->second;
-  auto common = std::make_unique<Common>();
-  common->words.assign(ended_.words.size(), 0);
+  auto computed = std::make_unique<Common>();
   path_[0] = configuration;
-  Walk(0, vocabulary_->nodes().size(), &common->words, common.get());
-  mask_bytes_ += common->words.size() * sizeof(uint64_t) + common->open_nodes.capacity() * sizeof(int32_t);
-  return *(common_of_[path_[0]] = std::move(common));
+  const bool is_reference = WalkAll(&computed->words, computed.get());
+  mask_bytes_ += computed->words.size() * sizeof(uint64_t) + computed->open_nodes.capacity() * sizeof(int32_t);
+  const Common& common = *(common_of_[path_[0]] = std::move(computed));
+  if (is_reference) Refer({path_[0], &common.words, &common});
+  return common;
 }
 
-void TokenMasks::Walk(size_t begin, size_t end, std::vector<uint64_t>* words, Common* common) {
+bool TokenMasks::WalkAll(std::vector<uint64_t>* words, Common* common) {
+  const int32_t known_bytes = TakeOver(words, common);
+  if (known_bytes == 0) words->assign(ended_.words.size(), 0);
+  Walk(0, vocabulary_->nodes().size(), known_bytes, words, common);
+  return known_bytes == 0;
+}
+
+int32_t TokenMasks::TakeOver(std::vector<uint64_t>* words, Common* common) {
+  const Reference* best = nullptr;
+  Agreement most;
+  for (const Reference& reference : references_) {
+    if ((reference.common == nullptr) != (common == nullptr)) continue;
+    const Agreement agreement = Agree(states_, reference.configuration, path_[0], kMaxAgreedBytes);
+    if (agreement.bytes <= most.bytes) continue;
+    best = &reference;
+    most = agreement;
+  }
+  if (most.bytes < kMinAgreedBytes) return 0;
+  ++num_shortened_;
+  *words = vocabulary_->tokens_up_to(most.bytes);
+  for (size_t i = 0; i < words->size(); ++i) (*words)[i] &= (*best->words)[i];
+  if (common == nullptr) return most.bytes;
+  common->height = std::max(most.height, best->common->height);
+  for (const int32_t node : best->common->open_nodes) {
+    if (vocabulary_->nodes()[node].depth <= most.bytes) common->open_nodes.push_back(node);
+  }
+  return most.bytes;
+}
+
+void TokenMasks::Refer(const Reference& reference) {
+  if (references_.size() < kMaxMaskReferences) return references_.push_back(reference);
+  references_[next_reference_] = reference;
+  next_reference_ = (next_reference_ + 1) % kMaxMaskReferences;
+}
+
+void TokenMasks::Walk(size_t begin, size_t end, int32_t known_bytes, std::vector<uint64_t>* words, Common* common) {
   const absl::Span<const Vocabulary::Node> nodes = vocabulary_->nodes();
   for (size_t i = begin; i < end;) {
     const Vocabulary::Node& node = nodes[i];
+    if (node.depth + node.below <= known_bytes) {
+      i = node.skip;
+      continue;
+    }
     const int32_t next = states_.Step(path_[node.depth - 1], node.byte);
     if (next == ParseStates::kDead) {
       i = node.skip;
@@ -150,7 +192,7 @@ void TokenMasks::Walk(size_t begin, size_t end, std::vector<uint64_t>* words, Co
     if (common != nullptr) {
       common->height = std::max(common->height, states_.height(next));
       if (states_.leaves(next) && node.skip > static_cast<int32_t>(i)) {
-        common->open_nodes.push_back(static_cast<int32_t>(i) - 1);
+        if (node.depth > known_bytes) common->open_nodes.push_back(static_cast<int32_t>(i) - 1);
         i = node.skip;
       }
     }
@@ -192,6 +234,8 @@ void TokenMasks::DropMasks() {
   masks_by_hash_.clear();
   mask_of_.clear();
   common_of_.clear();
+  references_.clear();
+  next_reference_ = 0;
   mask_bytes_ = 0;
 }
 

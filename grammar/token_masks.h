@@ -36,8 +36,10 @@ class TokenMasks {
 
   const Vocabulary& vocabulary() const { return *vocabulary_; }
   size_t MemoryBytes() const { return states_.MemoryBytes() + mask_bytes_; }
-  // How many masks were computed, and how often what was kept was dropped.
+  // How many masks were computed, how many walks through the vocabulary were shortened by what another had found, and
+  // how often what was kept was dropped.
   int64_t num_computed() const { return num_computed_; }
+  int64_t num_shortened() const { return num_shortened_; }
   int64_t num_drops() const { return num_drops_; }
 
  private:
@@ -70,13 +72,28 @@ class TokenMasks {
     int32_t height = 0;  // As in ParseStates, of all that was passed.
   };
 
-  Mask Compute(int32_t place);
+  // What a walk through the whole vocabulary found, for walks from configurations that are alike.
+  struct Reference {
+    int32_t configuration;
+    const std::vector<uint64_t>* words;
+    const Common* common;  // Null: all of the mask.
+  };
+
+  // Sets `is_reference` where the mask was walked in full.
+  Mask Compute(int32_t place, bool* is_reference);
   // The words of a mask from those that its configuration has in common with others. False when it has none.
   bool ComputeFromCommon(int32_t place, std::vector<uint64_t>* words);
   const Common& CommonOf(int32_t configuration);
-  // Sets the bits of the tokens below these nodes, all of which begin with path_[depth of the first - 1]. With `common`
-  // it stays where the context does not matter.
-  void Walk(size_t begin, size_t end, std::vector<uint64_t>* words, Common* common = nullptr);
+  // Finds the words of path_[0], of tokens of any length. With `common` it stays where the context does not matter.
+  // False when it has left out what a reference knew.
+  bool WalkAll(std::vector<uint64_t>* words, Common* common = nullptr);
+  // Takes over what has at most as many bytes as the best reference and path_[0] have in common. Returns these bytes, 0
+  // when no reference is good enough.
+  int32_t TakeOver(std::vector<uint64_t>* words, Common* common);
+  void Refer(const Reference& reference);
+  // Sets the bits of the tokens below these nodes, all of which begin with path_[depth of the first - 1]. Tokens of up
+  // to `known_bytes` are known already.
+  void Walk(size_t begin, size_t end, int32_t known_bytes, std::vector<uint64_t>* words, Common* common = nullptr);
   // Sets path_ for the tokens below a node.
   void FollowTo(int32_t node);
   void SetEos(std::vector<uint64_t>* words) const;
@@ -93,11 +110,14 @@ class TokenMasks {
   absl::flat_hash_map<size_t, std::vector<int32_t>> masks_by_hash_;
   std::vector<int32_t> mask_of_;                                     // By configuration, -1: not computed.
   absl::flat_hash_map<int32_t, std::unique_ptr<Common>> common_of_;  // By configuration without context.
+  std::vector<Reference> references_;                                // At most kMaxMaskReferences.
+  size_t next_reference_ = 0;                                        // The one that is replaced next.
   Mask ended_;                                                       // After the end of an output.
   size_t mask_bytes_ = 0;
   // The configurations along the branch of the vocabulary's tree that is being walked. The first is the mask's own.
   std::vector<int32_t> path_;
   int64_t num_computed_ = 0;
+  int64_t num_shortened_ = 0;
   int64_t num_drops_ = 0;
 };
 

@@ -63,6 +63,50 @@ TEST(TokenMasks, HaveExactlyTheTokensThatAreAccepted) {
   }
 }
 
+// All bytes, and pieces of up to 30 bytes of what strings consist of, with what may follow them.
+std::shared_ptr<const Vocabulary> LongVocabulary(RandomSource& random) {
+  const std::vector<std::string> parts = {"a", "bc", "\\n", "\\u00e9", "é", "日", " ", "\"", "\",", "\":", "\"}", "0"};
+  std::vector<std::string> bytes;
+  for (int byte = 0; byte < 256; ++byte) bytes.emplace_back(1, static_cast<char>(byte));
+  while (bytes.size() < 900) {
+    std::string piece;
+    const uint64_t length = 1 + random.Next64() % 30;
+    while (piece.size() < length) piece += parts[random.Next64() % parts.size()];
+    // Pieces may begin and end in the middle of a character.
+    bytes.push_back(piece.substr(random.Next64() % 2, length));
+  }
+  const auto eos = static_cast<int32_t>(bytes.size());
+  bytes.emplace_back("<end>");
+  return Vocabulary::Create(std::move(bytes), {eos});
+}
+
+TEST(TokenMasks, AreExactWhereOneIsDerivedFromAnother) {
+  SeededRandom random(8);
+  const auto vocabulary = LongVocabulary(random);
+  for (const auto& grammar :
+       {Compiled(GrammarKind::kJsonSchema, R"({"type": "array", "items": {"type": "object", "properties": {
+                     "name": {"type": "string", "maxLength": 40}, "text": {"type": "string", "minLength": 20}},
+                     "required": ["name", "text"]}})"),
+        Compiled(GrammarKind::kJsonSchema, R"({"type": "string", "minLength": 5, "maxLength": 60})"),
+        Compiled(GrammarKind::kRegex, "(?:.|\\n){50,}"), Compiled(GrammarKind::kRegex, "[a-zé日]{3,70} ?[0-9\"]*")}) {
+    const auto masks = std::make_shared<TokenMasks>(grammar, vocabulary);
+    const auto tiny = std::make_shared<TokenMasks>(grammar, vocabulary, 20'000);
+    for (int i = 0; i < 6; ++i) {
+      const Walk walk = WalkByChance(masks, random, 60);
+      GrammarMatcher matcher(masks);
+      GrammarMatcher in_tiny(tiny);
+      for (const int32_t token : walk.tokens) {
+        const std::vector<int32_t> legal = LegalTokens(matcher.mask());
+        ASSERT_EQ(legal, LegalByTrial(matcher, *vocabulary)) << walk.text;
+        ASSERT_EQ(legal, LegalTokens(in_tiny.mask())) << walk.text;
+        ASSERT_TRUE(matcher.Accept(token) && in_tiny.Accept(token));
+      }
+    }
+    EXPECT_GT(masks->num_shortened(), 0);
+    EXPECT_GT(tiny->num_drops(), 0);
+  }
+}
+
 TEST(TokenMasks, DependOnTheAcceptedTokensAlone) {
   SeededRandom random(4);
   for (const auto& grammar : SomeGrammars()) {

@@ -27,6 +27,7 @@ Vocabulary::Vocabulary(std::vector<std::string> bytes, std::vector<int32_t> eos_
     begin_.push_back(static_cast<uint32_t>(text_.size()));
   }
   BuildTree();
+  SortByLength();
 }
 
 void Vocabulary::BuildTree() {
@@ -41,7 +42,13 @@ void Vocabulary::BuildTree() {
   next_alike_.assign(size(), -1);
   std::vector<int32_t> path;  // The nodes of the token before.
   const auto close_below = [this, &path](size_t depth) {
-    for (; path.size() > depth; path.pop_back()) nodes_[path.back()].skip = static_cast<int32_t>(nodes_.size());
+    for (; path.size() > depth; path.pop_back()) {
+      const Node& closed = nodes_[path.back()];
+      nodes_[path.back()].skip = static_cast<int32_t>(nodes_.size());
+      if (path.size() < 2) continue;
+      uint8_t& below = nodes_[path[path.size() - 2]].below;
+      below = std::max(below, static_cast<uint8_t>(std::min(closed.below + 1, 255)));
+    }
   };
   for (size_t i = 0; i < ids.size(); ++i) {
     const std::string_view token = bytes(ids[i]);
@@ -54,7 +61,7 @@ void Vocabulary::BuildTree() {
     close_below(end - before.begin());
     for (size_t depth = path.size(); depth < token.size(); ++depth) {
       path.push_back(static_cast<int32_t>(nodes_.size()));
-      nodes_.push_back({-1, -1, static_cast<uint16_t>(depth + 1), static_cast<uint8_t>(token[depth])});
+      nodes_.push_back({-1, -1, static_cast<uint16_t>(depth + 1), static_cast<uint8_t>(token[depth]), 0});
     }
     nodes_[path.back()].token = ids[i];
   }
@@ -62,11 +69,20 @@ void Vocabulary::BuildTree() {
   nodes_.shrink_to_fit();
 }
 
+void Vocabulary::SortByLength() {
+  for (std::vector<uint64_t>& words : up_to_) words.assign((static_cast<size_t>(size()) + 63) / 64, 0);
+  for (int32_t id = 0; id < size(); ++id) {
+    if (bytes(id).empty()) continue;
+    for (size_t most = bytes(id).size(); most < up_to_.size(); ++most)
+      up_to_[most][id / 64] |= uint64_t{1} << (id % 64);
+  }
+}
+
 bool Vocabulary::is_eos(int32_t id) const { return std::binary_search(eos_ids_.begin(), eos_ids_.end(), id); }
 
 size_t Vocabulary::MemoryBytes() const {
   return text_.capacity() + begin_.capacity() * sizeof(uint32_t) + nodes_.capacity() * sizeof(Node) +
-         next_alike_.capacity() * sizeof(int32_t);
+         next_alike_.capacity() * sizeof(int32_t) + up_to_.size() * up_to_[0].capacity() * sizeof(uint64_t);
 }
 
 }  // namespace baton::grammar

@@ -2,6 +2,7 @@
 #ifndef BATON_GRAMMAR_VOCABULARY_H_
 #define BATON_GRAMMAR_VOCABULARY_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "grammar/grammar_limits.h"
 
 namespace baton::grammar {
 
@@ -22,6 +24,7 @@ class Vocabulary {
     int32_t token;   // The first token that ends here, -1: none.
     uint16_t depth;  // Bytes up to here and with this one.
     uint8_t byte;
+    uint8_t below;  // Bytes from here to the end of the longest token below, 255 where there are more.
   };
 
   // bytes[id] is what the token `id` adds to the output, empty for tokens that no grammar allows. Tokens of more than
@@ -42,17 +45,21 @@ class Vocabulary {
   int32_t next_alike(int32_t id) const { return next_alike_[id]; }
   // The bytes of the longest token.
   size_t max_token_bytes() const { return max_token_bytes_; }
+  // A bit for each token, as in a mask: set for those of 1 to `bytes` bytes. `bytes` is at most kMaxAgreedBytes.
+  const std::vector<uint64_t>& tokens_up_to(int32_t bytes) const { return up_to_[bytes]; }
   size_t MemoryBytes() const;
 
  private:
   Vocabulary(std::vector<std::string> bytes, std::vector<int32_t> eos_ids);
   void BuildTree();
+  void SortByLength();
 
   std::string text_;  // All tokens, one after the other.
   std::vector<uint32_t> begin_;
   std::vector<int32_t> eos_ids_;
   std::vector<Node> nodes_;
   std::vector<int32_t> next_alike_;
+  std::array<std::vector<uint64_t>, kMaxAgreedBytes + 1> up_to_;
   size_t max_token_bytes_ = 0;
 };
 
