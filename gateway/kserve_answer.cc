@@ -39,7 +39,8 @@ inference::ModelInferResponse KserveForm::Response(bool is_final) const {
 void KserveForm::AddOutputs(const router::GenerationDelta& delta, const char* finish_reason,
                             inference::ModelInferResponse* response) const {
   const KserveOutputs& outputs = answer_.outputs;
-  if (outputs.text) AddBytesOutput(kTextOutput, delta.text, response);
+  // A stream has no echo.
+  if (outputs.text) AddBytesOutput(kTextOutput, absl::StrCat(answer_.echo, delta.text), response);
   if (outputs.finish_reason) AddBytesOutput(kFinishReasonOutput, finish_reason, response);
   if (outputs.num_input_tokens) AddUint32Output(kInputTokensOutput, static_cast<uint32_t>(input_tokens_), response);
   if (outputs.num_output_tokens) {
@@ -66,33 +67,30 @@ grpc::ByteBuffer KserveForm::Chunk(const router::GenerationDelta& delta) {
   return Wrap(std::move(response));
 }
 
-router::AnswerEnd KserveForm::End(router::GenerationDelta output, const router::GenerationFinished& finished) {
-  router::AnswerEnd end = {.message = std::nullopt, .status = grpc::Status::OK};
+router::AnswerEnd KserveForm::End(absl::Span<const router::GenerationDelta> outputs,
+                                  const router::GenerationFinished& finished) {
+  router::AnswerEnd end = {.messages = {}, .status = grpc::Status::OK};
   inference::ModelInferResponse response = Response(/*is_final=*/true);
-  if (!answer_.is_stream) {
-    output.text = absl::StrCat(answer_.echo, output.text);
-    AddOutputs(output, FinishReasonName(finished.reason), &response);
-    end.message = Wrap(std::move(response));
-  } else if (answer_.outputs.finish_reason) {
-    AddOutputs(output, FinishReasonName(finished.reason), &response);
-    end.message = Wrap(std::move(response));
-  } else if (answer_.wants_empty_final) {
-    end.message = Wrap(std::move(response));
+  const bool has_outputs = !answer_.is_stream || answer_.outputs.finish_reason;
+  const router::GenerationDelta none;
+  if (has_outputs) {
+    AddOutputs(outputs.empty() ? none : outputs.front(), FinishReasonName(finished.reason), &response);
   }
+  if (has_outputs || answer_.wants_empty_final) end.messages.push_back(Wrap(std::move(response)));
   return end;
 }
 
 router::AnswerEnd KserveForm::End(const absl::Status& status) {
   const absl::Status named = WithKserveNames(status);
   if (answer_.method == KserveMethod::kInfer) {
-    return {.message = std::nullopt, .status = router::ToClientStatus(named)};
+    return {.messages = {}, .status = router::ToClientStatus(named)};
   }
   inference::ModelStreamInferResponse failed;
   // A message of protobuf takes no other text, and an error may show a part of what the client sent.
   failed.set_error_message(
       DecodeUtf8Lossy(absl::StrCat(absl::StatusCodeToString(named.code()), ": ", named.message())));
   *failed.mutable_infer_response() = Response(/*is_final=*/true);
-  return {.message = router::Serialize(failed), .status = grpc::Status::OK};
+  return {.messages = {router::Serialize(failed)}, .status = grpc::Status::OK};
 }
 
 }  // namespace baton::gateway

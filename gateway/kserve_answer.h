@@ -34,7 +34,8 @@ class KserveForm final : public router::AnswerForm {
   bool is_whole() const override { return !answer_.is_stream; }
   std::optional<grpc::ByteBuffer> Begin(const router::GenerationAccepted& accepted) override;
   grpc::ByteBuffer Chunk(const router::GenerationDelta& delta) override;
-  router::AnswerEnd End(router::GenerationDelta output, const router::GenerationFinished& finished) override;
+  router::AnswerEnd End(absl::Span<const router::GenerationDelta> outputs,
+                        const router::GenerationFinished& finished) override;
   router::AnswerEnd End(const absl::Status& status) override;
 
  private:
