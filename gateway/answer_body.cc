@@ -1,27 +1,9 @@
 #include "gateway/answer_body.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "common/check.h"
-
 namespace baton::gateway {
-namespace {
-
-// A delta for each choice, also for one without any output.
-std::vector<router::GenerationDelta> InOrder(std::vector<router::GenerationDelta> outputs,
-                                             const router::GenerationFinished& finished) {
-  std::vector<router::GenerationDelta> ordered(std::max<size_t>(finished.choices.size(), 1));
-  for (router::GenerationDelta& output : outputs) {
-    const auto index = static_cast<size_t>(output.choice);
-    BATON_CHECK(index < ordered.size()) << index;
-    ordered[index] = std::move(output);
-  }
-  return ordered;
-}
-
-}  // namespace
 
 void AnswerBody::SetWriter(std::unique_ptr<AnswerWriter> writer, bool is_stream) {
   writer_ = std::move(writer);
@@ -118,20 +100,22 @@ void AnswerBody::CountHeld(size_t held_bytes) {
 BodySource::Piece AnswerBody::Next() {
   std::vector<router::GenerationDelta> outputs;
   std::optional<AnswerEnd> end;
+  const router::GenerationFinished* finished = nullptr;
   {
     const absl::MutexLock lock(&mutex_);
     if (done_) return {};
     if (end_.has_value()) end = std::move(*end_);
+    if (end.has_value()) finished = std::get_if<router::GenerationFinished>(&*end);
     if (is_stream_ || end.has_value()) {
       const size_t held_bytes = pending_.bytes();
+      if (finished != nullptr && !is_stream_) outputs = pending_.TakeAll(finished->choices.size());
       while (!pending_.empty()) outputs.push_back(pending_.Take());
       CountHeld(held_bytes);
     }
   }
   Piece piece = {.is_last = end.has_value()};
-  const auto* const finished = end.has_value() ? std::get_if<router::GenerationFinished>(&*end) : nullptr;
   if (finished != nullptr && !is_stream_) {
-    piece.text = writer_->Whole(InOrder(std::move(outputs), *finished), *finished);
+    piece.text = writer_->Whole(outputs, *finished);
     return piece;
   }
   for (const router::GenerationDelta& output : outputs) piece.text += writer_->Chunk(output);

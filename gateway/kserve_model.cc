@@ -26,14 +26,19 @@ constexpr TensorRow kInputRows[] = {
     {kReturnFinishReason, kBoolType, inference::TYPE_BOOL},
     {kReturnInputTokens, kBoolType, inference::TYPE_BOOL},
     {kReturnOutputTokens, kBoolType, inference::TYPE_BOOL},
+    {kReturnCumulativeLogprob, kBoolType, inference::TYPE_BOOL},
+    {kReturnLogprobs, kBoolType, inference::TYPE_BOOL},
     {kReturnTokenIds, kBoolType, inference::TYPE_BOOL},
 };
 
+// Those of any size have an element for each of a request's outputs.
 constexpr TensorRow kOutputRows[] = {
-    {kTextOutput, kBytesType, inference::TYPE_STRING},
-    {kFinishReasonOutput, kBytesType, inference::TYPE_STRING},
+    {kTextOutput, kBytesType, inference::TYPE_STRING, kAnySize},
+    {kFinishReasonOutput, kBytesType, inference::TYPE_STRING, kAnySize},
+    {kCumulativeLogprobOutput, kFp32Type, inference::TYPE_FP32, kAnySize},
+    {kLogprobsOutput, kBytesType, inference::TYPE_STRING, kAnySize},
     {kInputTokensOutput, kUint32Type, inference::TYPE_UINT32},
-    {kOutputTokensOutput, kUint32Type, inference::TYPE_UINT32},
+    {kOutputTokensOutput, kUint32Type, inference::TYPE_UINT32, kAnySize},
     {kTokenIdsOutput, kInt32Type, inference::TYPE_INT32, kAnySize},
 };
 

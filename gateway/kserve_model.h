@@ -20,12 +20,16 @@ inline constexpr char kExcludeInput[] = "exclude_input_in_output";
 inline constexpr char kReturnFinishReason[] = "return_finish_reason";
 inline constexpr char kReturnInputTokens[] = "return_num_input_tokens";
 inline constexpr char kReturnOutputTokens[] = "return_num_output_tokens";
+inline constexpr char kReturnLogprobs[] = "return_logprobs";
+inline constexpr char kReturnCumulativeLogprob[] = "return_cumulative_logprob";
 inline constexpr char kReturnTokenIds[] = "return_token_ids";
 
 inline constexpr char kTextOutput[] = "text_output";
 inline constexpr char kFinishReasonOutput[] = "finish_reason";
 inline constexpr char kInputTokensOutput[] = "num_input_tokens";
 inline constexpr char kOutputTokensOutput[] = "num_output_tokens";
+inline constexpr char kLogprobsOutput[] = "logprobs";
+inline constexpr char kCumulativeLogprobOutput[] = "cumulative_logprob";
 inline constexpr char kTokenIdsOutput[] = "token_ids";
 
 // The one version of the model.
@@ -36,6 +40,7 @@ inline constexpr char kBytesType[] = "BYTES";
 inline constexpr char kBoolType[] = "BOOL";
 inline constexpr char kUint32Type[] = "UINT32";
 inline constexpr char kInt32Type[] = "INT32";
+inline constexpr char kFp32Type[] = "FP32";
 
 // NOT_FOUND for another model or version than the served one. An empty name or version stands for that.
 absl::Status CheckKserveModel(const router::ServedModel& model, const std::string& name, const std::string& version);

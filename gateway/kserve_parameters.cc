@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "gateway/field_reader.h"
 #include "gateway/json_reading.h"
@@ -41,11 +42,12 @@ constexpr FieldRule kSamplingRules[] = {
     {"presence_penalty"},
     {"logit_bias"},
     {"structured_outputs"},
+    {"n"},
+    {"logprobs"},
     // Baton's own.
     {"add_special_tokens"},
-    {"n", FieldUse::kUnbuilt, "1"},
     {"best_of", FieldUse::kUnbuilt, "1"},
-    {"logprobs", FieldUse::kUnbuilt},
+    // Triton's backend has no output for them.
     {"prompt_logprobs", FieldUse::kUnbuilt},
     {"use_beam_search", FieldUse::kUnbuilt, "false"},
     {"length_penalty", FieldUse::kUnbuilt, "1.0"},
@@ -63,7 +65,7 @@ constexpr FieldRule kSamplingRules[] = {
 };
 
 // Clients of Triton's backend write numbers and truths as strings, too.
-constexpr const char* kWholeNumbers[] = {"max_tokens", "top_k", "seed", "min_tokens", "n", "best_of"};
+constexpr const char* kWholeNumbers[] = {"max_tokens", "top_k", "seed", "min_tokens", "n", "best_of", "logprobs"};
 constexpr const char* kNumbers[] = {
     "temperature", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty", "length_penalty"};
 constexpr const char* kTruths[] = {"ignore_eos",
@@ -190,6 +192,11 @@ absl::Status ReadSampling(json& object, std::string_view text, KserveParameters&
   read.sampling = ReadSamplingFields(fields);
   BATON_RETURN_IF_ERROR(ReadStructuredOutputs(object, text, read.sampling));
   if (!read.sampling.max_tokens.has_value()) read.sampling.max_tokens = kKserveMaxTokens;
+  read.sampling.logprobs = fields.Integer("logprobs");
+  read.choices = fields.Integer("n").value_or(1);
+  if (read.choices < 1 || read.choices > kMaxChoices) {
+    return FieldViolation("n", absl::StrCat("must be in [1, ", kMaxChoices, "]"));
+  }
   read.stop = fields.Strings("stop");
   read.add_special_tokens = fields.Bool("add_special_tokens").value_or(true);
   return fields.status();

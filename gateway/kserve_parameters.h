@@ -24,6 +24,8 @@ using KserveParameterMap = google::protobuf::Map<std::string, inference::InferPa
 struct KserveParameters {
   router::SamplingRequest sampling;
   std::vector<std::string> stop;
+  // How many outputs the prompt gets.
+  int32_t choices = 1;
   bool add_special_tokens = true;
   // Baton's, from Triton's.
   int32_t priority = router::kMaxPriority;

@@ -30,7 +30,6 @@ struct Inputs {
   std::optional<bool> num_input_tokens;
   std::optional<bool> num_output_tokens;
   std::optional<bool> token_ids;
-  // These may be false alone.
   std::optional<bool> cumulative_logprob;
   std::optional<bool> logprobs;
 };
@@ -42,7 +41,6 @@ struct BytesRow {
 struct BoolRow {
   const char* name;
   std::optional<bool> Inputs::*field;
-  bool is_built = true;
 };
 
 constexpr BytesRow kBytesRows[] = {{kTextInput, &Inputs::text}, {kSamplingInput, &Inputs::sampling}};
@@ -52,8 +50,8 @@ constexpr BoolRow kBoolRows[] = {{kStreamInput, &Inputs::stream},
                                  {kReturnInputTokens, &Inputs::num_input_tokens},
                                  {kReturnOutputTokens, &Inputs::num_output_tokens},
                                  {kReturnTokenIds, &Inputs::token_ids},
-                                 {"return_cumulative_logprob", &Inputs::cumulative_logprob, false},
-                                 {"return_logprobs", &Inputs::logprobs, false}};
+                                 {kReturnCumulativeLogprob, &Inputs::cumulative_logprob},
+                                 {kReturnLogprobs, &Inputs::logprobs}};
 constexpr const char* kUnbuiltInputs[] = {"image", "embedding_request"};
 
 absl::Status ReadInput(KserveTensors& tensors, size_t index, Inputs& inputs) {
@@ -69,7 +67,7 @@ absl::Status ReadInput(KserveTensors& tensors, size_t index, Inputs& inputs) {
     if (name != row.name) continue;
     if ((inputs.*row.field).has_value()) return twice();
     BATON_ASSIGN_OR_RETURN(inputs.*row.field, tensors.ReadBool(index));
-    return row.is_built || !*(inputs.*row.field) ? absl::OkStatus() : UnbuiltKserveField(name);
+    return absl::OkStatus();
   }
   for (const char* unbuilt : kUnbuiltInputs) {
     if (name == unbuilt) return UnbuiltKserveField(name);
@@ -93,8 +91,9 @@ constexpr OutputRow kOutputFields[] = {{kTextOutput, &KserveOutputs::text},
                                        {kFinishReasonOutput, &KserveOutputs::finish_reason},
                                        {kInputTokensOutput, &KserveOutputs::num_input_tokens},
                                        {kOutputTokensOutput, &KserveOutputs::num_output_tokens},
+                                       {kCumulativeLogprobOutput, &KserveOutputs::cumulative_logprob},
+                                       {kLogprobsOutput, &KserveOutputs::logprobs},
                                        {kTokenIdsOutput, &KserveOutputs::token_ids}};
-constexpr const char* kUnbuiltOutputs[] = {"cumulative_logprob", "logprobs"};
 
 absl::Status ReadOutput(const inference::ModelInferRequest::InferRequestedOutputTensor& output,
                         KserveOutputs& outputs) {
@@ -106,9 +105,6 @@ absl::Status ReadOutput(const inference::ModelInferRequest::InferRequestedOutput
     outputs.*row.field = true;
     return absl::OkStatus();
   }
-  for (const char* unbuilt : kUnbuiltOutputs) {
-    if (output.name() == unbuilt) return UnbuiltKserveField(output.name());
-  }
   return FieldViolation(absl::StrCat("outputs.", output.name().substr(0, kMaxShownNameBytes)),
                         "this output is not known");
 }
@@ -119,6 +115,8 @@ absl::StatusOr<KserveOutputs> ReadOutputs(const inference::ModelInferRequest& me
     return KserveOutputs{.finish_reason = inputs.finish_reason.value_or(false),
                          .num_input_tokens = inputs.num_input_tokens.value_or(false),
                          .num_output_tokens = inputs.num_output_tokens.value_or(false),
+                         .cumulative_logprob = inputs.cumulative_logprob.value_or(false),
+                         .logprobs = inputs.logprobs.value_or(false),
                          .token_ids = inputs.token_ids.value_or(false)};
   }
   KserveOutputs outputs = {.text = false};
@@ -152,6 +150,9 @@ absl::StatusOr<KserveRequest> ReadKserveRequest(KserveMethod method, inference::
   generation.prompt =
       router::TextPrompt{.text = *std::move(inputs.text), .add_special_tokens = parameters.add_special_tokens};
   generation.sampling = std::move(parameters.sampling);
+  request.has_logprobs = generation.sampling.logprobs.has_value();
+  if (request.outputs.cumulative_logprob && !request.has_logprobs) generation.sampling.logprobs = 0;
+  generation.choices = parameters.choices;
   generation.stop = std::move(parameters.stop);
   generation.priority = parameters.priority;
   return request;

@@ -22,6 +22,8 @@ struct KserveOutputs {
   bool finish_reason = false;
   bool num_input_tokens = false;
   bool num_output_tokens = false;
+  bool cumulative_logprob = false;
+  bool logprobs = false;
   bool token_ids = false;
 };
 
@@ -34,6 +36,8 @@ struct KserveRequest {
   bool is_stream = false;
   // A stream's last response has no outputs.
   bool wants_empty_final = false;
+  // The client says how many likely tokens it wants of each place. Without that, its output `logprobs` says nothing.
+  bool has_logprobs = false;
   // Goes before the output of what is no stream.
   std::string echo;
   KserveOutputs outputs;

@@ -2,6 +2,7 @@
 #include "gateway/kserve_request.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -187,13 +188,31 @@ TEST(KserveRequestTest, AnInputThatIsUnknownOrGivenTwiceIsRefusedByItsName) {
   EXPECT_EQ(ReadStream(image).status().code(), absl::StatusCode::kUnimplemented);
 }
 
-TEST(KserveRequestTest, AnInputThatAsksForWhatIsNotBuiltMayBeFalse) {
+TEST(KserveRequestTest, LogProbabilitiesAreComputedForThoseWhoAskForThem) {
   ModelInferRequest message = Asked();
-  AddRawBool(message, "return_logprobs", false);
-  EXPECT_TRUE(ReadStream(message).ok());
-  *message.mutable_raw_input_contents(1) = "\1";
-  EXPECT_EQ(ReadStream(message).status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(WrongField(message), "return_logprobs");
+  AddRawBool(message, kReturnLogprobs, true);
+  AddRawBool(message, kReturnCumulativeLogprob, false);
+  const auto unsaid = ReadStream(message);
+  ASSERT_TRUE(unsaid.ok()) << unsaid.status();
+  EXPECT_TRUE(unsaid->outputs.logprobs && !unsaid->outputs.cumulative_logprob);
+  EXPECT_FALSE(unsaid->has_logprobs);
+  EXPECT_EQ(unsaid->generation.sampling.logprobs, std::nullopt) << "as with Triton's backend";
+  *message.mutable_raw_input_contents(2) = "\1";
+  EXPECT_FALSE(ReadStream(message)->has_logprobs);
+  EXPECT_EQ(ReadStream(message)->generation.sampling.logprobs, 0) << "a sum needs those of the output's tokens";
+  AddRawText(message, kSamplingInput, R"({"logprobs":"2"})");
+  const auto said = ReadStream(message);
+  EXPECT_TRUE(said->outputs.logprobs && said->outputs.cumulative_logprob && said->has_logprobs);
+  EXPECT_EQ(said->generation.sampling.logprobs, 2);
+}
+
+TEST(KserveRequestTest, ARequestMayHaveSeveralOutputsUpToABound) {
+  EXPECT_EQ(ReadStream(Asked())->generation.choices, 1);
+  EXPECT_EQ(ReadStream(AskedWith(R"({"n":"3"})"))->generation.choices, 3);
+  EXPECT_EQ(ReadStream(AskedWith(absl::StrCat(R"({"n":)", kMaxChoices, "}")))->generation.choices, kMaxChoices);
+  for (const int64_t n : {int64_t{0}, int64_t{-1}, int64_t{kMaxChoices + 1}, int64_t{1} << 40}) {
+    EXPECT_EQ(WrongField(AskedWith(absl::StrCat(R"({"n":)", n, "}"))), "n") << n;
+  }
 }
 
 TEST(KserveRequestTest, SamplingParametersMayBeStrings) {
@@ -221,11 +240,13 @@ TEST(KserveRequestTest, SamplingParametersThatAreWrongOrNotBuiltAreRefusedByName
                                                         {R"({"max_tokens":"99999999999999999999"})", "max_tokens"},
                                                         {R"({"max_tokens":true})", "max_tokens"},
                                                         {R"({"seed":-1})", "seed"},
-                                                        {R"({"n":2})", "n"},
-                                                        {R"({"n":"2"})", "n"},
+                                                        {R"({"n":true})", "n"},
+                                                        {R"({"n":"two"})", "n"},
+                                                        {R"({"best_of":2})", "best_of"},
                                                         {R"({"lora_name":"a"})", "lora_name"},
                                                         {R"({"guided_decoding":{}})", "guided_decoding"},
-                                                        {R"({"logprobs":1})", "logprobs"},
+                                                        {R"({"logprobs":"all"})", "logprobs"},
+                                                        {R"({"prompt_logprobs":1})", "prompt_logprobs"},
                                                         {R"({"tempreature":1})", "tempreature"},
                                                         {"[]", kSamplingInput},
                                                         {"", kSamplingInput},
@@ -306,8 +327,10 @@ TEST(KserveRequestTest, NamedOutputsAreTheOnlyOnes) {
   EXPECT_TRUE(!named->outputs.text && !named->outputs.finish_reason && named->outputs.token_ids);
   message.add_outputs()->set_name("logits");
   EXPECT_EQ(WrongField(message), "outputs.logits");
-  message.mutable_outputs(1)->set_name("logprobs");
-  EXPECT_EQ(WrongField(message), "logprobs");
+  message.mutable_outputs(1)->set_name(kLogprobsOutput);
+  message.add_outputs()->set_name(kCumulativeLogprobOutput);
+  EXPECT_TRUE(ReadStream(message)->outputs.logprobs && ReadStream(message)->outputs.cumulative_logprob);
+  message.mutable_outputs()->RemoveLast();
   message.mutable_outputs()->RemoveLast();
   (*message.mutable_outputs(0)->mutable_parameters())["classification"].set_int64_param(3);
   EXPECT_EQ(WrongField(message), "outputs.parameters.classification");

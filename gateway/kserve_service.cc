@@ -106,6 +106,9 @@ void KserveService::Begin(KserveMethod method, router::RpcAnswer& answer, router
   if (!read.ok()) return fail(read.status());
   form.is_stream = read->is_stream;
   form.wants_empty_final = read->wants_empty_final;
+  form.has_logprobs = read->has_logprobs;
+  form.choices = read->generation.choices;
+  form.tokenizer = requests_.model().tokenizer.get();
   form.echo = std::move(read->echo);
   form.outputs = read->outputs;
   answer.SetForm(std::make_unique<KserveForm>(std::move(form)));

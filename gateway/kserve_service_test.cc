@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/utf8.h"
 #include "gateway/kserve_model.h"
@@ -55,11 +57,34 @@ void AskFor(const char* input, ModelInferRequest& request) {
   flag->mutable_contents()->add_bool_contents(true);
 }
 
-std::string Element(const ModelInferResponse& response, const std::string& output) {
+// The bytes of an output.
+std::string RawOf(const ModelInferResponse& response, const std::string& output) {
   for (int i = 0; i < response.outputs_size(); ++i) {
-    if (response.outputs(i).name() == output) return response.raw_output_contents(i).substr(4);
+    if (response.outputs(i).name() == output) return response.raw_output_contents(i);
   }
   return "no such output";
+}
+
+std::string Element(const ModelInferResponse& response, const std::string& output) {
+  return RawOf(response, output).substr(4);
+}
+
+// Of type BYTES, each shorter than 64 KiB.
+std::vector<std::string> Elements(const ModelInferResponse& response, const std::string& output) {
+  const std::string raw = RawOf(response, output);
+  std::vector<std::string> elements;
+  for (size_t at = 0; at < raw.size(); at += 4 + elements.back().size()) {
+    const size_t size = static_cast<uint8_t>(raw.at(at)) + 256 * size_t{static_cast<uint8_t>(raw.at(at + 1))};
+    elements.push_back(raw.substr(at + 4, size));
+  }
+  return elements;
+}
+
+std::vector<float> Floats(const ModelInferResponse& response, const std::string& output) {
+  const std::string raw = RawOf(response, output);
+  std::vector<float> floats(raw.size() / sizeof(float));
+  std::memcpy(floats.data(), raw.data(), floats.size() * sizeof(float));
+  return floats;
 }
 
 bool IsFinal(const ModelInferResponse& response) {
@@ -116,6 +141,77 @@ TEST_F(KserveServiceTest, ModelInferGivesTheWholeOutputAtOnce) {
   AskFor(kExcludeInput, request);
   ASSERT_TRUE(Infer(request, &response).ok());
   EXPECT_EQ(Element(response, kTextOutput), "xxx");
+}
+
+using Texts = std::vector<std::string>;
+
+TEST_F(KserveServiceTest, EveryOutputOfAWholeAnswerHasAnElementForEachOfSeveralTexts) {
+  Serve({.tokens = Letters(3), .logprob = -0.5F, .finish = FinishReason::kLength});
+  ModelInferRequest request = Request("a", /*is_stream=*/false);
+  (*request.mutable_parameters())["n"].set_int64_param(2);
+  for (const char* input : {kReturnFinishReason, kReturnOutputTokens, kReturnTokenIds, kReturnInputTokens,
+                            kReturnCumulativeLogprob, kReturnLogprobs}) {
+    AskFor(input, request);
+  }
+  ModelInferResponse response;
+  const grpc::Status status = Infer(request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(Elements(response, kTextOutput), (Texts{"hixxx", "hixxx"}));
+  EXPECT_EQ(Elements(response, kFinishReasonOutput), (Texts{"length", "length"}));
+  EXPECT_EQ(Floats(response, kCumulativeLogprobOutput), (std::vector<float>{-1.5F, -1.5F}));
+  EXPECT_EQ(Elements(response, kLogprobsOutput), (Texts{"null", "null"})) << "nobody said how many";
+  EXPECT_EQ(RawOf(response, kOutputTokensOutput), std::string("\3\0\0\0\3\0\0\0", 8));
+  for (const auto& output : response.outputs()) {
+    const bool is_of_both = output.name() == kTokenIdsOutput;
+    EXPECT_EQ(output.shape(0), is_of_both ? 6 : output.name() == kInputTokensOutput ? 1 : 2) << output.name();
+  }
+}
+
+TEST_F(KserveServiceTest, EveryResponseOfAStreamHasAnElementForEachOfSeveralTexts) {
+  Serve({.tokens = Letters(5), .logprob = -0.5F, .finish = FinishReason::kStop});
+  const auto call = Open();
+  ModelInferRequest request = Request("a", /*is_stream=*/true);
+  (*request.mutable_parameters())["n"].set_int64_param(3);
+  AskFor(kReturnFinishReason, request);
+  AskFor(kReturnCumulativeLogprob, request);
+  ASSERT_TRUE(call->stream->Write(request));
+  call->stream->WritesDone();
+  Texts texts(3);
+  ModelStreamInferResponse message;
+  ModelInferResponse last;
+  while (call->stream->Read(&message)) {
+    EXPECT_EQ(message.error_message(), "");
+    last = message.infer_response();
+    const Texts pieces = Elements(last, kTextOutput);
+    ASSERT_EQ(pieces.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      texts[i] += pieces[i];
+      EXPECT_EQ(Floats(last, kCumulativeLogprobOutput).at(i), -0.5F * static_cast<float>(texts[i].size()));
+      EXPECT_TRUE(texts[i].size() == 5 || Elements(last, kFinishReasonOutput).at(i) == "None");
+    }
+  }
+  EXPECT_TRUE(call->stream->Finish().ok());
+  EXPECT_TRUE(IsFinal(last));
+  EXPECT_EQ(texts, Texts(3, "xxxxx"));
+  EXPECT_EQ(Elements(last, kFinishReasonOutput), Texts(3, "stop"));
+}
+
+TEST_F(KserveServiceTest, LogProbabilitiesAreTheJsonOfTritonsBackend) {
+  const int32_t letter = Letters(1).front();
+  Serve({.tokens = Letters(2),
+         .logprob = -0.5F,
+         .top = {{.token = letter + 1, .logprob = -0.25F}, {.token = letter, .logprob = -0.5F}},
+         .finish = FinishReason::kLength});
+  ModelInferRequest request = Request("a", /*is_stream=*/false);
+  (*request.mutable_parameters())["logprobs"].set_int64_param(2);
+  AskFor(kReturnLogprobs, request);
+  ModelInferResponse response;
+  const grpc::Status status = Infer(request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  const std::string place = absl::StrCat(R"({")", letter, R"(":{"logprob":-0.5,"rank":2,"decoded_token":"x"},")",
+                                         letter + 1, R"(":{"logprob":-0.25,"rank":1,"decoded_token":"y"}})");
+  EXPECT_EQ(Elements(response, kLogprobsOutput), Texts{absl::StrCat("[", place, ",", place, "]")});
+  EXPECT_EQ(RawOf(response, kCumulativeLogprobOutput), "no such output");
 }
 
 TEST_F(KserveServiceTest, AWholeAnswerMayBeLongerThanWhatAStreamKeeps) {

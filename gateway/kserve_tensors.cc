@@ -1,6 +1,7 @@
 #include "gateway/kserve_tensors.h"
 
 #include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +44,20 @@ std::string* AddOutput(const char* name, const char* datatype, int64_t size, inf
   output->set_datatype(datatype);
   output->add_shape(size);
   return response->add_raw_output_contents();
+}
+
+// Elements of four bytes each.
+template <typename Element>
+void AddWords(const char* name, const char* datatype, absl::Span<const Element> elements,
+              inference::ModelInferResponse* response) {
+  static_assert(sizeof(Element) == sizeof(uint32_t));
+  std::string* const raw = AddOutput(name, datatype, static_cast<int64_t>(elements.size()), response);
+  raw->reserve(sizeof(uint32_t) * elements.size());
+  for (const Element element : elements) {
+    uint32_t word = 0;
+    std::memcpy(&word, &element, sizeof(word));
+    AppendLittleEndian(word, raw);
+  }
 }
 
 }  // namespace
@@ -106,21 +121,27 @@ absl::StatusOr<bool> KserveTensors::ReadBool(size_t index) const {
   return raw[0] == 1;
 }
 
-void AddBytesOutput(const char* name, const std::string& element, inference::ModelInferResponse* response) {
-  std::string* const raw = AddOutput(name, kBytesType, 1, response);
-  raw->reserve(kSizeBytes + element.size());
-  AppendLittleEndian(static_cast<uint32_t>(element.size()), raw);
-  raw->append(element);
+void AddBytesOutput(const char* name, absl::Span<const std::string> elements, inference::ModelInferResponse* response) {
+  std::string* const raw = AddOutput(name, kBytesType, static_cast<int64_t>(elements.size()), response);
+  size_t bytes = 0;
+  for (const std::string& element : elements) bytes += kSizeBytes + element.size();
+  raw->reserve(bytes);
+  for (const std::string& element : elements) {
+    AppendLittleEndian(static_cast<uint32_t>(element.size()), raw);
+    raw->append(element);
+  }
 }
 
-void AddUint32Output(const char* name, uint32_t element, inference::ModelInferResponse* response) {
-  AppendLittleEndian(element, AddOutput(name, kUint32Type, 1, response));
+void AddUint32Output(const char* name, absl::Span<const uint32_t> elements, inference::ModelInferResponse* response) {
+  AddWords(name, kUint32Type, elements, response);
+}
+
+void AddFp32Output(const char* name, absl::Span<const float> elements, inference::ModelInferResponse* response) {
+  AddWords(name, kFp32Type, elements, response);
 }
 
 void AddInt32Output(const char* name, absl::Span<const int32_t> elements, inference::ModelInferResponse* response) {
-  std::string* const raw = AddOutput(name, kInt32Type, static_cast<int64_t>(elements.size()), response);
-  raw->reserve(kSizeBytes * elements.size());
-  for (const int32_t element : elements) AppendLittleEndian(static_cast<uint32_t>(element), raw);
+  AddWords(name, kInt32Type, elements, response);
 }
 
 }  // namespace baton::gateway

@@ -38,9 +38,10 @@ class KserveTensors {
   inference::ModelInferRequest& request_;
 };
 
-// Each adds an output to the response: an element of type BYTES or UINT32, or a list of INT32.
-void AddBytesOutput(const char* name, const std::string& element, inference::ModelInferResponse* response);
-void AddUint32Output(const char* name, uint32_t element, inference::ModelInferResponse* response);
+// Each adds an output to the response: a list of BYTES, UINT32, FP32 or INT32.
+void AddBytesOutput(const char* name, absl::Span<const std::string> elements, inference::ModelInferResponse* response);
+void AddUint32Output(const char* name, absl::Span<const uint32_t> elements, inference::ModelInferResponse* response);
+void AddFp32Output(const char* name, absl::Span<const float> elements, inference::ModelInferResponse* response);
 void AddInt32Output(const char* name, absl::Span<const int32_t> elements, inference::ModelInferResponse* response);
 
 }  // namespace baton::gateway

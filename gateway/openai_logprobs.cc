@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -9,6 +10,13 @@
 
 namespace baton::gateway {
 namespace {
+
+// The decoded token is what the token is alone.
+std::string VllmEntry(const tokenizer::Tokenizer& tokenizer, const TopLogprob& each, std::optional<int32_t> rank) {
+  return absl::StrCat(R"(")", each.token, R"(":{"logprob":)", LogprobText(each.logprob), R"(,"rank":)",
+                      rank.has_value() ? absl::StrCat(*rank) : "null", R"(,"decoded_token":)",
+                      TokenTextOf(tokenizer, each.token), "}");
+}
 
 std::string BytesText(const std::string& bytes) {
   std::string text = "[";
@@ -41,6 +49,16 @@ std::string LogprobEntries(const tokenizer::Tokenizer& tokenizer, const std::vec
                     top, "]}");
   }
   return absl::StrCat("[", entries, "]");
+}
+
+std::string VllmLogprobs(const tokenizer::Tokenizer& tokenizer, const TopLogprob& token, std::optional<int32_t> rank,
+                         absl::Span<const TopLogprob> likely) {
+  std::string entries = VllmEntry(tokenizer, token, rank);
+  for (size_t i = 0; i < likely.size(); ++i) {
+    if (likely[i].token == token.token) continue;
+    absl::StrAppend(&entries, ",", VllmEntry(tokenizer, likely[i], static_cast<int32_t>(i) + 1));
+  }
+  return absl::StrCat("{", entries, "}");
 }
 
 }  // namespace baton::gateway

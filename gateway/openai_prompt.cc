@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/limits.h"
 #include "gateway/json_reading.h"
 #include "gateway/json_writing.h"
@@ -27,23 +28,6 @@ std::optional<router::Prompt> ReadPrompt(const json& prompt, bool adds_special_t
   auto ids = ToInt32s(prompt);
   if (!ids.has_value()) return std::nullopt;
   return router::TokenPrompt{.ids = *std::move(ids)};
-}
-
-// vLLM's entry of one token. The decoded token is what the token is alone.
-std::string PromptEntry(const tokenizer::Tokenizer& tokenizer, const TopLogprob& each, int32_t rank) {
-  return absl::StrCat(R"(")", each.token, R"(":{"logprob":)", LogprobText(each.logprob), R"(,"rank":)", rank,
-                      R"(,"decoded_token":)", TokenTextOf(tokenizer, each.token), "}");
-}
-
-// The prompt's token first, then the likely ones; a token that is both comes once.
-std::string PromptEntries(const tokenizer::Tokenizer& tokenizer, int32_t token, const PromptLogprob& logprob,
-                          size_t most) {
-  std::string entries = PromptEntry(tokenizer, {.token = token, .logprob = logprob.logprob}, logprob.rank);
-  for (size_t i = 0; i < std::min(most, logprob.top.size()); ++i) {
-    if (logprob.top[i].token == token) continue;
-    absl::StrAppend(&entries, ",", PromptEntry(tokenizer, logprob.top[i], static_cast<int32_t>(i) + 1));
-  }
-  return absl::StrCat("{", entries, "}");
 }
 
 // The prompt's tokens as if they were the first of the output.
@@ -160,9 +144,11 @@ std::string PromptLogprobsMember(const tokenizer::Tokenizer& tokenizer, const ro
   const router::GenerationPrompt& prompt = *output.prompt;
   std::string entries;
   for (size_t i = 1; i < prompt.tokens.size(); ++i) {
-    absl::StrAppend(&entries, ",",
-                    PromptEntries(tokenizer, prompt.tokens[i], (*prompt.logprobs)[i - 1],
-                                  static_cast<size_t>(*wishes.prompt_logprobs)));
+    const PromptLogprob& logprob = (*prompt.logprobs)[i - 1];
+    const auto likely = absl::MakeConstSpan(logprob.top).subspan(0, static_cast<size_t>(*wishes.prompt_logprobs));
+    absl::StrAppend(
+        &entries, ",",
+        VllmLogprobs(tokenizer, {.token = prompt.tokens[i], .logprob = logprob.logprob}, logprob.rank, likely));
   }
   return absl::StrCat(R"(,"prompt_logprobs":[null)", entries, "]");
 }

@@ -37,8 +37,6 @@ absl::Status CheckUnbuiltFields(const GenerateRequest& message) {
   BATON_RETURN_IF_ERROR(RefuseIf(message.has_media_refs(), "media_refs"));
   // The router is the one rank.
   BATON_RETURN_IF_ERROR(RefuseIf(message.data_parallel_rank() != 0, "data_parallel_rank"));
-  BATON_RETURN_IF_ERROR(RefuseIf(sampling.n() > 1, "sampling_params.n"));
-  BATON_RETURN_IF_ERROR(RefuseIf(sampling.has_prompt_logprobs(), "sampling_params.prompt_logprobs"));
   BATON_RETURN_IF_ERROR(RefuseIf(sampling.has_truncate_prompt_tokens(), "sampling_params.truncate_prompt_tokens"));
   return RefuseIf(sampling.has_structural_tag(), "sampling_params.structural_tag");
 }
@@ -79,6 +77,11 @@ absl::StatusOr<std::vector<int32_t>> ToIds(const google::protobuf::RepeatedField
   return ids;
 }
 
+absl::StatusOr<int32_t> ReadChoices(uint32_t n) {
+  if (n <= kMaxChoices) return n == 0 ? 1 : static_cast<int32_t>(n);
+  return FieldViolation("sampling_params.n", absl::StrCat("must be in [1, ", kMaxChoices, "]"));
+}
+
 // vLLM's defaults take the place of the model's.
 absl::StatusOr<router::SamplingRequest> ReadVllmSampling(const vllm::grpc::engine::SamplingParams& params,
                                                          int32_t context_length) {
@@ -98,6 +101,7 @@ absl::StatusOr<router::SamplingRequest> ReadVllmSampling(const vllm::grpc::engin
   BATON_ASSIGN_OR_RETURN(sampling.stop_token_ids, ToIds(params.stop_token_ids(), "sampling_params.stop_token_ids"));
   sampling.ignore_eos = params.ignore_eos();
   if (params.has_logprobs()) sampling.logprobs = params.logprobs();
+  if (params.has_prompt_logprobs()) sampling.prompt_logprobs = params.prompt_logprobs();
   if (params.has_seed()) {
     if (params.seed() < 0) return FieldViolation("sampling_params.seed", "must not be negative");
     sampling.seed = static_cast<uint64_t>(params.seed());
@@ -122,6 +126,7 @@ absl::StatusOr<router::GenerationRequest> ReadVllmRequest(GenerateRequest& messa
     return FieldViolation("input", "must be given: tokenized or text");
   }
   BATON_ASSIGN_OR_RETURN(request.sampling, ReadVllmSampling(message.sampling_params(), context_length));
+  BATON_ASSIGN_OR_RETURN(request.choices, ReadChoices(message.sampling_params().n()));
   for (std::string& stop : *message.mutable_sampling_params()->mutable_stop()) request.stop.push_back(std::move(stop));
   return request;
 }

@@ -67,6 +67,8 @@ void VllmService::Begin(router::RpcAnswer& answer, router::RpcRequests::Incoming
   absl::StatusOr<router::GenerationRequest> read = ReadVllmRequest(message, requests_.model().config.context_length);
   if (!read.ok()) return router::WriteFailed(read.status(), *incoming.request);
   form.stop = read->stop;
+  form.choices = read->choices;
+  form.has_prompt_top = read->sampling.prompt_logprobs.value_or(0) > 0;
   form.abortable = aborts_.Add(incoming.tenant, message.request_id(), incoming.id);
   answer.SetForm(std::make_unique<VllmForm>(std::move(form)));
   requests_.Generate(std::move(incoming), *std::move(read));

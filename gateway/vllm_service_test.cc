@@ -3,17 +3,16 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <atomic>
-#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/limits.h"
-#include "gateway/vllm_request.h"
 #include "gtest/gtest.h"
-#include "router/error_details.h"
 #include "router/testing/rpc_fixture.h"
 
 namespace baton::gateway {
@@ -24,109 +23,12 @@ using router::WorkerScript;
 using vllm::grpc::engine::GenerateRequest;
 using vllm::grpc::engine::GenerateResponse;
 
-constexpr int32_t kContextLength = 512;
-
 GenerateRequest TokenRequest(const std::string& id, bool is_stream) {
   GenerateRequest request;
   request.set_request_id(id);
   request.set_stream(is_stream);
   for (const uint32_t token : {5u, 6u, 7u}) request.mutable_tokenized()->add_input_ids(token);
   return request;
-}
-
-// The field at fault of a request that `change` has changed; "none" without an error.
-std::string WrongVllmField(const std::function<void(GenerateRequest&)>& change) {
-  GenerateRequest request = TokenRequest("a", /*is_stream=*/true);
-  change(request);
-  const auto read = ReadVllmRequest(request, kContextLength);
-  return read.ok() ? "none" : router::GetFieldError(read.status())->field;
-}
-
-TEST(VllmRequestTest, UnsetFieldsTakeTheValuesOfVllm) {
-  GenerateRequest request = TokenRequest("a", /*is_stream=*/true);
-  const auto read = ReadVllmRequest(request, kContextLength);
-  ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(std::get<router::TokenPrompt>(read->prompt).ids, (std::vector<int32_t>{5, 6, 7}));
-  EXPECT_EQ(read->sampling.temperature, 1.0F);
-  EXPECT_EQ(read->sampling.top_p, 1.0F);
-  EXPECT_EQ(read->sampling.top_k, 0);
-  EXPECT_EQ(read->sampling.repetition_penalty, 1.0F);
-  EXPECT_EQ(read->sampling.max_tokens, kContextLength);
-  EXPECT_EQ(read->sampling.seed, std::nullopt);
-  EXPECT_EQ(read->sampling.logprobs, std::nullopt);
-}
-
-TEST(VllmRequestTest, FieldsThatAreSetAreRead) {
-  GenerateRequest request = TokenRequest("a", /*is_stream=*/true);
-  auto& params = *request.mutable_sampling_params();
-  params.set_temperature(0);
-  params.set_top_p(0.5);
-  params.set_top_k(4);
-  params.set_max_tokens(9);
-  params.set_min_tokens(2);
-  params.set_seed(7);
-  params.set_logprobs(3);
-  params.set_ignore_eos(true);
-  params.add_stop("x");
-  params.add_stop_token_ids(8);
-  (*params.mutable_logit_bias())[3] = -1;
-  const auto read = ReadVllmRequest(request, kContextLength);
-  ASSERT_TRUE(read.ok()) << read.status();
-  const router::SamplingRequest& sampling = read->sampling;
-  EXPECT_EQ(sampling.temperature, 0.0F);
-  EXPECT_EQ(sampling.top_p, 0.5F);
-  EXPECT_EQ(sampling.top_k, 4);
-  EXPECT_EQ(sampling.max_tokens, 9);
-  EXPECT_EQ(sampling.min_tokens, 2);
-  EXPECT_EQ(sampling.seed, 7u);
-  EXPECT_EQ(sampling.logprobs, 3);
-  EXPECT_TRUE(sampling.ignore_eos);
-  EXPECT_EQ(read->stop, std::vector<std::string>{"x"});
-  EXPECT_EQ(sampling.stop_token_ids, std::vector<int32_t>{8});
-  ASSERT_EQ(sampling.logit_bias.size(), 1u);
-  EXPECT_EQ(sampling.logit_bias[0].bias, -1.0F);
-}
-
-TEST(VllmRequestTest, WhatIsNotBuiltOrWrongIsRefusedByItsName) {
-  EXPECT_EQ(WrongVllmField([](auto& r) { r.clear_input(); }), "input");
-  EXPECT_EQ(WrongVllmField([](auto& r) { r.mutable_tokenized()->add_input_ids(1u << 31); }), "tokenized.input_ids");
-  EXPECT_EQ(WrongVllmField([](auto& r) { r.mutable_kv_transfer_params(); }), "kv_transfer_params");
-  EXPECT_EQ(WrongVllmField([](auto& r) { r.set_kv_transfer_params_json(""); }), "kv_transfer_params_json");
-  EXPECT_EQ(WrongVllmField([](auto& r) { r.mutable_mm_inputs(); }), "mm_inputs");
-  EXPECT_EQ(WrongVllmField([](auto& r) { r.add_extra_mm_inputs(); }), "extra_mm_inputs");
-  EXPECT_EQ(WrongVllmField([](auto& r) { r.mutable_media_refs(); }), "media_refs");
-  EXPECT_EQ(WrongVllmField([](auto& r) { r.set_data_parallel_rank(1); }), "data_parallel_rank");
-  EXPECT_EQ(WrongVllmField([](auto& r) { r.set_data_parallel_rank(0); }), "none");
-  const auto sampling = [](const std::function<void(vllm::grpc::engine::SamplingParams&)>& change) {
-    return WrongVllmField([&](GenerateRequest& r) { change(*r.mutable_sampling_params()); });
-  };
-  EXPECT_EQ(sampling([](auto& s) { s.set_n(2); }), "sampling_params.n");
-  EXPECT_EQ(sampling([](auto& s) { s.set_n(1); }), "none");
-  EXPECT_EQ(sampling([](auto& s) { s.set_prompt_logprobs(0); }), "sampling_params.prompt_logprobs");
-  EXPECT_EQ(sampling([](auto& s) { s.set_truncate_prompt_tokens(5); }), "sampling_params.truncate_prompt_tokens");
-  EXPECT_EQ(sampling([](auto& s) { s.set_structural_tag(""); }), "sampling_params.structural_tag");
-  EXPECT_EQ(sampling([](auto& s) { s.set_seed(-1); }), "sampling_params.seed");
-  EXPECT_EQ(sampling([](auto& s) { s.set_max_tokens(1u << 31); }), "sampling_params.max_tokens");
-  EXPECT_EQ(sampling([](auto& s) { s.set_top_k(UINT32_MAX); }), "sampling_params.top_k");
-}
-
-TEST(VllmRequestTest, AConstraintIsAGrammar) {
-  const auto grammar = [](const std::function<void(vllm::grpc::engine::SamplingParams&)>& change) {
-    GenerateRequest message;
-    message.mutable_tokenized()->add_input_ids(1);
-    change(*message.mutable_sampling_params());
-    return ReadVllmRequest(message, 100).value().sampling.grammar;
-  };
-  const auto of = [](GrammarKind kind, std::string text) {
-    return OutputGrammar{.kind = kind, .text = std::move(text)};
-  };
-  EXPECT_EQ(grammar([](auto&) {}), OutputGrammar());
-  EXPECT_EQ(grammar([](auto& s) { s.set_json_schema("{}"); }), of(GrammarKind::kJsonSchema, "{}"));
-  EXPECT_EQ(grammar([](auto& s) { s.set_regex("a+"); }), of(GrammarKind::kRegex, "a+"));
-  EXPECT_EQ(grammar([](auto& s) { s.set_grammar("root ::= \"a\""); }), of(GrammarKind::kEbnf, "root ::= \"a\""));
-  EXPECT_EQ(grammar([](auto& s) { s.set_json_object(true); }), of(GrammarKind::kJsonObject, ""));
-  EXPECT_EQ(grammar([](auto& s) { s.set_json_object(false); }), OutputGrammar());
-  EXPECT_EQ(grammar([](auto& s) { s.mutable_choice()->add_choices("x"); }), of(GrammarKind::kChoice, "[\"x\"]"));
 }
 
 class VllmServiceTest : public router::RpcFixture<VllmService> {
@@ -136,16 +38,39 @@ class VllmServiceTest : public router::RpcFixture<VllmService> {
     std::unique_ptr<grpc::ClientReader<GenerateResponse>> reader;
     int chunks = 0;
     std::vector<int32_t> chunk_ids;
+    // The first chunk, and the last `complete`.
+    vllm::grpc::engine::GenerateStreamChunk first;
     vllm::grpc::engine::GenerateComplete complete;
+    // Of each index: the ids of its chunks, and its `complete` messages.
+    std::map<uint32_t, std::vector<int32_t>> ids_of;
+    std::vector<vllm::grpc::engine::GenerateComplete> completes;
 
     grpc::Status ReadAll() {
       GenerateResponse response;
-      while (reader->Read(&response)) {
-        for (const uint32_t id : response.chunk().token_ids()) chunk_ids.push_back(static_cast<int32_t>(id));
-        chunks += response.has_chunk() ? 1 : 0;
-        if (response.has_complete()) complete = response.complete();
-      }
+      while (reader->Read(&response)) Take(response);
       return reader->Finish();
+    }
+    void Take(const GenerateResponse& response) {
+      if (response.has_complete()) {
+        complete = response.complete();
+        completes.push_back(complete);
+        return;
+      }
+      const auto& chunk = response.chunk();
+      if (++chunks == 1) first = chunk;
+      for (const auto& ended : completes)
+        EXPECT_NE(ended.index(), chunk.index()) << "a chunk behind the end of its index";
+      for (const uint32_t id : chunk.token_ids()) {
+        chunk_ids.push_back(static_cast<int32_t>(id));
+        ids_of[chunk.index()].push_back(static_cast<int32_t>(id));
+      }
+    }
+    // Sorted.
+    std::vector<uint32_t> ended_indices() const {
+      std::vector<uint32_t> indices;
+      for (const auto& each : completes) indices.push_back(each.index());
+      std::sort(indices.begin(), indices.end());
+      return indices;
     }
     std::vector<int32_t> complete_ids() const { return {complete.output_ids().begin(), complete.output_ids().end()}; }
   };
@@ -202,6 +127,96 @@ TEST_F(VllmServiceTest, WhatIsNoStreamIsOneMessage) {
   EXPECT_EQ(call->complete.finish_reason(), "stop");
 }
 
+TEST_F(VllmServiceTest, OfSeveralOutputsEachHasItsIndexItsChunksAndOneEndBehindThem) {
+  Serve({.tokens = Letters(8), .finish = FinishReason::kLength});
+  GenerateRequest request = TokenRequest("a", /*is_stream=*/true);
+  request.mutable_sampling_params()->set_n(3);
+  request.mutable_sampling_params()->add_stop("xxxxx");
+  const auto call = Start(request);
+  const grpc::Status status = call->ReadAll();
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(call->ended_indices(), (std::vector<uint32_t>{0, 1, 2}));
+  for (const auto& complete : call->completes) {
+    EXPECT_EQ(call->ids_of[complete.index()], Letters(5));
+    EXPECT_EQ(complete.output_ids_size(), 5);
+    EXPECT_EQ(complete.completion_tokens(), 5u);
+    EXPECT_EQ(complete.prompt_tokens(), 3u);
+    EXPECT_EQ(complete.finish_reason(), "stop");
+    EXPECT_EQ(complete.matched_stop_str(), "xxxxx");
+  }
+}
+
+TEST_F(VllmServiceTest, SeveralOutputsThatAreNoStreamAreOneMessageEachInTheirOrder) {
+  constexpr size_t kTokens = 2 * kMaxUnreadOutputTokens;
+  Serve({.tokens = Letters(kTokens), .logprob = -0.5F, .finish = FinishReason::kLength});
+  GenerateRequest request = TokenRequest("a", /*is_stream=*/false);
+  request.mutable_sampling_params()->set_n(5);
+  request.mutable_sampling_params()->set_logprobs(0);
+  request.mutable_sampling_params()->set_max_tokens(1 << 20);
+  const auto call = Start(request);
+  const grpc::Status status = call->ReadAll();
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(call->chunks, 0);
+  ASSERT_EQ(call->completes.size(), 5u);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(call->completes[i].index(), i);
+    EXPECT_EQ(call->completes[i].output_ids_size(), static_cast<int>(kTokens));
+    EXPECT_EQ(call->completes[i].output_logprobs().token_logprobs_size(), static_cast<int>(kTokens));
+    EXPECT_EQ(call->completes[i].finish_reason(), "length");
+  }
+  EXPECT_TRUE(WaitFor([this] { return requests_->unread().stream_count() == 0; }));
+  EXPECT_EQ(requests_->unread().total_bytes(), 0);
+}
+
+TEST_F(VllmServiceTest, EachOfSeveralOutputsThatIsAbortedEndsWithWhatItHas) {
+  Serve({.tokens = Letters(4), .finish = FinishReason::kNone});
+  GenerateRequest request = TokenRequest("a", /*is_stream=*/true);
+  request.mutable_sampling_params()->set_n(2);
+  const auto call = Start(request);
+  GenerateResponse response;
+  while (call->chunk_ids.size() < 8 && call->reader->Read(&response)) call->Take(response);
+  Abort({"a"});
+  ASSERT_TRUE(call->ReadAll().ok());
+  EXPECT_EQ(call->ended_indices(), (std::vector<uint32_t>{0, 1}));
+  for (const auto& complete : call->completes) {
+    EXPECT_EQ(complete.finish_reason(), "abort");
+    EXPECT_EQ(complete.output_ids_size(), 4);
+  }
+  WaitForJobs(0);
+}
+
+TEST_F(VllmServiceTest, LogProbabilitiesOfThePromptComeWithTheFirstChunkOrTheWholeAnswer) {
+  Serve({.tokens = Letters(3), .prompt_logprob = -0.25F, .finish = FinishReason::kLength});
+  for (const bool is_stream : {true, false}) {
+    GenerateRequest request = TokenRequest("a", is_stream);
+    request.mutable_sampling_params()->set_prompt_logprobs(0);
+    const auto call = Start(request);
+    const grpc::Status status = call->ReadAll();
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    const auto& logprobs = is_stream ? call->first.input_logprobs() : call->complete.input_logprobs();
+    EXPECT_EQ(std::vector<uint32_t>(logprobs.token_ids().begin(), logprobs.token_ids().end()),
+              (std::vector<uint32_t>{5, 6, 7}));
+    ASSERT_EQ(logprobs.token_logprobs_size(), 3);
+    EXPECT_FALSE(logprobs.token_logprobs(0).has_value());
+    EXPECT_EQ(logprobs.token_logprobs(1).value(), -0.25F);
+    EXPECT_EQ(logprobs.token_logprobs(2).value(), -0.25F);
+    EXPECT_EQ(logprobs.top_logprobs_size(), 0);
+    EXPECT_EQ(call->complete.has_input_logprobs(), !is_stream);
+    request.mutable_sampling_params()->set_prompt_logprobs(2);
+    const auto with_top = Start(request);
+    ASSERT_TRUE(with_top->ReadAll().ok());
+    EXPECT_EQ((is_stream ? with_top->first.input_logprobs() : with_top->complete.input_logprobs()).top_logprobs_size(),
+              3)
+        << "the first token's are empty, as are those of this worker";
+  }
+  GenerateRequest of_several = TokenRequest("a", /*is_stream=*/true);
+  of_several.mutable_sampling_params()->set_prompt_logprobs(0);
+  of_several.mutable_sampling_params()->set_n(2);
+  const grpc::Status refused = Start(of_several)->ReadAll();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_TRUE(refused.error_message().starts_with("sampling_params.prompt_logprobs: ")) << refused.error_message();
+}
+
 TEST_F(VllmServiceTest, AStopStringThatEndedTheOutputIsNamed) {
   Serve({.tokens = Letters(8), .finish = FinishReason::kLength});
   GenerateRequest request = TokenRequest("a", /*is_stream=*/true);
@@ -246,7 +261,7 @@ TEST_F(VllmServiceTest, ErrorsAreTheStatusOfTheCallAndNameItsFields) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_TRUE(status.error_message().starts_with("sampling_params.top_p: ")) << status.error_message();
   GenerateRequest unbuilt = TokenRequest("a", /*is_stream=*/true);
-  unbuilt.mutable_sampling_params()->set_n(2);
+  unbuilt.mutable_sampling_params()->set_structural_tag("{}");
   EXPECT_EQ(Start(unbuilt)->ReadAll().error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 

@@ -52,7 +52,9 @@ bool ChoiceGroup::Take(int32_t choice, GenerationDelta delta) {
 }
 
 bool ChoiceGroup::Take(int32_t choice, GenerationFinished finished) {
-  const ChoiceEnd end = {.reason = finished.reason, .stop_index = finished.stop_index};
+  const ChoiceEnd end = {.reason = finished.reason,
+                         .stop_index = finished.stop_index,
+                         .cached_prompt_tokens = finished.usage.cached_prompt_tokens};
   if (!sink_->Write(GenerationDelta{.choice = choice, .end = end})) return false;
   ends_[static_cast<size_t>(choice)] = end;
   usage_.output_tokens += finished.usage.output_tokens;

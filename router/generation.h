@@ -151,6 +151,9 @@ struct ChoiceEnd {
   // Which of the request's stop strings ended the output, by its index. Without a value something else did, or the
   // result comes from a journal, which does not keep it.
   std::optional<int> stop_index = std::nullopt;
+  // Prompt tokens of this choice alone whose KV came from the prefix cache, also when they were there because another
+  // choice had them computed.
+  int32_t cached_prompt_tokens = 0;
 };
 
 // What an answer says of the request's prompt.

@@ -21,12 +21,10 @@ class GenerateForm final : public AnswerForm {
     return Serialize(ToProto(accepted));
   }
   grpc::ByteBuffer Chunk(const GenerationDelta& delta) override { return Serialize(delta); }
-  AnswerEnd End(GenerationDelta, const GenerationFinished& finished) override {
-    return {.message = Serialize(ToProto(finished)), .status = grpc::Status::OK};
+  AnswerEnd End(absl::Span<const GenerationDelta>, const GenerationFinished& finished) override {
+    return {.messages = {Serialize(ToProto(finished))}, .status = grpc::Status::OK};
   }
-  AnswerEnd End(const absl::Status& status) override {
-    return {.message = std::nullopt, .status = ToClientStatus(status)};
-  }
+  AnswerEnd End(const absl::Status& status) override { return {.messages = {}, .status = ToClientStatus(status)}; }
 };
 
 std::unique_ptr<AnswerForm> MakeGenerateForm() { return std::make_unique<GenerateForm>(); }

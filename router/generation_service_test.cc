@@ -262,8 +262,8 @@ class NoCall final : public RpcAnswer::Call {
 class ErrorForm final : public AnswerForm {
  public:
   grpc::ByteBuffer Chunk(const GenerationDelta&) override { return {}; }
-  AnswerEnd End(GenerationDelta, const GenerationFinished&) override { return {}; }
-  AnswerEnd End(const absl::Status& status) override { return {.message = {}, .status = ToClientStatus(status)}; }
+  AnswerEnd End(absl::Span<const GenerationDelta>, const GenerationFinished&) override { return {}; }
+  AnswerEnd End(const absl::Status& status) override { return {.messages = {}, .status = ToClientStatus(status)}; }
 };
 
 // All that a refusal costs the router besides gRPC: the request's record, its tenant, its trace, the answer.

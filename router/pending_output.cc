@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
+
+#include "common/check.h"
 
 namespace baton::router {
 namespace {
@@ -55,6 +58,26 @@ GenerationDelta PendingOutput::Take() {
   tokens_ -= delta.tokens.size();
   prompt_bytes_ -= BytesOf(delta.prompt);
   return delta;
+}
+
+GenerationDelta PendingOutput::TakeOutput() {
+  GenerationDelta delta = Take();
+  const bool has_output = !delta.tokens.empty() || !delta.text.empty();
+  if (has_output && delta.end.has_value()) {
+    Append({.choice = delta.choice, .end = std::exchange(delta.end, std::nullopt)});
+  }
+  return delta;
+}
+
+std::vector<GenerationDelta> PendingOutput::TakeAll(size_t choices) {
+  std::vector<GenerationDelta> ordered(std::max<size_t>(choices, 1));
+  while (!empty()) {
+    GenerationDelta delta = Take();
+    const auto index = static_cast<size_t>(delta.choice);
+    BATON_CHECK(index < ordered.size()) << index;
+    ordered[index] = std::move(delta);
+  }
+  return ordered;
 }
 
 void PendingOutput::Clear() {

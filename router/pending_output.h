@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "common/limits.h"
@@ -27,6 +28,10 @@ class PendingOutput {
   void Append(GenerationDelta delta);
   // What waits of one choice: of that which has waited longest.
   GenerationDelta Take();
+  // As Take, but the end of a choice waits until nothing else of the choice does.
+  GenerationDelta TakeOutput();
+  // What waits of each of so many choices, at least one, in order.
+  std::vector<GenerationDelta> TakeAll(size_t choices);
   void Clear();
 
   bool empty() const { return deltas_.empty(); }

@@ -1,6 +1,7 @@
 #include "router/pending_output.h"
 
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -20,6 +21,35 @@ TEST(PendingOutput, AWholeAnswerMayTakeItsBoundInMemoryAndNotAByteMore) {
   EXPECT_TRUE(pending.Fits(delta));
   delta.text = "xx";
   EXPECT_FALSE(pending.Fits(delta));
+}
+
+TEST(PendingOutput, TheEndOfAChoiceCanWaitForItsOutput) {
+  PendingOutput pending;
+  pending.Append({.text = "a", .tokens = {OutputToken()}, .choice = 2, .end = ChoiceEnd{}});
+  pending.Append({.text = "b", .choice = 1});
+  const GenerationDelta output = pending.TakeOutput();
+  EXPECT_EQ(output.text, "a");
+  EXPECT_EQ(output.tokens.size(), 1u);
+  EXPECT_FALSE(output.end.has_value());
+  EXPECT_EQ(pending.TakeOutput().text, "b");
+  const GenerationDelta end = pending.TakeOutput();
+  EXPECT_EQ(end.choice, 2);
+  EXPECT_EQ(end.text, "");
+  EXPECT_TRUE(end.end.has_value());
+  EXPECT_TRUE(pending.empty());
+}
+
+TEST(PendingOutput, AllOfItIsInTheOrderOfTheChoices) {
+  PendingOutput pending(kWholeAnswerLimits);
+  pending.Append({.text = "c", .choice = 2});
+  pending.Append({.text = "a", .choice = 0});
+  const std::vector<GenerationDelta> all = pending.TakeAll(3);
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0].text, "a");
+  EXPECT_EQ(all[1].text, "");
+  EXPECT_EQ(all[2].text, "c");
+  EXPECT_TRUE(pending.empty());
+  EXPECT_EQ(pending.TakeAll(0).size(), 1u) << "a request for one choice names none";
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "router/refusal_reason.h"
 
@@ -82,12 +83,10 @@ RpcAnswer::Piece RpcAnswer::Next() {
     piece.message = std::exchange(first_message_, std::nullopt);
   } else if (!form_->is_whole() && !pending_.empty()) {
     // A byte buffer has no move: an assignment would copy it.
-    grpc::ByteBuffer chunk = form_->Chunk(pending_.Take());
+    grpc::ByteBuffer chunk = form_->Chunk(form_->splits_ends() ? pending_.TakeOutput() : pending_.Take());
     piece.message.emplace().Swap(&chunk);
-  } else if (outcome_.has_value() && !std::exchange(end_given_, true)) {
-    AnswerEnd end = MakeEnd();
-    piece.end = std::move(end.status);
-    if (!dropped_) piece.message = std::move(end.message);
+  } else if (outcome_.has_value() && !end_given_) {
+    piece = NextOfEnd();
   }
   if (piece.message.has_value()) in_flight_bytes_ = piece.message->Length();
   CountHeld();
@@ -95,9 +94,27 @@ RpcAnswer::Piece RpcAnswer::Next() {
 }
 
 AnswerEnd RpcAnswer::MakeEnd() {
-  GenerationDelta output = pending_.Take();
+  std::vector<GenerationDelta> outputs;
   const auto* const finished = std::get_if<GenerationFinished>(&*outcome_);
-  return finished != nullptr ? form_->End(std::move(output), *finished) : form_->End(std::get<absl::Status>(*outcome_));
+  if (finished != nullptr && form_->is_whole()) outputs = pending_.TakeAll(finished->choices.size());
+  pending_.Clear();
+  return finished != nullptr ? form_->End(outputs, *finished) : form_->End(std::get<absl::Status>(*outcome_));
+}
+
+RpcAnswer::Piece RpcAnswer::NextOfEnd() {
+  if (!end_.has_value()) {
+    end_ = MakeEnd();
+    for (const grpc::ByteBuffer& message : end_->messages) end_bytes_ += message.Length();
+  }
+  Piece piece;
+  const size_t count = end_->messages.size();
+  if (!dropped_ && end_messages_given_ < count) {
+    piece.message.emplace().Swap(&end_->messages[end_messages_given_++]);
+    end_bytes_ -= piece.message->Length();
+  }
+  end_given_ = dropped_ || end_messages_given_ == count;
+  if (end_given_) piece.end = std::move(end_->status);
+  return piece;
 }
 
 void RpcAnswer::OnWritten() {
@@ -111,6 +128,8 @@ void RpcAnswer::Drop() {
   dropped_ = true;
   first_message_.reset();
   pending_.Clear();
+  if (end_.has_value()) end_->messages.clear();
+  end_bytes_ = 0;
   CountHeld();
 }
 
@@ -131,7 +150,7 @@ void RpcAnswer::Leave() {
 }
 
 void RpcAnswer::CountHeld() {
-  const size_t held = pending_.bytes() + in_flight_bytes_;
+  const size_t held = pending_.bytes() + in_flight_bytes_ + end_bytes_;
   if (held == held_bytes_) return;
   unread_.Count(*this, static_cast<int64_t>(held) - static_cast<int64_t>(held_bytes_));
   held_bytes_ = held;

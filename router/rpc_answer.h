@@ -94,6 +94,8 @@ class RpcAnswer final : public GenerationSink,
   // The first end counts.
   void End(Outcome outcome) ABSL_LOCKS_EXCLUDED(mutex_);
   AnswerEnd MakeEnd() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The next of the messages with which the answer ends; with the last one comes the status.
+  Piece NextOfEnd() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Tells `unread_` how much the answer holds now.
   void CountHeld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -114,7 +116,11 @@ class RpcAnswer final : public GenerationSink,
   size_t in_flight_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t held_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<Outcome> outcome_ ABSL_GUARDED_BY(mutex_);
-  // Next() has given the end.
+  // What Next() has not given of the end, which is made when it is asked for.
+  std::optional<AnswerEnd> end_ ABSL_GUARDED_BY(mutex_);
+  size_t end_messages_given_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t end_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Next() has given all of it.
   bool end_given_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

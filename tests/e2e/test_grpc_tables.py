@@ -250,15 +250,20 @@ def test_answers_of_the_engine_have_what_the_page_says_and_nothing_else(engine):
     generate(engine, fields, greedy)
     # The second time, its prompt comes from the cache. The text that it answers ends it.
     *chunks, last = generate(engine, fields, {**greedy, "max_tokens": 64, "stop": [" ", "\n", "a", "e", "."]})
-    got["GenerateStreamChunk"], got["GenerateComplete"] = chunks[0].chunk, last.complete
-    # A whole answer has the log-probabilities, which chunks have otherwise.
-    (whole,) = generate(engine, {"tokenized": fields["tokenized"]}, greedy)
+    # A whole answer has the log-probabilities, which chunks have otherwise; only several outputs have an index that is not 0.
+    prompts = {**greedy, "prompt_logprobs": 1}
+    others = [*generate(engine, fields, prompts), *generate(engine, {"tokenized": fields["tokenized"]}, prompts),
+              *generate(engine, fields, {**greedy, "n": 2})]
+    responses = [*chunks, last, *others]
+    got["GenerateStreamChunk"] = [response.chunk for response in responses if response.HasField("chunk")]
+    got["GenerateComplete"] = [response.complete for response in responses if response.HasField("complete")]
     rows = by_name(table_of("docs/vllm_grpc.md", "message"))
     assert set(rows) == set(got)
     for message, row in rows.items():
         has, empty = (set(re.findall(r"`(\w+)`", cell)) for cell in row.cells[1:])
         assert not has & empty and has | empty == set(vllm.DESCRIPTOR.message_types_by_name[message].fields_by_name), message
-        said = names_set_in(got[message]) | (names_set_in(whole.complete) if message == "GenerateComplete" else set())
+        messages = got[message] if isinstance(got[message], list) else [got[message]]
+        said = set().union(*map(names_set_in, messages))
         assert said <= has, (message, said - has)
         # What is 0 looks as if it were not there: nothing runs.
         if message not in ("GetServerInfoResponse", "SchedulerLoad"):

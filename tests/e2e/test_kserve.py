@@ -18,7 +18,8 @@ from client import Client
 from cluster import LEFT_TIMEOUT_S, SOURCE_DIR, Cluster, RoleProcess, wait_until
 from pages import blocks_of
 from test_api_keys import Keys, code_of, credentials
-from triton_requests import MODEL, TIMEOUT_S, Answer, Stream, infer, inputs_of, refused, text_tensor
+from triton_requests import (LOGPROBS, MODEL, RETURNS, TIMEOUT_S, Answer, Outputs, Stream, infer, inputs_of, refused,
+                             text_tensor)
 
 SERVICE = "/inference.GRPCInferenceService/"
 METHODS = ("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelConfig", "ModelInfer",
@@ -118,6 +119,74 @@ def test_a_stream_without_the_flag_has_no_empty_response(client):
     assert events and all(error is None and result.get_response().outputs for result, error in events)
 
 
+def choices_of(own, prompt, sampling, count):
+    """(text, tokens) of each choice, by Baton's own gRPC."""
+    texts, tokens = [""] * count, [[] for _ in range(count)]
+    for response in own.start(own.generate_request(prompt, sampling, choices=count)):
+        if response.HasField("output"):
+            texts[response.output.choice] += response.output.text
+            tokens[response.output.choice] += response.output.tokens
+    return texts, tokens
+
+
+def outputs_of(client, prompt, sampling, count, stream, **fields):
+    with Stream(client) as requests:
+        requests.ask("s", inputs_of(prompt, sampling, stream=stream, returns=(*RETURNS, *LOGPROBS), **fields), Outputs(count))
+        return requests.finish("s")
+
+
+# Between a float32 and its six digits in JSON.
+TOLERANCE = 1e-5
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_log_probabilities_are_those_of_batons_own_grpc(client, own, stream):
+    sampling = {"max_tokens": 24, "logprobs": 2, "ignore_eos": True, **SEEDED}
+    _, (tokens,) = choices_of(own, PROMPTS[0], sampling, 1)
+    got = outputs_of(client, PROMPTS[0], sampling, 1, stream)
+    assert got.token_ids == [[token.id for token in tokens]]
+    for token, place in zip(tokens, got.logprobs[0], strict=True):
+        likely = [each.id for each in token.top_logprobs]
+        # The token comes first, as in vLLM's dictionaries.
+        assert list(place) == list(dict.fromkeys(map(str, [token.id, *likely])))
+        assert place[str(token.id)]["rank"] == (likely.index(token.id) + 1 if token.id in likely else None)
+        assert place[str(token.id)]["logprob"] == pytest.approx(token.logprob, rel=TOLERANCE, abs=TOLERANCE)
+        for rank, each in enumerate(token.top_logprobs, 1):
+            assert place[str(each.id)]["rank"] == rank
+            assert place[str(each.id)]["logprob"] == pytest.approx(each.logprob, rel=TOLERANCE, abs=TOLERANCE)
+    assert {token.id in [each.id for each in token.top_logprobs] for token in tokens} == {False, True}
+    own_texts = [place[str(token.id)]["decoded_token"] for token, place in zip(tokens, got.logprobs[0])]
+    assert got.texts == ["".join(own_texts)]
+    assert got.cumulative[0] == pytest.approx(sum(token.logprob for token in tokens), rel=1e-6)
+
+
+def test_log_probabilities_without_a_count_of_likely_tokens_are_a_sum_alone(client, own):
+    sampling = {"max_tokens": 8, "temperature": 0}
+    _, (tokens,) = choices_of(own, PROMPTS[1], sampling | {"logprobs": 0}, 1)
+    for stream in (False, True):
+        got = outputs_of(client, PROMPTS[1], sampling, 1, stream)
+        assert got.logprobs == [[]] and len(got.token_ids[0]) == len(tokens)
+        assert got.cumulative[0] == pytest.approx(sum(token.logprob for token in tokens), rel=1e-6)
+    (plain,) = client.infer(MODEL, inputs_of(PROMPTS[1], sampling, returns=("logprobs",))).as_numpy("logprobs")
+    assert plain == b"null"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_several_outputs_are_the_choices_of_batons_own_grpc(client, own, stream):
+    sampling = {"max_tokens": 24, "logprobs": 0, **SEEDED}
+    texts, tokens = choices_of(own, PROMPTS[2], sampling, 4)
+    got = outputs_of(client, PROMPTS[2], {**sampling, "n": 4}, 4, stream)
+    assert got.token_ids == [[token.id for token in each] for each in tokens] and len(set(map(tuple, got.token_ids))) > 1
+    assert got.texts == texts and set(got.finishes) <= {"stop", "length"}
+    for sum_of, places, each in zip(got.cumulative, got.logprobs, tokens):
+        assert sum_of == pytest.approx(sum(token.logprob for token in each), rel=1e-6)
+        assert [place[str(token.id)]["logprob"] for place, token in zip(places, each, strict=True)] == pytest.approx(
+            [token.logprob for token in each], rel=TOLERANCE, abs=TOLERANCE)
+    if not stream:
+        echoed = client.infer(MODEL, inputs_of(PROMPTS[2], {**sampling, "n": 4}, excludes_input=False))
+        assert [text.decode() for text in echoed.as_numpy("text_output")] == [PROMPTS[2] + text for text in texts]
+
+
 def test_request_parameters_are_sampling_parameters(client, own):
     expected = own.generate(PROMPTS[0], {"max_tokens": 9, **SEEDED})
     answer = client.infer(MODEL, inputs_of(PROMPTS[0]), parameters={"max_tokens": 9, **SEEDED}, priority=2, timeout=10**9)
@@ -174,16 +243,20 @@ def test_an_error_of_a_stream_is_a_message_and_the_stream_goes_on(client):
         with refused() as errors:
             stream.take()
         assert errors[0].message().startswith("INVALID_ARGUMENT: top_p: ")
-        stream.ask("unbuilt", inputs_of(PROMPTS[0], {"n": 2}, stream=True))
+        stream.ask("unbuilt", inputs_of(PROMPTS[0], {"best_of": 2}, stream=True))
         with refused() as errors:
             stream.take()
-        assert errors[0].message() == "UNIMPLEMENTED: n: not supported yet"
+        assert errors[0].message() == "UNIMPLEMENTED: best_of: not supported yet"
         stream.ask("right", inputs_of(PROMPTS[0], {"max_tokens": 3}, stream=True))
         assert stream.finish("right").counted == 3
 
 
 def test_an_error_of_model_infer_is_the_status_of_its_call(client):
-    for sampling, status, field in [({"top_p": 2}, "INVALID_ARGUMENT", "top_p"), ({"n": 2}, "UNIMPLEMENTED", "n"),
+    for sampling, status, field in [({"top_p": 2}, "INVALID_ARGUMENT", "top_p"), ({"best_of": 2}, "UNIMPLEMENTED", "best_of"),
+                                    ({"n": 0}, "INVALID_ARGUMENT", "n"), ({"n": 129}, "INVALID_ARGUMENT", "n"),
+                                    ({"logprobs": 21}, "INVALID_ARGUMENT", "logprobs"),
+                                    ({"logprobs": -1}, "INVALID_ARGUMENT", "logprobs"),
+                                    ({"prompt_logprobs": 1}, "UNIMPLEMENTED", "prompt_logprobs"),
                                     ({"tempreature": 2}, "INVALID_ARGUMENT", "tempreature"),
                                     ({"lora_name": "x"}, "UNIMPLEMENTED", "lora_name")]:
         with refused() as errors:

@@ -1,6 +1,8 @@
 """The stubs of smg-grpc-proto, with which routers call vLLM's engine, against the gRPC port of a real cluster."""
 
+import collections
 import concurrent.futures
+import dataclasses
 import re
 import urllib.request
 
@@ -57,6 +59,35 @@ def request_of(ids, sampling=None, stream=True, request_id="r", **fields):
                               sampling_params=pb.SamplingParams(**(sampling or {})), **fields)
 
 
+@dataclasses.dataclass
+class Output:
+    """What the messages of one index said."""
+    ids: list = dataclasses.field(default_factory=list)
+    logprobs: list = dataclasses.field(default_factory=list)
+    input_logprobs: object = None
+    complete: object = None
+
+    def add(self, response):
+        assert self.complete is None, "a message after `complete`"
+        message = getattr(response, response.WhichOneof("response"))
+        self.logprobs += message.output_logprobs.token_logprobs
+        if message.HasField("input_logprobs"):
+            assert self.input_logprobs is None and not self.ids
+            self.input_logprobs = message.input_logprobs
+        if response.HasField("complete"):
+            self.complete = message
+        else:
+            self.ids += message.token_ids
+
+
+def read_outputs(call):
+    """index -> Output"""
+    outputs = collections.defaultdict(Output)
+    for response in call:
+        outputs[getattr(response, response.WhichOneof("response")).index].add(response)
+    return dict(outputs)
+
+
 def read(call):
     """(ids of the chunks, complete)"""
     ids, complete = [], None
@@ -89,6 +120,46 @@ def test_log_probabilities_are_those_of_batons_own_grpc(engine, own, prompts):
     for top, token in zip(complete.output_logprobs.top_logprobs, tokens, strict=True):
         assert list(top.token_ids) == [likely.id for likely in token.top_logprobs]
         assert list(top.values) == [likely.logprob for likely in token.top_logprobs]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_several_outputs_are_the_choices_of_batons_own_grpc(engine, own, prompts, stream):
+    count, sampling = 5, {"max_tokens": 24, "temperature": 0.9, "top_p": 0.95, "seed": 77, "logprobs": 1}
+    free = own.generate(prompts[3], sampling)
+    stop = free.text[len(free.text) // 2:][:3]
+    expected = [([], []) for _ in range(count)]
+    for response in own.start(own.generate_request(prompts[3], sampling, choices=count, stop=[stop])):
+        if response.HasField("output"):
+            expected[response.output.choice][0].extend(token.id for token in response.output.tokens)
+            expected[response.output.choice][1].extend(token.logprob for token in response.output.tokens)
+    outputs = read_outputs(engine.Generate(request_of(prompts[3], {**sampling, "n": count, "stop": [stop]}, stream=stream),
+                                           timeout=TIMEOUT_S))
+    assert sorted(outputs) == list(range(count)) and (stream or list(outputs) == list(range(count)))
+    assert [list(outputs[i].complete.output_ids) for i in range(count)] == [ids for ids, _ in expected]
+    assert [outputs[i].logprobs for i in range(count)] == [logprobs for _, logprobs in expected]
+    assert [outputs[i].ids for i in range(count)] == [ids if stream else [] for ids, _ in expected]
+    assert len({tuple(ids) for ids, _ in expected}) > 1
+    reasons = {output.complete.finish_reason for output in outputs.values()}
+    assert outputs[0].complete.matched_stop_str == stop and reasons <= {"stop", "length"}
+    assert all(output.complete.prompt_tokens == PROMPT_TOKENS for output in outputs.values())
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("top", [0, 3])
+def test_log_probabilities_of_prompts_are_those_of_batons_own_grpc(engine, own, prompts, stream, top):
+    sampling = {"max_tokens": 3, "temperature": 0, "prompt_logprobs": top, "logprobs": 0}
+    tokens = [token for response in own.start(own.generate_request(prompts[4], sampling))
+              if response.HasField("output") for token in response.output.prompt.tokens]
+    (output,) = read_outputs(engine.Generate(request_of(prompts[4], sampling, stream=stream), timeout=TIMEOUT_S)).values()
+    got = output.input_logprobs
+    assert list(got.token_ids) == [token.id for token in tokens] == prompts[4]
+    assert not got.token_logprobs[0].HasField("value") and all(each.HasField("value") for each in got.token_logprobs[1:])
+    assert [each.value for each in got.token_logprobs[1:]] == [token.logprob for token in tokens[1:]]
+    assert len(got.top_logprobs) == (PROMPT_TOKENS if top else 0)
+    for likely, token in zip(got.top_logprobs, tokens):
+        assert list(zip(likely.token_ids, likely.values)) == [(each.id, each.logprob) for each in token.top_logprobs]
+    assert len(output.logprobs) == 3
+    assert output.complete.HasField("input_logprobs") != stream
 
 
 def test_stop_strings_stop_tokens_and_biases_are_those_of_batons_own_grpc(engine, own, prompts):
@@ -137,6 +208,21 @@ def test_an_aborted_request_ends_and_leaves_nothing(cluster, engine, prompts):
     cluster.await_idle()
 
 
+def test_all_outputs_of_an_aborted_request_end_and_leave_nothing(cluster, engine, prompts):
+    call = engine.Generate(request_of(prompts[0], {**ENDLESS, "n": 3}, request_id="several"), timeout=TIMEOUT_S)
+    outputs = collections.defaultdict(Output)
+    while len(outputs) < 3:
+        response = next(call)
+        outputs[response.chunk.index].add(response)
+    engine.Abort(pb.AbortRequest(request_ids=["several"]), timeout=20)
+    for response in call:
+        outputs[getattr(response, response.WhichOneof("response")).index].add(response)
+    assert sorted(outputs) == [0, 1, 2]
+    for output in outputs.values():
+        assert output.complete.finish_reason == "abort" and list(output.complete.output_ids) == output.ids != []
+    cluster.await_idle()
+
+
 def test_a_stream_that_its_client_leaves_ends_its_request(cluster, engine, prompts):
     for stream in (True, False):
         call = engine.Generate(request_of(prompts[0], ENDLESS, stream=stream), timeout=TIMEOUT_S)
@@ -150,10 +236,13 @@ def test_a_stream_that_its_client_leaves_ends_its_request(cluster, engine, promp
     ({}, {"top_p": 2}, "INVALID_ARGUMENT", "sampling_params.top_p"),
     ({}, {"logprobs": -1}, "INVALID_ARGUMENT", "sampling_params.logprobs"),
     ({}, {"seed": -1}, "INVALID_ARGUMENT", "sampling_params.seed"),
-    ({}, {"n": 2}, "UNIMPLEMENTED", "sampling_params.n"),
+    ({}, {"n": 129}, "INVALID_ARGUMENT", "sampling_params.n"),
     ({}, {"structural_tag": "{}"}, "UNIMPLEMENTED", "sampling_params.structural_tag"),
     ({}, {"regex": "(a"}, "INVALID_ARGUMENT", "sampling_params.constraint"),
-    ({}, {"prompt_logprobs": 1}, "UNIMPLEMENTED", "sampling_params.prompt_logprobs"),
+    ({}, {"prompt_logprobs": 1, "n": 2}, "UNIMPLEMENTED", "sampling_params.prompt_logprobs"),
+    ({}, {"prompt_logprobs": -1}, "INVALID_ARGUMENT", "sampling_params.prompt_logprobs"),
+    ({}, {"prompt_logprobs": 21}, "INVALID_ARGUMENT", "sampling_params.prompt_logprobs"),
+    ({}, {"truncate_prompt_tokens": 5}, "UNIMPLEMENTED", "sampling_params.truncate_prompt_tokens"),
     ({"kv_transfer_params_json": "{}"}, {}, "UNIMPLEMENTED", "kv_transfer_params_json"),
     ({"mm_inputs": pb.MultimodalInputs()}, {}, "UNIMPLEMENTED", "mm_inputs"),
     ({"data_parallel_rank": 1}, {}, "UNIMPLEMENTED", "data_parallel_rank"),

@@ -13,6 +13,8 @@ MODEL = "smollm2-135m-instruct"
 TIMEOUT_S = 120
 RETURNS = {"finish_reason": "return_finish_reason", "num_input_tokens": "return_num_input_tokens",
            "num_output_tokens": "return_num_output_tokens", "token_ids": "return_token_ids"}
+# What costs more.
+LOGPROBS = {"logprobs": "return_logprobs", "cumulative_logprob": "return_cumulative_logprob"}
 
 
 def text_tensor(name, text):
@@ -33,7 +35,7 @@ def inputs_of(prompt, sampling=None, stream=False, excludes_input=True, returns=
               bool_tensor("exclude_input_in_output", excludes_input)]
     if sampling is not None:
         inputs.append(text_tensor("sampling_parameters", json.dumps(sampling)))
-    return inputs + [bool_tensor(RETURNS[output], True) for output in returns]
+    return inputs + [bool_tensor((RETURNS | LOGPROBS)[output], True) for output in returns]
 
 
 @dataclasses.dataclass
@@ -67,6 +69,37 @@ class Answer:
             self.finish = finish[0].decode()
 
 
+class Outputs:
+    """What the responses to a request for several outputs said together, with everything that can be asked for."""
+
+    def __init__(self, count):
+        self.count, self.is_final = count, False
+        self.texts, self.finishes, self.cumulative = [""] * count, [None] * count, [0.0] * count
+        self.token_ids, self.logprobs = [[] for _ in range(count)], [[] for _ in range(count)]
+
+    def add(self, result):
+        response = result.get_response()
+        assert not self.is_final, "a response after the final one"
+        self.is_final = response.parameters["triton_final_response"].bool_param
+        if not response.outputs:
+            return
+        of_each = {name: result.as_numpy(name) for name in ("text_output", "finish_reason", "num_output_tokens", *LOGPROBS)}
+        assert {array.shape for array in of_each.values()} == {(self.count,)}
+        ids = result.as_numpy("token_ids").tolist()
+        for i in range(self.count):
+            count = int(of_each["num_output_tokens"][i])
+            self.texts[i] += of_each["text_output"][i].decode()
+            self.finishes[i] = of_each["finish_reason"][i].decode()
+            self.cumulative[i] = float(of_each["cumulative_logprob"][i])
+            self.token_ids[i] += ids[:count]
+            # None where the request does not say how many likely tokens it wants.
+            places = json.loads(of_each["logprobs"][i])
+            assert places is None or len(places) == count
+            self.logprobs[i] += places or []
+            ids = ids[count:]
+        assert not ids, "ids of no output"
+
+
 def infer(client, prompt, sampling=None, **fields):
     """The answer of ModelInfer."""
     answer = Answer()
@@ -89,8 +122,8 @@ class Stream:
     def __exit__(self, *_):
         self.client.stop_stream(cancel_requests=True)
 
-    def ask(self, request_id, inputs, **fields):
-        self.answers[request_id] = Answer()
+    def ask(self, request_id, inputs, answer=None, **fields):
+        self.answers[request_id] = answer or Answer()
         self.client.async_stream_infer(MODEL, inputs, request_id=request_id, enable_empty_final_response=True, **fields)
 
     def take(self):
