@@ -187,6 +187,7 @@ TEST(CudaDigest, ChangesOfTwoWordsCancelNoMoreOftenThanByChance) {
 TEST(CudaBlockDigest, IsThatOfTheDefinitionWhereverTheBlockLies) {
   SeededRandom random(kDigestSeed);
   const void* const images[] = {KernelTestImage()};
+  ASSERT_EQ(KernelTestDriver().init(0), CUDA_SUCCESS);
   const auto device = Device::Open(KernelTestDriver(), 0, images);
   ASSERT_TRUE(device.ok()) << device.status();
   const auto stream = Stream::Create(**device);
