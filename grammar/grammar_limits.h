@@ -30,8 +30,9 @@ inline constexpr int kMaxStackDepth = 128;
 inline constexpr int kMaxStacks = 512;
 // Positions that are looked at after one byte to find these ways.
 inline constexpr int kMaxClosure = 4096;
-// From how many masks the next one may be derived, how many bytes two places must have in common for it and how many are
-// asked for, and the pairs of places that are looked at to find out. Most tokens have less than the bytes asked for.
+// From how many masks the next one may be derived, how many bytes two places must have in common for it and how many
+// are asked for, and the pairs of places that are looked at to find out. Most tokens have less than the bytes asked
+// for.
 inline constexpr size_t kMaxMaskReferences = 4;
 inline constexpr int32_t kMinAgreedBytes = 4;
 inline constexpr int32_t kMaxAgreedBytes = 16;
