@@ -411,7 +411,9 @@ TEST_F(CoreArbiterTest, AStoppedHolderCostsOneWaitUntilItGoesOn) {
   });
   prefill.AwaitStop();
   const auto decode = *CoreArbiter::Open(fd_, {.silence_ns = kSilenceNs, .max_wait_ns = kPatientNs}, clock_);
-  EXPECT_GE(WaitOf(*decode, /*expect_granted=*/false), kSilenceNs);
+  const int64_t waited_ns = WaitOf(*decode, /*expect_granted=*/false);
+  EXPECT_GE(waited_ns, kSilenceNs);
+  EXPECT_LT(waited_ns, kPatientNs) << "the holder was not known to be stopped";
   ExpectNoMoreWaits(*decode, /*expect_granted=*/false);
 
   prefill.GoOn();
@@ -440,7 +442,9 @@ TEST_F(CoreArbiterTest, AStoppedWaiterCostsOneWaitAndTheCoresAreStillGranted) {
   waiter.Stop();
   holder->Leave();
   const auto decode = *CoreArbiter::Open(fd_, {.silence_ns = kSilenceNs, .max_wait_ns = kPatientNs}, clock_);
-  EXPECT_GE(WaitOf(*decode, /*expect_granted=*/true), kNextSilenceFactor * kSilenceNs);
+  const int64_t waited_ns = WaitOf(*decode, /*expect_granted=*/true);
+  EXPECT_GE(waited_ns, kNextSilenceFactor * kSilenceNs);
+  EXPECT_LT(waited_ns, kPatientNs) << "the waiter was not known to be stopped";
   ExpectNoMoreWaits(*decode, /*expect_granted=*/true);
 
   waiter.GoOn();
