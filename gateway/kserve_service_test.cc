@@ -69,7 +69,7 @@ std::string Element(const ModelInferResponse& response, const std::string& outpu
   return RawOf(response, output).substr(4);
 }
 
-// Of type BYTES, each shorter than 64 KiB.
+// The elements are of type BYTES and shorter than 64 KiB each.
 std::vector<std::string> Elements(const ModelInferResponse& response, const std::string& output) {
   const std::string raw = RawOf(response, output);
   std::vector<std::string> elements;

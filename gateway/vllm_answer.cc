@@ -101,7 +101,7 @@ router::AnswerEnd VllmForm::End(absl::Span<const router::GenerationDelta> output
                                   .stop_index = finished.stop_index,
                                   .cached_prompt_tokens = finished.usage.cached_prompt_tokens};
   for (size_t i = 0; i < choices_.size(); ++i) {
-    // Of several choices of a stream each has its end among the deltas.
+    // The ends of several choices of a stream have come among its deltas.
     if (choices_[i].has_ended) continue;
     const router::GenerationDelta none;
     end.messages.push_back(

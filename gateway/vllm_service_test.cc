@@ -41,7 +41,7 @@ class VllmServiceTest : public router::RpcFixture<VllmService> {
     // The first chunk, and the last `complete`.
     vllm::grpc::engine::GenerateStreamChunk first;
     vllm::grpc::engine::GenerateComplete complete;
-    // Of each index: the ids of its chunks, and its `complete` messages.
+    // The ids of the chunks of each index, and the `complete` messages of all.
     std::map<uint32_t, std::vector<int32_t>> ids_of;
     std::vector<vllm::grpc::engine::GenerateComplete> completes;
 
@@ -84,6 +84,13 @@ class VllmServiceTest : public router::RpcFixture<VllmService> {
     call->reader = stub_->Generate(&call->context, request);
     return call;
   }
+  // A call that ends well, with all of its messages.
+  std::unique_ptr<Call> ReadWhole(const GenerateRequest& request) {
+    auto call = Start(request);
+    const grpc::Status status = call->ReadAll();
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return call;
+  }
   void Abort(const std::vector<std::string>& names) {
     vllm::grpc::engine::AbortRequest request;
     for (const std::string& name : names) request.add_request_ids(name);
@@ -102,9 +109,7 @@ TEST_F(VllmServiceTest, AStreamHasChunksAndThenAllOfTheOutput) {
       {.tokens = Letters(5), .logprob = -0.5F, .top = {{.token = 1, .logprob = -1}}, .finish = FinishReason::kLength});
   GenerateRequest request = TokenRequest("a", /*is_stream=*/true);
   request.mutable_sampling_params()->set_logprobs(1);
-  const auto call = Start(request);
-  const grpc::Status status = call->ReadAll();
-  ASSERT_TRUE(status.ok()) << status.error_message();
+  const auto call = ReadWhole(request);
   EXPECT_GE(call->chunks, 1);
   EXPECT_EQ(call->chunk_ids, Letters(5));
   EXPECT_EQ(call->complete_ids(), Letters(5));
@@ -118,9 +123,7 @@ TEST_F(VllmServiceTest, WhatIsNoStreamIsOneMessage) {
   GenerateRequest request = TokenRequest("a", /*is_stream=*/false);
   request.mutable_sampling_params()->set_logprobs(0);
   request.mutable_sampling_params()->set_max_tokens(1 << 20);
-  const auto call = Start(request);
-  const grpc::Status status = call->ReadAll();
-  ASSERT_TRUE(status.ok()) << status.error_message();
+  const auto call = ReadWhole(request);
   EXPECT_EQ(call->chunks, 0);
   EXPECT_EQ(call->complete_ids().size(), 3 * kMaxUnreadOutputTokens);
   EXPECT_EQ(call->complete.output_logprobs().token_logprobs_size(), static_cast<int>(3 * kMaxUnreadOutputTokens));
@@ -132,9 +135,7 @@ TEST_F(VllmServiceTest, OfSeveralOutputsEachHasItsIndexItsChunksAndOneEndBehindT
   GenerateRequest request = TokenRequest("a", /*is_stream=*/true);
   request.mutable_sampling_params()->set_n(3);
   request.mutable_sampling_params()->add_stop("xxxxx");
-  const auto call = Start(request);
-  const grpc::Status status = call->ReadAll();
-  ASSERT_TRUE(status.ok()) << status.error_message();
+  const auto call = ReadWhole(request);
   EXPECT_EQ(call->ended_indices(), (std::vector<uint32_t>{0, 1, 2}));
   for (const auto& complete : call->completes) {
     EXPECT_EQ(call->ids_of[complete.index()], Letters(5));
@@ -153,9 +154,7 @@ TEST_F(VllmServiceTest, SeveralOutputsThatAreNoStreamAreOneMessageEachInTheirOrd
   request.mutable_sampling_params()->set_n(5);
   request.mutable_sampling_params()->set_logprobs(0);
   request.mutable_sampling_params()->set_max_tokens(1 << 20);
-  const auto call = Start(request);
-  const grpc::Status status = call->ReadAll();
-  ASSERT_TRUE(status.ok()) << status.error_message();
+  const auto call = ReadWhole(request);
   EXPECT_EQ(call->chunks, 0);
   ASSERT_EQ(call->completes.size(), 5u);
   for (size_t i = 0; i < 5; ++i) {

@@ -10,8 +10,8 @@
 namespace baton::grammar {
 
 struct Agreement {
-  // Of this many bytes and fewer, the same ones lead on from both configurations, and to places that both leave or both
-  // stay in.
+  // A text of this many bytes or fewer leads on from both configurations or from neither, and both or neither then
+  // leave their rules.
   int32_t bytes = 0;
   // At least the height, as in ParseStates, of all that these bytes lead to from the second one, where that is not what
   // they lead to from the first one as well.

@@ -28,11 +28,16 @@ def html(chat):
     return chat.page.js("return document.querySelector('.turn.assistant > .body').innerHTML")
 
 
-def test_markdown_is_shown(chat, model):
-    model.say(MARKDOWN)
+def shown_of(chat, model, text):
+    """What becomes of the page's only answer."""
+    model.say(text)
     chat.send("x")
     chat.await_end()
-    shown = html(chat)
+    return html(chat)
+
+
+def test_markdown_is_shown(chat, model):
+    shown = shown_of(chat, model, MARKDOWN)
     for part in ("<h3>Title</h3>", "<strong>bold</strong>", "<em>slanted</em>", "<em>word</em>", "<code>a &lt; b</code>",
                  "snake_case_name", "<ul><li>one</li><li><strong>two</strong></li></ul>",
                  '<ol start="3"><li>three</li><li>four</li></ol>', "<blockquote><p>quoted\non</p></blockquote>",
@@ -61,10 +66,7 @@ NESTED = """1. First, of two paragraphs:
 
 
 def test_a_list_may_hold_lists_and_code(chat, model):
-    model.say(NESTED)
-    chat.send("x")
-    chat.await_end()
-    assert html(chat) == (
+    assert shown_of(chat, model, NESTED) == (
         '<ol start="1"><li>First, of two paragraphs:<p>the second</p><ul><li>a<ul><li>b <strong>c</strong>'
         '<pre><code>code</code></pre></li></ul><ol start="1"><li>d</li></ol></li><li>e</li></ul></li><li>Last</li></ol>'
         "<blockquote><ul><li>quoted</li><li>twice</li></ul></blockquote>")
@@ -81,10 +83,7 @@ no rule"""
 
 
 def test_a_table_is_shown(chat, model):
-    model.say(TABLE)
-    chat.send("x")
-    chat.await_end()
-    assert html(chat) == (
+    assert shown_of(chat, model, TABLE) == (
         '<p>They are:</p><table><thead><tr><th>name</th><th data-align="right">size</th><th data-align="center">of it</th>'
         '</tr></thead><tbody><tr><td><code>a</code></td><td data-align="right">1</td><td data-align="center">x | y</td></tr>'
         '<tr><td>&lt;b&gt;</td><td data-align="right"><strong>2</strong></td></tr></tbody></table><p>a | b\nno rule</p>')
