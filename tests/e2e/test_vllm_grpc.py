@@ -223,9 +223,10 @@ def test_all_outputs_of_an_aborted_request_end_and_leave_nothing(cluster, engine
     cluster.await_idle()
 
 
-def test_a_stream_that_its_client_leaves_ends_its_request(cluster, engine, prompts):
+@pytest.mark.parametrize("outputs", [1, 4])
+def test_a_stream_that_its_client_leaves_ends_its_request(cluster, engine, prompts, outputs):
     for stream in (True, False):
-        call = engine.Generate(request_of(prompts[0], ENDLESS, stream=stream), timeout=TIMEOUT_S)
+        call = engine.Generate(request_of(prompts[0], ENDLESS | {"n": outputs}, stream=stream), timeout=TIMEOUT_S)
         wait_until(lambda: gauge(cluster, "baton_client_streams") == 1, 30, "the request")
         call.cancel()
         wait_until(lambda: gauge(cluster, "baton_client_streams") == 0, LEFT_TIMEOUT_S, "no request of a client is open")
