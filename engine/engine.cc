@@ -9,7 +9,9 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/test_fault.h"
+#include "engine/batch_builder.h"
 #include "engine/batch_scheduler.h"
+#include "engine/block_ledger.h"
 #include "engine/block_pool.h"
 #include "engine/sequence.h"
 #include "engine/step_queue.h"
@@ -41,10 +43,8 @@ class Engine::Impl {
   void Release(SequenceId id);
   absl::Span<const StepEvent> Step();
   void ForgetStep();
-  EngineLoad Load() const;
   EngineCounters Counters() const;
-  int32_t OrphanedBlocks(absl::FunctionRef<bool(SequenceId)> is_owned) const;
-  std::vector<HeldBlocks> Held() const;
+  HoldersOfBlocks holders() const { return {.sequences = sequences_, .pool = pool_, .withheld = steps_.withheld()}; }
   Digest128 BlockDigest(BlockId block) const { return memory_.Digest(block); }
   Digest128 PromptDigest(const Sequence& sequence) const;
 
@@ -70,14 +70,6 @@ class Engine::Impl {
   // Submits steps_.ahead(), if it can be.
   void SubmitStepAhead();
   void BuildBatch(absl::Span<const PlannedSlice> plan, EngineStep& step);
-  void AddRows(const PlannedSlice& planned, SequenceSlice& slice, EngineStep& step);
-  void AddScores(const PlannedSlice& planned, SequenceSlice& slice, EngineStep& step);
-  void AddChoice(Sequence& sequence, SequenceSlice& slice, EngineStep& step);
-  void TakeScores(const PlannedSlice& planned, StepEvent& event);
-  // Whether the slice has rows of an embedding.
-  static bool HasPooledRows(const Sequence& sequence, const SequenceSlice& slice);
-  void PoolRows(const PlannedSlice& planned, const SequenceSlice& slice);
-  static std::vector<float> Embedding(const Sequence& sequence);
   void NoteComputed(const PlannedSlice& planned);
   void FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice);
   // How the sequence would finish if its next output were `next`, and whether it would, whatever that is.
@@ -98,12 +90,9 @@ class Engine::Impl {
   // Without the preemptions, which the scheduler counts.
   EngineCounters counters_;
 
-  // Comes behind the sequences, to which it refers as long as it lives.
+  // The steps refer to the sequences and to what the builder has as long as they live.
+  BatchBuilder builder_;
   StepQueue steps_;
-  // What the rows of prompts give, slice after slice, of which the first `score_count_` are in use. No step that is
-  // planned ahead has any.
-  std::vector<PromptLogprob> scores_;
-  size_t score_count_ = 0;
   std::vector<StepEvent> events_;
 };
 
@@ -121,6 +110,9 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& me
                   .prefix_cache = options.prefix_cache,
                   .scored_rows = ScoredRows(options, runner.vocab_size())},
                  pool_),
+      builder_({.eos_ids = options.eos_ids,
+                .scored_rows = ScoredRows(options, runner.vocab_size()),
+                .hidden_size = runner.hidden_size()}),
       steps_({.rows = scheduler_.max_rows(),
               .sequences = options.max_sequences,
               .outputs = options.max_sequences + ScoredRows(options, runner.vocab_size())},
@@ -128,7 +120,6 @@ Engine::Impl::Impl(const EngineOptions& options, ModelRunner& runner, KvPool& me
   BATON_CHECK(memory.block_bytes() == runner.kv_layout().block_bytes()) << memory.block_bytes();
   for (int32_t id : options.eos_ids) BATON_CHECK(id >= 0 && id < runner.vocab_size()) << "eos id " << id;
   sequences_.reserve(static_cast<size_t>(kMaxSequences));
-  scores_.resize(static_cast<size_t>(ScoredRows(options, runner.vocab_size())));
   events_.reserve(static_cast<size_t>(options.max_sequences));
   runner.SetKvPool(memory);
 }
@@ -287,7 +278,6 @@ absl::Span<const StepEvent> Engine::Impl::Step() {
   for (const PlannedSlice& planned : step.plan) NoteComputed(planned);
   SubmitStepAhead();
   steps_.Await();
-  score_count_ = 0;
   for (size_t i = 0; i < step.plan.size(); ++i) FinishSlice(step.plan[i], step.slices[i]);
   steps_.Pop();
   return events_;
@@ -313,7 +303,6 @@ bool Engine::Impl::SubmitStep() {
   const absl::Span<const PlannedSlice> plan = scheduler_.Plan(sequences_);
   if (plan.empty()) return false;
   EngineStep& step = steps_.next();
-  score_count_ = 0;
   BuildBatch(plan, step);
   if (work_ != nullptr) {
     for (const PlannedSlice& planned : plan) work_->Add(planned.sequence->spec().job);
@@ -351,116 +340,18 @@ void Engine::Impl::ForgetStep() {
 }
 
 void Engine::Impl::BuildBatch(absl::Span<const PlannedSlice> plan, EngineStep& step) {
-  step.Clear();
-  bool pools = false;
   for (const PlannedSlice& planned : plan) {
     Sequence& sequence = *planned.sequence;
     const int32_t end = planned.first_position + planned.row_count;
     // This chunk begins the last block of the prompt, which is not written yet.
     if (!sequence.tail_is_zero && sequence.length() == sequence.prompt_length() && end >= sequence.length())
       ZeroPromptTail(sequence);
-    const int32_t last_group = (groups_.count() - 1) * sequence.block_stride();
-    SequenceSlice slice = {
-        .first_row = static_cast<int32_t>(step.tokens.size()),
-        .row_count = planned.row_count,
-        .first_position = planned.first_position,
-        .blocks = sequence.blocks().first(static_cast<size_t>(last_group + BlocksForTokens(end))),
-        .group_stride = sequence.block_stride(),
-        .row_class = sequence.state == SequenceState::kDecode ? RowClass::kDecode : RowClass::kPrefill};
-    AddRows(planned, slice, step);
-    if (sequence.ScoreEnd(end) > sequence.scored()) AddScores(planned, slice, step);
-    if (end >= sequence.length()) AddChoice(sequence, slice, step);
-    step.plan.push_back(planned);
-    step.slices.push_back(slice);
-    pools |= HasPooledRows(sequence, slice);
+  }
+  builder_.Build(plan, &step == &steps_.ahead(), step);
+  for (const SequenceSlice& slice : step.slices) {
     (slice.row_class == RowClass::kDecode ? counters_.decode_rows : counters_.prefill_rows) += slice.row_count;
   }
   counters_.step_sequences += static_cast<int64_t>(plan.size());
-  step.hidden_states.resize(pools ? step.choices.size() * static_cast<size_t>(runner_.hidden_size()) : 0);
-}
-
-void Engine::Impl::AddRows(const PlannedSlice& planned, SequenceSlice& slice, EngineStep& step) {
-  const Sequence& sequence = *planned.sequence;
-  if (&step == &steps_.ahead()) {
-    const bool awaits = sequence.awaits_token();
-    step.token_sources.push_back(awaits ? sequence.next_output : -1);
-    if (awaits) return step.tokens.push_back(0);
-  }
-  const absl::Span<const int32_t> rows =
-      sequence.tokens().subspan(static_cast<size_t>(slice.first_position), static_cast<size_t>(slice.row_count));
-  step.tokens.insert(step.tokens.end(), rows.begin(), rows.end());
-}
-
-void Engine::Impl::AddChoice(Sequence& sequence, SequenceSlice& slice, EngineStep& step) {
-  const int32_t output = static_cast<int32_t>(step.choices.size());
-  if (slice.output_rows == OutputRows::kNone) {
-    slice.output_rows = OutputRows::kLast;
-    slice.first_output = output;
-  }
-  const bool awaits = slice.first_position + slice.row_count > sequence.length();
-  step.choices.push_back(
-      {.sampling = &sequence.spec().sampling,
-       .context = {.prompt = sequence.client_prompt(),
-                   .outputs = sequence.outputs(),
-                   .unknown_outputs = awaits ? 1 : 0,
-                   .eos_ids = options_.eos_ids,
-                   .allowed = sequence.constraint == nullptr ? AllowedTokens{} : sequence.constraint->Allowed()}});
-  sequence.next_output = output;
-}
-
-// All rows of the slice become output rows; the last one of the prompt is left to whoever chooses its token.
-void Engine::Impl::AddScores(const PlannedSlice& planned, SequenceSlice& slice, EngineStep& step) {
-  const Sequence& sequence = *planned.sequence;
-  slice.output_rows = OutputRows::kAll;
-  slice.first_output = static_cast<int32_t>(step.choices.size());
-  const int32_t end = std::min(planned.first_position + planned.row_count, sequence.length() - 1);
-  for (int32_t row = planned.first_position; row < end; ++row) {
-    TokenChoice& choice = step.choices.emplace_back();
-    // Given before the sequence was preempted, or a share of the embedding, which needs no logits.
-    if (row < sequence.scored() || sequence.pools()) continue;
-    choice.score = &scores_[score_count_++];
-    choice.scored_token = sequence.tokens()[static_cast<size_t>(row) + 1];
-    choice.scored_top = sequence.spec().sampling.prompt_logprobs;
-  }
-}
-
-void Engine::Impl::TakeScores(const PlannedSlice& planned, StepEvent& event) {
-  Sequence& sequence = *planned.sequence;
-  const int32_t end = sequence.ScoreEnd(planned.first_position + planned.row_count);
-  if (end <= sequence.scored() || sequence.pools()) return;
-  const size_t count = static_cast<size_t>(end - sequence.scored());
-  event.first_prompt = sequence.scored() + 1;
-  event.prompt = absl::MakeConstSpan(scores_).subspan(score_count_, count);
-  score_count_ += count;
-  sequence.set_scored(end);
-}
-
-bool Engine::Impl::HasPooledRows(const Sequence& sequence, const SequenceSlice& slice) {
-  return sequence.pools() && slice.output_rows != OutputRows::kNone;
-}
-
-// Adds row after row, so that neither the chunks nor the neighbours of a prompt change a bit of its embedding.
-void Engine::Impl::PoolRows(const PlannedSlice& planned, const SequenceSlice& slice) {
-  Sequence& sequence = *planned.sequence;
-  const int32_t end = planned.first_position + planned.row_count;
-  const int32_t begin = slice.output_rows == OutputRows::kAll ? planned.first_position : end - 1;
-  const size_t width = static_cast<size_t>(runner_.hidden_size());
-  sequence.pooled.resize(width);
-  for (int32_t row = std::max(begin, sequence.scored()); row < end; ++row) {
-    const size_t output = static_cast<size_t>(slice.first_output + row - begin);
-    const absl::Span<const float> hidden =
-        absl::MakeConstSpan(steps_.next().hidden_states).subspan(output * width, width);
-    for (size_t i = 0; i < width; ++i) sequence.pooled[i] += static_cast<double>(hidden[i]);
-  }
-  sequence.set_scored(sequence.ScoreEnd(end));
-}
-
-std::vector<float> Engine::Impl::Embedding(const Sequence& sequence) {
-  const double rows = sequence.spec().sampling.pooling == Pooling::kMean ? sequence.prompt_length() : 1;
-  std::vector<float> embedding;
-  embedding.reserve(sequence.pooled.size());
-  for (const double sum : sequence.pooled) embedding.push_back(static_cast<float>(sum / rows));
-  return embedding;
 }
 
 // Runs ahead of the runner. No block is looked up before the step has ended, and by then the KV is in place.
@@ -481,14 +372,13 @@ void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice&
   event.computed_tokens = std::min(sequence.computed(), sequence.prompt_length());
   event.step_sequences = static_cast<int32_t>(step.slices.size());
   event.preemptions = sequence.preemptions;
-  TakeScores(planned, event);
-  if (HasPooledRows(sequence, slice)) PoolRows(planned, slice);
+  builder_.TakePromptRows(step, planned, slice, event);
   if (planned.first_position + planned.row_count < sequence.length()) return;
   sequence.ReturnPromised(pool_);
   const int32_t output = slice.first_output + (slice.output_rows == OutputRows::kAll ? slice.row_count - 1 : 0);
   OutputToken& next = event.token.emplace(std::move(step.chosen[static_cast<size_t>(output)]));
   next.finish = FinishOf(sequence, next.token);
-  if (sequence.pools()) next.embedding = Embedding(sequence);
+  if (sequence.pools()) next.embedding = sequence.Embedding();
   Append(sequence, next.token);
   const bool ends = next.is_last() || sequence.spec().prefill_only;
   sequence.state = ends ? SequenceState::kFinished : SequenceState::kDecode;
@@ -511,67 +401,10 @@ bool Engine::Impl::FinishesByLength(const Sequence& sequence) const {
          sequence.length() + 1 >= runner_.context_length();
 }
 
-EngineLoad Engine::Impl::Load() const {
-  // Withheld blocks are as good as free. Promised blocks are still free or cached, but count as used.
-  const int32_t free = pool_.free_count() + steps_.withheld();
-  const int32_t promised_free = std::min(pool_.promised_count(), free);
-  EngineLoad load = {.total_blocks = pool_.total(),
-                     .free_blocks = free - promised_free,
-                     .used_blocks = pool_.used_count() - steps_.withheld() + pool_.promised_count(),
-                     .cached_blocks = pool_.cached_count() - (pool_.promised_count() - promised_free),
-                     .touched_end = pool_.touched_end()};
-  for (const auto& sequence : sequences_) {
-    if (sequence->runnable()) ++load.running;
-    if (sequence->state == SequenceState::kPreempted) ++load.preempted;
-    if (sequence->state == SequenceState::kReserved) ++load.reserved;
-    if (sequence->runnable() || sequence->state == SequenceState::kReserved) {
-      load.pending_prompt_tokens += std::max(sequence->prompt_length() - sequence->computed(), 0);
-    }
-  }
-  return load;
-}
-
 EngineCounters Engine::Impl::Counters() const {
   EngineCounters counters = counters_;
   counters.preemptions = scheduler_.preemptions();
   return counters;
-}
-
-int32_t Engine::Impl::OrphanedBlocks(absl::FunctionRef<bool(SequenceId)> is_owned) const {
-  std::vector<bool> owned(static_cast<size_t>(pool_.total()), false);
-  int32_t owned_count = 0;
-  int32_t promised = 0;
-  for (const auto& sequence : sequences_) {
-    if (!is_owned(sequence->id())) continue;
-    promised += sequence->promised();
-    for (const BlockId block : sequence->blocks()) {
-      if (block == kNoBlock || owned[static_cast<size_t>(block)]) continue;
-      owned[static_cast<size_t>(block)] = true;
-      ++owned_count;
-    }
-  }
-  return pool_.used_count() - steps_.withheld() + pool_.promised_count() - owned_count - promised;
-}
-
-std::vector<HeldBlocks> Engine::Impl::Held() const {
-  std::vector<bool> seen(static_cast<size_t>(pool_.total()), false);
-  std::vector<HeldBlocks> held;
-  held.reserve(sequences_.size());
-  for (const auto& sequence : sequences_) {
-    HeldBlocks& one = held.emplace_back(HeldBlocks{.sequence = sequence->id(),
-                                                   .job = sequence->spec().job,
-                                                   .state = sequence->state,
-                                                   .blocks = sequence->promised(),
-                                                   .own_blocks = sequence->promised()});
-    for (const BlockId block : sequence->blocks()) {
-      if (block == kNoBlock) continue;
-      ++one.blocks;
-      if (seen[static_cast<size_t>(block)]) continue;
-      seen[static_cast<size_t>(block)] = true;
-      ++one.own_blocks;
-    }
-  }
-  return held;
 }
 
 Digest128 Engine::Impl::PromptDigest(const Sequence& sequence) const {
@@ -632,16 +465,16 @@ void Engine::Release(SequenceId id) { impl_->Release(id); }
 EngineCounters Engine::Counters() const { return impl_->Counters(); }
 
 int32_t Engine::OrphanedBlocks(absl::FunctionRef<bool(SequenceId)> is_owned) const {
-  return impl_->OrphanedBlocks(is_owned);
+  return CountOrphanedBlocks(impl_->holders(), is_owned);
 }
-std::vector<HeldBlocks> Engine::Held() const { return impl_->Held(); }
+std::vector<HeldBlocks> Engine::Held() const { return ListHeldBlocks(impl_->holders()); }
 
 bool Engine::HasWork() const { return impl_->HasWork(); }
 
 absl::Span<const StepEvent> Engine::Step() { return impl_->Step(); }
 void Engine::ForgetStep() { impl_->ForgetStep(); }
 
-EngineLoad Engine::Load() const { return impl_->Load(); }
+EngineLoad Engine::Load() const { return LoadOf(impl_->holders()); }
 
 int32_t Engine::available_blocks() const { return impl_->available_blocks(); }
 

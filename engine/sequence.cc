@@ -65,6 +65,14 @@ Sequence::Sequence(SequenceId id, SequenceSpec spec, int32_t token_limit, const 
   for (const KvOrigin& origin : spec_.origins) marks_.push_back(prefix_names_.Mark(marks_.back(), origin));
 }
 
+std::vector<float> Sequence::Embedding() const {
+  const double rows = spec_.sampling.pooling == Pooling::kMean ? prompt_length() : 1;
+  std::vector<float> embedding;
+  embedding.reserve(pooled.size());
+  for (const double sum : pooled) embedding.push_back(static_cast<float>(sum / rows));
+  return embedding;
+}
+
 std::vector<BlockId> Sequence::HandedOver(int32_t tokens) const {
   const int32_t end = std::min(block_end_, BlocksForTokens(tokens));
   std::vector<BlockId> handed_over;
