@@ -12,7 +12,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "engine/block_pool.h"
-#include "engine/engine.h"
 #include "engine/sequence.h"
 #include "engine/sequence_types.h"
 

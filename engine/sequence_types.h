@@ -57,6 +57,25 @@ struct HeldBlocks {
   int32_t own_blocks = 0;
 };
 
+// What all sequences of an engine and their blocks come to.
+struct EngineLoad {
+  int32_t total_blocks = 0;
+  // Blocks that are neither referred to nor cached nor promised.
+  int32_t free_blocks = 0;
+  // Distinct blocks that sequences refer to, and promised ones.
+  int32_t used_blocks = 0;
+  // Blocks that the prefix cache alone holds, and gives up when they are needed.
+  int32_t cached_blocks = 0;
+  int32_t running = 0;
+  int32_t preempted = 0;
+  // Sequences that have their blocks and have not started.
+  int32_t reserved = 0;
+  // Blocks from this one on were never used.
+  int32_t touched_end = 0;
+  // Prompt tokens of reserved and running sequences that are not computed yet.
+  int64_t pending_prompt_tokens = 0;
+};
+
 // What a step did for one sequence.
 struct StepEvent {
   SequenceId sequence = 0;
