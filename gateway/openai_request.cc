@@ -53,9 +53,9 @@ constexpr FieldRule kCommonFields[] = {
     {"request_id"},
     {"structured_outputs"},
     {"prompt_logprobs"},
+    {"priority"},
     // Baton's own.
     {"return_phases"},
-    {"priority"},
     {"user", FieldUse::kIgnored},
     {"best_of", FieldUse::kUnbuilt, "1"},
     {"use_beam_search", FieldUse::kUnbuilt, "false"},
@@ -238,7 +238,7 @@ absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, std::st
   if (request.generation.choices < 1 || request.generation.choices > kMaxChoices) {
     return FieldViolation("n", absl::StrCat("must be in [1, ", kMaxChoices, "]"));
   }
-  request.generation.priority = fields.Integer("priority").value_or(0);
+  request.generation.priority = ReadPriority(fields);
   request.request_id = ReadRequestId(fields);
   request.return_token_ids = fields.Bool("return_token_ids").value_or(false);
   request.return_phases = fields.Bool("return_phases").value_or(false);

@@ -181,6 +181,17 @@ TEST(OpenAiRequestTest, LogProbabilitiesAreAskedForInTheWordsOfEachEndpoint) {
   EXPECT_FALSE(ReadChat(absl::StrCat(kMessages, R"(,"logprobs":false)"))->generation.sampling.logprobs.has_value());
 }
 
+TEST(OpenAiRequestTest, OfPrioritiesTheLowerGoesFirstAndNoneBeforeTheDefault) {
+  const auto read = [](int priority) { return ReadText(absl::StrCat(R"("prompt":"x","priority":)", priority)); };
+  EXPECT_EQ(ReadText(R"("prompt":"x")")->generation.priority, router::kMaxPriority);
+  EXPECT_EQ(read(0)->generation.priority, router::kMaxPriority);
+  EXPECT_EQ(read(1)->generation.priority, -1);
+  EXPECT_EQ(read(8)->generation.priority, router::kMinPriority);
+  EXPECT_EQ(ReadChat(absl::StrCat(kMessages, R"(,"priority":3)"))->generation.priority, -3);
+  for (const int priority : {-1, 9}) EXPECT_EQ(FaultOf(read(priority)), "priority") << priority;
+  EXPECT_THAT(std::string(read(-1).status().message()), HasSubstr("nobody goes before the default"));
+}
+
 TEST(OpenAiRequestTest, NullStandsForAFieldThatIsLeftOut) {
   const auto read = ReadText(R"("prompt":"x","max_tokens":null,"n":null,"stop":null,"stream":null,"suffix":null)");
   ASSERT_TRUE(read.ok()) << read.status();

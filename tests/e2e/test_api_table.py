@@ -43,7 +43,7 @@ VALUES = {
     MESSAGES: test_anthropic.VALUES,
     COUNT: test_anthropic.VALUES,
     EMBEDDINGS: {"input": "x", "model": MODEL, "encoding_format": "base64", "dimensions": 576, "pooling": "mean",
-                 "add_special_tokens": False, "priority": 0, "normalize": False},
+                 "add_special_tokens": False, "priority": 2, "normalize": False},
     TOKENIZE: {"prompt": "x", "model": MODEL, "add_special_tokens": False},
     DETOKENIZE: {"tokens": [1], "model": MODEL},
 }

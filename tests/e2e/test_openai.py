@@ -167,6 +167,28 @@ def test_a_request_that_is_left_before_its_answer_ends_too(cluster, client):
     cluster.await_idle()
 
 
+def test_of_the_requests_that_wait_the_lower_priority_goes_first():
+    with Cluster("--prefill", 0, "--decode", 0, "--mixed", 1, "--threads", 1, "--max-seqs", 1) as cluster:
+        client = openai.OpenAI(base_url=f"http://{cluster.http}/v1", api_key="none", max_retries=0)
+        running = client.completions.create(model=MODEL, prompt="Endless", stream=True, **ENDLESS)
+        next(iter(running))
+        ended, asking = [], []
+
+        def ask(priority):
+            client.completions.create(model=MODEL, prompt="Once", max_tokens=8,
+                                      extra_body={"ignore_eos": True, **({} if priority is None else {"priority": priority})})
+            ended.append(priority)
+
+        for count, priority in enumerate((8, 1, None), start=1):
+            asking.append(threading.Thread(target=ask, args=(priority,)))
+            asking[-1].start()
+            wait_until(lambda: cluster.status()["queued_jobs"] == count, 30, f"{count} requests wait")
+        running.close()
+        for thread in asking:
+            thread.join()
+        assert ended == [None, 1, 8]
+
+
 def test_a_drain_waits_for_a_client_that_reads_slowly():
     body = json.dumps({"prompt": "Once", "max_tokens": 1200, "stream": True, "ignore_eos": True, "logprobs": 20}).encode()
     with Cluster("--prefill", 0, "--decode", 0, "--mixed", 1, "--threads", 1) as cluster, socket.socket() as reader:
@@ -309,7 +331,7 @@ VALUES = {
     "messages": QUESTION, "prompt": "x", "model": MODEL, "max_tokens": 1, "max_completion_tokens": 1, "temperature": 0.5,
     "top_p": 0.5, "top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1, "frequency_penalty": 0.1, "presence_penalty": 0.1,
     "seed": 1, "stop": "x", "stop_token_ids": [5], "ignore_eos": True, "min_tokens": 1, "stream": False,
-    "return_token_ids": True, "return_phases": True, "add_special_tokens": False, "priority": 0, "user": "me", "store": True, "metadata": {"a": "b"},
+    "return_token_ids": True, "return_phases": True, "add_special_tokens": False, "priority": 2, "user": "me", "store": True, "metadata": {"a": "b"},
     "n": 2, "request_id": "mine-7", "best_of": 2, "logit_bias": {"5": 1, "7": -100.0}, "echo": True, "response_format": {"type": "json_object"},
     "structured_outputs": {"choice": ["a", "b"]}, "prompt_logprobs": 1,
     "use_beam_search": True, "length_penalty": 2, "include_stop_str_in_output": True, "skip_special_tokens": False,
