@@ -137,13 +137,35 @@ TEST(OpenAiRequestTest, WhatIsWrongInAChatIsNamed) {
       {R"("messages":[{"content":"x"}])", "messages[0].role"},
       {R"("messages":[{"role":"user"}])", "messages[0].content"},
       {R"("messages":[{"role":"user","content":[{"type":"image_url","image_url":"x"}]}])", "messages[0].content"},
-      {R"("messages":[{"role":"user","content":"x"},{"role":"user","content":"x","name":"me"}])", "messages[1].name"},
+      {R"("messages":[{"role":"user","content":"x"},{"role":"user","content":"x","name":5}])", "messages[1].name"},
+      {R"("messages":[{"role":"user","content":"x","nam":null}])", "messages[0].nam"},
+      {R"("messages":[{"role":"user","content":"x","tool_call_id":"a"}])", "messages[0].tool_call_id"},
+      {R"("messages":[{"role":"user","content":"x","tool_calls":[{}]}])", "messages[0].tool_calls"},
+      {R"("messages":[{"role":"assistant","content":"x","reasoning":"y"}])", "messages[0].reasoning"},
       {absl::StrCat(kMessages, R"(,"top_logprobs":2)"), "top_logprobs"},
       {absl::StrCat(kMessages, R"(,"tools":[{}])"), "tools[0].type"}};
   for (const auto& [members, field] : cases) {
     SCOPED_TRACE(members);
     EXPECT_EQ(FaultOf(ReadChat(members)), field);
   }
+}
+
+TEST(OpenAiRequestTest, TheNameOfWhoSpeaksIsForTheChatTemplate) {
+  const auto read =
+      ReadChat(R"("messages":[{"role":"user","content":"Hi","name":"Ann"},{"role":"user","content":"Ho"}])");
+  ASSERT_TRUE(read.ok()) << read.status();
+  const auto& messages = std::get<router::ChatPrompt>(read->generation.prompt).messages;
+  EXPECT_EQ(messages[0].name, "Ann");
+  EXPECT_EQ(messages[1].name, "");
+}
+
+TEST(OpenAiRequestTest, AnAnswerOfAnotherServerComesBack) {
+  const auto read = ReadChat(
+      R"("messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Ho","refusal":null,"annotations":[],)"
+      R"("audio":null,"function_call":null,"tool_calls":[],"reasoning":null,"reasoning_content":null},)"
+      R"({"role":"user","content":"And?","tool_calls":[]}])");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(std::get<router::ChatPrompt>(read->generation.prompt).messages.size(), 3u);
 }
 
 TEST(OpenAiRequestTest, AMessageMaySayThatItIsText) {

@@ -66,7 +66,7 @@ absl::Status BeyondContext(const std::string& how_many, int32_t context_length) 
 size_t BytesOf(const ChatPrompt& chat) {
   size_t bytes = chat.tools.size() + chat.variables.size() + chat.answer_begin.size();
   for (const tokenizer::ChatMessage& message : chat.messages) {
-    bytes += message.role.size() + message.content.size() + message.tool_call_id.size() + message.tool_name.size();
+    bytes += message.role.size() + message.content.size() + message.tool_call_id.size() + message.name.size();
     for (const tokenizer::ChatToolCall& call : message.tool_calls) {
       bytes += call.id.size() + call.name.size() + call.arguments.size();
     }

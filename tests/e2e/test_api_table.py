@@ -62,7 +62,8 @@ RULES = {
     "kEmbeddingsFields": (EMBEDDINGS,), "kTokenizeFields": (TOKENIZE,), "kDetokenizeFields": (DETOKENIZE,),
 }
 # Rules of what is inside of a field, and of KServe's parameters, whose table test_grpc_tables.py walks.
-NOT_OF_A_REQUEST = {"kFields", "kItemFields", "kType", "kMember", "kSchemaFields", "kSamplingRules"}
+NOT_OF_A_REQUEST = {"kFields", "kItemFields", "kType", "kMember", "kSchemaFields", "kSamplingRules", "kMessageFields",
+                    "kAssistantFields", "kToolFields", "kSpeakerFields"}
 
 
 @dataclasses.dataclass(frozen=True)
