@@ -135,13 +135,17 @@ absl::Status ReadStream(FieldReader& fields, OpenAiRequest& request) {
   if (options == nullptr) return absl::OkStatus();
   if (!options->is_object()) return FieldViolation("stream_options", "must be an object");
   if (!request.stream) return FieldViolation("stream_options", "only a stream has them");
-  for (const auto& [name, value] : options->items()) {
-    // OpenAI's clients turn a padding of the chunks off, which Baton has not.
-    if (name == "include_usage" || (name == "include_obfuscation" && value == false)) continue;
-    return FieldViolation(absl::StrCat("stream_options.", name.substr(0, kMaxShownNameBytes)), kUnknownField);
+  // OpenAI's clients turn a padding of the chunks off, which Baton has not.
+  static constexpr FieldRule kStreamFields[] = {
+      {"include_usage"}, {"continuous_usage_stats"}, {"include_obfuscation", FieldUse::kUnbuilt, "false"}};
+  constexpr char kPrefix[] = "stream_options.";
+  BATON_RETURN_IF_ERROR(CheckFields(*options, kStreamFields, {}, kPrefix));
+  FieldReader inner(*options, kPrefix);
+  request.continuous_usage = inner.Bool("continuous_usage_stats").value_or(false);
+  request.include_usage = inner.Bool("include_usage").value_or(request.continuous_usage);
+  if (request.continuous_usage && !request.include_usage) {
+    inner.Wrong("continuous_usage_stats", R"(needs "include_usage": true)");
   }
-  FieldReader inner(*options, "stream_options.");
-  request.include_usage = inner.Bool("include_usage").value_or(false);
   return inner.status();
 }
 

@@ -93,6 +93,9 @@ TEST(OpenAiRequestTest, WhatIsWrongIsNamed) {
       {R"("stream_options":{"include_usage":true})", "stream_options"},
       {R"("stream":true,"stream_options":{"x":1})", "stream_options.x"},
       {R"("stream":true,"stream_options":{"include_usage":1})", "stream_options.include_usage"},
+      {R"("stream":true,"stream_options":{"include_obfuscation":true})", "stream_options.include_obfuscation"},
+      {R"("stream":true,"stream_options":{"include_usage":false,"continuous_usage_stats":true})",
+       "stream_options.continuous_usage_stats"},
       {R"("model":5)", "model"},
       {R"("n":0)", "n"},
       {R"("request_id":"")", "request_id"},
@@ -212,6 +215,17 @@ TEST(OpenAiRequestTest, OfPrioritiesTheLowerGoesFirstAndNoneBeforeTheDefault) {
   EXPECT_EQ(ReadChat(absl::StrCat(kMessages, R"(,"priority":3)"))->generation.priority, -3);
   for (const int priority : {-1, 9}) EXPECT_EQ(FaultOf(read(priority)), "priority") << priority;
   EXPECT_THAT(std::string(read(-1).status().message()), HasSubstr("nobody goes before the default"));
+}
+
+TEST(OpenAiRequestTest, UsageInEachChunkIsUsageAtTheEndToo) {
+  const auto read = [](const std::string& options) {
+    return ReadText(absl::StrCat(R"("prompt":"x","stream":true,"stream_options":{)", options, "}"));
+  };
+  EXPECT_TRUE(read(R"("continuous_usage_stats":true)")->include_usage);
+  EXPECT_TRUE(read(R"("continuous_usage_stats":true)")->continuous_usage);
+  EXPECT_FALSE(read(R"("continuous_usage_stats":false)")->include_usage);
+  EXPECT_FALSE(read(R"("include_usage":true,"continuous_usage_stats":null)")->continuous_usage);
+  EXPECT_FALSE(read(R"("include_obfuscation":false)")->include_usage);
 }
 
 TEST(OpenAiRequestTest, NullStandsForAFieldThatIsLeftOut) {

@@ -46,9 +46,13 @@ std::string ErrorBody(const ApiError& error) {
 
 const char* FinishName(FinishReason reason) { return reason == FinishReason::kStop ? "\"stop\"" : "\"length\""; }
 
+std::string UsageCounts(int32_t prompt_tokens, int32_t output_tokens) {
+  return absl::StrCat(R"("prompt_tokens":)", prompt_tokens, R"(,"completion_tokens":)", output_tokens,
+                      R"(,"total_tokens":)", prompt_tokens + output_tokens);
+}
+
 std::string UsageOf(const router::GenerationUsage& usage) {
-  return absl::StrCat(R"({"prompt_tokens":)", usage.prompt_tokens, R"(,"completion_tokens":)", usage.output_tokens,
-                      R"(,"total_tokens":)", usage.prompt_tokens + usage.output_tokens,
+  return absl::StrCat("{", UsageCounts(usage.prompt_tokens, usage.output_tokens),
                       R"(,"prompt_tokens_details":{"cached_tokens":)", usage.cached_prompt_tokens, "}}");
 }
 
@@ -82,10 +86,17 @@ OpenAiWriter::OpenAiWriter(OpenAiAnswer answer, const tokenizer::Tokenizer& toke
   }
 }
 
-std::string OpenAiWriter::Event(int32_t index, const std::string& choice, const std::string& members) const {
+std::string OpenAiWriter::UsageSoFar() const {
+  if (!answer_.include_usage) return {};
   // OpenAI says in every chunk but the last one that it has no usage.
-  return DataEvent(absl::StrCat(chunk_begin_, R"(,"choices":[{"index":)", index, ",", choice, "}]",
-                                answer_.include_usage ? R"(,"usage":null)" : "", members, "}"));
+  if (!answer_.continuous_usage) return R"(,"usage":null)";
+  // What came from the prefix cache is known at the end.
+  return absl::StrCat(R"(,"usage":{)", UsageCounts(prompt_tokens_, output_tokens_), "}");
+}
+
+std::string OpenAiWriter::Event(int32_t index, const std::string& choice, const std::string& members) const {
+  return DataEvent(
+      absl::StrCat(chunk_begin_, R"(,"choices":[{"index":)", index, ",", choice, "}]", UsageSoFar(), members, "}"));
 }
 
 std::string OpenAiWriter::Begin(int32_t index) {
@@ -101,6 +112,8 @@ std::string OpenAiWriter::Chunk(const router::GenerationDelta& delta) {
 }
 
 std::string OpenAiWriter::Output(const router::GenerationDelta& delta) {
+  output_tokens_ += static_cast<int32_t>(std::count_if(
+      delta.tokens.begin(), delta.tokens.end(), [](const OutputToken& token) { return token.index != kEchoedIndex; }));
   std::optional<OpenAiCalls>& calls = At(delta.choice).calls;
   const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
   const std::string members = calls.has_value()
@@ -134,6 +147,7 @@ std::string OpenAiWriter::EndChoice(int32_t index, FinishReason reason, const st
 
 std::string OpenAiWriter::End(const router::GenerationFinished& finished) {
   std::string events;
+  output_tokens_ = finished.usage.output_tokens;
   if (finished.choices.empty()) events = EndChoice(0, finished.reason, Phases(finished.timing));
   std::string members;
   if (answer_.include_usage) members = absl::StrCat(R"(,"usage":)", UsageOf(finished.usage));

@@ -63,7 +63,7 @@ RULES = {
 }
 # Rules of what is inside of a field, and of KServe's parameters, whose table test_grpc_tables.py walks.
 NOT_OF_A_REQUEST = {"kFields", "kItemFields", "kType", "kMember", "kSchemaFields", "kSamplingRules", "kMessageFields",
-                    "kAssistantFields", "kToolFields", "kSpeakerFields"}
+                    "kAssistantFields", "kToolFields", "kSpeakerFields", "kStreamFields"}
 
 
 @dataclasses.dataclass(frozen=True)

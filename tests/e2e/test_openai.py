@@ -70,6 +70,17 @@ def test_a_chat_is_answered_at_once_and_as_a_stream_alike(client):
     assert len({chunk.id for chunk in chunks}) == 1
 
 
+def test_every_chunk_has_the_usage_so_far_where_that_is_asked_for(client):
+    asked = {"model": MODEL, "messages": QUESTION, "max_tokens": 6, "stream": True, "extra_body": {"ignore_eos": True}}
+    chunks = list(client.chat.completions.create(
+        **asked, stream_options={"include_usage": True, "continuous_usage_stats": True}))
+    counts = [chunk.usage.completion_tokens for chunk in chunks]
+    assert counts[0] == 0 and counts == sorted(counts) and counts[-2:] == [6, 6]
+    assert len({chunk.usage.prompt_tokens for chunk in chunks}) == 1 and chunks[-1].choices == []
+    plain = list(client.chat.completions.create(**asked, stream_options={"include_usage": True}))
+    assert plain[-1].usage.total_tokens == chunks[-1].usage.total_tokens and not any(chunk.usage for chunk in plain[:-1])
+
+
 def test_many_streams_run_at_once(cluster, prompts):
     async def run():
         async with openai.AsyncOpenAI(base_url=f"http://{cluster.http}/v1", api_key="none", max_retries=0) as client:
