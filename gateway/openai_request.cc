@@ -255,6 +255,7 @@ absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, std::st
   request.generation.priority = ReadPriority(fields);
   request.request_id = ReadRequestId(fields);
   request.return_token_ids = fields.Bool("return_token_ids").value_or(false);
+  request.generation.want_prompt_tokens = request.return_token_ids;
   request.return_phases = fields.Bool("return_phases").value_or(false);
   BATON_RETURN_IF_ERROR(ReadStream(fields, request));
   BATON_RETURN_IF_ERROR(ReadPromptLogprobs(fields, request.stream, request.generation, request.prompt));

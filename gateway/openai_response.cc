@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "gateway/api_error.h"
 #include "gateway/json_writing.h"
 #include "gateway/openai_logprobs.h"
@@ -99,13 +100,13 @@ std::string OpenAiWriter::Event(int32_t index, const std::string& choice, const 
       absl::StrCat(chunk_begin_, R"(,"choices":[{"index":)", index, ",", choice, "}]", UsageSoFar(), members, "}"));
 }
 
-std::string OpenAiWriter::Begin(int32_t index) {
+std::string OpenAiWriter::Begin(int32_t index, const std::string& members) {
   if (answer_.endpoint == OpenAiEndpoint::kCompletions || std::exchange(At(index).has_begun, true)) return {};
-  return Event(index, R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)");
+  return Event(index, R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)", members);
 }
 
 std::string OpenAiWriter::Chunk(const router::GenerationDelta& delta) {
-  std::string events = Begin(delta.choice);
+  std::string events = Begin(delta.choice, PromptTokenIds(delta));
   if (!delta.tokens.empty() || !delta.text.empty()) events += Output(delta);
   if (delta.end.has_value()) events += EndChoice(delta.choice, delta.end->reason);
   return events;
@@ -121,9 +122,9 @@ std::string OpenAiWriter::Output(const router::GenerationDelta& delta) {
                                   : absl::StrCat(is_chat ? R"("content":)" : R"("text":)", JsonString(delta.text));
   // What may become a call waits, unless the chunk says something else.
   if (members.empty() && !delta.has_logprobs && !answer_.return_token_ids) return {};
-  return Event(delta.choice,
-               absl::StrCat(is_chat ? absl::StrCat(R"("delta":{)", members, "}") : members, R"(,"logprobs":)",
-                            Logprobs(delta), R"(,"finish_reason":null)", TokenIds(delta)));
+  return Event(delta.choice, absl::StrCat(is_chat ? absl::StrCat(R"("delta":{)", members, "}") : members,
+                                          R"(,"logprobs":)", Logprobs(delta), R"(,"finish_reason":null)",
+                                          TokenIds(delta), is_chat ? "" : PromptTokenIds(delta)));
 }
 
 const char* OpenAiWriter::FinishOf(int32_t index, FinishReason reason) {
@@ -171,7 +172,8 @@ std::string OpenAiWriter::WholeChoice(const router::GenerationDelta& output, Fin
       R"({"index":)", output.choice, ",",
       is_chat ? absl::StrCat(R"("message":{"role":"assistant",)", content, R"(,"refusal":null})") : content,
       R"(,"logprobs":)", Logprobs(output), R"(,"finish_reason":)", FinishOf(output.choice, reason), TokenIds(output),
-      is_chat ? "" : PromptLogprobsMember(tokenizer_, output, answer_.prompt), "}");
+      is_chat ? "" : absl::StrCat(PromptTokenIds(output), PromptLogprobsMember(tokenizer_, output, answer_.prompt)),
+      "}");
 }
 
 std::string OpenAiWriter::Whole(absl::Span<const router::GenerationDelta> outputs,
@@ -184,7 +186,9 @@ std::string OpenAiWriter::Whole(absl::Span<const router::GenerationDelta> output
   }
   return absl::StrCat(Members(answer_, is_chat ? "chat.completion" : "text_completion"), R"(,"choices":[)", choices,
                       R"(],"usage":)", UsageOf(finished.usage),
-                      is_chat ? PromptLogprobsMember(tokenizer_, outputs.front(), answer_.prompt) : "",
+                      is_chat ? absl::StrCat(PromptTokenIds(outputs.front()),
+                                             PromptLogprobsMember(tokenizer_, outputs.front(), answer_.prompt))
+                              : "",
                       Phases(finished.timing), "}");
 }
 
@@ -195,6 +199,11 @@ std::string OpenAiWriter::TokenIds(const router::GenerationDelta& delta) const {
     if (token.index != kEchoedIndex) absl::StrAppend(&ids, ids.empty() ? "" : ",", token.token);
   }
   return absl::StrCat(R"(,"token_ids":[)", ids, "]");
+}
+
+std::string OpenAiWriter::PromptTokenIds(const router::GenerationDelta& delta) const {
+  if (!answer_.return_token_ids || delta.prompt == nullptr) return {};
+  return absl::StrCat(R"(,"prompt_token_ids":[)", absl::StrJoin(delta.prompt->tokens, ","), "]");
 }
 
 std::string OpenAiWriter::Phases(const router::GenerationTiming& timing) const {

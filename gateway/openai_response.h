@@ -64,8 +64,8 @@ class OpenAiWriter final : public AnswerWriter {
   // `members`: those of the chunk behind its choices, each with a comma before it.
   std::string Event(int32_t index, const std::string& choice, const std::string& members = "") const;
   Choice& At(int32_t index) { return choices_.at(static_cast<size_t>(index)); }
-  // Names the role of a chat, once for each choice.
-  std::string Begin(int32_t index);
+  // Names the role of a chat, once for each choice. `members`: as of Event.
+  std::string Begin(int32_t index, const std::string& members = "");
   std::string Output(const router::GenerationDelta& delta);
   // Why the choice ended, as JSON.
   const char* FinishOf(int32_t index, FinishReason reason);
@@ -74,6 +74,8 @@ class OpenAiWriter final : public AnswerWriter {
   std::string Logprobs(const router::GenerationDelta& delta);
   std::string CompletionLogprobs(const router::GenerationDelta& delta);
   std::string TokenIds(const router::GenerationDelta& delta) const;
+  // Where the delta is the first of its choice.
+  std::string PromptTokenIds(const router::GenerationDelta& delta) const;
   std::string Phases(const router::GenerationTiming& timing) const;
 
   const OpenAiAnswer answer_;

@@ -95,6 +95,21 @@ def test_many_streams_run_at_once(cluster, prompts):
     assert asyncio.run(run()) == expected
 
 
+def test_the_ids_of_the_prompt_come_beside_those_of_the_output(cluster, client, prompts):
+    asked = {"model": MODEL, "max_tokens": 3, "extra_body": {"return_token_ids": True}}
+    whole = client.completions.create(**asked, prompt=prompts[:2], n=2)
+    assert [choice.prompt_token_ids for choice in whole.choices] == [prompts[0], prompts[0], prompts[1], prompts[1]]
+    chunks = [chunk.choices[0] for chunk in client.completions.create(**asked, prompt=prompts[0], stream=True)]
+    assert [getattr(choice, "prompt_token_ids", None) for choice in chunks] == [prompts[0]] + [None] * (len(chunks) - 1)
+    chat = client.chat.completions.create(**asked, messages=QUESTION)
+    assert len(chat.prompt_token_ids) == chat.usage.prompt_tokens
+    text = post(cluster, "/detokenize", {"tokens": chat.prompt_token_ids})[2]["prompt"]
+    assert QUESTION[0]["content"] in text and text.endswith("<|im_start|>assistant\n")
+    first, *rest = client.chat.completions.create(**asked, messages=QUESTION, stream=True)
+    assert first.prompt_token_ids == chat.prompt_token_ids
+    assert not any(getattr(chunk, "prompt_token_ids", None) for chunk in rest)
+
+
 def test_a_stop_string_ends_the_text_before_it(client):
     free = client.completions.create(model=MODEL, prompt="Once upon a time", max_tokens=16, temperature=0).choices[0].text
     stop = free[len(free) // 2:][:3]
