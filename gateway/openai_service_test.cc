@@ -454,6 +454,8 @@ TEST_F(OpenAiServiceTest, AFieldThatTokenizingDoesNotKnowIsRefusedByItsName) {
   EXPECT_EQ(param_of("/tokenize", R"({"prompt":"a","return_token_strs":true})"), "return_token_strs");
   EXPECT_EQ(param_of("/tokenize", R"({"prompt":5})"), "prompt");
   EXPECT_EQ(param_of("/tokenize", R"({})"), "prompt");
+  // The router calls a prompt so.
+  EXPECT_EQ(param_of("/v1/completions", R"({"prompt":"a","text":"b"})"), "text");
   EXPECT_EQ(param_of("/detokenize", R"({"tokens":[1],"skip_special_tokens":true})"), "skip_special_tokens");
   EXPECT_EQ(StatusOf(Post("/tokenize", R"({"prompt":"a","model":null,"add_special_tokens":null})")), 200);
 }

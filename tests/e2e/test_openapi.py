@@ -17,6 +17,7 @@ import pytest
 
 import test_api_table as table
 from cluster import SOURCE_DIR, Cluster
+from request_members import Asker, names_in_the_sources, places
 
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 SEED = 20261126
@@ -87,6 +88,35 @@ def test_the_fields_are_those_of_the_page(document, endpoint):
         if row.use != "400" or table.is_ruled(row):
             ruled.add(row.field)
     assert properties.keys() == ruled
+
+
+@pytest.mark.parametrize("endpoint", table.BASES)
+def test_every_member_within_a_request_is_one_that_the_server_knows(cluster, document, endpoint):
+    asker = Asker(cluster)
+    found = [place for place in places(document, endpoint, request_schema(document, endpoint)) if place.path]
+    for place in found:
+        unknown = [member for member in place.schema["properties"] if not asker.takes_member(document, place, member)]
+        assert not unknown, f"{place}: the server does not take {unknown}"
+    assert bool(found) == (endpoint not in (table.EMBEDDINGS, table.TOKENIZE, table.DETOKENIZE))
+
+
+# The server is asked for every name that its sources have in quotes, in every object of a request.
+@pytest.mark.parametrize("endpoint", table.BASES)
+def test_every_member_that_the_server_knows_is_in_the_document(cluster, document, endpoint):
+    asker, names = Asker(cluster), names_in_the_sources()
+    assert {"tool_calls", "cache_control", "continuous_usage_stats", "annotations"} <= names
+    for place in places(document, endpoint, request_schema(document, endpoint)):
+        known = [name for name in sorted(names - place.schema["properties"].keys())
+                 if asker.knows_member(document, place, name)]
+        assert not known, f"{place}: the document has no {known}"
+
+
+@pytest.mark.parametrize("endpoint", [table.CHAT, table.RESPONSES, table.MESSAGES])
+def test_its_examples_are_answered(cluster, document, endpoint):
+    content = operation(document, endpoint)["requestBody"]["content"]["application/json"]
+    for example in content["examples"].values():
+        validator(document, content["schema"]).validate(example["value"])
+        assert Asker(cluster).ask(endpoint, example["value"])[0] == 200, example
 
 
 @pytest.mark.parametrize("endpoint", table.BASES)
