@@ -145,12 +145,16 @@ class Asker:
         """Whether the request is read to its end, with this object in it."""
         return self.ask(place.endpoint, place.put(value))[0] == 404
 
+    def takes_value(self, document, place, member, value):
+        """Whether it takes the member with this value, beside what the object needs."""
+        bases = [least_object(document, place.schema), *BASES.get(place.path, [])]
+        return any(self.takes(place, {**base, member: value}) for base in bases)
+
     def takes_member(self, document, place, member):
         """Whether it takes a value that the schema of the member allows; null only where that is the one thing allowed."""
         allowed = list(values(document, place.schema["properties"][member]))
         given = [value for value in allowed if value is not None] or allowed
-        bases = [least_object(document, place.schema), *BASES.get(place.path, [])]
-        return any(self.takes(place, {**base, member: value}) for value in given for base in bases)
+        return any(self.takes_value(document, place, member, value) for value in given)
 
     def knows_member(self, document, place, member):
         """Whether a member that the schema does not have is refused as anything but unknown."""

@@ -8,6 +8,7 @@ otherwise 15 of one seed.
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import urllib.request
@@ -17,7 +18,7 @@ import pytest
 
 import test_api_table as table
 from cluster import SOURCE_DIR, Cluster
-from request_members import Asker, names_in_the_sources, places
+from request_members import Asker, least_object, names_in_the_sources, places
 
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 SEED = 20261126
@@ -27,6 +28,7 @@ FILE = SOURCE_DIR / "openapi/openapi.json"
 MOST_TOKENS = 3
 LENGTHS = {"CompletionRequest": "max_tokens", "ChatRequest": "max_completion_tokens", "ResponsesRequest": "max_output_tokens",
            "MessagesRequest": "max_tokens"}
+ANYTHING = [5, "x", [5], {"x": 5}, True]
 ANY_ID, VOCABULARY = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, 49152
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
@@ -109,6 +111,47 @@ def test_every_member_that_the_server_knows_is_in_the_document(cluster, document
         known = [name for name in sorted(names - place.schema["properties"].keys())
                  if asker.knows_member(document, place, name)]
         assert not known, f"{place}: the document has no {known}"
+
+
+def listed(path):
+    """Whatever the place in a list is."""
+    return re.sub(r"\[\d+\]", "[]", path)
+
+
+def refuses_some(asker, place, member):
+    """Whether a request that runs is refused for one of the values."""
+    return any(asker.ask(place.endpoint, {**place.put({member: value}), "model": table.MODEL, "max_tokens": 1})[0] == 400
+               for value in ANYTHING)
+
+
+# What is within the fields of a chat.
+@pytest.mark.parametrize("row", table.WITHIN_CHAT, ids=lambda row: row.field)
+def test_a_row_of_the_page_is_what_the_server_does_with_the_member(cluster, document, row):
+    asker = Asker(cluster)
+    holder, _, member = row.field.rpartition(".")
+    there = [place for place in places(document, table.CHAT, request_schema(document, table.CHAT))
+             if listed(place.path) == holder]
+    if row.use == "400":
+        for place in there:
+            status, body = asker.ask(table.CHAT, place.put({**least_object(document, place.schema), member: "x"}))
+            assert status == 400 and listed(body["error"]["param"]) == row.param, (str(place), body)
+        assert there and (row.nothing is None or any(
+            asker.takes_value(document, place, member, json.loads(row.nothing)) for place in there))
+        return
+    having = [place for place in there if member in place.schema["properties"]]
+    assert any(asker.takes_member(document, place, member) for place in having)
+    takes_anything = all(any(asker.takes_value(document, place, member, value) for place in having) for value in ANYTHING)
+    if row.use == "ignored":
+        assert takes_anything
+    else:
+        assert not takes_anything or any(refuses_some(asker, place, member) for place in having)
+
+
+def test_every_member_within_a_chat_has_a_row(document):
+    rows = {row.field for row in table.WITHIN_CHAT}
+    members = {f"{listed(place.path)}.{member}" for place in places(document, table.CHAT, request_schema(document, table.CHAT))
+               if place.path for member in place.schema["properties"]}
+    assert len(rows) == len(table.WITHIN_CHAT) and members <= rows, members - rows
 
 
 @pytest.mark.parametrize("endpoint", [table.CHAT, table.RESPONSES, table.MESSAGES])
