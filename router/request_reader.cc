@@ -311,6 +311,22 @@ absl::StatusOr<std::vector<int32_t>> RequestReader::Tokenize(const std::string& 
   return EncodeChat(prompt, kNoBound);
 }
 
+absl::StatusOr<std::vector<std::string>> RequestReader::TokenTexts(const std::string& model,
+                                                                   absl::Span<const int32_t> token_ids) const {
+  BATON_RETURN_IF_ERROR(CheckModel(model));
+  if (token_ids.size() > kMaxDetokenizedTokens) {
+    return FieldViolation("return_tokens",
+                          absl::StrCat("at most ", kMaxDetokenizedTokens, " tokens, not ", token_ids.size()));
+  }
+  std::vector<std::string> texts;
+  texts.reserve(token_ids.size());
+  for (const int32_t id : token_ids) {
+    if (!model_.tokenizer->IsValidId(id)) return FieldViolation("token_ids", absl::StrCat("no token has the id ", id));
+    texts.push_back(model_.tokenizer->TokenBytes(id));
+  }
+  return texts;
+}
+
 absl::StatusOr<std::string> RequestReader::Detokenize(const std::string& model, absl::Span<const int32_t> token_ids,
                                                       bool skip_special_tokens) const {
   BATON_RETURN_IF_ERROR(CheckModel(model));
