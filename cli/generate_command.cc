@@ -6,6 +6,8 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,7 @@
 #include "cli/choice_printer.h"
 #include "cli/client_flags.h"
 #include "cli/generation_client.h"
+#include "cli/generation_json.h"
 #include "cli/input_file.h"
 #include "cli/options.h"
 #include "cli/process.h"
@@ -100,96 +103,8 @@ absl::Status FillPrompt(const GenerateFlags& flags, v1::GenerateRequest& request
   return FillFromFile("--messages", *flags.messages, ParseMessages, *request.mutable_chat());
 }
 
-// The token is one of the output or of the prompt.
-template <typename Token>
-Json TokenLogprobs(const Token& token) {
-  Json top = Json::array();
-  for (const v1::TopLogprob& entry : token.top_logprobs()) {
-    top.push_back({{"token_id", entry.id()}, {"logprob", entry.logprob()}});
-  }
-  return {{"token_id", token.id()}, {"logprob", token.logprob()}, {"top", std::move(top)}};
-}
-
-// Adds what the answer says of the prompt, whose first token has no log-probability.
-void AddPrompt(const v1::Prompt& prompt, Json& json) {
-  if (!prompt.text().empty()) json["prompt_text"] = prompt.text();
-  for (const v1::PromptToken& token : prompt.tokens()) {
-    Json& entry = json["prompt_logprobs"].emplace_back(TokenLogprobs(token));
-    entry["rank"] = token.rank();
-    if (!token.has_logprob()) entry = {{"token_id", token.id()}, {"logprob", nullptr}};
-  }
-}
-
-Json TimingJson(const v1::PhaseTimes& timing) {
-  return {{"queue", timing.queue_ms()},       {"admission", timing.admission_ms()}, {"prefill", timing.prefill_ms()},
-          {"transfer", timing.transfer_ms()}, {"decode", timing.decode_ms()},       {"network", timing.network_ms()},
-          {"total", timing.total_ms()}};
-}
-
-const char* ReasonName(v1::FinishReason reason) { return reason == v1::FINISH_REASON_STOP ? "stop" : "length"; }
-
-// The text is valid UTF-8: the router has replaced whatever invalid bytes the model wrote.
-Json FinishedJson(const v1::Finished& finished) {
-  Json json;
-  json["finish_reason"] = ReasonName(finished.reason());
-  json["usage"] = {{"prompt_tokens", finished.usage().prompt_tokens()},
-                   {"output_tokens", finished.usage().output_tokens()},
-                   {"cached_prompt_tokens", finished.usage().cached_prompt_tokens()}};
-  json["timing_ms"] = TimingJson(finished.timing());
-  json["transfer"] = {{"bytes", finished.transfer().bytes()},
-                      {"read_ms", finished.transfer().read_ms()},
-                      {"digest_ms", finished.transfer().digest_ms()},
-                      {"tail_ms", finished.transfer().tail_ms()}};
-  if (!finished.kv_digest().empty()) json["kv_digest"] = finished.kv_digest();
-  json["job_id"] = finished.job_id();
-  json["seed"] = finished.seed();
-  return json;
-}
-
-Json ChoiceJson(const GeneratedChoice& choice) {
-  Json json;
-  json["token_ids"] = Json::array();
-  for (const v1::OutputToken& token : choice.tokens) json["token_ids"].push_back(token.id());
-  json["text"] = choice.text;
-  AddPrompt(choice.prompt, json);
-  if (!choice.tokens.empty() && choice.tokens.front().has_logprob()) {
-    for (const v1::OutputToken& token : choice.tokens) json["logprobs"].push_back(TokenLogprobs(token));
-  }
-  return json;
-}
-
 void PrintLine(const Json& json) {
   std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
-}
-
-void PrintJson(const Generation& generation) {
-  Json json;
-  if (generation.choices.size() == 1) {
-    json = ChoiceJson(generation.choices.front());
-  } else {
-    for (const GeneratedChoice& choice : generation.choices) {
-      Json one = ChoiceJson(choice);
-      one["finish_reason"] = ReasonName(choice.reason);
-      json["choices"].push_back(std::move(one));
-    }
-  }
-  json.update(FinishedJson(generation.finished));
-  PrintLine(json);
-}
-
-void PrintJsonLine(const v1::Output& output, bool are_several) {
-  Json json;
-  if (are_several) json["choice"] = output.choice();
-  json["text"] = output.text();
-  AddPrompt(output.prompt(), json);
-  json["token_ids"] = Json::array();
-  for (const v1::OutputToken& token : output.tokens()) {
-    json["token_ids"].push_back(token.id());
-    if (token.has_logprob()) json["logprobs"].push_back(TokenLogprobs(token));
-  }
-  if (output.finish_reason() != v1::FINISH_REASON_UNSPECIFIED)
-    json["finish_reason"] = ReasonName(output.finish_reason());
-  PrintLine(json);
 }
 
 // Tells people where the time went. It goes to stderr, so that stdout has nothing but the text.
@@ -218,7 +133,7 @@ absl::Status Generate(const GenerateFlags& flags) {
   ChoicePrinter printer(flags.choices, isatty(STDOUT_FILENO) != 0);
   const auto on_output = [&](const v1::Output& output) {
     if (flags.jsonl) {
-      PrintJsonLine(output, flags.choices > 1);
+      PrintLine(OutputJson(output, flags.choices > 1));
     } else if (!flags.json) {
       std::cout << printer.Add(output) << std::flush;
     }
@@ -232,9 +147,13 @@ absl::Status Generate(const GenerateFlags& flags) {
   // main says why.
   if (!std::cout) return absl::OkStatus();
   if (flags.json) {
-    PrintJson(generation);
-  } else if (flags.jsonl) {
-    std::cout << FinishedJson(generation.finished).dump() << std::endl;
+    const auto texts = client.TokenTexts(flags.model, IdsWithLogprobs(generation), {.timeout_ms = flags.timeout_ms});
+    // What has been generated is shown in any case.
+    PrintLine(GenerationJson(generation, texts.ok() ? *texts : TokenTexts()));
+    return texts.status();
+  }
+  if (flags.jsonl) {
+    PrintLine(FinishedJson(generation.finished));
   } else {
     std::cout << printer.Flush() << std::endl;
     PrintTiming(generation.finished);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/limits.h"
 #include "common/rpc/client_error.h"
 #include "common/status.h"
 
@@ -128,6 +129,25 @@ absl::StatusOr<int32_t> GenerationClient::ContextLength(const std::string& model
     if (model.empty() || served.name() == model) return served.context_length();
   }
   return absl::NotFoundError(absl::StrCat("router ", target_, " does not serve ", model));
+}
+
+absl::StatusOr<std::map<int32_t, std::string>> GenerationClient::TokenTexts(const std::string& model,
+                                                                            const std::set<int32_t>& ids,
+                                                                            const CallOptions& options) {
+  std::map<int32_t, std::string> texts;
+  for (auto next = ids.begin(); next != ids.end();) {
+    v1::DetokenizeRequest request;
+    request.set_model(model);
+    request.set_return_tokens(true);
+    while (next != ids.end() && request.token_ids_size() < static_cast<int>(kMaxDetokenizedTokens)) {
+      request.add_token_ids(*next++);
+    }
+    BATON_ASSIGN_OR_RETURN(const v1::DetokenizeResponse response,
+                           CallOnce(&v1::GenerationService::Stub::Detokenize, request, options));
+    if (response.tokens_size() != request.token_ids_size()) return std::map<int32_t, std::string>();
+    for (int i = 0; i < response.tokens_size(); ++i) texts[request.token_ids(i)] = response.tokens(i);
+  }
+  return texts;
 }
 
 absl::StatusOr<int64_t> GenerationClient::CountTokens(const std::string& model, const v1::ChatPrompt& chat,

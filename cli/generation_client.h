@@ -2,8 +2,11 @@
 #ifndef BATON_CLI_GENERATION_CLIENT_H_
 #define BATON_CLI_GENERATION_CLIENT_H_
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -70,6 +73,10 @@ class GenerationClient {
 
   // The context of the model that the router serves. NOT_FOUND when it serves none of that name.
   absl::StatusOr<int32_t> ContextLength(const std::string& model, const CallOptions& options);
+  // How each token is written; empty where the router, of a former version, does not say it. Bytes that are no UTF-8
+  // are in it as they are.
+  absl::StatusOr<std::map<int32_t, std::string>> TokenTexts(const std::string& model, const std::set<int32_t>& ids,
+                                                            const CallOptions& options);
   // How many tokens the chat is.
   absl::StatusOr<int64_t> CountTokens(const std::string& model, const v1::ChatPrompt& chat, const CallOptions& options);
 

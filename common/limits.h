@@ -17,6 +17,8 @@ inline constexpr size_t kMaxPromptBytes = 1u << 20;
 inline constexpr int kMaxChatMessages = 1024;
 // The text that Detokenize gives back. It fits the message that a client takes by default.
 inline constexpr size_t kMaxDetokenizedBytes = 2u << 20;
+// The tokens that it gives back each by itself.
+inline constexpr size_t kMaxDetokenizedTokens = 1u << 16;
 inline constexpr int kMaxStopStrings = 16;
 inline constexpr size_t kMaxStopStringBytes = 256;
 inline constexpr int kMaxStopTokenIds = 64;

@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "gateway/field_reader.h"
 #include "router/error_details.h"
 #include "router/refusal_reason.h"
 
@@ -51,7 +52,8 @@ ApiError DescribeError(const absl::Status& status) {
   ApiError error = {
       .http_status = HttpStatusOf(status.code()), .message = std::string(status.message()), .param = std::nullopt};
   if (const auto field = router::GetFieldError(status)) {
-    error.param = ParamOf(field->field);
+    // A field that is not known has the name that the client gave it, whatever that means to the router.
+    error.param = field->description == kUnknownField ? field->field : ParamOf(field->field);
     error.message = absl::StrCat(*error.param, ": ", field->description);
   }
   error.is_too_long = router::GetRefusalReason(status) == router::RefusalReason::kTooLong;

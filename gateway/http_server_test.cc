@@ -269,9 +269,9 @@ TEST_P(HttpServerTest, AHeadRequestGetsTheHeadAlone) {
 }
 
 TEST_P(HttpServerTest, RefusalsAreMadeInTheFormOfTheApi) {
-  Start({.make_refusal = [](std::string_view path, int status, std::string message) {
-    return HttpResponse{.status = status, .body = absl::StrCat(ToAbsl(path), "|", message)};
-  }});
+  Start({.max_body_bytes = 1000, .make_refusal = [](std::string_view path, int status, std::string message) {
+           return HttpResponse{.status = status, .body = absl::StrCat(ToAbsl(path), "|", message)};
+         }});
   const std::string response = Ask(GetRequest("/nothing"));
   EXPECT_EQ(StatusOf(response), 404);
   EXPECT_EQ(BodyOf(response), "/nothing|nothing is served here");
@@ -279,6 +279,10 @@ TEST_P(HttpServerTest, RefusalsAreMadeInTheFormOfTheApi) {
   const std::string other_method = Ask(GetRequest("/echo"));
   EXPECT_EQ(StatusOf(other_method), 405);
   EXPECT_EQ(HeaderOf(other_method, "Allow"), "POST");
+  // Of what is too large by its length alone, no more than the header is read.
+  const std::string too_large = Ask("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1001\r\n\r\n");
+  EXPECT_EQ(StatusOf(too_large), 413);
+  EXPECT_EQ(BodyOf(too_large), "/echo|a body has at most 1000 bytes");
 }
 
 TEST_P(HttpServerTest, WhatIsNoRequestIsRefusedAndClosesTheConnection) {

@@ -16,6 +16,8 @@
 #include "gateway/json_reading.h"
 #include "gateway/json_writing.h"
 #include "gateway/openai_prompt.h"
+#include "gateway/sampling_fields.h"
+#include "gateway/sampling_fields.h"
 #include "nlohmann/json.hpp"
 #include "router/error_details.h"
 
@@ -90,7 +92,7 @@ absl::StatusOr<EmbeddingsRequest> ReadEmbeddingsRequest(std::string_view body, i
   EmbeddingsRequest request;
   router::GenerationRequest& generation = request.generation;
   generation.model = fields.String("model");
-  generation.priority = fields.Integer("priority").value_or(0);
+  generation.priority = ReadPriority(fields);
   generation.sampling.temperature = 0.0f;
   generation.sampling.max_tokens = 1;
   BATON_ASSIGN_OR_RETURN(generation.sampling.pooling, ReadPooling(fields));

@@ -56,10 +56,11 @@ class OpenAiEmbeddingsTest : public ServiceTest {
 };
 
 TEST_F(OpenAiEmbeddingsTest, AnEmbeddingHasTheLengthOne) {
-  const json answer = Ask(R"({"input":"hey","model":"tiny"})", {Output(0, {3, -4})});
+  const json answer = Ask(R"({"input":"hey","model":"tiny","priority":2})", {Output(0, {3, -4})});
   EXPECT_EQ(std::get<router::TextPrompt>(asked_.prompt).text, "hey");
   EXPECT_EQ(asked_.sampling.max_tokens, 1);
   EXPECT_EQ(asked_.sampling.pooling, Pooling::kLast);
+  EXPECT_EQ(asked_.priority, -2);
   EXPECT_EQ(answer.at("object"), "list");
   EXPECT_EQ(answer.at("data").at(0).at("embedding").at(0).get<float>(), 0.6f);
   EXPECT_EQ(answer.at("data").at(0).at("embedding").at(1).get<float>(), -0.8f);
@@ -96,6 +97,7 @@ TEST_F(OpenAiEmbeddingsTest, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_EQ(FaultOf(R"({"input":"a","dimensions":1})"), "dimensions");
   EXPECT_EQ(FaultOf(R"({"input":"a","normalize":false})"), "normalize");
   EXPECT_EQ(FaultOf(R"({"input":"a","temperature":1})"), "temperature");
+  EXPECT_EQ(FaultOf(R"({"input":"a","priority":-1})"), "priority");
 }
 
 }  // namespace

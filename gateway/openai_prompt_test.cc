@@ -23,6 +23,7 @@ using router::GenerationPrompt;
 using telemetry::RawClient;
 using telemetry::StatusOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kCompletions[] = "/v1/completions";
 
@@ -99,10 +100,31 @@ TEST_F(OpenAiPromptTest, AnEchoWithoutLogProbabilitiesIsText) {
   EXPECT_TRUE(answer.at("choices").at(0).at("logprobs").is_null());
 }
 
-TEST_F(OpenAiPromptTest, TheIdsOfTheTokensAreThoseOfTheOutput) {
+TEST_F(OpenAiPromptTest, TheIdsOfTheOutputAndOfThePromptAreApart) {
   const json answer =
       Ask(kCompletions, R"({"prompt":"hey","echo":true,"logprobs":0,"return_token_ids":true})", First(Hey(true)));
+  EXPECT_TRUE(asked_.want_prompt_tokens);
   EXPECT_EQ(answer.at("choices").at(0).at("token_ids"), json({IdOf('!')}));
+  EXPECT_EQ(answer.at("choices").at(0).at("prompt_token_ids"), json({IdOf('h'), IdOf('e'), IdOf('y')}));
+  const json plain = Ask(kCompletions, R"({"prompt":"hey","echo":true,"logprobs":0})", First(Hey(true)));
+  EXPECT_FALSE(asked_.want_prompt_tokens);
+  EXPECT_FALSE(plain.at("choices").at(0).contains("prompt_token_ids"));
+}
+
+TEST_F(OpenAiPromptTest, TheIdsOfAChatsPromptAreBesideItsChoicesAndInTheFirstChunk) {
+  const char* const path = "/v1/chat/completions";
+  const std::string begin = R"({"messages":[{"role":"user","content":"hey"}],"return_token_ids":true)";
+  const json answer = Ask(path, begin + "}", First(Hey(false)));
+  EXPECT_EQ(answer.at("prompt_token_ids"), json({IdOf('h'), IdOf('e'), IdOf('y')}));
+  EXPECT_FALSE(answer.at("choices").at(0).contains("prompt_token_ids"));
+  RawClient client(server_.port());
+  ASSERT_TRUE(client.Send(PostRequest(path, begin + R"(,"stream":true})")));
+  const auto sink = backend_.Await(count_++).sink;
+  ASSERT_TRUE(sink->Write(First(Hey(false))));
+  EXPECT_THAT(client.ReadUntil(R"("content":"!")"),
+              HasSubstr(absl::StrCat(R"("finish_reason":null}],"prompt_token_ids":[)", IdOf('h'), ",")));
+  ASSERT_TRUE(sink->Write(Finished()));
+  EXPECT_THAT(client.ReadUntil("data: [DONE]\n\n"), Not(HasSubstr("prompt_token_ids")));
 }
 
 TEST_F(OpenAiPromptTest, AStreamBeginsWithTheEcho) {

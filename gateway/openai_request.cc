@@ -24,7 +24,6 @@ namespace baton::gateway {
 namespace {
 
 using nlohmann::json;
-using router::FieldStatus;
 using router::FieldViolation;
 
 constexpr FieldRule kCommonFields[] = {
@@ -53,9 +52,9 @@ constexpr FieldRule kCommonFields[] = {
     {"request_id"},
     {"structured_outputs"},
     {"prompt_logprobs"},
+    {"priority"},
     // Baton's own.
     {"return_phases"},
-    {"priority"},
     {"user", FieldUse::kIgnored},
     {"best_of", FieldUse::kUnbuilt, "1"},
     {"use_beam_search", FieldUse::kUnbuilt, "false"},
@@ -102,6 +101,23 @@ constexpr FieldRule kChatFields[] = {
     {"echo", FieldUse::kUnbuilt, "false"},
 };
 
+// lm-eval says of every message that it is text. What answers have that Baton's have not comes back as null or empty.
+constexpr FieldRule kMessageFields[] = {
+    {"role"},
+    {"content"},
+    {"name"},
+    {"type", FieldUse::kUnbuilt, R"("text")"},
+    {"refusal", FieldUse::kUnbuilt},
+    {"annotations", FieldUse::kUnbuilt, "[]"},
+    {"audio", FieldUse::kUnbuilt},
+    {"function_call", FieldUse::kUnbuilt},
+    {"reasoning", FieldUse::kUnbuilt},
+    {"reasoning_content", FieldUse::kUnbuilt},
+};
+constexpr FieldRule kAssistantFields[] = {{"tool_calls"}, {"tool_call_id", FieldUse::kUnbuilt}};
+constexpr FieldRule kToolFields[] = {{"tool_calls", FieldUse::kUnbuilt, "[]"}, {"tool_call_id"}};
+constexpr FieldRule kSpeakerFields[] = {{"tool_calls", FieldUse::kUnbuilt, "[]"}, {"tool_call_id", FieldUse::kUnbuilt}};
+
 // A name that any log can hold.
 std::string ReadRequestId(FieldReader& fields) {
   std::string id = fields.String("request_id");
@@ -119,13 +135,17 @@ absl::Status ReadStream(FieldReader& fields, OpenAiRequest& request) {
   if (options == nullptr) return absl::OkStatus();
   if (!options->is_object()) return FieldViolation("stream_options", "must be an object");
   if (!request.stream) return FieldViolation("stream_options", "only a stream has them");
-  for (const auto& [name, value] : options->items()) {
-    // OpenAI's clients turn a padding of the chunks off, which Baton has not.
-    if (name == "include_usage" || (name == "include_obfuscation" && value == false)) continue;
-    return FieldViolation(absl::StrCat("stream_options.", name.substr(0, kMaxShownNameBytes)), kUnknownField);
+  // OpenAI's clients turn a padding of the chunks off, which Baton has not.
+  static constexpr FieldRule kStreamFields[] = {
+      {"include_usage"}, {"continuous_usage_stats"}, {"include_obfuscation", FieldUse::kUnbuilt, "false"}};
+  constexpr char kPrefix[] = "stream_options.";
+  BATON_RETURN_IF_ERROR(CheckFields(*options, kStreamFields, {}, kPrefix));
+  FieldReader inner(*options, kPrefix);
+  request.continuous_usage = inner.Bool("continuous_usage_stats").value_or(false);
+  request.include_usage = inner.Bool("include_usage").value_or(request.continuous_usage);
+  if (request.continuous_usage && !request.include_usage) {
+    inner.Wrong("continuous_usage_stats", R"(needs "include_usage": true)");
   }
-  FieldReader inner(*options, "stream_options.");
-  request.include_usage = inner.Bool("include_usage").value_or(false);
   return inner.status();
 }
 
@@ -140,25 +160,14 @@ absl::Status ReadCompletionsFields(FieldReader& fields, router::GenerationReques
   return FieldViolation("n", absl::StrCat("at most ", kMaxChoices, " of all prompts together"));
 }
 
-// Members of a message that only those of these roles have.
-bool HasMember(const std::string& role, const std::string& name) {
-  return (name == "tool_calls" && role == "assistant") || (name == "tool_call_id" && role == "tool");
-}
-
 absl::Status CheckMessage(const json& message, const std::string& field) {
   if (!message.is_object()) return FieldViolation(field, "must be an object");
-  const auto role = message.find("role");
-  const std::string name_of_role = role != message.end() && role->is_string() ? role->get<std::string>() : "";
-  for (const auto& [name, value] : message.items()) {
-    if (name == "role" || name == "content" || value.is_null() || HasMember(name_of_role, name)) continue;
-    // lm-eval says so of every message.
-    if (name == "type" && value == "text") continue;
-    return FieldStatus(
-        absl::StatusCode::kUnimplemented,
-        {.field = absl::StrCat(field, ".", name.substr(0, kMaxShownNameBytes)), .description = "not supported yet"});
-  }
-  if (role == message.end() || !role->is_string()) return FieldViolation(field + ".role", "must be a string");
-  return absl::OkStatus();
+  const json role = message.value("role", json());
+  if (!role.is_string()) return FieldViolation(field + ".role", "must be a string");
+  const absl::Span<const FieldRule> own = role == "assistant" ? absl::MakeConstSpan(kAssistantFields)
+                                          : role == "tool"    ? kToolFields
+                                                              : kSpeakerFields;
+  return CheckFields(message, kMessageFields, own, field + ".");
 }
 
 absl::Status ReadMessage(const json& message, const std::string& field, CallNames& names,
@@ -166,6 +175,9 @@ absl::Status ReadMessage(const json& message, const std::string& field, CallName
   BATON_RETURN_IF_ERROR(CheckMessage(message, field));
   FieldReader fields(message, field + ".");
   const std::string role = fields.String("role");
+  const std::string name = fields.String("name");
+  const std::string call_id = fields.String("tool_call_id");
+  BATON_RETURN_IF_ERROR(fields.status());
   std::vector<tokenizer::ChatToolCall> calls;
   if (const json* const given = fields.Find("tool_calls")) {
     BATON_ASSIGN_OR_RETURN(calls, ReadOpenAiCalls(*given, field + ".tool_calls"));
@@ -176,16 +188,18 @@ absl::Status ReadMessage(const json& message, const std::string& field, CallName
                                  : std::optional<std::string>("");
   if (!text.has_value()) return FieldViolation(field + ".content", "must be a string or a list of parts of text");
   if (role == "tool") {
-    const std::string id = fields.String("tool_call_id");
-    BATON_RETURN_IF_ERROR(fields.status());
-    BATON_ASSIGN_OR_RETURN(tokenizer::ChatMessage result, names.Result(id, *std::move(text), field + ".tool_call_id"));
+    BATON_ASSIGN_OR_RETURN(tokenizer::ChatMessage result,
+                           names.Result(call_id, *std::move(text), field + ".tool_call_id"));
+    if (!name.empty()) result.name = name;
     chat.push_back(std::move(result));
     return absl::OkStatus();
   }
   for (const tokenizer::ChatToolCall& call : calls) names.Add(call);
   // "developer" is the newer name of the same role, which no template knows.
-  chat.push_back(
-      {.role = role == "developer" ? "system" : role, .content = *std::move(text), .tool_calls = std::move(calls)});
+  chat.push_back({.role = role == "developer" ? "system" : role,
+                  .content = *std::move(text),
+                  .tool_calls = std::move(calls),
+                  .name = name});
   return absl::OkStatus();
 }
 
@@ -238,9 +252,10 @@ absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, std::st
   if (request.generation.choices < 1 || request.generation.choices > kMaxChoices) {
     return FieldViolation("n", absl::StrCat("must be in [1, ", kMaxChoices, "]"));
   }
-  request.generation.priority = fields.Integer("priority").value_or(0);
+  request.generation.priority = ReadPriority(fields);
   request.request_id = ReadRequestId(fields);
   request.return_token_ids = fields.Bool("return_token_ids").value_or(false);
+  request.generation.want_prompt_tokens = request.return_token_ids;
   request.return_phases = fields.Bool("return_phases").value_or(false);
   BATON_RETURN_IF_ERROR(ReadStream(fields, request));
   BATON_RETURN_IF_ERROR(ReadPromptLogprobs(fields, request.stream, request.generation, request.prompt));

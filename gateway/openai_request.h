@@ -32,7 +32,9 @@ struct OpenAiRequest {
   std::string request_id;
   // A last chunk of the stream has the usage.
   bool include_usage = false;
-  // vLLM's: the choice has the ids of its tokens.
+  // vLLM's, beside include_usage: so has every other chunk.
+  bool continuous_usage = false;
+  // vLLM's: the choice has the ids of its tokens. Those of the prompt are in it too, or, of a chat, beside it.
   bool return_token_ids = false;
   // Baton's own: the answer says how long each phase took.
   bool return_phases = false;

@@ -93,6 +93,9 @@ TEST(OpenAiRequestTest, WhatIsWrongIsNamed) {
       {R"("stream_options":{"include_usage":true})", "stream_options"},
       {R"("stream":true,"stream_options":{"x":1})", "stream_options.x"},
       {R"("stream":true,"stream_options":{"include_usage":1})", "stream_options.include_usage"},
+      {R"("stream":true,"stream_options":{"include_obfuscation":true})", "stream_options.include_obfuscation"},
+      {R"("stream":true,"stream_options":{"include_usage":false,"continuous_usage_stats":true})",
+       "stream_options.continuous_usage_stats"},
       {R"("model":5)", "model"},
       {R"("n":0)", "n"},
       {R"("request_id":"")", "request_id"},
@@ -137,13 +140,35 @@ TEST(OpenAiRequestTest, WhatIsWrongInAChatIsNamed) {
       {R"("messages":[{"content":"x"}])", "messages[0].role"},
       {R"("messages":[{"role":"user"}])", "messages[0].content"},
       {R"("messages":[{"role":"user","content":[{"type":"image_url","image_url":"x"}]}])", "messages[0].content"},
-      {R"("messages":[{"role":"user","content":"x"},{"role":"user","content":"x","name":"me"}])", "messages[1].name"},
+      {R"("messages":[{"role":"user","content":"x"},{"role":"user","content":"x","name":5}])", "messages[1].name"},
+      {R"("messages":[{"role":"user","content":"x","nam":null}])", "messages[0].nam"},
+      {R"("messages":[{"role":"user","content":"x","tool_call_id":"a"}])", "messages[0].tool_call_id"},
+      {R"("messages":[{"role":"user","content":"x","tool_calls":[{}]}])", "messages[0].tool_calls"},
+      {R"("messages":[{"role":"assistant","content":"x","reasoning":"y"}])", "messages[0].reasoning"},
       {absl::StrCat(kMessages, R"(,"top_logprobs":2)"), "top_logprobs"},
       {absl::StrCat(kMessages, R"(,"tools":[{}])"), "tools[0].type"}};
   for (const auto& [members, field] : cases) {
     SCOPED_TRACE(members);
     EXPECT_EQ(FaultOf(ReadChat(members)), field);
   }
+}
+
+TEST(OpenAiRequestTest, TheNameOfWhoSpeaksIsForTheChatTemplate) {
+  const auto read =
+      ReadChat(R"("messages":[{"role":"user","content":"Hi","name":"Ann"},{"role":"user","content":"Ho"}])");
+  ASSERT_TRUE(read.ok()) << read.status();
+  const auto& messages = std::get<router::ChatPrompt>(read->generation.prompt).messages;
+  EXPECT_EQ(messages[0].name, "Ann");
+  EXPECT_EQ(messages[1].name, "");
+}
+
+TEST(OpenAiRequestTest, AnAnswerOfAnotherServerComesBack) {
+  const auto read = ReadChat(
+      R"("messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Ho","refusal":null,"annotations":[],)"
+      R"("audio":null,"function_call":null,"tool_calls":[],"reasoning":null,"reasoning_content":null},)"
+      R"({"role":"user","content":"And?","tool_calls":[]}])");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(std::get<router::ChatPrompt>(read->generation.prompt).messages.size(), 3u);
 }
 
 TEST(OpenAiRequestTest, AMessageMaySayThatItIsText) {
@@ -179,6 +204,28 @@ TEST(OpenAiRequestTest, LogProbabilitiesAreAskedForInTheWordsOfEachEndpoint) {
   EXPECT_EQ(ReadChat(absl::StrCat(kMessages, R"(,"logprobs":true,"top_logprobs":3)"))->generation.sampling.logprobs, 3);
   EXPECT_EQ(ReadChat(absl::StrCat(kMessages, R"(,"logprobs":true)"))->generation.sampling.logprobs, 0);
   EXPECT_FALSE(ReadChat(absl::StrCat(kMessages, R"(,"logprobs":false)"))->generation.sampling.logprobs.has_value());
+}
+
+TEST(OpenAiRequestTest, OfPrioritiesTheLowerGoesFirstAndNoneBeforeTheDefault) {
+  const auto read = [](int priority) { return ReadText(absl::StrCat(R"("prompt":"x","priority":)", priority)); };
+  EXPECT_EQ(ReadText(R"("prompt":"x")")->generation.priority, router::kMaxPriority);
+  EXPECT_EQ(read(0)->generation.priority, router::kMaxPriority);
+  EXPECT_EQ(read(1)->generation.priority, -1);
+  EXPECT_EQ(read(8)->generation.priority, router::kMinPriority);
+  EXPECT_EQ(ReadChat(absl::StrCat(kMessages, R"(,"priority":3)"))->generation.priority, -3);
+  for (const int priority : {-1, 9}) EXPECT_EQ(FaultOf(read(priority)), "priority") << priority;
+  EXPECT_THAT(std::string(read(-1).status().message()), HasSubstr("nobody goes before the default"));
+}
+
+TEST(OpenAiRequestTest, UsageInEachChunkIsUsageAtTheEndToo) {
+  const auto read = [](const std::string& options) {
+    return ReadText(absl::StrCat(R"("prompt":"x","stream":true,"stream_options":{)", options, "}"));
+  };
+  EXPECT_TRUE(read(R"("continuous_usage_stats":true)")->include_usage);
+  EXPECT_TRUE(read(R"("continuous_usage_stats":true)")->continuous_usage);
+  EXPECT_FALSE(read(R"("continuous_usage_stats":false)")->include_usage);
+  EXPECT_FALSE(read(R"("include_usage":true,"continuous_usage_stats":null)")->continuous_usage);
+  EXPECT_FALSE(read(R"("include_obfuscation":false)")->include_usage);
 }
 
 TEST(OpenAiRequestTest, NullStandsForAFieldThatIsLeftOut) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "gateway/api_error.h"
 #include "gateway/json_writing.h"
 #include "gateway/openai_logprobs.h"
@@ -46,9 +47,13 @@ std::string ErrorBody(const ApiError& error) {
 
 const char* FinishName(FinishReason reason) { return reason == FinishReason::kStop ? "\"stop\"" : "\"length\""; }
 
+std::string UsageCounts(int32_t prompt_tokens, int32_t output_tokens) {
+  return absl::StrCat(R"("prompt_tokens":)", prompt_tokens, R"(,"completion_tokens":)", output_tokens,
+                      R"(,"total_tokens":)", prompt_tokens + output_tokens);
+}
+
 std::string UsageOf(const router::GenerationUsage& usage) {
-  return absl::StrCat(R"({"prompt_tokens":)", usage.prompt_tokens, R"(,"completion_tokens":)", usage.output_tokens,
-                      R"(,"total_tokens":)", usage.prompt_tokens + usage.output_tokens,
+  return absl::StrCat("{", UsageCounts(usage.prompt_tokens, usage.output_tokens),
                       R"(,"prompt_tokens_details":{"cached_tokens":)", usage.cached_prompt_tokens, "}}");
 }
 
@@ -82,25 +87,34 @@ OpenAiWriter::OpenAiWriter(OpenAiAnswer answer, const tokenizer::Tokenizer& toke
   }
 }
 
-std::string OpenAiWriter::Event(int32_t index, const std::string& choice, const std::string& members) const {
+std::string OpenAiWriter::UsageSoFar() const {
+  if (!answer_.include_usage) return {};
   // OpenAI says in every chunk but the last one that it has no usage.
-  return DataEvent(absl::StrCat(chunk_begin_, R"(,"choices":[{"index":)", index, ",", choice, "}]",
-                                answer_.include_usage ? R"(,"usage":null)" : "", members, "}"));
+  if (!answer_.continuous_usage) return R"(,"usage":null)";
+  // What came from the prefix cache is known at the end.
+  return absl::StrCat(R"(,"usage":{)", UsageCounts(prompt_tokens_, output_tokens_), "}");
 }
 
-std::string OpenAiWriter::Begin(int32_t index) {
+std::string OpenAiWriter::Event(int32_t index, const std::string& choice, const std::string& members) const {
+  return DataEvent(
+      absl::StrCat(chunk_begin_, R"(,"choices":[{"index":)", index, ",", choice, "}]", UsageSoFar(), members, "}"));
+}
+
+std::string OpenAiWriter::Begin(int32_t index, const std::string& members) {
   if (answer_.endpoint == OpenAiEndpoint::kCompletions || std::exchange(At(index).has_begun, true)) return {};
-  return Event(index, R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)");
+  return Event(index, R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)", members);
 }
 
 std::string OpenAiWriter::Chunk(const router::GenerationDelta& delta) {
-  std::string events = Begin(delta.choice);
+  std::string events = Begin(delta.choice, PromptTokenIds(delta));
   if (!delta.tokens.empty() || !delta.text.empty()) events += Output(delta);
   if (delta.end.has_value()) events += EndChoice(delta.choice, delta.end->reason);
   return events;
 }
 
 std::string OpenAiWriter::Output(const router::GenerationDelta& delta) {
+  output_tokens_ += static_cast<int32_t>(std::count_if(
+      delta.tokens.begin(), delta.tokens.end(), [](const OutputToken& token) { return token.index != kEchoedIndex; }));
   std::optional<OpenAiCalls>& calls = At(delta.choice).calls;
   const bool is_chat = answer_.endpoint == OpenAiEndpoint::kChat;
   const std::string members = calls.has_value()
@@ -108,9 +122,9 @@ std::string OpenAiWriter::Output(const router::GenerationDelta& delta) {
                                   : absl::StrCat(is_chat ? R"("content":)" : R"("text":)", JsonString(delta.text));
   // What may become a call waits, unless the chunk says something else.
   if (members.empty() && !delta.has_logprobs && !answer_.return_token_ids) return {};
-  return Event(delta.choice,
-               absl::StrCat(is_chat ? absl::StrCat(R"("delta":{)", members, "}") : members, R"(,"logprobs":)",
-                            Logprobs(delta), R"(,"finish_reason":null)", TokenIds(delta)));
+  return Event(delta.choice, absl::StrCat(is_chat ? absl::StrCat(R"("delta":{)", members, "}") : members,
+                                          R"(,"logprobs":)", Logprobs(delta), R"(,"finish_reason":null)",
+                                          TokenIds(delta), is_chat ? "" : PromptTokenIds(delta)));
 }
 
 const char* OpenAiWriter::FinishOf(int32_t index, FinishReason reason) {
@@ -134,6 +148,7 @@ std::string OpenAiWriter::EndChoice(int32_t index, FinishReason reason, const st
 
 std::string OpenAiWriter::End(const router::GenerationFinished& finished) {
   std::string events;
+  output_tokens_ = finished.usage.output_tokens;
   if (finished.choices.empty()) events = EndChoice(0, finished.reason, Phases(finished.timing));
   std::string members;
   if (answer_.include_usage) members = absl::StrCat(R"(,"usage":)", UsageOf(finished.usage));
@@ -157,7 +172,8 @@ std::string OpenAiWriter::WholeChoice(const router::GenerationDelta& output, Fin
       R"({"index":)", output.choice, ",",
       is_chat ? absl::StrCat(R"("message":{"role":"assistant",)", content, R"(,"refusal":null})") : content,
       R"(,"logprobs":)", Logprobs(output), R"(,"finish_reason":)", FinishOf(output.choice, reason), TokenIds(output),
-      is_chat ? "" : PromptLogprobsMember(tokenizer_, output, answer_.prompt), "}");
+      is_chat ? "" : absl::StrCat(PromptTokenIds(output), PromptLogprobsMember(tokenizer_, output, answer_.prompt)),
+      "}");
 }
 
 std::string OpenAiWriter::Whole(absl::Span<const router::GenerationDelta> outputs,
@@ -170,7 +186,9 @@ std::string OpenAiWriter::Whole(absl::Span<const router::GenerationDelta> output
   }
   return absl::StrCat(Members(answer_, is_chat ? "chat.completion" : "text_completion"), R"(,"choices":[)", choices,
                       R"(],"usage":)", UsageOf(finished.usage),
-                      is_chat ? PromptLogprobsMember(tokenizer_, outputs.front(), answer_.prompt) : "",
+                      is_chat ? absl::StrCat(PromptTokenIds(outputs.front()),
+                                             PromptLogprobsMember(tokenizer_, outputs.front(), answer_.prompt))
+                              : "",
                       Phases(finished.timing), "}");
 }
 
@@ -181,6 +199,11 @@ std::string OpenAiWriter::TokenIds(const router::GenerationDelta& delta) const {
     if (token.index != kEchoedIndex) absl::StrAppend(&ids, ids.empty() ? "" : ",", token.token);
   }
   return absl::StrCat(R"(,"token_ids":[)", ids, "]");
+}
+
+std::string OpenAiWriter::PromptTokenIds(const router::GenerationDelta& delta) const {
+  if (!answer_.return_token_ids || delta.prompt == nullptr) return {};
+  return absl::StrCat(R"(,"prompt_token_ids":[)", absl::StrJoin(delta.prompt->tokens, ","), "]");
 }
 
 std::string OpenAiWriter::Phases(const router::GenerationTiming& timing) const {

@@ -27,6 +27,7 @@ struct OpenAiAnswer {
   std::string model;
   int64_t created_unix_s = 0;
   bool include_usage = false;
+  bool continuous_usage = false;
   bool return_token_ids = false;
   bool return_phases = false;
   // It says how the calls of a chat with tools are found.
@@ -40,6 +41,7 @@ class OpenAiWriter final : public AnswerWriter {
   // The tokenizer outlives the writer.
   OpenAiWriter(OpenAiAnswer answer, const tokenizer::Tokenizer& tokenizer);
 
+  void OnAccepted(const router::GenerationAccepted& accepted) override { prompt_tokens_ = accepted.prompt_tokens; }
   // The first events of a chat name its role.
   std::string Chunk(const router::GenerationDelta& delta) override;
   std::string End(const router::GenerationFinished& finished) override;
@@ -57,11 +59,13 @@ class OpenAiWriter final : public AnswerWriter {
     std::optional<OpenAiCalls> calls;
   };
 
+  // What a chunk of choices says of the usage, with a comma before it.
+  std::string UsageSoFar() const;
   // `members`: those of the chunk behind its choices, each with a comma before it.
   std::string Event(int32_t index, const std::string& choice, const std::string& members = "") const;
   Choice& At(int32_t index) { return choices_.at(static_cast<size_t>(index)); }
-  // Names the role of a chat, once for each choice.
-  std::string Begin(int32_t index);
+  // Names the role of a chat, once for each choice. `members`: as of Event.
+  std::string Begin(int32_t index, const std::string& members = "");
   std::string Output(const router::GenerationDelta& delta);
   // Why the choice ended, as JSON.
   const char* FinishOf(int32_t index, FinishReason reason);
@@ -70,6 +74,8 @@ class OpenAiWriter final : public AnswerWriter {
   std::string Logprobs(const router::GenerationDelta& delta);
   std::string CompletionLogprobs(const router::GenerationDelta& delta);
   std::string TokenIds(const router::GenerationDelta& delta) const;
+  // Where the delta is the first of its choice.
+  std::string PromptTokenIds(const router::GenerationDelta& delta) const;
   std::string Phases(const router::GenerationTiming& timing) const;
 
   const OpenAiAnswer answer_;
@@ -78,6 +84,9 @@ class OpenAiWriter final : public AnswerWriter {
   const std::string chunk_begin_;
   // By index.
   std::vector<Choice> choices_;
+  // Of all prompts, and of all choices so far.
+  int32_t prompt_tokens_ = 0;
+  int32_t output_tokens_ = 0;
 };
 
 // The response to a request that fails before it has an answer.

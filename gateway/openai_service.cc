@@ -96,6 +96,7 @@ absl::StatusOr<ReadCall> OpenAiService::Read(OpenAiEndpoint endpoint, const std:
                    .model = calls_.model().name,
                    .created_unix_s = UnixSeconds(),
                    .include_usage = read.include_usage,
+                   .continuous_usage = read.continuous_usage,
                    .return_token_ids = read.return_token_ids,
                    .return_phases = read.return_phases,
                    .tools = std::move(read.tools),

@@ -191,6 +191,33 @@ TEST_F(OpenAiServiceTest, AStreamSendsEachDeltaWhenItComesAndItsUsageAtTheEnd) {
                              R"("prompt_tokens_details":{"cached_tokens":1}})"));
 }
 
+TEST_F(OpenAiServiceTest, EveryChunkHasTheUsageSoFarWhereThatIsAskedFor) {
+  RawClient client(server_.port());
+  ASSERT_TRUE(client.Send(
+      PostRequest("/v1/chat/completions",
+                  absl::StrCat(kChat, R"(,"n":2,"stream":true,"stream_options":{"continuous_usage_stats":true}})"))));
+  const StubBackend::Asked asked = backend_.Await();
+  ASSERT_TRUE(asked.sink->Write(router::GenerationAccepted{.id = asked.request.id, .prompt_tokens = 3}));
+  const auto usage = [](int output_tokens) {
+    return absl::StrCat(R"("usage":{"prompt_tokens":3,"completion_tokens":)", output_tokens, R"(,"total_tokens":)",
+                        3 + output_tokens, "}}");
+  };
+  ASSERT_TRUE(asked.sink->Write(GenerationDelta{.text = "ab", .tokens = {{.index = 0}, {.index = 1}}, .choice = 1}));
+  const std::string first = client.ReadUntil(usage(2));
+  EXPECT_THAT(first, HasSubstr(R"("role":"assistant")"));
+  EXPECT_THAT(first, HasSubstr(usage(0)));
+  ASSERT_TRUE(asked.sink->Write(GenerationDelta{.text = "c", .tokens = {{.index = 0}}, .choice = 0}));
+  client.ReadUntil(usage(3));
+  ASSERT_TRUE(asked.sink->Write(GenerationDelta{.choice = 1, .end = router::ChoiceEnd{FinishReason::kStop}}));
+  EXPECT_THAT(client.ReadUntil(R"("finish_reason":"stop")"), Not(HasSubstr("usage")));
+  GenerationFinished finished = Finished();
+  finished.choices.resize(2);
+  ASSERT_TRUE(asked.sink->Write(finished));
+  const std::string end = client.ReadUntil("data: [DONE]\n\n");
+  EXPECT_THAT(end, HasSubstr(usage(3)));
+  EXPECT_THAT(end, HasSubstr(R"("choices":[],"usage":{"prompt_tokens":3)"));
+}
+
 TEST_F(OpenAiServiceTest, AWholeAnswerIsOneObject) {
   RawClient client(server_.port());
   ASSERT_TRUE(client.Send(PostRequest("/v1/completions", absl::StrCat(kCompletion, R"(,"max_tokens":9})"))));
@@ -427,6 +454,8 @@ TEST_F(OpenAiServiceTest, AFieldThatTokenizingDoesNotKnowIsRefusedByItsName) {
   EXPECT_EQ(param_of("/tokenize", R"({"prompt":"a","return_token_strs":true})"), "return_token_strs");
   EXPECT_EQ(param_of("/tokenize", R"({"prompt":5})"), "prompt");
   EXPECT_EQ(param_of("/tokenize", R"({})"), "prompt");
+  // The router calls a prompt so.
+  EXPECT_EQ(param_of("/v1/completions", R"({"prompt":"a","text":"b"})"), "text");
   EXPECT_EQ(param_of("/detokenize", R"({"tokens":[1],"skip_special_tokens":true})"), "skip_special_tokens");
   EXPECT_EQ(StatusOf(Post("/tokenize", R"({"prompt":"a","model":null,"add_special_tokens":null})")), 200);
 }

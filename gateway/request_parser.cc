@@ -78,7 +78,13 @@ RequestParser::Progress RequestParser::ReadHeader(beast::flat_buffer& buffer) {
     return Refuse(431, absl::StrCat("the header has more than ", kMaxHttpHeaderBytes, " bytes"));
   }
   if (error == http::error::need_more) return Progress::kNeedsMore;
-  if (error == http::error::body_limit) return RefuseTooLarge();
+  if (error == http::error::body_limit) {
+    // By its path the refusal has the form of an API.
+    if (const auto target = telemetry::ParseRequestTarget(ToStdView(parser_->get().target()))) {
+      request_.path = std::string(target->request.path);
+    }
+    return RefuseTooLarge();
+  }
   if (error == http::error::bad_version) return Refuse(505, kVersions);
   if (error) return Refuse(400, "this is no HTTP request");
   return CheckHeader();

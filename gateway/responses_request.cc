@@ -11,6 +11,7 @@
 #include "gateway/json_reading.h"
 #include "gateway/json_text.h"
 #include "gateway/output_format.h"
+#include "gateway/sampling_fields.h"
 #include "gateway/tools/openai_tools.h"
 #include "gateway/tools/tool_prompt.h"
 #include "router/error_details.h"
@@ -37,7 +38,6 @@ constexpr FieldRule kResponsesFields[] = {
     {"seed"},
     {"top_k"},
     {"min_p"},
-    // Baton's own.
     {"priority"},
     // No answer is kept, whatever these say.
     {"store", FieldUse::kIgnored},
@@ -196,7 +196,7 @@ absl::StatusOr<ResponsesRequest> ReadResponsesRequest(std::string_view body, con
   ResponsesRequest request;
   request.generation.model = fields.String("model");
   request.stream = fields.Bool("stream").value_or(false);
-  request.generation.priority = fields.Integer("priority").value_or(0);
+  request.generation.priority = ReadPriority(fields);
   router::SamplingRequest& sampling = request.generation.sampling;
   sampling.temperature = fields.Number("temperature");
   sampling.top_p = fields.Number("top_p");

@@ -45,11 +45,12 @@ std::vector<std::pair<std::string, std::string>> ChatOf(const ResponsesRequest& 
 }
 
 TEST(ResponsesRequestTest, ATextIsTheUsersMessageBehindTheInstructions) {
-  const auto read = ReadResponse(R"("input":"Hi","instructions":"Be brief","stream":true,"seed":7)");
+  const auto read = ReadResponse(R"("input":"Hi","instructions":"Be brief","stream":true,"seed":7,"priority":4)");
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_THAT(ChatOf(*read), ElementsAre(std::pair("system", "Be brief"), std::pair("user", "Hi")));
   EXPECT_TRUE(read->stream);
   EXPECT_EQ(read->generation.sampling.seed, 7);
+  EXPECT_EQ(read->generation.priority, -4);
   EXPECT_EQ(read->generation.sampling.max_tokens, kResponsesContext);
   EXPECT_EQ(read->instructions, R"("Be brief")");
 }
@@ -73,6 +74,7 @@ TEST(ResponsesRequestTest, WhatIsWrongOrNotBuiltIsNamed) {
             "input[0].content");
   EXPECT_EQ(ResponsesFault(R"("input":"x","tools":[{}])"), "tools[0].type");
   EXPECT_EQ(ResponsesFault(R"("input":"x","include":["a"])"), "include");
+  EXPECT_EQ(ResponsesFault(R"("input":"x","priority":-1)"), "priority");
   EXPECT_EQ(ResponsesFault(R"("input":"x","include":["message.output_text.logprobs","a"])"), "include");
   EXPECT_EQ(ResponsesFault(R"("input":"x","top_logprobs":2)"), "top_logprobs");
   EXPECT_EQ(ResponsesFault(R"("input":"x","text":{"format":{"type":"json_schema"}})"), "text.format.schema");

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/sampling_params.h"
+#include "router/job.h"
 
 namespace baton::gateway {
 namespace {
@@ -59,6 +60,20 @@ router::SamplingRequest ReadSamplingFields(FieldReader& fields) {
   sampling.stop_token_ids = fields.Integers("stop_token_ids");
   sampling.logit_bias = ReadLogitBias(fields);
   return sampling;
+}
+
+int32_t ReadPriority(FieldReader& fields) {
+  constexpr int32_t kLast = router::kMaxPriority - router::kMinPriority;
+  const int32_t priority = fields.Integer("priority").value_or(0);
+  if (priority < 0) {
+    fields.Wrong("priority", "must not be negative: the lower goes first, and nobody goes before the default, 0");
+    return router::kMaxPriority;
+  }
+  if (priority > kLast) {
+    fields.Wrong("priority", absl::StrCat("must be in [0, ", kLast, "]"));
+    return router::kMaxPriority;
+  }
+  return router::kMaxPriority - priority;
 }
 
 }  // namespace baton::gateway

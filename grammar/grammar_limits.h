@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/limits.h"
+
 namespace baton::grammar {
 
 // The text of a source, how deep its brackets nest, and how many values a JSON text has.
-inline constexpr size_t kMaxSourceBytes = 128u << 10;
+inline constexpr size_t kMaxSourceBytes = kMaxGrammarBytes;
 inline constexpr int kMaxSourceNesting = 64;
 inline constexpr int kMaxSourceValues = 1 << 14;
 // The largest count of a repeat: {m,n}, minLength, maxLength, minItems, maxItems.
@@ -37,8 +39,8 @@ inline constexpr size_t kMaxMaskReferences = 4;
 inline constexpr int32_t kMinAgreedBytes = 4;
 inline constexpr int32_t kMaxAgreedBytes = 16;
 inline constexpr size_t kMaxComparedPairs = 256;
-// What TokenMasks keeps. Beyond it all is dropped but the states of matchers, and computed again.
-inline constexpr size_t kMaxMaskCacheBytes = size_t{32} << 20;
+// What TokenMasks keeps of one grammar. Beyond it all is dropped but the states of matchers, and computed again.
+inline constexpr size_t kMaxMaskCacheBytes = size_t{8} << 20;
 
 }  // namespace baton::grammar
 

@@ -90,6 +90,8 @@ struct GenerationRequest {
   bool want_kv_digest = false;
   // The answer has the prompt's text; a chat has none.
   bool echo = false;
+  // The answer has the prompt's tokens, for each choice; not that of a job that is kept.
+  bool want_prompt_tokens = false;
   // Prefix blocks are shared only within one tenant. This is what the client states; nobody has verified it. Refused
   // beside an authenticated tenant.
   std::string tenant;

@@ -47,7 +47,7 @@ void GenerationListener::OnPrompt(std::shared_ptr<const std::vector<PromptLogpro
 }
 
 std::shared_ptr<const GenerationPrompt> GenerationListener::TakePrompt() {
-  if (prompt_logprobs_ == nullptr && !call_.echo.has_value()) return nullptr;
+  if (prompt_logprobs_ == nullptr && !call_.echo.has_value() && !call_.want_prompt_tokens) return nullptr;
   return std::make_shared<const GenerationPrompt>(
       GenerationPrompt{.text = call_.echo, .tokens = call_.job->prompt, .logprobs = std::move(prompt_logprobs_)});
 }

@@ -22,6 +22,8 @@ struct GenerationCall {
   TimeNs arrived = 0;
   // The prompt's text, where the answer has it.
   std::optional<std::string> echo = std::nullopt;
+  // The answer has the prompt's tokens.
+  bool want_prompt_tokens = false;
 };
 
 // Writes GenerationFailed with WithRetryAfter(status). `job` is what the dispatcher says of it, if it had the job.

@@ -100,10 +100,13 @@ grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContex
 grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerContext* context,
                                                         const grpc::ByteBuffer* message, grpc::ByteBuffer* response) {
   const auto answer = [this](v1::DetokenizeRequest& request) -> absl::StatusOr<v1::DetokenizeResponse> {
-    BATON_ASSIGN_OR_RETURN(std::string text, requests_.generator().reader().Detokenize(
-                                                 request.model(), request.token_ids(), request.skip_special_tokens()));
+    const RequestReader& reader = requests_.generator().reader();
     v1::DetokenizeResponse result;
-    result.set_text(std::move(text));
+    BATON_ASSIGN_OR_RETURN(*result.mutable_text(),
+                           reader.Detokenize(request.model(), request.token_ids(), request.skip_special_tokens()));
+    if (!request.return_tokens()) return result;
+    BATON_ASSIGN_OR_RETURN(std::vector<std::string> tokens, reader.TokenTexts(request.model(), request.token_ids()));
+    for (std::string& token : tokens) result.add_tokens(std::move(token));
     return result;
   };
   return requests_.QueueUnary<v1::DetokenizeRequest>(*context, message, response, answer);

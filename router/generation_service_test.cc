@@ -354,6 +354,14 @@ TEST_F(GenerationServiceTest, TokenizesAndDetokenizes) {
     EXPECT_TRUE(stub_->Detokenize(&context, ids, &response).ok());
     EXPECT_EQ(response.text(), "xx");
   }
+  EXPECT_EQ(response.tokens_size(), 0);
+  ids.set_return_tokens(true);
+  {
+    grpc::ClientContext context;
+    EXPECT_TRUE(stub_->Detokenize(&context, ids, &response).ok());
+    EXPECT_EQ(std::vector<std::string>(response.tokens().begin(), response.tokens().end()),
+              (std::vector<std::string>{"x", "x"}));
+  }
   ids.add_token_ids(-1);
   grpc::ClientContext context;
   EXPECT_EQ(stub_->Detokenize(&context, ids, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);

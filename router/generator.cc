@@ -52,6 +52,7 @@ void Generator::PostFor(const std::shared_ptr<GenerationSink>& sink, RouterLoop:
 void Generator::Generate(GenerationRequest request, std::shared_ptr<GenerationSink> sink) {
   const TimeNs arrived = request.arrived;
   const int32_t choices = request.choices;
+  const bool want_prompt_tokens = request.want_prompt_tokens;
   std::optional<KeptRequest> kept = KeptPartOf(request, model_);
   absl::StatusOr<std::vector<PreparedJob>> prepared = reader_.ReadAll(std::move(request));
   if (!prepared.ok()) return WriteFailed(prepared.status(), *sink);
@@ -67,14 +68,17 @@ void Generator::Generate(GenerationRequest request, std::shared_ptr<GenerationSi
     });
   }
   if (choices > 1 || prompts->size() > 1) {
-    return PostFor(sink, [this, prompts, choices, sink, arrived](Dispatcher& dispatcher) {
-      SubmitChoices(*prompts, choices, {.job = nullptr, .sink = sink, .arrived = arrived}, dispatcher);
+    const GenerationCall call = {
+        .job = nullptr, .sink = sink, .arrived = arrived, .want_prompt_tokens = want_prompt_tokens};
+    return PostFor(sink, [this, prompts, choices, call](Dispatcher& dispatcher) {
+      SubmitChoices(*prompts, choices, call, dispatcher);
     });
   }
   const GenerationCall call = {.job = std::make_shared<const JobSpec>(std::move(first.job)),
                                .sink = sink,
                                .arrived = arrived,
-                               .echo = std::move(first.echo)};
+                               .echo = std::move(first.echo),
+                               .want_prompt_tokens = want_prompt_tokens};
   PostFor(sink, [this, call, prompts](Dispatcher& dispatcher) {
     auto listener = std::make_shared<GenerationListener>(call, std::move(prompts->front().output), clock_, dispatcher);
     const absl::Status status = loop_.Submit(call.job, listener);

@@ -123,6 +123,19 @@ TEST_F(GeneratorTest, WhatIsAskedOfThePromptComesWithTheFirstTokenAlone) {
   EXPECT_EQ(std::get<GenerationDelta>(events[2]).prompt, nullptr);
 }
 
+TEST_F(GeneratorTest, TheTokensOfAPromptComeAlone) {
+  StartLoop({.tokens = Tokens("ab")});
+  GenerationRequest request = Ask("hey");
+  request.want_prompt_tokens = true;
+  const auto events = Generate(std::move(request));
+  const auto& delta = std::get<GenerationDelta>(events[1]);
+  ASSERT_NE(delta.prompt, nullptr);
+  EXPECT_EQ(delta.prompt->tokens, Tokens("hey"));
+  EXPECT_FALSE(delta.prompt->text.has_value());
+  EXPECT_EQ(delta.prompt->logprobs, nullptr);
+  EXPECT_EQ(std::get<GenerationDelta>(events[2]).prompt, nullptr);
+}
+
 TEST_F(GeneratorTest, NothingIsSaidOfAPromptThatNobodyAsksAbout) {
   StartLoop({.tokens = Tokens("a")});
   EXPECT_EQ(std::get<GenerationDelta>(Generate(Ask("hey"))[1]).prompt, nullptr);

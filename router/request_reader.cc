@@ -66,7 +66,7 @@ absl::Status BeyondContext(const std::string& how_many, int32_t context_length) 
 size_t BytesOf(const ChatPrompt& chat) {
   size_t bytes = chat.tools.size() + chat.variables.size() + chat.answer_begin.size();
   for (const tokenizer::ChatMessage& message : chat.messages) {
-    bytes += message.role.size() + message.content.size() + message.tool_call_id.size() + message.tool_name.size();
+    bytes += message.role.size() + message.content.size() + message.tool_call_id.size() + message.name.size();
     for (const tokenizer::ChatToolCall& call : message.tool_calls) {
       bytes += call.id.size() + call.name.size() + call.arguments.size();
     }
@@ -309,6 +309,22 @@ absl::StatusOr<std::vector<int32_t>> RequestReader::Tokenize(const std::string& 
 absl::StatusOr<std::vector<int32_t>> RequestReader::Tokenize(const std::string& model, const ChatPrompt& prompt) const {
   BATON_RETURN_IF_ERROR(CheckModel(model));
   return EncodeChat(prompt, kNoBound);
+}
+
+absl::StatusOr<std::vector<std::string>> RequestReader::TokenTexts(const std::string& model,
+                                                                   absl::Span<const int32_t> token_ids) const {
+  BATON_RETURN_IF_ERROR(CheckModel(model));
+  if (token_ids.size() > kMaxDetokenizedTokens) {
+    return FieldViolation("return_tokens",
+                          absl::StrCat("at most ", kMaxDetokenizedTokens, " tokens, not ", token_ids.size()));
+  }
+  std::vector<std::string> texts;
+  texts.reserve(token_ids.size());
+  for (const int32_t id : token_ids) {
+    if (!model_.tokenizer->IsValidId(id)) return FieldViolation("token_ids", absl::StrCat("no token has the id ", id));
+    texts.push_back(model_.tokenizer->TokenBytes(id));
+  }
+  return texts;
 }
 
 absl::StatusOr<std::string> RequestReader::Detokenize(const std::string& model, absl::Span<const int32_t> token_ids,

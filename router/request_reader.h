@@ -43,6 +43,9 @@ class RequestReader {
   // served model, here and below.
   absl::StatusOr<std::vector<int32_t>> Tokenize(const std::string& model, const TextPrompt& prompt) const;
   absl::StatusOr<std::vector<int32_t>> Tokenize(const std::string& model, const ChatPrompt& prompt) const;
+  // How each of the tokens is written, at most kMaxDetokenizedTokens: bytes that may begin or end within a character.
+  absl::StatusOr<std::vector<std::string>> TokenTexts(const std::string& model,
+                                                      absl::Span<const int32_t> token_ids) const;
   // Refuses tokens whose text is longer than kMaxDetokenizedBytes.
   absl::StatusOr<std::string> Detokenize(const std::string& model, absl::Span<const int32_t> token_ids,
                                          bool skip_special_tokens) const;

@@ -447,6 +447,16 @@ TEST_F(RequestReaderTest, TokenizesAndDetokenizesForTheServedModelAlone) {
   EXPECT_EQ(ErrorWords(reader_.Detokenize("", {-1}, false).status()), "INVALID_ARGUMENT token_ids");
 }
 
+TEST_F(RequestReaderTest, GivesTheTextOfEachTokenUpToALimit) {
+  const std::vector<int32_t> ids = {modelfile::kTinyFirstByteToken + 'b', modelfile::kTinyFirstByteToken + 0xC3};
+  EXPECT_EQ(*reader_.TokenTexts("", ids), (std::vector<std::string>{"b", "\xC3"}));
+  EXPECT_EQ(ErrorWords(reader_.TokenTexts("", {-1}).status()), "INVALID_ARGUMENT token_ids");
+  EXPECT_EQ(ErrorWords(reader_.TokenTexts("another", ids).status()), "NOT_FOUND");
+  const std::vector<int32_t> many(kMaxDetokenizedTokens + 1, ids.front());
+  EXPECT_EQ(ErrorWords(reader_.TokenTexts("", many).status()), "INVALID_ARGUMENT return_tokens");
+  EXPECT_TRUE(reader_.TokenTexts("", absl::MakeConstSpan(many).subspan(1)).ok());
+}
+
 TEST_F(RequestReaderTest, OutputEndsBeforeAStopStringThatSpansTokens) {
   auto output = JobOutput::Create(*model_.tokenizer, {"END"});
   ASSERT_TRUE(output.ok());

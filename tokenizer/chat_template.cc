@@ -27,7 +27,7 @@ absl::StatusOr<ordered_json> ParseMember(const std::string& text, ordered_json::
 absl::StatusOr<ordered_json> MessageVariable(const ChatMessage& message) {
   ordered_json variable = {{"role", message.role}, {"content", message.content}};
   if (!message.tool_call_id.empty()) variable["tool_call_id"] = message.tool_call_id;
-  if (!message.tool_name.empty()) variable["name"] = message.tool_name;
+  if (!message.name.empty()) variable["name"] = message.name;
   for (const ChatToolCall& call : message.tool_calls) {
     ordered_json function = {{"name", call.name}};
     BATON_ASSIGN_OR_RETURN(function["arguments"],

@@ -29,9 +29,10 @@ struct ChatMessage {
   std::string content;
   // Of an assistant.
   std::vector<ChatToolCall> tool_calls = {};
-  // Of the role "tool": which call the content answers, and the name of its tool.
+  // Of the role "tool": which call the content answers.
   std::string tool_call_id = {};
-  std::string tool_name = {};
+  // Of the role "tool", that of the tool; of any other, what the client calls who speaks. Few templates read it.
+  std::string name = {};
 };
 
 struct ChatInput {

@@ -222,7 +222,7 @@ TEST(ChatTemplateTest, ToolsAndCallsHaveTheFormsOfTransformers) {
   ChatMessage call = {.role = "assistant", .content = ""};
   call.tool_calls.push_back({.id = "c1", .name = "weather", .arguments = R"({"city":"Paris"})"});
   ChatInput input = {
-      .messages = {call, {.role = "tool", .content = "18", .tool_call_id = "c1", .tool_name = "weather"}},
+      .messages = {call, {.role = "tool", .content = "18", .tool_call_id = "c1", .name = "weather"}},
       .tools = R"([{"function":{"name":"weather"}}])",
       .variables = R"({"thinks":false})"};
   EXPECT_EQ(chat_template->RenderChat(input).value(), "weather|assistant c1 function weather Paris|toolweatherc1False");

@@ -45,7 +45,7 @@ absl::StatusOr<std::shared_ptr<grammar::TokenMasks>> GrammarConstraints::MasksOf
     return found->masks;
   }
   BATON_ASSIGN_OR_RETURN(std::shared_ptr<const grammar::Grammar> grammar, grammar::CompileGrammar(source));
-  auto masks = std::make_shared<grammar::TokenMasks>(std::move(grammar), vocabulary_, kMaxMaskBytes);
+  auto masks = std::make_shared<grammar::TokenMasks>(std::move(grammar), vocabulary_);
   if (kept_.size() == kMaxKept) kept_.pop_back();
   kept_.push_front({.source = source, .masks = masks});
   return masks;

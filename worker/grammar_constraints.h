@@ -20,8 +20,6 @@ namespace baton::worker {
 class GrammarConstraints final : public engine::ConstraintSource {
  public:
   static constexpr size_t kMaxKept = 16;
-  // Of states and masks, for each of them.
-  static constexpr size_t kMaxMaskBytes = size_t{8} << 20;
 
   // The model's.
   explicit GrammarConstraints(std::shared_ptr<const grammar::Vocabulary> vocabulary)

@@ -193,16 +193,18 @@ TEST(ToolFieldsTest, AChatHasCallsAndResults) {
       R"({"messages":[{"role":"user","content":"x"},{"role":"assistant","content":null,"refusal":null,"tool_calls":[)"
       R"({"id":"a","index":0,"type":"function","function":{"name":"f","arguments":"{\"z\": 1, \"a\": 2}"}},)"
       R"({"id":"b","type":"function","function":{"name":"g","arguments":""}}]},)"
-      R"({"role":"tool","tool_call_id":"b","content":[{"type":"text","text":"r"}]}]})",
+      R"({"role":"tool","tool_call_id":"b","content":[{"type":"text","text":"r"}]},)"
+      R"({"role":"tool","tool_call_id":"a","name":"mine","content":"s"}]})",
       {.context_length = 512, .chat_template = &*tokens});
   ASSERT_TRUE(read.ok()) << read.status();
   const auto& messages = std::get<router::ChatPrompt>(read->generation.prompt).messages;
-  ASSERT_THAT(RolesOf(read->generation.prompt), ElementsAre("user", "assistant", "tool"));
+  ASSERT_THAT(RolesOf(read->generation.prompt), ElementsAre("user", "assistant", "tool", "tool"));
   ASSERT_EQ(messages[1].tool_calls.size(), 2u);
   EXPECT_EQ(messages[1].tool_calls[0].arguments, R"({"z": 1, "a": 2})");
   EXPECT_EQ(messages[1].tool_calls[1].arguments, "{}");
-  EXPECT_EQ(messages[2].tool_name, "g");
+  EXPECT_EQ(messages[2].name, "g");
   EXPECT_EQ(messages[2].content, "r");
+  EXPECT_EQ(messages[3].name, "mine");
 }
 
 TEST(ToolFieldsTest, WhatIsWrongInAMessageOfToolsIsNamed) {
@@ -212,7 +214,7 @@ TEST(ToolFieldsTest, WhatIsWrongInAMessageOfToolsIsNamed) {
   const auto call = [&chat](const std::string& call) {
     return chat(absl::StrCat(R"({"role":"assistant","tool_calls":[)", call, "]}"));
   };
-  EXPECT_EQ(chat(R"({"role":"user","content":"x","tool_calls":[]})"), "messages[0].tool_calls");
+  EXPECT_EQ(chat(R"({"role":"user","content":"x","tool_calls":[{}]})"), "messages[0].tool_calls");
   EXPECT_EQ(chat(R"({"role":"assistant","content":null})"), "messages[0].content");
   EXPECT_EQ(chat(R"({"role":"tool","tool_call_id":"a","content":"x"})"), "messages[0].tool_call_id");
   EXPECT_EQ(chat(R"({"role":"tool","content":"x"})"), "messages[0].tool_call_id");
@@ -241,7 +243,7 @@ TEST(ToolFieldsTest, ItemsOfResponsesAreCallsAndOutputs) {
   ASSERT_THAT(RolesOf(read->generation.prompt), ElementsAre("user", "assistant", "tool"));
   EXPECT_EQ(messages[1].content, "y");
   EXPECT_EQ(messages[1].tool_calls.size(), 2u);
-  EXPECT_EQ(messages[2].tool_name, "g");
+  EXPECT_EQ(messages[2].name, "g");
   EXPECT_EQ(read->tool_choice, R"("required")");
   EXPECT_EQ(read->tools, R"([{"type":"function","name":"f","parameters":null,"strict":false}])");
   EXPECT_EQ(read->reading.form, CallForm::kOneCall);
@@ -268,7 +270,7 @@ TEST(ToolFieldsTest, BlocksOfAnthropicAreTextsCallsAndResults) {
   ASSERT_EQ(messages[1].tool_calls.size(), 2u);
   EXPECT_EQ(messages[1].tool_calls[0].arguments, R"({"z":1,"a":2})");
   EXPECT_EQ(messages[2].content, "Error: no");
-  EXPECT_EQ(messages[2].tool_name, "g");
+  EXPECT_EQ(messages[2].name, "g");
   EXPECT_EQ(messages[3].content, "");
   EXPECT_EQ(messages[4].content, "And?");
   const auto fault = [](const std::string& role, const std::string& block) {

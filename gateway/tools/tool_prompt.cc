@@ -70,7 +70,9 @@ std::vector<ChatMessage> WithoutTools(std::vector<ChatMessage> messages) {
     if (is_result && follows_result) {
       AppendLine(&plain.back().content, message.content);
     } else {
-      plain.push_back({.role = is_result ? "user" : std::move(message.role), .content = std::move(message.content)});
+      plain.push_back({.role = is_result ? "user" : std::move(message.role),
+                       .content = std::move(message.content),
+                       .name = is_result ? "" : std::move(message.name)});
     }
     follows_result = is_result;
   }

@@ -95,7 +95,7 @@ std::string RenderedBy(const tokenizer::ChatTemplate& chat_template, const ToolR
   const router::ChatPrompt chat = Applied(request, ToolStyleOf(&chat_template),
                                           {{.role = "user", .content = "x"},
                                            call,
-                                           {.role = "tool", .content = "9", .tool_call_id = "1", .tool_name = "time"}});
+                                           {.role = "tool", .content = "9", .tool_call_id = "1", .name = "time"}});
   const auto text = chat_template.RenderChat(
       {.messages = chat.messages, .add_generation_prompt = true, .tools = chat.tools, .eos_token = "</s>"});
   EXPECT_TRUE(text.ok()) << text.status();

@@ -69,7 +69,7 @@ absl::StatusOr<tokenizer::ChatMessage> CallNames::Result(const std::string& id, 
   const auto found = names_.find(id);
   if (found == names_.end()) return FieldViolation(field, "must be the id of a call before it");
   return tokenizer::ChatMessage{
-      .role = "tool", .content = std::move(content), .tool_call_id = id, .tool_name = found->second};
+      .role = "tool", .content = std::move(content), .tool_call_id = id, .name = found->second};
 }
 
 }  // namespace baton::gateway

@@ -8,10 +8,10 @@ import urllib.request
 from cluster import SOURCE_DIR
 
 
-def post(cluster, path, body, content_type="application/json"):
+def post(cluster, path, body, content_type="application/json", headers=None):
     """(status, headers, parsed body)."""
     request = urllib.request.Request(f"http://{cluster.http}{path}", json.dumps(body).encode(),
-                                     {"Content-Type": content_type})
+                                     {"Content-Type": content_type, **(headers or {})})
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.headers, json.load(answer)

@@ -2,11 +2,14 @@
 thing."""
 
 import asyncio
+import json
 import os
+import re
 
 import anthropic
 import pytest
 
+import raw_http
 from cluster import SOURCE_DIR, Cluster
 from http_api import documented_fields, post
 from pages import blocks_of
@@ -93,6 +96,28 @@ def test_errors_are_those_that_the_client_knows(client):
     with pytest.raises(anthropic.NotFoundError) as no_path:
         client.messages.batches.list()
     assert no_path.value.body["type"] == "error"
+
+
+# Each has a Host, and "x" stands for the path.
+@pytest.mark.parametrize("status, lines", [
+    (404, "POST xx HTTP/1.1"), (405, "GET x HTTP/1.1"), (413, "POST x HTTP/1.1\r\nContent-Length: 99999999"),
+    (417, "POST x HTTP/1.1\r\nContent-Length: 2\r\nExpect: patience"), (421, "POST x HTTP/1.1\r\nHost: an.example"),
+    (431, f"POST x HTTP/1.1\r\nA: {'a' * 40_000}"), (501, "POST x HTTP/1.1\r\nTransfer-Encoding: gzip"),
+    (505, "POST x HTTP/2.5"),
+], ids=lambda value: str(value) if isinstance(value, int) else "")
+def test_what_http_refuses_has_the_type_that_the_page_says(cluster, status, lines):
+    rows = re.findall(r"^\| ([\d, ]+) \| `(\w+)` \|", (SOURCE_DIR / PAGE).read_text(), re.MULTILINE)
+    types = {int(each): kind for row, kind in rows for each in row.split(", ")}
+    assert {400, 401, 403, 429, 500, 504, 529} <= types.keys()
+    host = "" if "Host" in lines else f"\r\nHost: {cluster.http}"
+    asked = lines.replace(" x", " /v1/messages", 1) + host + "\r\n\r\n"
+    (response,) = raw_http.talk(cluster.http, [asked.encode()]).responses
+    error = json.loads(response.body)
+    assert response.status == status and error["error"]["message"]
+    if status in (431, 505):
+        assert status not in types and "code" in error["error"], "its path is not known"
+    else:
+        assert error["type"] == "error" and error["error"]["type"] == types[status]
 
 
 def test_a_stream_that_its_client_leaves_ends_its_request(cluster, client):

@@ -43,7 +43,7 @@ VALUES = {
     MESSAGES: test_anthropic.VALUES,
     COUNT: test_anthropic.VALUES,
     EMBEDDINGS: {"input": "x", "model": MODEL, "encoding_format": "base64", "dimensions": 576, "pooling": "mean",
-                 "add_special_tokens": False, "priority": 0, "normalize": False},
+                 "add_special_tokens": False, "priority": 2, "normalize": False},
     TOKENIZE: {"prompt": "x", "model": MODEL, "add_special_tokens": False},
     DETOKENIZE: {"tokens": [1], "model": MODEL},
 }
@@ -62,7 +62,8 @@ RULES = {
     "kEmbeddingsFields": (EMBEDDINGS,), "kTokenizeFields": (TOKENIZE,), "kDetokenizeFields": (DETOKENIZE,),
 }
 # Rules of what is inside of a field, and of KServe's parameters, whose table test_grpc_tables.py walks.
-NOT_OF_A_REQUEST = {"kFields", "kItemFields", "kType", "kMember", "kSchemaFields", "kSamplingRules"}
+NOT_OF_A_REQUEST = {"kFields", "kItemFields", "kType", "kMember", "kSchemaFields", "kSamplingRules", "kMessageFields",
+                    "kAssistantFields", "kToolFields", "kSpeakerFields", "kStreamFields"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,13 +89,15 @@ def tables():
 def parse(endpoint, line):
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert len(cells) == 8, line
-    said = re.fullmatch(r"(read|ignored|400)(?: `([\w.]+)`)?(?:, but for `(.+)`)?", cells[1])
+    said = re.fullmatch(r"(read|ignored|400)(?: `([\w.\[\]]+)`)?(?:, but for `(.+)`)?", cells[1])
     assert said and (said[1] == "400") == (said[2] is not None), line
     return Row(endpoint, cells[0].strip("`"), said[1], said[2], said[3])
 
 
 TABLES = tables()
 ROWS = [parse(endpoint, line) for endpoint in BASES for line in TABLES[endpoint]]
+# Of the members of a chat's fields, which test_openapi.py asks for.
+WITHIN_CHAT = [parse(CHAT, line) for line in TABLES[f"Within {CHAT}"]]
 
 
 @pytest.fixture(scope="module")

@@ -70,6 +70,17 @@ def test_a_chat_is_answered_at_once_and_as_a_stream_alike(client):
     assert len({chunk.id for chunk in chunks}) == 1
 
 
+def test_every_chunk_has_the_usage_so_far_where_that_is_asked_for(client):
+    asked = {"model": MODEL, "messages": QUESTION, "max_tokens": 6, "stream": True, "extra_body": {"ignore_eos": True}}
+    chunks = list(client.chat.completions.create(
+        **asked, stream_options={"include_usage": True, "continuous_usage_stats": True}))
+    counts = [chunk.usage.completion_tokens for chunk in chunks]
+    assert counts[0] == 0 and counts == sorted(counts) and counts[-2:] == [6, 6]
+    assert len({chunk.usage.prompt_tokens for chunk in chunks}) == 1 and chunks[-1].choices == []
+    plain = list(client.chat.completions.create(**asked, stream_options={"include_usage": True}))
+    assert plain[-1].usage.total_tokens == chunks[-1].usage.total_tokens and not any(chunk.usage for chunk in plain[:-1])
+
+
 def test_many_streams_run_at_once(cluster, prompts):
     async def run():
         async with openai.AsyncOpenAI(base_url=f"http://{cluster.http}/v1", api_key="none", max_retries=0) as client:
@@ -82,6 +93,21 @@ def test_many_streams_run_at_once(cluster, prompts):
     with Client(cluster.target) as grpc_client:
         expected = [grpc_client.generate(prompt, {"max_tokens": 24, "ignore_eos": True}).token_ids for prompt in prompts]
     assert asyncio.run(run()) == expected
+
+
+def test_the_ids_of_the_prompt_come_beside_those_of_the_output(cluster, client, prompts):
+    asked = {"model": MODEL, "max_tokens": 3, "extra_body": {"return_token_ids": True}}
+    whole = client.completions.create(**asked, prompt=prompts[:2], n=2)
+    assert [choice.prompt_token_ids for choice in whole.choices] == [prompts[0], prompts[0], prompts[1], prompts[1]]
+    chunks = [chunk.choices[0] for chunk in client.completions.create(**asked, prompt=prompts[0], stream=True)]
+    assert [getattr(choice, "prompt_token_ids", None) for choice in chunks] == [prompts[0]] + [None] * (len(chunks) - 1)
+    chat = client.chat.completions.create(**asked, messages=QUESTION)
+    assert len(chat.prompt_token_ids) == chat.usage.prompt_tokens
+    text = post(cluster, "/detokenize", {"tokens": chat.prompt_token_ids})[2]["prompt"]
+    assert QUESTION[0]["content"] in text and text.endswith("<|im_start|>assistant\n")
+    first, *rest = client.chat.completions.create(**asked, messages=QUESTION, stream=True)
+    assert first.prompt_token_ids == chat.prompt_token_ids
+    assert not any(getattr(chunk, "prompt_token_ids", None) for chunk in rest)
 
 
 def test_a_stop_string_ends_the_text_before_it(client):
@@ -165,6 +191,28 @@ def test_a_request_that_is_left_before_its_answer_ends_too(cluster, client):
     with pytest.raises(openai.APITimeoutError):
         client.with_options(timeout=0.5).completions.create(model=MODEL, prompt="Endless", **ENDLESS)
     cluster.await_idle()
+
+
+def test_of_the_requests_that_wait_the_lower_priority_goes_first():
+    with Cluster("--prefill", 0, "--decode", 0, "--mixed", 1, "--threads", 1, "--max-seqs", 1) as cluster:
+        client = openai.OpenAI(base_url=f"http://{cluster.http}/v1", api_key="none", max_retries=0)
+        running = client.completions.create(model=MODEL, prompt="Endless", stream=True, **ENDLESS)
+        next(iter(running))
+        ended, asking = [], []
+
+        def ask(priority):
+            client.completions.create(model=MODEL, prompt="Once", max_tokens=8,
+                                      extra_body={"ignore_eos": True, **({} if priority is None else {"priority": priority})})
+            ended.append(priority)
+
+        for count, priority in enumerate((8, 1, None), start=1):
+            asking.append(threading.Thread(target=ask, args=(priority,)))
+            asking[-1].start()
+            wait_until(lambda: cluster.status()["queued_jobs"] == count, 30, f"{count} requests wait")
+        running.close()
+        for thread in asking:
+            thread.join()
+        assert ended == [None, 1, 8]
 
 
 def test_a_drain_waits_for_a_client_that_reads_slowly():
@@ -309,7 +357,7 @@ VALUES = {
     "messages": QUESTION, "prompt": "x", "model": MODEL, "max_tokens": 1, "max_completion_tokens": 1, "temperature": 0.5,
     "top_p": 0.5, "top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1, "frequency_penalty": 0.1, "presence_penalty": 0.1,
     "seed": 1, "stop": "x", "stop_token_ids": [5], "ignore_eos": True, "min_tokens": 1, "stream": False,
-    "return_token_ids": True, "return_phases": True, "add_special_tokens": False, "priority": 0, "user": "me", "store": True, "metadata": {"a": "b"},
+    "return_token_ids": True, "return_phases": True, "add_special_tokens": False, "priority": 2, "user": "me", "store": True, "metadata": {"a": "b"},
     "n": 2, "request_id": "mine-7", "best_of": 2, "logit_bias": {"5": 1, "7": -100.0}, "echo": True, "response_format": {"type": "json_object"},
     "structured_outputs": {"choice": ["a", "b"]}, "prompt_logprobs": 1,
     "use_beam_search": True, "length_penalty": 2, "include_stop_str_in_output": True, "skip_special_tokens": False,

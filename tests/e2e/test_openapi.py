@@ -8,6 +8,7 @@ otherwise 15 of one seed.
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import urllib.request
@@ -17,6 +18,7 @@ import pytest
 
 import test_api_table as table
 from cluster import SOURCE_DIR, Cluster
+from request_members import Asker, least_object, names_in_the_sources, places
 
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 SEED = 20261126
@@ -26,6 +28,7 @@ FILE = SOURCE_DIR / "openapi/openapi.json"
 MOST_TOKENS = 3
 LENGTHS = {"CompletionRequest": "max_tokens", "ChatRequest": "max_completion_tokens", "ResponsesRequest": "max_output_tokens",
            "MessagesRequest": "max_tokens"}
+ANYTHING = [5, "x", [5], {"x": 5}, True]
 ANY_ID, VOCABULARY = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, 49152
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
@@ -87,6 +90,76 @@ def test_the_fields_are_those_of_the_page(document, endpoint):
         if row.use != "400" or table.is_ruled(row):
             ruled.add(row.field)
     assert properties.keys() == ruled
+
+
+@pytest.mark.parametrize("endpoint", table.BASES)
+def test_every_member_within_a_request_is_one_that_the_server_knows(cluster, document, endpoint):
+    asker = Asker(cluster)
+    found = [place for place in places(document, endpoint, request_schema(document, endpoint)) if place.path]
+    for place in found:
+        unknown = [member for member in place.schema["properties"] if not asker.takes_member(document, place, member)]
+        assert not unknown, f"{place}: the server does not take {unknown}"
+    assert bool(found) == (endpoint not in (table.EMBEDDINGS, table.TOKENIZE, table.DETOKENIZE))
+
+
+# The server is asked for every name that its sources have in quotes, in every object of a request.
+@pytest.mark.parametrize("endpoint", table.BASES)
+def test_every_member_that_the_server_knows_is_in_the_document(cluster, document, endpoint):
+    asker, names = Asker(cluster), names_in_the_sources()
+    assert {"tool_calls", "cache_control", "continuous_usage_stats", "annotations"} <= names
+    for place in places(document, endpoint, request_schema(document, endpoint)):
+        known = [name for name in sorted(names - place.schema["properties"].keys())
+                 if asker.knows_member(document, place, name)]
+        assert not known, f"{place}: the document has no {known}"
+
+
+def listed(path):
+    """Whatever the place in a list is."""
+    return re.sub(r"\[\d+\]", "[]", path)
+
+
+def refuses_some(asker, place, member):
+    """Whether a request that runs is refused for one of the values."""
+    return any(asker.ask(place.endpoint, {**place.put({member: value}), "model": table.MODEL, "max_tokens": 1})[0] == 400
+               for value in ANYTHING)
+
+
+# What is within the fields of a chat.
+@pytest.mark.parametrize("row", table.WITHIN_CHAT, ids=lambda row: row.field)
+def test_a_row_of_the_page_is_what_the_server_does_with_the_member(cluster, document, row):
+    asker = Asker(cluster)
+    holder, _, member = row.field.rpartition(".")
+    there = [place for place in places(document, table.CHAT, request_schema(document, table.CHAT))
+             if listed(place.path) == holder]
+    if row.use == "400":
+        for place in there:
+            status, body = asker.ask(table.CHAT, place.put({**least_object(document, place.schema), member: "x"}))
+            assert status == 400 and listed(body["error"]["param"]) == row.param, (str(place), body)
+        assert there and (row.nothing is None or any(
+            asker.takes_value(document, place, member, json.loads(row.nothing)) for place in there))
+        return
+    having = [place for place in there if member in place.schema["properties"]]
+    assert any(asker.takes_member(document, place, member) for place in having)
+    takes_anything = all(any(asker.takes_value(document, place, member, value) for place in having) for value in ANYTHING)
+    if row.use == "ignored":
+        assert takes_anything
+    else:
+        assert not takes_anything or any(refuses_some(asker, place, member) for place in having)
+
+
+def test_every_member_within_a_chat_has_a_row(document):
+    rows = {row.field for row in table.WITHIN_CHAT}
+    members = {f"{listed(place.path)}.{member}" for place in places(document, table.CHAT, request_schema(document, table.CHAT))
+               if place.path for member in place.schema["properties"]}
+    assert len(rows) == len(table.WITHIN_CHAT) and members <= rows, members - rows
+
+
+@pytest.mark.parametrize("endpoint", [table.CHAT, table.RESPONSES, table.MESSAGES])
+def test_its_examples_are_answered(cluster, document, endpoint):
+    content = operation(document, endpoint)["requestBody"]["content"]["application/json"]
+    for example in content["examples"].values():
+        validator(document, content["schema"]).validate(example["value"])
+        assert Asker(cluster).ask(endpoint, example["value"])[0] == 200, example
 
 
 @pytest.mark.parametrize("endpoint", table.BASES)

@@ -229,7 +229,11 @@ def test_the_command_line_prints_them(cluster, client, prose_ids):
     result = run_baton("generate", "--target", cluster.target, "--token-ids", ",".join(map(str, prompt)), "--max-tokens", 1,
                        "--prompt-logprobs", 1, "--echo", "--json")
     printed = json.loads(result.stdout)
-    assert printed["prompt_logprobs"][0] == {"token_id": prompt[0], "logprob": None}
+    written = client.call("baton.v1.GenerationService", "Detokenize", token_ids=prompt, return_tokens=True).tokens
+    assert [entry["token"] for entry in printed["prompt_logprobs"]] == [token.decode() for token in written]
+    assert "".join(entry["token"] for entry in printed["prompt_logprobs"]) == printed["prompt_text"]
+    assert all("token" in likely for entry in printed["prompt_logprobs"][1:] for likely in entry["top"])
+    assert printed["prompt_logprobs"][0] == {"token_id": prompt[0], "token": written[0].decode(), "logprob": None}
     assert [entry["logprob"] for entry in printed["prompt_logprobs"][1:]] == pytest.approx(logprobs_of(tokens))
     assert [entry["rank"] for entry in printed["prompt_logprobs"][1:]] == [token.rank for token in tokens[1:]]
     text = run_baton("generate", "--target", cluster.target, "--prompt", "Once upon", "--max-tokens", 2, "--echo").stdout

@@ -136,7 +136,7 @@ def test_what_is_wrong_is_named(cluster, fields, param):
 # A value of each field that asks for something, and one that asks for nothing.
 VALUES = {"input": "x", "model": MODEL, "max_output_tokens": 1, "temperature": 0.5, "top_p": 0.5, "top_k": 5, "min_p": 0.1,
           "seed": 1, "text": {"format": {"type": "json_object"}}, "include": [LOGPROBS], "metadata": {"a": "b"},
-          "stream": False, "priority": 0, "store": True, "parallel_tool_calls": True,
+          "stream": False, "priority": 2, "store": True, "parallel_tool_calls": True,
           "tools": [{"type": "function", "name": "f", "parameters": {}, "strict": True}], "tool_choice": "auto", "max_tool_calls": 1, "reasoning": {"effort": "low"}, "background": True,
           "truncation": "auto"}
 NOTHING = {"reasoning": {}, "background": False, "truncation": "disabled"}

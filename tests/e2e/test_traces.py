@@ -13,6 +13,7 @@ import pytest
 from client import Client, read_stream
 from cluster import Cluster, RoleProcess, wait_until
 from collector import attributes, duration_ms, grpc_collector, http_collector, root_of
+from http_api import post
 
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 REQUESTS = 500 if FULL else 60
@@ -89,6 +90,31 @@ def test_the_phases_of_every_request_fill_its_trace(prose_ids):
     assert statistics.median(network_ms) < NETWORK_MS
     assert p99_ms < NETWORK_P99_MS
     assert abs(statistics.median(differences_ms)) < CLIENT_MS
+
+
+MESSAGES = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 2}
+BY_HTTP = {"/v1/completions": {"prompt": PROMPT, "max_tokens": 2}, "/v1/chat/completions": MESSAGES, "/v1/messages": MESSAGES,
+           "/v1/responses": {"input": PROMPT, "max_output_tokens": 2}, "/v1/embeddings": {"input": PROMPT}}
+
+
+def test_a_request_over_http_is_a_part_of_its_clients_trace():
+    with grpc_collector() as (endpoint, spans), Cluster(*MIXED, env=environment(endpoint)) as cluster:
+        def ask(path, **headers):
+            assert post(cluster, path, BY_HTTP[path], headers=headers)[0] == 200, path
+
+        for number, path in enumerate(BY_HTTP, start=1):
+            ask(path, traceparent=PARENT.format(number, number), tracestate="vendor=7")
+        not_sampled = len(BY_HTTP) + 1
+        ask("/v1/completions", traceparent=PARENT.format(not_sampled, not_sampled).removesuffix("1") + "0")
+        # It is no parent, so the trace is the router's own.
+        ask("/v1/completions", traceparent=PARENT.format(9, 0))
+        traces = spans.wait_for_traces(len(BY_HTTP) + 1)
+    for number, path in enumerate(BY_HTTP, start=1):
+        root = root_of(traces.pop(number.to_bytes(16, "big")))
+        assert root.parent_span_id == number.to_bytes(8, "big") and root.trace_state == "vendor=7", path
+        assert attributes(root)["baton.outcome"] == "ok", path
+    ((trace_id, own),) = traces.items()
+    assert int.from_bytes(trace_id, "big") > 9 and not root_of(own).parent_span_id and is_contiguous(own)
 
 
 def test_what_the_workers_measured_is_in_the_trace(prose_ids):
