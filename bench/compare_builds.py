@@ -13,6 +13,12 @@ CPU time is given per 1,000 tokens. For prefill and decode it is the time of the
 serve_16 it is the time of the router's and the workers' threads without the kernel threads, whose time varies with the
 machine: the busiest threads of each worker, --threads of them, count as its kernel threads.
 
+--old-flags and --new-flags compare two ways to serve, with one build for both. They are for the figures of a served
+cluster, serve_16 and router_*. With --tls-ca among them the load generator speaks TLS:
+
+    python3 bench/compare_builds.py BATON BATON --figures serve_16 --new-flags="--tls-cert C --tls-key K --tls-ca CA"
+    python3 bench/compare_builds.py BATON BATON --figures serve_16 --old-flags="--transport tcp" --new-flags="--transport grpc"
+
 router_N is the CPU time of the router's process for a token of N concurrent streams, router_idle the share of a core
 that the router takes while its workers have nothing to do.
 
@@ -29,6 +35,7 @@ import contextlib
 import json
 import os
 import resource
+import shlex
 import statistics
 import subprocess
 import sys
@@ -169,6 +176,8 @@ MEASURES = {
     "router_192": measure_router(192),
     "router_idle": measure_idle_router,
 }
+# How the names of figures begin that are measured at a cluster.
+SERVED = ("serve_", "router_")
 TIME_UNITS = ("ms", "us", "% of a core")
 
 
@@ -226,8 +235,14 @@ def summarize(pairs):
     return rows
 
 
+def side_of(options, label):
+    """The options of one side of a pair, whose roles have its flags of serve as well."""
+    binary, flags = (options.old, options.old_flags) if label == "old" else (options.new, options.new_flags)
+    return binary, argparse.Namespace(**{**vars(options), "roles": [*options.roles, *flags]})
+
+
 def measure(name, label, options, seed):
-    binary = {"old": options.old, "new": options.new}[label]
+    binary, options = side_of(options, label)
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return MEASURES[name](binary, options, seed)
@@ -264,11 +279,16 @@ def parse_arguments():
                         help=f"requests of one run of serve_16 ({CLOSED['requests']})")
     parser.add_argument("--roles", default="--prefill 1 --decode 1", type=str.split,
                         help='flags of serve that set the workers ("--prefill 1 --decode 1")')
+    for label in ("old", "new"):
+        parser.add_argument(f"--{label}-flags", default=[], type=shlex.split,
+                            help=f"further flags of serve for the {label} build, of the figures of a served cluster")
     parser.add_argument("--seed", type=int, default=1, help="of the first pair's prompts; each pair adds one (1)")
     parser.add_argument("--json", action="store_true", help="print one JSON object with all pairs, not the table")
     options = parser.parse_args()
     if options.pairs < 1 or options.threads < 0 or options.serve_requests < 1:
         parser.error("--pairs and --serve-requests are at least 1, --threads at least 0")
+    if (options.old_flags or options.new_flags) and not all(name.startswith(SERVED) for name in options.figures):
+        parser.error(f"--old-flags and --new-flags are for the --figures that begin with {' or '.join(SERVED)}")
     for binary in (options.old, options.new):
         if not os.access(binary, os.X_OK):
             parser.error(f"{binary} is not an executable file")
@@ -288,7 +308,8 @@ def main():
     generator = [run["generator_cores"] for pair in runs.get("serve_16", []) for run in pair]
     generator_cores = statistics.median(generator) if generator else None
     if options.json:
-        about = {key: getattr(options, key) for key in ("old", "new", "model", "threads", "seed")}
+        about = {key: getattr(options, key)
+                 for key in ("old", "new", "old_flags", "new_flags", "model", "threads", "seed")}
         print(json.dumps({**about, "complete": complete, "generator_cores": generator_cores, "figures": rows}))
     elif rows:
         print(table(rows))

@@ -1,7 +1,11 @@
 """python3 -m unittest compare_builds_test: ratios, intervals and verdicts of given runs."""
 
+import argparse
+import contextlib
+import io
 import pathlib
 import unittest
+import unittest.mock
 
 import compare_builds
 from paired_ratios import median_interval
@@ -50,6 +54,21 @@ class CompareBuildsTest(unittest.TestCase):
         before = {(True, "7"): {"70": second}, (False, "8"): {"80": 0}}
         after = {(True, "7"): {"70": 2 * second, "71": 9 * second, "72": 8 * second}, (False, "8"): {"80": 5 * second}}
         self.assertEqual(compare_builds.spent_besides_kernels_s(before, after, 2), 6)
+
+    def test_each_side_is_served_with_its_own_flags(self):
+        options = argparse.Namespace(old="a", new="b", roles=["--mixed", "1"], old_flags=[], new_flags=["--tls-ca", "ca"])
+        self.assertEqual([(binary, side.roles) for binary, side in map(
+            lambda label: compare_builds.side_of(options, label), ("old", "new"))],
+            [("a", ["--mixed", "1"]), ("b", ["--mixed", "1", "--tls-ca", "ca"])])
+
+    def test_flags_of_serve_are_refused_for_figures_without_a_cluster(self):
+        for figures, is_wrong in [(["decode_1"], True), (["serve_16", "handoff"], True), (["serve_16", "router_1"], False)]:
+            command = ["compare_builds.py", "/bin/true", "/bin/true", "--new-flags=--transport grpc", "--figures", *figures]
+            with unittest.mock.patch("sys.argv", command), contextlib.redirect_stderr(io.StringIO()):
+                if is_wrong:
+                    self.assertRaises(SystemExit, compare_builds.parse_arguments)
+                else:
+                    self.assertEqual(compare_builds.parse_arguments().new_flags, ["--transport", "grpc"])
 
     def test_a_thread_that_ended_while_threads_were_listed_has_no_words(self):
         self.assertEqual(compare_builds.words_of(pathlib.Path("/proc/self/task/0/schedstat")), [])

@@ -54,9 +54,11 @@ class FaultyTransport final : public Transport {
     ReadCompletion completion;
   };
 
+  // Says so in the log, unless the region holds what it would without a fault.
   void Plant(const Planted& planted, ReadCompletion& completion);
-  void Flip(const Planted& planted);
-  void PutBack(const Planted& planted);
+  // These two return whether the region holds other bytes than those that were read.
+  bool Flip(const Planted& planted);
+  bool PutBack(const Planted& planted);
 
   const std::unique_ptr<Transport> transport_;
   const std::unique_ptr<RegionCopies> copies_;
@@ -114,26 +116,32 @@ void FaultyTransport::WaitForEvent(int64_t timeout_ns) {
 }
 
 void FaultyTransport::Plant(const Planted& planted, ReadCompletion& completion) {
-  if (faults_.kind == Kind::kFlip) Flip(planted);
-  if (faults_.kind == Kind::kStale) PutBack(planted);
+  if (faults_.kind == Kind::kFlip && !Flip(planted)) return;
+  if (faults_.kind == Kind::kStale && !PutBack(planted)) return;
   if (faults_.kind == Kind::kError) completion.status = absl::UnavailableError("planted by a test");
+  spdlog::warn("a test has planted a fault in read {}", planted.number);
 }
 
 // Another place in each read.
-void FaultyTransport::Flip(const Planted& planted) {
+bool FaultyTransport::Flip(const Planted& planted) {
   constexpr uint64_t kPrime = 7'919;
   const CopyRange& range = planted.ranges[planted.number % planted.ranges.size()];
   uint8_t* const at = region_.data() + range.local_offset + planted.number * kPrime % range.bytes;
   uint8_t byte = 0;
-  copies_->Out({&byte, 1}, at).IgnoreError();
+  if (!copies_->Out({&byte, 1}, at).ok()) return false;
   byte ^= static_cast<uint8_t>(1U << planted.number % 8);
-  copies_->In(at, {&byte, 1}).IgnoreError();
+  return copies_->In(at, {&byte, 1}).ok();
 }
 
-void FaultyTransport::PutBack(const Planted& planted) {
+bool FaultyTransport::PutBack(const Planted& planted) {
+  bool differs = false;
   for (size_t i = 0; i < planted.before.size(); ++i) {
-    copies_->In(region_.data() + planted.ranges[i].local_offset, planted.before[i]).IgnoreError();
+    uint8_t* const at = region_.data() + planted.ranges[i].local_offset;
+    std::vector<uint8_t> read(planted.before[i].size());
+    if (!copies_->Out(absl::MakeSpan(read), at).ok() || read == planted.before[i]) continue;
+    differs |= copies_->In(at, planted.before[i]).ok();
   }
+  return differs;
 }
 
 }  // namespace

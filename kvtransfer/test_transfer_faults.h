@@ -5,6 +5,9 @@
 //   stale   the read succeeds, and its bytes are those from before it
 //   error   the read fails, with UNAVAILABLE
 //   delay   the read completes 50 ms late
+//
+// Each fault of the first three kinds is a line of the log, so that a test can compare what was planted with what was
+// found. Old bytes that equal those that came for them are none.
 #ifndef BATON_KVTRANSFER_TEST_TRANSFER_FAULTS_H_
 #define BATON_KVTRANSFER_TEST_TRANSFER_FAULTS_H_
 

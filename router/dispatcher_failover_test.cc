@@ -67,6 +67,21 @@ TEST_F(DispatcherFailoverTest, AJobGoesOnAtItsNextOutputWhenItsDecodeWorkerIsLos
   ExpectNothingLeft();
 }
 
+// Half a second is left of the two within which failover begins.
+TEST_F(DispatcherFailoverTest, ByDefaultAJobGoesOnASecondAndAHalfAfterItsDecodeWorkerFellSilent) {
+  options_ = {};
+  JoinTwoDecoders();
+  Submit(1);
+  Stream(KeyOf(1), 3);
+  Actions();
+  RunMs(1'000);
+  for (const uint64_t n : {1, 3}) dispatcher().OnWorkerLoad(MakeWorkerId(n), {});
+  RunMs(499);
+  EXPECT_THAT(Actions(), IsEmpty());
+  RunMs(1);
+  EXPECT_THAT(Actions(), ElementsAre("end2", "P1 1/2 after 3", "D3 1/2 after 3"));
+}
+
 TEST_F(DispatcherFailoverTest, AJobThatFitsOnlyAWorkerThatDrainedWaitsForItsSuccessor) {
   options_.worker_silence_ms = 1'000'000;
   JoinPair();

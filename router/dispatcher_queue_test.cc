@@ -122,7 +122,7 @@ TEST_F(DispatcherQueueTest, RunningJobsAreBounded) {
   EXPECT_THAT(Actions(), ElementsAre("1:0=70", "1:1=71", "1:OK", "P1 2/1", "D2 2/1"));
 }
 
-TEST_F(DispatcherQueueTest, FourThousandJobsRunAtOnceUnlessTheOptionSaysOtherwise) {
+TEST_F(DispatcherQueueTest, AsManyJobsRunAtOnceAsTheLimitSaysUnlessTheOptionSaysOtherwise) {
   WorkerInfo prefill = MakeWorker(1, WorkerRole::kPrefill);
   WorkerInfo decode = MakeWorker(2, WorkerRole::kDecode);
   for (WorkerInfo* worker : {&prefill, &decode}) {

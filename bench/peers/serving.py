@@ -60,7 +60,9 @@ class BatonServer(Server):
         if not line.startswith("ready "):
             raise RuntimeError(f"baton serve did not become ready: see {log}")
         ready = json.loads(line.removeprefix("ready "))
-        self.load_flags = ["--target", ready["grpc"]]
+        # A load generator needs the authority of a server with certificates, which is a flag of `serve` and of its own.
+        tls = ["--tls-ca", roles[roles.index("--tls-ca") + 1]] if "--tls-ca" in roles else []
+        self.load_flags = ["--target", ready["grpc"], *tls]
         # For clients of OpenAI's API.
         self.http = ready.get("http")
 

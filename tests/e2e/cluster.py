@@ -26,6 +26,8 @@ COMMAND_TIMEOUT_S = 120
 # Outside of the full form the machine may have a loaded neighbour.
 LEFT_TIMEOUT_S = 1 if os.environ.get("BATON_FULL_TESTS") == "1" else 5
 LOG_BYTES = 64 << 10
+# More than any test lets a cluster write.
+ALL_LOG_BYTES = 64 << 20
 POLL_S = 0.02
 
 

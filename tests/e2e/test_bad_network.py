@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from client import Client
-from cluster import BINARY, wait_until
+from cluster import ALL_LOG_BYTES, BINARY, wait_until
 from history import router_problems
 from lossy_network import CannotMakeNetwork, lossy_network
 from machines import MachineProcess
@@ -32,7 +32,6 @@ SERVES_WITHIN_S = 2
 PROMPT = "The capital of France is"
 # Of a request that meets the fault several times in a row.
 ALLOWED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED)
-ALL_LOG_BYTES = 64 << 20
 BAD_LINK = {"delay_ms": 50, "jitter_ms": 20, "loss": 0.02}
 BAD_LINK_S = 40 if FULL else 10
 ONE_WAY_S = 5

@@ -10,8 +10,9 @@ import signal
 import pytest
 
 from client import Background, Client
-from cluster import BINARY, Cluster, wait_until
+from cluster import ALL_LOG_BYTES, BINARY, Cluster, wait_until
 from streams import await_no_block_held
+from test_transfer_faults import PLANTED
 from tiny_model import write_tiny_model
 
 LIBRARIES = pathlib.Path(BINARY).resolve().parent.parent / "lib"
@@ -99,11 +100,16 @@ def test_kv_goes_through_the_host_where_the_driver_shares_no_memory_and_the_log_
 
 @DIRECT
 @pytest.mark.parametrize("fault", ["flip:3", "stale:3"])
-def test_blocks_that_are_damaged_on_the_way_to_a_device_are_read_again(model, expected, fault, transport, path):
+def test_every_block_that_is_damaged_on_the_way_to_a_device_is_found_and_read_again(model, expected, fault, transport, path):
     with cuda_cluster(model, *PAIR, "--transport", transport, BATON_TEST_TRANSFER_FAULTS=fault) as cluster, \
             Client(cluster.target) as client:
         expect_answers(cluster, client, expected)
-        assert cluster.decoders_count("baton_transfer_damaged_blocks_total", transport=path) > 0
+        planted = cluster.log(ALL_LOG_BYTES).count(PLANTED)
+        damaged = cluster.decoders_count("baton_transfer_damaged_blocks_total", transport=path)
+        print(f"{path}, {fault}: {planted} faults planted, {damaged} damaged blocks")
+        assert planted > 0 and cluster.decoders_count("baton_transfer_failures_total") == 0
+        # A flipped bit is one damaged block, old bytes are all blocks of a read.
+        assert damaged == planted if fault.startswith("flip") else damaged >= planted
 
 
 @DIRECT

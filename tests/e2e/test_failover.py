@@ -2,6 +2,7 @@
 it than a pause: every stream ends with exactly the tokens, the log-probabilities and the text that it has where
 nothing fails. BATON_TEST_SEED draws other requests and victims; with BATON_FULL_TESTS=1 there are more of both."""
 
+import concurrent.futures
 import os
 import random
 import signal
@@ -10,9 +11,10 @@ import time
 import pytest
 
 from client import Client
-from cluster import Cluster, stopped, wait_until
-from history import router_problems
-from streams import Streams, await_no_block_held, draw_requests, learn_answers
+from cluster import ALL_LOG_BYTES, Cluster, stopped, wait_until
+from collector import attributes, grpc_collector
+from history import Call, router_problems
+from streams import STREAM_TIMEOUT_S, Request, Streams, await_no_block_held, draw_requests, learn_answers, run
 
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 SEED = int(os.environ.get("BATON_TEST_SEED", "20261124"))
@@ -30,8 +32,11 @@ RETURN_TIMEOUT_S = 90
 ROUTER_FAULTS = 12 if FULL else 2
 ROUTER_SERVES_S = (1, 15) if FULL else (1, 3)
 ROUTER_RETURN_TIMEOUT_S = 60
-# Of the access lines of all streams.
-ALL_LOG_BYTES = 64 << 20
+# From a fault of its decode worker until the router gives a stream's attempt up, and the next one begins: a connection breaks
+# at once, and silence is one after 1.5 s. A neighbour on the machine may keep the router from its core.
+GIVEN_UP_WITHIN_S = {"killed": 1, "stopped": 2} if FULL else {"killed": 3, "stopped": 4}
+TIMED_FAULTS = 10 if FULL else 3
+TIMED_PROMPT_TOKENS, TIMED_OUTPUT_TOKENS, TOKENS_BEFORE = 40, 400, 16
 
 
 def serving(cluster):
@@ -101,3 +106,52 @@ def test_streams_outlive_their_router_with_exactly_the_same_tokens(prose_ids, tm
         check(cluster, streams)
         assert streams.resumes >= STREAMS, "the router died too late to matter"
         print(f"{ROUTER_FAULTS} killed routers: {streams.pauses()}; {streams.resumes} tries to resume")
+
+
+def decoder_of_the_only_stream(cluster):
+    """Pid of the decode worker that runs something."""
+    return wait_until(lambda: next((worker["pid"] for worker in cluster.workers()
+                                    if worker["role"] == "decode" and worker["running"]), None),
+                      RETURN_TIMEOUT_S, "a decode worker that runs a stream")
+
+
+def seconds_to_the_next_attempt(spans, number, since_ns):
+    """Of request `number`, as its trace says. The router begins the next attempt in the step in which it gives one up."""
+    trace = spans.wait_for_traces(number)
+    (root,) = (span for one in trace.values() for span in one
+               if span.name == "baton.request" and span.end_time_unix_nano > since_ns)
+    (attempt,) = (span for span in trace[root.trace_id] if span.name == "baton.attempt")
+    assert attributes(root)["baton.attempts"] == 2
+    return (attempt.end_time_unix_nano - since_ns) / 1e9
+
+
+@pytest.mark.parametrize("fault", GIVEN_UP_WITHIN_S)
+def test_a_stream_s_next_attempt_begins_within_the_time_of_its_fault(prose_ids, fault):
+    sampling = {"max_tokens": TIMED_OUTPUT_TOKENS, "ignore_eos": True}
+    request = Request(prose_ids[:TIMED_PROMPT_TOKENS], sampling, [])
+    given_up_s, pauses_s = [], []
+    with grpc_collector() as (endpoint, spans), concurrent.futures.ThreadPoolExecutor(1) as pool, \
+            Cluster(*ROLES, env={"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_BSP_SCHEDULE_DELAY": "50"}) as cluster, \
+            Client(cluster.target) as client:
+        learn_answers(client, [request])
+        for number in range(TIMED_FAULTS):
+            await_all(cluster)
+            call = Call(request.expected.content(), STREAM_TIMEOUT_S)
+            running = pool.submit(run, client, request, "", call)
+            wait_until(lambda: len(call.values("token")) >= TOKENS_BEFORE, RETURN_TIMEOUT_S, "the first tokens")
+            pid = decoder_of_the_only_stream(cluster)
+            since_ns = time.time_ns()
+            if fault == "killed":
+                os.kill(pid, signal.SIGKILL)
+                answer = running.result()
+            else:
+                with stopped(pid):
+                    answer = running.result()
+            assert answer.error is None and answer.content() == request.expected.content(), answer.error
+            # One is that of the oracle's request.
+            given_up_s.append(seconds_to_the_next_attempt(spans, number + 2, since_ns))
+            pauses_s.append(answer.longest_pause_s)
+    print(f"{fault}, {len(given_up_s)} times: the next attempt after {min(given_up_s):.2f} to {max(given_up_s):.2f} s, the next "
+          f"token after at most {max(pauses_s):.2f} s")
+    assert max(given_up_s) < GIVEN_UP_WITHIN_S[fault]
+    assert fault == "killed" or min(given_up_s) > 1, "it was no silence"

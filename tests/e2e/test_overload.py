@@ -30,6 +30,9 @@ LEARN_S = 8
 LEAST_GOODPUT, MOST_FAILED, LEAST_MODEST = (0.75, 0.02, 0.75) if FULL else (0.6, 0.05, 0.6)
 # As long as the queue takes for about so many requests.
 DEADLINE_REQUESTS = 30
+# What a refusal takes of the router's cores, in full, and how many are measured beside how many answers.
+REFUSAL_MS = 1
+REFUSALS, ANSWERS = (2_000, 100) if FULL else (500, 30)
 
 
 def retry_after_s(error):
@@ -169,3 +172,36 @@ def test_a_tenant_that_has_used_up_its_tokens_is_told_when_to_come_back():
         client.generate(prompt, sampling, tenant="b")
         time.sleep(after_s)
         client.generate(prompt, sampling, tenant="a")
+
+
+def cpu_ns(pid):
+    """What a process has taken of the cores; threads that have ended included (clock_getcpuclockid)."""
+    return time.clock_gettime_ns(~pid << 3 | 2)
+
+
+def test_a_refusal_takes_less_of_the_router_than_an_answer_of_one_token():
+    """How long it waits for a core beside the workers is the machine's matter. The dispatcher's own part with a full line is
+    in DispatcherAdmissionTest."""
+    with Cluster("--mixed", 1, "--prefill", 0, "--decode", 0, "--threads", 1, "--tenant-tokens-per-second", 1,
+                 "--tenant-burst-tokens", 70) as cluster, Client(cluster.target) as client:
+        ids = tokenize_prose()
+        prompt, sampling = ids[:60], {"max_tokens": 1, "ignore_eos": True}
+        router = cluster.pid_of("router")
+
+        def per_request_ms(tenants):
+            """CPU time of the router, and how each of the requests ended, one after the other."""
+            before = cpu_ns(router)
+            generations = [read_stream(client.start(client.generate_request(prompt, sampling, tenant=tenant)))
+                           for tenant in tenants]
+            return (cpu_ns(router) - before) / 1e6 / len(tenants), generations
+
+        # Its tokens are enough again after a minute.
+        _, generations = per_request_ms(["spent"])
+        assert generations[0].error is None
+        refusal_ms, generations = per_request_ms(["spent"] * REFUSALS)
+        assert all(retry_after_s(generation.error) > 0 for generation in generations), "not all were refused"
+        answer_ms, generations = per_request_ms([f"tenant {number}" for number in range(ANSWERS)])
+        assert all(generation.error is None for generation in generations)
+    print(f"CPU time of the router: {refusal_ms:.3f} ms a refusal, {answer_ms:.3f} ms an answer of one token")
+    assert refusal_ms < answer_ms
+    assert not FULL or refusal_ms < REFUSAL_MS

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from client import Background, Client
-from cluster import Cluster, RoleProcess, wait_until
+from cluster import ALL_LOG_BYTES, Cluster, RoleProcess, wait_until
 from history import router_problems
 from streams import Streams, await_no_block_held, draw_requests, learn_answers
 
@@ -20,8 +20,6 @@ ROUNDS = 6 if FULL else 1
 SPLIT = ("--prefill", 2, "--decode", 2)
 MIXED = ("--mixed", 2)
 SIZES = ("--threads", 1, "--kv-memory", "256MiB", "--access-log")
-# Of the access lines of all streams.
-ALL_LOG_BYTES = 64 << 20
 # Of the whole fleet, the router too.
 FLEET_ROUNDS = 2
 # A worker drains, ends, and its successor loads the model beside streams that run.

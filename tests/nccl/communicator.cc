@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -168,6 +169,7 @@ nccl::Result Communicator::Receive(const Operation& operation) const {
         return nccl::kInProgress;
       case Fault::kBitFlip:
         *to ^= 1;
+        std::fprintf(stderr, "the stand-in of NCCL has flipped a bit\n");
         break;
       case Fault::kProcessDies:
         kill(getpid(), SIGKILL);

@@ -5,7 +5,7 @@
 //   init-hangs       the communicator stays in progress, as when the other rank never comes
 //   network-error:N  ncclRemoteError, asynchronously, as when a connection breaks
 //   silent-peer:N    an operation makes no progress, as with a peer that hangs or a cable that is cut
-//   bit-flip:N       one received bit differs from what was sent
+//   bit-flip:N       one received bit differs from what was sent; each is a line on stderr
 //   process-dies:N   the process is killed
 #ifndef BATON_TESTS_NCCL_FAULTS_H_
 #define BATON_TESTS_NCCL_FAULTS_H_
