@@ -1,7 +1,9 @@
 #include "decode_worker/decode_core.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -42,6 +44,7 @@ DecodeCore::DecodeCore(const DecodeOptions& options, worker::WorkerCore& worker,
       kv_server_(worker.kv_server()),
       max_sequences_(worker.options().engine.max_sequences),
       headroom_blocks_(options.leaves_room_for_prompt ? HeadroomBlocks(worker) : 0),
+      constraints_(worker.options().engine.constraints),
       updates_(updates) {
   worker.AddPhase(*this);
   worker.SetReceiver(*this);
@@ -50,54 +53,82 @@ DecodeCore::DecodeCore(const DecodeOptions& options, worker::WorkerCore& worker,
 
 void DecodeCore::OnDecode(WorkerJob job, const DecodeSource& source) {
   const JobKey key = job.key;
-  absl::StatusOr<engine::SequenceId> sequence = Admit(job, source);
-  if (!sequence.ok()) {
-    updates_.End(key, sequence.status());
+  if (const absl::Status refused = FindSlot(key); !refused.ok()) {
+    updates_.End(key, refused);
     return;
   }
-  by_sequence_[*sequence] = key;
+  const std::shared_ptr<const engine::PreparedGrammar> grammar = Prepare(job);
   deadlines_.emplace(job.deadline, key);
-  Job& entry =
-      jobs_.emplace(key, Job{.job = std::move(job), .sequence = *sequence, .started = clock_.Now()}).first->second;
-  const int32_t cached_tokens = engine_.cached_tokens(*sequence);
-  updates_.Update(key, {.kind = WorkerUpdate::Kind::kStarted, .cached_tokens = cached_tokens});
-  if (source.local) {
-    entry.state = State::kRunning;
-    entry.running_since = clock_.Now();
-    engine_.StartPrefill(*sequence);
-    return;
+  jobs_.emplace(key, Job{.job = std::move(job), .source = source, .grammar = grammar, .started = clock_.Now()});
+  if (grammar != nullptr && !grammar->is_ready()) {
+    preparing_.push_back(key);
+  } else {
+    Begin(key);
   }
-  const KvGroups groups = engine_.runner().kv_layout().groups();
-  fetcher_.Start({.key = key,
-                  .secret = entry.job.secret,
-                  .capability = entry.job.capability,
-                  .source_target = source.prefill_target,
-                  .source = source.prefill_incarnation,
-                  .fingerprint = engine_.runner().fingerprint(),
-                  .deadline = entry.job.deadline,
-                  .first_block = groups.HandedOverBefore(cached_tokens / kBlockTokens,
-                                                         static_cast<int64_t>(entry.job.prompt.size())),
-                  .first_output = entry.job.emitted,
-                  .blocks = engine_.PromptBlocks(*sequence)});
 }
 
-absl::StatusOr<engine::SequenceId> DecodeCore::Admit(const WorkerJob& job, const DecodeSource& source) {
-  if (jobs_.contains(job.key)) return absl::AlreadyExistsError(absl::StrCat("job ", job.key.ToString(), " is here"));
-  if (job_count() >= max_sequences_) {
-    return absl::ResourceExhaustedError(absl::StrCat("all ", max_sequences_, " decode slots are taken"));
+absl::Status DecodeCore::FindSlot(const JobKey& key) const {
+  if (jobs_.contains(key)) return absl::AlreadyExistsError(absl::StrCat("job ", key.ToString(), " is here"));
+  if (job_count() < max_sequences_) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("all ", max_sequences_, " decode slots are taken"));
+}
+
+std::shared_ptr<const engine::PreparedGrammar> DecodeCore::Prepare(const WorkerJob& job) {
+  const OutputGrammar& grammar = job.sampling.grammar;
+  return grammar.empty() || constraints_ == nullptr ? nullptr : constraints_->Prepare(grammar);
+}
+
+void DecodeCore::Begin(const JobKey& key) {
+  Job& job = jobs_.at(key);
+  const absl::StatusOr<engine::SequenceId> sequence = Reserve(job);
+  job.grammar.reset();
+  if (!sequence.ok()) {
+    EndCall(key, job.job.deadline, sequence.status());
+    jobs_.erase(key);
+    return;
   }
+  job.sequence = *sequence;
+  by_sequence_[*sequence] = key;
+  const int32_t cached_tokens = engine_.cached_tokens(*sequence);
+  updates_.Update(key, {.kind = WorkerUpdate::Kind::kStarted, .cached_tokens = cached_tokens});
+  if (job.source.local) {
+    job.state = State::kRunning;
+    job.running_since = clock_.Now();
+    engine_.StartPrefill(*sequence);
+  } else {
+    job.state = State::kFetching;
+    Fetch(job, cached_tokens);
+  }
+}
+
+absl::StatusOr<engine::SequenceId> DecodeCore::Reserve(const Job& job) {
   const engine::EngineLoad load = engine_.Load();
   // Preempted jobs get blocks before new ones.
   if (load.preempted > 0) return absl::ResourceExhaustedError("preempted requests wait for KV blocks");
-  return engine_.Reserve({.prompt = job.prompt,
-                          .emitted = job.emitted,
-                          .sampling = job.sampling,
-                          .tenant = job.tenant,
-                          .pulls_prompt = !source.local,
-                          .origins = OriginsOf(source),
-                          .alone_outputs = job.alone_outputs,
-                          .job = job.key},
+  return engine_.Reserve({.prompt = job.job.prompt,
+                          .emitted = job.job.emitted,
+                          .sampling = job.job.sampling,
+                          .tenant = job.job.tenant,
+                          .pulls_prompt = !job.source.local,
+                          .origins = OriginsOf(job.source),
+                          .alone_outputs = job.job.alone_outputs,
+                          .job = job.job.key},
                          load.used_blocks == 0 ? 0 : headroom_blocks_);
+}
+
+void DecodeCore::Fetch(const Job& job, int32_t cached_tokens) {
+  const KvGroups groups = engine_.runner().kv_layout().groups();
+  fetcher_.Start({.key = job.job.key,
+                  .secret = job.job.secret,
+                  .capability = job.job.capability,
+                  .source_target = job.source.prefill_target,
+                  .source = job.source.prefill_incarnation,
+                  .fingerprint = engine_.runner().fingerprint(),
+                  .deadline = job.job.deadline,
+                  .first_block = groups.HandedOverBefore(cached_tokens / kBlockTokens,
+                                                         static_cast<int64_t>(job.job.prompt.size())),
+                  .first_output = job.job.emitted,
+                  .blocks = engine_.PromptBlocks(job.sequence)});
 }
 
 void DecodeCore::OnCommitted(const kvtransfer::Committed& committed) {
@@ -140,6 +171,10 @@ void DecodeCore::OnCancel(const JobKey& key, const absl::Status& why) {
   if (job.state == State::kAbandoned || job.frozen.call_ended) return;
   EndCall(key, job.job.deadline, why);
   switch (job.state) {
+    case State::kPreparing:
+      std::erase(preparing_, key);
+      jobs_.erase(it);
+      return;
     case State::kFetching:
       job.state = State::kAbandoned;
       return fetcher_.Cancel(key, why);
@@ -256,9 +291,18 @@ void DecodeCore::OnTimer() {
     const JobKey key = deadlines_.begin()->second;
     OnCancel(key, absl::DeadlineExceededError("the deadline passed at the decode worker"));
   }
+  const auto waits = [this](const JobKey& key) { return !IsPrepared(key); };
+  const auto ready = std::stable_partition(preparing_.begin(), preparing_.end(), waits);
+  const std::vector<JobKey> begin(ready, preparing_.end());
+  preparing_.erase(ready, preparing_.end());
+  for (const JobKey& key : begin) Begin(key);
 }
 
-TimeNs DecodeCore::NextTimer() const { return deadlines_.empty() ? kNever : deadlines_.begin()->first; }
+TimeNs DecodeCore::NextTimer() const {
+  const auto is_prepared = [this](const JobKey& key) { return IsPrepared(key); };
+  if (std::any_of(preparing_.begin(), preparing_.end(), is_prepared)) return clock_.Now();
+  return deadlines_.empty() ? kNever : deadlines_.begin()->first;
+}
 
 void DecodeCore::EndCall(const JobKey& key, TimeNs deadline, const absl::Status& status) {
   deadlines_.erase({deadline, key});

@@ -6,6 +6,10 @@
 //   -          | OnDecode, room and a slot    | kFetching  | Engine::Reserve, Update(kStarted), KvFetcher::Start
 //   -          | OnDecode(local), likewise    | kRunning   | Engine::Reserve and StartPrefill, Update(kStarted)
 //   -          | OnDecode, no room            | gone       | End(RESOURCE_EXHAUSTED)
+//   -          | OnDecode, its grammar is not | kPreparing | ConstraintSource::Prepare; the job has a slot and no blocks
+//              | ready, a slot                |            |
+//   kPreparing | its grammar is ready         | as OnDecode| as OnDecode
+//   kPreparing | OnCancel, deadline           | gone       | End(status)
 //   kFetching  | OnCommitted                  | kRunning   | Update(kKvCommitted), Update(token 0), Engine::StartDecode
 //   kFetching  | OnCommitted, ended by token 0| gone       | Update(token 0), Update(kFinished), End(OK), release
 //   kFetching  | OnFetchFailed                | gone       | End(status), release
@@ -27,6 +31,7 @@
 #define BATON_DECODE_WORKER_DECODE_CORE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -39,6 +44,7 @@
 #include "common/kv_origin.h"
 #include "common/worker_job.h"
 #include "engine/engine.h"
+#include "engine/token_constraint.h"
 #include "kvtransfer/kv_sink.h"
 #include "worker/kv_fetcher.h"
 #include "worker/kv_server.h"
@@ -88,12 +94,13 @@ class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver, pu
   void OnTimer() override;
   TimeNs NextTimer() const override;
 
+  int32_t waiting_jobs() const override { return static_cast<int32_t>(preparing_.size()); }
   int32_t headroom_blocks() const override { return headroom_blocks_; }
 
   int32_t job_count() const { return static_cast<int32_t>(jobs_.size()); }
 
  private:
-  enum class State : uint8_t { kFetching, kAbandoned, kRunning, kFrozen };
+  enum class State : uint8_t { kPreparing, kFetching, kAbandoned, kRunning, kFrozen };
   // What goes to the worker that goes on.
   struct Frozen {
     std::vector<BlockId> blocks;
@@ -103,7 +110,11 @@ class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver, pu
   };
   struct Job {
     WorkerJob job;
-    State state = State::kFetching;
+    DecodeSource source;
+    State state = State::kPreparing;
+    // In kPreparing; null where there is nothing to wait for.
+    std::shared_ptr<const engine::PreparedGrammar> grammar;
+    // From then on.
     engine::SequenceId sequence = 0;
     TimeNs started = 0;
     TimeNs running_since = 0;
@@ -115,7 +126,13 @@ class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver, pu
     Frozen frozen;
   };
 
-  absl::StatusOr<engine::SequenceId> Admit(const WorkerJob& job, const DecodeSource& source);
+  absl::Status FindSlot(const JobKey& key) const;
+  std::shared_ptr<const engine::PreparedGrammar> Prepare(const WorkerJob& job);
+  // The job leaves kPreparing, and may be gone.
+  void Begin(const JobKey& key);
+  absl::StatusOr<engine::SequenceId> Reserve(const Job& job);
+  void Fetch(const Job& job, int32_t cached_tokens);
+  bool IsPrepared(const JobKey& key) const { return jobs_.at(key).grammar->is_ready(); }
   // Streams the token; the last one ends the job, which must not be used afterwards.
   void OnToken(Job& job, const OutputToken& token);
   void FinishJob(Job& job);
@@ -132,9 +149,12 @@ class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver, pu
   // Jobs at once, whatever their state.
   const int32_t max_sequences_;
   const int32_t headroom_blocks_;
+  engine::ConstraintSource* const constraints_;
   UpdateSink& updates_;
   absl::flat_hash_map<JobKey, Job> jobs_;
   absl::flat_hash_map<engine::SequenceId, JobKey> by_sequence_;
+  // The jobs that wait for their grammars, in the order in which they came.
+  std::vector<JobKey> preparing_;
   // The jobs in kFrozen, by the attempt that goes on.
   absl::flat_hash_map<JobKey, JobKey> handed_over_;
   // Deadlines of the jobs whose call is open.

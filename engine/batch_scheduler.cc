@@ -32,7 +32,7 @@ Sequence* OldestPreempted(BatchScheduler::Sequences sequences) {
 Sequence* NextAlone(BatchScheduler::Sequences sequences, SequenceId last) {
   Sequence* first = nullptr;
   for (const auto& sequence : sequences) {
-    if (!sequence->runnable() || !sequence->runs_alone()) continue;
+    if (!sequence->runnable() || !sequence->runs_alone() || sequence->waits()) continue;
     if (sequence->id() > last) return sequence.get();
     if (first == nullptr) first = sequence.get();
   }
@@ -76,6 +76,7 @@ absl::Span<const PlannedSlice> BatchScheduler::PlanAhead(Sequences sequences,
   for (const auto& sequence : sequences) {
     if (plan_.size() == static_cast<size_t>(options_.max_sequences)) break;
     if (sequence->state != SequenceState::kDecode || (sequence->awaits_token() && ends(*sequence))) continue;
+    if (sequence->waits()) continue;
     if (!sequence->Grow(pool_)) {
       plan_.clear();
       break;
@@ -103,16 +104,18 @@ bool BatchScheduler::PlanAlone(Sequences sequences) {
 }
 
 bool BatchScheduler::HasWork(Sequences sequences) const {
-  if (CountRunnable(sequences) > 0) return true;
+  if (std::any_of(sequences.begin(), sequences.end(), [](const auto& s) { return s->runnable() && !s->waits(); })) {
+    return true;
+  }
   Sequence* preempted = OldestPreempted(sequences);
   PrefixHits hits;
-  return preempted != nullptr && CanResume(*preempted, 0, hits);
+  return preempted != nullptr && CanResume(*preempted, CountRunnable(sequences), hits);
 }
 
 void BatchScheduler::PlanDecode(Sequences sequences, int32_t slots) {
   for (const auto& sequence : sequences) {
     if (slots == 0) return;
-    if (sequence->state != SequenceState::kDecode || sequence->runs_alone()) continue;
+    if (sequence->state != SequenceState::kDecode || sequence->runs_alone() || sequence->waits()) continue;
     if (PlanDecodeRow(sequences, *sequence)) --slots;
   }
 }
@@ -155,7 +158,7 @@ void BatchScheduler::PlanPrefill(Sequences sequences) {
   int32_t slots = options_.max_sequences - decode_rows;
   for (const auto& sequence : sequences) {
     if (slots == 0) return;
-    if (sequence->state != SequenceState::kPrefill || sequence->runs_alone()) continue;
+    if (sequence->state != SequenceState::kPrefill || sequence->runs_alone() || sequence->waits()) continue;
     const int32_t rows = PlanChunk(*sequence, budget);
     if (rows == 0 && sequence->scores()) continue;
     if (rows == 0) return;

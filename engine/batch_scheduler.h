@@ -12,8 +12,10 @@
 //      logits stay within bounds. Decode cannot starve prefill, which always gets the rows of one block and, of
 //      two or more slots, one.
 //
-// So every plan contains the oldest decode sequence and the oldest prefill, unless sequences that may not be preempted
-// hold all blocks.
+// A sequence that waits for its constraint (TokenConstraint::IsReady) is in no plan, and keeps its blocks.
+//
+// So every plan contains the oldest decode sequence and the oldest prefill of those that do not wait, unless sequences
+// that may not be preempted hold all blocks.
 //
 // A sequence that runs alone gets plans of its own, by the same rules. Such plans take turns with those of all others,
 // and among each other.

@@ -224,7 +224,7 @@ void Engine::Impl::ZeroPromptTail(Sequence& sequence) {
 
 bool Engine::Impl::AcceptsFirst(SequenceId id, const OutputToken& first) {
   if (first.index != at(id).spec().emitted || first.token < 0 || first.token >= runner_.vocab_size()) return false;
-  if (at(id).constraint != nullptr && !at(id).constraint->Allowed().Has(first.token)) return false;
+  if (at(id).constraint != nullptr && !at(id).constraint->Allows(first.token)) return false;
   return FinishOf(at(id), first.token) == first.finish;
 }
 

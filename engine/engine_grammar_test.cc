@@ -1,5 +1,6 @@
 // What an engine does with a constraint: it asks before each choice, says each token that came, and takes the outputs
 // of earlier attempts into account.
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include "engine/engine.h"
 #include "engine/testing/checked_engine.h"
 #include "engine/testing/run_engine.h"
+#include "engine/testing/slow_grammar.h"
 #include "engine/testing/thirds_grammar.h"
 #include "gtest/gtest.h"
 
@@ -110,6 +112,33 @@ TEST_F(EngineGrammarTest, PreemptionChangesNoToken) {
   }
   EXPECT_GT(test.engine.Counters().preemptions, 0);
   for (size_t i = 0; i < specs.size(); ++i) EXPECT_EQ(outcomes[ids[i]].tokens, Run(specs[i])) << "sequence " << i;
+}
+
+TEST_F(EngineGrammarTest, OneThatWaitsForItsMaskHasNoRowAndOthersGoOn) {
+  std::vector<std::function<void()>> masks;
+  SlowSource source(
+      kGrammarVocabulary, kGrammarEos, [](const std::function<void()>& make_ready) { make_ready(); },
+      [&masks](std::function<void()> make_ready) { masks.push_back(std::move(make_ready)); });
+  TestEngine test(kGrammarBlocks, {.eos_ids = {kGrammarEos}, .constraints = &source});
+  const SequenceSpec spec = Constrained(Spec(Prompt(20), 12));
+  const auto held = source.Prepare(spec.sampling.grammar);
+  const SequenceId id = Start(test.engine, spec);
+  const SequenceId other = Start(test.engine, Spec(Prompt(17, 1), 25));
+  std::map<SequenceId, Outcome> outcomes;
+  const auto run = [&] {
+    while (test.engine.HasWork()) Collect(test.engine.Step(), outcomes);
+  };
+  run();
+  EXPECT_EQ(outcomes[other].tokens.size(), 25u);
+  const std::vector<int32_t> expected = Run(spec);
+  for (size_t tokens = 0; tokens < expected.size(); ++tokens) {
+    EXPECT_EQ(outcomes[id].tokens.size(), tokens);
+    ASSERT_EQ(masks.size(), tokens + 1) << "it is asked for once";
+    masks.back()();
+    run();
+  }
+  EXPECT_EQ(outcomes[id].tokens, expected);
+  EXPECT_EQ(masks.size(), expected.size());
 }
 
 TEST_F(EngineGrammarTest, WhatCannotBeMadeIsRefused) {

@@ -77,6 +77,8 @@ class Sequence {
   int32_t most_cached_blocks() const { return (scores() ? scored_ : length() - 1) / kBlockTokens; }
 
   bool runnable() const { return state == SequenceState::kPrefill || state == SequenceState::kDecode; }
+  // It is runnable, and has no row until it is known which tokens may come next.
+  bool waits() const { return constraint != nullptr && !constraint->IsReady(); }
   // It has given fewer outputs here than it must give alone.
   bool runs_alone() const { return length() - prompt_length() < spec_.alone_outputs; }
   // A sequence whose blocks a peer reads must keep them.

@@ -32,15 +32,34 @@ class TokenConstraint {
   virtual ~TokenConstraint() = default;
   // `token` is the next output. False when it is not allowed; nothing has changed then.
   [[nodiscard]] virtual bool Accept(int32_t token) = 0;
+  // Whether `token` may be the next output, in no more time than Accept takes.
+  virtual bool Allows(int32_t token) { return Allowed().Has(token); }
+  // Whether Allowed takes no time to speak of. Where this is false, what Allowed needs is computed beside the engine's
+  // thread, and the answer changes without another call of this constraint. Allowed may be called all the same, and
+  // takes its time then.
+  virtual bool IsReady() { return true; }
   // Valid until this constraint is called again.
   virtual AllowedTokens Allowed() = 0;
 };
 
-// Makes the constraints of an engine's sequences. Used by the engine's thread.
+// A grammar that is made ready beside the engine's thread, and stays so for those who hold this. Used by the engine's
+// thread.
+class PreparedGrammar {
+ public:
+  virtual ~PreparedGrammar() = default;
+  // Once true, it stays true: Make has the grammar, or the reason why it cannot be used.
+  virtual bool is_ready() const = 0;
+};
+
+// Makes the constraints of an engine's sequences. Used by the engine's thread. `grammar` is never empty.
 class ConstraintSource {
  public:
   virtual ~ConstraintSource() = default;
-  // `grammar` is not empty. INVALID_ARGUMENT, UNIMPLEMENTED or RESOURCE_EXHAUSTED for one that cannot be used.
+  // Has all that takes long in Make done beside the engine's thread. Make may be called at any time, but does it itself
+  // before the grammar is ready. Null: there is nothing to wait for.
+  virtual std::shared_ptr<const PreparedGrammar> Prepare(const OutputGrammar& /*grammar*/) { return nullptr; }
+  // INVALID_ARGUMENT or UNIMPLEMENTED for a grammar that cannot be used, UNAVAILABLE when nobody prepares it here any
+  // more.
   virtual absl::StatusOr<std::unique_ptr<TokenConstraint>> Make(const OutputGrammar& grammar) = 0;
 };
 

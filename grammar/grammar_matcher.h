@@ -22,6 +22,9 @@ class GrammarMatcher {
   // False for a token that is not legal: nothing changes then. A token that ends the output is legal where the output
   // is complete or stuck. After it only such tokens are legal.
   bool Accept(int32_t token);
+  // Whether mask() is a look into a table now. Where it is not, the mask is computed as far as `steps` go, which are
+  // spent: for each, a node of the vocabulary is looked at, or an eighth of a way to read on.
+  bool FindMask(int64_t& steps) { return masks_->TryMaskOf(place_, steps) != nullptr; }
   // Which tokens are legal. Valid until the next call of any matcher of the same TokenMasks. It is never empty, unless
   // the vocabulary has no token that ends an output.
   TokenMask mask();

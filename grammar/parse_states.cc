@@ -16,6 +16,9 @@ uint64_t MixDigest(uint64_t digest, uint64_t value) {
   return mixed ^ mixed >> 29;
 }
 
+// How much longer it takes to compute what may follow a position than to look at a node of the vocabulary.
+constexpr int64_t kStepsPerPosition = 8;
+
 // What hash tables take for an entry, roughly.
 constexpr size_t kEntryBytes = 64;
 
@@ -116,6 +119,8 @@ int32_t ParseStates::Close() {
       }
     }
   }
+  Spend(kStepsPerPosition * static_cast<int64_t>(seen_.size()));
+  if (is_unwanted_ != nullptr && is_unwanted_()) Allow(-1);
   seen_.clear();
   int32_t configuration = kDead;
   if (!ways_.empty() || is_complete || leaves) {

@@ -6,7 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -24,6 +27,7 @@ class ParseStates {
 
   explicit ParseStates(std::shared_ptr<const Grammar> grammar);
 
+  const std::shared_ptr<const Grammar>& grammar() const { return grammar_; }
   // Before the first byte.
   int32_t start() const { return start_; }
   // The configuration after one more byte, kDead when the grammar does not allow it.
@@ -48,6 +52,15 @@ class ParseStates {
   // Bytes that stand for all: what follows a byte follows each byte of its class.
   absl::Span<const uint8_t> byte_of_each_class() const { return byte_of_class_; }
   size_t MemoryBytes() const { return memory_bytes_; }
+
+  // What computing costs is counted in steps: one for each position that is looked at, and what others spend. No step
+  // is refused; whoever has much to do asks whether the steps that Allow gave are spent, and stops.
+  void Allow(int64_t steps) { steps_left_ = steps; }
+  void Spend(int64_t steps) { steps_left_ -= steps; }
+  int64_t steps_left() const { return steps_left_; }
+  bool is_spent() const { return steps_left_ < 0; }
+  // Asked again and again while something is computed: once it is true, the steps are spent.
+  void SpendWhen(std::function<bool()> is_unwanted) { is_unwanted_ = std::move(is_unwanted); }
 
   // Forgets all configurations but these and the start, and writes their new ids in place of the old ones.
   void Retain(absl::Span<int32_t> configurations);
@@ -111,6 +124,8 @@ class ParseStates {
   std::vector<int32_t> transitions_;                               // By configuration and class of bytes.
   absl::flat_hash_map<uint64_t, std::vector<int32_t>> by_digest_;  // Configurations.
   size_t memory_bytes_ = 0;
+  int64_t steps_left_ = std::numeric_limits<int64_t>::max();
+  std::function<bool()> is_unwanted_;
   int32_t start_ = 0;
   // For Close.
   std::vector<Position> reached_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <utility>
 
 #include "absl/hash/hash.h"
@@ -21,6 +22,8 @@ int32_t OnlyToken(const std::vector<uint64_t>& words) {
   }
   return only;
 }
+
+constexpr int64_t kNoBound = std::numeric_limits<int64_t>::max();
 
 bool IsEmptyMask(const std::vector<uint64_t>& words) {
   return std::all_of(words.begin(), words.end(), [](uint64_t word) { return word == 0; });
@@ -65,7 +68,7 @@ bool TokenMasks::is_complete(int32_t place) const {
 bool TokenMasks::Accept(int32_t place, int32_t token) {
   if (token < 0 || token >= vocabulary_->size()) return false;
   if (vocabulary_->is_eos(token)) {
-    if (!is_complete(place) && !MaskOf(place).is_stuck) return false;
+    if (!is_complete(place) && !IsStuck(place)) return false;
     places_[place].has_ended = true;
     return true;
   }
@@ -81,19 +84,35 @@ bool TokenMasks::Accept(int32_t place, int32_t token) {
   return true;
 }
 
+bool TokenMasks::IsStuck(int32_t place) {
+  int64_t steps = kNoBound;
+  const Mask* const mask = TryMaskOf(place, steps);
+  return mask != nullptr && mask->is_stuck;
+}
+
 const TokenMasks::Mask& TokenMasks::MaskOf(int32_t place) {
-  if (places_[place].has_ended) return ended_;
+  int64_t steps = kNoBound;
+  return *TryMaskOf(place, steps);
+}
+
+const TokenMasks::Mask* TokenMasks::TryMaskOf(int32_t place, int64_t& steps) {
+  if (places_[place].has_ended) return &ended_;
   const int32_t configuration = places_[place].configuration;
   if (configuration < static_cast<int32_t>(mask_of_.size()) && mask_of_[configuration] >= 0) {
-    return masks_[mask_of_[configuration]];
+    return &masks_[mask_of_[configuration]];
   }
+  states_.Allow(steps);
   bool is_reference = false;
-  const int32_t id = Keep(Compute(place, &is_reference));
+  Mask mask = Compute(place, &is_reference);
+  steps = states_.steps_left();
+  states_.Allow(kNoBound);
+  if (steps < 0) return nullptr;
+  const int32_t id = Keep(std::move(mask));
   mask_of_.resize(states_.size(), -1);
   // Computing may have dropped configurations, and renamed this one.
   mask_of_[places_[place].configuration] = id;
   if (is_reference) Refer({places_[place].configuration, &masks_[id].words, nullptr});
-  return masks_[id];
+  return &masks_[id];
 }
 
 TokenMasks::Mask TokenMasks::Compute(int32_t place, bool* is_reference) {
@@ -103,6 +122,7 @@ TokenMasks::Mask TokenMasks::Compute(int32_t place, bool* is_reference) {
     path_[0] = places_[place].configuration;
     *is_reference = WalkAll(&mask.words);
   }
+  if (states_.is_spent()) return mask;
   const bool is_complete = states_.is_complete(places_[place].configuration);
   mask.is_stuck = !is_complete && IsEmptyMask(mask.words);
   if (is_complete || mask.is_stuck) SetEos(&mask.words);
@@ -114,28 +134,31 @@ bool TokenMasks::ComputeFromCommon(int32_t place, std::vector<uint64_t>* words) 
   const int32_t without_context = states_.WithoutContext(places_[place].configuration);
   // Where rules may end at once, next to nothing is common.
   if (without_context == ParseStates::kDead || states_.leaves(without_context)) return false;
-  const Common& common = CommonOf(without_context);
-  if (states_.depth(places_[place].configuration) + common.height > kMaxStackDepth) return false;
-  *words = common.words;
+  const Common* const common = CommonOf(without_context);
+  if (common == nullptr) return true;
+  if (states_.depth(places_[place].configuration) + common->height > kMaxStackDepth) return false;
+  *words = common->words;
   // Walking may drop what is kept.
-  const std::vector<int32_t> open_nodes = common.open_nodes;
+  const std::vector<int32_t> open_nodes = common->open_nodes;
   path_[0] = places_[place].configuration;
   for (const int32_t node : open_nodes) {
+    if (states_.is_spent()) break;
     FollowTo(node);
     Walk(node + 1, vocabulary_->nodes()[node].skip, /*known_bytes=*/0, words);
   }
   return true;
 }
 
-const TokenMasks::Common& TokenMasks::CommonOf(int32_t configuration) {
-  if (const auto it = common_of_.find(configuration); it != common_of_.end()) return *it->second;
+const TokenMasks::Common* TokenMasks::CommonOf(int32_t configuration) {
+  if (const auto it = common_of_.find(configuration); it != common_of_.end()) return it->second.get();
   auto computed = std::make_unique<Common>();
   path_[0] = configuration;
   const bool is_reference = WalkAll(&computed->words, computed.get());
+  if (states_.is_spent()) return nullptr;
   mask_bytes_ += computed->words.size() * sizeof(uint64_t) + computed->open_nodes.capacity() * sizeof(int32_t);
   const Common& common = *(common_of_[path_[0]] = std::move(computed));
   if (is_reference) Refer({path_[0], &common.words, &common});
-  return common;
+  return &common;
 }
 
 bool TokenMasks::WalkAll(std::vector<uint64_t>* words, Common* common) {
@@ -175,8 +198,9 @@ void TokenMasks::Refer(const Reference& reference) {
 
 void TokenMasks::Walk(size_t begin, size_t end, int32_t known_bytes, std::vector<uint64_t>* words, Common* common) {
   const absl::Span<const Vocabulary::Node> nodes = vocabulary_->nodes();
-  for (size_t i = begin; i < end;) {
+  for (size_t i = begin; i < end && !states_.is_spent();) {
     const Vocabulary::Node& node = nodes[i];
+    states_.Spend(1);
     if (node.depth + node.below <= known_bytes) {
       i = node.skip;
       continue;

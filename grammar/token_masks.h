@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -34,7 +36,11 @@ class TokenMasks {
   TokenMasks(const TokenMasks&) = delete;
   TokenMasks& operator=(const TokenMasks&) = delete;
 
+  const std::shared_ptr<const Grammar>& grammar() const { return states_.grammar(); }
   const Vocabulary& vocabulary() const { return *vocabulary_; }
+  // GrammarMatcher::FindMask gives up when this is true, and so may Accept of a token that ends the output. mask() is
+  // not to be called any more then.
+  void GiveUpWhen(std::function<bool()> is_unwanted) { states_.SpendWhen(std::move(is_unwanted)); }
   size_t MemoryBytes() const { return states_.MemoryBytes() + mask_bytes_; }
   // How many masks were computed, how many walks through the vocabulary were shortened by what another had found, and
   // how often what was kept was dropped.
@@ -62,7 +68,12 @@ class TokenMasks {
   void ClosePlace(int32_t place) { places_[place].is_free = true; }
   bool Accept(int32_t place, int32_t token);
   bool is_complete(int32_t place) const;
+  // False also where that is given up.
+  bool IsStuck(int32_t place);
   const Mask& MaskOf(int32_t place);
+  // Takes what finding it costs from `steps`, as ParseStates counts them. Null when that is more than there are: what
+  // was found on the way is kept, and the next call goes on from there.
+  const Mask* TryMaskOf(int32_t place, int64_t& steps);
 
   // The part of a mask that does not depend on the context of a configuration.
   struct Common {
@@ -79,11 +90,14 @@ class TokenMasks {
     const Common* common;  // Null: all of the mask.
   };
 
+  // What follows stops where the steps are spent, and what it gives is not to be used then.
+
   // Sets `is_reference` where the mask was walked in full.
   Mask Compute(int32_t place, bool* is_reference);
   // The words of a mask from those that its configuration has in common with others. False when it has none.
   bool ComputeFromCommon(int32_t place, std::vector<uint64_t>* words);
-  const Common& CommonOf(int32_t configuration);
+  // Null when the steps are spent.
+  const Common* CommonOf(int32_t configuration);
   // Finds the words of path_[0], of tokens of any length. With `common` it stays where the context does not matter.
   // False when it has left out what a reference knew.
   bool WalkAll(std::vector<uint64_t>* words, Common* common = nullptr);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "worker/side_work.h"
 
 namespace baton::prefill_worker {
 
@@ -21,6 +22,7 @@ PrefillCore::PrefillCore(worker::WorkerCore& worker, UpdateSink& updates)
       engine_(worker.engine()),
       kv_server_(worker.kv_server()),
       updates_(updates),
+      constraints_(worker.options().engine.constraints),
       max_unfetched_blocks_(worker.pool().block_count() / kUnfetchedShare) {
   worker.AddPhase(*this);
   kv_server_.AddOwner(*this);
@@ -48,9 +50,11 @@ void PrefillCore::OnCancel(const JobKey& key, const absl::Status& why) {
 void PrefillCore::OnLicence(const JobKey& key, int32_t first_block) {
   auto it = jobs_.find(key);
   BATON_CHECK(it != jobs_.end()) << key.ToString();
-  it->second.state = State::kReady;
-  it->second.first_block = first_block;
-  ready_.push_back(key);
+  Job& job = it->second;
+  job.first_block = first_block;
+  const bool waits = constraints_ != nullptr && !job.job.sampling.grammar.empty();
+  job.state = waits ? State::kPreparing : State::kReady;
+  (waits ? preparing_ : ready_).push_back(key);
 }
 
 void PrefillCore::OnRevoke(const JobKey& key, const absl::Status& why) {
@@ -58,9 +62,8 @@ void PrefillCore::OnRevoke(const JobKey& key, const absl::Status& why) {
   if (it == jobs_.end() || it->second.state == State::kHeld) return;
   Job& job = it->second;
   const bool licensed = job.state != State::kUnlicensed;
-  if (auto waiting = std::find(ready_.begin(), ready_.end(), key); waiting != ready_.end()) {
-    ready_.erase(waiting);
-  }
+  if (job.state == State::kReady) std::erase(ready_, key);
+  if (job.state == State::kPreparing) std::erase(preparing_, key);
   if (job.has_sequence) engine_.Stop(job.sequence);
   EndCall(job, why);
   // A licensed job is forgotten in OnRelease.
@@ -80,8 +83,43 @@ void PrefillCore::OnRelease(const JobKey& key) {
   jobs_.erase(it);
 }
 
-// Prompts start in the order of their licences. One that does not fit holds up those behind it, so it cannot starve.
+// A prompt whose grammar is not compiled yet holds up nobody.
+void PrefillCore::Prepare() {
+  for (auto it = preparing_.begin(); it != preparing_.end();) {
+    Job& job = jobs_.at(*it);
+    if (job.grammar == nullptr) {
+      if (prepared_ == worker::kMaxPreparedPrompts) return;
+      job.grammar = constraints_->Prepare(job.job.sampling.grammar);
+      if (job.grammar != nullptr) ++prepared_;
+    }
+    if (job.grammar != nullptr && !job.grammar->is_ready()) {
+      ++it;
+      continue;
+    }
+    job.state = State::kReady;
+    ready_.push_back(*it);
+    it = preparing_.erase(it);
+  }
+}
+
+bool PrefillCore::HasPrepared() const {
+  for (const JobKey& key : preparing_) {
+    const Job& job = jobs_.at(key);
+    if (job.grammar == nullptr) return false;
+    if (job.grammar->is_ready()) return true;
+  }
+  return false;
+}
+
+void PrefillCore::DropGrammar(Job& job) {
+  if (job.grammar == nullptr) return;
+  job.grammar.reset();
+  --prepared_;
+}
+
+// Prompts start in the order of the line. One that does not fit holds up those behind it, so it cannot starve.
 void PrefillCore::StartReady() {
+  Prepare();
   while (!ready_.empty() && unfetched_blocks_ <= max_unfetched_blocks_) {
     const JobKey key = ready_.front();
     const absl::Status status = Start(jobs_.at(key));
@@ -91,10 +129,13 @@ void PrefillCore::StartReady() {
     }
     ready_.pop_front();
     if (!status.ok()) kv_server_.Fail(key, status);
+    // There may be room for another grammar.
+    Prepare();
   }
 }
 
 TimeNs PrefillCore::NextTimer() const {
+  if (HasPrepared()) return clock_.Now();
   const bool has_more_blocks = engine_.available_blocks() > available_when_refused_;
   const bool may_start = !ready_.empty() && has_more_blocks && unfetched_blocks_ <= max_unfetched_blocks_;
   return may_start ? clock_.Now() : kNever;
@@ -114,6 +155,7 @@ absl::Status PrefillCore::Start(Job& job) {
                                                                  .alone_outputs = job.job.alone_outputs,
                                                                  .job = job.job.key});
   if (!sequence.ok()) return sequence.status();
+  DropGrammar(job);
   job.sequence = *sequence;
   job.has_sequence = true;
   job.state = State::kComputing;
@@ -177,6 +219,7 @@ void PrefillCore::OnFirstToken(Job& job, const OutputToken& first) {
 }
 
 void PrefillCore::EndCall(Job& job, const absl::Status& status) {
+  DropGrammar(job);
   if (!job.has_sequence) waiting_prompt_tokens_ -= static_cast<int64_t>(job.job.prompt.size());
   job.state = State::kHeld;
   updates_.End(job.job.key, status);

@@ -5,6 +5,11 @@
 //   -----------+------------------------------------+------------+-----------------------------------------------------
 //   -          | OnPrefill                          | kUnlicensed| KvServer::Offer
 //   kUnlicensed| OnLicence                          | kReady     | joins the line
+//   kUnlicensed| OnLicence, with a grammar          | kPreparing | joins the line of those whose grammars are compiled
+//   kPreparing | among the first                    | kPreparing | ConstraintSource::Prepare
+//              | kMaxPreparedPrompts that have not  |            |
+//              | started                            |            |
+//   kPreparing | its grammar is ready               | kReady     | joins the line
 //   kReady     | head of the line, all blocks free, | kComputing | Engine::Reserve and StartPrefill, Update(kStarted)
 //              | few enough blocks unfetched        |            |
 //   kComputing | a chunk is done                    | kComputing | KvServer::Announce
@@ -17,12 +22,14 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "common/clock.h"
 #include "common/worker_job.h"
 #include "engine/engine.h"
+#include "engine/token_constraint.h"
 #include "worker/kv_server.h"
 #include "worker/worker_core.h"
 
@@ -47,21 +54,23 @@ class PrefillCore final : public worker::PhaseCore, public worker::KvOwner {
   bool OnStepEvent(const engine::StepEvent& event) override;
   bool Owns(engine::SequenceId sequence) const override { return by_sequence_.contains(sequence); }
   worker::Holding HoldingOf(const engine::HeldBlocks& held) const override;
-  // Now, when a prompt that was refused for lack of blocks may find them: other phases of the worker give blocks back
-  // without telling this one. KvServer has the timers of every job.
+  // Now, when a prompt that was refused for lack of blocks may find them, since other phases of the worker give blocks
+  // back without telling this one, and when a grammar is ready. KvServer has the timers of every job.
   TimeNs NextTimer() const override;
   void OnTimer() override;
 
-  // Tokens of the jobs that wait for a licence or for blocks.
+  // Tokens of the jobs that wait for a licence, for their grammars or for blocks.
   int64_t waiting_prompt_tokens() const override { return waiting_prompt_tokens_; }
-  int32_t waiting_jobs() const override { return static_cast<int32_t>(ready_.size()); }
+  int32_t waiting_jobs() const override { return static_cast<int32_t>(ready_.size() + preparing_.size()); }
 
  private:
-  enum class State : uint8_t { kUnlicensed, kReady, kComputing, kHeld };
+  enum class State : uint8_t { kUnlicensed, kPreparing, kReady, kComputing, kHeld };
   struct Job {
     WorkerJob job;
     State state = State::kUnlicensed;
     int32_t first_block = 0;
+    // Of one of the kMaxPreparedPrompts, until it starts.
+    std::shared_ptr<const engine::PreparedGrammar> grammar;
     // Valid when has_sequence: from kComputing on.
     engine::SequenceId sequence = 0;
     bool has_sequence = false;
@@ -72,6 +81,11 @@ class PrefillCore final : public worker::PhaseCore, public worker::KvOwner {
     WorkerReport report;
   };
 
+  // Moves those whose grammars are ready into the line.
+  void Prepare();
+  // Whether Prepare would.
+  bool HasPrepared() const;
+  void DropGrammar(Job& job);
   void StartReady();
   absl::Status Start(Job& job);
   // How many blocks of the job's prompt a reader gets.
@@ -84,11 +98,16 @@ class PrefillCore final : public worker::PhaseCore, public worker::KvOwner {
   engine::Engine& engine_;
   worker::KvServer& kv_server_;
   UpdateSink& updates_;
+  engine::ConstraintSource* const constraints_;
   // No prompt starts while more blocks than this wait for their readers.
   const int32_t max_unfetched_blocks_;
   absl::flat_hash_map<JobKey, Job> jobs_;
   absl::flat_hash_map<engine::SequenceId, JobKey> by_sequence_;
   std::deque<JobKey> ready_;
+  // Those that wait for their grammars, in the order of their licences. The first ones have them prepared.
+  std::deque<JobKey> preparing_;
+  // The jobs that have a PreparedGrammar.
+  int32_t prepared_ = 0;
   // Blocks that the engine could give when the first prompt in `ready_` was last refused.
   int32_t available_when_refused_ = 0;
   int32_t unfetched_blocks_ = 0;

@@ -8,6 +8,11 @@ namespace baton::simulator {
 namespace {
 
 constexpr uint8_t kGarbage = 0xa5;
+// How many grammars are not compiled yet, and how many masks take long: one in so many.
+constexpr uint64_t kOneCompiledIn = 2;
+constexpr uint64_t kOneLongMaskIn = 10;
+constexpr int64_t kMaxCompileMs = 100;
+constexpr int64_t kMaxMaskMs = 50;
 
 // Notes whom each step is for, and one that is ahead, as the process would say it when it dies of the step.
 class NotingModel final : public engine::FakeModel {
@@ -52,7 +57,10 @@ LoopProcess::LoopProcess(Simulation& sim, const WorkerSetup& setup, kvtransfer::
           sim.model, [this] { at_work_ = worker_.work().Read(); }, sim.counts.steps_ahead)),
       memory_(static_cast<size_t>(setup.block_count) * runner_->kv_layout().block_bytes(), kGarbage),
       pool_(absl::MakeSpan(memory_), runner_->kv_layout().block_bytes()),
-      grammars_(sim.model.vocab_size, kEosId),
+      grammars_(
+          sim.model.vocab_size, kEosId,
+          [this](const Task& make_ready) { Prepare(kOneCompiledIn, kMaxCompileMs, make_ready); },
+          [this](const Task& make_ready) { Prepare(kOneLongMaskIn, kMaxMaskMs, make_ready); }),
       worker_(CoreOptions(sim.random.NextId(), setup, grammars_), {.clock = clock(),
                                                                    .random = sim.random,
                                                                    .runner = *runner_,
@@ -60,6 +68,13 @@ LoopProcess::LoopProcess(Simulation& sim, const WorkerSetup& setup, kvtransfer::
                                                                    .replies = replies,
                                                                    .access = access_,
                                                                    .fetcher = fetcher}) {}
+
+void LoopProcess::Prepare(uint64_t one_in, int64_t most_ms, const Task& make_ready) {
+  if (sim_.grammar_random.Below(one_in) != 0) return make_ready();
+  ++sim_.counts.grammar_waits;
+  const auto ns = static_cast<int64_t>(sim_.grammar_random.Below(static_cast<uint64_t>(most_ms * kNsPerMs)));
+  After(ns, [this, make_ready] { PostToLoop(make_ready); });
+}
 
 void LoopProcess::PostToLoop(Task task) {
   if (!alive()) return;

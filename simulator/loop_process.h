@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "common/kv_pool.h"
 #include "engine/model_runner.h"
-#include "engine/testing/thirds_grammar.h"
+#include "engine/testing/slow_grammar.h"
 #include "kvtransfer/fetch_replies.h"
 #include "kvtransfer/testing/fake_block_access.h"
 #include "router/worker_registry.h"
@@ -82,11 +82,13 @@ class LoopProcess : public Process {
   std::vector<uint8_t> memory_;
   HostKvPool pool_;
   kvtransfer::FakeBlockAccess access_;
-  engine::ThirdsSource grammars_;
+  engine::SlowSource grammars_;
   // The derived process adds its phases and makes the loop.
   worker::WorkerCore worker_;
 
  private:
+  // In one case of `one_in` what the loop needs is ready within `most_ms`, else at once.
+  void Prepare(uint64_t one_in, int64_t most_ms, const Task& make_ready);
   void ScheduleRun(TimeNs at);
   void RunOnce();
 

@@ -35,6 +35,7 @@ struct Counts {
   int64_t preemptions = 0;
   int64_t steps_ahead = 0;
   int64_t prefix_hits = 0;
+  int64_t grammar_waits = 0;
   int64_t prompts = 0;
   int64_t reads = 0;
   int64_t local = 0;
@@ -122,7 +123,11 @@ class Simulation {
   static Incarnation AbsenceName(const Incarnation& worker) { return {.high = ~worker.high, .low = worker.low}; }
 
   Simulation(uint64_t seed, bool traces)
-      : random(seed), router_random(seed ^ kRouterStream), ahead_random(seed ^ kAheadStream), traces_(traces) {}
+      : random(seed),
+        router_random(seed ^ kRouterStream),
+        ahead_random(seed ^ kAheadStream),
+        grammar_random(seed ^ kGrammarStream),
+        traces_(traces) {}
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
@@ -178,6 +183,8 @@ class Simulation {
   SeededRandom router_random;
   // Draws whether engines take steps ahead, so that all else of a run is drawn as without.
   SeededRandom ahead_random;
+  // Likewise how long grammars take.
+  SeededRandom grammar_random;
   int routers = 1;
   Pace pace;
   engine::FakeModelOptions model;
@@ -195,6 +202,7 @@ class Simulation {
  private:
   static constexpr uint64_t kRouterStream = 0x5eed0f7e7e7a1501;
   static constexpr uint64_t kAheadStream = 0x5eed0f5de95ab0ad;
+  static constexpr uint64_t kGrammarStream = 0x5eed0f96a33a6b0c;
 
   double Millis() const { return NsToMs(queue.Now() - VirtualTime::kStart); }
 

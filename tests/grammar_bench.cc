@@ -1,6 +1,6 @@
 // grammar_bench MODEL...: what masks cost with the vocabulary of each model file: compiling a schema of 30 properties,
-// the first mask inside a JSON string, the first one inside a string of another property, a mask that is known, and the
-// first masks of all lengths of a string with a maxLength.
+// the first mask inside a JSON string, the first one inside a string of another property, a mask that is known, the
+// first masks of all lengths of a string with a maxLength, and what costly grammars and masks take.
 #include <time.h>
 
 #include <algorithm>
@@ -120,7 +120,48 @@ void MeasureLengths(const std::shared_ptr<const Vocabulary>& vocabulary) {
   std::printf("  first mask of a length of a string: %.0f us, mean of %d\n", all / kLengths, kLengths);
 }
 
+// An output of which each letter may be one of the first half or of the second, and the first half is remembered: no
+// two texts lead to the same place.
+std::string HostileEbnf() {
+  std::string root = "root ::= (";
+  std::string rules;
+  for (char c = 'a'; c <= 'z'; ++c) {
+    const std::string letter(1, c);
+    root += (c == 'a' ? "\"" : " | \"") + letter + "\" root end_" + letter;
+    rules += "\nend_" + letter + " ::= [a-zA-Z ]";
+  }
+  return root + ")?" + rules;
+}
+
+void MeasureHostile(const std::shared_ptr<const Vocabulary>& vocabulary) {
+  const auto grammar = CompileGrammar({GrammarKind::kEbnf, HostileEbnf()});
+  if (!grammar.ok()) {
+    std::printf("  the hostile grammar: %s\n", std::string(grammar.status().message()).c_str());
+    return;
+  }
+  for (const int letters : {0, 20, 60, 100}) {
+    GrammarMatcher matcher(std::make_shared<TokenMasks>(*grammar, vocabulary, size_t{8} << 20));
+    std::string text;
+    for (int i = 0; i < letters; ++i) text += static_cast<char>('a' + i * 7 % 26);
+    Write(matcher, *vocabulary, text);
+    int64_t steps = int64_t{1} << 20;
+    const double stopped = TimeUs([&] { matcher.FindMask(steps); });
+    const double us = TimeUs([&] { matcher.mask(); });
+    std::printf(
+        "  first mask of a hostile grammar behind %d letters: %.0f us, and %.0f us of 2^20 steps before, %lld left\n",
+        letters, us, stopped, static_cast<long long>(steps));
+  }
+}
+
 int Run(int argc, char** argv) {
+  for (const int length : {10, 11, 12, 13, 14}) {
+    const std::string text = "(a|b)*a(a|b){" + std::to_string(length) + "}";
+    bool is_legal = false;
+    const double us = MedianUs(5, [&] {
+      return TimeUs([&] { is_legal = CompileGrammar({GrammarKind::kRegex, text}).ok(); });
+    });
+    std::printf("compile %s: %.0f us, %s\n", text.c_str(), us, is_legal ? "legal" : "refused");
+  }
   for (const int properties : {30, 100}) {
     const std::string schema = SchemaOf(properties);
     const double us = MedianUs(15, [&] {
@@ -139,6 +180,7 @@ int Run(int argc, char** argv) {
                 vocabulary->nodes().size(), vocabulary->MemoryBytes() >> 10, us / 1000);
     MeasureMasks(vocabulary);
     MeasureLengths(vocabulary);
+    MeasureHostile(vocabulary);
   }
   return 0;
 }

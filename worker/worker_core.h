@@ -47,7 +47,7 @@ class PhaseCore : public engine::PhasePolicy {
  public:
   // Prompt tokens of jobs that the engine does not know yet.
   virtual int64_t waiting_prompt_tokens() const { return 0; }
-  // How many of these jobs wait for nothing but blocks.
+  // How many of these jobs wait for nothing but blocks or their grammars.
   virtual int32_t waiting_jobs() const { return 0; }
   // Whether the sequence is one of the phase's.
   virtual bool Owns(engine::SequenceId sequence) const = 0;
@@ -84,7 +84,7 @@ struct WorkerLoad {
   int32_t cached_blocks = 0;
   int32_t running = 0;
   int32_t preempted = 0;
-  // Jobs that wait for blocks or for their KV.
+  // Jobs that wait for their grammars, for blocks or for their KV.
   int32_t waiting = 0;
   int64_t pending_prompt_tokens = 0;
   // Blocks from this one on were never used.

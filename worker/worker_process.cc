@@ -62,6 +62,8 @@ WorkerProcess::WorkerProcess(const WorkerProcessOptions& options, WorkerParts pa
                              const std::string& transport_address, std::vector<std::unique_ptr<Phase>> phases)
     : options_(options),
       parts_(std::move(parts)),
+      compiles_([this](SideWork::Task task) { core_.loop().PostWhenRoom(std::move(task)); }),
+      masks_([this](SideWork::Task task) { core_.loop().PostWhenRoom(std::move(task)); }),
       populator_(HostMemoryOf(*parts_.pool), kPopulateAheadBytes),
       metrics_({.role = RoleLabel(options.role),
                 .pulls = options.role != pb::WORKER_ROLE_PREFILL,
@@ -85,6 +87,7 @@ WorkerProcess::WorkerProcess(const WorkerProcessOptions& options, WorkerParts pa
       phases_(std::move(phases)),
       calls_(options.max_routers, MonotonicClock(), core_.work()),
       drain_accepted_(options.max_routers) {
+  if (parts_.constraints != nullptr) parts_.constraints->PrepareBeside(compiles_, masks_);
   for (const auto& phase : phases_) phase->AddTo(core_, calls_.Add(*phase));
   core_.MakeLoop([this] { Report(); }, parts_.gate.get());
   fetch_endpoint_.Attach(core_, options_.credentials);
@@ -297,6 +300,8 @@ WorkerProcess::~WorkerProcess() {
   if (server_.server != nullptr) rpc::StopGrpcServer(*server_.server, kServerStopMs);
   core_.loop().Stop();
   if (loop_thread_.joinable()) loop_thread_.join();
+  compiles_.Stop();
+  masks_.Stop();
   fetcher_.Stop();
 }
 

@@ -23,13 +23,14 @@
 #include "engine/engine.h"
 #include "engine/model_runner.h"
 #include "engine/step_gate.h"
-#include "engine/token_constraint.h"
 #include "kvtransfer/transport.h"
 #include "kvtransfer/transport_access.h"
 #include "worker/fetch_endpoint.h"
+#include "worker/grammar_constraints.h"
 #include "worker/page_populator.h"
 #include "worker/phase.h"
 #include "worker/router_links.h"
+#include "worker/side_thread.h"
 #include "worker/transfer_fetcher.h"
 #include "worker/worker_calls.h"
 #include "worker/worker_core.h"
@@ -64,7 +65,7 @@ struct WorkerParts {
   std::unique_ptr<engine::StepGate> gate;
   std::unique_ptr<engine::ModelRunner> runner;
   // May be null: no job may have a grammar.
-  std::unique_ptr<engine::ConstraintSource> constraints;
+  std::unique_ptr<GrammarConstraints> constraints;
   std::unique_ptr<kvtransfer::Transport> transport;
   // Lies in the transport's region.
   std::unique_ptr<KvPool> pool;
@@ -121,6 +122,9 @@ class WorkerProcess {
 
   const WorkerProcessOptions options_;
   const WorkerParts parts_;
+  // One compiles grammars, so that none of them waits for the masks of another, which the other one finds.
+  SideThread compiles_;
+  SideThread masks_;
   PagePopulator populator_;
   WorkerMetrics metrics_;
   FetchEndpoint fetch_endpoint_;
