@@ -90,6 +90,8 @@ struct GenerationRequest {
   bool want_kv_digest = false;
   // The answer has the prompt's text; a chat has none.
   bool echo = false;
+  // As JobSpec::allows_other_numerics.
+  bool allow_other_numerics = false;
   // Prefix blocks are shared only within one tenant. This is what the client states; nobody has verified it. Refused
   // beside an authenticated tenant.
   std::string tenant;
@@ -210,6 +212,8 @@ struct GenerationFinished {
   GenerationUsage usage;
   // 32 hex digits; empty when the request did not ask for it.
   std::string kv_digest;
+  // As JobResult has it.
+  std::optional<int32_t> other_numerics_from = std::nullopt;
   GenerationTiming timing;
   // The hand-off as the decode worker measured it.
   WorkerReport decode;
