@@ -24,6 +24,9 @@ struct OutputToken {
   // Set on the last token of the output. The finish never travels apart from its token, so no receiver can hold one
   // without the other.
   FinishReason finish = FinishReason::kNone;
+  // The router's word to the client: this output, or one before it, is of workers whose fingerprint is not that of the
+  // workers which gave output 0.
+  bool other_numerics = false;
   // Both are set when the request asks for log-probabilities: the chosen token's under the model's own distribution
   // (before temperature and penalties), and those of the most likely tokens, best first.
   float logprob = 0;

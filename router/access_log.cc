@@ -24,6 +24,9 @@ std::string AccessLine(const RequestRecord& record) {
       &line, " queue_ms=%.3f admission_ms=%.3f prefill_ms=%.3f transfer_ms=%.3f decode_ms=%.3f network_ms=%.3f",
       NsToMs(phases.queue_ns), NsToMs(phases.admission_ns), NsToMs(phases.prefill_ns), NsToMs(phases.transfer_ns),
       NsToMs(phases.decode_ns), NsToMs(record.network_ns));
+  if (job.other_numerics_from.has_value()) {
+    absl::StrAppendFormat(&line, " other_numerics_from=%d", *job.other_numerics_from);
+  }
   if (!job.prefill_worker.empty()) absl::StrAppendFormat(&line, " prefill=%s", job.prefill_worker);
   if (!job.decode_worker.empty()) absl::StrAppendFormat(&line, " decode=%s", job.decode_worker);
   return line;

@@ -118,8 +118,8 @@ struct DispatchJob {
   std::vector<PromptLogprob> prompt;
   // Outputs of D that came before all of these, in order.
   std::vector<OutputToken> held_back;
-  // The workers that gave the outputs have this fingerprint; it is empty without any, unless a former router's clients
-  // have seen some. Only workers of the same one go on with exactly the same tokens.
+  // The workers that gave the last output have this fingerprint; it is empty without any, unless a former router's
+  // clients have seen some. Only workers of the same one go on with exactly the same tokens.
   std::string fingerprint;
   // The current attempt was placed then.
   TimeNs attempt_placed = 0;

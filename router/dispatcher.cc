@@ -209,7 +209,9 @@ void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& t
     TimeOutputs(job, token.index);
   }
   job.outputs.push_back(token.token);
-  actions_.push_back(EmitToken{.key = job.spec->key(), .token = token, .prompt = TakePrompt(job, token)});
+  EmitToken emit{.key = job.spec->key(), .token = token, .prompt = TakePrompt(job, token)};
+  emit.token.other_numerics = job.result.other_numerics_from.has_value();
+  actions_.push_back(std::move(emit));
   if (!token.is_last()) return;
   job.last_token_from = side;
   // Token 0 is the only one: nothing is transferred.
@@ -227,12 +229,17 @@ void Dispatcher::Impl::OnFirstToken(DispatchJob& job, Side side, const OutputTok
     queue_.OnFirstToken(job, now - job.attempt_placed);
     admission_.OnFirstToken(job.spec->prompt_tokens(), now - job.attempt_placed);
   }
-  if (job.fingerprint.empty()) {
-    const Worker* worker = registry_.Find(side == Side::kPrefill ? job.pair.prefill : job.pair.decode);
-    if (worker != nullptr) job.fingerprint = worker->info.fingerprint;
-  }
+  NoteFingerprint(job, side);
   // Attempts of one worker transfer nothing, and a token of D means that D has the KV.
   if (job.kind != AttemptKind::kPair || side == Side::kDecode) OnCommitted(job);
+}
+
+void Dispatcher::Impl::NoteFingerprint(DispatchJob& job, Side side) {
+  const Worker* worker = registry_.Find(side == Side::kPrefill ? job.pair.prefill : job.pair.decode);
+  if (worker == nullptr || worker->info.fingerprint == job.fingerprint) return;
+  // What comes later follows from this output, and keeps its label also where the first fingerprint goes on.
+  if (!job.outputs.empty() && !job.result.other_numerics_from) job.result.other_numerics_from = job.next_index();
+  job.fingerprint = worker->info.fingerprint;
 }
 
 void Dispatcher::Impl::OnFinishedUpdate(DispatchJob& job, Side side, const WorkerUpdate& update) {

@@ -28,6 +28,8 @@
 //   kPlaced     | log-probabilities of the       | kPlaced     | (kept; outputs of D that overtake the last of them are
 //               | prompt, where asked for        |             | held back until then)
 //   kPlaced     | first token of P, or of D      | kStreaming  | Emit(0), with all log-probabilities of the prompt
+//   kPlaced     | first token after others, of   | kStreaming  | Emit it and all later ones with other_numerics
+//               | another fingerprint            |             |
 //   kStreaming  | token i of D                   | kStreaming  | Emit(i) after i - 1; token 0 again must be equal, and
 //               |                                |             | the token at max_tokens the last, else INTERNAL
 //   kPlaced,    | the last token, of P or of D   | kFinishing  | Emit it; CancelDecode where it is P's
@@ -84,7 +86,9 @@
 // later. The next attempt takes the prompt and all outputs so far, and goes on at the next index, on workers of the
 // fingerprint that gave these outputs: since a row of the engine does not depend on what runs beside it, the client
 // gets exactly the tokens that it would have had. max_losses and max_errors bound it, and then the job ends with the
-// last error. A fault that names the jobs of its step counts against none: what a bystander met is not its own doing.
+// last error. Where its client allows it and nobody is left who computes the same, workers of another fingerprint with
+// the same weights go on (placing_queue.h): each output from there on is labelled, and that fingerprint is the job's. A
+// fault that names the jobs of its step counts against none: what a bystander met is not its own doing.
 //
 // A move takes a running job from a decode worker that drains to another one, by the hand-off of a prompt: that of the
 // prompt and all outputs but the last, which is in place. Whatever happens before D is frozen happens to an ordinary
@@ -216,8 +220,8 @@ class Dispatcher {
   const MembershipCounts& memberships() const;
   const BlockLedger& block_ledger() const;
   const DrainOrders& drain_orders() const;
-  // The fingerprint of the workers that gave the choice's outputs; empty for a choice without any, and for an unknown
-  // one.
+  // The fingerprint of the workers that gave the choice's last output; empty for a choice without any, and for an
+  // unknown one.
   std::string FingerprintOf(const ChoiceKey& key) const;
   int32_t queued_jobs() const;
   int32_t running_jobs() const;

@@ -80,6 +80,8 @@ class Dispatcher::Impl {
   void TimeOutputs(DispatchJob& job, int32_t index);
   // The current attempt gives its first output.
   void OnFirstToken(DispatchJob& job, Side side, const OutputToken& token);
+  // The next output is of the attempt's worker on this side.
+  void NoteFingerprint(DispatchJob& job, Side side);
   void OnFinishedUpdate(DispatchJob& job, Side side, const WorkerUpdate& update);
   void OnCallEnd(DispatchJob& job, Side side, const Call& call, const absl::Status& status);
   void OnRefusal(DispatchJob& job, const Call& call, const absl::Status& status);

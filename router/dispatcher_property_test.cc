@@ -99,6 +99,35 @@ TEST(DispatcherPropertyTest, WorkersThatDieFreezeOrComeBackFailNoJob) {
   std::cout << attempts << " attempts\n";
 }
 
+TEST(DispatcherPropertyTest, OnlyJobsThatAllowItGoOnWithOtherNumericsAndEachSuchOutputIsLabelled) {
+  int switched = 0;
+  int returned = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    WorldOptions options = SeveralWorkers(seed);
+    options.decode_workers = 1;
+    options.fingerprints = 2;
+    options.refuse_percent = 5;
+    options.stop_percent = 10;
+    // A prompt's digest comes with its first output, and not again.
+    options.digest_percent = 0;
+    options.faults = 8;
+    options.drains = seed % 2 == 0 ? 4 : 0;
+    options.dispatcher.worker_silence_ms = 1'000;
+    options.dispatcher.max_losses = options.faults + options.drains;
+    options.dispatcher.max_errors = options.faults + options.drains;
+    options.dispatcher.placing.other_numerics_wait_ms = static_cast<int64_t>(seed % 3) * 20;
+    const WorldResult result = DispatcherWorld(options).Run();
+    EXPECT_THAT(result.errors, ::testing::IsEmpty());
+    EXPECT_EQ(result.ok, options.jobs);
+    if (HasFailure()) return;
+    switched += result.switched;
+    returned += result.returned;
+  }
+  std::cout << switched << " jobs went on with other numerics, and " << returned << " of them came back\n";
+  EXPECT_GT(switched, 5);
+}
+
 TEST(DispatcherPropertyTest, WorkersThatDrainMoveTheirJobsAndFailNone) {
   int moves = 0;
   int moved = 0;

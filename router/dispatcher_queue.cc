@@ -244,10 +244,11 @@ absl::Status Dispatcher::Impl::Impossible(const JobSpec& spec) const {
 }
 
 absl::Status Dispatcher::Impl::NobodyGoesOn(const DispatchJob& job) {
-  return WithReason(absl::UnavailableError(
-                        absl::StrCat(job.failure.message(), "; after ", job.next_index(),
-                                     " output tokens no other worker of its fingerprint can go on: send it again")),
-                    RefusalReason::kNoWorkers);
+  const char* const who = job.spec->allows_other_numerics ? "of its model" : "of its fingerprint";
+  return WithReason(
+      absl::UnavailableError(absl::StrCat(job.failure.message(), "; after ", job.next_index(),
+                                          " output tokens no other worker ", who, " can go on: send it again")),
+      RefusalReason::kNoWorkers);
 }
 
 absl::Status Dispatcher::Impl::NobodyServes(const DispatchJob& job) const {

@@ -92,6 +92,8 @@ struct GenerationRequest {
   bool echo = false;
   // The answer has the prompt's tokens, for each choice; not that of a job that is kept.
   bool want_prompt_tokens = false;
+  // As JobSpec::allows_other_numerics.
+  bool allow_other_numerics = false;
   // Prefix blocks are shared only within one tenant. This is what the client states; nobody has verified it. Refused
   // beside an authenticated tenant.
   std::string tenant;
@@ -212,6 +214,8 @@ struct GenerationFinished {
   GenerationUsage usage;
   // 32 hex digits; empty when the request did not ask for it.
   std::string kv_digest;
+  // As JobResult has it.
+  std::optional<int32_t> other_numerics_from = std::nullopt;
   GenerationTiming timing;
   // The hand-off as the decode worker measured it.
   WorkerReport decode;

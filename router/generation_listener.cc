@@ -28,6 +28,7 @@ GenerationFinished MakeFinished(const JobSpec& job, const JobResult& result, con
                     .output_tokens = result.output_tokens,
                     .cached_prompt_tokens = result.cached_tokens},
           .kv_digest = result.kv_digest,
+          .other_numerics_from = result.other_numerics_from,
           .timing = {.phases = phases,
                      .network_ns = total_ns - phases.queue_ns - phases.admission_ns - phases.prefill_ns -
                                    phases.transfer_ns - phases.decode_ns,

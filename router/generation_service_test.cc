@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "gtest/gtest.h"
+#include "router/access_log.h"
 #include "router/error_details.h"
 #include "router/refusal_reason.h"
 #include "router/testing/rpc_fixture.h"
@@ -23,6 +24,8 @@ const std::vector<TopLogprob> kTop(kMaxLogprobs, TopLogprob{.token = 1, .logprob
 
 class GenerationServiceTest : public RpcFixture<GenerationService> {
  protected:
+  using RpcFixture::RpcFixture;
+
   std::unique_ptr<GenerationService> MakeService(RpcRequests& requests) override {
     return std::make_unique<GenerationService>(requests);
   }
@@ -39,7 +42,10 @@ class GenerationServiceTest : public RpcFixture<GenerationService> {
     int32_t first_index = 0;
     std::vector<int32_t> tokens;
     std::string text;
+    // Of those with the label of other numerics.
+    std::vector<int32_t> labelled;
     bool finished = false;
+    int32_t other_numerics_from = -1;
     // Empty: nothing was said of being kept.
     std::string job_id;
 
@@ -47,6 +53,9 @@ class GenerationServiceTest : public RpcFixture<GenerationService> {
       v1::GenerateResponse response;
       while (reader->Read(&response)) {
         finished |= response.has_finished();
+        if (response.finished().has_other_numerics_from()) {
+          other_numerics_from = response.finished().other_numerics_from();
+        }
         if (response.has_accepted()) {
           EXPECT_TRUE(job_id.empty() && tokens.empty() && text.empty()) << "it comes once, and first";
           job_id = response.accepted().job_id();
@@ -57,6 +66,7 @@ class GenerationServiceTest : public RpcFixture<GenerationService> {
         for (const v1::OutputToken& token : response.output().tokens()) {
           EXPECT_EQ(token.index(), first_index + static_cast<int32_t>(tokens.size()));
           tokens.push_back(token.id());
+          if (token.other_numerics()) labelled.push_back(token.index());
         }
       }
       return reader->Finish();
@@ -429,6 +439,63 @@ TEST_F(GenerationServiceTest, ACallThatFollowsAnEarlierOnesJobIsNoRequestOfItsOw
   EXPECT_EQ(observer_.records()[0].outcome, RequestOutcome::kOk);
   for (size_t i = 1; i < 5; ++i) EXPECT_EQ(observer_.records()[i].outcome, RequestOutcome::kRefused);
   EXPECT_EQ(worker_->started().size(), 1u);
+}
+
+// Worker 1 dies after two outputs, and the other one has the same weights.
+class OtherNumericsServiceTest : public GenerationServiceTest {
+ protected:
+  OtherNumericsServiceTest() : GenerationServiceTest(DispatcherOptions{.placing = {.other_numerics_wait_ms = 0}}) {}
+
+  void ServeTwo() {
+    Serve({.tokens = Letters(5), .finish = FinishReason::kLength, .fingerprint = "exact/weights:w", .lost_after = 2});
+    worker_->Join(2, "fp32/weights:w");
+  }
+  std::unique_ptr<Call> Start(bool allow, bool resumable) {
+    v1::GenerateRequest request;
+    request.set_text("hi");
+    request.set_allow_other_numerics(allow);
+    request.set_resumable(resumable);
+    request.mutable_sampling()->set_max_tokens(5);
+    auto call = std::make_unique<Call>();
+    call->reader = stub_->Generate(&call->context, request);
+    return call;
+  }
+};
+
+TEST_F(OtherNumericsServiceTest, AClientThatAllowsThemIsToldFromWhichOutputOnTheyAre) {
+  ServeTwo();
+  const auto call = Start(/*allow=*/true, /*resumable=*/false);
+  EXPECT_TRUE(call->ReadAll().ok());
+  EXPECT_EQ(call->text, "xxxxx");
+  EXPECT_EQ(call->labelled, (std::vector<int32_t>{2, 3, 4}));
+  EXPECT_EQ(call->other_numerics_from, 2);
+  const RequestRecord record = OnlyRecord();
+  EXPECT_NE(AccessLine(record).find(" other_numerics_from=2 "), std::string::npos) << AccessLine(record);
+}
+
+TEST_F(OtherNumericsServiceTest, AKeptJobIsLabelledAlsoForWhoResumesIt) {
+  ServeTwo();
+  const auto call = Start(/*allow=*/true, /*resumable=*/true);
+  EXPECT_TRUE(call->ReadAll().ok());
+  EXPECT_EQ(call->labelled, (std::vector<int32_t>{2, 3, 4}));
+  EXPECT_EQ(call->other_numerics_from, 2);
+  const auto again = Resume(call->job_id, 1);
+  EXPECT_TRUE(again->ReadAll().ok());
+  EXPECT_EQ(again->labelled, (std::vector<int32_t>{2, 3, 4}));
+  EXPECT_EQ(again->other_numerics_from, 2);
+}
+
+TEST_F(OtherNumericsServiceTest, AClientThatDoesNotAllowThemGetsNoSuchOutput) {
+  ServeTwo();
+  const auto call = Start(/*allow=*/false, /*resumable=*/false);
+  v1::GenerateResponse response;
+  std::string text;
+  while (text.size() < 2 && call->reader->Read(&response)) text += response.output().text();
+  EXPECT_EQ(text, "xx");
+  WaitForJobs(1);
+  EXPECT_EQ(worker_->started().size(), 1u);
+  call->context.TryCancel();
+  EXPECT_EQ(call->ReadAll().error_code(), grpc::StatusCode::CANCELLED);
 }
 
 TEST_F(GenerationServiceTest, TheKeyOfARequestWithAnotherSeedOrTenantIsThatOfAnotherRequest) {

@@ -172,6 +172,7 @@ GenerationRequest FromProto(v1::GenerateRequest&& proto) {
   for (std::string& stop : *proto.mutable_stop()) request.stop.push_back(std::move(stop));
   request.want_kv_digest = proto.return_kv_digest();
   request.echo = proto.echo();
+  request.allow_other_numerics = proto.allow_other_numerics();
   request.tenant = std::move(*proto.mutable_tenant());
   request.priority = proto.priority();
   if (proto.has_choices()) request.choices = proto.choices();
@@ -207,6 +208,7 @@ void ToProto(const GenerationDelta& delta, v1::Output* output) {
     proto->set_id(token.token);
     if (delta.has_logprobs) proto->set_logprob(token.logprob);
     AddTop(token.top, proto);
+    proto->set_other_numerics(token.other_numerics);
   }
   if (delta.prompt != nullptr) WritePrompt(*delta.prompt, output->mutable_prompt());
 }
@@ -221,6 +223,7 @@ v1::GenerateResponse ToProto(const GenerationFinished& finished) {
   proto->set_kv_digest(finished.kv_digest);
   proto->set_job_id(finished.id.ToHex());
   proto->set_seed(finished.seed);
+  if (finished.other_numerics_from.has_value()) proto->set_other_numerics_from(*finished.other_numerics_from);
   WriteTiming(finished.timing, proto->mutable_timing());
   proto->mutable_transfer()->set_bytes(finished.decode.transfer_bytes);
   proto->mutable_transfer()->set_read_ms(NsToMs(finished.decode.read_ns));

@@ -33,6 +33,7 @@ Detail DetailOf(const grpc::Status& status) {
 TEST(GenerationWireTest, AFieldThatTheClientDidNotSetHasNoValue) {
   const GenerationRequest request = FromProto(v1::GenerateRequest());
   EXPECT_TRUE(std::holds_alternative<std::monostate>(request.prompt));
+  EXPECT_FALSE(request.allow_other_numerics);
   EXPECT_FALSE(request.sampling.temperature.has_value());
   EXPECT_FALSE(request.sampling.seed.has_value());
   EXPECT_FALSE(request.sampling.max_tokens.has_value());
@@ -48,6 +49,7 @@ TEST(GenerationWireTest, EveryFieldOfARequestArrives) {
   proto.set_return_kv_digest(true);
   proto.set_tenant("t");
   proto.set_priority(-3);
+  proto.set_allow_other_numerics(true);
   v1::SamplingParams& sampling = *proto.mutable_sampling();
   sampling.set_temperature(0);
   sampling.set_top_k(1);
@@ -75,6 +77,7 @@ TEST(GenerationWireTest, EveryFieldOfARequestArrives) {
   EXPECT_TRUE(request.want_kv_digest);
   EXPECT_EQ(request.tenant, "t");
   EXPECT_EQ(request.priority, -3);
+  EXPECT_TRUE(request.allow_other_numerics);
   EXPECT_EQ(request.sampling.temperature, 0.0f);
   EXPECT_EQ(request.sampling.top_k, 1);
   EXPECT_EQ(request.sampling.top_p, 0.2f);
@@ -176,13 +179,15 @@ TEST(GenerationWireTest, TheLargestPromptFitsTheMessageThatAClientTakesByDefault
 TEST(GenerationWireTest, ADeltaIsOneOutputWithLogProbabilitiesOnlyWhenTheRequestAskedForThem) {
   GenerationDelta delta{.text = "ab"};
   delta.tokens.push_back({.index = 0, .token = 5, .logprob = -0.5f, .top = {{.token = 5, .logprob = -0.5f}}});
-  delta.tokens.push_back({.index = 1, .token = 6});
+  delta.tokens.push_back({.index = 1, .token = 6, .other_numerics = true});
   v1::Output output;
   ToProto(delta, &output);
   EXPECT_EQ(output.text(), "ab");
   ASSERT_EQ(output.tokens_size(), 2);
   EXPECT_EQ(output.tokens(1).index(), 1);
   EXPECT_EQ(output.tokens(1).id(), 6);
+  EXPECT_FALSE(output.tokens(0).other_numerics());
+  EXPECT_TRUE(output.tokens(1).other_numerics());
   EXPECT_FALSE(output.tokens(0).has_logprob());
   delta.has_logprobs = true;
   ToProto(delta, &output);
@@ -219,6 +224,7 @@ TEST(GenerationWireTest, EveryFieldOfTheEndArrives) {
   end.reason = FinishReason::kStop;
   end.usage = {.prompt_tokens = 4, .output_tokens = 5, .cached_prompt_tokens = 6};
   end.kv_digest = "d";
+  end.other_numerics_from = 11;
   end.timing.phases = {.queue_ns = 1 * kNsPerMs,
                        .admission_ns = 2 * kNsPerMs,
                        .prefill_ns = 3 * kNsPerMs,
@@ -239,6 +245,7 @@ TEST(GenerationWireTest, EveryFieldOfTheEndArrives) {
   EXPECT_EQ(proto.usage().output_tokens(), 5);
   EXPECT_EQ(proto.usage().cached_prompt_tokens(), 6);
   EXPECT_EQ(proto.kv_digest(), "d");
+  EXPECT_EQ(proto.other_numerics_from(), 11);
   EXPECT_EQ(proto.timing().queue_ms(), 1);
   EXPECT_EQ(proto.timing().admission_ms(), 2);
   EXPECT_EQ(proto.timing().prefill_ms(), 3);
@@ -250,6 +257,8 @@ TEST(GenerationWireTest, EveryFieldOfTheEndArrives) {
   EXPECT_EQ(proto.transfer().read_ms(), 8);
   EXPECT_EQ(proto.transfer().digest_ms(), 9);
   EXPECT_EQ(proto.transfer().tail_ms(), 10);
+  end.other_numerics_from.reset();
+  EXPECT_FALSE(ToProto(end).finished().has_other_numerics_from());
   end.reason = FinishReason::kLength;
   EXPECT_EQ(ToProto(end).finished().reason(), v1::FINISH_REASON_LENGTH);
 }

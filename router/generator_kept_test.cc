@@ -250,6 +250,40 @@ TEST_F(GeneratorKeptTest, ARecoveredJobRunsAgainAndItsClientGetsTheRest) {
   EXPECT_TRUE(started[0]->is_recovered);
 }
 
+TEST_F(GeneratorKeptTest, ARecoveredJobWhoseClientMayHaveOutputsTakesNoOtherNumerics) {
+  journal_.Answer(absl::OkStatus());
+  const auto make = [&](uint64_t low, const std::string& fingerprint) {
+    auto spec = std::make_shared<JobSpec>();
+    spec->id = {.high = 3, .low = low};
+    spec->prompt = Bytes("hi");
+    spec->allows_other_numerics = true;
+    JournaledJob job = {.id = spec->id, .runs = 1, .fingerprint = fingerprint};
+    job.request = {.job = spec, .model = model_.name};
+    return job;
+  };
+  generator_.Recover({make(1, "f"), make(2, "")});
+  StartLoop({.tokens = Bytes("abc")});
+  while (Jobs() > 0) {
+  }
+  for (const auto& job : worker_->started()) EXPECT_EQ(job->allows_other_numerics, job->fingerprint.empty());
+  EXPECT_EQ(worker_->started().size(), 2u);
+}
+
+TEST_F(GeneratorKeptTest, AJobWhoseOutputsNobodyGivesAgainIsErasedAndItsClientToldWhy) {
+  journal_.Answer(absl::OkStatus());
+  auto spec = std::make_shared<JobSpec>();
+  spec->id = kJob;
+  spec->prompt = Bytes("hi");
+  JournaledJob job = {.id = kJob, .runs = 1, .fingerprint = kSeveralFingerprints};
+  job.request = {.job = spec, .model = model_.name};
+  generator_.Recover({job});
+  StartLoop({.tokens = Bytes("abc")});
+  EXPECT_EQ(Jobs(), 0);
+  EXPECT_EQ(journal_.written(), std::vector<std::string>{"erase"});
+  const absl::Status told = StatusOf(Resume(2)->WaitForEnd());
+  EXPECT_TRUE(absl::IsUnavailable(told) && absl::StrContains(told.message(), "unequal numerics")) << told;
+}
+
 TEST_F(GeneratorKeptTest, WhatTheServedModelCannotGoOnWithAndWhatMayEndRoutersIsErasedAndItsClientToldWhy) {
   journal_.Answer(absl::OkStatus());
   const auto make = [&](uint64_t low, const std::string& model, int32_t token) {

@@ -48,6 +48,8 @@ struct JobSpec {
   uint32_t attempts_before = 0;
   // Only workers of this fingerprint take the job, because a client has outputs of such; empty: any workers.
   std::string fingerprint;
+  // Where no worker of the fingerprint of its outputs is left, workers of another one with the same weights may go on.
+  bool allows_other_numerics = false;
   // How many outputs of the next attempt are computed in steps of their own.
   int32_t alone_outputs = 0;
   // Goes to the workers.
@@ -105,8 +107,10 @@ struct JobResult {
   std::string prefill_worker;
   std::string decode_worker;
   std::string kv_digest;
-  // The fingerprint of the workers that gave the outputs; empty without any.
+  // The fingerprint of the workers that gave the last output; empty without any.
   std::string fingerprint;
+  // The first output that is not of the fingerprint of output 0; unset: all are.
+  std::optional<int32_t> other_numerics_from;
   PhaseTimes phases;
   WorkerReport prefill;
   WorkerReport decode;

@@ -32,6 +32,7 @@ void WriteFinished(const GenerationFinished& finished, journal::JournaledResult*
   proto->set_output_tokens(finished.usage.output_tokens);
   proto->set_cached_prompt_tokens(finished.usage.cached_prompt_tokens);
   proto->set_kv_digest(finished.kv_digest);
+  if (finished.other_numerics_from.has_value()) proto->set_other_numerics_from(*finished.other_numerics_from);
   proto->set_queue_ns(finished.timing.phases.queue_ns);
   proto->set_admission_ns(finished.timing.phases.admission_ns);
   proto->set_prefill_ns(finished.timing.phases.prefill_ns);
@@ -54,6 +55,7 @@ GenerationFinished ReadFinished(const JobId& id, uint64_t seed, const journal::J
                     .output_tokens = proto.output_tokens(),
                     .cached_prompt_tokens = proto.cached_prompt_tokens()};
   finished.kv_digest = proto.kv_digest();
+  if (proto.has_other_numerics_from()) finished.other_numerics_from = proto.other_numerics_from();
   finished.timing = {.phases = {.queue_ns = proto.queue_ns(),
                                 .admission_ns = proto.admission_ns(),
                                 .prefill_ns = proto.prefill_ns(),
@@ -88,6 +90,7 @@ std::string ToJournal(const KeptRequest& request) {
   proto.set_idempotency_key(request.idempotency_key);
   proto.set_body_high(request.body.high);
   proto.set_body_low(request.body.low);
+  proto.set_allow_other_numerics(job.allows_other_numerics);
   return proto.SerializeAsString();
 }
 
@@ -118,6 +121,7 @@ absl::StatusOr<KeptRequest> RequestFromJournal(const JobId& id, const std::strin
   job->trace = std::move(params->trace);
   job->priority = proto.priority();
   job->least_outputs = proto.least_outputs();
+  job->allows_other_numerics = proto.allow_other_numerics();
   return KeptRequest{.job = std::move(job),
                      .model = std::move(*proto.mutable_model()),
                      .stop = {proto.stop().begin(), proto.stop().end()},
@@ -135,6 +139,7 @@ absl::StatusOr<std::shared_ptr<KeptResult>> ResultFromJournal(const JobId& id, u
   for (int i = 0; i < proto.tokens_size(); ++i) {
     absl::StatusOr<OutputToken> token = rpc::FromProto(proto.tokens(i));
     if (!token.ok()) return DamagedRecord(id, token.status().message());
+    token->other_numerics = proto.has_other_numerics_from() && token->index >= proto.other_numerics_from();
     result->outputs.push_back({.token = *std::move(token), .text_end = proto.text_ends(i)});
   }
   result->text = std::move(*proto.mutable_text());

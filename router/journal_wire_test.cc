@@ -1,6 +1,7 @@
 #include "router/journal_wire.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -25,6 +26,7 @@ KeptRequest MakeRequest() {
   job->priority = -3;
   job->least_outputs = 4;
   job->want_kv_digest = true;
+  job->allows_other_numerics = true;
   job->trace.traceparent = "00-1-2-01";
   return {.job = std::move(job),
           .model = "m",
@@ -38,13 +40,14 @@ KeptResult MakeResult() {
   KeptResult result;
   result.outputs = {
       {.token = {.index = 0, .token = 7, .logprob = -0.25f, .top = {{7, -0.25f}, {8, -2}}}, .text_end = 2},
-      {.token = {.index = 1, .token = 9, .finish = FinishReason::kStop}, .text_end = 2}};
+      {.token = {.index = 1, .token = 9, .finish = FinishReason::kStop, .other_numerics = true}, .text_end = 2}};
   result.text = "hi!";
   result.finished = {.id = kId,
                      .seed = 42,
                      .reason = FinishReason::kStop,
                      .usage = {.prompt_tokens = 5, .output_tokens = 2, .cached_prompt_tokens = 1},
                      .kv_digest = "d",
+                     .other_numerics_from = 1,
                      .timing = {.phases = {1, 2, 3, 4, 5}, .network_ns = 6, .total_ns = 21}};
   result.finished.decode.transfer_bytes = 99;
   return result;
@@ -61,6 +64,7 @@ TEST(JournalWireTest, ARequestComesBackAsItWas) {
   EXPECT_EQ(read->job->priority, -3);
   EXPECT_EQ(read->job->least_outputs, 4);
   EXPECT_TRUE(read->job->want_kv_digest);
+  EXPECT_TRUE(read->job->allows_other_numerics);
   EXPECT_EQ(read->job->trace, request.job->trace);
   EXPECT_EQ(read->job->deadline, kNever);
   EXPECT_EQ(read->model, "m");
@@ -87,9 +91,19 @@ TEST(JournalWireTest, AResultComesBackAsItWas) {
   EXPECT_EQ(finished.usage.output_tokens, 2);
   EXPECT_EQ(finished.usage.cached_prompt_tokens, 1);
   EXPECT_EQ(finished.kv_digest, "d");
+  EXPECT_EQ(finished.other_numerics_from, 1);
   EXPECT_EQ(finished.timing.phases.decode_ns, 5);
   EXPECT_EQ(finished.timing.total_ns, 21);
   EXPECT_EQ(finished.decode.transfer_bytes, 99);
+}
+
+TEST(JournalWireTest, AResultOfOneFingerprintHasNoLabel) {
+  KeptResult result = MakeResult();
+  result.finished.other_numerics_from.reset();
+  const auto read = ResultFromJournal(kId, 42, ToJournal(result));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ((*read)->finished.other_numerics_from, std::nullopt);
+  for (const KeptOutput& output : (*read)->outputs) EXPECT_FALSE(output.token.other_numerics);
 }
 
 TEST(JournalWireTest, WhatIsNotWhatItShouldBeIsDataLossAndNamesTheJob) {

@@ -44,13 +44,17 @@ struct KeptResult {
   GenerationFinished finished;
 };
 
+// In place of the fingerprint of a job whose outputs are of workers of several: as the journal has no outputs, no other
+// router can give exactly these. It is no worker's.
+inline constexpr char kSeveralFingerprints[] = "several";
+
 // A job as the journal had it when the router started.
 struct JournaledJob {
   JobId id;
   KeptRequest request;
   // How many routers have run it before this one.
   uint32_t runs = 0;
-  // The fingerprint of the workers that gave its outputs. Empty: nobody has seen any.
+  // The fingerprint of the workers that gave its outputs, or kSeveralFingerprints. Empty: nobody has seen any.
   std::string fingerprint;
   // Unless it still has to run.
   std::shared_ptr<KeptResult> result;

@@ -167,12 +167,21 @@ absl::Status KeptJobs::RunAgain(JournaledJob& journaled, Dispatcher& dispatcher)
   if (journaled.runs > kMaxRuns) {
     return absl::InternalError(absl::StrCat(kMaxRuns, " routers took the request up, and none came to its end"));
   }
+  if (journaled.fingerprint == kSeveralFingerprints) {
+    return absl::UnavailableError(
+        "the router that ran it has ended, and its outputs were of workers of unequal numerics, so no worker gives "
+        "them "
+        "again: send the request again");
+  }
   BATON_RETURN_IF_ERROR(CheckModel(journaled.request, model_));
   BATON_ASSIGN_OR_RETURN(JobOutput output, JobOutput::Create(*model_.tokenizer, journaled.request.stop));
   auto spec = std::make_shared<JobSpec>(*journaled.request.job);
   spec->is_recovered = true;
   spec->attempts_before = journaled.runs << kAttemptBits;
   spec->fingerprint = journaled.fingerprint;
+  // Its client may have more outputs than this router will have when a worker fails, and only workers of the
+  // fingerprint give these again.
+  if (!journaled.fingerprint.empty()) spec->allows_other_numerics = false;
   spec->arrived = now;
   journaled.request.job = spec;
   BATON_RETURN_IF_ERROR(jobs_.PrepareRoom(journaled.request));

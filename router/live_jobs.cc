@@ -123,15 +123,17 @@ void LiveJobs::OnToken(const JobId& id, const OutputToken& token, std::string_vi
   result.text += text;
   result.outputs.push_back({.token = token, .text_end = static_cast<uint32_t>(result.text.size())});
   Count(*job, BytesOfOutput(token) + text.size());
-  Mark(*job, fingerprint);
+  Mark(*job, token.other_numerics ? kSeveralFingerprints : fingerprint);
   FeedAll(*job, now);
 }
 
 void LiveJobs::Mark(Job& job, const std::string& fingerprint) {
-  if (fingerprint.empty()) return;
+  if (fingerprint.empty() || job.fingerprint == kSeveralFingerprints) return;
   job.fingerprint = fingerprint;
-  if (job.gate != Gate::kWritten) return;
+  if (!options_.has_journal || job.gate == Gate::kUnwritten) return;
+  if (job.gate != Gate::kWritten && fingerprint != kSeveralFingerprints) return;
   job.gate = Gate::kMarking;
+  ++job.marks;
   actions_.push_back(WriteFingerprint{job.request->job->id, fingerprint});
 }
 
@@ -182,7 +184,7 @@ void LiveJobs::OnRequestWritten(const JobId& id, const absl::Status& status, Tim
   if (job == nullptr || job->gate != Gate::kUnwritten) return;
   if (!status.ok()) return OnWriteFailed(*job, status, now);
   job->gate = Gate::kWritten;
-  Mark(*job, job->fingerprint);
+  Mark(*job, std::exchange(job->fingerprint, ""));
   FeedAll(*job, now);
 }
 
@@ -190,6 +192,7 @@ void LiveJobs::OnFingerprintWritten(const JobId& id, const absl::Status& status,
   Job* job = Find(id);
   if (job == nullptr || job->gate != Gate::kMarking) return;
   if (!status.ok()) return OnWriteFailed(*job, status, now);
+  if (--job->marks > 0) return;
   job->gate = Gate::kShown;
   FeedAll(*job, now);
 }

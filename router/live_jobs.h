@@ -12,6 +12,8 @@
 //   kWritten    | output 0                       | kMarking    | WriteFingerprint
 //   kMarking    | the fingerprint is there       | kShown      | its followers get the outputs
 //   kShown      | an output                      | kShown      | likewise
+//   kMarking,   | the first output of other      | kMarking    | WriteFingerprint of several: no router can compute this
+//   kShown      | numerics                       |             | output and those before it again
 //   any         | the journal cannot write       | failed      | CancelJob, unless it has ended; EraseRecord
 //   any         | it ends well                   | (the same)  | WriteResult; those who follow in kShown get the end
 //   any         | it ends with an error          | failed      | its followers get the error; its key is free;
@@ -22,8 +24,8 @@
 //   any, ended  | retention_ms have passed, or   | -           | EraseRecord
 //               | its room is needed             |             |
 //
-// So a client has seen nothing of a job that a restart could lose: not its id before the request is written, and no
-// output before it is written which workers compute these very outputs.
+// So a client has seen nothing of a job that a restart could change: not its id before the request is written, and no
+// output before it is written which workers compute these very outputs, or that none does.
 //
 // A follower that does not read waits with what the job keeps anyway, and holds up nobody. It is cut when the job is
 // forgotten.
@@ -175,8 +177,10 @@ class LiveJobs {
     bool was_cancelled = false;
     // Why the journal could not keep it.
     absl::Status write_failure;
-    // The fingerprint of the workers that gave the outputs.
+    // The fingerprint of the workers that gave the outputs, or kSeveralFingerprints.
     std::string fingerprint;
+    // WriteFingerprint actions that the journal has not answered.
+    int marks = 0;
     TimeNs ended_at = 0;
     std::list<JobId>::iterator ended_place;
     size_t bytes = 0;
@@ -197,7 +201,7 @@ class LiveJobs {
   void End(Job& job, TimeNs at);
   void Fail(Job& job, GenerationFailed failure, TimeNs now);
   void FreeKey(const Job& job);
-  // The outputs are those of workers with this fingerprint.
+  // The outputs are those of workers with this fingerprint; kSeveralFingerprints stays.
   void Mark(Job& job, const std::string& fingerprint);
   // The journal could not write what the followers wait for.
   void OnWriteFailed(Job& job, const absl::Status& why, TimeNs now);

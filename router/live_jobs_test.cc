@@ -88,11 +88,12 @@ class LiveJobsTest : public ::testing::Test {
                           .authenticated_tenant = std::move(owner)},
                          std::move(sink), now_);
   }
-  // Outputs "a", "b", ... of the job.
+  // Outputs "a", "b", ... of the job. Those of several fingerprints are labelled.
   void Output(uint64_t job, int count, const std::string& fingerprint = "f") {
     for (int i = 0; i < count; ++i) {
       const int32_t index = next_[job]++;
-      jobs_->OnToken(Id(job), {.index = index, .token = 100 + index},
+      jobs_->OnToken(Id(job),
+                     {.index = index, .token = 100 + index, .other_numerics = fingerprint == kSeveralFingerprints},
                      std::string(1, static_cast<char>('a' + index % 26)), fingerprint, now_);
     }
   }
@@ -145,7 +146,8 @@ class LiveJobsTest : public ::testing::Test {
     };
     for (const LiveJobAction& action : jobs_->TakeActions()) {
       if (const auto* a = std::get_if<WriteRequest>(&action)) add("request", a->request->job->id);
-      if (const auto* a = std::get_if<WriteFingerprint>(&action)) add("fingerprint", a->id);
+      if (const auto* a = std::get_if<WriteFingerprint>(&action))
+        add(a->fingerprint == "f" ? "fingerprint" : "several", a->id);
       if (const auto* a = std::get_if<WriteResult>(&action)) add("result", a->id);
       if (const auto* a = std::get_if<EraseRecord>(&action)) add("erase", a->id);
       if (const auto* a = std::get_if<CancelJob>(&action)) add("cancel", a->id);
@@ -434,6 +436,46 @@ TEST_F(LiveJobsTest, AJobThatIsFasterThanTheJournalIsToldOnceThatHasAll) {
   jobs_->OnFingerprintWritten(Id(1), absl::OkStatus(), now_);
   EXPECT_EQ(TextOf(All(sink)), "a");
   EXPECT_TRUE(HasEnd(sink));
+}
+
+TEST_F(LiveJobsTest, AnOutputOfOtherNumericsIsShownOnceTheJournalHasThatNobodyGivesItAgain) {
+  WithJournal();
+  const auto sink = Begin(Request(1));
+  jobs_->OnRequestWritten(Id(1), absl::OkStatus(), now_);
+  Output(1, 2);
+  jobs_->OnFingerprintWritten(Id(1), absl::OkStatus(), now_);
+  EXPECT_EQ(Actions(), "request 1, fingerprint 1");
+  Output(1, 2, kSeveralFingerprints);
+  EXPECT_EQ(Actions(), "several 1");
+  EXPECT_EQ(TextOf(All(sink)), "ab");
+  jobs_->OnFingerprintWritten(Id(1), absl::OkStatus(), now_);
+  EXPECT_EQ(TextOf(All(sink)), "abcd");
+  Output(1, 1, kSeveralFingerprints);
+  Finish(1, "", "g");
+  EXPECT_EQ(Actions(), "result 1") << "it is known already";
+  EXPECT_TRUE(HasEnd(sink));
+}
+
+TEST_F(LiveJobsTest, AJobThatChangesItsNumericsFasterThanTheJournalWritesIsToldOnceThatHasAll) {
+  WithJournal();
+  const auto sink = Begin(Request(1));
+  jobs_->OnRequestWritten(Id(1), absl::OkStatus(), now_);
+  Output(1, 1);
+  Output(1, 1, kSeveralFingerprints);
+  EXPECT_EQ(Actions(), "request 1, fingerprint 1, several 1");
+  jobs_->OnFingerprintWritten(Id(1), absl::OkStatus(), now_);
+  EXPECT_EQ(TextOf(All(sink)), "");
+  jobs_->OnFingerprintWritten(Id(1), absl::OkStatus(), now_);
+  EXPECT_EQ(TextOf(All(sink)), "ab");
+
+  const auto other = Begin(Request(2));
+  Output(2, 1);
+  Output(2, 1, kSeveralFingerprints);
+  EXPECT_EQ(Actions(), "request 2");
+  jobs_->OnRequestWritten(Id(2), absl::OkStatus(), now_);
+  EXPECT_EQ(Actions(), "several 2");
+  jobs_->OnFingerprintWritten(Id(2), absl::OkStatus(), now_);
+  EXPECT_EQ(TextOf(All(other)), "ab");
 }
 
 TEST_F(LiveJobsTest, WhatTheJournalCannotWriteEndsTheJobAndShowsNothingOfIt) {

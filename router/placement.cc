@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "router/fingerprints.h"
+
 namespace baton::router {
 namespace {
 
@@ -200,10 +202,16 @@ GroupResult Placer::PlacePair(const Group& group) const {
   return best;
 }
 
-PlacementResult BestOfGroups(const WorkerRegistry& registry, const Placer& placer, std::string_view fingerprint) {
+// Whether workers of the fingerprint may get the job.
+bool Suits(const JobNeeds& needs, std::string_view fingerprint) {
+  if (needs.fingerprint.empty() || needs.fingerprint == fingerprint) return true;
+  return needs.other_numerics && HaveSameWeights(needs.fingerprint, fingerprint);
+}
+
+PlacementResult BestOfGroups(const WorkerRegistry& registry, const Placer& placer, const JobNeeds& needs) {
   GroupResult best;
   for (const auto& [name, group] : registry.serving_groups()) {
-    if (!fingerprint.empty() && name != fingerprint) continue;
+    if (!Suits(needs, name)) continue;
     const GroupResult placed = placer.PlaceIn(group);
     const bool equal = placed.result.verdict == best.result.verdict;
     if (placed.result.verdict < best.result.verdict || (equal && placed.cost < best.cost)) best = placed;
@@ -239,7 +247,7 @@ PlacementResult Place(const WorkerRegistry& registry, const std::map<WorkerId, W
                       const JobNeeds& needs, const PlacementOptions& options, const std::vector<WorkerId>& avoid,
                       const Shunned& shunned) {
   const auto place = [&](const Shunned& hidden) {
-    return BestOfGroups(registry, Placer(assigned, needs, options, avoid, hidden), needs.fingerprint);
+    return BestOfGroups(registry, Placer(assigned, needs, options, avoid, hidden), needs);
   };
   if (!shunned.ramping.empty()) {
     const PlacementResult placed = place(shunned);

@@ -99,6 +99,8 @@ struct JobNeeds {
   CountsAsIdle idle = CountsAsIdle::kNone;
   // Only workers of this fingerprint, all of which can go on with outputs of others; empty: any workers.
   std::string_view fingerprint = {};
+  // Beside `fingerprint`: workers of other fingerprints as well that have the same weights (fingerprints.h).
+  bool other_numerics = false;
   // Only workers that know all of them.
   JobFeatures features = 0;
   // These workers are preferred as long as they have room, because they have the prompt's KV. They never change the

@@ -35,6 +35,9 @@ void PlacingQueue::Add(DispatchJob& job) {
   const JobNeeds needs = NeedsOf(job);
   waiting_prompts_[needs.job_class()].insert(needs.prompt_tokens);
   next_give_up_ = std::min(next_give_up_, GiveUpTime(job));
+  if (OtherNumericsAt(job) > job.waits_since) {
+    next_other_numerics_ = std::min(next_other_numerics_, OtherNumericsAt(job));
+  }
   const bool is_first = line_.jobs().begin()->second == &job;
   // The others did not fit the last time, and nothing has changed since.
   if (!needs_placing_) {
@@ -245,11 +248,28 @@ JobNeeds PlacingQueue::NeedsOf(const JobSpec& spec) const {
   return {.prompt_tokens = spec.prompt_tokens(), .kind = KindOf(spec), .features = FeaturesOf(spec.sampling)};
 }
 
-JobNeeds PlacingQueue::NeedsOf(const DispatchJob& job) const {
+JobNeeds PlacingQueue::OwnNeedsOf(const DispatchJob& job) const {
   JobNeeds needs = NeedsOf(*job.spec);
   needs.fingerprint = job.fingerprint;
   needs.beside = job.beside;
   return needs;
+}
+
+// A worker that is full or ejected is slower and no less exact, so the job waits for it as ever.
+JobNeeds PlacingQueue::NeedsOf(const DispatchJob& job) const {
+  JobNeeds needs = OwnNeedsOf(job);
+  needs.other_numerics = OtherNumericsAt(job) <= clock_.Now() && !SomeServe(needs);
+  return needs;
+}
+
+TimeNs PlacingQueue::OtherNumericsAt(const DispatchJob& job) const {
+  if (!job.spec->allows_other_numerics || job.outputs.empty()) return kNever;
+  const int64_t half_ns = (job.spec->deadline - job.failed_at) / 2;
+  return job.failed_at + std::min(options_.other_numerics_wait_ms * kNsPerMs, half_ns);
+}
+
+bool PlacingQueue::SomeServe(const JobNeeds& needs) const {
+  return Place(registry_, {}, needs, options_.placement, {}).verdict <= PlacementVerdict::kBusy;
 }
 
 AttemptKind PlacingQueue::KindOf(const JobSpec& spec) const {
@@ -273,6 +293,11 @@ std::vector<WorkerId> PlacingQueue::AvoidedWorkers(DispatchJob& job) {
 }
 
 bool PlacingQueue::LacksItsGroup(const DispatchJob& job) {
+  if (OtherNumericsAt(job) != kNever) {
+    JobNeeds needs = OwnNeedsOf(job);
+    needs.other_numerics = true;
+    if (SomeServe(needs)) return false;
+  }
   switch (Place(registry_, {}, NeedsOf(job), options_.placement, {}).verdict) {
     case PlacementVerdict::kNoWorkers:
       return true;
@@ -314,15 +339,26 @@ std::vector<DispatchJob*> PlacingQueue::UnservedJobs() {
 }
 
 void PlacingQueue::OnTimer() {
-  if (returning_.NextExpiry() <= clock_.Now()) {
-    returning_.Expire(clock_.Now());
+  const TimeNs now = clock_.Now();
+  if (returning_.NextExpiry() <= now) {
+    returning_.Expire(now);
     OnWorkersChanged();
   }
-  if (next_retry_ > clock_.Now()) return;
+  if (next_other_numerics_ <= now) {
+    next_other_numerics_ = kNever;
+    for (const auto& [place, job] : line_.jobs()) {
+      const TimeNs at = OtherNumericsAt(*job);
+      if (at > now) next_other_numerics_ = std::min(next_other_numerics_, at);
+    }
+    needs_placing_ = true;
+  }
+  if (next_retry_ > now) return;
   next_retry_ = kNever;
   needs_placing_ = true;
 }
 
-TimeNs PlacingQueue::NextTimer() const { return std::min({next_retry_, next_give_up_, returning_.NextExpiry()}); }
+TimeNs PlacingQueue::NextTimer() const {
+  return std::min({next_retry_, next_other_numerics_, next_give_up_, returning_.NextExpiry()});
+}
 
 }  // namespace baton::router

@@ -19,6 +19,10 @@
 //   or are announced and have not joined    | worker_return_ms after their loss or announcement (returning_workers.h)
 //   has outputs, and fits no worker of the  | given up worker_return_ms after its attempt failed
 //   fingerprint that gave them              |
+//   has outputs, its client allows other    | kept for its own fingerprint until other_numerics_wait_ms after its attempt
+//   numerics, and none that serves of the   | failed, or for half of the time to its deadline where that is less; then
+//   fingerprint could ever take it          | started at any workers of the same weights, and not given up while there
+//                                           | are some
 //   was taken by a former router, and there | given up worker_return_ms after this one has taken it up
 //   is no worker for it                     |
 //
@@ -69,6 +73,8 @@ struct PlacingOptions {
   int64_t no_worker_wait_ms = 2'000;
   // Workers that were lost are expected back for this time, in which their jobs wait.
   int64_t worker_return_ms = 60'000;
+  // A job that may go on with other numerics waits this long for workers of its own.
+  int64_t other_numerics_wait_ms = 2'000;
 };
 
 // Used by one thread. Jobs outlive their stay; registry, ledger, health and clock outlive the queue.
@@ -138,7 +144,14 @@ class PlacingQueue {
   AttemptKind KindOf(const JobSpec& spec) const;
   // Without a fingerprint.
   JobNeeds NeedsOf(const JobSpec& spec) const;
+  // As the job may be placed now.
   JobNeeds NeedsOf(const DispatchJob& job) const;
+  // At workers of the fingerprint that gave its outputs.
+  JobNeeds OwnNeedsOf(const DispatchJob& job) const;
+  // When the job may be placed at workers of other numerics; kNever: not at all.
+  TimeNs OtherNumericsAt(const DispatchJob& job) const;
+  // Whether some workers that serve could take the job, now or later.
+  bool SomeServe(const JobNeeds& needs) const;
   void RankJobs(TimeNs now);
   // What the prefill worker with the least to compute has left; unset where none serves.
   std::optional<int64_t> LeastUncomputedTokens() const;
@@ -185,6 +198,8 @@ class PlacingQueue {
   std::array<std::optional<int64_t>, JobNeeds::kClasses> longest_fitting_;
   // The earliest time at which a worker may be asked again that refused a job.
   TimeNs next_retry_ = kNever;
+  // Not after the first time at which a waiting job may go on with other numerics.
+  TimeNs next_other_numerics_ = kNever;
   // Since when there have been no workers for each class; kNever: there are some.
   std::array<TimeNs, JobNeeds::kClasses> missing_since_;
   // Until when lost workers are expected that would make up what each class needs.

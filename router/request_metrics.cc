@@ -78,6 +78,9 @@ RequestMetrics::RequestMetrics(const RequestMetricsOptions& options, prometheus:
       output_tokens_(AddCounter("vllm:generation_tokens_total", "Output tokens, counted as they are written.")),
       prefix_queries_(AddCounter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.")),
       prefix_hits_(AddCounter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.")),
+      other_numerics_(CounterFamily(registry, "baton_requests_other_numerics_total",
+                                    "Requests that went on at workers of other numerics, as their clients allow it.")
+                          .Add({})),
       pair_bytes_(CounterFamily(registry, "baton_transfer_pair_bytes_total",
                                 "KV bytes handed over, by the addresses of both workers, as the reader reported them."),
                   kPairLabels, {.max_sets = kMaxTransferPairs}),
@@ -135,6 +138,7 @@ void RequestMetrics::OnRequestEnded(const RequestRecord& record) {
   if (record.job != nullptr) {
     CountAttempts(record);
     CountTransfer(*record.job);
+    if (record.job->other_numerics_from.has_value()) other_numerics_.Increment();
   }
   if (record.outcome != RequestOutcome::kOk) return;
   (record.finish == FinishReason::kStop ? success_stop_ : success_length_)->Increment();

@@ -128,6 +128,19 @@ TEST_F(RequestMetricsTest, AnAttemptThatFailedIsCountedAlsoWhenTheRequestWentOnE
   EXPECT_THAT(text, HasSubstr("baton_attempts_total{outcome=\"ok\"} 1\n"));
 }
 
+TEST_F(RequestMetricsTest, ARequestThatWentOnWithOtherNumericsIsCountedHoweverItEnded) {
+  metrics_.OnRequestEnded(Served());
+  EXPECT_THAT(Text(), HasSubstr("baton_requests_other_numerics_total 0\n"));
+  for (const absl::Status& status : {absl::OkStatus(), absl::CancelledError("gone")}) {
+    RequestRecord record = Ended(status);
+    JobResult job;
+    job.other_numerics_from = 7;
+    record.job = std::make_shared<const JobResult>(job);
+    metrics_.OnRequestEnded(record);
+  }
+  EXPECT_THAT(Text(), HasSubstr("baton_requests_other_numerics_total 2\n"));
+}
+
 TEST_F(RequestMetricsTest, ACancelledRequestIsNoRefusal) {
   metrics_.OnRequestEnded(Ended(absl::CancelledError("gone")));
   EXPECT_THAT(Text(), HasSubstr("baton_requests_total{outcome=\"cancelled\"} 1\n"));

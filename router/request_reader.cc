@@ -297,6 +297,7 @@ absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const
   job.arrived = request.arrived;
   job.deadline = request.deadline;
   job.want_kv_digest = request.want_kv_digest;
+  job.allows_other_numerics = request.allow_other_numerics;
   job.trace = std::move(request.trace);
   return PreparedJob{.job = std::move(job), .output = *std::move(output), .echo = std::move(echo)};
 }

@@ -88,12 +88,14 @@ TEST_F(RequestReaderTest, WhatTheAdapterKnowsOfTheCallGoesIntoTheJob) {
   request.tenant = "a";
   request.trace.traceparent = "00-trace";
   request.want_kv_digest = true;
+  request.allow_other_numerics = true;
   const JobSpec job = Read(request);
   EXPECT_EQ(job.id, request.id);
   EXPECT_EQ(job.deadline, 77);
   EXPECT_EQ(job.tenant, "a");
   EXPECT_EQ(job.trace.traceparent, "00-trace");
   EXPECT_TRUE(job.want_kv_digest);
+  EXPECT_TRUE(job.allows_other_numerics);
 }
 
 TEST_F(RequestReaderTest, AnAuthenticatedClientIsItsTenantAndCannotStateAnother) {

@@ -36,6 +36,8 @@ struct WeightsIdentity {
   std::string_view rounded_to;
 };
 
+// "exact-v2/kv:.../weights:.../probe:...". Everywhere the part "weights:" says which model it is, and nothing else does
+// (router/fingerprints.h).
 std::string MakeFingerprint(const WeightsIdentity& weights, const KvLayout& layout, Numerics numerics,
                             const Digest128& probe);
 

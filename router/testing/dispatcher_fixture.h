@@ -46,6 +46,7 @@ struct JobShape {
   bool want_kv_digest = false;
   std::string tenant = {};
   std::vector<TokenBias> logit_bias = {};
+  bool allows_other_numerics = false;
 };
 
 inline std::shared_ptr<const JobSpec> MakeJob(uint64_t n, const JobShape& shape = {}) {
@@ -59,6 +60,7 @@ inline std::shared_ptr<const JobSpec> MakeJob(uint64_t n, const JobShape& shape 
   spec->want_kv_digest = shape.want_kv_digest;
   spec->tenant = shape.tenant;
   spec->sampling.logit_bias = shape.logit_bias;
+  spec->allows_other_numerics = shape.allows_other_numerics;
   return spec;
 }
 
@@ -69,7 +71,8 @@ inline JobKey KeyOf(uint64_t n, uint32_t attempt = 1, uint32_t choice = 0) {
 // Words of actions, in order: "P2 1/1" starts prefill of job 1, attempt 1 at worker 2; "solo2", "D", "local" likewise;
 // "-P2 1/1" cancels; "move2 1/1->2" asks worker 2 to hand attempt 1 over to attempt 2, "keep2 1/1" takes that back;
 // "end2" ends the membership of worker 2; "drain2" orders it to drain; "1:0=70" emits token 70 as output 0 of job 1;
-// "1:OK" ends it. Choice 2 of job 1 is "1.2". An attempt that goes on after 3 outputs ends with " after 3".
+// "1:0~70" likewise with the label of other numerics; "1:OK" ends it. Choice 2 of job 1 is "1.2". An attempt that goes
+// on after 3 outputs ends with " after 3".
 class ActionWords {
  public:
   std::string operator()(const StartPrefill& a) const {
@@ -88,7 +91,8 @@ class ActionWords {
   std::string operator()(const EndMembership& a) const { return "end" + std::to_string(a.worker.low); }
   std::string operator()(const DrainWorker& a) const { return "drain" + std::to_string(a.worker.low); }
   std::string operator()(const EmitToken& a) const {
-    return Name(a.key) + ":" + std::to_string(a.token.index) + "=" + std::to_string(a.token.token);
+    return Name(a.key) + ":" + std::to_string(a.token.index) + (a.token.other_numerics ? "~" : "=") +
+           std::to_string(a.token.token);
   }
   std::string operator()(const EndJob& a) const {
     return Name(a.key) + ":" + absl::StatusCodeToString(a.result.status.code());

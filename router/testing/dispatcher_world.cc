@@ -27,9 +27,9 @@ DispatcherWorld::DispatcherWorld(const WorldOptions& options)
     : options_(options), random_(options.seed), dispatcher_(options.dispatcher, clock_, secrets_) {}
 
 WorldResult DispatcherWorld::Run() {
-  for (int i = 0; i < options_.prefill_workers; ++i) AddWorker(WorkerRole::kPrefill);
-  for (int i = 0; i < options_.decode_workers; ++i) AddWorker(WorkerRole::kDecode);
-  for (int i = 0; i < options_.mixed_workers; ++i) AddWorker(WorkerRole::kMixed);
+  AddWorkers(WorkerRole::kPrefill, options_.prefill_workers);
+  AddWorkers(WorkerRole::kDecode, options_.decode_workers);
+  AddWorkers(WorkerRole::kMixed, options_.mixed_workers);
   for (int i = 0; i < options_.jobs; ++i) {
     After(RandomNs(3'000), [this, i] { SubmitOne(static_cast<uint64_t>(i) + 1); });
   }
@@ -55,7 +55,8 @@ void DispatcherWorld::SubmitOne(uint64_t n) {
   JobShape shape{.prompt_tokens = 1 + static_cast<int>(random_.Below(Chance(10) ? 1500 : 200)),
                  .max_tokens = 1 + static_cast<int>(random_.Below(kMaxOutput)),
                  .deadline = kNever,
-                 .want_kv_digest = Chance(options_.digest_percent)};
+                 .want_kv_digest = Chance(options_.digest_percent),
+                 .allows_other_numerics = options_.fingerprints > 1 && n % 2 == 0};
   if (Chance(options_.deadline_percent)) shape.deadline = clock_.Now() + RandomNs(300);
   FakeJob job{.spec = MakeJob(n, shape), .submitted = clock_.Now(), .poison = Chance(options_.poison_percent)};
   if (Chance(options_.stop_percent)) job.stop_after = 1 + static_cast<int32_t>(random_.Below(kMaxOutput));
@@ -95,8 +96,15 @@ FinishReason DispatcherWorld::FinishAt(const JobSpec& spec, int32_t index) {
   return OutputLength(spec) < spec.sampling.max_tokens ? FinishReason::kStop : FinishReason::kLength;
 }
 
-void DispatcherWorld::AddWorker(WorkerRole role) {
+void DispatcherWorld::AddWorkers(WorkerRole role, int count) {
+  for (int i = 0; i < count * options_.fingerprints; ++i) {
+    AddWorker(role, "n" + std::to_string(i % options_.fingerprints) + "/weights:w");
+  }
+}
+
+void DispatcherWorld::AddWorker(WorkerRole role, const std::string& fingerprint) {
   WorkerInfo info = MakeWorker(next_process_++, role);
+  info.fingerprint = fingerprint;
   info.max_sequences = 8;
   if (role == WorkerRole::kMixed) info.headroom_blocks = info.total_blocks / 2;
   Join(info);
@@ -151,7 +159,7 @@ void DispatcherWorld::FaultAtOne() {
   FakeWorker& worker = workers_.at(id);
   Die(worker);
   if (Chance(80)) BreakStream(id, 20);
-  After(RandomNs(500), [this, role = worker.info.role] { AddWorker(role); });
+  After(RandomNs(500), [this, info = worker.info] { AddWorker(info.role, info.fingerprint); });
 }
 
 void DispatcherWorld::DrainOne() {
@@ -164,7 +172,7 @@ void DispatcherWorld::DrainOne() {
   FakeWorker& worker = workers_.at(id);
   worker.draining = true;
   // The successor may join before it leaves.
-  After(RandomNs(200), [this, role = worker.info.role] { AddWorker(role); });
+  After(RandomNs(200), [this, info = worker.info] { AddWorker(info.role, info.fingerprint); });
   LeaveWhenDrained(id, clock_.Now() + (Chance(20) ? RandomNs(300) : 60 * kNsPerSecond));
 }
 
@@ -255,7 +263,7 @@ bool DispatcherWorld::DiesOf(const FakeCall& call) {
     dispatcher_.OnWorkerFault(id, fault);
     DropCalls(id);
   });
-  After(RandomNs(500), [this, role = worker.info.role] { AddWorker(role); });
+  After(RandomNs(500), [this, info = worker.info] { AddWorker(info.role, info.fingerprint); });
   return true;
 }
 
@@ -447,6 +455,7 @@ DispatcherWorld::FakeJob& DispatcherWorld::LiveJob(const ChoiceKey& key) {
 void DispatcherWorld::StartCall(FakeCall call, const std::string& target) {
   FakeJob& job = LiveJob(call.key.key.choice_key());
   CheckGoesOn(*call.job, job, call.moved);
+  CheckFingerprint(call, job);
   EXPECT_GE(call.key.key.attempt, job.attempts);
   for (uint32_t attempt = 1; attempt < call.key.key.attempt; ++attempt) {
     for (const Side side : {Side::kPrefill, Side::kDecode}) {
@@ -477,6 +486,31 @@ void DispatcherWorld::CheckGoesOn(const JobSpec& attempt, const FakeJob& job, bo
   for (int32_t i = 0; i < attempt.emitted; ++i) {
     EXPECT_EQ(attempt.prompt[prompt.size() + static_cast<size_t>(i)], TokenAt(*job.spec, i));
   }
+}
+
+void DispatcherWorld::CheckFingerprint(const FakeCall& call, FakeJob& job) {
+  const std::string& fingerprint = workers_.at(call.worker).info.fingerprint;
+  EXPECT_TRUE(job.tokens == 0 || fingerprint == job.fingerprint || job.spec->allows_other_numerics)
+      << "goes on at other numerics unasked";
+  std::string& of_attempt = attempts_[call.key.key].fingerprint;
+  EXPECT_TRUE(of_attempt.empty() || of_attempt == fingerprint) << "an attempt of two fingerprints";
+  // A move stays where the job is, and a job whose client has nothing begins anywhere.
+  EXPECT_TRUE(!call.moved || fingerprint == job.fingerprint) << "KV moves to another fingerprint";
+  of_attempt = fingerprint;
+  job.attempt_fingerprint = fingerprint;
+}
+
+void DispatcherWorld::NoteFingerprint(FakeJob& job, const OutputToken& token) {
+  if (token.index == 0) job.first_fingerprint = job.attempt_fingerprint;
+  const bool changes = token.index > 0 && job.fingerprint != job.attempt_fingerprint;
+  if (changes && !job.other_numerics_from) {
+    job.other_numerics_from = token.index;
+    ++result_.switched;
+  } else if (changes && job.first_fingerprint == job.attempt_fingerprint) {
+    ++result_.returned;
+  }
+  job.fingerprint = job.attempt_fingerprint;
+  EXPECT_EQ(token.other_numerics, job.other_numerics_from.has_value()) << "output " << token.index;
 }
 
 void DispatcherWorld::Handle(const StartPrefill& start) {
@@ -550,6 +584,7 @@ void DispatcherWorld::Handle(const EmitToken& emit) {
   FakeJob& job = LiveJob(emit.key);
   EXPECT_EQ(emit.token.index, job.tokens) << "job " << emit.key.ToString();
   EXPECT_EQ(emit.token.token, TokenAt(*job.spec, emit.token.index));
+  NoteFingerprint(job, emit.token);
   ++job.tokens;
   // The client's listener drops tokens that come between the stop and the end.
   if (job.tokens != job.stop_after) return;
@@ -572,6 +607,8 @@ void DispatcherWorld::Handle(const EndJob& end) {
   EXPECT_LE(job.killed, 2) << "of job " << end.key.ToString();
   result_.attempts += result.attempts;
   EXPECT_EQ(result.output_tokens, job.tokens);
+  EXPECT_EQ(result.other_numerics_from, job.other_numerics_from);
+  EXPECT_EQ(result.fingerprint, job.fingerprint);
   EXPECT_EQ(result.attempts, job.placed);
   const PhaseTimes& phases = result.phases;
   EXPECT_EQ(phases.queue_ns + phases.admission_ns + phases.prefill_ns + phases.transfer_ns + phases.decode_ns,

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -38,6 +39,9 @@ struct WorldOptions {
   int drains = 0;
   // Jobs that kill each worker which computes for them, by a fault of its own: in prefill or in decode.
   int poison_percent = 0;
+  // The workers above are there once with each fingerprint, of the same weights; beyond one, every second job allows
+  // other numerics.
+  int fingerprints = 1;
   DispatcherOptions dispatcher;
 };
 
@@ -58,6 +62,9 @@ struct WorldResult {
   // Jobs that ended as poisoned, and workers that died of such jobs.
   int poisoned = 0;
   int killed = 0;
+  // Jobs that went on with other numerics, and those of them that came back to those of output 0.
+  int switched = 0;
+  int returned = 0;
 };
 
 class DispatcherWorld {
@@ -99,6 +106,8 @@ class DispatcherWorld {
     bool prefill_there = false;
     bool decode_started = false;
     bool handed_over = false;
+    // Of its workers.
+    std::string fingerprint;
   };
   struct FakeJob {
     std::shared_ptr<const JobSpec> spec;
@@ -111,6 +120,11 @@ class DispatcherWorld {
     bool stopped = false;
     // The last attempt.
     bool local = false;
+    // Of the workers of the last attempt, of output 0, and of the last output.
+    std::string attempt_fingerprint;
+    std::string first_fingerprint;
+    std::string fingerprint;
+    std::optional<int32_t> other_numerics_from;
     bool poison = false;
     // Workers that died of it.
     int killed = 0;
@@ -123,12 +137,16 @@ class DispatcherWorld {
   static int32_t OutputLength(const JobSpec& spec);
   static FinishReason FinishAt(const JobSpec& spec, int32_t index);
   static void CheckGoesOn(const JobSpec& attempt, const FakeJob& job, bool moved);
+  // Both workers of an attempt have one fingerprint, which goes on with the job's outputs.
+  void CheckFingerprint(const FakeCall& call, FakeJob& job);
+  void NoteFingerprint(FakeJob& job, const OutputToken& token);
   static int32_t TokenAt(const JobSpec& spec, int32_t index) {
     return static_cast<int32_t>((spec.id.low * 31 + static_cast<uint64_t>(index) * 7) % 1000);
   }
 
   // Workers.
-  void AddWorker(WorkerRole role);
+  void AddWorkers(WorkerRole role, int count);
+  void AddWorker(WorkerRole role, const std::string& fingerprint);
   void Join(const WorkerInfo& info);
   void Heartbeat(const WorkerId& id);
   void FaultAtOne();

@@ -56,6 +56,7 @@ class KeepingObserver final : public RequestObserver {
 template <typename Service>
 class RpcFixture : public ::testing::Test {
  protected:
+  explicit RpcFixture(const DispatcherOptions& options = {}) : loop_(options, MonotonicClock(), random_, events_) {}
   ~RpcFixture() override {
     if (server_.server != nullptr) {
       rpc::StopGrpcServer(*server_.server, 0);
@@ -138,7 +139,7 @@ class RpcFixture : public ::testing::Test {
   const ServedModel model_ = TestModel();
   SeededRandom random_{1};
   rpc::EventQueue events_;
-  RouterLoop loop_{DispatcherOptions{}, MonotonicClock(), random_, events_};
+  RouterLoop loop_;
   std::unique_ptr<ScriptedWorker> worker_;
   Generator generator_{model_, MonotonicClock(), random_, loop_};
   KeepingObserver observer_;

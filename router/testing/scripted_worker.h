@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,22 +29,27 @@ struct WorkerScript {
   FinishReason finish = FinishReason::kStop;
   // When this is an error, the call ends with it at once.
   absl::Status error = absl::OkStatus();
+  // Of worker 1.
+  std::string fingerprint = "f";
+  // The worker of a job that has no outputs yet is lost after so many; -1: it is not.
+  int lost_after = -1;
 };
 
-// One mixed worker, which computes prompt and output. It posts its updates to the loop, as calls to real workers do.
+// Mixed workers, which compute prompt and output. They post their updates to the loop, as calls to real workers do.
 class ScriptedWorker final : public WorkerCalls {
  public:
   ScriptedWorker(RouterLoop& loop, WorkerScript script) : loop_(loop), script_(std::move(script)) {}
 
   // Blocks until the loop knows the worker, so that a job finds it.
-  void Join() {
+  void Join() { Join(1, script_.fingerprint); }
+  void Join(uint64_t n, const std::string& fingerprint) {
     absl::Status joined;
     absl::Notification done;
     WorkerInfo info;
-    info.id = {.high = 1, .low = 1};
-    info.incarnation = {.high = 3, .low = 1};
+    info.id = {.high = 1, .low = n};
+    info.incarnation = {.high = 3, .low = n};
     info.target = "worker";
-    info.fingerprint = "f";
+    info.fingerprint = fingerprint;
     info.total_blocks = 100;
     info.max_sequences = 16;
     info.chunk_tokens = 64;
@@ -70,7 +76,8 @@ class ScriptedWorker final : public WorkerCalls {
       update.prompt.assign(static_cast<size_t>(start.job->prompt_logprobs()), {.logprob = script_.prompt_logprob});
       Say(start.key, update);
     }
-    for (size_t i = 0; i < script_.tokens.size(); ++i) {
+    for (auto i = static_cast<size_t>(start.job->emitted); i < script_.tokens.size(); ++i) {
+      if (start.job->emitted == 0 && static_cast<int>(i) == script_.lost_after) return Lose(start.worker);
       const bool last = i + 1 == script_.tokens.size();
       WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kToken);
       update.token = {.index = static_cast<int32_t>(i),
@@ -113,6 +120,10 @@ class ScriptedWorker final : public WorkerCalls {
   }
   void End(const JobKey& key, const absl::Status& status) {
     BATON_CHECK(loop_.Post([key, status](Dispatcher& d) { d.OnWorkerEnd(Side::kDecode, key, status); }));
+  }
+
+  void Lose(const WorkerId& worker) {
+    BATON_CHECK(loop_.Post([worker](Dispatcher& d) { d.OnWorkerLost(worker, absl::UnavailableError("it died")); }));
   }
 
   RouterLoop& loop_;

@@ -26,6 +26,8 @@ class Generation:
     finished: object = None
     error: object = None
     pieces: int = 0
+    # The indices of the tokens with the label of other numerics, which a router of a former version does not know.
+    other_numerics: list = dataclasses.field(default_factory=list)
 
     @property
     def kv_digest(self):
@@ -112,6 +114,8 @@ def read_stream(stream, on_output=None):
             for token in response.output.tokens:
                 assert token.index == len(generation.token_ids), "output tokens out of order"
                 generation.token_ids.append(token.id)
+                if getattr(token, "other_numerics", False):
+                    generation.other_numerics.append(token.index)
             generation.text += response.output.text
             generation.pieces += 1
             if on_output is not None:
@@ -149,6 +153,10 @@ class Background:
 
     def is_running(self):
         return self._thread.is_alive()
+
+    def received(self):
+        """How many tokens have come."""
+        return self._received
 
     def wait_for_more(self, tokens=GOES_ON_TOKENS):
         """Returns when so many more tokens have come."""
