@@ -19,9 +19,9 @@ struct FoundRun {
 };
 
 constexpr FoundRun kFoundRuns[] = {
-    {"short 304 routers 1",
+    {"short 304 routers 1 kept 0",
      "a job with outputs was given up 2 s after its failure, while the only prefill worker drained"},
-    {"short 922 routers 1",
+    {"short 922 routers 1 kept 0",
      "a job with outputs was given up 2 s after the only prefill worker, which drained, had fallen silent"},
 };
 
