@@ -74,6 +74,7 @@ KeptSetup DrawKept(Simulation& sim) {
   // In the end all jobs are over, are forgotten and leave the journal in the time that a run has.
   kept.live.retention_ms = sim.KeptBetween(400, 5'000);
   kept.live.unfollowed_ms = sim.KeptBetween(300, 4'000);
+  if (sim.KeptChance(30)) kept.max_write_ns = sim.KeptBetween(1, sim.KeptChance(50) ? 20 : 500) * kNsPerMs;
   if (sim.KeptChance(20)) kept.max_new_jobs = static_cast<size_t>(sim.KeptBetween(1, 3));
   return kept;
 }

@@ -30,6 +30,8 @@ struct KeptSetup {
   // So many of a hundred requests that may be kept are; 0: none, and the routers have no journal.
   int percent = 0;
   router::LiveJobsOptions live;
+  // A step of the journal's thread takes as long as this at most, but for some slow ones.
+  int64_t max_write_ns = kNsPerMs / 2;
   // A journal with so many new jobs that wait has no room.
   size_t max_new_jobs = kMaxUnwrittenJobs;
 };

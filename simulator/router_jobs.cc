@@ -9,7 +9,7 @@ namespace baton::simulator {
 
 void RouterNode::Keep(const KeptSetup& setup, JournalDisk& disk, std::vector<router::JournaledJob> jobs) {
   disk_ = &disk;
-  journal_ = std::make_unique<SimulatedJournal>(sim_, *this, disk, setup.max_new_jobs);
+  journal_ = std::make_unique<SimulatedJournal>(sim_, *this, disk, setup);
   kept_ = std::make_unique<router::KeptJobs>(setup.live, ServedFakeModel(), clock(), *this, journal_.get(),
                                              [this] { return sim_.queue.Now() / kNsPerMs; });
   Post([this, jobs = std::move(jobs)](router::Dispatcher& dispatcher) { kept_->Recover(jobs, dispatcher); });

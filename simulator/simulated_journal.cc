@@ -1,5 +1,6 @@
 #include "simulator/simulated_journal.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -7,14 +8,14 @@ namespace baton::simulator {
 namespace {
 
 constexpr int64_t kMinWriteNs = 10'000;
-constexpr int64_t kMaxWriteNs = 500'000;
 constexpr int64_t kMaxSlowWriteNs = 40 * kNsPerMs;
 constexpr int kSlowWritesPercent = 15;
 
 }  // namespace
 
 void SimulatedJournal::Later(Task step) {
-  const int64_t most = sim_.KeptChance(kSlowWritesPercent) ? kMaxSlowWriteNs : kMaxWriteNs;
+  const bool is_slow = sim_.KeptChance(kSlowWritesPercent);
+  const int64_t most = is_slow ? std::max(kMaxSlowWriteNs, setup_.max_write_ns) : setup_.max_write_ns;
   process_.After(sim_.KeptBetween(kMinWriteNs, most), std::move(step));
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "router/journal_tasks.h"
+#include "simulator/cluster_setup.h"
 #include "simulator/journal_disk.h"
 #include "simulator/process.h"
 #include "simulator/simulation.h"
@@ -16,10 +17,10 @@ namespace baton::simulator {
 class SimulatedJournal final : public router::TaskJournal {
  public:
   // It lives in the process, and what the process has not written when it dies is lost.
-  SimulatedJournal(Simulation& sim, Process& process, JournalDisk& disk, size_t max_new_jobs)
-      : sim_(sim), process_(process), writer_(disk), max_new_jobs_(max_new_jobs) {}
+  SimulatedJournal(Simulation& sim, Process& process, JournalDisk& disk, const KeptSetup& setup)
+      : sim_(sim), process_(process), writer_(disk), setup_(setup) {}
 
-  bool HasRoom() const override { return new_jobs_ < max_new_jobs_; }
+  bool HasRoom() const override { return new_jobs_ < setup_.max_new_jobs; }
 
  private:
   void Add(router::JournalTask task) override;
@@ -32,7 +33,7 @@ class SimulatedJournal final : public router::TaskJournal {
   Simulation& sim_;
   Process& process_;
   router::JournalTaskWriter writer_;
-  const size_t max_new_jobs_;
+  const KeptSetup setup_;
   std::vector<router::JournalTask> waiting_;
   size_t new_jobs_ = 0;
   // The thread writes, or tells what it has written.
