@@ -13,7 +13,7 @@ constexpr int32_t kMaxTokens = 320;
 constexpr int32_t kMaxSpareBlocks = 16;
 
 // So many of a hundred runs have requests that outlive their calls.
-constexpr int kKeptPercent = 30;
+constexpr int kKeptPercent = 20;
 
 constexpr Shape kShapes[] = {{2, 2, 0}, {2, 2, 0}, {1, 1, 0}, {1, 2, 0}, {3, 1, 0}, {0, 0, 1},
                              {0, 0, 2}, {0, 0, 2}, {0, 0, 3}, {1, 0, 2}, {0, 1, 1}, {1, 1, 1}};

@@ -49,6 +49,7 @@ void KeptClients::Add(const router::JobSpec& spec, const std::vector<int32_t>& c
   Request& request = requests_.emplace_back();
   auto job = std::make_shared<router::JobSpec>(spec);
   job->deadline = kNever;
+  request.computed = computed;
   request.oracle = MakeKeptOracle(computed, {});
   if (!request.oracle.text.empty() && chance(kStopPercent)) {
     request.kept.stop = {DrawStop(random, request.oracle.text)};
@@ -176,7 +177,7 @@ void KeptClients::ComeBackAfterEnd(Request& request, bool well) {
   ComeAt(request, sim_.queue.Now() + sim_.KeptBetween(0, most_ms) * kNsPerMs);
 }
 
-bool KeptClients::OnSubmitted(const router::JobSpec& spec, const RouterNode& router) {
+KeptClients::Work KeptClients::OnSubmitted(const router::JobSpec& spec, const RouterNode& router) {
   Request& request = *owners_.at(spec.id);
   Job& job = jobs_[spec.id];
   if (job.runs) Wrong(request, "its job is begun while it runs");
@@ -195,7 +196,7 @@ bool KeptClients::OnSubmitted(const router::JobSpec& spec, const RouterNode& rou
          .had_failed = had_failed,
          .began = sim_.queue.Now(),
          .followed = sim_.queue.Now()};
-  return request.oracle.is_cut;
+  return {.computed = request.computed, .is_cut = request.oracle.is_cut};
 }
 
 void KeptClients::OnRouterGone(const RouterNode* router) {

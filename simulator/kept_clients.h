@@ -31,8 +31,13 @@ class KeptClients {
   // Such a request, and all that workers compute for it.
   void Add(const router::JobSpec& spec, const std::vector<int32_t>& computed, int home, TimeNs submitted);
 
-  // A router has begun the job, or has taken it up again. True: a stop string ends its output.
-  bool OnSubmitted(const router::JobSpec& spec, const RouterNode& router);
+  // What workers compute for a job, and whether a stop string ends its output.
+  struct Work {
+    std::vector<int32_t> computed;
+    bool is_cut = false;
+  };
+  // A router has begun the job, or has taken it up again.
+  Work OnSubmitted(const router::JobSpec& spec, const RouterNode& router);
   // The dispatcher has ended the job. True: at the word of what keeps it, rightly so.
   bool OnJobEnd(const JobId& id, const absl::Status& status);
   void OnRouterGone(const RouterNode* router);
@@ -50,6 +55,7 @@ class KeptClients {
   struct Request {
     // With the id of its first call.
     router::KeptRequest kept;
+    std::vector<int32_t> computed;
     KeptOracle oracle;
     int home = 0;
     // The job that the client has heard of.

@@ -23,11 +23,11 @@ void SimulatedJournal::Add(router::JournalTask task) {
   if (task.request != nullptr) ++new_jobs_;
   waiting_.push_back(std::move(task));
   if (std::exchange(busy_, true)) return;
-  Later([this] { Write(); });
+  Later([this] { WriteWaiting(); });
 }
 
 // A process that dies between the two steps has written what it has told nobody.
-void SimulatedJournal::Write() {
+void SimulatedJournal::WriteWaiting() {
   new_jobs_ = 0;
   const auto tasks = std::make_shared<std::vector<router::JournalTask>>(std::exchange(waiting_, {}));
   const router::JournalTaskWriter::Outcome outcome = writer_.Write(*tasks);
@@ -39,7 +39,7 @@ void SimulatedJournal::Tell(const std::vector<router::JournalTask>& tasks, const
     if (tasks[i].on_written) tasks[i].on_written(statuses[i]);
   }
   busy_ = !waiting_.empty();
-  if (busy_) return Later([this] { Write(); });
+  if (busy_) return Later([this] { WriteWaiting(); });
   if (writer_.has_unerased()) EraseAgainLater();
 }
 
@@ -47,7 +47,7 @@ void SimulatedJournal::EraseAgainLater() {
   if (std::exchange(waits_to_erase_, true)) return;
   process_.After(router::kEraseAgainMs * kNsPerMs, [this] {
     waits_to_erase_ = false;
-    if (!std::exchange(busy_, true)) Write();
+    if (!std::exchange(busy_, true)) WriteWaiting();
   });
 }
 

@@ -26,7 +26,7 @@ class SimulatedJournal final : public router::TaskJournal {
   void Add(router::JournalTask task) override;
   // A step of the thread, which most often takes little time.
   void Later(Task step);
-  void Write();
+  void WriteWaiting();
   void Tell(const std::vector<router::JournalTask>& tasks, const std::vector<absl::Status>& statuses);
   void EraseAgainLater();
 

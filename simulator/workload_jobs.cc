@@ -25,14 +25,14 @@ void Workload::OnRouterGone(const RouterNode* router) {
 }
 
 void Workload::OnSubmitted(const std::shared_ptr<const router::JobSpec>& spec, const RouterNode& router) {
-  const bool is_cut = kept_.OnSubmitted(*spec, router);
-  Job job{.spec = spec, .expected = ComputedFor(*spec)};
+  KeptClients::Work work = kept_.OnSubmitted(*spec, router);
+  Job job{.spec = spec, .expected = std::move(work.computed)};
   job.home = router.number();
   job.router = &router;
   job.submitted = sim_.queue.Now();
   job.is_kept = true;
   // As if its client left with a stop string that matched.
-  job.gave_up = is_cut;
+  job.gave_up = work.is_cut;
   jobs_[spec->key()] = std::move(job);
 }
 
