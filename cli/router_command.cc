@@ -36,6 +36,7 @@
 #include "router/generation_service.h"
 #include "router/generator.h"
 #include "router/journal_store.h"
+#include "router/journal_tasks.h"
 #include "router/journal_writer.h"
 #include "router/router_loop.h"
 #include "router/rpc_requests.h"

@@ -78,6 +78,8 @@ inline constexpr size_t kMaxIdempotencyKeyBytes = 128;
 // written of a job later always finds a place, and is three changes at most.
 inline constexpr int64_t kMaxJournalBytes = int64_t{256} << 20;
 inline constexpr size_t kMaxUnwrittenJobs = 1024;
+// Records that a full disk has kept from being erased. What is beyond these stays until the router starts again.
+inline constexpr size_t kMaxUnerasedRecords = kMaxKeptJobs;
 
 // Clients of the router. A request is small or large by the bytes of its message; each kind waits in a queue of its own
 // for threads of its own, so that a small one never waits for a large one.

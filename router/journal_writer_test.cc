@@ -8,6 +8,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/limits.h"
 #include "gtest/gtest.h"
+#include "router/journal_store.h"
 #include "router/testing/scratch_folder.h"
 
 namespace baton::router {

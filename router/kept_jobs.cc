@@ -24,8 +24,6 @@ constexpr int kAttemptBits = 16;
 // A job that so many routers have taken up may be what ends them.
 constexpr uint32_t kMaxRuns = 16;
 
-int64_t UnixNowMs() { return absl::GetCurrentTimeNanos() / kNsPerMs; }
-
 absl::Status JournalIsBehind() {
   return WithReason(absl::ResourceExhaustedError("too many requests wait to be written to the journal: try again"),
                     RefusalReason::kQueueFull);
@@ -90,9 +88,16 @@ class KeptJobs::Listener final : public JobListener {
   bool knows_fingerprint_ = false;
 };
 
-KeptJobs::KeptJobs(const LiveJobsOptions& options, const ServedModel& model, const Clock& clock, RouterLoop& loop,
-                   Journal* journal)
-    : model_(model), clock_(clock), loop_(loop), journal_(journal), jobs_(WithJournal(options, journal)) {
+int64_t KeptJobs::SystemUnixMs() { return absl::GetCurrentTimeNanos() / kNsPerMs; }
+
+KeptJobs::KeptJobs(const LiveJobsOptions& options, const ServedModel& model, const Clock& clock, JobLoop& loop,
+                   Journal* journal, UnixClock unix_now_ms)
+    : model_(model),
+      clock_(clock),
+      loop_(loop),
+      journal_(journal),
+      unix_now_ms_(std::move(unix_now_ms)),
+      jobs_(WithJournal(options, journal)) {
   loop.Every(kTurnMs, [this](Dispatcher& dispatcher) { OnTimer(dispatcher); });
 }
 
@@ -137,7 +142,7 @@ void KeptJobs::Recover(std::vector<JournaledJob> jobs, Dispatcher& dispatcher) {
   std::stable_sort(jobs.begin(), jobs.end(),
                    [&](const JournaledJob& a, const JournaledJob& b) { return place(a) < place(b); });
   const TimeNs now = clock_.Now();
-  const int64_t unix_now_ms = UnixNowMs();
+  const int64_t unix_now_ms = unix_now_ms_();
   std::vector<std::pair<JournaledJob, absl::Status>> given_up;
   int running = 0;
   int ended = 0;
@@ -230,7 +235,7 @@ void KeptJobs::Handle(const WriteFingerprint& action, Dispatcher&) {
 }
 
 void KeptJobs::Handle(const WriteResult& action, Dispatcher&) {
-  journal_->WriteResult(action.id, action.result, UnixNowMs());
+  journal_->WriteResult(action.id, action.result, unix_now_ms_());
 }
 
 void KeptJobs::Handle(const EraseRecord& action, Dispatcher&) { journal_->Erase(action.id); }

@@ -3,6 +3,8 @@
 #ifndef BATON_ROUTER_KEPT_JOBS_H_
 #define BATON_ROUTER_KEPT_JOBS_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -10,11 +12,11 @@
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "router/generation.h"
+#include "router/job_loop.h"
 #include "router/job_output.h"
 #include "router/journal.h"
 #include "router/kept_job.h"
 #include "router/live_jobs.h"
-#include "router/router_loop.h"
 #include "router/served_model.h"
 
 namespace baton::router {
@@ -22,9 +24,12 @@ namespace baton::router {
 // Used by the loop alone, but for counts(). It outlives the loop's last task, and its parts outlive it.
 class KeptJobs {
  public:
+  // The wall clock, in milliseconds.
+  using UnixClock = std::function<int64_t()>;
+
   // `journal` is null where jobs do not outlive the process.
-  KeptJobs(const LiveJobsOptions& options, const ServedModel& model, const Clock& clock, RouterLoop& loop,
-           Journal* journal);
+  KeptJobs(const LiveJobsOptions& options, const ServedModel& model, const Clock& clock, JobLoop& loop,
+           Journal* journal, UnixClock unix_now_ms = SystemUnixMs);
   ~KeptJobs();
 
   // The call follows the job that has the request's idempotency key, else a new one. `output` is that job's, and
@@ -43,6 +48,7 @@ class KeptJobs {
  private:
   class Listener;
 
+  static int64_t SystemUnixMs();
   absl::Status Start(const KeptRequest& request, JobOutput output, TimeNs arrived, Dispatcher& dispatcher);
   // Why the job cannot go on, if it cannot; then it is still there.
   absl::Status RunAgain(JournaledJob& job, Dispatcher& dispatcher);
@@ -56,8 +62,9 @@ class KeptJobs {
 
   const ServedModel& model_;
   const Clock& clock_;
-  RouterLoop& loop_;
+  JobLoop& loop_;
   Journal* const journal_;
+  const UnixClock unix_now_ms_;
   LiveJobs jobs_;
   mutable absl::Mutex mutex_;
   LiveJobCounts counts_ ABSL_GUARDED_BY(mutex_);

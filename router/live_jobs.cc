@@ -50,6 +50,7 @@ void LiveJobs::Begin(KeptRequest request, TimeNs now) {
   Job& job = Add(std::make_shared<const KeptRequest>(std::move(request)));
   job.unfollowed_since = now;
   if (!options_.has_journal) return;
+  job.has_record = true;
   job.gate = Gate::kUnwritten;
   actions_.push_back(WriteRequest{job.request});
 }
@@ -58,6 +59,7 @@ void LiveJobs::Restore(JournaledJob journaled, TimeNs ended, TimeNs now) {
   if (!MakeRoom(BytesOf(journaled.request))) return actions_.push_back(EraseRecord{journaled.id});
   Job& job = Add(std::make_shared<const KeptRequest>(std::move(journaled.request)));
   job.unfollowed_since = now;
+  job.has_record = options_.has_journal;
   job.gate = journaled.result != nullptr || !journaled.fingerprint.empty() ? Gate::kShown : Gate::kWritten;
   if (journaled.result == nullptr) return;
   job.result = std::move(journaled.result);
@@ -71,6 +73,7 @@ void LiveJobs::RestoreFailed(JournaledJob journaled, const absl::Status& why, Ti
   if (!MakeRoom(BytesOf(journaled.request))) return actions_.push_back(EraseRecord{journaled.id});
   Job& job = Add(std::make_shared<const KeptRequest>(std::move(journaled.request)));
   job.unfollowed_since = now;
+  job.has_record = options_.has_journal;
   End(job, now);
   Fail(job, {.status = why}, now);
 }
@@ -146,6 +149,8 @@ void LiveJobs::OnFinished(const JobId& id, std::string_view tail, GenerationFini
   Count(*job, tail.size());
   Mark(*job, fingerprint);
   End(*job, now);
+  // Its end was on its way when it was cancelled.
+  if (!job->write_failure.ok()) return Fail(*job, {job->write_failure, job->result->finished.job}, now);
   if (options_.has_journal) actions_.push_back(WriteResult{id, job->result});
   FeedAll(*job, now);
 }
@@ -169,9 +174,13 @@ void LiveJobs::Fail(Job& job, GenerationFailed failure, TimeNs now) {
   FreeKey(job);
   // The next router takes up what this one leaves because it ends.
   const bool stays = GetRefusalReason(failure.status) == RefusalReason::kDraining;
-  if (options_.has_journal && !stays) actions_.push_back(EraseRecord{job.request->job->id});
+  if (!stays) EraseRecordOf(job);
   job.failure = std::move(failure);
   FeedAll(job, now);
+}
+
+void LiveJobs::EraseRecordOf(Job& job) {
+  if (std::exchange(job.has_record, false)) actions_.push_back(EraseRecord{job.request->job->id});
 }
 
 void LiveJobs::FreeKey(const Job& job) {
@@ -182,7 +191,10 @@ void LiveJobs::FreeKey(const Job& job) {
 void LiveJobs::OnRequestWritten(const JobId& id, const absl::Status& status, TimeNs now) {
   Job* job = Find(id);
   if (job == nullptr || job->gate != Gate::kUnwritten) return;
-  if (!status.ok()) return OnWriteFailed(*job, status, now);
+  if (!status.ok()) {
+    job->has_record = false;
+    return OnWriteFailed(*job, status, now);
+  }
   job->gate = Gate::kWritten;
   Mark(*job, std::exchange(job->fingerprint, ""));
   FeedAll(*job, now);
@@ -205,7 +217,10 @@ void LiveJobs::OnWriteFailed(Job& job, const absl::Status& why, TimeNs now) {
 
 void LiveJobs::OnTimer(TimeNs now) {
   const TimeNs kept_since = now - options_.retention_ms * kNsPerMs;
-  while (!ended_.empty() && jobs_.at(ended_.front()).ended_at <= kept_since) Forget(ended_.front());
+  for (auto it = ended_.begin(); it != ended_.end() && jobs_.at(*it).ended_at <= kept_since;) {
+    const JobId id = *it++;
+    if (!jobs_.at(id).awaits_journal()) Forget(id);
+  }
   const TimeNs followed_since = now - options_.unfollowed_ms * kNsPerMs;
   for (auto& [id, job] : jobs_) {
     if (!job.followers.empty()) {
@@ -226,7 +241,7 @@ void LiveJobs::Forget(JobId id) {
     WriteFailure(*follower.sink, {SlowReader(), job.result->finished.job});
   }
   FreeKey(job);
-  if (options_.has_journal) actions_.push_back(EraseRecord{id});
+  EraseRecordOf(job);
   if (--*job.tenants_jobs == 0) jobs_of_.erase(job.request->job->tenant);
   counts_.bytes -= static_cast<int64_t>(job.bytes);
   --counts_.ended;

@@ -14,15 +14,17 @@
 //   kShown      | an output                      | kShown      | likewise
 //   kMarking,   | the first output of other      | kMarking    | WriteFingerprint of several: no router can compute this
 //   kShown      | numerics                       |             | output and those before it again
-//   any         | the journal cannot write       | failed      | CancelJob, unless it has ended; EraseRecord
+//   any         | the journal cannot write       | failed      | CancelJob, unless it has ended; EraseRecord, unless it
+//               |                                |             | is the request that it cannot write
 //   any         | it ends well                   | (the same)  | WriteResult; those who follow in kShown get the end
 //   any         | it ends with an error          | failed      | its followers get the error; its key is free;
 //               |                                |             | EraseRecord, unless the router ends: then the next
 //               |                                |             | router takes the job up
 //   any, runs   | nobody has followed it for     | (the same)  | CancelJob
 //               | unfollowed_ms                  |             |
-//   any, ended  | retention_ms have passed, or   | -           | EraseRecord
-//               | its room is needed             |             |
+//   any, ended  | retention_ms have passed, and  | -           | EraseRecord
+//               | it waits for no write; or its  |             |
+//               | room is needed                 |             |
 //
 // So a client has seen nothing of a job that a restart could change: not its id before the request is written, and no
 // output before it is written which workers compute these very outputs, or that none does.
@@ -35,6 +37,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -168,6 +171,8 @@ class LiveJobs {
     // Grows while the job runs.
     std::shared_ptr<KeptResult> result = std::make_shared<KeptResult>();
     Gate gate = Gate::kShown;
+    // The journal may have it.
+    bool has_record = false;
     bool has_ended = false;
     // Its status is not OK: the job has failed.
     GenerationFailed failure;
@@ -188,6 +193,8 @@ class LiveJobs {
     int64_t* tenants_jobs = nullptr;
 
     bool has_finished() const { return has_ended && failure.status.ok(); }
+    // It has ended, and the journal has yet to say whether its followers may hear that.
+    bool awaits_journal() const { return has_finished() && (gate == Gate::kUnwritten || gate == Gate::kMarking); }
   };
   // Owner, stated tenant and key.
   using Key = std::tuple<std::string, std::string, std::string>;
@@ -205,6 +212,7 @@ class LiveJobs {
   void Mark(Job& job, const std::string& fingerprint);
   // The journal could not write what the followers wait for.
   void OnWriteFailed(Job& job, const absl::Status& why, TimeNs now);
+  void EraseRecordOf(Job& job);
   // The id is a copy, because that of the list dies.
   void Forget(JobId id);
   // live_jobs_followers.cc:
@@ -220,7 +228,8 @@ class LiveJobs {
   static size_t TextAt(const KeptResult& result, const FollowerState& follower);
 
   const LiveJobsOptions options_;
-  absl::node_hash_map<JobId, Job> jobs_;
+  // In an order that does not depend on the process, so that a run of the simulator can be repeated.
+  std::map<JobId, Job> jobs_;
   absl::flat_hash_map<Key, JobId> keys_;
   absl::flat_hash_map<Id128, JobId> calls_;
   absl::node_hash_map<std::string, int64_t> jobs_of_;

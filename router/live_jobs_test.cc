@@ -502,7 +502,46 @@ TEST_F(LiveJobsTest, WhatTheJournalCannotWriteEndsTheJobAndShowsNothingOfIt) {
   Actions();
   jobs_->OnRequestWritten(Id(3), absl::ResourceExhaustedError("disk full"), now_);
   EXPECT_TRUE(absl::IsUnavailable(FailureOf(third))) << "also when it has ended already";
-  EXPECT_EQ(Actions(), "erase 3");
+  PassMs(kRetentionMs);
+  EXPECT_EQ(Actions(), "") << "it was never in the journal";
+}
+
+TEST_F(LiveJobsTest, AnEndThatOvertakesItsCancellationIsNoEndWhereTheJournalCouldNotWrite) {
+  WithJournal();
+  const auto first = Begin(Request(1, "key"));
+  Output(1, 1);
+  jobs_->OnRequestWritten(Id(1), absl::ResourceExhaustedError("disk full"), now_);
+  Finish(1);
+  EXPECT_TRUE(absl::IsUnavailable(FailureOf(first))) << FailureOf(first);
+  EXPECT_EQ(All(first).size(), 1u);
+  EXPECT_EQ(Actions(), "request 1, cancel 1") << "the journal has nothing of it";
+  EXPECT_FALSE(jobs_->FindKey(Request(2, "key"))->has_value());
+
+  const auto second = Begin(Request(2));
+  jobs_->OnRequestWritten(Id(2), absl::OkStatus(), now_);
+  Output(2, 1);
+  jobs_->OnFingerprintWritten(Id(2), absl::ResourceExhaustedError("disk full"), now_);
+  Finish(2);
+  EXPECT_TRUE(absl::IsUnavailable(FailureOf(second))) << FailureOf(second);
+  EXPECT_EQ(TextOf(All(second)), "");
+  EXPECT_EQ(Actions(), "request 2, fingerprint 2, cancel 2, erase 2");
+}
+
+TEST_F(LiveJobsTest, AJobThatHasEndedIsNotForgottenBeforeTheJournalLetsItsClientsHearOfIt) {
+  WithJournal();
+  const auto sink = Begin(Request(1));
+  Output(1, 1);
+  Finish(1);
+  PassMs(kRetentionMs);
+  EXPECT_TRUE(All(sink).empty());
+  jobs_->OnRequestWritten(Id(1), absl::OkStatus(), now_);
+  PassMs(kRetentionMs);
+  EXPECT_EQ(Actions(), "request 1, result 1, fingerprint 1");
+  jobs_->OnFingerprintWritten(Id(1), absl::OkStatus(), now_);
+  EXPECT_EQ(TextOf(All(sink)), "a");
+  EXPECT_TRUE(HasEnd(sink));
+  PassMs(0);
+  EXPECT_EQ(Actions(), "erase 1");
 }
 
 TEST_F(LiveJobsTest, AFailedJobLeavesTheJournalUnlessTheRouterEnds) {

@@ -15,19 +15,9 @@
 #include "common/loop_events.h"
 #include "common/mailbox.h"
 #include "router/dispatcher.h"
+#include "router/job_loop.h"
 
 namespace baton::router {
-
-// The client's side of one choice of a job. Called on the loop; must not block.
-class JobListener {
- public:
-  virtual ~JobListener() = default;
-  // Before the first token of a job that asks for it: of the prompt's tokens from the second on.
-  virtual void OnPrompt(std::shared_ptr<const std::vector<PromptLogprob>> /*logprobs*/) {}
-  virtual void OnToken(const OutputToken& token) = 0;
-  // The last call.
-  virtual void OnEnd(const JobResult& result) = 0;
-};
 
 // Calls to workers. Called on the loop; must not block. The implementation posts what a worker answers as
 // OnWorkerUpdate and OnWorkerEnd to the dispatcher. Every start is answered by exactly one OnWorkerEnd, also when the
@@ -43,19 +33,14 @@ class WorkerCalls {
   virtual void Drain(const DrainWorker& drain) = 0;
 };
 
-class RouterLoop {
+class RouterLoop final : public JobLoop {
  public:
-  // Runs on the loop's thread, the only one that touches the dispatcher.
-  using Task = std::function<void(Dispatcher&)>;
-
   // `clock`, `random` and `events` outlive the loop, which alone uses `random` unless it is thread-safe. The handlers
   // of `events` run between tasks, and may do what a task may.
   RouterLoop(const DispatcherOptions& options, const Clock& clock, RandomSource& random, LoopEvents& events);
-  ~RouterLoop();
+  ~RouterLoop() override;
 
-  // Before Start. `task` runs on the loop when it starts and every `interval_ms` from then on, or a little later; it
-  // must not block.
-  void Every(int64_t interval_ms, Task task);
+  void Every(int64_t interval_ms, Task task) override;
   // `calls` outlives the loop.
   void Start(WorkerCalls& calls);
   // Refuses later submits, and returns when no job is left. Ends those that are left after the time with UNAVAILABLE,
@@ -66,13 +51,8 @@ class RouterLoop {
 
   // From any thread. False when the loop is overloaded or has stopped.
   [[nodiscard]] bool Post(Task task);
-  // Blocks while the loop is overloaded. Drops the task once the loop has stopped. A handler of the loop's events,
-  // which must not wait for its own loop, runs the task at once; a task must not call this.
-  void PostWhenRoom(Task task);
-
-  // Called within a task. Submits the job and keeps its listener until OnEnd; the listener of a refused job is never
-  // called.
-  absl::Status Submit(std::shared_ptr<const JobSpec> job, std::shared_ptr<JobListener> listener);
+  void PostWhenRoom(Task task) override;
+  absl::Status Submit(std::shared_ptr<const JobSpec> job, std::shared_ptr<JobListener> listener) override;
 
  private:
   void Run();

@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "router/journal_tasks.h"
 #include "simulator/cluster_setup.h"
 #include "simulator/faults.h"
+#include "simulator/journal_disk.h"
 #include "simulator/long_run.h"
 #include "simulator/router_node.h"
 #include "simulator/worker_node.h"
@@ -53,6 +55,10 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
         faults_(sim_, *this),
         setup_(DrawClusterSetup(sim_)) {
     if (options.routers > 0) sim_.routers = options.routers;
+    if (options.kept_percent >= 0) setup_.kept.percent = options.kept_percent;
+    workload_.Keep(setup_.kept);
+    sim_.has_kept = setup_.kept.percent > 0;
+    for (int router = 0; router < sim_.routers; ++router) disks_.push_back(std::make_unique<JournalDisk>(sim_));
     sim_.counts.several_routers = sim_.routers > 1 ? 1 : 0;
   }
 
@@ -111,8 +117,16 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
     }
     return live;
   }
-  void StartRouter(int router) override {
+  bool StartRouter(int router) override {
+    JournalDisk& disk = *disks_[static_cast<size_t>(router)];
+    absl::StatusOr<std::vector<router::JournaledJob>> jobs = router::TakeUpJobs(disk);
+    if (!jobs.ok()) return false;
     routers_.push_back(std::make_unique<RouterNode>(sim_, router, setup_.router, workload_));
+    if (sim_.has_kept) routers_.back()->Keep(setup_.kept, disk, *std::move(jobs));
+    return true;
+  }
+  void FillDisk(int router, TimeNs until, size_t least_bytes) override {
+    disks_[static_cast<size_t>(router)]->Fill(until, least_bytes);
   }
   void CrashRouter(RouterNode& router) override {
     router.Crash();
@@ -257,9 +271,10 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
   Simulation sim_;
   Workload workload_;
   Faults faults_;
-  const ClusterSetup setup_;
+  ClusterSetup setup_;
   RunResult result_;
   // Dead processes stay: a worker's memory may still be read, and messages to them are on their way.
+  std::vector<std::unique_ptr<JournalDisk>> disks_;
   std::vector<std::unique_ptr<RouterNode>> routers_;
   std::vector<std::unique_ptr<WorkerNode>> workers_;
 };

@@ -33,6 +33,8 @@ struct RunOptions {
   uint64_t jitter = 0;
   // How many routers there are; 0: as the seed draws.
   int routers = 0;
+  // How many of a hundred requests outlive their calls, if they may; below 0: as the seed draws.
+  int kept_percent = -1;
 };
 
 struct RunResult {

@@ -12,6 +12,9 @@ constexpr int32_t kMaxTokens = 320;
 // Blocks of each group of layers beyond what such a prompt needs.
 constexpr int32_t kMaxSpareBlocks = 16;
 
+// So many of a hundred runs have requests that outlive their calls.
+constexpr int kKeptPercent = 20;
+
 constexpr Shape kShapes[] = {{2, 2, 0}, {2, 2, 0}, {1, 1, 0}, {1, 2, 0}, {3, 1, 0}, {0, 0, 1},
                              {0, 0, 2}, {0, 0, 2}, {0, 0, 3}, {1, 0, 2}, {0, 1, 1}, {1, 1, 1}};
 
@@ -63,6 +66,19 @@ void AddWorkers(Simulation& sim, ClusterSetup& setup, WorkerRole role, const cha
   }
 }
 
+KeptSetup DrawKept(Simulation& sim) {
+  KeptSetup kept;
+  const bool has_kept = sim.KeptChance(kKeptPercent);
+  const auto percent = static_cast<int>(sim.KeptBetween(20, 100));
+  kept.percent = has_kept ? percent : 0;
+  // In the end all jobs are over, are forgotten and leave the journal in the time that a run has.
+  kept.live.retention_ms = sim.KeptBetween(400, 5'000);
+  kept.live.unfollowed_ms = sim.KeptBetween(300, 4'000);
+  if (sim.KeptChance(30)) kept.max_write_ns = sim.KeptBetween(1, sim.KeptChance(50) ? 20 : 500) * kNsPerMs;
+  if (sim.KeptChance(20)) kept.max_new_jobs = static_cast<size_t>(sim.KeptBetween(1, 3));
+  return kept;
+}
+
 }  // namespace
 
 ClusterSetup DrawClusterSetup(Simulation& sim) {
@@ -77,6 +93,7 @@ ClusterSetup DrawClusterSetup(Simulation& sim) {
   AddWorkers(sim, setup, WorkerRole::kPrefill, "prefill-", setup.shape.prefill, short_lease);
   AddWorkers(sim, setup, WorkerRole::kDecode, "decode-", setup.shape.decode, short_lease);
   AddWorkers(sim, setup, WorkerRole::kMixed, "mixed-", setup.shape.mixed, short_lease);
+  setup.kept = DrawKept(sim);
   return setup;
 }
 

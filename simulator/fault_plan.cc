@@ -10,6 +10,8 @@ namespace {
 
 // A run has one more fault at most for so much of its length.
 constexpr int64_t kNsPerFault = 6 * kNsPerSecond;
+// Likewise a full disk.
+constexpr int64_t kNsPerJournalFault = 20 * kNsPerSecond;
 // The first fault comes after all have joined, the last one before the end.
 constexpr int64_t kCalmNs = 500 * kNsPerMs;
 
@@ -35,9 +37,11 @@ constexpr std::array<const char*, kFaultKinds> kNames = {"crashes",
                                                          "router crashes",
                                                          "router pauses",
                                                          "router suspensions",
-                                                         "router clock leaps"};
+                                                         "router clock leaps",
+                                                         "full disks"};
 
 bool Applies(FaultKind kind, const Shape& shape) {
+  if (kind == FaultKind::kJournalFull) return false;
   const bool has_pairs = shape.prefill + shape.decode + shape.mixed > 1;
   return has_pairs || (kind != FaultKind::kPairCut && kind != FaultKind::kPairOneWay);
 }
@@ -81,6 +85,25 @@ std::vector<PlannedFault> DrawFaultPlan(RandomSource& random, const Shape& shape
   std::sort(plan.begin(), plan.end(), [](const auto& a, const auto& b) { return a.at_ns < b.at_ns; });
   for (size_t i = 0; i < plan.size(); ++i) plan[i].index = static_cast<int>(i);
   return plan;
+}
+
+void AddJournalFaults(RandomSource& random, int64_t length_ns, std::vector<PlannedFault>& plan) {
+  const auto add = [&](FaultKind kind, int64_t at_ns, int64_t duration_ns) {
+    plan.push_back({.kind = kind,
+                    .index = static_cast<int>(plan.size()),
+                    .at_ns = std::min(at_ns, length_ns - kCalmNs),
+                    .duration_ns = duration_ns,
+                    .restart_ns = DrawRestart(random),
+                    .target = random.Next64(),
+                    .variant = random.Next64()});
+  };
+  for (int64_t count = Between(random, 1, 1 + length_ns / kNsPerJournalFault); count > 0; --count) {
+    const int64_t at_ns = Between(random, kCalmNs, length_ns - kCalmNs);
+    const int64_t duration_ns = DrawDuration(random);
+    add(FaultKind::kJournalFull, at_ns, duration_ns);
+    if (random.Below(2) == 0) add(FaultKind::kRouterCrash, at_ns + Between(random, 0, duration_ns), 0);
+    if (random.Below(2) == 0) add(FaultKind::kRouterCrash, Between(random, kCalmNs, length_ns - kCalmNs), 0);
+  }
 }
 
 }  // namespace baton::simulator

@@ -9,6 +9,7 @@
 //   a worker                 | kCrash, kOwnFault, kPause, kStall, kSlowWorker, kDrain, kFullPools
 //   a clock                  | leaps ahead (kClockLeap), stands still while the process does (kSuspension)
 //   the router               | kRouterCrash, kRouterPause, kRouterClockLeap, kRouterSuspension
+//   its journal              | has no room on its disk (kJournalFull); a router that crashes has what was written before
 //   a request                | kills whoever computes it (kPoison)
 //
 // A stream of gRPC is ordered and delivers once: so no message of one stream is lost alone, comes twice or overtakes
@@ -50,8 +51,9 @@ enum class FaultKind : uint8_t {
   kRouterPause,
   kRouterSuspension,
   kRouterClockLeap,
+  kJournalFull,
 };
-inline constexpr size_t kFaultKinds = 23;
+inline constexpr size_t kFaultKinds = 24;
 
 const char* NameOf(FaultKind kind);
 
@@ -69,9 +71,11 @@ struct PlannedFault {
   uint64_t variant = 0;
 };
 
-// At least kMinFaults, in the order of their times, each of a kind that the shape can have.
+// At least kMinFaults, in the order of their times, each of a kind that the shape can have. None is of a journal.
 inline constexpr int kMinFaults = 3;
 std::vector<PlannedFault> DrawFaultPlan(RandomSource& random, const Shape& shape, int64_t length_ns);
+// Puts faults of journals behind those of the plan: full disks and crashes of routers, some of both at once.
+void AddJournalFaults(RandomSource& random, int64_t length_ns, std::vector<PlannedFault>& plan);
 
 }  // namespace baton::simulator
 

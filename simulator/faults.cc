@@ -15,6 +15,11 @@ constexpr int64_t kAwakeNs = 50 * kNsPerMs;
 constexpr int64_t kGonePollNs = 20 * kNsPerMs;
 // An order to drain that has not reached the worker after this time is lost, and the worker is sent a signal.
 constexpr int64_t kOrderNs = 500 * kNsPerMs;
+// A router that cannot read its journal is started again after this time.
+constexpr int64_t kJournalPollNs = 300 * kNsPerMs;
+constexpr int64_t kMaxFullMs = 2'000;
+// More than a fingerprint, and than most requests.
+constexpr size_t kLargeChangeBytes = 200;
 
 }  // namespace
 
@@ -37,6 +42,7 @@ void Faults::Schedule(int64_t within_ms) {
       Strike();
     });
   }
+  if (sim_.has_kept) ScheduleJournalFaults(within_ms);
 }
 
 int64_t Faults::DrawDuration() {
@@ -88,13 +94,46 @@ void Faults::CrashRouter(RouterNode& router, std::optional<int64_t> restart_ns) 
   ++sim_.counts.router_crashes;
   targets_.CrashRouter(router);
   const int64_t restart = restart_ns.has_value() ? *restart_ns : sim_.MsBetween(1, kMaxRestartMs);
-  sim_.Troubled(Simulation::RouterName(router.number()), sim_.queue.Now() + restart + kDeathNoticedNs);
-  OverAfter(restart + kDeathNoticedNs);
   ++pending_;
-  sim_.queue.After(restart, [this, number = router.number()] {
+  RestartRouterAfter(router.number(), restart);
+}
+
+void Faults::RestartRouterAfter(int router, int64_t ns) {
+  sim_.Troubled(Simulation::RouterName(router), sim_.queue.Now() + ns + kDeathNoticedNs);
+  OverAfter(ns + kDeathNoticedNs);
+  sim_.queue.After(ns, [this, router] {
+    if (!targets_.StartRouter(router)) return RestartRouterAfter(router, kJournalPollNs);
     --pending_;
-    targets_.StartRouter(number);
   });
+}
+
+void Faults::ScheduleJournalFaults(int64_t within_ms) {
+  const auto schedule = [&](auto strike) {
+    ++pending_;
+    const int number = static_cast<int>(sim_.KeptBetween(0, sim_.routers - 1));
+    sim_.queue.After(sim_.KeptBetween(1, within_ms) * kNsPerMs, [this, number, strike] {
+      --pending_;
+      strike(number);
+    });
+  };
+  const auto crash = [this](int number) {
+    RouterNode* const router = targets_.FindRouter(number);
+    if (router != nullptr) CrashRouter(*router, sim_.KeptBetween(1, kMaxRestartMs) * kNsPerMs);
+  };
+  const auto fill = [this](int number) {
+    FillDisk(number, sim_.KeptBetween(1, kMaxFullMs) * kNsPerMs, sim_.kept_random.Next64());
+  };
+  for (int64_t crashes = sim_.KeptBetween(0, 2); crashes > 0; --crashes) schedule(crash);
+  for (int64_t fills = sim_.KeptBetween(0, 2); fills > 0; --fills) schedule(fill);
+}
+
+void Faults::FillDisk(int router, int64_t ns, uint64_t variant) {
+  ++sim_.counts.full_disks;
+  // Small changes still find room on some disks.
+  const size_t least_bytes = variant % 3 == 0 ? kLargeChangeBytes : 0;
+  sim_.Trace("router-", router, "'s disk is full for ", ns / kNsPerMs, " ms, for ", least_bytes, " bytes or more");
+  targets_.FillDisk(router, sim_.queue.Now() + ns, least_bytes);
+  OverAfter(ns);
 }
 
 void Faults::StrikeWorker(WorkerNode& worker) {

@@ -3,6 +3,7 @@
 #define BATON_SIMULATOR_FAULTS_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -21,8 +22,11 @@ class FaultTargets {
   // nullptr while there is none.
   virtual RouterNode* FindRouter(int router) = 0;
   virtual void CrashRouter(RouterNode& router) = 0;
-  virtual void StartRouter(int router) = 0;
+  // False: it cannot read its journal now.
+  virtual bool StartRouter(int router) = 0;
   virtual void StartWorker(const WorkerSetup& setup) = 0;
+  // The router's journal has no room until then for changes of so many bytes or more.
+  virtual void FillDisk(int router, TimeNs until, size_t least_bytes) = 0;
   // What clients do to the cluster.
   virtual void FillPools(int requests) = 0;
   virtual void SubmitPoison() = 0;
@@ -69,6 +73,11 @@ class Faults {
   void PauseRouter(RouterNode& router, int64_t ns);
   // nullopt: drawn when it has crashed.
   void CrashRouter(RouterNode& router, std::optional<int64_t> restart_ns);
+  // One is pending until the router has started.
+  void RestartRouterAfter(int router, int64_t ns);
+  // What befalls journals in a short run, within this time.
+  void ScheduleJournalFaults(int64_t within_ms);
+  void FillDisk(int router, int64_t ns, uint64_t variant);
   // Strike faults of a plan. A function that returns a bool says false when it has no such fault, or nobody to strike
   // now.
   void Strike(const PlannedFault& fault);

@@ -19,10 +19,13 @@ struct FoundRun {
 };
 
 constexpr FoundRun kFoundRuns[] = {
-    {"short 304 routers 1",
+    {"short 304 routers 1 kept 0",
      "a job with outputs was given up 2 s after its failure, while the only prefill worker drained"},
-    {"short 922 routers 1",
+    {"short 922 routers 1 kept 0",
      "a job with outputs was given up 2 s after the only prefill worker, which drained, had fallen silent"},
+    {"short 122", "a job that ended while its request could not be written left its client waiting"},
+    {"short 407", "a job was forgotten while its client still waited for the journal, and the client was called slow"},
+    {"short 5", "what a full disk had kept from being erased stayed in the journal"},
 };
 
 class FoundRunTest : public ::testing::TestWithParam<FoundRun> {};

@@ -29,6 +29,7 @@ LongRunPlan DrawLongRun(Simulation& sim, const ClusterSetup& setup, int64_t leng
   plan.mix.repeats_percent = kRepeatsPercent;
   if (sim.Chance(60)) sim.pace.max_step_ns = sim.Chance(60) ? kSlowStepNs : kSlowestStepNs;
   plan.faults = DrawFaultPlan(sim.random, setup.shape, length_ns);
+  if (sim.has_kept) AddJournalFaults(sim.kept_random, length_ns, plan.faults);
   const auto add = [&](int64_t at_ns, int64_t within_ns) {
     const int32_t requests = static_cast<int32_t>(sim.Between(1, kMaxWaveRequests));
     plan.waves.push_back({.at_ns = std::max(kJoinedNs, at_ns), .requests = requests, .within_ns = within_ns});

@@ -3,6 +3,7 @@
 //   BATON_SIM_THOUSAND_SEEDS=n   how many of 1,000
 //   BATON_SIM_BASE_SEED=n        the first seed
 //   BATON_SIM_ROUTERS=n          how many routers each run has, whatever its seed draws
+//   BATON_SIM_KEPT=n             how many of a hundred requests of each run outlive their calls, likewise
 //   BATON_SIM_RUN='long n ...'   repeats the run of that name (run_name.h) and prints what happens
 #include <gtest/gtest.h>
 
@@ -88,7 +89,8 @@ Sum RunAll(RunKind kind, uint64_t base, uint64_t count) {
   std::atomic<int> failed = 0;
   const auto work = [&] {
     for (uint64_t i = next++; i < count && failed < kMaxFailedRuns; i = next++) {
-      const RunOptions options = {.seed = base + i, .kind = kind, .routers = ForcedRouters()};
+      const RunOptions options = {
+          .seed = base + i, .kind = kind, .routers = ForcedRouters(), .kept_percent = ForcedKept()};
       run_under_way = NameOfRun(options);
       seeds_under_way = i + 1;
       const RunResult result = RunSeed(options);
@@ -105,7 +107,7 @@ Sum RunAll(RunKind kind, uint64_t base, uint64_t count) {
 }
 
 void Report(RunKind kind, uint64_t seed, const std::string& error) {
-  const RunOptions options = {.seed = seed, .kind = kind, .routers = ForcedRouters()};
+  const RunOptions options = {.seed = seed, .kind = kind, .routers = ForcedRouters(), .kept_percent = ForcedKept()};
   ADD_FAILURE() << error << "\nBATON_SIM_RUN='" << NameOfRun(options) << "' runs it again with a trace";
   std::string smallest = error;
   const auto fails = [&](const RunOptions& smaller) {
@@ -138,7 +140,7 @@ void RunSeeds(RunKind kind, uint64_t count) {
   for (const auto& [seed, error] : sum.errors) Report(kind, seed, error);
   if (!sum.errors.empty()) return;
   EXPECT_GE(sum.least_struck, kMinFaults);
-  if (count < kRunsForAllKinds) return;
+  if (count < kRunsForAllKinds || ForcedKept() >= 0) return;
   for (size_t fault = 0; fault < kFaultKinds; ++fault) {
     EXPECT_GT(sum.struck[fault], static_cast<int64_t>(count / 20)) << NameOf(static_cast<FaultKind>(fault));
   }

@@ -61,6 +61,9 @@ bool Faults::StrikeRouter(const PlannedFault& fault) {
   RouterNode* const router = targets_.FindRouter(number);
   if (router == nullptr || router->paused()) return false;
   switch (fault.kind) {
+    case FaultKind::kJournalFull:
+      FillDisk(number, fault.duration_ns, fault.variant);
+      return true;
     case FaultKind::kRouterCrash:
       CrashRouter(*router, std::min(fault.restart_ns, kMaxLeapNs));
       return true;

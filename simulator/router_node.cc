@@ -58,6 +58,11 @@ void RouterNode::RunOnce() {
   next_run_ = kNever;
   for (auto& task : std::exchange(mailbox_, {})) task(dispatcher_);
   if (dispatcher_.NextTimer() <= clock().Now()) dispatcher_.OnTimer();
+  for (Periodic& periodic : periodic_) {
+    if (periodic.next > clock().Now()) continue;
+    periodic.task(dispatcher_);
+    periodic.next = baton::After(clock().Now(), periodic.interval_ms);
+  }
   for (auto actions = dispatcher_.TakeActions(); !actions.empty(); actions = dispatcher_.TakeActions()) {
     for (const router::DispatchAction& action : actions) {
       std::visit([this](const auto& a) { Handle(a); }, action);
@@ -66,11 +71,12 @@ void RouterNode::RunOnce() {
   for (const LinkPtr& link : std::exchange(drains_, {})) {
     Send(link, [link] { link->worker->OnDrainAccepted(link); });
   }
-  const TimeNs next = clock().ToVirtual(dispatcher_.NextTimer());
+  TimeNs next = clock().ToVirtual(dispatcher_.NextTimer());
+  for (const Periodic& periodic : periodic_) next = std::min(next, clock().ToVirtual(periodic.next));
   if (next != kNever) ScheduleRun(std::max(next, sim_.queue.Now()));
 }
 
-void RouterNode::Send(const LinkPtr& link, Task handle) {
+void RouterNode::Send(const LinkPtr& link, simulator::Task handle) {
   SendOver(sim_, link, &Link::at_router, &Link::at_worker, std::move(handle));
 }
 
@@ -180,6 +186,11 @@ void RouterNode::CheckQuiet() const {
       sim_.Fail(name_ + " still counts work as assigned");
     }
   }
+  if (kept_ == nullptr) return;
+  if (!kept_listeners_.empty()) sim_.Fail(name_ + " still listens to jobs");
+  const router::LiveJobCounts counts = kept_->counts();
+  if (counts.running + counts.ended + counts.bytes != 0) sim_.Fail(name_ + " still keeps jobs");
+  if (disk_->jobs() != 0) sim_.Fail(absl::StrCat("the journal of ", name_, " still has ", disk_->jobs(), " jobs"));
 }
 
 void RouterNode::Crash() {
@@ -212,7 +223,7 @@ void RouterNode::Handle(const router::StartPrefill& action) {
 void RouterNode::Handle(const router::StartDecode& action) {
   sim_.Trace(name_, ": decode ", action.key.ToString(), " at ", action.target, action.local_prefill ? " local" : "");
   if (action.local_prefill) ++sim_.counts.local;
-  if (action.key.attempt > 1) ++sim_.counts.retries;
+  if (action.key.attempt > action.job->attempts_before + 1) ++sim_.counts.retries;
   // The worker that hands the job over has a part in it.
   if (sim_.Finds(action.key)) listener_.OnPlaced(action.key, action.prefill_incarnation);
   const int64_t left = action.job->deadline == kNever ? 0 : action.job->deadline - clock().Now();

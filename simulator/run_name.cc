@@ -51,6 +51,9 @@ bool ParseWord(absl::string_view word, absl::string_view value, RunOptions& opti
   if (word == "routers") {
     return absl::SimpleAtoi(value, &options.routers) && options.routers > 0 && options.routers <= kMaxRouters;
   }
+  if (word == "kept") {
+    return absl::SimpleAtoi(value, &options.kept_percent) && options.kept_percent >= 0 && options.kept_percent <= 100;
+  }
   if (word == "jitter") return absl::SimpleAtoi(value, &options.jitter);
   if (word == "without-faults") return ParseRanges(value, options.left_out_faults);
   if (word == "without-requests") return ParseRanges(value, options.left_out_requests);
@@ -67,6 +70,7 @@ bool ParseWord(absl::string_view word, absl::string_view value, RunOptions& opti
 std::string NameOfRun(const RunOptions& options) {
   std::string name = absl::StrCat(kKinds[static_cast<size_t>(options.kind)].second, " ", options.seed);
   if (options.routers > 0) absl::StrAppend(&name, " routers ", options.routers);
+  if (options.kept_percent >= 0) absl::StrAppend(&name, " kept ", options.kept_percent);
   if (options.jitter > 0) absl::StrAppend(&name, " jitter ", options.jitter);
   if (!options.left_out_faults.empty()) absl::StrAppend(&name, " without-faults ", JoinRanges(options.left_out_faults));
   if (!options.left_out_requests.empty()) {

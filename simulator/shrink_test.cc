@@ -18,12 +18,16 @@ TEST(RunNameTest, ARunHasANameByWhichItIsFoundAgain) {
   EXPECT_EQ(NameOfRun({.seed = 1}), "short 1");
   EXPECT_EQ(NameOfRun({.seed = 1, .routers = 2}), "short 1 routers 2");
   EXPECT_EQ(ParseRunName("short 1 routers 2")->routers, 2);
+  EXPECT_EQ(NameOfRun({.seed = 1, .kept_percent = 0}), "short 1 kept 0");
+  EXPECT_EQ(ParseRunName("short 1 kept 100")->kept_percent, 100);
+  EXPECT_EQ(ParseRunName("short 1")->kept_percent, -1);
   EXPECT_EQ(NameOfRun({.seed = 1, .kind = RunKind::kThousandSeconds}), "thousand 1");
 }
 
 TEST(RunNameTest, WhatIsNoNameIsRefused) {
-  for (const char* name : {"", "long", "long x", "wide 1", "long 1 jitter", "long 1 without-faults 3-", "long 1 x 2",
-                           "long 1 without-requests a", "long 1 routers 0", "long 1 without-faults -1"}) {
+  for (const char* name :
+       {"", "long", "long x", "wide 1", "long 1 jitter", "long 1 without-faults 3-", "long 1 x 2",
+        "long 1 without-requests a", "long 1 routers 0", "long 1 kept 101", "long 1 without-faults -1"}) {
     EXPECT_FALSE(ParseRunName(name).ok()) << name;
   }
 }

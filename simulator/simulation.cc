@@ -36,6 +36,14 @@ constexpr NamedCount kCounts[] = {{&Counts::ok, "ended well"},
                                   {&Counts::several_routers, "runs with several routers"},
                                   {&Counts::others_blocks, "reports with blocks of other routers"},
                                   {&Counts::ordered_drains, "drains ordered at a router"},
+                                  {&Counts::kept, "kept jobs"},
+                                  {&Counts::recovered, "taken up again"},
+                                  {&Counts::resumed, "resumed streams"},
+                                  {&Counts::joined, "calls that followed a key"},
+                                  {&Counts::full_disks, "full disks"},
+                                  {&Counts::unwritten, "calls that could not be kept"},
+                                  {&Counts::unfollowed, "jobs that nobody followed"},
+                                  {&Counts::forgotten, "calls for a forgotten job"},
                                   {&Counts::events, "events"}};
 
 }  // namespace

@@ -56,6 +56,14 @@ struct Counts {
   int64_t several_routers = 0;
   int64_t others_blocks = 0;
   int64_t ordered_drains = 0;
+  int64_t kept = 0;
+  int64_t recovered = 0;
+  int64_t resumed = 0;
+  int64_t joined = 0;
+  int64_t full_disks = 0;
+  int64_t unwritten = 0;
+  int64_t unfollowed = 0;
+  int64_t forgotten = 0;
   int64_t events = 0;
 
   void Add(const Counts& other);
@@ -127,6 +135,7 @@ class Simulation {
         router_random(seed ^ kRouterStream),
         ahead_random(seed ^ kAheadStream),
         grammar_random(seed ^ kGrammarStream),
+        kept_random(seed ^ kKeptStream),
         traces_(traces) {}
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
@@ -146,6 +155,11 @@ class Simulation {
   // One of the routers, or a choice that only runs with several of them have.
   int DrawRouter() { return routers == 1 ? 0 : static_cast<int>(router_random.Below(static_cast<uint64_t>(routers))); }
   bool RouterChance(int percent) { return routers > 1 && router_random.Below(100) < static_cast<uint64_t>(percent); }
+  // What only runs with kept requests have.
+  bool KeptChance(int percent) { return kept_random.Below(100) < static_cast<uint64_t>(percent); }
+  int64_t KeptBetween(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(kept_random.Below(static_cast<uint64_t>(high - low + 1)));
+  }
   bool Damages() { return queue.Now() < weather.damages_until && Chance(2); }
   // How the pair is cut now; null: not at all.
   const PairCut* FindCut(const std::string& source, const std::string& reader) const;
@@ -185,7 +199,11 @@ class Simulation {
   SeededRandom ahead_random;
   // Likewise how long grammars take.
   SeededRandom grammar_random;
+  // Draws what only runs with requests have that outlive their calls; likewise.
+  SeededRandom kept_random;
   int routers = 1;
+  // Some requests outlive their calls, and routers have journals.
+  bool has_kept = false;
   Pace pace;
   engine::FakeModelOptions model;
   Counts counts;
@@ -203,6 +221,7 @@ class Simulation {
   static constexpr uint64_t kRouterStream = 0x5eed0f7e7e7a1501;
   static constexpr uint64_t kAheadStream = 0x5eed0f5de95ab0ad;
   static constexpr uint64_t kGrammarStream = 0x5eed0f96a33a6b0c;
+  static constexpr uint64_t kKeptStream = 0x5eed0f6e97a11ce5;
 
   double Millis() const { return NsToMs(queue.Now() - VirtualTime::kStart); }
 

@@ -1,6 +1,7 @@
 // The real cores of a whole cluster, on virtual time, over many seeds. BATON_SIM_SEED=n runs one seed and prints what
 // happened; BATON_SIM_SEEDS=n sets how many are run, BATON_SIM_BASE_SEED=n the first of them, BATON_SIM_ROUTERS=n
-// how many routers each run has, whatever its seed draws.
+// how many routers each run has, and BATON_SIM_KEPT=n how many of a hundred requests outlive their calls, whatever its
+// seed draws.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "common/clock.h"
+#include "common/log.h"
 #include "simulator/cluster.h"
 #include "simulator/seeds.h"
 
@@ -43,6 +45,13 @@ void OnAbort(int) {
                static_cast<unsigned long long>(current.count), static_cast<unsigned long long>(current.base));
 }
 
+// The log of the cores is no part of what a run says.
+class WithoutLog : public ::testing::Environment {
+ public:
+  void SetUp() override { spdlog::set_level(spdlog::level::off); }
+};
+[[maybe_unused]] const auto* const kWithoutLog = ::testing::AddGlobalTestEnvironment(new WithoutLog);
+
 TEST(SimulatorTest, EveryRequestEndsOnceWithRightTokensOrAnErrorAndTheClusterHeals) {
   const Seeds seeds = SeedsToRun();
   std::signal(SIGABRT, OnAbort);
@@ -52,7 +61,8 @@ TEST(SimulatorTest, EveryRequestEndsOnceWithRightTokensOrAnErrorAndTheClusterHea
   for (uint64_t i = 0; i < seeds.count && failed < kMaxFailures; ++i) {
     const uint64_t seed = seeds.base + i;
     current = {.base = seed, .count = i + 1};
-    const RunResult result = RunSeed({.seed = seed, .traces = seeds.traces, .routers = ForcedRouters()});
+    const RunResult result =
+        RunSeed({.seed = seed, .traces = seeds.traces, .routers = ForcedRouters(), .kept_percent = ForcedKept()});
     EXPECT_EQ(result.error, "") << "seed " << seed << ": BATON_SIM_SEED=" << seed << " runs it again with a trace";
     if (!result.error.empty() && failed++ == 0) std::cout << "found after " << i + 1 << " seeds\n";
     all.counts.Add(result.counts);
@@ -64,7 +74,7 @@ TEST(SimulatorTest, EveryRequestEndsOnceWithRightTokensOrAnErrorAndTheClusterHea
             << static_cast<double>(all.counts.events) / seconds / 1e6
             << " million events a second: " << all.counts.ToString() << "; without trouble nobody waited longer than "
             << NsToMs(all.longest_wait_ns) << " ms or was placed more than " << all.most_attempts << " times\n";
-  if (failed > 0 || seeds.count < kSeedsForAll || ForcedRouters() > 0) return;
+  if (failed > 0 || seeds.count < kSeedsForAll || ForcedRouters() > 0 || ForcedKept() >= 0) return;
   // A run that never meets one of these tests less than it says.
   for (const NamedCount& count : NamedCounts()) {
     EXPECT_GT(all.counts.*count.value, static_cast<int64_t>(seeds.count / 50)) << count.name;

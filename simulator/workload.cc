@@ -22,13 +22,15 @@ constexpr int64_t kNsPerSharedAttempt = 5 * kNsPerMs;
 // No request that lives in no trouble waits longer for its end.
 constexpr int64_t kMaxWaitNs = 10 * kNsPerSecond;
 constexpr int64_t kMaxFlowWaitNs = 90 * kNsPerSecond;
-// A router ends a job at the second death in a step of its current attempt. Those of former ones, whose cancellation
-// was on its way, count for nothing.
-constexpr int kMaxPoisonDeaths = 4;
 
 }  // namespace
 
-Workload::Workload(Simulation& sim, RouterDirectory& routers) : sim_(sim), routers_(routers), mix_(sim) {}
+Workload::Workload(Simulation& sim, RouterDirectory& routers)
+    : sim_(sim), routers_(routers), mix_(sim), kept_(sim, routers) {}
+
+std::vector<int32_t> Workload::ComputedFor(const router::JobSpec& spec) const {
+  return engine::FakeModelTokens(sim_.model, spec.prompt, spec.sampling, {kEosId});
+}
 
 Workload::Job& Workload::AddJob(std::shared_ptr<const router::JobSpec> spec, int home, TimeNs submitted) {
   const ChoiceKey key = spec->key();
@@ -36,7 +38,7 @@ Workload::Job& Workload::AddJob(std::shared_ptr<const router::JobSpec> spec, int
   job.home = home;
   job.spec = std::move(spec);
   job.submitted = submitted;
-  job.expected = engine::FakeModelTokens(sim_.model, job.spec->prompt, job.spec->sampling, {kEosId});
+  job.expected = ComputedFor(*job.spec);
   ++open_;
   sim_.queue.At(submitted, [this, key] { Submit(key); });
   last_event_ = std::max(last_event_, submitted);
@@ -66,9 +68,15 @@ void Workload::Schedule(const WorkloadOptions& options) {
   for (int64_t i = 0; i < count; ++i) {
     const TimeNs submitted = sim_.queue.Now() + sim_.MsBetween(0, options.arrival_ms);
     const std::shared_ptr<const router::JobSpec> spec = mix_.DrawSpec(options_, submitted);
-    const ChoiceKey key = AddChoices(spec, sim_.DrawRouter(), submitted);
-    if (options_.flows || !sim_.Chance(33)) continue;
-    LeaveAfter(key, DrawLeaving());
+    const int home = sim_.DrawRouter();
+    const bool leaves = !options_.flows && sim_.Chance(33);
+    const Leaving leaving = leaves ? DrawLeaving() : Leaving{};
+    if (kept_.Takes(*spec)) {
+      kept_.Add(*spec, ComputedFor(*spec), home, submitted);
+      continue;
+    }
+    const ChoiceKey key = AddChoices(spec, home, submitted);
+    if (leaves) LeaveAfter(key, leaving);
   }
 }
 
@@ -94,7 +102,12 @@ void Workload::ScheduleWaves(const MixOptions& mix, const std::vector<Wave>& wav
       const bool leaves = sim_.Chance(15);
       const Leaving leaving = DrawLeaving();
       const int home = sim_.DrawRouter();
+      const bool outlives = kept_.Takes(*spec);
       if (!kept(drawn_++)) continue;
+      if (outlives) {
+        kept_.Add(*spec, ComputedFor(*spec), home, submitted);
+        continue;
+      }
       AddChoices(spec, home, submitted);
       if (leaves) LeaveAfter(spec->key(), leaving);
     }
@@ -171,33 +184,6 @@ void Workload::GiveUp(const ChoiceKey& key, const absl::Status& why) {
   if (sim_.Twice()) router->FromClient(cancel);
 }
 
-void Workload::OnRouterGone(const RouterNode* router) {
-  for (auto& [key, job] : jobs_) {
-    if (job.router != router || job.ended) continue;
-    ++sim_.counts.failed;
-    job.ended = true;
-    --open_;
-  }
-}
-
-void Workload::OnPlaced(const JobKey& key, const Incarnation& worker) {
-  Job& job = jobs_.at(key.choice_key());
-  if (job.attempt != key.attempt) {
-    job.workers.clear();
-    job.placed = sim_.queue.Now();
-  }
-  job.attempt = key.attempt;
-  job.workers.push_back(worker);
-  job.all_workers.insert(worker);
-}
-
-void Workload::OnDeath(const JobKey& key, const RouterNode& router) {
-  Job& job = jobs_.at(key.choice_key());
-  if (job.router != &router) return;
-  ++job.deaths;
-  if (sim_.poison.contains(key.job) && job.deaths > kMaxPoisonDeaths) Wrong(job, "kills worker after worker");
-}
-
 bool Workload::AnyWaits(int router, TimeNs since, int32_t most_tokens) const {
   return std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
     const Job& job = entry.second;
@@ -248,8 +234,13 @@ void Workload::OnEnd(const ChoiceKey& key, const router::JobResult& result) {
   sim_.Trace("client: ", key.ToString(), " ends after ", job.got.size(), " tokens: ", result.status.ToString());
   if (job.ended) return Wrong(job, "ends twice");
   job.ended = true;
-  --open_;
   last_end_ = sim_.queue.Now();
+  if (!job.is_kept) {
+    --open_;
+  } else if (kept_.OnJobEnd(key.job, result.status)) {
+    ++sim_.counts.failed;
+    return;
+  }
   longest_life_ns_ = std::max(longest_life_ns_, sim_.queue.Now() - job.submitted);
   if (const int64_t wait_ns = sim_.queue.Now() - job.submitted; !sim_.AnyoneWasTroubled(job.submitted)) {
     longest_wait_ns_ = std::max(longest_wait_ns_, wait_ns);
@@ -275,7 +266,7 @@ int64_t Workload::OpenWorkNs() const {
 }
 
 std::string Workload::Open() const {
-  std::string open;
+  std::string open = kept_.Open();
   for (const auto& [key, job] : jobs_) {
     if (!job.ended) absl::StrAppend(&open, " ", key.ToString(), " after ", job.got.size(), " tokens");
   }

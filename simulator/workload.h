@@ -2,6 +2,7 @@
 #ifndef BATON_SIMULATOR_WORKLOAD_H_
 #define BATON_SIMULATOR_WORKLOAD_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "router/dispatcher.h"
+#include "simulator/kept_clients.h"
 #include "simulator/request_mix.h"
 #include "simulator/router_node.h"
 #include "simulator/simulation.h"
@@ -38,6 +40,8 @@ class Workload final : public JobListener {
  public:
   Workload(Simulation& sim, RouterDirectory& routers);
 
+  // Before all requests: which of them outlive their calls.
+  void Keep(const KeptSetup& setup) { kept_.Use(setup); }
   // Draws the jobs and schedules what the clients do.
   void Schedule(const WorkloadOptions& options);
   // Likewise for a long run. A request is left out when `kept` is false of its number; the others stay what they are.
@@ -52,14 +56,15 @@ class Workload final : public JobListener {
   void OnRouterGone(const RouterNode* router);
 
   void OnPlaced(const JobKey& key, const Incarnation& worker) override;
+  void OnSubmitted(const std::shared_ptr<const router::JobSpec>& spec, const RouterNode& router) override;
   void OnDeath(const JobKey& key, const RouterNode& router) override;
   void OnPrompt(const ChoiceKey& key, const std::vector<PromptLogprob>& logprobs) override;
   void OnToken(const ChoiceKey& key, const OutputToken& token) override;
   void OnEnd(const ChoiceKey& key, const router::JobResult& result) override;
 
-  bool done() const { return open_ == 0; }
+  bool done() const { return open_ == 0 && kept_.done(); }
   // The last time at which a client does something of its own accord.
-  TimeNs last_event() const { return last_event_; }
+  TimeNs last_event() const { return std::max(last_event_, kept_.last_event()); }
   // The jobs that have not ended; empty when there are none.
   std::string Open() const;
   // How long one worker alone would take for what is open, if it computed nothing for two requests at once.
@@ -99,12 +104,15 @@ class Workload final : public JobListener {
     std::set<Incarnation> all_workers;
     // How many workers have told its router that they died in a step with it.
     int deaths = 0;
+    // It outlives its calls: the times here are those at the router that has it now, and its clients are others.
+    bool is_kept = false;
     bool ended = false;
     // The status with which the client gave up; set with `gave_up`.
     bool gave_up = false;
     absl::Status why;
   };
 
+  std::vector<int32_t> ComputedFor(const router::JobSpec& spec) const;
   Job& AddJob(std::shared_ptr<const router::JobSpec> spec, int home, TimeNs submitted);
   // Some requests are for several choices. The result is that of choice 0.
   ChoiceKey AddChoices(const std::shared_ptr<const router::JobSpec>& spec, int home, TimeNs submitted);
@@ -148,6 +156,7 @@ class Workload final : public JobListener {
   int64_t longest_life_ns_ = 0;
   TimeNs last_end_ = 0;
   int drawn_ = 0;
+  KeptClients kept_;
 };
 
 }  // namespace baton::simulator
