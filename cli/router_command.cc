@@ -195,33 +195,10 @@ absl::Status Run(const RouterCommandFlags& flags) {
   gateway::KserveService kserve(requests, is_serving);
   gateway::VllmService vllm(requests, telemetry->views(), MonotonicClock(), is_serving);
   router::AdminService admin({.model = model.name, .admin = admin_port.address()}, MonotonicClock(), loop);
-  BATON_ASSIGN_OR_RETURN(rpc::GrpcServer server,
-                         rpc::StartGrpcServer({.bind = flags.listen.bind,
-                                               .port = flags.listen.grpc_port,
-                                               .services = {&admin},
-                                               .accepting = {&generation, &kserve, &vllm},
-                                               .health_names = {"", v1::GenerationService::service_full_name(),
-                                                                inference::GRPCInferenceService::service_full_name(),
-                                                                gateway::VllmEngineApi::service_full_name()},
-                                               .live_names = {v1::AdminService::service_full_name()},
-                                               .serving = &serving,
-                                               .max_receive_bytes = kMaxMessageBytes,
-                                               .clients = rpc::ClientCaps(),
-                                               .credentials = credentials.get(),
-                                               .guard = access.guard}));
   std::unique_ptr<rpc::CapabilitySigner> capabilities;
   if (credentials != nullptr) {
     BATON_ASSIGN_OR_RETURN(capabilities, rpc::CapabilitySigner::Create(*credentials));
   }
-  // The loop runs as long as the cluster server, and clients are served until then.
-  router::ClusterServer cluster({.bind = flags.listen.bind,
-                                 .port = flags.listen.ClusterPort(),
-                                 .members = {.model = model.name,
-                                             .vocab_size = model.config.vocab_size,
-                                             .on_serving = [&serving](bool can_serve) { serving.Set(can_serve); },
-                                             .capabilities = capabilities.get()},
-                                 .credentials = credentials.get()},
-                                MonotonicClock(), SystemRandom(), loop, events);
   BATON_ASSIGN_OR_RETURN(const auto http, HttpPort::Open(flags.http,
                                                          {.bind = flags.listen.bind,
                                                           .default_port = flags.listen.HttpPort(),
@@ -238,6 +215,30 @@ absl::Status Run(const RouterCommandFlags& flags) {
                                                           .observers = telemetry->observers(),
                                                           .tracer = telemetry->tracer(),
                                                           .api_keys = access.keys.get()}));
+  BATON_ASSIGN_OR_RETURN(rpc::GrpcServer server,
+                         rpc::StartGrpcServer({.bind = flags.listen.bind,
+                                               .port = flags.listen.grpc_port,
+                                               .services = {&admin},
+                                               .accepting = {&generation, &kserve, &vllm},
+                                               .health_names = {"", v1::GenerationService::service_full_name(),
+                                                                inference::GRPCInferenceService::service_full_name(),
+                                                                gateway::VllmEngineApi::service_full_name()},
+                                               .live_names = {v1::AdminService::service_full_name()},
+                                               .serving = &serving,
+                                               .max_receive_bytes = kMaxMessageBytes,
+                                               .clients = rpc::ClientCaps(),
+                                               .credentials = credentials.get(),
+                                               .guard = access.guard}));
+  // The loop runs as long as the cluster server, and clients are served until then. Nothing may fail between the server
+  // and `stop_clients`: the services outlive their server only once they are stopped.
+  router::ClusterServer cluster({.bind = flags.listen.bind,
+                                 .port = flags.listen.ClusterPort(),
+                                 .members = {.model = model.name,
+                                             .vocab_size = model.config.vocab_size,
+                                             .on_serving = [&serving](bool can_serve) { serving.Set(can_serve); },
+                                             .capabilities = capabilities.get()},
+                                 .credentials = credentials.get()},
+                                MonotonicClock(), SystemRandom(), loop, events);
   const absl::Cleanup stop_clients = [&server, &generation, &kserve, &vllm, &http] {
     http->Stop();
     server.gate.reset();

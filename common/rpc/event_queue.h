@@ -68,6 +68,7 @@ class EventQueue final : public LoopEvents {
 class AcceptThread {
  public:
   explicit AcceptThread(std::unique_ptr<grpc::ServerCompletionQueue> queue) : queue_(std::move(queue)) {}
+  // It was not started, or is stopped.
   ~AcceptThread();
 
   // Once the server has been built.
