@@ -17,7 +17,6 @@
 #include "gateway/json_writing.h"
 #include "gateway/openai_prompt.h"
 #include "gateway/sampling_fields.h"
-#include "gateway/sampling_fields.h"
 #include "nlohmann/json.hpp"
 #include "router/error_details.h"
 

@@ -12,8 +12,8 @@ namespace baton::gateway {
 // All but log-probabilities, which each API asks for in its own way. What is wrong shows in the reader's status.
 router::SamplingRequest ReadSamplingFields(FieldReader& fields);
 
-// vLLM's `priority`, of which the lower goes first, as a GenerationRequest has it. The default, 0, is the lowest that is
-// taken, so nobody goes before it.
+// vLLM's `priority`, of which the lower goes first, as a GenerationRequest has it. The default, 0, is the lowest that
+// is taken, so nobody goes before it.
 int32_t ReadPriority(FieldReader& fields);
 
 }  // namespace baton::gateway

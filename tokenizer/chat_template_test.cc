@@ -221,10 +221,9 @@ TEST(ChatTemplateTest, ToolsAndCallsHaveTheFormsOfTransformers) {
   ASSERT_TRUE(chat_template.ok()) << chat_template.status();
   ChatMessage call = {.role = "assistant", .content = ""};
   call.tool_calls.push_back({.id = "c1", .name = "weather", .arguments = R"({"city":"Paris"})"});
-  ChatInput input = {
-      .messages = {call, {.role = "tool", .content = "18", .tool_call_id = "c1", .name = "weather"}},
-      .tools = R"([{"function":{"name":"weather"}}])",
-      .variables = R"({"thinks":false})"};
+  ChatInput input = {.messages = {call, {.role = "tool", .content = "18", .tool_call_id = "c1", .name = "weather"}},
+                     .tools = R"([{"function":{"name":"weather"}}])",
+                     .variables = R"({"thinks":false})"};
   EXPECT_EQ(chat_template->RenderChat(input).value(), "weather|assistant c1 function weather Paris|toolweatherc1False");
   input.tools = "{}";
   EXPECT_FALSE(chat_template->RenderChat(input).ok());

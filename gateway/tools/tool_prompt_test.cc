@@ -92,10 +92,9 @@ tokenizer::ChatTemplate FamilyTemplate(const std::string& name) {
 std::string RenderedBy(const tokenizer::ChatTemplate& chat_template, const ToolRequest& request) {
   tokenizer::ChatMessage call = {.role = "assistant", .content = ""};
   call.tool_calls.push_back({.id = "1", .name = "time", .arguments = R"({"b":1,"a":[true]})"});
-  const router::ChatPrompt chat = Applied(request, ToolStyleOf(&chat_template),
-                                          {{.role = "user", .content = "x"},
-                                           call,
-                                           {.role = "tool", .content = "9", .tool_call_id = "1", .name = "time"}});
+  const router::ChatPrompt chat = Applied(
+      request, ToolStyleOf(&chat_template),
+      {{.role = "user", .content = "x"}, call, {.role = "tool", .content = "9", .tool_call_id = "1", .name = "time"}});
   const auto text = chat_template.RenderChat(
       {.messages = chat.messages, .add_generation_prompt = true, .tools = chat.tools, .eos_token = "</s>"});
   EXPECT_TRUE(text.ok()) << text.status();
