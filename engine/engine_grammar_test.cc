@@ -115,30 +115,36 @@ TEST_F(EngineGrammarTest, PreemptionChangesNoToken) {
 }
 
 TEST_F(EngineGrammarTest, OneThatWaitsForItsMaskHasNoRowAndOthersGoOn) {
-  std::vector<std::function<void()>> masks;
-  SlowSource source(
-      kGrammarVocabulary, kGrammarEos, [](const std::function<void()>& make_ready) { make_ready(); },
-      [&masks](std::function<void()> make_ready) { masks.push_back(std::move(make_ready)); });
-  TestEngine test(kGrammarBlocks, {.eos_ids = {kGrammarEos}, .constraints = &source});
   const SequenceSpec spec = Constrained(Spec(Prompt(20), 12));
-  const auto held = source.Prepare(spec.sampling.grammar);
-  const SequenceId id = Start(test.engine, spec);
-  const SequenceId other = Start(test.engine, Spec(Prompt(17, 1), 25));
-  std::map<SequenceId, Outcome> outcomes;
-  const auto run = [&] {
-    while (test.engine.HasWork()) Collect(test.engine.Step(), outcomes);
-  };
-  run();
-  EXPECT_EQ(outcomes[other].tokens.size(), 25u);
   const std::vector<int32_t> expected = Run(spec);
-  for (size_t tokens = 0; tokens < expected.size(); ++tokens) {
-    EXPECT_EQ(outcomes[id].tokens.size(), tokens);
-    ASSERT_EQ(masks.size(), tokens + 1) << "it is asked for once";
-    masks.back()();
+  // It waits as a prompt, or behind its first token.
+  for (const size_t first : {0u, 1u}) {
+    std::vector<std::function<void()>> masks;
+    SlowSource source(
+        kGrammarVocabulary, kGrammarEos, [](const std::function<void()>& make_ready) { make_ready(); },
+        [&masks](std::function<void()> make_ready) { masks.push_back(std::move(make_ready)); });
+    TestEngine test(kGrammarBlocks, {.eos_ids = {kGrammarEos}, .constraints = &source});
+    const auto held = source.Prepare(spec.sampling.grammar);
+    const SequenceId id = Start(test.engine, spec);
+    const SequenceId other = Start(test.engine, Spec(Prompt(17, 1), 25));
+    std::map<SequenceId, Outcome> outcomes;
+    const auto run = [&] {
+      while (test.engine.HasWork()) Collect(test.engine.Step(), outcomes);
+    };
+    ASSERT_TRUE(test.engine.HasWork());
+    ASSERT_EQ(masks.size(), 1u);
+    if (first == 1) masks.back()();
     run();
+    EXPECT_EQ(outcomes[other].tokens.size(), 25u);
+    for (size_t tokens = first; tokens < expected.size(); ++tokens) {
+      EXPECT_EQ(outcomes[id].tokens.size(), tokens);
+      ASSERT_EQ(masks.size(), tokens + 1) << "it is asked for once";
+      masks.back()();
+      run();
+    }
+    EXPECT_EQ(outcomes[id].tokens, expected);
+    EXPECT_EQ(masks.size(), expected.size());
   }
-  EXPECT_EQ(outcomes[id].tokens, expected);
-  EXPECT_EQ(masks.size(), expected.size());
 }
 
 TEST_F(EngineGrammarTest, WhatCannotBeMadeIsRefused) {
