@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "common/status.h"
 #include "simulator/kept_oracle.h"
 #include "simulator/router_node.h"
 
@@ -22,11 +23,10 @@ void RouterNode::Every(int64_t interval_ms, LoopTask task) {
 
 absl::Status RouterNode::Submit(std::shared_ptr<const router::JobSpec> job,
                                 std::shared_ptr<router::JobListener> listener) {
-  const absl::Status status = dispatcher_.Submit(job);
-  if (!status.ok()) return status;
+  BATON_RETURN_IF_ERROR(dispatcher_.Submit(job));
   listener_.OnSubmitted(job, *this);
   kept_listeners_[job->key()] = std::move(listener);
-  return status;
+  return absl::OkStatus();
 }
 
 void RouterNode::Handle(const router::EmitToken& action) {
