@@ -91,8 +91,9 @@ def run(client, request, tenant, call=None, key="", timeout_s=STREAM_TIMEOUT_S):
     there, it goes on where it was, or is sent again where no answer has come."""
     answer, last = Answer(), [None]
     call = call or Call(None, timeout_s)
-    message = client.generate_request(request.prompt, request.sampling, stop=request.stop, tenant=tenant,
-                                      idempotency_key=key)
+    # A router of an older version may not know the field.
+    kept = {"idempotency_key": key} if key else {}
+    message = client.generate_request(request.prompt, request.sampling, stop=request.stop, tenant=tenant, **kept)
     call.note("sent")
     stream = client.start(message, timeout_s)
     while True:
@@ -167,10 +168,10 @@ class Streams:
                 f"{statistics.median(pauses):.2f} s, P99 {p99_s:.2f}, most {pauses[-1]:.2f}")
 
 
-def await_no_block_held(target, workers):
+def await_no_block_held(target, workers, client_flags=()):
     """Returns when so many workers say that nothing holds a block of theirs, and the router that no call is open."""
     def nothing_held():
-        result = run_baton("ledger", "--target", target, "--json")
+        result = run_baton("ledger", "--target", target, "--json", *client_flags)
         if result.returncode != 0:
             return False
         said = json.loads(result.stdout)

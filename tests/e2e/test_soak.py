@@ -15,7 +15,7 @@ import pytest
 
 from client import Client
 from cluster import Cluster, tokenize_prose, wait_until
-from soak import descriptors, private_kib, slope
+from soak import LEAST_SAMPLES, descriptors, private_kib, slope
 from streams import await_no_block_held
 
 SOAK_S = int(os.environ.get("BATON_SOAK_S") or (1800 if os.environ.get("BATON_FULL_TESTS") == "1" else 0))
@@ -203,3 +203,6 @@ def test_nothing_grows_and_all_is_given_back():
         growing = {name: str(one) for name, one in slopes.items()
                    if one is not None and one.mean - GROWS_HALF_WIDTHS * one.half_width > 0}
         assert not growing, growing
+        if any(one is None for one in slopes.values()):
+            pytest.skip(f"the rest is right, but {SOAK_S} s are too short to tell whether memory grows: {WARM_UP_S} s of them "
+                        f"are no sample, and {LEAST_SAMPLES} are needed, one every {LOOK_EVERY_S} s and more")
