@@ -69,12 +69,14 @@ def _read(stream, answer, call, last):
     """Reads until the stream ends or breaks. `last` holds when the last output came."""
     for response in stream:
         now = time.monotonic()
-        if response.HasField("accepted"):
+        # A router of an older version may not know all of these.
+        event = response.WhichOneof("event")
+        if event == "accepted":
             answer.job_id = response.accepted.job_id
             call.note("accepted", answer.job_id, now)
             continue
         answer.longest_pause_s, last[0] = max(answer.longest_pause_s, now - (last[0] or now)), now
-        if response.HasField("finished"):
+        if event == "finished":
             answer.finish = response.finished.reason
             call.note("finished", (response.finished.job_id, answer.finish, response.finished.usage.output_tokens), now)
             continue

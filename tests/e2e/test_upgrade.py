@@ -11,6 +11,7 @@ import contextlib
 import os
 import random
 import signal
+import subprocess
 
 import grpc
 import pytest
@@ -97,7 +98,11 @@ class Processes:
 
 @pytest.fixture(params=["plain text", "TLS"])
 def authority(request, tmp_path):
-    return Authority(tmp_path) if request.param == "TLS" else None
+    if request.param == "plain text":
+        return None
+    if "--tls-cert" not in subprocess.run([OLD_BINARY, "decode-worker", "--help"], capture_output=True, text=True).stdout:
+        pytest.skip(f"{OLD_BINARY} knows no TLS")
+    return Authority(tmp_path)
 
 
 @pytest.fixture(scope="module")
