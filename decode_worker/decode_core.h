@@ -112,9 +112,9 @@ class DecodeCore final : public worker::PhaseCore, public worker::KvReceiver, pu
     WorkerJob job;
     DecodeSource source;
     State state = State::kPreparing;
-    // In kPreparing; null where there is nothing to wait for.
+    // The job holds it in kPreparing; it is null where there is nothing to wait for.
     std::shared_ptr<const engine::PreparedGrammar> grammar;
-    // From then on.
+    // Valid once the job has left kPreparing.
     engine::SequenceId sequence = 0;
     TimeNs started = 0;
     TimeNs running_since = 0;

@@ -87,13 +87,10 @@ void BatchBuilder::AddScores(const Sequence& sequence, SequenceSlice& slice, Eng
   }
 }
 
-void BatchBuilder::TakePromptRows(const EngineStep& step, const PlannedSlice& planned, const SequenceSlice& slice,
+void BatchBuilder::TakePromptRows(const EngineStep& step, const SequenceSlice& slice, Sequence& sequence,
                                   StepEvent& event) const {
-  Sequence& sequence = *planned.sequence;
-  if (sequence.pools()) {
-    if (HasPooledRows(sequence, slice)) PoolRows(step, slice, sequence);
-    return;
-  }
+  if (HasPooledRows(sequence, slice)) return PoolRows(step, slice, sequence);
+  if (sequence.pools()) return;
   const int32_t end = sequence.ScoreEnd(EndOf(slice));
   if (end <= sequence.scored()) return;
   // The scores of a slice are one behind the other.

@@ -37,8 +37,7 @@ class BatchBuilder {
 
   // What the rows of a prompt have yielded goes to the event, or to the sequence's embedding. The step is complete, and
   // no other was built since but one that is ahead.
-  void TakePromptRows(const EngineStep& step, const PlannedSlice& planned, const SequenceSlice& slice,
-                      StepEvent& event) const;
+  void TakePromptRows(const EngineStep& step, const SequenceSlice& slice, Sequence& sequence, StepEvent& event) const;
 
  private:
   static void AddRows(const Sequence& sequence, const SequenceSlice& slice, bool is_ahead, EngineStep& step);

@@ -372,7 +372,7 @@ void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice&
   event.computed_tokens = std::min(sequence.computed(), sequence.prompt_length());
   event.step_sequences = static_cast<int32_t>(step.slices.size());
   event.preemptions = sequence.preemptions;
-  builder_.TakePromptRows(step, planned, slice, event);
+  builder_.TakePromptRows(step, slice, sequence, event);
   if (planned.first_position + planned.row_count < sequence.length()) return;
   sequence.ReturnPromised(pool_);
   const int32_t output = slice.first_output + (slice.output_rows == OutputRows::kAll ? slice.row_count - 1 : 0);

@@ -71,7 +71,7 @@ class Sequence {
   // The end of the rows that have it to give, of those before `end`.
   int32_t ScoreEnd(int32_t end) const { return std::min(end, score_end_); }
   void set_scored(int32_t scored) { scored_ = scored; }
-  // Of its prompt, all of whose rows have given their share.
+  // The embedding of its prompt, once all rows have given their share.
   std::vector<float> Embedding() const;
   // Most blocks of its beginning that the prefix cache may give it: at least one row must run to give logits.
   int32_t most_cached_blocks() const { return (scores() ? scored_ : length() - 1) / kBlockTokens; }

@@ -279,7 +279,7 @@ TEST_P(HttpServerTest, RefusalsAreMadeInTheFormOfTheApi) {
   const std::string other_method = Ask(GetRequest("/echo"));
   EXPECT_EQ(StatusOf(other_method), 405);
   EXPECT_EQ(HeaderOf(other_method, "Allow"), "POST");
-  // Of what is too large by its length alone, no more than the header is read.
+  // A body that is too large by its length alone is not read beyond the header.
   const std::string too_large = Ask("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1001\r\n\r\n");
   EXPECT_EQ(StatusOf(too_large), 413);
   EXPECT_EQ(BodyOf(too_large), "/echo|a body has at most 1000 bytes");

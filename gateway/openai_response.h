@@ -84,7 +84,7 @@ class OpenAiWriter final : public AnswerWriter {
   const std::string chunk_begin_;
   // By index.
   std::vector<Choice> choices_;
-  // Of all prompts, and of all choices so far.
+  // What all prompts have, and what all choices have so far.
   int32_t prompt_tokens_ = 0;
   int32_t output_tokens_ = 0;
 };

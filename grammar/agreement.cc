@@ -16,7 +16,7 @@ using Pair = std::pair<int32_t, int32_t>;
 bool StepBoth(ParseStates& states, const Pair& pair, absl::flat_hash_set<Pair>& seen, std::vector<Pair>& next,
               int32_t& height) {
   for (const uint8_t byte : states.byte_of_each_class()) {
-    // That they agree no further is always a safe answer.
+    // It is always safe to answer that they agree no further.
     if (states.is_spent()) return false;
     const Pair to = {states.Step(pair.first, byte), states.Step(pair.second, byte)};
     if ((to.first == ParseStates::kDead) != (to.second == ParseStates::kDead)) return false;

@@ -69,7 +69,7 @@ class PrefillCore final : public worker::PhaseCore, public worker::KvOwner {
     WorkerJob job;
     State state = State::kUnlicensed;
     int32_t first_block = 0;
-    // Of one of the kMaxPreparedPrompts, until it starts.
+    // Set while the job is one of the kMaxPreparedPrompts, until it starts.
     std::shared_ptr<const engine::PreparedGrammar> grammar;
     // Valid when has_sequence: from kComputing on.
     engine::SequenceId sequence = 0;

@@ -42,7 +42,7 @@ class GenerationServiceTest : public RpcFixture<GenerationService> {
     int32_t first_index = 0;
     std::vector<int32_t> tokens;
     std::string text;
-    // Of those with the label of other numerics.
+    // The indices of tokens that have the label of other numerics.
     std::vector<int32_t> labelled;
     bool finished = false;
     int32_t other_numerics_from = -1;

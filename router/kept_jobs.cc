@@ -175,8 +175,7 @@ absl::Status KeptJobs::RunAgain(JournaledJob& journaled, Dispatcher& dispatcher)
   if (journaled.fingerprint == kSeveralFingerprints) {
     return absl::UnavailableError(
         "the router that ran it has ended, and its outputs were of workers of unequal numerics, so no worker gives "
-        "them "
-        "again: send the request again");
+        "them again: send the request again");
   }
   BATON_RETURN_IF_ERROR(CheckModel(journaled.request, model_));
   BATON_ASSIGN_OR_RETURN(JobOutput output, JobOutput::Create(*model_.tokenizer, journaled.request.stop));

@@ -8,7 +8,6 @@
 #include "common/ids.h"
 #include "common/status.h"
 #include "grammar/grammar.h"
-#include "grammar/grammar_limits.h"
 #include "grammar/grammar_matcher.h"
 
 namespace baton::worker {
@@ -119,8 +118,8 @@ absl::StatusOr<std::unique_ptr<engine::TokenConstraint>> GrammarConstraints::Mak
 }
 
 std::unique_ptr<HeavyMasks> GrammarConstraints::MakeHeavy(const Entry& entry) {
-  return std::make_unique<HeavyMasks>(*mask_side_, NameOf(++last_number_), entry.masks->value()->grammar(), vocabulary_,
-                                      grammar::kMaxMaskCacheBytes);
+  return std::make_unique<HeavyMasks>(*mask_side_, NameOf(++last_number_), entry.masks->value()->grammar(),
+                                      vocabulary_);
 }
 
 std::shared_ptr<GrammarConstraints::Entry> GrammarConstraints::EntryOf(const OutputGrammar& source) {

@@ -11,8 +11,8 @@ namespace baton::worker {
 
 struct HeavyMasks::Own {
   Own(std::shared_ptr<const grammar::Grammar> grammar, std::shared_ptr<const grammar::Vocabulary> vocabulary,
-      size_t max_bytes, std::function<bool()> is_unwanted)
-      : masks(std::make_shared<grammar::TokenMasks>(std::move(grammar), std::move(vocabulary), max_bytes)),
+      std::function<bool()> is_unwanted)
+      : masks(std::make_shared<grammar::TokenMasks>(std::move(grammar), std::move(vocabulary))),
         matcher(masks),
         is_unwanted(std::move(is_unwanted)) {
     masks->GiveUpWhen(this->is_unwanted);
@@ -37,8 +37,8 @@ struct HeavyMasks::Own {
 };
 
 HeavyMasks::HeavyMasks(SideWork& side, const Id128& id, std::shared_ptr<const grammar::Grammar> grammar,
-                       std::shared_ptr<const grammar::Vocabulary> vocabulary, size_t max_bytes)
-    : side_(side), id_(id), grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)), max_bytes_(max_bytes) {}
+                       std::shared_ptr<const grammar::Vocabulary> vocabulary)
+    : side_(side), id_(id), grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)) {}
 
 HeavyMasks::~HeavyMasks() { Abandon(); }
 
@@ -56,10 +56,10 @@ bool HeavyMasks::Ask(absl::Span<const int32_t> tokens) {
   }
   const absl::Span<const int32_t> next = tokens.subspan(accepted_);
   const auto work = [found = std::weak_ptr<Found>(found_), own = found_->own, grammar = grammar_,
-                     vocabulary = vocabulary_, is_unwanted = is_unwanted_, &side = side_, max_bytes = max_bytes_,
+                     vocabulary = vocabulary_, is_unwanted = is_unwanted_, &side = side_,
                      next = std::vector<int32_t>(next.begin(), next.end())]() mutable -> SideWork::Task {
     if (own == nullptr) {
-      own = std::make_shared<Own>(std::move(grammar), std::move(vocabulary), max_bytes,
+      own = std::make_shared<Own>(std::move(grammar), std::move(vocabulary),
                                   [is_unwanted, &side] { return *is_unwanted || side.is_stopping(); });
     }
     if (!own->Find(next)) return [] {};

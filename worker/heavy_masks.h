@@ -22,9 +22,9 @@ namespace baton::worker {
 // and nobody's business else. Used by the engine's thread.
 class HeavyMasks {
  public:
-  // `id` names its work to `side`, which outlives it. `max_bytes` as in TokenMasks.
+  // `id` names its work to `side`, which outlives it.
   HeavyMasks(SideWork& side, const Id128& id, std::shared_ptr<const grammar::Grammar> grammar,
-             std::shared_ptr<const grammar::Vocabulary> vocabulary, size_t max_bytes);
+             std::shared_ptr<const grammar::Vocabulary> vocabulary);
   ~HeavyMasks();
 
   // Looks for the mask behind `tokens`, which are legal, and begin with those of the call before. What was looked for
@@ -47,7 +47,6 @@ class HeavyMasks {
   const Id128 id_;
   const std::shared_ptr<const grammar::Grammar> grammar_;
   const std::shared_ptr<const grammar::Vocabulary> vocabulary_;
-  const size_t max_bytes_;
   std::shared_ptr<Found> found_ = std::make_shared<Found>();
   // Whether side_ is to give up.
   std::shared_ptr<std::atomic<bool>> is_unwanted_ = std::make_shared<std::atomic<bool>>(false);
