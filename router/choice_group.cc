@@ -27,6 +27,7 @@ ChoiceGroup::ChoiceGroup(const std::vector<PreparedJob>& prompts, int32_t choice
       choices_of_prompt_(choices),
       sink_(std::move(sink)),
       dispatcher_(dispatcher),
+      prompts_(prompts.size()),
       ends_(prompts.size() * static_cast<size_t>(choices)),
       left_(ends_.size()) {
   for (const PreparedJob& prompt : prompts) usage_.prompt_tokens += static_cast<int32_t>(prompt.job.prompt_tokens());
@@ -48,6 +49,10 @@ bool ChoiceGroup::Take(int32_t choice, GenerationAccepted accepted) {
 
 bool ChoiceGroup::Take(int32_t choice, GenerationDelta delta) {
   delta.choice = choice;
+  // A choice that follows has no output before the one that it follows.
+  std::shared_ptr<const GenerationPrompt>& prompt = prompts_[static_cast<size_t>(choice / choices_of_prompt_)];
+  if (delta.prompt != nullptr) prompt = delta.prompt;
+  if (!delta.tokens.empty() && delta.tokens.front().index == 0) delta.prompt = prompt;
   return sink_->Write(std::move(delta));
 }
 

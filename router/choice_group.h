@@ -20,7 +20,8 @@ namespace baton::router {
 //   of a choice        | the client hears
 //   -------------------+---------------------------------------------------------------------------------------------
 //   GenerationAccepted | choice 0's, with the tokens of all prompts
-//   GenerationDelta    | the same, with the choice's index
+//   GenerationDelta    | the same, with the choice's index; what the first choice of a prompt says of the prompt comes with
+//                      | the first output of each
 //   GenerationFinished | a delta with the choice's end; after that of the last one to end, GenerationFinished of all
 //   GenerationFailed   | the first one, and nothing after it: the other choices are cancelled
 //
@@ -48,6 +49,8 @@ class ChoiceGroup : public std::enable_shared_from_this<ChoiceGroup> {
   const int32_t choices_of_prompt_;
   const std::shared_ptr<GenerationSink> sink_;
   Dispatcher& dispatcher_;
+  // What the first choice of each prompt has said of it.
+  std::vector<std::shared_ptr<const GenerationPrompt>> prompts_;
   std::vector<ChoiceEnd> ends_;
   // Choices that have not ended.
   size_t left_;

@@ -108,6 +108,26 @@ TEST_F(ChoiceGroupTest, OnePromptThatIsWrongRefusesAll) {
   EXPECT_TRUE(worker_->started().empty());
 }
 
+TEST_F(ChoiceGroupTest, EachChoiceBeginsWithWhatTheFirstOfItsPromptSaysOfIt) {
+  StartLoop({.tokens = {kA, kA + 1}, .prompt_logprob = -0.5f});
+  GenerationRequest request = Ask(2);
+  request.more_prompts = {TextPrompt{"you"}};
+  request.echo = true;
+  request.sampling.prompt_logprobs = 0;
+  std::vector<std::string> echoes(4);
+  for (const GenerationEvent& event : Generate(std::move(request))) {
+    const auto* const delta = std::get_if<GenerationDelta>(&event);
+    if (delta == nullptr || delta->prompt == nullptr) continue;
+    ASSERT_NE(delta->prompt->logprobs, nullptr);
+    absl::StrAppend(&echoes.at(static_cast<size_t>(delta->choice)), *delta->prompt->text, " ",
+                    delta->tokens.front().index, " ", delta->prompt->logprobs->size());
+  }
+  EXPECT_EQ(echoes, std::vector<std::string>({"hi 0 1", "hi 0 1", "you 0 2", "you 0 2"}));
+  std::vector<int32_t> asked(4);
+  for (const auto& job : worker_->started()) asked.at(job->choice) = job->sampling.prompt_logprobs;
+  EXPECT_EQ(asked, std::vector<int32_t>({0, -1, 0, -1})) << "the others may find the prompt in the cache";
+}
+
 TEST_F(ChoiceGroupTest, ADigestIsThatOfTheFirst) {
   StartLoop({.tokens = {kA}});
   GenerationRequest request = Ask(2);

@@ -144,7 +144,7 @@ void Dispatcher::Impl::OnCommitted(DispatchJob& job) {
   if (!job.marks.committed) job.marks.committed = clock_.Now();
   if (job.kind == AttemptKind::kPair) health_.OnHandedOver(job.pair, job.attempt_placed);
   if (job.kind == AttemptKind::kPair) canaries_.OnHandedOver(job.pair);
-  ReleaseFollowers(job);
+  if (job.has_token()) ReleaseFollowers(job);
 }
 
 void Dispatcher::Impl::ReleaseFollowers(const DispatchJob& job) {
@@ -209,6 +209,7 @@ void Dispatcher::Impl::OnToken(DispatchJob& job, Side side, const OutputToken& t
     TimeOutputs(job, token.index);
   }
   job.outputs.push_back(token.token);
+  if (token.index == first_index && job.committed) ReleaseFollowers(job);
   EmitToken emit{.key = job.spec->key(), .token = token, .prompt = TakePrompt(job, token)};
   emit.token.other_numerics = job.result.other_numerics_from.has_value();
   actions_.push_back(std::move(emit));

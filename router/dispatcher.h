@@ -6,8 +6,9 @@
 //   ------------+--------------------------------+-------------+-------------------------------------------------------
 //   -           | Submit of a choice that        | kFollowing  | (refused likewise; it counts as queued)
 //               | follows another one of its job |             |
-//   kFollowing  | that one has its prompt's KV   | kQueued     | (its place in line is that of its submission)
-//               | committed, or has ended        |             |
+//   kFollowing  | that one has its first output, | kQueued     | (its place in line is that of its submission)
+//               | and its prompt's KV committed, |             |
+//               | or has ended                   |             |
 //   -           | Submit                         | kQueued     | (refused with RESOURCE_EXHAUSTED where the queue is full,
 //               |                                |             | the tenant has used up its tokens (tenant_buckets.h), or
 //               |                                |             | the deadline would pass before the first token

@@ -43,6 +43,17 @@ TEST_F(DispatcherChoicesTest, TheOthersBeginWhenThePromptsKvIsCommitted) {
   ExpectNothingLeft();
 }
 
+TEST_F(DispatcherChoicesTest, TheyWaitForTheFirstOutputAlsoWhereTheWordOfTheKvOvertakesIt) {
+  JoinPair();
+  SubmitChoices(1, 2);
+  Actions();
+  Started(kP, KeyOf(1));
+  Committed(KeyOf(1));
+  EXPECT_THAT(Actions(), IsEmpty());
+  Token(kP, KeyOf(1), 0, 70);
+  EXPECT_THAT(Actions(), ElementsAre("1:0=70", "P1 1.1/1", "D2 1.1/1"));
+}
+
 TEST_F(DispatcherChoicesTest, TheyGoToTheWorkersThatHaveThePromptAsLongAsTheseHaveRoom) {
   JoinPair();
   Submit(9);

@@ -32,6 +32,8 @@ std::shared_ptr<const JobSpec> ChoiceOf(const JobSpec& first, int32_t number) {
   job->sampling.seed += static_cast<uint64_t>(number);
   // The client gets one, that of choice 0.
   if (job->choice > 0) job->want_kv_digest = false;
+  // The group shows those of the first one with each, so that the others may find the prompt in the cache.
+  if (number > 0) job->sampling.prompt_logprobs = -1;
   return job;
 }
 
@@ -90,12 +92,15 @@ void Generator::Generate(GenerationRequest request, std::shared_ptr<GenerationSi
 void Generator::SubmitChoices(const std::vector<PreparedJob>& prompts, int32_t choices, GenerationCall call,
                               Dispatcher& dispatcher) {
   auto group = std::make_shared<ChoiceGroup>(prompts, choices, std::move(call.sink), dispatcher);
+  const bool want_prompt_tokens = call.want_prompt_tokens;
   std::shared_ptr<GenerationListener> first;
   for (const PreparedJob& prompt : prompts) {
     for (int32_t i = 0; i < choices; ++i) {
       call.job = ChoiceOf(prompt.job, i);
       call.sink = group->SinkOf(static_cast<int32_t>(call.job->choice));
-      call.echo = prompt.echo;
+      // The group shows with each choice what the first one says of the prompt.
+      call.echo = i == 0 ? prompt.echo : std::nullopt;
+      call.want_prompt_tokens = want_prompt_tokens && i == 0;
       auto listener = std::make_shared<GenerationListener>(call, prompt.output, clock_, dispatcher);
       const absl::Status status = loop_.Submit(call.job, listener);
       // The group then cancels the choices before this one, of which the client has heard nothing.

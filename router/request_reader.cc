@@ -86,21 +86,18 @@ absl::Status CheckStop(const std::vector<std::string>& stops) {
   return absl::OkStatus();
 }
 
-// What a job says of its prompt comes with its first output alone, so it is not kept for a later call. The choices of a
-// prompt but the first find it in the cache, and so would not have its log-probabilities.
+// What a job says of its prompt comes with its first output alone, so it is not kept for a later call.
 absl::Status CheckPromptWishes(const GenerationRequest& request) {
   const char* const field = request.echo                                   ? "echo"
                             : request.sampling.prompt_logprobs.has_value() ? "sampling.prompt_logprobs"
                                                                            : nullptr;
   const bool is_kept = request.resumable || !request.idempotency_key.empty();
-  if (field == nullptr || (!is_kept && request.choices == 1)) return absl::OkStatus();
-  return FieldStatus(
-      absl::StatusCode::kUnimplemented,
-      {.field = field,
-       .description = is_kept ? "not supported beside resumable or idempotency_key" : "not supported beside choices"});
+  if (field == nullptr || !is_kept) return absl::OkStatus();
+  return FieldStatus(absl::StatusCode::kUnimplemented,
+                     {.field = field, .description = "not supported beside resumable or idempotency_key"});
 }
 
-// `tokens`: those of all prompts of a request together.
+// `tokens`: those of the prompts of all choices together, each of which is shown with its prompt.
 absl::Status CheckPromptLogprobs(const SamplingParams& sampling, size_t tokens) {
   if (sampling.prompt_logprobs < 0) return absl::OkStatus();
   const size_t bytes = PromptLogprobBytes(tokens, static_cast<size_t>(sampling.prompt_logprobs));
@@ -253,7 +250,7 @@ absl::StatusOr<std::vector<PreparedJob>> RequestReader::ReadAll(GenerationReques
     next.job.choice = choices * static_cast<uint32_t>(jobs.size());
     BATON_RETURN_IF_ERROR(ReadPromptOf(prompt, reading, next.job, next.echo));
     tokens += next.job.prompt.size();
-    BATON_RETURN_IF_ERROR(CheckPromptLogprobs(next.job.sampling, tokens));
+    BATON_RETURN_IF_ERROR(CheckPromptLogprobs(next.job.sampling, tokens * choices));
     jobs.push_back(std::move(next));
   }
   return jobs;
@@ -268,7 +265,7 @@ absl::Status RequestReader::ReadPromptOf(Prompt prompt, const PromptReading& rea
   if (!ids.ok()) return reading.field == nullptr ? ids.status() : WithField(ids.status(), reading.field);
   job.prompt = *std::move(ids);
   job.least_outputs = LeastOutputs(job, reading.without_stops);
-  return CheckPromptLogprobs(job.sampling, job.prompt.size());
+  return CheckPromptLogprobs(job.sampling, job.prompt.size() * static_cast<size_t>(reading.choices));
 }
 
 absl::StatusOr<PreparedJob> RequestReader::Read(GenerationRequest request) const {

@@ -68,9 +68,13 @@ class RequestReader {
     bool echo = false;
     // It has no stop strings.
     bool without_stops = false;
+    int32_t choices = 1;
   };
   static PromptReading ReadingOf(const GenerationRequest& request) {
-    return {.field = request.prompt_field, .echo = request.echo, .without_stops = request.stop.empty()};
+    return {.field = request.prompt_field,
+            .echo = request.echo,
+            .without_stops = request.stop.empty(),
+            .choices = request.choices};
   }
   // Sets what depends on the prompt.
   absl::Status ReadPromptOf(Prompt prompt, const PromptReading& reading, JobSpec& job,

@@ -318,6 +318,13 @@ TEST_F(RequestReaderTest, RefusesALongPromptsLogProbabilitiesByTheirMemory) {
   EXPECT_TRUE(reader.Read(request).ok());
   request.prompt = TokenPrompt{std::vector<int32_t>(most + 1, 1)};
   EXPECT_EQ(ErrorWords(reader.Read(request).status()), "INVALID_ARGUMENT sampling.prompt_logprobs");
+  request.prompt = TokenPrompt{std::vector<int32_t>(most / 2, 1)};
+  request.choices = 2;
+  EXPECT_TRUE(reader.Read(request).ok());
+  request.choices = 3;
+  EXPECT_EQ(ErrorWords(reader.Read(request).status()), "INVALID_ARGUMENT sampling.prompt_logprobs");
+  request.choices = 1;
+  request.prompt = TokenPrompt{std::vector<int32_t>(most + 1, 1)};
   request.sampling.prompt_logprobs = 0;
   EXPECT_TRUE(reader.Read(request).ok());
 }

@@ -143,6 +143,35 @@ def test_an_echo_is_the_text_that_was_sent_also_in_a_stream_and_alone(openai_cli
     assert len(alone.choices[0].logprobs.tokens) == alone.usage.prompt_tokens
 
 
+def test_each_of_several_choices_has_its_prompt_which_is_computed_once(client, openai_client, prose_ids):
+    prompts, count = [prose_ids[:60], prose_ids[200:230]], 3
+    for prompt in prompts:
+        alone, _ = prompt_of(client, prompt, top=1)
+        sampling = {"max_tokens": 6, "prompt_logprobs": 1, "temperature": 0.9, "seed": 5, "ignore_eos": True}
+        shown, outputs = {}, {choice: [] for choice in range(count)}
+        for response in client.start(client.generate_request(prompt, sampling, choices=count)):
+            if response.HasField("output"):
+                choice = response.output.choice
+                if response.output.HasField("prompt"):
+                    assert choice not in shown and not outputs[choice]
+                    shown[choice] = bytes_of(response.output.prompt.tokens)
+                outputs[choice] += [token.id for token in response.output.tokens]
+        assert shown == {choice: bytes_of(alone) for choice in range(count)}
+        for choice, ids in outputs.items():
+            assert ids == prompt_of(client, prompt, **{**sampling, "max_tokens": 6, "seed": 5 + choice})[1]
+    asked = {"model": MODEL, "prompt": prompts, "max_tokens": 4, "temperature": 0.9, "seed": 5, "extra_body": {"ignore_eos": True}}
+    plain = openai_client.completions.create(**asked, n=count).choices
+    echoed = openai_client.completions.create(**asked, n=count, echo=True, logprobs=0).choices
+    texts = [client.call("baton.v1.GenerationService", "Detokenize", token_ids=prompt).text for prompt in prompts]
+    assert [choice.text for choice in echoed] == [texts[number // count] + choice.text for number, choice in enumerate(plain)]
+    assert [len(choice.logprobs.tokens) for choice in echoed] == [64] * count + [34] * count
+    streamed = [""] * len(echoed)
+    for chunk in openai_client.completions.create(**asked, n=count, echo=True, stream=True):
+        for choice in chunk.choices:
+            streamed[choice.index] += choice.text
+    assert streamed == [choice.text for choice in echoed]
+
+
 def test_a_chat_has_vllms_list(openai_client):
     answer = openai_client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Hi"}], max_tokens=2,
                                                    extra_body={"prompt_logprobs": 0})

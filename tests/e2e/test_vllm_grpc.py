@@ -162,6 +162,14 @@ def test_log_probabilities_of_prompts_are_those_of_batons_own_grpc(engine, own, 
     assert output.complete.HasField("input_logprobs") != stream
 
 
+def test_each_of_several_outputs_has_the_log_probabilities_of_the_prompt(engine, prompts):
+    sampling = {"max_tokens": 2, "temperature": 1, "seed": 3, "prompt_logprobs": 1}
+    outputs = read_outputs(engine.Generate(request_of(prompts[2], {**sampling, "n": 3}), timeout=TIMEOUT_S))
+    (alone,) = read_outputs(engine.Generate(request_of(prompts[2], sampling), timeout=TIMEOUT_S)).values()
+    assert len(outputs) == 3 and list(alone.input_logprobs.token_ids) == prompts[2]
+    assert all(output.input_logprobs == alone.input_logprobs for output in outputs.values())
+
+
 def test_stop_strings_stop_tokens_and_biases_are_those_of_batons_own_grpc(engine, own, prompts):
     free = own.generate(prompts[1], {"max_tokens": 16, "ignore_eos": True})
     stop = free.text[len(free.text) // 2:][:4]
@@ -240,7 +248,6 @@ def test_a_stream_that_its_client_leaves_ends_its_request(cluster, engine, promp
     ({}, {"n": 129}, "INVALID_ARGUMENT", "sampling_params.n"),
     ({}, {"structural_tag": "{}"}, "UNIMPLEMENTED", "sampling_params.structural_tag"),
     ({}, {"regex": "(a"}, "INVALID_ARGUMENT", "sampling_params.constraint"),
-    ({}, {"prompt_logprobs": 1, "n": 2}, "UNIMPLEMENTED", "sampling_params.prompt_logprobs"),
     ({}, {"prompt_logprobs": -1}, "INVALID_ARGUMENT", "sampling_params.prompt_logprobs"),
     ({}, {"prompt_logprobs": 21}, "INVALID_ARGUMENT", "sampling_params.prompt_logprobs"),
     ({}, {"truncate_prompt_tokens": 5}, "UNIMPLEMENTED", "sampling_params.truncate_prompt_tokens"),
