@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -256,6 +258,31 @@ TEST_F(ClientCapsTest, AnAddressThatIsTakenOrNotOursIsAnError) {
             absl::StatusCode::kUnavailable);
   EXPECT_EQ(ConnectionGate::Create({.bind = "192.0.2.1", .max_connections = 1}, builder).status().code(),
             absl::StatusCode::kUnavailable);
+}
+
+// gRPC would tell CANCELLED to those that reach a server which has begun to shut down.
+TEST_F(ClientCapsTest, CallsThatComeWhileTheServerEndsAreUnavailable) {
+  constexpr int kRounds = 20, kClients = 4;
+  for (int round = 0; round < kRounds; ++round) {
+    Serve(ClientCaps());
+    std::vector<std::thread> clients;
+    std::array<grpc::Status, kClients> ends;
+    std::atomic<int> answered = 0;
+    for (grpc::Status& end : ends) {
+      clients.emplace_back([stub = Connect(), &end, &answered] {
+        while (end.ok()) {
+          end = Call(*stub);
+          answered += end.ok() ? 1 : 0;
+        }
+      });
+    }
+    while (answered < 10 * kClients) std::this_thread::yield();
+    gate_.reset();
+    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    for (std::thread& client : clients) client.join();
+    for (const grpc::Status& end : ends)
+      EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE) << end.error_message();
+  }
 }
 
 // The gate takes connections from the system's queue only once it runs, so that a client waits for the handshake.

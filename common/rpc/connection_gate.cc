@@ -114,7 +114,10 @@ absl::Status ConnectionGate::Watch(int fd, uint32_t events) {
 ConnectionGate::~ConnectionGate() {
   const uint64_t one = 1;
   if (write(stop_.get(), &one, sizeof(one)) == sizeof(one) && thread_.joinable()) thread_.join();
-  for (const int fd : open_) close(fd);
+  for (const int fd : open_) {
+    shutdown(fd, SHUT_WR);
+    close(fd);
+  }
 }
 
 void ConnectionGate::Start() {

@@ -52,7 +52,9 @@ class ConnectionGate {
   static absl::StatusOr<std::unique_ptr<ConnectionGate>> Create(
       const Options& options, grpc::ServerBuilder& builder,
       const std::shared_ptr<grpc::ServerCredentials>& credentials = grpc::InsecureServerCredentials());
-  // Before the server ends.
+  // Before the server ends. What has been written is still sent, and then each client reads the end of its connection:
+  // the calls that it has open are UNAVAILABLE. To calls that reach a server which is shutting down, gRPC would say
+  // CANCELLED, after which no client tries again.
   ~ConnectionGate();
 
   // Once, after the server has been built.
