@@ -201,7 +201,7 @@ def test_of_the_requests_that_wait_the_lower_priority_goes_first():
         ended, asking = [], []
 
         def ask(priority):
-            # So long that the threads of a loaded machine hear of the ends in their order.
+            # Each runs for so long that the threads of a loaded machine hear of the ends in their order.
             client.completions.create(model=MODEL, prompt="Once", max_tokens=100,
                                       extra_body={"ignore_eos": True, **({} if priority is None else {"priority": priority})})
             ended.append(priority)
