@@ -104,7 +104,7 @@ absl::Status CheckPromptLogprobs(const SamplingParams& sampling, size_t tokens) 
   if (bytes <= kMaxPromptLogprobBytes) return absl::OkStatus();
   return FieldViolation("sampling.prompt_logprobs",
                         absl::StrCat("those of ", tokens, " tokens take ", bytes, " bytes, and at most ",
-                                     kMaxPromptLogprobBytes, " are given: ask for fewer likely tokens"));
+                                     kMaxPromptLogprobBytes, " are given: ask for fewer likely tokens or choices"));
 }
 
 }  // namespace
