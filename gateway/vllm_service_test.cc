@@ -208,12 +208,19 @@ TEST_F(VllmServiceTest, LogProbabilitiesOfThePromptComeWithTheFirstChunkOrTheWho
               3)
         << "the first token's are empty, as are those of this worker";
   }
-  GenerateRequest of_several = TokenRequest("a", /*is_stream=*/true);
-  of_several.mutable_sampling_params()->set_prompt_logprobs(0);
-  of_several.mutable_sampling_params()->set_n(2);
-  const grpc::Status refused = Start(of_several)->ReadAll();
-  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_TRUE(refused.error_message().starts_with("sampling_params.prompt_logprobs: ")) << refused.error_message();
+}
+
+TEST_F(VllmServiceTest, EachOfSeveralOutputsHasTheLogProbabilitiesOfThePrompt) {
+  Serve({.tokens = Letters(3), .prompt_logprob = -0.25F, .finish = FinishReason::kLength});
+  GenerateRequest request = TokenRequest("a", /*is_stream=*/false);
+  request.mutable_sampling_params()->set_prompt_logprobs(0);
+  request.mutable_sampling_params()->set_n(2);
+  const auto call = ReadWhole(request);
+  EXPECT_EQ(call->ended_indices(), (std::vector<uint32_t>{0, 1}));
+  for (const auto& complete : call->completes) {
+    ASSERT_EQ(complete.input_logprobs().token_logprobs_size(), 3);
+    EXPECT_EQ(complete.input_logprobs().token_logprobs(2).value(), -0.25F);
+  }
 }
 
 TEST_F(VllmServiceTest, AStopStringThatEndedTheOutputIsNamed) {
