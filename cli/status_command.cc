@@ -66,6 +66,7 @@ Json StatusJson(const v1::GetStatusResponse& status) {
                {"waits_for", status.waits_for().empty() ? Json() : Json(status.waits_for())},
                {"queued_jobs", status.queued_jobs()},
                {"running_jobs", status.running_jobs()},
+               {"paused_jobs", status.paused_jobs()},
                {"workers", Json::array()},
                {"refused", Json::array()}};
   for (const v1::WorkerStatus& worker : status.workers()) json["workers"].push_back(WorkerJson(worker));
@@ -105,8 +106,10 @@ void PrintWorkers(const v1::GetStatusResponse& status) {
 }
 
 void PrintStatus(const v1::GetStatusResponse& status, const std::string& target) {
-  std::cout << absl::StreamFormat("router %s, version %s, serves %s: %d jobs queued, %d running\n", target,
-                                  status.version(), status.model(), status.queued_jobs(), status.running_jobs());
+  std::cout << absl::StreamFormat(
+      "router %s, version %s, serves %s: %d jobs queued, %d running%s\n", target, status.version(), status.model(),
+      status.queued_jobs(), status.running_jobs(),
+      status.paused_jobs() == 0 ? "" : absl::StrFormat(", %d paused until their clients read", status.paused_jobs()));
   if (!status.router().admin().empty()) std::cout << "dashboard: http://" << status.router().admin() << "/\n";
   if (!status.serving()) std::cout << "no request can be served until there is " << status.waits_for() << '\n';
   PrintWorkers(status);

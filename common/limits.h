@@ -86,9 +86,11 @@ inline constexpr size_t kMaxUnerasedRecords = kMaxKeptJobs;
 inline constexpr size_t kMaxSmallRequestBytes = 32u << 10;
 inline constexpr size_t kMaxQueuedSmallRequestBytes = 4u << 20;
 inline constexpr size_t kMaxQueuedLargeRequestBytes = 32u << 20;
-// How much output of a stream may wait for its client. Beyond either bound the job is cancelled.
+// How much output of a stream may wait for its client. Beyond either bound the job is cancelled. Beyond half of one it
+// is paused, until less than a quarter of both waits or it has been paused for so long (router/dispatcher.h).
 inline constexpr size_t kMaxUnreadOutputTokens = 4096;
 inline constexpr size_t kMaxUnreadOutputBytes = 2u << 20;
+inline constexpr int64_t kMaxPausedMs = 30'000;
 // What an answer may take in memory that is sent as a whole.
 inline constexpr size_t kMaxWholeAnswerBytes = size_t{16} << 20;
 // Requests of one call of ModelStreamInfer that run at once. The next one is read when one of them has ended.

@@ -36,6 +36,11 @@ bool AnswerBody::HasRoom(const router::GenerationDelta& delta) const {
   return done_ || pending_.Fits(delta);
 }
 
+bool AnswerBody::is_behind() const {
+  const absl::MutexLock lock(&mutex_);
+  return is_stream_ && pending_.is_behind();
+}
+
 bool AnswerBody::Take(const router::GenerationAccepted& accepted) {
   writer_->OnAccepted(accepted);
   return true;

@@ -52,6 +52,7 @@ class AnswerBody final : public router::GenerationSink,
 
   bool Write(router::GenerationEvent event) override ABSL_LOCKS_EXCLUDED(mutex_);
   bool HasRoom(const router::GenerationDelta& delta) const override ABSL_LOCKS_EXCLUDED(mutex_);
+  bool is_behind() const override ABSL_LOCKS_EXCLUDED(mutex_);
   bool cancelled() const override { return cancelled_.load(); }
 
   Piece Next() override ABSL_LOCKS_EXCLUDED(mutex_);

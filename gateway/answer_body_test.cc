@@ -150,6 +150,24 @@ TEST_F(AnswerBodyTest, AStreamThatNobodyReadsHasNoRoomInTheEnd) {
   EXPECT_TRUE(answer_->Write(GenerationFailed{absl::ResourceExhaustedError("the client does not read")}));
 }
 
+TEST_F(AnswerBodyTest, TheClientOfAStreamIsBehindUntilItHasTakenWhatWaits) {
+  Begin(/*is_stream=*/true);
+  GenerationDelta much;
+  much.tokens.resize(kMaxUnreadOutputTokens / 2);
+  ASSERT_TRUE(answer_->Write(much));
+  EXPECT_FALSE(answer_->is_behind());
+  ASSERT_TRUE(answer_->Write(Delta("x")));
+  EXPECT_TRUE(answer_->is_behind());
+  exchange_->Next();
+  EXPECT_FALSE(answer_->is_behind());
+}
+
+TEST_F(AnswerBodyTest, TheClientOfAWholeAnswerIsNeverBehind) {
+  Begin(/*is_stream=*/false);
+  ASSERT_TRUE(answer_->Write(Delta(std::string(kMaxWholeAnswerBytes / 2 + 1, 'x'))));
+  EXPECT_FALSE(answer_->is_behind());
+}
+
 TEST_F(AnswerBodyTest, AWholeAnswerMayBeLongerThanWhatAStreamMayLeaveUnread) {
   Begin(/*is_stream=*/false);
   for (size_t i = 0; i <= kMaxUnreadOutputTokens; ++i) ASSERT_TRUE(answer_->Write(Delta("x")));

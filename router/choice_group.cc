@@ -14,6 +14,7 @@ class ChoiceGroup::ChoiceSink final : public GenerationSink {
 
   bool Write(GenerationEvent event) override { return group_->Write(choice_, std::move(event)); }
   bool HasRoom(const GenerationDelta& delta) const override { return group_->sink_->HasRoom(delta); }
+  bool is_behind() const override { return group_->sink_->is_behind(); }
   bool cancelled() const override { return group_->sink_->cancelled(); }
 
  private:

@@ -165,6 +165,15 @@ TEST_F(ChoiceGroupTest, AClientThatDoesNotReadLosesAllChoices) {
   EXPECT_EQ(Jobs(), 0);
 }
 
+TEST_F(ChoiceGroupTest, EachChoiceOfAClientThatIsBehindIsPaused) {
+  StartLoop({.tokens = std::vector<int32_t>(8, kA), .finish = FinishReason::kLength, .silent_after = 2});
+  sink_->SetBehind();
+  generator_.Generate(Ask(3), sink_);
+  EXPECT_EQ(AwaitPaused(3), 3u);
+  generator_.Cancel(kAsked);
+  EXPECT_EQ(Jobs(), 0);
+}
+
 TEST_F(ChoiceGroupTest, ARequestWithoutRoomForAllChoicesIsRefusedBeforeItsClientHearsOfAny) {
   StartLoop({.tokens = {kA}});
   absl::Notification blocked;

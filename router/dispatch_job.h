@@ -17,7 +17,7 @@
 
 namespace baton::router {
 
-enum class JobState : uint8_t { kFollowing, kQueued, kPlaced, kStreaming, kFinishing };
+enum class JobState : uint8_t { kFollowing, kQueued, kPlaced, kStreaming, kPaused, kFinishing };
 
 // Which jobs go first in the line; waiting_line.h has the table.
 enum class LineRank : uint8_t { kOverdue, kOnTime, kLate };

@@ -52,7 +52,8 @@ DispatchJob* Dispatcher::Impl::FindJob(const JobKey& key) {
   const auto it = jobs_.find(key.choice_key());
   if (it == jobs_.end()) return nullptr;
   DispatchJob* job = it->second.get();
-  return job->attempt == key.attempt && job->state != JobState::kQueued ? job : nullptr;
+  const bool has_workers = job->state != JobState::kQueued && job->state != JobState::kPaused;
+  return job->attempt == key.attempt && has_workers ? job : nullptr;
 }
 
 void Dispatcher::Impl::Cancel(const ChoiceKey& key, const absl::Status& why) {
@@ -416,12 +417,17 @@ void Dispatcher::Impl::OnLoss(DispatchJob& job, const absl::Status& status) {
 void Dispatcher::Impl::FailOver(DispatchJob& job, const absl::Status& why) {
   // The digest of the prompt alone comes with the first output, and nobody can take it later.
   if (job.spec->want_kv_digest && job.result.kv_digest.empty() && job.next_index() > 0) return End(job, why);
-  job.NoteGivenUp(clock_.Now(), why.message());
   ++job.result.failovers;
   job.failed_at = clock_.Now();
   job.failure = why;
   // Its first token is out: it goes before all that wait for theirs.
   if (job.next_index() > 0) job.line_rank = LineRank::kOverdue;
+  GiveUpAttempt(job, why.message());
+  Requeue(job);
+}
+
+void Dispatcher::Impl::GiveUpAttempt(DispatchJob& job, absl::string_view why) {
+  job.NoteGivenUp(clock_.Now(), why);
   CancelCalls(job);
   EndMove(job);
   auto spec = std::make_shared<JobSpec>(*job.spec);
@@ -434,7 +440,6 @@ void Dispatcher::Impl::FailOver(DispatchJob& job, const absl::Status& why) {
   }
   spec->alone_outputs = AloneOutputs(job);
   job.spec = std::move(spec);
-  Requeue(job);
 }
 
 void Dispatcher::Impl::Finish(DispatchJob& job, FinishReason finish) {
@@ -465,7 +470,7 @@ void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
   result.refusals = job.refusals;
   if (!job.outputs.empty()) result.fingerprint = job.fingerprint;
   result.phases = ComputePhases(job.marks, clock_.Now());
-  if (status.ok() && result.failovers == 0) {
+  if (status.ok() && result.failovers == 0 && result.pauses == 0) {
     admission_.OnOutputs(job.next_index(), result.phases.transfer_ns + result.phases.decode_ns);
   }
   actions_.push_back(EndJob{.key = job.spec->key(), .result = std::move(result)});
@@ -474,6 +479,7 @@ void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
   EndMove(job);
   queue_.OnEnd(job);
   following_.erase(job.spec->key());
+  paused_.erase(job.spec->key());
   ReleaseFollowers(job);
   jobs_.erase(job.spec->key());
 }
@@ -512,6 +518,8 @@ Dispatcher::~Dispatcher() = default;
 absl::Status Dispatcher::Submit(std::shared_ptr<const JobSpec> job) { return impl_->Submit(std::move(job)); }
 void Dispatcher::Cancel(const ChoiceKey& key, const absl::Status& why) { impl_->Cancel(key, why); }
 void Dispatcher::CancelJob(const JobId& id, const absl::Status& why) { impl_->CancelJob(id, why); }
+void Dispatcher::Pause(const ChoiceKey& key) { impl_->Pause(key); }
+void Dispatcher::Continue(const ChoiceKey& key) { impl_->Continue(key); }
 void Dispatcher::OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update) {
   impl_->OnWorkerUpdate(side, key, update);
 }
@@ -538,6 +546,7 @@ const DrainOrders& Dispatcher::drain_orders() const { return impl_->drain_orders
 std::string Dispatcher::FingerprintOf(const ChoiceKey& key) const { return impl_->FingerprintOf(key); }
 int32_t Dispatcher::queued_jobs() const { return impl_->queued_jobs(); }
 int32_t Dispatcher::running_jobs() const { return impl_->running_jobs(); }
+const std::set<ChoiceKey>& Dispatcher::paused() const { return impl_->paused(); }
 int32_t Dispatcher::open_calls() const { return impl_->open_calls(); }
 const std::map<WorkerId, WorkerAssignment>& Dispatcher::assigned() const { return impl_->assigned(); }
 const ClusterHealth& Dispatcher::health() const { return impl_->health(); }

@@ -58,6 +58,10 @@
 //   kStreaming  | P left that was draining       | kStreaming  | (D will say whether it has the KV)
 //   kFinishing  | the worker lost from which a   | ended       | End(OK)
 //               | report is awaited              |             |
+//   kStreaming  | Pause: its client does not     | kPaused     | CancelPrefill, CancelDecode: other jobs get their room
+//               | read                           |             |
+//   kPaused     | Continue: it has read          | kQueued     | (as after a failover, but nobody is blamed)
+//   kPaused     | max_paused_ms have passed      | ended       | End(RESOURCE_EXHAUSTED)
 //   kStreaming  | D drains and has the KV, some  | kStreaming  | HandOverAttempt; D goes on meanwhile
 //               | other has room, and fewer than |             |
 //               | max_moves jobs are moving      |             |
@@ -91,6 +95,9 @@
 // the same weights go on (placing_queue.h): each output from there on is labelled, and that fingerprint is the job's. A
 // fault that names the jobs of its step counts against none: what a bystander met is not its own doing.
 //
+// A job is not paused while its digest is awaited, when max_running_jobs are paused already, or when no prefill worker
+// would hold its prompt and outputs. Its client is behind again at its next output then.
+//
 // A move takes a running job from a decode worker that drains to another one, by the hand-off of a prompt: that of the
 // prompt and all outputs but the last, which is in place. Whatever happens before D is frozen happens to an ordinary
 // job of D, and whatever happens later to an ordinary pair whose P has given its output: the rows above say what. A job
@@ -110,6 +117,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -163,6 +171,8 @@ struct DispatcherOptions {
   int32_t max_moves = 4;
   // An error of one worker that may be an echo waits this long for the other worker's error.
   int64_t echo_wait_ms = 200;
+  // A job is paused for at most so long at a time.
+  int64_t max_paused_ms = kMaxPausedMs;
   // After the last token the job waits this long for the workers' reports, then ends well without them.
   int64_t report_wait_ms = 5'000;
   // A worker that sends nothing for this time is lost.
@@ -189,6 +199,10 @@ class Dispatcher {
   void Cancel(const ChoiceKey& key, const absl::Status& why);
   // Cancels all choices of the job that are left.
   void CancelJob(const JobId& id, const absl::Status& why);
+  // The client of the choice does not read its outputs, or has read them after all. Both ignore a choice that is not in
+  // the state for it.
+  void Pause(const ChoiceKey& key);
+  void Continue(const ChoiceKey& key);
 
   void OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update);
   // The call has ended, with OK after kFinished. Nothing more comes from it.
@@ -226,6 +240,8 @@ class Dispatcher {
   std::string FingerprintOf(const ChoiceKey& key) const;
   int32_t queued_jobs() const;
   int32_t running_jobs() const;
+  // They neither run nor wait for workers.
+  const std::set<ChoiceKey>& paused() const;
   // Calls to workers that have not ended; their jobs may have.
   int32_t open_calls() const;
   // What each worker has been given and has not given back.

@@ -1,6 +1,6 @@
 // The dispatcher's inside: dispatcher_admission.cc says which jobs are taken, dispatcher_queue.cc begins attempts and
 // watches time, dispatcher.cc follows a placed job, dispatcher_prompts.cc keeps what comes before its outputs,
-// dispatcher_moves.cc moves it from a worker that drains.
+// dispatcher_moves.cc moves it from a worker that drains, dispatcher_pauses.cc lets it wait for its client.
 #ifndef BATON_ROUTER_DISPATCHER_IMPL_H_
 #define BATON_ROUTER_DISPATCHER_IMPL_H_
 
@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "router/admission.h"
 #include "router/call_ledger.h"
 #include "router/canaries.h"
@@ -31,6 +32,8 @@ class Dispatcher::Impl {
   absl::Status Submit(std::shared_ptr<const JobSpec> spec);
   void Cancel(const ChoiceKey& key, const absl::Status& why);
   void CancelJob(const JobId& id, const absl::Status& why);
+  void Pause(const ChoiceKey& key);
+  void Continue(const ChoiceKey& key);
   void OnWorkerUpdate(Side side, const JobKey& key, const WorkerUpdate& update);
   void OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status);
   absl::Status OnWorkerJoin(const WorkerInfo& info);
@@ -60,7 +63,8 @@ class Dispatcher::Impl {
     return it == jobs_.end() || it->second->outputs.empty() ? std::string() : it->second->fingerprint;
   }
   int32_t queued_jobs() const { return static_cast<int32_t>(queue_.size() + following_.size()); }
-  int32_t running_jobs() const { return static_cast<int32_t>(jobs_.size()) - queued_jobs(); }
+  int32_t running_jobs() const { return static_cast<int32_t>(jobs_.size() - paused_.size()) - queued_jobs(); }
+  const std::set<ChoiceKey>& paused() const { return paused_; }
   int32_t open_calls() const { return static_cast<int32_t>(ledger_.size()); }
   const std::map<WorkerId, WorkerAssignment>& assigned() const { return ledger_.assigned(); }
   const ClusterHealth& health() const { return health_; }
@@ -89,6 +93,8 @@ class Dispatcher::Impl {
   void OnError(DispatchJob& job, const absl::Status& status);
   void OnLoss(DispatchJob& job, const absl::Status& status);
   void FailOver(DispatchJob& job, const absl::Status& why);
+  // The current attempt is given up, and its outputs go with the prompt of the next one.
+  void GiveUpAttempt(DispatchJob& job, absl::string_view why);
   // These two place no job: that is for the caller, once all is told. The id is a copy, because the registry's dies.
   void Lose(WorkerId id, const absl::Status& why, LossReason reason, const WorkerFault* fault = nullptr);
   // Loses the worker by the dispatcher's own judgement.
@@ -152,10 +158,15 @@ class Dispatcher::Impl {
   void EndMove(DispatchJob& job);
   void NoteDrains();
 
+  // dispatcher_pauses.cc: jobs wait for their clients.
+  bool MayPause(const DispatchJob& job) const;
+
   // dispatcher_queue.cc: attempts begin, time passes.
   void PlaceQueued();
   void StartAttempt(DispatchJob& job);
   void Requeue(DispatchJob& job);
+  // It has no worker any more.
+  void LeaveWorkers(DispatchJob& job);
   absl::Status Impossible(const JobSpec& spec) const;
   static absl::Status NobodyGoesOn(const DispatchJob& job);
   absl::Status NobodyServes(const DispatchJob& job) const;
@@ -177,8 +188,9 @@ class Dispatcher::Impl {
   std::map<ChoiceKey, std::unique_ptr<DispatchJob>> jobs_;
   // Jobs in state kQueued.
   PlacingQueue queue_;
-  // Jobs in state kFollowing.
+  // Jobs in states kFollowing and kPaused.
   std::set<ChoiceKey> following_;
+  std::set<ChoiceKey> paused_;
   PoisonedRequests poisoned_;
   Admission admission_;
   RetryPlan retries_;

@@ -99,6 +99,32 @@ TEST(DispatcherPropertyTest, WorkersThatDieFreezeOrComeBackFailNoJob) {
   std::cout << attempts << " attempts\n";
 }
 
+TEST(DispatcherPropertyTest, ClientsThatLeaveOutputsUnreadGetAllOfThemBesideEveryFault) {
+  int pauses = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    WorldOptions options = SeveralWorkers(seed);
+    options.unread_percent = 10;
+    options.refuse_percent = 10;
+    options.stop_percent = 10;
+    // A prompt's digest comes with its first output, and not again.
+    options.digest_percent = seed % 2 == 0 ? 30 : 0;
+    options.faults = seed % 2 == 0 ? 0 : 6;
+    options.drains = seed % 3 == 0 ? 4 : 0;
+    options.dispatcher.worker_silence_ms = 1'000;
+    options.dispatcher.max_losses = options.faults + options.drains + 1;
+    options.dispatcher.max_errors = options.faults + options.drains + 1;
+    options.dispatcher.max_running_jobs = 12;
+    const WorldResult result = DispatcherWorld(options).Run();
+    EXPECT_THAT(result.errors, ::testing::IsEmpty());
+    EXPECT_EQ(result.ok, options.jobs);
+    if (HasFailure()) return;
+    pauses += result.pauses;
+  }
+  std::cout << pauses << " pauses\n";
+  EXPECT_GT(pauses, 1'000);
+}
+
 TEST(DispatcherPropertyTest, OnlyJobsThatAllowItGoOnWithOtherNumericsAndEachSuchOutputIsLabelled) {
   int switched = 0;
   int returned = 0;

@@ -207,6 +207,12 @@ void Dispatcher::Impl::StartAttempt(DispatchJob& job) {
 
 void Dispatcher::Impl::Requeue(DispatchJob& job) {
   job.state = JobState::kQueued;
+  LeaveWorkers(job);
+  queue_.Add(job);
+  SetTimer(job, LastStart(job));
+}
+
+void Dispatcher::Impl::LeaveWorkers(DispatchJob& job) {
   job.pair = {};
   job.prompt_started = false;
   job.committed = false;
@@ -220,8 +226,6 @@ void Dispatcher::Impl::Requeue(DispatchJob& job) {
     job.result.looked_up_tokens = 0;
     job.result.cached_tokens = 0;
   }
-  queue_.Add(job);
-  SetTimer(job, LastStart(job));
 }
 
 absl::Status Dispatcher::Impl::Impossible(const JobSpec& spec) const {
@@ -305,10 +309,12 @@ void Dispatcher::Impl::SetTimer(DispatchJob& job, TimeNs at) {
 void Dispatcher::Impl::OnJobTimer(DispatchJob& job) {
   if (job.state == JobState::kFinishing) return End(job, absl::OkStatus());
   if (job.state == JobState::kQueued && job.spec->deadline > clock_.Now()) return Drop(job);
+  if (job.state == JobState::kPaused && job.spec->deadline > clock_.Now()) return End(job, SlowReader());
   if (job.spec->deadline > clock_.Now()) return OnError(job, *job.echo);
   const bool waits = job.state == JobState::kQueued || job.state == JobState::kFollowing;
   const char* where = waits                            ? "waiting in the queue"
                       : job.state == JobState::kPlaced ? "waiting for its first token"
+                      : job.state == JobState::kPaused ? "paused because its client did not read"
                                                        : "generating";
   End(job, absl::DeadlineExceededError(absl::StrCat("the deadline passed while the request was ", where)));
 }

@@ -245,6 +245,8 @@ class GenerationSink {
   [[nodiscard]] virtual bool Write(GenerationEvent event) = 0;
   // Whether Write would take the delta now. Asked by those who can wait with what they have.
   virtual bool HasRoom(const GenerationDelta& delta) const { return true; }
+  // The client has left so much unread that its job should rather wait for it (PendingOutput::is_behind).
+  virtual bool is_behind() const { return false; }
   // The client cancelled or is gone. Its adapter says so before it calls Generator::Cancel.
   virtual bool cancelled() const = 0;
 };

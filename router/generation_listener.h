@@ -45,6 +45,7 @@ class GenerationListener final : public JobListener {
   void OnPrompt(std::shared_ptr<const std::vector<PromptLogprob>> logprobs) override;
   void OnToken(const OutputToken& token) override;
   void OnEnd(const JobResult& result) override;
+  bool is_behind() const override { return call_.sink->is_behind(); }
 
  private:
   // What the first delta says of the prompt; null: nothing.

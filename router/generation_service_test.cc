@@ -130,6 +130,23 @@ TEST_F(GenerationServiceTest, WhatALateReaderLeftIsMergedIntoFewerMessages) {
   EXPECT_LT(call->outputs, static_cast<int>(tokens.size() / 4));
 }
 
+TEST_F(GenerationServiceTest, AJobWhoseClientDoesNotReadIsPausedAndGoesOnOnceItDoes) {
+  const std::vector<int32_t> tokens = Letters(kManyTokens);
+  constexpr int kFirst = 3 * kMaxUnreadOutputTokens / 4;
+  Serve({.tokens = tokens, .top = kTop, .finish = FinishReason::kLength, .silent_after = kFirst});
+  const auto call = Start("hi");
+  ASSERT_TRUE(WaitForCancel());
+  EXPECT_EQ(worker_->started().size(), 1u) << "the client has not read yet";
+  const grpc::Status status = call->ReadAll();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(call->tokens == tokens) << call->tokens.size();
+  EXPECT_EQ(call->text.size(), tokens.size());
+  const std::vector<std::shared_ptr<const JobSpec>> started = worker_->started();
+  ASSERT_EQ(started.size(), 2u);
+  EXPECT_EQ(started[1]->emitted, kFirst);
+  EXPECT_EQ(OnlyRecord().job->pauses, 1);
+}
+
 TEST_F(GenerationServiceTest, AReaderThatFallsTooFarBehindLosesItsJobAndIsToldSo) {
   Serve({.tokens = Letters(3 * kMaxUnreadOutputTokens), .top = kTop, .finish = FinishReason::kNone});
   const auto call = Start("hi");

@@ -61,6 +61,16 @@ class GeneratorTest : public ScriptedLoopTest {
   std::shared_ptr<MemorySink> sink_ = std::make_shared<MemorySink>();
 };
 
+TEST_F(GeneratorTest, ADrainWaitsForAPausedRequestAndCutsItInTheEnd) {
+  StartLoop({.tokens = Tokens("abc"), .finish = FinishReason::kLength, .silent_after = 2});
+  sink_->SetBehind();
+  generator_.Generate(Ask("hi"), sink_);
+  ASSERT_EQ(AwaitPaused(1), 1u);
+  EXPECT_EQ(Jobs(), 0) << "it neither runs nor waits for a worker";
+  EXPECT_EQ(loop_.Drain(/*timeout_ms=*/20).size(), 1u);
+  EXPECT_TRUE(absl::IsUnavailable(StatusOf(sink_->WaitForEnd())));
+}
+
 TEST_F(GeneratorTest, ARequestIsAcceptedStreamedTokenByTokenAndFinished) {
   StartLoop({.tokens = Tokens("abc"), .finish = FinishReason::kLength});
   GenerationRequest request = Ask("hi");

@@ -102,6 +102,8 @@ struct JobResult {
   int32_t refusals = 0;
   // How often the job went on elsewhere after a worker or a hand-off had failed.
   int32_t failovers = 0;
+  // How often it waited for a client that did not read.
+  int32_t pauses = 0;
   std::vector<GivenUpAttempt> given_up;
   // The workers of the last attempt, as in GivenUpAttempt.
   std::string prefill_worker;

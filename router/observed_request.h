@@ -40,6 +40,7 @@ class ObservedRequest final : public GenerationSink {
 
   bool Write(GenerationEvent event) override;
   bool HasRoom(const GenerationDelta& delta) const override { return sink_->HasRoom(delta); }
+  bool is_behind() const override { return sink_->is_behind(); }
   bool cancelled() const override { return sink_->cancelled(); }
 
  private:

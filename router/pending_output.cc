@@ -37,6 +37,7 @@ void PendingOutput::Append(GenerationDelta delta) {
   bytes_ += BytesOf(delta);
   tokens_ += delta.tokens.size();
   prompt_bytes_ += BytesOf(delta.prompt);
+  is_behind_ = is_behind_ || tokens_ > limits_.tokens / 2 || bytes_ > limits_.bytes / 2;
   const auto waiting = std::find_if(deltas_.begin(), deltas_.end(),
                                     [&](const GenerationDelta& each) { return each.choice == delta.choice; });
   if (waiting == deltas_.end()) {
@@ -57,6 +58,7 @@ GenerationDelta PendingOutput::Take() {
   bytes_ -= BytesOf(delta);
   tokens_ -= delta.tokens.size();
   prompt_bytes_ -= BytesOf(delta.prompt);
+  is_behind_ = is_behind_ && (tokens_ > limits_.tokens / 4 || bytes_ > limits_.bytes / 4);
   return delta;
 }
 
@@ -85,6 +87,7 @@ void PendingOutput::Clear() {
   tokens_ = 0;
   bytes_ = 0;
   prompt_bytes_ = 0;
+  is_behind_ = false;
 }
 
 }  // namespace baton::router

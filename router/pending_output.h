@@ -25,6 +25,8 @@ class PendingOutput {
   explicit PendingOutput(const PendingOutputLimits& limits = {}) : limits_(limits) {}
 
   bool Fits(const GenerationDelta& delta) const;
+  // More than half of what may wait has waited, and still more than a quarter does.
+  bool is_behind() const { return is_behind_; }
   void Append(GenerationDelta delta);
   // What waits of one choice: of that which has waited longest.
   GenerationDelta Take();
@@ -46,6 +48,7 @@ class PendingOutput {
   size_t bytes_ = 0;
   // Prompts have bounds of their own.
   size_t prompt_bytes_ = 0;
+  bool is_behind_ = false;
 };
 
 }  // namespace baton::router

@@ -52,5 +52,39 @@ TEST(PendingOutput, AllOfItIsInTheOrderOfTheChoices) {
   EXPECT_EQ(pending.TakeAll(0).size(), 1u) << "a request for one choice names none";
 }
 
+GenerationDelta Tokens(size_t count) {
+  GenerationDelta delta;
+  delta.tokens.resize(count);
+  return delta;
+}
+
+TEST(PendingOutput, AClientIsBehindFromHalfOfTheBoundOnUntilAQuarterIsLeft) {
+  PendingOutput pending({.tokens = 8, .bytes = 1u << 20});
+  pending.Append(Tokens(4));
+  EXPECT_FALSE(pending.is_behind());
+  GenerationDelta other = Tokens(3);
+  other.choice = 1;
+  pending.Append(other);
+  EXPECT_TRUE(pending.is_behind());
+  pending.Take();
+  EXPECT_TRUE(pending.is_behind()) << "three of eight wait";
+  pending.Take();
+  EXPECT_FALSE(pending.is_behind());
+  pending.Append(Tokens(3));
+  EXPECT_FALSE(pending.is_behind()) << "it has been read since";
+  pending.Append(Tokens(2));
+  EXPECT_TRUE(pending.is_behind());
+  pending.Clear();
+  EXPECT_FALSE(pending.is_behind());
+}
+
+TEST(PendingOutput, AClientIsBehindByTheBytesOfTheTextAlone) {
+  PendingOutput pending({.tokens = 100, .bytes = 8});
+  pending.Append({.text = "1234"});
+  EXPECT_FALSE(pending.is_behind());
+  pending.Append({.text = "5"});
+  EXPECT_TRUE(pending.is_behind());
+}
+
 }  // namespace
 }  // namespace baton::router

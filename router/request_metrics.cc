@@ -11,8 +11,8 @@ using prometheus::Counter;
 using prometheus::Histogram;
 
 constexpr std::array kPhaseNames = {"queue", "admission", "prefill", "transfer", "decode", "network"};
-enum AttemptEnd : size_t { kServed, kRefused, kFailed, kLost, kCancelled };
-constexpr std::array kAttemptEnds = {"ok", "refused", "failed", "lost", "cancelled"};
+enum AttemptEnd : size_t { kServed, kRefused, kFailed, kLost, kCancelled, kPaused };
+constexpr std::array kAttemptEnds = {"ok", "refused", "failed", "lost", "cancelled", "paused"};
 enum Objective : size_t { kTtft, kItl, kBoth };
 constexpr std::array kObjectives = {"ttft", "itl", "both"};
 const std::vector<std::string> kPairLabels = {"source", "target"};
@@ -161,12 +161,13 @@ void RequestMetrics::ObservePhases(const RequestRecord& record) {
   inference_time_.Observe(Seconds(phases.prefill_ns + phases.transfer_ns + phases.decode_ns));
 }
 
-// A job that ended in the line has no attempt but those that were refused or lost.
+// A job that ended in the line or while it was paused has no attempt but these.
 void RequestMetrics::CountAttempts(const RequestRecord& record) {
   const JobResult& job = *record.job;
   attempts_[kRefused]->Increment(job.refusals);
   attempts_[kLost]->Increment(job.failovers);
-  if (job.attempts > job.refusals + job.failovers) attempts_[EndOfLastAttempt(record)]->Increment();
+  attempts_[kPaused]->Increment(job.pauses);
+  if (job.attempts > job.refusals + job.failovers + job.pauses) attempts_[EndOfLastAttempt(record)]->Increment();
 }
 
 void RequestMetrics::CountTransfer(const JobResult& job) {

@@ -74,7 +74,7 @@ class RequestMetrics final : public RequestObserver {
   std::array<prometheus::Counter*, kRequestOutcomes.size()> outcomes_ = {};
   std::array<prometheus::Counter*, kRefusalReasons.size()> refusals_ = {};
   // "ok", "refused", "failed", "lost", "cancelled".
-  std::array<prometheus::Counter*, 5> attempts_ = {};
+  std::array<prometheus::Counter*, 6> attempts_ = {};
   prometheus::Counter& other_numerics_;
   // "ttft", "itl", "both".
   std::array<prometheus::Counter*, 3> within_objective_ = {};

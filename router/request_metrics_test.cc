@@ -117,14 +117,16 @@ TEST_F(RequestMetricsTest, AnAttemptThatTheRoutersEndCutsLostNoWorker) {
 TEST_F(RequestMetricsTest, AnAttemptThatFailedIsCountedAlsoWhenTheRequestWentOnElsewhere) {
   RequestRecord record = Ended(absl::OkStatus());
   JobResult job;
-  job.attempts = 4;
+  job.attempts = 5;
   job.refusals = 1;
   job.failovers = 2;
+  job.pauses = 1;
   record.job = std::make_shared<const JobResult>(job);
   metrics_.OnRequestEnded(record);
   const std::string text = Text();
   EXPECT_THAT(text, HasSubstr("baton_attempts_total{outcome=\"refused\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("baton_attempts_total{outcome=\"lost\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("baton_attempts_total{outcome=\"paused\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("baton_attempts_total{outcome=\"ok\"} 1\n"));
 }
 

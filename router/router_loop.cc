@@ -14,6 +14,8 @@ namespace baton::router {
 
 // An idle loop checks its timers at least this often.
 constexpr int64_t kMaxIdleWaitNs = 100 * kNsPerMs;
+// How often paused jobs are asked whether their clients have read.
+constexpr int64_t kContinueIntervalMs = 50;
 
 RouterLoop::RouterLoop(const DispatcherOptions& options, const Clock& clock, RandomSource& random, LoopEvents& events)
     : clock_(clock), events_(events), dispatcher_(options, clock, random), mailbox_(kMaxMailboxEvents) {}
@@ -89,12 +91,21 @@ void RouterLoop::Run() {
       periodic.task(dispatcher_);
       periodic.next = After(now, periodic.interval_ms);
     }
+    if (!dispatcher_.paused().empty() && next_continue_ <= now) Continue();
     Apply();
     for (const std::string& note : dispatcher_.TakeHealthNotes()) spdlog::warn(note);
-    const bool idle = dispatcher_.queued_jobs() == 0 && dispatcher_.running_jobs() == 0;
+    const bool idle = dispatcher_.queued_jobs() == 0 && dispatcher_.running_jobs() == 0 && dispatcher_.paused().empty();
     if (draining_ && idle && !drained_.HasBeenNotified()) drained_.Notify();
     if (stopping) return;
     events_.Wait(std::clamp<int64_t>(dispatcher_.NextTimer() - clock_.Now(), 0, kMaxIdleWaitNs));
+  }
+}
+
+void RouterLoop::Continue() {
+  next_continue_ = After(clock_.Now(), kContinueIntervalMs);
+  const std::vector<ChoiceKey> paused(dispatcher_.paused().begin(), dispatcher_.paused().end());
+  for (const ChoiceKey& key : paused) {
+    if (!listeners_.at(key)->is_behind()) dispatcher_.Continue(key);
   }
 }
 
@@ -112,6 +123,7 @@ void RouterLoop::Handle(const EmitToken& action) {
   if (it == listeners_.end()) return;
   if (action.prompt != nullptr) it->second->OnPrompt(action.prompt);
   it->second->OnToken(action.token);
+  if (it->second->is_behind()) dispatcher_.Pause(action.key);
 }
 
 void RouterLoop::Handle(const EndJob& action) {

@@ -57,6 +57,8 @@ class RouterLoop final : public JobLoop {
  private:
   void Run();
   void Apply();
+  // The paused jobs whose clients have read go on.
+  void Continue();
   void Handle(const StartPrefill& action) { calls_->Start(action); }
   void Handle(const StartDecode& action) { calls_->Start(action); }
   void Handle(const CancelAttempt& action) { calls_->Cancel(action); }
@@ -77,6 +79,7 @@ class RouterLoop final : public JobLoop {
     TimeNs next = 0;
   };
   std::vector<Periodic> periodic_;
+  TimeNs next_continue_ = 0;
   bool draining_ = false;
   absl::Notification drained_;
   Mailbox<Task> mailbox_;

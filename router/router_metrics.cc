@@ -180,6 +180,8 @@ void AddClients(const RouterMetricsSources& sources, CallbackMetrics& metrics) {
     for (const UnreadOutput* unread : all) streams += unread->stream_count();
     return static_cast<double>(streams);
   });
+  metrics.AddGauge("baton_paused_requests", "Requests that wait for clients which do not read their outputs.",
+                   OfView(sources.views, [](const RouterView& view) -> double { return view.paused_jobs; }));
   metrics.AddGauge("baton_unread_output_bytes", "Output that clients have not read yet.", [all = sources.unread] {
     int64_t bytes = 0;
     for (const UnreadOutput* unread : all) bytes += unread->total_bytes();

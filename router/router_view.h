@@ -49,6 +49,8 @@ struct RouterView {
   std::string waits_for;
   int32_t queued_jobs = 0;
   int32_t running_jobs = 0;
+  // They wait for their clients.
+  int32_t paused_jobs = 0;
   std::vector<WorkerView> workers;
   MembershipCounts memberships;
   // Pairs of workers whose last hand-off failed.

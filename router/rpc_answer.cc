@@ -28,6 +28,11 @@ bool RpcAnswer::HasRoom(const GenerationDelta& delta) const {
   return dropped_ || pending_.Fits(delta);
 }
 
+bool RpcAnswer::is_behind() const {
+  const absl::MutexLock lock(&mutex_);
+  return !form_->is_whole() && pending_.is_behind();
+}
+
 bool RpcAnswer::Take(const GenerationAccepted& accepted) {
   {
     const absl::MutexLock lock(&mutex_);

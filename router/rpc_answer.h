@@ -66,6 +66,7 @@ class RpcAnswer final : public GenerationSink,
 
   bool Write(GenerationEvent event) override ABSL_LOCKS_EXCLUDED(mutex_);
   bool HasRoom(const GenerationDelta& delta) const override ABSL_LOCKS_EXCLUDED(mutex_);
+  bool is_behind() const override ABSL_LOCKS_EXCLUDED(mutex_);
   // The client cancelled or is gone; true before `on_cancel` runs.
   bool cancelled() const override { return cancelled_.load(); }
 

@@ -36,6 +36,7 @@ struct Counts {
   int64_t steps_ahead = 0;
   int64_t prefix_hits = 0;
   int64_t grammar_waits = 0;
+  int64_t unread = 0;
   int64_t prompts = 0;
   int64_t reads = 0;
   int64_t local = 0;

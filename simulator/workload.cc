@@ -24,6 +24,14 @@ constexpr int64_t kNsPerSharedAttempt = 5 * kNsPerMs;
 constexpr int64_t kMaxWaitNs = 10 * kNsPerSecond;
 constexpr int64_t kMaxFlowWaitNs = 90 * kNsPerSecond;
 
+// Some clients do not read for a while from some output on: for how long, and 0 for all others. Decided by the seed's
+// bits, as in RequestMix.
+int64_t LeavesUnreadNs(const router::JobSpec& spec, int32_t index) {
+  const uint64_t seed = spec.sampling.seed;
+  if (seed % 16 != 3 || static_cast<uint64_t>(index) != (seed >> 12) % 16) return 0;
+  return static_cast<int64_t>(1 + (seed >> 20) % 64) * 10 * kNsPerMs;
+}
+
 }  // namespace
 
 Workload::Workload(Simulation& sim, RouterDirectory& routers)
@@ -228,6 +236,21 @@ void Workload::OnToken(const ChoiceKey& key, const OutputToken& token) {
     Wrong(job, absl::StrCat("token ", index, " ends it wrongly"));
   }
   job.got.push_back(token.token);
+  const int64_t unread_ns = job.is_kept ? 0 : LeavesUnreadNs(*job.spec, token.index);
+  if (unread_ns > 0) LeaveUnread(key, unread_ns);
+}
+
+void Workload::LeaveUnread(const ChoiceKey& key, int64_t ns) {
+  sim_.Trace("client: ", key.ToString(), " does not read for ", ns / kNsPerMs, " ms");
+  ++sim_.counts.unread;
+  const auto tell = [this, key](void (router::Dispatcher::*event)(const ChoiceKey&)) {
+    RouterNode* router = routers_.FindRouter(jobs_.at(key).home);
+    if (router == nullptr || router != jobs_.at(key).router) return;
+    router->FromClient([key, event](router::Dispatcher& dispatcher) { (dispatcher.*event)(key); });
+  };
+  tell(&router::Dispatcher::Pause);
+  sim_.queue.After(ns, [tell] { tell(&router::Dispatcher::Continue); });
+  last_event_ = std::max(last_event_, sim_.queue.Now() + ns);
 }
 
 void Workload::OnEnd(const ChoiceKey& key, const router::JobResult& result) {
@@ -248,10 +271,11 @@ void Workload::OnEnd(const ChoiceKey& key, const router::JobResult& result) {
     if (wait_ns > max_wait_ns_) {
       Wrong(job, absl::StrCat("waits ", wait_ns / kNsPerMs, " ms"));
     }
-    most_attempts_ = std::max(most_attempts_, result.attempts);
+    // An attempt that was paused was no refusal.
+    const int32_t attempts = result.attempts - result.pauses;
+    most_attempts_ = std::max(most_attempts_, attempts);
     const int64_t shared_attempts = sim_.routers > 1 ? wait_ns / kNsPerSharedAttempt : 0;
-    if (result.attempts > kMaxAttempts + shared_attempts)
-      Wrong(job, absl::StrCat("is placed ", result.attempts, " times"));
+    if (attempts > kMaxAttempts + shared_attempts) Wrong(job, absl::StrCat("is placed ", attempts, " times"));
   }
   if (result.failovers > 0 && !MayFailOver(job)) Wrong(job, "fails over without a cause");
   if (result.output_tokens != static_cast<int32_t>(job.got.size())) Wrong(job, "counts its tokens wrong");

@@ -126,6 +126,8 @@ class Workload final : public JobListener {
   Leaving DrawLeaving();
   void LeaveAfter(const ChoiceKey& key, const Leaving& leaving);
   void GiveUp(const ChoiceKey& key, const absl::Status& why);
+  // Its client reads nothing for this time.
+  void LeaveUnread(const ChoiceKey& key, int64_t ns);
   void CheckOk(const Job& job, const router::JobResult& result);
   void CheckDigest(const Job& job, const std::string& digest);
   void CheckError(const Job& job, const router::JobResult& result);

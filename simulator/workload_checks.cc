@@ -87,6 +87,8 @@ void Workload::CheckError(const Job& job, const router::JobResult& result) {
           job.spec->deadline != kNever) {
         return;
       }
+      // The bound of its pause, which is longer than any client leaves its output unread.
+      if (router::GetRefusalReason(status) == router::RefusalReason::kSlowReader && SomeClockLeapt(job)) return;
       break;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kNotFound:

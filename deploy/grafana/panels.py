@@ -20,7 +20,7 @@ GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "#4caf7d", "#e0b400", "#f2803d", "#e24d
 PHASES = {"queue": "#676a86", "admission": "#8ccfca", "prefill": "#4a6cf0", "transfer": "#f7ba3e", "decode": "#26b096",
           "network": "#b03ca6"}
 OUTCOMES = {"ok": GREEN, "cancelled": GREY, "deadline": YELLOW, "refused": ORANGE, "unavailable": "#c4368b",
-            "failed": RED, "lost": "#c4368b"}
+            "failed": RED, "lost": "#c4368b", "paused": BLUE}
 QUANTILES = {"mean": GREY, "P50": GREEN, "P90": YELLOW, "P99": RED, "objective": "#b877d9"}
 
 

@@ -208,6 +208,7 @@ class DispatcherTest : public ::testing::Test {
   void ExpectNothingLeft() {
     EXPECT_EQ(dispatcher().queued_jobs(), 0);
     EXPECT_EQ(dispatcher().running_jobs(), 0);
+    EXPECT_TRUE(dispatcher().paused().empty());
     EXPECT_EQ(dispatcher().open_calls(), 0);
     for (const auto& [id, assigned] : dispatcher().assigned()) {
       EXPECT_EQ(assigned.jobs, 0) << id.low;

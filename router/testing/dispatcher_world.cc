@@ -586,6 +586,10 @@ void DispatcherWorld::Handle(const EmitToken& emit) {
   EXPECT_EQ(emit.token.token, TokenAt(*job.spec, emit.token.index));
   NoteFingerprint(job, emit.token);
   ++job.tokens;
+  if (options_.unread_percent > 0 && Chance(options_.unread_percent)) {
+    dispatcher_.Pause(emit.key);
+    After(RandomNs(200), [this, key = emit.key] { dispatcher_.Continue(key); });
+  }
   // The client's listener drops tokens that come between the stop and the end.
   if (job.tokens != job.stop_after) return;
   job.stopped = true;
@@ -606,6 +610,7 @@ void DispatcherWorld::Handle(const EndJob& end) {
   }
   EXPECT_LE(job.killed, 2) << "of job " << end.key.ToString();
   result_.attempts += result.attempts;
+  result_.pauses += result.pauses;
   EXPECT_EQ(result.output_tokens, job.tokens);
   EXPECT_EQ(result.other_numerics_from, job.other_numerics_from);
   EXPECT_EQ(result.fingerprint, job.fingerprint);
@@ -633,7 +638,9 @@ void DispatcherWorld::CheckBounds() {
   EXPECT_LE(dispatcher_.running_jobs(), options.max_running_jobs);
   EXPECT_LE(dispatcher_.queued_jobs(), options.max_queued_jobs + options.max_running_jobs);
   EXPECT_EQ(dispatcher_.open_calls(), static_cast<int32_t>(calls_.size()));
-  EXPECT_EQ(dispatcher_.queued_jobs() + dispatcher_.running_jobs(), unended_);
+  const auto paused = static_cast<int32_t>(dispatcher_.paused().size());
+  EXPECT_LE(paused, options.max_running_jobs);
+  EXPECT_EQ(dispatcher_.queued_jobs() + dispatcher_.running_jobs() + paused, unended_);
 }
 
 void DispatcherWorld::CheckLedger() {

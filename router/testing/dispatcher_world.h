@@ -33,6 +33,8 @@ struct WorldOptions {
   int stop_percent = 0;
   int deadline_percent = 0;
   int digest_percent = 30;
+  // Outputs that a client leaves unread for a while.
+  int unread_percent = 0;
   // Crashes, freezes and lost connections.
   int faults = 0;
   // Workers that drain, each with a successor.
@@ -58,6 +60,7 @@ struct WorldResult {
   int moves = 0;
   int moved = 0;
   int taken_back = 0;
+  int pauses = 0;
   std::set<std::string> errors;
   // Jobs that ended as poisoned, and workers that died of such jobs.
   int poisoned = 0;

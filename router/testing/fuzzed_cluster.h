@@ -153,6 +153,8 @@ class FuzzedCluster {
   }
 
   void Wait() {
+    const std::vector<ChoiceKey> paused(dispatcher_->paused().begin(), dispatcher_->paused().end());
+    for (const ChoiceKey& key : paused) dispatcher_->Continue(key);
     const TimeNs until = After(clock_.Now(), int64_t{8} * input_.Byte());
     // A router that was paused finds all its timers due at once.
     if (input_.Rarely()) clock_.Set(until);
@@ -219,6 +221,8 @@ class FuzzedCluster {
     if (comes_with_prompt) BATON_CHECK(emit.prompt->size() + 1 == client.job->prompt.size()) << emit.prompt->size();
     client.outputs.push_back(emit.token.token);
     client.has_last = emit.token.is_last();
+    // A client that does not read for a while.
+    if (emit.token.token % 16 == 9) dispatcher_->Pause(emit.key);
     // A stop string, which the listener finds.
     if (emit.token.token % 16 != 5) return;
     client.has_stopped = true;
@@ -251,7 +255,9 @@ class FuzzedCluster {
     BATON_CHECK(dispatcher.running_jobs() <= options_.max_running_jobs);
     BATON_CHECK(dispatcher.queued_jobs() <= options_.max_queued_jobs + options_.max_running_jobs);
     BATON_CHECK(dispatcher.open_calls() <= 2 * options_.max_running_jobs + options_.max_moves);
-    BATON_CHECK(dispatcher.queued_jobs() + dispatcher.running_jobs() == static_cast<int32_t>(clients_.size()));
+    const auto paused = static_cast<int32_t>(dispatcher.paused().size());
+    BATON_CHECK(paused <= options_.max_running_jobs);
+    BATON_CHECK(dispatcher.queued_jobs() + dispatcher.running_jobs() + paused == static_cast<int32_t>(clients_.size()));
     BATON_CHECK(dispatcher.registry().workers().size() <= workers_.size() + old_.size());
     int64_t jobs = 0;
     for (const auto& [id, assigned] : dispatcher.assigned()) {

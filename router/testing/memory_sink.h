@@ -31,6 +31,15 @@ class MemorySink final : public GenerationSink {
     absl::MutexLock lock(&mutex_);
     return cancelled_;
   }
+  // What is there is too much for the client.
+  void SetBehind() ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    is_behind_ = true;
+  }
+  bool is_behind() const override ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return is_behind_;
+  }
   void SetCancelled() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     cancelled_ = true;
@@ -60,6 +69,7 @@ class MemorySink final : public GenerationSink {
   const size_t room_;
   mutable absl::Mutex mutex_;
   std::vector<GenerationEvent> events_ ABSL_GUARDED_BY(mutex_);
+  bool is_behind_ ABSL_GUARDED_BY(mutex_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -106,7 +106,8 @@ class RpcFixture : public ::testing::Test {
     while (running != jobs) {
       absl::Notification done;
       loop_.PostWhenRoom([&](Dispatcher& dispatcher) {
-        running = dispatcher.running_jobs() + dispatcher.queued_jobs();
+        running =
+            dispatcher.running_jobs() + dispatcher.queued_jobs() + static_cast<int32_t>(dispatcher.paused().size());
         done.Notify();
       });
       done.WaitForNotification();

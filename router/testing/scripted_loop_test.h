@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "absl/synchronization/notification.h"
@@ -29,14 +30,29 @@ class ScriptedLoopTest : public ::testing::Test {
   }
   // How many jobs the loop has, once it has done all that was posted before.
   int32_t Jobs() {
+    return AskLoop([](Dispatcher& dispatcher) { return dispatcher.running_jobs() + dispatcher.queued_jobs(); });
+  }
+  // How many of the choices are paused, once they are so many; fewer if that does not come about.
+  size_t AwaitPaused(size_t count) {
+    size_t paused = 0;
+    // Each turn of the loop brings a choice one step further.
+    for (size_t turn = 0; turn < 10 * count && paused < count; ++turn) {
+      paused = AskLoop([](Dispatcher& dispatcher) { return dispatcher.paused().size(); });
+    }
+    return paused;
+  }
+
+  // What the loop says of its dispatcher, once it has done all that was posted before.
+  template <typename Question>
+  std::invoke_result_t<Question, Dispatcher&> AskLoop(Question question) {
     absl::Notification done;
-    int32_t jobs = -1;
+    std::invoke_result_t<Question, Dispatcher&> answer{};
     loop_.PostWhenRoom([&](Dispatcher& dispatcher) {
-      jobs = dispatcher.running_jobs() + dispatcher.queued_jobs();
+      answer = question(dispatcher);
       done.Notify();
     });
     done.WaitForNotification();
-    return jobs;
+    return answer;
   }
 
   const ServedModel model_ = TestModel();

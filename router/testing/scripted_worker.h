@@ -31,8 +31,9 @@ struct WorkerScript {
   absl::Status error = absl::OkStatus();
   // Of worker 1.
   std::string fingerprint = "f";
-  // The worker of a job that has no outputs yet is lost after so many; -1: it is not.
+  // The worker of a job that has no outputs yet is lost after so many, or says no more; -1: neither.
   int lost_after = -1;
+  int silent_after = -1;
 };
 
 // Mixed workers, which compute prompt and output. They post their updates to the loop, as calls to real workers do.
@@ -50,7 +51,7 @@ class ScriptedWorker final : public WorkerCalls {
     info.incarnation = {.high = 3, .low = n};
     info.target = "worker";
     info.fingerprint = fingerprint;
-    info.total_blocks = 100;
+    info.total_blocks = 300;
     info.max_sequences = 16;
     info.chunk_tokens = 64;
     info.context_length = 4096;
@@ -78,6 +79,7 @@ class ScriptedWorker final : public WorkerCalls {
     }
     for (auto i = static_cast<size_t>(start.job->emitted); i < script_.tokens.size(); ++i) {
       if (start.job->emitted == 0 && static_cast<int>(i) == script_.lost_after) return Lose(start.worker);
+      if (start.job->emitted == 0 && static_cast<int>(i) == script_.silent_after) return;
       const bool last = i + 1 == script_.tokens.size();
       WorkerUpdate update = MakeUpdate(WorkerUpdate::Kind::kToken);
       update.token = {.index = static_cast<int32_t>(i),

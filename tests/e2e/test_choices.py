@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from client import Client
-from cluster import Cluster, await_workers, run_baton
+from cluster import Cluster, await_workers, run_baton, wait_until
 
 MODEL = "smollm2-135m-instruct"
 CHOICES = 3
@@ -110,6 +110,21 @@ def test_choices_survive_a_worker_that_is_killed(cluster, client, prose_ids):
     tokens, _, _ = choices_of(ask(client, prompt, max_tokens=400), on_output=kill)
     assert killed and tokens == expected
     await_workers(cluster, 3)
+
+
+def test_a_request_whose_client_does_not_read_is_paused_and_has_the_same_tokens(cluster, client, prose_ids):
+    count, sampling = 8, {**SAMPLING, "max_tokens": 320}
+    # What the network holds is little beside log-probabilities, so that the router soon holds half of what may wait.
+    request = client.generate_request(prose_ids[:40], {**sampling, "logprobs": 20}, choices=count)
+    expected, _, _ = choices_of(client.start(request), count)
+    with Client(cluster.target, options=[("grpc.http2.bdp_probe", 0)]) as slow:
+        stream = slow.start(request)
+        wait_until(lambda: cluster.status()["paused_jobs"] > 0, 60, "the request is paused")
+        wait_until(lambda: not any(worker["used_blocks"] for worker in cluster.workers()), 30, "it holds no blocks")
+        assert single(client, "Once upon a time", 0).token_ids, "others are served meanwhile"
+        tokens, _, _ = choices_of(stream, count)
+    assert tokens == expected
+    assert cluster.status()["paused_jobs"] == 0
 
 
 def test_a_client_that_leaves_frees_all_choices(cluster, client, prose_ids):
