@@ -67,7 +67,7 @@ TEST_F(GeneratorTest, ADrainWaitsForAPausedRequestAndCutsItInTheEnd) {
   generator_.Generate(Ask("hi"), sink_);
   ASSERT_EQ(AwaitPaused(1), 1u);
   EXPECT_EQ(Jobs(), 0) << "it neither runs nor waits for a worker";
-  EXPECT_EQ(loop_.Drain(/*timeout_ms=*/20).size(), 1u);
+  ASSERT_EQ(loop_.Drain(/*timeout_ms=*/20).size(), 1u);
   EXPECT_TRUE(absl::IsUnavailable(StatusOf(sink_->WaitForEnd())));
 }
 

@@ -68,11 +68,12 @@ TEST(PendingOutput, AClientIsBehindFromHalfOfTheBoundOnUntilAQuarterIsLeft) {
   EXPECT_TRUE(pending.is_behind());
   pending.Take();
   EXPECT_TRUE(pending.is_behind()) << "three of eight wait";
-  pending.Take();
-  EXPECT_FALSE(pending.is_behind());
-  pending.Append(Tokens(3));
-  EXPECT_FALSE(pending.is_behind()) << "it has been read since";
   pending.Append(Tokens(2));
+  pending.Take();
+  EXPECT_FALSE(pending.is_behind()) << "two of eight wait";
+  pending.Append(Tokens(2));
+  EXPECT_FALSE(pending.is_behind()) << "four of eight wait";
+  pending.Append(Tokens(1));
   EXPECT_TRUE(pending.is_behind());
   pending.Clear();
   EXPECT_FALSE(pending.is_behind());

@@ -130,6 +130,17 @@ TEST_F(RequestMetricsTest, AnAttemptThatFailedIsCountedAlsoWhenTheRequestWentOnE
   EXPECT_THAT(text, HasSubstr("baton_attempts_total{outcome=\"ok\"} 1\n"));
 }
 
+TEST_F(RequestMetricsTest, ARequestThatEndsWhileItIsPausedHasNoOtherAttempt) {
+  RequestRecord record = Ended(absl::ResourceExhaustedError("the client does not read"));
+  JobResult job;
+  job.attempts = job.pauses = 1;
+  record.job = std::make_shared<const JobResult>(job);
+  metrics_.OnRequestEnded(record);
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("baton_attempts_total{outcome=\"paused\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("baton_attempts_total{outcome=\"refused\"} 0\n"));
+}
+
 TEST_F(RequestMetricsTest, ARequestThatWentOnWithOtherNumericsIsCountedHoweverItEnded) {
   metrics_.OnRequestEnded(Served());
   EXPECT_THAT(Text(), HasSubstr("baton_requests_other_numerics_total 0\n"));
