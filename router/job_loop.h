@@ -19,7 +19,7 @@ class JobListener {
   // Before the first token of a job that asks for it: of the prompt's tokens from the second on.
   virtual void OnPrompt(std::shared_ptr<const std::vector<PromptLogprob>> /*logprobs*/) {}
   virtual void OnToken(const OutputToken& token) = 0;
-  // No call of the others follows.
+  // The last call.
   virtual void OnEnd(const JobResult& result) = 0;
   // The client does not read what it has been given: the job is paused until it does.
   virtual bool is_behind() const { return false; }
