@@ -95,7 +95,7 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     }
     response->set_queued_jobs(dispatcher.queued_jobs());
     response->set_running_jobs(dispatcher.running_jobs());
-    response->set_paused_jobs(static_cast<int32_t>(dispatcher.paused().size()));
+    response->set_paused_jobs(dispatcher.paused_jobs());
     return absl::OkStatus();
   });
 }

@@ -137,6 +137,8 @@ struct DispatchJob {
   JobResult result;
 
   int32_t next_index() const { return static_cast<int32_t>(outputs.size()); }
+  // The digest of its prompt is asked for and has not come.
+  bool lacks_digest() const { return spec->want_kv_digest && result.kv_digest.empty(); }
   // The current attempt has given an output.
   bool has_token() const { return next_index() > spec->emitted; }
   JobKey key() const { return {.job = spec->id, .attempt = attempt, .choice = spec->choice}; }

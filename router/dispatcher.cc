@@ -416,7 +416,7 @@ void Dispatcher::Impl::OnLoss(DispatchJob& job, const absl::Status& status) {
 
 void Dispatcher::Impl::FailOver(DispatchJob& job, const absl::Status& why) {
   // The digest of the prompt alone comes with the first output, and nobody can take it later.
-  if (job.spec->want_kv_digest && job.result.kv_digest.empty() && job.next_index() > 0) return End(job, why);
+  if (job.lacks_digest() && job.next_index() > 0) return End(job, why);
   ++job.result.failovers;
   job.failed_at = clock_.Now();
   job.failure = why;
@@ -458,7 +458,7 @@ void Dispatcher::Impl::EndIfReported(DispatchJob& job) {
 
 // P reports the digest right behind its token, which may travel slower than D's tokens.
 bool Dispatcher::Impl::AwaitsDigest(const DispatchJob& job) {
-  return job.spec->want_kv_digest && job.result.kv_digest.empty() && IsLive(Side::kPrefill, job.key());
+  return job.lacks_digest() && IsLive(Side::kPrefill, job.key());
 }
 
 void Dispatcher::Impl::End(DispatchJob& job, const absl::Status& status) {
@@ -546,6 +546,7 @@ const DrainOrders& Dispatcher::drain_orders() const { return impl_->drain_orders
 std::string Dispatcher::FingerprintOf(const ChoiceKey& key) const { return impl_->FingerprintOf(key); }
 int32_t Dispatcher::queued_jobs() const { return impl_->queued_jobs(); }
 int32_t Dispatcher::running_jobs() const { return impl_->running_jobs(); }
+int32_t Dispatcher::paused_jobs() const { return impl_->paused_jobs(); }
 const std::set<ChoiceKey>& Dispatcher::paused() const { return impl_->paused(); }
 int32_t Dispatcher::open_calls() const { return impl_->open_calls(); }
 const std::map<WorkerId, WorkerAssignment>& Dispatcher::assigned() const { return impl_->assigned(); }

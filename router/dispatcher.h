@@ -241,6 +241,7 @@ class Dispatcher {
   int32_t queued_jobs() const;
   int32_t running_jobs() const;
   // They neither run nor wait for workers.
+  int32_t paused_jobs() const;
   const std::set<ChoiceKey>& paused() const;
   // Calls to workers that have not ended; their jobs may have.
   int32_t open_calls() const;

@@ -63,7 +63,8 @@ class Dispatcher::Impl {
     return it == jobs_.end() || it->second->outputs.empty() ? std::string() : it->second->fingerprint;
   }
   int32_t queued_jobs() const { return static_cast<int32_t>(queue_.size() + following_.size()); }
-  int32_t running_jobs() const { return static_cast<int32_t>(jobs_.size() - paused_.size()) - queued_jobs(); }
+  int32_t running_jobs() const { return static_cast<int32_t>(jobs_.size()) - queued_jobs() - paused_jobs(); }
+  int32_t paused_jobs() const { return static_cast<int32_t>(paused_.size()); }
   const std::set<ChoiceKey>& paused() const { return paused_; }
   int32_t open_calls() const { return static_cast<int32_t>(ledger_.size()); }
   const std::map<WorkerId, WorkerAssignment>& assigned() const { return ledger_.assigned(); }

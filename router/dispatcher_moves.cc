@@ -53,7 +53,7 @@ bool Dispatcher::Impl::MayMove(const DispatchJob& job) {
   // P's report may still be on its way.
   if (!IsLive(Side::kDecode, job.key()) || IsLive(Side::kPrefill, job.key())) return false;
   // The digest of a prompt that D computed comes with kFrozen.
-  const bool digest_may_miss = job.spec->want_kv_digest && job.result.kv_digest.empty();
+  const bool digest_may_miss = job.lacks_digest();
   if (digest_may_miss && job.kind != AttemptKind::kLocal) return false;
   return !MoveTarget(job).is_zero();
 }

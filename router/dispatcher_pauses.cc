@@ -7,10 +7,9 @@
 namespace baton::router {
 
 bool Dispatcher::Impl::MayPause(const DispatchJob& job) const {
-  if (job.state != JobState::kStreaming || static_cast<int32_t>(paused_.size()) >= options_.max_running_jobs)
-    return false;
+  if (job.state != JobState::kStreaming || paused_jobs() >= options_.max_running_jobs) return false;
   // P reports the digest of the prompt once, and no other attempt would.
-  if (job.spec->want_kv_digest && job.result.kv_digest.empty()) return false;
+  if (job.lacks_digest()) return false;
   // A decode worker holds the sequence already. Where it is too long for a prefill worker, nobody could go on with it.
   const int64_t tokens = job.spec->prompt_tokens() + job.next_index() - job.spec->emitted;
   return std::any_of(registry_.workers().begin(), registry_.workers().end(), [&](const auto& entry) {

@@ -1,6 +1,4 @@
 // A job whose client does not read waits without a worker.
-#include <set>
-
 #include "gmock/gmock.h"
 #include "router/dispatcher.h"
 #include "router/refusal_reason.h"
@@ -30,18 +28,11 @@ class DispatcherPausesTest : public DispatcherTest {
   void Continue() { dispatcher().Continue(KeyOf(1).choice_key()); }
   void GoOn() {
     const JobKey second = KeyOf(1, 2);
-    PrefillFrom(second, 3, 73);
+    PrefillDone(second, 73, 3);
+    Committed(second);
     Token(kD, second, 4, 74, FinishReason::kStop);
     Finished(kD, second);
     CallEnd(kD, second);
-  }
-  void PrefillFrom(const JobKey& key, int32_t index, int32_t token) {
-    Started(kD, key);
-    Started(kP, key);
-    Token(kP, key, index, token);
-    Finished(kP, key);
-    CallEnd(kP, key);
-    Committed(key);
   }
 };
 

@@ -36,6 +36,19 @@ WorldOptions SeveralWorkers(uint64_t seed) {
   return options;
 }
 
+// So many faults and drains, of which no job has too many.
+WorldOptions Troubled(uint64_t seed, int faults, int drains = 0) {
+  WorldOptions options = SeveralWorkers(seed);
+  options.refuse_percent = 10;
+  options.stop_percent = 10;
+  options.faults = faults;
+  options.drains = drains;
+  options.dispatcher.worker_silence_ms = 1'000;
+  options.dispatcher.max_losses = faults + drains + 1;
+  options.dispatcher.max_errors = faults + drains + 1;
+  return options;
+}
+
 TEST(DispatcherPropertyTest, EveryAcceptedJobEndsOnceUnderEveryFault) {
   WorldResult all;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
@@ -81,15 +94,9 @@ TEST(DispatcherPropertyTest, WorkersThatDieFreezeOrComeBackFailNoJob) {
   int attempts = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    WorldOptions options = SeveralWorkers(seed);
-    options.refuse_percent = 10;
-    options.stop_percent = 10;
+    WorldOptions options = Troubled(seed, /*faults=*/6);
     // A prompt's digest comes with its first output, and not again.
     options.digest_percent = 0;
-    options.faults = 6;
-    options.dispatcher.worker_silence_ms = 1'000;
-    options.dispatcher.max_losses = options.faults + 1;
-    options.dispatcher.max_errors = options.faults + 1;
     const WorldResult result = DispatcherWorld(options).Run();
     EXPECT_THAT(result.errors, ::testing::IsEmpty());
     EXPECT_EQ(result.ok, options.jobs);
@@ -103,17 +110,11 @@ TEST(DispatcherPropertyTest, ClientsThatLeaveOutputsUnreadGetAllOfThemBesideEver
   int pauses = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    WorldOptions options = SeveralWorkers(seed);
+    const bool has_faults = seed % 2 != 0;
+    WorldOptions options = Troubled(seed, has_faults ? 6 : 0, seed % 3 == 0 ? 4 : 0);
     options.unread_percent = 10;
-    options.refuse_percent = 10;
-    options.stop_percent = 10;
     // A prompt's digest comes with its first output, and not again.
-    options.digest_percent = seed % 2 == 0 ? 30 : 0;
-    options.faults = seed % 2 == 0 ? 0 : 6;
-    options.drains = seed % 3 == 0 ? 4 : 0;
-    options.dispatcher.worker_silence_ms = 1'000;
-    options.dispatcher.max_losses = options.faults + options.drains + 1;
-    options.dispatcher.max_errors = options.faults + options.drains + 1;
+    options.digest_percent = has_faults ? 0 : 30;
     options.dispatcher.max_running_jobs = 12;
     const WorldResult result = DispatcherWorld(options).Run();
     EXPECT_THAT(result.errors, ::testing::IsEmpty());

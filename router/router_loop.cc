@@ -94,7 +94,8 @@ void RouterLoop::Run() {
     if (!dispatcher_.paused().empty() && next_continue_ <= now) Continue();
     Apply();
     for (const std::string& note : dispatcher_.TakeHealthNotes()) spdlog::warn(note);
-    const bool idle = dispatcher_.queued_jobs() == 0 && dispatcher_.running_jobs() == 0 && dispatcher_.paused().empty();
+    const bool idle =
+        dispatcher_.queued_jobs() == 0 && dispatcher_.running_jobs() == 0 && dispatcher_.paused_jobs() == 0;
     if (draining_ && idle && !drained_.HasBeenNotified()) drained_.Notify();
     if (stopping) return;
     events_.Wait(std::clamp<int64_t>(dispatcher_.NextTimer() - clock_.Now(), 0, kMaxIdleWaitNs));

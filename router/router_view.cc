@@ -11,7 +11,7 @@ RouterView MakeView(const Dispatcher& dispatcher, TimeNs now, int64_t loop_cpu_n
                      .waits_for = AwaitedWorkers(registry),
                      .queued_jobs = dispatcher.queued_jobs(),
                      .running_jobs = dispatcher.running_jobs(),
-                     .paused_jobs = static_cast<int32_t>(dispatcher.paused().size()),
+                     .paused_jobs = dispatcher.paused_jobs(),
                      .workers = {},
                      .memberships = dispatcher.memberships(),
                      .bad_pairs = static_cast<int64_t>(dispatcher.health().bad_pairs()),

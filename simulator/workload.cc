@@ -14,8 +14,8 @@ constexpr int32_t kProbePromptTokens = 32;
 constexpr int32_t kProbeOutputTokens = 30;
 // A client that finds no router tries again after this time.
 constexpr int64_t kReconnectNs = 20 * kNsPerMs;
-// Workers refuse a request that is in no trouble at most this often: 27 times in 10,000 runs with one router. One that
-// is refused again and again starves.
+// Workers refuse a request that is in no trouble at most this often; in 10,000 runs with one router it was 27 times.
+// One that is refused again and again starves.
 constexpr int32_t kMaxAttempts = 36;
 // Beside other routers it may be refused for as long as their jobs take all room, by each of a few workers after each
 // back-off.

@@ -166,11 +166,11 @@ class DispatcherTest : public ::testing::Test {
     dispatcher().OnWorkerEnd(side, key, status);
   }
   void Refuse(Side side, const JobKey& key) { CallEnd(side, key, absl::ResourceExhaustedError("no room")); }
-  // P has done its part for a pair, token 0 is out.
-  void PrefillDone(const JobKey& key, int32_t token) {
+  // P has done its part for a pair, the attempt's first output is out.
+  void PrefillDone(const JobKey& key, int32_t token, int32_t index = 0) {
     Started(kD, key);
     Started(kP, key);
-    Token(kP, key, 0, token);
+    Token(kP, key, index, token);
     Finished(kP, key);
     CallEnd(kP, key);
   }
@@ -208,7 +208,7 @@ class DispatcherTest : public ::testing::Test {
   void ExpectNothingLeft() {
     EXPECT_EQ(dispatcher().queued_jobs(), 0);
     EXPECT_EQ(dispatcher().running_jobs(), 0);
-    EXPECT_TRUE(dispatcher().paused().empty());
+    EXPECT_EQ(dispatcher().paused_jobs(), 0);
     EXPECT_EQ(dispatcher().open_calls(), 0);
     for (const auto& [id, assigned] : dispatcher().assigned()) {
       EXPECT_EQ(assigned.jobs, 0) << id.low;

@@ -255,9 +255,9 @@ class FuzzedCluster {
     BATON_CHECK(dispatcher.running_jobs() <= options_.max_running_jobs);
     BATON_CHECK(dispatcher.queued_jobs() <= options_.max_queued_jobs + options_.max_running_jobs);
     BATON_CHECK(dispatcher.open_calls() <= 2 * options_.max_running_jobs + options_.max_moves);
-    const auto paused = static_cast<int32_t>(dispatcher.paused().size());
-    BATON_CHECK(paused <= options_.max_running_jobs);
-    BATON_CHECK(dispatcher.queued_jobs() + dispatcher.running_jobs() + paused == static_cast<int32_t>(clients_.size()));
+    BATON_CHECK(dispatcher.paused_jobs() <= options_.max_running_jobs);
+    BATON_CHECK(dispatcher.queued_jobs() + dispatcher.running_jobs() + dispatcher.paused_jobs() ==
+                static_cast<int32_t>(clients_.size()));
     BATON_CHECK(dispatcher.registry().workers().size() <= workers_.size() + old_.size());
     int64_t jobs = 0;
     for (const auto& [id, assigned] : dispatcher.assigned()) {

@@ -106,8 +106,7 @@ class RpcFixture : public ::testing::Test {
     while (running != jobs) {
       absl::Notification done;
       loop_.PostWhenRoom([&](Dispatcher& dispatcher) {
-        running =
-            dispatcher.running_jobs() + dispatcher.queued_jobs() + static_cast<int32_t>(dispatcher.paused().size());
+        running = dispatcher.running_jobs() + dispatcher.queued_jobs() + dispatcher.paused_jobs();
         done.Notify();
       });
       done.WaitForNotification();
