@@ -23,6 +23,9 @@ STREAMS = 8
 WORKERS = 3
 RETURN_TIMEOUT_S = 90
 DAMAGED = "baton_transfer_damaged_blocks_total"
+FAILED = "baton_transfer_failures_total"
+# A block that differs from its digest this often fails its hand-off (KvSinkOptions::max_rereads and the first read).
+READS_OF_A_BLOCK = 3
 # The stand-in's line for each.
 FLIPPED = "the stand-in of NCCL has flipped a bit"
 ROLES = ("--prefill", 1, "--decode", 2, "--threads", 1, "--kv-memory", "256MiB", "--admin-port", 0,
@@ -52,7 +55,7 @@ def requests(prose_ids):
 
 # Each hand-off moves a megabyte or two.
 @pytest.mark.parametrize("fault, counter", [("", None), ("bit-flip:2000000", DAMAGED),
-                                            ("network-error:9000000", "baton_transfer_failures_total")])
+                                            ("network-error:9000000", FAILED)])
 def test_tokens_are_those_of_shared_memory(requests, fault, counter):
     # The hand-offs of a communicator fail together, so several at a time could fail one request more often than it is tried.
     clients = 1 if fault.startswith("network-error") else CLIENTS
@@ -71,8 +74,11 @@ def test_tokens_are_those_of_shared_memory(requests, fault, counter):
         assert counter is None or cluster.decoders_count(counter) > 0
         if counter == DAMAGED:
             flipped = cluster.log(ALL_LOG_BYTES).count(FLIPPED) - flipped_before
-            print(f"{flipped} bits flipped")
-            assert flipped == cluster.decoders_count(DAMAGED) and cluster.decoders_count("baton_transfer_failures_total") == 0
+            failed = cluster.decoders_count(FAILED)
+            print(f"{flipped} bits flipped, {failed} hand-offs failed")
+            assert flipped == cluster.decoders_count(DAMAGED)
+            # The hand-offs of other clients can bring each read of one block to where the next bit flips.
+            assert failed == cluster.decoders_count(FAILED, reason="digest") and failed * READS_OF_A_BLOCK <= flipped
         await_no_block_held(cluster.target, WORKERS)
 
 
