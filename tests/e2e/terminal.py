@@ -28,9 +28,9 @@ class Terminal:
         modes[3] |= termios.NOFLSH
         termios.tcsetattr(slave, termios.TCSANOW, modes)
         self._modes = termios.tcgetattr(slave)
-        self.process = subprocess.Popen([*map(str, command)], stdin=slave, stdout=slave, stderr=slave,
-                                        start_new_session=True, env={**os.environ, "TERM": kind, **env},
-                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        # A preexec_fn would run in a fork of this process, where gRPC's handlers can wait for threads that are not there.
+        self.process = subprocess.Popen(["setsid", "--ctty", *map(str, command)], stdin=slave, stdout=slave, stderr=slave,
+                                        env={**os.environ, "TERM": kind, **env})
         # It stays open, so that the terminal outlives the program and its modes can be read.
         self._slave = slave
         self._unread = ""

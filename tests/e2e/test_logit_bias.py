@@ -18,7 +18,7 @@ MODEL = "smollm2-135m-instruct"
 PROMPT = "The capital of France is"
 PROMPT_TOKENS = 30
 # Long enough to be seen running in the status.
-LONG_TOKENS = 600
+LONG_TOKENS = 250
 # Every feature of a worker before logit_bias.
 FORMER_FEATURES = 63
 
@@ -117,6 +117,7 @@ def test_openais_client_is_told_what_is_wrong(openai_client, biases, names):
     assert refused.value.param == "logit_bias" and names in refused.value.message, refused.value.message
 
 
+@pytest.fixture(scope="module")
 def long_request(client):
     """A long request with biases that matter, and what it gives where nothing fails."""
     sampling = {"max_tokens": LONG_TOKENS, "ignore_eos": True, "temperature": 0.9, "seed": 3}
@@ -128,13 +129,13 @@ def long_request(client):
     return sampling, expected
 
 
-def test_a_killed_worker_changes_no_token(cluster, client):
-    sampling, expected = long_request(client)
+def test_a_killed_worker_changes_no_token(cluster, client, long_request):
+    sampling, expected = long_request
     assert tokens_through_a_killed_worker(cluster, client, PROMPT, sampling) == expected
 
 
-def test_a_killed_router_changes_no_token_of_a_kept_request(cluster, client):
-    sampling, expected = long_request(client)
+def test_a_killed_router_changes_no_token_of_a_kept_request(cluster, client, long_request):
+    sampling, expected = long_request
     assert tokens_through_a_killed_router(cluster, client, PROMPT, sampling) == expected
 
 

@@ -280,7 +280,7 @@ def test_what_does_not_go_together_is_refused_by_name(client, prose_ids):
 
 
 def test_a_killed_worker_changes_nothing_of_them(prose_ids):
-    prompt = prose_ids[:1500]
+    prompt = prose_ids[:800]
     with Cluster("--prefill", 2, "--decode", 1, "--threads", 1, "--kv-memory", "256MiB", "--chunk-tokens", 32) as cluster, \
             Client(cluster.target) as client:
         expected = prompt_of(client, prompt, top=1, max_tokens=30)

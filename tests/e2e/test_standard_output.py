@@ -1,7 +1,6 @@
 """Results that could not be written are a failure, on a full disk and behind a closed pipe."""
 
 import os
-import signal
 import subprocess
 
 import pytest
@@ -19,10 +18,9 @@ ONLINE = [("status",), ("status", "--json"), ("generate", *SHORT), ("generate", 
 
 
 def run_to(stdout, args, **kwargs):
-    # The interpreter ignores SIGPIPE; a shell does not.
+    # The interpreter ignores SIGPIPE; a shell, and what subprocess starts, does not.
     return subprocess.run([BINARY, *map(str, args)], stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
-                          timeout=60, check=False, preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_DFL),
-                          **kwargs)
+                          timeout=60, check=False, restore_signals=True, **kwargs)
 
 
 def run_to_full_disk(args):

@@ -216,7 +216,7 @@ def test_many_calls_at_once_are_each_their_own(cluster):
 
 
 def test_a_killed_worker_changes_nothing_of_a_call_that_is_being_made():
-    days = {"type": "array", "minItems": 60, "maxItems": 60, "items": {"type": "integer", "minimum": 100, "maximum": 999}}
+    days = {"type": "array", "minItems": 40, "maxItems": 40, "items": {"type": "integer", "minimum": 100, "maximum": 999}}
     schema = {"type": "object", "required": ["days"], "additionalProperties": False, "properties": {"days": days}}
     tools = [{"type": "function", "function": {"name": "weather", "parameters": schema}}]
     with Cluster("--prefill", 1, "--decode", 2, "--threads", 1) as cluster:
