@@ -19,12 +19,12 @@ CLUSTER = ("--prefill", 2, "--decode", 1, "--threads", 1, "--transport", "tcp", 
            # The router does not give the stopped worker up while it is measured.
            "--worker-silence-ms", 60_000)
 # Its prefill takes seconds with one thread, and its blocks are pulled all that time.
-LONG_PROMPT_TOKENS = 6_000
+LONG_PROMPT_TOKENS = 6_000 if FULL else 4_500
 # The first ones set connections up.
 WARM_UPS = 2
 # Times that a source is stopped, and transfers beside each.
 STOPS = 4 if FULL else 1
-TRANSFERS = 6 if FULL else 4
+TRANSFERS = 6 if FULL else 3
 # A busy machine makes fewer in that time, and a slow one gets more of it.
 MEASURE_LIMIT_S = 4.5
 MIN_TRANSFERS = 2
