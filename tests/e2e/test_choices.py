@@ -97,7 +97,7 @@ def test_the_prompt_is_computed_and_moved_once(cluster, client, prose_ids):
 
 def test_choices_survive_a_worker_that_is_killed(cluster, client, prose_ids):
     prompt = prose_ids[3000:3100]
-    expected = [single(client, prompt, i, max_tokens=160).token_ids for i in range(CHOICES)]
+    expected = [single(client, prompt, i, max_tokens=240).token_ids for i in range(CHOICES)]
     killed = []
 
     def kill(tokens):
@@ -107,7 +107,7 @@ def test_choices_survive_a_worker_that_is_killed(cluster, client, prose_ids):
         killed.extend(busy[:1])
         os.kill(killed[0], signal.SIGKILL)
 
-    tokens, _, _ = choices_of(ask(client, prompt, max_tokens=160), on_output=kill)
+    tokens, _, _ = choices_of(ask(client, prompt, max_tokens=240), on_output=kill)
     assert killed and tokens == expected
     await_workers(cluster, 3)
 
