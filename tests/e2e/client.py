@@ -200,8 +200,9 @@ class Load:
 
     RETRY_S = 0.05
 
-    def __init__(self, client, oracle, requests, streams, allowed_codes=()):
+    def __init__(self, client, oracle, requests, streams, allowed_codes=(), timeout_s=CALL_TIMEOUT_S):
         self._client = client
+        self._timeout_s = timeout_s
         self._allowed = allowed_codes
         self._requests = [(*request, oracle.tokens(*request)) for request in requests]
         self._stopping = threading.Event()
@@ -231,7 +232,8 @@ class Load:
             if self._stopping.is_set():
                 return
             prompt, sampling, expected = self._requests[turn % len(self._requests)]
-            generation = read_stream(self._client.start(self._client.generate_request(prompt, sampling)))
+            request = self._client.generate_request(prompt, sampling)
+            generation = read_stream(self._client.start(request, self._timeout_s))
             self._judge(generation, expected)
             if generation.error is not None:
                 self._stopping.wait(self.RETRY_S)
