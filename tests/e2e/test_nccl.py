@@ -26,6 +26,8 @@ DAMAGED = "baton_transfer_damaged_blocks_total"
 FAILED = "baton_transfer_failures_total"
 # A block that differs from its digest this often fails its hand-off (KvSinkOptions::max_rereads and the first read).
 READS_OF_A_BLOCK = 3
+# Nobody looks at what else such a hand-off was reading: a megabyte or two, in which so many bits flip at the most.
+UNSEEN_FLIPS = 2
 # The stand-in's line for each.
 FLIPPED = "the stand-in of NCCL has flipped a bit"
 ROLES = ("--prefill", 1, "--decode", 2, "--threads", 1, "--kv-memory", "256MiB", "--admin-port", 0,
@@ -76,7 +78,7 @@ def test_tokens_are_those_of_shared_memory(requests, fault, counter):
             flipped = cluster.log(ALL_LOG_BYTES).count(FLIPPED) - flipped_before
             failed = cluster.decoders_count(FAILED)
             print(f"{flipped} bits flipped, {failed} hand-offs failed")
-            assert flipped == cluster.decoders_count(DAMAGED)
+            assert flipped - UNSEEN_FLIPS * failed <= cluster.decoders_count(DAMAGED) <= flipped
             # The hand-offs of other clients can bring each read of one block to where the next bit flips.
             assert failed == cluster.decoders_count(FAILED, reason="digest") and failed * READS_OF_A_BLOCK <= flipped
         await_no_block_held(cluster.target, WORKERS)
