@@ -36,7 +36,7 @@ WorldOptions SeveralWorkers(uint64_t seed) {
   return options;
 }
 
-// So many faults and drains, of which no job has too many.
+// The world has so many faults and drains, and a job may meet all of them.
 WorldOptions Troubled(uint64_t seed, int faults, int drains = 0) {
   WorldOptions options = SeveralWorkers(seed);
   options.refuse_percent = 10;

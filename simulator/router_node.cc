@@ -180,8 +180,9 @@ bool RouterNode::Ejects(const WorkerNode& worker) const {
 
 void RouterNode::CheckQuiet() const {
   if (dispatcher_.open_calls() != 0) sim_.Fail(name_ + " has open calls");
-  if (dispatcher_.queued_jobs() + dispatcher_.running_jobs() + dispatcher_.paused_jobs() != 0)
+  if (dispatcher_.queued_jobs() + dispatcher_.running_jobs() + dispatcher_.paused_jobs() != 0) {
     sim_.Fail(name_ + " has jobs");
+  }
   for (const auto& [worker, assigned] : dispatcher_.assigned()) {
     if (assigned.jobs != 0 || assigned.reserved_blocks != 0 || assigned.uncomputed_prompt_tokens != 0) {
       sim_.Fail(name_ + " still counts work as assigned");

@@ -24,10 +24,6 @@ WORKERS = 3
 RETURN_TIMEOUT_S = 90
 DAMAGED = "baton_transfer_damaged_blocks_total"
 FAILED = "baton_transfer_failures_total"
-# A block that differs from its digest this often fails its hand-off (KvSinkOptions::max_rereads and the first read).
-READS_OF_A_BLOCK = 3
-# Nobody looks at what else such a hand-off was reading: a megabyte or two, in which so many bits flip at the most.
-UNSEEN_FLIPS = 2
 # The stand-in's line for each.
 FLIPPED = "the stand-in of NCCL has flipped a bit"
 ROLES = ("--prefill", 1, "--decode", 2, "--threads", 1, "--kv-memory", "256MiB", "--admin-port", 0,
@@ -60,7 +56,8 @@ def requests(prose_ids):
                                             ("network-error:9000000", FAILED)])
 def test_tokens_are_those_of_shared_memory(requests, fault, counter):
     # The hand-offs of a communicator fail together, so several at a time could fail one request more often than it is tried.
-    clients = 1 if fault.startswith("network-error") else CLIENTS
+    # With several, the bytes of the others could also bring each read of one block to where the next bit flips.
+    clients = 1 if fault else CLIENTS
     with nccl_cluster(fault) as cluster, Client(cluster.target) as client, \
             concurrent.futures.ThreadPoolExecutor(clients) as pool:
         # At its start a worker measures the transport with bytes that mean nothing.
@@ -76,11 +73,8 @@ def test_tokens_are_those_of_shared_memory(requests, fault, counter):
         assert counter is None or cluster.decoders_count(counter) > 0
         if counter == DAMAGED:
             flipped = cluster.log(ALL_LOG_BYTES).count(FLIPPED) - flipped_before
-            failed = cluster.decoders_count(FAILED)
-            print(f"{flipped} bits flipped, {failed} hand-offs failed")
-            assert flipped - UNSEEN_FLIPS * failed <= cluster.decoders_count(DAMAGED) <= flipped
-            # The hand-offs of other clients can bring each read of one block to where the next bit flips.
-            assert failed == cluster.decoders_count(FAILED, reason="digest") and failed * READS_OF_A_BLOCK <= flipped
+            print(f"{flipped} bits flipped")
+            assert flipped == cluster.decoders_count(DAMAGED) and cluster.decoders_count(FAILED) == 0
         await_no_block_held(cluster.target, WORKERS)
 
 
