@@ -75,9 +75,12 @@ class Placer {
 
   template <typename Allowed>
   Choice ChoosePrefill(const Group& group, Allowed allowed) const;
-  // For this decode worker; null: for any.
+  // `decode` is null where any decode worker will do.
+  bool Reaches(const Worker& prefill, const Worker* decode) const {
+    return decode == nullptr || !Hidden(prefill, *decode);
+  }
   Choice ChoosePrefillFor(const Group& group, bool dedicated, const Worker* decode) const;
-  bool HasDedicatedPrefill(const Group& group) const;
+  bool HasDedicatedPrefillFor(const Group& group, const Worker* decode) const;
 
   const std::map<WorkerId, WorkerAssignment>& assigned_;
   const JobNeeds& needs_;
@@ -154,17 +157,18 @@ Choice Placer::ChoosePrefill(const Group& group, Allowed allowed) const {
 
 Choice Placer::ChoosePrefillFor(const Group& group, bool dedicated, const Worker* decode) const {
   const WorkerRole role = dedicated ? WorkerRole::kPrefill : WorkerRole::kMixed;
-  const auto reaches = [this, decode](const Worker& worker) { return decode == nullptr || !Hidden(worker, *decode); };
-  const Choice choice = ChoosePrefill(
-      group, [&reaches, role](const Worker& worker) { return worker.info.role == role && reaches(worker); });
+  const Choice choice = ChoosePrefill(group, [this, role, decode](const Worker& worker) {
+    return worker.info.role == role && Reaches(worker, decode);
+  });
   if (choice.verdict != PlacementVerdict::kNoWorkers) return choice;
   // All prefill workers of this role are too small, or there are none: the verdict then comes from the others.
-  return ChoosePrefill(group, [&reaches](const Worker& worker) { return worker.can_prefill() && reaches(worker); });
+  return ChoosePrefill(
+      group, [this, decode](const Worker& worker) { return worker.can_prefill() && Reaches(worker, decode); });
 }
 
-bool Placer::HasDedicatedPrefill(const Group& group) const {
-  return std::any_of(group.begin(), group.end(), [this](const Worker* worker) {
-    return worker->info.role == WorkerRole::kPrefill && !Hidden(*worker) &&
+bool Placer::HasDedicatedPrefillFor(const Group& group, const Worker* decode) const {
+  return std::any_of(group.begin(), group.end(), [this, decode](const Worker* worker) {
+    return worker->info.role == WorkerRole::kPrefill && !Hidden(*worker) && Reaches(*worker, decode) &&
            PrefillVerdict(*worker) <= PlacementVerdict::kBusy;
   });
 }
@@ -180,11 +184,14 @@ GroupResult Placer::PlaceSolo(const Group& group) const {
 
 GroupResult Placer::PlacePair(const Group& group) const {
   GroupResult best;
-  const bool dedicated = HasDedicatedPrefill(group);
-  const Choice common = ChoosePrefillFor(group, dedicated, nullptr);
+  bool dedicated = HasDedicatedPrefillFor(group, nullptr);
+  Choice prefill = ChoosePrefillFor(group, dedicated, nullptr);
   for (const Worker* worker : group) {
     if (!worker->can_decode() || Hidden(*worker)) continue;
-    const Choice prefill = hidden_.pairs.empty() ? common : ChoosePrefillFor(group, dedicated, worker);
+    if (!hidden_.pairs.empty()) {
+      dedicated = HasDedicatedPrefillFor(group, worker);
+      prefill = ChoosePrefillFor(group, dedicated, worker);
+    }
     const bool alone = needs_.kind == AttemptKind::kLocal || (worker->info.role == WorkerRole::kMixed && !dedicated);
     const PlacementVerdict verdict = Worse(DecodeVerdict(*worker), alone ? PrefillVerdict(*worker) : prefill.verdict);
     if (verdict == PlacementVerdict::kPlaced) {

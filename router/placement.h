@@ -16,6 +16,10 @@
 //   prefill worker can hold it    | decode or mixed worker with the least reserved blocks
 //   any other, without one        | a mixed worker, which also prefills it; or a decode worker and a mixed one
 //
+// No mixed worker gets its KV from another mixed one. A reservation holds blocks until the KV is there, and two mixed
+// workers whose pools are full of reservations for each other's prompts, neither of which then fits, wait for ever. A
+// dedicated prefill worker that cannot hand over to a mixed one does not exist for that one.
+//
 // Where the needs name workers that have the prompt already, these go before those with less to do.
 //
 // Draining workers get nothing, and workers of a former version no job that they would misread. What health says

@@ -32,7 +32,7 @@ class PlacementTest : public ::testing::Test {
     for (const auto& [n, load] : loads_) EXPECT_TRUE(registry.Heartbeat(MakeWorkerId(n), load, 0));
     std::map<WorkerId, WorkerAssignment> assigned;
     for (const auto& [n, a] : assigned_) assigned[MakeWorkerId(n)] = a;
-    const PlacementResult result = router::Place(registry, assigned, needs, options_, avoid_);
+    const PlacementResult result = router::Place(registry, assigned, needs, options_, avoid_, shunned_);
     switch (result.verdict) {
       case PlacementVerdict::kPlaced:
         return std::to_string(result.pair.prefill.low) + "/" + std::to_string(result.pair.decode.low);
@@ -51,6 +51,7 @@ class PlacementTest : public ::testing::Test {
   std::map<uint64_t, WorkerAssignment> assigned_;
   PlacementOptions options_;
   std::vector<WorkerId> avoid_;
+  Shunned shunned_;
 };
 
 TEST_F(PlacementTest, BothRolesMustBeThere) {
@@ -147,6 +148,24 @@ TEST_F(PlacementTest, AMixedWorkerKeepsItsHeadroomUnlessItIsIdle) {
   assigned_[1] = {.reserved_blocks = 40, .jobs = 5};
   EXPECT_EQ(Place(Prompt(40 * 16)), "1/1") << "its five prompts share most of their blocks";
   EXPECT_EQ(Place(Prompt(40 * 16 + 1)), "busy");
+}
+
+// Their pools may be full of reservations for each other's prompts, neither of which then fits.
+TEST_F(PlacementTest, NoMixedWorkerFetchesFromAnotherOne) {
+  Add(1, kPrefill);
+  Add(2, kMixed);
+  Add(3, kMixed);
+  shunned_.pairs = {{.prefill = MakeWorkerId(1), .decode = MakeWorkerId(2)}};
+  Load(3, {.used_blocks = 100});
+  EXPECT_EQ(Place(Prompt(40)), "2/2") << "it computes the prompt that it cannot fetch";
+  Load(2, {.used_blocks = 100});
+  Load(3, {.used_blocks = 1});
+  EXPECT_EQ(Place(Prompt(40)), "1/3");
+  shunned_.pairs.push_back({.prefill = MakeWorkerId(1), .decode = MakeWorkerId(3)});
+  EXPECT_EQ(Place(Prompt(40)), "3/3");
+  Add(4, kDecode);
+  shunned_.pairs.push_back({.prefill = MakeWorkerId(1), .decode = MakeWorkerId(4)});
+  EXPECT_EQ(Place(Prompt(40)), "2/4") << "a decode worker fetches from any";
 }
 
 TEST_F(PlacementTest, WhoWouldServeAJobIsKnownWhileAllAreBusy) {

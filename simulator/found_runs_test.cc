@@ -26,6 +26,7 @@ constexpr FoundRun kFoundRuns[] = {
     {"short 122", "a job that ended while its request could not be written left its client waiting"},
     {"short 407", "a job was forgotten while its client still waited for the journal, and the client was called slow"},
     {"short 5", "what a full disk had kept from being erased stayed in the journal"},
+    {"short 879301008", "two mixed workers waited for ever for blocks that each held for a prompt of the other's"},
 };
 
 class FoundRunTest : public ::testing::TestWithParam<FoundRun> {};
