@@ -51,9 +51,9 @@ def test_a_large_prompt_is_served_although_small_ones_keep_coming():
 def test_a_prompt_that_waits_for_the_one_worker_it_fits_keeps_nobody_from_the_others():
     """A client with prompts as large as the larger pool, and one whose prompts fit both."""
     ids = tokenize_prose()
-    large = (ids[:1_200], {"max_tokens": 250, "ignore_eos": True})
+    large = (ids[:800], {"max_tokens": 150, "ignore_eos": True})
     with RoleProcess("router", "--grpc-port", 0) as router, contextlib.ExitStack() as workers:
-        for kv_memory in ("36MiB", "12MiB"):
+        for kv_memory in ("24MiB", "12MiB"):
             workers.enter_context(RoleProcess("mixed-worker", "--router", router.cluster_target, "--grpc-port", 0,
                                               "--threads", 1, "--kv-memory", kv_memory))
         wait_until(lambda: len(router.workers()) == 2, 60, "both workers")

@@ -26,7 +26,7 @@ NEVER_IN_TIME = 2
 # Streams at once before the storm.
 QUIET_STREAMS = 4
 LONG_PROMPTS = 24
-# 91 blocks of 360 KiB a worker: one or two long prompts and their output.
+# 91 blocks of 360 KiB a worker: two or three long prompts and their output.
 KV_MEMORY = "32MiB"
 BLOCK_TOKENS = 16
 STREAM_TIMEOUT_S = 150
@@ -60,7 +60,7 @@ class Request:
 def draw_requests(rng, prose_ids):
     requests = []
     for number in range(STREAMS):
-        length = rng.randint(200, 900) if number < LONG_PROMPTS else rng.randint(2, 80)
+        length = rng.randint(200, 600) if number < LONG_PROMPTS else rng.randint(2, 80)
         start = rng.randrange(len(prose_ids) - length)
         requests.append(Request(number, prose_ids[start:start + length], rng.randint(8, 48)))
     rng.shuffle(requests)

@@ -14,12 +14,12 @@ from client import Background, Client
 from cluster import BINARY, Cluster, RoleProcess, children_of, is_running, run_baton, wait_until
 
 PROMPT = "The capital of France is"
-LONG = {"max_tokens": 400, "ignore_eos": True}
+LONG = {"max_tokens": 200, "ignore_eos": True}
 # No test waits for its end. A stream that ends by itself may be over on a fast machine before the test has looked at it.
 ENDLESS = {"max_tokens": 6000, "ignore_eos": True}
-# Six steps of a prefill worker, which take more than half a second on the fastest machine if each is slowed down.
-LONG_PROMPT_TOKENS = 3000
-SLOW_STEPS = {"BATON_TEST_DELAYS": "step=100"}
+# Three steps of a prefill worker, which take more than half a second on the fastest machine if each is slowed down.
+LONG_PROMPT_TOKENS = 1500
+SLOW_STEPS = {"BATON_TEST_DELAYS": "step=200"}
 MIXED = ("--prefill", 0, "--decode", 0, "--mixed", 1)
 RESTART_TIMEOUT_S = 60
 END_TIMEOUT_S = 20
