@@ -60,7 +60,7 @@ class Request:
 def draw_requests(rng, prose_ids):
     requests = []
     for number in range(STREAMS):
-        length = rng.randint(200, 600) if number < LONG_PROMPTS else rng.randint(2, 80)
+        length = rng.randint(200, 450) if number < LONG_PROMPTS else rng.randint(2, 80)
         start = rng.randrange(len(prose_ids) - length)
         requests.append(Request(number, prose_ids[start:start + length], rng.randint(8, 48)))
     rng.shuffle(requests)
