@@ -217,7 +217,8 @@ def test_of_the_requests_that_wait_the_lower_priority_goes_first():
 
 
 def test_a_drain_waits_for_a_client_that_reads_slowly():
-    body = json.dumps({"prompt": "Once", "max_tokens": 1200, "stream": True, "ignore_eos": True, "logprobs": 20}).encode()
+    body = json.dumps({"prompt": "Once", "n": 8, "max_tokens": 150, "stream": True, "ignore_eos": True,
+                       "logprobs": 20}).encode()
     with Cluster("--prefill", 0, "--decode", 0, "--mixed", 1, "--threads", 1) as cluster, socket.socket() as reader:
         # Its answer is larger than all that the system takes on its way.
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
