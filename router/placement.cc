@@ -27,6 +27,8 @@ struct Choice {
   PlacementVerdict verdict = PlacementVerdict::kNoWorkers;
   // Set when placed.
   const Worker* worker = nullptr;
+  // Whether a dedicated prefill worker can hold the prompt, now or later, so that the choice is among such workers.
+  bool is_dedicated = false;
 };
 
 template <typename T>
@@ -75,12 +77,8 @@ class Placer {
 
   template <typename Allowed>
   Choice ChoosePrefill(const Group& group, Allowed allowed) const;
-  // `decode` is null where any decode worker will do.
-  bool Reaches(const Worker& prefill, const Worker* decode) const {
-    return decode == nullptr || !Hidden(prefill, *decode);
-  }
-  Choice ChoosePrefillFor(const Group& group, bool dedicated, const Worker* decode) const;
-  bool HasDedicatedPrefillFor(const Group& group, const Worker* decode) const;
+  // For this decode worker; null: for any.
+  Choice ChoosePrefillFor(const Group& group, const Worker* decode) const;
 
   const std::map<WorkerId, WorkerAssignment>& assigned_;
   const JobNeeds& needs_;
@@ -155,22 +153,18 @@ Choice Placer::ChoosePrefill(const Group& group, Allowed allowed) const {
   return choice;
 }
 
-Choice Placer::ChoosePrefillFor(const Group& group, bool dedicated, const Worker* decode) const {
-  const WorkerRole role = dedicated ? WorkerRole::kPrefill : WorkerRole::kMixed;
-  const Choice choice = ChoosePrefill(group, [this, role, decode](const Worker& worker) {
-    return worker.info.role == role && Reaches(worker, decode);
-  });
-  if (choice.verdict != PlacementVerdict::kNoWorkers) return choice;
-  // All prefill workers of this role are too small, or there are none: the verdict then comes from the others.
-  return ChoosePrefill(
-      group, [this, decode](const Worker& worker) { return worker.can_prefill() && Reaches(worker, decode); });
-}
-
-bool Placer::HasDedicatedPrefillFor(const Group& group, const Worker* decode) const {
-  return std::any_of(group.begin(), group.end(), [this, decode](const Worker* worker) {
-    return worker->info.role == WorkerRole::kPrefill && !Hidden(*worker) && Reaches(*worker, decode) &&
-           PrefillVerdict(*worker) <= PlacementVerdict::kBusy;
-  });
+Choice Placer::ChoosePrefillFor(const Group& group, const Worker* decode) const {
+  const auto choose = [&](WorkerRole role) {
+    return ChoosePrefill(group, [&](const Worker& worker) {
+      return worker.info.role == role && (decode == nullptr || !Hidden(worker, *decode));
+    });
+  };
+  Choice dedicated = choose(WorkerRole::kPrefill);
+  dedicated.is_dedicated = dedicated.verdict <= PlacementVerdict::kBusy;
+  if (dedicated.is_dedicated) return dedicated;
+  const Choice mixed = choose(WorkerRole::kMixed);
+  // Without mixed workers the verdict is that of the dedicated ones, all of which are too small.
+  return mixed.verdict == PlacementVerdict::kNoWorkers ? dedicated : mixed;
 }
 
 GroupResult Placer::PlaceSolo(const Group& group) const {
@@ -184,15 +178,12 @@ GroupResult Placer::PlaceSolo(const Group& group) const {
 
 GroupResult Placer::PlacePair(const Group& group) const {
   GroupResult best;
-  bool dedicated = HasDedicatedPrefillFor(group, nullptr);
-  Choice prefill = ChoosePrefillFor(group, dedicated, nullptr);
+  const Choice common = ChoosePrefillFor(group, nullptr);
   for (const Worker* worker : group) {
     if (!worker->can_decode() || Hidden(*worker)) continue;
-    if (!hidden_.pairs.empty()) {
-      dedicated = HasDedicatedPrefillFor(group, worker);
-      prefill = ChoosePrefillFor(group, dedicated, worker);
-    }
-    const bool alone = needs_.kind == AttemptKind::kLocal || (worker->info.role == WorkerRole::kMixed && !dedicated);
+    const Choice prefill = hidden_.pairs.empty() ? common : ChoosePrefillFor(group, worker);
+    const bool is_mixed = worker->info.role == WorkerRole::kMixed;
+    const bool alone = needs_.kind == AttemptKind::kLocal || (is_mixed && !prefill.is_dedicated);
     const PlacementVerdict verdict = Worse(DecodeVerdict(*worker), alone ? PrefillVerdict(*worker) : prefill.verdict);
     if (verdict == PlacementVerdict::kPlaced) {
       const Worker& prefiller = alone ? *worker : *prefill.worker;
