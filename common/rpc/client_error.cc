@@ -7,9 +7,20 @@
 namespace baton::rpc {
 namespace {
 
-// Whether the server has sent the status, and not gRPC's own client made it. gRPC says so nowhere else.
-bool IsAnswer(const grpc::ClientContext& context) {
-  return absl::StrContains(context.debug_error_string(), "Error received from peer");
+// Whether gRPC itself wrote the message, at either end, when a deadline passed or a connection broke. gRPC's debug
+// string says "received from peer" of these as well.
+bool IsGrpcMessage(absl::string_view message) {
+  for (const absl::string_view start :
+       {"Deadline Exceeded", "Socket closed", "recvmsg:", "sendmsg:", "keepalive watchdog timeout"}) {
+    if (absl::StartsWith(message, start)) return true;
+  }
+  return false;
+}
+
+// Whether the server's code has sent the status. gRPC says so nowhere else.
+bool IsAnswer(const grpc::ClientContext& context, const grpc::Status& status) {
+  return absl::StrContains(context.debug_error_string(), "Error received from peer") &&
+         !IsGrpcMessage(status.error_message());
 }
 
 bool IsUnconnected(const std::string& message) {
@@ -50,7 +61,7 @@ absl::Status ExplainRouterError(const grpc::ClientContext& context, const grpc::
                                 const std::string& target) {
   const auto code = static_cast<absl::StatusCode>(status.error_code());
   const bool is_silence = code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded;
-  if (is_silence && !IsAnswer(context)) return ExplainSilence(status, target);
+  if (is_silence && !IsAnswer(context, status)) return ExplainSilence(status, target);
   if (code == absl::StatusCode::kUnavailable) {
     return absl::UnavailableError(absl::StrCat("router ", target, ": ", status.error_message()));
   }

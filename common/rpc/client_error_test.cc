@@ -95,5 +95,15 @@ TEST(ClientError, ARouterThatSaysNothingDidNotAnswerInTime) {
   EXPECT_EQ(error.message(), absl::StrCat("router ", server->address, " did not answer in time"));
 }
 
+TEST(ClientError, WhatGrpcItselfSaysIsNoAnswerOfARouter) {
+  EXPECT_THAT(AskRouter({grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"}),
+              HasSubstr(" did not answer in time"));
+  for (const char* const message :
+       {"Socket closed", "recvmsg:Connection reset by peer", "sendmsg:Broken pipe", "keepalive watchdog timeout"}) {
+    EXPECT_THAT(AskRouter({grpc::StatusCode::UNAVAILABLE, message}),
+                HasSubstr(absl::StrCat(": the connection broke (", message, "); send the request again")));
+  }
+}
+
 }  // namespace
 }  // namespace baton::rpc

@@ -85,9 +85,14 @@ def restarted(cluster, role, old_pid):
     return any(w["role"] == role and w["pid"] != old_pid and w["state"] == "serving" for w in cluster.workers())
 
 
-def test_killed_router_comes_back_at_its_address():
+def test_killed_router_comes_back_at_its_address_and_its_client_hears_that_the_connection_broke():
     with Cluster("--threads", 1, *MIXED) as cluster:
-        os.kill(cluster.pid_of("router"), signal.SIGKILL)
+        with subprocess.Popen([BINARY, "generate", "--target", cluster.target, "--prompt", PROMPT, "--max-tokens", "6000",
+                               "--ignore-eos"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+            assert running.stdout.read(1)
+            os.kill(cluster.pid_of("router"), signal.SIGKILL)
+            error = running.communicate(timeout=END_TIMEOUT_S)[1].decode()
+        assert f"router {cluster.target}: the connection broke" in error
 
         def generates():
             result = run_baton("generate", "--target", cluster.target, "--prompt", PROMPT, "--max-tokens", 4,
