@@ -49,6 +49,9 @@ namespace pb = internal::v1;
 
 // What clients have at least to read why their streams were cut.
 constexpr int64_t kReadEndMs = 1'000;
+// How long calls that bring requests may stay open without any. When a connection ends, gRPC's client drops the
+// messages that came before and that its caller has not taken yet, unless the call has ended in order.
+constexpr int64_t kOpenCallsEndMs = 1'000;
 constexpr int64_t kServerStopMs = 1'000;
 // Allocations from this size on go back to the system when they are freed.
 constexpr int kReturnedBytes = 1 << 20;
@@ -81,6 +84,10 @@ void Drain(int64_t timeout_ms, router::RouterLoop& loop, router::RpcRequests& re
   if (still_read > 0) spdlog::info("every request has ended; {} answers are still being read", still_read);
   const size_t unread = requests.AwaitRead(left_ms()) + http.AwaitRead(left_ms());
   if (unread > 0) spdlog::warn("cut {} ended streams that their clients have not read to the end", unread);
+  if (const size_t open = requests.open_calls().AwaitNone(0); open > 0) {
+    spdlog::info("{} calls that bring requests are still open", open);
+    requests.open_calls().AwaitNone(kOpenCallsEndMs);
+  }
   spdlog::info("drained in {:.1f} s", NsToMs(MonotonicClock().Now() - begin) / 1e3);
 }
 

@@ -1,5 +1,7 @@
 #include "router/open_calls.h"
 
+#include "absl/time/time.h"
+
 namespace baton::router {
 
 void OpenCalls::Begin(Stream& call) {
@@ -40,6 +42,12 @@ void OpenCalls::Sweep() {
     idle_.pop_front();
     call.EndIdle();
   }
+}
+
+size_t OpenCalls::AwaitNone(int64_t timeout_ms) {
+  const absl::MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(absl::Condition(this, &OpenCalls::HasNone), absl::Milliseconds(timeout_ms));
+  return count_;
 }
 
 void OpenCalls::AwaitNone() {

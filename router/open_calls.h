@@ -2,6 +2,7 @@
 #ifndef BATON_ROUTER_OPEN_CALLS_H_
 #define BATON_ROUTER_OPEN_CALLS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <list>
 
@@ -41,6 +42,8 @@ class OpenCalls {
 
   // Ends the calls that have been idle for too long. To be called a few times in that time.
   void Sweep() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits until no call is open, at most for the time. How many are left.
+  size_t AwaitNone(int64_t timeout_ms) ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns when no call is open.
   void AwaitNone() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -57,7 +60,7 @@ class OpenCalls {
   const int64_t max_idle_ms_;
   const Clock& clock_;
   absl::Mutex mutex_;
-  int count_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t count_ ABSL_GUARDED_BY(mutex_) = 0;
   // The one that has been idle for longest comes first.
   IdleList idle_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Stream*, IdleList::iterator> places_ ABSL_GUARDED_BY(mutex_);

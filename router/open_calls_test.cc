@@ -60,6 +60,18 @@ TEST_F(OpenCallsTest, TheTimeCountsAnewFromTheEndOfTheLastRequest) {
   EXPECT_EQ(a_.ended, 1);
 }
 
+TEST_F(OpenCallsTest, OpenCallsAreWaitedForAtMostForTheTime) {
+  calls_.Begin(a_);
+  calls_.Begin(b_);
+  EXPECT_EQ(calls_.AwaitNone(0), 2u);
+  calls_.SetBusy(a_);
+  calls_.End();
+  EXPECT_EQ(calls_.AwaitNone(1), 1u);
+  calls_.SetBusy(b_);
+  calls_.End();
+  EXPECT_EQ(calls_.AwaitNone(60'000), 0u);
+}
+
 TEST_F(OpenCallsTest, ACallThatIsGoneIsNotWaitedForAndNotEnded) {
   calls_.Begin(a_);
   calls_.SetBusy(a_);

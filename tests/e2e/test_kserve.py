@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import queue
 import re
 import threading
 import urllib.request
@@ -395,12 +396,17 @@ def test_a_thousand_streams_that_are_left_in_the_middle_leave_nothing(cluster, o
     assert own.generate(PROMPTS[0], {"max_tokens": 4}).token_ids
 
 
-def test_a_slow_reader_gets_all_of_its_output(cluster):
-    """It reads nothing until the output, which is larger than all that the connection takes, is made."""
-    request = inputs_message(b"Once", json.dumps({"max_tokens": 500, "ignore_eos": True, "temperature": 0}))
+def streamed_message(max_tokens):
+    request = inputs_message(b"Once", json.dumps({"max_tokens": max_tokens, "ignore_eos": True, "temperature": 0}))
     for name in ("stream", "return_token_ids"):
         request.inputs.add(name=name, datatype="BOOL", shape=[1])
         request.raw_input_contents.append(b"\1")
+    return request
+
+
+def test_a_slow_reader_gets_all_of_its_output(cluster):
+    """It reads nothing until the output, which is larger than all that the connection takes, is made."""
+    request = streamed_message(500)
     options = [("grpc.http2.lookahead_bytes", 1 << 10), ("grpc.http2.bdp_probe", 0)]
     with grpc.insecure_channel(cluster.target, options) as channel:
         call = channel.stream_stream(SERVICE + "ModelStreamInfer",
@@ -447,6 +453,24 @@ def test_a_drain_lets_a_stream_end_and_refuses_later_requests():
                 errors.append(error.message())
         assert stream.answers["runs"].counted == 200
         assert [error.split(":")[0] for error in errors] in ([], ["UNAVAILABLE"])
+
+
+def test_a_client_that_reads_late_gets_the_end_of_its_answer_from_a_router_that_drains():
+    with Cluster("--prefill", 0, "--decode", 0, "--mixed", 1, "--threads", 1) as cluster, \
+            grpc.insecure_channel(cluster.target) as channel:
+        stream = channel.stream_stream(SERVICE + "ModelStreamInfer",
+                                       response_deserializer=pb.ModelStreamInferResponse.FromString)
+        sent = queue.Queue()
+        sent.put(streamed_message(20).SerializeToString())
+        call = stream(iter(sent.get, None), timeout=TIMEOUT_S)
+        wait_until(lambda: cluster.status()["running_jobs"], 20, "the request")
+        cluster.signal(15)
+        wait_until(lambda: "still open" in cluster.log() or "drained" in cluster.log(), 20, "the end of the request")
+        sent.put(None)
+        answer = Answer()
+        for response in call:
+            answer.add(triton.InferResult(response.infer_response))
+        assert len(answer.token_ids) == 20
 
 
 def test_every_method_needs_a_key_where_keys_are_required(tmp_path):
