@@ -97,7 +97,7 @@ def test_the_prompt_is_computed_and_moved_once(cluster, client, prose_ids):
 
 def test_choices_survive_a_worker_that_is_killed(cluster, client, prose_ids):
     prompt = prose_ids[3000:3100]
-    expected = [single(client, prompt, i, max_tokens=240).token_ids for i in range(CHOICES)]
+    expected = [single(client, prompt, i, max_tokens=120).token_ids for i in range(CHOICES)]
     killed = []
 
     def kill(tokens):
@@ -107,13 +107,13 @@ def test_choices_survive_a_worker_that_is_killed(cluster, client, prose_ids):
         killed.extend(busy[:1])
         os.kill(killed[0], signal.SIGKILL)
 
-    tokens, _, _ = choices_of(ask(client, prompt, max_tokens=240), on_output=kill)
+    tokens, _, _ = choices_of(ask(client, prompt, max_tokens=120), on_output=kill)
     assert killed and tokens == expected
     await_workers(cluster, 3)
 
 
 def test_a_request_whose_client_does_not_read_is_paused_and_has_the_same_tokens(cluster, client, prose_ids):
-    count, sampling = 8, {**SAMPLING, "max_tokens": 320}
+    count, sampling = 32, {**SAMPLING, "max_tokens": 80}
     # What the network holds is little beside log-probabilities, so that the router soon holds half of what may wait.
     request = client.generate_request(prose_ids[:40], {**sampling, "logprobs": 20}, choices=count)
     expected, _, _ = choices_of(client.start(request), count)

@@ -1,5 +1,6 @@
 """What becomes of a gRPC connection whose call is silent: a job of paced workers that has its first token, and then none."""
 
+import concurrent.futures
 import time
 
 import grpc
@@ -18,10 +19,8 @@ ALLOWED_MS, RUDE_MS = 5_000, 500
 SILENCE_S = 17
 
 
-@pytest.fixture(scope="module")
-def router():
-    with RoleProcess("router", "--grpc-port", 0, "--cluster-port", 0, "--worker-silence-ms", 10_000) as router:
-        yield router
+def start_router():
+    return RoleProcess("router", "--grpc-port", 0, "--cluster-port", 0, "--worker-silence-ms", 10_000)
 
 
 def start_silent(client, timeout_s=60):
@@ -35,8 +34,8 @@ def pinging(target, every_ms):
     return Client(target, options=[("grpc.keepalive_time_ms", every_ms), ("grpc.http2.max_pings_without_data", 0)])
 
 
-def test_a_client_whose_host_went_silent_is_noticed_and_its_job_is_cancelled(router):
-    with PacedWorkers(router) as workers, SlowLink(router.target, 0) as link, Client(link.address) as client:
+def a_client_whose_host_went_silent_is_noticed_and_its_job_is_cancelled():
+    with start_router() as router, PacedWorkers(router) as workers, SlowLink(router.target, 0) as link, Client(link.address) as client:
         start_silent(client)
         link.cut()
         cut_at = time.monotonic()
@@ -45,8 +44,9 @@ def test_a_client_whose_host_went_silent_is_noticed_and_its_job_is_cancelled(rou
         assert time.monotonic() - cut_at > NOTICED_S / 2
 
 
-def test_a_silent_call_lives_with_a_client_that_pings_as_documented_and_ends_for_one_that_pings_far_more_often(router):
-    with PacedWorkers(router) as workers, pinging(router.target, ALLOWED_MS) as polite, pinging(router.target, RUDE_MS) as rude:
+def a_silent_call_lives_with_a_client_that_pings_as_documented_and_ends_for_one_that_pings_far_more_often():
+    with start_router() as router, PacedWorkers(router) as workers, \
+            pinging(router.target, ALLOWED_MS) as polite, pinging(router.target, RUDE_MS) as rude:
         lives, ends = start_silent(polite, SILENCE_S), start_silent(rude)
         with pytest.raises(grpc.RpcError, match="Too many pings"):
             next(ends)
@@ -55,3 +55,12 @@ def test_a_silent_call_lives_with_a_client_that_pings_as_documented_and_ends_for
             next(lives)
         assert ended.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         wait_until(lambda: workers.counts()["cancelled"] == 2, LATE_S, "the ends of both jobs")
+
+
+# They mostly wait, and so they wait at the same time.
+def test_silent_connections():
+    scenarios = (a_client_whose_host_went_silent_is_noticed_and_its_job_is_cancelled,
+                 a_silent_call_lives_with_a_client_that_pings_as_documented_and_ends_for_one_that_pings_far_more_often)
+    with concurrent.futures.ThreadPoolExecutor(len(scenarios)) as pool:
+        for scenario in [pool.submit(scenario) for scenario in scenarios]:
+            scenario.result()
