@@ -18,7 +18,7 @@ from cluster import Cluster, tokenize_prose, wait_until
 from soak import LEAST_SAMPLES, descriptors, private_kib, slope
 from streams import await_no_block_held
 
-SOAK_S = int(os.environ.get("BATON_SOAK_S") or (1800 if os.environ.get("BATON_FULL_TESTS") == "1" else 0))
+SOAK_S = int(os.environ.get("BATON_SOAK_S") or (2700 if os.environ.get("BATON_FULL_TESTS") == "1" else 0))
 SEED = int(os.environ.get("BATON_TEST_SEED", "20261125"))
 WORKERS = 4
 ROLES = ("--prefill", 2, "--decode", 2, "--threads", 1, "--kv-memory", "64MiB", "--admin-port", 0)
@@ -28,8 +28,8 @@ CANCELLED_SHARE = 0.05
 KILL_EVERY_S = 20
 # Until then memory grows as it should. The router's dashboard keeps the last 10,000 requests, and its allocator settles
 # only when these have made room for others more than once: small requests do that within a minute or two. The dashboard
-# also keeps 300 s, and the workers' pools and caches fill meanwhile.
-FILL_REQUESTS, WARM_UP_S = 30_000, 330
+# also keeps 300 s, and the workers' pools and caches fill meanwhile. The allocator's pages settle later than all of it.
+FILL_REQUESTS, WARM_UP_S = 30_000, 900
 FILL_CLIENTS = 12
 # Three intervals of 95 % beside each other hold their values less often than one: with this factor, as often.
 GROWS_HALF_WIDTHS = 1.3
