@@ -41,6 +41,7 @@ struct GenerateFlags : ClientFlags {
   int priority = 0;
   int choices = 1;
   bool echo = false;
+  bool allow_other_numerics = false;
   bool kv_digest = false;
   bool json = false;
   bool jsonl = false;
@@ -116,6 +117,10 @@ void PrintTiming(const v1::Finished& finished) {
                ReasonName(finished.reason()), finished.usage().prompt_tokens(), finished.usage().output_tokens(),
                t.total_ms(), t.queue_ms(), t.admission_ms(), t.prefill_ms(), t.transfer_ms(), t.decode_ms(),
                t.network_ms());
+  if (finished.has_other_numerics_from()) {
+    std::fprintf(stderr, "workers with other numerics made the output from token %d on\n",
+                 finished.other_numerics_from() + 1);
+  }
 }
 
 absl::Status Generate(const GenerateFlags& flags) {
@@ -126,6 +131,7 @@ absl::Status Generate(const GenerateFlags& flags) {
   request.set_priority(flags.priority);
   request.set_return_kv_digest(flags.kv_digest || flags.json);
   request.set_echo(flags.echo);
+  request.set_allow_other_numerics(flags.allow_other_numerics);
   FillSampling(flags.sampling, request);
   if (flags.prompt_logprobs) request.mutable_sampling()->set_prompt_logprobs(*flags.prompt_logprobs);
   BATON_RETURN_IF_ERROR(FillPrompt(flags, request));
@@ -187,6 +193,8 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
       "--prompt-logprobs", flags->prompt_logprobs,
       "with --json: log-probabilities of the prompt's tokens and of this many likely ones in each place");
   command->add_flag("--echo", flags->echo, "the prompt's text before the output");
+  command->add_flag("--allow-other-numerics", flags->allow_other_numerics,
+                    "after a failure, go on at workers that may compute another continuation, rather than fail");
   command->add_flag("--kv-digest", flags->kv_digest, "print the digest of the prompt's KV blocks; --json always does");
   command->add_flag("--json", flags->json, "print one JSON object at the end");
   command->add_flag("--jsonl", flags->jsonl, "print one JSON object per message");

@@ -94,6 +94,7 @@ Json FinishedJson(const v1::Finished& finished) {
   if (!finished.kv_digest().empty()) json["kv_digest"] = finished.kv_digest();
   json["job_id"] = finished.job_id();
   json["seed"] = finished.seed();
+  if (finished.has_other_numerics_from()) json["other_numerics_from"] = finished.other_numerics_from();
   return json;
 }
 
