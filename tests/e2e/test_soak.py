@@ -21,11 +21,14 @@ from streams import await_no_block_held
 SOAK_S = int(os.environ.get("BATON_SOAK_S") or (2700 if os.environ.get("BATON_FULL_TESTS") == "1" else 0))
 SEED = int(os.environ.get("BATON_TEST_SEED", "20261125"))
 WORKERS = 4
-ROLES = ("--prefill", 2, "--decode", 2, "--threads", 1, "--kv-memory", "64MiB", "--admin-port", 0)
+# A worker has memory for the logits of as many sequences as it has had at once: few enough that the first requests fill it.
+ROLES = ("--prefill", 2, "--decode", 2, "--threads", 1, "--max-seqs", 16, "--kv-memory", "64MiB", "--admin-port", 0)
 LOAD = 1.2
 CANCELLED_SHARE = 0.05
 # Every so often one of the two victims, which are killed in turns. Only processes that live through all of it are counted.
 KILL_EVERY_S = 20
+# What a process keeps of peers that have died has its full size after some 200 of them.
+WARM_UP_KILL_EVERY_S = 4
 # Until then memory grows as it should. The router's dashboard keeps the last 10,000 requests, and its allocator settles
 # only when these have made room for others more than once: small requests do that within a minute or two. The dashboard
 # also keeps 300 s, and the workers' pools and caches fill meanwhile. The allocator's pages settle later than all of it.
@@ -142,7 +145,7 @@ def watch(cluster, load, rng, pids, until):
     """Kills victims until then. {pid: samples} of the processes `pids` once they are warm, and how many were killed."""
     samples = {pid: [] for pid in pids}
     warm_at = time.monotonic() + WARM_UP_S
-    next_kill, kills = time.monotonic() + KILL_EVERY_S, 0
+    next_kill, kills = time.monotonic() + WARM_UP_KILL_EVERY_S, 0
     while time.monotonic() < until:
         if time.monotonic() >= next_kill:
             now = serving(cluster)
@@ -151,7 +154,7 @@ def watch(cluster, load, rng, pids, until):
             if len(now) == WORKERS:
                 os.kill(rng.choice(victims), signal.SIGKILL)
                 kills += 1
-            next_kill = time.monotonic() + KILL_EVERY_S
+            next_kill = time.monotonic() + (KILL_EVERY_S if time.monotonic() >= warm_at else WARM_UP_KILL_EVERY_S)
         if time.monotonic() >= warm_at:
             for pid in pids:
                 samples[pid].append((sum(load.counts.values()), private_kib(pid)))
