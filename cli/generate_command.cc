@@ -117,10 +117,12 @@ void PrintTiming(const v1::Finished& finished) {
                ReasonName(finished.reason()), finished.usage().prompt_tokens(), finished.usage().output_tokens(),
                t.total_ms(), t.queue_ms(), t.admission_ms(), t.prefill_ms(), t.transfer_ms(), t.decode_ms(),
                t.network_ms());
-  if (finished.has_other_numerics_from()) {
-    std::fprintf(stderr, "workers with other numerics made the output from token %d on\n",
-                 finished.other_numerics_from() + 1);
-  }
+}
+
+void PrintOtherNumerics(const v1::Finished& finished) {
+  if (!finished.has_other_numerics_from()) return;
+  std::fprintf(stderr, "workers with other numerics made the output from token %d on\n",
+               finished.other_numerics_from() + 1);
 }
 
 absl::Status Generate(const GenerateFlags& flags) {
@@ -163,6 +165,7 @@ absl::Status Generate(const GenerateFlags& flags) {
   } else {
     std::cout << printer.Flush() << std::endl;
     PrintTiming(generation.finished);
+    PrintOtherNumerics(generation.finished);
   }
   return absl::OkStatus();
 }

@@ -473,6 +473,16 @@ def test_a_client_that_reads_late_gets_the_end_of_its_answer_from_a_router_that_
         assert len(answer.token_ids) == 20
 
 
+def test_a_client_that_keeps_its_call_open_does_not_keep_a_router_that_drains():
+    with Cluster("--prefill", 0, "--decode", 0, "--mixed", 1, "--threads", 1) as cluster, \
+            triton.InferenceServerClient(cluster.target) as client, Stream(client) as stream:
+        stream.ask("first", inputs_of("Once", {"max_tokens": 2}, stream=True))
+        stream.finish("first")
+        cluster.signal(15)
+        assert cluster.process.wait(timeout=20) == 0
+        assert "1 calls that bring requests are still open" in cluster.log()
+
+
 def test_every_method_needs_a_key_where_keys_are_required(tmp_path):
     issued, keys = Authority(tmp_path).issue(*ALL), Keys(tmp_path)
     right = keys.keys["alice"]

@@ -66,6 +66,6 @@ def test_no_fault_of_a_transfer_shows_in_an_answer(requests, transport, fault, c
         planted, failed = cluster.log(ALL_LOG_BYTES).count(PLANTED), cluster.decoders_count(FAILED)
         print(f"{transport}, {fault}: {len(runs)} answers are right, {planted} faults planted, {counter} "
               f"{cluster.decoders_count(counter)}, {failed} hand-offs failed")
-        assert planted >= len(runs) // 16
+        assert planted >= ROUNDS
         assert found_all(planted, cluster, fault.partition(":")[0])
         wait_until(lambda: not any(worker["used_blocks"] for worker in cluster.workers()), FREE_TIMEOUT_S, "free blocks")
