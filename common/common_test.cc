@@ -2,6 +2,7 @@
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/digest.h"
 #include "common/ids.h"
@@ -10,6 +11,7 @@
 #include "common/mailbox.h"
 #include "common/random.h"
 #include "common/sampling_params.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace baton {
@@ -85,6 +87,27 @@ TEST(KvGroups, HandsOverWhatTheRowAfterThePromptSees) {
   // Row 47 sees 16..47, and row 46 also sees 15.
   EXPECT_EQ(groups.FirstSeen(47), 1);
   EXPECT_EQ(groups.FirstSeen(46), 0);
+}
+
+TEST(KvGroups, EveryBlockThatIsHandedOverHasAGroup) {
+  const KvGroups groups{.full = 2, .sliding = 3, .window = 32};
+  // Row 50 sees 19..49, which begin in block 1 of 4.
+  std::vector<int32_t> of_places;
+  for (int32_t place = 0; place < groups.HandedOver(50); ++place) of_places.push_back(groups.GroupOf(place, 50));
+  EXPECT_THAT(of_places, testing::ElementsAre(0, 1, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4));
+  EXPECT_EQ(KvGroups{}.GroupOf(6, 100), 0);
+  const KvGroups sliding{.full = 0, .sliding = 1, .window = 32};
+  EXPECT_EQ(sliding.GroupOf(0, 100), 0);
+}
+
+TEST(KvLayout, TheFirstLayersFillTheBeginningsOfTheBlocksOfTheirGroups) {
+  // Groups of three layers: the full ones are 5, 11 and 17, the sliding ones fill five groups in order.
+  const KvLayout layout = Gemma();
+  const uint64_t layer = layout.layer_bytes();
+  EXPECT_EQ(layout.block_bytes(), 3 * layer);
+  EXPECT_THAT(layout.BytesOfLayers(0), testing::Each(0));
+  EXPECT_THAT(layout.BytesOfLayers(6), testing::ElementsAre(layer, 3 * layer, 2 * layer, 0, 0, 0));
+  EXPECT_THAT(layout.BytesOfLayers(18), testing::Each(3 * layer));
 }
 
 TEST(KvGroups, BlocksOfSlidingGroupsAreBoundByWindowAndChunk) {

@@ -43,6 +43,15 @@ std::vector<KvLayout::Place> KvLayout::Places() const {
   return places;
 }
 
+std::vector<uint64_t> KvLayout::BytesOfLayers(int32_t computed) const {
+  std::vector<uint64_t> bytes(static_cast<size_t>(groups().count()));
+  const std::vector<Place> places = Places();
+  for (int32_t layer = 0; layer < computed; ++layer) {
+    bytes[static_cast<size_t>(places[static_cast<size_t>(layer)].group)] += layer_bytes();
+  }
+  return bytes;
+}
+
 std::string KvLayout::ToString() const {
   std::string text =
       absl::StrFormat("%dx%dx%d-%s-v%d", layers, kv_heads, head_dim, ToAbsl(KvDtypeName(dtype)), inner_format);

@@ -52,6 +52,11 @@ struct KvGroups {
   int32_t HandedOver(int64_t prompt_tokens) const {
     return HandedOverBefore(BlocksForTokens(prompt_tokens), prompt_tokens);
   }
+  // The group of the block that has this place in that list.
+  int32_t GroupOf(int32_t place, int64_t prompt_tokens) const {
+    const int32_t full_alone = sliding == 0 ? 0 : full * FirstSeen(prompt_tokens);
+    return place < full_alone ? place % full : (place - full_alone) % count();
+  }
   // The most blocks of one sliding group that a sequence of `tokens` holds if a step computes at most `chunk_tokens` of
   // them.
   int32_t MostSlidingBlocks(int64_t tokens, int32_t chunk_tokens) const {
@@ -100,9 +105,11 @@ struct KvLayout {
     }
     return values * (dtype == KvDtype::kF32 ? 4 : dtype == KvDtype::kBf16 ? 2 : 1);
   }
-  size_t block_bytes() const {
-    return static_cast<size_t>(group_layers()) * 2 * static_cast<size_t>(kv_heads) * head_part_bytes();
-  }
+  // What one layer takes of a block.
+  size_t layer_bytes() const { return 2 * static_cast<size_t>(kv_heads) * head_part_bytes(); }
+  size_t block_bytes() const { return static_cast<size_t>(group_layers()) * layer_bytes(); }
+  // For each group, how many bytes at the beginning of a block belong to the first `computed` layers of the model.
+  std::vector<uint64_t> BytesOfLayers(int32_t computed) const;
   // What one token takes in the blocks of all groups together.
   size_t token_bytes() const { return static_cast<size_t>(groups().count()) * block_bytes() / kBlockTokens; }
   // What a token takes that no window reaches any more.

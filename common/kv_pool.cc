@@ -30,11 +30,22 @@ size_t KvPool::OffsetOf(BlockId block) const {
   return static_cast<size_t>(block) * block_bytes_;
 }
 
+std::vector<Digest128> KvPool::Digests(absl::Span<const BlockId> blocks) const {
+  std::vector<size_t> offsets;
+  offsets.reserve(blocks.size());
+  for (const BlockId block : blocks) offsets.push_back(OffsetOf(block));
+  std::vector<Digest128> digests(blocks.size());
+  DoDigests(offsets, absl::MakeSpan(digests));
+  return digests;
+}
+
 HostKvPool::HostKvPool(absl::Span<uint8_t> memory, size_t block_bytes)
     : KvPool({.kind = MemoryKind::kHost, .base = memory.data(), .bytes = memory.size()}, block_bytes) {}
 
 void HostKvPool::DoZero(size_t offset) { std::memset(memory().base + offset, 0, block_bytes()); }
 
-Digest128 HostKvPool::DoDigest(size_t offset) const { return DigestBytes(memory().base + offset, block_bytes()); }
+void HostKvPool::DoDigests(absl::Span<const size_t> offsets, absl::Span<Digest128> digests) const {
+  for (size_t i = 0; i < offsets.size(); ++i) digests[i] = DigestBytes(memory().base + offsets[i], block_bytes());
+}
 
 }  // namespace baton

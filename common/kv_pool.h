@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "common/digest.h"
@@ -44,16 +45,18 @@ class KvPool {
   // The digest of a block as it is now, by which a reader can tell whether it has the same bytes. Each kind of pool has
   // a function of its own: DigestBytes where the block is in host memory, another where a device takes it. Equal bytes
   // have equal digests in all pools of one fingerprint, and KV moves between no others.
-  Digest128 Digest(BlockId block) const { return DoDigest(OffsetOf(block)); }
+  Digest128 Digest(BlockId block) const { return Digests(absl::MakeConstSpan(&block, 1)).front(); }
+  // Those of several blocks, in their order. A device takes them together, for little more than one.
+  std::vector<Digest128> Digests(absl::Span<const BlockId> blocks) const;
 
  protected:
   // The range is a whole number of blocks.
   KvPool(const MemoryRange& memory, size_t block_bytes);
 
  private:
-  // Both act on the block that begins at `offset`.
+  // Both act on blocks by where they begin.
   virtual void DoZero(size_t offset) = 0;
-  virtual Digest128 DoDigest(size_t offset) const = 0;
+  virtual void DoDigests(absl::Span<const size_t> offsets, absl::Span<Digest128> digests) const = 0;
 
   size_t OffsetOf(BlockId block) const;
 
@@ -69,7 +72,7 @@ class HostKvPool final : public KvPool {
 
  private:
   void DoZero(size_t offset) override;
-  Digest128 DoDigest(size_t offset) const override;
+  void DoDigests(absl::Span<const size_t> offsets, absl::Span<Digest128> digests) const override;
 };
 
 }  // namespace baton

@@ -41,11 +41,11 @@ class Engine::Impl {
   std::vector<BlockId> Freeze(SequenceId id);
   void Stop(SequenceId id);
   void Release(SequenceId id);
-  absl::Span<const StepEvent> Step();
+  absl::Span<const StepEvent> Step(absl::FunctionRef<void(const LayerEvent&)> on_layers);
   void ForgetStep();
   EngineCounters Counters() const;
   HoldersOfBlocks holders() const { return {.sequences = sequences_, .pool = pool_, .withheld = steps_.withheld()}; }
-  Digest128 BlockDigest(BlockId block) const { return memory_.Digest(block); }
+  const KvPool& memory() const { return memory_; }
   Digest128 PromptDigest(const Sequence& sequence) const;
 
   Sequence& at(SequenceId id) { return **Position(id); }
@@ -71,6 +71,8 @@ class Engine::Impl {
   void SubmitStepAhead();
   void BuildBatch(absl::Span<const PlannedSlice> plan, EngineStep& step);
   void NoteComputed(const PlannedSlice& planned);
+  // The KV of prompts may be read before the step that computes it has ended.
+  void ShowLayers(const EngineStep& step, absl::FunctionRef<void(const LayerEvent&)> on_layers);
   void FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice);
   // How the sequence would finish if its next output were `next`, and whether it would, whatever that is.
   FinishReason FinishOf(const Sequence& sequence, int32_t next) const;
@@ -270,13 +272,14 @@ void Engine::Impl::Release(SequenceId id) {
   sequences_.erase(position);
 }
 
-absl::Span<const StepEvent> Engine::Impl::Step() {
+absl::Span<const StepEvent> Engine::Impl::Step(absl::FunctionRef<void(const LayerEvent&)> on_layers) {
   events_.clear();
   if (!GoOnWithStepAhead() && !SubmitStep()) return {};
   // The bookkeeping that needs no token is done while the step is in flight.
   EngineStep& step = steps_.next();
   for (const PlannedSlice& planned : step.plan) NoteComputed(planned);
   SubmitStepAhead();
+  ShowLayers(step, on_layers);
   steps_.Await();
   for (size_t i = 0; i < step.plan.size(); ++i) FinishSlice(step.plan[i], step.slices[i]);
   steps_.Pop();
@@ -362,6 +365,24 @@ void Engine::Impl::NoteComputed(const PlannedSlice& planned) {
   if (options_.prefix_cache) sequence->PublishFullBlocks(pool_);
 }
 
+void Engine::Impl::ShowLayers(const EngineStep& step, absl::FunctionRef<void(const LayerEvent&)> on_layers) {
+  const auto is_prompt = [](const SequenceSlice& slice) { return slice.row_class == RowClass::kPrefill; };
+  if (std::none_of(step.slices.begin(), step.slices.end(), is_prompt)) return;
+  const int32_t layers = runner_.kv_layout().layers;
+  for (int32_t before = 0, done = runner_.AwaitLayers(0); done < layers;
+       before = done, done = runner_.AwaitLayers(done)) {
+    for (size_t i = 0; i < step.plan.size(); ++i) {
+      const PlannedSlice& planned = step.plan[i];
+      const Sequence* const sequence = EngineStep::Live(planned);
+      if (sequence == nullptr || !is_prompt(step.slices[i])) continue;
+      on_layers({.sequence = sequence->id(),
+                 .layers = done,
+                 .layers_before = before,
+                 .computed_tokens = std::min(planned.first_position + planned.row_count, sequence->prompt_length())});
+    }
+  }
+}
+
 void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice) {
   if (EngineStep::Live(planned) == nullptr) return;
   EngineStep& step = steps_.next();
@@ -409,8 +430,7 @@ EngineCounters Engine::Impl::Counters() const {
 
 Digest128 Engine::Impl::PromptDigest(const Sequence& sequence) const {
   Digest128 chain;
-  for (BlockId block : sequence.HandedOver(sequence.prompt_length())) {
-    const Digest128 digest = BlockDigest(block);
+  for (const Digest128& digest : memory_.Digests(sequence.HandedOver(sequence.prompt_length()))) {
     chain = DigestChain(chain, &digest, sizeof(digest));
   }
   return chain;
@@ -471,14 +491,19 @@ std::vector<HeldBlocks> Engine::Held() const { return ListHeldBlocks(impl_->hold
 
 bool Engine::HasWork() const { return impl_->HasWork(); }
 
-absl::Span<const StepEvent> Engine::Step() { return impl_->Step(); }
+absl::Span<const StepEvent> Engine::Step(absl::FunctionRef<void(const LayerEvent&)> on_layers) {
+  return impl_->Step(on_layers);
+}
 void Engine::ForgetStep() { impl_->ForgetStep(); }
 
 EngineLoad Engine::Load() const { return LoadOf(impl_->holders()); }
 
 int32_t Engine::available_blocks() const { return impl_->available_blocks(); }
 
-Digest128 Engine::BlockDigest(BlockId block) const { return impl_->BlockDigest(block); }
+Digest128 Engine::BlockDigest(BlockId block) const { return impl_->memory().Digest(block); }
+std::vector<Digest128> Engine::BlockDigests(absl::Span<const BlockId> blocks) const {
+  return impl_->memory().Digests(blocks);
+}
 
 Digest128 Engine::PromptDigest(SequenceId id) const { return impl_->PromptDigest(impl_->at(id)); }
 

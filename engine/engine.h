@@ -123,7 +123,9 @@ class Engine {
   bool HasWork() const;
   // Schedules one batch, unless one is in flight, and returns when it has run. There may be no events where sequences
   // were stopped or released meanwhile. The events are valid until the next Step.
-  absl::Span<const StepEvent> Step();
+  // Meanwhile `on_layers` hears how far the step is with each of its prompts, where the runner says that
+  // (ModelRunner::AwaitLayers). It must not change the engine.
+  absl::Span<const StepEvent> Step(absl::FunctionRef<void(const LayerEvent&)> on_layers = [](const LayerEvent&) {});
   // The events are dealt with: what happens from here on is not the fault of that step's sequences.
   void ForgetStep();
 
@@ -138,8 +140,9 @@ class Engine {
   // Blocks that Reserve can take now.
   int32_t available_blocks() const;
 
-  // Digest of one block's bytes as they are now.
+  // Digests of blocks' bytes as they are now.
   Digest128 BlockDigest(BlockId block) const;
+  std::vector<Digest128> BlockDigests(absl::Span<const BlockId> blocks) const;
   // Chain of the digests of PromptBlocks, in order. Call it when prefill is complete and before a decode step.
   Digest128 PromptDigest(SequenceId id) const;
 

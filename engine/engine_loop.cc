@@ -53,7 +53,9 @@ void EngineLoop::RunStep() {
     RunTasks();
     report_();
   }
-  const absl::Span<const StepEvent> events = engine_.Step();
+  const absl::Span<const StepEvent> events = engine_.Step([this](const LayerEvent& event) {
+    for (PhasePolicy* policy : policies_) policy->OnLayers(event);
+  });
   const int64_t waited_ns = gate_ == nullptr ? 0 : gate_->wait_ns() - waited_before_ns;
   last_step_ = {.number = steps_.load(std::memory_order_relaxed) + 1, .compute_ns = clock_.Now() - asked - waited_ns};
   if (gate_ != nullptr) gate_->Leave();

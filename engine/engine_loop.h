@@ -23,6 +23,8 @@ class PhasePolicy {
   virtual ~PhasePolicy() = default;
   // False when the sequence is not this policy's.
   virtual bool OnStepEvent(const StepEvent& event) = 0;
+  // As Engine::Step describes it. A sequence of another policy is ignored.
+  virtual void OnLayers(const LayerEvent& /*event*/) {}
   virtual void OnTimer() = 0;
   // When OnTimer next has something to do.
   virtual TimeNs NextTimer() const = 0;

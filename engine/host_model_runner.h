@@ -25,6 +25,9 @@ class HostModelRunner : public ModelRunner {
   // Runs all rows of a step and writes the outputs, as StepOutputs describes them. An empty span: not wanted.
   virtual void Forward(const StepBatch& batch, absl::Span<float> logits, absl::Span<float> hidden_states) = 0;
 
+  // The step in flight.
+  const StepBatch& batch() const { return batch_; }
+
   // Calls fn(i) once for each i of [0, count), on any threads and in any order, and returns when all have returned.
   virtual void ForEach(int count, absl::FunctionRef<void(int)> fn) {
     for (int i = 0; i < count; ++i) fn(i);

@@ -96,7 +96,7 @@ struct StepOutputs {
 };
 
 // Called by one thread, the engine's owner. What a step writes (the block of each row in each layer group) is nobody
-// else's to read or write while the step is in flight.
+// else's to read or write while the step is in flight, but for what AwaitLayers says.
 class ModelRunner {
  public:
   virtual ~ModelRunner() = default;
@@ -138,6 +138,10 @@ class ModelRunner {
   // where the runner computes, by their logits alone (LogitsDecide), so that rows of the other may have them
   // (StepBatch::token_sources). Tokens behind such rows are chosen the same way.
   virtual bool TakesStepAhead() const { return false; }
+  // Waits until the KV of more than `known` layers of the oldest step in flight is in place, and returns how many these
+  // are, counted from the first. They may be read from then on. kv_layout().layers, which is not waited for: nothing
+  // more is told before the step's end.
+  virtual int32_t AwaitLayers(int32_t /*known*/) { return kv_layout().layers; }
   // Returns when the oldest step in flight has ended: its KV and its outputs are in place.
   virtual void Complete() = 0;
 

@@ -92,6 +92,16 @@ struct StepEvent {
   absl::Span<const PromptLogprob> prompt = {};
 };
 
+// How far a step that still runs is with the rows of a prompt.
+struct LayerEvent {
+  SequenceId sequence = 0;
+  // The first layers of the model, whose KV of these rows is in place, and those of the event before.
+  int32_t layers = 0;
+  int32_t layers_before = 0;
+  // Tokens whose KV is in place once the step has ended.
+  int32_t computed_tokens = 0;
+};
+
 }  // namespace baton::engine
 
 #endif  // BATON_ENGINE_SEQUENCE_TYPES_H_

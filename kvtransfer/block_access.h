@@ -2,11 +2,10 @@
 #ifndef BATON_KVTRANSFER_BLOCK_ACCESS_H_
 #define BATON_KVTRANSFER_BLOCK_ACCESS_H_
 
-#include <cstdint>
-
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "kvtransfer/fetch_messages.h"
+#include "kvtransfer/read_grants.h"
 
 namespace baton::kvtransfer {
 
@@ -14,8 +13,8 @@ namespace baton::kvtransfer {
 class BlockAccess {
  public:
   virtual ~BlockAccess() = default;
-  // The reader that knows `fetch`, the attempt's secret, may read these blocks of `block_bytes` each.
-  virtual void Allow(const Id128& fetch, absl::Span<const BlockReady> blocks, uint64_t block_bytes) = 0;
+  // The reader that knows `fetch`, the attempt's secret, may read these bytes too.
+  virtual void Allow(const Id128& fetch, absl::Span<const RegionRange> ranges) = 0;
   // The reader may read nothing more. Returns true when it cannot be reading any more either: then the blocks may
   // change at once. May be asked again.
   virtual bool Stop(const Id128& fetch, const ReaderProcess& reader) = 0;

@@ -3,6 +3,8 @@
 //   reader (decode worker)                          source (prefill worker)
 //   FetchOpen           ------------------------->  licence to compute
 //                       <-------------------------  FetchAccepted
+//                       <-------------------------  BlocksBegun, while a chunk is computed layer by layer, to a reader
+//                                                   that takes them
 //                       <-------------------------  BlocksReady, after each chunk
 //   FetchRenew          <------------------------>  FetchRenewed, for as long as the stream lives
 //                       <-------------------------  FetchComplete, with token 0
@@ -53,6 +55,8 @@ struct FetchOpen {
   std::string capability = {};
   // What it says, once the source has verified its signatures; else why it counts for nothing.
   absl::StatusOr<CapabilityTerms> terms = absl::NotFoundError("it shows no capability");
+  // Whether the reader knows BlocksBegun. Readers of older versions do not.
+  bool takes_begun = false;
 };
 
 struct FetchAccepted {
@@ -74,6 +78,20 @@ struct BlocksReady {
   std::vector<BlockReady> blocks;
 };
 
+// The first layers of a block are in place, and it has no digest yet.
+struct BlockBegun {
+  int32_t index = 0;
+  uint64_t offset = 0;
+  // How many bytes at the block's beginning will not change any more: more than were named before, at most all.
+  uint64_t bytes = 0;
+};
+
+// What a reader may read before the whole blocks are ready. BlocksReady names each of these blocks, at the same offset,
+// and its digest is that of the whole block.
+struct BlocksBegun {
+  std::vector<BlockBegun> blocks;
+};
+
 struct FetchRenew {
   uint64_t sequence = 0;
 };
@@ -92,7 +110,7 @@ struct FetchComplete {
 struct FetchRelease {};
 
 using FetchRequest = std::variant<FetchOpen, FetchRenew, FetchRelease>;
-using FetchReply = std::variant<FetchAccepted, BlocksReady, FetchRenewed, FetchComplete>;
+using FetchReply = std::variant<FetchAccepted, BlocksBegun, BlocksReady, FetchRenewed, FetchComplete>;
 
 // Names one Fetch stream within a process; never reused.
 using FetchStreamId = uint64_t;

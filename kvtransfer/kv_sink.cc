@@ -83,11 +83,12 @@ class KvSink::Impl {
 
   Fetch* FindByStream(FetchStreamId stream);
   absl::Status Handle(Fetch& fetch, const FetchAccepted& accepted);
+  absl::Status Handle(Fetch& fetch, const BlocksBegun& begun);
   absl::Status Handle(Fetch& fetch, const BlocksReady& ready);
   absl::Status Handle(Fetch& fetch, const FetchRenewed& renewed);
   absl::Status Handle(Fetch& fetch, const FetchComplete& complete);
   absl::Status CheckComplete(const Fetch& fetch, const FetchComplete& complete) const;
-  absl::Status Verify(Fetch& fetch, absl::Span<const int32_t> indices);
+  absl::Status VerifyWhole(Fetch& fetch);
   TimeNs LeaseEnd(const Fetch& fetch) const { return After(fetch.confirmed, options_.lease_ms); }
   bool MayStartRead(const Fetch& fetch) const;
   void TakeTurn(Fetch& fetch);
@@ -146,7 +147,8 @@ void KvSink::Impl::Start(const FetchSpec& spec) {
                                              .first_block = spec.first_block,
                                              .lease_ms = options_.lease_ms,
                                              .reader = options_.reader,
-                                             .capability = spec.capability}});
+                                             .capability = spec.capability,
+                                             .takes_begun = true}});
   SetTimer(fetch);
 }
 
@@ -162,10 +164,13 @@ void KvSink::Impl::OnReply(FetchStreamId stream, const FetchReply& reply) {
   // The reply was on its way when the fetch ended.
   if (fetch == nullptr || fetch->state == State::kClosing) return;
   const absl::Status status = std::visit([&](const auto& message) { return Handle(*fetch, message); }, reply);
-  if (status.ok()) {
-    CommitIfDone(*fetch);
-  } else {
+  if (!status.ok()) {
     End(*fetch, status, FetchFault::kSource);
+  } else if (absl::Status verified = VerifyWhole(*fetch); !verified.ok()) {
+    End(*fetch, verified, FetchFault::kDigest);
+  } else {
+    TakeTurn(*fetch);
+    CommitIfDone(*fetch);
   }
   StartReads();
 }
@@ -184,11 +189,14 @@ absl::Status KvSink::Impl::Handle(Fetch& fetch, const FetchAccepted& accepted) {
   return absl::OkStatus();
 }
 
+absl::Status KvSink::Impl::Handle(Fetch& fetch, const BlocksBegun& begun) {
+  if (fetch.state != State::kPulling) return BrokenRules("BlocksBegun before FetchAccepted");
+  return fetch.blocks.Begin(begun);
+}
+
 absl::Status KvSink::Impl::Handle(Fetch& fetch, const BlocksReady& ready) {
   if (fetch.state != State::kPulling) return BrokenRules("BlocksReady before FetchAccepted");
-  BATON_RETURN_IF_ERROR(fetch.blocks.Announce(ready));
-  TakeTurn(fetch);
-  return absl::OkStatus();
+  return fetch.blocks.Announce(ready);
 }
 
 absl::Status KvSink::Impl::Handle(Fetch& fetch, const FetchRenewed& renewed) {
@@ -201,7 +209,6 @@ absl::Status KvSink::Impl::Handle(Fetch& fetch, const FetchRenewed& renewed) {
     fetch.unanswered.pop_front();
   }
   SetTimer(fetch);
-  TakeTurn(fetch);
   return absl::OkStatus();
 }
 
@@ -262,13 +269,14 @@ void KvSink::Impl::OnReadDone(uint64_t tag, const absl::Status& status) {
   reads_.erase(it);
   --peers_.at(read.peer).reads_in_flight;
   Fetch& fetch = fetches_.at(read.stream);
+  if (status.ok()) fetch.blocks.EndRead(read.indices);
   if (--fetch.reads_in_flight == 0) fetch.read_ns += clock_.Now() - fetch.reading_since;
   if (fetch.state == State::kClosing) {
     if (fetch.reads_in_flight == 0) Finish(fetch);
   } else if (!status.ok()) {
     End(fetch, absl::Status(status.code(), absl::StrCat("reading the prompt's KV failed: ", status.message())),
         FetchFault::kRead);
-  } else if (absl::Status verified = Verify(fetch, read.indices); !verified.ok()) {
+  } else if (absl::Status verified = VerifyWhole(fetch); !verified.ok()) {
     End(fetch, verified, FetchFault::kDigest);
   } else {
     TakeTurn(fetch);
@@ -277,9 +285,10 @@ void KvSink::Impl::OnReadDone(uint64_t tag, const absl::Status& status) {
   StartReads();
 }
 
-absl::Status KvSink::Impl::Verify(Fetch& fetch, absl::Span<const int32_t> indices) {
+absl::Status KvSink::Impl::VerifyWhole(Fetch& fetch) {
+  if (!fetch.blocks.HasWhole()) return absl::OkStatus();
   const TimeNs begin = clock_.Now();
-  absl::Status status = fetch.blocks.Verify(indices, pool_, options_.max_rereads);
+  absl::Status status = fetch.blocks.Verify(pool_, options_.max_rereads);
   fetch.digest_ns += clock_.Now() - begin;
   return status;
 }
@@ -411,6 +420,7 @@ void KvSink::Impl::SendCommitted(const Fetch& fetch) {
   committed.damaged_blocks = fetch.blocks.damaged();
   committed.first = fetch.complete->first;
   committed.bytes = fetch.blocks.verified_bytes();
+  committed.early_bytes = fetch.blocks.early_bytes();
   committed.tail_ns = clock_.Now() - fetch.completed;
   committed.read_ns = fetch.read_ns;
   committed.digest_ns = fetch.digest_ns;

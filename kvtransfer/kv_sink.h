@@ -6,8 +6,8 @@
 //   ---------+-----------------------------------------+----------+-------------------------------------------------
 //   -        | Start                                   | kOpening | OpenStream(FetchOpen)
 //   kOpening | OnReply(FetchAccepted)                  | kPulling | ConnectPeer
-//   kPulling | OnReply(BlocksReady), OnConnected, a    | kPulling | StartRead
-//            | read slot                               |          |
+//   kPulling | OnReply(BlocksBegun or BlocksReady),    | kPulling | StartRead of what may be read and was not
+//            | OnConnected, a read slot                |          |
 //   kPulling | OnReadDone OK                           | kPulling | more StartRead
 //   kPulling | digest differs                          | kPulling | StartRead again, at most max_rereads times a
 //            |                                         |          | block, then DATA_LOSS
@@ -120,6 +120,8 @@ struct Committed {
   OutputToken first;
   // Bytes of the blocks that were fetched and verified.
   int64_t bytes = 0;
+  // Those of them of which reads began before their blocks were ready.
+  int64_t early_bytes = 0;
   // Time from FetchComplete to the commit: what the transfer adds to the request's latency.
   int64_t tail_ns = 0;
   // Time during which a read of this job was in flight, and time spent on digests of its blocks.

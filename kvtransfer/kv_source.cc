@@ -37,6 +37,7 @@ class KvSource::Impl {
   void OnFetchRenew(FetchStreamId stream, const FetchRenew& renew);
   void OnFetchRelease(FetchStreamId stream);
   void OnFetchClosed(FetchStreamId stream);
+  void OnBlocksBegun(const JobKey& key, BlocksBegun blocks);
   void OnBlocksComputed(const JobKey& key, BlocksReady blocks);
   void OnPromptFinished(const JobKey& key, const FetchComplete& complete);
   void OnEnded(const JobKey& key, const absl::Status& why);
@@ -64,6 +65,7 @@ class KvSource::Impl {
     // Zero when the job has no reader.
     FetchStreamId stream = 0;
     ReaderProcess reader;
+    bool takes_begun = false;
     int32_t first_block = 0;
     int64_t lease_ms = 0;
     // When the last message that prolonged the lease arrived.
@@ -89,6 +91,8 @@ class KvSource::Impl {
   // Stops the reader. False when it cannot be reading: it was not told where the blocks lie, or it is known to be over.
   bool MayBeRead(const Job& job) const { return job.announced && !access_.Stop(job.rules.secret, job.reader); }
   void OnTimerOf(Job& job);
+  template <typename Blocks, typename BytesOf>
+  void Announce(Job* job, Blocks blocks, const BytesOf& bytes_of);
   void Revoke(Job& job, const absl::Status& why);
   void ReleaseAndBury(Job& job);
   void Bury(Job& job);
@@ -227,13 +231,27 @@ void KvSource::Impl::OnFetchClosed(FetchStreamId stream) {
   LoseReader(*job, absl::UnavailableError("the decode worker's Fetch stream was cut"));
 }
 
-void KvSource::Impl::OnBlocksComputed(const JobKey& key, BlocksReady blocks) {
+void KvSource::Impl::OnBlocksBegun(const JobKey& key, BlocksBegun blocks) {
   Job* job = Find(key);
+  if (job == nullptr || !job->takes_begun) return;
+  Announce(job, std::move(blocks), [](const BlockBegun& block) { return block.bytes; });
+}
+
+void KvSource::Impl::OnBlocksComputed(const JobKey& key, BlocksReady blocks) {
+  Announce(Find(key), std::move(blocks), [this](const BlockReady&) { return options_.block_bytes; });
+}
+
+// `bytes_of` says how much of each block may be read.
+template <typename Blocks, typename BytesOf>
+void KvSource::Impl::Announce(Job* job, Blocks blocks, const BytesOf& bytes_of) {
   if (job == nullptr || job->state != State::kLicensed || job->solo) return;
-  std::erase_if(blocks.blocks, [&](const BlockReady& block) { return block.index < job->first_block; });
+  std::erase_if(blocks.blocks, [&](const auto& block) { return block.index < job->first_block; });
   if (blocks.blocks.empty()) return;
   job->announced = true;
-  access_.Allow(job->rules.secret, blocks.blocks, options_.block_bytes);
+  std::vector<RegionRange> ranges;
+  ranges.reserve(blocks.blocks.size());
+  for (const auto& block : blocks.blocks) ranges.push_back({.offset = block.offset, .bytes = bytes_of(block)});
+  access_.Allow(job->rules.secret, ranges);
   Reply(*job, std::move(blocks));
 }
 
@@ -341,6 +359,7 @@ KvSource::Impl::Job& KvSource::Impl::Insert(const JobKey& key, State state) {
 void KvSource::Impl::BindReader(Job& job, FetchStreamId stream, const FetchOpen& open) {
   job.stream = stream;
   job.reader = open.reader;
+  job.takes_begun = open.takes_begun;
   job.first_block = open.first_block;
   job.lease_ms = std::max(open.lease_ms, options_.min_lease_ms);
   job.renewed = clock_.Now();
@@ -434,6 +453,7 @@ void KvSource::OnFetchOpen(FetchStreamId stream, const FetchOpen& open) { impl_-
 void KvSource::OnFetchRenew(FetchStreamId stream, const FetchRenew& renew) { impl_->OnFetchRenew(stream, renew); }
 void KvSource::OnFetchRelease(FetchStreamId stream) { impl_->OnFetchRelease(stream); }
 void KvSource::OnFetchClosed(FetchStreamId stream) { impl_->OnFetchClosed(stream); }
+void KvSource::OnBlocksBegun(const JobKey& key, BlocksBegun blocks) { impl_->OnBlocksBegun(key, std::move(blocks)); }
 void KvSource::OnBlocksComputed(const JobKey& key, BlocksReady blocks) {
   impl_->OnBlocksComputed(key, std::move(blocks));
 }

@@ -15,6 +15,7 @@
 //   kParked     | timer                       | tombstone   | CloseStream(NOT_FOUND)
 //   kParked     | OnFetchRelease, OnCancel    | tombstone   | CloseStream
 //   kParked     | OnFetchClosed               | tombstone   |
+//   kLicensed   | OnBlocksBegun               | kLicensed   | Reply(BlocksBegun), to a reader that takes them
 //   kLicensed   | OnBlocksComputed            | kLicensed   | Reply(BlocksReady)
 //   kLicensed   | OnPromptFinished            | kServing    | Reply(FetchComplete)
 //   kLicensed   | OnPromptFinished, solo      | tombstone   | ReleaseBlocks
@@ -138,7 +139,8 @@ class KvSource {
   void OnFetchRelease(FetchStreamId stream);
   // The stream ended without a release: cut, or the reader is gone.
   void OnFetchClosed(FetchStreamId stream);
-  // A chunk is done. The reader is not told of blocks before its first one.
+  // The first layers of a chunk are done, or the chunk is. The reader is not told of blocks before its first one.
+  void OnBlocksBegun(const JobKey& key, BlocksBegun blocks);
   void OnBlocksComputed(const JobKey& key, BlocksReady blocks);
   void OnPromptFinished(const JobKey& key, const FetchComplete& complete);
   // The worker cannot go on with the job.

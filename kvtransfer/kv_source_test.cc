@@ -349,6 +349,28 @@ TEST_F(KvSourceTest, BlocksAreAnnouncedFromTheReadersFirst) {
   EXPECT_EQ(Actions(), "Reply(10,Ready:2:3)");
 }
 
+TEST_F(KvSourceTest, AReaderThatTakesThemIsToldOfBegunBlocksAndMayReadTheirBeginnings) {
+  ASSERT_TRUE(Prefill(1).ok());
+  FetchOpen open = OpenOf(1, 1);
+  open.takes_begun = true;
+  source_.OnFetchOpen(10, open);
+  Actions();
+  source_.OnBlocksBegun(KeyOf(1), {{{.index = 0, .offset = 0, .bytes = 16}, {.index = 1, .offset = 64, .bytes = 16}}});
+  EXPECT_EQ(Actions(), "Reply(10,Begun:1+16)");
+  EXPECT_EQ(access_.allowed.at(SecretOf(KeyOf(1))), (std::vector<std::pair<uint64_t, uint64_t>>{{64, 16}}));
+  source_.OnFetchClosed(10);
+  EXPECT_EQ(Actions(), "Revoke(1,UNAVAILABLE)") << "it may be reading";
+  source_.OnBlocksBegun(KeyOf(1), {{{.index = 1, .offset = 64, .bytes = 32}}});
+  EXPECT_EQ(Actions(), "");
+}
+
+TEST_F(KvSourceTest, AReaderOfAnOlderVersionHearsNothingOfBegunBlocks) {
+  License();
+  source_.OnBlocksBegun(KeyOf(1), {{{.index = 0, .offset = 0, .bytes = 16}}});
+  EXPECT_EQ(Actions(), "");
+  EXPECT_TRUE(access_.allowed.empty());
+}
+
 TEST_F(KvSourceTest, FinishedPromptIsServedUntilReleased) {
   Serve();
   EXPECT_EQ(source_.open_jobs(), 1);
@@ -478,7 +500,7 @@ TEST_F(KvSourceTest, ReaderMayReadWhatWasAnnouncedUntilItsRelease) {
   EXPECT_TRUE(access_.allowed.empty());
   Compute(1, {0, 1});
   Compute(1, {2});
-  EXPECT_EQ(access_.allowed.at(SecretOf(KeyOf(1))), (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(access_.allowed.at(SecretOf(KeyOf(1))), (std::vector<std::pair<uint64_t, uint64_t>>{{64, 64}, {128, 64}}));
   Complete(1, 3);
   source_.OnFetchRelease(10);
   EXPECT_TRUE(access_.allowed.empty());

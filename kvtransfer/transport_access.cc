@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <string>
-#include <vector>
 
 #include "kvtransfer/transport_address.h"
 
@@ -23,10 +22,7 @@ std::string PidNamespace() {
 
 ReaderProcess ThisProcess() { return {.host = HostIdentity(), .pid_namespace = PidNamespace(), .pid = getpid()}; }
 
-void TransportAccess::Allow(const Id128& fetch, absl::Span<const BlockReady> blocks, uint64_t block_bytes) {
-  std::vector<RegionRange> ranges;
-  ranges.reserve(blocks.size());
-  for (const BlockReady& block : blocks) ranges.push_back({.offset = block.offset, .bytes = block_bytes});
+void TransportAccess::Allow(const Id128& fetch, absl::Span<const RegionRange> ranges) {
   transport_.grants().Grant(fetch, ranges);
 }
 

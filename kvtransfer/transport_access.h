@@ -17,7 +17,7 @@ class TransportAccess final : public BlockAccess {
   // The transport outlives this object.
   explicit TransportAccess(Transport& transport) : transport_(transport), own_(ThisProcess()) {}
 
-  void Allow(const Id128& fetch, absl::Span<const BlockReady> blocks, uint64_t block_bytes) override;
+  void Allow(const Id128& fetch, absl::Span<const RegionRange> ranges) override;
   bool Stop(const Id128& fetch, const ReaderProcess& reader) override;
 
  private:

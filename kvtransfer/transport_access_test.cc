@@ -48,7 +48,7 @@ TEST(TransportAccessTest, ReaderOfSharedMemoryMayReadForAsLongAsItLives) {
 TEST(TransportAccessTest, ReaderOverTheNetworkIsStoppedAtOnce) {
   const auto transport = MakeKind(TransportKind::kTcp);
   TransportAccess access(*transport);
-  access.Allow(kFetchId, {{.index = 3, .offset = 8192}}, 4096);
+  access.Allow(kFetchId, {{.offset = 8192, .bytes = 4096}});
   EXPECT_FALSE(transport->grants().BeginSend(kFetchId, {8191, 4096}));
   EXPECT_FALSE(transport->grants().BeginSend(kFetchId, {8192, 4097}));
   ASSERT_TRUE(transport->grants().BeginSend(kFetchId, {8192, 4096}));

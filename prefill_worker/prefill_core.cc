@@ -194,15 +194,32 @@ int32_t PrefillCore::HandedOver(const Job& job) const {
   return engine_.runner().kv_layout().groups().HandedOver(static_cast<int64_t>(job.job.prompt.size()));
 }
 
-// A block is announced when its last prompt token is computed.
-void PrefillCore::Announce(Job& job, int32_t computed_tokens) {
+// A block is complete when its last prompt token is computed.
+int32_t PrefillCore::ReadyBlocks(const Job& job, int32_t computed_tokens) const {
   const int32_t prompt_tokens = static_cast<int32_t>(job.job.prompt.size());
   const bool complete = computed_tokens >= prompt_tokens;
   const int32_t end = complete ? BlocksForTokens(computed_tokens) : computed_tokens / kBlockTokens;
-  const int32_t ready = engine_.runner().kv_layout().groups().HandedOverBefore(end, prompt_tokens);
-  kv_server_.Announce(job.job.key, engine_.PromptBlocks(job.sequence), std::max(job.announced_blocks, job.first_block),
-                      ready);
+  return engine_.runner().kv_layout().groups().HandedOverBefore(end, prompt_tokens);
+}
+
+void PrefillCore::Announce(Job& job, int32_t computed_tokens) {
+  const int32_t ready = ReadyBlocks(job, computed_tokens);
+  kv_server_.Announce(job.job.key, engine_.PromptBlocks(job.sequence), FirstToAnnounce(job), ready);
   job.announced_blocks = std::max(job.announced_blocks, ready);
+}
+
+void PrefillCore::OnLayers(const engine::LayerEvent& event) {
+  const auto owner = by_sequence_.find(event.sequence);
+  if (owner == by_sequence_.end()) return;
+  const Job& job = jobs_.at(owner->second);
+  if (job.state != State::kComputing) return;
+  const std::vector<BlockId> blocks = engine_.PromptBlocks(job.sequence);
+  kv_server_.AnnounceBegun(job.job.key, {.blocks = blocks,
+                                         .begin = FirstToAnnounce(job),
+                                         .end = ReadyBlocks(job, event.computed_tokens),
+                                         .prompt_tokens = static_cast<int64_t>(job.job.prompt.size()),
+                                         .layers = event.layers,
+                                         .layers_before = event.layers_before});
 }
 
 void PrefillCore::OnFirstToken(Job& job, const OutputToken& first) {

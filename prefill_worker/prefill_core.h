@@ -12,6 +12,7 @@
 //   kPreparing | its grammar is ready               | kReady     | joins the line
 //   kReady     | head of the line, all blocks free, | kComputing | Engine::Reserve and StartPrefill, Update(kStarted)
 //              | few enough blocks unfetched        |            |
+//   kComputing | layers of a chunk are done         | kComputing | KvServer::AnnounceBegun
 //   kComputing | a chunk is done                    | kComputing | KvServer::Announce
 //   kComputing | the first token                    | kHeld      | Update(kToken), Update(kFinished), End(OK),
 //              |                                    |            | KvServer::Complete
@@ -20,6 +21,7 @@
 #ifndef BATON_PREFILL_WORKER_PREFILL_CORE_H_
 #define BATON_PREFILL_WORKER_PREFILL_CORE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -52,6 +54,7 @@ class PrefillCore final : public worker::PhaseCore, public worker::KvOwner {
   void OnSettled() override { StartReady(); }
 
   bool OnStepEvent(const engine::StepEvent& event) override;
+  void OnLayers(const engine::LayerEvent& event) override;
   bool Owns(engine::SequenceId sequence) const override { return by_sequence_.contains(sequence); }
   worker::Holding HoldingOf(const engine::HeldBlocks& held) const override;
   // Now, when a prompt that was refused for lack of blocks may find them, since other phases of the worker give blocks
@@ -90,6 +93,10 @@ class PrefillCore final : public worker::PhaseCore, public worker::KvOwner {
   absl::Status Start(Job& job);
   // How many blocks of the job's prompt a reader gets.
   int32_t HandedOver(const Job& job) const;
+  // How many of them are complete once so many tokens of the prompt are computed.
+  int32_t ReadyBlocks(const Job& job, int32_t computed_tokens) const;
+  // The first one that the reader was not told of.
+  static int32_t FirstToAnnounce(const Job& job) { return std::max(job.announced_blocks, job.first_block); }
   void Announce(Job& job, int32_t computed_tokens);
   void OnFirstToken(Job& job, const OutputToken& first);
   void EndCall(Job& job, const absl::Status& status);

@@ -36,9 +36,11 @@ void DrawRouters(Simulation& sim) {
   sim.routers = drawn < 70 ? 1 : drawn < 90 ? 2 : 3;
 }
 
-// In half of the runs some or all layers slide, and in two thirds steps run ahead of the engine, late or early.
+// In half of the runs some or all layers slide, in two thirds steps run ahead of the engine, late or early, and in a
+// third they say on their way which layers are there.
 void DrawModel(Simulation& sim) {
   sim.model.steps_ahead = static_cast<engine::StepsAhead>(sim.ahead_random.Below(3));
+  sim.model.layer_by_layer = sim.ahead_random.Below(3) == 0;
   // The headroom of a mixed worker is for a prompt of this length.
   if (sim.Chance(50)) sim.model.context_length = kMaxTokens + 1;
   if (sim.Chance(50)) return;

@@ -174,6 +174,7 @@ void Puller::Copy(LoopProcess& peer, const kvtransfer::CopyRange& range) {
 }
 
 void Puller::Handle(const kvtransfer::Committed& action) {
+  sim_.counts.early += action.early_bytes > 0 ? 1 : 0;
   process_.PostToLoop([this, action] { process_.worker().receiver().OnCommitted(action); });
 }
 

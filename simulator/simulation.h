@@ -39,6 +39,7 @@ struct Counts {
   int64_t unread = 0;
   int64_t prompts = 0;
   int64_t reads = 0;
+  int64_t early = 0;
   int64_t local = 0;
   int64_t cut_streams = 0;
   int64_t crashes = 0;

@@ -30,14 +30,39 @@ void KvServer::Handle(const kvtransfer::Revoke& action) {
 }
 
 void KvServer::Announce(const JobKey& key, absl::Span<const BlockId> blocks, int32_t begin, int32_t end) {
+  if (begin >= end) return;
   const uint64_t block_bytes = engine_.runner().kv_layout().block_bytes();
+  const absl::Span<const BlockId> announced =
+      blocks.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  const std::vector<Digest128> digests = engine_.BlockDigests(announced);
   kvtransfer::BlocksReady message;
-  for (int32_t i = begin; i < end; ++i) {
-    const BlockId block = blocks[static_cast<size_t>(i)];
-    message.blocks.push_back(
-        {.index = i, .offset = static_cast<uint64_t>(block) * block_bytes, .digest = engine_.BlockDigest(block)});
+  for (size_t i = 0; i < announced.size(); ++i) {
+    message.blocks.push_back({.index = begin + static_cast<int32_t>(i),
+                              .offset = static_cast<uint64_t>(announced[i]) * block_bytes,
+                              .digest = digests[i]});
   }
-  if (!message.blocks.empty()) source_.OnBlocksComputed(key, std::move(message));
+  source_.OnBlocksComputed(key, std::move(message));
+}
+
+void KvServer::AnnounceBegun(const JobKey& key, const BegunBlocks& begun) {
+  const KvLayout& layout = engine_.runner().kv_layout();
+  const KvGroups groups = layout.groups();
+  const std::vector<uint64_t> bytes = layout.BytesOfLayers(begun.layers);
+  const std::vector<uint64_t> bytes_before = layout.BytesOfLayers(begun.layers_before);
+  kvtransfer::BlocksBegun message;
+  for (int32_t i = begun.begin; i < begun.end; ++i) {
+    const size_t group = static_cast<size_t>(groups.GroupOf(i, begun.prompt_tokens));
+    if (bytes[group] == bytes_before[group]) continue;
+    const uint64_t offset = static_cast<uint64_t>(begun.blocks[static_cast<size_t>(i)]) * layout.block_bytes();
+    message.blocks.push_back({.index = i, .offset = offset, .bytes = bytes[group]});
+  }
+  if (message.blocks.empty()) return;
+  source_.OnBlocksBegun(key, std::move(message));
+  for (const kvtransfer::SourceAction& action : source_.TakeActions()) {
+    const auto* const reply = std::get_if<kvtransfer::SendReply>(&action);
+    BATON_CHECK(reply != nullptr) << "something was left to settle before the step";
+    Handle(*reply);
+  }
 }
 
 void KvServer::Settle() {

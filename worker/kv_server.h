@@ -19,6 +19,19 @@
 
 namespace baton::worker {
 
+// How far a step that still runs is with a prompt.
+struct BegunBlocks {
+  // The blocks of the whole prompt that are handed over, and those of them, [begin, end), that will be announced when
+  // the step has ended.
+  absl::Span<const BlockId> blocks;
+  int32_t begin = 0;
+  int32_t end = 0;
+  int64_t prompt_tokens = 0;
+  // The first layers of the model, whose KV is in place, and those of which the reader was told before.
+  int32_t layers = 0;
+  int32_t layers_before = 0;
+};
+
 // The phase whose blocks are served. Called on the loop, by KvServer::Settle.
 class KvOwner {
  public:
@@ -54,6 +67,8 @@ class KvServer final : public engine::PhasePolicy {
   // Blocks [begin, end) of the prompt's `blocks` hold what the reader is to get, and stay as they are until OnRelease:
   // the digests are taken now.
   void Announce(const JobKey& key, absl::Span<const BlockId> blocks, int32_t begin, int32_t end);
+  // Tells the reader at once of what it may read already. Called while a step runs, and calls no owner.
+  void AnnounceBegun(const JobKey& key, const BegunBlocks& begun);
   void Complete(const JobKey& key, const kvtransfer::FetchComplete& complete) {
     source_.OnPromptFinished(key, complete);
   }

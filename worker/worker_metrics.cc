@@ -60,6 +60,9 @@ WorkerMetrics::WorkerMetrics(const WorkerMetricsOptions& options, const Clock& c
   };
   transfers_ = bounded(AddCounters("baton_transfers_total", "Prompts whose KV was pulled and verified."), way);
   transfer_bytes_ = bounded(AddCounters("baton_transfer_bytes_total", "KV bytes that were pulled and verified."), way);
+  early_bytes_ = bounded(AddCounters("baton_transfer_early_bytes_total",
+                                     "Those of them that were read before their blocks were complete."),
+                         way);
   read_seconds_ = bounded(AddCounters("baton_transfer_read_seconds_total",
                                       "Time in which blocks of a prompt were read, added over prompts."),
                           way);
@@ -191,6 +194,7 @@ void WorkerMetrics::OnCommitted(const kvtransfer::Committed& committed) {
   const std::array<std::string_view, 2> way = {committed.source_target, PathName(committed.path)};
   AddToCounter(*transfers_, way, 1);
   AddToCounter(*transfer_bytes_, way, static_cast<double>(committed.bytes));
+  AddToCounter(*early_bytes_, way, static_cast<double>(committed.early_bytes));
   AddToCounter(*read_seconds_, way, Seconds(committed.read_ns));
   AddToCounter(*damaged_blocks_, way, committed.damaged_blocks);
   transfer_seconds_->Update({way[1]}, [&](Histogram& seconds) { seconds.Observe(Seconds(committed.read_ns)); });

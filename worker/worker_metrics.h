@@ -84,6 +84,7 @@ class WorkerMetrics {
   prometheus::Histogram* batch_sequences_ = nullptr;
   std::unique_ptr<telemetry::BoundedFamily<prometheus::Counter>> transfers_;
   std::unique_ptr<telemetry::BoundedFamily<prometheus::Counter>> transfer_bytes_;
+  std::unique_ptr<telemetry::BoundedFamily<prometheus::Counter>> early_bytes_;
   std::unique_ptr<telemetry::BoundedFamily<prometheus::Counter>> read_seconds_;
   std::unique_ptr<telemetry::BoundedFamily<prometheus::Counter>> damaged_blocks_;
   std::unique_ptr<telemetry::BoundedFamily<prometheus::Counter>> failures_;

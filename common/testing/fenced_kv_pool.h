@@ -1,5 +1,5 @@
 // A KV pool that stands in for a device's: the host cannot touch its bytes, and whoever tries is stopped by the
-// processor. Zero and Digest work on a copy and are counted.
+// processor. Zero and Digests lift that while they work, and are counted.
 #ifndef BATON_COMMON_TESTING_FENCED_KV_POOL_H_
 #define BATON_COMMON_TESTING_FENCED_KV_POOL_H_
 
@@ -49,11 +49,11 @@ class FencedKvPool final : public KvPool {
     const std::vector<uint8_t> zeros(block_bytes());
     OnDevice([&](absl::Span<uint8_t> bytes) { std::copy(zeros.begin(), zeros.end(), bytes.begin() + offset); });
   }
-  Digest128 DoDigest(size_t offset) const override {
-    ++digested_;
-    std::vector<uint8_t> copy(block_bytes());
-    OnDevice([&](absl::Span<uint8_t> bytes) { std::memcpy(copy.data(), bytes.data() + offset, copy.size()); });
-    return DigestBytes(copy.data(), copy.size());
+  void DoDigests(absl::Span<const size_t> offsets, absl::Span<Digest128> digests) const override {
+    digested_ += static_cast<int>(offsets.size());
+    OnDevice([&](absl::Span<uint8_t> bytes) {
+      for (size_t i = 0; i < offsets.size(); ++i) digests[i] = DigestBytes(bytes.data() + offsets[i], block_bytes());
+    });
   }
 
   int zeroed_ = 0;

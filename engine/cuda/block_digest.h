@@ -16,6 +16,7 @@
 #define BATON_ENGINE_CUDA_BLOCK_DIGEST_H_
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/digest.h"
 #include "engine/cuda/device.h"
 
@@ -24,21 +25,28 @@ namespace baton::engine::cuda {
 // Used by one thread at a time.
 class BlockDigest {
  public:
+  static constexpr size_t kMostTogether = 64;
+
   // For blocks of that many bytes, a multiple of 16. RESOURCE_EXHAUSTED; NOT_FOUND when the device's images lack the
   // kernel. The device outlives it.
   static absl::StatusOr<BlockDigest> Create(const Device& device, size_t block_bytes);
 
-  // Returns the digest of the block at that address, which is a multiple of 16. The device takes it after all that is
-  // on the stream, and the call waits for it.
-  Digest128 Take(CUdeviceptr block, const Stream& stream) const;
+  // The digests of the blocks that begin so many bytes behind `base`, at multiples of 16. The device takes them after
+  // all that is on the stream. The call waits for kMostTogether of them at a time.
+  void Take(CUdeviceptr base, absl::Span<const size_t> offsets, absl::Span<Digest128> digests,
+            const Stream& stream) const;
 
  private:
   BlockDigest() = default;
 
+  // At most kMostTogether.
+  void TakeTogether(CUdeviceptr base, absl::Span<const size_t> offsets, absl::Span<Digest128> digests,
+                    const Stream& stream) const;
+
   const Device* device_ = nullptr;
   CUfunction kernel_ = nullptr;
   size_t block_bytes_ = 0;
-  // DigestParams::sums, and a copy.
+  // DigestParams::sums of each of kMostTogether blocks, and a copy.
   DeviceBuffer sums_;
   PinnedBuffer host_sums_;
 };

@@ -20,8 +20,22 @@ constexpr size_t kMostGraphs = 128;
 // Each holds 20 bytes per token of the vocabulary.
 constexpr int kSamplers = 4;
 constexpr int kMaxRows = 1 << 16;
+// How many parts of the layers a step tells apart. Behind the last mark lies what a reader has yet to read when the
+// step ends.
+constexpr int kLayerParts = 8;
 
 int Bucket(int count) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(count))); }
+
+absl::StatusOr<std::vector<LayerMark>> MakeMarks(const Device& device, int32_t layers) {
+  std::vector<LayerMark> marks;
+  for (int32_t part = 1; part < kLayerParts; ++part) {
+    const int32_t done = part * layers / kLayerParts;
+    if (done == (marks.empty() ? 0 : marks.back().layers)) continue;
+    BATON_ASSIGN_OR_RETURN(Event passed, Event::Create(device));
+    marks.push_back({.layers = done, .passed = std::move(passed)});
+  }
+  return marks;
+}
 
 // Rows that scratch is for: a captured step may have more than any step.
 int ScratchRows(int max_rows) { return std::max(max_rows, std::min(Bucket(max_rows), kMostGraphRows)); }
@@ -76,6 +90,7 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Load(const modelfile::Mo
   for (Flight& flight : runner->flights_) {
     BATON_ASSIGN_OR_RETURN(flight.tokens, PinnedBuffer::Allocate(*device, head_rows * sizeof(int32_t)));
     BATON_ASSIGN_OR_RETURN(flight.ended, Event::Create(*device));
+    BATON_ASSIGN_OR_RETURN(flight.marks, MakeMarks(*device, layout.layers));
     flight.needs_logits.resize(head_rows);
   }
   for (int i = 0; i < kSamplers; ++i) runner->samplers_.emplace_back(file.config().vocab_size);
@@ -152,6 +167,11 @@ int CudaRunner::HeadCount(const Flight& flight) const {
   return std::min(count, forward_->head_rows());
 }
 
+bool CudaRunner::HasPrompt(const StepBatch& batch) {
+  return std::any_of(batch.slices.begin(), batch.slices.end(),
+                     [](const SequenceSlice& slice) { return slice.row_class == RowClass::kPrefill; });
+}
+
 int CudaRunner::GraphRows(const Flight& flight) const {
   const StepBatch& batch = flight.batch;
   const size_t count = batch.tokens.size();
@@ -184,6 +204,7 @@ void CudaRunner::Submit(const StepBatch& batch, const StepOutputs& outputs) {
   flight.batch = batch;
   flight.outputs = outputs;
   flight.all_on_device = false;
+  flight.is_marked = false;
   flight.head_count = HeadCount(flight);
   if (!plan_.rows.empty()) Launch(flight);
   flight.ended.Record(stream_);
@@ -198,9 +219,10 @@ void CudaRunner::Launch(Flight& flight) {
   if (graph_rows > 0) {
     RunGraph(flight, graph_rows);
   } else {
+    flight.is_marked = HasPrompt(flight.batch);
     forward_->Layers(
         {.rows = rows, .tiles = data_->tiles(), .splits = data_->splits(), .outputs = flight.batch.output_count},
-        *data_, stream_);
+        *data_, stream_, flight.is_marked ? absl::MakeConstSpan(flight.marks) : absl::Span<const LayerMark>());
     if (flight.head_count > 0) forward_->Head(0, flight.head_count, SamplingFrom(flight, 0), stream_);
   }
   const size_t hidden_bytes = flight.outputs.hidden_states.size() * sizeof(float);
@@ -283,6 +305,18 @@ void CudaRunner::CopyLogits(const Flight& flight, int count) {
     }
     begin = std::max(end, begin + 1);
   }
+}
+
+int32_t CudaRunner::AwaitLayers(int32_t known) {
+  BATON_CHECK(in_flight_ > 0) << "no step was submitted";
+  const Flight& flight = flights_[oldest_];
+  if (!flight.is_marked) return layout_.layers;
+  for (const LayerMark& mark : flight.marks) {
+    if (mark.layers <= known) continue;
+    mark.passed.Synchronize();
+    return mark.layers;
+  }
+  return layout_.layers;
 }
 
 // No other step is behind one whose outputs need more than the first pass.

@@ -8,6 +8,9 @@
 // A decode step (one row a sequence) is launched as a graph, captured once for each bucket of rows and of attention's
 // splits. Its missing rows are sequences of their own, which write to blocks that no sequence has.
 //
+// A step with rows of prompts says on its way which layers' KV is in place, so that a reader has most of it when the
+// step ends.
+//
 // When the device fails in a step, the process ends (device.h).
 #ifndef BATON_ENGINE_CUDA_CUDA_RUNNER_H_
 #define BATON_ENGINE_CUDA_CUDA_RUNNER_H_
@@ -76,6 +79,7 @@ class CudaRunner final : public ModelRunner {
   void ZeroRows(BlockId block, int32_t first_row) override;
   void Submit(const StepBatch& batch, const StepOutputs& outputs) override;
   bool TakesStepAhead() const override;
+  int32_t AwaitLayers(int32_t known) override;
   void Complete() override;
 
   const Device& device() const { return *device_; }
@@ -100,6 +104,9 @@ class CudaRunner final : public ModelRunner {
     // For each of the outputs at hand, whether the host needs its logits.
     std::vector<bool> needs_logits;
     PinnedBuffer tokens;  // int32 [head rows]
+    // Whether the step passes its marks: it computes rows of prompts, and no graph runs it.
+    bool is_marked = false;
+    std::vector<LayerMark> marks;
     // The step has ended, and the copies of its first outputs.
     Event ended;
   };
@@ -112,6 +119,7 @@ class CudaRunner final : public ModelRunner {
   bool NeedsLogits(const Flight& flight, size_t output) const;
   // Outputs whose logits are computed at a time; 0: nobody wants any.
   int HeadCount(const Flight& flight) const;
+  static bool HasPrompt(const StepBatch& batch);
   // The rows of the graph that runs the step; 0: none does.
   int GraphRows(const Flight& flight) const;
   void Launch(Flight& flight);

@@ -36,9 +36,9 @@ void DeviceKvPool::DoZero(size_t offset) {
   stream_.Synchronize();
 }
 
-Digest128 DeviceKvPool::DoDigest(size_t offset) const {
+void DeviceKvPool::DoDigests(absl::Span<const size_t> offsets, absl::Span<Digest128> digests) const {
   const absl::MutexLock lock(&mutex_);
-  return digest_.Take(AddressOf(offset), stream_);
+  digest_.Take(AddressOf(0), offsets, digests, stream_);
 }
 
 }  // namespace baton::engine::cuda

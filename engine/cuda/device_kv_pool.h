@@ -31,7 +31,7 @@ class DeviceKvPool final : public KvPool {
 
   // These return when the device has done it, so that a step of another stream comes after.
   void DoZero(size_t offset) override;
-  Digest128 DoDigest(size_t offset) const override;
+  void DoDigests(absl::Span<const size_t> offsets, absl::Span<Digest128> digests) const override;
 
   CUdeviceptr AddressOf(size_t offset) const { return std::bit_cast<CUdeviceptr>(memory().base + offset); }
 

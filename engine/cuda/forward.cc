@@ -83,7 +83,8 @@ void Forward::AddNorm(int rows, const float* branch, const float* post_weight, c
   kernels_.AddNorm(params, rows, stream);
 }
 
-void Forward::Layers(const ForwardShape& shape, const StepData& data, const Stream& stream) const {
+void Forward::Layers(const ForwardShape& shape, const StepData& data, const Stream& stream,
+                     absl::Span<const LayerMark> marks) const {
   const modelfile::ModelConfig& c = config();
   const EmbedParams embed{.embedding = weights_.embedding,
                           .tokens = data.tokens(),
@@ -92,7 +93,12 @@ void Forward::Layers(const ForwardShape& shape, const StepData& data, const Stre
                           .scale = c.embedding_scale};
   kernels_.Embed(embed, shape.rows, stream);
   AddNorm(shape.rows, nullptr, nullptr, weights_.layers.front().attention_norm, norm_.at<Bf16>(), stream);
-  for (int i = 0; i < c.layers; ++i) Layer(i, shape, data, stream);
+  auto mark = marks.begin();
+  for (int i = 0; i < c.layers; ++i) {
+    const bool is_marked = mark != marks.end() && mark->layers == i + 1;
+    Layer(i, shape, data, stream, is_marked ? &mark->passed : nullptr);
+    if (is_marked) ++mark;
+  }
   if (shape.outputs == 0) return;
   const AddNormParams outputs{.residual = residual_.at<float>(),
                               .branch = nullptr,
@@ -106,7 +112,8 @@ void Forward::Layers(const ForwardShape& shape, const StepData& data, const Stre
   kernels_.AddNorm(outputs, shape.outputs, stream);
 }
 
-void Forward::Layer(int index, const ForwardShape& shape, const StepData& data, const Stream& stream) const {
+void Forward::Layer(int index, const ForwardShape& shape, const StepData& data, const Stream& stream,
+                    const Event* stored) const {
   const modelfile::ModelConfig& c = config();
   const CudaLayer& layer = weights_.layers[static_cast<size_t>(index)];
   const int rows = shape.rows;
@@ -116,6 +123,7 @@ void Forward::Layer(int index, const ForwardShape& shape, const StepData& data, 
       is_last ? weights_.output_norm : weights_.layers[static_cast<size_t>(index) + 1].attention_norm;
   Product(layer.qkv, norm_.at<Bf16>(), rows, qkv_.at<float>(), stream);
   StoreQkv(index, shape, data, stream);
+  if (stored != nullptr) stored->Record(stream);
   Attend(index, shape, data, stream);
   Product(layer.output, attended_.at<Bf16>(), rows, branch_.at<float>(), stream);
   AddNorm(rows, branch_.at<float>(), layer.attention_post_norm, layer.ffn_norm, norm_.at<Bf16>(), stream);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/kv_layout.h"
 #include "engine/cuda/cuda_weights.h"
 #include "engine/cuda/device.h"
@@ -33,6 +34,13 @@ struct ForwardShape {
   int outputs = 0;
 };
 
+// A moment in the work of a step.
+struct LayerMark {
+  // The KV of the model's first `layers` layers is in place then.
+  int32_t layers = 0;
+  Event passed;
+};
+
 class Forward {
  public:
   // Logits of at most this many rows are computed at a time.
@@ -52,8 +60,10 @@ class Forward {
   // The first byte of block 0.
   void SetPool(uint8_t* base) { pool_ = base; }
 
-  // All layers, and the norm of the output rows. Rows may have tokens that the last call of Head has chosen.
-  void Layers(const ForwardShape& shape, const StepData& data, const Stream& stream) const;
+  // All layers, and the norm of the output rows. Rows may have tokens that the last call of Head has chosen. Records
+  // the events of `marks`, which are in the order of their layers.
+  void Layers(const ForwardShape& shape, const StepData& data, const Stream& stream,
+              absl::Span<const LayerMark> marks = {}) const;
   // Logits of the outputs [first, first + count), `count` at most head_rows(), and their tokens: as `rows` draw them,
   // an address of the device for the first output, or those of the largest logits where it is null.
   void Head(int first, int count, const SampleRow* rows, const Stream& stream) const;
@@ -68,7 +78,9 @@ class Forward {
   Forward(CudaWeights weights, const KvLayout& layout, AttentionPath path);
   absl::Status Allocate(const Device& device, int max_rows);
 
-  void Layer(int index, const ForwardShape& shape, const StepData& data, const Stream& stream) const;
+  // Records `stored` when the layer's KV is in place, unless it is null.
+  void Layer(int index, const ForwardShape& shape, const StepData& data, const Stream& stream,
+             const Event* stored) const;
   void StoreQkv(int index, const ForwardShape& shape, const StepData& data, const Stream& stream) const;
   void Attend(int index, const ForwardShape& shape, const StepData& data, const Stream& stream) const;
   bool Splits(const ForwardShape& shape, int splits) const;

@@ -1,6 +1,7 @@
 // What a step of the runner asks of the driver beside its kernels. They do nothing here: the driver is a fake.
 #include <memory>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,10 +18,10 @@ constexpr int kRows = 48;
 
 class StepMemoryTest : public testing::Test {
  protected:
-  StepMemoryTest() {
+  explicit StepMemoryTest(int layers = 2) {
     const void* const images[] = {"an image"};
     device_ = *Device::Open(FakeDriverApi(), 0, images);
-    const auto file = MakeSyntheticModel({.seed = 5, .vocab_size = 80});
+    const auto file = MakeSyntheticModel({.seed = 5, .layers = layers, .vocab_size = 80});
     // Logits of two rows.
     auto runner = CudaRunner::Load(
         *file, {.max_rows = kRows, .max_slices = 2, .host_logits_bytes = 2 * 80 * sizeof(float), .graphs = false},
@@ -83,6 +84,57 @@ TEST_F(StepMemoryTest, HiddenStatesAndLogitsComeByPinnedMemory) {
   // Two rows at a time, the first two with the step itself.
   EXPECT_EQ(waits_, kRows / 2 - 1);
   EXPECT_EQ(FakeDriver().pageable_copies, 0);
+}
+
+class StepMarksTest : public StepMemoryTest {
+ protected:
+  StepMarksTest() : StepMemoryTest(10) {}
+
+  // How many layers had stored their KV when each event was recorded.
+  static std::vector<int> LayersAtEvents() {
+    std::vector<int> layers;
+    int stored = 0;
+    for (const std::string& work : FakeDriver().work) {
+      if (work == "store_qkv") ++stored;
+      if (work == "event") layers.push_back(stored);
+    }
+    return layers;
+  }
+  void Submit(int32_t rows, RowClass row_class) {
+    tokens_.assign(static_cast<size_t>(rows), 7);
+    slice_ = {.row_count = rows,
+              .blocks = blocks_,
+              .group_stride = static_cast<int32_t>(blocks_.size()),
+              .row_class = row_class};
+    FakeDriver().work.clear();
+    runner_->Submit({.tokens = tokens_, .slices = absl::MakeConstSpan(&slice_, 1)}, {});
+  }
+
+  std::vector<int32_t> tokens_;
+  SequenceSlice slice_;
+};
+
+TEST_F(StepMarksTest, AStepOfAPromptTellsOfItsLayersInEightParts) {
+  Submit(kRows, RowClass::kPrefill);
+  // The last event is the step's end.
+  EXPECT_EQ(LayersAtEvents(), (std::vector<int>{1, 2, 3, 5, 6, 7, 8, 10}));
+  std::vector<int32_t> told;
+  for (int32_t known = 0; known < 10; told.push_back(known)) known = runner_->AwaitLayers(known);
+  EXPECT_EQ(told, (std::vector<int32_t>{1, 2, 3, 5, 6, 7, 8, 10}));
+  runner_->Complete();
+}
+
+TEST_F(StepMarksTest, AStepWithoutAPromptTellsOfNothingBeforeItsEnd) {
+  Submit(kRows, RowClass::kPrefill);
+  runner_->Complete();
+  Submit(1, RowClass::kDecode);
+  EXPECT_EQ(LayersAtEvents(), std::vector<int>{10});
+  EXPECT_EQ(runner_->AwaitLayers(0), 10);
+  runner_->Complete();
+  // It has the place of the first step, whose events say nothing of it.
+  runner_->Submit({}, {});
+  EXPECT_EQ(runner_->AwaitLayers(0), 10);
+  runner_->Complete();
 }
 
 }  // namespace

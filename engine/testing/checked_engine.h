@@ -86,7 +86,9 @@ class WatchedKvPool final : public KvPool {
 
  private:
   void DoZero(size_t offset) override { blocks_.Zero(Watched(offset)); }
-  Digest128 DoDigest(size_t offset) const override { return blocks_.Digest(Watched(offset)); }
+  void DoDigests(absl::Span<const size_t> offsets, absl::Span<Digest128> digests) const override {
+    for (size_t i = 0; i < offsets.size(); ++i) digests[i] = blocks_.Digest(Watched(offsets[i]));
+  }
 
   BlockId Watched(size_t offset) const {
     const BlockId block = static_cast<BlockId>(offset / block_bytes());

@@ -126,6 +126,25 @@ void FakeModel::Complete() {
   steps_.Pop();
 }
 
+int32_t FakeModel::AwaitLayers(int32_t known) {
+  if (!options_.layer_by_layer) return options_.layers();
+  if (options_.steps_ahead == StepsAhead::kNone) {
+    RunLayer(batch(), known);
+  } else if (!steps_.oldest().has_run) {
+    RunLayer(steps_.oldest().batch(), known);
+  }
+  return known + 1;
+}
+
+// The whole step runs once more in Complete, and writes the same.
+void FakeModel::RunLayer(const StepBatch& batch, int32_t layer) {
+  for (const SequenceSlice& slice : batch.slices) {
+    for (int32_t row = 0; row < slice.row_count; ++row) {
+      RunCell(slice, layer, slice.first_position + row, batch.tokens.at(static_cast<size_t>(slice.first_row + row)));
+    }
+  }
+}
+
 void FakeModel::RunStep(FakeStep& step) {
   steps_.ResolveTokens(step);
   HostModelRunner::Submit(step.batch(), {.tokens = absl::MakeSpan(step.chosen),
@@ -168,14 +187,16 @@ void FakeModel::RunSlice(const StepBatch& batch, const SequenceSlice& slice, abs
 }
 
 void FakeModel::RunRow(const SequenceSlice& slice, int32_t position, int32_t token) {
-  for (int32_t layer = 0; layer < options_.layers(); ++layer) {
-    FakeCell previous, first_seen;
-    const int32_t first = options_.FirstSeen(layer, position);
-    if (position > 0) std::memcpy(&previous, Cell(slice, layer, position - 1), sizeof(previous));
-    if (first < position) std::memcpy(&first_seen, Cell(slice, layer, first), sizeof(first_seen));
-    const FakeCell cell = CellOfLayer(options_, layer, previous, first_seen, token);
-    std::memcpy(Cell(slice, layer, position), &cell, sizeof(cell));
-  }
+  for (int32_t layer = 0; layer < options_.layers(); ++layer) RunCell(slice, layer, position, token);
+}
+
+void FakeModel::RunCell(const SequenceSlice& slice, int32_t layer, int32_t position, int32_t token) {
+  FakeCell previous, first_seen;
+  const int32_t first = options_.FirstSeen(layer, position);
+  if (position > 0) std::memcpy(&previous, Cell(slice, layer, position - 1), sizeof(previous));
+  if (first < position) std::memcpy(&first_seen, Cell(slice, layer, first), sizeof(first_seen));
+  const FakeCell cell = CellOfLayer(options_, layer, previous, first_seen, token);
+  std::memcpy(Cell(slice, layer, position), &cell, sizeof(cell));
 }
 
 uint64_t FakeModel::Sum(const SequenceSlice& slice, int32_t position) const {

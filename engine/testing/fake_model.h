@@ -36,6 +36,9 @@ struct FakeModelOptions {
   int32_t sliding_layers = 0;
   int32_t window = 0;
   StepsAhead steps_ahead = StepsAhead::kNone;
+  // Whether AwaitLayers tells of each layer, whose KV is then there before that of the next one. The results are the
+  // same.
+  bool layer_by_layer = false;
 
   int32_t layers() const { return full_layers + sliding_layers; }
   bool Slides(int32_t layer) const { return layer < sliding_layers; }
@@ -58,6 +61,7 @@ class FakeModel : public HostModelRunner {
   void ZeroRows(BlockId block, int32_t first_row) override;
   void Submit(const StepBatch& batch, const StepOutputs& outputs) override;
   bool TakesStepAhead() const override { return steps_.TakesAnother(); }
+  int32_t AwaitLayers(int32_t known) override;
   void Complete() override;
 
   // Whether a step in flight writes the block, which is nobody else's then, and how many steps were ahead so far. A
@@ -73,6 +77,8 @@ class FakeModel : public HostModelRunner {
   void RunSlice(const StepBatch& batch, const SequenceSlice& slice, absl::Span<float> logits,
                 absl::Span<float> hidden_states);
   void RunRow(const SequenceSlice& slice, int32_t position, int32_t token);
+  void RunCell(const SequenceSlice& slice, int32_t layer, int32_t position, int32_t token);
+  void RunLayer(const StepBatch& batch, int32_t layer);
   void RunStep(FakeStep& step);
   // A hash of the cells that the row sees.
   uint64_t Sum(const SequenceSlice& slice, int32_t position) const;

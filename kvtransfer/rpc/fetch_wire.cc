@@ -23,6 +23,7 @@ void Fill(const FetchOpen& open, pb::FetchRequest& proto) {
   message->set_reader_pid_namespace(open.reader.pid_namespace);
   message->set_reader_pid(open.reader.pid);
   message->set_capability(open.capability);
+  message->set_takes_begun(open.takes_begun);
 }
 void Fill(const FetchRenew& renew, pb::FetchRequest& proto) { proto.mutable_renew()->set_sequence(renew.sequence); }
 void Fill(const FetchRelease&, pb::FetchRequest& proto) { proto.mutable_release(); }
@@ -30,6 +31,15 @@ void Fill(const FetchRelease&, pb::FetchRequest& proto) { proto.mutable_release(
 void Fill(const FetchAccepted& accepted, pb::FetchResponse& proto) {
   proto.mutable_accepted()->set_transport_address(accepted.transport_address);
   proto.mutable_accepted()->set_block_bytes(accepted.block_bytes);
+}
+void Fill(const BlocksBegun& begun, pb::FetchResponse& proto) {
+  pb::BlocksBegun* const list = proto.mutable_blocks_begun();
+  for (const BlockBegun& block : begun.blocks) {
+    pb::BlockBegun* message = list->add_blocks();
+    message->set_index(block.index);
+    message->set_offset(block.offset);
+    message->set_bytes(block.bytes);
+  }
 }
 void Fill(const BlocksReady& ready, pb::FetchResponse& proto) {
   pb::BlocksReady* const list = proto.mutable_blocks_ready();
@@ -68,6 +78,7 @@ absl::StatusOr<FetchRequest> ReadOpen(const pb::FetchOpen& proto) {
     return absl::InvalidArgumentError(absl::StrCat("a capability has at most ", kMaxCapabilityBytes, " bytes"));
   }
   open.capability = proto.capability();
+  open.takes_begun = proto.takes_begun();
   open.reader = {.host = proto.reader_host(), .pid_namespace = proto.reader_pid_namespace(), .pid = proto.reader_pid()};
   return open;
 }
@@ -110,6 +121,13 @@ absl::StatusOr<FetchReply> FromProto(const pb::FetchResponse& proto) {
   switch (proto.message_case()) {
     case pb::FetchResponse::kAccepted:
       return FetchAccepted{proto.accepted().transport_address(), proto.accepted().block_bytes()};
+    case pb::FetchResponse::kBlocksBegun: {
+      BlocksBegun begun;
+      for (const pb::BlockBegun& block : proto.blocks_begun().blocks()) {
+        begun.blocks.push_back({.index = block.index(), .offset = block.offset(), .bytes = block.bytes()});
+      }
+      return begun;
+    }
     case pb::FetchResponse::kBlocksReady: {
       BlocksReady ready;
       for (const pb::BlockReady& block : proto.blocks_ready().blocks()) {

@@ -21,7 +21,8 @@ FetchOpen Open() {
           .first_block = 9,
           .lease_ms = 10,
           .reader = {.host = "boot/ipc", .pid_namespace = "pid:[1]", .pid = 11},
-          .capability = std::string("\0\xff", 2)};
+          .capability = std::string("\0\xff", 2),
+          .takes_begun = true};
 }
 
 template <typename Message, typename Wire>
@@ -51,6 +52,7 @@ TEST(FetchWireTest, OpenArrivesAsItWasSent) {
   EXPECT_EQ(open.reader.pid_namespace, "pid:[1]");
   EXPECT_EQ(open.reader.pid, 11);
   EXPECT_EQ(open.capability, std::string("\0\xff", 2));
+  EXPECT_TRUE(open.takes_begun);
   EXPECT_FALSE(open.terms.ok()) << "nobody has verified it";
 }
 
@@ -82,6 +84,13 @@ TEST(FetchWireTest, RepliesArriveAsTheyWereSent) {
   EXPECT_EQ(blocks[1].index, 5);
   EXPECT_EQ(blocks[1].offset, 6u);
   EXPECT_TRUE(std::get<BlocksReady>(Sent(FetchReply(BlocksReady{}))).blocks.empty());
+  const BlocksBegun begun{{{.index = 1, .offset = 2, .bytes = 3}, {.index = 5, .offset = 6, .bytes = 7}}};
+  const auto beginnings = std::get<BlocksBegun>(Sent(FetchReply(begun))).blocks;
+  ASSERT_EQ(beginnings.size(), 2u);
+  EXPECT_EQ(beginnings[0].index, 1);
+  EXPECT_EQ(beginnings[0].offset, 2u);
+  EXPECT_EQ(beginnings[0].bytes, 3u);
+  EXPECT_EQ(beginnings[1].bytes, 7u);
   EXPECT_EQ(std::get<FetchRenewed>(Sent(FetchReply(FetchRenewed{7}))).sequence, 7u);
   const FetchComplete complete{.block_count = 8, .first = {.token = 9, .finish = FinishReason::kStop}};
   const auto back = std::get<FetchComplete>(Sent(FetchReply(complete)));

@@ -29,6 +29,11 @@ struct Describe {
   static std::string Code(const absl::Status& status) { return absl::StatusCodeToString(status.code()); }
 
   std::string operator()(const FetchAccepted&) const { return "Accepted"; }
+  std::string operator()(const BlocksBegun& begun) const {
+    std::string text = "Begun";
+    for (const BlockBegun& block : begun.blocks) absl::StrAppend(&text, ":", block.index, "+", block.bytes);
+    return text;
+  }
   std::string operator()(const BlocksReady& ready) const {
     std::string text = "Ready";
     for (const BlockReady& block : ready.blocks) absl::StrAppend(&text, ":", block.index);

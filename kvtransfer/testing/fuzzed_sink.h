@@ -51,6 +51,8 @@ class FuzzedSink {
     int reads = 0;
     int32_t announced = 0;
     std::map<int32_t, Digest128> digests = {};
+    // The beginnings that were named last.
+    std::map<int32_t, uint64_t> begun = {};
     // The lease counts from here.
     TimeNs confirmed = 0;
     std::map<uint64_t, TimeNs> renewals = {};
@@ -58,7 +60,7 @@ class FuzzedSink {
   struct Read {
     FetchStreamId stream = 0;
     PeerId peer = 0;
-    std::vector<BlockId> blocks;
+    std::vector<CopyRange> ranges;
   };
 
   static KvSinkOptions Options() {
@@ -142,6 +144,7 @@ class FuzzedSink {
     const auto it = fetches_.find(stream);
     if (it == fetches_.end()) return;
     Fetch& fetch = it->second;
+    if (input_.Rarely()) return SayBegun(stream, fetch);
     BlocksReady ready;
     for (int count = input_.Below(4); count > 0; --count) {
       const int32_t index = std::max(fetch.spec.first_block, fetch.announced);
@@ -155,6 +158,23 @@ class FuzzedSink {
       ready.blocks.push_back(block);
     }
     Say(stream, ToProto(FetchReply(ready)));
+  }
+
+  // The beginnings of the next blocks, of which few are wrong in some way.
+  void SayBegun(FetchStreamId stream, Fetch& fetch) {
+    BlocksBegun begun;
+    const int32_t first = std::max(fetch.spec.first_block, fetch.announced);
+    const int32_t end = std::min(first + input_.Below(4), static_cast<int32_t>(fetch.spec.blocks.size()));
+    for (int32_t index = first; index < end; ++index) {
+      uint64_t& begun_bytes = fetch.begun[index];
+      begun_bytes = std::min(begun_bytes + 1 + static_cast<uint64_t>(input_.Below(32)), kBlockBytes);
+      BlockBegun block{.index = index, .offset = static_cast<uint64_t>(index) * kBlockBytes, .bytes = begun_bytes};
+      if (input_.Rarely()) block.index = input_.Hostile<int32_t>();
+      if (input_.Rarely()) block.offset = input_.Hostile<uint64_t>();
+      if (input_.Rarely()) block.bytes = input_.Hostile<uint64_t>();
+      begun.blocks.push_back(block);
+    }
+    Say(stream, ToProto(FetchReply(begun)));
   }
 
   void SayComplete(FetchStreamId stream) {
@@ -207,10 +227,11 @@ class FuzzedSink {
     Fetch& fetch = fetches_.at(read.stream);
     --fetch.reads;
     const bool damaged = input_.Rarely();
-    for (const BlockId block : read.blocks) {
-      std::memset(memory_ + static_cast<size_t>(block) * kBlockBytes, ByteOf(fetch, IndexOf(fetch, block)),
-                  kBlockBytes);
-      if (damaged) memory_[static_cast<size_t>(block) * kBlockBytes] ^= 1;
+    for (const CopyRange& range : read.ranges) {
+      for (uint64_t at = range.local_offset; at < range.local_offset + range.bytes; ++at) {
+        memory_[at] = ByteOf(fetch, IndexOf(fetch, static_cast<BlockId>(at / kBlockBytes)));
+      }
+      if (damaged) memory_[range.local_offset] ^= 1;
     }
     core_.OnReadDone(tag, input_.Rarely() ? absl::UnavailableError("lost") : absl::OkStatus());
   }
@@ -260,27 +281,33 @@ class FuzzedSink {
     const KvSinkOptions options = Options();
     BATON_CHECK(!fetch.ended && !fetch.released) << "a read starts after the end";
     BATON_CHECK(clock_.Now() < fetch.confirmed + options.lease_ms * kNsPerMs / 4 * 3) << "in the lease's last quarter";
-    Read read{.stream = action.stream, .peer = action.peer, .blocks = {}};
+    const Read read{.stream = action.stream, .peer = action.peer, .ranges = action.ranges};
+    std::set<BlockId> blocks;
     for (const CopyRange& range : action.ranges) {
-      BATON_CHECK(range.bytes > 0 && range.bytes % kBlockBytes == 0 && range.local_offset % kBlockBytes == 0);
+      BATON_CHECK(range.bytes > 0 && range.remote_offset % kBlockBytes == range.local_offset % kBlockBytes);
       BATON_CHECK(range.remote_offset <= std::numeric_limits<uint64_t>::max() - range.bytes);
-      for (uint64_t at = range.local_offset; at < range.local_offset + range.bytes; at += kBlockBytes) {
-        read.blocks.push_back(static_cast<BlockId>(at / kBlockBytes));
-        BATON_CHECK(IndexOf(fetch, read.blocks.back()) >= fetch.spec.first_block) << "a block that was in place";
+      for (uint64_t at = range.local_offset; at < range.local_offset + range.bytes; ++at) {
+        blocks.insert(static_cast<BlockId>(at / kBlockBytes));
       }
     }
-    BATON_CHECK(read.blocks.size() <= static_cast<size_t>(options.max_blocks_per_read));
+    for (const BlockId block : blocks) {
+      BATON_CHECK(IndexOf(fetch, block) >= fetch.spec.first_block) << "a block that was in place";
+    }
+    BATON_CHECK(blocks.size() <= static_cast<size_t>(options.max_blocks_per_read));
     CheckNobodyWrites(read);
     ++fetch.reads;
-    BATON_CHECK(reads_.emplace(action.tag, std::move(read)).second) << "a tag twice";
+    BATON_CHECK(reads_.emplace(action.tag, read).second) << "a tag twice";
   }
   void CheckNobodyWrites(const Read& read) {
     int of_peer = 1;
     for (const auto& [tag, other] : reads_) {
       if (other.peer == read.peer) ++of_peer;
-      for (const BlockId block : other.blocks) {
-        const bool written = std::find(read.blocks.begin(), read.blocks.end(), block) != read.blocks.end();
-        BATON_CHECK(!written) << "two reads write block " << block;
+      for (const CopyRange& theirs : other.ranges) {
+        for (const CopyRange& ours : read.ranges) {
+          BATON_CHECK(theirs.local_offset + theirs.bytes <= ours.local_offset ||
+                      ours.local_offset + ours.bytes <= theirs.local_offset)
+              << "two reads write what lies at " << ours.local_offset;
+        }
       }
     }
     BATON_CHECK(of_peer <= Options().max_reads_per_peer) << of_peer;

@@ -138,7 +138,8 @@ class FuzzedSource {
                    .source = kSourceIncarnation,
                    .fingerprint = "same",
                    .first_block = input_.Flag() ? input_.Hostile<int32_t>() : 0,
-                   .lease_ms = input_.Flag() ? 1'000 : input_.Hostile<int64_t>()};
+                   .lease_ms = input_.Flag() ? 1'000 : input_.Hostile<int64_t>(),
+                   .takes_begun = input_.Flag()};
     if (input_.Rarely()) open.source.low = input_.Byte();
     if (input_.Rarely()) open.fingerprint = input_.Text(200);
     return ToProto(FetchRequest(open));
@@ -175,6 +176,11 @@ class FuzzedSource {
     Job& job = it->second;
     computing_ = key;
     const int32_t end = std::min(job.blocks, job.computed + input_.Below(4));
+    BlocksBegun begun;
+    for (int32_t index = job.computed; index < end && input_.Rarely(); ++index) {
+      begun.blocks.push_back({.index = index, .offset = static_cast<uint64_t>(index) * kBlockBytes, .bytes = 16});
+    }
+    if (!begun.blocks.empty()) return core_.OnBlocksBegun(key, begun);
     BlocksReady ready;
     for (; job.computed < end; ++job.computed) {
       ready.blocks.push_back({.index = job.computed, .offset = static_cast<uint64_t>(job.computed) * kBlockBytes});
@@ -223,11 +229,16 @@ class FuzzedSource {
       Job& job = jobs_.at(computing_);
       BATON_CHECK(job.reader == action.stream) << "a reader without a licence is told of blocks";
       if (const auto* ready = std::get_if<BlocksReady>(&action.reply)) Announced(job, *ready);
+      if (const auto* begun = std::get_if<BlocksBegun>(&action.reply)) {
+        BATON_CHECK(job.read.open.takes_begun) << "a reader is told what it does not know";
+        Announced(job, *begun);
+      }
     }
   }
-  static void Announced(Job& job, const BlocksReady& ready) {
+  template <typename Blocks>
+  static void Announced(Job& job, const Blocks& announced) {
     job.announced = true;
-    for (const BlockReady& block : ready.blocks) {
+    for (const auto& block : announced.blocks) {
       BATON_CHECK(block.index >= job.read.open.first_block && block.index < job.blocks) << block.index;
     }
   }

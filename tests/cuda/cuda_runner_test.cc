@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/cuda/block_digest.h"
 #include "engine/testing/run_sequences.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -144,6 +145,35 @@ TEST(CudaRunner, GoesOnWithTheSameBitsAfterItsKvHasMovedToOtherBlocks) {
   EXPECT_EQ(std::memcmp(logits[0].data(), logits[1].data(), logits[0].size() * sizeof(float)), 0);
 }
 
+// The interpreter has done all of it when it is asked; only a GPU can be in the midst of the step.
+TEST(CudaRunner, TheKvOfTheLayersThatItTellsOfIsInPlace) {
+  for (SyntheticSpec spec : {Small(), SmallGemma()}) {
+    spec.layers = 6;
+    const auto file = MakeSyntheticModel(spec);
+    SeededRandom random(kSeed);
+    const auto runner = LoadCuda(*file, {.max_rows = 64});
+    OneSequence sequence(*runner, RandomTokens(random, 40, spec.vocab_size));
+    const auto read_all = [&sequence] {
+      std::vector<std::vector<uint8_t>> blocks;
+      for (const BlockId block : sequence.blocks()) blocks.push_back(sequence.memory().Read(block));
+      return blocks;
+    };
+    sequence.Submit(0, 40);
+    std::vector<std::pair<int32_t, std::vector<std::vector<uint8_t>>>> told;
+    for (int32_t known = 0; (known = runner->AwaitLayers(known)) < spec.layers;) told.emplace_back(known, read_all());
+    runner->Complete();
+    const std::vector<std::vector<uint8_t>> want = read_all();
+    EXPECT_EQ(told.size(), 5u);
+    for (const auto& [layers, got] : told) {
+      const std::vector<uint64_t> bytes = runner->kv_layout().BytesOfLayers(layers);
+      for (size_t i = 0; i < want.size(); ++i) {
+        const size_t begun = bytes[static_cast<size_t>(sequence.GroupOf(i))];
+        EXPECT_EQ(std::memcmp(got[i].data(), want[i].data(), begun), 0) << layers << " layers, block " << i;
+      }
+    }
+  }
+}
+
 TEST(CudaRunner, ItsFingerprintAndLayoutAreNoCpus) {
   const auto file = MakeSyntheticModel(Small());
   const auto runner = LoadCudaModel(*file, {.max_rows = 8}, TestDevice());
@@ -166,8 +196,8 @@ TEST(CudaRunner, APoolTakesOfTheDevicesMemoryWhatItIsSizedBy) {
   ASSERT_TRUE(pool.ok()) << pool.status();
   const absl::StatusOr<DeviceMemory> after = runner->device().Memory();
   ASSERT_TRUE(after.ok()) << after.status();
-  // Two sums of a digest for each 16 KiB of a block are beside it, and a block here is no longer.
-  constexpr uint64_t kSumsBytes = 16;
+  // Two sums of a digest for each 16 KiB of the blocks that are taken together, and a block here is no longer.
+  constexpr uint64_t kSumsBytes = 16 * BlockDigest::kMostTogether;
   const uint64_t taken =
       (kBlocks + static_cast<uint64_t>(runner->spare_blocks())) * runner->kv_layout().block_bytes() + kSumsBytes;
   EXPECT_EQ(after->total, before->total);

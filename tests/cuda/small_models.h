@@ -64,6 +64,15 @@ class OneSequence {
         outputs);
   }
 
+  // Submits a step of its rows [begin, end), which have no outputs.
+  void Submit(int begin, int end) {
+    slice_ = {.row_count = end - begin, .first_position = begin, .blocks = blocks_, .group_stride = stride_};
+    runner_.Submit(
+        {.tokens = absl::MakeConstSpan(tokens_).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
+         .slices = absl::MakeConstSpan(&slice_, 1)},
+        {});
+  }
+
   std::vector<float> Logits(int begin, int end) {
     std::vector<float> logits(static_cast<size_t>((end - begin) * runner_.vocab_size()));
     Run(begin, end, {}, {.logits = absl::MakeSpan(logits)});
@@ -84,12 +93,15 @@ class OneSequence {
 
   DeviceTestMemory& memory() { return memory_; }
   const std::vector<BlockId>& blocks() const { return blocks_; }
+  // The layer group of the block that `blocks` has at this index.
+  int32_t GroupOf(size_t index) const { return static_cast<int32_t>(index) / stride_; }
 
  private:
   CudaRunner& runner_;
   const std::vector<int32_t> tokens_;
   const int32_t stride_;
   std::vector<BlockId> blocks_;
+  SequenceSlice slice_;
   DeviceTestMemory memory_;
 };
 

@@ -87,6 +87,9 @@ def test_kv_of_a_device_is_handed_over_to_a_device(model, expected, transport, p
         expect_answers(cluster, client, expected)
         assert cluster.decoders_count("baton_transfers_total", transport=path) == len(REQUESTS)
         assert cluster.decoders_count("baton_transfer_damaged_blocks_total") == 0
+        early = cluster.decoders_count("baton_transfer_early_bytes_total", transport=path)
+        print(f"{path}: {early} of {cluster.decoders_count('baton_transfer_bytes_total')} bytes read within their steps")
+        assert early > 0
         assert ("by CUDA IPC" in cluster.log()) == (path == "cuda_ipc"), cluster.log()
 
 
@@ -108,8 +111,8 @@ def test_every_block_that_is_damaged_on_the_way_to_a_device_is_found_and_read_ag
         damaged = cluster.decoders_count("baton_transfer_damaged_blocks_total", transport=path)
         print(f"{path}, {fault}: {planted} faults planted, {damaged} damaged blocks")
         assert planted > 0 and cluster.decoders_count("baton_transfer_failures_total") == 0
-        # A flipped bit is one damaged block, old bytes are all blocks of a read.
-        assert damaged == planted if fault.startswith("flip") else damaged >= planted
+        # A block that is read in two parts can have a flipped bit in each. Old bytes are all blocks of a read.
+        assert damaged >= planted // 2 and (damaged <= planted or fault.startswith("stale"))
 
 
 @DIRECT

@@ -21,8 +21,9 @@ from streams import await_no_block_held
 SOAK_S = int(os.environ.get("BATON_SOAK_S") or (2700 if os.environ.get("BATON_FULL_TESTS") == "1" else 0))
 SEED = int(os.environ.get("BATON_TEST_SEED", "20261125"))
 WORKERS = 4
-# A worker has memory for the logits of as many sequences as it has had at once: few enough that the first requests fill it.
-ROLES = ("--prefill", 2, "--decode", 2, "--threads", 1, "--max-seqs", 16, "--kv-memory", "64MiB", "--admin-port", 0)
+# A worker has memory for the logits of as many sequences as have had an output in one step: of so few that the first requests,
+# which have one token each, take all of it.
+ROLES = ("--prefill", 2, "--decode", 2, "--threads", 1, "--max-seqs", 8, "--kv-memory", "64MiB", "--admin-port", 0)
 LOAD = 1.2
 CANCELLED_SHARE = 0.05
 # Every so often one of the two victims, which are killed in turns. Only processes that live through all of it are counted.
@@ -33,7 +34,7 @@ WARM_UP_KILL_EVERY_S = 4
 # only when these have made room for others more than once: small requests do that within a minute or two. The dashboard
 # also keeps 300 s, and the workers' pools and caches fill meanwhile. The allocator's pages settle later than all of it.
 FILL_REQUESTS, WARM_UP_S = 30_000, 900
-FILL_CLIENTS = 12
+FILL_CLIENTS = 40
 # Three intervals of 95 % beside each other hold their values less often than one: with this factor, as often.
 GROWS_HALF_WIDTHS = 1.3
 LOOK_EVERY_S = 1

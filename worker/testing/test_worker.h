@@ -4,6 +4,7 @@
 #define BATON_WORKER_TESTING_TEST_WORKER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
@@ -69,10 +70,14 @@ struct RecordedReplies final : public kvtransfer::FetchReplies {
         offsets[stream][block.index] = block.offset;
       }
     }
+    if (const auto* begun = std::get_if<kvtransfer::BlocksBegun>(&reply)) {
+      for (const kvtransfer::BlockBegun& block : begun->blocks) on_begun(block);
+    }
     if (const auto* complete = std::get_if<kvtransfer::FetchComplete>(&reply)) completed[stream] = *complete;
   }
   void Close(kvtransfer::FetchStreamId stream, const absl::Status& status) override { closed[stream] = status; }
 
+  std::function<void(const kvtransfer::BlockBegun&)> on_begun = [](const kvtransfer::BlockBegun&) {};
   // The announced blocks, the end of the prompt and that of the stream.
   std::map<kvtransfer::FetchStreamId, std::vector<int32_t>> blocks;
   std::map<kvtransfer::FetchStreamId, std::map<int32_t, uint64_t>> offsets;
@@ -120,11 +125,13 @@ struct TestWorker {
   }
 
   // A reader gives the job its licence.
-  void OpenFetch(kvtransfer::FetchStreamId stream, const JobKey& key) {
-    core.kv_server().OnFetchRequest(
-        stream,
-        kvtransfer::FetchOpen{
-            .key = key, .source = core.options().incarnation, .fingerprint = model.fingerprint(), .lease_ms = 10'000});
+  void OpenFetch(kvtransfer::FetchStreamId stream, const JobKey& key) { OpenFetch(stream, {.key = key}); }
+  // The rest of `open` is what the worker expects.
+  void OpenFetch(kvtransfer::FetchStreamId stream, kvtransfer::FetchOpen open) {
+    open.source = core.options().incarnation;
+    open.fingerprint = model.fingerprint();
+    open.lease_ms = 10'000;
+    core.kv_server().OnFetchRequest(stream, open);
   }
   void ReleaseFetch(kvtransfer::FetchStreamId stream) {
     core.kv_server().OnFetchRequest(stream, kvtransfer::FetchRelease{});

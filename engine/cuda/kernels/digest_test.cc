@@ -199,8 +199,41 @@ TEST(CudaBlockDigest, IsThatOfTheDefinitionWhereverTheBlockLies) {
     for (const size_t offset : {size_t{0}, bytes}) {
       const std::vector<uint8_t> block = RandomBlock(bytes, random);
       stream->CopyToDevice(pool->address() + offset, block.data(), bytes);
-      EXPECT_EQ(digest->Take(pool->address() + offset, *stream), DefinedDigest(block)) << bytes << " at " << offset;
+      Digest128 got;
+      digest->Take(pool->address(), {offset}, absl::MakeSpan(&got, 1), *stream);
+      EXPECT_EQ(got, DefinedDigest(block)) << bytes << " at " << offset;
     }
+  }
+}
+
+// Fewer than are taken together, as many, and more.
+TEST(CudaBlockDigest, ManyBlocksHaveTheDigestsOfEachAlone) {
+  SeededRandom random(kDigestSeed);
+  const void* const images[] = {KernelTestImage()};
+  ASSERT_EQ(KernelTestDriver().init(0), CUDA_SUCCESS);
+  const auto device = Device::Open(KernelTestDriver(), 0, images);
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto stream = Stream::Create(**device);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  constexpr size_t kBytes = 64;
+  const auto digest = BlockDigest::Create(**device, kBytes);
+  ASSERT_TRUE(digest.ok()) << digest.status();
+  for (const size_t count : {size_t{3}, BlockDigest::kMostTogether, 2 * BlockDigest::kMostTogether + 1}) {
+    const auto pool = DeviceBuffer::Allocate(**device, count * kBytes);
+    ASSERT_TRUE(pool.ok()) << pool.status();
+    std::vector<size_t> offsets;
+    std::vector<Digest128> want;
+    for (size_t i = 0; i < count; ++i) {
+      const std::vector<uint8_t> block = RandomBlock(kBytes, random);
+      stream->CopyToDevice(pool->address() + i * kBytes, block.data(), kBytes);
+      offsets.push_back(i * kBytes);
+      want.push_back(DefinedDigest(block));
+    }
+    std::reverse(offsets.begin(), offsets.end());
+    std::reverse(want.begin(), want.end());
+    std::vector<Digest128> got(count);
+    digest->Take(pool->address(), offsets, absl::MakeSpan(got), *stream);
+    EXPECT_TRUE(got == want) << count;
   }
 }
 

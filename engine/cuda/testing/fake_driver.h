@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct FakeDriverState {
   std::map<const char*, size_t> pinned = {};
   // Where what was copied to the device came from.
   std::vector<const void*> uploads = {};
+  // The names of launched kernels, and "event" where one was recorded.
+  std::vector<std::string> work = {};
   // Grids of launches, and of those among them that may begin early.
   std::vector<unsigned> launches = {};
   std::vector<unsigned> overlapping = {};
@@ -144,12 +147,23 @@ inline void AddFakeMemory(DriverApi& api) {
   };
 }
 
+// A CUfunction is the kernel's name.
+inline CUresult FindFakeKernel(CUfunction* function, CUmodule, const char* name) {
+  static std::set<std::string>& names = *new std::set<std::string>;
+  *function = reinterpret_cast<CUfunction>(const_cast<std::string*>(&*names.insert(name).first));
+  return std::string(name) == "absent" ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
+inline CUresult FakeLaunch(CUfunction function, unsigned grid) {
+  if (function != nullptr) FakeDriver().work.push_back(*reinterpret_cast<const std::string*>(function));
+  FakeDriver().launches.push_back(grid);
+  return FakeDriver().launch_result;
+}
+
 inline void AddFakeWork(DriverApi& api) {
   api.module_load_data = [](CUmodule*, const void*) { return FakeDriver().module_result; };
   api.module_unload = [](CUmodule) { return CUDA_SUCCESS; };
-  api.module_function = [](CUfunction*, CUmodule, const char* name) {
-    return std::string(name) == "absent" ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
-  };
+  api.module_function = &FindFakeKernel;
   api.function_attribute = [](int* value, CUfunction_attribute, CUfunction) {
     *value = FakeDriver().kernel_capability;
     return CUDA_SUCCESS;
@@ -162,16 +176,15 @@ inline void AddFakeWork(DriverApi& api) {
     return CUDA_SUCCESS;
   };
   api.event_create = [](CUevent*, unsigned) { return CUDA_SUCCESS; };
-  api.event_record = [](CUevent, CUstream) { return CUDA_SUCCESS; };
+  api.event_record = [](CUevent, CUstream) {
+    FakeDriver().work.push_back("event");
+    return CUDA_SUCCESS;
+  };
   api.event_synchronize = [](CUevent) { return CUDA_SUCCESS; };
   api.event_destroy = [](CUevent) { return CUDA_SUCCESS; };
-  api.launch_kernel = [](CUfunction, unsigned x, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-                         void**, void**) {
-    FakeDriver().launches.push_back(x);
-    return FakeDriver().launch_result;
-  };
-  api.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction, void**, void**) {
-    FakeDriver().launches.push_back(config->gridDimX);
+  api.launch_kernel = [](CUfunction function, unsigned x, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                         CUstream, void**, void**) { return FakeLaunch(function, x); };
+  api.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction function, void**, void**) {
     for (unsigned i = 0; i < config->numAttrs; ++i) {
       const CUlaunchAttribute& one = config->attrs[i];
       if (one.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
@@ -179,7 +192,7 @@ inline void AddFakeWork(DriverApi& api) {
         FakeDriver().overlapping.push_back(config->gridDimX);
       }
     }
-    return FakeDriver().launch_result;
+    return FakeLaunch(function, config->gridDimX);
   };
 }
 
