@@ -53,6 +53,7 @@ class World {
     if (input.Flag()) return model;
     model.sliding_layers = 2;
     model.window = 20;
+    model.layer_by_layer = input.Flag();
     return model;
   }
 
@@ -122,7 +123,8 @@ class World {
                                .source = worker_.core.options().incarnation,
                                .fingerprint = worker_.model.fingerprint(),
                                .first_block = input_.Rarely() ? input_.Hostile<int32_t>() : 0,
-                               .lease_ms = 2'000};
+                               .lease_ms = 2'000,
+                               .takes_begun = input_.Flag()};
     if (input_.Rarely()) open.secret.low = input_.Byte();
     Say(DrawStream(), open);
   }
