@@ -90,7 +90,9 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Load(const modelfile::Mo
   for (Flight& flight : runner->flights_) {
     BATON_ASSIGN_OR_RETURN(flight.tokens, PinnedBuffer::Allocate(*device, head_rows * sizeof(int32_t)));
     BATON_ASSIGN_OR_RETURN(flight.ended, Event::Create(*device));
-    BATON_ASSIGN_OR_RETURN(flight.marks, MakeMarks(*device, layout.layers));
+    if (options.layer_events) {
+      BATON_ASSIGN_OR_RETURN(flight.marks, MakeMarks(*device, layout.layers));
+    }
     flight.needs_logits.resize(head_rows);
   }
   for (int i = 0; i < kSamplers; ++i) runner->samplers_.emplace_back(file.config().vocab_size);

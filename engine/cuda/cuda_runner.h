@@ -50,6 +50,8 @@ struct CudaModelOptions {
   bool graphs = true;
   // Takes a step ahead (ModelRunner::TakesStepAhead). The tokens are the same.
   bool steps_ahead = true;
+  // Tells of layers within a step (ModelRunner::AwaitLayers).
+  bool layer_events = true;
   AttentionPath attention = AttentionPath::kAuto;
   // Outlives the call. Null: nobody watches.
   LoadProgress* progress = nullptr;
@@ -104,7 +106,7 @@ class CudaRunner final : public ModelRunner {
     // For each of the outputs at hand, whether the host needs its logits.
     std::vector<bool> needs_logits;
     PinnedBuffer tokens;  // int32 [head rows]
-    // Whether the step passes its marks: it computes rows of prompts, and no graph runs it.
+    // Whether the step passes its marks, which may be none: it computes rows of prompts, and no graph runs it.
     bool is_marked = false;
     std::vector<LayerMark> marks;
     // The step has ended, and the copies of its first outputs.

@@ -21,6 +21,8 @@ namespace {
 constexpr char kOverlapVariable[] = "BATON_CUDA_OVERLAP";
 // A step may be submitted before the tokens of the one before it are known.
 constexpr char kStepsAheadVariable[] = "BATON_CUDA_STEPS_AHEAD";
+// A reader may hear of layers before their step has ended.
+constexpr char kLayerEventsVariable[] = "BATON_CUDA_LAYER_EVENTS";
 
 absl::StatusOr<bool> ReadSwitch(const char* variable) {
   const char* const text = std::getenv(variable);
@@ -38,12 +40,14 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadOnDevice(const modelfile::Model
   const void* const images[] = {KernelsImage()};
   BATON_ASSIGN_OR_RETURN(const bool overlaps, ReadSwitch(kOverlapVariable));
   BATON_ASSIGN_OR_RETURN(const bool steps_ahead, ReadSwitch(kStepsAheadVariable));
+  BATON_ASSIGN_OR_RETURN(const bool layer_events, ReadSwitch(kLayerEventsVariable));
   BATON_ASSIGN_OR_RETURN(std::shared_ptr<const Device> device, Device::Open(*api, options.ordinal, images, overlaps));
   BATON_ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner, LoadCudaModel(file,
                                                                             {.weights = options.weights,
                                                                              .max_rows = options.max_rows,
                                                                              .max_slices = options.max_sequences,
                                                                              .steps_ahead = steps_ahead,
+                                                                             .layer_events = layer_events,
                                                                              .progress = options.progress},
                                                                             std::move(device)));
   return runner;

@@ -18,14 +18,18 @@ constexpr int kRows = 48;
 
 class StepMemoryTest : public testing::Test {
  protected:
-  explicit StepMemoryTest(int layers = 2) {
+  explicit StepMemoryTest(int layers = 2, bool layer_events = true) {
     const void* const images[] = {"an image"};
     device_ = *Device::Open(FakeDriverApi(), 0, images);
     const auto file = MakeSyntheticModel({.seed = 5, .layers = layers, .vocab_size = 80});
     // Logits of two rows.
-    auto runner = CudaRunner::Load(
-        *file, {.max_rows = kRows, .max_slices = 2, .host_logits_bytes = 2 * 80 * sizeof(float), .graphs = false},
-        device_);
+    auto runner = CudaRunner::Load(*file,
+                                   {.max_rows = kRows,
+                                    .max_slices = 2,
+                                    .host_logits_bytes = 2 * 80 * sizeof(float),
+                                    .graphs = false,
+                                    .layer_events = layer_events},
+                                   device_);
     BATON_CHECK(runner.ok()) << runner.status();
     runner_ = *std::move(runner);
     auto pool = runner_->MakeKvPool(BlocksForTokens(runner_->context_length()), {});
@@ -88,7 +92,7 @@ TEST_F(StepMemoryTest, HiddenStatesAndLogitsComeByPinnedMemory) {
 
 class StepMarksTest : public StepMemoryTest {
  protected:
-  StepMarksTest() : StepMemoryTest(10) {}
+  explicit StepMarksTest(bool layer_events = true) : StepMemoryTest(10, layer_events) {}
 
   // How many layers had stored their KV when each event was recorded.
   static std::vector<int> LayersAtEvents() {
@@ -121,6 +125,18 @@ TEST_F(StepMarksTest, AStepOfAPromptTellsOfItsLayersInEightParts) {
   std::vector<int32_t> told;
   for (int32_t known = 0; known < 10; told.push_back(known)) known = runner_->AwaitLayers(known);
   EXPECT_EQ(told, (std::vector<int32_t>{1, 2, 3, 5, 6, 7, 8, 10}));
+  runner_->Complete();
+}
+
+class StepWithoutMarksTest : public StepMarksTest {
+ protected:
+  StepWithoutMarksTest() : StepMarksTest(/*layer_events=*/false) {}
+};
+
+TEST_F(StepWithoutMarksTest, AStepOfAPromptTellsOfNothingBeforeItsEnd) {
+  Submit(kRows, RowClass::kPrefill);
+  EXPECT_EQ(LayersAtEvents(), std::vector<int>{10});
+  EXPECT_EQ(runner_->AwaitLayers(0), 10);
   runner_->Complete();
 }
 

@@ -93,6 +93,13 @@ def test_kv_of_a_device_is_handed_over_to_a_device(model, expected, transport, p
         assert ("by CUDA IPC" in cluster.log()) == (path == "cuda_ipc"), cluster.log()
 
 
+def test_kv_is_read_after_its_step_where_the_source_is_told_so(model, expected):
+    with cuda_cluster(model, *PAIR, BATON_CUDA_LAYER_EVENTS="0") as cluster, Client(cluster.target) as client:
+        expect_answers(cluster, client, expected)
+        assert cluster.decoders_count("baton_transfers_total") == len(REQUESTS)
+        assert cluster.decoders_count("baton_transfer_early_bytes_total") == 0
+
+
 def test_kv_goes_through_the_host_where_the_driver_shares_no_memory_and_the_log_says_so(model, expected):
     with cuda_cluster(model, *PAIR, BATON_PTX_IPC="0") as cluster, Client(cluster.target) as client:
         expect_answers(cluster, client, expected)

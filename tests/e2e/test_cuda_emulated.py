@@ -101,8 +101,8 @@ def test_a_device_that_is_not_there_is_one_error(model):
     assert "there is no CUDA device 1: the driver sees 1" in line
 
 
-@pytest.mark.parametrize("variable", ["BATON_CUDA_OVERLAP", "BATON_CUDA_STEPS_AHEAD"])
-def test_whether_kernels_may_begin_early_and_steps_run_ahead_is_0_or_1(model, variable):
+@pytest.mark.parametrize("variable", ["BATON_CUDA_OVERLAP", "BATON_CUDA_STEPS_AHEAD", "BATON_CUDA_LAYER_EVENTS"])
+def test_what_an_operator_may_switch_off_is_0_or_1(model, variable):
     result = run_baton(*BENCH, *DECODE, "--model", model, "--device", "cuda", env={**EMULATED, variable: "no"})
     assert f"{variable} is 0 or 1, and not no" in one_error(result)
 

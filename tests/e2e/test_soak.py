@@ -37,6 +37,9 @@ FILL_REQUESTS, WARM_UP_S = 30_000, 900
 FILL_CLIENTS = 40
 # Three intervals of 95 % beside each other hold their values less often than one: with this factor, as often.
 GROWS_HALF_WIDTHS = 1.3
+# Pages come and go by a few, and after half an hour the interval can be narrower than one. malloc has no chunk of fewer than
+# 32 bytes, so a leak in every tenth request is 3.1 KiB for 1,000 requests.
+LEAST_LEAK_KIB = 3.0
 LOOK_EVERY_S = 1
 BUSY_CLIENTS = 48
 LEARN_S = 10
@@ -163,15 +166,20 @@ def watch(cluster, load, rng, pids, until):
     return samples, kills
 
 
-@pytest.mark.parametrize("kib_per_request, grows", [(0.0, False), (0.02, True)])
-def test_a_leak_shows_in_the_slope_and_noise_does_not(kib_per_request, grows):
+def grows(slope_of_one):
+    return (slope_of_one.mean > LEAST_LEAK_KIB and
+            slope_of_one.mean - GROWS_HALF_WIDTHS * slope_of_one.half_width > 0)
+
+
+@pytest.mark.parametrize("kib_per_request, leaks", [(0.0, False), (0.0008, False), (0.02, True)])
+def test_a_leak_shows_in_the_slope_and_noise_does_not(kib_per_request, leaks):
     rng = random.Random(7)
     for _ in range(20):
         requests = range(0, 4_000, 10)
         samples = [(number, 100_000 + number * kib_per_request + rng.uniform(-30, 30)) for number in requests]
         one = slope(samples)
         assert one.mean - GROWS_HALF_WIDTHS * one.half_width <= 1_000 * kib_per_request
-        assert (one.mean - GROWS_HALF_WIDTHS * one.half_width > 0) == grows
+        assert grows(one) == leaks
 
 
 @pytest.mark.skipif(SOAK_S == 0, reason="it takes minutes: BATON_SOAK_S=seconds or BATON_FULL_TESTS=1 runs it")
@@ -204,8 +212,7 @@ def test_nothing_grows_and_all_is_given_back():
         assert not load.problems, (len(load.problems), load.problems[:3])
         # Connections of a worker that was killed may end a little later.
         wait_until(lambda: held(pids) == before, RETURN_TIMEOUT_S, f"the descriptors of before: {before}")
-        growing = {name: str(one) for name, one in slopes.items()
-                   if one is not None and one.mean - GROWS_HALF_WIDTHS * one.half_width > 0}
+        growing = {name: str(one) for name, one in slopes.items() if one is not None and grows(one)}
         assert not growing, growing
         if any(one is None for one in slopes.values()):
             pytest.skip(f"the rest is right, but {SOAK_S} s are too short to tell whether memory grows: {WARM_UP_S} s of them "

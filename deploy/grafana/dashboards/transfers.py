@@ -9,6 +9,7 @@ READS = "job_source_target:baton_transfer_pair_reads:rate5m{@}"
 BUCKETS = "job_transport_le:baton_transfer_seconds_bucket:rate5m{@}"
 PAIR = "sum by (source, target) "
 ALL_BYTES = "rate(baton_transfer_bytes_total{@}[$__rate_interval])"
+EARLY_BYTES = "rate(baton_transfer_early_bytes_total{@}[$__rate_interval])"
 READ_SECONDS = "rate(baton_transfer_read_seconds_total{@}[$__rate_interval])"
 TAIL = ('sum(rate(baton_phase_seconds_sum{@, phase="transfer"}[$__rate_interval])) / '
         'sum(rate(baton_phase_seconds_count{@, phase="transfer"}[$__rate_interval]))')
@@ -77,6 +78,11 @@ TIME = [
         [Query(READING, "reading"), Query(TAIL, "phase transfer")], "s", size=(8, 8), colors={}),
     timeseries("Read time of a hand-off", "Time in which the blocks of a prompt were read.", quantiles(BUCKETS), "s",
                size=(8, 8)),
+    timeseries(
+        "Read within the step", "Share of the bytes that were read while the source still computed the last layers of their "
+        "chunk. Sources on CPUs have none.",
+        [Query(f"sum by (transport) ({EARLY_BYTES}) / sum by (transport) ({ALL_BYTES})", "{{transport}}")],
+        "percentunit", size=(24, 6), colors={}),
     heatmap("Read time of a hand-off, distribution", "How many hand-offs per second were read for how long.", BUCKETS,
             "s", size=(24, 8)),
 ]
