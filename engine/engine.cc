@@ -71,8 +71,6 @@ class Engine::Impl {
   void SubmitStepAhead();
   void BuildBatch(absl::Span<const PlannedSlice> plan, EngineStep& step);
   void NoteComputed(const PlannedSlice& planned);
-  // The KV of prompts may be read before the step that computes it has ended.
-  void ShowLayers(const EngineStep& step, absl::FunctionRef<void(const LayerEvent&)> on_layers);
   void FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice);
   // How the sequence would finish if its next output were `next`, and whether it would, whatever that is.
   FinishReason FinishOf(const Sequence& sequence, int32_t next) const;
@@ -279,7 +277,7 @@ absl::Span<const StepEvent> Engine::Impl::Step(absl::FunctionRef<void(const Laye
   EngineStep& step = steps_.next();
   for (const PlannedSlice& planned : step.plan) NoteComputed(planned);
   SubmitStepAhead();
-  ShowLayers(step, on_layers);
+  steps_.ShowLayers(on_layers);
   steps_.Await();
   for (size_t i = 0; i < step.plan.size(); ++i) FinishSlice(step.plan[i], step.slices[i]);
   steps_.Pop();
@@ -363,24 +361,6 @@ void Engine::Impl::NoteComputed(const PlannedSlice& planned) {
   if (sequence == nullptr) return;
   sequence->set_computed(planned.first_position + planned.row_count);
   if (options_.prefix_cache) sequence->PublishFullBlocks(pool_);
-}
-
-void Engine::Impl::ShowLayers(const EngineStep& step, absl::FunctionRef<void(const LayerEvent&)> on_layers) {
-  const auto is_prompt = [](const SequenceSlice& slice) { return slice.row_class == RowClass::kPrefill; };
-  if (std::none_of(step.slices.begin(), step.slices.end(), is_prompt)) return;
-  const int32_t layers = runner_.kv_layout().layers;
-  for (int32_t before = 0, done = runner_.AwaitLayers(0); done < layers;
-       before = done, done = runner_.AwaitLayers(done)) {
-    for (size_t i = 0; i < step.plan.size(); ++i) {
-      const PlannedSlice& planned = step.plan[i];
-      const Sequence* const sequence = EngineStep::Live(planned);
-      if (sequence == nullptr || !is_prompt(step.slices[i])) continue;
-      on_layers({.sequence = sequence->id(),
-                 .layers = done,
-                 .layers_before = before,
-                 .computed_tokens = std::min(planned.first_position + planned.row_count, sequence->prompt_length())});
-    }
-  }
 }
 
 void Engine::Impl::FinishSlice(const PlannedSlice& planned, const SequenceSlice& slice) {
@@ -500,7 +480,6 @@ EngineLoad Engine::Load() const { return LoadOf(impl_->holders()); }
 
 int32_t Engine::available_blocks() const { return impl_->available_blocks(); }
 
-Digest128 Engine::BlockDigest(BlockId block) const { return impl_->memory().Digest(block); }
 std::vector<Digest128> Engine::BlockDigests(absl::Span<const BlockId> blocks) const {
   return impl_->memory().Digests(blocks);
 }

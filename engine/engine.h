@@ -141,7 +141,6 @@ class Engine {
   int32_t available_blocks() const;
 
   // Digests of blocks' bytes as they are now.
-  Digest128 BlockDigest(BlockId block) const;
   std::vector<Digest128> BlockDigests(absl::Span<const BlockId> blocks) const;
   // Chain of the digests of PromptBlocks, in order. Call it when prefill is complete and before a decode step.
   Digest128 PromptDigest(SequenceId id) const;

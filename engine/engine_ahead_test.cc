@@ -213,7 +213,7 @@ TEST_P(EngineAhead, AFrozenSequenceHasTheKvOfAPrefillAndGoesOnWhenItThaws) {
       prefill.engine.Step();
       Digest128 chain;
       for (const BlockId block : blocks) {
-        const Digest128 digest = engine().BlockDigest(block);
+        const Digest128 digest = engine().BlockDigests({block}).front();
         chain = DigestChain(chain, &digest, sizeof(digest));
       }
       EXPECT_EQ(chain, prefill.engine.PromptDigest(computed)) << count;

@@ -56,7 +56,7 @@ void CopyBlocks(TestEngine& from, const std::vector<BlockId>& source, TestEngine
 Digest128 ChainOf(TestEngine& test, const std::vector<BlockId>& blocks) {
   Digest128 chain;
   for (const BlockId block : blocks) {
-    const Digest128 digest = test.engine.BlockDigest(block);
+    const Digest128 digest = test.engine.BlockDigests({block}).front();
     chain = DigestChain(chain, &digest, sizeof(digest));
   }
   return chain;

@@ -135,7 +135,7 @@ class RandomRun {
     });
     if (!decodes) return;
     // As a reader gets them.
-    for (const BlockId block : decode_->engine.Freeze(job.decode_id)) decode_->engine.BlockDigest(block);
+    decode_->engine.BlockDigests(decode_->engine.Freeze(job.decode_id));
     job.frozen = true;
   }
 

@@ -56,6 +56,8 @@ struct SequenceSlice {
   int32_t first_output = -1;
 };
 
+inline bool IsPrompt(const SequenceSlice& slice) { return slice.row_class == RowClass::kPrefill; }
+
 // What becomes of an output row: the token after it is chosen, or is known and gets its log-probability. One of the
 // pointers is set; a row with neither is left alone.
 struct TokenChoice {

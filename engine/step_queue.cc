@@ -49,6 +49,24 @@ void StepQueue::Submit(EngineStep& step) {
   step.stage = EngineStep::Stage::kInFlight;
 }
 
+void StepQueue::ShowLayers(absl::FunctionRef<void(const LayerEvent&)> on_layers) {
+  const EngineStep& step = next();
+  if (std::none_of(step.slices.begin(), step.slices.end(), IsPrompt)) return;
+  const int32_t layers = runner_.kv_layout().layers;
+  for (int32_t before = 0, done = runner_.AwaitLayers(0); done < layers;
+       before = done, done = runner_.AwaitLayers(done)) {
+    for (size_t i = 0; i < step.plan.size(); ++i) {
+      const PlannedSlice& planned = step.plan[i];
+      const Sequence* const sequence = EngineStep::Live(planned);
+      if (sequence == nullptr || !IsPrompt(step.slices[i])) continue;
+      on_layers({.sequence = sequence->id(),
+                 .layers = done,
+                 .layers_before = before,
+                 .computed_tokens = std::min(planned.first_position + planned.row_count, sequence->prompt_length())});
+    }
+  }
+}
+
 void StepQueue::Await() {
   if (!is_in_flight()) return;
   runner_.Complete();

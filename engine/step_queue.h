@@ -17,12 +17,14 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "common/kv_layout.h"
 #include "common/output_token.h"
 #include "engine/batch_scheduler.h"
 #include "engine/block_pool.h"
 #include "engine/model_runner.h"
 #include "engine/sequence.h"
+#include "engine/sequence_types.h"
 
 namespace baton::engine {
 
@@ -80,6 +82,8 @@ class StepQueue {
   bool TakesStepAhead() const { return is_in_flight() && runner_.TakesStepAhead(); }
   // The step is in the stage kNone. Where both are, next() comes first.
   void Submit(EngineStep& step);
+  // Tells how far next(), which is in flight, is with each of its prompts, until nothing more is told before its end.
+  void ShowLayers(absl::FunctionRef<void(const LayerEvent&)> on_layers);
   // Waits for next(), if it is in flight. It is complete then.
   void Await();
   // next() is dealt with.

@@ -116,8 +116,8 @@ class World {
     // Blocks of tokens, and those of them that are handed over.
     int32_t computed_tokens = 0;
     int32_t computed = 0;
-    // Of the chunk that is being computed: blocks of tokens at its end, or 0, and how many quarters of each block are
-    // there.
+    // The chunk that is being computed ends behind so many blocks of tokens; 0: there is none. So many quarters of each
+    // of its blocks are there.
     int32_t chunk_end = 0;
     int32_t quarters = 0;
     bool stopped = false;

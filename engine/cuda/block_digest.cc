@@ -22,7 +22,7 @@ uint64_t MixBits(uint64_t v) {
   return v ^ v >> 31;
 }
 
-// Of a block's parts.
+// The digest of a block whose parts have these sums.
 Digest128 DigestOf(absl::Span<const WordSums> parts, size_t block_bytes) {
   WordSums sums;
   for (const WordSums& part : parts) {

@@ -169,11 +169,6 @@ int CudaRunner::HeadCount(const Flight& flight) const {
   return std::min(count, forward_->head_rows());
 }
 
-bool CudaRunner::HasPrompt(const StepBatch& batch) {
-  return std::any_of(batch.slices.begin(), batch.slices.end(),
-                     [](const SequenceSlice& slice) { return slice.row_class == RowClass::kPrefill; });
-}
-
 int CudaRunner::GraphRows(const Flight& flight) const {
   const StepBatch& batch = flight.batch;
   const size_t count = batch.tokens.size();
@@ -221,7 +216,7 @@ void CudaRunner::Launch(Flight& flight) {
   if (graph_rows > 0) {
     RunGraph(flight, graph_rows);
   } else {
-    flight.is_marked = HasPrompt(flight.batch);
+    flight.is_marked = std::any_of(flight.batch.slices.begin(), flight.batch.slices.end(), IsPrompt);
     forward_->Layers(
         {.rows = rows, .tiles = data_->tiles(), .splits = data_->splits(), .outputs = flight.batch.output_count},
         *data_, stream_, flight.is_marked ? absl::MakeConstSpan(flight.marks) : absl::Span<const LayerMark>());

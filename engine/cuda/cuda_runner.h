@@ -121,7 +121,6 @@ class CudaRunner final : public ModelRunner {
   bool NeedsLogits(const Flight& flight, size_t output) const;
   // Outputs whose logits are computed at a time; 0: nobody wants any.
   int HeadCount(const Flight& flight) const;
-  static bool HasPrompt(const StepBatch& batch);
   // The rows of the graph that runs the step; 0: none does.
   int GraphRows(const Flight& flight) const;
   void Launch(Flight& flight);

@@ -61,7 +61,7 @@ void CheckFreeze(ModelRunner& runner, int vocab_size, size_t outputs) {
     const SequenceId id = source.Start(tokens);
     std::vector<int32_t> more = source.Run(outputs);
     for (const BlockId block : source.engine->Freeze(id)) {
-      const Digest128 digest = source.engine->BlockDigest(block);
+      const Digest128 digest = source.engine->BlockDigests({block}).front();
       frozen = DigestChain(frozen, &digest, sizeof(digest));
     }
     tokens.insert(tokens.end(), more.begin(), more.end() - 1);

@@ -1,8 +1,11 @@
 // Digests of blocks: the kernel beside its definition, and what the definition tells apart.
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "engine/cuda/block_digest.h"
 #include "engine/cuda/kernels/testing/digest_reference.h"
@@ -184,55 +187,60 @@ TEST(CudaDigest, ChangesOfTwoWordsCancelNoMoreOftenThanByChance) {
   for (const int count : lost.of_both) EXPECT_LE(count, 4 * kByChance);
 }
 
-TEST(CudaBlockDigest, IsThatOfTheDefinitionWhereverTheBlockLies) {
+class CudaBlockDigest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const void* const images[] = {KernelTestImage()};
+    ASSERT_EQ(KernelTestDriver().init(0), CUDA_SUCCESS);
+    auto device = Device::Open(KernelTestDriver(), 0, images);
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+    auto stream = Stream::Create(*device_);
+    ASSERT_TRUE(stream.ok()) << stream.status();
+    stream_.emplace(*std::move(stream));
+  }
+
+  std::unique_ptr<Device> device_;
+  std::optional<Stream> stream_;
+};
+
+TEST_F(CudaBlockDigest, IsThatOfTheDefinitionWhereverTheBlockLies) {
   SeededRandom random(kDigestSeed);
-  const void* const images[] = {KernelTestImage()};
-  ASSERT_EQ(KernelTestDriver().init(0), CUDA_SUCCESS);
-  const auto device = Device::Open(KernelTestDriver(), 0, images);
-  ASSERT_TRUE(device.ok()) << device.status();
-  const auto stream = Stream::Create(**device);
-  ASSERT_TRUE(stream.ok()) << stream.status();
   for (const size_t bytes : {size_t{64}, size_t{8192}, 2 * kTileBytes + 64}) {
-    const auto digest = BlockDigest::Create(**device, bytes);
-    const auto pool = DeviceBuffer::Allocate(**device, 2 * bytes);
+    const auto digest = BlockDigest::Create(*device_, bytes);
+    const auto pool = DeviceBuffer::Allocate(*device_, 2 * bytes);
     ASSERT_TRUE(digest.ok() && pool.ok()) << digest.status() << pool.status();
     for (const size_t offset : {size_t{0}, bytes}) {
       const std::vector<uint8_t> block = RandomBlock(bytes, random);
-      stream->CopyToDevice(pool->address() + offset, block.data(), bytes);
+      stream_->CopyToDevice(pool->address() + offset, block.data(), bytes);
       Digest128 got;
-      digest->Take(pool->address(), {offset}, absl::MakeSpan(&got, 1), *stream);
+      digest->Take(pool->address(), {offset}, absl::MakeSpan(&got, 1), *stream_);
       EXPECT_EQ(got, DefinedDigest(block)) << bytes << " at " << offset;
     }
   }
 }
 
 // Fewer than are taken together, as many, and more.
-TEST(CudaBlockDigest, ManyBlocksHaveTheDigestsOfEachAlone) {
+TEST_F(CudaBlockDigest, ManyBlocksHaveTheDigestsOfEachAlone) {
   SeededRandom random(kDigestSeed);
-  const void* const images[] = {KernelTestImage()};
-  ASSERT_EQ(KernelTestDriver().init(0), CUDA_SUCCESS);
-  const auto device = Device::Open(KernelTestDriver(), 0, images);
-  ASSERT_TRUE(device.ok()) << device.status();
-  const auto stream = Stream::Create(**device);
-  ASSERT_TRUE(stream.ok()) << stream.status();
   constexpr size_t kBytes = 64;
-  const auto digest = BlockDigest::Create(**device, kBytes);
+  const auto digest = BlockDigest::Create(*device_, kBytes);
   ASSERT_TRUE(digest.ok()) << digest.status();
   for (const size_t count : {size_t{3}, BlockDigest::kMostTogether, 2 * BlockDigest::kMostTogether + 1}) {
-    const auto pool = DeviceBuffer::Allocate(**device, count * kBytes);
+    const auto pool = DeviceBuffer::Allocate(*device_, count * kBytes);
     ASSERT_TRUE(pool.ok()) << pool.status();
     std::vector<size_t> offsets;
     std::vector<Digest128> want;
     for (size_t i = 0; i < count; ++i) {
       const std::vector<uint8_t> block = RandomBlock(kBytes, random);
-      stream->CopyToDevice(pool->address() + i * kBytes, block.data(), kBytes);
+      stream_->CopyToDevice(pool->address() + i * kBytes, block.data(), kBytes);
       offsets.push_back(i * kBytes);
       want.push_back(DefinedDigest(block));
     }
     std::reverse(offsets.begin(), offsets.end());
     std::reverse(want.begin(), want.end());
     std::vector<Digest128> got(count);
-    digest->Take(pool->address(), offsets, absl::MakeSpan(got), *stream);
+    digest->Take(pool->address(), offsets, absl::MakeSpan(got), *stream_);
     EXPECT_TRUE(got == want) << count;
   }
 }
