@@ -69,6 +69,8 @@ class Cluster final : public PeerDirectory, public RouterDirectory, public Fault
     RunUntil(Limit(kMaxHealNs));
     if (sim_.error().empty()) CheckMembers();
     workload_.ForgetServed();
+    // Each round has one probe for some pairs, and a few in a row would be cut sooner or later.
+    sim_.weather.cuts_streams = false;
     for (int round = 0; round < kProbeRounds && !AllServe(); ++round) {
       // Hand-offs that failed keep requests from their pair of workers for a while.
       if (round > 1) {

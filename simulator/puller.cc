@@ -78,7 +78,7 @@ void Puller::Handle(const kvtransfer::OpenStream& action) {
   stream->at_sink = action.stream;
   streams_[action.stream] = stream;
   stream->target = action.target;
-  if (sim_.Chance(kCutPercent)) {
+  if (sim_.Chance(kCutPercent) && sim_.weather.cuts_streams) {
     sim_.queue.After(sim_.MsBetween(0, kMaxCutMs), [this, stream] { CutFetch(stream); });
   }
   if (const PairCut* const cut = sim_.FindCut(action.target, process_.setup().target)) {

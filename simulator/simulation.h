@@ -117,6 +117,8 @@ struct Weather {
   // What is read of a peer's memory is damaged now and then.
   TimeNs damages_until = 0;
   std::vector<PairCut> cuts;
+  // Fetch streams are cut now and then, in calm weather too.
+  bool cuts_streams = true;
 };
 
 class Simulation {
