@@ -16,10 +16,11 @@ void Charge(WorkerAssignment& assigned, int64_t prompt_tokens, int64_t blocks) {
 
 }  // namespace
 
-void CallLedger::Open(const CallKey& key, const Call& call) {
+void CallLedger::Open(const CallKey& key, Call call) {
+  WorkerAssignment& assigned = assigned_[call.worker];
+  call.heartbeats = assigned.heartbeats;
   const bool inserted = calls_.emplace(key, call).second;
   BATON_CHECK(inserted) << key.key.ToString();
-  WorkerAssignment& assigned = assigned_[call.worker];
   Charge(assigned, call.prompt_tokens, call.blocks);
   ++assigned.jobs;
   ++assigned.unheard_jobs;
@@ -53,12 +54,24 @@ std::optional<Call> CallLedger::Close(const CallKey& key) {
   return call;
 }
 
+std::optional<Call> CallLedger::CloseRefused(const CallKey& key) {
+  const std::optional<Call> call = Close(key);
+  if (!call) return std::nullopt;
+  WorkerAssignment& assigned = assigned_.at(call->worker);
+  if (assigned.heartbeats == call->heartbeats) return call;
+  assigned.unheard_prompt_tokens += call->prompt_tokens;
+  assigned.unheard_blocks += call->blocks;
+  ++assigned.unheard_jobs;
+  return call;
+}
+
 void CallLedger::OnLoadHeard(const WorkerId& worker) {
   const auto it = assigned_.find(worker);
   if (it == assigned_.end()) return;
   it->second.unheard_prompt_tokens = 0;
   it->second.unheard_blocks = 0;
   it->second.unheard_jobs = 0;
+  ++it->second.heartbeats;
   if (it->second.jobs == 0) assigned_.erase(it);
 }
 

@@ -34,6 +34,8 @@ struct Call {
   bool cancelled = false;
   // kFrozen came: another attempt goes on, and the call ends when that one has the KV.
   bool frozen = false;
+  // The worker's heartbeats at the time when the call was opened.
+  int64_t heartbeats = 0;
 
   bool live() const { return !finished && !cancelled && !frozen; }
 };
@@ -41,7 +43,7 @@ struct Call {
 // Used by one thread.
 class CallLedger {
  public:
-  void Open(const CallKey& key, const Call& call);
+  void Open(const CallKey& key, Call call);
   // Null for a call that is not open. The result is valid until the call is closed.
   Call* Find(const CallKey& key);
   // The worker of an open call.
@@ -49,6 +51,8 @@ class CallLedger {
   // The worker has computed `tokens` more of the call's prompt, or found them in its cache.
   void OnComputed(Call& call, int64_t tokens);
   std::optional<Call> Close(const CallKey& key);
+  // The worker has refused the call, so none of its heartbeats has shown it, and it has no more room than they say.
+  std::optional<Call> CloseRefused(const CallKey& key);
   // A heartbeat came, which shows all that was assigned before it.
   void OnLoadHeard(const WorkerId& worker);
   // Closes all calls of the worker and forgets it.

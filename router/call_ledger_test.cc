@@ -64,6 +64,25 @@ TEST_F(CallLedgerTest, AHeartbeatShowsAllThatWasAssignedBeforeItAndNothingAfterI
   EXPECT_EQ(Assigned().unheard_jobs, -1);
 }
 
+TEST_F(CallLedgerTest, ARefusedCallLeavesTheWorkerAsFullAsItsHeartbeatsSay) {
+  ledger_.Open(Key(1), {.worker = kWorker, .prompt_tokens = 40, .blocks = 3});
+  ledger_.OnLoadHeard(kWorker);
+  // Between its opening and its refusal a heartbeat comes, and before that one none does.
+  ledger_.Open(Key(2), {.worker = kWorker, .prompt_tokens = 10, .blocks = 1});
+  ledger_.OnLoadHeard(kWorker);
+  ledger_.Open(Key(3), {.worker = kWorker, .prompt_tokens = 20, .blocks = 2});
+  for (uint64_t refused : {2, 3}) {
+    ASSERT_TRUE(ledger_.CloseRefused(Key(refused)).has_value());
+    EXPECT_FALSE(ledger_.CloseRefused(Key(refused)).has_value());
+  }
+  EXPECT_EQ(Assigned().unheard_prompt_tokens, 0);
+  EXPECT_EQ(Assigned().unheard_blocks, 0);
+  EXPECT_EQ(Assigned().unheard_jobs, 0);
+  EXPECT_EQ(Assigned().uncomputed_prompt_tokens, 40);
+  EXPECT_EQ(Assigned().reserved_blocks, 3);
+  EXPECT_EQ(Assigned().jobs, 1);
+}
+
 TEST_F(CallLedgerTest, AnIdleWorkerIsForgottenOnceItsLoadIsHeard) {
   ledger_.Open(Key(1), {.worker = kWorker, .blocks = 3});
   ledger_.Close(Key(1));

@@ -57,6 +57,8 @@ struct WorkerAssignment {
   int64_t unheard_prompt_tokens = 0;
   int64_t unheard_blocks = 0;
   int32_t unheard_jobs = 0;
+  // Heartbeats that came since it has open calls.
+  int64_t heartbeats = 0;
 };
 
 // An empty assignment for a worker that `assigned` does not hold. The result is valid as long as `assigned`.

@@ -291,7 +291,7 @@ class BusyQueue {
     clock_.After(kNsPerMs, [this, key, refused] {
       QueuedJob& queued = jobs_.at(key.key.job.low);
       if (!refused) return Run(queued, key);
-      ledger_.Close(key);
+      ledger_.CloseRefused(key);
       queue_->OnRefusal(queued.job, queued.job.pair.decode);
       queue_->Add(queued.job);
     });

@@ -28,7 +28,8 @@ constexpr FoundRun kFoundRuns[] = {
     {"short 5", "what a full disk had kept from being erased stayed in the journal"},
     {"short 879301008", "two mixed workers waited for ever for blocks that each held for a prompt of the other's"},
     {"long 2344491590", "the simulator cut the streams of all three probes of a pair"},
-    {"long 2344489559", "the simulator called 43 refusals in 4.7 s too many, while running jobs took all room"},
+    {"long 2344489559",
+     "a refusal behind a heartbeat made its worker look emptier than it was, so a request was placed there 43 times"},
 };
 
 class FoundRunTest : public ::testing::TestWithParam<FoundRun> {};
