@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from client import Background, Client
-from cluster import ALL_LOG_BYTES, BINARY, Cluster, wait_until
+from cluster import ALL_LOG_BYTES, BINARY, Cluster, stopped, wait_until
 from streams import await_no_block_held
 from test_transfer_faults import PLANTED
 from tiny_model import write_tiny_model
@@ -33,6 +33,9 @@ SAMPLED = {"temperature": 1.0, "seed": 7}
 SHORT = {"max_tokens": 8, "ignore_eos": True}
 LONG = {"max_tokens": 120, "ignore_eos": True}
 RETURN_TIMEOUT_S = 60
+# A worker that is silent for 1.5 s is lost.
+STOPPED_S = (0.05, 1.0)
+STOPS_OF_EACH = 2
 
 if not (LIBRARIES / "baton/libbaton_cuda.so").exists() or not (DRIVER / "libcuda.so.1").exists():
     pytest.skip("this build has no CUDA plug-in or no emulated driver", allow_module_level=True)
@@ -152,6 +155,25 @@ def test_prompts_whose_source_is_killed_are_read_from_its_successor(model, expec
         for request in REQUESTS:
             assert client.generate(*request, tenant="another").token_ids == expected[repr(request)], request
         assert cluster.decoders_count("baton_transfers_total", transport=path) - before == len(REQUESTS)
+        await_no_block_held(cluster.target, WORKERS)
+
+
+@DIRECT
+def test_workers_that_are_stopped_for_moments_in_the_midst_of_hand_offs_change_no_token(model, expected, transport, path):
+    rng = random.Random(SEED)
+    with cuda_cluster(model, *PAIR, "--transport", transport) as cluster, Client(cluster.target) as client:
+        for number, role in enumerate(("prefill", "decode") * STOPS_OF_EACH):
+            # Of tenants that no cache knows: every prompt is computed and handed over.
+            streams = [Background(client, *request, tenant=f"{number}.{place}") for place, request in enumerate(REQUESTS)]
+            assert streams[0].began.wait(RETURN_TIMEOUT_S), "no token came"
+            with stopped(rng.choice([worker["pid"] for worker in cluster.workers() if worker["role"] == role])):
+                streams[-1].began.wait(rng.uniform(*STOPPED_S))
+            for request, stream in zip(REQUESTS, streams):
+                assert stream.result().token_ids == expected[repr(request)], request
+        early = cluster.decoders_count("baton_transfer_early_bytes_total", transport=path)
+        print(f"{path}: {early} of {cluster.decoders_count('baton_transfer_bytes_total')} bytes read within their steps")
+        assert early > 0 and cluster.decoders_count("baton_transfer_damaged_blocks_total") == 0
+        assert sum(worker["state"] == "serving" for worker in cluster.workers()) == WORKERS, "so short a silence loses nobody"
         await_no_block_held(cluster.target, WORKERS)
 
 
