@@ -42,7 +42,7 @@ void CallLedger::OnComputed(Call& call, int64_t tokens) {
   Charge(assigned_.at(call.worker), -computed, 0);
 }
 
-std::optional<Call> CallLedger::Close(const CallKey& key) {
+std::optional<Call> CallLedger::Close(const CallKey& key, const absl::Status& end) {
   const auto it = calls_.find(key);
   if (it == calls_.end()) return std::nullopt;
   const Call call = it->second;
@@ -51,17 +51,11 @@ std::optional<Call> CallLedger::Close(const CallKey& key) {
   Charge(assigned, -call.prompt_tokens, -call.blocks);
   --assigned.jobs;
   --assigned.unheard_jobs;
-  return call;
-}
-
-std::optional<Call> CallLedger::CloseRefused(const CallKey& key) {
-  const std::optional<Call> call = Close(key);
-  if (!call) return std::nullopt;
-  WorkerAssignment& assigned = assigned_.at(call->worker);
-  if (assigned.heartbeats == call->heartbeats) return call;
-  assigned.unheard_prompt_tokens += call->prompt_tokens;
-  assigned.unheard_blocks += call->blocks;
-  ++assigned.unheard_jobs;
+  if (call.IsRefusal(end) && assigned.heartbeats != call.heartbeats) {
+    assigned.unheard_prompt_tokens += call.prompt_tokens;
+    assigned.unheard_blocks += call.blocks;
+    ++assigned.unheard_jobs;
+  }
   return call;
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 
+#include "absl/status/status.h"
 #include "common/ids.h"
 #include "router/job.h"
 #include "router/placement.h"
@@ -38,6 +39,8 @@ struct Call {
   int64_t heartbeats = 0;
 
   bool live() const { return !finished && !cancelled && !frozen; }
+  // Whether a call that ends so was refused for lack of room.
+  bool IsRefusal(const absl::Status& end) const { return absl::IsResourceExhausted(end) && !started && !finished; }
 };
 
 // Used by one thread.
@@ -50,9 +53,9 @@ class CallLedger {
   std::optional<WorkerId> WorkerOf(const CallKey& key) const;
   // The worker has computed `tokens` more of the call's prompt, or found them in its cache.
   void OnComputed(Call& call, int64_t tokens);
-  std::optional<Call> Close(const CallKey& key);
-  // The worker has refused the call, so none of its heartbeats has shown it, and it has no more room than they say.
-  std::optional<Call> CloseRefused(const CallKey& key);
+  // The call has ended with this status. No heartbeat has shown a call that was refused, so after one the worker has no
+  // more room than its heartbeats say.
+  std::optional<Call> Close(const CallKey& key, const absl::Status& end);
   // A heartbeat came, which shows all that was assigned before it.
   void OnLoadHeard(const WorkerId& worker);
   // Closes all calls of the worker and forgets it.

@@ -27,8 +27,8 @@ TEST_F(CallLedgerTest, AWorkerIsChargedFromTheStartOfACallUntilItsEnd) {
   EXPECT_EQ(Assigned().uncomputed_prompt_tokens, 50);
   EXPECT_EQ(Assigned().reserved_blocks, 4);
   EXPECT_EQ(Assigned(kOther).jobs, 0);
-  EXPECT_EQ(ledger_.Close(Key(1))->blocks, 3);
-  EXPECT_FALSE(ledger_.Close(Key(1)).has_value());
+  EXPECT_EQ(ledger_.Close(Key(1), absl::OkStatus())->blocks, 3);
+  EXPECT_FALSE(ledger_.Close(Key(1), absl::OkStatus()).has_value());
   EXPECT_EQ(Assigned().jobs, 1);
   EXPECT_EQ(Assigned().uncomputed_prompt_tokens, 10);
   EXPECT_EQ(Assigned().reserved_blocks, 1);
@@ -42,7 +42,7 @@ TEST_F(CallLedgerTest, TokensThatAreComputedAreChargedNoLongerAndNotTwice) {
   ledger_.OnComputed(call, 100);
   EXPECT_EQ(Assigned().uncomputed_prompt_tokens, 0);
   EXPECT_EQ(Assigned().reserved_blocks, 3);
-  ledger_.Close(Key(1));
+  ledger_.Close(Key(1), absl::OkStatus());
   EXPECT_EQ(Assigned().uncomputed_prompt_tokens, 0);
 }
 
@@ -56,11 +56,11 @@ TEST_F(CallLedgerTest, AHeartbeatShowsAllThatWasAssignedBeforeItAndNothingAfterI
   EXPECT_EQ(Assigned().unheard_blocks, 0);
   EXPECT_EQ(Assigned().unheard_jobs, 0);
   ledger_.Open(Key(2), {.worker = kWorker, .prompt_tokens = 10, .blocks = 1});
-  ledger_.Close(Key(1));
+  ledger_.Close(Key(1), absl::OkStatus());
   EXPECT_EQ(Assigned().unheard_prompt_tokens, -30);
   EXPECT_EQ(Assigned().unheard_blocks, -2);
   EXPECT_EQ(Assigned().unheard_jobs, 0);
-  ledger_.Close(Key(2));
+  ledger_.Close(Key(2), absl::OkStatus());
   EXPECT_EQ(Assigned().unheard_jobs, -1);
 }
 
@@ -71,9 +71,10 @@ TEST_F(CallLedgerTest, ARefusedCallLeavesTheWorkerAsFullAsItsHeartbeatsSay) {
   ledger_.Open(Key(2), {.worker = kWorker, .prompt_tokens = 10, .blocks = 1});
   ledger_.OnLoadHeard(kWorker);
   ledger_.Open(Key(3), {.worker = kWorker, .prompt_tokens = 20, .blocks = 2});
+  const absl::Status no_room = absl::ResourceExhaustedError("no room");
   for (uint64_t refused : {2, 3}) {
-    ASSERT_TRUE(ledger_.CloseRefused(Key(refused)).has_value());
-    EXPECT_FALSE(ledger_.CloseRefused(Key(refused)).has_value());
+    ASSERT_TRUE(ledger_.Close(Key(refused), no_room).has_value());
+    EXPECT_FALSE(ledger_.Close(Key(refused), no_room).has_value());
   }
   EXPECT_EQ(Assigned().unheard_prompt_tokens, 0);
   EXPECT_EQ(Assigned().unheard_blocks, 0);
@@ -85,7 +86,7 @@ TEST_F(CallLedgerTest, ARefusedCallLeavesTheWorkerAsFullAsItsHeartbeatsSay) {
 
 TEST_F(CallLedgerTest, AnIdleWorkerIsForgottenOnceItsLoadIsHeard) {
   ledger_.Open(Key(1), {.worker = kWorker, .blocks = 3});
-  ledger_.Close(Key(1));
+  ledger_.Close(Key(1), absl::OkStatus());
   EXPECT_EQ(Assigned().unheard_blocks, 0);
   EXPECT_EQ(ledger_.assigned().size(), 1u);
   ledger_.OnLoadHeard(kWorker);

@@ -204,7 +204,7 @@ bool Canaries::OnWorkerEnd(Side side, const JobKey& key, const Call& call, const
     return true;
   }
   Canary& canary = it->second;
-  if (absl::IsResourceExhausted(status) && !call.started) canary.refused = true;
+  if (call.IsRefusal(status)) canary.refused = true;
   const char* who = side == Side::kPrefill ? "prefill worker: " : "decode worker: ";
   const absl::Status what = status.ok() ? absl::InternalError(absl::StrCat(who, "it ended its call too early"))
                                         : absl::Status(status.code(), absl::StrCat(who, status.message()));

@@ -263,13 +263,12 @@ void Dispatcher::Impl::OnFinishedUpdate(DispatchJob& job, Side side, const Worke
 }
 
 void Dispatcher::Impl::OnWorkerEnd(Side side, const JobKey& key, const absl::Status& status) {
-  const Call* const open = ledger_.Find({side, key});
-  if (open == nullptr) return;
-  const bool no_room = absl::IsResourceExhausted(status) && !open->started && !open->finished;
-  const std::optional<Call> call = no_room ? ledger_.CloseRefused({side, key}) : ledger_.Close({side, key});
+  const std::optional<Call> call = ledger_.Close({side, key}, status);
+  if (!call) return;
   needs_moving_ = drains_;
   canaries_.OnWorkerEnd(side, key, *call, status);
   DispatchJob* job = call->cancelled || call->frozen ? nullptr : FindJob(key);
+  const bool no_room = call->IsRefusal(status);
   no_room ? queue_.OnRoomChanged() : queue_.OnRoomChanged(call->worker);
   if (job != nullptr && no_room && job->state == JobState::kPlaced) {
     OnRefusal(*job, *call, status);

@@ -291,7 +291,7 @@ class BusyQueue {
     clock_.After(kNsPerMs, [this, key, refused] {
       QueuedJob& queued = jobs_.at(key.key.job.low);
       if (!refused) return Run(queued, key);
-      ledger_.CloseRefused(key);
+      ledger_.Close(key, absl::ResourceExhaustedError("no room"));
       queue_->OnRefusal(queued.job, queued.job.pair.decode);
       queue_->Add(queued.job);
     });
@@ -302,7 +302,7 @@ class BusyQueue {
     ++(queued.large ? large_started_ : small_started_);
     longest_wait_ = std::max(longest_wait_, clock_.Now() - queued.job.marks.arrived);
     clock_.After((1 + static_cast<int64_t>(random_.Below(kMaxRunMs))) * kNsPerMs, [this, &queued, key] {
-      ledger_.Close(key);
+      ledger_.Close(key, absl::OkStatus());
       queue_->OnRoomChanged(queued.job.pair.decode);
       queue_->OnEnd(queued.job);
       if (queued.large) SubmitLarge();

@@ -23,7 +23,7 @@ class Slope:
 
 def private_kib(pid):
     """What no file backs and no other process shares: weights that are read and a pool that is touched do not count. The kernel
-    counts these pages for `smaps_rollup`; the counters behind `status` may be off by 64 pages for each core."""
+    counts the pages for `smaps_rollup`, while `status` has counters that are exact only now and then (proc(5))."""
     for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Anonymous:"):
             return int(line.split()[1])

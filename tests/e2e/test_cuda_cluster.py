@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from client import Background, Client
-from cluster import ALL_LOG_BYTES, BINARY, Cluster, stopped, wait_until
+from cluster import ALL_LOG_BYTES, BINARY, Cluster, await_workers, stopped, wait_until
 from streams import await_no_block_held
 from test_transfer_faults import PLANTED
 from tiny_model import write_tiny_model
@@ -137,8 +137,7 @@ def test_streams_outlive_a_killed_worker_with_exactly_the_same_tokens(model, exp
         os.kill(pid, signal.SIGKILL)
         for request, stream in zip(LONG_REQUESTS, streams):
             assert stream.result().token_ids == expected[repr(request)], request
-        wait_until(lambda: sum(worker["state"] == "serving" for worker in cluster.workers()) == WORKERS, RETURN_TIMEOUT_S,
-                   "all workers")
+        await_workers(cluster, WORKERS, RETURN_TIMEOUT_S)
         await_no_block_held(cluster.target, WORKERS)
 
 
@@ -174,8 +173,7 @@ def test_workers_that_are_stopped_for_moments_in_the_midst_of_hand_offs_change_n
         print(f"{path}: {early} of {cluster.decoders_count('baton_transfer_bytes_total')} bytes read within their steps")
         assert early > 0 and cluster.decoders_count("baton_transfer_damaged_blocks_total") == 0
         # On a busy machine such a silence may be long enough to lose one, which joins anew.
-        wait_until(lambda: sum(worker["state"] == "serving" for worker in cluster.workers()) == WORKERS, RETURN_TIMEOUT_S,
-                   "all workers")
+        await_workers(cluster, WORKERS, RETURN_TIMEOUT_S)
         await_no_block_held(cluster.target, WORKERS)
 
 
