@@ -69,6 +69,7 @@ int Main(int argc, char** argv) {
   WatchStandardOutput();
   QuietGrpc();
   BoundNameLookups();
+  BoundHeapArenas();
   google::protobuf::SetLogHandler(nullptr);
   // Debian's abseil looks for cycles of locks at every lock, behind one lock of its own. The tests keep that check.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);

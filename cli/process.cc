@@ -1,6 +1,7 @@
 #include "cli/process.h"
 
 #include <grpc/support/log.h>
+#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "cli/terminal_text.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "common/usable_cores.h"
 
 namespace baton::cli {
 namespace {
@@ -87,6 +89,11 @@ void QuietGrpc() {
 void BoundNameLookups() {
   // Every round doubles the time, so that a slow server is waited for as well.
   setenv("RES_OPTIONS", "retrans:1000 retry:4", /*replace=*/0);
+}
+
+void BoundHeapArenas() {
+  if (std::getenv("MALLOC_ARENA_MAX") != nullptr) return;
+  mallopt(M_ARENA_MAX, CountUsableCores());
 }
 
 void HandleSignals() {

@@ -17,6 +17,11 @@ void QuietGrpc();
 // questions while they change, which is when a process looks for one that has just started anew. RES_OPTIONS in the
 // environment counts instead. Call it before any other thread starts.
 void BoundNameLookups();
+// Lets glibc spread its heap over as many arenas as this process may use cores. By default it makes eight times as
+// many, for the cores of the machine, and what one of them has free serves no request of another: a process then grows
+// for hours until it has used them all. MALLOC_ARENA_MAX in the environment counts instead. Call it before any other
+// thread starts.
+void BoundHeapArenas();
 // From now on a thread of its own takes SIGINT and SIGTERM. The first of them is left to the two functions below. When
 // it comes before one of them was called, the process is still loading, so that it has nothing to finish, and ends at
 // once with kExitDone. A second signal ends the process at once with kExitFailed. Call it before any other thread

@@ -1,13 +1,11 @@
 #include "engine/cpu_model.h"
 
-#include <sched.h>
-
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "common/usable_cores.h"
 #include "engine/kernels/dispatch.h"
 #include "engine/kernels/packed_matrix.h"
 #include "engine/model/fingerprint.h"
@@ -22,14 +20,6 @@ constexpr int kMaxRows = 1 << 16;
 Isa IsaOf(const kernels::KernelTable& table) {
   if (&table == &kernels::kScalarKernels) return Isa::kScalar;
   return &table == &kernels::kAvx2Kernels ? Isa::kAvx2 : Isa::kAvx512Vnni;
-}
-
-// How many cores this process may use: a container or a unit may have fewer than the machine.
-int UsableCores() {
-  cpu_set_t set;
-  // It fails where there are more than a cpu_set_t holds.
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(std::thread::hardware_concurrency());
 }
 
 // The fastest table of the instruction set; null when this machine has none.
@@ -65,7 +55,7 @@ absl::Status CheckCpuModel(const modelfile::ModelFile& file) { return CheckTrans
 
 int KernelThreads(int threads) {
   if (threads > 0) return threads;
-  return std::clamp(UsableCores(), 1, kMaxThreads);
+  return std::min(CountUsableCores(), kMaxThreads);
 }
 
 absl::StatusOr<std::unique_ptr<ModelRunner>> LoadCpuModel(const modelfile::ModelFile& file,

@@ -13,7 +13,7 @@ TEST(FingerprintsTest, NumericsKvTypeAndDeviceAreNoOtherWeights) {
   EXPECT_EQ(WeightsOf(kCpu), "weights:0123456789abcdef");
   EXPECT_TRUE(HaveSameWeights(kCpu, kCpu));
   EXPECT_TRUE(HaveSameWeights(kCpu, "fp32-v2/kv:30x3x64-f32-v1/weights:0123456789abcdef/probe:78"));
-  EXPECT_TRUE(HaveSameWeights(kCpu, "cuda-bf16-v1/kv:30x3x64-bf16-v1001/weights:0123456789abcdef/probe:79"));
+  EXPECT_TRUE(HaveSameWeights(kCpu, "cuda-sm90-bf16-v1/kv:30x3x64-bf16-v1001/weights:0123456789abcdef/probe:79"));
 }
 
 TEST(FingerprintsTest, OtherWeightsAndOtherPrecisionsOfThemAreAnotherModel) {

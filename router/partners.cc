@@ -20,7 +20,7 @@ const char* MissingRole(const Worker& worker) { return worker.can_prefill() ? "d
 // A part of a fingerprint, which is "exact-v2/kv:30x3x64-bf16-v1/weights:.../probe:...", and the flag that decides it.
 std::string PartName(const std::string& part) {
   const size_t colon = part.find(':');
-  if (colon == std::string::npos) return "numerics (--numerics)";
+  if (colon == std::string::npos) return "numerics (--numerics, --device)";
   const std::string name = part.substr(0, colon);
   return name == "kv" ? "kv (--kv-dtype)" : name == "weights" ? "weights (--model, --weights)" : name;
 }

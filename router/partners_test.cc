@@ -53,7 +53,7 @@ TEST_F(PartnersTest, AWorkerWithoutSaysWhoIsMissingAndHowOthersDiffer) {
 TEST_F(PartnersTest, ADifferenceIsNamedByTheFlagsThatDecideIt) {
   Join(1, WorkerRole::kPrefill);
   Join(2, WorkerRole::kDecode, "fp32-v2/kv:30x3x64-bf16-v1/weights:c2/probe:d5");
-  EXPECT_THAT(Of(1).why_none, HasSubstr("differs in numerics (--numerics), weights (--model, --weights)"));
+  EXPECT_THAT(Of(1).why_none, HasSubstr("differs in numerics (--numerics, --device), weights (--model, --weights)"));
   registry_.Leave(MakeWorkerId(2));
   Join(3, WorkerRole::kDecode, "exact-v2/kv:30x3x64-bf16-v1/weights:c1/probe:d5");
   EXPECT_THAT(Of(1).why_none, HasSubstr("differs in probe"));

@@ -44,9 +44,9 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> LoadCudaModel(const modelfile::Model
   }
   const std::string rounded =
       IsRounded(file, options.weights) ? absl::StrCat("-", ToAbsl(WeightsName(options.weights))) : "";
-  runner->set_fingerprint(absl::StrFormat("cuda-bf16-v%d/kv:%s/weights:%s%s/probe:%s", kCudaNumericsVersion,
-                                          runner->kv_layout().ToString(), file.WeightsDigest().ToHex(), rounded,
-                                          probe.ToHex()));
+  runner->set_fingerprint(absl::StrFormat("cuda-sm%d-bf16-v%d/kv:%s/weights:%s%s/probe:%s", device->capability(),
+                                          kCudaNumericsVersion, runner->kv_layout().ToString(),
+                                          file.WeightsDigest().ToHex(), rounded, probe.ToHex()));
   return runner;
 }
 

@@ -1,5 +1,6 @@
-// A model on a CUDA device with its fingerprint: "cuda-bf16-v1", layout, weights, and the digest of a probe that this
-// very device computes.
+// A model on a CUDA device with its fingerprint: "cuda-sm90-bf16-v1", layout, weights, and the digest of a probe that
+// this very device computes. Tensor cores of two generations may round differently where a small probe does not show
+// it, so the device's generation (compute capability 9.0 is sm90) is part of the name.
 #ifndef BATON_ENGINE_CUDA_CUDA_MODEL_H_
 #define BATON_ENGINE_CUDA_CUDA_MODEL_H_
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <thread>
 
 #include "absl/strings/str_format.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "common/usable_cores.h"
 
 namespace baton::engine::cuda {
 namespace {
@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Load(const modelfile::Mo
   std::unique_ptr<CudaRunner> runner(new CudaRunner(device, options, layout, std::move(stream)));
   const int rows = ScratchRows(options.max_rows);
   {
-    kernels::ThreadPool pool(std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
+    kernels::ThreadPool pool(CountUsableCores());
     BATON_ASSIGN_OR_RETURN(CudaWeights weights,
                            LoadCudaWeights(file, options.weights, options.progress, *device, pool));
     BATON_ASSIGN_OR_RETURN(runner->forward_,

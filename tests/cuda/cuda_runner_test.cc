@@ -181,7 +181,8 @@ TEST(CudaRunner, ItsFingerprintAndLayoutAreNoCpus) {
   const auto cpu = Load(*file, {.threads = 1, .max_rows = 8});
   EXPECT_NE((*runner)->kv_layout(), cpu->kv_layout());
   EXPECT_EQ((*runner)->kv_layout().block_bytes(), cpu->kv_layout().block_bytes());
-  EXPECT_THAT((*runner)->fingerprint(), StartsWith("cuda-bf16-v1/kv:2x2x32-bf16-v1001/weights:"));
+  EXPECT_THAT((*runner)->fingerprint(), StartsWith(absl::StrCat("cuda-sm", TestDevice()->capability(),
+                                                                "-bf16-v1/kv:2x2x32-bf16-v1001/weights:")));
   EXPECT_THAT((*runner)->fingerprint(), testing::Not(HasSubstr("probe:none")));
 }
 

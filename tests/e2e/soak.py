@@ -16,9 +16,11 @@ class Slope:
     """In KiB for each 1,000 requests."""
     mean: float
     half_width: float
+    # Each span's mean, in KiB.
+    spans: list
 
     def __str__(self):
-        return f"{self.mean:+.1f} +- {self.half_width:.1f} KiB"
+        return f"{self.mean:+.1f} +- {self.half_width:.1f} KiB (spans: {' '.join(f'{kib:.0f}' for kib in self.spans)})"
 
 
 def private_kib(pid):
@@ -47,4 +49,4 @@ def slope(samples):
     spread = sum((x - mean_x) ** 2 for x, _ in points)
     per_request = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
     rest = sum((y - mean_y - per_request * (x - mean_x)) ** 2 for x, y in points)
-    return Slope(1_000 * per_request, 1_000 * T_95 * math.sqrt(rest / (SPANS - 2) / spread))
+    return Slope(1_000 * per_request, 1_000 * T_95 * math.sqrt(rest / (SPANS - 2) / spread), [y for _, y in points])

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from client import Client
-from cluster import ALL_LOG_BYTES, BINARY, wait_until
+from cluster import ALL_LOG_BYTES, BINARY, await_workers
 from history import router_problems
 from lossy_network import CannotMakeNetwork, lossy_network
 from machines import MachineProcess
@@ -68,13 +68,8 @@ def cluster_on(network, transport):
                 stack.enter_context(MachineProcess(
                     machines[place], f"baton {role}-worker --router {router.cluster_target} --transport {transport} "
                     f"--bind {machines[place].address} --grpc-port 50061 {SIZES}"))
-        await_serving(router)
+        await_workers(router, len(PREFILL + DECODE), WAIT_S)
         yield router
-
-
-def await_serving(router):
-    wait_until(lambda: [worker["state"] for worker in router.workers()] == ["serving"] * len(PREFILL + DECODE), WAIT_S,
-               "all workers")
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +102,7 @@ def test_every_stream_ends_with_its_tokens_or_one_error_and_a_healed_network_ser
                     assert lost > 0, "no packet met the fault"
                     assert client.generate(PROMPT, {"max_tokens": 4}, timeout_s=SERVES_WITHIN_S).token_ids == expected
                     served_s = time.monotonic() - healed
-                    await_serving(router)
+                    await_workers(router, len(PREFILL + DECODE), WAIT_S)
                     print(f"{fault}: {lost} packets lost; served {served_s:.2f} s after it, all workers "
                           f"{time.monotonic() - healed:.2f} s")
         finally:

@@ -73,7 +73,7 @@ def expected(model):
     """Request -> its tokens by one worker, which hands nothing over."""
     with cuda_cluster(model, "--mixed", 1, *WORKER) as cluster, Client(cluster.target) as client:
         tokens = {repr(request): client.generate(*request).token_ids for request in LONG_REQUESTS + SHORT_REQUESTS}
-        assert "cuda-bf16-v1/" in cluster.log() and FOUND not in cluster.log(), cluster.log()
+        assert "cuda-sm80-bf16-v1/" in cluster.log() and FOUND not in cluster.log(), cluster.log()
     return tokens
 
 

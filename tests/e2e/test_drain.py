@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from client import Background, Client
-from cluster import Cluster, RoleProcess, stopped, wait_until
+from cluster import Cluster, RoleProcess, await_workers, stopped, wait_until
 
 PROMPT = "The capital of France is"
 # No test waits for its end. A stream that ends by itself may be over on a fast machine before the test has looked at it.
@@ -27,10 +27,6 @@ DRAIN_TIMEOUT = ("--drain-timeout-ms", DRAIN_MS)
 
 def worker(router, *args):
     return RoleProcess("mixed-worker", "--router", router.cluster_target, "--threads", 1, *args)
-
-
-def await_workers(router, count):
-    wait_until(lambda: len(router.workers()) == count, WAIT_S, f"{count} workers")
 
 
 @contextlib.contextmanager

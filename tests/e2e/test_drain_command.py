@@ -10,7 +10,7 @@ import subprocess
 import grpc
 
 from client import Background, Client
-from cluster import BINARY, Cluster, RoleProcess, run_baton, wait_until
+from cluster import BINARY, Cluster, RoleProcess, await_workers, run_baton, wait_until
 from streams import Streams, draw_requests, learn_answers
 
 SEED = int(os.environ.get("BATON_TEST_SEED", "20261125"))
@@ -36,10 +36,6 @@ class Place:
 
 def worker(router, role, *args):
     return RoleProcess(role, "--router", router.cluster_target, "--threads", 1, "--kv-memory", "256MiB", *args)
-
-
-def await_workers(router, count):
-    wait_until(lambda: len(router.workers()) == count, WAIT_S, f"{count} workers")
 
 
 def drain(router, name, *flags):

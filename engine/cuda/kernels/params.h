@@ -1,9 +1,9 @@
 // The kernels of the CUDA engine: one struct of parameters for each, passed by value. Host code and kernels share this
 // file, which needs no header of CUDA.
 //
-// Numerics, which the fingerprint names ("cuda-bf16-v1"). Activations and weights enter products as bf16, rounded to
-// nearest even; sums, the residual stream and norms are f32. A row's bits depend on its own sequence alone, not on how
-// many rows a step has nor on how they are shared: there is one row class, and prefill and decode compute the same.
+// Numerics, which the fingerprint names ("cuda-sm90-bf16-v1"). Activations and weights enter products as bf16, rounded
+// to nearest even; sums, the residual stream and norms are f32. A row's bits depend on its own sequence alone, not on
+// how many rows a step has nor on how they are shared: there is one row class, and prefill and decode compute the same.
 //   Product: mma.sync.m16n8k16 (bf16 in, f32 out). K is cut into splits of kDepthSplit elements, at its multiples. Each
 //     split is one chain of mma over k in ascending order that starts from zero; the splits are added to zero in
 //     ascending order with f32 adds. Weights are the 16-row operand, activations the 8-column one. Two mma take a block
