@@ -5,10 +5,9 @@
 
 #include "common/check.h"
 #include "common/random.h"
-#include "common/rpc/protocol.h"
-#include "common/rpc/wire.h"
 #include "common/testing/manual_clock.h"
 #include "router/cluster_members.h"
+#include "router/testing/worker_hello.h"
 
 namespace {
 
@@ -35,18 +34,7 @@ class Stream final : public router::WorkerStream {
 struct World {
   World() {
     pb::WorkerMessage message;
-    pb::Hello& hello = *message.mutable_hello();
-    hello.set_protocol_version(rpc::kProtocolVersion);
-    hello.set_incarnation(rpc::ToBytes({.high = 1, .low = 1}));
-    hello.set_role(pb::WORKER_ROLE_MIXED);
-    hello.set_target("host:1");
-    hello.set_model("tiny");
-    hello.set_fingerprint("f");
-    hello.set_total_blocks(100);
-    hello.set_max_sequences(16);
-    hello.set_chunk_tokens(64);
-    hello.set_context_length(4096);
-    hello.set_full_groups(1);
+    *message.mutable_hello() = router::MakeHello(1, pb::WORKER_ROLE_MIXED);
     members.OnMessage(dispatcher, member, message);
     auto job = std::make_shared<router::JobSpec>();
     job->id = {.high = 2, .low = 1};

@@ -163,9 +163,7 @@ TEST_F(CapabilityMembersTest, AHandOverDemandsOneWhereAllThatMayGoOnCanShowOne) 
     AddToken(message, call, {.index = 0, .token = 70});
     message.mutable_load()->set_draining(true);
     Say(draining, message);
-    pb::WorkerMessage heartbeat = draining.Message();
-    heartbeat.mutable_load()->set_draining(true);
-    Say(draining, heartbeat);
+    Say(draining, draining.Draining());
     ASSERT_EQ(draining.stream->said.hand_overs_size(), 1);
     const bool can_show = features == rpc::kProtocolFeatures;
     EXPECT_EQ(draining.stream->said.hand_overs(0).needs_capability(), can_show);

@@ -120,13 +120,8 @@ TEST_F(ClusterMembersTest, AGivenUpWorkerIsToldAndMayJoinAnew) {
 TEST_F(ClusterMembersTest, AWorkerThatDrainsIsToldWhenAllThatWasPlacedBeforeHasBeenSent) {
   const FakeWorker worker = Join(1, pb::WORKER_ROLE_MIXED);
   // Placed, but not sent yet: the loop carries out the actions after all tasks of a round.
-  auto job = std::make_shared<JobSpec>();
-  job->id = {.high = 2, .low = 1};
-  job->prompt = {1, 2, 3};
-  job->sampling.max_tokens = 4;
-  ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
-  pb::WorkerMessage draining = worker.Message();
-  draining.mutable_load()->set_draining(true);
+  Place(1, {.max_tokens = 4});
+  const pb::WorkerMessage draining = worker.Draining();
   members_.OnMessage(dispatcher_, worker.stream, draining);
   EXPECT_FALSE(worker.stream->said.drain_accepted());
   Apply();
@@ -139,11 +134,7 @@ TEST_F(ClusterMembersTest, AWorkerThatDrainsIsToldWhenAllThatWasPlacedBeforeHasB
 
 TEST_F(ClusterMembersTest, AStartForAWorkerThatWasLostSinceIsPassedOver) {
   const FakeWorker worker = Join(1, pb::WORKER_ROLE_MIXED);
-  auto job = std::make_shared<JobSpec>();
-  job->id = {.high = 2, .low = 1};
-  job->prompt = {1, 2, 3};
-  job->sampling.max_tokens = 4;
-  ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
+  Place(1, {.max_tokens = 4});
   members_.OnClosed(dispatcher_, *worker.stream);
   Apply();
   EXPECT_EQ(worker.stream->said.starts_size(), 0);
@@ -158,9 +149,7 @@ TEST_F(ClusterMembersTest, TheRouterServesWhileSomeGroupOfWorkersCan) {
   EXPECT_THAT(serving_, ElementsAre()) << "their KV types differ";
   const FakeWorker decode = Join(3, pb::WORKER_ROLE_DECODE);
   EXPECT_THAT(serving_, ElementsAre(true));
-  pb::WorkerMessage draining = prefill.Message();
-  draining.mutable_load()->set_draining(true);
-  Say(prefill, draining);
+  Say(prefill, prefill.Draining());
   EXPECT_THAT(serving_, ElementsAre(true, false));
   const FakeWorker mixed = Join(4, pb::WORKER_ROLE_MIXED);
   Close(decode);

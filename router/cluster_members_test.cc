@@ -137,9 +137,7 @@ TEST_F(ClusterMembersTest, ARunningCallIsHandedOverByItsNumberAndGoesOnAtTheNext
   Say(draining, message);
   Say(draining, draining.Message());
   // The load came before the token.
-  pb::WorkerMessage heartbeat = draining.Message();
-  heartbeat.mutable_load()->set_draining(true);
-  Say(draining, heartbeat);
+  Say(draining, draining.Draining());
   ASSERT_EQ(draining.stream->said.hand_overs_size(), 1);
   const pb::HandOver& hand_over = draining.stream->said.hand_overs(0);
   EXPECT_EQ(hand_over.call(), call);
@@ -177,9 +175,7 @@ TEST_F(ClusterMembersTest, AnOrderToDrainGoesToTheWorkersThatStateThatTheyTakeIt
   EXPECT_EQ(log.Take(), "info: mixed worker host:1 (pid 0) is told to drain, as an operator has ordered\n");
   // The rest is as without an order.
   EXPECT_FALSE(ordered.stream->said.drain_accepted());
-  pb::WorkerMessage draining = ordered.Message();
-  draining.mutable_load()->set_draining(true);
-  Say(ordered, draining);
+  Say(ordered, ordered.Draining());
   Say(ordered, ordered.Message());
   EXPECT_TRUE(ordered.stream->said.drain_accepted());
   Close(ordered);
@@ -209,9 +205,7 @@ TEST_F(ClusterMembersTest, JoinDrainLeaveAndLossAreOneLineEachWithAgeAndOpenCall
             "info: decode worker host:2 (pid 0) joined: 100 blocks, group A (f)\ninfo: requests can be served\n");
   Submit(1);
   clock_.Advance(2'340 * kNsPerMs);
-  pb::WorkerMessage draining = prefill.Message();
-  draining.mutable_load()->set_draining(true);
-  Say(prefill, draining);
+  Say(prefill, prefill.Draining());
   EXPECT_EQ(log.Take(),
             "info: prefill worker host:1 (pid 0) is draining, with 1 open call\n"
             "warning: no request can be served until there is a prefill worker of group A\n");
@@ -232,9 +226,7 @@ TEST_F(ClusterMembersTest, WhoIsRefusedSaysNothingMore) {
   const FakeWorker refused = Join(1, pb::WORKER_ROLE_MIXED);
   ASSERT_TRUE(refused.stream->ended());
   EXPECT_TRUE(absl::IsAlreadyExists(*refused.stream->end));
-  pb::WorkerMessage forged = member.Message();
-  forged.mutable_load()->set_draining(true);
-  Say(refused, forged);
+  Say(refused, member.Draining());
   Close(refused);
   ASSERT_EQ(worker_count(), 1u);
   EXPECT_EQ(dispatcher_.registry().workers().begin()->second.load.state, WorkerState::kServing);

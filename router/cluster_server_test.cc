@@ -17,10 +17,10 @@
 #include "absl/synchronization/notification.h"
 #include "common/limits.h"
 #include "common/rpc/event_queue.h"
-#include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "router/testing/worker_hello.h"
 
 namespace baton::router {
 namespace {
@@ -31,17 +31,11 @@ using ::testing::HasSubstr;
 pb::WorkerMessage HelloOf(uint64_t n) {
   pb::WorkerMessage message;
   pb::Hello& hello = *message.mutable_hello();
-  hello.set_protocol_version(rpc::kProtocolVersion);
-  hello.set_incarnation(rpc::ToBytes({.high = 3, .low = n}));
-  hello.set_role(pb::WORKER_ROLE_MIXED);
-  hello.set_target("host:" + std::to_string(n));
-  hello.set_model("tiny");
-  hello.set_fingerprint("f");
+  hello = MakeHello(n, pb::WORKER_ROLE_MIXED);
   hello.set_total_blocks(10'000'000);
   hello.set_max_sequences(64);
   hello.set_chunk_tokens(64 << 20);
   hello.set_context_length(64 << 20);
-  hello.set_full_groups(1);
   return message;
 }
 

@@ -21,6 +21,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
+#include "common/usable_cores.h"
 #include "simulator/cluster.h"
 #include "simulator/run_name.h"
 #include "simulator/seeds.h"
@@ -100,7 +101,7 @@ Sum RunAll(RunKind kind, uint64_t base, uint64_t count) {
     }
   };
   std::vector<std::thread> threads;
-  const int count_threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
+  const int count_threads = std::min(CountUsableCores(), kMaxThreads);
   for (int i = 0; i < count_threads; ++i) threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();
   return sum;

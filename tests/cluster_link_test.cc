@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "router/cluster_server.h"
 #include "router/router_loop.h"
+#include "router/testing/worker_hello.h"
 #include "worker/router_calls.h"
 #include "worker/router_link.h"
 
@@ -89,17 +90,9 @@ class Router {
 class Worker final : public worker::Phase {
  public:
   explicit Worker(const std::string& router) : sink_(calls_.Add(*this)) {
-    pb::Hello hello;
+    pb::Hello hello = router::MakeHello(1, pb::WORKER_ROLE_MIXED);
     hello.set_incarnation(rpc::ToBytes(SystemRandom().NextId()));
-    hello.set_role(pb::WORKER_ROLE_MIXED);
-    hello.set_target("host:1");
-    hello.set_model("tiny");
-    hello.set_fingerprint("f");
     hello.set_total_blocks(1000);
-    hello.set_max_sequences(16);
-    hello.set_chunk_tokens(64);
-    hello.set_context_length(4096);
-    hello.set_full_groups(1);
     link_.emplace(worker::RouterLink::Options{.router_target = router,
                                               .hello = hello,
                                               .load =

@@ -15,6 +15,7 @@
 #include "common/testing/manual_clock.h"
 #include "gtest/gtest.h"
 #include "router/cluster_members.h"
+#include "router/testing/worker_hello.h"
 #include "spdlog/sinks/ostream_sink.h"
 #include "spdlog/spdlog.h"
 
@@ -40,22 +41,6 @@ class FakeStream final : public WorkerStream {
   pb::RouterMessage said;
   std::optional<absl::Status> end;
 };
-
-inline pb::Hello MakeHello(uint64_t n, pb::WorkerRole role) {
-  pb::Hello hello;
-  hello.set_protocol_version(rpc::kProtocolVersion);
-  hello.set_incarnation(rpc::ToBytes({.high = 3, .low = n}));
-  hello.set_role(role);
-  hello.set_target("host:" + std::to_string(n));
-  hello.set_model("tiny");
-  hello.set_fingerprint("f");
-  hello.set_total_blocks(100);
-  hello.set_max_sequences(16);
-  hello.set_chunk_tokens(64);
-  hello.set_context_length(4096);
-  hello.set_full_groups(1);
-  return hello;
-}
 
 // What is logged while it lives.
 class LoggedLines {
@@ -88,6 +73,12 @@ struct FakeWorker {
     message.set_membership(stream->said.accepted().membership());
     return message;
   }
+  // A heartbeat of a worker that drains.
+  pb::WorkerMessage Draining() const {
+    pb::WorkerMessage message = Message();
+    message.mutable_load()->set_draining(true);
+    return message;
+  }
   // The number of the last call that was started.
   uint64_t last_call() const { return stream->said.starts(stream->said.starts_size() - 1).call(); }
 };
@@ -117,14 +108,18 @@ class ClusterMembersTest : public ::testing::Test {
     members_.OnClosed(dispatcher_, *worker.stream);
     Apply();
   }
-  void Submit(uint64_t n, int32_t max_tokens = 4) {
+  // The job may be placed, but nothing of it is sent before Apply.
+  void Place(uint64_t n, const SamplingParams& sampling) {
     auto job = std::make_shared<JobSpec>();
     job->id = {.high = 2, .low = n};
     job->prompt.assign(40, 7);
-    job->sampling.max_tokens = max_tokens;
+    job->sampling = sampling;
     job->tenant = "tenant";
     job->trace.traceparent = "trace";
     ASSERT_TRUE(dispatcher_.Submit(std::move(job)).ok());
+  }
+  void Submit(uint64_t n, int32_t max_tokens = 4) {
+    Place(n, {.max_tokens = max_tokens});
     Apply();
   }
   void Apply() {
@@ -149,11 +144,7 @@ class ClusterMembersTest : public ::testing::Test {
     hello.set_features(feature);
     const FakeWorker knows = Join(hello);
     for (uint64_t n = 1; n <= 2; ++n) {
-      auto job = std::make_shared<JobSpec>();
-      job->id = {.high = 2, .low = n};
-      job->prompt.assign(40, 7);
-      job->sampling = sampling;
-      EXPECT_TRUE(dispatcher_.Submit(std::move(job)).ok());
+      Place(n, sampling);
       Apply();
     }
     EXPECT_EQ(former.stream->said.starts_size(), 0);

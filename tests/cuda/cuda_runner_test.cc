@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "engine/cuda/block_digest.h"
 #include "engine/testing/run_sequences.h"
 #include "gmock/gmock.h"
