@@ -135,6 +135,8 @@ class Streams:
         self._stopping = threading.Event()
         self.problems, self.pauses_s, self.calls = [], [], []
         self.errors = self.resumes = 0
+        # Of each client.
+        self._ended = [0] * streams
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(streams)]
 
@@ -161,6 +163,12 @@ class Streams:
                 self.pauses_s.append(answer.longest_pause_s)
                 self.errors += answer.error is not None
                 self.resumes += answer.resumes
+                self._ended[number] += 1
+
+    def await_turn(self, timeout_s):
+        """Until each client has ended the stream that it has now."""
+        begun = list(self._ended)
+        wait_until(lambda: all(now > then for now, then in zip(self._ended, begun)), timeout_s, "a stream of each client")
 
     def pauses(self):
         """In words: how many streams, and their longest pauses."""

@@ -97,6 +97,8 @@ def test_a_worker_that_is_ten_times_slower_than_its_peers_gets_trials_alone(requ
         client = stack.enter_context(Client(router.target))
         with Streams(client, requests, STREAMS) as streams:
             wait_until(lambda: worker_at(router, slow_address)["trouble"] == "slow", TIMEOUT_S, "its ejection")
+            # What was on its way to it at the ejection may begin to run there only now.
+            streams.await_turn(TIMEOUT_S)
             wait_until(lambda: worker_at(router, slow_address)["running"] <= 1, TIMEOUT_S, "the end of its streams")
             ended, running = len(streams.pauses_s), []
             end = time.monotonic() + WATCHED_S
