@@ -167,8 +167,9 @@ class Streams:
 
     def await_turn(self, timeout_s):
         """Until each client has ended the stream that it has now."""
-        begun = list(self._ended)
-        wait_until(lambda: all(now > then for now, then in zip(self._ended, begun)), timeout_s, "a stream of each client")
+        before = list(self._ended)
+        wait_until(lambda: all(now > then for now, then in zip(self._ended, before)), timeout_s,
+                   "a stream of each client")
 
     def pauses(self):
         """In words: how many streams, and their longest pauses."""
