@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
-#include <thread>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +12,7 @@
 #include "bench/machine/instruction_rates.h"
 #include "common/check.h"
 #include "common/clock.h"
+#include "common/usable_cores.h"
 #include "engine/kernels/aligned_buffer.h"
 #include "engine/kernels/thread_pool.h"
 #include "kvtransfer/bandwidth_probe.h"
@@ -97,7 +97,7 @@ void MeasureRead(ThreadPool& pool, const LimitOptions& options, MachineLimits& l
 MachineLimits MeasureLimits(const LimitOptions& options) {
   MachineLimits limits;
   limits.processor = ProcessorName();
-  limits.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  limits.cores = CountUsableCores();
   limits.threads = options.threads > 0 ? options.threads : limits.cores;
   limits.instruction_sets = InstructionSets();
   ThreadPool pool(limits.threads);
