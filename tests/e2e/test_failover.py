@@ -20,7 +20,7 @@ FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 SEED = int(os.environ.get("BATON_TEST_SEED", "20261124"))
 STREAMS = 300 if FULL else 24
 REQUESTS = 60 if FULL else 16
-FAULTS = 30 if FULL else 4
+FAULTS = 30 if FULL else 6
 # Of a worker that is stopped. It is lost after 1.5 s.
 STOPPED_S = (1, 20) if FULL else (1, 4)
 ROLES = ("--prefill", 2, "--decode", 2, "--threads", 1, "--kv-memory", "256MiB", "--access-log")
@@ -35,7 +35,7 @@ ROUTER_RETURN_TIMEOUT_S = 60
 # From a fault of its decode worker until the router gives a stream's attempt up, and the next one begins: a connection breaks
 # at once, and silence is one after 1.5 s. A neighbour on the machine may keep the router from its core.
 GIVEN_UP_WITHIN_S = {"killed": 1, "stopped": 2} if FULL else {"killed": 3, "stopped": 4}
-TIMED_FAULTS = 10 if FULL else 2
+TIMED_FAULTS = 10 if FULL else 3
 TIMED_PROMPT_TOKENS, TIMED_OUTPUT_TOKENS, TOKENS_BEFORE = 40, 400, 16
 
 
