@@ -13,6 +13,7 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/usable_cores.h"
+#include "engine/cpu_model.h"
 #include "engine/kernels/aligned_buffer.h"
 #include "engine/kernels/thread_pool.h"
 #include "kvtransfer/bandwidth_probe.h"
@@ -98,7 +99,7 @@ MachineLimits MeasureLimits(const LimitOptions& options) {
   MachineLimits limits;
   limits.processor = ProcessorName();
   limits.cores = CountUsableCores();
-  limits.threads = options.threads > 0 ? options.threads : limits.cores;
+  limits.threads = engine::KernelThreads(options.threads);
   limits.instruction_sets = InstructionSets();
   ThreadPool pool(limits.threads);
   MeasureRead(pool, options, limits);

@@ -20,7 +20,7 @@ struct InstructionRate {
 
 struct MachineLimits {
   std::string processor;
-  // Those that this process may use: a container or `taskset` may leave it fewer than the machine has.
+  // Cores that this process may use: a container or `taskset` may leave it fewer than the machine has.
   int cores = 0;
   // How many threads measured.
   int threads = 0;

@@ -135,7 +135,7 @@ class Streams:
         self._stopping = threading.Event()
         self.problems, self.pauses_s, self.calls = [], [], []
         self.errors = self.resumes = 0
-        # Of each client.
+        # How many streams each client has ended.
         self._ended = [0] * streams
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(streams)]
