@@ -1,5 +1,6 @@
 #include "telemetry/process_metrics.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -24,6 +25,9 @@ constexpr size_t kThreads = 20 - 3;
 constexpr size_t kStartTicks = 22 - 3;
 constexpr size_t kVirtualBytes = 23 - 3;
 constexpr size_t kResidentPages = 24 - 3;
+
+constexpr auto kCounter = prometheus::MetricType::Counter;
+constexpr auto kGauge = prometheus::MetricType::Gauge;
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path);
@@ -81,6 +85,17 @@ void AddFamily(std::vector<prometheus::MetricFamily>& families, const char* name
   families.push_back({.name = name, .help = help, .type = type, .metric = {std::move(metric)}});
 }
 
+// A heap that is not glibc's, such as a sanitizer's, tells of nothing in use.
+void AddHeap(std::vector<prometheus::MetricFamily>& families) {
+  const struct mallinfo2 heap = mallinfo2();
+  const size_t in_use_bytes = heap.uordblks + heap.hblkhd;
+  if (in_use_bytes == 0) return;
+  AddFamily(families, "process_heap_in_use_bytes", "Bytes of the heap that the process uses", kGauge,
+            static_cast<double>(in_use_bytes));
+  AddFamily(families, "process_heap_free_bytes", "Bytes of the heap that are free for the process's next use", kGauge,
+            static_cast<double>(heap.fordblks));
+}
+
 }  // namespace
 
 ProcessMetrics::ProcessMetrics(std::string proc)
@@ -92,8 +107,6 @@ std::vector<prometheus::MetricFamily> ProcessMetrics::Collect() const {
   std::optional<double> resident_bytes = NumberAt(fields, kResidentPages);
   if (resident_bytes.has_value()) *resident_bytes *= static_cast<double>(sysconf(_SC_PAGESIZE));
 
-  constexpr auto kCounter = prometheus::MetricType::Counter;
-  constexpr auto kGauge = prometheus::MetricType::Gauge;
   std::vector<prometheus::MetricFamily> families;
   AddFamily(families, "process_cpu_seconds_total", "CPU time of all threads, user and system, in seconds", kCounter,
             Sum(SecondsAt(fields, kUserTicks), SecondsAt(fields, kSystemTicks)));
@@ -106,6 +119,7 @@ std::vector<prometheus::MetricFamily> ProcessMetrics::Collect() const {
   AddFamily(families, "process_start_time_seconds", "When the process began, in seconds since 1970", kGauge,
             start_time_s_);
   AddFamily(families, "process_threads", "Threads", kGauge, NumberAt(fields, kThreads));
+  AddHeap(families);
   return families;
 }
 

@@ -1,5 +1,5 @@
-// What the system says of this process, under the names that all Prometheus clients use: process_cpu_seconds_total and
-// others.
+// What the system says of this process, under the names that all Prometheus clients use, process_cpu_seconds_total and
+// others; and what glibc says of its heap.
 #ifndef BATON_TELEMETRY_PROCESS_METRICS_H_
 #define BATON_TELEMETRY_PROCESS_METRICS_H_
 
@@ -12,7 +12,7 @@
 
 namespace baton::telemetry {
 
-// Reads /proc at each Collect, which takes about 40 microseconds. A value that the system does not tell is left out.
+// Reads /proc and asks the heap at each Collect. A value that the system does not tell is left out.
 // Thread-safe.
 class ProcessMetrics final : public prometheus::Collectable {
  public:

@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "common/testing/slow_build.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -21,13 +23,21 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Key;
 
-std::map<std::string, double> Values(const ProcessMetrics& metrics) {
+std::map<std::string, double> AllValues(const ProcessMetrics& metrics) {
   std::map<std::string, double> values;
   for (const prometheus::MetricFamily& family : metrics.Collect()) {
     EXPECT_EQ(family.metric.size(), 1u);
     values[family.name] = family.metric[0].gauge.value;
     EXPECT_FALSE(family.help.empty());
   }
+  return values;
+}
+
+// Those that come from /proc.
+std::map<std::string, double> Values(const ProcessMetrics& metrics) {
+  std::map<std::string, double> values = AllValues(metrics);
+  values.erase("process_heap_in_use_bytes");
+  values.erase("process_heap_free_bytes");
   return values;
 }
 
@@ -49,6 +59,21 @@ TEST(ProcessMetrics, TellOfThisProcess) {
   thread.join();
   EXPECT_EQ(Values(metrics)["process_open_fds"], before["process_open_fds"] + 1);
   close(fd);
+}
+
+TEST(ProcessMetrics, TellWhatTheHeapHasInUseAndFree) {
+  if (kIsSlowBuild) GTEST_SKIP() << "a sanitizer has a heap of its own";
+  const ProcessMetrics metrics;
+  // Of the heap's top, and of a mapping of its own.
+  for (const size_t bytes : {size_t{64} << 10, size_t{64} << 20}) {
+    const double before = AllValues(metrics)["process_heap_in_use_bytes"];
+    auto held = std::make_unique<std::string>(bytes, 'x');
+    const double with = AllValues(metrics)["process_heap_in_use_bytes"];
+    EXPECT_NEAR(with - before, static_cast<double>(bytes), 0.2 * static_cast<double>(bytes));
+    held.reset();
+    EXPECT_LT(AllValues(metrics)["process_heap_in_use_bytes"], with - 0.8 * static_cast<double>(bytes));
+  }
+  EXPECT_GT(AllValues(metrics)["process_heap_free_bytes"], 0);
 }
 
 // A folder like /proc with the given files.
@@ -85,7 +110,7 @@ TEST(ProcessMetrics, AProgramsNameMayHaveSpacesAndParentheses) {
 }
 
 TEST(ProcessMetrics, WhatTheSystemDoesNotTellIsLeftOut) {
-  EXPECT_THAT(ProcessMetrics("/no/such/folder").Collect(), IsEmpty());
+  EXPECT_THAT(Values(ProcessMetrics("/no/such/folder")), IsEmpty());
   const ProcFolder proc(
       {{"self/stat", "7 (baton) R 1"}, {"self/limits", "Max open files            unlimited  unlimited files\n"}});
   std::map<std::string, double> values = Values(ProcessMetrics(proc.path()));

@@ -3,12 +3,15 @@
 import dataclasses
 import math
 import pathlib
+import re
+import statistics
+import urllib.request
 
-# The samples of one process are averaged over so many spans with equally many requests each.
-SPANS = 12
-# Two-sided 95 % of Student's t with SPANS - 2 degrees of freedom.
-T_95 = 2.228
-LEAST_SAMPLES = 5 * SPANS
+# The samples of one process are taken in so many parts, one after the other.
+PARTS = 6
+# Two-sided 95 % of Student's t with PARTS - 1 degrees of freedom.
+T_95 = 2.571
+LEAST_SAMPLES = 10 * PARTS
 
 
 @dataclasses.dataclass
@@ -16,11 +19,11 @@ class Slope:
     """In KiB for each 1,000 requests."""
     mean: float
     half_width: float
-    # Each span's mean, in KiB.
-    spans: list
+    # Each part's mean, in KiB.
+    levels: list
 
     def __str__(self):
-        return f"{self.mean:+.1f} +- {self.half_width:.1f} KiB (spans: {' '.join(f'{kib:.0f}' for kib in self.spans)})"
+        return f"{self.mean:+.1f} +- {self.half_width:.1f} KiB (at {' '.join(f'{kib:.0f}' for kib in self.levels)})"
 
 
 def private_kib(pid):
@@ -32,21 +35,30 @@ def private_kib(pid):
     raise AssertionError(f"{pid} has no memory")
 
 
+def heap_kib(admin):
+    """What the process with this admin port has in use of its heap. A leak is in here, pages that the heap keeps are not."""
+    with urllib.request.urlopen(f"http://{admin}/metrics", timeout=10) as page:
+        return float(re.search(r"^process_heap_in_use_bytes (\S+)$", page.read().decode(), re.MULTILINE)[1]) / 1024
+
+
 def descriptors(pid):
     return len(list(pathlib.Path(f"/proc/{pid}/fd").iterdir()))
 
 
+def least_squares(samples):
+    """The slope of the line through `samples`."""
+    mean_x, mean_y = (statistics.fmean(column) for column in zip(*samples))
+    return sum((x - mean_x) * (y - mean_y) for x, y in samples) / sum((x - mean_x) ** 2 for x, _ in samples)
+
+
 def slope(samples):
-    """The least-squares line through `samples`, (requests, KiB), with its 95 % interval; None where they are too few.
-    Neighbouring samples say nearly the same, so the line goes through the means of spans that are long beside that."""
+    """How `samples`, (requests, KiB), grow, with a 95 % interval; None where they are too few. Pages come and go in a walk, where
+    each sample is near the one before. A line through all of them would take that for growth and call it certain; but what a walk
+    does in one part tells nothing of the next, so the slopes of the parts are independent, and the interval is Student's of
+    these (Ibragimov and Mueller, "t-Statistic Based Correlation and Heterogeneity Robust Inference", 2010)."""
     if len(samples) < LEAST_SAMPLES:
         return None
-    points = []
-    for number in range(SPANS):
-        span = samples[number * len(samples) // SPANS:(number + 1) * len(samples) // SPANS]
-        points.append([sum(column) / len(span) for column in zip(*span)])
-    mean_x, mean_y = (sum(column) / SPANS for column in zip(*points))
-    spread = sum((x - mean_x) ** 2 for x, _ in points)
-    per_request = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
-    rest = sum((y - mean_y - per_request * (x - mean_x)) ** 2 for x, y in points)
-    return Slope(1_000 * per_request, 1_000 * T_95 * math.sqrt(rest / (SPANS - 2) / spread), [y for _, y in points])
+    parts = [samples[number * len(samples) // PARTS:(number + 1) * len(samples) // PARTS] for number in range(PARTS)]
+    slopes = [1_000 * least_squares(part) for part in parts]
+    return Slope(statistics.fmean(slopes), T_95 * statistics.stdev(slopes) / math.sqrt(PARTS),
+                 [statistics.fmean(kib for _, kib in part) for part in parts])
