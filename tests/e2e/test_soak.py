@@ -36,14 +36,16 @@ WARM_UP_KILL_EVERY_S = 4
 # also keeps 300 s, and the workers' pools and caches fill meanwhile. The allocator's pages settle later than all of it.
 FILL_REQUESTS, WARM_UP_S = 30_000, 900
 FILL_CLIENTS = 40
+LEAKED_REQUESTS = 3_000
 # Six intervals of 95 % beside each other hold their values less often than one: with this factor, as often.
 GROWS_HALF_WIDTHS = 1.64
 # Pages come and go by a few, and after half an hour the interval can be narrower than one. malloc has no chunk of fewer than
 # 32 bytes, so a leak in every tenth request is 3.1 KiB for 1,000 requests.
 LEAST_LEAK_KIB = 3.0
-# What a heap has in use must be known so well that 32 bytes lost with every second request would show. Pages cannot be: the
-# allocator takes and gives back more of them within half an hour than such a leak takes.
-MOST_HIDDEN_KIB = 16.0
+# What a heap has in use must be known so well that every second request would show if it were forgotten: its prompt and what
+# the router writes down of it are 300 bytes at the least. The router's heap cannot be known much better, because the line of
+# waiting requests gets longer and shorter for minutes. Pages come and go by more.
+MOST_HIDDEN_KIB = 150.0
 LOOK_EVERY_S = 1
 BUSY_CLIENTS = 48
 LEARN_S = 10
@@ -134,9 +136,11 @@ class Load:
             time.sleep(LEARN_S)
             return (self.counts["OK"] - before) / (time.monotonic() - began)
 
-    def fill(self):
-        with self.busy(FILL_CLIENTS, lambda: (self._ids[:1], {"max_tokens": 1, "ignore_eos": True})):
-            wait_until(lambda: self.counts["OK"] >= FILL_REQUESTS, FILL_TIMEOUT_S, "small answers")
+    def fill(self, requests, most_tokens=1):
+        """So many small requests."""
+        until = self.counts["OK"] + requests
+        with self.busy(FILL_CLIENTS, lambda: (self._ids[:1], {"max_tokens": most_tokens, "ignore_eos": True})):
+            wait_until(lambda: self.counts["OK"] >= until, FILL_TIMEOUT_S, "small answers")
 
     def run(self, per_second, until):
         running, at = [], time.monotonic()
@@ -220,13 +224,30 @@ def test_a_leak_shows_in_the_slope_and_noise_does_not(kib_per_request, leaks):
         assert grows(one) == leaks and not hides(one), one
 
 
-def test_a_walk_of_pages_is_not_taken_for_growth_and_hides_a_leak():
+@pytest.mark.parametrize("step_kib, may_hide", [(10.0, False), (100.0, True)])
+def test_a_walk_is_not_taken_for_growth_and_a_wide_one_hides_a_leak(step_kib, may_hide):
     rng = random.Random(7)
-    walks = [slope(sampled(rng, 0.0, step_kib=10.0)) for _ in range(300)]
+    walks = [slope(sampled(rng, 0.0, step_kib)) for _ in range(300)]
     hold_zero = sum(abs(one.mean) <= one.half_width for one in walks)
     # An interval of 95 % gives 273 to 297 in all but one of a thousand such tests.
     assert 273 <= hold_zero <= 297, hold_zero
-    assert all(hides(one) for one in walks)
+    as_expected = sum(hides(one) == may_hide for one in walks)
+    assert as_expected > 0.95 * len(walks), as_expected
+
+
+# A request of one token does not reach a decode worker.
+@pytest.mark.skipif(SOAK_S == 0, reason="it belongs to the soak, which proves nothing unless a leak shows")
+def test_a_planted_leak_shows_in_the_heap_of_the_worker_that_has_it():
+    # A KiB for each job of a decode worker.
+    with Cluster(*ROLES, env={"BATON_TEST_LEAK": "memory"}) as cluster, Client(cluster.target) as client:
+        load = Load(client, tokenize_prose(), random.Random(SEED))
+        load.fill(LEAKED_REQUESTS, most_tokens=2)
+        before = {one.name: heap_kib(one.admin) for one in watched(cluster)}
+        load.fill(LEAKED_REQUESTS, most_tokens=2)
+        grown = {one.name: heap_kib(one.admin) - before[one.name] for one in watched(cluster)}
+        print(f"\nKiB after {LEAKED_REQUESTS} requests with a leak at two decode workers: {grown}")
+        assert not load.problems, load.problems[:3]
+        assert grown["decode"] > LEAKED_REQUESTS / 4 > 2 * grown["prefill"]
 
 
 @pytest.mark.skipif(SOAK_S == 0, reason="it takes minutes: BATON_SOAK_S=seconds or BATON_FULL_TESTS=1 runs it")
@@ -236,7 +257,7 @@ def test_nothing_grows_and_all_is_given_back():
         load = Load(client, tokenize_prose(), random.Random(rng.random()))
         # Idle, after work of every kind, is what everything returns to.
         per_second = load.capacity()
-        load.fill()
+        load.fill(FILL_REQUESTS)
         await_no_block_held(cluster.target, WORKERS)
         processes = watched(cluster)
         before = held(processes)
