@@ -74,7 +74,8 @@ TEST(DispatcherOverloadTest, GoodputHoldsAtThreeTimesTheCapacityAndNothingAccept
   for (uint64_t seed = kSeed; seed < kSeed + kSweeps; ++seed) SweepLoads(seed);
 }
 
-// Under these late jobs go first, barely may not, and let others go first.
+// With these deadlines late jobs go first, barely may not, and let others go first. A sanitizer's build
+// runs the one at the border.
 std::vector<int64_t> Deadlines() {
   if (kIsSlowBuild) return {6'500};
   return {4'000, 6'500, 8'000, 13'000, 30'000};

@@ -33,7 +33,7 @@ std::map<std::string, double> AllValues(const ProcessMetrics& metrics) {
   return values;
 }
 
-// Those that come from /proc.
+// The values that come from /proc.
 std::map<std::string, double> Values(const ProcessMetrics& metrics) {
   std::map<std::string, double> values = AllValues(metrics);
   values.erase("process_heap_in_use_bytes");
@@ -64,7 +64,7 @@ TEST(ProcessMetrics, TellOfThisProcess) {
 TEST(ProcessMetrics, TellWhatTheHeapHasInUseAndFree) {
   if (kIsSlowBuild) GTEST_SKIP() << "a sanitizer has a heap of its own";
   const ProcessMetrics metrics;
-  // Of the heap's top, and of a mapping of its own.
+  // malloc takes the first size from an arena, and makes a mapping of its own for the second.
   for (const size_t bytes : {size_t{64} << 10, size_t{64} << 20}) {
     const double before = AllValues(metrics)["process_heap_in_use_bytes"];
     auto held = std::make_unique<std::string>(bytes, 'x');

@@ -137,7 +137,7 @@ class Load:
             return (self.counts["OK"] - before) / (time.monotonic() - began)
 
     def fill(self, requests, most_tokens=1):
-        """So many small requests."""
+        """Sends so many small requests."""
         until = self.counts["OK"] + requests
         with self.busy(FILL_CLIENTS, lambda: (self._ids[:1], {"max_tokens": most_tokens, "ignore_eos": True})):
             wait_until(lambda: self.counts["OK"] >= until, FILL_TIMEOUT_S, "small answers")
@@ -207,7 +207,7 @@ def hides(slope_of_one):
 
 
 def sampled(rng, kib_per_request, step_kib):
-    """Of a soak: noise, and a walk of such steps."""
+    """What a soak may sample: noise, and a walk of such steps."""
     walked, samples = 0.0, []
     for number in range(0, 21_600, 12):
         walked += rng.gauss(0.0, step_kib)
@@ -235,10 +235,9 @@ def test_a_walk_is_not_taken_for_growth_and_a_wide_one_hides_a_leak(step_kib, ma
     assert as_expected > 0.95 * len(walks), as_expected
 
 
-# A request of one token does not reach a decode worker.
 @pytest.mark.skipif(SOAK_S == 0, reason="it belongs to the soak, which proves nothing unless a leak shows")
 def test_a_planted_leak_shows_in_the_heap_of_the_worker_that_has_it():
-    # A KiB for each job of a decode worker.
+    # A decode worker keeps a KiB of each job, and a request of one token does not reach it.
     with Cluster(*ROLES, env={"BATON_TEST_LEAK": "memory"}) as cluster, Client(cluster.target) as client:
         load = Load(client, tokenize_prose(), random.Random(SEED))
         load.fill(LEAKED_REQUESTS, most_tokens=2)
