@@ -253,10 +253,13 @@ class Cluster:
         wait_until(is_back, timeout_s, "the router and its workers")
 
 
-def await_workers(router, count, timeout_s=60):
-    """Until so many workers serve at the router, and no other is there."""
-    wait_until(lambda: [worker["state"] for worker in router.workers()] == ["serving"] * count, timeout_s,
-               f"{count} workers at a router")
+def await_workers(router, count, timeout_s=60, gone=None):
+    """Until so many workers serve at the router, none of them with the pid `gone`, and no other worker is there."""
+    def all_serve():
+        workers = router.workers()
+        return [worker["state"] for worker in workers] == ["serving"] * count and gone not in {w["pid"] for w in workers}
+
+    wait_until(all_serve, timeout_s, f"{count} workers that serve" + (f", none of them {gone}" if gone else ""))
 
 
 def kill_busy(cluster, role):

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from client import Background, Client
-from cluster import ALL_LOG_BYTES, Cluster, RoleProcess, wait_until
+from cluster import ALL_LOG_BYTES, Cluster, RoleProcess, await_workers, wait_until
 from history import router_problems
 from streams import Streams, await_no_block_held, draw_requests, learn_answers
 
@@ -34,38 +34,31 @@ ENDLESS = {"max_tokens": 6000, "ignore_eos": True}
 SLOW_STEPS = {"BATON_TEST_DELAYS": "step=10"}
 
 
-def serving(cluster):
-    return [worker for worker in cluster.workers() if worker["state"] == "serving"]
-
-
-def restart(cluster, pid, count):
-    """Returns when the successor serves."""
-    os.kill(pid, signal.SIGTERM)
-
-    def is_back():
-        now = serving(cluster)
-        return len(now) == count and all(worker["pid"] != pid for worker in now)
-
-    wait_until(is_back, RESTART_TIMEOUT_S, f"a successor of {pid}")
+@pytest.fixture(scope="module")
+def requests(prose_ids):
+    drawn = draw_requests(random.Random(SEED), prose_ids, REQUESTS)
+    with Cluster(*SPLIT, *SIZES) as cluster, Client(cluster.target) as client:
+        learn_answers(client, drawn)
+    return drawn
 
 
 def restart_workers(cluster, rounds):
-    count = len(serving(cluster))
+    """One after the other. Returns when the successor of the last one serves."""
     for _ in range(rounds):
-        for worker in serving(cluster):
-            restart(cluster, worker["pid"], count)
+        pids = [worker["pid"] for worker in cluster.workers()]
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+            await_workers(cluster, len(pids), RESTART_TIMEOUT_S, gone=pid)
 
 
 @pytest.mark.parametrize("roles", [SPLIT, MIXED], ids=["split", "mixed"])
-def test_a_rolling_restart_fails_no_request_and_changes_no_token(prose_ids, roles):
+def test_a_rolling_restart_fails_no_request_and_changes_no_token(requests, roles):
     print(f"BATON_TEST_SEED={SEED}")
-    requests = draw_requests(random.Random(SEED), prose_ids, REQUESTS)
     # Workers that move what runs, and, to compare the pauses, workers that cut it at once, so that it is computed again. A
     # request that is cut before it gets on, three times in a row, fails.
     for name, timeout_ms in (("moved", 25_000), ("computed again", 1))[:2 if FULL else 1]:
         with Cluster(*roles, *SIZES, "--drain-timeout-ms", timeout_ms) as cluster, Client(cluster.target) as client:
-            learn_answers(client, requests)
-            workers = len(serving(cluster))
+            workers = len(cluster.workers())
             with Streams(client, requests, STREAMS) as streams:
                 restart_workers(cluster, ROUNDS)
             print(f"{name}: {ROUNDS * workers} restarts, {streams.pauses()}")
@@ -76,11 +69,9 @@ def test_a_rolling_restart_fails_no_request_and_changes_no_token(prose_ids, role
 
 
 @pytest.mark.skipif(not FULL, reason="it takes minutes: BATON_FULL_TESTS=1 runs it")
-def test_a_rolling_restart_of_the_fleet_and_its_router_fails_no_kept_request(prose_ids, tmp_path):
-    requests = draw_requests(random.Random(SEED), prose_ids, REQUESTS)
+def test_a_rolling_restart_of_the_fleet_and_its_router_fails_no_kept_request(requests, tmp_path):
     with Cluster(*SPLIT, *SIZES, "--state-dir", tmp_path / "state") as cluster, Client(cluster.target) as client:
-        learn_answers(client, requests)
-        workers = len(serving(cluster))
+        workers = len(cluster.workers())
         with Streams(client, requests, STREAMS, kept=True) as streams:
             for _ in range(FLEET_ROUNDS):
                 restart_workers(cluster, 1)
