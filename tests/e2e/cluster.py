@@ -28,7 +28,8 @@ LEFT_TIMEOUT_S = 1 if os.environ.get("BATON_FULL_TESTS") == "1" else 5
 LOG_BYTES = 64 << 10
 # More than any test lets a cluster write.
 ALL_LOG_BYTES = 64 << 20
-POLL_S = 0.02
+# Between two looks at a condition, at least and at most.
+POLL_S, MOST_POLL_S = 0.02, 1
 
 
 def wait_until(condition, timeout_s, what):
@@ -42,7 +43,8 @@ def wait_until(condition, timeout_s, what):
         now = time.monotonic()
         assert now < deadline, f"not within {timeout_s} s: {what}"
         # A condition that runs a command takes a core from the cluster, so no more than a third of the time is spent on it.
-        time.sleep(max(POLL_S, 2 * (now - began)))
+        pause_s = min(max(POLL_S, 2 * (now - began)), MOST_POLL_S)
+        time.sleep(min(pause_s, deadline - now))
 
 
 def run_baton(*args, env=None, stdin=None, timeout_s=COMMAND_TIMEOUT_S):

@@ -4,6 +4,7 @@ import concurrent.futures
 import dataclasses
 import itertools
 import json
+import random
 import statistics
 import threading
 import time
@@ -11,7 +12,8 @@ import uuid
 
 import grpc
 
-from cluster import run_baton, wait_until
+from client import Client
+from cluster import Cluster, run_baton, wait_until
 from history import Call, problems_of
 
 STREAM_TIMEOUT_S = 600
@@ -121,6 +123,18 @@ def learn_answers(client, requests):
         for request, answer in zip(requests, pool.map(lambda one: run(client, one, "oracle"), requests)):
             assert answer.error is None, answer.error
             request.expected = answer
+
+
+def learned_requests(seed, prose_ids, count, roles, max_tokens=None):
+    """So many requests, drawn by the seed, with the answers of a cluster of these roles in which nothing fails. `max_tokens`:
+    instead of what is drawn."""
+    requests = draw_requests(random.Random(seed), prose_ids, count)
+    if max_tokens is not None:
+        for request in requests:
+            request.sampling["max_tokens"] = max_tokens
+    with Cluster(*roles) as cluster, Client(cluster.target) as client:
+        learn_answers(client, requests)
+    return requests
 
 
 class Streams:

@@ -12,7 +12,7 @@ import pytest
 from client import Client
 from cluster import ALL_LOG_BYTES, Cluster, await_workers, stopped
 from history import router_problems
-from streams import Streams, await_no_block_held, draw_requests, learn_answers
+from streams import Streams, await_no_block_held, learned_requests
 
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 SEED = int(os.environ.get("BATON_TEST_SEED", "20261124"))
@@ -34,10 +34,7 @@ ROUTER_RETURN_TIMEOUT_S = 60
 
 @pytest.fixture(scope="module")
 def requests(prose_ids):
-    drawn = draw_requests(random.Random(SEED), prose_ids, REQUESTS)
-    with Cluster(*ROLES) as cluster, Client(cluster.target) as client:
-        learn_answers(client, drawn)
-    return drawn
+    return learned_requests(SEED, prose_ids, REQUESTS, ROLES)
 
 
 def kill_one(cluster, rng, _):

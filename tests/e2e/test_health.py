@@ -2,7 +2,6 @@
 Streams stay right, and new requests stay away from both."""
 
 import contextlib
-import random
 import re
 import time
 import urllib.request
@@ -11,7 +10,7 @@ import pytest
 
 from client import Client
 from cluster import Cluster, RoleProcess, wait_until
-from streams import Streams, draw_requests, learn_answers
+from streams import Streams, learned_requests
 
 SEED = 20261124
 STREAMS = 6
@@ -27,12 +26,7 @@ WATCHED_S = 6
 
 @pytest.fixture(scope="module")
 def requests(prose_ids):
-    drawn = draw_requests(random.Random(SEED), prose_ids, 8)
-    for request in drawn:
-        request.sampling["max_tokens"] = 20
-    with Cluster(*PAIR_ROLES) as cluster, Client(cluster.target) as client:
-        learn_answers(client, drawn)
-    return drawn
+    return learned_requests(SEED, prose_ids, 8, PAIR_ROLES, max_tokens=20)
 
 
 def failed_attempts(cluster):

@@ -4,15 +4,14 @@ reports or keeps to itself and whoever dies; and what a worker says where there 
 import concurrent.futures
 import os
 import pathlib
-import random
 import signal
 
 import pytest
 
 from certificates import Authority
 from client import Client
-from cluster import ALL_LOG_BYTES, BINARY, SOURCE_DIR, Cluster, run_baton, wait_until
-from streams import Streams, await_no_block_held, draw_requests, learn_answers, run
+from cluster import ALL_LOG_BYTES, BINARY, SOURCE_DIR, Cluster, await_workers, run_baton, wait_until
+from streams import Streams, await_no_block_held, learned_requests, run
 
 SEED = 20261126
 REQUESTS = 12
@@ -42,11 +41,7 @@ def nccl_cluster(fault=""):
 @pytest.fixture(scope="module")
 def requests(prose_ids):
     print(f"seed {SEED}")
-    drawn = draw_requests(random.Random(SEED), prose_ids, REQUESTS)
-    for request in drawn:
-        request.sampling["max_tokens"] = MAX_OUTPUT
-    with Cluster(*ROLES, "--transport", "shm") as cluster, Client(cluster.target) as client:
-        learn_answers(client, drawn)
+    drawn = learned_requests(SEED, prose_ids, REQUESTS, (*ROLES, "--transport", "shm"), max_tokens=MAX_OUTPUT)
     # A request that ends with its first token leaves its hand-off in the middle, whatever was read.
     return [request for request in drawn if len(request.expected.tokens) > 1]
 
@@ -86,9 +81,7 @@ def test_streams_outlive_a_killed_worker_with_exactly_the_same_tokens(requests, 
                        RETURN_TIMEOUT_S, "hand-offs")
             pid = next(worker["pid"] for worker in cluster.workers() if worker["role"] == role)
             os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: len(now := cluster.workers()) == WORKERS and
-                       all(worker["state"] == "serving" and worker["pid"] != pid for worker in now),
-                       RETURN_TIMEOUT_S, f"a new {role} worker")
+            await_workers(cluster, WORKERS, RETURN_TIMEOUT_S, gone=pid)
             moved = cluster.decoders_count("baton_transfers_total", transport="nccl")
             wait_until(lambda: cluster.decoders_count("baton_transfers_total", transport="nccl") >= moved + STREAMS,
                        RETURN_TIMEOUT_S, "hand-offs after the fault")

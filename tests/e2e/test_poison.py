@@ -1,7 +1,6 @@
 """A request that kills each worker which computes it kills two and then ends, and is refused from there on. Nobody else
 sees more of it than a pause."""
 
-import random
 import re
 import urllib.request
 
@@ -10,7 +9,7 @@ import pytest
 
 from client import Client
 from cluster import Cluster, wait_until
-from streams import Streams, draw_requests, learn_answers, run
+from streams import Streams, learned_requests, run
 
 ROLES = ("--prefill", 2, "--decode", 2, "--threads", 1, "--kv-memory", "256MiB", "--admin-port", 0)
 STREAMS = 8
@@ -20,10 +19,7 @@ RETURN_TIMEOUT_S = 90
 
 @pytest.fixture(scope="module")
 def requests(prose_ids):
-    drawn = draw_requests(random.Random(SEED), prose_ids, 8)
-    with Cluster(*ROLES) as cluster, Client(cluster.target) as client:
-        learn_answers(client, drawn)
-    return drawn
+    return learned_requests(SEED, prose_ids, 8, ROLES)
 
 
 def ids_of(request):

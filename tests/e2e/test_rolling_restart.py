@@ -2,7 +2,6 @@
 their KV, and no client sees a failure, another token or more than a short pause. BATON_TEST_SEED draws other requests."""
 
 import os
-import random
 import signal
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from client import Background, Client
 from cluster import ALL_LOG_BYTES, Cluster, RoleProcess, await_workers, wait_until
 from history import router_problems
-from streams import Streams, await_no_block_held, draw_requests, learn_answers
+from streams import Streams, await_no_block_held, learned_requests
 
 FULL = os.environ.get("BATON_FULL_TESTS") == "1"
 SEED = int(os.environ.get("BATON_TEST_SEED", "20261124"))
@@ -36,19 +35,16 @@ SLOW_STEPS = {"BATON_TEST_DELAYS": "step=10"}
 
 @pytest.fixture(scope="module")
 def requests(prose_ids):
-    drawn = draw_requests(random.Random(SEED), prose_ids, REQUESTS)
-    with Cluster(*SPLIT, *SIZES) as cluster, Client(cluster.target) as client:
-        learn_answers(client, drawn)
-    return drawn
+    return learned_requests(SEED, prose_ids, REQUESTS, (*SPLIT, *SIZES))
 
 
 def restart_workers(cluster, rounds):
     """One after the other. Returns when the successor of the last one serves."""
+    count = len(cluster.workers())
     for _ in range(rounds):
-        pids = [worker["pid"] for worker in cluster.workers()]
-        for pid in pids:
-            os.kill(pid, signal.SIGTERM)
-            await_workers(cluster, len(pids), RESTART_TIMEOUT_S, gone=pid)
+        for worker in cluster.workers():
+            os.kill(worker["pid"], signal.SIGTERM)
+            await_workers(cluster, count, RESTART_TIMEOUT_S, gone=worker["pid"])
 
 
 @pytest.mark.parametrize("roles", [SPLIT, MIXED], ids=["split", "mixed"])
