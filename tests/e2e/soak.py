@@ -15,6 +15,14 @@ LEAST_SAMPLES = 10 * PARTS
 
 
 @dataclasses.dataclass
+class Sample:
+    # That have ended since the beginning, and that have not yet.
+    requests: int
+    in_flight: int
+    kib: float
+
+
+@dataclasses.dataclass
 class Slope:
     """In KiB for each 1,000 requests."""
     mean: float
@@ -46,14 +54,18 @@ def descriptors(pid):
 
 
 def least_squares(samples):
-    """The slope of the line through `samples`."""
-    mean_x, mean_y = (statistics.fmean(column) for column in zip(*samples))
-    return sum((x - mean_x) * (y - mean_y) for x, y in samples) / sum((x - mean_x) ** 2 for x, _ in samples)
+    """The slope over the requests of the plane through `samples`, whose other slope is over the requests in flight. What a
+    process holds for each of these is far more than what a leak takes, and the line of waiting requests gets longer and shorter
+    for minutes."""
+    requests, in_flight, kib = zip(*((one.requests, one.in_flight, one.kib) for one in samples))
+    of_in_flight = statistics.linear_regression(in_flight, requests).slope
+    apart = [ended - of_in_flight * running for ended, running in zip(requests, in_flight)]
+    return statistics.linear_regression(apart, kib).slope
 
 
 def slope(samples):
-    """How `samples`, (requests, KiB), grow, with a 95 % interval; None where they are too few. Pages come and go in a walk, where
-    each sample is near the one before. A line through all of them would take that for growth and call it certain; but what a walk
+    """How the KiB of `samples` grow, with a 95 % interval; None where they are too few. Pages come and go in a walk, where each
+    sample is near the one before. One plane through all of them would take that for growth and call it certain; but what a walk
     does in one part tells nothing of the next, so the slopes of the parts are independent, and the interval is Student's of
     these (Ibragimov and Mueller, "t-Statistic Based Correlation and Heterogeneity Robust Inference", 2010)."""
     if len(samples) < LEAST_SAMPLES:
@@ -61,4 +73,4 @@ def slope(samples):
     parts = [samples[number * len(samples) // PARTS:(number + 1) * len(samples) // PARTS] for number in range(PARTS)]
     slopes = [1_000 * least_squares(part) for part in parts]
     return Slope(statistics.fmean(slopes), T_95 * statistics.stdev(slopes) / math.sqrt(PARTS),
-                 [statistics.fmean(kib for _, kib in part) for part in parts])
+                 [statistics.fmean(one.kib for one in part) for part in parts])

@@ -16,10 +16,10 @@ import pytest
 
 from client import Client
 from cluster import Cluster, tokenize_prose, wait_until
-from soak import LEAST_SAMPLES, descriptors, heap_kib, private_kib, slope
+from soak import LEAST_SAMPLES, Sample, descriptors, heap_kib, private_kib, slope
 from streams import await_no_block_held
 
-SOAK_S = int(os.environ.get("BATON_SOAK_S") or (2700 if os.environ.get("BATON_FULL_TESTS") == "1" else 0))
+SOAK_S = int(os.environ.get("BATON_SOAK_S") or (2900 if os.environ.get("BATON_FULL_TESTS") == "1" else 0))
 SEED = int(os.environ.get("BATON_TEST_SEED", "20261125"))
 WORKERS = 4
 # A worker has memory for the logits of as many sequences as have had an output in one step: of so few that the first requests,
@@ -32,9 +32,10 @@ KILL_EVERY_S = 20
 # What a process keeps of peers that have died has its full size after some 200 of them.
 WARM_UP_KILL_EVERY_S = 4
 # Until then memory grows as it should. The router's dashboard keeps the last 10,000 requests, and its allocator settles
-# only when these have made room for others more than once: small requests do that within a minute or two. The dashboard
-# also keeps 300 s, and the workers' pools and caches fill meanwhile. The allocator's pages settle later than all of it.
-FILL_REQUESTS, WARM_UP_S = 30_000, 900
+# only when these have made room for others more than once: small requests do that within a minute or two. Then they make
+# room for those of the soak, which are larger: at 10 a second that takes the longest. The dashboard also keeps 300 s, and
+# the workers' pools and caches fill meanwhile. The allocator's pages settle later than these.
+FILL_REQUESTS, WARM_UP_S = 30_000, 1_100
 FILL_CLIENTS = 40
 LEAKED_REQUESTS = 3_000
 # Six intervals of 95 % beside each other hold their values less often than one: with this factor, as often.
@@ -43,8 +44,7 @@ GROWS_HALF_WIDTHS = 1.64
 # 32 bytes, so a leak in every tenth request is 3.1 KiB for 1,000 requests.
 LEAST_LEAK_KIB = 3.0
 # What a heap has in use must be known so well that every second request would show if it were forgotten: its prompt and what
-# the router writes down of it are 300 bytes at the least. The router's heap cannot be known much better, because the line of
-# waiting requests gets longer and shorter for minutes. Pages come and go by more.
+# the router writes down of it are 300 bytes at the least. Pages come and go by more.
 MOST_HIDDEN_KIB = 150.0
 LOOK_EVERY_S = 1
 BUSY_CLIENTS = 48
@@ -77,7 +77,7 @@ class Load:
         self._lock = threading.Lock()
         self.counts = collections.Counter()
         self.problems = []
-        self._running = set()
+        self.in_flight = 0
 
     def draw(self):
         length = self._rng.randint(*PROMPT_TOKENS)
@@ -87,6 +87,8 @@ class Load:
         return self._ids[begin:begin + length], sampling, leaves_after
 
     def send(self, prompt, sampling, leaves_after):
+        with self._lock:
+            self.in_flight += 1
         stream = self._client.start(self._client.generate_request(prompt, sampling), DEADLINE_S)
         outputs, name = 0, "BROKEN"
         try:
@@ -106,6 +108,7 @@ class Load:
             self.problems.append(f"{outputs} tokens of {sampling['max_tokens']}")
         with self._lock:
             self.counts[name] += 1
+            self.in_flight -= 1
 
     @contextlib.contextmanager
     def busy(self, clients, draw):
@@ -190,9 +193,8 @@ def watch(cluster, load, rng, processes, until):
             next_kill = time.monotonic() + (KILL_EVERY_S if time.monotonic() >= warm_at else WARM_UP_KILL_EVERY_S)
         if time.monotonic() >= warm_at:
             for one in processes:
-                ended = sum(load.counts.values())
-                samples[one.name, PAGES].append((ended, private_kib(one.pid)))
-                samples[one.name, HEAP].append((ended, heap_kib(one.admin)))
+                for kind, kib in ((PAGES, private_kib(one.pid)), (HEAP, heap_kib(one.admin))):
+                    samples[one.name, kind].append(Sample(sum(load.counts.values()), load.in_flight, kib))
         time.sleep(LOOK_EVERY_S)
     return samples, kills
 
@@ -207,11 +209,13 @@ def hides(slope_of_one):
 
 
 def sampled(rng, kib_per_request, step_kib):
-    """What a soak may sample: noise, and a walk of such steps."""
-    walked, samples = 0.0, []
+    """What a soak may sample: noise, a line of requests in flight that take 20 KiB each, and a walk of such steps."""
+    walked, in_flight, samples = 0.0, 60, []
     for number in range(0, 21_600, 12):
         walked += rng.gauss(0.0, step_kib)
-        samples.append((number, 100_000 + number * kib_per_request + walked + rng.uniform(-30, 30)))
+        in_flight = min(max(in_flight + rng.randint(-3, 3), 0), 120)
+        kib = 100_000 + number * kib_per_request + 20 * in_flight + walked + rng.uniform(-30, 30)
+        samples.append(Sample(number, in_flight, kib))
     return samples
 
 
