@@ -5,16 +5,16 @@
 
 #include "absl/memory/memory.h"
 #include "common/status.h"
-#include "kvtransfer/transports/ucx/tcp_wire.h"
+#include "kvtransfer/transports/ucx/piece_wire.h"
 
 namespace baton::kvtransfer {
 namespace {
 
 // 256 MiB: as much as 64 readers have asked for that take nothing.
-constexpr size_t kMaxStagingBuffers = 64 * kMaxTcpPieces;
+constexpr size_t kMaxStagingBuffers = 64 * kMaxPieces;
 
 uint64_t FragmentBytesAt(uint64_t offset, uint64_t piece_bytes) {
-  return std::min<uint64_t>(kTcpFragmentBytes, piece_bytes - offset);
+  return std::min<uint64_t>(kFragmentBytes, piece_bytes - offset);
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ absl::StatusOr<std::shared_ptr<MemoryAccess::Staging>> StagedPieces::TakeBuffer(
   }
   if (buffers_.size() >= kMaxStagingBuffers)
     return absl::ResourceExhaustedError("too many pieces are on their way out");
-  BATON_ASSIGN_OR_RETURN(std::unique_ptr<MemoryAccess::Staging> buffer, memory_.AllocateStaging(kTcpPieceBytes));
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<MemoryAccess::Staging> buffer, memory_.AllocateStaging(kMaxPieceBytes));
   buffers_.push_back(std::move(buffer));
   return buffers_.back();
 }
@@ -53,9 +53,9 @@ absl::Status StagedPieces::Send(absl::Span<const uint8_t> piece, const SendFragm
   };
   absl::Status status = copy(0, 0);
   size_t stream = 0;
-  for (uint64_t offset = 0; offset < piece.size() && status.ok(); offset += kTcpFragmentBytes) {
+  for (uint64_t offset = 0; offset < piece.size() && status.ok(); offset += kFragmentBytes) {
     const size_t next = (stream + 1) % kStreams;
-    status.Update(copy(offset + kTcpFragmentBytes, next));
+    status.Update(copy(offset + kFragmentBytes, next));
     status.Update(memory_.Synchronize(streams_[stream]));
     // The last reference of a fragment gives the buffer back.
     if (status.ok()) {

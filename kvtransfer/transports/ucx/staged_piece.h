@@ -28,7 +28,7 @@ class StagedPieces {
   static absl::StatusOr<std::unique_ptr<StagedPieces>> Create(MemoryAccess& memory);
   ~StagedPieces();
 
-  // `piece` lies in the device and has at most kTcpPieceBytes. Returns when it has been copied, so that its bytes may
+  // `piece` lies in the device and has at most kMaxPieceBytes. Returns when it has been copied, so that its bytes may
   // change. RESOURCE_EXHAUSTED when kMaxStagingBuffers are on their way out; else what the memory or `send` says.
   absl::Status Send(absl::Span<const uint8_t> piece, const SendFragment& send);
 

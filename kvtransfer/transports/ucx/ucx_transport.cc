@@ -19,10 +19,11 @@
 #include "kvtransfer/region_layout.h"
 #include "kvtransfer/transport_address.h"
 #include "kvtransfer/transports/ucx/device_reads.h"
+#include "kvtransfer/transports/ucx/network_worker.h"
+#include "kvtransfer/transports/ucx/piece_reader.h"
+#include "kvtransfer/transports/ucx/piece_server.h"
 #include "kvtransfer/transports/ucx/shm_mapping.h"
 #include "kvtransfer/transports/ucx/tcp_device.h"
-#include "kvtransfer/transports/ucx/tcp_reader.h"
-#include "kvtransfer/transports/ucx/tcp_server.h"
 #include "kvtransfer/transports/ucx/ucx_worker.h"
 #include "kvtransfer/wake_event.h"
 
@@ -33,7 +34,7 @@ constexpr std::string_view kShmPath = "shm";
 constexpr std::string_view kDevicePath = "cuda_ipc";
 constexpr std::string_view kTcpPath = "tcp";
 constexpr int kShmProgressCallsPerPoll = 4;
-constexpr int kTcpServerProgressCallsPerPoll = 16;
+constexpr int kPieceServerProgressCallsPerPoll = 16;
 
 class UcxTransport final : public Transport {
  public:
@@ -77,8 +78,8 @@ class UcxTransport final : public Transport {
   // the server before the memory that it sends from.
   std::unique_ptr<MappedRegion> private_memory_;
   std::unique_ptr<UcxWorker> shm_worker_;
-  std::unique_ptr<TcpServer> tcp_server_;
-  std::unique_ptr<TcpReader> tcp_;
+  std::unique_ptr<PieceServer> tcp_server_;
+  std::unique_ptr<PieceReader> tcp_;
   // Where the region is a device's, and may be shared.
   std::unique_ptr<DeviceReads> device_;
   CopyQueue copies_;
@@ -110,10 +111,12 @@ absl::Status UcxTransport::Init() {
   if (options_.kind != TransportKind::kShm) {
     BATON_ASSIGN_OR_RETURN(TcpDevice device, FindTcpDevice(options_.bind));
     device.ports = options_.tcp_ports;
-    BATON_ASSIGN_OR_RETURN(tcp_server_, TcpServer::Create(device, options_.memory, grants()));
-    BATON_ASSIGN_OR_RETURN(tcp_, TcpReader::Create(device, {.stall_timeout_ms = options_.stall_timeout_ms,
-                                                            .memory = options_.memory,
-                                                            .wake = [this] { wake_.Wake(); }}));
+    BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> serving, MakeTcpWorker(device));
+    BATON_ASSIGN_OR_RETURN(tcp_server_, PieceServer::Create(std::move(serving), options_.memory, grants()));
+    BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> reading, MakeTcpWorker(device));
+    BATON_ASSIGN_OR_RETURN(tcp_, PieceReader::Create(std::move(reading), {.stall_timeout_ms = options_.stall_timeout_ms,
+                                                                          .memory = options_.memory,
+                                                                          .wake = [this] { wake_.Wake(); }}));
   }
   return absl::OkStatus();
 }
@@ -256,7 +259,7 @@ absl::StatusOr<ReadId> UcxTransport::StartProbe(PeerId id, size_t bytes) {
 
 void UcxTransport::Poll(std::vector<ReadCompletion>& completions) {
   if (shm_worker_ != nullptr) shm_worker_->Progress(kShmProgressCallsPerPoll);
-  if (tcp_server_ != nullptr) tcp_server_->worker().Progress(kTcpServerProgressCallsPerPoll);
+  if (tcp_server_ != nullptr) tcp_server_->worker().Progress(kPieceServerProgressCallsPerPoll);
   if (tcp_ != nullptr) tcp_->Poll(completions);
   if (device_ != nullptr) device_->Poll(completions);
   copies_.Poll(completions);

@@ -4,23 +4,18 @@
 // owner aborts when a reader dies in the middle of a reply ("Fatal: unexpected error"), and it reads whatever address
 // the message names. Here the owner checks the range, and only the reader's own handler writes the reader's memory, so
 // a read that was given up is never written to.
-#ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_WIRE_H_
-#define BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_WIRE_H_
+#ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_PIECE_WIRE_H_
+#define BATON_KVTRANSFER_TRANSPORTS_UCX_PIECE_WIRE_H_
 
 #include <ucp/api/ucp.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
-#include "kvtransfer/transports/ucx/tcp_device.h"
-#include "kvtransfer/transports/ucx/ucx_worker.h"
 
 namespace baton::kvtransfer {
 
@@ -28,15 +23,12 @@ namespace baton::kvtransfer {
 inline constexpr unsigned kPieceRequestMessage = 1;
 inline constexpr unsigned kFragmentMessage = 2;
 
-// The most bytes of one request. A reader has at most kMaxTcpPieces in flight at each owner, which bounds what an owner
+// The most bytes of one request. A reader has at most kMaxPieces in flight at each owner, which bounds what an owner
 // has queued, and what a stalled owner takes from the others: nothing.
-inline constexpr size_t kTcpPieceBytes = 512u << 10;
-inline constexpr int kMaxTcpPieces = 8;
-// What UCX sends and receives by one system call. Its own default for sending is 8 KiB, and reaches a third of the
-// bandwidth; beyond 64 KiB the reader copies out of a colder cache.
-inline constexpr size_t kTcpSegmentBytes = 64u << 10;
-// A fragment with its headers fits a segment, so UCX neither splits nor reassembles it.
-inline constexpr size_t kTcpFragmentBytes = 60u << 10;
+inline constexpr size_t kMaxPieceBytes = 512u << 10;
+inline constexpr int kMaxPieces = 8;
+// A fragment with its headers fits a segment (kTcpSegmentBytes), so UCX neither splits nor reassembles it.
+inline constexpr size_t kFragmentBytes = 60u << 10;
 
 // Headers travel as they lie in memory: KV bytes do as well, so both ends are little-endian anyway.
 struct PieceRequest {
@@ -62,14 +54,10 @@ struct FragmentHeader {
 // UNAVAILABLE when the peer is known to be lost. A message that is lost later is reported to the endpoint's error
 // handler. Data is sent from where it lies, until `sent` is called: once for every send, also for one that fails,
 // within the call or later.
-absl::Status SendTcpMessage(ucp_ep_h endpoint, const PieceRequest& request);
-absl::Status SendTcpMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, absl::Span<const uint8_t> data,
-                            std::function<void()> sent);
-
-// Each end has a worker of its own for reading and one for serving: UCX pairs the endpoints between two workers, and
-// closing one as a reader must not cut the other's reads. UNAVAILABLE when none of the device's ports is free.
-absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const TcpDevice& device);
+absl::Status SendPieceMessage(ucp_ep_h endpoint, const PieceRequest& request);
+absl::Status SendPieceMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, absl::Span<const uint8_t> data,
+                              std::function<void()> sent);
 
 }  // namespace baton::kvtransfer
 
-#endif  // BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_WIRE_H_
+#endif  // BATON_KVTRANSFER_TRANSPORTS_UCX_PIECE_WIRE_H_

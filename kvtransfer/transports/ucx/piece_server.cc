@@ -1,4 +1,4 @@
-#include "kvtransfer/transports/ucx/tcp_server.h"
+#include "kvtransfer/transports/ucx/piece_server.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,58 +6,57 @@
 
 #include "absl/memory/memory.h"
 #include "common/status.h"
-#include "kvtransfer/transports/ucx/tcp_wire.h"
+#include "kvtransfer/transports/ucx/piece_wire.h"
 #include "kvtransfer/transports/ucx/ucx_library.h"
 
 namespace baton::kvtransfer {
 
-absl::StatusOr<std::unique_ptr<TcpServer>> TcpServer::Create(const TcpDevice& device, MemoryAccess* memory,
-                                                             ReadGrants& grants) {
-  BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> worker, MakeTcpWorker(device));
-  auto server = absl::WrapUnique(new TcpServer(std::move(worker), grants));
+absl::StatusOr<std::unique_ptr<PieceServer>> PieceServer::Create(std::unique_ptr<UcxWorker> worker,
+                                                                 MemoryAccess* memory, ReadGrants& grants) {
+  auto server = absl::WrapUnique(new PieceServer(std::move(worker), grants));
   if (memory != nullptr) {
     BATON_ASSIGN_OR_RETURN(server->staged_, StagedPieces::Create(*memory));
   }
   ucp_am_handler_param_t params{};
   params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
   params.id = kPieceRequestMessage;
-  params.cb = &TcpServer::OnRequest;
+  params.cb = &PieceServer::OnRequest;
   params.arg = server.get();
   const ucs_status_t status = Ucx().ucp_worker_set_am_recv_handler(server->worker_->handle(), &params);
   if (status != UCS_OK) return UcxError("UCX's handler of read requests", status);
   return server;
 }
 
-void TcpServer::Expose(const Id128& nonce, const uint8_t* base, const RegionLayout& layout) {
+void PieceServer::Expose(const Id128& nonce, const uint8_t* base, const RegionLayout& layout) {
   nonce_ = nonce;
   base_ = base;
   layout_ = layout;
 }
 
-ucs_status_t TcpServer::OnRequest(void* server, const void* header, size_t header_bytes, void* data, size_t data_bytes,
-                                  const ucp_am_recv_param_t* param) {
+ucs_status_t PieceServer::OnRequest(void* server, const void* header, size_t header_bytes, void* data,
+                                    size_t data_bytes, const ucp_am_recv_param_t* param) {
   if ((param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0) {
-    static_cast<const TcpServer*>(server)->Serve(header, header_bytes, param->reply_ep);
+    static_cast<const PieceServer*>(server)->Serve(header, header_bytes, param->reply_ep);
   }
   return UCS_OK;
 }
 
 // `reader` is an endpoint that UCX owns and closes with its peer: it is used within this call and never kept.
-void TcpServer::Serve(const void* header, size_t header_bytes, ucp_ep_h reader) const {
+void PieceServer::Serve(const void* header, size_t header_bytes, ucp_ep_h reader) const {
   if (header_bytes != sizeof(PieceRequest)) return;
   PieceRequest request;
   std::memcpy(&request, header, sizeof(request));
-  if (request.nonce != nonce_ || request.bytes > kTcpPieceBytes) return Refuse(request, reader);
+  if (request.nonce != nonce_ || request.bytes > kMaxPieceBytes) return Refuse(request, reader);
   if (staged_ != nullptr) {
     if (!SendStaged(request, reader)) Refuse(request, reader);
     return;
   }
-  for (uint64_t offset = 0; offset < request.bytes; offset += kTcpFragmentBytes) {
+  for (uint64_t offset = 0; offset < request.bytes; offset += kFragmentBytes) {
     if (!SendFragment(request, offset, reader)) return Refuse(request, reader);
   }
 }
 
-bool TcpServer::SendStaged(const PieceRequest& request, ucp_ep_h reader) const {
+bool PieceServer::SendStaged(const PieceRequest& request, ucp_ep_h reader) const {
   const RegionRange range = {.offset = request.offset, .bytes = request.bytes};
   const bool is_probe = IsProbe(request);
   if (!is_probe && !grants_.BeginSend(request.fetch, range)) {
@@ -68,15 +67,15 @@ bool TcpServer::SendStaged(const PieceRequest& request, ucp_ep_h reader) const {
       {base_ + range.offset, range.bytes},
       [&](uint64_t offset, absl::Span<const uint8_t> bytes, std::function<void()> sent) {
         const FragmentHeader fragment = {.piece = request.piece, .offset = offset, .kind = FragmentKind::kData};
-        return SendTcpMessage(reader, fragment, bytes, std::move(sent));
+        return SendPieceMessage(reader, fragment, bytes, std::move(sent));
       });
   if (!is_probe) grants_.EndSend(request.fetch);
   return status.ok();
 }
 
-bool TcpServer::SendFragment(const PieceRequest& request, uint64_t offset, ucp_ep_h reader) const {
+bool PieceServer::SendFragment(const PieceRequest& request, uint64_t offset, ucp_ep_h reader) const {
   const RegionRange range = {.offset = request.offset + offset,
-                             .bytes = std::min<uint64_t>(kTcpFragmentBytes, request.bytes - offset)};
+                             .bytes = std::min<uint64_t>(kFragmentBytes, request.bytes - offset)};
   std::function<void()> sent;
   if (!IsProbe(request)) {
     if (!grants_.BeginSend(request.fetch, range)) {
@@ -86,13 +85,13 @@ bool TcpServer::SendFragment(const PieceRequest& request, uint64_t offset, ucp_e
     sent = [&grants = grants_, fetch = request.fetch] { grants.EndSend(fetch); };
   }
   const FragmentHeader fragment = {.piece = request.piece, .offset = offset, .kind = FragmentKind::kData};
-  return SendTcpMessage(reader, fragment, {base_ + range.offset, range.bytes}, std::move(sent)).ok();
+  return SendPieceMessage(reader, fragment, {base_ + range.offset, range.bytes}, std::move(sent)).ok();
 }
 
-void TcpServer::Refuse(const PieceRequest& request, ucp_ep_h reader) const {
+void PieceServer::Refuse(const PieceRequest& request, ucp_ep_h reader) const {
   const FragmentHeader refusal = {.piece = request.piece, .offset = 0, .kind = FragmentKind::kRefused};
   // When the answer cannot be sent, the reader is lost and needs none.
-  SendTcpMessage(reader, refusal, {}, nullptr).IgnoreError();
+  SendPieceMessage(reader, refusal, {}, nullptr).IgnoreError();
 }
 
 }  // namespace baton::kvtransfer

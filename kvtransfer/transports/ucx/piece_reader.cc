@@ -1,4 +1,4 @@
-#include "kvtransfer/transports/ucx/tcp_reader.h"
+#include "kvtransfer/transports/ucx/piece_reader.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
-#include "kvtransfer/transports/ucx/tcp_wire.h"
+#include "kvtransfer/transports/ucx/piece_wire.h"
 #include "kvtransfer/transports/ucx/ucx_library.h"
 
 namespace baton::kvtransfer {
@@ -19,7 +19,7 @@ constexpr int kProgressCallsPerPoll = 16;
 }  // namespace
 
 // A connection to one owner, shared by all peers that Connect returned for it.
-struct TcpReader::Link {
+struct PieceReader::Link {
   ucp_ep_h endpoint = nullptr;
   Id128 nonce;
   int users = 0;
@@ -30,7 +30,7 @@ struct TcpReader::Link {
   absl::Status lost;
 };
 
-struct TcpReader::Read {
+struct PieceReader::Read {
   PendingRead asked;
   // Null when it was disconnected: then `status` says so.
   Link* link = nullptr;
@@ -46,42 +46,41 @@ struct TcpReader::Read {
   bool all_posted() const { return next_range == asked.ranges.size() || !status.ok(); }
 };
 
-struct TcpReader::Piece {
+struct PieceReader::Piece {
   Read* read = nullptr;
   uint8_t* destination = nullptr;
   uint64_t bytes = 0;
   uint64_t received_bytes = 0;
 };
 
-absl::StatusOr<std::unique_ptr<TcpReader>> TcpReader::Create(const TcpDevice& device, Options options) {
-  BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> worker, MakeTcpWorker(device));
-  auto reader = absl::WrapUnique(new TcpReader(std::move(worker), std::move(options)));
+absl::StatusOr<std::unique_ptr<PieceReader>> PieceReader::Create(std::unique_ptr<UcxWorker> worker, Options options) {
+  auto reader = absl::WrapUnique(new PieceReader(std::move(worker), std::move(options)));
   if (reader->options_.memory != nullptr) {
     BATON_ASSIGN_OR_RETURN(reader->stream_, reader->options_.memory->CreateStream());
   }
   ucp_am_handler_param_t params{};
   params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
   params.id = kFragmentMessage;
-  params.cb = &TcpReader::OnFragment;
+  params.cb = &PieceReader::OnFragment;
   params.arg = reader.get();
   const ucs_status_t status = Ucx().ucp_worker_set_am_recv_handler(reader->worker_->handle(), &params);
   if (status != UCS_OK) return UcxError("UCX's handler of fragments", status);
   return reader;
 }
 
-TcpReader::TcpReader(std::unique_ptr<UcxWorker> worker, Options options)
+PieceReader::PieceReader(std::unique_ptr<UcxWorker> worker, Options options)
     : worker_(std::move(worker)),
       options_(std::move(options)),
       stall_timeout_ns_(options_.stall_timeout_ms * kNsPerMs) {}
 
-TcpReader::~TcpReader() {
+PieceReader::~PieceReader() {
   for (const auto& link : links_) {
     if (link->endpoint != nullptr) worker_->CloseEndpoint(link->endpoint, /*force=*/true);
   }
   if (stream_ != nullptr) options_.memory->DestroyStream(stream_);
 }
 
-absl::StatusOr<TcpReader::Link*> TcpReader::FindOrMakeLink(const TransportAddress& address) {
+absl::StatusOr<PieceReader::Link*> PieceReader::FindOrMakeLink(const TransportAddress& address) {
   if (address.tcp_worker.empty()) return absl::UnavailableError("the peer does not offer TCP");
   for (const auto& link : links_) {
     if (link->nonce == address.nonce && link->lost.ok()) return link.get();
@@ -99,26 +98,26 @@ absl::StatusOr<TcpReader::Link*> TcpReader::FindOrMakeLink(const TransportAddres
       UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = reinterpret_cast<const ucp_address_t*>(address.tcp_worker.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-  params.err_handler = {.cb = &TcpReader::OnLinkError, .arg = link.get()};
+  params.err_handler = {.cb = &PieceReader::OnLinkError, .arg = link.get()};
   const ucs_status_t status = Ucx().ucp_ep_create(worker_->handle(), &params, &link->endpoint);
   if (status != UCS_OK) return absl::UnavailableError(UcxError("connecting by TCP", status).message());
   links_.push_back(std::move(link));
   return links_.back().get();
 }
 
-absl::Status TcpReader::Connect(PeerId peer, const TransportAddress& address) {
+absl::Status PieceReader::Connect(PeerId peer, const TransportAddress& address) {
   BATON_ASSIGN_OR_RETURN(Link* const link, FindOrMakeLink(address));
   ++link->users;
   peers_.emplace(peer, link);
   return absl::OkStatus();
 }
 
-absl::Status TcpReader::CheckAlive(PeerId peer) const {
+absl::Status PieceReader::CheckAlive(PeerId peer) const {
   const auto it = peers_.find(peer);
   return it == peers_.end() ? absl::NotFoundError("the transport peer is not connected") : it->second->lost;
 }
 
-void TcpReader::Add(PendingRead read) {
+void PieceReader::Add(PendingRead read) {
   const auto it = peers_.find(read.peer);
   BATON_CHECK(it != peers_.end());
   auto entry = std::make_unique<Read>();
@@ -128,22 +127,22 @@ void TcpReader::Add(PendingRead read) {
 }
 
 // Called from within UCX: the endpoint is closed later, by TendLinks.
-void TcpReader::OnLinkError(void* arg, ucp_ep_h endpoint, ucs_status_t status) {
+void PieceReader::OnLinkError(void* arg, ucp_ep_h endpoint, ucs_status_t status) {
   auto* link = static_cast<Link*>(arg);
   if (link->lost.ok()) link->lost = absl::UnavailableError(UcxError("the TCP peer is lost", status).message());
 }
 
-ucs_status_t TcpReader::OnFragment(void* reader, const void* header, size_t header_bytes, void* data, size_t data_bytes,
-                                   const ucp_am_recv_param_t* param) {
+ucs_status_t PieceReader::OnFragment(void* reader, const void* header, size_t header_bytes, void* data,
+                                     size_t data_bytes, const ucp_am_recv_param_t* param) {
   // Owners send eagerly; a rendezvous would hand us a descriptor instead of bytes.
   if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
-    static_cast<TcpReader*>(reader)->HandleFragment(header, header_bytes,
-                                                    {static_cast<const uint8_t*>(data), data_bytes});
+    static_cast<PieceReader*>(reader)->HandleFragment(header, header_bytes,
+                                                      {static_cast<const uint8_t*>(data), data_bytes});
   }
   return UCS_OK;
 }
 
-void TcpReader::HandleFragment(const void* header, size_t header_bytes, absl::Span<const uint8_t> data) {
+void PieceReader::HandleFragment(const void* header, size_t header_bytes, absl::Span<const uint8_t> data) {
   FragmentHeader fragment;
   if (header_bytes != sizeof(fragment)) return;
   std::memcpy(&fragment, header, sizeof(fragment));
@@ -166,7 +165,7 @@ void TcpReader::HandleFragment(const void* header, size_t header_bytes, absl::Sp
   if (piece.received_bytes >= piece.bytes) EndPiece(fragment.piece);
 }
 
-void TcpReader::Write(Read& read, uint8_t* destination, absl::Span<const uint8_t> data) {
+void PieceReader::Write(Read& read, uint8_t* destination, absl::Span<const uint8_t> data) {
   if (options_.memory == nullptr) {
     std::memcpy(destination, data.data(), data.size());
     return;
@@ -176,13 +175,13 @@ void TcpReader::Write(Read& read, uint8_t* destination, absl::Span<const uint8_t
   if (!status.ok()) FailRead(read, status);
 }
 
-bool TcpReader::HasLanded(Read& read) {
+bool PieceReader::HasLanded(Read& read) {
   if (!read.has_copies) return true;
   if (read.mark == 0) {
     read.mark = ++marks_;
     const auto pass = [](void* reader) {
-      static_cast<TcpReader*>(reader)->passed_marks_.fetch_add(1, std::memory_order_release);
-      static_cast<TcpReader*>(reader)->options_.wake();
+      static_cast<PieceReader*>(reader)->passed_marks_.fetch_add(1, std::memory_order_release);
+      static_cast<PieceReader*>(reader)->options_.wake();
     };
     if (!options_.memory->CallWhenDone(stream_, pass, this).ok()) {
       // The stream tells nothing any more: it is waited for instead.
@@ -193,14 +192,14 @@ bool TcpReader::HasLanded(Read& read) {
   return passed_marks_.load(std::memory_order_acquire) >= read.mark;
 }
 
-void TcpReader::EndPiece(uint64_t id) {
+void PieceReader::EndPiece(uint64_t id) {
   const auto it = pieces_.find(id);
   --it->second.read->pieces_in_flight;
   --it->second.read->link->pieces_in_flight;
   pieces_.erase(it);
 }
 
-void TcpReader::FailRead(Read& read, const absl::Status& status) {
+void PieceReader::FailRead(Read& read, const absl::Status& status) {
   read.status.Update(status);
   std::vector<uint64_t> ended;
   for (const auto& [id, piece] : pieces_) {
@@ -209,10 +208,10 @@ void TcpReader::FailRead(Read& read, const absl::Status& status) {
   for (uint64_t id : ended) EndPiece(id);
 }
 
-void TcpReader::PostPiece(Read& read) {
+void PieceReader::PostPiece(Read& read) {
   const CopyRange& range = read.asked.ranges[read.next_range];
   Link& link = *read.link;
-  const uint64_t bytes = std::min<uint64_t>(range.bytes - read.posted_bytes, kTcpPieceBytes);
+  const uint64_t bytes = std::min<uint64_t>(range.bytes - read.posted_bytes, kMaxPieceBytes);
   const uint64_t id = next_piece_++;
   const PieceRequest request = {.piece = id,
                                 .nonce = link.nonce,
@@ -231,14 +230,14 @@ void TcpReader::PostPiece(Read& read) {
     ++read.next_range;
     read.posted_bytes = 0;
   }
-  if (absl::Status status = SendTcpMessage(link.endpoint, request); !status.ok()) FailRead(read, status);
+  if (absl::Status status = SendPieceMessage(link.endpoint, request); !status.ok()) FailRead(read, status);
 }
 
-bool TcpReader::CanPost(const Read& read) {
-  return !read.all_posted() && read.link->lost.ok() && read.link->pieces_in_flight < kMaxTcpPieces;
+bool PieceReader::CanPost(const Read& read) {
+  return !read.all_posted() && read.link->lost.ok() && read.link->pieces_in_flight < kMaxPieces;
 }
 
-void TcpReader::PostPieces() {
+void PieceReader::PostPieces() {
   // A read asks for one piece in its turn, and then waits until all other reads have had theirs.
   for (size_t without_piece = 0; without_piece < reads_.size();) {
     std::unique_ptr<Read> read = std::move(reads_.front());
@@ -253,13 +252,13 @@ void TcpReader::PostPieces() {
   }
 }
 
-void TcpReader::FailReadsOf(const Link& link, const absl::Status& status) {
+void PieceReader::FailReadsOf(const Link& link, const absl::Status& status) {
   for (const std::unique_ptr<Read>& read : reads_) {
     if (read->link == &link) FailRead(*read, status);
   }
 }
 
-void TcpReader::TendLinks() {
+void PieceReader::TendLinks() {
   const TimeNs now = MonotonicClock().Now();
   std::erase_if(links_, [&](const std::unique_ptr<Link>& link) {
     if (link->lost.ok() && link->pieces_in_flight > 0 && now - link->last_progress >= stall_timeout_ns_) {
@@ -273,7 +272,7 @@ void TcpReader::TendLinks() {
   });
 }
 
-void TcpReader::ReportDone(std::vector<ReadCompletion>& completions) {
+void PieceReader::ReportDone(std::vector<ReadCompletion>& completions) {
   std::erase_if(reads_, [&](const std::unique_ptr<Read>& read) {
     if (!read->all_posted() || read->pieces_in_flight > 0 || !HasLanded(*read)) return false;
     completions.push_back({read->asked.read, read->status});
@@ -281,14 +280,14 @@ void TcpReader::ReportDone(std::vector<ReadCompletion>& completions) {
   });
 }
 
-void TcpReader::Poll(std::vector<ReadCompletion>& completions) {
+void PieceReader::Poll(std::vector<ReadCompletion>& completions) {
   PostPieces();
   worker_->Progress(kProgressCallsPerPoll);
   TendLinks();
   ReportDone(completions);
 }
 
-void TcpReader::Disconnect(PeerId peer) {
+void PieceReader::Disconnect(PeerId peer) {
   const auto it = peers_.find(peer);
   if (it == peers_.end()) return;
   for (const std::unique_ptr<Read>& read : reads_) {
@@ -300,19 +299,19 @@ void TcpReader::Disconnect(PeerId peer) {
   peers_.erase(it);
 }
 
-bool TcpReader::NeedsPoll() const {
+bool PieceReader::NeedsPoll() const {
   return std::any_of(reads_.begin(), reads_.end(), [&](const std::unique_ptr<Read>& read) {
     // One that waits for its mark is told by the stream.
     return read->all_posted() ? read->pieces_in_flight == 0 && read->mark == 0 : CanPost(*read);
   });
 }
 
-size_t TcpReader::in_flight(PeerId peer) const {
+size_t PieceReader::in_flight(PeerId peer) const {
   return static_cast<size_t>(std::count_if(
       reads_.begin(), reads_.end(), [&](const std::unique_ptr<Read>& read) { return read->asked.peer == peer; }));
 }
 
-TimeNs TcpReader::NextTimer() const {
+TimeNs PieceReader::NextTimer() const {
   TimeNs next = kNever;
   for (const auto& link : links_) {
     if (link->pieces_in_flight > 0) next = std::min(next, link->last_progress + stall_timeout_ns_);

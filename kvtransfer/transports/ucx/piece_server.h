@@ -1,7 +1,7 @@
 // The owner's end of TCP reads. It keeps no state about its readers: a request is answered within UCX's progress call,
 // and when a reader dies, UCX drops the queued messages together with the endpoint.
-#ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_SERVER_H_
-#define BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_SERVER_H_
+#ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_PIECE_SERVER_H_
+#define BATON_KVTRANSFER_TRANSPORTS_UCX_PIECE_SERVER_H_
 
 #include <ucp/api/ucp.h>
 
@@ -15,18 +15,17 @@
 #include "common/memory_access.h"
 #include "kvtransfer/read_grants.h"
 #include "kvtransfer/region_layout.h"
+#include "kvtransfer/transports/ucx/piece_wire.h"
 #include "kvtransfer/transports/ucx/staged_piece.h"
-#include "kvtransfer/transports/ucx/tcp_device.h"
-#include "kvtransfer/transports/ucx/tcp_wire.h"
 #include "kvtransfer/transports/ucx/ucx_worker.h"
 
 namespace baton::kvtransfer {
 
-class TcpServer {
+class PieceServer {
  public:
   // `memory` is where the region lies; null: host memory. `grants` says who may read what. Both outlive the server.
-  static absl::StatusOr<std::unique_ptr<TcpServer>> Create(const TcpDevice& device, MemoryAccess* memory,
-                                                           ReadGrants& grants);
+  static absl::StatusOr<std::unique_ptr<PieceServer>> Create(std::unique_ptr<UcxWorker> worker, MemoryAccess* memory,
+                                                             ReadGrants& grants);
 
   // The region, which outlives the server. Requests are refused that name another nonce, or bytes that were not granted
   // to the fetch that they name. What lies behind the region holds no data: anybody may read it.
@@ -35,7 +34,7 @@ class TcpServer {
   UcxWorker& worker() { return *worker_; }
 
  private:
-  TcpServer(std::unique_ptr<UcxWorker> worker, ReadGrants& grants) : worker_(std::move(worker)), grants_(grants) {}
+  PieceServer(std::unique_ptr<UcxWorker> worker, ReadGrants& grants) : worker_(std::move(worker)), grants_(grants) {}
 
   static ucs_status_t OnRequest(void* server, const void* header, size_t header_bytes, void* data, size_t data_bytes,
                                 const ucp_am_recv_param_t* param);
@@ -62,4 +61,4 @@ class TcpServer {
 
 }  // namespace baton::kvtransfer
 
-#endif  // BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_SERVER_H_
+#endif  // BATON_KVTRANSFER_TRANSPORTS_UCX_PIECE_SERVER_H_

@@ -4,8 +4,8 @@
 // Disconnect keeps the endpoint to a healthy owner for the next Connect. Closing it would leak sockets: UCX 1.22 keeps
 // the socket of an endpoint that one side closed until the other side closes it too, and the owner's side does so only
 // when the owner ends.
-#ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_READER_H_
-#define BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_READER_H_
+#ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_PIECE_READER_H_
+#define BATON_KVTRANSFER_TRANSPORTS_UCX_PIECE_READER_H_
 
 #include <ucp/api/ucp.h>
 
@@ -23,12 +23,11 @@
 #include "common/memory_access.h"
 #include "kvtransfer/transport.h"
 #include "kvtransfer/transport_address.h"
-#include "kvtransfer/transports/ucx/tcp_device.h"
 #include "kvtransfer/transports/ucx/ucx_worker.h"
 
 namespace baton::kvtransfer {
 
-class TcpReader {
+class PieceReader {
  public:
   struct PendingRead {
     ReadId read = 0;
@@ -48,8 +47,8 @@ class TcpReader {
     std::function<void()> wake;
   };
 
-  static absl::StatusOr<std::unique_ptr<TcpReader>> Create(const TcpDevice& device, Options options);
-  ~TcpReader();
+  static absl::StatusOr<std::unique_ptr<PieceReader>> Create(std::unique_ptr<UcxWorker> worker, Options options);
+  ~PieceReader();
 
   // UNAVAILABLE when no way leads to the peer. Whether the peer answers shows in the first read.
   absl::Status Connect(PeerId peer, const TransportAddress& address);
@@ -74,7 +73,7 @@ class TcpReader {
   struct Read;
   struct Piece;
 
-  TcpReader(std::unique_ptr<UcxWorker> worker, Options options);
+  PieceReader(std::unique_ptr<UcxWorker> worker, Options options);
 
   static ucs_status_t OnFragment(void* reader, const void* header, size_t header_bytes, void* data, size_t data_bytes,
                                  const ucp_am_recv_param_t* param);
@@ -112,11 +111,11 @@ class TcpReader {
   absl::flat_hash_map<PeerId, Link*> peers_;
   // Reads in the order of their turns.
   std::deque<std::unique_ptr<Read>> reads_;
-  // Pieces in flight, at most kMaxTcpPieces of each link. Ids are never reused.
+  // Pieces in flight, at most kMaxPieces of each link. Ids are never reused.
   absl::flat_hash_map<uint64_t, Piece> pieces_;
   uint64_t next_piece_ = 1;
 };
 
 }  // namespace baton::kvtransfer
 
-#endif  // BATON_KVTRANSFER_TRANSPORTS_UCX_TCP_READER_H_
+#endif  // BATON_KVTRANSFER_TRANSPORTS_UCX_PIECE_READER_H_
