@@ -196,11 +196,11 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
       ->check(CLI::IsMember({0}) | CLI::Range(kMinChunkTokens, kMaxChunkTokens))
       ->capture_default_str();
   app.add_flag("--no-prefix-cache", flags.no_prefix_cache, "compute every prompt from its first token");
-  app.add_option("--transport", flags.transport, "how KV blocks travel: auto, shm, tcp, grpc or nccl")
-      ->check(CLI::IsMember({"auto", "shm", "tcp", "grpc", "nccl"}))
+  app.add_option("--transport", flags.transport, "how KV blocks travel: auto, shm, tcp, rdma, grpc or nccl")
+      ->check(CLI::IsMember({"auto", "shm", "tcp", "rdma", "grpc", "nccl"}))
       ->capture_default_str();
   app.add_flag("--insecure-kv-transport", flags.insecure_kv_transport,
-               "with TLS: KV may travel over TCP or NCCL all the same, in plain text");
+               "with TLS: KV may travel over TCP, RDMA or NCCL all the same, in plain text");
   app.add_option("--decode-period-ms", flags.decode_period_ms,
                  "on shared cores: how often running streams get a step while prompts are computed")
       ->check(CLI::Range(1, kMaxDecodePeriodMs))

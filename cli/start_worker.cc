@@ -90,11 +90,13 @@ absl::Status LoadModel(pb::WorkerRole role, const WorkerFlags& flags, LoadedWork
   return absl::OkStatus();
 }
 
-// Neither UCX over TCP nor NCCL encrypts or authenticates what it sends. The workers of one supervisor share memory.
+// Neither UCX over a network nor NCCL encrypts or authenticates what it sends. The workers of one supervisor share
+// memory.
 absl::StatusOr<kvtransfer::TransportKind> ChooseTransport(const WorkerFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const kvtransfer::TransportKind kind, kvtransfer::ParseTransportKind(flags.engine.transport));
   if (!flags.listen.tls.is_on() || flags.engine.insecure_kv_transport) return kind;
-  if (kind == kvtransfer::TransportKind::kTcp || kind == kvtransfer::TransportKind::kNccl) {
+  if (kind == kvtransfer::TransportKind::kTcp || kind == kvtransfer::TransportKind::kRdma ||
+      kind == kvtransfer::TransportKind::kNccl) {
     return absl::InvalidArgumentError(
         absl::StrCat("--transport ", flags.engine.transport,
                      " sends KV in plain text, which TLS does not cover: use --transport grpc, or allow it with "

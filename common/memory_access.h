@@ -22,6 +22,9 @@ class MemoryAccess {
   // A cudaStream_t, or what stands in for one: operations on it run in the order in which they were issued.
   using Stream = void*;
 
+  // What a library has to take the memory for that moves its bytes by itself, as UCX does over a network.
+  enum class Kind : uint8_t { kHost, kCuda };
+
   // Host memory from which a device copies at full speed.
   class Staging {
    public:
@@ -57,6 +60,10 @@ class MemoryAccess {
   virtual absl::Status Synchronize(Stream stream) = 0;
   // Waits likewise, and destroys the stream.
   virtual void DestroyStream(Stream stream) = 0;
+
+  virtual Kind kind() const { return Kind::kHost; }
+  // Before such a library is called on a thread: makes current there what it looks for, as a device's context.
+  virtual void UseOnThisThread() {}
 
   // These three are for memory that processes of one machine can open. UNAVAILABLE where it is of another kind, or
   // where whoever has to allow it refuses; the message says why.

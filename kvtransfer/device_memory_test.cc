@@ -190,7 +190,7 @@ TEST_F(DeviceMemoryTest, PlantedFaultsReachADevice) {
 TEST_F(DeviceMemoryTest, OneProcessAloneRefusesADevice) {
   const absl::Status refused = MakeTransport({.kind = TransportKind::kInproc, .memory = NewDeferredMemory()}).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("choose auto, shm, tcp, grpc or nccl"));
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("choose auto, shm, tcp, rdma, grpc or nccl"));
 }
 
 }  // namespace

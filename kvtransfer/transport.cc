@@ -14,16 +14,17 @@ absl::StatusOr<TransportKind> ParseTransportKind(std::string_view name) {
   if (name == "inproc") return TransportKind::kInproc;
   if (name == "shm") return TransportKind::kShm;
   if (name == "tcp") return TransportKind::kTcp;
+  if (name == "rdma") return TransportKind::kRdma;
   if (name == "grpc") return TransportKind::kGrpc;
   if (name == "nccl") return TransportKind::kNccl;
   return absl::InvalidArgumentError(
-      absl::StrCat("unknown transport \"", ToAbsl(name), "\": use auto, shm, tcp, grpc, nccl or inproc"));
+      absl::StrCat("unknown transport \"", ToAbsl(name), "\": use auto, shm, tcp, rdma, grpc, nccl or inproc"));
 }
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const TransportOptions& options) {
   if (options.memory != nullptr && options.kind == TransportKind::kInproc) {
     return absl::FailedPreconditionError(
-        "--transport inproc moves host memory, and the KV is in a device's: choose auto, shm, tcp, grpc or nccl");
+        "--transport inproc moves host memory, and the KV is in a device's: choose auto, shm, tcp, rdma, grpc or nccl");
   }
   if (options.kind == TransportKind::kInproc) return MakeInprocTransport();
   if (options.kind == TransportKind::kGrpc) return MakeGrpcTransport(options);

@@ -67,7 +67,8 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  // "inproc", "ucx-shm", "ucx-tcp", "ucx" (which of the two is decided for each connection), "grpc", "nccl".
+  // "inproc", "ucx-shm", "ucx-tcp", "ucx" (which of the two is decided for each connection), "ucx-rdma", "grpc",
+  // "nccl".
   virtual std::string_view name() const = 0;
 
   // Allocates the region that this transport exposes; called once. It is zeroed and lives as long as the transport.
@@ -84,7 +85,8 @@ class Transport {
   // that the peer is dead; the read then fails with UNAVAILABLE.
   virtual absl::StatusOr<PeerId> Connect(std::string_view address) = 0;
 
-  // How bytes of this peer travel: "inproc", "shm", "cuda_ipc", "tcp", "grpc", "nccl"; empty when it is not connected.
+  // How bytes of this peer travel: "inproc", "shm", "cuda_ipc", "tcp", "rdma", "grpc", "nccl"; empty when it is not
+  // connected.
   virtual std::string_view PathOf(PeerId peer) const = 0;
 
   // Whether a peer on this host may map the region, or open it on a device, and then reads it without this process.
@@ -119,10 +121,10 @@ class Transport {
   ReadGrants grants_;
 };
 
-enum class TransportKind : uint8_t { kAuto, kInproc, kShm, kTcp, kGrpc, kNccl };
+enum class TransportKind : uint8_t { kAuto, kInproc, kShm, kTcp, kRdma, kGrpc, kNccl };
 
-// "auto", "inproc", "shm", "tcp", "grpc", "nccl"; else INVALID_ARGUMENT. kAuto: shared memory where the peer is on this
-// host and may map it, else TCP; each connection decides for itself. The shared memory of devices is CUDA IPC.
+// "auto", "inproc", "shm", "tcp", "rdma", "grpc", "nccl"; else INVALID_ARGUMENT. kAuto: shared memory where the peer is
+// on this host and may map it, else TCP; each connection decides for itself. The shared memory of devices is CUDA IPC.
 absl::StatusOr<TransportKind> ParseTransportKind(std::string_view name);
 
 // Both ends belong to it.
@@ -143,7 +145,7 @@ struct TransportOptions {
   // With gRPC these say who may read, and whom this one reads from; with NCCL likewise, but its bytes travel in plain
   // text. They outlive the transport; null: plain text.
   rpc::Credentials* credentials = nullptr;
-  // When no byte of a TCP read has come for this long, its peer counts as lost; with NCCL, no piece.
+  // When no byte of a TCP read has come for this long, its peer counts as lost; with RDMA and NCCL, no piece.
   int64_t stall_timeout_ms = 10'000;
   // What the region is made of, as a device's memory; it outlives the transport. Null: host memory, or with NCCL that
   // of the stand-in. kInproc moves host memory alone.

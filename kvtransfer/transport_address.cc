@@ -20,8 +20,9 @@ constexpr std::string_view kMagic = "BATONKV1";
 constexpr std::string_view kMagicWithGrpc = "BATONKV2";
 constexpr std::string_view kMagicWithNccl = "BATONKV3";
 constexpr std::string_view kMagicWithDevice = "BATONKV4";
+constexpr std::string_view kMagicWithRdma = "BATONKV5";
 static_assert(kMagic.size() == kMagicWithGrpc.size() && kMagic.size() == kMagicWithNccl.size() &&
-              kMagic.size() == kMagicWithDevice.size());
+              kMagic.size() == kMagicWithDevice.size() && kMagic.size() == kMagicWithRdma.size());
 constexpr size_t kDigestBytes = 2 * sizeof(uint64_t);
 
 void PutU64(std::string& out, uint64_t value) {
@@ -76,10 +77,15 @@ absl::Status Damaged(std::string_view what) {
 }  // namespace
 
 std::string EncodeAddress(const TransportAddress& address) {
-  const bool has_device = !address.device_share.empty();
+  const bool has_rdma = !address.rdma_worker.empty();
+  const bool has_device = has_rdma || !address.device_share.empty();
   const bool has_nccl = has_device || !address.nccl_target.empty();
   const bool has_grpc = has_nccl || !address.grpc_target.empty();
-  std::string out(has_device ? kMagicWithDevice : has_nccl ? kMagicWithNccl : has_grpc ? kMagicWithGrpc : kMagic);
+  std::string out(has_rdma     ? kMagicWithRdma
+                  : has_device ? kMagicWithDevice
+                  : has_nccl   ? kMagicWithNccl
+                  : has_grpc   ? kMagicWithGrpc
+                               : kMagic);
   PutU64(out, address.nonce.high);
   PutU64(out, address.nonce.low);
   PutU64(out, address.region_bytes);
@@ -91,6 +97,7 @@ std::string EncodeAddress(const TransportAddress& address) {
   if (has_grpc) PutBytes(out, address.grpc_target);
   if (has_nccl) PutBytes(out, address.nccl_target);
   if (has_device) PutBytes(out, address.device_share);
+  if (has_rdma) PutBytes(out, address.rdma_worker);
   PutDigest(out);
   return out;
 }
@@ -99,7 +106,8 @@ absl::StatusOr<TransportAddress> DecodeAddress(std::string_view bytes) {
   if (bytes.size() > kMaxAddressBytes) return Damaged("it is too long");
   if (bytes.size() < kMagic.size() + kDigestBytes) return Damaged("it is too short");
   const std::string_view magic = bytes.substr(0, kMagic.size());
-  const bool has_device = magic == kMagicWithDevice;
+  const bool has_rdma = magic == kMagicWithRdma;
+  const bool has_device = has_rdma || magic == kMagicWithDevice;
   const bool has_nccl = has_device || magic == kMagicWithNccl;
   const bool has_grpc = has_nccl || magic == kMagicWithGrpc;
   if (!has_grpc && magic != kMagic) return Damaged("it is of another kind or version");
@@ -121,10 +129,12 @@ absl::StatusOr<TransportAddress> DecodeAddress(std::string_view bytes) {
   if (has_grpc) address.grpc_target = cursor.Bytes();
   if (has_nccl) address.nccl_target = cursor.Bytes();
   if (has_device) address.device_share = cursor.Bytes();
+  if (has_rdma) address.rdma_worker = cursor.Bytes();
   if (address.shm_worker.empty() != address.shm_rkey.empty()) return Damaged("shared memory has one half");
   if (has_grpc && !has_nccl && address.grpc_target.empty()) return Damaged("it names no gRPC target");
   if (has_nccl && !has_device && address.nccl_target.empty()) return Damaged("it names no NCCL target");
-  if (has_device && address.device_share.empty()) return Damaged("it shares nothing of a device");
+  if (has_device && !has_rdma && address.device_share.empty()) return Damaged("it shares nothing of a device");
+  if (has_rdma && address.rdma_worker.empty()) return Damaged("it has no worker for RDMA");
   if (!cursor.finished()) return Damaged("its lengths do not add up");
   if (address.region_bytes == 0 || address.region_bytes > kMaxRegionBytes)
     return Damaged("its region has no valid size");

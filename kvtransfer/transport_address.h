@@ -31,6 +31,8 @@ struct TransportAddress {
   // The name by which processes of this host open the region in the memory of a device (MemoryAccess::Share); empty
   // where it is in host memory or cannot be opened.
   std::string device_share;
+  // UCX's address for reads over RDMA; empty where the owner does not offer them.
+  std::string rdma_worker;
 };
 
 std::string EncodeAddress(const TransportAddress& address);

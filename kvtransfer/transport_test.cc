@@ -61,6 +61,7 @@ TEST(TransportKindTest, ParsesItsNamesAndNothingElse) {
   EXPECT_EQ(*ParseTransportKind("inproc"), TransportKind::kInproc);
   EXPECT_EQ(*ParseTransportKind("shm"), TransportKind::kShm);
   EXPECT_EQ(*ParseTransportKind("tcp"), TransportKind::kTcp);
+  EXPECT_EQ(*ParseTransportKind("rdma"), TransportKind::kRdma);
   EXPECT_EQ(*ParseTransportKind("grpc"), TransportKind::kGrpc);
   EXPECT_EQ(*ParseTransportKind("nccl"), TransportKind::kNccl);
   for (const char* bad : {"", "TCP", "ucx", "NCCL"}) {
@@ -214,6 +215,15 @@ TEST(TransportAddressTest, WithoutALaterTargetItIsWhatWorkersOfAFormerVersionRea
     ASSERT_TRUE(DecodeAddress(of_device).ok());
     EXPECT_EQ(DecodeAddress(of_device)->nccl_target, nccl_target);
     EXPECT_EQ(DecodeAddress(of_device)->device_share, "a handle");
+  }
+  address.rdma_worker = "an adapter";
+  for (const char* device_share : {"a handle", ""}) {
+    address.device_share = device_share;
+    const std::string with_rdma = EncodeAddress(address);
+    EXPECT_EQ(with_rdma.substr(0, 8), "BATONKV5");
+    ASSERT_TRUE(DecodeAddress(with_rdma).ok());
+    EXPECT_EQ(DecodeAddress(with_rdma)->device_share, device_share);
+    EXPECT_EQ(DecodeAddress(with_rdma)->rdma_worker, "an adapter");
   }
 }
 

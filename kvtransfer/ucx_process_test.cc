@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -21,14 +22,18 @@
 namespace baton::kvtransfer {
 namespace {
 
-class UcxProcessTest : public testing::TestWithParam<std::string> {};
+class UcxProcessTest : public testing::TestWithParam<std::string> {
+ protected:
+  // Not by mapped memory.
+  static bool IsNetwork() { return GetParam() == "tcp" || GetParam() == "rdma"; }
+};
 
 TEST_P(UcxProcessTest, ReadsAnotherProcess) {
   Child owner({"--owner", GetParam()});
   Reader reader(GetParam());
   const auto peer = reader.transport->Connect(AddressOf(owner));
   ASSERT_TRUE(peer.ok()) << peer.status();
-  EXPECT_EQ(reader.transport->PathOf(*peer), GetParam() == "tcp" ? "tcp" : "shm");
+  EXPECT_EQ(reader.transport->PathOf(*peer), IsNetwork() ? GetParam() : "shm");
   EXPECT_EQ(reader.ReadAll(*peer), absl::OkStatus());
   EXPECT_TRUE(reader.HasPattern());
 }
@@ -50,7 +55,7 @@ TEST_P(UcxProcessTest, OwnerKilledWhileReadingEndsTheRead) {
   } else {
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   }
-  if (GetParam() != "tcp") {
+  if (!IsNetwork()) {
     EXPECT_EQ(status, absl::OkStatus());
   }
 
@@ -73,7 +78,7 @@ TEST_P(UcxProcessTest, StoppedOwnerIsReadFromMemoryOrGivenUpByTimeout) {
 
   owner.Signal(SIGSTOP);
   const absl::Status status = reader.ReadAll(*peer);
-  if (GetParam() == "tcp") {
+  if (IsNetwork()) {
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
     EXPECT_TRUE(absl::IsUnavailable(reader.transport->StartRead(*peer, kFetch, {{0, 0, 64}}).status()));
   } else {
@@ -88,11 +93,12 @@ TEST_P(UcxProcessTest, StoppedOwnerIsReadFromMemoryOrGivenUpByTimeout) {
   EXPECT_TRUE(reader.HasPattern());
 }
 
-TEST(UcxTcpProcessTest, OwnerStoppedInMidTransferSlowsDownNoOther) {
-  Child stopped({"--owner", "tcp"});
-  Child living({"--owner", "tcp"});
+TEST_P(UcxProcessTest, OwnerStoppedInMidTransferSlowsDownNoOther) {
+  if (!IsNetwork()) GTEST_SKIP() << "the owner takes no part in reads of mapped memory";
+  Child stopped({"--owner", GetParam()});
+  Child living({"--owner", GetParam()});
   // The stopped owner is not given up before the end.
-  Reader reader("tcp", 60'000);
+  Reader reader(GetParam(), 60'000);
   const auto stopped_peer = reader.ConnectAndRead(AddressOf(stopped));
   const auto living_peer = reader.ConnectAndRead(AddressOf(living));
   ASSERT_TRUE(stopped_peer.ok() && living_peer.ok()) << stopped_peer.status() << living_peer.status();
@@ -173,13 +179,16 @@ TEST_P(UcxProcessTest, KilledOwnerLeavesNoSharedMemoryBehind) {
   EXPECT_EQ(std::count(creators.begin(), creators.end(), owner.last_pid()), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, UcxProcessTest, testing::Values("shm", "tcp", "auto"),
+INSTANTIATE_TEST_SUITE_P(Kinds, UcxProcessTest, testing::Values("shm", "tcp", "rdma", "auto"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace baton::kvtransfer
 
 int main(int argc, char** argv) {
+  // What RDMA does, over loopback.
+  setenv("BATON_TEST_RDMA_NETWORK", "tcp", /*overwrite=*/1);
+  setenv("UCX_NET_DEVICES", "lo", /*overwrite=*/1);
   if (const std::optional<int> code = baton::kvtransfer::RunRole(argc, argv)) return *code;
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

@@ -28,6 +28,8 @@ class CudaMemory final : public MemoryAccess {
   absl::Status CallWhenDone(Stream stream, void (*function)(void*), void* argument) override;
   absl::Status Synchronize(Stream stream) override;
   void DestroyStream(Stream stream) override;
+  Kind kind() const override { return Kind::kCuda; }
+  void UseOnThisThread() override { device_.MakeCurrent(); }
   absl::StatusOr<std::string> Share() override;
   absl::StatusOr<std::unique_ptr<Opened>> Open(std::string_view share) override;
   absl::Status CopyWithin(uint8_t* to, const uint8_t* from, size_t bytes, Stream stream) override;

@@ -37,7 +37,8 @@ inline constexpr size_t kRegionBytes = 64u << 20;
 inline constexpr uint64_t kSeed = 7;
 inline constexpr Id128 kFetch{.high = 3, .low = 4};
 inline constexpr int64_t kPatienceNs = 60 * kNsPerSecond;
-inline constexpr int64_t kStallTimeoutMs = 500;
+// Over RDMA nothing tells of a piece before it is there as a whole, which takes a while under a sanitizer.
+inline constexpr int64_t kStallTimeoutMs = 1'500;
 
 inline std::unique_ptr<Transport> MakeOrDie(std::string_view kind, int64_t stall_timeout_ms = kStallTimeoutMs) {
   TransportOptions options;

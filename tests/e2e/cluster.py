@@ -30,6 +30,8 @@ LOG_BYTES = 64 << 10
 ALL_LOG_BYTES = 64 << 20
 # Between two looks at a condition, at least and at most.
 POLL_S, MOST_POLL_S = 0.02, 1
+# The environment in which `--transport rdma` needs no adapter.
+RDMA_OVER_LOOPBACK = {"BATON_TEST_RDMA_NETWORK": "tcp", "UCX_NET_DEVICES": "lo"}
 
 
 def wait_until(condition, timeout_s, what):

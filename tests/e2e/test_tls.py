@@ -426,7 +426,7 @@ def test_wrong_files_are_an_error_of_one_line(ca, other_ca, tmp_path, command):
 
 def test_kv_in_plain_text_needs_a_flag_of_its_own(ca):
     issued = ca.issue(*ALL)
-    for transport in ("tcp", "nccl"):
+    for transport in ("tcp", "rdma", "nccl"):
         refused = run_baton("prefill-worker", "--router", "127.0.0.1:9", "--threads", 1, "--transport", transport,
                             *issued.flags)
         assert refused.returncode == 1

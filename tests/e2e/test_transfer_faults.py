@@ -9,7 +9,7 @@ import random
 import pytest
 
 from client import Client
-from cluster import ALL_LOG_BYTES, Cluster, wait_until
+from cluster import ALL_LOG_BYTES, RDMA_OVER_LOOPBACK, Cluster, wait_until
 from streams import draw_requests, learn_answers, run
 
 SEED = 20261125
@@ -53,10 +53,10 @@ def found_all(planted, cluster, fault):
     return planted - unseen <= damaged and (fault == "stale" or damaged <= planted)
 
 
-@pytest.mark.parametrize("transport", ["shm", "tcp", "grpc"])
+@pytest.mark.parametrize("transport", ["shm", "tcp", "rdma", "grpc"])
 @pytest.mark.parametrize("fault, counter", [("flip:3", DAMAGED), ("stale:3", DAMAGED), ("error:9", FAILED)])
 def test_no_fault_of_a_transfer_shows_in_an_answer(requests, transport, fault, counter):
-    with Cluster(*ROLES, "--transport", transport, env={"BATON_TEST_TRANSFER_FAULTS": fault}) as cluster, \
+    with Cluster(*ROLES, "--transport", transport, env={"BATON_TEST_TRANSFER_FAULTS": fault, **RDMA_OVER_LOOPBACK}) as cluster, \
             Client(cluster.target) as client, concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
         # A tenant of its own has no prefix in a cache, so that each prompt is read.
         runs = [(request, f"{turn}") for turn in range(ROUNDS) for request in requests]

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -36,7 +37,23 @@ absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorkerAt(const TcpDevice& devi
   return UcxWorker::Create(UCP_FEATURE_AM, settings);
 }
 
+absl::StatusOr<std::unique_ptr<UcxWorker>> MakeRdmaWorkerOver(const std::string& transports) {
+  return UcxWorker::Create(UCP_FEATURE_AM, {{"TLS", transports}, {"RCACHE_ENABLE", "n"}, {"WARN_INVALID_CONFIG", "n"}});
+}
+
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<UcxWorker>> MakeRdmaWorker() {
+  const char* const of_test = std::getenv("BATON_TEST_RDMA_NETWORK");
+  const std::string network = of_test == nullptr ? "rc,dc,ud" : of_test;
+  // Beside a device's memory UCX would start without any network.
+  if (const absl::Status missing = MakeRdmaWorkerOver(network).status(); !missing.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--transport rdma: UCX finds no InfiniBand or RoCE adapter here, or was built without its support ",
+        "(libuct_ib): choose auto, shm, tcp, grpc or nccl: ", missing.message()));
+  }
+  return MakeRdmaWorkerOver(absl::StrCat(network, ",cuda_copy,gdr_copy"));
+}
 
 // UCX gets one port at a time: in a range of which no port is free it would search for ever, without a word.
 absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const TcpDevice& device) {

@@ -21,6 +21,11 @@ inline constexpr size_t kTcpSegmentBytes = 64u << 10;
 // UNAVAILABLE when none of the device's ports is free.
 absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const TcpDevice& device);
 
+// Over InfiniBand or RoCE. The environment's UCX_NET_DEVICES names the adapters, as with every program that uses UCX.
+// FAILED_PRECONDITION where UCX finds none. A test without an adapter names another network of UCX's by
+// BATON_TEST_RDMA_NETWORK, such as tcp.
+absl::StatusOr<std::unique_ptr<UcxWorker>> MakeRdmaWorker();
+
 }  // namespace baton::kvtransfer
 
 #endif  // BATON_KVTRANSFER_TRANSPORTS_UCX_NETWORK_WORKER_H_

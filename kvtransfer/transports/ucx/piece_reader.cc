@@ -15,6 +15,9 @@ namespace baton::kvtransfer {
 namespace {
 
 constexpr int kProgressCallsPerPoll = 16;
+// How long a disconnected read that UCX is writing has to end by itself, which takes a millisecond where the owner
+// answers. Then its connection is closed.
+constexpr int64_t kGiveUpMs = 200;
 
 }  // namespace
 
@@ -24,10 +27,18 @@ struct PieceReader::Link {
   Id128 nonce;
   int users = 0;
   int pieces_in_flight = 0;
+  // Pieces that UCX is writing. Those of reads that were disconnected meanwhile; and when the connection is closed if
+  // none of these has ended.
+  int receives = 0;
+  int given_up_receives = 0;
+  TimeNs give_up_at = kNever;
   // When bytes last came, or when the first piece was asked for.
   TimeNs last_progress = 0;
   // Why reads fail; OK while the owner answers. Then the endpoint is closed, and null.
   absl::Status lost;
+
+  bool waits() const { return pieces_in_flight > 0 || receives > 0; }
+  void GiveUpLater() { give_up_at = MonotonicClock().Now() + kGiveUpMs * kNsPerMs; }
 };
 
 struct PieceReader::Read {
@@ -38,6 +49,8 @@ struct PieceReader::Read {
   // Bytes of that range that were asked for already.
   uint64_t posted_bytes = 0;
   int pieces_in_flight = 0;
+  // Pieces that UCX is writing, also of those that are not expected any more.
+  int receives = 0;
   absl::Status status;
   // Bytes were copied to a device's memory; and the mark behind the last of them, once nothing follows.
   bool has_copies = false;
@@ -51,6 +64,16 @@ struct PieceReader::Piece {
   uint8_t* destination = nullptr;
   uint64_t bytes = 0;
   uint64_t received_bytes = 0;
+  // UCX writes it, or has tried to.
+  bool is_offered = false;
+};
+
+// A piece that UCX is writing. The read has not completed before it is over.
+struct PieceReader::Receive {
+  PieceReader* reader = nullptr;
+  Link* link = nullptr;
+  Read* read = nullptr;
+  uint64_t piece = 0;
 };
 
 absl::StatusOr<std::unique_ptr<PieceReader>> PieceReader::Create(std::unique_ptr<UcxWorker> worker, Options options) {
@@ -77,36 +100,45 @@ PieceReader::~PieceReader() {
   for (const auto& link : links_) {
     if (link->endpoint != nullptr) worker_->CloseEndpoint(link->endpoint, /*force=*/true);
   }
+  // What UCX is writing ends with the worker, and tells its read.
+  worker_.reset();
   if (stream_ != nullptr) options_.memory->DestroyStream(stream_);
 }
 
-absl::StatusOr<PieceReader::Link*> PieceReader::FindOrMakeLink(const TransportAddress& address) {
-  if (address.tcp_worker.empty()) return absl::UnavailableError("the peer does not offer TCP");
+absl::StatusOr<PieceReader::Link*> PieceReader::FindOrMakeLink(const Owner& owner) {
+  if (owner.worker.empty()) {
+    return absl::UnavailableError(absl::StrCat("the peer does not offer ", ToAbsl(options_.network)));
+  }
   for (const auto& link : links_) {
-    if (link->nonce == address.nonce && link->lost.ok()) return link.get();
+    if (link->nonce == owner.nonce && link->lost.ok()) return link.get();
   }
   if (links_.size() >= kMaxPeers) {
-    const auto idle = std::find_if(links_.begin(), links_.end(), [](const auto& link) { return link->users == 0; });
-    if (idle == links_.end()) return absl::ResourceExhaustedError("too many TCP peers");
+    const auto idle = std::find_if(links_.begin(), links_.end(),
+                                   [](const auto& link) { return link->users == 0 && link->receives == 0; });
+    if (idle == links_.end()) {
+      return absl::ResourceExhaustedError(absl::StrCat("too many ", ToAbsl(options_.network), " peers"));
+    }
     worker_->CloseEndpoint((*idle)->endpoint, /*force=*/true);
     links_.erase(idle);
   }
   auto link = std::make_unique<Link>();
-  link->nonce = address.nonce;
+  link->nonce = owner.nonce;
   ucp_ep_params_t params{};
   params.field_mask =
       UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(address.tcp_worker.data());
+  params.address = reinterpret_cast<const ucp_address_t*>(owner.worker.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {.cb = &PieceReader::OnLinkError, .arg = link.get()};
   const ucs_status_t status = Ucx().ucp_ep_create(worker_->handle(), &params, &link->endpoint);
-  if (status != UCS_OK) return absl::UnavailableError(UcxError("connecting by TCP", status).message());
+  if (status != UCS_OK) {
+    return absl::UnavailableError(UcxError(absl::StrCat("connecting by ", ToAbsl(options_.network)), status).message());
+  }
   links_.push_back(std::move(link));
   return links_.back().get();
 }
 
-absl::Status PieceReader::Connect(PeerId peer, const TransportAddress& address) {
-  BATON_ASSIGN_OR_RETURN(Link* const link, FindOrMakeLink(address));
+absl::Status PieceReader::Connect(PeerId peer, const Owner& owner) {
+  BATON_ASSIGN_OR_RETURN(Link* const link, FindOrMakeLink(owner));
   ++link->users;
   peers_.emplace(peer, link);
   return absl::OkStatus();
@@ -129,40 +161,98 @@ void PieceReader::Add(PendingRead read) {
 // Called from within UCX: the endpoint is closed later, by TendLinks.
 void PieceReader::OnLinkError(void* arg, ucp_ep_h endpoint, ucs_status_t status) {
   auto* link = static_cast<Link*>(arg);
-  if (link->lost.ok()) link->lost = absl::UnavailableError(UcxError("the TCP peer is lost", status).message());
+  if (link->lost.ok()) link->lost = absl::UnavailableError(UcxError("the peer is lost", status).message());
 }
 
-ucs_status_t PieceReader::OnFragment(void* reader, const void* header, size_t header_bytes, void* data,
-                                     size_t data_bytes, const ucp_am_recv_param_t* param) {
-  // Owners send eagerly; a rendezvous would hand us a descriptor instead of bytes.
+ucs_status_t PieceReader::OnFragment(void* arg, const void* header, size_t header_bytes, void* data, size_t data_bytes,
+                                     const ucp_am_recv_param_t* param) {
+  auto* const reader = static_cast<PieceReader*>(arg);
   if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
-    static_cast<PieceReader*>(reader)->HandleFragment(header, header_bytes,
-                                                      {static_cast<const uint8_t*>(data), data_bytes});
+    reader->HandleFragment(header, header_bytes, {static_cast<const uint8_t*>(data), data_bytes});
+  } else if (reader->worker_->registers_memory()) {
+    reader->TakeOffer(header, header_bytes, data, data_bytes);
   }
   return UCS_OK;
 }
 
-void PieceReader::HandleFragment(const void* header, size_t header_bytes, absl::Span<const uint8_t> data) {
-  FragmentHeader fragment;
-  if (header_bytes != sizeof(fragment)) return;
+PieceReader::Piece* PieceReader::FindPiece(const void* header, size_t header_bytes, FragmentHeader& fragment) {
+  if (header_bytes != sizeof(fragment)) return nullptr;
   std::memcpy(&fragment, header, sizeof(fragment));
   const auto it = pieces_.find(fragment.piece);
-  if (it == pieces_.end()) return;
-  Piece& piece = it->second;
-  Read& read = *piece.read;
+  if (it == pieces_.end()) return nullptr;
+  Read& read = *it->second.read;
   read.link->last_progress = MonotonicClock().Now();
   if (fragment.kind == FragmentKind::kRefused) {
-    FailRead(read, absl::UnavailableError("the TCP peer does not serve these blocks any more"));
+    FailRead(read, absl::UnavailableError("the peer does not serve these blocks any more"));
+    return nullptr;
+  }
+  return &it->second;
+}
+
+void PieceReader::HandleFragment(const void* header, size_t header_bytes, absl::Span<const uint8_t> data) {
+  FragmentHeader fragment;
+  Piece* const piece = FindPiece(header, header_bytes, fragment);
+  if (piece == nullptr) return;
+  Read& read = *piece->read;
+  // UCX alone writes registered memory, which may be a device's.
+  if (worker_->registers_memory() || data.empty() || fragment.offset > piece->bytes ||
+      data.size() > piece->bytes - fragment.offset) {
+    FailRead(read, absl::UnavailableError("the peer sent bytes that were not asked for"));
     return;
   }
-  if (data.empty() || fragment.offset > piece.bytes || data.size() > piece.bytes - fragment.offset) {
-    FailRead(read, absl::UnavailableError("the TCP peer sent bytes that were not asked for"));
-    return;
-  }
-  Write(read, piece.destination + fragment.offset, data);
+  Write(read, piece->destination + fragment.offset, data);
   if (!read.status.ok()) return;
-  piece.received_bytes += data.size();
-  if (piece.received_bytes >= piece.bytes) EndPiece(fragment.piece);
+  piece->received_bytes += data.size();
+  if (piece->received_bytes >= piece->bytes) EndPiece(fragment.piece);
+}
+
+void PieceReader::TakeOffer(const void* header, size_t header_bytes, void* offer, size_t bytes) {
+  FragmentHeader fragment;
+  Piece* const piece = FindPiece(header, header_bytes, fragment);
+  if (piece == nullptr || piece->is_offered) return;
+  Read& read = *piece->read;
+  if (fragment.offset != 0 || bytes != piece->bytes) {
+    FailRead(read, absl::UnavailableError("the peer sent bytes that were not asked for"));
+    return;
+  }
+  piece->is_offered = true;
+  auto receive =
+      std::make_unique<Receive>(Receive{.reader = this, .link = read.link, .read = &read, .piece = fragment.piece});
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  params.cb.recv_am = &PieceReader::OnReceived;
+  params.user_data = receive.get();
+  worker_->NameMemory(params);
+  ++read.receives;
+  ++read.link->receives;
+  void* const request = Ucx().ucp_am_recv_data_nbx(worker_->handle(), offer, piece->destination, bytes, &params);
+  if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
+    static_cast<void>(receive.release());  // OnReceived takes it.
+    return;
+  }
+  EndReceive(*receive, request == nullptr ? UCS_OK : UCS_PTR_STATUS(request));
+}
+
+void PieceReader::OnReceived(void* request, ucs_status_t status, size_t bytes, void* arg) {
+  const std::unique_ptr<Receive> receive(static_cast<Receive*>(arg));
+  Ucx().ucp_request_free(request);
+  receive->reader->EndReceive(*receive, status);
+}
+
+void PieceReader::EndReceive(const Receive& receive, ucs_status_t status) {
+  --receive.read->receives;
+  --receive.link->receives;
+  if (receive.read->link == nullptr) {
+    receive.link->GiveUpLater();
+    if (--receive.link->given_up_receives == 0) receive.link->give_up_at = kNever;
+  }
+  if (status == UCS_OK) receive.link->last_progress = MonotonicClock().Now();
+  if (!pieces_.contains(receive.piece)) return;
+  if (status != UCS_OK) {
+    FailRead(*receive.read, absl::UnavailableError(UcxError("fetching from the peer", status).message()));
+    return;
+  }
+  EndPiece(receive.piece);
 }
 
 void PieceReader::Write(Read& read, uint8_t* destination, absl::Span<const uint8_t> data) {
@@ -218,11 +308,10 @@ void PieceReader::PostPiece(Read& read) {
                                 .fetch = read.asked.fetch,
                                 .offset = range.remote_offset + read.posted_bytes,
                                 .bytes = bytes};
-  if (link.pieces_in_flight == 0) link.last_progress = MonotonicClock().Now();
-  pieces_.emplace(id, Piece{.read = &read,
-                            .destination = read.asked.local + range.local_offset + read.posted_bytes,
-                            .bytes = bytes,
-                            .received_bytes = 0});
+  if (!link.waits()) link.last_progress = MonotonicClock().Now();
+  pieces_.emplace(
+      id,
+      Piece{.read = &read, .destination = read.asked.local + range.local_offset + read.posted_bytes, .bytes = bytes});
   ++read.pieces_in_flight;
   ++link.pieces_in_flight;
   read.posted_bytes += bytes;
@@ -261,20 +350,23 @@ void PieceReader::FailReadsOf(const Link& link, const absl::Status& status) {
 void PieceReader::TendLinks() {
   const TimeNs now = MonotonicClock().Now();
   std::erase_if(links_, [&](const std::unique_ptr<Link>& link) {
-    if (link->lost.ok() && link->pieces_in_flight > 0 && now - link->last_progress >= stall_timeout_ns_) {
-      link->lost = absl::UnavailableError(
-          absl::StrCat("the TCP peer has sent nothing for ", stall_timeout_ns_ / kNsPerMs, " ms"));
+    if (link->lost.ok() && link->waits() && now - link->last_progress >= stall_timeout_ns_) {
+      link->lost =
+          absl::UnavailableError(absl::StrCat("the peer has sent nothing for ", stall_timeout_ns_ / kNsPerMs, " ms"));
+    }
+    if (link->lost.ok() && now >= link->give_up_at) {
+      link->lost = absl::UnavailableError("the peer kept a piece back that nobody waits for");
     }
     if (link->lost.ok()) return false;
     FailReadsOf(*link, link->lost);
     if (link->endpoint != nullptr) worker_->CloseEndpoint(std::exchange(link->endpoint, nullptr), /*force=*/true);
-    return link->users == 0;
+    return link->users == 0 && link->receives == 0;
   });
 }
 
 void PieceReader::ReportDone(std::vector<ReadCompletion>& completions) {
   std::erase_if(reads_, [&](const std::unique_ptr<Read>& read) {
-    if (!read->all_posted() || read->pieces_in_flight > 0 || !HasLanded(*read)) return false;
+    if (!read->all_posted() || read->pieces_in_flight > 0 || read->receives > 0 || !HasLanded(*read)) return false;
     completions.push_back({read->asked.read, read->status});
     return true;
   });
@@ -293,6 +385,11 @@ void PieceReader::Disconnect(PeerId peer) {
   for (const std::unique_ptr<Read>& read : reads_) {
     if (read->asked.peer != peer) continue;
     FailRead(*read, absl::CancelledError("the peer was disconnected"));
+    // UCX cannot be told to stop a receive, but it stops all of a connection that is closed.
+    if (read->receives > 0) {
+      it->second->given_up_receives += read->receives;
+      if (it->second->give_up_at == kNever) it->second->GiveUpLater();
+    }
     read->link = nullptr;
   }
   --it->second->users;
@@ -300,10 +397,15 @@ void PieceReader::Disconnect(PeerId peer) {
 }
 
 bool PieceReader::NeedsPoll() const {
-  return std::any_of(reads_.begin(), reads_.end(), [&](const std::unique_ptr<Read>& read) {
-    // One that waits for its mark is told by the stream.
-    return read->all_posted() ? read->pieces_in_flight == 0 && read->mark == 0 : CanPost(*read);
+  // UCX ends what it writes of a connection that is closed, and does not tell.
+  const bool any_closed = std::any_of(links_.begin(), links_.end(), [](const auto& link) {
+    return !link->lost.ok() && (link->endpoint != nullptr || link->receives > 0);
   });
+  return any_closed || std::any_of(reads_.begin(), reads_.end(), [&](const std::unique_ptr<Read>& read) {
+           if (!read->all_posted()) return CanPost(*read);
+           // One that waits for its mark is told by the stream.
+           return read->pieces_in_flight == 0 && read->receives == 0 && read->mark == 0;
+         });
 }
 
 size_t PieceReader::in_flight(PeerId peer) const {
@@ -314,7 +416,9 @@ size_t PieceReader::in_flight(PeerId peer) const {
 TimeNs PieceReader::NextTimer() const {
   TimeNs next = kNever;
   for (const auto& link : links_) {
-    if (link->pieces_in_flight > 0) next = std::min(next, link->last_progress + stall_timeout_ns_);
+    if (!link->lost.ok()) continue;
+    next = std::min(next, link->give_up_at);
+    if (link->waits()) next = std::min(next, link->last_progress + stall_timeout_ns_);
   }
   return next;
 }

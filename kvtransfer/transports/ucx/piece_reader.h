@@ -1,5 +1,5 @@
-// The reader's end of TCP reads, with peer error handling: a peer that dies, or sends nothing for the stall timeout,
-// fails its reads. Used by one thread.
+// The reader's end of reads over a network, with peer error handling: a peer that dies, or sends nothing for the stall
+// timeout, fails its reads. Used by one thread.
 //
 // Disconnect keeps the endpoint to a healthy owner for the next Connect. Closing it would leak sockets: UCX 1.22 keeps
 // the socket of an endpoint that one side closed until the other side closes it too, and the owner's side does so only
@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -22,7 +23,7 @@
 #include "common/clock.h"
 #include "common/memory_access.h"
 #include "kvtransfer/transport.h"
-#include "kvtransfer/transport_address.h"
+#include "kvtransfer/transports/ucx/piece_wire.h"
 #include "kvtransfer/transports/ucx/ucx_worker.h"
 
 namespace baton::kvtransfer {
@@ -40,8 +41,11 @@ class PieceReader {
   };
 
   struct Options {
+    // In messages: "TCP", "RDMA".
+    std::string_view network;
     int64_t stall_timeout_ms = 0;
-    // Where the reads' destinations lie; null: host memory. It outlives the reader.
+    // Where the reads' destinations lie, if the fragments that come have to be copied there; null: they are written, or
+    // UCX writes pieces into memory that the worker has registered. It outlives the reader.
     MemoryAccess* memory = nullptr;
     // Called from any thread when Poll has something to do of which UCX does not tell.
     std::function<void()> wake;
@@ -50,14 +54,21 @@ class PieceReader {
   static absl::StatusOr<std::unique_ptr<PieceReader>> Create(std::unique_ptr<UcxWorker> worker, Options options);
   ~PieceReader();
 
+  struct Owner {
+    // Of the region.
+    Id128 nonce;
+    // UCX's address; empty where the owner does not offer this network.
+    std::string worker;
+  };
   // UNAVAILABLE when no way leads to the peer. Whether the peer answers shows in the first read.
-  absl::Status Connect(PeerId peer, const TransportAddress& address);
+  absl::Status Connect(PeerId peer, const Owner& owner);
   // UNAVAILABLE when the peer is known to be lost.
   absl::Status CheckAlive(PeerId peer) const;
   void Add(PendingRead read);
   void Poll(std::vector<ReadCompletion>& completions);
   // Its reads complete with CANCELLED in the next Poll; none of their bytes is touched from here on. In a device's
-  // memory they complete once the copies that have begun are over.
+  // memory they complete once the copies that have begun are over. Pieces that UCX is writing end first, or,
+  // when none of them has ended for 200 ms, with the connection, which fails the reads of other peers that share it.
   void Disconnect(PeerId peer);
 
   // Reads of this peer that have not been reported yet.
@@ -72,6 +83,7 @@ class PieceReader {
   struct Link;
   struct Read;
   struct Piece;
+  struct Receive;
 
   PieceReader(std::unique_ptr<UcxWorker> worker, Options options);
 
@@ -79,8 +91,15 @@ class PieceReader {
                                  const ucp_am_recv_param_t* param);
   static void OnLinkError(void* link, ucp_ep_h endpoint, ucs_status_t status);
 
-  absl::StatusOr<Link*> FindOrMakeLink(const TransportAddress& address);
+  // Has UCX fetch a piece that the owner offers. An offer that is not taken is dropped.
+  void TakeOffer(const void* header, size_t header_bytes, void* offer, size_t bytes);
+  static void OnReceived(void* request, ucs_status_t status, size_t bytes, void* receive);
+  void EndReceive(const Receive& receive, ucs_status_t status);
+
+  absl::StatusOr<Link*> FindOrMakeLink(const Owner& owner);
   void HandleFragment(const void* header, size_t header_bytes, absl::Span<const uint8_t> data);
+  // The piece of which the header speaks; null when there is none any more, or the owner refuses it.
+  Piece* FindPiece(const void* header, size_t header_bytes, FragmentHeader& fragment);
   void PostPieces();
   // Whether the next piece of the read can be asked for now.
   static bool CanPost(const Read& read);

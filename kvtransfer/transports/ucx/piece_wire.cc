@@ -37,6 +37,10 @@ struct Message {
   uint32_t flags = 0;
 };
 
+absl::Status SendError(void* request) {
+  return absl::UnavailableError(UcxError("sending to the peer", UCS_PTR_STATUS(request)).message());
+}
+
 absl::Status Send(ucp_ep_h endpoint, const Message& message, absl::Span<const uint8_t> data,
                   std::function<void()> sent) {
   auto pending = std::make_unique<PendingHeader>(std::move(sent));
@@ -48,9 +52,7 @@ absl::Status Send(ucp_ep_h endpoint, const Message& message, absl::Span<const ui
   params.user_data = pending.get();
   void* const request = Ucx().ucp_am_send_nbx(endpoint, message.id, pending->bytes, message.header_bytes, data.data(),
                                               data.size(), &params);
-  if (UCS_PTR_IS_ERR(request)) {
-    return absl::UnavailableError(UcxError("sending by TCP", UCS_PTR_STATUS(request)).message());
-  }
+  if (UCS_PTR_IS_ERR(request)) return SendError(request);
   if (request != nullptr) static_cast<void>(pending.release());  // OnSent takes it.
   return absl::OkStatus();
 }
@@ -67,6 +69,20 @@ absl::Status SendPieceMessage(ucp_ep_h endpoint, const FragmentHeader& fragment,
                               std::function<void()> sent) {
   const Message message = {.id = kFragmentMessage, .header = &fragment, .header_bytes = sizeof(fragment), .flags = 0};
   return Send(endpoint, message, data, std::move(sent));
+}
+
+absl::StatusOr<bool> OfferPiece(ucp_ep_h endpoint, const UcxWorker& worker, const FragmentHeader& header,
+                                absl::Span<const uint8_t> data, ucp_send_nbx_callback_t done, void* argument) {
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_USER_DATA;
+  params.cb.send = done;
+  params.flags = UCP_AM_SEND_FLAG_RNDV;
+  params.user_data = argument;
+  worker.NameMemory(params);
+  void* const request =
+      Ucx().ucp_am_send_nbx(endpoint, kFragmentMessage, &header, sizeof(header), data.data(), data.size(), &params);
+  if (UCS_PTR_IS_ERR(request)) return SendError(request);
+  return request != nullptr;
 }
 
 }  // namespace baton::kvtransfer

@@ -1,9 +1,11 @@
-// The messages of a TCP read: the reader asks for a piece, the owner sends it in fragments.
+// The messages of a read over a network: the reader asks for a piece, the owner sends it. Over TCP it sends fragments,
+// which the reader's handler writes. Over RDMA it offers the piece as a whole, and UCX moves it from the owner's memory
+// into the reader's, of the host or of a device, without a copy in between where the adapter can.
 //
 // They are UCX active messages and not ucp_get_nbx, which over TCP is an emulation with two faults (UCX 1.22): the
 // owner aborts when a reader dies in the middle of a reply ("Fatal: unexpected error"), and it reads whatever address
-// the message names. Here the owner checks the range, and only the reader's own handler writes the reader's memory, so
-// a read that was given up is never written to.
+// the message names. Here the owner checks the range, and a read that was given up is never written to: over TCP
+// because nobody but the reader's handler writes, over RDMA because it has not completed before UCX is done with it.
 #ifndef BATON_KVTRANSFER_TRANSPORTS_UCX_PIECE_WIRE_H_
 #define BATON_KVTRANSFER_TRANSPORTS_UCX_PIECE_WIRE_H_
 
@@ -14,8 +16,10 @@
 #include <functional>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
+#include "kvtransfer/transports/ucx/ucx_worker.h"
 
 namespace baton::kvtransfer {
 
@@ -57,6 +61,11 @@ struct FragmentHeader {
 absl::Status SendPieceMessage(ucp_ep_h endpoint, const PieceRequest& request);
 absl::Status SendPieceMessage(ucp_ep_h endpoint, const FragmentHeader& fragment, absl::Span<const uint8_t> data,
                               std::function<void()> sent);
+// Offers a piece in the memory that the endpoint's worker has registered, from where the reader has it fetched. True:
+// header and data stay until `done` is called with `argument`, when it was fetched or declined, or the peer is lost.
+// False: that has happened already. The errors are those of SendPieceMessage.
+absl::StatusOr<bool> OfferPiece(ucp_ep_h endpoint, const UcxWorker& worker, const FragmentHeader& header,
+                                absl::Span<const uint8_t> data, ucp_send_nbx_callback_t done, void* argument);
 
 }  // namespace baton::kvtransfer
 

@@ -15,6 +15,7 @@ namespace baton::kvtransfer {
 
 // UCX's functions that we call, under their own names.
 #define BATON_UCX_FUNCTIONS(X)      \
+  X(ucp_am_recv_data_nbx)           \
   X(ucp_am_send_nbx)                \
   X(ucp_cleanup)                    \
   X(ucp_config_modify)              \

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/clock.h"
@@ -33,8 +34,9 @@ namespace {
 constexpr std::string_view kShmPath = "shm";
 constexpr std::string_view kDevicePath = "cuda_ipc";
 constexpr std::string_view kTcpPath = "tcp";
+constexpr std::string_view kRdmaPath = "rdma";
 constexpr int kShmProgressCallsPerPoll = 4;
-constexpr int kPieceServerProgressCallsPerPoll = 16;
+constexpr int kServerProgressCallsPerPoll = 16;
 
 class UcxTransport final : public Transport {
  public:
@@ -61,12 +63,17 @@ class UcxTransport final : public Transport {
   struct Peer {
     RegionLayout layout;
     // What PathOf says.
-    std::string_view path = kTcpPath;
+    std::string_view path;
     // With kShmPath.
     std::unique_ptr<ShmMapping> mapping = nullptr;
   };
 
+  bool is_rdma() const { return options_.kind == TransportKind::kRdma; }
+  // With workers that `make` makes.
+  absl::Status InitNetwork(absl::FunctionRef<absl::StatusOr<std::unique_ptr<UcxWorker>>()> make);
   absl::StatusOr<uint8_t*> AllocateBytes(size_t bytes);
+  // Lets UCX move the bytes by itself.
+  absl::Status RegisterMemory(uint8_t* base, size_t bytes);
   // Makes the peer one whose memory is read without its help.
   absl::Status ConnectToMemory(PeerId id, const TransportAddress& address, Peer& peer);
   absl::StatusOr<const Peer*> Find(PeerId peer) const;
@@ -78,8 +85,8 @@ class UcxTransport final : public Transport {
   // the server before the memory that it sends from.
   std::unique_ptr<MappedRegion> private_memory_;
   std::unique_ptr<UcxWorker> shm_worker_;
-  std::unique_ptr<PieceServer> tcp_server_;
-  std::unique_ptr<PieceReader> tcp_;
+  std::unique_ptr<PieceServer> server_;
+  std::unique_ptr<PieceReader> reader_;
   // Where the region is a device's, and may be shared.
   std::unique_ptr<DeviceReads> device_;
   CopyQueue copies_;
@@ -95,6 +102,7 @@ class UcxTransport final : public Transport {
 UcxTransport::~UcxTransport() = default;
 
 absl::Status UcxTransport::Init() {
+  if (options_.kind == TransportKind::kRdma) return InitNetwork(&MakeRdmaWorker);
   if (options_.kind != TransportKind::kTcp && options_.memory != nullptr) {
     BATON_ASSIGN_OR_RETURN(device_, DeviceReads::Create(*options_.memory, [this] { wake_.Wake(); }));
   }
@@ -108,21 +116,31 @@ absl::Status UcxTransport::Init() {
       spdlog::warn("no shared memory between workers, TCP instead: {}", worker.status().ToString());
     }
   }
-  if (options_.kind != TransportKind::kShm) {
-    BATON_ASSIGN_OR_RETURN(TcpDevice device, FindTcpDevice(options_.bind));
-    device.ports = options_.tcp_ports;
-    BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> serving, MakeTcpWorker(device));
-    BATON_ASSIGN_OR_RETURN(tcp_server_, PieceServer::Create(std::move(serving), options_.memory, grants()));
-    BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> reading, MakeTcpWorker(device));
-    BATON_ASSIGN_OR_RETURN(tcp_, PieceReader::Create(std::move(reading), {.stall_timeout_ms = options_.stall_timeout_ms,
-                                                                          .memory = options_.memory,
-                                                                          .wake = [this] { wake_.Wake(); }}));
-  }
+  if (options_.kind == TransportKind::kShm) return absl::OkStatus();
+  BATON_ASSIGN_OR_RETURN(TcpDevice device, FindTcpDevice(options_.bind));
+  device.ports = options_.tcp_ports;
+  return InitNetwork([&device] { return MakeTcpWorker(device); });
+}
+
+absl::Status UcxTransport::InitNetwork(absl::FunctionRef<absl::StatusOr<std::unique_ptr<UcxWorker>>()> make) {
+  // Over RDMA, UCX moves a device's bytes by itself.
+  MemoryAccess* const staged = is_rdma() ? nullptr : options_.memory;
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> serving, make());
+  BATON_ASSIGN_OR_RETURN(
+      server_, PieceServer::Create(std::move(serving),
+                                   {.memory = staged, .offer_timeout_ms = options_.stall_timeout_ms}, grants()));
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> reading, make());
+  BATON_ASSIGN_OR_RETURN(reader_,
+                         PieceReader::Create(std::move(reading), {.network = is_rdma() ? "RDMA" : "TCP",
+                                                                  .stall_timeout_ms = options_.stall_timeout_ms,
+                                                                  .memory = staged,
+                                                                  .wake = [this] { wake_.Wake(); }}));
   return absl::OkStatus();
 }
 
 std::string_view UcxTransport::name() const {
-  if (tcp_ == nullptr) return "ucx-shm";
+  if (reader_ == nullptr) return "ucx-shm";
+  if (is_rdma()) return "ucx-rdma";
   return shares_memory() ? "ucx" : "ucx-tcp";
 }
 
@@ -143,6 +161,16 @@ absl::StatusOr<uint8_t*> UcxTransport::AllocateBytes(size_t bytes) {
   return private_memory_->base();
 }
 
+absl::Status UcxTransport::RegisterMemory(uint8_t* base, size_t bytes) {
+  MemoryAccess* const memory = options_.memory;
+  const bool is_cuda = memory != nullptr && memory->kind() == MemoryAccess::Kind::kCuda;
+  if (memory != nullptr) memory->UseOnThisThread();
+  for (UcxWorker* worker : {&server_->worker(), &reader_->worker()}) {
+    BATON_RETURN_IF_ERROR(worker->RegisterMemory(base, bytes, is_cuda ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<absl::Span<uint8_t>> UcxTransport::AllocateRegion(size_t bytes) {
   if (base_ != nullptr) return absl::FailedPreconditionError("the region is allocated once");
   BATON_RETURN_IF_ERROR(CheckRegionBytes(bytes, options_.memory));
@@ -155,7 +183,8 @@ absl::StatusOr<absl::Span<uint8_t>> UcxTransport::AllocateRegion(size_t bytes) {
     if (!shared.ok() && options_.kind == TransportKind::kShm) return shared;
     if (!shared.ok()) spdlog::warn("KV goes through the host: {}", ToStd(shared.message()));
   }
-  if (tcp_server_ != nullptr) tcp_server_->Expose(nonce_, base, layout);
+  if (is_rdma()) BATON_RETURN_IF_ERROR(RegisterMemory(base, layout.total_bytes));
+  if (server_ != nullptr) server_->Expose(nonce_, base, layout);
   layout_ = layout;
   base_ = base;
   return absl::MakeSpan(base_, bytes);
@@ -173,8 +202,9 @@ absl::StatusOr<std::string> UcxTransport::Address() {
     BATON_ASSIGN_OR_RETURN(address.shm_worker, shm_worker_->Address());
     BATON_ASSIGN_OR_RETURN(address.shm_rkey, shm_worker_->PackRkey());
   }
-  if (tcp_server_ != nullptr) {
-    BATON_ASSIGN_OR_RETURN(address.tcp_worker, tcp_server_->worker().Address());
+  if (server_ != nullptr) {
+    std::string& worker = is_rdma() ? address.rdma_worker : address.tcp_worker;
+    BATON_ASSIGN_OR_RETURN(worker, server_->worker().Address());
   }
   std::string encoded = EncodeAddress(address);
   if (encoded.size() > kMaxAddressBytes) return absl::InternalError("this host has too many network addresses");
@@ -198,10 +228,12 @@ absl::StatusOr<PeerId> UcxTransport::Connect(std::string_view bytes) {
   BATON_ASSIGN_OR_RETURN(const TransportAddress address, DecodeAddress(bytes));
   if (peers_.size() >= kMaxPeers) return absl::ResourceExhaustedError("too many transport peers");
   const PeerId id = next_peer_;
-  Peer peer{.layout = RegionLayout(address.region_bytes)};
+  Peer peer{.layout = RegionLayout(address.region_bytes), .path = is_rdma() ? kRdmaPath : kTcpPath};
   if (const absl::Status unshared = ConnectToMemory(id, address, peer); !unshared.ok()) {
-    if (tcp_ == nullptr) return unshared;
-    if (absl::Status status = tcp_->Connect(id, address); !status.ok()) {
+    if (reader_ == nullptr) return unshared;
+    const PieceReader::Owner owner = {.nonce = address.nonce,
+                                      .worker = is_rdma() ? address.rdma_worker : address.tcp_worker};
+    if (absl::Status status = reader_->Connect(id, owner); !status.ok()) {
       return absl::Status(status.code(), absl::StrCat(status.message(), "; ", unshared.message()));
     }
     if (device_ != nullptr) spdlog::info("a peer's KV comes through the host, by TCP: {}", ToStd(unshared.message()));
@@ -219,7 +251,7 @@ std::string_view UcxTransport::PathOf(PeerId peer) const {
 absl::StatusOr<const UcxTransport::Peer*> UcxTransport::Find(PeerId id) const {
   const auto it = peers_.find(id);
   if (it == peers_.end()) return absl::NotFoundError("the transport peer is not connected");
-  if (it->second.path == kTcpPath) BATON_RETURN_IF_ERROR(tcp_->CheckAlive(id));
+  if (it->second.path == kTcpPath || it->second.path == kRdmaPath) BATON_RETURN_IF_ERROR(reader_->CheckAlive(id));
   return &it->second;
 }
 
@@ -227,7 +259,7 @@ absl::StatusOr<ReadId> UcxTransport::Start(PeerId id, const Peer& peer, const Id
                                            std::vector<CopyRange> ranges) {
   const size_t in_flight = peer.path == kDevicePath ? device_->in_flight(id)
                            : peer.path == kShmPath  ? copies_.in_flight(id)
-                                                    : tcp_->in_flight(id);
+                                                    : reader_->in_flight(id);
   if (in_flight >= kMaxReadsInFlight) return absl::ResourceExhaustedError("too many reads in flight");
   const ReadId read = next_read_++;
   if (peer.path == kDevicePath) {
@@ -237,7 +269,7 @@ absl::StatusOr<ReadId> UcxTransport::Start(PeerId id, const Peer& peer, const Id
     copies_.Add(
         {.read = read, .peer = id, .remote = peer.mapping->base(), .local = base_, .ranges = std::move(ranges)});
   } else {
-    tcp_->Add({.read = read, .peer = id, .fetch = fetch, .local = base_, .ranges = std::move(ranges)});
+    reader_->Add({.read = read, .peer = id, .fetch = fetch, .local = base_, .ranges = std::move(ranges)});
   }
   return read;
 }
@@ -258,28 +290,33 @@ absl::StatusOr<ReadId> UcxTransport::StartProbe(PeerId id, size_t bytes) {
 }
 
 void UcxTransport::Poll(std::vector<ReadCompletion>& completions) {
+  if (is_rdma() && options_.memory != nullptr) options_.memory->UseOnThisThread();
   if (shm_worker_ != nullptr) shm_worker_->Progress(kShmProgressCallsPerPoll);
-  if (tcp_server_ != nullptr) tcp_server_->worker().Progress(kPieceServerProgressCallsPerPoll);
-  if (tcp_ != nullptr) tcp_->Poll(completions);
+  if (server_ != nullptr) {
+    server_->worker().Progress(kServerProgressCallsPerPoll);
+    server_->EndOldOffers();
+  }
+  if (reader_ != nullptr) reader_->Poll(completions);
   if (device_ != nullptr) device_->Poll(completions);
   copies_.Poll(completions);
 }
 
 void UcxTransport::WaitForEvent(int64_t timeout_ns) {
-  if (copies_.in_flight() > 0 || (tcp_ != nullptr && tcp_->NeedsPoll()) ||
+  if (copies_.in_flight() > 0 || (reader_ != nullptr && reader_->NeedsPoll()) ||
       (device_ != nullptr && device_->NeedsPoll())) {
     return;
   }
   std::array<int, kMaxWaitDescriptors> descriptors;
   size_t count = 0;
-  for (UcxWorker* worker : {shm_worker_.get(), tcp_server_ == nullptr ? nullptr : &tcp_server_->worker(),
-                            tcp_ == nullptr ? nullptr : &tcp_->worker()}) {
+  for (UcxWorker* worker : {shm_worker_.get(), server_ == nullptr ? nullptr : &server_->worker(),
+                            reader_ == nullptr ? nullptr : &reader_->worker()}) {
     if (worker == nullptr) continue;
     if (!worker->Arm()) return;
     descriptors[count++] = worker->event_fd();
   }
-  if (tcp_ != nullptr && tcp_->NextTimer() != kNever) {
-    timeout_ns = std::min(timeout_ns, tcp_->NextTimer() - MonotonicClock().Now());
+  if (reader_ != nullptr) {
+    const TimeNs timer = std::min(reader_->NextTimer(), server_->NextTimer());
+    if (timer != kNever) timeout_ns = std::min(timeout_ns, timer - MonotonicClock().Now());
   }
   wake_.Wait(absl::MakeConstSpan(descriptors.data(), count), timeout_ns);
 }
@@ -287,7 +324,7 @@ void UcxTransport::WaitForEvent(int64_t timeout_ns) {
 void UcxTransport::Disconnect(PeerId id) {
   copies_.CancelPeer(id);
   if (device_ != nullptr) device_->Disconnect(id);
-  if (tcp_ != nullptr) tcp_->Disconnect(id);
+  if (reader_ != nullptr) reader_->Disconnect(id);
   peers_.erase(id);
 }
 

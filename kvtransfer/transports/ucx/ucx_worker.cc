@@ -62,8 +62,8 @@ UcxWorker::~UcxWorker() {
   const TimeNs deadline = clock.Now() + kCloseTimeoutNs;
   while (!closing_.empty() && clock.Now() < deadline) Progress(kProgressCallsWhileClosing);
   for (void* request : closing_) Ucx().ucp_request_free(request);
-  if (memory_ != nullptr) Ucx().ucp_mem_unmap(context_, memory_);
   if (worker_ != nullptr) Ucx().ucp_worker_destroy(worker_);
+  if (memory_ != nullptr) Ucx().ucp_mem_unmap(context_, memory_);
   if (context_ != nullptr) Ucx().ucp_cleanup(context_);
 }
 
@@ -82,6 +82,26 @@ absl::StatusOr<uint8_t*> UcxWorker::AllocateMemory(size_t bytes) {
   status = Ucx().ucp_mem_query(memory_, &attributes);
   if (status != UCS_OK) return UcxError("querying UCX memory", status);
   return static_cast<uint8_t*>(attributes.address);
+}
+
+absl::Status UcxWorker::RegisterMemory(uint8_t* base, size_t bytes, ucs_memory_type_t type) {
+  BATON_CHECK(memory_ == nullptr);
+  ucp_mem_map_params_t params{};
+  params.field_mask =
+      UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+  params.address = base;
+  params.length = bytes;
+  params.memory_type = type;
+  const ucs_status_t status = Ucx().ucp_mem_map(context_, &params, &memory_);
+  if (status != UCS_OK) return UcxError(absl::StrCat("registering memory of ", bytes, " bytes with UCX"), status);
+  memory_type_ = type;
+  return absl::OkStatus();
+}
+
+void UcxWorker::NameMemory(ucp_request_param_t& params) const {
+  params.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_MEMH;
+  params.memory_type = memory_type_;
+  params.memh = memory_;
 }
 
 absl::StatusOr<std::string> UcxWorker::PackRkey() {

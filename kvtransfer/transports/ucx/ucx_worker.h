@@ -33,6 +33,12 @@ class UcxWorker {
   absl::StatusOr<uint8_t*> AllocateMemory(size_t bytes);
   // What a peer needs to reach that memory.
   absl::StatusOr<std::string> PackRkey();
+  // Registers memory that outlives this worker, so that UCX sends from it and receives into it; called once, and not
+  // with AllocateMemory.
+  absl::Status RegisterMemory(uint8_t* base, size_t bytes, ucs_memory_type_t type);
+  // Says so of an operation on bytes of the registered memory.
+  void NameMemory(ucp_request_param_t& params) const;
+  bool registers_memory() const { return memory_ != nullptr; }
 
   // What a peer needs to create an endpoint to this worker.
   absl::StatusOr<std::string> Address();
@@ -57,6 +63,7 @@ class UcxWorker {
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   ucp_mem_h memory_ = nullptr;
+  ucs_memory_type_t memory_type_ = UCS_MEMORY_TYPE_HOST;
   int event_fd_ = -1;
   // Requests of ucp_ep_close_nbx that have not completed.
   std::vector<void*> closing_;
