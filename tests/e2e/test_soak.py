@@ -29,12 +29,13 @@ LOAD = 1.2
 CANCELLED_SHARE = 0.05
 # Every so often one of the two victims, which are killed in turns. Only processes that live through all of it are counted.
 KILL_EVERY_S = 20
-# What a process keeps of peers that have died has its full size after some 200 of them.
-WARM_UP_KILL_EVERY_S = 4
+# What a process keeps of peers that have died has its full size after some 200 of them. The router's dashboard keeps 300 s of
+# each, so that long before the samples they die as often as later.
+WARM_UP_KILL_EVERY_S, HISTORY_S = 4, 300
 # Until then memory grows as it should. The router's dashboard keeps the last 10,000 requests, and its allocator settles
 # only when these have made room for others more than once: small requests do that within a minute or two. Then they make
-# room for those of the soak, which are larger: at 10 a second that takes the longest. The dashboard also keeps 300 s, and
-# the workers' pools and caches fill meanwhile. The allocator's pages settle later than these.
+# room for those of the soak, which are larger: at 10 a second that takes the longest. The workers' pools and caches fill
+# meanwhile. The allocator's pages settle later than these.
 FILL_REQUESTS, WARM_UP_S = 30_000, 1_100
 FILL_CLIENTS = 40
 LEAKED_REQUESTS = 3_000
@@ -48,7 +49,9 @@ LEAST_LEAK_KIB = 3.0
 MOST_HIDDEN_KIB = 150.0
 LOOK_EVERY_S = 1
 BUSY_CLIENTS = 48
-LEARN_S = 10
+# The requests that end in so long tell the capacity to a few percent. At a load that is not beyond it the line of waiting
+# requests comes and goes for minutes, and with it what a process holds.
+LEARN_S = 60
 DEADLINE_S = 20
 PROMPT_TOKENS = (10, 120)
 OUTPUT_TOKENS = (4, 40)
@@ -176,6 +179,10 @@ def held(processes):
     return {one.name: descriptors(one.pid) for one in processes}
 
 
+def kill_every_s(until_warm_s):
+    return WARM_UP_KILL_EVERY_S if until_warm_s > HISTORY_S else KILL_EVERY_S
+
+
 def watch(cluster, load, rng, processes, until):
     """Kills victims until then. {(name, kind): samples} of the processes once they are warm, and how many were killed."""
     pids = {one.pid for one in processes}
@@ -190,7 +197,7 @@ def watch(cluster, load, rng, processes, until):
             if len(now) == WORKERS:
                 os.kill(rng.choice(victims), signal.SIGKILL)
                 kills += 1
-            next_kill = time.monotonic() + (KILL_EVERY_S if time.monotonic() >= warm_at else WARM_UP_KILL_EVERY_S)
+            next_kill = time.monotonic() + kill_every_s(warm_at - time.monotonic())
         if time.monotonic() >= warm_at:
             for one in processes:
                 for kind, kib in ((PAGES, private_kib(one.pid)), (HEAP, heap_kib(one.admin))):
