@@ -2,7 +2,6 @@
 #include "kvtransfer/transports/ucx/piece_reader.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <list>
@@ -13,6 +12,7 @@
 #include "absl/status/status.h"
 #include "common/check.h"
 #include "gtest/gtest.h"
+#include "kvtransfer/testing/rdma_over_loopback.h"
 #include "kvtransfer/transports/ucx/network_worker.h"
 #include "kvtransfer/transports/ucx/piece_wire.h"
 #include "kvtransfer/transports/ucx/ucx_library.h"
@@ -28,9 +28,8 @@ constexpr Id128 kNonce{.high = 1, .low = 2};
 constexpr int64_t kNeverInATestMs = 3'600'000;
 
 std::unique_ptr<UcxWorker> MakeWorker(std::vector<uint8_t>& memory) {
-  setenv("BATON_TEST_RDMA_NETWORK", "tcp", /*overwrite=*/1);
-  setenv("UCX_NET_DEVICES", "lo", /*overwrite=*/1);
-  auto worker = *MakeRdmaWorker();
+  UseLoopbackForRdma();
+  auto worker = *MakeRdmaWorker(*FindRdmaNetwork());
   BATON_CHECK(worker->RegisterMemory(memory.data(), memory.size(), UCS_MEMORY_TYPE_HOST).ok());
   return worker;
 }
@@ -41,12 +40,7 @@ class ScriptedOwner {
   using Answer = std::function<void(ScriptedOwner& owner, const PieceRequest& request, ucp_ep_h reader)>;
 
   explicit ScriptedOwner(Answer answer) : answer_(std::move(answer)), worker_(MakeWorker(memory_)) {
-    ucp_am_handler_param_t params{};
-    params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
-    params.id = kPieceRequestMessage;
-    params.cb = &ScriptedOwner::OnRequest;
-    params.arg = this;
-    BATON_CHECK(Ucx().ucp_worker_set_am_recv_handler(worker_->handle(), &params) == UCS_OK);
+    BATON_CHECK(worker_->HandleMessages(kPieceRequestMessage, &ScriptedOwner::OnRequest, this).ok());
   }
 
   void Offer(const PieceRequest& request, size_t bytes, ucp_ep_h reader) {

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kvtransfer/testing/deferred_memory.h"
+#include "kvtransfer/testing/rdma_over_loopback.h"
 #include "kvtransfer/testing/transport_conformance.h"
 #include "kvtransfer/transport.h"
 
@@ -18,8 +19,7 @@ constexpr int64_t kLongerThanATestMs = 3'600'000;
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeOverLoopback(MemoryAccess* memory,
                                                             int64_t stall_timeout_ms = kLongerThanATestMs) {
-  setenv("BATON_TEST_RDMA_NETWORK", "tcp", /*overwrite=*/1);
-  setenv("UCX_NET_DEVICES", "lo", /*overwrite=*/1);
+  UseLoopbackForRdma();
   return MakeTransport({.kind = TransportKind::kRdma, .stall_timeout_ms = stall_timeout_ms, .memory = memory});
 }
 

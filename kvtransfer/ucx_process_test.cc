@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -16,6 +15,7 @@
 #include "common/clock.h"
 #include "common/status.h"
 #include "gtest/gtest.h"
+#include "kvtransfer/testing/rdma_over_loopback.h"
 #include "kvtransfer/testing/transport_processes.h"
 #include "kvtransfer/transport.h"
 
@@ -186,9 +186,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, UcxProcessTest, testing::Values("shm", "tcp", "r
 }  // namespace baton::kvtransfer
 
 int main(int argc, char** argv) {
-  // What RDMA does, over loopback.
-  setenv("BATON_TEST_RDMA_NETWORK", "tcp", /*overwrite=*/1);
-  setenv("UCX_NET_DEVICES", "lo", /*overwrite=*/1);
+  baton::kvtransfer::UseLoopbackForRdma();
   if (const std::optional<int> code = baton::kvtransfer::RunRole(argc, argv)) return *code;
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

@@ -16,7 +16,7 @@ LEAST_SAMPLES = 10 * PARTS
 
 @dataclasses.dataclass
 class Sample:
-    # That have ended since the beginning, and that have not yet.
+    # Requests that have ended since the beginning, and requests that have not ended yet.
     requests: int
     in_flight: int
     kib: float

@@ -23,6 +23,7 @@
 #include "common/memory_access.h"
 #include "common/rpc/client_stream.h"
 #include "common/rpc/credentials.h"
+#include "kvtransfer/pending_read.h"
 #include "kvtransfer/transport.h"
 #include "kvtransfer/transports/nccl/nccl_api.h"
 #include "kvtransfer/transports/nccl/pair_wire.h"
@@ -31,16 +32,6 @@ namespace baton::kvtransfer {
 
 class PairReader {
  public:
-  struct PendingRead {
-    ReadId read = 0;
-    PeerId peer = 0;
-    // Zero for a probe.
-    Id128 fetch;
-    uint8_t* local = nullptr;
-    // Checked and coalesced.
-    std::vector<CopyRange> ranges;
-  };
-
   // `wake` is called from any thread when Poll has something to do. Null `credentials` are plain text. All references
   // outlive the reader.
   PairReader(const NcclApi& api, MemoryAccess& memory, std::function<void()> wake, int64_t stall_timeout_ms,

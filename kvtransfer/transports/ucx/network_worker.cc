@@ -43,15 +43,19 @@ absl::StatusOr<std::unique_ptr<UcxWorker>> MakeRdmaWorkerOver(const std::string&
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UcxWorker>> MakeRdmaWorker() {
+absl::StatusOr<std::string> FindRdmaNetwork() {
   const char* const of_test = std::getenv("BATON_TEST_RDMA_NETWORK");
-  const std::string network = of_test == nullptr ? "rc,dc,ud" : of_test;
+  std::string network = of_test == nullptr ? "rc,dc,ud" : of_test;
   // Beside a device's memory UCX would start without any network.
   if (const absl::Status missing = MakeRdmaWorkerOver(network).status(); !missing.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "--transport rdma: UCX finds no InfiniBand or RoCE adapter here, or was built without its support ",
         "(libuct_ib): choose auto, shm, tcp, grpc or nccl: ", missing.message()));
   }
+  return network;
+}
+
+absl::StatusOr<std::unique_ptr<UcxWorker>> MakeRdmaWorker(const std::string& network) {
   return MakeRdmaWorkerOver(absl::StrCat(network, ",cuda_copy,gdr_copy"));
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "kvtransfer/transports/ucx/tcp_device.h"
@@ -21,10 +22,12 @@ inline constexpr size_t kTcpSegmentBytes = 64u << 10;
 // UNAVAILABLE when none of the device's ports is free.
 absl::StatusOr<std::unique_ptr<UcxWorker>> MakeTcpWorker(const TcpDevice& device);
 
-// Over InfiniBand or RoCE. The environment's UCX_NET_DEVICES names the adapters, as with every program that uses UCX.
-// FAILED_PRECONDITION where UCX finds none. A test without an adapter names another network of UCX's by
-// BATON_TEST_RDMA_NETWORK, such as tcp.
-absl::StatusOr<std::unique_ptr<UcxWorker>> MakeRdmaWorker();
+// UCX's names of the ways over InfiniBand or RoCE. FAILED_PRECONDITION where UCX finds no adapter. The environment's
+// UCX_NET_DEVICES names the adapters, as with every program that uses UCX. A test without an adapter names another
+// network of UCX's by BATON_TEST_RDMA_NETWORK, such as tcp.
+absl::StatusOr<std::string> FindRdmaNetwork();
+// Over the network that was found.
+absl::StatusOr<std::unique_ptr<UcxWorker>> MakeRdmaWorker(const std::string& network);
 
 }  // namespace baton::kvtransfer
 

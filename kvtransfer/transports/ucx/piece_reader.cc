@@ -19,6 +19,8 @@ constexpr int kProgressCallsPerPoll = 16;
 // answers. Then its connection is closed.
 constexpr int64_t kGiveUpMs = 200;
 
+TimeNs InGiveUpMs() { return After(MonotonicClock().Now(), kGiveUpMs); }
+
 }  // namespace
 
 // A connection to one owner, shared by all peers that Connect returned for it.
@@ -38,7 +40,6 @@ struct PieceReader::Link {
   absl::Status lost;
 
   bool waits() const { return pieces_in_flight > 0 || receives > 0; }
-  void GiveUpLater() { give_up_at = MonotonicClock().Now() + kGiveUpMs * kNsPerMs; }
 };
 
 struct PieceReader::Read {
@@ -81,13 +82,7 @@ absl::StatusOr<std::unique_ptr<PieceReader>> PieceReader::Create(std::unique_ptr
   if (reader->options_.memory != nullptr) {
     BATON_ASSIGN_OR_RETURN(reader->stream_, reader->options_.memory->CreateStream());
   }
-  ucp_am_handler_param_t params{};
-  params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
-  params.id = kFragmentMessage;
-  params.cb = &PieceReader::OnFragment;
-  params.arg = reader.get();
-  const ucs_status_t status = Ucx().ucp_worker_set_am_recv_handler(reader->worker_->handle(), &params);
-  if (status != UCS_OK) return UcxError("UCX's handler of fragments", status);
+  BATON_RETURN_IF_ERROR(reader->worker_->HandleMessages(kFragmentMessage, &PieceReader::OnFragment, reader.get()));
   return reader;
 }
 
@@ -243,8 +238,7 @@ void PieceReader::EndReceive(const Receive& receive, ucs_status_t status) {
   --receive.read->receives;
   --receive.link->receives;
   if (receive.read->link == nullptr) {
-    receive.link->GiveUpLater();
-    if (--receive.link->given_up_receives == 0) receive.link->give_up_at = kNever;
+    receive.link->give_up_at = --receive.link->given_up_receives > 0 ? InGiveUpMs() : kNever;
   }
   if (status == UCS_OK) receive.link->last_progress = MonotonicClock().Now();
   if (!pieces_.contains(receive.piece)) return;
@@ -388,7 +382,7 @@ void PieceReader::Disconnect(PeerId peer) {
     // UCX cannot be told to stop a receive, but it stops all of a connection that is closed.
     if (read->receives > 0) {
       it->second->given_up_receives += read->receives;
-      if (it->second->give_up_at == kNever) it->second->GiveUpLater();
+      if (it->second->give_up_at == kNever) it->second->give_up_at = InGiveUpMs();
     }
     read->link = nullptr;
   }

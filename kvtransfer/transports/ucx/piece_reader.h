@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/memory_access.h"
+#include "kvtransfer/pending_read.h"
 #include "kvtransfer/transport.h"
 #include "kvtransfer/transports/ucx/piece_wire.h"
 #include "kvtransfer/transports/ucx/ucx_worker.h"
@@ -30,16 +31,6 @@ namespace baton::kvtransfer {
 
 class PieceReader {
  public:
-  struct PendingRead {
-    ReadId read = 0;
-    PeerId peer = 0;
-    // Zero for a probe.
-    Id128 fetch;
-    uint8_t* local = nullptr;
-    // Checked and coalesced.
-    std::vector<CopyRange> ranges;
-  };
-
   struct Options {
     // In messages: "TCP", "RDMA".
     std::string_view network;
@@ -55,7 +46,7 @@ class PieceReader {
   ~PieceReader();
 
   struct Owner {
-    // Of the region.
+    // The nonce of its region.
     Id128 nonce;
     // UCX's address; empty where the owner does not offer this network.
     std::string worker;

@@ -19,13 +19,7 @@ absl::StatusOr<std::unique_ptr<PieceServer>> PieceServer::Create(std::unique_ptr
   if (options.memory != nullptr) {
     BATON_ASSIGN_OR_RETURN(server->staged_, StagedPieces::Create(*options.memory));
   }
-  ucp_am_handler_param_t params{};
-  params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
-  params.id = kPieceRequestMessage;
-  params.cb = &PieceServer::OnRequest;
-  params.arg = server.get();
-  const ucs_status_t status = Ucx().ucp_worker_set_am_recv_handler(server->worker_->handle(), &params);
-  if (status != UCS_OK) return UcxError("UCX's handler of read requests", status);
+  BATON_RETURN_IF_ERROR(server->worker_->HandleMessages(kPieceRequestMessage, &PieceServer::OnRequest, server.get()));
   return server;
 }
 

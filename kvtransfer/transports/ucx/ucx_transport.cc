@@ -102,7 +102,10 @@ class UcxTransport final : public Transport {
 UcxTransport::~UcxTransport() = default;
 
 absl::Status UcxTransport::Init() {
-  if (options_.kind == TransportKind::kRdma) return InitNetwork(&MakeRdmaWorker);
+  if (is_rdma()) {
+    BATON_ASSIGN_OR_RETURN(const std::string network, FindRdmaNetwork());
+    return InitNetwork([&network] { return MakeRdmaWorker(network); });
+  }
   if (options_.kind != TransportKind::kTcp && options_.memory != nullptr) {
     BATON_ASSIGN_OR_RETURN(device_, DeviceReads::Create(*options_.memory, [this] { wake_.Wake(); }));
   }

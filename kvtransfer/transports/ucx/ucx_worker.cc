@@ -104,6 +104,16 @@ void UcxWorker::NameMemory(ucp_request_param_t& params) const {
   params.memh = memory_;
 }
 
+absl::Status UcxWorker::HandleMessages(unsigned id, ucp_am_recv_callback_t handler, void* argument) {
+  ucp_am_handler_param_t params{};
+  params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  params.id = id;
+  params.cb = handler;
+  params.arg = argument;
+  const ucs_status_t status = Ucx().ucp_worker_set_am_recv_handler(worker_, &params);
+  return status == UCS_OK ? absl::OkStatus() : UcxError(absl::StrCat("UCX's handler of messages ", id), status);
+}
+
 absl::StatusOr<std::string> UcxWorker::PackRkey() {
   BATON_CHECK(memory_ != nullptr);
   void* rkey = nullptr;

@@ -40,6 +40,9 @@ class UcxWorker {
   void NameMemory(ucp_request_param_t& params) const;
   bool registers_memory() const { return memory_ != nullptr; }
 
+  // Has active messages of this id handled, within Progress.
+  absl::Status HandleMessages(unsigned id, ucp_am_recv_callback_t handler, void* argument);
+
   // What a peer needs to create an endpoint to this worker.
   absl::StatusOr<std::string> Address();
 
