@@ -22,6 +22,9 @@ void AppendJoined(std::string& list, std::string_view json) {
   list += json;
 }
 
+// A copy takes no more than its text needs. A text that grew has up to twice that, and a history would keep it all.
+std::shared_ptr<const std::string> Kept(std::string_view text) { return std::make_shared<const std::string>(text); }
+
 void AppendAll(std::string& out, const std::vector<std::shared_ptr<const std::string>>& texts) {
   bool first = true;
   for (const auto& text : texts) {
@@ -86,8 +89,8 @@ void DashboardFeed::Keep(const std::string& json) {
   ++kept_requests_;
   kept_bytes_ += json.size() + 1;
   if (open_requests_ == kRequestsOfABlock) {
-    blocks_.push_back({std::make_shared<const std::string>(std::move(open_block_)), open_requests_});
-    open_block_ = std::string();
+    blocks_.push_back({Kept(open_block_), open_requests_});
+    open_block_.clear();
     open_requests_ = 0;
   }
   MakeRoom();
@@ -146,7 +149,7 @@ std::string DashboardFeed::Snapshot(ClusterView view) {
                         .uptime_s = static_cast<double>(now - started_at_) / kNsPerSecond,
                         .version = options_.version,
                         .model = options_.model};
-  snapshots_.push_back(std::make_shared<const std::string>(SnapshotJson(*last_, /*whole=*/false)));
+  snapshots_.push_back(Kept(SnapshotJson(*last_, /*whole=*/false)));
   if (snapshots_.size() > kMaxDashboardSnapshots) snapshots_.pop_front();
   watched_ = last_->view.cost.viewers > 0;
   if (watched_) return OneLineEvent("snapshot", SnapshotJson(*last_, /*whole=*/true));
@@ -175,6 +178,13 @@ std::pair<std::string, DashboardHistory> DashboardFeed::Welcome() {
   std::string for_others = PendingEvent(clock_.Now());
   watched_ = true;
   return {std::move(for_others), History()};
+}
+
+size_t DashboardFeed::HistoryRoomBytes() const {
+  size_t bytes = open_block_.capacity();
+  for (const Block& block : blocks_) bytes += block.text->capacity();
+  for (const auto& snapshot : snapshots_) bytes += snapshot->capacity();
+  return bytes;
 }
 
 DashboardHistory DashboardFeed::History() const {

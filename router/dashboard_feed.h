@@ -75,6 +75,9 @@ class DashboardFeed {
   // of the new one has, and the new one gets nothing twice; it may be empty.
   std::pair<std::string, DashboardHistory> Welcome();
 
+  // The memory that the texts of the history take, with what they have room for and do not use.
+  size_t HistoryRoomBytes() const;
+
  private:
   // Requests in the order of their ends, as one text. A block that is full is shared and never changed.
   struct Block {

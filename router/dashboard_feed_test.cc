@@ -155,6 +155,19 @@ TEST_F(DashboardFeedTest, TheHistoryHasTheNewestRequestsAndIsBounded) {
   for (size_t i = 0; i < ids.size(); ++i) ASSERT_EQ(ids[i], Ended(static_cast<int64_t>(12'000 - ids.size() + i)).id);
 }
 
+TEST_F(DashboardFeedTest, TheHistoryTakesHardlyMoreMemoryThanItsTextHas) {
+  // A text doubles its room to grow, so one shorter request before the others leaves it with twice what it needs.
+  EndedRequest shorter = Ended(0);
+  shorter.prefill_worker.clear();
+  for (int64_t i = 0; i < 12'000; ++i) {
+    feed_.OnRequestEnded(i % 250 == 0 ? shorter : Ended(i));
+    if (i % 10 == 0) feed_.Snapshot(View(0));
+  }
+  const size_t text_bytes = feed_.Welcome().second.Event().size();
+  EXPECT_GT(feed_.HistoryRoomBytes(), text_bytes * 9 / 10);
+  EXPECT_LT(feed_.HistoryRoomBytes(), text_bytes * 11 / 10);
+}
+
 TEST_F(DashboardFeedTest, TheLongestHistoryFitsWhatAnEventStreamHolds) {
   const std::string longest(5'000, 'x');
   ClusterView view = View(0);
