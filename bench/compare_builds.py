@@ -13,6 +13,11 @@ CPU time is given per 1,000 tokens. For prefill and decode it is the time of the
 serve_16 it is the time of the router's and the workers' threads without the kernel threads, whose time varies with the
 machine: the busiest threads of each worker, --threads of them, count as its kernel threads.
 
+Two shares of serve_16 do not vary with the speed of the machine, so that they show a cost of less than 1 % where times
+cannot: how much of the servers' CPU time is spent besides the kernel threads, and how much of the cores' time is idle.
+While kernels run the same instructions for a token, the throughput falls by as many per cent as the two shares grow
+by points. `valgrind --tool=callgrind` counts the instructions of `baton bench engine`.
+
 --old-flags and --new-flags compare two ways to serve, with one build for both. They are for the figures of a served
 cluster, serve_16 and router_*. With --tls-ca among them the load generator speaks TLS:
 
@@ -25,7 +30,7 @@ that the router takes while its workers have nothing to do.
 A figure is not slower when the upper end of its interval is below 1.03. When the interval is too wide to tell, that is
 when it also reaches below 1.03, CPU time decides by the same rule. The exit status is 0 when no figure is slower. It
 is 1 when one is, when that cannot be told, or when a measurement failed; 2 is wrong usage. What was measured until a
-failure or Ctrl-C is shown.
+failure, Ctrl-C or SIGTERM is shown.
 
 Run it on an idle machine. The load generator is the old build's for both, at nice 19; the result states its own cost.
 """
@@ -36,6 +41,7 @@ import json
 import os
 import resource
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
@@ -44,7 +50,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
-from paired_ratios import compare, table, verdict  # noqa: E402
+from paired_ratios import compare, median_interval, table, verdict  # noqa: E402
 from serving import CLOSED, BatonServer, load  # noqa: E402
 
 ENGINE_TIMEOUT_S = 600
@@ -107,19 +113,21 @@ def measure_serve(binary, options, seed):
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "serve.log"
         with contextlib.closing(BatonServer(binary, options.model, options.threads, options.roles, log)) as server:
-            before = busy_ns(server.process.pid)
+            before, cores_before = busy_ns(server.process.pid), core_ticks()
             loaded = load(options.old, server,
                           ["--concurrency", CLOSED["concurrency"], "--requests", options.serve_requests,
                            "--prompt-tokens", CLOSED["prompt_tokens"], "--output-tokens", CLOSED["output_tokens"],
                            "--seed", seed], niceness=GENERATOR_NICENESS)
-            cpu_s = spent_besides_kernels_s(before, busy_ns(server.process.pid), options.threads or os.cpu_count())
+            idle = idle_share(cores_before, core_ticks())
+            kernels_s, cpu_s = cpu_of_servers_s(before, busy_ns(server.process.pid), options.threads or os.cpu_count())
     if loaded["failed"]:
         raise RuntimeError(f"{loaded['failed']} of the requests to {binary} failed")
     times = {"serve_16": {"value": loaded["output_throughput"], "unit": "tokens/s"},
              "serve_16_ttft": {"value": loaded["median_ttft_ms"], "unit": "ms"},
              "serve_16_tpot": {"value": loaded["median_tpot_ms"], "unit": "ms"}}
     tokens = loaded["total_input_tokens"] + loaded["total_output_tokens"]
-    return {**with_cpu(times, cpu_s, tokens), "generator_cores": loaded["generator_cores"]}
+    shares = {"besides_kernels": 100 * cpu_s / (kernels_s + cpu_s), "idle": idle}
+    return {**with_cpu(times, cpu_s, tokens), "generator_cores": loaded["generator_cores"], "shares": shares}
 
 
 def measure_router(streams):
@@ -204,14 +212,31 @@ def busy_ns(supervisor):
     return busy
 
 
-def spent_besides_kernels_s(before, after, kernel_threads):
-    """CPU seconds between two readings of busy_ns, without the `kernel_threads` busiest threads of every worker."""
-    total_ns = 0
+def cpu_of_servers_s(before, after, kernel_threads):
+    """CPU seconds between two readings of busy_ns: of kernel threads, which are the `kernel_threads` busiest threads of
+    every worker, and of all other threads."""
+    kernels_ns, others_ns = 0, 0
     for process, threads in after.items():
         is_worker, _ = process
-        spent = sorted(ns - before.get(process, {}).get(thread, 0) for thread, ns in threads.items())
-        total_ns += sum(spent[:-kernel_threads] if is_worker else spent)
-    return total_ns / 1e9
+        spent = sorted((ns - before.get(process, {}).get(thread, 0) for thread, ns in threads.items()), reverse=True)
+        kernels = kernel_threads if is_worker else 0
+        kernels_ns += sum(spent[:kernels])
+        others_ns += sum(spent[kernels:])
+    return kernels_ns / 1e9, others_ns / 1e9
+
+
+def core_ticks():
+    """What all cores did since the machine started, in the columns of proc(5), /proc/stat."""
+    label, *ticks = Path("/proc/stat").read_text().splitlines()[0].split()
+    assert label == "cpu"
+    # A guest's time, in the columns after these, is part of its host's.
+    return [int(count) for count in ticks[:8]]
+
+
+def idle_share(before, after):
+    """Per cent of the cores' time between two readings of core_ticks."""
+    spent = [new - old for old, new in zip(before, after)]
+    return 100 * spent[3] / sum(spent)
 
 
 def as_time(entry):
@@ -233,6 +258,27 @@ def summarize(pairs):
             rows.append({"figure": name, "unit": first["unit"], "time": wall, "cpu_ms_per_1000_tokens": cpu,
                          "verdict": verdict(wall, cpu)})
     return rows
+
+
+def summarize_shares(runs):
+    """One row per share of the pairs `runs` of serve_16, with the difference in points."""
+    rows = []
+    for name in runs[0][0]["shares"] if runs else ():
+        pairs = [(old["shares"][name], new["shares"][name]) for old, new in runs]
+        differences = [new - old for old, new in pairs]
+        low, high, is_interval = median_interval(differences)
+        rows.append({"share": name, "unit": "%", "old": statistics.median(old for old, _ in pairs),
+                     "new": statistics.median(new for _, new in pairs), "difference": statistics.median(differences),
+                     "low": low, "high": high, "is_interval_of_95": is_interval, "pairs": pairs})
+    return rows
+
+
+def share_line(row):
+    """One sentence of a row of summarize_shares. The table above it explains the brackets."""
+    of = {"besides_kernels": "The servers spent {} % of their CPU time besides the kernel threads",
+          "idle": "The cores were idle for {} % of the time"}[row["share"]]
+    return (of.format(f"{row['old']:.2f} -> {row['new']:.2f}") +
+            f": {row['difference']:+.2f} points [{row['low']:+.2f}, {row['high']:+.2f}].")
 
 
 def side_of(options, label):
@@ -297,6 +343,8 @@ def parse_arguments():
 
 def main():
     options = parse_arguments()
+    # Without this, SIGTERM would leave the servers under test behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     runs = {name: [] for name in options.figures}
     complete = False
     try:
@@ -307,12 +355,15 @@ def main():
     rows = summarize(runs)
     generator = [run["generator_cores"] for pair in runs.get("serve_16", []) for run in pair]
     generator_cores = statistics.median(generator) if generator else None
+    shares = summarize_shares(runs.get("serve_16", []))
     if options.json:
         about = {key: getattr(options, key)
                  for key in ("old", "new", "old_flags", "new_flags", "model", "threads", "seed")}
-        print(json.dumps({**about, "complete": complete, "generator_cores": generator_cores, "figures": rows}))
+        print(json.dumps({**about, "complete": complete, "generator_cores": generator_cores, "figures": rows,
+                          "shares": shares}))
     elif rows:
         print(table(rows))
+        print("".join(share_line(row) + "\n" for row in shares), end="")
         if generator:
             print(f"The load generator took {generator_cores:.2f} cores (median).")
     return 0 if complete and all(row["verdict"].startswith("not slower") for row in rows) else 1

@@ -53,7 +53,22 @@ class CompareBuildsTest(unittest.TestCase):
         second = 10**9
         before = {(True, "7"): {"70": second}, (False, "8"): {"80": 0}}
         after = {(True, "7"): {"70": 2 * second, "71": 9 * second, "72": 8 * second}, (False, "8"): {"80": 5 * second}}
-        self.assertEqual(compare_builds.spent_besides_kernels_s(before, after, 2), 6)
+        self.assertEqual(compare_builds.cpu_of_servers_s(before, after, 2), (17, 6))
+
+    def test_shares_differ_by_points_in_the_median_of_pairs(self):
+        runs = [({"shares": {"idle": old}}, {"shares": {"idle": old + more}}) for old, more in
+                zip((2, 30, 4, 5, 60, 7), (0.1, 0.2, 0.3, 0.3, 0.4, 0.5))]
+        row, = compare_builds.summarize_shares(runs)
+        self.assertEqual([round(row[key], 6) for key in ("old", "new", "difference", "low", "high")],
+                         [6, 6.4, 0.3, 0.1, 0.5])
+        self.assertTrue(row["is_interval_of_95"])
+        self.assertEqual(compare_builds.share_line(row),
+                         "The cores were idle for 6.00 -> 6.40 % of the time: +0.30 points [+0.10, +0.50].")
+        self.assertEqual(compare_builds.summarize_shares([]), [])
+
+    def test_the_idle_share_is_that_of_all_ticks(self):
+        self.assertEqual(compare_builds.idle_share([10] * 8, [11, 11, 11, 13, 12, 11, 10, 11]), 30)
+        self.assertEqual(len(compare_builds.core_ticks()), 8)
 
     def test_each_side_is_served_with_its_own_flags(self):
         options = argparse.Namespace(old="a", new="b", roles=["--mixed", "1"], old_flags=[], new_flags=["--tls-ca", "ca"])
