@@ -50,6 +50,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+from core_time import busy_ns, core_ticks, cpu_of_processes_s, idle_share  # noqa: E402
 from paired_ratios import compare, median_interval, table, verdict  # noqa: E402
 from serving import CLOSED, BatonServer, load  # noqa: E402
 
@@ -119,15 +120,16 @@ def measure_serve(binary, options, seed):
                            "--prompt-tokens", CLOSED["prompt_tokens"], "--output-tokens", CLOSED["output_tokens"],
                            "--seed", seed], niceness=GENERATOR_NICENESS)
             idle = idle_share(cores_before, core_ticks())
-            kernels_s, cpu_s = cpu_of_servers_s(before, busy_ns(server.process.pid), options.threads or os.cpu_count())
+            cpu = cpu_of_processes_s(before, busy_ns(server.process.pid), options.threads or os.cpu_count()).values()
     if loaded["failed"]:
         raise RuntimeError(f"{loaded['failed']} of the requests to {binary} failed")
     times = {"serve_16": {"value": loaded["output_throughput"], "unit": "tokens/s"},
              "serve_16_ttft": {"value": loaded["median_ttft_ms"], "unit": "ms"},
              "serve_16_tpot": {"value": loaded["median_tpot_ms"], "unit": "ms"}}
     tokens = loaded["total_input_tokens"] + loaded["total_output_tokens"]
-    shares = {"besides_kernels": 100 * cpu_s / (kernels_s + cpu_s), "idle": idle}
-    return {**with_cpu(times, cpu_s, tokens), "generator_cores": loaded["generator_cores"], "shares": shares}
+    kernels_s, others_s = (sum(spent) for spent in zip(*cpu))
+    shares = {"besides_kernels": 100 * others_s / (kernels_s + others_s), "idle": idle}
+    return {**with_cpu(times, others_s, tokens), "generator_cores": loaded["generator_cores"], "shares": shares}
 
 
 def measure_router(streams):
@@ -193,52 +195,6 @@ def time_of(figure):
     return {"value": figure["value"], "unit": figure["unit"]}
 
 
-def words_of(file):
-    """The words of a thread's file in /proc. A thread that has ended since its folder was listed has none."""
-    try:
-        return file.read_text().split()
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def busy_ns(supervisor):
-    """{(is a worker, process): {thread: nanoseconds on a core}} of the supervisor's children."""
-    busy = {}
-    for task in Path(f"/proc/{supervisor}/task").iterdir():
-        for child in words_of(task / "children"):
-            is_worker = b"-worker" in Path(f"/proc/{child}/cmdline").read_bytes()
-            times = {thread.name: words_of(thread / "schedstat") for thread in Path(f"/proc/{child}/task").iterdir()}
-            busy[(is_worker, child)] = {thread: int(words[0]) for thread, words in times.items() if words}
-    return busy
-
-
-def cpu_of_servers_s(before, after, kernel_threads):
-    """CPU seconds between two readings of busy_ns: of kernel threads, which are the `kernel_threads` busiest threads of
-    every worker, and of all other threads."""
-    kernels_ns, others_ns = 0, 0
-    for process, threads in after.items():
-        is_worker, _ = process
-        spent = sorted((ns - before.get(process, {}).get(thread, 0) for thread, ns in threads.items()), reverse=True)
-        kernels = kernel_threads if is_worker else 0
-        kernels_ns += sum(spent[:kernels])
-        others_ns += sum(spent[kernels:])
-    return kernels_ns / 1e9, others_ns / 1e9
-
-
-def core_ticks():
-    """What all cores did since the machine started, in the columns of proc(5), /proc/stat."""
-    label, *ticks = Path("/proc/stat").read_text().splitlines()[0].split()
-    assert label == "cpu"
-    # A guest's time, in the columns after these, is part of its host's.
-    return [int(count) for count in ticks[:8]]
-
-
-def idle_share(before, after):
-    """Per cent of the cores' time between two readings of core_ticks."""
-    spent = [new - old for old, new in zip(before, after)]
-    return 100 * spent[3] / sum(spent)
-
-
 def as_time(entry):
     return entry["value"] if entry["unit"] in TIME_UNITS else 1 / entry["value"]
 
@@ -277,8 +233,8 @@ def share_line(row):
     """One sentence of a row of summarize_shares. The table above it explains the brackets."""
     of = {"besides_kernels": "The servers spent {} % of their CPU time besides the kernel threads",
           "idle": "The cores were idle for {} % of the time"}[row["share"]]
-    return (of.format(f"{row['old']:.2f} -> {row['new']:.2f}") +
-            f": {row['difference']:+.2f} points [{row['low']:+.2f}, {row['high']:+.2f}].")
+    shares = of.format(f"{row['old']:.2f} -> {row['new']:.2f}")
+    return f"{shares}: {row['difference']:+.2f} points [{row['low']:+.2f}, {row['high']:+.2f}]."
 
 
 def side_of(options, label):

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import io
-import pathlib
 import unittest
 import unittest.mock
 
@@ -49,12 +48,6 @@ class CompareBuildsTest(unittest.TestCase):
         self.assertEqual([given["verdict"] for given in (equal, more, unknown)],
                          ["not slower (CPU time)", "slower (CPU time)", "cannot tell"])
 
-    def test_the_busiest_threads_of_a_worker_count_as_its_kernel_threads(self):
-        second = 10**9
-        before = {(True, "7"): {"70": second}, (False, "8"): {"80": 0}}
-        after = {(True, "7"): {"70": 2 * second, "71": 9 * second, "72": 8 * second}, (False, "8"): {"80": 5 * second}}
-        self.assertEqual(compare_builds.cpu_of_servers_s(before, after, 2), (17, 6))
-
     def test_shares_differ_by_points_in_the_median_of_pairs(self):
         runs = [({"shares": {"idle": old}}, {"shares": {"idle": old + more}}) for old, more in
                 zip((2, 30, 4, 5, 60, 7), (0.1, 0.2, 0.3, 0.3, 0.4, 0.5))]
@@ -65,10 +58,6 @@ class CompareBuildsTest(unittest.TestCase):
         self.assertEqual(compare_builds.share_line(row),
                          "The cores were idle for 6.00 -> 6.40 % of the time: +0.30 points [+0.10, +0.50].")
         self.assertEqual(compare_builds.summarize_shares([]), [])
-
-    def test_the_idle_share_is_that_of_all_ticks(self):
-        self.assertEqual(compare_builds.idle_share([10] * 8, [11, 11, 11, 13, 12, 11, 10, 11]), 30)
-        self.assertEqual(len(compare_builds.core_ticks()), 8)
 
     def test_each_side_is_served_with_its_own_flags(self):
         options = argparse.Namespace(old="a", new="b", roles=["--mixed", "1"], old_flags=[], new_flags=["--tls-ca", "ca"])
@@ -84,10 +73,6 @@ class CompareBuildsTest(unittest.TestCase):
                     self.assertRaises(SystemExit, compare_builds.parse_arguments)
                 else:
                     self.assertEqual(compare_builds.parse_arguments().new_flags, ["--transport", "grpc"])
-
-    def test_a_thread_that_ended_while_threads_were_listed_has_no_words(self):
-        self.assertEqual(compare_builds.words_of(pathlib.Path("/proc/self/task/0/schedstat")), [])
-        self.assertEqual(len(compare_builds.words_of(pathlib.Path("/proc/thread-self/schedstat"))), 3)
 
 
 if __name__ == "__main__":

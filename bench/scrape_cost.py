@@ -31,7 +31,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
-from compare_builds import busy_ns  # noqa: E402
+from core_time import busy_ns, cpu_of_processes_s  # noqa: E402
 from paired_ratios import median_interval  # noqa: E402
 from serving import BatonServer, load  # noqa: E402
 
@@ -120,16 +120,6 @@ def streams_of(binary, server, count, seed):
         generator.wait()
 
 
-def spent_s(before, after, kernel_threads):
-    """{pid: CPU seconds} between two readings of busy_ns; of workers without the `kernel_threads` busiest threads."""
-    spent = {}
-    for process, threads in after.items():
-        is_worker, pid = process
-        deltas = sorted(ns - before.get(process, {}).get(thread, 0) for thread, ns in threads.items())
-        spent[pid] = sum(deltas[:-kernel_threads] if is_worker and kernel_threads else deltas) / 1e9
-    return spent
-
-
 def measure_window(server, addresses, options):
     """{pid: share of a core}, and scrapes a second."""
     kernel_threads = options.threads if options.streams else 0
@@ -138,7 +128,8 @@ def measure_window(server, addresses, options):
         begin, before = time.monotonic(), busy_ns(server.process.pid)
         time.sleep(options.window_s)
         after, elapsed_s = busy_ns(server.process.pid), time.monotonic() - begin
-    shares = {pid: spent / elapsed_s for pid, spent in spent_s(before, after, kernel_threads).items()}
+    cpu = cpu_of_processes_s(before, after, kernel_threads)
+    shares = {pid: others_s / elapsed_s for pid, (_, others_s) in cpu.items()}
     return shares, scraper
 
 

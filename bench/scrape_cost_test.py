@@ -6,8 +6,6 @@ import unittest
 
 import scrape_cost
 
-SECOND = 10**9
-
 
 def row(pairs, rate=1):
     (only,) = scrape_cost.summarize({"7": pairs}, {"7": ("decode", "h:1")}, {"h:1": 9000}, rate, 0.5)
@@ -47,12 +45,6 @@ class ScrapeCostTest(unittest.TestCase):
 
     def test_the_cost_is_that_of_one_scrape_a_second(self):
         self.assertAlmostEqual(row([(0.01, 0.03)] * 6, rate=20)["cost"], 0.1)
-
-    def test_kernel_threads_of_workers_are_left_out_and_threads_that_began_count(self):
-        before = {(True, "7"): {"70": SECOND}, (False, "8"): {"80": 0}}
-        after = {(True, "7"): {"70": 9 * SECOND, "71": 2 * SECOND}, (False, "8"): {"80": 5 * SECOND}}
-        self.assertEqual(scrape_cost.spent_s(before, after, 1), {"7": 2, "8": 5})
-        self.assertEqual(scrape_cost.spent_s(before, after, 0), {"7": 10, "8": 5})
 
     def scrape(self, status):
         Handler.status, Handler.seen = status, []
