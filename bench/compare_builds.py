@@ -13,10 +13,11 @@ CPU time is given per 1,000 tokens. For prefill and decode it is the time of the
 serve_16 it is the time of the router's and the workers' threads without the kernel threads, whose time varies with the
 machine: the busiest threads of each worker, --threads of them, count as its kernel threads.
 
-Two shares of serve_16 do not vary with the speed of the machine, so that they show a cost of less than 1 % where times
+Two shares of serve_16 hardly vary with the speed of the machine, so that they show a cost of less than 1 % where times
 cannot: how much of the servers' CPU time is spent besides the kernel threads, and how much of the cores' time is idle.
-While kernels run the same instructions for a token, the throughput falls by as many per cent as the two shares grow
-by points. `valgrind --tool=callgrind` counts the instructions of `baton bench engine`.
+While kernels run the same instructions for a token, the throughput falls by about as many per cent as the two shares
+grow by points, and by more where kernel threads wait for one that was interrupted. `valgrind --tool=callgrind` counts
+the instructions of `baton bench engine`.
 
 --old-flags and --new-flags compare two ways to serve, with one build for both. They are for the figures of a served
 cluster, serve_16 and router_*. With --tls-ca among them the load generator speaks TLS:

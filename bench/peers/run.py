@@ -38,6 +38,9 @@ import report
 import serving
 from environments import HERE, PEERS, say
 
+sys.path.insert(0, str(HERE.parent))
+from core_time import core_ticks  # noqa: E402
+
 ROOT = HERE.parent.parent
 STORE = Path(
     os.environ.get("BATON_MODEL_STORE")
@@ -53,16 +56,12 @@ IDLE_SAMPLE_S = 1.0
 QUIET_CORES = 0.2
 
 
-def cpu_ticks():
-    fields = [int(f) for f in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return sum(fields), sum(fields) - fields[3] - fields[4]
-
-
 def busy_cores():
-    total, busy = cpu_ticks()
+    before = core_ticks()
     time.sleep(IDLE_SAMPLE_S)
-    total_after, busy_after = cpu_ticks()
-    return round((busy_after - busy) / max(1, total_after - total) * (os.cpu_count() or 1), 2)
+    spent = [new - old for old, new in zip(before, core_ticks())]
+    idle, waiting_for_io = spent[3:5]
+    return round((sum(spent) - idle - waiting_for_io) / max(1, sum(spent)) * (os.cpu_count() or 1), 2)
 
 
 class Turn:
