@@ -131,7 +131,7 @@ inline constexpr size_t kMaxCapabilityKeys = 16;
 // The workers that the KV of one running job may come through: its prefill worker, and those that it moved away from.
 // A job that has come through so many moves no further.
 inline constexpr size_t kMaxKvOrigins = 16;
-// A worker tells the router this often who holds its KV blocks.
+// A worker tells the router this often who holds its KV blocks, and once more as soon as nobody does any more.
 inline constexpr int64_t kBlockReportMs = 5'000;
 inline constexpr size_t kMaxMailboxEvents = 1u << 16;
 

@@ -1,7 +1,7 @@
 // Whether the router knows what every worker holds its KV blocks for. A worker reports its holders every
-// kBlockReportMs; the ledger compares each with the router's open calls. A call is open until its worker has ended it,
-// so a report that names an attempt without an open call is about blocks that the worker kept behind the end of its
-// call.
+// kBlockReportMs, and at once when it has none any more; the ledger compares each with the router's open calls. A call
+// is open until its worker has ended it, so a report that names an attempt without an open call is about blocks that
+// the worker kept behind the end of its call.
 //
 //   a holder in a worker's report              | reports in a row | verdict   | next
 //   -------------------------------------------+------------------+-----------+----------------------------------------
@@ -26,10 +26,10 @@
 //                                              |                              | worker that joins again begins anew
 //
 // Reports are counted and not time, because a worker makes one only between two rounds of its engine's loop: a pause of
-// either process, or a long step, lengthens one interval and is not taken for a leak. kOrphanReports of them span at
-// least kOrphanAfterMs of the worker's time, and no rule of the hand-off keeps blocks for so long: a reader's lease of
-// at most 30 s and its grace of 250 ms; or the 15 s in which a worker that the network cuts off notices that its calls
-// are over, and then the 10 s after which a read that stalls fails.
+// either process, or a long step, lengthens one interval and is not taken for a leak. kOrphanReports of them in
+// a row that name a holder span at least kOrphanAfterMs of the worker's time, and no rule of the hand-off keeps blocks
+// for so long: a reader's lease of at most 30 s and its grace of 250 ms; or the 15 s in which a worker that the network
+// cuts off notices that its calls are over, and then the 10 s after which a read that stalls fails.
 //
 // A worker that has several routers tells each of its own calls' holders alone, because nobody else can judge them. It
 // tells every router of blocks whose router has left, so that these are found if they are lost.

@@ -171,7 +171,7 @@ class World {
     BATON_CHECK(blocks == kPoolBlocks) << blocks << " blocks are accounted for";
   }
   void Report() {
-    if (calls_.BlocksAreDue()) calls_.SayBlocks(worker_.core.Blocks());
+    if (calls_.BlocksAreDue(worker_.core.Load().holds_nothing())) calls_.SayBlocks(worker_.core.Blocks());
     calls_.Flush();
     BATON_CHECK(calls_.open_calls() == router_->open_calls()) << "calls are lost";
   }

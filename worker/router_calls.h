@@ -50,8 +50,12 @@ class RouterCalls {
   // The time-out of the worker's drain is over: ends every open call with CutByDrain, says so at once, and refuses
   // later starts so that they go to another worker. Whose calls they were, each once.
   std::vector<ChoiceKey> CutAll(int64_t drain_timeout_ms);
-  // Whether the router is to be told who holds the worker's blocks: when it has joined, and every kBlockReportMs.
-  bool BlocksAreDue() const { return clock_.Now() >= next_blocks_; }
+  // Whether the router is to be told who holds the worker's blocks: when it has joined, every kBlockReportMs, and once
+  // the worker holds nothing any more where the last report named holders. So these extra reports are never more than
+  // the others, and whoever waits for the end of a drain or of a test knows of it at once.
+  bool BlocksAreDue(bool holds_nothing) const {
+    return clock_.Now() >= next_blocks_ || (holds_nothing && last_blocks_were_held_);
+  }
   // What the blocks are now. The next Flush sends it, together with the ends that were said before. A router of a
   // former version is told of no blocks while other routers' calls hold some, which it would take for lost.
   void SayBlocks(const BlockReport& report);
@@ -96,6 +100,8 @@ class RouterCalls {
   std::optional<internal::v1::CapabilityKey> capability_key_;
   // kNever while there is no router that takes block reports.
   TimeNs next_blocks_ = kNever;
+  // The last report named holders.
+  bool last_blocks_were_held_ = false;
   bool knows_other_routers_ = false;
   int64_t frozen_calls_ = 0;
   bool drain_accepted_ = false;

@@ -360,21 +360,37 @@ TEST_F(RouterCallsTest, TheEndOfTheMembershipCancelsAllCallsAndNothingMoreIsSaid
 }
 
 TEST_F(RouterCallsTest, BlocksAreReportedOnJoiningAndFromTimeToTimeToARouterThatTakesIt) {
-  EXPECT_FALSE(calls_.BlocksAreDue()) << "this router does not";
+  EXPECT_FALSE(calls_.BlocksAreDue(false)) << "this router does not";
   calls_.OnLost(absl::UnavailableError("gone"));
   calls_.OnJoined(stream_, rpc::kProtocolFeatures);
-  EXPECT_TRUE(calls_.BlocksAreDue());
+  EXPECT_TRUE(calls_.BlocksAreDue(false));
   calls_.SayBlocks({.free_blocks = 3, .cached_blocks = 4, .holders = {{.key = KeyOf(1), .blocks = 2}}});
   calls_.Flush();
   ASSERT_EQ(stream_->messages.size(), 1u);
   EXPECT_EQ(rpc::FromProto(stream_->messages[0].blocks())->holders.at(0).key, KeyOf(1));
-  EXPECT_FALSE(calls_.BlocksAreDue());
+  EXPECT_FALSE(calls_.BlocksAreDue(false));
   clock_.AdvanceMs(kBlockReportMs - 1);
-  EXPECT_FALSE(calls_.BlocksAreDue());
+  EXPECT_FALSE(calls_.BlocksAreDue(false));
   clock_.AdvanceMs(1);
-  EXPECT_TRUE(calls_.BlocksAreDue());
+  EXPECT_TRUE(calls_.BlocksAreDue(false));
   calls_.OnLost(absl::UnavailableError("gone"));
-  EXPECT_FALSE(calls_.BlocksAreDue());
+  EXPECT_FALSE(calls_.BlocksAreDue(false));
+}
+
+TEST_F(RouterCallsTest, ARouterThatKnowsOfHoldersIsToldAtOnceWhenThereAreNoneAnyMore) {
+  calls_.OnLost(absl::UnavailableError("gone"));
+  calls_.OnJoined(stream_, rpc::kProtocolFeatures);
+  calls_.SayBlocks({.free_blocks = 3, .holders = {{.key = KeyOf(1), .blocks = 2}}});
+  EXPECT_FALSE(calls_.BlocksAreDue(false));
+  EXPECT_TRUE(calls_.BlocksAreDue(true));
+  calls_.SayBlocks({.free_blocks = 5, .holders = {}});
+  EXPECT_FALSE(calls_.BlocksAreDue(true)) << "it knows";
+  clock_.AdvanceMs(kBlockReportMs);
+  EXPECT_TRUE(calls_.BlocksAreDue(true));
+  calls_.SayBlocks({.free_blocks = 3, .other_routers_blocks = 2, .holders = {}});
+  EXPECT_TRUE(calls_.BlocksAreDue(true)) << "those of other routers count as well";
+  calls_.OnLost(absl::UnavailableError("gone"));
+  EXPECT_FALSE(calls_.BlocksAreDue(true));
 }
 
 // A stream merges what it cannot write yet into one message.

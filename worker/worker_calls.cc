@@ -18,10 +18,10 @@ UpdateSink& WorkerCalls::Add(Phase& phase) {
   return *phases_.back();
 }
 
-void WorkerCalls::Flush(absl::FunctionRef<BlockReport()> blocks) {
+void WorkerCalls::Flush(bool holds_nothing, absl::FunctionRef<BlockReport()> blocks) {
   std::vector<size_t> due;
   for (size_t router = 0; router < routers_.size(); ++router) {
-    if (routers_[router]->BlocksAreDue()) due.push_back(router);
+    if (routers_[router]->BlocksAreDue(holds_nothing)) due.push_back(router);
   }
   if (!due.empty() || RemembersMany()) SayBlocks(blocks(), due);
   for (const auto& router : routers_) router->Flush();

@@ -32,8 +32,8 @@ class WorkerCalls {
   RouterCalls& Of(size_t router) { return *routers_[router]; }
 
   // Once a round of the loop: sends what was said, with a report of blocks to each router to which one is due. `blocks`
-  // is asked at most once.
-  void Flush(absl::FunctionRef<BlockReport()> blocks);
+  // is asked at most once. `holds_nothing`: as RouterCalls.
+  void Flush(bool holds_nothing, absl::FunctionRef<BlockReport()> blocks);
   // As RouterCalls::CutAll, at every router.
   std::vector<ChoiceKey> CutAll(int64_t drain_timeout_ms);
 

@@ -72,7 +72,7 @@ class WorkerCallsTest : public ::testing::Test {
     phase_.sink->Update(AttemptKey(attempt), {.kind = WorkerUpdate::Kind::kToken, .token = {.token = token}});
   }
   void Flush(BlockReport report = {}) {
-    calls_.Flush([&] {
+    calls_.Flush(report.holders.empty(), [&] {
       ++reports_asked_;
       return report;
     });

@@ -89,6 +89,9 @@ struct WorkerLoad {
   int64_t pending_prompt_tokens = 0;
   // Blocks from this one on were never used.
   int32_t touched_end = 0;
+
+  // No job has or awaits a block.
+  bool holds_nothing() const { return used_blocks == 0 && running == 0 && preempted == 0 && waiting == 0; }
 };
 
 // Used by one thread, the loop's, once the loop runs; loop() may be called by any then.

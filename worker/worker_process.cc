@@ -165,8 +165,8 @@ std::optional<pb::Fault> WorkerProcess::Fault() const {
 }
 
 void WorkerProcess::Report() {
-  calls_.Flush([this] { return core_.Blocks(); });
   const WorkerLoad load = core_.Load();
+  calls_.Flush(load.holds_nothing(), [this] { return core_.Blocks(); });
   metrics_.OnRound(core_, load, parts_.gate.get());
   populator_.SetUsed(static_cast<size_t>(load.touched_end) * parts_.pool->block_bytes());
   absl::MutexLock lock(&load_mutex_);
