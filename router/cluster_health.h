@@ -20,8 +20,10 @@
 
 namespace baton::router {
 
-// A sequence's outputs are timed this many at a time.
+// A sequence's outputs are timed this many at a time, and as many as there were once the time is over: a worker that is
+// slow shows it in seconds, however slow it is.
 inline constexpr int32_t kTimedOutputs = 8;
+inline constexpr int64_t kTimedOutputsMs = 1'000;
 // Notes that nobody has taken.
 inline constexpr size_t kMaxHealthNotes = 64;
 

@@ -165,8 +165,9 @@ void Dispatcher::Impl::ReleaseFollowers(const DispatchJob& job) {
 }
 
 void Dispatcher::Impl::TimeOutputs(DispatchJob& job, int32_t index) {
-  if (job.timed_output >= 0 && index - job.timed_output < kTimedOutputs) return;
   const TimeNs now = clock_.Now();
+  const bool goes_on = index - job.timed_output < kTimedOutputs && now < After(job.timed_at, kTimedOutputsMs);
+  if (job.timed_output >= 0 && goes_on) return;
   if (job.timed_output >= 0) {
     health_.OnSample(job.pair.decode, {.phase = WorkSample::Phase::kDecode,
                                        .duration_ns = now - job.timed_at,

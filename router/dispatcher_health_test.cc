@@ -254,6 +254,13 @@ TEST_F(DispatcherGrayTest, AWorkerTenTimesSlowerGetsNothingButTrials) {
   }
 }
 
+TEST_F(DispatcherGrayTest, AWorkerThatTakesSecondsForAFewOutputsIsKnownWithinSeconds) {
+  JoinThreeDecoders();
+  Begin();
+  Run((kSlowSamples + 1) * kTimedOutputsMs, {kTimedOutputsMs / 2, 40, 40});
+  EXPECT_TRUE(IsSlow(2));
+}
+
 TEST_F(DispatcherGrayTest, ItsStreamsGoOnAndBringItBackWhenItIsFastAgain) {
   JoinThreeDecoders();
   Begin();
