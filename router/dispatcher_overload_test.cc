@@ -159,6 +159,29 @@ TEST(DispatcherOverloadTest, TheWaitOfABurstEndsWithTheWorkThatWasAccepted) {
   EXPECT_LT(recovered_ms - kBurstUntil, 2 * kDeadlineMs + 500);
 }
 
+// Most placements are those of requests that come back, and every 30 s only one of two decode workers serves for 29 s.
+// The longest of 300 requests waits for a third of its time.
+TEST(DispatcherOverloadTest, NobodyWhoHasTimeEnoughIsRefusedInAStormOfKills) {
+  constexpr int64_t kStormMs = kIsSlowBuild ? 120'000 : 600'000;
+  constexpr int64_t kTimeMs = 600'000;
+  LoadWorld world(kSeed, Options(), {.decode_workers = 2});
+  world.Add({.tenant = "all",
+             .until_ms = kStormMs,
+             .prompt_tokens = 110,
+             .max_tokens = 1'900,
+             .deadline_ms = kTimeMs,
+             .at_once = 300,
+             .closed_loop = true});
+  for (int64_t at_ms = 10'000; at_ms < kStormMs; at_ms += 30'000) world.At(at_ms, [&world] { world.KillOne(29'000); });
+  world.Run();
+  const LoadResult& result = world.of("all");
+  std::printf("of %d requests %d were refused and %d failed; the longest waited %.0f of %d s\n", result.sent,
+              result.refused, result.failed, result.WorstTtftMs(1) / 1e3, static_cast<int>(kTimeMs / 1'000));
+  EXPECT_EQ(result.refused, 0);
+  EXPECT_EQ(result.failed, 0);
+  EXPECT_LT(result.WorstTtftMs(1), kTimeMs / 2.5);
+}
+
 TEST(DispatcherOverloadTest, ARefusedClientThatComesBackWhenToldFindsAPlace) {
   DispatcherOptions options = Options();
   options.max_queued_jobs = 64;

@@ -110,12 +110,12 @@ void PlacingQueue::PlaceJobs(absl::FunctionRef<bool()> has_room, absl::FunctionR
       return;
     }
     if (&job != &head) PassOver(head);
-    const PlacedJob first_time = {.cost = job.waiting_cost,
-                                  .has_usual_outputs = line_.HasUsualOutputs(*job.spec),
-                                  .calls = ledger_.size(),
-                                  .waits_since = job.waits_since,
-                                  .now = now};
-    if (line_.OnPlaced(job, first_time)) pace_.OnPlaced(first_time);
+    const PlacedJob as_placed = {.cost = job.waiting_cost,
+                                 .has_usual_outputs = line_.HasUsualOutputs(*job.spec),
+                                 .calls = ledger_.size(),
+                                 .waits_since = job.waits_since,
+                                 .now = now};
+    if (line_.OnPlaced(job, as_placed)) pace_.OnPlaced(as_placed);
     Take(job);
     job.kind = placed.pair.prefill == placed.pair.decode ? AttemptKind::kLocal : KindOf(*job.spec);
     job.pair = placed.pair;

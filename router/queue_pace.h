@@ -4,15 +4,20 @@
 //   event                                     | measured
 //   ------------------------------------------+-----------------------------------------------------------------------
 //   a job begins to wait where none did       | the clock starts
-//   a job that has waited is placed, for the  | its cost, and the time since the job before it or the clock's start
-//   first time                                |
-//   a job that has hardly waited is placed    | nothing
+//   a job that has waited is placed: a new    | its cost, and the time since the job before it or the clock's start
+//   one, or one that comes back with outputs  |
+//   a job that has hardly waited is placed,   | nothing: a worker that refused a job gave it no room
+//   or comes back without outputs             |
 //   a job waits no more, for whatever reason  | (the last one stops the clock)
 //
 // There are two paces, of many placements and of the last few, and the slower one counts: a cluster that has become
 // slower is known at once, and one that has become faster once it has stayed so. Either remembers at least as many
 // placements as there are calls at work. Jobs that began together end together, and their places are taken together
 // after a long time without any: fewer placements would hold that time against a part of those that it led to.
+//
+// A job that failed over waits, is counted by the line and takes room like a new one. If its placement did not count,
+// the line would look as if it stood still while workers die one after the other, and it would be worked off all the
+// time.
 //
 // While nothing is placed, the time since the last placement counts as well: a cluster that stands still becomes slower
 // from moment to moment.
@@ -35,7 +40,7 @@ inline constexpr int kLeastPlacements = 4;
 inline constexpr int kPlacementsRemembered = 64;
 inline constexpr int kLastPlacements = 16;
 
-// A job that is placed for the first time, its cost in the unit of tenant_shares.h, and how long it has waited.
+// A job that is placed, its cost in the unit of tenant_shares.h, and how long it has waited.
 struct PlacedJob {
   int64_t cost = 0;
   // Whether the cost counts the usual number of outputs, and not the most that the job may have.

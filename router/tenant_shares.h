@@ -44,6 +44,8 @@ class TenantShares {
   void OnWaitingEnded(const std::string& tenant, int64_t expected_cost);
   // A job of the tenant was placed for the first time, at the cost that is expected.
   void OnPlaced(const std::string& tenant, const PlacedJob& placed);
+  // A job that was charged is placed again, after it has waited like a new one.
+  void OnPlacedAgain(const std::string& tenant, const PlacedJob& placed) { tenants_.at(tenant).pace.OnPlaced(placed); }
   // A job that was placed has ended, and cost that much more or less.
   void OnEnded(const std::string& tenant, int64_t cost_error);
 

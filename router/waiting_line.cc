@@ -45,10 +45,15 @@ void WaitingLine::Erase(const DispatchJob& job) {
 }
 
 bool WaitingLine::OnPlaced(DispatchJob& job, const PlacedJob& placed) {
-  if (job.charged_cost.has_value()) return false;
-  job.charged_cost = placed.cost;
-  shares_.OnPlaced(job.spec->tenant, placed);
-  return true;
+  const bool is_first = !job.charged_cost.has_value();
+  const bool tells_pace = is_first || !job.outputs.empty();
+  if (is_first) {
+    job.charged_cost = placed.cost;
+    shares_.OnPlaced(job.spec->tenant, placed);
+  } else if (tells_pace) {
+    shares_.OnPlacedAgain(job.spec->tenant, placed);
+  }
+  return tells_pace;
 }
 
 double WaitingLine::OnEnded(const DispatchJob& job) {

@@ -62,7 +62,8 @@ class WaitingLine {
   // False for a job that does not wait.
   bool Remove(const DispatchJob& job);
   bool Contains(const DispatchJob& job) const { return jobs_.contains(PlaceOf(job)); }
-  // A waiting job is placed: its tenant is charged, once for each job. Whether this is the first time.
+  // A waiting job is placed: its tenant is charged, once for each job. Whether the placement tells the pace of the line
+  // (queue_pace.h).
   bool OnPlaced(DispatchJob& job, const PlacedJob& placed);
   // A job has ended that does not wait. Its tenant is charged for what it really was. Returns by how much more a job
   // with the usual outputs costs from now on; mostly 0.

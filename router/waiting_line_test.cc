@@ -295,5 +295,23 @@ TEST_F(WaitingLineTest, AJobThatHasEndedHasCostWhatItReallyGave) {
   EXPECT_THAT(Order(), ElementsAre(1, 2));
 }
 
+// What the tenant's own pace says is the pace of the line where there is one tenant.
+TEST_F(WaitingLineTest, AJobThatComesBackWithOutputsTellsThePaceAndARefusedOneDoesNot) {
+  DispatchJob& job = Add(0);
+  const auto tells_pace = [&](TimeNs now) {
+    job.waits_since = now - kNsPerSecond;
+    return line_.OnPlaced(job, {.cost = job.waiting_cost, .waits_since = job.waits_since, .now = now});
+  };
+  for (TimeNs now = kNsPerSecond; now < 10 * kNsPerSecond; now += kNsPerSecond) {
+    EXPECT_EQ(tells_pace(now), now == kNsPerSecond) << "a worker has refused it";
+  }
+  EXPECT_EQ(line_.OwnWaitNs(*job.spec, job.waiting_cost, 10 * kNsPerSecond), 0) << "it is not known yet";
+  const int64_t counter = *job.charged_cost;
+  job.outputs = {7};
+  for (TimeNs now = 10 * kNsPerSecond; now < 20 * kNsPerSecond; now += kNsPerSecond) EXPECT_TRUE(tells_pace(now));
+  EXPECT_GT(line_.OwnWaitNs(*job.spec, job.waiting_cost, 19 * kNsPerSecond), 0);
+  EXPECT_EQ(*job.charged_cost, counter) << "its tenant pays once";
+}
+
 }  // namespace
 }  // namespace baton::router

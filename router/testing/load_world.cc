@@ -39,14 +39,32 @@ double LoadResult::WorstTtftMs(double share) const {
 }
 
 LoadWorld::LoadWorld(uint64_t seed, const DispatcherOptions& options, const LoadWorkers& workers)
-    : workers_(workers), random_(seed), slowdowns_(seed), dispatcher_(WithoutSilence(options), clock_, secrets_) {
-  for (const WorkerRole role : {WorkerRole::kPrefill, WorkerRole::kDecode}) {
-    WorkerInfo info = MakeWorker(role == WorkerRole::kPrefill ? 1 : 2, role);
-    info.total_blocks = 10'000;
-    info.max_sequences = workers.max_sequences;
-    info.chunk_tokens = 256;
-    EXPECT_TRUE(dispatcher_.OnWorkerJoin(info).ok());
-  }
+    : workers_(workers),
+      random_(seed),
+      slowdowns_(seed),
+      victims_(seed),
+      dispatcher_(WithoutSilence(options), clock_, secrets_) {
+  Join(WorkerRole::kPrefill);
+  for (int i = 0; i < workers.decode_workers; ++i) Join(WorkerRole::kDecode);
+}
+
+void LoadWorld::Join(WorkerRole role) {
+  WorkerInfo info = MakeWorker(next_worker_++, role);
+  info.total_blocks = 10'000;
+  info.max_sequences = workers_.max_sequences;
+  info.chunk_tokens = 256;
+  EXPECT_TRUE(dispatcher_.OnWorkerJoin(info).ok());
+  if (role == WorkerRole::kDecode) decode_workers_.push_back(info.id);
+}
+
+void LoadWorld::KillOne(int64_t returns_after_ms) {
+  if (decode_workers_.empty()) return;
+  const size_t drawn = victims_.Below(decode_workers_.size());
+  const WorkerId victim = decode_workers_[drawn];
+  decode_workers_.erase(decode_workers_.begin() + static_cast<int64_t>(drawn));
+  std::erase_if(calls_, [&](const auto& call) { return call.second.worker == victim; });
+  dispatcher_.OnWorkerLost(victim, absl::UnavailableError("it was killed"));
+  clock_.After(returns_after_ms * kNsPerMs, [this] { Join(WorkerRole::kDecode); });
 }
 
 int64_t LoadWorld::Slowed(int64_t ns) {
@@ -119,13 +137,13 @@ void LoadWorld::Pump() {
 }
 
 void LoadWorld::Handle(const StartPrefill& start) {
-  calls_[{Side::kPrefill, start.key}] = start.job;
+  calls_[{Side::kPrefill, start.key}] = {.worker = start.worker, .job = start.job};
   prompts_.push_back(start);
   if (prompts_.size() == 1) Compute();
 }
 
 void LoadWorld::Handle(const StartDecode& start) {
-  calls_[{Side::kDecode, start.key}] = start.job;
+  calls_[{Side::kDecode, start.key}] = {.worker = start.worker, .job = start.job};
   clock_.After(0, [this, key = start.key] {
     if (calls_.contains({Side::kDecode, key})) {
       dispatcher_.OnWorkerUpdate(Side::kDecode, key, UpdateOf(WorkerUpdate::Kind::kStarted));
@@ -146,10 +164,11 @@ void LoadWorld::Compute() {
     prompts_.pop_front();
     if (!prompts_.empty()) Compute();
     if (calls_.erase({Side::kPrefill, key}) == 0) return;
-    dispatcher_.OnWorkerUpdate(Side::kPrefill, key, TokenUpdate(*done.job, 0));
+    const int32_t first = done.job->emitted;
+    dispatcher_.OnWorkerUpdate(Side::kPrefill, key, TokenUpdate(*done.job, first));
     dispatcher_.OnWorkerUpdate(Side::kPrefill, key, UpdateOf(WorkerUpdate::Kind::kFinished));
     dispatcher_.OnWorkerEnd(Side::kPrefill, key, absl::OkStatus());
-    Decode(key, 1);
+    Decode(key, first + 1);
   });
 }
 
@@ -157,7 +176,7 @@ void LoadWorld::Decode(const JobKey& key, int32_t index) {
   clock_.After(Slowed(kStepNs), [this, key, index] {
     const auto it = calls_.find({Side::kDecode, key});
     if (it == calls_.end()) return;
-    const std::shared_ptr<const JobSpec> job = it->second;
+    const std::shared_ptr<const JobSpec> job = it->second.job;
     dispatcher_.OnWorkerUpdate(Side::kDecode, key, TokenUpdate(*job, index));
     if (index + 1 < job->sampling.max_tokens) return Decode(key, index + 1);
     calls_.erase(it);
@@ -189,7 +208,9 @@ void LoadWorld::Handle(const EndJob& end) {
   } else {
     ++result.failed;
   }
+  const LoadOptions load = client.load;
   clients_.erase(it);
+  if (load.closed_loop && NowMs() < load.until_ms) Send({.load = load, .spec = {}, .first_token = {}});
 }
 
 }  // namespace baton::router

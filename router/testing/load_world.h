@@ -1,5 +1,6 @@
-// Clients that send at a rate of their own, whatever the answers are, a real dispatcher, and one prefill and one decode
-// worker of known speed, on virtual time. For tests of overload.
+// Clients that send at a rate of their own, whatever the answers are, or each its next request once it has an answer, a
+// real dispatcher, and one prefill worker and some decode workers of known speed, on virtual time. For tests of
+// overload.
 #ifndef BATON_ROUTER_TESTING_LOAD_WORLD_H_
 #define BATON_ROUTER_TESTING_LOAD_WORLD_H_
 
@@ -34,6 +35,8 @@ struct LoadOptions {
   bool comes_back = false;
   // All requests come at `from_ms`, so many of them.
   int at_once = 0;
+  // Until `until_ms` each of these clients sends its next request when the last one has ended.
+  bool closed_loop = false;
 };
 
 struct LoadResult {
@@ -58,6 +61,7 @@ struct LoadWorkers {
   int32_t max_sequences = 64;
   // Each second they are slower by a factor that is drawn from 1 to this one: others use the machine too.
   double worst_slowdown = 1;
+  int decode_workers = 1;
 };
 
 class LoadWorld {
@@ -78,6 +82,8 @@ class LoadWorld {
   // Since the beginning.
   int64_t NowMs() const { return (clock_.Now() - VirtualTime::kStart) / kNsPerMs; }
   Dispatcher& dispatcher() { return dispatcher_; }
+  // A decode worker dies, drawn from those that serve, and joins anew after a while.
+  void KillOne(int64_t returns_after_ms);
   // Before Run, or from an event.
   void At(int64_t ms, std::function<void()> event) { clock_.At(VirtualTime::kStart + ms * kNsPerMs, std::move(event)); }
 
@@ -91,6 +97,13 @@ class LoadWorld {
     int outputs = 0;
   };
 
+  struct WorkerCall {
+    WorkerId worker;
+    std::shared_ptr<const JobSpec> job;
+  };
+
+  // A member, or the next membership of a worker that has died.
+  void Join(WorkerRole role);
   // What takes so long at full speed, begun now.
   int64_t Slowed(int64_t ns);
   void SendNext(const LoadOptions& load);
@@ -114,13 +127,16 @@ class LoadWorld {
   int64_t slowed_since_ms_ = -1'000;
   double slowdown_ = 1;
   SeededRandom secrets_{1};
+  SeededRandom victims_;
   Dispatcher dispatcher_;
   uint64_t next_job_ = 1;
+  int next_worker_ = 1;
+  std::vector<WorkerId> decode_workers_;
   std::map<ChoiceKey, Client> clients_;
   std::map<std::string, LoadResult> results_;
   // Prompts at the prefill worker; the first one is being computed.
   std::deque<StartPrefill> prompts_;
-  std::map<CallKey, std::shared_ptr<const JobSpec>> calls_;
+  std::map<CallKey, WorkerCall> calls_;
 };
 
 }  // namespace baton::router
