@@ -25,10 +25,10 @@ ROLES = ("--prefill", 2, "--decode", 2, "--threads", 1, "--kv-memory", "256MiB",
 WORKERS = 4
 FAULT_EVERY_S = 2
 RETURN_TIMEOUT_S = 90
-# With --state-dir. How long its successor serves before it is killed as well. The journal has requests, not outputs, so a
-# request that no router comes to the end of begins anew each time, and 16 routers are the most that take one up.
-ROUTER_FAULTS = 12 if FULL else 2
-ROUTER_SERVES_S = (1, 15) if FULL else (1, 3)
+# With --state-dir. How long a router serves before it is killed as well. The journal has requests, not outputs, so a request
+# that no router comes to the end of begins anew each time, and 16 routers are the most that take one up.
+ROUTER_FAULTS = 30 if FULL else 2
+ROUTER_SERVES_S = (1, 30) if FULL else (1, 3)
 ROUTER_RETURN_TIMEOUT_S = 60
 
 
