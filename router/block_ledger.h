@@ -27,9 +27,10 @@
 //
 // Reports are counted and not time, because a worker makes one only between two rounds of its engine's loop: a pause of
 // either process, or a long step, lengthens one interval and is not taken for a leak. kOrphanReports of them in
-// a row that name a holder span at least kOrphanAfterMs of the worker's time, and no rule of the hand-off keeps blocks
-// for so long: a reader's lease of at most 30 s and its grace of 250 ms; or the 15 s in which a worker that the network
-// cuts off notices that its calls are over, and then the 10 s after which a read that stalls fails.
+// a row span at least kOrphanAfterMs of the worker's time, as one that comes early names no holder, and no rule of the
+// hand-off keeps blocks for so long: a reader's lease of at most 30 s and its grace of 250 ms; or the 15 s in which a
+// worker that the network cuts off notices that its calls are over, and then the 10 s after which a read that stalls
+// fails.
 //
 // A worker that has several routers tells each of its own calls' holders alone, because nobody else can judge them. It
 // tells every router of blocks whose router has left, so that these are found if they are lost.

@@ -104,12 +104,14 @@ std::optional<BlockReport> WorkerNode::DueBlocks(int router) {
   const TimeNs now = sim_.queue.Now();
   const int64_t steps = Load().steps;
   const bool turns = busy_until() <= now || steps != member.steps_at_blocks;
-  const bool is_due = now >= member.next_blocks || (member.last_blocks_were_held && worker_.Load().holds_nothing());
+  const bool is_extra = now < member.next_blocks;
+  const bool is_due = !is_extra || (member.has_news_when_empty && worker_.Load().holds_nothing());
   if (!is_due || !turns) return std::nullopt;
+  const BlockReport report = worker_.Blocks();
+  member.has_news_when_empty = !is_extra && !report.holders.empty();
+  if (is_extra && !report.holders.empty()) return std::nullopt;
   member.next_blocks = baton::After(now, kBlockReportIntervalMs);
   member.steps_at_blocks = steps;
-  const BlockReport report = worker_.Blocks();
-  member.last_blocks_were_held = !report.holders.empty();
   const BlockReport part = worker::PartOf(report, static_cast<size_t>(router), [this](const JobKey& key) {
     const std::optional<size_t> owner = owners_.RouterOf(key);
     return owner.has_value() && members_[*owner].joined ? owner : std::nullopt;

@@ -108,8 +108,8 @@ class WorkerNode final : public LoopProcess, public UpdateSink {
     // When the next block report is due, and the steps that had ended at the last.
     TimeNs next_blocks = 0;
     int64_t steps_at_blocks = 0;
-    // The last report named holders, as RouterCalls knows it.
-    bool last_blocks_were_held = false;
+    // As in RouterCalls.
+    bool has_news_when_empty = false;
     // The calls of this membership.
     std::map<JobKey, Call> calls;
   };

@@ -141,7 +141,7 @@ void RouterCalls::OnLost(const absl::Status& why) {
   stream_.reset();
   capability_key_.reset();
   next_blocks_ = kNever;
-  last_blocks_were_held_ = false;
+  has_news_when_empty_ = false;
   round_.Clear();
   says_something_ = false;
   calls_.clear();
@@ -171,8 +171,12 @@ std::vector<ChoiceKey> RouterCalls::CutAll(int64_t drain_timeout_ms) {
 }
 
 void RouterCalls::SayBlocks(const BlockReport& report) {
+  const bool names_holders = report.other_routers_blocks > 0 || !report.holders.empty();
+  const bool is_extra = clock_.Now() < next_blocks_;
+  has_news_when_empty_ = names_holders && !is_extra;
+  // The router counts reports that name a holder as time, and this one would come too early.
+  if (names_holders && is_extra) return;
   next_blocks_ = After(clock_.Now(), kBlockReportMs);
-  last_blocks_were_held_ = report.other_routers_blocks > 0 || !report.holders.empty();
   if (report.other_routers_blocks > 0 && !knows_other_routers_) return;
   round_.clear_blocks();
   rpc::ToProto(report, round_.mutable_blocks());

@@ -51,13 +51,14 @@ class RouterCalls {
   // later starts so that they go to another worker. Whose calls they were, each once.
   std::vector<ChoiceKey> CutAll(int64_t drain_timeout_ms);
   // Whether the router is to be told who holds the worker's blocks: when it has joined, every kBlockReportMs, and once
-  // the worker holds nothing any more where the last report named holders. So these extra reports are never more than
-  // the others, and whoever waits for the end of a drain or of a test knows of it at once.
+  // more as soon as the worker holds nothing where the last such report named holders. So there is at most one extra
+  // report for each of the others, and whoever waits for idle workers need not wait for the next one.
   bool BlocksAreDue(bool holds_nothing) const {
-    return clock_.Now() >= next_blocks_ || (holds_nothing && last_blocks_were_held_);
+    return clock_.Now() >= next_blocks_ || (holds_nothing && has_news_when_empty_);
   }
   // What the blocks are now. The next Flush sends it, together with the ends that were said before. A router of a
-  // former version is told of no blocks while other routers' calls hold some, which it would take for lost.
+  // former version is told of no blocks while other routers' calls hold some, which it would take for lost. Nobody is
+  // told before the time of something that holds a block after all.
   void SayBlocks(const BlockReport& report);
   // Sends what was said since the last time. The loop calls it before a step, so that nothing waits for the step, and
   // after it.
@@ -100,8 +101,8 @@ class RouterCalls {
   std::optional<internal::v1::CapabilityKey> capability_key_;
   // kNever while there is no router that takes block reports.
   TimeNs next_blocks_ = kNever;
-  // The last report named holders.
-  bool last_blocks_were_held_ = false;
+  // The last report named holders, and no extra one was due since.
+  bool has_news_when_empty_ = false;
   bool knows_other_routers_ = false;
   int64_t frozen_calls_ = 0;
   bool drain_accepted_ = false;
