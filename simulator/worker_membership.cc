@@ -6,8 +6,6 @@
 namespace baton::simulator {
 namespace {
 
-// As often as leases of the simulation are shorter than those of real workers.
-constexpr int64_t kBlockReportIntervalMs = 1'000;
 constexpr int64_t kHeartbeatNs = 200 * kNsPerMs;
 // A worker without a link tries again within this time.
 constexpr int64_t kMaxBackoffMs = 300;
@@ -71,6 +69,7 @@ void WorkerNode::OnAccepted(const LinkPtr& link) {
   Member* const member = MemberOf(link);
   if (member == nullptr) return;
   member->joined = true;
+  member->block_reports.Start(sim_.queue.Now());
   if (!member->last.is_zero()) ++sim_.counts.rejoins;
   member->last = link->membership;
   sim_.Trace(setup_.target, " has joined ", link->router->name());
@@ -104,19 +103,15 @@ std::optional<BlockReport> WorkerNode::DueBlocks(int router) {
   const TimeNs now = sim_.queue.Now();
   const int64_t steps = Load().steps;
   const bool turns = busy_until() <= now || steps != member.steps_at_blocks;
-  const bool is_extra = now < member.next_blocks;
-  const bool is_due = !is_extra || (member.has_news_when_empty && worker_.Load().holds_nothing());
-  if (!is_due || !turns) return std::nullopt;
-  const BlockReport report = worker_.Blocks();
-  member.has_news_when_empty = !is_extra && !report.holders.empty();
-  if (is_extra && !report.holders.empty()) return std::nullopt;
-  member.next_blocks = baton::After(now, kBlockReportIntervalMs);
+  if (!turns || !member.block_reports.IsDue(now, worker_.Load().holds_nothing())) return std::nullopt;
   member.steps_at_blocks = steps;
-  const BlockReport part = worker::PartOf(report, static_cast<size_t>(router), [this](const JobKey& key) {
+  const BlockReport report = worker_.Blocks();
+  BlockReport part = worker::PartOf(report, static_cast<size_t>(router), [this](const JobKey& key) {
     const std::optional<size_t> owner = owners_.RouterOf(key);
     return owner.has_value() && members_[*owner].joined ? owner : std::nullopt;
   });
   owners_.KeepOnly(worker::HoldersOf(report));
+  if (!member.block_reports.OnReport(now, part)) return std::nullopt;
   return part;
 }
 
@@ -128,6 +123,7 @@ void WorkerNode::OnLinkEnd(const LinkPtr& link, const absl::Status& status) {
   for (const auto& [key, call] : std::exchange(member->calls, {})) CancelJob(call);
   if (!HasCalls()) idle_since_ = sim_.queue.Now();
   member->joined = false;
+  member->block_reports.Stop();
   member->link = nullptr;
   if (!draining_) ConnectSoon(link->router->number());
 }

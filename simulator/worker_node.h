@@ -19,6 +19,7 @@
 #include "simulator/puller.h"
 #include "simulator/router_node.h"
 #include "worker/attempt_owners.h"
+#include "worker/block_report_schedule.h"
 
 namespace baton::simulator {
 
@@ -97,6 +98,9 @@ class WorkerNode final : public LoopProcess, public UpdateSink {
   TimeNs idle_since() const { return HasCalls() ? kNever : idle_since_; }
 
  private:
+  // As often as leases of the simulation are shorter than those of real workers.
+  static constexpr int64_t kBlockReportIntervalMs = 1'000;
+
   // What it is to one router.
   struct Member {
     // Null while it has no stream to the router.
@@ -105,11 +109,9 @@ class WorkerNode final : public LoopProcess, public UpdateSink {
     bool drain_accepted = false;
     MembershipId last;
     TimeNs unreachable_until = 0;
-    // When the next block report is due, and the steps that had ended at the last.
-    TimeNs next_blocks = 0;
+    worker::BlockReportSchedule block_reports{kBlockReportIntervalMs};
+    // The steps that had ended at the last of them.
     int64_t steps_at_blocks = 0;
-    // As in RouterCalls.
-    bool has_news_when_empty = false;
     // The calls of this membership.
     std::map<JobKey, Call> calls;
   };

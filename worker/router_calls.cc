@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/drain.h"
-#include "common/limits.h"
 #include "common/rpc/capability.h"
 #include "common/rpc/protocol.h"
 #include "common/rpc/wire.h"
@@ -52,7 +51,8 @@ UpdateSink& RouterCalls::Add(Phase& phase) {
 
 void RouterCalls::OnJoined(std::shared_ptr<RouterStream> stream, uint64_t features) {
   stream_ = std::move(stream);
-  next_blocks_ = (features & rpc::kFeatureBlockReports) != 0 ? clock_.Now() : kNever;
+  block_reports_.Stop();
+  if ((features & rpc::kFeatureBlockReports) != 0) block_reports_.Start(clock_.Now());
   knows_other_routers_ = (features & rpc::kFeatureOtherRouters) != 0;
 }
 
@@ -140,8 +140,7 @@ absl::Status RouterCalls::TryStart(const pb::CallStart& start) {
 void RouterCalls::OnLost(const absl::Status& why) {
   stream_.reset();
   capability_key_.reset();
-  next_blocks_ = kNever;
-  has_news_when_empty_ = false;
+  block_reports_.Stop();
   round_.Clear();
   says_something_ = false;
   calls_.clear();
@@ -171,12 +170,7 @@ std::vector<ChoiceKey> RouterCalls::CutAll(int64_t drain_timeout_ms) {
 }
 
 void RouterCalls::SayBlocks(const BlockReport& report) {
-  const bool names_holders = report.other_routers_blocks > 0 || !report.holders.empty();
-  const bool is_extra = clock_.Now() < next_blocks_;
-  has_news_when_empty_ = names_holders && !is_extra;
-  // The router counts reports that name a holder as time, and this one would come too early.
-  if (names_holders && is_extra) return;
-  next_blocks_ = After(clock_.Now(), kBlockReportMs);
+  if (!block_reports_.OnReport(clock_.Now(), report)) return;
   if (report.other_routers_blocks > 0 && !knows_other_routers_) return;
   round_.clear_blocks();
   rpc::ToProto(report, round_.mutable_blocks());

@@ -15,8 +15,10 @@
 #include "baton/internal/v1/worker.pb.h"
 #include "common/block_report.h"
 #include "common/clock.h"
+#include "common/limits.h"
 #include "common/work_note.h"
 #include "common/worker_job.h"
+#include "worker/block_report_schedule.h"
 #include "worker/phase.h"
 
 namespace baton::worker {
@@ -50,15 +52,12 @@ class RouterCalls {
   // The time-out of the worker's drain is over: ends every open call with CutByDrain, says so at once, and refuses
   // later starts so that they go to another worker. Whose calls they were, each once.
   std::vector<ChoiceKey> CutAll(int64_t drain_timeout_ms);
-  // Whether the router is to be told who holds the worker's blocks: when it has joined, every kBlockReportMs, and once
-  // more as soon as the worker holds nothing where the last such report named holders. So there is at most one extra
-  // report for each of the others, and whoever waits for idle workers need not wait for the next one.
-  bool BlocksAreDue(bool holds_nothing) const {
-    return clock_.Now() >= next_blocks_ || (holds_nothing && has_news_when_empty_);
-  }
+  // Whether the router is to be told who holds the worker's blocks: every kBlockReportMs, and early as soon as the
+  // worker holds nothing any more.
+  bool BlocksAreDue(bool holds_nothing) const { return block_reports_.IsDue(clock_.Now(), holds_nothing); }
   // What the blocks are now. The next Flush sends it, together with the ends that were said before. A router of a
-  // former version is told of no blocks while other routers' calls hold some, which it would take for lost. Nobody is
-  // told before the time of something that holds a block after all.
+  // former version is told of no blocks while other routers' calls hold some, which it would take for lost. An early
+  // report that names a holder after all is not sent.
   void SayBlocks(const BlockReport& report);
   // Sends what was said since the last time. The loop calls it before a step, so that nothing waits for the step, and
   // after it.
@@ -99,10 +98,8 @@ class RouterCalls {
   Id128 membership_tag_;
   // With what the router signs those that it gives to this worker. Absent until it has said so.
   std::optional<internal::v1::CapabilityKey> capability_key_;
-  // kNever while there is no router that takes block reports.
-  TimeNs next_blocks_ = kNever;
-  // The last report named holders, and no extra one was due since.
-  bool has_news_when_empty_ = false;
+  // Stopped while there is no router that takes block reports.
+  BlockReportSchedule block_reports_{kBlockReportMs};
   bool knows_other_routers_ = false;
   int64_t frozen_calls_ = 0;
   bool drain_accepted_ = false;
