@@ -49,6 +49,15 @@ class Keys:
         return path
 
 
+@pytest.fixture(scope="module", autouse=True)
+def lasting_channel():
+    """The close of the last channel of a process ends gRPC's threads, and keeps Python's lock while it waits for them. A
+    thread that drops the key of a call needs that lock, so both would wait for ever (github.com/grpc/grpc/pull/42247).
+    With this channel no other one is the last."""
+    with grpc.insecure_channel("127.0.0.1:1"):
+        yield
+
+
 @pytest.fixture(scope="module")
 def issued(tmp_path_factory):
     return Authority(tmp_path_factory.mktemp("tls")).issue(*ALL)
